@@ -1,0 +1,169 @@
+"""What is kept, as plain values: the scope of a tuning, its trials, and the result made from them.
+
+Times are microseconds. JSON forms are those of the command line, the REST service and the export file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+__all__ = ["Clock", "Config", "Dims", "Question", "Result", "Scope", "Status", "Trial", "Value", "canonical_json", "digest"]
+
+Value = int | float | str | bool
+Config = Mapping[str, Value]
+Dims = Mapping[str, int]
+
+
+class Clock(StrEnum):
+    """How a device's times came about."""
+
+    MEASURED = "measured"
+    MODELLED = "modelled"
+
+
+class Status(StrEnum):
+    """How a trial ended; the values are those of `invalidity` in the T4 format."""
+
+    CORRECT = "correct"
+    CONSTRAINTS = "constraints"
+    COMPILE = "compile"
+    CORRECTNESS = "correctness"
+    RUNTIME = "runtime"
+    TIMEOUT = "timeout"
+
+
+def canonical_json(value: Any) -> str:
+    """JSON with sorted keys, no spaces and no NaN: equal values give equal text."""
+    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+
+
+def digest(value: Any) -> str:
+    """SHA-256 of the canonical JSON, in hex."""
+    return hashlib.sha256(canonical_json(value).encode()).hexdigest()
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What a look-up asks for: a problem and the name of the device that is to run it."""
+
+    kernel: str
+    dims: Dims
+    dtype: str
+    device: str
+
+    @property
+    def key(self) -> str:
+        return digest([self.kernel, dict(self.dims), self.dtype, self.device])
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What trials must share to be compared: the problem, the kernel's source, the device and its toolchain."""
+
+    kernel: str
+    source_hash: str
+    dims: Dims
+    dtype: str
+    device: str
+    clock: Clock
+    toolchain: str
+    cores: int
+
+    @property
+    def question(self) -> Question:
+        return Question(self.kernel, self.dims, self.dtype, self.device)
+
+    @property
+    def key(self) -> str:
+        return digest(
+            [self.kernel, self.source_hash, dict(self.dims), self.dtype, self.device, self.clock, self.toolchain, self.cores]
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """One config tried once: what came of it, and the evidence.
+
+    `ordinal` counts the evaluations of the search from 1 and is None for a trial the search did not draw (the
+    spec's default). `verified` says that the output agreed with the float64 reference. `facts` is what compiling and
+    modelling found (effective options, on-chip memory, waves, time by pipe); `why` is one sentence made from it.
+    `seconds` is the wall time that the trial added to its run.
+    """
+
+    config: Config
+    status: Status
+    reason: str = ""
+    time_us: float | None = None
+    p20_us: float | None = None
+    p80_us: float | None = None
+    samples: int = 0
+    verified: bool = False
+    is_default: bool = False
+    ordinal: int | None = None
+    search: str = ""
+    seed: int | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    why: str = ""
+    seconds: float = 0.0
+    created: datetime = field(default_factory=lambda: datetime.now(UTC))
+
+    @property
+    def config_key(self) -> str:
+        return digest(dict(self.config))
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """The answer to a question with its evidence: the winner, the default beside it, and how many trials said so.
+
+    `winner` is None where no trial was correct and verified. `match` says how far the look-up relaxed; `distance` is
+    how far the answer's shape lies from the question's (0 for `exact`).
+    """
+
+    scope: Scope
+    winner: Trial | None
+    default: Trial | None
+    counts: Mapping[Status, int]
+    seconds: float
+    match: str = "exact"
+    distance: float = 0.0
+
+    def to_json(self) -> dict[str, Any]:
+        """The result object of the command line and the REST service; absent means unknown, never 0."""
+        scope, winner = self.scope, self.winner
+        body: dict[str, Any] = {
+            "kernel": scope.kernel,
+            "dims": dict(scope.dims),
+            "dtype": scope.dtype,
+            "device": scope.device,
+            "clock": str(scope.clock),
+            "toolchain": scope.toolchain,
+            "match": self.match,
+            "distance": self.distance,
+            "verified": winner is not None and winner.verified,
+            "config": dict(winner.config) if winner else None,
+            "default": _default_json(self.default),
+            "trials": {"total": sum(self.counts.values())} | {str(s): self.counts.get(s, 0) for s in Status},
+            "seconds": round(self.seconds, 3),
+        }
+        if winner:
+            body |= {"samples": winner.samples, "why": winner.why, "tuned_at": winner.created.isoformat()}
+            times = {"time_us": winner.time_us, "p20_us": winner.p20_us, "p80_us": winner.p80_us}
+            times["evaluations_to_best"] = winner.ordinal
+            body |= {name: value for name, value in times.items() if value is not None}
+        return body
+
+
+def _default_json(trial: Trial | None) -> dict[str, Any] | None:
+    if trial is None:
+        return None
+    body: dict[str, Any] = {"config": dict(trial.config)}
+    if trial.time_us is not None:
+        body["time_us"] = trial.time_us
+    return body

@@ -1,0 +1,78 @@
+"""The store's contract."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Self
+
+from tilewise.db.records import Config, Dims, Question, Result, Scope, Trial
+
+__all__ = ["Store"]
+
+
+class Store(ABC):
+    """Keeps every trial; answers which config is best.
+
+    Each call is one transaction: when it returns, its effect survives a kill of the process; when it raises
+    `StoreError`, it had none. Several processes may use one store at once; a writer waits for another.
+
+    A trial is *current* until a later one of the same scope and config is recorded, or its scope is retired. Only
+    current trials count in results. The winner is the current trial with the smallest time among those that are
+    `correct` and verified; equal times are settled by the earlier ordinal, then the earlier record.
+    """
+
+    @abstractmethod
+    def record(self, scope: Scope, trials: Sequence[Trial]) -> None:
+        """Keep these trials, all or none, superseding current ones of the same configs."""
+
+    @abstractmethod
+    def verify(self, scope: Scope, config: Config, *, agreed: bool, reason: str = "") -> None:
+        """Mark the current trial of `config` as verified, or as failed with status `correctness` and the reason.
+
+        Raises `NotFound` where the scope has no current trial of that config.
+        """
+
+    @abstractmethod
+    def retire(self, scope: Scope, before: datetime) -> int:
+        """Make the scope's trials created before that moment history: kept, but no longer current. Returns how many."""
+
+    @abstractmethod
+    def trials(self, scope: Scope) -> list[Trial]:
+        """The scope's current trials, in the order they were recorded."""
+
+    @abstractmethod
+    def result(self, scope: Scope) -> Result:
+        """The scope's result; its winner is None where nothing is verified, its counts zero where nothing was tried."""
+
+    @abstractmethod
+    def lookup(self, question: Question, *, source_hash: str | None = None) -> Result | None:
+        """The best known answer for exactly this problem and device name, or None.
+
+        Among scopes that have a winner: measured before modelled, then the given source hash before others, then the
+        most recently tuned. A scope whose source hash differs from the given one is never returned as exact.
+        """
+
+    @abstractmethod
+    def shapes(self, kernel: str, dtype: str, device: str) -> list[Dims]:
+        """The dimension sizes for which `lookup` has an answer."""
+
+    @abstractmethod
+    def devices(self) -> list[str]:
+        """Names of the devices that something was ever tuned on, sorted."""
+
+    @abstractmethod
+    def scopes(self, kernel: str | None = None, device: str | None = None) -> Iterator[Scope]:
+        """All scopes, or those of a kernel or a device name, in the order they were first seen."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Release files and connections; the store is unusable afterwards."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()

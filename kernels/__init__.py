@@ -1,0 +1,1 @@
+"""What is tuned: the kernel contract, the kernels of the project, and how either is found by name."""

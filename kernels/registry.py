@@ -1,0 +1,70 @@
+"""Kernels by name, and users' kernels by file."""
+
+from __future__ import annotations
+
+import dataclasses
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+
+from tilewise.errors import BadSpec, UnknownKernel
+from tilewise.kernels.source import digest
+from tilewise.kernels.spec import KernelSpec
+
+__all__ = ["load", "names"]
+
+_MODULES = {"row_reduce": "tilewise.kernels.row_reduce:SPEC"}
+"""Where each kernel's spec stands; read only when that kernel is asked for."""
+
+
+def names() -> list[str]:
+    return sorted(_MODULES)
+
+
+def load(text: str) -> KernelSpec:
+    """The spec called `text`: a registered name, or `path/to/file.py:SPEC` for a user's own.
+
+    Raises `UnknownKernel` for an unregistered name and `BadSpec` for a file without a usable spec.
+    """
+    if text in _MODULES:
+        module, _, attribute = _MODULES[text].partition(":")
+        return dataclasses.replace(getattr(importlib.import_module(module), attribute), origin=text)
+    path, colon, attribute = text.rpartition(":")
+    if colon and path.endswith(".py"):
+        return _load_file(Path(path), attribute)
+    if text.endswith(".py"):
+        raise BadSpec(f"{text} names a file but no spec; write {text}:SPEC")
+    raise UnknownKernel(f"unknown kernel {text!r}; known: {', '.join(names())}, or path/to/file.py:SPEC for your own")
+
+
+def _load_file(path: Path, attribute: str) -> KernelSpec:
+    if not path.is_file():
+        raise BadSpec(f"no file {path}; expected a Python file that holds a KernelSpec")
+    module = _import_file(path.resolve())
+    spec = getattr(module, attribute, None)
+    if not isinstance(spec, KernelSpec):
+        found = sorted(name for name, value in vars(module).items() if isinstance(value, KernelSpec))
+        hint = f"it holds {', '.join(found)}" if found else "it holds none"
+        raise BadSpec(f"{path} has no KernelSpec called {attribute!r}; {hint}")
+    return dataclasses.replace(spec, origin=f"{path.resolve()}:{attribute}")
+
+
+def _import_file(path: Path) -> ModuleType:
+    """Import under a name made from the path, so that equal file names do not meet."""
+    name = f"tilewise_user_{path.stem}_{digest(str(path))[:8]}"
+    if name in sys.modules:
+        return sys.modules[name]
+    location = importlib.util.spec_from_file_location(name, path)
+    assert location is not None and location.loader is not None  # a .py path always has one
+    module = importlib.util.module_from_spec(location)
+    sys.modules[name] = module
+    try:
+        location.loader.exec_module(module)
+    except BaseException as error:
+        del sys.modules[name]
+        if isinstance(error, KeyboardInterrupt):
+            raise
+        raise BadSpec(f"{path} does not import: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from error
+    return module

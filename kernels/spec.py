@@ -1,0 +1,200 @@
+"""The contract between a kernel and the tuner.
+
+A `KernelSpec` says all that tuning needs to know of a Triton function. It is data and small pure functions; it
+imports neither torch nor triton, and it names its function by text (`"package.module:function"`) unless it stands in
+the same file as the function.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal
+
+__all__ = [
+    "ITEM_BYTES",
+    "Axis",
+    "Buffer",
+    "Config",
+    "Constraint",
+    "KernelSpec",
+    "Parameter",
+    "Problem",
+    "Target",
+    "Tensors",
+    "Tiling",
+    "Value",
+    "ceil_div",
+]
+
+Value = int | float | str | bool
+Config = Mapping[str, Value]
+Tensors = Mapping[str, Any]
+"""Torch tensors by argument name; `Any`, so that specs need no torch."""
+
+ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "int32": 4, "int64": 8, "int8": 1, "uint8": 1}
+
+
+def ceil_div(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """What a spec may ask about the device it is tuned for.
+
+    `cores` run programs at once (vector cores on Ascend, multiprocessors on NVIDIA). `on_chip_bytes` is what one core
+    offers a program's tiles (the unified buffer on Ascend, shared memory on NVIDIA). `max_programs` limits the
+    product of the grid.
+    """
+
+    family: Literal["ascend", "nvidia"]
+    name: str
+    cores: int
+    on_chip_bytes: int
+    align_bytes: int
+    max_programs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """A kernel's name, the size of each of its dimensions, and the dtype of its inputs."""
+
+    kernel: str
+    dims: Mapping[str, int]
+    dtype: str
+
+    @property
+    def item_bytes(self) -> int:
+        return ITEM_BYTES[self.dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class Buffer:
+    """One tensor argument: contiguous, of `shape` (elements) and `dtype`.
+
+    `in` buffers hold random data; `out` buffers are poisoned before a checked run; `inout` buffers hold random data
+    that is restored before each run. `zeroed` marks an output that the kernel accumulates into, which is set to zero
+    before *every* run, timed or not.
+    """
+
+    shape: tuple[int, ...]
+    dtype: str
+    role: Literal["in", "out", "inout"] = "in"
+    zeroed: bool = False
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def bytes(self) -> int:
+        return self.elements * ITEM_BYTES[self.dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One tile parameter (`constexpr`) or compile option (`option`: `num_warps`, `multibuffer`, ...).
+
+    `values(problem, target)` lists what it may be, in a meaningful order for numbers; an empty list means that the
+    parameter does not exist on that target.
+    """
+
+    name: str
+    values: Callable[[Problem, Target], Sequence[Value]]
+    role: Literal["constexpr", "option"] = "constexpr"
+
+
+@dataclass(frozen=True, slots=True)
+class Constraint:
+    """What a config must satisfy before anything is compiled; `rule` is the text shown when it does not."""
+
+    rule: str
+    holds: Callable[[Config, Problem, Target], bool]
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """One dimension cut up: each program takes `block` of its `size`, in trips of `step`."""
+
+    name: str
+    size: int
+    block: int
+    step: int
+
+    @property
+    def programs(self) -> int:
+        return ceil_div(self.size, self.block)
+
+    @property
+    def trips(self) -> int:
+        """Trips of one full program."""
+        return ceil_div(min(self.block, self.size), self.step)
+
+    @property
+    def tail(self) -> int:
+        """Elements of a full program's last trip that are computed but not needed."""
+        return self.trips * self.step - min(self.block, self.size)
+
+
+@dataclass(frozen=True, slots=True)
+class Tiling:
+    """How a config cuts the work up, outermost axis first; the last axis is contiguous in memory.
+
+    `streamed_bytes` is what one trip loads, which double buffering keeps twice; `resident_bytes` is what else must be
+    on chip during a trip (accumulators, temporaries, operands that stay).
+    """
+
+    axes: tuple[Axis, ...]
+    streamed_bytes: int
+    resident_bytes: int
+
+    @property
+    def programs(self) -> int:
+        return math.prod(axis.programs for axis in self.axes)
+
+    @property
+    def trips(self) -> int:
+        return math.prod(axis.trips for axis in self.axes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class KernelSpec:
+    """A kernel that can be tuned.
+
+    - `function`: the `triton.jit` function, or `"package.module:function"` naming it.
+    - `buffers(problem)`, `scalars(problem)`: the run-time arguments by name; with the `constexpr` parameters they are
+      all of the function's arguments.
+    - `grid(config, problem)`: programs along each grid axis.
+    - `tiling(config, problem)`: the same launch as the prior sees it; `tiling.programs` equals the grid's product.
+    - `reference(inputs)`: what the outputs must be, by argument name, in torch operations that keep the dtype they
+      are given. It is called on float64 tensors to judge a config, and on the problem's dtype as the eager baseline.
+    - `flops(problem)`: floating-point operations the problem needs, for the roofline.
+    - `default(problem, target)`: what one would launch without tuning.
+    """
+
+    name: str
+    summary: str
+    function: Any
+    dims: tuple[str, ...]
+    dtypes: tuple[str, ...]
+    parameters: tuple[Parameter, ...]
+    buffers: Callable[[Problem], Mapping[str, Buffer]]
+    scalars: Callable[[Problem], Mapping[str, int | float]]
+    grid: Callable[[Config, Problem], tuple[int, ...]]
+    tiling: Callable[[Config, Problem], Tiling]
+    reference: Callable[[Tensors], Tensors]
+    flops: Callable[[Problem], int]
+    default: Callable[[Problem, Target], Config]
+    constraints: tuple[Constraint, ...] = ()
+    origin: str = ""
+    """How another process finds this spec again: a registered name or `path/to/file.py:SPEC`; set on loading."""
+
+    def bytes(self, problem: Problem) -> int:
+        """The least bytes through global memory: each input read once, each output written once."""
+        return sum(buffer.bytes * (2 if buffer.role == "inout" else 1) for buffer in self.buffers(problem).values())
+
+    def options(self) -> frozenset[str]:
+        """Names of the parameters that are compile options rather than arguments."""
+        return frozenset(p.name for p in self.parameters if p.role == "option")

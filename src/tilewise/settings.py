@@ -1,0 +1,44 @@
+"""The one place that reads the environment.
+
+| variable         | meaning                                                      |
+|------------------|--------------------------------------------------------------|
+| `TILEWISE_DB`    | database URL (default: SQLite in the user's data folder)     |
+| `TILEWISE_CACHE` | folder of compiled artefacts (default: user's cache folder)  |
+| `TILEWISE_JOBS`  | compile processes at once (default: one a usable core)       |
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from platformdirs import user_cache_path, user_data_path
+
+from tilewise.errors import UsageError
+
+__all__ = ["Settings", "read_settings"]
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    database_url: str
+    cache_folder: Path
+    jobs: int
+
+
+def read_settings() -> Settings:
+    """The settings in force now; raises `UsageError` where a variable makes no sense."""
+    return Settings(
+        database_url=os.environ.get("TILEWISE_DB") or f"sqlite:///{user_data_path('tilewise') / 'tilewise.db'}",
+        cache_folder=Path(os.environ.get("TILEWISE_CACHE") or user_cache_path("tilewise")),
+        jobs=_jobs(os.environ.get("TILEWISE_JOBS")),
+    )
+
+
+def _jobs(text: str | None) -> int:
+    if not text:
+        return len(os.sched_getaffinity(0))
+    if not text.isdigit() or int(text) < 1:
+        raise UsageError(f"TILEWISE_JOBS is {text!r}; expected a whole number of 1 or more")
+    return int(text)

@@ -1,0 +1,1 @@
+"""How the fastest config is found."""

@@ -1,0 +1,1 @@
+"""What compiles and times: the modelled Ascend parts, NVIDIA GPUs, Ascend NPUs, and recorded landscapes."""

@@ -1,0 +1,106 @@
+"""The device's contract: what compiles, times and checks configs."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any, Self
+
+from tilewise.db.records import Clock, Status
+from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
+
+__all__ = ["Device", "DeviceRow", "Outcome", "Timing", "Verdict"]
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Device time of one launch, in microseconds, over `samples` repetitions (1 on a modelled clock).
+
+    A modelled time has no spread, so its `p20_us` and `p80_us` are None.
+    """
+
+    time_us: float
+    p20_us: float | None = None
+    p80_us: float | None = None
+    samples: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one config: a timing where `status` is `correct`, a one-line reason where it is not.
+
+    `correct` here means compiled and timed; whether the output is right is `verify`'s to say. `facts` are plain JSON
+    values: `effective_options`, `on_chip_bits` (`required`, `available`), `pipes_us`, `bound_by`, ...
+    """
+
+    status: Status
+    reason: str = ""
+    timing: Timing | None = None
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """Whether a config's output agreed with the float64 reference.
+
+    `error` is the largest absolute deviation divided by the reference's RMS, `tolerance` what was allowed.
+    """
+
+    agreed: bool
+    error: float
+    tolerance: float
+    reason: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRow:
+    """One line of `tilewise devices`."""
+
+    id: str
+    name: str
+    clock: Clock
+    cores: int | None
+    available: bool
+    why_not: str = ""
+
+
+class Device(ABC):
+    """Something that can run configs of any `KernelSpec`.
+
+    `id` is what the user types (`model:Ascend910B4`, `cuda`); `target.name` is what results are stored and asked for
+    under. `toolchain` fingerprints everything that can change a time while the config stays the same. `batch` is how
+    many configs are worth handing to `evaluate` at once; it is a constant of the device class, so that a search with
+    the same seed takes the same course on every machine.
+    """
+
+    id: str
+    clock: Clock
+    target: Target
+    toolchain: str
+    batch: int
+
+    @abstractmethod
+    def evaluate(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> Iterator[Outcome]:
+        """Yield one outcome a config, in order, each as soon as it is known.
+
+        A config that fails is an outcome, never an exception; `Unavailable` means that the device itself is lost.
+        """
+
+    @abstractmethod
+    def verify(self, spec: KernelSpec, problem: Problem, config: Config) -> Verdict:
+        """Run the config on random data with poisoned outputs and compare with the float64 reference."""
+
+    @abstractmethod
+    def memory_bytes(self) -> int:
+        """Global memory that a problem's buffers may fill."""
+
+    def close(self) -> None:
+        """Release what the device holds (processes, memory); it is unusable afterwards."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        self.close()
