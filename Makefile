@@ -1,0 +1,57 @@
+# make demo    tune the headline kernel on a modelled Ascend910B4, look it up, explain and export it
+# make test    all checks: ruff, mypy, pytest
+#
+# Both need Linux x86_64 and CPython 3.11 (another name or path of it: make demo PYTHON=...) and each makes an
+# environment of its own, once. Versions are those of constraints.txt.
+
+PYTHON ?= python3.11
+# PyTorch's wheels for machines without a GPU. Those of PyPI bring gigabytes of CUDA and upstream Triton, which cannot
+# stand beside triton-ascend.
+TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
+
+DEMO := .venv-demo/bin
+TEST := .venv-test/bin
+PROBLEM := row_reduce -s M=1000,N=8192
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export TILEWISE_DB = sqlite:///$(CURDIR)/build/$@/tilewise.db
+export TILEWISE_CACHE = $(CURDIR)/build/$@/cache
+
+.PHONY: demo test lint format clean
+.DELETE_ON_ERROR:
+
+demo: .venv-demo/ready
+	rm -rf build/demo && mkdir -p build/demo
+	$(DEMO)/tilewise tune $(PROBLEM) --device model:Ascend910B4
+	$(DEMO)/tilewise lookup $(PROBLEM) --device Ascend910B4
+	winner=$$($(DEMO)/tilewise lookup $(PROBLEM) --device Ascend910B4 --json | $(DEMO)/python -c \
+		'import json, sys; print(*("{}={}".format(*p) for p in json.load(sys.stdin)["results"][0]["config"].items()), sep=",")') \
+		&& $(DEMO)/tilewise explain $(PROBLEM) --device model:Ascend910B4 -c "$$winner"
+	$(DEMO)/tilewise export --format json -o build/demo/configs.json
+
+test: lint
+	mkdir -p build/test && rm -f build/test/tilewise.db*
+	$(TEST)/pytest -n 2
+
+lint: .venv-test/ready
+	$(TEST)/ruff check .
+	$(TEST)/ruff format --check .
+	$(TEST)/mypy --strict -p tilewise
+
+format: .venv-test/ready
+	$(TEST)/ruff check --fix .
+	$(TEST)/ruff format .
+
+clean:
+	rm -rf .venv-demo .venv-test build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+.venv-demo/ready: EXTRAS := ascend
+.venv-test/ready: EXTRAS := ascend,test,dev
+.venv-%/ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "CPython 3.11 is needed, this is " + sys.version)'
+	rm -rf .venv-$*
+	$(PYTHON) -m venv .venv-$*
+	.venv-$*/bin/pip install -qq -c constraints.txt --extra-index-url $(TORCH_INDEX) --retries 1 torch
+	.venv-$*/bin/pip install -qq -c constraints.txt -e '.[$(EXTRAS)]'
+	@! .venv-$*/bin/pip show -q triton 2>/dev/null || { echo "PyTorch's CPU build was not found: set TORCH_INDEX" >&2; exit 1; }
+	touch $@

@@ -1,0 +1,1 @@
+"""How results are served: the REST service."""

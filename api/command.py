@@ -1,0 +1,56 @@
+"""`tilewise serve`."""
+
+from __future__ import annotations
+
+import socket
+
+import click
+
+from tilewise.errors import Unavailable
+from tilewise.settings import read_settings
+from tilewise.tuner.cli.options import common, database, print_json
+
+__all__ = ["serve"]
+
+
+@click.command()
+@click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all.")
+@click.option(
+    "--port", default=8300, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."
+)
+@database
+@common
+def serve(host: str, port: int, url: str | None, as_json: bool) -> None:
+    """Serve the stored configs over REST.
+
+    Reads only. The database is created where it is missing. Ctrl-C or SIGTERM ends the service after the requests
+    in flight. With --json the address is printed on stdout too, once the service is ready.
+    """
+    from tilewise.api.server import run
+    from tilewise.db.sql_store import open_store
+
+    store_url = url or read_settings().database_url
+    open_store(store_url, create=True).close()  # whatever is wrong with the database is said here, in one line
+    with _listen(host, port) as listener:
+        run(store_url, listener, _announce_as_json if as_json else _announce)
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """A bound socket; raises `Unavailable` where the address is taken or not this machine's."""
+    try:
+        family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
+        return socket.create_server(address[:2], family=family)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise Unavailable(
+            f"cannot listen on {host} port {port}: {reason}; choose another with --host, --port"
+        ) from error
+
+
+def _announce(url: str) -> None:
+    click.echo(f"tilewise serves on {url}", err=True)
+
+
+def _announce_as_json(url: str) -> None:
+    _announce(url)
+    print_json({"url": url})

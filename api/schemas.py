@@ -1,0 +1,181 @@
+"""The forms of requests and answers, for validation of bodies and for OpenAPI.
+
+Answers are typed dictionaries: a key that is `NotRequired` is absent where its value is unknown, never null or 0.
+Times are microseconds.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, NotRequired
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
+from typing_extensions import TypedDict  # Pydantic cannot read typing's before Python 3.12
+
+from tilewise.tuner.problem import LARGEST
+
+__all__ = [
+    "MOST_QUERIES",
+    "Device",
+    "Devices",
+    "Health",
+    "Kernel",
+    "Kernels",
+    "LookupMiss",
+    "LookupQuery",
+    "LookupRequest",
+    "LookupResults",
+    "NotTunedProblem",
+    "Problem",
+    "Result",
+    "ValidationProblem",
+]
+
+MOST_QUERIES = 1000
+
+
+def _as_integer(value: object) -> object:
+    """JSON has one kind of number: 1000.0 is the integer 1000, in JSON Schema too. Text and booleans stay refused."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+Size = Annotated[int, BeforeValidator(_as_integer), Field(strict=True, ge=1, le=LARGEST)]
+Name = Annotated[str, Field(strict=True, min_length=1, max_length=200)]
+Microseconds = Annotated[float, Field(gt=0)]
+Count = Annotated[int, Field(ge=0)]
+ConfigValue = int | float | str | bool
+
+
+class LookupQuery(BaseModel):
+    """One question: a kernel's problem and the name of the device that is to run it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kernel: Name
+    dims: Annotated[dict[str, Size], Field(examples=[{"M": 1000, "N": 8192}])]
+    dtype: Name = "float32"
+    device: Annotated[Name, Field(examples=["Ascend910B4"])]
+    match: Literal["exact"] = "exact"
+
+
+class LookupRequest(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    queries: Annotated[list[LookupQuery], Field(max_length=MOST_QUERIES)]
+
+
+class Default(TypedDict):
+    """What one would launch without tuning."""
+
+    config: dict[str, ConfigValue]
+    time_us: NotRequired[Microseconds]
+
+
+class TrialCounts(TypedDict):
+    """How many trials there were, and how they ended."""
+
+    total: Count
+    correct: Count
+    constraints: Count
+    compile: Count
+    correctness: Count
+    runtime: Count
+    timeout: Count
+
+
+class Result(TypedDict):
+    """The best known config of a problem on a device, with its evidence."""
+
+    kernel: str
+    dims: dict[str, Size]
+    dtype: str
+    device: str
+    clock: Annotated[Literal["measured", "modelled"], Field(description="how the times came about")]
+    toolchain: str
+    match: Literal["exact"]
+    distance: Annotated[float, Field(ge=0, description="how far the answer's shape lies from the question's")]
+    verified: Annotated[bool, Field(description="whether the output agreed with the float64 reference")]
+    config: dict[str, ConfigValue]
+    time_us: NotRequired[Microseconds]
+    p20_us: NotRequired[Microseconds]
+    p80_us: NotRequired[Microseconds]
+    samples: Count
+    default: Default | None
+    trials: TrialCounts
+    evaluations_to_best: NotRequired[Annotated[int, Field(ge=1)]]
+    seconds: Annotated[float, Field(ge=0, description="wall time that the trials took")]
+    why: str
+    tuned_at: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+
+
+class LookupMiss(TypedDict):
+    """A question that nothing stored answers; `why` says what is known instead."""
+
+    kernel: str
+    dims: dict[str, Size]
+    dtype: str
+    device: str
+    match: Literal["exact"]
+    config: None
+    why: str
+
+
+class LookupResults(TypedDict):
+    """One entry a query, in the order of the queries."""
+
+    results: list[Result | LookupMiss]
+
+
+class Kernel(TypedDict):
+    name: str
+    summary: str
+    dims: list[str]
+    dtypes: list[str]
+    parameters: Annotated[list[str], Field(description="tile parameters and compile options, by name")]
+
+
+class Kernels(TypedDict):
+    kernels: list[Kernel]
+
+
+class Device(TypedDict):
+    """A device that the server's own machine knows of."""
+
+    id: Annotated[str, Field(examples=["model:Ascend910B4"])]
+    name: Annotated[str, Field(examples=["Ascend910B4"])]
+    clock: Literal["measured", "modelled"]
+    cores: NotRequired[Annotated[int, Field(ge=1)]]
+    available: bool
+    why_not: NotRequired[Annotated[str, Field(min_length=1, description="what it lacks, where it is not available")]]
+
+
+class Devices(TypedDict):
+    devices: list[Device]
+
+
+class Health(TypedDict):
+    status: Literal["ok"]
+
+
+class Problem(TypedDict):
+    """RFC 9457 problem details."""
+
+    type: str
+    title: str
+    status: Annotated[int, Field(ge=400, le=599)]
+    detail: str
+    instance: str
+
+
+class NotTunedProblem(Problem):
+    nearest: NotRequired[
+        Annotated[list[dict[str, Size]], Field(max_length=5, description="tuned shapes of the kernel, nearest first")]
+    ]
+
+
+class Fault(TypedDict):
+    pointer: Annotated[str, Field(description="JSON pointer to the faulty place in the body")]
+    detail: str
+
+
+class ValidationProblem(Problem):
+    errors: list[Fault]

