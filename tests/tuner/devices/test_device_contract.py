@@ -1,0 +1,164 @@
+"""What every device must keep: the sentences of tilewise/tuner/devices/base.py.
+
+A device joins by a fixture in DEVICES that gives a `Subject`: the device, and a kernel with configs of known fate.
+"""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from tilewise.db.records import Clock, Status
+from tilewise.kernels import registry
+from tilewise.kernels.spec import Problem
+from tilewise.tuner.devices import cuda
+from tilewise.tuner.devices.base import Device, Outcome, Timing, Verdict
+from tilewise.tuner.devices.npu import NpuDevice
+
+pytest.importorskip("torch")
+
+KERNELS = Path(__file__).parent.parent / "faulty_kernels.py"
+
+
+@dataclass
+class Subject:
+    device: Device
+    spec: object
+    problem: Problem
+    good: list  # configs that compile and run
+    bad: list  # configs that do not
+    wrong: tuple  # a spec and a config that runs and computes something else
+
+
+@pytest.fixture
+def npu_stand_in(stand_in_npu):
+    stand_in, spec, problem = stand_in_npu()
+    config = {"fault": "", "multibuffer": True}
+    return Subject(
+        NpuDevice(runtime=stand_in.runtime, samples=5),
+        spec,
+        problem,
+        [{"ROWS": rows, **config} for rows in (4, 1, 2)],
+        [{"ROWS": 2, **config, "fault": fault} for fault in ("overflow", "compile", "grid")],
+        (spec, {"ROWS": 2, **config, "fault": "wrong"}),
+    )
+
+
+@pytest.fixture
+def cuda_gpu():
+    if (why_not := cuda.available()) is not None:
+        pytest.skip(why_not)
+    good = [{"ROWS": 8, "SUB": sub, "COLS": 64} for sub in (1, 4, 8)]
+    return Subject(
+        cuda.CudaDevice(jobs=2, seconds=0.01),
+        registry.load(f"{KERNELS}:RIGHT"),
+        Problem("right", {"M": 19, "N": 150}, "float32"),
+        good,
+        [
+            {"ROWS": 8, "SUB": 3, "COLS": 64},
+            {"ROWS": 1 << 12, "SUB": 1 << 12, "COLS": 1 << 12},
+        ],  # no power of two; too big
+        (registry.load(f"{KERNELS}:MISSING_COLUMN"), good[0]),
+    )
+
+
+DEVICES = ["npu_stand_in", "cuda_gpu"]
+
+
+@pytest.fixture(params=DEVICES)
+def subject(request):
+    subject = request.getfixturevalue(request.param)
+    yield subject
+    subject.device.close()
+
+
+def test_it_says_what_it_is(subject):
+    device = subject.device
+    assert device.id
+    assert device.target.name
+    assert device.target.cores >= 1
+    assert device.clock in Clock
+    assert device.toolchain
+    assert "\n" not in device.toolchain
+    assert device.memory_bytes() > 0
+
+
+def test_the_batch_is_a_constant_of_the_class(subject):
+    assert type(subject.device).batch == subject.device.batch >= 1
+
+
+def test_there_is_one_outcome_a_config_in_order(subject):
+    configs = [subject.good[0], subject.bad[0], *subject.good[1:], *subject.bad[1:]]
+    outcomes = list(subject.device.evaluate(subject.spec, subject.problem, configs))
+    assert len(outcomes) == len(configs)
+    assert [o.status is Status.CORRECT for o in outcomes] == [config in subject.good for config in configs]
+
+
+def test_a_correct_outcome_has_a_timing_and_a_failed_one_a_reason_of_one_line(subject):
+    for outcome in subject.device.evaluate(subject.spec, subject.problem, [*subject.good, *subject.bad]):
+        assert isinstance(outcome, Outcome)
+        if outcome.status is Status.CORRECT:
+            assert isinstance(outcome.timing, Timing)
+            assert outcome.reason == ""
+        else:
+            assert outcome.timing is None
+            assert outcome.reason
+            assert "\n" not in outcome.reason
+
+
+def test_a_measured_time_has_a_spread_and_a_modelled_one_has_none(subject):
+    for outcome in subject.device.evaluate(subject.spec, subject.problem, subject.good):
+        timing = outcome.timing
+        assert timing.time_us > 0
+        if subject.device.clock is Clock.MODELLED:
+            assert (timing.p20_us, timing.p80_us, timing.samples) == (None, None, 1)
+        else:
+            assert timing.p20_us <= timing.time_us <= timing.p80_us
+            assert timing.samples > 1
+
+
+def test_facts_are_plain_json(subject):
+    for outcome in subject.device.evaluate(subject.spec, subject.problem, [*subject.good, *subject.bad]):
+        assert json.loads(json.dumps(dict(outcome.facts), allow_nan=False)) == dict(outcome.facts)
+
+
+def test_outcomes_come_one_by_one_and_a_caller_may_stop(subject):
+    outcomes = subject.device.evaluate(subject.spec, subject.problem, subject.good)
+    assert next(outcomes).status is Status.CORRECT
+    outcomes.close()
+    (again,) = subject.device.evaluate(subject.spec, subject.problem, subject.good[:1])
+    assert again.status is Status.CORRECT
+
+
+def test_no_config_is_no_outcome(subject):
+    assert list(subject.device.evaluate(subject.spec, subject.problem, [])) == []
+
+
+def test_a_right_config_is_verified_and_a_wrong_one_refused(subject):
+    right = subject.device.verify(subject.spec, subject.problem, subject.good[0])
+    assert isinstance(right, Verdict)
+    assert right.agreed, right.reason
+    assert right.error <= right.tolerance
+    wrong_spec, config = subject.wrong
+    wrong = subject.device.verify(wrong_spec, subject.problem, config)
+    assert not wrong.agreed
+    assert wrong.reason
+    assert "\n" not in wrong.reason
+
+
+def test_verifying_what_does_not_run_is_a_refusal(subject):
+    verdict = subject.device.verify(subject.spec, subject.problem, subject.bad[0])
+    assert not verdict.agreed
+    assert verdict.reason
+
+
+def test_the_floor_is_unknown_or_positive(subject):
+    floor = subject.device.floor_us(subject.spec, subject.problem)
+    assert floor is None or floor > 0
+
+
+def test_warming_up_returns_at_once_and_closing_twice_is_allowed(subject):
+    subject.device.warm_up()
+    subject.device.close()
+    subject.device.close()

@@ -1,0 +1,133 @@
+"""The helper process: answers, failures, crashes, time-outs, noise, and its end."""
+
+import os
+import time
+
+import pytest
+
+from tilewise.tuner.worker import Worker, WorkerDied, WorkerFailed, WorkerPool, WorkerTimeout
+
+
+@pytest.fixture
+def calls(tmp_path, monkeypatch):
+    """An entry that runs a Python expression, in a module that only our import path knows."""
+    (tmp_path / "calls_for_test.py").write_text("import os, sys, time\n\ndef run(text):\n    return eval(text)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return "calls_for_test:run"
+
+
+@pytest.fixture
+def worker(calls):
+    worker = Worker(calls, env={"ONLY_THERE": "yes", "PATH": None})
+    yield worker
+    worker.close()
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_one_process_answers_all_calls(worker):
+    first = worker.call("os.getpid()", timeout=10)
+    assert worker.call("os.getpid()", timeout=10) == first == worker.pid
+
+
+def test_it_runs_in_the_given_environment(worker):
+    assert worker.call("(os.environ['ONLY_THERE'], 'PATH' in os.environ)", timeout=10) == ("yes", False)
+
+
+def test_an_exception_is_told_and_the_process_lives(worker):
+    pid = worker.call("os.getpid()", timeout=10)
+    with pytest.raises(WorkerFailed, match="ZeroDivisionError: division by zero") as caught:
+        worker.call("1 / 0", timeout=10)
+    assert caught.value.kind == "ZeroDivisionError"
+    assert worker.call("os.getpid()", timeout=10) == pid
+
+
+def test_a_crash_is_told_with_the_last_words_and_the_next_call_starts_anew(worker):
+    with pytest.raises(WorkerDied, match=r"SIGKILL after printing: goodbye"):
+        worker.call("(os.write(2, b'goodbye\\n'), os.kill(os.getpid(), 9))", timeout=10)
+    assert worker.call("1 + 1", timeout=10) == 2
+
+
+def test_an_exit_is_told_with_its_code(worker):
+    with pytest.raises(WorkerDied, match="exit code 3"):
+        worker.call("os._exit(3)", timeout=10)
+
+
+def test_a_slow_call_is_killed_in_time(worker):
+    pid = worker.call("os.getpid()", timeout=10)
+    begin = time.perf_counter()
+    with pytest.raises(WorkerTimeout, match=r"no answer within 0\.3 s"):
+        worker.call("time.sleep(60)", timeout=0.3)
+    assert time.perf_counter() - begin < 5
+    assert not alive(pid)
+
+
+def test_noise_on_stdout_does_not_reach_the_answers(worker):
+    assert worker.call("(print('noise'), os.write(1, b'more'), sys.stdout.flush(), 7)[-1]", timeout=10) == 7
+
+
+def test_closing_ends_the_process(worker):
+    pid = worker.call("os.getpid()", timeout=10)
+    worker.close()
+    assert not alive(pid)
+
+
+def test_a_module_that_does_not_import_is_told():
+    worker = Worker("no_such_module_anywhere:run")
+    with pytest.raises(WorkerDied, match="No module named 'no_such_module_anywhere'"):
+        worker.call(timeout=10)
+
+
+def test_a_busy_worker_ends_soon_after_its_parent(calls, worker):
+    """A worker starts one of its own, leaves it busy and is killed: the grandchild must not stay."""
+    script = (
+        f"[w := __import__('tilewise.tuner.worker', fromlist=['x']).Worker({calls!r}), w.start(),"
+        " w.call('1', timeout=10), w._connection.send(('time.sleep(60)',)), globals().update(kept=w), w.pid][-1]"
+    )
+    grandchild = worker.call(script, timeout=20)
+    assert alive(grandchild)
+    worker.close()
+    end = time.monotonic() + 10
+    while running(grandchild) and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not running(grandchild)
+
+
+def running(pid):
+    """Alive and no zombie (an orphan may wait long to be reaped in a container)."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def test_a_pool_runs_calls_side_by_side_and_a_crash_costs_one_call(calls):
+    pool = WorkerPool(calls, 2)
+    try:
+        crash = pool.submit("os._exit(1)", timeout=10)
+        others = [pool.submit(f"{n} * {n}", timeout=10) for n in range(4)]
+        assert [future.result() for future in others] == [0, 1, 4, 9]
+        with pytest.raises(WorkerDied):
+            crash.result()
+    finally:
+        pool.close()
+
+
+def test_closing_a_pool_does_not_wait_for_its_calls(calls):
+    pool = WorkerPool(calls, 1)
+    pool.submit("0", timeout=10).result()
+    running_call = pool.submit("time.sleep(60)", timeout=90)
+    waiting = pool.submit("1", timeout=90)
+    time.sleep(0.2)
+    begin = time.perf_counter()
+    pool.close()
+    assert time.perf_counter() - begin < 5
+    assert isinstance(running_call.exception(), WorkerDied)
+    assert waiting.cancelled()

@@ -1,0 +1,44 @@
+"""Compiling for an NVIDIA GPU ahead of the launch, in processes that never touch one.
+
+Each process compiles into Triton's cache on disk; the launch in the measuring process then finds the binary there. A
+compiler that crashes or hangs takes only its own config with it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from tilewise.kernels import registry
+from tilewise.kernels.spec import Config, Problem
+from tilewise.tuner.launch import warm_up
+
+__all__ = ["ENTRY", "compile_config"]
+
+ENTRY = "tilewise.tuner.devices.cuda_compile:compile_config"
+
+
+class _Target:
+    """As much of a Triton driver as compiling asks for."""
+
+    def __init__(self, capability: int) -> None:
+        from triton.backends.compiler import GPUTarget
+
+        self._target = GPUTarget("cuda", capability, 32)
+
+    def get_current_target(self) -> Any:
+        return self._target
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+
+def compile_config(origin: str, problem: Problem, config: Config, capability: int) -> dict[str, int]:
+    """Compile for compute capability `capability` (90 for 9.0); returns facts of the binary, in bytes."""
+    from triton.runtime.driver import driver
+
+    driver.set_active(_Target(capability))
+    kernel = warm_up(registry.load(origin), problem, config)
+    return {"shared_bytes": int(kernel.metadata.shared)}

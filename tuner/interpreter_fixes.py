@@ -1,0 +1,125 @@
+"""Two faults of Triton's interpreter, put right.
+
+bfloat16 (3.2 and 3.6): it is kept as its 16 bits in a numpy uint16. A float32 that becomes a bfloat16 is truncated,
+where the hardware rounds to nearest, even; and sums, products and comparisons are made of the *bits*, as integers;
+constants cannot be made at all. Here each such operation is done in float32 and rounded once.
+
+Masks (3.2): a store or atomic whose mask is a single False writes all the same, because the mask is tested for its
+truth where its presence was meant. It hits every kernel with sub-tiles of one row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import triton.language as tl
+from triton.language import semantic
+from triton.runtime import interpreter
+
+__all__ = ["install", "narrow", "widen"]
+
+_BITWISE = (np.bitwise_and, np.bitwise_or, np.bitwise_xor)
+
+
+def widen(bits: Any) -> Any:
+    """float32 values of an array of bfloat16 bits (uint16); exact."""
+    return (np.asarray(bits, dtype=np.uint32) << 16).view(np.float32)
+
+
+def narrow(values: Any) -> Any:
+    """bfloat16 bits (uint16) of an array of numbers, rounded to nearest, even; NaN stays NaN."""
+    bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
+    rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
+    return np.where(np.isnan(values), 0x7FC0, rounded).astype(np.uint16)
+
+
+def install() -> None:
+    """Correct the interpreter of this process; raises `AttributeError` where a Triton lacks what is replaced."""
+    builder = interpreter.InterpreterBuilder
+    builder.cast_impl = _cast(builder.cast_impl)
+    builder.create_fp_to_fp = _cast(builder.create_fp_to_fp)
+    builder.get_bf16 = lambda self, value: interpreter.TensorHandle(narrow(np.array([value])), tl.bfloat16)  # missing
+    for name in ("binary_op", "unary_op", "ternary_op"):
+        setattr(builder, name, _operation(getattr(builder, name)))
+    builder.create_fma = _in_float32(builder.create_fma)
+    builder.create_dot = _dot(builder.create_dot)
+    if hasattr(semantic, "_store_legacy"):  # 3.2; later releases ask whether the mask is None
+        semantic._store_legacy = _with_present_mask(semantic._store_legacy)
+        semantic.atom_red_typechecking_impl = _with_present_mask(semantic.atom_red_typechecking_impl)
+
+
+class _PresentMask(tl.tensor):  # type: ignore[misc]  # triton has no types
+    """A mask that is true in the sense of being there."""
+
+    def __bool__(self) -> bool:
+        return True
+
+
+def _with_present_mask(original: Callable[..., Any]) -> Callable[..., Any]:
+    def write(ptr: Any, val: Any, mask: Any, *rest: Any) -> Any:
+        if mask is not None:
+            builder = rest[-1]
+            shape = ptr.type.get_block_shapes() if ptr.type.is_block() else None
+            mask = semantic.broadcast_impl_shape(mask, shape, builder) if shape is not None else mask
+            mask = _PresentMask(mask.handle, mask.type)
+        return original(ptr, val, mask, *rest)
+
+    return write
+
+
+def _is_bfloat16(handle: Any) -> bool:
+    return bool(handle.dtype.scalar == tl.bfloat16)
+
+
+def _as_float32(handle: Any) -> Any:
+    return interpreter.TensorHandle(widen(handle.data), tl.float32) if _is_bfloat16(handle) else handle
+
+
+def _as_bfloat16(handle: Any) -> Any:
+    return interpreter.TensorHandle(narrow(handle.data), tl.bfloat16)
+
+
+def _cast(original: Callable[..., Any]) -> Callable[..., Any]:
+    def cast(self: Any, source: Any, dst_type: Any, *rest: Any) -> Any:
+        if _is_bfloat16(source) and dst_type.scalar == tl.bfloat16:
+            return source
+        if dst_type.scalar == tl.bfloat16:
+            return _as_bfloat16(source)
+        if _is_bfloat16(source):
+            source = _as_float32(source)
+            return source if dst_type.scalar == tl.float32 else self.cast_impl(source, dst_type)
+        return original(self, source, dst_type, *rest)
+
+    return cast
+
+
+def _operation(original: Callable[..., Any]) -> Callable[..., Any]:
+    """An operation that is handed its numpy function last."""
+    converted = _in_float32(original)
+
+    def operation(self: Any, *arguments: Any) -> Any:
+        *handles, function = arguments
+        moves_bits = function in _BITWISE or function is np.where
+        return (original if moves_bits else converted)(self, *handles, function)
+
+    return operation
+
+
+def _in_float32(original: Callable[..., Any]) -> Callable[..., Any]:
+    def operation(self: Any, *arguments: Any) -> Any:
+        if not any(hasattr(a, "dtype") and hasattr(a, "data") and _is_bfloat16(a) for a in arguments):
+            return original(self, *arguments)
+        result = original(self, *(_as_float32(a) if hasattr(a, "data") else a for a in arguments))
+        compared = result.data.dtype == np.bool_
+        return interpreter.TensorHandle(result.data, tl.bfloat16) if compared else _as_bfloat16(result)
+
+    return operation
+
+
+def _dot(original: Callable[..., Any]) -> Callable[..., Any]:
+    def dot(self: Any, a: Any, b: Any, *rest: Any) -> Any:
+        return original(self, _as_float32(a), _as_float32(b), *rest)
+
+    return dot

@@ -1,0 +1,315 @@
+"""Whether a config's output is right: compared with the float64 reference on the very inputs the kernel got.
+
+Every buffer lies between two guards, filled with NaN (integers: an extreme value). Outputs are poisoned the same way
+before a checked run. So an element that was never written, a read outside an input and a write outside an output all
+show, whatever the memory held before.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from tilewise.kernels.spec import Axis, Buffer, Config, KernelSpec, Problem
+from tilewise.tuner.devices.base import Verdict
+from tilewise.tuner.launch import launch
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["Arguments", "compare", "disagreement", "reduced_problem", "tolerance", "verify"]
+
+SEED = 20251120
+"""Of the random inputs; any constant would do."""
+
+GUARD_BYTES = 64 * 1024
+"""Before and after each buffer; keeps the alignment that an allocator gives."""
+
+ACCUMULATION = 2.0**-15
+"""Allowed for float32 arithmetic, relative to the reference's RMS.
+
+A running float32 sum of K independent terms is off by sqrt(K / 2) * 2**-24 of its RMS (each addition rounds a partial
+sum that has grown to sqrt(k)); five standard deviations of that, the largest of a million outputs, is 2e-5 at K =
+8192. Above it comes half as much again for hardware `exp` and division (a few units in the last place). A column lost
+from a sum of 8192 sigmoids costs 2.4e-4, eight times what is allowed.
+"""
+
+ROUNDINGS = 2
+"""How often a value may have been rounded to the output's dtype: once on storing, once before."""
+
+_PRECISION = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
+"""Bits of the significand, hidden bit included (IEEE 754; bfloat16 is the upper half of a float32)."""
+
+
+def tolerance(dtype: str, peak: float) -> float:
+    """The largest deviation allowed, in units of the reference's RMS.
+
+    `peak` is the reference's largest magnitude in the same unit: rounding to the output's dtype moves an element by
+    at most 2**-precision of itself. Integers must agree exactly.
+    """
+    if dtype not in _PRECISION:
+        return 0.0
+    return ACCUMULATION + ROUNDINGS * peak * 2.0 ** -_PRECISION[dtype]
+
+
+class Arguments:
+    """A problem's tensors on one device: inputs drawn once, outputs reset or poisoned before a run.
+
+    `device` is where the kernel runs; `reference_device` where the float64 reference is computed (some devices have
+    no float64).
+    """
+
+    def __init__(
+        self,
+        spec: KernelSpec,
+        problem: Problem,
+        *,
+        device: str = "cpu",
+        reference_device: str | None = None,
+        seed: int = SEED,
+    ) -> None:
+        import torch
+
+        self._spec, self._reference_device = spec, reference_device or device
+        self.buffers: Mapping[str, Buffer] = dict(spec.buffers(problem))
+        generator = torch.Generator(device).manual_seed(seed)
+        self._storage = {name: _allocate(buffer, device) for name, buffer in self.buffers.items()}
+        self.tensors = {name: _inside(self._storage[name], buffer) for name, buffer in self.buffers.items()}
+        for name, buffer in self.buffers.items():
+            if buffer.role != "out":
+                _fill(self.tensors[name], buffer, generator)
+        self._originals = {n: self.tensors[n].clone() for n, b in self.buffers.items() if b.role == "inout"}
+        self._expected: dict[str, torch.Tensor] | None = None
+
+    @property
+    def inputs(self) -> dict[str, torch.Tensor]:
+        """What the kernel reads, as first drawn."""
+        return {n: self._originals.get(n, self.tensors[n]) for n, b in self.buffers.items() if b.role != "out"}
+
+    @property
+    def outputs(self) -> dict[str, torch.Tensor]:
+        return {name: self.tensors[name] for name, buffer in self.buffers.items() if buffer.role != "in"}
+
+    @property
+    def needs_reset(self) -> bool:
+        """Whether a second run without `reset` would compute something else."""
+        return bool(self._originals) or any(buffer.zeroed for buffer in self.buffers.values())
+
+    def reset(self) -> None:
+        """What must be done before every run: accumulators to zero, `inout` buffers as first drawn."""
+        for name, buffer in self.buffers.items():
+            if buffer.zeroed:
+                self.tensors[name].zero_()
+            elif name in self._originals:
+                self.tensors[name].copy_(self._originals[name])
+
+    def poison(self) -> None:
+        """As `reset`, and what the kernel must write is made unmistakably unwritten, the guards too."""
+        for name, buffer in self.buffers.items():
+            if buffer.role != "in":
+                self._storage[name].fill_(_poison(buffer.dtype))
+        self.reset()
+
+    def expected(self) -> dict[str, torch.Tensor]:
+        """The float64 reference of the outputs, computed once."""
+        import torch
+
+        if self._expected is None:
+            with torch.no_grad():
+                upcast = {
+                    name: _upcast(tensor).to(self._reference_device) for name, tensor in self._on_reference_device()
+                }
+                self._expected = dict(self._spec.reference(upcast))
+        return self._expected
+
+    def written_outside(self) -> str | None:
+        """The first output whose guards were written to."""
+        import torch
+
+        for name in self.outputs:
+            storage, guard = self._storage[name], _guard(self.buffers[name])
+            edges = torch.cat([storage[:guard], storage[-guard:]])
+            untouched = edges.isnan() if edges.is_floating_point() else edges == _poison(self.buffers[name].dtype)
+            if not bool(untouched.all()):
+                return name
+        return None
+
+    def _on_reference_device(self) -> list[tuple[str, torch.Tensor]]:
+        return [(name, tensor.to(self._reference_device)) for name, tensor in self.inputs.items()]
+
+
+def verify(
+    spec: KernelSpec, problem: Problem, config: Config, arguments: Arguments, *, run: Callable[[], Any] | None = None
+) -> Verdict:
+    """Run the config on poisoned outputs and compare; `run` launches it (default: `launch` on the arguments)."""
+    arguments.poison()
+    if run is None:
+        launch(spec, problem, config, arguments.tensors)
+    else:
+        run()
+    outside = arguments.written_outside()
+    verdict = compare(arguments.outputs, arguments.expected())
+    if outside is not None:
+        return disagreement(f"{outside}: the kernel wrote outside the tensor", verdict.error, verdict.tolerance)
+    return verdict
+
+
+def disagreement(reason: str, error: float = math.inf, allowed: float = 0.0) -> Verdict:
+    """A verdict for a run that gave nothing to compare, or that failed otherwise."""
+    return Verdict(agreed=False, error=error, tolerance=allowed, reason=reason)
+
+
+def compare(outputs: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> Verdict:
+    """The worst of all outputs; disagreement goes before agreement, then the larger share of the tolerance."""
+    if outputs.keys() != expected.keys():
+        return disagreement(f"the reference gives {sorted(expected)}, the kernel's outputs are {sorted(outputs)}")
+    verdicts = [_compare(name, outputs[name], expected[name]) for name in outputs]
+    return max(verdicts, key=lambda v: (not v.agreed, v.error / v.tolerance if v.tolerance else v.error))
+
+
+def _compare(name: str, got: torch.Tensor, reference: torch.Tensor) -> Verdict:
+    import torch
+
+    if tuple(got.shape) != tuple(reference.shape):
+        return disagreement(f"{name}: the reference has shape {tuple(reference.shape)}, the output {tuple(got.shape)}")
+    dtype = str(got.dtype).removeprefix("torch.")
+    wanted = reference.to(torch.float64)
+    rounded = wanted.to(got.dtype) if got.is_floating_point() else wanted  # a float16 output may overflow, rightly
+    actual = got.to(reference.device).to(torch.float64)
+    if (strange := _strange(name, actual, rounded.to(torch.float64))) is not None:
+        return strange
+    finite = rounded.isfinite()
+    deviation = torch.where(finite, (actual - wanted).abs(), torch.zeros_like(actual))
+    rms, peak = _scale(wanted[finite])
+    worst = int(deviation.argmax())
+    error, allowed = float(deviation.flatten()[worst]) / rms, tolerance(dtype, peak / rms)
+    if error <= allowed:
+        return Verdict(agreed=True, error=error, tolerance=allowed)
+    values = f"{_number(actual, worst)} instead of {_number(wanted, worst)} at {_index(got, worst)}"
+    return disagreement(
+        f"{name}: {values}, off by {error:.1e} of the RMS where {allowed:.1e} is allowed", error, allowed
+    )
+
+
+def _strange(name: str, actual: torch.Tensor, wanted: torch.Tensor) -> Verdict | None:
+    """A verdict where NaN or infinity stands in one and not in the other."""
+    import torch
+
+    wrong = actual.isnan() != wanted.isnan()
+    wrong |= (actual.isinf() | wanted.isinf()) & (actual != wanted) & ~actual.isnan()
+    if not bool(wrong.any()):
+        return None
+    count, first = int(wrong.sum()), int(torch.argmax(wrong.flatten().to(torch.uint8)))
+    values = f"{_number(actual, first)} instead of {_number(wanted, first)} at {_index(actual, first)}"
+    hint = ", never written or computed from outside the inputs" if math.isnan(_value(actual, first)) else ""
+    return disagreement(f"{name}: {count} of {wrong.numel()} elements wrong{hint}: first {values}")
+
+
+def _scale(values: torch.Tensor) -> tuple[float, float]:
+    """RMS and largest magnitude; a reference of zeros is measured in absolute terms."""
+    if values.numel() == 0:
+        return 1.0, 0.0
+    rms = float(values.square().mean().sqrt())
+    return (rms, float(values.abs().max())) if rms > 0 else (1.0, 0.0)
+
+
+def _value(tensor: torch.Tensor, position: int) -> float:
+    return float(tensor.flatten()[position])
+
+
+def _number(tensor: torch.Tensor, position: int) -> str:
+    return f"{_value(tensor, position):.6g}"
+
+
+def _index(tensor: torch.Tensor, position: int) -> list[int]:
+    index: list[int] = []
+    for size in reversed(tensor.shape):
+        index.insert(0, position % size)
+        position //= size
+    return index
+
+
+def _poison(dtype: str) -> float | int:
+    import torch
+
+    if dtype in _PRECISION:
+        return math.nan
+    limits = torch.iinfo(getattr(torch, dtype))
+    return limits.min if limits.min < 0 else limits.max
+
+
+def _guard(buffer: Buffer) -> int:
+    return GUARD_BYTES * buffer.elements // buffer.bytes
+
+
+def _allocate(buffer: Buffer, device: str) -> torch.Tensor:
+    import torch
+
+    elements = buffer.elements + 2 * _guard(buffer)
+    return torch.full((elements,), _poison(buffer.dtype), dtype=getattr(torch, buffer.dtype), device=device)
+
+
+def _inside(storage: torch.Tensor, buffer: Buffer) -> torch.Tensor:
+    guard = _guard(buffer)
+    return storage[guard : guard + buffer.elements].view(buffer.shape)
+
+
+def _fill(tensor: torch.Tensor, buffer: Buffer, generator: torch.Generator) -> None:
+    """Standard normal; integers uniform over a range small enough to add up without overflow."""
+    if buffer.dtype in _PRECISION:
+        tensor.normal_(generator=generator)
+    else:
+        tensor.random_(0 if buffer.dtype == "uint8" else -8, 8, generator=generator)
+
+
+def _upcast(tensor: torch.Tensor) -> torch.Tensor:
+    """Floats to float64; integers to int64, so that they still index."""
+    import torch
+
+    return tensor.to(torch.float64 if tensor.is_floating_point() else torch.int64)
+
+
+def reduced_problem(spec: KernelSpec, problem: Problem, config: Config) -> Problem:
+    """A small problem on which the config meets the same cases as on the given one.
+
+    An axis cut into several programs keeps two full blocks and its tail program; an axis that one program takes whole
+    keeps two full steps and its tail trip. What is then the same as before: blocks and steps, remainders of the size
+    by both, whether there are several programs and several trips, and whether the block is larger than the axis. A
+    size for which that would not hold stays as it is, as does an axis that is no dimension.
+    """
+    for position, axis in enumerate(spec.tiling(config, problem).axes):
+        if axis.name in problem.dims:
+            unit = axis.block if axis.programs > 1 else axis.step
+            smaller = _resized(problem, axis.name, min(axis.size // unit, 2) * unit + axis.size % unit)
+            if 0 < smaller.dims[axis.name] < axis.size and _meets_the_same(spec, config, problem, smaller, position):
+                problem = smaller
+    return problem
+
+
+def _resized(problem: Problem, dimension: str, size: int) -> Problem:
+    return dataclasses.replace(problem, dims={**problem.dims, dimension: size})
+
+
+def _meets_the_same(spec: KernelSpec, config: Config, old: Problem, new: Problem, resized: int) -> bool:
+    """Whether all axes but the resized one stay as they are, and that one meets the same cases."""
+    before, after = spec.tiling(config, old).axes, spec.tiling(config, new).axes
+    if len(before) != len(after) or after[resized].size != new.dims[before[resized].name]:
+        return False
+    others = all(a == b for i, (a, b) in enumerate(zip(before, after, strict=True)) if i != resized)
+    return others and _cases(before[resized]) == _cases(after[resized])
+
+
+def _cases(axis: Axis) -> tuple[object, ...]:
+    """What decides which branches of a kernel an axis takes; the block itself counts unless it is the whole axis."""
+    tail = axis.size % axis.block
+    return (
+        axis.step,
+        axis.programs > 1,
+        axis.trips > 1,
+        axis.block if axis.block != axis.size else None,
+        tail,
+        tail % axis.step,
+        min(axis.block, axis.size) % axis.step,
+    )
