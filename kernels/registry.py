@@ -30,7 +30,8 @@ def load(text: str) -> KernelSpec:
     """
     if text in _MODULES:
         module, _, attribute = _MODULES[text].partition(":")
-        return dataclasses.replace(getattr(importlib.import_module(module), attribute), origin=text)
+        spec: KernelSpec = getattr(importlib.import_module(module), attribute)
+        return dataclasses.replace(spec, origin=text)
     path, colon, attribute = text.rpartition(":")
     if colon and path.endswith(".py"):
         return _load_file(Path(path), attribute)
@@ -66,5 +67,7 @@ def _import_file(path: Path) -> ModuleType:
         del sys.modules[name]
         if isinstance(error, KeyboardInterrupt):
             raise
-        raise BadSpec(f"{path} does not import: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}") from error
+        raise BadSpec(
+            f"{path} does not import: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
+        ) from error
     return module

@@ -86,11 +86,15 @@ SPEC = KernelSpec(
         Parameter("SUB_BLOCK_SIZE_M", lambda problem, target: row_sub_blocks(problem.dims["M"], target)),
         Parameter("BLOCK_SIZE_N", _block_n),
         Parameter("multibuffer", lambda _, target: [True, False] if target.family == "ascend" else [], role="option"),
-        Parameter("num_warps", lambda _, target: [1, 2, 4, 8, 16, 32] if target.family == "nvidia" else [], role="option"),
+        Parameter(
+            "num_warps", lambda _, target: [1, 2, 4, 8, 16, 32] if target.family == "nvidia" else [], role="option"
+        ),
         Parameter("num_stages", lambda _, target: [1, 2, 3, 4] if target.family == "nvidia" else [], role="option"),
     ),
     constraints=(
-        Constraint("SUB_BLOCK_SIZE_M <= BLOCK_SIZE_M", lambda c, p, t: c["SUB_BLOCK_SIZE_M"] <= c["BLOCK_SIZE_M"]),
+        Constraint(
+            "SUB_BLOCK_SIZE_M <= BLOCK_SIZE_M", lambda c, p, t: int(c["SUB_BLOCK_SIZE_M"]) <= int(c["BLOCK_SIZE_M"])
+        ),
         Constraint("two float32 tiles fit on chip", _tiles_hold),
         Constraint("1 to 128 elements of a tile a thread", _registers_hold),
     ),

@@ -96,11 +96,22 @@ class Device(ABC):
     def memory_bytes(self) -> int:
         """Global memory that a problem's buffers may fill."""
 
+    def floor_us(self, spec: KernelSpec, problem: Problem) -> float | None:
+        """The time below which memory alone allows no kernel: its least bytes at the device's rate. None if unknown."""
+        return None
+
+    def warm_up(self) -> None:
+        """Start what the first `evaluate` and `verify` would wait for; optional, and returns at once."""
+        return
+
     def close(self) -> None:
         """Release what the device holds (processes, memory); it is unusable afterwards."""
+        return
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()

@@ -1,0 +1,87 @@
+"""The command line: one module a verb, imported when that verb is called."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Sequence
+
+import click
+
+from tilewise import __version__
+from tilewise.errors import NotFound, TilewiseError, UsageError
+
+__all__ = ["cli", "main"]
+
+_VERBS = {
+    "kernels": ("tilewise.tuner.cli.listings:kernels", "List the kernels that can be tuned."),
+    "devices": ("tilewise.tuner.cli.listings:devices", "List the devices that can be tuned for."),
+    "tune": ("tilewise.tuner.cli.tune:tune", "Find the fastest config of a kernel for one or more shapes."),
+    "lookup": ("tilewise.tuner.cli.lookup:lookup", "Show the best known config and how it is known."),
+    "explain": ("tilewise.tuner.cli.explain:explain", "Show why one config is as fast as it is."),
+    "export": ("tilewise.tuner.cli.exchange:export", "Write what is stored to a file that others can use offline."),
+    "import": ("tilewise.tuner.cli.exchange:import_", "Merge an exported file into the database."),
+    "serve": ("tilewise.api.command:serve", "Answer look-ups over HTTP."),
+    "bench": ("tilewise.tuner.cli.bench:bench", "Run the project's own benchmarks."),
+}
+"""Each verb's command and its line of help, so that `--help` imports none of them."""
+
+
+class _Verbs(click.Group):
+    """Commands named by text and imported on use: the ORM, Optuna and FastAPI cost start-up time."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(_VERBS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in _VERBS:
+            return None
+        module, _, attribute = _VERBS[cmd_name][0].partition(":")
+        command: click.Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, text) for name, (_, text) in _VERBS.items()])
+
+
+@click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="tilewise")
+def cli() -> None:
+    """Find the fastest tile config of a Triton kernel, keep it with its evidence, and hand it out.
+
+    Exit codes: 0 done, 1 failed, 2 bad usage, 4 nothing found, 130 interrupted.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command and exit with its code; an error is one line on stderr, a traceback only with --debug."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    try:
+        result = cli.main(words, prog_name="tilewise", standalone_mode=False)
+        code = result if isinstance(result, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else "", err=True)
+        code = 2
+    except click.ClickException as error:
+        code = _fail(error.format_message(), 2)
+    except (KeyboardInterrupt, click.Abort):
+        code = 130
+    except TilewiseError as error:
+        if debug:
+            raise
+        code = _fail(str(error), 2 if isinstance(error, UsageError) else 4 if isinstance(error, NotFound) else 1)
+    except BrokenPipeError:  # the reader of a pipe had enough
+        sys.stderr.close()
+        code = 1
+    except Exception as error:
+        if debug:
+            raise
+        code = _fail(f"internal error: {type(error).__name__}: {error}; run again with --debug and report it", 1)
+    sys.exit(code)
+
+
+def _fail(message: str, code: int) -> int:
+    click.echo(f"tilewise: {' '.join(message.split())}", err=True)
+    return code

@@ -1,0 +1,206 @@
+"""`tilewise bench`: measurements of the project itself."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tilewise.tuner.cli.options import common, database, print_json
+from tilewise.tuner.cli.text import output
+
+__all__ = ["bench"]
+
+
+@click.group()
+def bench() -> None:
+    """Run the project's own benchmarks."""
+
+
+@bench.command()
+@database
+@common
+def model(url: str | None, as_json: bool) -> None:
+    """Compare modelled times with published ones of a real Ascend part."""
+    from rich.table import Table
+
+    from tilewise.tuner.bench.model import bench_model
+
+    body = bench_model()
+    if as_json:
+        print_json(body)
+        return
+    table = Table(title=f"{body['part']}, published (measured by others) against modelled", title_justify="left")
+    for heading in ("case", "config"):
+        table.add_column(heading)
+    for heading in ("published us", "modelled us", "interval", "published ratio", "modelled ratio", "ratio error"):
+        table.add_column(heading, justify="right")
+    table.add_column("note")
+    for row in body["cases"]:
+        table.add_row(*_model_row(row))
+    console = output()
+    console.print(table)
+    for name, value in body["summary"].items():
+        console.print(f"{name.replace('_', ' ')}: {', '.join(value) if isinstance(value, list) else value}")
+
+
+def _model_row(row: dict[str, Any]) -> list[str]:
+    config = ", ".join(f"{value}" for value in row["config"].values())
+    cells = [row["id"], config, f"{row['published_us']:.2f}" if "published_us" in row else "-"]
+    if "modelled_us" not in row:
+        return [*cells, "-", "-", "-", "-", "-", row.get("reason", "")]
+    interval = f"{row['low_us']:.1f}-{row['high_us']:.1f}"
+    error = row["modelled_ratio"] / row["published_ratio"] - 1
+    notes = (["used for fitting"] if row["used_for_fitting"] else []) + (
+        [] if row["double_buffered"] else ["single buffer"]
+    )
+    ratios = [f"{row['published_ratio']:.2f}", f"{row['modelled_ratio']:.2f}", f"{error:+.1%}"]
+    return [*cells, f"{row['modelled_us']:.2f}", interval, *ratios, ", ".join(notes)]
+
+
+@bench.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
+@click.option("--budget", type=click.IntRange(1), default=200, show_default=True, help="Evaluations a search may make.")
+@click.option(
+    "--seeds", type=click.IntRange(1), default=12, show_default=True, help="Repetitions, with seeds 0, 1, ..."
+)
+@click.option(
+    "--search",
+    "searches",
+    multiple=True,
+    help="Searches to replay (default: guided with and without prior, tpe, random).",
+)
+@database
+@common
+def search(
+    files: tuple[str, ...], budget: int, seeds: int, searches: tuple[str, ...], url: str | None, as_json: bool
+) -> None:
+    """Replay searches on recorded landscapes: T4 files and Kernel Tuner caches, plain or gzipped."""
+    from rich.progress import Progress
+
+    from tilewise.errors import UsageError
+    from tilewise.settings import read_settings
+    from tilewise.tuner.bench.search import WITHOUT_PRIOR, bench_search, replays
+    from tilewise.tuner.search import SEARCHES
+
+    if unknown := [name for name in searches if name not in (*SEARCHES, WITHOUT_PRIOR)]:
+        raise UsageError(f"unknown search {unknown[0]!r}; expected {', '.join((*SEARCHES, WITHOUT_PRIOR))}")
+    console = output(stderr=True)
+    with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
+        task = progress.add_task("replaying", total=replays(files, seeds, searches))
+        body = bench_search(
+            files,
+            budget=budget,
+            seeds=seeds,
+            searches=searches,
+            jobs=read_settings().jobs,
+            done=lambda: progress.advance(task),
+        )
+    if as_json:
+        print_json(body)
+    else:
+        _show_search(body)
+
+
+def _show_search(body: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    console = output()
+    for row in body["landscapes"]:
+        title = f"{row['file']}: {row['configs']} configs, {row['feasible']} feasible, optimum {row['optimum']:.2f} us"
+        table = Table(title=f"{title}; {body['seeds']} seeds", title_justify="left")
+        table.add_column("search")
+        columns = next(iter(row["searches"].values()))["fraction"]
+        for n in columns:
+            table.add_column(f"fraction at {n}", justify="right")
+        for margin in ("10%", "5%", "2%"):
+            table.add_column(f"to {margin}", justify="right")
+        table.add_column("ms a suggestion", justify="right")
+        for name, summary in row["searches"].items():
+            reached = [_count(summary["evaluations_to"].get(margin)) for margin in ("10%", "5%", "2%")]
+            fractions = [f"{value:.3f}" for value in summary["fraction"].values()]
+            table.add_row(name, *fractions, *reached, f"{summary['seconds_per_evaluation'] * 1e3:.1f}")
+        console.print(table)
+    if len(body["landscapes"]) > 1:
+        for name, mean in body["mean"].items():
+            shown = ", ".join(f"{n}: {value:.3f}" for n, value in mean["fraction"].items())
+            console.print(f"mean of {len(body['landscapes'])} landscapes, {name}: {shown}")
+
+
+def _count(value: float | None) -> str:
+    return "not reached" if value is None else f"{value:g}"
+
+
+@bench.command()
+@click.argument("names", nargs=-1)
+@click.option(
+    "-s", "--shape", "shapes", multiple=True, metavar="M=1000,N=8192", help="Shapes (default: the benchmark's own)."
+)
+@click.option("--dtype", default="float32", show_default=True)
+@click.option("--device", default="cuda", show_default=True, help="A device that measures: cuda.")
+@click.option("--trials", type=click.IntRange(1), help="Trials a shape may have when it is tuned first.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@database
+@common
+def kernels(
+    names: tuple[str, ...],
+    shapes: tuple[str, ...],
+    dtype: str,
+    device: str,
+    trials: int | None,
+    file: str | None,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """Time tuned kernels beside their defaults, eager PyTorch and torch.compile, on one timer in one run."""
+    from tilewise.db.sql_store import open_store
+    from tilewise.errors import UsageError
+    from tilewise.kernels import registry
+    from tilewise.settings import read_settings
+    from tilewise.tuner.bench.kernels import bench_kernels
+    from tilewise.tuner.cli.progress import Progress
+    from tilewise.tuner.devices.cuda import CudaDevice
+    from tilewise.tuner.problem import make_problem, parse_dims
+    from tilewise.tuner.search import DEFAULT_TRIALS, Budget, Tuning
+
+    if device != "cuda":
+        raise UsageError(f"bench kernels compares with PyTorch on the same chip: it takes cuda, not {device}")
+
+    chosen = [registry.load(name) for name in (names or registry.names())]
+    wanted = shapes or ("M=1000,N=8192", "M=16384,N=8192", "M=131072,N=1024")
+    cases = []
+    with open_store(url or read_settings().database_url) as store, CudaDevice() as opened:
+        for spec in chosen:
+            for shape in wanted:
+                problem = make_problem(spec, parse_dims(shape), dtype)
+                budget = Budget(trials or DEFAULT_TRIALS)
+                result = Tuning(spec, problem, opened, store, budget=budget, watcher=Progress()).run()
+                assert result.winner is not None, "a tuning without a winner raises"
+                cases.append((spec, problem, result.winner.config))
+        body = bench_kernels(opened, cases)
+    if file:
+        Path(file).write_text(json.dumps(body, indent=1) + "\n")
+    if as_json:
+        print_json(body)
+    else:
+        _show_kernels(body)
+
+
+def _show_kernels(body: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    table = Table(
+        title=f"{body['device']}, read rate {body['read_rate_tb_s']:.2f} TB/s (measured)", title_justify="left"
+    )
+    keys = ("tuned_us", "default_us", "eager_us", "compile_us", "max_autotune_us")
+    for heading in ("kernel", "shape", "dtype"):
+        table.add_column(heading)
+    for key in (*keys, "share_of_rate"):
+        table.add_column(key.replace("_", " "), justify="right")
+    for row in body["rows"]:
+        sizes = ",".join(f"{name}={size}" for name, size in row["dims"].items())
+        times = [f"{row[key]:.2f}" if row.get(key) is not None else "-" for key in keys]
+        table.add_row(row["kernel"], sizes, row["dtype"], *times, f"{row['share_of_rate']:.1%}")
+    output().print(table)

@@ -1,0 +1,56 @@
+"""`tilewise lookup`."""
+
+from __future__ import annotations
+
+import click
+
+from tilewise.tuner.cli.options import common, database, open_existing, print_json, problem_options
+
+__all__ = ["lookup"]
+
+
+@click.command()
+@click.argument("kernel")
+@problem_options
+@click.option(
+    "--device", required=True, help='Name of the device that is to run it, such as Ascend910B4 or "NVIDIA H200".'
+)
+@click.option("--match", type=click.Choice(["exact"]), default="exact", show_default=True, help="How far to relax.")
+@database
+@common
+def lookup(
+    kernel: str, shapes: tuple[str, ...], dtype: str, device: str, match: str, url: str | None, as_json: bool
+) -> int:
+    """Show the best known config of KERNEL for each shape. Exits with 4 where a shape has none."""
+    from tilewise.errors import NotFound, UnknownDevice
+    from tilewise.kernels import registry
+    from tilewise.kernels.source import source_hash
+    from tilewise.tuner.cli.text import result_lines
+    from tilewise.tuner.devices.catalogue import is_device_name
+    from tilewise.tuner.problem import make_problem, nearest, parse_dims, question, unanswered
+
+    spec = registry.load(kernel)
+    problems = [make_problem(spec, parse_dims(shape), dtype) for shape in shapes]
+    device = device.removeprefix("model:")
+    missing = 0
+    answers = []
+    with open_existing(url) as store:
+        if not is_device_name(device) and device not in store.devices():
+            known = ", ".join(store.devices()) or "none"
+            raise UnknownDevice(f"unknown device {device!r}; results are stored for: {known}")
+        for problem in problems:
+            result = store.lookup(question(problem, device), source_hash=source_hash(spec))
+            if result is None:
+                missing += 1
+                close = nearest(problem, store.shapes(spec.name, dtype, device))
+                click.echo(f"tilewise: {NotFound(unanswered(problem, device, close))}", err=True)
+                answers.append(
+                    {"kernel": spec.name, "dims": dict(problem.dims), "dtype": dtype, "device": device, "config": None}
+                )
+                continue
+            answers.append(result.to_json())
+            if not as_json:
+                click.echo("\n".join(result_lines(result)))
+    if as_json:
+        print_json({"results": answers})
+    return 4 if missing else 0

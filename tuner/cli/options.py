@@ -1,0 +1,64 @@
+"""Options that verbs share, and how a verb prints JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from tilewise.db.store import Store
+from tilewise.errors import NotFound
+
+__all__ = ["common", "database", "open_existing", "print_json", "problem_options"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def common(function: F) -> F:
+    """`--json` and `--debug`."""
+    function = click.option(
+        "--json", "as_json", is_flag=True, help="Print one JSON document on stdout, and nothing else."
+    )(function)
+    return click.option("--debug", is_flag=True, expose_value=False, help="On an error, show the traceback.")(function)
+
+
+def database(function: F) -> F:
+    return click.option(
+        "--db",
+        "url",
+        metavar="URL",
+        help="Database, such as sqlite:///tiles.db (default: $TILEWISE_DB or the user's own).",
+    )(function)
+
+
+def problem_options(function: F) -> F:
+    """`-s M=1000,N=8192` (repeatable) and `--dtype`."""
+    function = click.option(
+        "-s",
+        "--shape",
+        "shapes",
+        multiple=True,
+        required=True,
+        metavar="M=1000,N=8192",
+        help="Dimension sizes; repeatable.",
+    )(function)
+    return click.option("--dtype", default="float32", show_default=True, help="Type of the kernel's inputs.")(function)
+
+
+def print_json(document: Any) -> None:
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def open_existing(url: str | None) -> Store:
+    """The database that must be there already. Raises `NotFound` where the default one was never made."""
+    from pathlib import Path
+
+    from tilewise.db.sql_store import open_store
+    from tilewise.settings import read_settings
+
+    chosen = url or read_settings().database_url
+    if not url and chosen.startswith("sqlite:///") and not Path(chosen.removeprefix("sqlite:///")).exists():
+        raise NotFound(f"nothing is stored yet: no database at {chosen}; run tilewise tune or import first")
+    return open_store(chosen, create=False)

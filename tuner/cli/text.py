@@ -1,0 +1,73 @@
+"""Results in words, the same for every verb."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from tilewise.db.records import Clock, Result, Status, Trial, Value
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = ["config_text", "counts_line", "output", "problem_text", "result_lines", "time_text"]
+
+
+_WIDTH_OF_A_FILE = 140
+
+
+def output(*, stderr: bool = False) -> Console:
+    """A console as wide as the terminal, or wide enough for any table where the output goes to a file or a pipe."""
+    from rich.console import Console
+
+    console = Console(stderr=stderr, highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        console.width = _WIDTH_OF_A_FILE
+    return console
+
+
+def config_text(config: Mapping[str, Value]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in config.items())
+
+
+def problem_text(result: Result) -> str:
+    scope = result.scope
+    sizes = ",".join(f"{name}={size}" for name, size in scope.dims.items())
+    return f"{scope.kernel} {sizes} {scope.dtype} on {scope.device}"
+
+
+def time_text(time_us: float | None, clock: Clock) -> str:
+    """A time with its clock: a modelled time is never shown as if it were measured."""
+    if time_us is None:
+        return "no time"
+    shown = f"{time_us:.2f} us" if time_us < 1000 else f"{time_us / 1000:.3f} ms"
+    return f"{shown} ({clock})"
+
+
+def counts_line(result: Result) -> str:
+    """Such as "60 trials: 52 correct, 8 compile"."""
+    total = sum(result.counts.values())
+    kinds = ", ".join(f"{result.counts[s]} {s}" for s in Status if result.counts.get(s))
+    return f"{total} trials: {kinds}"
+
+
+def result_lines(result: Result) -> Sequence[str]:
+    """A stored result and how it is known."""
+    winner, scope = result.winner, result.scope
+    assert winner is not None, "a look-up answers with winners only"
+    return [
+        f"{problem_text(result)}: {time_text(winner.time_us, scope.clock)}",
+        f"  config     {config_text(winner.config)}",
+        f"  why        {winner.why}",
+        f"  verified   {'output agreed with the float64 reference' if winner.verified else 'no'}",
+        f"  evidence   {counts_line(result)}; best at evaluation {winner.ordinal or '-'}; {_versus(result)}",
+        f"  toolchain  {scope.toolchain}",
+        f"  tuned at   {winner.created:%Y-%m-%d %H:%M} UTC, match {result.match}",
+    ]
+
+
+def _versus(result: Result) -> str:
+    default: Trial | None = result.default
+    if default is None or not default.time_us or result.winner is None or not result.winner.time_us:
+        return "default not timed"
+    return f"{default.time_us / result.winner.time_us:.2f}x the speed of the default"

@@ -1,0 +1,68 @@
+"""Devices by id, and the list of all that could be."""
+
+from __future__ import annotations
+
+from tilewise.db.records import Clock
+from tilewise.errors import UnknownDevice
+from tilewise.settings import read_settings
+from tilewise.tuner.devices.base import Device, DeviceRow
+from tilewise.tuner.devices.model.parts import PARTS
+
+__all__ = ["DEFAULT_PART", "choose", "is_device_name", "open_device", "rows"]
+
+DEFAULT_PART = "Ascend910B4"
+
+
+def choose(text: str) -> str:
+    """The device id that `text` means: itself, or for `auto` an NPU, else a CUDA GPU, else the modelled default.
+
+    Raises `UnknownDevice` where no device can have that id.
+    """
+    if text == "auto":
+        available = [row.id for row in rows() if row.available and not row.id.startswith("model:")]
+        return available[0] if available else f"model:{DEFAULT_PART}"
+    kind, _, rest = text.partition(":")
+    if text in ("npu", "cuda"):
+        return text
+    if kind == "model" and rest:
+        if rest not in PARTS:
+            raise UnknownDevice(f"unknown Ascend part {rest!r}; modelled: {', '.join(PARTS)}")
+        return text
+    raise UnknownDevice(
+        f"unknown device {text!r}; expected auto, npu, cuda or model:PART, such as model:{DEFAULT_PART}"
+    )
+
+
+def open_device(text: str) -> Device:
+    """The device called `text`, ready to work. Raises `UnknownDevice`, or `Unavailable` where this machine has none."""
+    kind, _, rest = choose(text).partition(":")
+    if kind == "npu":
+        from tilewise.tuner.devices.npu import NpuDevice
+
+        return NpuDevice()
+    if kind == "cuda":
+        from tilewise.tuner.devices.cuda import CudaDevice
+
+        return CudaDevice()
+    from tilewise.tuner.devices.model.device import ModelDevice
+
+    return ModelDevice(rest)
+
+
+def rows() -> list[DeviceRow]:
+    """What `tilewise devices` lists: the NPU and GPU of this machine, and every modelled part."""
+    from tilewise.tuner.devices import cuda, npu
+    from tilewise.tuner.devices.model import toolchain
+
+    reason = toolchain.why_not()
+    folder = read_settings().cache_folder
+    modelled = []
+    for name in PARTS:
+        cores = None if reason else toolchain.target(name, folder).cores
+        modelled.append(DeviceRow(f"model:{name}", name, Clock.MODELLED, cores, not reason, reason))
+    return [npu.row(), cuda.row(), *modelled]
+
+
+def is_device_name(text: str) -> bool:
+    """Whether results can be stored under that name: that of a modelled part, or of a GPU."""
+    return text in PARTS or text.startswith(("NVIDIA ", "AMD "))

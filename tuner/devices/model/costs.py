@@ -1,0 +1,89 @@
+"""The clock's parameters in one table: each figure with its unit, the range it may lie in, and its source.
+
+A vector instruction works in repeats of 256 bytes. `cycles per repeat` of an operation is for its widest operand.
+Figures without a public source are marked "estimated"; those that a published timing decided among a public range
+name that timing. The ranges give a modelled time its interval: all costs at their low ends, all at their high ends.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+__all__ = ["FIGURES", "HBM_CORE_GB_S", "REPEAT_CYCLES", "Costs", "End", "Figure", "costs"]
+
+
+End = Literal["value", "low", "high"]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    value: float
+    low: float
+    high: float
+    unit: str
+    source: str
+
+
+_PUBLIC = "public measurements on one 910B part"
+_HEADLINE = "public range; within it, row 3 of the headline case"
+
+FIGURES: Mapping[str, Figure] = {
+    "launch_us": Figure(2.0, 1.8, 2.2, "us", "public: about 2 us a vector kernel; smallest published kernel 2.1 us"),
+    "dispatch_cycles": Figure(750, 300, 1500, "cycles a program", "estimated: a program's start on its core"),
+    "vector_start": Figure(35, 30, 40, "cycles", _PUBLIC),
+    "mte2_start": Figure(50, 40, 60, "cycles", _PUBLIC),
+    "mte3_start": Figure(40, 30, 50, "cycles", _PUBLIC),
+    "transfer_latency": Figure(300, 200, 600, "cycles", "estimated: first byte of a transfer from global memory"),
+    "transfer_row": Figure(8, 4, 16, "cycles a row", "estimated: address step of a strided transfer"),
+    "short_row_bytes": Figure(256, 256, 512, "bytes", "public: rows under 256 B move at the cost of 256 B"),
+    "barrier": Figure(4, 0, 12, "cycles", "estimated: a barrier beside the drain that it forces"),
+    "flag": Figure(8, 4, 20, "cycles", "estimated: a flag from one pipe to another"),
+    "vector_issue": Figure(6, 2, 12, "cycles", "estimated: scalar work to issue one vector instruction"),
+    "scalar": Figure(0.5, 0.25, 1, "cycles", "estimated: one address or loop operation, after the final optimiser"),
+    "iteration": Figure(6, 3, 12, "cycles", "estimated: branch of a loop"),
+    "repeats_per_issue": Figure(255, 255, 255, "repeats", "instruction set: the repeat field has 8 bits"),
+    "l2_core_gb_s": Figure(85, 75, 137, "GB/s a core", "published warm timings; 137 is the public upper figure"),
+    "l2_sum_gb_s": Figure(2400, 2000, 2600, "GB/s", "published warm timings: 2.0-2.6 TB/s"),
+    "hbm_share": Figure(0.98, 0.95, 1.0, "of the nominal rate", "published: 0.78-0.80 of 0.8 TB/s"),
+    "ub_out_share": Figure(1.0, 0.8, 1.2, "of the inward rate", _PUBLIC + ": 42.6 against 41.6 GB/s a core at 40"),
+    "atomic_us": Figure(0.035, 0.02, 0.06, "us a program", "estimated: atomics on one address pass one by one"),
+}
+
+HBM_CORE_GB_S = {1: 100.9, 8: 68.9, 16: 73.3, 20: 68.8, 24: 65.1, 28: 59.0, 32: 53.3, 40: 41.6, 48: 33.7}
+"""Global memory to one core by cores active, on a part that draws 1.6 TB/s in all (public measurements)."""
+
+_ADD = Figure(2, 2, 2, "cycles a repeat", _PUBLIC)
+_MOVE = Figure(1, 1, 2, "cycles a repeat", "estimated: one read and one write a repeat")
+_COMPARE = Figure(2, 1, 2, "cycles a repeat", "estimated as an addition")
+_LONG = Figure(4, 2, 8, "cycles a repeat", "estimated as a division")
+
+REPEAT_CYCLES: Mapping[str, Figure] = {
+    **dict.fromkeys(("vadd", "vsub", "vmul"), _ADD),
+    **dict.fromkeys(("vmax", "vmin", "vabs", "vrelu", "vnot", "vand", "vor", "vxor", "vcmp", "vsel"), _COMPARE),
+    **dict.fromkeys(("vshl", "vshr", "varange"), _COMPARE),
+    **dict.fromkeys(("vbrc", "copy", "vcast"), _MOVE),
+    **dict.fromkeys(("vln", "vsqrt", "vrsqrt", "vrec", "vtanh", "vsin", "vcos", "verf", "vpow"), _LONG),
+    "vexp": Figure(2, 2, 4, "cycles a repeat", _HEADLINE + " (public: 2-4)"),
+    "vdiv": Figure(4, 4, 8, "cycles a repeat", _HEADLINE + " (public: 4-8)"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Costs:
+    """One choice of every figure, as plain numbers."""
+
+    figures: Mapping[str, float]
+    repeat_cycles: Mapping[str, float]
+
+    def __getitem__(self, name: str) -> float:
+        return self.figures[name]
+
+
+def costs(end: End = "value") -> Costs:
+    """All figures at their best values, or all at the ends that make a kernel fast (`low`) or slow (`high`)."""
+    rates = {"l2_core_gb_s", "l2_sum_gb_s", "hbm_share", "ub_out_share"}  # more is faster
+    opposite: dict[End, End] = {"value": "value", "low": "high", "high": "low"}
+    figures = {name: getattr(f, opposite[end] if name in rates else end) for name, f in FIGURES.items()}
+    return Costs(figures, {name: getattr(f, end) for name, f in REPEAT_CYCLES.items()})

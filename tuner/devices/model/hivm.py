@@ -1,0 +1,195 @@
+"""HIVM, the scheduled code that the Ascend compiler prints, as a small tree of our own.
+
+The text is MLIR's generic form after `--lower-affine`; xdsl parses it. What remains here is what timing (and later
+execution) needs: operations with integer-numbered values, plain Python attributes, and memref types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+__all__ = ["DYNAMIC", "Block", "Function", "MemRef", "Op", "parse"]
+
+DYNAMIC = -(2**63)
+"""MLIR's mark, in shapes, strides and static index lists, for "known only at run time"."""
+
+_BYTES = {"f64": 8, "i64": 8, "f32": 4, "i32": 4, "f16": 2, "bf16": 2, "i16": 2, "i8": 1, "i1": 1, "index": 8}
+
+
+@dataclass(frozen=True, slots=True)
+class MemRef:
+    """A memref type: `strides` in elements, `space` one of `ub`, `gm`."""
+
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+    space: str
+
+    @property
+    def item_bytes(self) -> int:
+        return _BYTES[self.dtype]
+
+
+@dataclass(frozen=True, slots=True)
+class Op:
+    """One operation; operands and results are numbers of values, `types` the operands' types (None if scalar)."""
+
+    name: str
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    attributes: Mapping[str, Any]
+    types: tuple[MemRef | str, ...]
+    result_types: tuple[MemRef | str, ...]
+    regions: tuple[Block, ...] = ()
+
+    def segments(self) -> tuple[tuple[int, ...], ...]:
+        """Operands grouped as `operandSegmentSizes` says."""
+        groups, start = [], 0
+        for size in self.attributes["operandSegmentSizes"]:
+            groups.append(self.operands[start : start + size])
+            start += size
+        return tuple(groups)
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    arguments: tuple[int, ...]
+    operations: tuple[Op, ...]
+
+    def walk(self) -> Iterator[Op]:
+        for op in self.operations:
+            yield op
+            for region in op.regions:
+                yield from region.walk()
+
+
+@dataclass(frozen=True, slots=True)
+class Function:
+    """The kernel: `values` is how many value numbers its body uses."""
+
+    name: str
+    arguments: tuple[tuple[int, MemRef | str], ...]
+    body: Block
+    values: int
+
+    def on_chip_bytes(self) -> int:
+        """Bytes of the unified buffer from its start to the end of the last planned buffer."""
+        constants = {op.results[0]: op.attributes["value"] for op in self.body.walk() if op.name == "arith.constant"}
+        ends = [0]
+        for op in self.body.walk():
+            if op.name == "hivm.hir.pointer_cast":
+                kind = op.result_types[0]
+                assert isinstance(kind, MemRef)
+                size = kind.item_bytes
+                for extent in kind.shape:
+                    size *= extent
+                ends += [constants[address] + size for address in op.operands if address in constants]
+        return max(ends)
+
+    def multi_buffered(self) -> bool:
+        """Whether any buffer was given more than one address."""
+        return any(op.name == "hivm.hir.pointer_cast" and len(op.operands) > 1 for op in self.body.walk())
+
+
+@cache
+def _context() -> Any:
+    from xdsl.context import Context
+    from xdsl.dialects import builtin
+
+    context = Context(allow_unregistered=True)
+    context.load_dialect(builtin.Builtin)
+    return context
+
+
+def parse(text: str) -> Function:
+    """The one device function of a module in MLIR's generic form. Raises ValueError where there is none."""
+    from xdsl.parser import Parser
+
+    module = Parser(_context(), text).parse_module()
+    for op in module.walk():
+        if _name(op) == "func.func" and "hacc.entry" in op.attributes:
+            return _Reader().function(op)
+    raise ValueError("the compiled module has no entry function")
+
+
+def _name(op: Any) -> str:
+    unregistered = getattr(op, "op_name", None)
+    return unregistered.data if unregistered is not None else str(op.name)
+
+
+class _Reader:
+    """Numbers the values while it copies the tree."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[Any, int] = {}
+
+    def function(self, op: Any) -> Function:
+        entry = op.regions[0].blocks[0]
+        body = self._block(entry)
+        arguments = tuple((self._number(a), _type(a.type)) for a in entry.args)
+        return Function(op.properties["sym_name"].data, arguments, body, len(self._numbers))
+
+    def _number(self, value: Any) -> int:
+        return self._numbers.setdefault(value, len(self._numbers))
+
+    def _block(self, block: Any) -> Block:
+        arguments = tuple(self._number(a) for a in block.args)
+        return Block(arguments, tuple(self._op(op) for op in block.ops))
+
+    def _op(self, op: Any) -> Op:
+        attributes = {**op.properties, **op.attributes}
+        return Op(
+            name=_name(op),
+            operands=tuple(self._number(v) for v in op.operands),
+            results=tuple(self._number(v) for v in op.results),
+            attributes={key: _attribute(value) for key, value in attributes.items() if key != "op_name__"},
+            types=tuple(_type(v.type) for v in op.operands),
+            result_types=tuple(_type(v.type) for v in op.results),
+            regions=tuple(self._block(region.blocks[0]) if region.blocks else Block((), ()) for region in op.regions),
+        )
+
+
+def _type(kind: Any) -> MemRef | str:
+    from xdsl.dialects.builtin import MemRefType
+
+    if not isinstance(kind, MemRefType):
+        return str(kind)
+    shape = tuple(DYNAMIC if extent < 0 else extent for extent in kind.get_shape())
+    space: Any = kind.memory_space
+    return MemRef(shape, _strides(kind, shape), str(kind.element_type), space.value.data)
+
+
+def _strides(kind: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
+    from xdsl.dialects.builtin import NoneAttr, StridedLayoutAttr
+
+    if isinstance(kind.layout, StridedLayoutAttr):
+        return tuple(DYNAMIC if isinstance(s, NoneAttr) else s.data for s in kind.layout.strides)
+    strides, step = [], 1
+    for extent in reversed(shape):
+        strides.append(step)
+        step = DYNAMIC if DYNAMIC in (step, extent) else step * extent
+    return tuple(reversed(strides))
+
+
+def _attribute(attribute: Any) -> Any:
+    """Integers, floats, strings and lists as themselves; a dialect's own attribute as the text inside its brackets."""
+    from xdsl.dialects import builtin
+
+    match attribute:
+        case builtin.IntegerAttr() | builtin.FloatAttr():
+            return attribute.value.data
+        case builtin.StringAttr():
+            return attribute.data
+        case builtin.DenseArrayBase():
+            return tuple(attribute.get_values())
+        case builtin.ArrayAttr():
+            return tuple(_attribute(item) for item in attribute.data)
+        case builtin.UnitAttr():
+            return True
+        case builtin.UnregisteredAttr():
+            return attribute.value.data
+        case _:
+            return str(attribute)

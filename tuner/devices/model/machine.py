@@ -1,0 +1,142 @@
+"""A whole kernel on a part: programs dealt to vector cores, and global memory shared among them."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilewise.tuner.devices.model.costs import HBM_CORE_GB_S, Costs
+from tilewise.tuner.devices.model.hivm import Function, MemRef
+from tilewise.tuner.devices.model.parts import Part
+from tilewise.tuner.devices.model.timeline import PIPES, Memory, ProgramTime, Timeline
+
+__all__ = ["KernelTime", "Machine"]
+
+_ROUNDS = 4
+_SAMPLED_WAVES = 16
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTime:
+    """Modelled device time of one launch, and what the busiest core's pipes did in it; microseconds."""
+
+    time_us: float
+    pipes_us: Mapping[str, float]
+    waves: int
+    bytes_in: int
+    bytes_out: int
+
+    @property
+    def bound_by(self) -> str:
+        return max(self.pipes_us, key=lambda pipe: self.pipes_us[pipe])
+
+    def to_json(self) -> dict[str, Any]:
+        return {"pipes_us": {p: round(t, 3) for p, t in self.pipes_us.items()}, "bound_by": self.bound_by}
+
+
+class Machine:
+    """One part running one compiled kernel.
+
+    `buffers` are the sizes, in bytes, of the kernel's global buffers in argument order. Where all of them fit the L2
+    cache they are taken to be warm (a kernel timed by repeated calls); where they do not, the small ones still are.
+    """
+
+    def __init__(self, part: Part, cores: int, function: Function, buffers: Sequence[int], costs: Costs) -> None:
+        self._part, self._cores, self._costs = part, cores, costs
+        self._timeline = Timeline(function, costs)
+        memrefs = [i for i, (_, kind) in enumerate(function.arguments) if isinstance(kind, MemRef)]
+        l2 = part.l2_mib * 2**20
+        fits = sum(buffers) <= l2
+        kernel_arguments = memrefs[len(memrefs) - len(buffers) :]
+        self._warm = {i: fits or size <= l2 // 4 for i, size in zip(kernel_arguments, buffers, strict=True)}
+
+    def time(self, scalars: Sequence[int | float], grid: Sequence[int]) -> KernelTime:
+        """Time a launch with these scalar arguments over this grid (one to three axes)."""
+        sizes = [*grid, 1, 1][:3]
+        programs = math.prod(sizes)
+        arguments = [*scalars, *sizes]
+        full, rest = divmod(programs, self._cores)
+        dispatch = self._costs["dispatch_cycles"]
+        busy = dict.fromkeys(PIPES, 0.0)
+        cycles, moved_in, moved_out, atomics = 0.0, 0.0, 0.0, 0.0
+        for count, active, timed in self._waves(full, rest, arguments):
+            cycles += count * (timed.cycles + dispatch)
+            moved_in += count * active * timed.bytes_in
+            moved_out += count * active * timed.bytes_out
+            atomics += count * active * timed.atomics
+            for pipe in PIPES:
+                busy[pipe] += count * timed.busy[pipe]
+        kilohertz = self._part.clock_ghz * 1e3  # cycles a microsecond
+        running = max(cycles / kilohertz, atomics * self._costs["atomic_us"])
+        return KernelTime(
+            time_us=self._costs["launch_us"] + running,
+            pipes_us={pipe: cycles / kilohertz for pipe, cycles in busy.items()},
+            waves=full + (rest > 0),
+            bytes_in=round(moved_in),
+            bytes_out=round(moved_out),
+        )
+
+    def _waves(self, full: int, rest: int, arguments: Sequence[int | float]) -> list[tuple[float, int, ProgramTime]]:
+        """(how many waves, cores active, the wave's longest program): full waves sampled, then the last, partial one.
+
+        Programs at both ends of the full waves stand for those between them where they take equally long; where they
+        do not, waves spread evenly over the launch do.
+        """
+        waves: list[tuple[float, int, ProgramTime]] = []
+        if full:
+            first = self._program(0, self._cores, arguments)
+            last = self._program(full * self._cores - 1, self._cores, arguments)
+            if full == 1:
+                waves.append((1, self._cores, max(first, last, key=lambda t: t.cycles)))
+            elif abs(first.cycles - last.cycles) <= 1e-6 * first.cycles:
+                waves.append((full, self._cores, first))
+            else:
+                samples = min(full, _SAMPLED_WAVES)
+                indices = [wave * full // samples * self._cores for wave in range(samples)]
+                waves += [(full / samples, self._cores, self._program(i, self._cores, arguments)) for i in indices]
+        if rest:
+            ends = {full * self._cores, full * self._cores + rest - 1}
+            timed = [self._program(index, rest, arguments) for index in sorted(ends)]
+            waves.append((1, rest, max(timed, key=lambda t: t.cycles)))
+        return waves
+
+    def _program(self, index: int, active: int, arguments: Sequence[int | float]) -> ProgramTime:
+        """One program while `active` cores run its like.
+
+        A core leaves memory to others while it computes. So the cores that compete are those active times the share
+        of its time that a program transfers, which in turn depends on the rate: a fixed point, approached in a few
+        rounds from full competition.
+        """
+        competing = float(active)
+        timed = self._timeline.run(arguments, index, self._memory(competing))
+        for _ in range(_ROUNDS):
+            duty = (timed.busy["MTE2"] + timed.busy["MTE3"]) / timed.cycles if timed.cycles else 1.0
+            wanted = max(1.0, active * min(1.0, duty))
+            if abs(wanted - competing) < 0.01 * competing:
+                break
+            competing = (competing + wanted) / 2
+            timed = self._timeline.run(arguments, index, self._memory(competing))
+        return timed
+
+    def _memory(self, competing: float) -> Memory:
+        """Bytes a cycle for each buffer while so many cores' worth of transfers go on."""
+        warm = min(self._costs["l2_core_gb_s"], self._costs["l2_sum_gb_s"] / competing)
+        cold = min(_hbm_core_rate(competing), self._part.hbm_gb_s * self._costs["hbm_share"] / competing)
+        inward = {i: (warm if held else cold) / self._part.clock_ghz for i, held in self._warm.items()}
+        return Memory(inward, {i: rate * self._costs["ub_out_share"] for i, rate in inward.items()})
+
+
+def _hbm_core_rate(competing: float) -> float:
+    """GB/s that global memory gives one core while others compete, interpolated between measured counts."""
+    counts = list(HBM_CORE_GB_S)
+    right = bisect.bisect_left(counts, competing)
+    if right == 0:
+        return HBM_CORE_GB_S[counts[0]]
+    if right == len(counts):
+        return HBM_CORE_GB_S[counts[-1]] * counts[-1] / competing
+    low, high = counts[right - 1], counts[right]
+    share = (competing - low) / (high - low)
+    return HBM_CORE_GB_S[low] * (1 - share) + HBM_CORE_GB_S[high] * share

@@ -1,0 +1,693 @@
+"""One program on one vector core: the scheduled code interpreted, with a clock for each pipe.
+
+The scalar unit issues in program order; a vector operation or transfer starts when it is issued, its pipe is free and
+the flags it waits for are set. An operation leaves its pipe free for the next one after its throughput cost and is
+done after its start-up or latency as well; a barrier makes the pipe wait until all before it is done. Tensor contents
+are not computed; sizes, strides and loop bounds are.
+
+Loops in a steady state are not interpreted to their end: once two periods advance every clock and counter alike, the
+middle periods are added at once, and the last ones, where tails are, are interpreted again.
+"""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilewise.tuner.devices.model.costs import Costs
+from tilewise.tuner.devices.model.hivm import DYNAMIC, Block, Function, MemRef, Op
+
+__all__ = ["PIPES", "Memory", "ProgramTime", "Timeline", "UnknownOperation"]
+
+PIPES = ("S", "V", "MTE2", "MTE3")
+_S, _V, _MTE2, _MTE3 = range(4)
+_PIPE_NUMBERS = {"PIPE_S": _S, "PIPE_V": _V, "PIPE_MTE2": _MTE2, "PIPE_MTE3": _MTE3}
+
+_PERIOD = 2  # double buffering alternates; a period of one is a period of two as well
+_SAME = 1e-6
+
+
+class UnknownOperation(ValueError):
+    """The compiled code holds an operation that the model has no cost or meaning for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Bytes a cycle between global memory and one core, by the argument's number: caches hold some, not all."""
+
+    inward: Mapping[int, float]
+    outward: Mapping[int, float]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramTime:
+    """Cycles from a program's start to its end, and the cycles that each pipe was busy; transfers in bytes."""
+
+    cycles: float
+    busy: Mapping[str, float]
+    bytes_in: int
+    bytes_out: int
+    atomics: int
+
+
+@dataclass(frozen=True, slots=True)
+class _View:
+    """A memref at run time: `base` is the function argument's number (-1 on chip)."""
+
+    base: int
+    offset: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    item_bytes: int
+
+    def elements(self) -> int:
+        return math.prod(self.sizes)
+
+    def rows(self) -> tuple[int, int]:
+        """How many contiguous runs the view has, and the bytes of each."""
+        run, runs = 1, 1
+        for size, stride in zip(reversed(self.sizes), reversed(self.strides), strict=True):
+            if runs == 1 and (stride == run or size == 1):
+                run *= size
+            else:
+                runs *= size
+        return runs, run * self.item_bytes
+
+
+class _Core:
+    """The state of one core during a program: clocks and counters in cycles."""
+
+    __slots__ = ("atomics", "busy", "bytes_in", "bytes_out", "done", "elements", "flags", "free", "program")
+
+    def __init__(self, program: int) -> None:
+        self.program = program
+        self.free = [0.0] * len(PIPES)
+        self.done = [0.0] * len(PIPES)
+        self.busy = [0.0] * len(PIPES)
+        self.flags: dict[tuple[int, int, int], deque[float]] = {}
+        self.bytes_in = 0
+        self.bytes_out = 0
+        self.elements = 0
+        self.atomics = 0
+
+    def occupy(self, pipe: int, cycles: float, latency: float) -> None:
+        start = max(self.free[pipe], self.free[_S])
+        self.free[pipe] = start + cycles
+        self.done[pipe] = max(self.done[pipe], start + cycles + latency)
+        self.busy[pipe] += cycles
+
+    def scalar(self, cycles: float) -> None:
+        self.free[_S] += cycles
+        self.busy[_S] += cycles
+
+    def barrier(self, pipe: int | None, cycles: float) -> None:
+        if pipe is None:
+            everything = max(*self.free, *self.done)
+            self.free = [everything + cycles] * len(PIPES)
+        else:
+            self.free[pipe] = max(self.free[pipe], self.done[pipe], self.free[_S]) + cycles
+
+    def set_flag(self, source: int, target: int, event: int) -> None:
+        ready = max(self.free[_S], self.free[source], self.done[source])
+        self.flags.setdefault((source, target, event), deque()).append(ready)
+
+    def wait_flag(self, source: int, target: int, event: int, cycles: float) -> None:
+        waiting = self.flags.get((source, target, event))
+        if not waiting:
+            raise ValueError(
+                f"deadlock: {PIPES[target]} waits for event {event} of {PIPES[source]}, which is never set"
+            )
+        self.free[target] = max(self.free[target], waiting.popleft() + cycles)
+
+    def times(self) -> list[float]:
+        pending = [time for key in sorted(self.flags) for time in self.flags[key]]
+        return [*self.free, *self.done, *pending]
+
+    def counts(self) -> list[float]:
+        return [*self.busy, self.bytes_in, self.bytes_out, self.elements, self.atomics]
+
+    def advance(self, times: Sequence[float], counts: Sequence[float], periods: int) -> None:
+        """Move every clock, pending flag and counter on by so many periods."""
+        n = len(PIPES)
+        self.free = [t + periods * d for t, d in zip(self.free, times[:n], strict=True)]
+        self.done = [t + periods * d for t, d in zip(self.done, times[n : 2 * n], strict=True)]
+        rest = iter(times[2 * n :])
+        for key in sorted(self.flags):
+            self.flags[key] = deque(t + periods * next(rest) for t in self.flags[key])
+        self.busy = [t + periods * d for t, d in zip(self.busy, counts[:n], strict=True)]
+        moved = [round(periods * d) for d in counts[n:]]
+        self.bytes_in += moved[0]
+        self.bytes_out += moved[1]
+        self.elements += moved[2]
+        self.atomics += moved[3]
+
+    def copy(self) -> _Core:
+        twin = _Core(self.program)
+        twin.free, twin.done, twin.busy = [*self.free], [*self.done], [*self.busy]
+        twin.flags = {key: deque(times) for key, times in self.flags.items()}
+        twin.bytes_in, twin.bytes_out = self.bytes_in, self.bytes_out
+        twin.elements, twin.atomics = self.elements, self.atomics
+        return twin
+
+    def become(self, other: _Core) -> None:
+        for name in self.__slots__:
+            setattr(self, name, getattr(other, name))
+
+
+@dataclass(frozen=True, slots=True)
+class _Snapshot:
+    """Clocks (with pending flags), counters and loop-carried values after an iteration, or what a period adds."""
+
+    times: Sequence[float]
+    counts: Sequence[float]
+    carried: Sequence[Any]
+
+
+_Values = list[Any]
+_Step = Callable[[_Values, _Core], None]
+
+
+class Timeline:
+    """A compiled function ready to be timed: `run(arguments, program, memory)`."""
+
+    def __init__(self, function: Function, costs: Costs) -> None:
+        self._function = function
+        self._costs = costs
+        self._memory = Memory({}, {})
+        self._steps = self._compile(function.body)
+
+    def run(self, arguments: Sequence[int | float], program: int, memory: Memory) -> ProgramTime:
+        """Time one program. `arguments` are the function's scalars in order: those of the kernel, then the grid."""
+        self._memory = memory
+        values: _Values = [None] * self._function.values
+        scalars = iter(arguments)
+        for position, (number, kind) in enumerate(self._function.arguments):
+            if isinstance(kind, MemRef):
+                values[number] = _View(position, 0, (0,), (1,), kind.item_bytes)
+            else:
+                values[number] = 0 if position == 0 else next(scalars)  # argument 0 is the address of a sync area
+        core = _Core(program)
+        for step in self._steps:
+            step(values, core)
+        core.barrier(None, 0)
+        busy = dict(zip(PIPES, core.busy, strict=True))
+        return ProgramTime(core.free[_S], busy, core.bytes_in, core.bytes_out, core.atomics)
+
+    # From operations to steps ----------------------------------------------------------------------------------
+
+    def _compile(self, block: Block) -> list[_Step]:
+        return [step for op in block.operations if (step := self._step(op)) is not None]
+
+    def _step(self, op: Op) -> _Step | None:
+        dialect, _, short = op.name.rpartition(".")
+        if dialect == "arith":
+            return self._arith(op, short)
+        if op.name in _STRUCTURE:
+            return _STRUCTURE[op.name](self, op)
+        if dialect == "hivm.hir" and short in self._costs.repeat_cycles:
+            return self._vector(op, short)
+        raise UnknownOperation(f"the model does not know the operation {op.name}")
+
+    def _arith(self, op: Op, short: str) -> _Step:
+        result = op.results[0]
+        if short == "constant":
+            value = op.attributes["value"]
+
+            def constant(values: _Values, core: _Core) -> None:
+                values[result] = value
+
+            return constant
+        if short == "cmpi":
+            function: Callable[..., Any] = _COMPARISONS[op.attributes["predicate"]]
+        elif short in _SCALARS:
+            function = _SCALARS[short]
+        else:
+            raise UnknownOperation(f"the model does not know the operation {op.name}")
+        cost = 0.0 if short in _CASTS else self._costs["scalar"]
+        operands = op.operands
+
+        def arith(values: _Values, core: _Core) -> None:
+            values[result] = function(*[values[i] for i in operands])
+            core.free[_S] += cost
+            core.busy[_S] += cost
+
+        return arith
+
+    # Structure -------------------------------------------------------------------------------------------------
+
+    def _nothing(self, op: Op) -> None:
+        return None
+
+    def _program(self, op: Op) -> _Step:
+        result = op.results[0]
+
+        def program(values: _Values, core: _Core) -> None:
+            values[result] = core.program
+
+        return program
+
+    def _if(self, op: Op) -> _Step:
+        condition = op.operands[0]
+        branches = [(self._compile(region), _yielded(region)) for region in op.regions]
+        cost, results = self._costs["iteration"], op.results
+
+        def branch(values: _Values, core: _Core) -> None:
+            core.scalar(cost)
+            taken = 0 if values[condition] else 1
+            if taken < len(branches):
+                steps, yielded = branches[taken]
+                for step in steps:
+                    step(values, core)
+                for result, source in zip(results, yielded, strict=True):
+                    values[result] = values[source]
+
+        return branch
+
+    def _for(self, op: Op) -> _Step:
+        body = op.regions[0]
+        steps, yielded = self._compile(body), _yielded(body)
+        index, carried = body.arguments[0], body.arguments[1:]
+        cost, results = self._costs["iteration"], op.results
+
+        def once(values: _Values, core: _Core, at: int) -> None:
+            values[index] = at
+            core.scalar(cost)
+            for step in steps:
+                step(values, core)
+            following = [values[source] for source in yielded]
+            for number, value in zip(carried, following, strict=True):
+                values[number] = value
+
+        def loop(values: _Values, core: _Core) -> None:
+            low, high, step = (values[i] for i in op.operands[:3])
+            for number, source in zip(carried, op.operands[3:], strict=True):
+                values[number] = values[source]
+            _iterate(values, core, once, range(low, high, step), carried)
+            for result, number in zip(results, carried, strict=True):
+                values[result] = values[number]
+
+        return loop
+
+    # Views of memory -------------------------------------------------------------------------------------------
+
+    def _pointer_cast(self, op: Op) -> _Step:
+        kind = op.result_types[0]
+        assert isinstance(kind, MemRef)
+        view = _View(-1, 0, kind.shape, kind.strides, kind.item_bytes)
+        result = op.results[0]
+
+        def cast(values: _Values, core: _Core) -> None:
+            values[result] = view
+
+        return cast
+
+    def _subview(self, op: Op) -> _Step:
+        (source,), *dynamic = op.segments()
+        plan = _index_plan(op, dynamic)
+        result = op.results[0]
+        kind = op.result_types[0]
+        assert isinstance(kind, MemRef)
+        dropped = len(op.attributes["static_sizes"]) - len(kind.shape)
+
+        def subview(values: _Values, core: _Core) -> None:
+            view: _View = values[source]
+            offsets, sizes, steps = (tuple(values[v] if known is None else known for known, v in part) for part in plan)
+            moved = view.offset + sum(o * s for o, s in zip(offsets, view.strides, strict=True))
+            strides = tuple(a * b for a, b in zip(view.strides, steps, strict=True))
+            sizes = tuple(max(0, size) for size in sizes)
+            values[result] = _View(view.base, moved, sizes[dropped:], strides[dropped:], view.item_bytes)
+
+        return subview
+
+    def _reinterpret(self, op: Op) -> _Step:
+        (source,), *dynamic = op.segments()
+        plan = _index_plan(op, dynamic)
+        result = op.results[0]
+
+        def reinterpret(values: _Values, core: _Core) -> None:
+            view: _View = values[source]
+            offsets, sizes, strides = (
+                tuple(values[v] if known is None else known for known, v in part) for part in plan
+            )
+            values[result] = _View(view.base, offsets[0], sizes, strides, view.item_bytes)
+
+        return reinterpret
+
+    def _collapse(self, op: Op) -> _Step:
+        groups = op.attributes["reassociation"]
+        source, result = op.operands[0], op.results[0]
+
+        def collapse(values: _Values, core: _Core) -> None:
+            view: _View = values[source]
+            sizes = tuple(math.prod(view.sizes[i] for i in group) for group in groups)
+            strides = tuple(_group_stride(view, group) for group in groups)
+            values[result] = _View(view.base, view.offset, sizes, strides, view.item_bytes)
+
+        return collapse
+
+    def _retype(self, op: Op) -> _Step:
+        """expand_shape, cast and the like: the same memory under the result's static type."""
+        kind = op.result_types[0]
+        source, result = op.operands[0], op.results[0]
+        assert isinstance(kind, MemRef)
+
+        def retype(values: _Values, core: _Core) -> None:
+            view: _View = values[source]
+            if DYNAMIC in kind.shape and len(kind.shape) != len(view.sizes):
+                raise UnknownOperation(f"the model does not know the operation {op.name} to a dynamic shape")
+            sizes = view.sizes if DYNAMIC in kind.shape else kind.shape
+            strides = view.strides if DYNAMIC in kind.strides else kind.strides
+            values[result] = _View(view.base, view.offset, sizes, strides, kind.item_bytes)
+
+        return retype
+
+    # Pipes -----------------------------------------------------------------------------------------------------
+
+    def _barrier(self, op: Op) -> _Step:
+        pipe = None if op.attributes["pipe"] == "PIPE_ALL" else _pipe(op.attributes["pipe"])
+        cost = self._costs["barrier"]
+
+        def barrier(values: _Values, core: _Core) -> None:
+            core.barrier(pipe, cost)
+
+        return barrier
+
+    def _set_flag(self, op: Op) -> _Step:
+        source, target, event = _flag(op)
+
+        def set_flag(values: _Values, core: _Core) -> None:
+            core.set_flag(source, target, event(values))
+
+        return set_flag
+
+    def _wait_flag(self, op: Op) -> _Step:
+        source, target, event = _flag(op)
+        cost = self._costs["flag"]
+
+        def wait_flag(values: _Values, core: _Core) -> None:
+            core.wait_flag(source, target, event(values), cost)
+
+        return wait_flag
+
+    def _transfer(self, op: Op) -> _Step:
+        """`load` (GM to UB, on MTE2) and `store` (UB to GM, on MTE3)."""
+        source, target = op.operands[:2]
+        inward = op.name == "hivm.hir.load"
+        pipe = _MTE2 if inward else _MTE3
+        start = self._costs["mte2_start" if inward else "mte3_start"]
+        row_cycles, latency, short = (self._costs[n] for n in ("transfer_row", "transfer_latency", "short_row_bytes"))
+        issue = self._costs["vector_issue"]
+        atomic = not inward and op.attributes.get("atomic_kind", "none") not in ("none", "NONE")
+
+        def transfer(values: _Values, core: _Core) -> None:
+            core.scalar(issue)
+            view: _View = values[source] if inward else values[target]
+            rows, row_bytes = view.rows()
+            if rows * row_bytes == 0:
+                return
+            rates = self._memory.inward if inward else self._memory.outward
+            moving = rows * max(row_bytes, short if rows > 1 else 32) / rates[view.base]
+            core.occupy(pipe, start + max(moving, rows * row_cycles), latency)
+            core.elements += rows * row_bytes
+            if inward:
+                core.bytes_in += rows * row_bytes
+            else:
+                core.bytes_out += rows * row_bytes
+                core.atomics += atomic
+
+        return transfer
+
+    def _vector(self, op: Op, short: str) -> _Step:
+        """An element-wise operation, fill, cast or copy on chip."""
+        cycles = self._costs.repeat_cycles[short]
+        numbers = [n for n, kind in zip(op.operands, op.types, strict=True) if isinstance(kind, MemRef)]
+        if short == "vbrc" and op.attributes.get("broadcast_dims"):
+            numbers = numbers[-1:]
+        broadcast = bool(op.attributes.get("broadcast"))
+
+        def vector(values: _Values, core: _Core) -> None:
+            views = [values[n] for n in numbers]
+            elements = max(view.elements() for view in views)
+            widest = max(view.item_bytes for view in views)
+            self._issue(core, elements, widest, cycles, _instructions(views, widest, broadcast))
+
+        return vector
+
+    def _reduce(self, op: Op) -> _Step:
+        """A reduction over the last axis: halving additions until one repeat a row is left, then one repeat a row.
+        Over another axis: additions of whole rows."""
+        source = op.operands[0]
+        dims = op.attributes["reduce_dims"]
+        cycles = self._costs.repeat_cycles["vadd"]
+
+        def reduce(values: _Values, core: _Core) -> None:
+            view: _View = values[source]
+            lanes = 256 // view.item_bytes
+            if dims != (len(view.sizes) - 1,):
+                self._issue(core, view.elements(), view.item_bytes, cycles, 1)
+                return
+            rows, cols = view.elements() // max(1, view.sizes[-1]), view.sizes[-1]
+            while cols > lanes:
+                cols = -(-cols // 2)
+                self._issue(core, rows * cols, view.item_bytes, cycles, _ceil(cols, lanes))
+                core.barrier(_V, self._costs["barrier"])
+            self._issue(core, rows * lanes, view.item_bytes, cycles, 1)
+
+        return reduce
+
+    def _issue(self, core: _Core, elements: int, item_bytes: int, cycles: float, instructions: int) -> None:
+        repeats = _ceil(elements * item_bytes, 256)
+        instructions = max(instructions, _ceil(repeats, int(self._costs["repeats_per_issue"])))
+        issue = self._costs["vector_issue"] * instructions
+        core.scalar(issue)
+        core.occupy(_V, max(repeats * cycles, issue), self._costs["vector_start"])
+        core.elements += elements
+
+
+_STRUCTURE: Mapping[str, Callable[[Timeline, Op], _Step | None]] = {
+    "scf.for": Timeline._for,
+    "scf.if": Timeline._if,
+    "scf.yield": Timeline._nothing,
+    "func.return": Timeline._nothing,
+    "annotation.mark": Timeline._nothing,
+    "hivm.hir.set_mask_norm": Timeline._nothing,
+    "hivm.hir.get_block_idx": Timeline._program,
+    "hivm.hir.pointer_cast": Timeline._pointer_cast,
+    "hivm.hir.pipe_barrier": Timeline._barrier,
+    "hivm.hir.set_flag": Timeline._set_flag,
+    "hivm.hir.wait_flag": Timeline._wait_flag,
+    "hivm.hir.load": Timeline._transfer,
+    "hivm.hir.store": Timeline._transfer,
+    "hivm.hir.vreduce": Timeline._reduce,
+    "memref.subview": Timeline._subview,
+    "memref.reinterpret_cast": Timeline._reinterpret,
+    "memref.collapse_shape": Timeline._collapse,
+    "memref.expand_shape": Timeline._retype,
+    "memref.cast": Timeline._retype,
+}
+
+
+def _quotient(a: int, b: int) -> int:
+    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+_CASTS = ("index_cast", "index_castui", "extsi", "extui", "trunci")  # free: registers have one width
+
+_SCALARS: Mapping[str, Callable[..., Any]] = {
+    "addi": operator.add,
+    "subi": operator.sub,
+    "muli": operator.mul,
+    "divsi": _quotient,
+    "remsi": lambda a, b: a - b * _quotient(a, b),
+    "divui": operator.floordiv,
+    "remui": operator.mod,
+    "ceildivsi": lambda a, b: -(-a // b),
+    "floordivsi": operator.floordiv,
+    "maxsi": max,
+    "minsi": min,
+    "maxui": max,
+    "minui": min,
+    "andi": operator.and_,
+    "ori": operator.or_,
+    "xori": operator.xor,
+    "shli": operator.lshift,
+    "shrsi": operator.rshift,
+    "select": lambda c, a, b: a if c else b,
+    **dict.fromkeys(_CASTS, lambda a: a),
+    "addf": operator.add,
+    "subf": operator.sub,
+    "mulf": operator.mul,
+    "divf": operator.truediv,
+    "sitofp": float,
+    "truncf": float,
+    "extf": float,
+}
+
+_COMPARISONS: Sequence[Callable[[int, int], bool]] = (
+    operator.eq,
+    operator.ne,
+    operator.lt,
+    operator.le,
+    operator.gt,
+    operator.ge,
+    operator.lt,  # unsigned from here on: sizes and indices, which are not negative
+    operator.le,
+    operator.gt,
+    operator.ge,
+)
+
+
+def _ceil(a: int, b: int) -> int:
+    return -(-a // b)
+
+
+def _pipe(name: str) -> int:
+    if name not in _PIPE_NUMBERS:
+        raise UnknownOperation(f"the model does not know the pipe {name}; it models vector cores only")
+    return _PIPE_NUMBERS[name]
+
+
+def _flag(op: Op) -> tuple[int, int, Callable[[_Values], int]]:
+    source, target = _pipe(op.attributes["set_pipe"]), _pipe(op.attributes["wait_pipe"])
+    static = op.attributes.get("static_event_id")
+    if static is not None:
+        event = int(static.removeprefix("EVENT_ID"))
+        return source, target, lambda values: event
+    number = op.operands[0]
+    return source, target, lambda values: int(values[number])
+
+
+def _yielded(block: Block) -> tuple[int, ...]:
+    last = block.operations[-1] if block.operations else None
+    return last.operands if last is not None and last.name == "scf.yield" else ()
+
+
+def _index_plan(op: Op, dynamic: Sequence[Sequence[int]]) -> list[list[tuple[int | None, int]]]:
+    """Offsets, sizes and strides, each as (known value or None, else the number of the value that holds it)."""
+    plan = []
+    for name, numbers in zip(("static_offsets", "static_sizes", "static_strides"), dynamic, strict=True):
+        rest = iter(numbers)
+        plan.append([(None, next(rest)) if known == DYNAMIC else (known, -1) for known in op.attributes[name]])
+    return plan
+
+
+def _group_stride(view: _View, group: Sequence[int]) -> int:
+    """The stride of dimensions folded into one: that of the innermost which is longer than 1."""
+    longer = [view.strides[i] for i in group if view.sizes[i] != 1]
+    return longer[-1] if longer else 1
+
+
+def _instructions(views: Sequence[_View], item_bytes: int, broadcast: bool) -> int:
+    """Vector instructions that an operation takes: one over contiguous operands; over rows that lie apart or are
+    broadcast, one a row or one a column of 256 bytes, whichever is fewer."""
+    whole = max(views, key=_View.elements)
+    if not broadcast and all(view.rows()[0] == 1 for view in views):
+        return 1
+    cols = max(1, whole.sizes[-1])
+    rows = whole.elements() // cols
+    return max(1, min(rows, _ceil(cols * item_bytes, 256)))
+
+
+_Once = Callable[[_Values, _Core, int], None]
+
+
+def _iterate(values: _Values, core: _Core, once: _Once, indices: range, carried: Sequence[int]) -> None:
+    """Run a loop, adding the periods of its steady state at once.
+
+    Skipping rests on sizes that, once steady, change only towards a loop's end (tails): the period after a skip must
+    do the work that the skipped ones did. Where it does not, half as many periods are skipped instead.
+    """
+    history: list[_Snapshot] = []
+    at = 0
+    while at < len(indices):
+        if steady := _steady(history):
+            left = (len(indices) - at) // _PERIOD - 2
+            periods = min(left, _until_crossing(core.times(), steady.times))
+            while periods > 0 and not _skip(values, core, once, indices[at:], carried, steady, periods):
+                periods //= 2
+            if periods > 0:
+                at += (periods + 1) * _PERIOD
+                history.clear()
+                continue
+        once(values, core, indices[at])
+        at += 1
+        history.append(_Snapshot(core.times(), core.counts(), [values[n] for n in carried]))
+        del history[: -2 * _PERIOD - 1]
+
+
+def _skip(
+    values: _Values, core: _Core, once: _Once, indices: range, carried: Sequence[int], steady: _Snapshot, periods: int
+) -> bool:
+    """Add `periods` at once and run the one after them; undo both, and say False, if that one did other work."""
+    before, kept = core.copy(), [values[n] for n in carried]
+    core.advance(steady.times, steady.counts, periods)
+    for number, change in zip(carried, steady.carried, strict=True):
+        values[number] = _moved(values[number], change, periods)
+    counts = core.counts()
+    for index in indices[periods * _PERIOD : (periods + 1) * _PERIOD]:
+        once(values, core, index)
+    work = slice(len(PIPES), None)
+    change = [after - earlier for earlier, after in zip(counts[work], core.counts()[work], strict=True)]
+    if all(abs(a - b) <= _SAME for a, b in zip(change, steady.counts[work], strict=True)):
+        return True
+    core.become(before)
+    for number, value in zip(carried, kept, strict=True):
+        values[number] = value
+    return False
+
+
+def _steady(history: Sequence[_Snapshot]) -> _Snapshot | None:
+    """What one period adds to clocks, counters and carried values, if the last two periods added the same."""
+    if len(history) < 2 * _PERIOD + 1:
+        return None
+    first, middle, last = history[-1 - 2 * _PERIOD], history[-1 - _PERIOD], history[-1]
+    if not len(first.times) == len(middle.times) == len(last.times):
+        return None
+    times, counts = (
+        _same_step(first.times, middle.times, last.times),
+        _same_step(first.counts, middle.counts, last.counts),
+    )
+    moves = [_change(b, c) for b, c in zip(middle.carried, last.carried, strict=True)]
+    if times is None or counts is None or None in moves:
+        return None
+    if moves != [_change(a, b) for a, b in zip(first.carried, middle.carried, strict=True)]:
+        return None
+    return _Snapshot(times, counts, moves)
+
+
+def _same_step(first: Sequence[float], middle: Sequence[float], last: Sequence[float]) -> list[float] | None:
+    steps = [(b - a, c - b, c) for a, b, c in zip(first, middle, last, strict=True)]
+    return (
+        [new for _, new, _ in steps] if all(abs(new - old) <= _SAME * (1 + abs(c)) for old, new, c in steps) else None
+    )
+
+
+def _change(old: Any, new: Any) -> float | int | None:
+    """By how much a carried value moved: a number's difference, a view's offset; None where it is something else."""
+    if isinstance(old, _View) and isinstance(new, _View):
+        same = (old.base, old.sizes, old.strides) == (new.base, new.sizes, new.strides)
+        return new.offset - old.offset if same else None
+    if isinstance(old, (int, float)) and isinstance(new, (int, float)):
+        return new - old
+    return None
+
+
+def _moved(value: Any, change: Any, periods: int) -> Any:
+    if isinstance(value, _View):
+        return _View(value.base, value.offset + change * periods, value.sizes, value.strides, value.item_bytes)
+    return value + change * periods
+
+
+def _until_crossing(times: Sequence[float], rates: Sequence[float]) -> int:
+    """Periods for which no clock that is behind and faster comes near one that is ahead and slower."""
+    limit = 1 << 60
+    margin = max(rates)
+    for ahead, slow in zip(times, rates, strict=True):
+        for behind, fast in zip(times, rates, strict=True):
+            if fast > slow + _SAME and behind < ahead:
+                limit = min(limit, max(0, int((ahead - behind - margin) / (fast - slow))))
+    return limit

@@ -1,0 +1,278 @@
+"""The Ascend compiler, run on a machine without an NPU.
+
+Triton's front end lowers a kernel to Linalg, the open Ascend compiler takes that to scheduled HIVM code and stops
+where the closed one (`hivmc`, part of CANN) would go on: after all memory planning and scheduling. The flags are those
+that triton-ascend's own backend passes for a vector kernel.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import subprocess
+import tempfile
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+from tilewise.errors import Unavailable
+from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
+from tilewise.tuner.launch import resolve_function
+
+__all__ = ["Compiled", "arguments", "compile_linalg", "fingerprint", "lower", "target", "why_not"]
+
+_PACKAGES = ("triton-ascend", "ascendnpu-ir", "xdsl")
+_SECONDS = 120
+_SCHEDULED = "hivm-graph-sync-solver"
+_TYPES = {
+    "float32": "fp32",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "int32": "i32",
+    "int64": "i64",
+    "int8": "i8",
+    "uint8": "u8",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What the compiler made of one config: scheduled code in MLIR's generic form, or why there is none.
+
+    `required_bits` is the on-chip memory that a refused config wanted. `dropped` names the options that the compiler
+    turned off by itself because on-chip memory overflowed with them. `timed_out`: it ran past its time limit.
+    """
+
+    code: str = ""
+    refusal: str = ""
+    required_bits: int | None = None
+    dropped: tuple[str, ...] = ()
+    timed_out: bool = False
+
+
+def why_not() -> str:
+    """Empty where the toolchain is installed, else one line naming what is missing."""
+    missing = [name for name in _PACKAGES if not _installed(name)]
+    if missing:
+        return f"needs the Ascend compiler: pip install 'tilewise[ascend]' (missing: {', '.join(missing)})"
+    return ""
+
+
+def fingerprint() -> str:
+    """The compilers' names and versions."""
+    return ", ".join(f"{name} {version(name)}" for name in _PACKAGES[:2])
+
+
+def _installed(package: str) -> bool:
+    try:
+        return bool(version(package))
+    except PackageNotFoundError:
+        return False
+
+
+# From Triton to Linalg ------------------------------------------------------------------------------------------
+
+
+class _Pointer:
+    """Stands for an aligned tensor when Triton decides how to specialise a kernel."""
+
+    def data_ptr(self) -> int:
+        return 0
+
+
+def arguments(spec: KernelSpec, problem: Problem) -> tuple[dict[str, int], list[int | float]]:
+    """Buffers (bytes by name) and scalars as the compiled function takes them: in order, without those that Triton
+    makes constants because they are 1."""
+    buffers, scalars = spec.buffers(problem), spec.scalars(problem)
+    names = [p.name for p in resolve_function(spec).params if not p.is_constexpr]
+    sizes = {name: buffers[name].bytes for name in names if name in buffers}
+    return sizes, [scalars[name] for name in names if name in scalars and scalars[name] != 1]
+
+
+def lower(spec: KernelSpec, problem: Problem, config: Config, part: str) -> str:
+    """Linalg text of the kernel under `config`, specialised as a launch with these arguments would be.
+
+    Raises whatever Triton's front end raises for a kernel or config that it cannot take.
+    """
+    from triton._C.libtriton import ir
+    from triton.backends.ascend.compiler import AscendBackend, make_ttir, ttir_to_linalg
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    function = resolve_function(spec)
+    gpu = GPUTarget("npu", part, 0)
+    backend = AscendBackend(gpu)
+    options = backend.parse_options({name: config[name] for name in spec.options() if name in config})
+    buffers, scalars = spec.buffers(problem), spec.scalars(problem)
+    values = [
+        config[p.name] if p.is_constexpr else _Pointer() if p.name in buffers else scalars[p.name]
+        for p in function.params
+    ]
+    attributes = backend.get_attrs_descriptor(function.params, values)
+    fixed = attributes.get_constants()
+    constants = {p.name: v for p, v in zip(function.params, values, strict=True) if p.is_constexpr or p.num in fixed}
+    signature = {p.name: _signature(p.name, buffers, scalars) for p in function.params if not p.is_constexpr}
+    context = ir.context()
+    ir.load_dialects(context)
+    source = ASTSource(function, signature, constants, attributes)
+    module = source.make_ir(options, backend.get_codegen_implementation(), backend.get_module_map(), context)
+    metadata = {"target": gpu, **options.__dict__}
+    linalg: str = ttir_to_linalg(make_ttir(module, metadata, options), metadata, options, named_ops=True)
+    if 'mix_mode = "aiv"' not in linalg:
+        raise ValueError("the kernel needs matrix cores, which are not modelled")
+    return linalg.replace(', mix_mode = "aiv"', "")
+
+
+def _signature(name: str, buffers: Mapping[str, object], scalars: Mapping[str, int | float]) -> str:
+    if name in buffers:
+        return "*" + _TYPES[buffers[name].dtype]  # type: ignore[attr-defined]
+    if isinstance(scalars[name], float):
+        return "fp32"
+    return "i32" if -(2**31) <= scalars[name] < 2**31 else "i64"
+
+
+# From Linalg to scheduled HIVM ----------------------------------------------------------------------------------
+
+
+def compile_linalg(linalg: str, part: str, *, multibuffer: bool, cache_folder: Path) -> Compiled:
+    """The scheduled code of a kernel; kept on disk under a hash of everything that it depends on."""
+    flags = [
+        f"--target={part}",
+        f"--enable-auto-multi-buffer={multibuffer}",
+        "--enable-auto-bind-sub-block=True",
+        "--enable-hfusion-compile=true",
+        "--enable-hivm-compile=true",
+        "--enable-triton-kernel-compile=true",
+    ]
+    key = hashlib.sha256("\0".join([fingerprint(), *flags, linalg]).encode()).hexdigest()
+    file = cache_folder / "hivm" / key[:2] / f"{key}.json.gz"
+    if (kept := _read(file)) is not None:
+        return kept
+    made = _compile(linalg, flags)
+    if not made.timed_out:
+        _write(file, made)
+    return made
+
+
+def _read(file: Path) -> Compiled | None:
+    try:
+        fields = json.loads(gzip.decompress(file.read_bytes()))
+        return Compiled(**fields | {"dropped": tuple(fields["dropped"])})
+    except (OSError, EOFError, ValueError, TypeError, KeyError):  # absent, cut short or of another form: compile again
+        return None
+
+
+def _write(file: Path, compiled: Compiled) -> None:
+    """Whole or not at all: other processes read and write the same folder."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as temporary:
+        temporary.write(gzip.compress(json.dumps(asdict(compiled)).encode(), mtime=0))
+    os.replace(temporary.name, file)
+
+
+def _compile(linalg: str, flags: list[str]) -> Compiled:
+    with tempfile.TemporaryDirectory(prefix="tilewise-") as folder:
+        source, scheduled = Path(folder, "kernel.mlir"), Path(folder, "scheduled.mlir")
+        source.write_text(linalg)
+        command = [
+            _tool("bishengir-compile"),
+            str(source),
+            *flags,
+            f"--bishengir-print-ir-after={_SCHEDULED}",
+            "-o",
+            "kernel.o",
+        ]
+        try:
+            run = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=_SECONDS, check=False)
+        except subprocess.TimeoutExpired:
+            return Compiled(refusal=f"the compiler ran past {_SECONDS} s", timed_out=True)
+        output = run.stdout + run.stderr
+        dumps = re.split(r"// -----// IR Dump After .*\n", output)
+        if "compilation still failed" in output or len(dumps) < 2:
+            return _refused(output)
+        scheduled.write_text(dumps[-1][: dumps[-1].rfind("\n}\n") + 3])  # a retry prints again; the last one counts
+        command = [_tool("bishengir-opt"), str(scheduled), "--lower-affine", "--mlir-print-op-generic"]
+        generic = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        if generic.returncode != 0:
+            return Compiled(refusal=f"bishengir-opt: {_last_error(generic.stderr)}")
+        return Compiled(code=generic.stdout, dropped=_dropped(output))
+
+
+def _refused(output: str) -> Compiled:
+    overflow = re.search(r"(\w+) overflow, requires (\d+) bits while (\d+) bits available", output)
+    if overflow:
+        memory, required, available = overflow.group(1).upper(), int(overflow.group(2)), int(overflow.group(3))
+        reason = f"{memory} overflow: {required} bits required, {available} available"
+        return Compiled(refusal=reason, required_bits=required)
+    return Compiled(refusal=_last_error(output))
+
+
+def _last_error(output: str) -> str:
+    errors = [line for line in output.splitlines() if "error:" in line and "hivmc" not in line]
+    return errors[0].partition("error:")[2].strip() if errors else "the compiler failed without an error text"
+
+
+def _dropped(output: str) -> tuple[str, ...]:
+    note = re.search(r"Due to Ub overflow, automatically (.*); compilation then succeeded", output)
+    return tuple(re.findall(r"set enable-([\w-]+) to false", note.group(1))) if note else ()
+
+
+@cache
+def _tool(name: str) -> str:
+    found = importlib.util.find_spec("ascendnpuir")
+    if found is None or found.origin is None:
+        raise Unavailable(why_not())
+    return str(Path(found.origin).parent / "bin" / name)
+
+
+# What the compiler knows of a part -------------------------------------------------------------------------------
+
+
+def target(part: str, cache_folder: Path) -> Target:
+    """The part as the compiler describes it in every module it compiles for it."""
+    entries = _device_spec(part, cache_folder)
+    return Target(
+        family="ascend",
+        name=part,
+        cores=entries["VECTOR_CORE_COUNT"],
+        on_chip_bytes=entries["UB_SIZE"] // 8,
+        align_bytes=entries["UB_ALIGN_SIZE"] // 8,
+        max_programs=65535,  # triton-ascend's launcher refuses more
+    )
+
+
+def _device_spec(part: str, cache_folder: Path) -> dict[str, int]:
+    file = cache_folder / "parts" / f"{part}-{hashlib.sha256(fingerprint().encode()).hexdigest()[:12]}.json"
+    try:
+        return dict(json.loads(file.read_text()))
+    except (OSError, ValueError):
+        entries = _ask_device_spec(part)
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as temporary:
+        json.dump(entries, temporary)
+    os.replace(temporary.name, file)
+    return entries
+
+
+def _ask_device_spec(part: str) -> dict[str, int]:
+    with tempfile.TemporaryDirectory(prefix="tilewise-") as folder:
+        source = Path(folder, "empty.mlir")
+        source.write_text("module {}")
+        command = [_tool("bishengir-compile"), str(source), f"--target={part}", "--enable-hivm-compile=true"]
+        command += [
+            "--enable-triton-kernel-compile=true",
+            "--mlir-print-ir-after=hacc-append-device-spec",
+            "-o",
+            "empty.o",
+        ]
+        run = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=_SECONDS, check=False)
+    entries = re.findall(r'#dlti\.dl_entry<"(\w+)", (\d+) : i32>', run.stdout + run.stderr)
+    if not entries:
+        raise Unavailable(f"the Ascend compiler describes no part {part}: {_last_error(run.stdout + run.stderr)}")
+    return {name: int(value) for name, value in entries}

@@ -1,0 +1,113 @@
+"""What is known of a config before it runs.
+
+Each penalty is the factor by which one property is expected to slow the kernel down, 1 where it does no harm; the
+prior's score of a config is one over their product, 1 for a config without a flaw. The factors follow from counting
+(waves, tails) or from the cost of a trip beside the work in it; they need to rank configs, not to time them, since
+the search corrects them by what it measures.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from tilewise.kernels.spec import Config, KernelSpec, Problem, Target, Tiling, ceil_div
+
+__all__ = ["penalties", "score", "tiling_facts"]
+
+_TRIP_BYTES = 5000
+"""Ascend: what one trip of the inner loop costs beside its work, as bytes of tile that could be worked on meanwhile:
+some nine vector instructions, each drained for about 40 cycles at about 14 bytes of chain a cycle."""
+
+_SUB_TILE_BYTES = 30000
+"""Ascend: the same for one trip of an outer loop: a reduction, a store, and the inner loop's pipeline filled again."""
+
+_NO_DOUBLE_BUFFER = 1.35
+"""Transfers and vector work in turn instead of at once: a quarter to a half slower where neither dominates."""
+
+_OVERFLOW = 4.0
+"""Tiles estimated beyond on-chip memory are probably refused; grows with the overflow."""
+
+_FLIGHT_BYTES = 32768
+"""NVIDIA: bytes that one multiprocessor should have under way to keep global memory busy (about 5 TB/s over 132 of
+them, times about 0.8 us of latency)."""
+
+
+def penalties(spec: KernelSpec, problem: Problem, config: Config, target: Target) -> dict[str, float]:
+    """The penalties by name, each 1 or more."""
+    tiling = spec.tiling(config, problem)
+    shared = {"waves": _waves(tiling, target), "row_tails": _row_tails(tiling), "column_tail": _column_tail(tiling)}
+    family = (
+        _ascend(tiling, problem, config, target)
+        if target.family == "ascend"
+        else _nvidia(tiling, problem, config, target)
+    )
+    return shared | family
+
+
+def score(factors: Mapping[str, float]) -> float:
+    """From 0 to 1; 1 is a config without a flaw."""
+    return 1 / math.prod(factors.values())
+
+
+def tiling_facts(tiling: Tiling, target: Target) -> dict[str, Any]:
+    """How the config cuts the work up, as `explain` and the stored evidence show it."""
+    return {
+        "programs": tiling.programs,
+        "cores": target.cores,
+        "waves": ceil_div(tiling.programs, target.cores),
+        "tail_rows": sum(axis.tail for axis in tiling.axes[:-1]) if len(tiling.axes) > 1 else tiling.axes[0].tail,
+        "trips": tiling.trips,
+    }
+
+
+def _waves(tiling: Tiling, target: Target) -> float:
+    """The busiest core's share of the work against an even share: idle cores and a half-empty last wave."""
+    block = math.prod(min(axis.block, axis.size) for axis in tiling.axes)
+    even = math.prod(axis.size for axis in tiling.axes) / target.cores
+    return max(1.0, ceil_div(tiling.programs, target.cores) * block / even)
+
+
+def _row_tails(tiling: Tiling) -> float:
+    """Rows computed against rows needed by a full program."""
+    return math.prod(axis.trips * axis.step / min(axis.block, axis.size) for axis in tiling.axes[:-1])
+
+
+def _column_tail(tiling: Tiling) -> float:
+    axis = tiling.axes[-1]
+    return axis.trips * axis.step / min(axis.block, axis.size)
+
+
+def _ascend(tiling: Tiling, problem: Problem, config: Config, target: Target) -> dict[str, float]:
+    tile = math.prod(axis.step for axis in tiling.axes) * 4  # vector work is in float32
+    inner = tiling.axes[-1].trips
+    return {
+        "loop_trips": 1 + _TRIP_BYTES / tile,
+        "sub_tiles": 1 + _SUB_TILE_BYTES / (tile * inner),
+        "transfer": 1 + 64 / (tiling.axes[-1].step * problem.item_bytes),
+        "on_chip": _on_chip(tiling, config, target),
+    }
+
+
+def _on_chip(tiling: Tiling, config: Config, target: Target) -> float:
+    """Double-buffered if that fits; else single, if that fits; else probably refused."""
+    single = tiling.streamed_bytes + tiling.resident_bytes
+    double = single + tiling.streamed_bytes
+    if single > target.on_chip_bytes:
+        return _OVERFLOW * single / target.on_chip_bytes
+    return 1.0 if config.get("multibuffer", True) and double <= target.on_chip_bytes else _NO_DOUBLE_BUFFER
+
+
+def _nvidia(tiling: Tiling, problem: Problem, config: Config, target: Target) -> dict[str, float]:
+    threads = 32 * int(config.get("num_warps", 4))
+    tile = math.prod(axis.step for axis in tiling.axes)
+    resident = max(1, min(2048 // threads, 32, ceil_div(tiling.programs, target.cores)))
+    flight = resident * tiling.streamed_bytes
+    elements = tile / threads
+    return {
+        "loop_trips": 1 + 0.02 * math.log2(tiling.trips),
+        "transfer": 1 + 32 / (tiling.axes[-1].step * problem.item_bytes),
+        "in_flight": max(1.0, (_FLIGHT_BYTES / flight) ** 0.7),
+        "registers": max(1.0, elements / 48),
+    }

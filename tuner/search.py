@@ -1,0 +1,283 @@
+"""One tuning: configs drawn by a sampler, tried on a device, verified when they lead, kept in the store."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+
+import numpy as np
+import optuna
+from numpy.typing import NDArray
+
+from tilewise.db.records import Result, Scope, Status, Trial
+from tilewise.db.store import Store
+from tilewise.errors import NothingFeasible
+from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
+from tilewise.tuner.devices.base import Device, Outcome
+from tilewise.tuner.guided import GuidedSampler
+from tilewise.tuner.prior import penalties, tiling_facts
+from tilewise.tuner.problem import check_memory, scope
+from tilewise.tuner.sampler import (
+    FAILED,
+    PENALTY,
+    ExhaustiveSampler,
+    RandomSampler,
+    TableSampler,
+    TpeSampler,
+    distributions,
+    quiet_study,
+)
+from tilewise.tuner.space import Space, enumerate_space
+from tilewise.tuner.why import sentence
+
+__all__ = ["DEFAULT_TRIALS", "SEARCHES", "Budget", "Plan", "PriorTable", "Tuning", "Watcher", "make_sampler"]
+
+DEFAULT_TRIALS = 60
+
+PriorTable = tuple[NDArray[np.float64], NDArray[np.bool_]]
+"""Log penalties, a row a config and a column a penalty; and which configs the prior thinks feasible."""
+
+SEARCHES = ("guided", "tpe", "random", "exhaustive")
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """How many trials a problem may have in all, stored ones included (None: all of the space), and for how long."""
+
+    trials: int | None = DEFAULT_TRIALS
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What a tuning is about to do: told to the watcher once, before the first trial."""
+
+    scope: Scope
+    device_id: str
+    search: str
+    space: int
+    resumed: int
+    trials: int
+    seconds: float | None
+    floor_us: float | None
+
+
+class Watcher:
+    """Hears how a tuning goes; this one does nothing."""
+
+    def started(self, plan: Plan) -> None: ...
+
+    def tried(self, trial: Trial, best: Trial | None) -> None: ...
+
+    def verifying(self, config: Config) -> None: ...
+
+    def finished(self) -> None: ...
+
+
+def prior_table(spec: KernelSpec, problem: Problem, space: Space, target: Target) -> PriorTable:
+    """What the prior says of every config of a space."""
+    rows = [penalties(spec, problem, config, target) for config in space.configs]
+    table = np.log(np.array([list(row.values()) for row in rows]))
+    return table, np.array([row.get("on_chip", 1.0) < 4 for row in rows])
+
+
+def make_sampler(search: str, space: Space, seed: int, prior: Callable[[], PriorTable] | None = None) -> TableSampler:
+    """The sampler of that name; `prior` gives the guided one its table (None: it goes without)."""
+    if search == "guided":
+        table, likely = prior() if prior else (None, None)
+        return GuidedSampler(space, seed, log_penalties=table, likely=likely)
+    plain: Mapping[str, type[RandomSampler | ExhaustiveSampler | TpeSampler]] = {
+        "tpe": TpeSampler,
+        "random": RandomSampler,
+        "exhaustive": ExhaustiveSampler,
+    }
+    return plain[search](space, seed)
+
+
+class Tuning:
+    """The tuning of one problem on one device. `run` may be interrupted at any moment: what was tried is kept."""
+
+    def __init__(
+        self,
+        spec: KernelSpec,
+        problem: Problem,
+        device: Device,
+        store: Store,
+        *,
+        budget: Budget,
+        search: str = "guided",
+        seed: int = 0,
+        fresh: bool = False,
+        watcher: Watcher | None = None,
+    ) -> None:
+        check_memory(spec, problem, device)
+        self._spec, self._problem, self._device, self._store = spec, problem, device, store
+        self._search, self._seed, self._fresh = search, seed, fresh
+        self._watcher = watcher or Watcher()
+        self.scope = scope(spec, problem, device)
+        self._space = enumerate_space(spec, problem, device.target)
+        self._default = dict(spec.default(problem, device.target))
+        self._began = datetime.now(UTC)
+        self._clock = time.monotonic()
+        self._deadline = None if budget.seconds is None else self._clock + budget.seconds
+        self._trials = min(len(self._space), budget.trials if budget.trials is not None else len(self._space))
+        self._budget = budget
+        self._best: Trial | None = None
+        self._ordinal = 0
+
+    def run(self) -> Result:
+        """Raises `NothingFeasible` where no config that was tried is correct."""
+        known = [] if self._fresh else self._resume()
+        self._watcher.started(
+            Plan(
+                scope=self.scope,
+                device_id=self._device.id,
+                search=self._search,
+                space=len(self._space),
+                resumed=len(known),
+                trials=self._trials,
+                seconds=self._budget.seconds,
+                floor_us=self._device.floor_us(self._spec, self._problem),
+            )
+        )
+        try:
+            self._device.warm_up()
+            study = self._study(known)
+            while self._ordinal < self._trials and not self._late():
+                self._batch(study, min(self._device.batch, self._trials - self._ordinal))
+            self._try_default()
+        finally:
+            self._watcher.finished()
+        return self._conclude()
+
+    def _late(self) -> bool:
+        return self._deadline is not None and time.monotonic() >= self._deadline
+
+    # What was known before ---------------------------------------------------------------------------------------
+
+    def _resume(self) -> list[Trial]:
+        """Stored trials that the search drew from this space; a leader that was never verified is verified now."""
+        known = [t for t in self._store.trials(self.scope) if self._space.index(t.config) is not None]
+        known = [t for t in known if t.ordinal is not None]
+        self._ordinal = len(known)
+        self._settle()
+        return [
+            t
+            for t in self._store.trials(self.scope)
+            if t.ordinal is not None and self._space.index(t.config) is not None
+        ]
+
+    def _settle(self) -> None:
+        """Verify the fastest stored trial until it is right."""
+        while True:
+            correct = [t for t in self._store.trials(self.scope) if t.status is Status.CORRECT]
+            leader = min(correct, key=lambda t: t.time_us or 0, default=None)
+            if leader is None or leader.verified:
+                self._best = leader
+                return
+            verdict = self._device.verify(self._spec, self._problem, leader.config)
+            self._store.verify(self.scope, leader.config, agreed=verdict.agreed, reason=verdict.reason)
+
+    def _study(self, known: list[Trial]) -> optuna.Study:
+        def prior() -> PriorTable:
+            return prior_table(self._spec, self._problem, self._space, self._device.target)
+
+        study = quiet_study(make_sampler(self._search, self._space, self._seed, prior))
+        for trial in known:
+            study.add_trial(
+                optuna.trial.create_trial(
+                    params=dict(zip(self._space.domains, self._space.position(trial.config), strict=True)),
+                    distributions=distributions(self._space),
+                    value=_objective(trial),
+                    user_attrs={FAILED: trial.status is not Status.CORRECT},
+                )
+            )
+        return study
+
+    # One batch ---------------------------------------------------------------------------------------------------
+
+    def _batch(self, study: optuna.Study, size: int) -> None:
+        asked = [study.ask(fixed_distributions=distributions(self._space)) for _ in range(size)]
+        configs = [self._config(trial) for trial in asked]
+        for drawn, config, outcome in zip(
+            asked, configs, self._device.evaluate(self._spec, self._problem, configs), strict=True
+        ):
+            self._ordinal += 1
+            trial = self._keep(config, outcome, self._ordinal)
+            drawn.set_user_attr(FAILED, trial.status is not Status.CORRECT)
+            study.tell(drawn, _objective(trial))
+
+    def _config(self, drawn: optuna.Trial) -> Config:
+        number = self._space.numbered([drawn.params[name] for name in self._space.domains])
+        assert number is not None, "samplers suggest configs of the space only"
+        return self._space.configs[number]
+
+    def _keep(self, config: Config, outcome: Outcome, ordinal: int | None) -> Trial:
+        """Store what came of a config; one that would lead is verified first."""
+        trial = self._trial(config, outcome, ordinal)
+        if trial.status is Status.CORRECT and self._leads(trial):
+            self._watcher.verifying(config)
+            verdict = self._device.verify(self._spec, self._problem, config)
+            if verdict.agreed:
+                trial = replace(trial, verified=True)
+            else:
+                trial = replace(trial, status=Status.CORRECTNESS, reason=verdict.reason)
+        now = time.monotonic()
+        trial = replace(trial, seconds=now - self._clock)
+        self._clock = now
+        self._store.record(self.scope, [trial])
+        if trial.verified:
+            if self._fresh and self._best is None:
+                self._store.retire(self.scope, self._began)
+            self._best = trial
+        self._watcher.tried(trial, self._best)
+        return trial
+
+    def _leads(self, trial: Trial) -> bool:
+        return self._best is None or (trial.time_us or 0) < (self._best.time_us or 0)
+
+    def _trial(self, config: Config, outcome: Outcome, ordinal: int | None) -> Trial:
+        timing = outcome.timing
+        facts = {**tiling_facts(self._spec.tiling(config, self._problem), self._device.target), **outcome.facts}
+        if timing:
+            facts["gb_s"] = round(self._spec.bytes(self._problem) / timing.time_us / 1e3, 1)
+        return Trial(
+            config=dict(config),
+            status=outcome.status,
+            reason=outcome.reason,
+            time_us=timing.time_us if timing else None,
+            p20_us=timing.p20_us if timing else None,
+            p80_us=timing.p80_us if timing else None,
+            samples=timing.samples if timing else 0,
+            is_default=dict(config) == self._default,
+            ordinal=ordinal,
+            search=self._search,
+            seed=self._seed,
+            facts=facts,
+            why=sentence(facts, timing.time_us if timing else None),
+        )
+
+    # The end -----------------------------------------------------------------------------------------------------
+
+    def _try_default(self) -> None:
+        """Time the spec's default beside the winner. It comes last, so that it gives the search no hint."""
+        tried = {t.config_key for t in self._store.trials(self.scope) if not self._fresh or t.created >= self._began}
+        default = Trial(config=self._default, status=Status.CORRECT)
+        if default.config_key not in tried:
+            outcome = next(iter(self._device.evaluate(self._spec, self._problem, [self._default])))
+            self._keep(self._default, outcome, None)
+
+    def _conclude(self) -> Result:
+        result = self._store.result(self.scope)
+        if result.winner is None:
+            trials = self._store.trials(self.scope)
+            reasons = sorted({f"{t.status}: {t.reason}" for t in trials if t.status is not Status.CORRECT})
+            raise NothingFeasible(f"none of {len(trials)} configs ran correctly; {'; '.join(reasons[:3])}")
+        return result
+
+
+def _objective(trial: Trial) -> float:
+    """What the sampler minimises: the logarithm of the time."""
+    return float(np.log(trial.time_us)) if trial.status is Status.CORRECT and trial.time_us else PENALTY

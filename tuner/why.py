@@ -1,0 +1,45 @@
+"""One sentence on why a config is as fast as it is, from the facts stored with its trial."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["PIPE_NAMES", "sentence"]
+
+PIPE_NAMES = {"S": "scalar unit", "V": "vector pipe", "MTE2": "inward transfers", "MTE3": "outward transfers"}
+
+
+def sentence(facts: Mapping[str, Any], time_us: float | None) -> str:
+    """Such as "40 programs on 40 cores, no tail rows, double-buffered, vector pipe busy 81% of the time"."""
+    parts = [_grid(facts), _tails(facts), _buffers(facts), _bound(facts, time_us)]
+    return ", ".join(part for part in parts if part)
+
+
+def _grid(facts: Mapping[str, Any]) -> str:
+    if "programs" not in facts:
+        return ""
+    waves = facts["waves"]
+    return f"{facts['programs']} programs on {facts['cores']} cores" + (f" in {waves} waves" if waves > 1 else "")
+
+
+def _tails(facts: Mapping[str, Any]) -> str:
+    rows = facts.get("tail_rows")
+    return "" if rows is None else "no tail rows" if rows == 0 else f"{rows} tail row{'s' * (rows > 1)} a program"
+
+
+def _buffers(facts: Mapping[str, Any]) -> str:
+    if "double_buffered" not in facts:
+        return ""
+    options = facts.get("effective_options", {})
+    lost = "" if facts["double_buffered"] or options.get("multibuffer", True) else " (did not fit or was not asked for)"
+    return "double-buffered" if facts["double_buffered"] else "not double-buffered" + lost
+
+
+def _bound(facts: Mapping[str, Any], time_us: float | None) -> str:
+    if not time_us:
+        return ""
+    if "pipes_us" in facts:
+        pipe = facts["bound_by"]
+        return f"{PIPE_NAMES[pipe]} busy {facts['pipes_us'][pipe] / time_us:.0%} of the time"
+    return f"{facts['gb_s'] / 1e3:.2f} TB/s" if "gb_s" in facts else ""
