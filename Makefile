@@ -5,13 +5,15 @@
 # environment of its own, once. Versions are those of constraints.txt.
 
 PYTHON ?= python3.11
-# PyTorch's wheels for machines without a GPU. Those of PyPI bring gigabytes of CUDA and upstream Triton, which cannot
-# stand beside triton-ascend.
+# PyTorch's wheels for machines without a GPU. Where this index is out of reach, those of PyPI do as well, but bring
+# gigabytes of CUDA, and upstream Triton, which has to go because it is the same package as triton-ascend.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 DEMO := .venv-demo/bin
 TEST := .venv-test/bin
 PROBLEM := row_reduce -s M=1000,N=8192
+WINNER := $(DEMO)/tilewise lookup $(PROBLEM) --device Ascend910B4 --json | $(DEMO)/python -c 'import json, sys; \
+	print(*map("{0[0]}={0[1]}".format, json.load(sys.stdin)["results"][0]["config"].items()), sep=",")'
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export TILEWISE_DB = sqlite:///$(CURDIR)/build/$@/tilewise.db
@@ -24,9 +26,7 @@ demo: .venv-demo/ready
 	rm -rf build/demo && mkdir -p build/demo
 	$(DEMO)/tilewise tune $(PROBLEM) --device model:Ascend910B4
 	$(DEMO)/tilewise lookup $(PROBLEM) --device Ascend910B4
-	winner=$$($(DEMO)/tilewise lookup $(PROBLEM) --device Ascend910B4 --json | $(DEMO)/python -c \
-		'import json, sys; print(*("{}={}".format(*p) for p in json.load(sys.stdin)["results"][0]["config"].items()), sep=",")') \
-		&& $(DEMO)/tilewise explain $(PROBLEM) --device model:Ascend910B4 -c "$$winner"
+	$(DEMO)/tilewise explain $(PROBLEM) --device model:Ascend910B4 -c "$$($(WINNER))"
 	$(DEMO)/tilewise export --format json -o build/demo/configs.json
 
 test: lint
@@ -53,5 +53,6 @@ clean:
 	$(PYTHON) -m venv .venv-$*
 	.venv-$*/bin/pip install -qq -c constraints.txt --extra-index-url $(TORCH_INDEX) --retries 1 torch
 	.venv-$*/bin/pip install -qq -c constraints.txt -e '.[$(EXTRAS)]'
-	@! .venv-$*/bin/pip show -q triton 2>/dev/null || { echo "PyTorch's CPU build was not found: set TORCH_INDEX" >&2; exit 1; }
+	! .venv-$*/bin/pip show -qq triton || { .venv-$*/bin/pip uninstall -qqy triton && \
+		.venv-$*/bin/pip install -qq --force-reinstall --no-deps -c constraints.txt triton-ascend; }
 	touch $@
