@@ -67,7 +67,6 @@ def _import_file(path: Path) -> ModuleType:
         del sys.modules[name]
         if isinstance(error, KeyboardInterrupt):
             raise
-        raise BadSpec(
-            f"{path} does not import: {type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
-        ) from error
+        reason = ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
+        raise BadSpec(f"{path} does not import: {reason}") from error
     return module

@@ -24,7 +24,7 @@ __all__ = ["SPEC"]
 
 
 def _block_n(problem: Problem, target: Target) -> Sequence[Value]:
-    return [block for block in powers_of_two(64, problem.dims["N"]) if block <= 16384] or [64]
+    return powers_of_two(64, min(problem.dims["N"], 16384))
 
 
 def _buffers(problem: Problem) -> Mapping[str, Buffer]:
@@ -55,10 +55,14 @@ def _reference(inputs: Tensors) -> Tensors:
 
 
 def _default(problem: Problem, target: Target) -> Config:
+    blocks = row_blocks(problem.dims["M"], target)
     cols = min(512, powers_of_two(64, problem.dims["N"])[-1])
     if target.family == "nvidia":
-        return {"BLOCK_SIZE_M": 4, "SUB_BLOCK_SIZE_M": 4, "BLOCK_SIZE_N": cols, "num_warps": 4, "num_stages": 3}
-    rows = min(32, max(row_blocks(problem.dims["M"], target)))
+        rows = min(4, blocks[-1])
+        options = {"num_warps": min(4, rows * cols // 32), "num_stages": 3}  # a thread has one element at least
+        return {"BLOCK_SIZE_M": rows, "SUB_BLOCK_SIZE_M": rows, "BLOCK_SIZE_N": cols, **options}
+    enough = max(32, ceil_div(problem.dims["M"], target.max_programs))
+    rows = next((block for block in blocks if block >= enough), blocks[-1])
     return {"BLOCK_SIZE_M": rows, "SUB_BLOCK_SIZE_M": min(8, rows), "BLOCK_SIZE_N": cols, "multibuffer": True}
 
 

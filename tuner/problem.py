@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping
 
 from tilewise.db.records import Question, Scope
@@ -36,10 +37,14 @@ def parse_dims(text: str) -> dict[str, int]:
             raise BadDimension(f"cannot read {item.strip()!r} as a dimension; write for example M=1000,N=8192")
         if name in dims:
             raise BadDimension(f"dimension {name} is given twice")
-        if not (number.removeprefix("-").isascii() and number.removeprefix("-").isdigit()):
-            raise BadDimension(f"dimension {name} is {number!r}; expected a whole number from 1 to {LARGEST}")
+        if not re.fullmatch("-?[0-9]{1,20}", number):
+            raise BadDimension(f"dimension {name} is {_cut(number)!r}; expected a whole number from 1 to {LARGEST}")
         dims[name] = int(number)
     return dims
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 40 else f"{text[:40]}..."
 
 
 def make_problem(spec: KernelSpec, dims: Mapping[str, int], dtype: str) -> Problem:
@@ -75,6 +80,8 @@ def parse_config(text: str) -> dict[str, Value]:
             raise BadConfig(
                 f"cannot read {item.strip()!r} as a parameter; write for example BLOCK_SIZE_M=25,BLOCK_SIZE_N=256"
             )
+        if name in config:
+            raise BadConfig(f"parameter {name} is given twice")
         config[name] = _value(value)
     return config
 

@@ -6,6 +6,7 @@ a `Space` that were not tried yet: what it suggests is always valid and always n
 
 from __future__ import annotations
 
+import math
 import random
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
@@ -51,8 +52,8 @@ def distributions(space: Space) -> dict[str, BaseDistribution]:
 
 @dataclass(slots=True)
 class History:
-    """What came of the configs so far, by number: the logarithm of the time, or None for a failed one; `pending` are
-    suggested but not told."""
+    """What came of the configs so far, by number: the logarithm of the time, or None for one that failed or whose
+    value is not finite; `pending` are suggested but not told."""
 
     told: dict[int, float | None] = field(default_factory=dict)
     pending: set[int] = field(default_factory=set)
@@ -111,7 +112,8 @@ class TableSampler(BaseSampler):
         number = self.space.numbered([trial.params[name] for name in self.space.domains])
         assert number is not None, "only configs of the space are suggested or added"
         self.history.pending.discard(number)
-        self.history.told[number] = None if trial.user_attrs.get(FAILED) else value
+        usable = value is not None and math.isfinite(value) and not trial.user_attrs.get(FAILED)
+        self.history.told[number] = value if usable else None
 
 
 class ExhaustiveSampler(TableSampler):

@@ -21,7 +21,7 @@ def row_reduce_kernel(
     is reduced once. Elements outside the matrix are loaded as -inf, whose sigmoid is 0, so that the loop needs no
     select: on Ascend a select costs instructions and the on-chip memory that double buffering wants.
     """
-    first = tl.program_id(0) * BLOCK_SIZE_M
+    first = tl.program_id(0).to(tl.int64) * BLOCK_SIZE_M  # 64 bits: M * N may exceed 2^31 elements
     end = tl.minimum(first + BLOCK_SIZE_M, M)
     for start in range(0, BLOCK_SIZE_M, SUB_BLOCK_SIZE_M):
         rows = first + start + tl.arange(0, SUB_BLOCK_SIZE_M)
