@@ -7,9 +7,9 @@ from typing import Any
 from tilewise.db.records import Status
 from tilewise.kernels.spec import Config, KernelSpec, Problem
 from tilewise.tuner.devices.base import Device, Outcome
-from tilewise.tuner.prior import penalties, score, tiling_facts
+from tilewise.tuner.prior import penalties, score
 from tilewise.tuner.space import check_config
-from tilewise.tuner.why import sentence
+from tilewise.tuner.why import evidence, sentence
 
 __all__ = ["explain"]
 
@@ -27,6 +27,7 @@ def explain(device: Device, spec: KernelSpec, problem: Problem, config: Config) 
         else _evaluate(device, spec, problem, config)
     )
     factors = penalties(spec, problem, config, device.target)
+    facts = evidence(spec, problem, config, device.target, outcome)
     body: dict[str, Any] = {
         "kernel": spec.name,
         "dims": dict(problem.dims),
@@ -37,16 +38,12 @@ def explain(device: Device, spec: KernelSpec, problem: Problem, config: Config) 
         "config": dict(config),
         "feasible": outcome.status is Status.CORRECT,
         "reason": outcome.reason,
-        **tiling_facts(spec.tiling(config, problem), device.target),
-        **outcome.facts,
+        **facts,
         "penalties": {name: round(factor, 4) for name, factor in factors.items()},
         "prior_score": round(score(factors), 4),
     }
     if outcome.timing:
         body["time_us"] = outcome.timing.time_us
-        facts = {
-            key: body[key] for key in body if key in outcome.facts or key in ("programs", "cores", "waves", "tail_rows")
-        }
         body["why"] = sentence(facts, outcome.timing.time_us)
         if floor := device.floor_us(spec, problem):
             body["floor_us"] = round(floor, 3)

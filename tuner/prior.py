@@ -14,7 +14,7 @@ from typing import Any
 
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target, Tiling, ceil_div
 
-__all__ = ["penalties", "score", "tiling_facts"]
+__all__ = ["is_likely_to_fit", "penalties", "score", "tiling_facts"]
 
 _TRIP_BYTES = 5000
 """Ascend: what one trip of the inner loop costs beside its work, as bytes of tile that could be worked on meanwhile:
@@ -49,6 +49,11 @@ def penalties(spec: KernelSpec, problem: Problem, config: Config, target: Target
 def score(factors: Mapping[str, float]) -> float:
     """From 0 to 1; 1 is a config without a flaw."""
     return 1 / math.prod(factors.values())
+
+
+def is_likely_to_fit(factors: Mapping[str, float]) -> bool:
+    """Whether the config's tiles are expected to fit on chip."""
+    return factors.get("on_chip", 1.0) < _OVERFLOW
 
 
 def tiling_facts(tiling: Tiling, target: Target) -> dict[str, Any]:
@@ -103,7 +108,7 @@ def _nvidia(tiling: Tiling, problem: Problem, config: Config, target: Target) ->
     threads = 32 * int(config.get("num_warps", 4))
     tile = math.prod(axis.step for axis in tiling.axes)
     resident = max(1, min(2048 // threads, 32, ceil_div(tiling.programs, target.cores)))
-    flight = resident * tiling.streamed_bytes
+    flight = max(1, resident * tiling.streamed_bytes)
     elements = tile / threads
     return {
         "loop_trips": 1 + 0.02 * math.log2(tiling.trips),

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import random
 from abc import abstractmethod
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +30,7 @@ __all__ = [
     "TableSampler",
     "TpeSampler",
     "distributions",
+    "quiet_study",
 ]
 
 FAILED = "failed"
@@ -169,9 +170,6 @@ class TpeSampler(TableSampler):
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
         super().after_trial(study, trial, state, values)
         self._tpe.after_trial(study, trial, state, values)
-
-
-SamplerFactory = Callable[[Space, int], TableSampler]
 
 
 def quiet_study(sampler: BaseSampler) -> Study:

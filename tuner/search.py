@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
@@ -13,11 +14,11 @@ from numpy.typing import NDArray
 
 from tilewise.db.records import Result, Scope, Status, Trial
 from tilewise.db.store import Store
-from tilewise.errors import NothingFeasible
-from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
+from tilewise.errors import BadSpec, NothingFeasible, UsageError
+from tilewise.kernels.spec import Config, KernelSpec, Problem, Target, Value
 from tilewise.tuner.devices.base import Device, Outcome
 from tilewise.tuner.guided import GuidedSampler
-from tilewise.tuner.prior import penalties, tiling_facts
+from tilewise.tuner.prior import is_likely_to_fit, penalties
 from tilewise.tuner.problem import check_memory, scope
 from tilewise.tuner.sampler import (
     FAILED,
@@ -30,9 +31,20 @@ from tilewise.tuner.sampler import (
     quiet_study,
 )
 from tilewise.tuner.space import Space, enumerate_space
-from tilewise.tuner.why import sentence
+from tilewise.tuner.why import evidence, sentence
 
-__all__ = ["DEFAULT_TRIALS", "SEARCHES", "Budget", "Plan", "PriorTable", "Tuning", "Watcher", "make_sampler"]
+__all__ = [
+    "DEFAULT_TRIALS",
+    "SEARCHES",
+    "Budget",
+    "Plan",
+    "PriorTable",
+    "Tuning",
+    "Watcher",
+    "default_trials",
+    "make_sampler",
+    "prior_table",
+]
 
 DEFAULT_TRIALS = 60
 
@@ -44,10 +56,24 @@ SEARCHES = ("guided", "tpe", "random", "exhaustive")
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How many trials a problem may have in all, stored ones included (None: all of the space), and for how long."""
+    """How many trials a problem may have in all, stored ones included (None: all of the space), and for how long.
+
+    Raises `UsageError` for a budget that allows nothing.
+    """
 
     trials: int | None = DEFAULT_TRIALS
     seconds: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.trials is not None and self.trials < 1:
+            raise UsageError(f"a budget of {self.trials} trials; expected 1 or more")
+        if self.seconds is not None and not self.seconds > 0:
+            raise UsageError(f"a budget of {self.seconds} seconds; expected more than 0")
+
+
+def default_trials(search: str) -> int | None:
+    """What `Budget.trials` is where nobody says."""
+    return None if search == "exhaustive" else DEFAULT_TRIALS
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +106,7 @@ def prior_table(spec: KernelSpec, problem: Problem, space: Space, target: Target
     """What the prior says of every config of a space."""
     rows = [penalties(spec, problem, config, target) for config in space.configs]
     table = np.log(np.array([list(row.values()) for row in rows]))
-    return table, np.array([row.get("on_chip", 1.0) < 4 for row in rows])
+    return table, np.array([is_likely_to_fit(row) for row in rows])
 
 
 def make_sampler(search: str, space: Space, seed: int, prior: Callable[[], PriorTable] | None = None) -> TableSampler:
@@ -118,7 +144,7 @@ class Tuning:
         self._watcher = watcher or Watcher()
         self.scope = scope(spec, problem, device)
         self._space = enumerate_space(spec, problem, device.target)
-        self._default = dict(spec.default(problem, device.target))
+        self._default = _default(spec, problem, device.target, self._space)
         self._began = datetime.now(UTC)
         self._clock = time.monotonic()
         self._deadline = None if budget.seconds is None else self._clock + budget.seconds
@@ -159,15 +185,11 @@ class Tuning:
 
     def _resume(self) -> list[Trial]:
         """Stored trials that the search drew from this space; a leader that was never verified is verified now."""
-        known = [t for t in self._store.trials(self.scope) if self._space.index(t.config) is not None]
-        known = [t for t in known if t.ordinal is not None]
-        self._ordinal = len(known)
         self._settle()
-        return [
-            t
-            for t in self._store.trials(self.scope)
-            if t.ordinal is not None and self._space.index(t.config) is not None
-        ]
+        drawn = [t for t in self._store.trials(self.scope) if t.ordinal is not None]
+        known = [t for t in drawn if self._space.index(t.config) is not None]
+        self._ordinal = len(known)
+        return known
 
     def _settle(self) -> None:
         """Verify the fastest stored trial until it is right."""
@@ -239,10 +261,9 @@ class Tuning:
         return self._best is None or (trial.time_us or 0) < (self._best.time_us or 0)
 
     def _trial(self, config: Config, outcome: Outcome, ordinal: int | None) -> Trial:
+        outcome = _sound(outcome)
         timing = outcome.timing
-        facts = {**tiling_facts(self._spec.tiling(config, self._problem), self._device.target), **outcome.facts}
-        if timing:
-            facts["gb_s"] = round(self._spec.bytes(self._problem) / timing.time_us / 1e3, 1)
+        facts = evidence(self._spec, self._problem, config, self._device.target, outcome)
         return Trial(
             config=dict(config),
             status=outcome.status,
@@ -263,19 +284,37 @@ class Tuning:
 
     def _try_default(self) -> None:
         """Time the spec's default beside the winner. It comes last, so that it gives the search no hint."""
-        tried = {t.config_key for t in self._store.trials(self.scope) if not self._fresh or t.created >= self._began}
-        default = Trial(config=self._default, status=Status.CORRECT)
-        if default.config_key not in tried:
+        if all(dict(trial.config) != self._default for trial in self._counted()):
             outcome = next(iter(self._device.evaluate(self._spec, self._problem, [self._default])))
             self._keep(self._default, outcome, None)
 
     def _conclude(self) -> Result:
-        result = self._store.result(self.scope)
-        if result.winner is None:
-            trials = self._store.trials(self.scope)
+        if self._best is None:
+            trials = self._counted()
             reasons = sorted({f"{t.status}: {t.reason}" for t in trials if t.status is not Status.CORRECT})
             raise NothingFeasible(f"none of {len(trials)} configs ran correctly; {'; '.join(reasons[:3])}")
-        return result
+        return self._store.result(self.scope)
+
+    def _counted(self) -> list[Trial]:
+        """The stored trials that this tuning counts on: with `fresh` only its own."""
+        return [t for t in self._store.trials(self.scope) if not self._fresh or t.created >= self._began]
+
+
+def _default(spec: KernelSpec, problem: Problem, target: Target, space: Space) -> dict[str, Value]:
+    """The spec's default; its values may lie outside the space, but not its parameters."""
+    default = dict(spec.default(problem, target))
+    if default.keys() != space.domains.keys():
+        names = f"{', '.join(default) or 'no parameter'}; expected {', '.join(space.domains)}"
+        raise BadSpec(f"the default of kernel {spec.name} on {target.name} gives {names}")
+    return default
+
+
+def _sound(outcome: Outcome) -> Outcome:
+    """The outcome, or a failure in its place where the device reports success without a time that can be."""
+    time_us = outcome.timing.time_us if outcome.timing else None
+    if outcome.status is not Status.CORRECT or (time_us is not None and 0 < time_us < math.inf):
+        return outcome
+    return Outcome(Status.RUNTIME, f"the device reported a time of {time_us} us", facts=outcome.facts)
 
 
 def _objective(trial: Trial) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import ExitStack
 
 from tilewise.db.records import Result
 from tilewise.db.sql_store import open_store
@@ -14,7 +15,7 @@ from tilewise.settings import read_settings
 from tilewise.tuner.devices.base import Device
 from tilewise.tuner.devices.catalogue import open_device
 from tilewise.tuner.problem import make_problem
-from tilewise.tuner.search import DEFAULT_TRIALS, SEARCHES, Budget, Tuning, Watcher
+from tilewise.tuner.search import SEARCHES, Budget, Tuning, Watcher, default_trials
 
 __all__ = ["tune"]
 
@@ -25,7 +26,7 @@ def tune(
     dtype: str = "float32",
     *,
     device: Device | str = "auto",
-    trials: int | None = DEFAULT_TRIALS,
+    trials: int | None = None,
     seconds: float | None = None,
     search: str = "guided",
     seed: int = 0,
@@ -36,8 +37,8 @@ def tune(
     """Find the fastest config of a kernel for one problem on one device, and keep every trial.
 
     `spec` is a `KernelSpec`, a registered name, or `path/to/file.py:SPEC`. `trials` counts stored trials of the same
-    problem too (None: the whole space, which `search="exhaustive"` always means); `seconds` ends the search at the
-    first batch after it. `store` is a store, a database URL, or None for the configured one.
+    problem too (default: 60, or the whole space for `search="exhaustive"`); `seconds` ends the search at the first
+    batch after it. `store` is a store, a database URL, or None for the configured one.
 
     Raises `UsageError` (and its kinds) for a request that makes no sense, `Unavailable` for a device that is not
     here, `NothingFeasible` where no config runs correctly.
@@ -46,24 +47,21 @@ def tune(
         raise UsageError(f"unknown search {search!r}; expected one of {', '.join(SEARCHES)}")
     loaded = registry.load(spec) if isinstance(spec, str) else spec
     problem = make_problem(loaded, dims, dtype)
-    budget = Budget(trials, seconds)
-    opened_device = open_device(device) if isinstance(device, str) else None
-    opened_store = None if isinstance(store, Store) else open_store(store or read_settings().database_url)
-    try:
-        tuning = Tuning(
+    budget = Budget(default_trials(search) if trials is None else trials, seconds)
+    with ExitStack() as opened:
+        used_device = opened.enter_context(open_device(device)) if isinstance(device, str) else device
+        if isinstance(store, Store):
+            used_store = store
+        else:
+            used_store = opened.enter_context(open_store(store or read_settings().database_url))
+        return Tuning(
             loaded,
             problem,
-            opened_device or device,  # type: ignore[arg-type]
-            opened_store or store,  # type: ignore[arg-type]
+            used_device,
+            used_store,
             budget=budget,
             search=search,
             seed=seed,
             fresh=fresh,
             watcher=watcher,
-        )
-        return tuning.run()
-    finally:
-        if opened_device:
-            opened_device.close()
-        if opened_store:
-            opened_store.close()
+        ).run()

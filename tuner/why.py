@@ -1,13 +1,25 @@
-"""One sentence on why a config is as fast as it is, from the facts stored with its trial."""
+"""The facts stored with a trial, and one sentence from them on why the config is as fast as it is."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["PIPE_NAMES", "sentence"]
+from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
+from tilewise.tuner.devices.base import Outcome
+from tilewise.tuner.prior import tiling_facts
+
+__all__ = ["PIPE_NAMES", "evidence", "sentence"]
 
 PIPE_NAMES = {"S": "scalar unit", "V": "vector pipe", "MTE2": "inward transfers", "MTE3": "outward transfers"}
+
+
+def evidence(spec: KernelSpec, problem: Problem, config: Config, target: Target, outcome: Outcome) -> dict[str, Any]:
+    """The facts of a trial: how the config cuts the work up, what the device found, and the rate it comes to."""
+    facts = {**tiling_facts(spec.tiling(config, problem), target), **outcome.facts}
+    if outcome.timing:
+        facts["gb_s"] = round(spec.bytes(problem) / outcome.timing.time_us / 1e3, 1)
+    return facts
 
 
 def sentence(facts: Mapping[str, Any], time_us: float | None) -> str:
