@@ -13,7 +13,19 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
-__all__ = ["Clock", "Config", "Dims", "Question", "Result", "Scope", "Status", "Trial", "Value", "canonical_json", "digest"]
+__all__ = [
+    "Clock",
+    "Config",
+    "Dims",
+    "Question",
+    "Result",
+    "Scope",
+    "Status",
+    "Trial",
+    "Value",
+    "canonical_json",
+    "digest",
+]
 
 Value = int | float | str | bool
 Config = Mapping[str, Value]
@@ -82,7 +94,16 @@ class Scope:
     @property
     def key(self) -> str:
         return digest(
-            [self.kernel, self.source_hash, dict(self.dims), self.dtype, self.device, self.clock, self.toolchain, self.cores]
+            [
+                self.kernel,
+                self.source_hash,
+                dict(self.dims),
+                self.dtype,
+                self.device,
+                self.clock,
+                self.toolchain,
+                self.cores,
+            ]
         )
 
 

@@ -4,13 +4,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
 from typing import Self
 
 from tilewise.db.records import Config, Dims, Question, Result, Scope, Trial
 
-__all__ = ["Store"]
+__all__ = ["MergeReport", "Store"]
+
+
+@dataclass(frozen=True, slots=True)
+class MergeReport:
+    """What a merge did: scopes offered, and trials that were new, replaced a current one, or changed nothing."""
+
+    scopes: int
+    added: int
+    updated: int
+    unchanged: int
 
 
 class Store(ABC):
@@ -21,7 +32,9 @@ class Store(ABC):
 
     A trial is *current* until a later one of the same scope and config is recorded, or its scope is retired. Only
     current trials count in results. The winner is the current trial with the smallest time among those that are
-    `correct` and verified; equal times are settled by the earlier ordinal, then the earlier record.
+    `correct` and verified; equal times are settled by the earlier ordinal (none counts as the last), then the earlier
+    record. A trial that cannot have happened (correct without a time, verified but failed, a time that is not positive)
+    is refused with `StoreError`.
     """
 
     @abstractmethod
@@ -29,10 +42,18 @@ class Store(ABC):
         """Keep these trials, all or none, superseding current ones of the same configs."""
 
     @abstractmethod
+    def merge(self, evidence: Sequence[tuple[Scope, Sequence[Trial]]]) -> MergeReport:
+        """Keep, all or none, those of somebody else's trials that say more than the current ones of the same configs.
+
+        Of two trials of a scope and config the later `created` says more, and of equally old ones (which are the same
+        trial) the one with a verdict: verified, or failed. So merging the same evidence twice changes nothing.
+        """
+
+    @abstractmethod
     def verify(self, scope: Scope, config: Config, *, agreed: bool, reason: str = "") -> None:
         """Mark the current trial of `config` as verified, or as failed with status `correctness` and the reason.
 
-        Raises `NotFound` where the scope has no current trial of that config.
+        Raises `NotFound` where the scope has no current trial of that config. Agreeing with a failed trial is refused.
         """
 
     @abstractmethod
@@ -51,13 +72,13 @@ class Store(ABC):
     def lookup(self, question: Question, *, source_hash: str | None = None) -> Result | None:
         """The best known answer for exactly this problem and device name, or None.
 
-        Among scopes that have a winner: measured before modelled, then the given source hash before others, then the
-        most recently tuned. A scope whose source hash differs from the given one is never returned as exact.
+        Among scopes that have a winner, and the given source hash if one is given: measured before modelled, then the
+        one whose winner was found last.
         """
 
     @abstractmethod
     def shapes(self, kernel: str, dtype: str, device: str) -> list[Dims]:
-        """The dimension sizes for which `lookup` has an answer."""
+        """The dimension sizes for which `lookup` has an answer, in the order they were first seen."""
 
     @abstractmethod
     def devices(self) -> list[str]:
@@ -74,5 +95,7 @@ class Store(ABC):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         self.close()

@@ -1,0 +1,110 @@
+"""One database: its engine, what to call it in messages, and its read and write transactions."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+
+from tilewise.db import sqlite
+from tilewise.db.faults import fault, read_only_fault
+from tilewise.db.query import Query, Statement
+from tilewise.errors import StoreError
+
+__all__ = ["Database", "connect"]
+
+_EXPECTED = "expected sqlite:///path/to/file.db or postgresql+psycopg://user@host/name"
+
+
+class Database:
+    """`name` is the file, or the URL without its password."""
+
+    def __init__(self, name: str, engine: Engine, *, writable: bool, is_file: bool) -> None:
+        self.name = name
+        self.engine = engine
+        self.writable = writable
+        self.is_file = is_file
+        self._writer = engine.execution_options(writing=True)
+        self._errors = (engine.dialect.loaded_dbapi.Error, SQLAlchemyError)
+        self._closed = False
+        self._queries: dict[Statement, Query] = {}
+
+    def fetch(self, statement: Statement, **parameters: str | int) -> list[list[Any]]:
+        """All rows of a SELECT, by position; statements are constants of a module and compiled once."""
+        if (query := self._queries.get(statement)) is None:
+            query = self._queries[statement] = Query(statement, self.engine.dialect)
+        self._refuse_if_closed()
+        with self.translated():
+            return query.run(self.engine, parameters)
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction that is kept as a whole when the block ends, and undone as a whole when it raises."""
+        self._refuse_if_closed()
+        if not self.writable:
+            raise read_only_fault(self.name)
+        with self.translated(), self._writer.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Raise what the database complains of as a `StoreError`."""
+        try:
+            yield
+        except self._errors as error:
+            raise fault(self.name, error) from error
+
+    def close(self) -> None:
+        self._closed = True
+        self.engine.dispose()
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise StoreError(f"the store of {self.name} is closed; open it again")
+
+
+def connect(text: str, *, create: bool, read_only: bool) -> Database:
+    """The database at a SQLAlchemy URL; raises `StoreError` where there is none or its driver is missing."""
+    url = _parse(text)
+    if url.get_backend_name() == "postgresql":
+        return Database(url.render_as_string(), _engine(url), writable=not read_only, is_file=False)
+    path = sqlite.database_path(url)
+    name = str(path or (url.database or "").removeprefix(":memory:") or "the database in memory")
+    if path is not None:
+        sqlite.make_place(path, create=create and not read_only)
+        read_only = read_only or not sqlite.is_writable(path)
+    try:
+        engine = sqlite.create_sqlite_engine(url, path, read_only=read_only)
+    except sqlite3.Error as error:
+        raise fault(name, error) from error
+    return Database(name, engine, writable=not read_only, is_file=path is not None)
+
+
+def _parse(text: str) -> URL:
+    try:
+        url = make_url(text)
+        sqlite.busy_seconds(url)
+    except (ArgumentError, ValueError) as error:  # ValueError: a port or timeout that is no number
+        hidden = re.sub(r":[^:@/]*@", ":***@", text)
+        raise StoreError(f"{hidden!r} is no database URL; {_EXPECTED}") from error
+    try:
+        dialect = url.get_dialect()
+    except NoSuchModuleError as error:
+        raise StoreError(f"unknown database driver {url.drivername!r}; {_EXPECTED}") from error
+    if dialect.name not in ("sqlite", "postgresql") or dialect.is_async:  # the others lack partial indexes
+        raise StoreError(f"the database driver {url.drivername!r} is not supported; {_EXPECTED}")
+    return url
+
+
+def _engine(url: URL) -> Engine:
+    try:
+        return create_engine(url)
+    except ModuleNotFoundError as error:
+        raise StoreError(
+            f"the driver of {url.drivername!r} is not installed; install the package {error.name!r}"
+        ) from error

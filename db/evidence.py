@@ -1,0 +1,78 @@
+"""Trials as evidence: what makes one impossible, which of two counts, which one wins, and what they add up to."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+
+from tilewise.db.records import Result, Scope, Status, Trial, canonical_json
+
+__all__ = ["flaw", "outranks", "summarize", "winner"]
+
+_COUNTS = ("samples", "ordinal", "seed")
+_TIMES = ("time_us", "p20_us", "p80_us")
+
+
+def flaw(trial: Trial) -> str | None:
+    """Why this trial cannot have happened, in a few words; None where nothing is wrong with it."""
+    return next(_flaws(trial), None)
+
+
+def _flaws(trial: Trial) -> Iterator[str]:
+    for name in _TIMES:
+        time = getattr(trial, name)
+        if time is not None and not 0 < time < math.inf:
+            yield f"{name} is {time}; expected a positive number"
+    for name in _COUNTS:
+        count = getattr(trial, name)
+        if count is not None and not 0 <= count < 2**63:
+            yield f"{name} is {count}; expected 0 or more, below 2^63"
+    if not 0 <= trial.seconds < math.inf:
+        yield f"seconds is {trial.seconds}; expected 0 or more"
+    yield from _contradictions(trial)
+    try:
+        canonical_json([dict(trial.config), dict(trial.facts)])
+    except (TypeError, ValueError) as error:
+        yield f"its config or facts are not plain JSON: {error}"
+
+
+def _contradictions(trial: Trial) -> Iterator[str]:
+    if trial.status is Status.CORRECT and trial.time_us is None:
+        yield "it is correct but has no time_us"
+    if trial.verified and trial.status is not Status.CORRECT:
+        yield f"it is verified but its status is {trial.status}"
+    if trial.p20_us is not None and trial.p80_us is not None and trial.p20_us > trial.p80_us:
+        yield f"p20_us {trial.p20_us} is above p80_us {trial.p80_us}"
+    if trial.created.tzinfo is None:
+        yield "created has no time zone"
+
+
+def winner(trials: Iterable[Trial]) -> Trial | None:
+    """What the `best` view finds among a scope's current trials, given in the order they were recorded."""
+    verified = [trial for trial in trials if trial.verified and trial.status is Status.CORRECT]
+    return min(verified, key=_rank, default=None)
+
+
+def _rank(trial: Trial) -> tuple[float, bool, int]:
+    return trial.time_us or math.inf, trial.ordinal is None, trial.ordinal or 0
+
+
+def outranks(trial: Trial, other: Trial) -> bool:
+    """Whether `trial` is better evidence than another of the same config: newer, or the same one with a verdict."""
+    return (trial.created, _is_judged(trial)) > (other.created, _is_judged(other))
+
+
+def _is_judged(trial: Trial) -> bool:
+    return trial.verified or trial.status is not Status.CORRECT
+
+
+def summarize(scope: Scope, trials: Sequence[Trial]) -> Result:
+    """The result of these trials, in the order they were recorded: what a store says while they are current."""
+    return Result(
+        scope=scope,
+        winner=winner(trials),
+        default=next((trial for trial in reversed(trials) if trial.is_default), None),
+        counts=Counter(trial.status for trial in trials),
+        seconds=math.fsum(trial.seconds for trial in trials),
+    )

@@ -1,0 +1,1 @@
+"""Formats in which results leave the store and come back."""

@@ -1,0 +1,141 @@
+"""tilewise's own export file: every best with all of its evidence.
+
+    {"format": "tilewise", "version": 1, "created": ISO 8601, "sha256": hex, "entries": [entry, ...]}
+
+An entry is a result object (`Result.to_json`) with `source_hash`, `cores` and `evidence`, the scope's current trials
+in the order they were recorded. Everything but the scope and its evidence follows from these, and an import recomputes
+it. `sha256` is over the entries in canonical JSON.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any, NoReturn
+
+from tilewise.db.evidence import summarize, winner
+from tilewise.db.exchange.fields import Fields
+from tilewise.db.exchange.trials import trial_from_json, trial_to_json
+from tilewise.db.records import Clock, Scope, Trial, digest
+from tilewise.db.store import MergeReport, Store
+from tilewise.errors import BadImport
+
+__all__ = ["FORMAT", "VERSION", "encode", "export_native", "import_native"]
+
+FORMAT = "tilewise"
+VERSION = 1
+
+
+def export_native(
+    store: Store, *, kernel: str | None = None, device: str | None = None, created: datetime | None = None
+) -> dict[str, Any]:
+    """The export document of all bests, or of those of a kernel or a device name; `encode` makes it a file's bytes."""
+    entries = list(_entries(store, kernel, device))
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "created": (created or datetime.now(UTC)).isoformat(),
+        "sha256": digest(entries),
+        "entries": entries,
+    }
+
+
+def encode(document: dict[str, Any]) -> bytes:
+    """The document as an UTF-8 file, one value a line, so that version control shows what changed."""
+    return (json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def import_native(store: Store, data: bytes) -> MergeReport:
+    """Merge an export file into the store (see `Store.merge` for which trials are kept).
+
+    The whole file is checked before anything is written, and written in one transaction. Raises `BadImport`.
+    """
+    return store.merge(_read(data))
+
+
+def _entries(store: Store, kernel: str | None, device: str | None) -> Iterator[dict[str, Any]]:
+    for scope in store.scopes(kernel, device):
+        trials = store.trials(scope)  # read once: somebody may be tuning
+        result = summarize(scope, trials)
+        if result.winner is not None:
+            evidence = [trial_to_json(trial) for trial in trials]
+            yield result.to_json() | {"source_hash": scope.source_hash, "cores": scope.cores, "evidence": evidence}
+
+
+def _read(data: bytes) -> list[tuple[Scope, list[Trial]]]:
+    try:
+        document = _parse(data)
+        entries = document.items("entries")
+        if document.text("sha256") != digest(entries):
+            raise ValueError("its checksum does not match its entries: it was damaged or edited; export it again")
+    except (ValueError, RecursionError) as error:
+        raise BadImport(f"not a usable tilewise export: {_one_line(error)}") from error
+    return [_read_entry(position, entry) for position, entry in enumerate(entries, 1)]
+
+
+def _parse(data: bytes) -> Fields:
+    try:
+        document = Fields.of(json.loads(data, parse_constant=_refuse_constant))
+    except UnicodeDecodeError as error:
+        raise ValueError("it is not UTF-8 text") from error
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is not JSON ({error})") from error
+    if document.body.get("format") != FORMAT:
+        raise ValueError(f"its format is {document.body.get('format')!r}; expected {FORMAT!r}")
+    version = document.integer("version")
+    if version != VERSION:
+        raise ValueError(f"its version is {version}; this tilewise knows {VERSION}: upgrade tilewise")
+    return document
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise ValueError(f"it holds {text}, which is not JSON")
+
+
+def _read_entry(position: int, entry: Any) -> tuple[Scope, list[Trial]]:
+    try:
+        fields = Fields.of(entry)
+        scope = _read_scope(fields)
+        trials = [_read_trial(number, body) for number, body in enumerate(fields.items("evidence"), 1)]
+        _check_winner(fields, trials)
+    except ValueError as error:
+        raise BadImport(f"entry {position} of the export: {_one_line(error)}; nothing was imported") from error
+    return scope, trials
+
+
+def _read_scope(fields: Fields) -> Scope:
+    clock = fields.text("clock")
+    if clock not in list(Clock):
+        raise ValueError(f"clock is {clock[:40]!r}; expected {' or '.join(Clock)}")
+    return Scope(
+        kernel=fields.text("kernel"),
+        source_hash=fields.text("source_hash"),
+        dims=fields.dims("dims"),
+        dtype=fields.text("dtype"),
+        device=fields.text("device"),
+        clock=Clock(clock),
+        toolchain=fields.text("toolchain"),
+        cores=fields.integer("cores", least=1),
+    )
+
+
+def _read_trial(number: int, body: Any) -> Trial:
+    try:
+        return trial_from_json(body)
+    except ValueError as error:
+        raise ValueError(f"trial {number}: {error}") from error
+
+
+def _check_winner(fields: Fields, trials: list[Trial]) -> None:
+    best = winner(trials)
+    if best is None:
+        raise ValueError("its evidence holds no correct and verified trial")
+    if fields.config("config") != best.config or fields.number("time_us") != best.time_us:
+        raise ValueError(
+            f"its config is not the best of its evidence, which is {dict(best.config)} at {best.time_us} us"
+        )
+
+
+def _one_line(error: BaseException) -> str:
+    return "it is nested too deep" if isinstance(error, RecursionError) else str(error).splitlines()[0]

@@ -1,0 +1,252 @@
+"""The T4 results format of the auto-tuning community, and the landscapes that it and Kernel Tuner's caches hold.
+
+T4 is described by the results schema 1.0.0 that Kernel Tuner ships. Its times are milliseconds; ours are microseconds.
+What a T4 file of ours holds beyond the schema: `metadata` (the scope), and `total` among a result's times (the wall
+time of the trial). We keep no raw repetitions, so `runtimes` holds the one median.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilewise.db.exchange.fields import Fields
+from tilewise.db.records import Config, Scope, Status, Trial
+from tilewise.db.store import Store
+from tilewise.errors import BadImport, NotFound
+
+__all__ = ["Landscape", "Row", "export_t4", "read_landscape"]
+
+_SCHEMA_VERSION = "1.0.0"
+_US_PER = {"": 1e3, "ms": 1e3, "milliseconds": 1e3, "us": 1.0, "microseconds": 1.0, "s": 1e6, "seconds": 1e6}
+"""Microseconds per unit of a T4 measurement; Kernel Tuner, which means milliseconds, sometimes leaves it out."""
+
+_KERNEL_TUNER_ERRORS = {"InvalidConfig": Status.CONSTRAINTS, "CompilationFailedConfig": Status.COMPILE}
+"""What stands in place of a time; all else (`RuntimeFailedConfig`, free text) means that the run failed."""
+
+_KERNEL_TUNER_PARTS_MS = ("compile_time", "verification_time", "benchmark_time", "framework_time")
+"""The wall time of a recorded trial, less `strategy_time`, which is the recorded search's own."""
+
+_T4_PARTS_MS = ("compilation", "compilation_time", "validation", "benchmark", "framework")
+
+_KERNEL_TUNER_ERROR_VALUE = 1e20
+"""Older recorders write this "time" for a config that failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One recorded config; `seconds` is the wall time that trying it took, None where unknown."""
+
+    config: Config
+    status: Status
+    time_us: float | None
+    samples_us: tuple[float, ...]
+    seconds: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Landscape:
+    """A recorded search space: the parameters' names in order, what was recorded beside it, and one row a config."""
+
+    parameters: tuple[str, ...]
+    metadata: Mapping[str, Any]
+    rows: tuple[Row, ...]
+
+
+def export_t4(store: Store, scope: Scope) -> dict[str, Any]:
+    """The scope's current trials as a T4 document; raises `NotFound` where there is none."""
+    trials = store.trials(scope)
+    if not trials:
+        raise NotFound(f"no trial of {scope.kernel} {dict(scope.dims)} {scope.dtype} is stored for {scope.device}")
+    metadata = {
+        "kernel": scope.kernel,
+        "source_hash": scope.source_hash,
+        "dims": dict(scope.dims),
+        "dtype": scope.dtype,
+        "device": scope.device,
+        "clock": str(scope.clock),
+        "cores": scope.cores,
+        "toolchain": scope.toolchain,
+        "parameters": list(trials[0].config),
+    }
+    results = [_result(trial) for trial in trials]
+    return {"schema_version": _SCHEMA_VERSION, "metadata": metadata, "results": results}
+
+
+def read_landscape(path: str | Path) -> Landscape:
+    """Read a T4 file or a Kernel Tuner cache, plain or gzipped; raises `BadImport`.
+
+    A cache that was cut off while being written (last braces missing, last record half there) is read up to its last
+    whole record.
+    """
+    path = Path(path)
+    try:
+        document = Fields.of(_load(_text(path)))
+        landscape = _read_t4(document) if "results" in document.body else _read_cache(document)
+        if not landscape.rows:
+            raise ValueError("it holds no configs")
+    except (ValueError, RecursionError) as error:
+        raise BadImport(f"{path} is no usable T4 file or Kernel Tuner cache: {str(error).splitlines()[0]}") from error
+    return landscape
+
+
+# Writing
+
+
+def _result(trial: Trial) -> dict[str, Any]:
+    milliseconds = {"time": trial.time_us, "p20": trial.p20_us, "p80": trial.p80_us}
+    measurements = [
+        {"name": name, "value": value / 1000, "unit": "ms"} for name, value in milliseconds.items() if value is not None
+    ]
+    return {
+        "timestamp": trial.created.isoformat(),
+        "configuration": dict(trial.config),
+        "times": {
+            "runtimes": [] if trial.time_us is None else [trial.time_us / 1000],
+            "total": trial.seconds * 1000,
+        },
+        "invalidity": str(trial.status),
+        "correctness": 1 if trial.status is Status.CORRECT else 0,
+        "measurements": measurements,
+        "objectives": ["time"],
+    }
+
+
+# Reading
+
+
+def _text(path: Path) -> str:
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ValueError(error.strerror or str(error)) from error
+    if data.startswith(b"\x1f\x8b"):
+        try:
+            data = gzip.decompress(data)
+        except (EOFError, OSError, zlib.error) as error:
+            raise ValueError(f"its compressed data is damaged ({error})") from error
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError("it is not UTF-8 text") from error
+
+
+def _load(text: str) -> Any:
+    """Parse JSON, closing what a recorder that was stopped left open: records end with the only inner braces."""
+    whole, kept = text.strip().rstrip(","), text[: text.rfind("}") + 1]
+    first: json.JSONDecodeError | None = None
+    for candidate in (whole, whole + "}", whole + "}}", kept + "}", kept + "}}"):
+        try:
+            return json.loads(candidate)
+        except json.JSONDecodeError as error:
+            first = first or error
+    raise ValueError(f"it is not JSON ({first})")
+
+
+def _read_cache(document: Fields) -> Landscape:
+    parameters = _names(document.items("tune_params_keys"))
+    cache = document.mapping("cache")
+    metadata = {name: value for name, value in document.body.items() if name not in ("cache", "tune_params_keys")}
+    return Landscape(parameters, metadata, tuple(_cache_row(key, record, parameters) for key, record in cache.items()))
+
+
+def _cache_row(key: str, record: Any, parameters: tuple[str, ...]) -> Row:
+    try:
+        fields = Fields.of(record)
+        if "time" not in fields.body:
+            raise ValueError("time is missing")
+        config = Fields({"config": {name: fields.body[name] for name in parameters if name in fields.body}}).config(
+            "config"
+        )
+        if len(config) < len(parameters):
+            raise ValueError(f"it lacks {', '.join(name for name in parameters if name not in config)}")
+        time, status = _cache_time(fields.body["time"])
+        samples = _samples(fields.body.get("times") or []) if status is Status.CORRECT else ()
+        return Row(config, status, time, samples, _seconds(fields, _KERNEL_TUNER_PARTS_MS))
+    except ValueError as error:
+        raise ValueError(f"record {key}: {error}") from error
+
+
+def _cache_time(time: Any) -> tuple[float | None, Status]:
+    if isinstance(time, str):
+        return None, _KERNEL_TUNER_ERRORS.get(time, Status.RUNTIME)
+    if not _is_time(time) or time >= _KERNEL_TUNER_ERROR_VALUE:
+        return None, Status.RUNTIME
+    return _us(time, 1e3), Status.CORRECT
+
+
+def _read_t4(document: Fields) -> Landscape:
+    results = document.items("results")
+    metadata = document.mapping("metadata") if "metadata" in document.body else {}
+    first = Fields.of(results[0]).config("configuration") if results else {}
+    parameters = _names(metadata.get("parameters") or list(first))
+    return Landscape(
+        parameters, metadata, tuple(_t4_row(number, result, parameters) for number, result in enumerate(results, 1))
+    )
+
+
+def _t4_row(number: int, result: Any, parameters: tuple[str, ...]) -> Row:
+    try:
+        fields = Fields.of(result)
+        config = fields.config("configuration")
+        if set(config) != set(parameters):
+            raise ValueError(f"its configuration names {', '.join(config)}; expected {', '.join(parameters)}")
+        status = _invalidity(fields.text("invalidity"))
+        times = Fields(fields.mapping("times"))
+        samples = _samples(times.body.get("runtimes") or []) if status is Status.CORRECT else ()
+        time = _t4_time(fields, samples) if status is Status.CORRECT else None
+        seconds = _seconds(times, ("total",) if "total" in times.body else _T4_PARTS_MS)
+        return Row({name: config[name] for name in parameters}, status, time, samples, seconds)
+    except ValueError as error:
+        raise ValueError(f"result {number}: {error}") from error
+
+
+def _t4_time(fields: Fields, samples: tuple[float, ...]) -> float:
+    """The measurement called `time`, else the mean of the repetitions, as Kernel Tuner has it."""
+    for measurement in map(Fields.of, fields.body.get("measurements") or []):
+        if measurement.body.get("name") == "time":
+            unit, value = measurement.body.get("unit", ""), measurement.number("value")
+            if unit not in _US_PER or value <= 0:
+                raise ValueError(f"its time is {value} {unit!r}; expected a positive number of ms, us or s")
+            return _us(value, _US_PER[unit])
+    if not samples:
+        raise ValueError("it is correct but has neither a measurement called time nor runtimes")
+    return math.fsum(samples) / len(samples)
+
+
+def _invalidity(text: str) -> Status:
+    if text not in list(Status):
+        raise ValueError(f"invalidity is {text[:40]!r}; expected one of {', '.join(Status)}")
+    return Status(text)
+
+
+def _names(values: list[Any]) -> tuple[str, ...]:
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values) or not values:
+        raise ValueError("its parameter names are missing; expected a list of texts")
+    return tuple(values)
+
+
+def _samples(values: Any) -> tuple[float, ...]:
+    if not isinstance(values, list) or not all(map(_is_time, values)):
+        raise ValueError("its repetitions are not all positive numbers")
+    return tuple(_us(value, 1e3) for value in values)
+
+
+def _seconds(fields: Fields, parts_ms: tuple[str, ...]) -> float | None:
+    known = [fields.number(name) for name in parts_ms if fields.body.get(name) is not None]
+    return math.fsum(known) / 1000 if known else None
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < math.inf
+
+
+def _us(value: float, us_per_unit: float) -> float:
+    """Microseconds to 15 significant digits, so that a time that left as milliseconds comes back as it was."""
+    return float(f"{value * us_per_unit:.15g}")

@@ -1,0 +1,67 @@
+"""A trial as JSON: all of its fields, absent where unknown."""
+
+from __future__ import annotations
+
+from datetime import UTC
+from typing import Any
+
+from tilewise.db.evidence import flaw
+from tilewise.db.exchange.fields import Fields
+from tilewise.db.records import Status, Trial
+
+__all__ = ["trial_from_json", "trial_to_json"]
+
+
+def trial_to_json(trial: Trial) -> dict[str, Any]:
+    """The `evidence` item of the export file."""
+    body = {
+        "config": dict(trial.config),
+        "status": str(trial.status),
+        "reason": trial.reason,
+        "time_us": trial.time_us,
+        "p20_us": trial.p20_us,
+        "p80_us": trial.p80_us,
+        "samples": trial.samples,
+        "verified": trial.verified,
+        "is_default": trial.is_default,
+        "ordinal": trial.ordinal,
+        "search": trial.search,
+        "seed": trial.seed,
+        "facts": dict(trial.facts),
+        "why": trial.why,
+        "seconds": trial.seconds,
+        "created": trial.created.astimezone(UTC).isoformat(),
+    }
+    return {name: value for name, value in body.items() if value is not None}
+
+
+def trial_from_json(body: Any) -> Trial:
+    """The trial that `trial_to_json` wrote; raises `ValueError` for what is missing, ill-typed or impossible."""
+    fields = Fields.of(body)
+    trial = Trial(
+        config=fields.config("config"),
+        status=_status(fields.text("status")),
+        reason=fields.text("reason"),
+        time_us=fields.optional_number("time_us"),
+        p20_us=fields.optional_number("p20_us"),
+        p80_us=fields.optional_number("p80_us"),
+        samples=fields.integer("samples"),
+        verified=fields.flag("verified"),
+        is_default=fields.flag("is_default"),
+        ordinal=fields.optional_integer("ordinal"),
+        search=fields.text("search"),
+        seed=fields.optional_integer("seed"),
+        facts=fields.mapping("facts"),
+        why=fields.text("why"),
+        seconds=fields.number("seconds"),
+        created=fields.moment("created"),
+    )
+    if found := flaw(trial):
+        raise ValueError(found)
+    return trial
+
+
+def _status(text: str) -> Status:
+    if text not in list(Status):
+        raise ValueError(f"status is {text[:40]!r}; expected one of {', '.join(Status)}")
+    return Status(text)

@@ -1,0 +1,145 @@
+"""The tables, and `best` as a view over them.
+
+SQLAlchemy Core only: the ORM would double the start-up time of every `tilewise lookup`. Two hashed columns carry all
+look-ups: `scopes.key` (a `Scope`) and `scopes.question_key` (a `Question`); a composite key would be scanned.
+Partial indexes keep the current trials apart from history, so that neither slows the other down.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    DateTime,
+    Dialect,
+    Double,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    TypeDecorator,
+    column,
+    table,
+    text,
+)
+
+__all__ = ["BEST_VIEW", "UtcDateTime", "best", "metadata", "scopes", "trials"]
+
+_Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows itself only in an INTEGER key
+
+
+class UtcDateTime(TypeDecorator[datetime]):
+    """A moment, kept in UTC and read back aware; SQLite, which has no time zones, keeps it without."""
+
+    impl = DateTime(timezone=True)
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        if value.tzinfo is None:
+            raise ValueError(f"{value.isoformat()} has no time zone; expected an aware datetime")
+        return value.astimezone(UTC)
+
+    def process_result_value(self, value: datetime | None, dialect: Dialect) -> datetime | None:
+        if value is None:
+            return None
+        return value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
+
+
+metadata = MetaData(naming_convention={"ck": "ck_%(table_name)s_%(constraint_name)s"})
+
+scopes = Table(
+    "scopes",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("key", Text, nullable=False),
+    Column("question_key", Text, nullable=False),
+    Column("kernel", Text, nullable=False),
+    Column("source_hash", Text, nullable=False),
+    Column("dims", Text, nullable=False),  # JSON, in the order of the kernel's dimensions
+    Column("dtype", Text, nullable=False),
+    Column("device", Text, nullable=False),
+    Column("clock", Text, nullable=False),
+    Column("toolchain", Text, nullable=False),
+    Column("cores", BigInteger, nullable=False),
+    Column("first_seen", UtcDateTime, nullable=False),
+    CheckConstraint("clock IN ('measured', 'modelled')", name="clock"),
+    Index("ix_scopes_key", "key", unique=True),
+    Index("ix_scopes_question_key", "question_key"),
+    Index("ix_scopes_neighbours", "kernel", "dtype", "device"),
+    Index("ix_scopes_device", "device"),
+)
+
+
+def _partial(name: str, *columns: str, where: str, unique: bool = False) -> Index:
+    """An index over some of the trials.
+
+    The condition is text because SQLite uses a partial index only where the query repeats its condition literally,
+    and SQLAlchemy would write a boolean column one way here and another way there. PostgreSQL's condition, which is
+    the same, stands in the migration alone: naming that dialect here would import it, 40 ms of every start.
+    """
+    return Index(name, *columns, unique=unique, sqlite_where=text(where))
+
+
+trials = Table(
+    "trials",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("scope_id", _Id, ForeignKey("scopes.id", name="fk_trials_scope_id"), nullable=False),
+    Column("current", Boolean, nullable=False),
+    Column("config", Text, nullable=False),  # JSON, in the order of the kernel's parameters
+    Column("config_key", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("time_us", Double),
+    Column("p20_us", Double),
+    Column("p80_us", Double),
+    Column("samples", BigInteger, nullable=False),
+    Column("verified", Boolean, nullable=False),
+    Column("is_default", Boolean, nullable=False),
+    Column("ordinal", BigInteger),
+    Column("search", Text, nullable=False),
+    Column("seed", BigInteger),
+    Column("facts", Text, nullable=False),  # JSON
+    Column("why", Text, nullable=False),
+    Column("seconds", Double, nullable=False),
+    Column("created", UtcDateTime, nullable=False),
+    CheckConstraint(
+        "status IN ('correct', 'constraints', 'compile', 'correctness', 'runtime', 'timeout')",
+        name="status",
+    ),
+    CheckConstraint("status <> 'correct' OR time_us IS NOT NULL", name="timed"),
+    CheckConstraint("status = 'correct' OR NOT verified", name="verified"),
+    CheckConstraint("time_us > 0", name="time"),
+    _partial("ix_trials_current", "scope_id", "config_key", where="current", unique=True),
+    _partial("ix_trials_fastest", "scope_id", "time_us", "ordinal", where="current AND verified"),
+    _partial("ix_trials_default", "scope_id", where="current AND is_default"),
+    _partial("ix_trials_tally", "scope_id", "status", "seconds", where="current"),
+)
+
+BEST_VIEW = """
+CREATE VIEW best AS
+SELECT winner.id, scopes.id AS scope_id, winner.current, winner.config, winner.config_key, winner.status, winner.reason,
+    winner.time_us, winner.p20_us, winner.p80_us, winner.samples, winner.verified, winner.is_default, winner.ordinal,
+    winner.search, winner.seed, winner.facts, winner.why, winner.seconds, winner.created
+FROM scopes JOIN trials AS winner ON winner.id = (
+    SELECT trial.id FROM trials AS trial
+    WHERE trial.scope_id = scopes.id AND trial.current AND trial.verified
+    ORDER BY trial.time_us, trial.ordinal IS NULL, trial.ordinal, trial.id
+    LIMIT 1
+)
+"""
+"""The winner of each scope: one seek in `ix_trials_fastest` a scope, since only `correct` trials can be verified.
+
+`scope_id` is the scope's own id, not the winner's equal one, so that a query for one scope seeks instead of scanning.
+"""
+
+best: Any = table("best", *(column(c.name, c.type) for c in trials.columns))

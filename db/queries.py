@@ -1,0 +1,99 @@
+"""The store's SELECTs. Each is one statement, so that it sees one state of the database without a transaction."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import ColumnElement, Select, bindparam, column, exists, func, literal_column, select, text
+
+from tilewise.db.models import best, scopes, trials
+from tilewise.db.records import Status
+from tilewise.db.rows import SCOPE_COLUMNS, TRIAL_COLUMNS
+
+__all__ = ["CURRENT", "DEVICES", "LOOKUP", "LOOKUP_OF_SOURCE", "PAGES", "RESULT", "SHAPES", "TRIALS"]
+
+_PAGE_LENGTH = 500
+
+CURRENT = text("trials.current")  # literally the condition of the partial indexes
+
+_tally = trials.alias("tally")
+
+
+def _total(figure: ColumnElement[Any], *of: ColumnElement[bool]) -> ColumnElement[Any]:
+    """A figure over the scope's current trials, read from `ix_trials_tally` alone."""
+    counted = select(figure).select_from(_tally).where(_tally.c.scope_id == scopes.c.id, text("tally.current"), *of)
+    return counted.scalar_subquery()
+
+
+def _results(*, with_winner: bool) -> Select[Any]:
+    """Rows for `read_result`, of all scopes or of those that have a winner."""
+    winner, default, baseline = trials.alias("winner"), trials.alias("default_trial"), trials.alias("baseline")
+    winner_id = select(best.c.id).where(best.c.scope_id == scopes.c.id).scalar_subquery()
+    default_id = select(func.max(baseline.c.id)).where(
+        baseline.c.scope_id == scopes.c.id, text("baseline.current AND baseline.is_default")
+    )
+    return (
+        select(
+            *(scopes.c[name] for name in SCOPE_COLUMNS),
+            *(winner.c[name] for name in TRIAL_COLUMNS),
+            *(default.c[name] for name in TRIAL_COLUMNS),
+            *(_total(func.count(), _tally.c.status == literal_column(f"'{status}'")) for status in Status),
+            _total(func.sum(_tally.c.seconds)),
+        )
+        .select_from(scopes)
+        .join(winner, winner.c.id == winner_id, isouter=not with_winner)
+        .join(default, default.c.id == default_id.scalar_subquery(), isouter=True)
+    )
+
+
+def _lookup() -> Select[Any]:
+    found = _results(with_winner=True).where(scopes.c.question_key == bindparam("key"))
+    newest = text("winner.created DESC")
+    return found.order_by(scopes.c.clock, newest, scopes.c.id.desc()).limit(1)  # "measured" sorts before "modelled"
+
+
+RESULT = _results(with_winner=False).where(scopes.c.key == bindparam("key"))
+LOOKUP = _lookup()
+LOOKUP_OF_SOURCE = LOOKUP.where(scopes.c.source_hash == bindparam("source_hash"))
+
+TRIALS = (
+    select(*(trials.c[name] for name in TRIAL_COLUMNS))
+    .join(scopes, scopes.c.id == trials.c.scope_id)
+    .where(scopes.c.key == bindparam("key"), CURRENT)
+    .order_by(trials.c.id)
+)
+
+SHAPES = (
+    select(func.min(scopes.c.dims))
+    .where(
+        scopes.c.kernel == bindparam("kernel"),
+        scopes.c.dtype == bindparam("dtype"),
+        scopes.c.device == bindparam("device"),
+        exists(select(literal_column("1")).select_from(best).where(best.c.scope_id == scopes.c.id)),
+    )
+    .group_by(scopes.c.question_key)
+    .order_by(func.min(scopes.c.id))
+)
+
+DEVICES = text(
+    """
+    WITH RECURSIVE seen (device) AS (
+        SELECT min(device) FROM scopes
+        UNION ALL
+        SELECT (SELECT min(device) FROM scopes WHERE device > seen.device) FROM seen WHERE seen.device IS NOT NULL
+    )
+    SELECT device FROM seen WHERE device IS NOT NULL
+    """
+).columns(column("device"))
+"""One seek a device, where `SELECT DISTINCT` would read an entry a scope."""
+
+
+def _scope_page(*filters: str) -> Select[Any]:
+    page = select(scopes.c.id, *(scopes.c[name] for name in SCOPE_COLUMNS)).where(scopes.c.id > bindparam("last"))
+    for name in filters:
+        page = page.where(scopes.c[name] == bindparam(name))
+    return page.order_by(scopes.c.id).limit(_PAGE_LENGTH)
+
+
+PAGES = {frozenset(names): _scope_page(*names) for names in ((), ("kernel",), ("device",), ("kernel", "device"))}
+"""By the columns they filter on: one page of scopes after the id `last`, that id before each."""

@@ -1,0 +1,54 @@
+"""A SELECT compiled once and run by the driver itself.
+
+`Connection.execute` costs 120 us for the widest look-up where this costs 58 us, of which SQLite takes 42: most of the
+rest is setting up a connection's transaction and a result's keys, which one statement read by position needs not.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+from sqlalchemy import Dialect, Engine, Select, TextualSelect
+
+__all__ = ["Query", "Statement"]
+
+Statement = Select[Any] | TextualSelect
+
+
+class Query:
+    """Parameters are texts and whole numbers; rows are lists with values of the statement's column types."""
+
+    __slots__ = ("_defaults", "_dialect", "_names", "_readers", "_sql", "_types")
+
+    def __init__(self, statement: Statement, dialect: Dialect) -> None:
+        compiled = statement.compile(dialect=dialect)
+        self._sql = str(compiled)
+        self._names = compiled.positiontup  # None where the driver takes parameters by name
+        self._defaults = dict(compiled.params)
+        self._types = [column.type.dialect_impl(dialect) for column in statement.selected_columns]
+        self._dialect = dialect
+        self._readers: list[tuple[int, Callable[[Any], Any]]] | None = None  # known with the first cursor
+
+    def run(self, engine: Engine, parameters: dict[str, str | int]) -> list[list[Any]]:
+        """All rows; the driver's errors come out as they are."""
+        merged = self._defaults | parameters
+        connection = engine.raw_connection()
+        try:
+            cursor = connection.cursor()
+            cursor.execute(self._sql, [merged[name] for name in self._names] if self._names else merged)
+            rows = [list(row) for row in cursor.fetchall()]
+            if self._readers is None:
+                self._readers = list(self._find_readers(cursor.description))
+        finally:
+            connection.close()
+        for row in rows:
+            for position, read in self._readers:
+                row[position] = read(row[position])
+        return rows
+
+    def _find_readers(self, description: Sequence[Any]) -> Iterator[tuple[int, Callable[[Any], Any]]]:
+        """By position, how the driver's values become those of the column's type, where they differ."""
+        for position, (kind, column) in enumerate(zip(self._types, description, strict=True)):
+            if read := kind.result_processor(self._dialect, column[1]):
+                yield position, read

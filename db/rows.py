@@ -1,0 +1,63 @@
+"""Records to table rows and back. Rows are read by position, in the order of the records' fields."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from tilewise.db.records import Clock, Result, Scope, Status, Trial
+
+__all__ = ["SCOPE_COLUMNS", "TRIAL_COLUMNS", "read_result", "read_scope", "read_trial", "scope_values", "trial_values"]
+
+SCOPE_COLUMNS = tuple(field.name for field in dataclasses.fields(Scope))
+TRIAL_COLUMNS = tuple(field.name for field in dataclasses.fields(Trial))
+
+_WINNER = len(SCOPE_COLUMNS)
+_DEFAULT = _WINNER + len(TRIAL_COLUMNS)
+_TALLY = _DEFAULT + len(TRIAL_COLUMNS)
+
+
+def scope_values(scope: Scope) -> dict[str, Any]:
+    values = {name: getattr(scope, name) for name in SCOPE_COLUMNS}
+    keys = {"key": scope.key, "question_key": scope.question.key}
+    return values | keys | {"dims": _json(scope.dims), "clock": str(scope.clock)}
+
+
+def trial_values(trial: Trial) -> dict[str, Any]:
+    values = {name: getattr(trial, name) for name in TRIAL_COLUMNS}
+    texts = {"config": _json(trial.config), "facts": _json(trial.facts), "status": str(trial.status)}
+    return values | texts | {"config_key": trial.config_key}
+
+
+def read_scope(row: Sequence[Any]) -> Scope:
+    kernel, source_hash, dims, dtype, device, clock, toolchain, cores = row
+    return Scope(kernel, source_hash, json.loads(dims), dtype, device, Clock(clock), toolchain, cores)
+
+
+def read_trial(row: Sequence[Any]) -> Trial:
+    config, status, *figures, facts, why, seconds, created = row
+    values: list[Any] = [json.loads(config), Status(status), *figures, json.loads(facts), why, seconds, created]
+    return Trial(*values)
+
+
+def read_result(row: Sequence[Any]) -> Result:
+    """A row of scope, winner, default, the number of trials of each status, and their seconds."""
+    *counts, seconds = row[_TALLY:]
+    return Result(
+        scope=read_scope(row[:_WINNER]),
+        winner=_read_optional_trial(row[_WINNER:_DEFAULT]),
+        default=_read_optional_trial(row[_DEFAULT:_TALLY]),
+        counts={status: count for status, count in zip(Status, counts, strict=True) if count},
+        seconds=seconds or 0.0,
+    )
+
+
+def _read_optional_trial(row: Sequence[Any]) -> Trial | None:
+    return None if row[0] is None else read_trial(row)
+
+
+def _json(value: Any) -> str:
+    """In the given order, which is the one people read a config in; its key is made from the canonical form."""
+    return json.dumps(dict(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False)

@@ -1,0 +1,177 @@
+"""The store in SQL: SQLite first, PostgreSQL as well."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from tilewise.db import models, queries, schema
+from tilewise.db.database import Database, connect
+from tilewise.db.evidence import flaw, outranks
+from tilewise.db.records import Config, Dims, Question, Result, Scope, Trial, digest
+from tilewise.db.rows import read_result, read_scope, read_trial, scope_values, trial_values
+from tilewise.db.store import MergeReport, Store
+from tilewise.errors import NotFound, StoreError
+
+__all__ = ["SqlStore", "open_store"]
+
+
+def open_store(url: str, *, create: bool = True, read_only: bool = False) -> SqlStore:
+    """Open the database at a SQLAlchemy URL, bringing its schema up to date.
+
+    With `create` a missing SQLite file and its folder are made. With `read_only` nothing is ever written; a file that
+    cannot be written is opened that way in any case. `?timeout=SECONDS` in an SQLite URL says how long to wait for
+    another writer (default 30). Raises `StoreError`.
+    """
+    database = connect(url, create=create, read_only=read_only)
+    try:
+        schema.bring_up(database)
+    except BaseException:
+        database.close()
+        raise
+    return SqlStore(database)
+
+
+class SqlStore(Store):
+    """See `Store`. Calls may come from any thread."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @property
+    def name(self) -> str:
+        """The database file, or the URL without its password."""
+        return self._database.name
+
+    def record(self, scope: Scope, trials: Sequence[Trial]) -> None:
+        _refuse_flaws(trials)
+        if trials:
+            with self._database.write() as connection:
+                _add(connection, _find_or_add(connection, scope), trials)
+
+    def merge(self, evidence: Sequence[tuple[Scope, Sequence[Trial]]]) -> MergeReport:
+        for _, trials in evidence:
+            _refuse_flaws(trials)
+        with self._database.write() as connection:
+            counts = [_merge(connection, scope, trials) for scope, trials in evidence if trials]
+        added, updated, unchanged = (sum(column) for column in zip((0, 0, 0), *counts, strict=True))
+        return MergeReport(scopes=len(evidence), added=added, updated=updated, unchanged=unchanged)
+
+    def verify(self, scope: Scope, config: Config, *, agreed: bool, reason: str = "") -> None:
+        failed = {"verified": False, "status": "correctness", "reason": reason}
+        with self._database.write() as connection:
+            change = _change_current(_find(connection, scope)).where(_TRIAL.config_key == digest(dict(config)))
+            if connection.execute(change.values({"verified": True} if agreed else failed)).rowcount == 0:
+                raise NotFound(f"no trial of {dict(config)} is stored for {_described(scope)}")
+
+    def retire(self, scope: Scope, before: datetime) -> int:
+        with self._database.write() as connection:
+            change = _change_current(_find(connection, scope)).where(_TRIAL.created < before)
+            return connection.execute(change.values(current=False)).rowcount
+
+    def trials(self, scope: Scope) -> list[Trial]:
+        return [read_trial(row) for row in self._database.fetch(queries.TRIALS, key=scope.key)]
+
+    def result(self, scope: Scope) -> Result:
+        rows = self._database.fetch(queries.RESULT, key=scope.key)
+        return read_result(rows[0]) if rows else Result(scope, None, None, {}, 0.0)
+
+    def lookup(self, question: Question, *, source_hash: str | None = None) -> Result | None:
+        if source_hash is None:
+            rows = self._database.fetch(queries.LOOKUP, key=question.key)
+        else:
+            rows = self._database.fetch(queries.LOOKUP_OF_SOURCE, key=question.key, source_hash=source_hash)
+        return read_result(rows[0]) if rows else None
+
+    def shapes(self, kernel: str, dtype: str, device: str) -> list[Dims]:
+        rows = self._database.fetch(queries.SHAPES, kernel=kernel, dtype=dtype, device=device)
+        return [json.loads(dims) for (dims,) in rows]
+
+    def devices(self) -> list[str]:
+        return [device for (device,) in self._database.fetch(queries.DEVICES)]
+
+    def scopes(self, kernel: str | None = None, device: str | None = None) -> Iterator[Scope]:
+        """Read in pages: nothing is held while the caller works, and scopes added meanwhile come last."""
+        chosen = {name: value for name, value in (("kernel", kernel), ("device", device)) if value is not None}
+        statement, last = queries.PAGES[frozenset(chosen)], 0
+        while rows := self._database.fetch(statement, last=last, **chosen):
+            yield from (read_scope(row[1:]) for row in rows)
+            last = rows[-1][0]
+
+    def close(self) -> None:
+        self._database.close()
+
+
+_TRIAL = models.trials.c
+
+
+def _refuse_flaws(trials: Sequence[Trial]) -> None:
+    for trial in trials:
+        if found := flaw(trial):
+            raise StoreError(f"cannot keep the trial of {dict(trial.config)}: {found}")
+
+
+def _described(scope: Scope) -> str:
+    return f"{scope.kernel} {dict(scope.dims)} {scope.dtype} on {scope.device}"
+
+
+def _find(connection: Connection, scope: Scope) -> int | None:
+    """The scope's id, locked for this transaction (SQLite's writers hold the whole file anyway)."""
+    found = select(models.scopes.c.id).where(models.scopes.c.key == scope.key).with_for_update()
+    return connection.execute(found).scalar()
+
+
+def _find_or_add(connection: Connection, scope: Scope) -> int:
+    if (known := _find(connection, scope)) is not None:
+        return known
+    try:
+        with connection.begin_nested():
+            connection.execute(insert(models.scopes).values(scope_values(scope) | {"first_seen": datetime.now(UTC)}))
+    except IntegrityError:  # on PostgreSQL another process may have added it just now
+        pass
+    added = _find(connection, scope)
+    if added is None:
+        raise StoreError(f"the database does not keep the scope of {_described(scope)}")
+    return added
+
+
+def _change_current(scope_id: int | None) -> Any:
+    """An UPDATE of the scope's current trials; of none where the scope is unknown."""
+    return update(models.trials).where(_TRIAL.scope_id == scope_id, queries.CURRENT)
+
+
+_SUPERSEDE = (
+    update(models.trials)
+    .where(_TRIAL.scope_id == bindparam("scope"), queries.CURRENT, _TRIAL.config_key == bindparam("superseded"))
+    .values(current=False)
+)
+
+
+def _add(connection: Connection, scope_id: int, trials: Sequence[Trial]) -> None:
+    rows = [trial_values(trial) | {"scope_id": scope_id} for trial in trials]
+    latest = {row["config_key"]: row for row in rows}  # of one config offered twice, the later is the current one
+    for row in rows:
+        row["current"] = latest[row["config_key"]] is row
+    connection.execute(_SUPERSEDE, [{"scope": scope_id, "superseded": key} for key in latest])
+    connection.execute(insert(models.trials), rows)
+
+
+def _merge(connection: Connection, scope: Scope, trials: Sequence[Trial]) -> tuple[int, int, int]:
+    """Keep what outranks the current trials: how many were added, updated and left unchanged."""
+    scope_id = _find_or_add(connection, scope)
+    rows = connection.execute(queries.TRIALS, {"key": scope.key}).all()
+    known = {trial.config_key: trial for trial in map(read_trial, rows)}
+    better: dict[str, Trial] = {}
+    for trial in trials:
+        rival = better.get(trial.config_key) or known.get(trial.config_key)
+        if rival is None or outranks(trial, rival):
+            better[trial.config_key] = trial
+    if better:
+        _add(connection, scope_id, list(better.values()))
+    updated = len(better.keys() & known.keys())
+    return len(better) - updated, updated, len(trials) - len(better)

@@ -1,0 +1,119 @@
+"""Stores of every kind, makers of records, and Python processes to kill."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, make_url, text
+
+from tilewise.db.records import Clock, Scope, Status, Trial
+from tilewise.db.sql_store import open_store
+from tilewise.db.store import Store
+
+POSTGRES = os.environ.get("TILEWISE_TEST_POSTGRES")  # postgresql+psycopg://user@host/database
+
+MakeScope = Callable[..., Scope]
+MakeTrial = Callable[..., Trial]
+
+
+@pytest.fixture
+def make_scope() -> MakeScope:
+    def make(**changes: Any) -> Scope:
+        fields: dict[str, Any] = {
+            "kernel": "row_reduce",
+            "source_hash": "a1",
+            "dims": {"M": 1000, "N": 8192},
+            "dtype": "float32",
+            "device": "Ascend910B4",
+            "clock": Clock.MODELLED,
+            "toolchain": "triton-ascend 3.2.0",
+            "cores": 40,
+        }
+        return Scope(**fields | changes)
+
+    return make
+
+
+@pytest.fixture
+def make_trial() -> MakeTrial:
+    """Trials that are correct and verified unless told otherwise, each a config and a second of its own."""
+    count = 0
+
+    def make(time_us: float | None = 50.0, **changes: Any) -> Trial:
+        nonlocal count
+        count += 1
+        fields: dict[str, Any] = {
+            "config": {"BLOCK_SIZE_M": count, "multibuffer": True},
+            "status": Status.CORRECT,
+            "time_us": time_us,
+            "samples": 1,
+            "verified": changes.get("status", Status.CORRECT) is Status.CORRECT,
+            "ordinal": count,
+            "created": datetime(2026, 11, 1, tzinfo=UTC) + timedelta(seconds=count),
+        }
+        return Trial(**fields | changes)
+
+    return make
+
+
+@pytest.fixture
+def file_url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'tilewise.db'}"
+
+
+@pytest.fixture(params=["sqlite-file", "sqlite-memory", "postgresql"])
+def store(request: pytest.FixtureRequest) -> Iterator[Store]:
+    """An empty store of each kind."""
+    if request.param == "postgresql":
+        if not POSTGRES:
+            pytest.skip("TILEWISE_TEST_POSTGRES is not set")
+        url: str = request.getfixturevalue("postgres_url")
+    else:
+        url = request.getfixturevalue("file_url") if request.param == "sqlite-file" else "sqlite://"
+    with open_store(url) as opened:
+        yield opened
+
+
+@pytest.fixture
+def postgres_url() -> Iterator[str]:
+    """A schema of its own in the PostgreSQL database under test."""
+    if not POSTGRES:
+        pytest.skip("TILEWISE_TEST_POSTGRES is not set")
+    name = f"tilewise_test_{uuid.uuid4().hex}"
+    engine = create_engine(POSTGRES)
+    with engine.begin() as connection:
+        connection.execute(text(f"CREATE SCHEMA {name}"))
+    url = make_url(POSTGRES).update_query_dict({"options": f"-csearch_path={name}"})
+    yield url.render_as_string(hide_password=False)
+    with engine.begin() as connection:
+        connection.execute(text(f"DROP SCHEMA {name} CASCADE"))
+    engine.dispose()
+
+
+RunPython = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def python() -> Iterator[RunPython]:
+    """Start `python -c script arguments...` with its output on a pipe; what still runs afterwards is killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(script: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:
+        command = [sys.executable, "-c", script, *arguments]
+        pipes: dict[str, Any] = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+        started.append(subprocess.Popen(command, **pipes | options))
+        return started[-1]
+
+    yield start
+    for process in started:
+        if process.poll() is None:
+            process.kill()
+        process.communicate()

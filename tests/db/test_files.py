@@ -1,0 +1,60 @@
+"""Files that are either all there or not there."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tilewise.db.exchange.files import write_file
+from tilewise.errors import StoreError
+
+
+def test_a_file_is_written_and_replaced_whole(tmp_path):
+    path = tmp_path / "configs.json"
+    write_file(path, b"old and long")
+    write_file(path, b"new")
+    assert path.read_bytes() == b"new"
+    assert os.listdir(tmp_path) == ["configs.json"]
+
+
+def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
+    path = tmp_path / "configs.json"
+    write_file(path, b"old")
+
+    def no_space(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", no_space)
+    with pytest.raises(StoreError, match="No space left on device"):
+        write_file(path, b"new")
+    assert path.read_bytes() == b"old"
+    assert os.listdir(tmp_path) == ["configs.json"]
+
+
+def test_the_mode_is_kept_or_what_the_umask_leaves(tmp_path):
+    path = tmp_path / "configs.json"
+    umask = os.umask(0o027)
+    try:
+        write_file(path, b"1")
+    finally:
+        os.umask(umask)
+    assert path.stat().st_mode & 0o777 == 0o640
+    path.chmod(0o604)
+    write_file(path, b"2")
+    assert path.stat().st_mode & 0o777 == 0o604
+
+
+def test_a_link_is_followed_not_replaced(tmp_path):
+    target, link = tmp_path / "real.json", tmp_path / "link.json"
+    link.symlink_to(target)
+    write_file(link, b"1")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"1"
+
+
+@pytest.mark.parametrize("place", ["missing/configs.json", "."])
+def test_a_place_that_cannot_be_written_is_named(tmp_path, place):
+    with pytest.raises(StoreError, match="cannot write") as caught:
+        write_file(tmp_path / place, b"1")
+    assert "None" not in str(caught.value)

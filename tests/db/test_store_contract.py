@@ -1,0 +1,458 @@
+"""The contract of `tilewise.db.store.Store`, on every implementation."""
+
+from __future__ import annotations
+
+import itertools
+from datetime import UTC, datetime, timedelta, timezone
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from tilewise.db.evidence import summarize
+from tilewise.db.records import Clock, Question, Status, Trial
+from tilewise.db.store import MergeReport
+from tilewise.errors import NotFound, StoreError
+
+START = datetime(2026, 11, 1, tzinfo=UTC)
+_numbers = itertools.count()
+
+
+# Recording
+
+
+def test_every_field_of_a_trial_is_kept(store, make_scope):
+    trial = Trial(
+        config={"BLOCK_SIZE_N": 256, "alpha": 0.1, "layout": "nz", "multibuffer": True},
+        status=Status.CORRECT,
+        reason="none",
+        time_us=47.58000000000001,
+        p20_us=47.1,
+        p80_us=48.25,
+        samples=30,
+        verified=True,
+        is_default=True,
+        ordinal=7,
+        search="guided",
+        seed=2**62,
+        facts={"effective_options": {"multibuffer": False}, "pipes_us": [1.5, None, "é"], "deep": {"list": [{}]}},
+        why="40 programs on 40 cores, no tail rows",
+        seconds=1.25,
+        created=datetime(2026, 11, 20, 15, 41, 7, 123456, tzinfo=timezone(timedelta(hours=2))),
+    )
+    store.record(make_scope(), [trial])
+    (kept,) = store.trials(make_scope())
+    assert kept == trial
+    assert list(kept.config) == list(trial.config)
+    assert [type(value) for value in kept.config.values()] == [int, float, str, bool]
+
+
+def test_what_is_unknown_stays_unknown(store, make_scope):
+    trial = Trial(config={"BLOCK_SIZE_N": 64}, status=Status.COMPILE, reason="ub overflow", created=START)
+    store.record(make_scope(), [trial])
+    assert store.trials(make_scope()) == [trial]
+
+
+def test_trials_come_back_in_the_order_they_were_recorded(store, make_scope, make_trial):
+    trials = [make_trial(time) for time in (30, 10, 20)]
+    for trial in trials[::-1]:
+        store.record(make_scope(), [trial])
+    assert store.trials(make_scope()) == trials[::-1]
+
+
+def test_recording_is_all_or_nothing(store, make_scope, make_trial):
+    impossible = make_trial(None)
+    with pytest.raises(StoreError, match="no time_us"):
+        store.record(make_scope(), [make_trial(), impossible])
+    assert store.trials(make_scope()) == []
+    assert list(store.scopes()) == []
+
+
+def test_a_later_trial_of_a_config_supersedes_the_earlier(store, make_scope, make_trial):
+    first, other = make_trial(10), make_trial(20)
+    second = make_trial(30, config=first.config)
+    store.record(make_scope(), [first, other])
+    store.record(make_scope(), [second])
+    assert store.trials(make_scope()) == [other, second]
+    assert store.result(make_scope()).winner == other
+    assert sum(store.result(make_scope()).counts.values()) == 2
+
+
+def test_of_one_config_recorded_twice_at_once_the_later_is_current(store, make_scope, make_trial):
+    first = make_trial(10)
+    second = make_trial(20, config=first.config)
+    store.record(make_scope(), [first, second])
+    assert store.trials(make_scope()) == [second]
+
+
+def test_recording_nothing_changes_nothing(store, make_scope):
+    store.record(make_scope(), [])
+    assert list(store.scopes()) == []
+
+
+def test_scopes_do_not_mix(store, make_scope, make_trial):
+    differences = [
+        {"kernel": "softmax"},
+        {"source_hash": "b2"},
+        {"dims": {"M": 1000, "N": 8193}},
+        {"dtype": "float16"},
+        {"device": "Ascend910B3"},
+        {"clock": Clock.MEASURED},
+        {"toolchain": "other"},
+        {"cores": 20},
+    ]
+    scopes = [make_scope(), *(make_scope(**difference) for difference in differences)]
+    trials = [make_trial() for _ in scopes]
+    for scope, trial in zip(scopes, trials, strict=True):
+        store.record(scope, [trial])
+    assert [store.trials(scope) for scope in scopes] == [[trial] for trial in trials]
+    assert list(store.scopes()) == scopes
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"time_us": None}, "no time_us"),
+        ({"time_us": 0.0}, "time_us is 0.0"),
+        ({"time_us": -1.0}, "time_us is -1.0"),
+        ({"time_us": float("nan")}, "time_us is nan"),
+        ({"time_us": float("inf")}, "time_us is inf"),
+        ({"p20_us": 3.0, "p80_us": 2.0}, "above p80_us"),
+        ({"status": Status.RUNTIME, "verified": True}, "verified but its status is runtime"),
+        ({"samples": -1}, "samples is -1"),
+        ({"seed": 2**63}, "seed is"),
+        ({"seconds": float("nan")}, "seconds is nan"),
+        ({"facts": {"share": float("nan")}}, "not plain JSON"),
+        ({"facts": {"when": START}}, "not plain JSON"),
+        ({"created": datetime(2026, 11, 1)}, "no time zone"),
+    ],
+)
+def test_a_trial_that_cannot_have_happened_is_refused(store, make_scope, make_trial, changes, complaint):
+    with pytest.raises(StoreError, match=complaint):
+        store.record(make_scope(), [make_trial(**changes)])
+    assert store.trials(make_scope()) == []
+
+
+# The winner
+
+
+def test_the_winner_is_the_fastest_that_is_correct_and_verified(store, make_scope, make_trial):
+    slow, best = make_trial(60), make_trial(50)
+    unverified = make_trial(40, verified=False)
+    wrong = make_trial(30, status=Status.CORRECTNESS)
+    failed = make_trial(None, status=Status.RUNTIME)
+    store.record(make_scope(), [slow, best, unverified, wrong, failed])
+    result = store.result(make_scope())
+    assert result.winner == best
+    assert result.counts == {Status.CORRECT: 3, Status.CORRECTNESS: 1, Status.RUNTIME: 1}
+
+
+def test_equal_times_go_to_the_earlier_ordinal_then_to_the_earlier_record(store, make_scope, make_trial):
+    undrawn, late, early, copy = (make_trial(50, ordinal=ordinal) for ordinal in (None, 9, 2, 2))
+    store.record(make_scope(), [undrawn, late, early, copy])
+    assert store.result(make_scope()).winner == early
+    store.verify(make_scope(), early.config, agreed=False)
+    assert store.result(make_scope()).winner == copy
+    store.verify(make_scope(), copy.config, agreed=False)
+    assert store.result(make_scope()).winner == late
+    store.verify(make_scope(), late.config, agreed=False)
+    assert store.result(make_scope()).winner == undrawn
+
+
+def test_a_scope_nobody_tried_has_an_empty_result(store, make_scope):
+    result = store.result(make_scope())
+    assert (result.scope, result.winner, result.default, result.seconds) == (make_scope(), None, None, 0.0)
+    assert sum(result.counts.values()) == 0
+    assert store.trials(make_scope()) == []
+
+
+def test_a_result_without_a_winner_still_counts_what_was_tried(store, make_scope, make_trial):
+    store.record(make_scope(), [make_trial(None, status=Status.COMPILE, seconds=0.5), make_trial(verified=False)])
+    result = store.result(make_scope())
+    assert result.winner is None
+    assert result.counts == {Status.COMPILE: 1, Status.CORRECT: 1}
+    assert result.seconds == 0.5
+
+
+def test_the_default_stands_beside_the_winner(store, make_scope, make_trial):
+    default, winner = make_trial(80, is_default=True, ordinal=None), make_trial(50)
+    store.record(make_scope(), [default, winner])
+    assert store.result(make_scope()).default == default
+    newer = make_trial(None, is_default=True, status=Status.COMPILE)
+    store.record(make_scope(), [newer])
+    assert store.lookup(make_scope().question).default == newer
+
+
+_trials = st.builds(
+    lambda config, status, time, verified, is_default, ordinal, seconds: Trial(
+        config={"BLOCK": config},
+        status=status,
+        time_us=float(time) if status is Status.CORRECT else None,
+        verified=verified and status is Status.CORRECT,
+        is_default=is_default,
+        ordinal=ordinal,
+        seconds=seconds,
+        created=START,
+    ),
+    config=st.integers(1, 6),
+    status=st.sampled_from([Status.CORRECT, Status.CORRECT, Status.COMPILE, Status.TIMEOUT]),
+    time=st.integers(1, 3),
+    verified=st.booleans(),
+    is_default=st.booleans(),
+    ordinal=st.none() | st.integers(1, 3),
+    seconds=st.floats(0, 10),
+)
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(batches=st.lists(st.lists(_trials, max_size=4), max_size=4))
+def test_results_are_what_the_current_trials_say(store, make_scope, batches):
+    scope = make_scope(source_hash=f"example {next(_numbers)}")
+    current: dict[str, Trial] = {}
+    for batch in batches:
+        store.record(scope, batch)
+        for trial in batch:
+            current.pop(trial.config_key, None)
+            current[trial.config_key] = trial
+    assert store.trials(scope) == list(current.values())
+    told, expected = store.result(scope), summarize(scope, list(current.values()))
+    assert (told.winner, told.default) == (expected.winner, expected.default)
+    assert (dict(told.counts), told.seconds) == (dict(expected.counts), pytest.approx(expected.seconds))
+
+
+# Verifying
+
+
+def test_a_verified_trial_can_win(store, make_scope, make_trial):
+    trial = make_trial(verified=False)
+    store.record(make_scope(), [trial])
+    assert store.lookup(make_scope().question) is None
+    store.verify(make_scope(), trial.config, agreed=True)
+    assert store.lookup(make_scope().question).winner.verified
+
+
+def test_a_trial_that_disagrees_becomes_a_failure_with_its_reason(store, make_scope, make_trial):
+    fast, slow = make_trial(10), make_trial(20)
+    store.record(make_scope(), [fast, slow])
+    store.verify(make_scope(), fast.config, agreed=False, reason="off by 3e-2")
+    (failed, _) = store.trials(make_scope())
+    assert (failed.status, failed.reason, failed.verified) == (Status.CORRECTNESS, "off by 3e-2", False)
+    assert failed.time_us == 10
+    assert store.result(make_scope()).winner == slow
+
+
+def test_verifying_finds_a_config_whatever_the_order_of_its_parameters(store, make_scope, make_trial):
+    trial = make_trial(verified=False)
+    store.record(make_scope(), [trial])
+    store.verify(make_scope(), dict(reversed(trial.config.items())), agreed=True)
+    assert store.result(make_scope()).winner is not None
+
+
+def test_verifying_what_is_not_current_is_not_found(store, make_scope, make_trial):
+    trial = make_trial(verified=False)
+    with pytest.raises(NotFound, match="row_reduce"):
+        store.verify(make_scope(), trial.config, agreed=True)
+    store.record(make_scope(), [trial])
+    with pytest.raises(NotFound):
+        store.verify(make_scope(), {"BLOCK_SIZE_M": -1}, agreed=True)
+    store.retire(make_scope(), datetime.now(UTC))
+    with pytest.raises(NotFound):
+        store.verify(make_scope(), trial.config, agreed=True)
+
+
+def test_agreeing_with_a_failed_trial_is_refused(store, make_scope, make_trial):
+    trial = make_trial(None, status=Status.TIMEOUT)
+    store.record(make_scope(), [trial])
+    with pytest.raises(StoreError):
+        store.verify(make_scope(), trial.config, agreed=True)
+    assert store.trials(make_scope()) == [trial]
+
+
+# Retiring
+
+
+def test_retired_trials_no_longer_count(store, make_scope, make_trial):
+    old, new = make_trial(10, seconds=1.0), make_trial(20, seconds=2.0)
+    store.record(make_scope(), [old, new])
+    assert store.retire(make_scope(), new.created) == 1
+    result = store.result(make_scope())
+    assert (store.trials(make_scope()), result.winner, result.seconds) == ([new], new, 2.0)
+    assert result.counts == {Status.CORRECT: 1}
+    assert store.retire(make_scope(), new.created) == 0
+
+
+def test_retiring_touches_its_scope_only(store, make_scope, make_trial):
+    other = make_scope(dtype="float16")
+    store.record(make_scope(), [make_trial()])
+    store.record(other, [make_trial()])
+    assert store.retire(make_scope(), datetime.now(UTC)) == 1
+    assert len(store.trials(other)) == 1
+    assert store.retire(make_scope(kernel="never tuned"), datetime.now(UTC)) == 0
+
+
+def test_the_moment_of_retiring_may_be_in_any_time_zone(store, make_scope, make_trial):
+    store.record(make_scope(), [make_trial(created=START)])
+    east = timezone(timedelta(hours=8))
+    assert store.retire(make_scope(), START.astimezone(east)) == 0
+    assert store.retire(make_scope(), (START + timedelta(microseconds=1)).astimezone(east)) == 1
+
+
+def test_a_retired_config_may_be_tried_again(store, make_scope, make_trial):
+    trial = make_trial(10)
+    store.record(make_scope(), [trial])
+    store.retire(make_scope(), datetime.now(UTC))
+    store.record(make_scope(), [trial])
+    assert store.trials(make_scope()) == [trial]
+
+
+# Looking up
+
+
+def test_lookup_answers_exactly_the_question(store, make_scope, make_trial):
+    trial = make_trial()
+    store.record(make_scope(), [trial])
+    found = store.lookup(Question("row_reduce", {"N": 8192, "M": 1000}, "float32", "Ascend910B4"))
+    assert found == store.result(make_scope())
+    assert (found.winner, found.match, found.distance) == (trial, "exact", 0.0)
+    for question in (
+        Question("softmax", {"M": 1000, "N": 8192}, "float32", "Ascend910B4"),
+        Question("row_reduce", {"M": 1001, "N": 8192}, "float32", "Ascend910B4"),
+        Question("row_reduce", {"M": 1000}, "float32", "Ascend910B4"),
+        Question("row_reduce", {"M": 1000, "N": 8192}, "float16", "Ascend910B4"),
+        Question("row_reduce", {"M": 1000, "N": 8192}, "float32", "Ascend910B3"),
+    ):
+        assert store.lookup(question) is None
+
+
+def test_lookup_passes_over_scopes_without_a_winner(store, make_scope, make_trial):
+    store.record(make_scope(toolchain="old"), [make_trial()])
+    store.record(make_scope(toolchain="new"), [make_trial(verified=False), make_trial(None, status=Status.COMPILE)])
+    assert store.lookup(make_scope().question).scope.toolchain == "old"
+
+
+def test_lookup_prefers_measured_to_newer_and_faster_modelled(store, make_scope, make_trial):
+    store.record(make_scope(clock=Clock.MEASURED), [make_trial(90)])
+    store.record(make_scope(clock=Clock.MODELLED), [make_trial(10)])
+    assert store.lookup(make_scope().question).scope.clock is Clock.MEASURED
+
+
+def test_lookup_prefers_the_winner_found_last(store, make_scope, make_trial):
+    store.record(make_scope(toolchain="new"), [make_trial(90, created=START + timedelta(days=1))])
+    store.record(make_scope(toolchain="old"), [make_trial(10, created=START)])
+    assert store.lookup(make_scope().question).scope.toolchain == "new"
+
+
+def test_lookup_with_a_source_hash_answers_from_that_source_only(store, make_scope, make_trial):
+    store.record(make_scope(source_hash="old", clock=Clock.MEASURED), [make_trial(10)])
+    store.record(make_scope(source_hash="new"), [make_trial(90)])
+    question = make_scope().question
+    assert store.lookup(question, source_hash="new").scope.source_hash == "new"
+    assert store.lookup(question, source_hash="edited") is None
+    assert store.lookup(question).scope.source_hash == "old"
+
+
+def test_shapes_are_those_that_lookup_answers(store, make_scope, make_trial):
+    first, second = {"M": 16384, "N": 8192}, {"M": 1000, "N": 8192}
+    store.record(make_scope(dims=first), [make_trial()])
+    store.record(make_scope(dims=second), [make_trial()])
+    store.record(make_scope(dims=second, toolchain="another"), [make_trial()])
+    store.record(make_scope(dims={"M": 1, "N": 1}), [make_trial(verified=False)])
+    store.record(make_scope(dims={"M": 2, "N": 2}, device="Ascend910B3"), [make_trial()])
+    store.record(make_scope(dims={"M": 3, "N": 3}, dtype="float16"), [make_trial()])
+    store.record(make_scope(dims={"M": 4, "N": 4}, kernel="softmax"), [make_trial()])
+    assert store.shapes("row_reduce", "float32", "Ascend910B4") == [first, second]
+    assert store.shapes("row_reduce", "float32", "nothing") == []
+
+
+def test_devices_are_all_that_anything_was_tuned_on(store, make_scope, make_trial):
+    assert store.devices() == []
+    for device in ("NVIDIA H200", "Ascend910B4", "Ascend910B3"):
+        store.record(make_scope(device=device), [make_trial(None, status=Status.COMPILE)])
+        store.record(make_scope(device=device, dtype="float16"), [make_trial()])
+    store.retire(make_scope(device="Ascend910B3"), datetime.now(UTC))
+    assert store.devices() == ["Ascend910B3", "Ascend910B4", "NVIDIA H200"]
+
+
+def test_scopes_come_in_the_order_they_were_first_seen(store, make_scope, make_trial):
+    scopes = [make_scope(kernel=kernel, device=device) for kernel in "ba" for device in "yx"]
+    for scope in scopes + scopes[:1]:
+        store.record(scope, [make_trial()])
+    assert list(store.scopes()) == scopes
+    assert list(store.scopes(kernel="a")) == scopes[2:]
+    assert list(store.scopes(device="x")) == scopes[1::2]
+    assert list(store.scopes(kernel="b", device="x")) == [scopes[1]]
+    assert list(store.scopes(kernel="c")) == []
+
+
+def test_many_scopes_are_all_listed_while_more_are_recorded(store, make_scope, make_trial):
+    scopes = [make_scope(dims={"M": size, "N": 1}) for size in range(1, 1102)]
+    store.merge([(scope, [make_trial()]) for scope in scopes])
+    seen = []
+    for scope in store.scopes():
+        if not seen:
+            store.record(make_scope(kernel="meanwhile"), [make_trial()])
+        seen.append(scope)
+    assert seen == [*scopes, make_scope(kernel="meanwhile")]
+
+
+# Merging
+
+
+def test_merging_adds_what_is_not_known(store, make_scope, make_trial):
+    evidence = [(make_scope(), [make_trial(), make_trial()]), (make_scope(dtype="float16"), [make_trial()])]
+    assert store.merge(evidence) == MergeReport(scopes=2, added=3, updated=0, unchanged=0)
+    assert [(scope, store.trials(scope)) for scope in store.scopes()] == evidence
+    assert store.merge(evidence) == MergeReport(scopes=2, added=0, updated=0, unchanged=3)
+    assert [(scope, store.trials(scope)) for scope in store.scopes()] == evidence
+
+
+def test_merging_keeps_the_newer_trial_of_a_config(store, make_scope, make_trial):
+    ours, theirs = make_trial(10), make_trial(20)
+    newer = make_trial(11, config=ours.config, created=ours.created + timedelta(days=1))
+    older = make_trial(5, config=theirs.config, created=theirs.created - timedelta(days=1))
+    store.record(make_scope(), [ours, theirs])
+    assert store.merge([(make_scope(), [newer, older])]) == MergeReport(scopes=1, added=0, updated=1, unchanged=1)
+    assert store.trials(make_scope()) == [theirs, newer]
+
+
+@pytest.mark.parametrize("verdict", [{"verified": True}, {"status": Status.CORRECTNESS, "reason": "off"}])
+def test_merging_the_same_trial_keeps_the_one_with_a_verdict(store, make_scope, make_trial, verdict):
+    unjudged = make_trial(verified=False)
+    judged = Trial(**{name: getattr(unjudged, name) for name in Trial.__dataclass_fields__} | verdict)
+    store.record(make_scope(), [unjudged])
+    assert store.merge([(make_scope(), [judged])]).updated == 1
+    assert store.merge([(make_scope(), [unjudged])]).unchanged == 1
+    assert store.trials(make_scope()) == [judged]
+
+
+def test_of_one_config_merged_twice_at_once_the_better_is_kept(store, make_scope, make_trial):
+    old = make_trial(10)
+    new = make_trial(20, config=old.config)
+    assert store.merge([(make_scope(), [new, old])]) == MergeReport(scopes=1, added=1, updated=0, unchanged=1)
+    assert store.trials(make_scope()) == [new]
+
+
+def test_merging_is_all_or_nothing(store, make_scope, make_trial):
+    with pytest.raises(StoreError):
+        store.merge([(make_scope(), [make_trial()]), (make_scope(dtype="float16"), [make_trial(-1.0)])])
+    assert list(store.scopes()) == []
+
+
+def test_merging_nothing_reports_nothing(store, make_scope):
+    assert store.merge([]) == MergeReport(scopes=0, added=0, updated=0, unchanged=0)
+    assert store.merge([(make_scope(), [])]) == MergeReport(scopes=1, added=0, updated=0, unchanged=0)
+    assert list(store.scopes()) == []
+
+
+# Closing
+
+
+def test_a_closed_store_is_unusable(store, make_scope, make_trial):
+    with store as same:
+        assert same is store
+        store.record(make_scope(), [make_trial()])
+    with pytest.raises(StoreError, match="closed"):
+        store.lookup(make_scope().question)
+    with pytest.raises(StoreError, match="closed"):
+        store.record(make_scope(), [make_trial()])
+    store.close()
