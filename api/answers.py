@@ -1,27 +1,21 @@
-"""Look-ups: a checked question in, a stored result or the reason why there is none out."""
+"""Look-ups of registered kernels, and of users' kernels that are stored."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
-from tilewise.db.records import Dims, Question, Result
+from tilewise.db.records import Question, Result
 from tilewise.db.store import Store
-from tilewise.errors import BadDimension, NotFound, UnknownKernel
+from tilewise.errors import BadDimension, UnknownKernel
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
-from tilewise.kernels.spec import KernelSpec, Problem
-from tilewise.tuner.problem import make_problem, nearest
+from tilewise.kernels.spec import KernelSpec
+from tilewise.tuner import lookup
+from tilewise.tuner.lookup import clip
+from tilewise.tuner.problem import make_problem
 
-__all__ = ["NotTuned", "answer", "check_question"]
-
-
-class NotTuned(NotFound):
-    """Nothing stored answers the question; `nearest` are the tuned shapes closest to it, nearest first."""
-
-    def __init__(self, message: str, nearest: Sequence[Dims]) -> None:
-        super().__init__(message)
-        self.nearest = tuple(nearest)
+__all__ = ["answer", "check_question"]
 
 
 def check_question(kernel: str, dims: Iterable[str], dtype: str) -> None:
@@ -40,10 +34,9 @@ def answer(store: Store, question: Question) -> Result:
     it are not exact. Raises `NotTuned`, or `UnknownKernel` where the kernel is neither registered nor stored.
     """
     known = _registered(question.kernel)
-    result = store.lookup(question, source_hash=known[1] if known else None)
-    if result is None:
-        raise _miss(store, question, registered=known is not None)
-    return result
+    if known is None:
+        _check_stored(store, question)
+    return lookup.answer(store, question, source_hash=known[1] if known else None)
 
 
 def _registered(kernel: str) -> tuple[KernelSpec, str] | None:
@@ -60,43 +53,13 @@ def _load(kernel: str) -> tuple[KernelSpec, str]:
     return spec, source_hash(spec)
 
 
-def _miss(store: Store, question: Question, *, registered: bool) -> Exception:
-    if not registered:
-        stored = {frozenset(scope.dims) for scope in store.scopes(kernel=question.kernel)}
-        if not stored:
-            known = ", ".join(registry.names())
-            return UnknownKernel(f"unknown kernel {_short(question.kernel)}; registered: {known}; no other is stored")
-        if frozenset(question.dims) not in stored:
-            expected = " or ".join(sorted(", ".join(sorted(names)) for names in stored))
-            given = ", ".join(sorted(question.dims)) or "none"
-            return BadDimension(f"{question.kernel} has the dimensions {expected}; given: {_short(given)}")
-    shapes = store.shapes(question.kernel, question.dtype, question.device)
-    problem = Problem(question.kernel, question.dims, question.dtype)
-    close = nearest(problem, [dims for dims in shapes if dims != question.dims])
-    asked = f"{question.kernel} {_shape(question.dims)} {_clip(question.dtype)}"
-    return NotTuned(f"{asked} is not tuned for {_clip(question.device)}; {_hint(store, question, close)}", close)
-
-
-def _hint(store: Store, question: Question, close: Sequence[Dims]) -> str:
-    if store.lookup(question) is not None:
-        return "a result is stored, but of another version of the kernel's source: tune it again"
-    if close:
-        return f"nearest tuned shapes: {'; '.join(map(_shape, close))}"
-    devices = store.devices()
-    if question.device in devices:
-        return "no other shape of it is either"
-    return f"devices with results: {', '.join(devices) or 'none yet'}"
-
-
-def _shape(dims: Dims) -> str:
-    return ",".join(f"{name}={size}" for name, size in dims.items())
-
-
-def _clip(text: str) -> str:
-    """Enough of what somebody sent to recognise it, on one line."""
-    line = text if text.isprintable() else repr(text)[1:-1]
-    return line if len(line) <= 60 else line[:57] + "..."
-
-
-def _short(text: str) -> str:
-    return f"'{_clip(text)}'"
+def _check_stored(store: Store, question: Question) -> None:
+    """Raise `UnknownKernel` or `BadDimension` where no result of a kernel that is not registered could answer."""
+    stored = {frozenset(scope.dims) for scope in store.scopes(kernel=question.kernel)}
+    if not stored:
+        known = ", ".join(registry.names())
+        raise UnknownKernel(f"unknown kernel '{clip(question.kernel)}'; registered: {known}; no other is stored")
+    if frozenset(question.dims) not in stored:
+        expected = " or ".join(sorted(", ".join(sorted(names)) for names in stored))
+        given = ", ".join(sorted(question.dims)) or "none"
+        raise BadDimension(f"{question.kernel} has the dimensions {expected}; given: '{clip(given)}'")

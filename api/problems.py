@@ -13,7 +13,6 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
-from tilewise.api.answers import NotTuned
 from tilewise.errors import (
     NotFound,
     NothingFeasible,
@@ -23,6 +22,7 @@ from tilewise.errors import (
     UnknownKernel,
     UsageError,
 )
+from tilewise.tuner.lookup import NotTuned
 
 __all__ = ["MEDIA_TYPE", "ProblemResponse", "install", "status_of"]
 

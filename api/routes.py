@@ -15,13 +15,14 @@ from fastapi.routing import APIRoute
 from starlette.responses import JSONResponse, Response
 
 from tilewise.api import schemas
-from tilewise.api.answers import NotTuned, answer
+from tilewise.api.answers import answer
 from tilewise.api.questions import question_from_body, question_from_query
 from tilewise.db.records import Question
 from tilewise.db.store import Store
 from tilewise.errors import UnknownKernel, UsageError
 from tilewise.kernels import registry
 from tilewise.tuner.devices.base import DeviceRow
+from tilewise.tuner.lookup import NotTuned
 from tilewise.tuner.problem import LARGEST
 
 __all__ = ["ROUTES"]

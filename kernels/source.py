@@ -8,89 +8,134 @@ import importlib.util
 import inspect
 import io
 import tokenize
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from tilewise.errors import BadSpec
 from tilewise.kernels.spec import KernelSpec
 
 __all__ = ["digest", "locate", "source_hash"]
 
+_MARKS = {tokenize.NEWLINE: "\n", tokenize.INDENT: "{", tokenize.DEDENT: "}"}
 _SKIPPED = {tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER}
+_DOCUMENTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+
+Place = tuple[int, int]
+"""Line from 1, and column in characters."""
 
 
 def digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def locate(spec: KernelSpec) -> tuple[Path, str]:
-    """The file that holds the spec's function, and the function's name."""
-    if isinstance(spec.function, str):
-        module, _, name = spec.function.partition(":")
-        found = importlib.util.find_spec(module)
-        if found is None or found.origin is None:
-            raise BadSpec(f"kernel {spec.name} names a function in {module}, which is no module here")
-        return Path(found.origin), name
-    function = getattr(spec.function, "fn", spec.function)  # a JITFunction wraps the Python function
+def locate(spec: KernelSpec) -> list[tuple[Path, str]]:
+    """The files that hold the spec's functions, and the functions' names."""
+    return [_locate(spec, function) for function in spec.functions()]
+
+
+def _locate(spec: KernelSpec, function: Any) -> tuple[Path, str]:
+    if isinstance(function, str):
+        module, _, name = function.partition(":")
+        return _module_file(spec, module), name
+    while hasattr(function, "fn"):  # a JITFunction, perhaps under triton.heuristics, wraps the Python function
+        function = function.fn
     file = inspect.getsourcefile(function)
     if file is None:
         raise BadSpec(f"kernel {spec.name} has a function without a source file; define it in a .py file")
     return Path(file), function.__name__
 
 
-def source_hash(spec: KernelSpec) -> str:
-    """Hash of the function and of everything at the top of its file that it uses, by name, however indirectly.
+def _module_file(spec: KernelSpec, module: str) -> Path:
+    try:
+        found = importlib.util.find_spec(module)
+    except (ImportError, ValueError):  # no such parent package; an empty or relative name
+        found = None
+    if found is None or not found.has_location or found.origin is None:
+        raise BadSpec(f"kernel {spec.name} names a function in {module!r}, which is no module here")
+    return Path(found.origin)
 
-    Comments, docstrings, blank lines and positions do not count, so neither does moving or documenting a kernel.
+
+def source_hash(spec: KernelSpec) -> str:
+    """Hash of the functions and of everything at the top of their files that they use, by name, however indirectly.
+
+    Comments, docstrings, blank lines and positions do not count, so neither does moving or documenting a kernel. What
+    the file imports counts by its name in use, not by its content.
     """
-    path, name = locate(spec)
-    tree = ast.parse(path.read_text(encoding="utf-8"))
-    definitions = dict(_definitions(tree))
+    parts = {part for path, name in locate(spec) for part in _parts(path, name)}
+    return digest("\n".join(sorted(parts)))[:16]
+
+
+def _parts(path: Path, name: str) -> Iterator[str]:
+    """The normalised text of a function and of each definition that it reaches."""
+    with tokenize.open(path) as file:
+        lines = file.readlines()
+    definitions = _definitions(ast.parse("".join(lines)))
     if name not in definitions:
         raise BadSpec(f"{path} has no function {name!r} at its top level")
-    text = path.read_text(encoding="utf-8").splitlines(keepends=True)
-    parts = [_tokens(_segment(text, definitions[n])) for n in sorted(_reachable(name, definitions))]
-    return digest("\n".join(parts))[:16]
+    for used in sorted(_reachable(name, definitions)):
+        yield "\n".join(_tokens(lines, node) for node in definitions[used])
 
 
-def _definitions(tree: ast.Module) -> Iterator[tuple[str, ast.stmt]]:
+def _definitions(tree: ast.Module) -> Mapping[str, list[ast.stmt]]:
+    """The top-level statements that give each name its value; several where it is assigned again or in branches."""
+    definitions: dict[str, list[ast.stmt]] = {}
     for node in tree.body:
-        match node:
-            case ast.FunctionDef(name=name):
-                yield name, node
-            case ast.Assign(targets=targets):
-                yield from ((target.id, node) for target in targets if isinstance(target, ast.Name))
-            case ast.AnnAssign(target=ast.Name(id=name)):
-                yield name, node
+        for name in _bound(node):
+            definitions.setdefault(name, []).append(node)
+    return definitions
 
 
-def _reachable(name: str, definitions: dict[str, ast.stmt]) -> set[str]:
+def _bound(node: ast.AST) -> set[str]:
+    """The names that a statement at module level binds, in its branches too; imported ones do not count."""
+    if isinstance(node, _DOCUMENTED):
+        return {node.name}
+    targets = [*getattr(node, "targets", []), getattr(node, "target", None)]
+    names = {n.id for target in targets if target for n in ast.walk(target) if isinstance(n, ast.Name)}
+    blocks = (ast.stmt, ast.ExceptHandler, ast.match_case)
+    return names.union(*(_bound(child) for child in ast.iter_child_nodes(node) if isinstance(child, blocks)))
+
+
+def _reachable(name: str, definitions: Mapping[str, Sequence[ast.stmt]]) -> set[str]:
     seen: set[str] = set()
     waiting = [name]
     while waiting:
         current = waiting.pop()
         if current not in seen:
             seen.add(current)
-            used = {node.id for node in ast.walk(definitions[current]) if isinstance(node, ast.Name)}
-            waiting += used & definitions.keys()
+            inner = (node for statement in definitions[current] for node in ast.walk(statement))
+            waiting += {node.id for node in inner if isinstance(node, ast.Name)} & definitions.keys()
     return seen
 
 
-def _segment(lines: list[str], node: ast.stmt) -> str:
-    """The statement's lines, decorators included, docstring blanked."""
+def _tokens(lines: Sequence[str], node: ast.stmt) -> str:
+    """The statement's tokens, decorators included and docstrings not, with one space between them.
+
+    Indentation is told by marks, so that its width does not count.
+    """
     first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
-    assert node.end_lineno is not None
-    kept = lines[first - 1 : node.end_lineno]
-    if isinstance(node, ast.FunctionDef) and ast.get_docstring(node, clean=False) is not None:
-        doc = node.body[0]
-        assert doc.end_lineno is not None
-        blank = range(doc.lineno - first, doc.end_lineno - first + 1)
-        kept = ["\n" if i in blank and len(node.body) > 1 else line for i, line in enumerate(kept)]
-    return "".join(kept)
+    docstrings = list(_docstrings(lines, node))
+    kept: list[str] = []
+    in_docstring = False  # the end of its statement goes with it
+    for token in tokenize.generate_tokens(io.StringIO("".join(lines[first - 1 : node.end_lineno])).readline):
+        place = (token.start[0] + first - 1, token.start[1])
+        if any(start <= place < end for start, end in docstrings):
+            in_docstring = True
+        elif in_docstring and (token.type == tokenize.NEWLINE or token.string == ";"):
+            in_docstring = False
+        elif token.type not in _SKIPPED:
+            kept.append(_MARKS.get(token.type, token.string))
+    return " ".join(kept)
 
 
-def _tokens(text: str) -> str:
-    """The tokens with one space between them; indentation as marks, so that its width does not count."""
-    marks = {tokenize.NEWLINE: "\n", tokenize.INDENT: "{", tokenize.DEDENT: "}"}
-    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    return " ".join(marks.get(token.type, token.string) for token in tokens if token.type not in _SKIPPED)
+def _docstrings(lines: Sequence[str], node: ast.stmt) -> Iterator[tuple[Place, Place]]:
+    """Where the docstrings of the functions and classes in a statement start and end."""
+    for inner in ast.walk(node):
+        if isinstance(inner, _DOCUMENTED) and ast.get_docstring(inner, clean=False) is not None:
+            doc = inner.body[0]
+            assert doc.end_lineno is not None and doc.end_col_offset is not None
+            yield _place(lines, doc.lineno, doc.col_offset), _place(lines, doc.end_lineno, doc.end_col_offset)
+
+
+def _place(lines: Sequence[str], line: int, byte: int) -> Place:
+    return line, len(lines[line - 1].encode()[:byte].decode())

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Config",
     "Constraint",
     "KernelSpec",
+    "Launch",
     "Parameter",
     "Problem",
     "Target",
@@ -115,6 +116,18 @@ class Constraint:
 
 
 @dataclass(frozen=True, slots=True)
+class Launch:
+    """One launch of a config that takes several: one of the spec's functions over a grid.
+
+    The function's arguments are taken by name from `constants`, the buffers and scratch, the scalars and the config.
+    """
+
+    function: Any
+    grid: tuple[int, ...]
+    constants: Mapping[str, Value] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class Axis:
     """One dimension cut up: each program takes `block` of its `size`, in trips of `step`."""
 
@@ -163,11 +176,15 @@ class Tiling:
 class KernelSpec:
     """A kernel that can be tuned.
 
-    - `function`: the `triton.jit` function, or `"package.module:function"` naming it.
+    - `function`: the `triton.jit` function, or `"package.module:function"` naming it; a tuple of them where a config
+      may launch several, or one of several.
     - `buffers(problem)`, `scalars(problem)`: the run-time arguments by name; with the `constexpr` parameters they are
       all of the function's arguments.
-    - `grid(config, problem)`: programs along each grid axis.
-    - `tiling(config, problem)`: the same launch as the prior sees it; `tiling.programs` equals the grid's product.
+    - `grid(config, problem)`: programs along each grid axis, for a kernel of one function. A kernel of several has
+      `launches(config, problem)` instead: what to launch, in order. A config's time is that of all its launches.
+    - `scratch(config, problem)`: buffers between its launches (partial results), written before they are read.
+    - `tiling(config, problem)`: the launch that does most of the work as the prior sees it; `tiling.programs` equals
+      its grid's product.
     - `reference(inputs)`: what the outputs must be, by argument name, in torch operations that keep the dtype they
       are given. It is called on float64 tensors to judge a config, and on the problem's dtype as the eager baseline.
     - `flops(problem)`: floating-point operations the problem needs, for the roofline.
@@ -182,14 +199,31 @@ class KernelSpec:
     parameters: tuple[Parameter, ...]
     buffers: Callable[[Problem], Mapping[str, Buffer]]
     scalars: Callable[[Problem], Mapping[str, int | float]]
-    grid: Callable[[Config, Problem], tuple[int, ...]]
     tiling: Callable[[Config, Problem], Tiling]
     reference: Callable[[Tensors], Tensors]
     flops: Callable[[Problem], int]
     default: Callable[[Problem, Target], Config]
+    grid: Callable[[Config, Problem], tuple[int, ...]] | None = None
+    launches: Callable[[Config, Problem], Sequence[Launch]] | None = None
+    scratch: Callable[[Config, Problem], Mapping[str, Buffer]] = lambda config, problem: {}
     constraints: tuple[Constraint, ...] = ()
     origin: str = ""
     """How another process finds this spec again: a registered name or `path/to/file.py:SPEC`; set on loading."""
+
+    def __post_init__(self) -> None:
+        if (self.grid is None) == (self.launches is None) or isinstance(self.function, tuple) != (self.grid is None):
+            raise ValueError(f"kernel {self.name} needs one function and a grid, or a tuple of them and launches")
+
+    def functions(self) -> tuple[Any, ...]:
+        """Every function that some config launches."""
+        return self.function if isinstance(self.function, tuple) else (self.function,)
+
+    def plan(self, config: Config, problem: Problem) -> tuple[Launch, ...]:
+        """The config's launches, in order."""
+        if self.launches is not None:
+            return tuple(self.launches(config, problem))
+        assert self.grid is not None, "__post_init__ requires one or the other"
+        return (Launch(self.function, tuple(self.grid(config, problem))),)
 
     def bytes(self, problem: Problem) -> int:
         """The least bytes through global memory: each input read once, each output written once."""

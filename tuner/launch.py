@@ -9,55 +9,68 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilewise.errors import BadSpec
-from tilewise.kernels.spec import Config, KernelSpec, Problem, Tensors
+from tilewise.kernels.spec import Config, KernelSpec, Launch, Problem, Tensors
 
-__all__ = ["launch", "launcher", "resolve_function", "warm_up"]
+__all__ = ["launch", "launcher", "resolve_function", "resolve_functions", "warm_up"]
 
 
-def resolve_function(spec: KernelSpec) -> Any:
-    """The spec's `triton.jit` function, imported now if the spec only names it; raises `BadSpec`."""
-    function = _import(spec) if isinstance(spec.function, str) else spec.function
-    if type(function).__name__ == "Autotuner":
+def resolve_function(spec: KernelSpec, function: Any) -> Any:
+    """One of the spec's `triton.jit` functions, imported now if the spec only names it; raises `BadSpec`."""
+    resolved = _import(spec, function) if isinstance(function, str) else function
+    if type(resolved).__name__ == "Autotuner":
         raise BadSpec(
             f"kernel {spec.name} is wrapped in triton.autotune; remove that, the spec's parameters replace it"
         )
-    if not (hasattr(function, "run") and hasattr(function, "fn")) or not hasattr(function, "__getitem__"):
-        raise BadSpec(f"kernel {spec.name} names {function!r}, which is no triton.jit function")
-    return function
+    if not (hasattr(resolved, "run") and hasattr(resolved, "fn")) or not hasattr(resolved, "__getitem__"):
+        raise BadSpec(f"kernel {spec.name} names {resolved!r}, which is no triton.jit function")
+    return resolved
 
 
-def launcher(spec: KernelSpec, problem: Problem, config: Config, tensors: Tensors) -> Callable[[], Any]:
-    """A function without arguments that launches the config on these tensors, everything bound beforehand."""
-    function = resolve_function(spec)
-    arguments = _arguments(spec, problem, config, tensors, function)
-    options = {} if _interpreted(function) else _options(spec, config)  # the interpreter knows no compile options
-    return functools.partial(function[tuple(spec.grid(config, problem))], **arguments, **options)
+def resolve_functions(spec: KernelSpec) -> tuple[Any, ...]:
+    """All of the spec's functions; raises `BadSpec`."""
+    return tuple(resolve_function(spec, function) for function in spec.functions())
+
+
+def launcher(spec: KernelSpec, problem: Problem, config: Config, tensors: Tensors) -> Callable[[], list[Any]]:
+    """A function without arguments that makes all of the config's launches on these tensors (buffers and scratch),
+    everything bound beforehand. It returns what each launch returned: a compiled kernel on a real device."""
+    steps = [_bound(spec, problem, config, launch, tensors) for launch in spec.plan(config, problem)]
+    return lambda: [step() for step in steps]
 
 
 def launch(spec: KernelSpec, problem: Problem, config: Config, tensors: Tensors) -> None:
-    """Launch the config once; on an accelerator it runs asynchronously."""
+    """Make the config's launches once; on an accelerator they run asynchronously."""
     launcher(spec, problem, config, tensors)()
 
 
-def warm_up(spec: KernelSpec, problem: Problem, config: Config) -> Any:
-    """Compile the config without tensors or a launch, as a launch on aligned tensors would; the compiled kernel."""
+def warm_up(spec: KernelSpec, problem: Problem, config: Config) -> list[Any]:
+    """Compile the config without tensors or a launch, as launches on aligned tensors would; the compiled kernels."""
     import torch
 
-    function = resolve_function(spec)
-    dtypes = {name: getattr(torch, buffer.dtype) for name, buffer in spec.buffers(problem).items()}
-    arguments = _arguments(spec, problem, config, dtypes, function)
-    ordered = [arguments[name] for name in _parameters(function) if name in arguments]  # only these may be dtypes
-    return function.warmup(*ordered, grid=tuple(spec.grid(config, problem)), **_options(spec, config))
+    buffers = {**spec.buffers(problem), **spec.scratch(config, problem)}
+    dtypes = {name: getattr(torch, buffer.dtype) for name, buffer in buffers.items()}
+    kernels = []
+    for step in spec.plan(config, problem):
+        function = resolve_function(spec, step.function)
+        arguments = _arguments(spec, problem, config, step, dtypes, function)
+        ordered = [arguments[name] for name in _parameters(function) if name in arguments]  # only these may be dtypes
+        kernels.append(function.warmup(*ordered, grid=step.grid, **_options(spec, config)))
+    return kernels
 
 
-def _import(spec: KernelSpec) -> Any:
-    module, _, name = spec.function.partition(":")
+def _bound(spec: KernelSpec, problem: Problem, config: Config, step: Launch, tensors: Tensors) -> Callable[[], Any]:
+    function = resolve_function(spec, step.function)
+    arguments = _arguments(spec, problem, config, step, tensors, function)
+    options = {} if _interpreted(function) else _options(spec, config)  # the interpreter knows no compile options
+    return functools.partial(function[step.grid], **arguments, **options)
+
+
+def _import(spec: KernelSpec, function: str) -> Any:
+    module, _, name = function.partition(":")
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
-        raise BadSpec(
-            f"kernel {spec.name} names its function {spec.function!r}, which does not import: {error}"
-        ) from error
+        raise BadSpec(f"kernel {spec.name} names its function {function!r}, which does not import: {error}") from error
 
 
 def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:
@@ -78,18 +91,24 @@ def _options(spec: KernelSpec, config: Config) -> dict[str, Any]:
     return {name: config[name] for name in spec.options() if name in config}
 
 
-def _arguments(spec: KernelSpec, problem: Problem, config: Config, tensors: Tensors, function: Any) -> dict[str, Any]:
-    """All of the function's arguments by name; raises `BadSpec` where spec and function do not match."""
+def _arguments(
+    spec: KernelSpec, problem: Problem, config: Config, step: Launch, tensors: Tensors, function: Any
+) -> dict[str, Any]:
+    """All of the function's arguments by name; raises `BadSpec` where spec and function do not match.
+
+    The only function of a spec takes every buffer, scalar and constexpr parameter; one of several takes what it needs.
+    """
     options = spec.options()
     constants = {name: value for name, value in config.items() if name not in options}
-    arguments: dict[str, Any] = {**tensors, **spec.scalars(problem), **constants}
+    arguments: dict[str, Any] = {**tensors, **spec.scalars(problem), **constants, **step.constants}
     wanted = _parameters(function)
-    if unknown := sorted(arguments.keys() - wanted.keys()):
+    unknown = sorted(arguments.keys() - wanted.keys())
+    if unknown and spec.launches is None:
         raise BadSpec(f"kernel {spec.name} gives {', '.join(unknown)}, which its function does not take")
     needed = {name for name, parameter in wanted.items() if parameter.default is inspect.Parameter.empty}
     if missing := sorted(needed - arguments.keys() - _supplied(function)):
         raise BadSpec(f"kernel {spec.name} gives no {', '.join(missing)}, which its function takes")
-    return arguments
+    return {name: value for name, value in arguments.items() if name in wanted}
 
 
 def _supplied(function: Any) -> set[str]:

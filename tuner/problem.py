@@ -4,24 +4,23 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from tilewise.db.records import Question, Scope
 from tilewise.errors import BadConfig, BadDimension, UnknownDtype
 from tilewise.kernels.source import source_hash
-from tilewise.kernels.spec import Config, KernelSpec, Problem, Value
+from tilewise.kernels.spec import KernelSpec, Problem, Value
 from tilewise.tuner.devices.base import Device
 
 __all__ = [
     "check_memory",
-    "config_text",
     "make_problem",
     "nearest",
     "parse_config",
     "parse_dims",
     "question",
     "scope",
-    "unanswered",
+    "sizes_text",
 ]
 
 LARGEST = 2**31 - 1
@@ -67,7 +66,7 @@ def check_memory(spec: KernelSpec, problem: Problem, device: Device) -> None:
     needed = sum(buffer.bytes for buffer in spec.buffers(problem).values())
     if needed > device.memory_bytes():
         free = device.memory_bytes() / 2**30
-        wanted = f"{_sizes(problem.dims)} needs {needed / 2**30:.1f} GiB of buffers"
+        wanted = f"{sizes_text(problem.dims)} needs {needed / 2**30:.1f} GiB of buffers"
         raise BadDimension(f"{wanted}; {device.target.name} takes {free:.0f} GiB")
 
 
@@ -115,11 +114,7 @@ def question(problem: Problem, device: str) -> Question:
     return Question(problem.kernel, dict(problem.dims), problem.dtype, device)
 
 
-def config_text(config: Config) -> str:
-    return ", ".join(f"{name}={value}" for name, value in config.items())
-
-
-def nearest(problem: Problem, shapes: list[Mapping[str, int]], most: int = 5) -> list[Mapping[str, int]]:
+def nearest(problem: Problem, shapes: Sequence[Mapping[str, int]], most: int = 5) -> list[Mapping[str, int]]:
     """The closest of other shapes: by the sum of the dimensions' log ratios."""
 
     def distance(dims: Mapping[str, int]) -> float:
@@ -128,12 +123,6 @@ def nearest(problem: Problem, shapes: list[Mapping[str, int]], most: int = 5) ->
     return sorted((dims for dims in shapes if dims.keys() == problem.dims.keys()), key=distance)[:most]
 
 
-def unanswered(problem: Problem, device: str, close: list[Mapping[str, int]]) -> str:
-    """The line that says that a look-up found nothing, and what is near."""
-    sizes = _sizes(problem.dims)
-    hint = f"nearest tuned shapes: {'; '.join(map(_sizes, close))}" if close else "no shape of it is tuned there"
-    return f"nothing is stored for {problem.kernel} {sizes} {problem.dtype} on {device}; {hint}"
-
-
-def _sizes(dims: Mapping[str, int]) -> str:
+def sizes_text(dims: Mapping[str, int]) -> str:
+    """`M=1000,N=8192`, as `parse_dims` reads it."""
     return ",".join(f"{name}={size}" for name, size in dims.items())

@@ -12,7 +12,7 @@ from tilewise.db.records import digest
 from tilewise.errors import BadConfig, NothingFeasible
 from tilewise.kernels.spec import Config, Constraint, KernelSpec, Problem, Target, Value
 
-__all__ = ["Space", "enumerate_space"]
+__all__ = ["Space", "check_config", "enumerate_space"]
 
 
 @dataclass(frozen=True)
@@ -62,8 +62,7 @@ class Space:
 
 def enumerate_space(spec: KernelSpec, problem: Problem, target: Target) -> Space:
     """Raises `NothingFeasible` where no combination satisfies the constraints."""
-    domains = {p.name: tuple(p.values(problem, target)) for p in spec.parameters}
-    domains = {name: values for name, values in domains.items() if values}
+    domains = _domains(spec, problem, target)
     rules = _rules(spec)
     names = list(domains)
     combinations: Iterable[Config] = (
@@ -78,8 +77,7 @@ def enumerate_space(spec: KernelSpec, problem: Problem, target: Target) -> Space
 
 def check_config(spec: KernelSpec, problem: Problem, target: Target, config: Config) -> str:
     """The rule that the config breaks, or an empty text. Raises `BadConfig` where it is no config of the space."""
-    domains = {p.name: tuple(p.values(problem, target)) for p in spec.parameters}
-    domains = {name: values for name, values in domains.items() if values}
+    domains = _domains(spec, problem, target)
     if missing := [name for name in domains if name not in config]:
         raise BadConfig(f"the config lacks {', '.join(missing)}; {spec.name} has {', '.join(domains)} on {target.name}")
     if unknown := [name for name in config if name not in domains]:
@@ -87,13 +85,19 @@ def check_config(spec: KernelSpec, problem: Problem, target: Target, config: Con
             f"{spec.name} has no parameter {', '.join(unknown)} on {target.name}; it has {', '.join(domains)}"
         )
     for name, value in config.items():
-        if value not in domains[name] or isinstance(value, bool) != isinstance(domains[name][0], bool):
+        if not any(value == allowed and type(value) is type(allowed) for allowed in domains[name]):
             raise BadConfig(f"{name}={value} is outside the space; it may be {', '.join(map(str, domains[name]))}")
     return next((rule.rule for rule in _rules(spec) if not rule.holds(config, problem, target)), "")
 
 
+def _domains(spec: KernelSpec, problem: Problem, target: Target) -> dict[str, tuple[Value, ...]]:
+    """The values of each parameter that exists on the target, each value once."""
+    domains = {p.name: tuple(dict.fromkeys(p.values(problem, target))) for p in spec.parameters}
+    return {name: values for name, values in domains.items() if values}
+
+
 def _rules(spec: KernelSpec) -> tuple[Constraint, ...]:
     def launches(config: Config, problem: Problem, target: Target) -> bool:
-        return math.prod(spec.grid(config, problem)) <= target.max_programs
+        return all(math.prod(launch.grid) <= target.max_programs for launch in spec.plan(config, problem))
 
     return (*spec.constraints, Constraint("no more programs than the device launches at once", launches))

@@ -72,7 +72,8 @@ class Arguments:
     ) -> None:
         import torch
 
-        self._spec, self._reference_device = spec, reference_device or device
+        self._spec, self._problem, self._device = spec, problem, device
+        self._reference_device = reference_device or device
         self.buffers: Mapping[str, Buffer] = dict(spec.buffers(problem))
         generator = torch.Generator(device).manual_seed(seed)
         self._storage = {name: _allocate(buffer, device) for name, buffer in self.buffers.items()}
@@ -80,6 +81,7 @@ class Arguments:
         for name, buffer in self.buffers.items():
             if buffer.role != "out":
                 _fill(self.tensors[name], buffer, generator)
+        self._scratch: Mapping[str, Buffer] = {}
         self._originals = {n: self.tensors[n].clone() for n, b in self.buffers.items() if b.role == "inout"}
         self._expected: dict[str, torch.Tensor] | None = None
 
@@ -95,7 +97,21 @@ class Arguments:
     @property
     def needs_reset(self) -> bool:
         """Whether a second run without `reset` would compute something else."""
-        return bool(self._originals) or any(buffer.zeroed for buffer in self.buffers.values())
+        every = (*self.buffers.values(), *self._scratch.values())
+        return bool(self._originals) or any(buffer.zeroed for buffer in every)
+
+    def bind(self, config: Config) -> dict[str, torch.Tensor]:
+        """The tensors to launch `config` on: the problem's, and the config's scratch, made anew where it changes."""
+        wanted = dict(self._spec.scratch(config, self._problem))
+        if wanted != self._scratch:
+            for name in self._scratch:
+                del self._storage[name]
+            self._scratch = wanted
+            self._storage |= {name: _allocate(buffer, self._device) for name, buffer in wanted.items()}
+        return {**self.tensors, **self._scratch_tensors()}
+
+    def _scratch_tensors(self) -> dict[str, torch.Tensor]:
+        return {name: _inside(self._storage[name], buffer) for name, buffer in self._scratch.items()}
 
     def reset(self) -> None:
         """What must be done before every run: accumulators to zero, `inout` buffers as first drawn."""
@@ -104,12 +120,17 @@ class Arguments:
                 self.tensors[name].zero_()
             elif name in self._originals:
                 self.tensors[name].copy_(self._originals[name])
+        for name, tensor in self._scratch_tensors().items():
+            if self._scratch[name].zeroed:
+                tensor.zero_()
 
     def poison(self) -> None:
         """As `reset`, and what the kernel must write is made unmistakably unwritten, the guards too."""
         for name, buffer in self.buffers.items():
             if buffer.role != "in":
                 self._storage[name].fill_(_poison(buffer.dtype))
+        for name, buffer in self._scratch.items():
+            self._storage[name].fill_(_poison(buffer.dtype))
         self.reset()
 
     def expected(self) -> dict[str, torch.Tensor]:
@@ -125,13 +146,14 @@ class Arguments:
         return self._expected
 
     def written_outside(self) -> str | None:
-        """The first output whose guards were written to."""
+        """The first output or scratch buffer whose guards were written to."""
         import torch
 
-        for name in self.outputs:
-            storage, guard = self._storage[name], _guard(self.buffers[name])
+        written = {n: b for n, b in self.buffers.items() if b.role != "in"} | dict(self._scratch)
+        for name, buffer in written.items():
+            storage, guard = self._storage[name], _guard(buffer)
             edges = torch.cat([storage[:guard], storage[-guard:]])
-            untouched = edges.isnan() if edges.is_floating_point() else edges == _poison(self.buffers[name].dtype)
+            untouched = edges.isnan() if edges.is_floating_point() else edges == _poison(buffer.dtype)
             if not bool(untouched.all()):
                 return name
         return None
@@ -144,9 +166,10 @@ def verify(
     spec: KernelSpec, problem: Problem, config: Config, arguments: Arguments, *, run: Callable[[], Any] | None = None
 ) -> Verdict:
     """Run the config on poisoned outputs and compare; `run` launches it (default: `launch` on the arguments)."""
+    tensors = arguments.bind(config)
     arguments.poison()
     if run is None:
-        launch(spec, problem, config, arguments.tensors)
+        launch(spec, problem, config, tensors)
     else:
         run()
     outside = arguments.written_outside()

@@ -10,7 +10,7 @@ it. `sha256` is over the entries in canonical JSON.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
 from typing import Any, NoReturn
 
@@ -27,11 +27,9 @@ FORMAT = "tilewise"
 VERSION = 1
 
 
-def export_native(
-    store: Store, *, kernel: str | None = None, device: str | None = None, created: datetime | None = None
-) -> dict[str, Any]:
-    """The export document of all bests, or of those of a kernel or a device name; `encode` makes it a file's bytes."""
-    entries = list(_entries(store, kernel, device))
+def export_native(store: Store, scopes: Iterable[Scope], *, created: datetime | None = None) -> dict[str, Any]:
+    """The export document of the bests of these scopes; `encode` makes it a file's bytes."""
+    entries = list(_entries(store, scopes))
     return {
         "format": FORMAT,
         "version": VERSION,
@@ -54,8 +52,8 @@ def import_native(store: Store, data: bytes) -> MergeReport:
     return store.merge(_read(data))
 
 
-def _entries(store: Store, kernel: str | None, device: str | None) -> Iterator[dict[str, Any]]:
-    for scope in store.scopes(kernel, device):
+def _entries(store: Store, scopes: Iterable[Scope]) -> Iterator[dict[str, Any]]:
+    for scope in scopes:
         trials = store.trials(scope)  # read once: somebody may be tuning
         result = summarize(scope, trials)
         if result.winner is not None:

@@ -4,11 +4,16 @@ The public names live in the four packages: `tilewise.kernels` (what is tuned), 
 found), `tilewise.db` (what is kept) and `tilewise.api` (how it is served).
 """
 
-from importlib.metadata import PackageNotFoundError, version
-
 __all__ = ["__version__"]
 
-try:
-    __version__ = version("tilewise")
-except PackageNotFoundError:  # a source tree on the path, never installed
-    __version__ = "0+unknown"
+
+def __getattr__(name: str) -> str:
+    """`__version__`, read from the installed package when asked for: reading it costs 30 ms at start."""
+    if name != "__version__":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("tilewise")
+    except PackageNotFoundError:  # a source tree on the path, never installed
+        return "0+unknown"

@@ -8,8 +8,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from tilewise import errors
-from tilewise.api.answers import NotTuned
 from tilewise.api.problems import status_of
+from tilewise.tuner.lookup import NotTuned
 
 STATUS = {
     "TilewiseError": 500,

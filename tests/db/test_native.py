@@ -31,7 +31,7 @@ def source(make_scope, make_trial):
 
 
 def exported(source) -> dict:
-    return json.loads(encode(export_native(source)))
+    return json.loads(encode(export_native(source, source.scopes())))
 
 
 def sealed(document: dict) -> bytes:
@@ -53,13 +53,13 @@ def test_an_export_holds_every_best_with_its_evidence(source, make_scope):
 
 
 def test_an_export_may_be_of_one_kernel_or_device(source):
-    assert [entry["device"] for entry in export_native(source, device="NVIDIA H200")["entries"]] == ["NVIDIA H200"]
-    assert len(export_native(source, kernel="row_reduce")["entries"]) == 2
-    assert export_native(source, kernel="softmax")["entries"] == []
+    assert [entry["device"] for entry in export_native(source, source.scopes(device="NVIDIA H200"))["entries"]] == ["NVIDIA H200"]
+    assert len(export_native(source, source.scopes("row_reduce"))["entries"]) == 2
+    assert export_native(source, source.scopes("softmax"))["entries"] == []
 
 
 def test_importing_twice_changes_nothing(source):
-    data = encode(export_native(source))
+    data = encode(export_native(source, source.scopes()))
     with open_store("sqlite://") as store:
         assert import_native(store, data) == MergeReport(scopes=2, added=4, updated=0, unchanged=0)
         assert import_native(store, data) == MergeReport(scopes=2, added=0, updated=0, unchanged=4)
@@ -67,7 +67,7 @@ def test_importing_twice_changes_nothing(source):
 
 
 def test_an_import_keeps_newer_trials_that_are_here_already(source, make_scope):
-    data = encode(export_native(source))
+    data = encode(export_native(source, source.scopes()))
     newer = Trial({"BLOCK_SIZE_M": 2, "multibuffer": True}, Status.CORRECT, time_us=55.0, verified=True)
     source.record(make_scope(), [newer])
     assert import_native(source, data).unchanged == 4
@@ -76,7 +76,7 @@ def test_an_import_keeps_newer_trials_that_are_here_already(source, make_scope):
 
 def test_an_empty_export_imports(source):
     with open_store("sqlite://") as store:
-        assert import_native(store, encode(export_native(store))) == MergeReport(0, 0, 0, 0)
+        assert import_native(store, encode(export_native(store, store.scopes()))) == MergeReport(0, 0, 0, 0)
 
 
 names = st.text(st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"]), min_size=1, max_size=8)
@@ -187,7 +187,7 @@ def test_an_edited_export_is_refused(source):
 
 
 def test_an_export_cut_short_is_refused(source):
-    data = encode(export_native(source))
+    data = encode(export_native(source, source.scopes()))
     for length in (len(data) // 2, len(data) - 3):
         assert "it is not JSON" in refusal(data[:length])
 

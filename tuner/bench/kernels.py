@@ -117,11 +117,14 @@ def _contenders(
 ) -> dict[str, tuple[Callable[[], Run], Run | None]]:
     """How to make each contender, and what to do before each of its runs."""
     reset = arguments.reset if arguments.needs_reset else None
-    bind = functools.partial(launcher, spec, problem, tensors=arguments.tensors)
+
+    def launched(chosen: Config) -> Run:
+        return launcher(spec, problem, chosen, arguments.bind(chosen))
+
     eager = functools.partial(_without_gradients, spec.reference, arguments.inputs)
     return {
-        "tuned": (lambda: bind(config=config), reset),
-        "default": (lambda: bind(config=spec.default(problem, device.target)), reset),
+        "tuned": (lambda: launched(config), reset),
+        "default": (lambda: launched(spec.default(problem, device.target)), reset),
         "eager": (lambda: eager, None),
         "compile": (lambda: _compiled(spec, arguments, "default"), None),
         "max_autotune": (lambda: _compiled(spec, arguments, "max-autotune-no-cudagraphs"), None),

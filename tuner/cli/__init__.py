@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 import click
 
-from tilewise import __version__
 from tilewise.errors import NotFound, TilewiseError, UsageError
 
 __all__ = ["cli", "main"]
@@ -46,7 +45,7 @@ class _Verbs(click.Group):
 
 
 @click.group(cls=_Verbs, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(__version__, prog_name="tilewise")
+@click.version_option(package_name="tilewise", prog_name="tilewise")
 def cli() -> None:
     """Find the fastest tile config of a Triton kernel, keep it with its evidence, and hand it out.
 

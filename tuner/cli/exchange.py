@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import sys
 from pathlib import Path
 
 import click
@@ -60,7 +61,7 @@ def export(
     if output.endswith(".gz"):
         data = gzip.compress(data, mtime=0)
     if output == "-":
-        click.get_binary_stream("stdout").write(data)
+        sys.stdout.buffer.write(data)
         return
     write_file(Path(output), data)
     if as_json:

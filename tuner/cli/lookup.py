@@ -22,12 +22,13 @@ def lookup(
     kernel: str, shapes: tuple[str, ...], dtype: str, device: str, match: str, url: str | None, as_json: bool
 ) -> int:
     """Show the best known config of KERNEL for each shape. Exits with 4 where a shape has none."""
-    from tilewise.errors import NotFound, UnknownDevice
+    from tilewise.errors import UnknownDevice
     from tilewise.kernels import registry
     from tilewise.kernels.source import source_hash
     from tilewise.tuner.cli.text import result_lines
     from tilewise.tuner.devices.catalogue import is_device_name
-    from tilewise.tuner.problem import make_problem, nearest, parse_dims, question, unanswered
+    from tilewise.tuner.lookup import NotTuned, answer
+    from tilewise.tuner.problem import make_problem, parse_dims, question
 
     spec = registry.load(kernel)
     problems = [make_problem(spec, parse_dims(shape), dtype) for shape in shapes]
@@ -39,14 +40,13 @@ def lookup(
             known = ", ".join(store.devices()) or "none"
             raise UnknownDevice(f"unknown device {device!r}; results are stored for: {known}")
         for problem in problems:
-            result = store.lookup(question(problem, device), source_hash=source_hash(spec))
-            if result is None:
+            try:
+                result = answer(store, question(problem, device), source_hash=source_hash(spec))
+            except NotTuned as miss:
                 missing += 1
-                close = nearest(problem, store.shapes(spec.name, dtype, device))
-                click.echo(f"tilewise: {NotFound(unanswered(problem, device, close))}", err=True)
-                answers.append(
-                    {"kernel": spec.name, "dims": dict(problem.dims), "dtype": dtype, "device": device, "config": None}
-                )
+                click.echo(f"tilewise: {miss}", err=True)
+                asked = {"kernel": spec.name, "dims": dict(problem.dims), "dtype": dtype, "device": device}
+                answers.append({**asked, "config": None})
                 continue
             answers.append(result.to_json())
             if not as_json:

@@ -17,7 +17,7 @@ from tilewise.settings import read_settings
 from tilewise.tuner.devices import cuda_compile
 from tilewise.tuner.devices.base import Device, DeviceRow, Outcome, Verdict
 from tilewise.tuner.devices.cuda_timer import CudaTimer
-from tilewise.tuner.launch import launcher, resolve_function
+from tilewise.tuner.launch import launcher, resolve_functions
 from tilewise.tuner.verify import Arguments, disagreement, verify
 from tilewise.tuner.worker import WorkerDied, WorkerError, WorkerFailed, WorkerPool, WorkerTimeout, describe
 
@@ -111,7 +111,7 @@ class CudaDevice(Device):
         self._bytes_per_us: float | None = None
 
     def evaluate(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> Iterator[Outcome]:
-        resolve_function(spec)  # a spec that is wrong as a whole is the caller's error, not each config's
+        resolve_functions(spec)  # a spec that is wrong as a whole is the caller's error, not each config's
         compiling = [self._compile_ahead(spec, problem, config) for config in configs]
         try:
             for config, future in zip(configs, compiling, strict=True):
@@ -176,13 +176,13 @@ class CudaDevice(Device):
         import torch
 
         arguments = self.arguments(spec, problem)
-        run = launcher(spec, problem, config, arguments.tensors)
+        run = launcher(spec, problem, config, arguments.bind(config))
         arguments.reset()
-        kernel = run()
+        kernels = run()
         torch.cuda.synchronize()
         reset = arguments.reset if arguments.needs_reset else None
         timing = self.timer.device_time_us(run, reset=reset, seconds=self._seconds)
-        return Outcome(Status.CORRECT, timing=timing, facts={**_facts(kernel), "compiled": compiled})
+        return Outcome(Status.CORRECT, timing=timing, facts={**_facts(kernels), "compiled": compiled})
 
     def _measured_rate(self) -> float:
         import torch
@@ -231,9 +231,13 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {describe(error)}"
 
 
-def _facts(kernel: Any) -> dict[str, Any]:
-    """What the driver says of the loaded binary."""
-    return {"registers": kernel.n_regs, "spills": kernel.n_spills, "shared_bytes": kernel.metadata.shared}
+def _facts(kernels: Sequence[Any]) -> dict[str, Any]:
+    """What the driver says of the loaded binaries; of several, the most."""
+    return {
+        "registers": max(kernel.n_regs for kernel in kernels),
+        "spills": max(kernel.n_spills for kernel in kernels),
+        "shared_bytes": max(kernel.metadata.shared for kernel in kernels),
+    }
 
 
 def _no_gpu() -> dict[str, str | None]:

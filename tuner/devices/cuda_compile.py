@@ -40,5 +40,5 @@ def compile_config(origin: str, problem: Problem, config: Config, capability: in
     from triton.runtime.driver import driver
 
     driver.set_active(_Target(capability))
-    kernel = warm_up(registry.load(origin), problem, config)
-    return {"shared_bytes": int(kernel.metadata.shared)}
+    kernels = warm_up(registry.load(origin), problem, config)
+    return {"shared_bytes": max(int(kernel.metadata.shared) for kernel in kernels)}

@@ -20,7 +20,7 @@ from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
 from tilewise.tuner.devices.base import Device, DeviceRow, Outcome, Timing, Verdict
 from tilewise.tuner.devices.cuda_timer import summarise
 from tilewise.tuner.devices.npu_timer import choose_timer
-from tilewise.tuner.launch import launcher, resolve_function
+from tilewise.tuner.launch import launcher, resolve_function, resolve_functions
 from tilewise.tuner.verify import Arguments, disagreement, verify
 from tilewise.tuner.worker import describe
 
@@ -112,7 +112,7 @@ class NpuDevice(Device):
         self._held: tuple[KernelSpec, Problem, Arguments] | None = None
 
     def evaluate(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> Iterator[Outcome]:
-        resolve_function(spec)
+        resolve_functions(spec)
         for config in configs:
             self._require_life()
             yield self._outcome(spec, problem, config)
@@ -135,18 +135,20 @@ class NpuDevice(Device):
     def _outcome(self, spec: KernelSpec, problem: Problem, config: Config) -> Outcome:
         try:
             arguments = self._arguments(spec, problem)
-            run = launcher(spec, problem, config, arguments.tensors)
+            run = launcher(spec, problem, config, arguments.bind(config))
             arguments.reset()
-            kernel = run()  # compiles
+            kernels = run()  # compiles
             self._runtime.npu.synchronize()
-            return Outcome(Status.CORRECT, timing=self._timing(spec, run, arguments), facts=_facts(kernel))
+            return Outcome(
+                Status.CORRECT, timing=self._timing(spec, problem, config, run, arguments), facts=_facts(kernels)
+            )
         except Exception as error:
             return self._failed(error)
 
-    def _timing(self, spec: KernelSpec, run: Any, arguments: Arguments) -> Timing:
-        name = resolve_function(spec).__name__
+    def _timing(self, spec: KernelSpec, problem: Problem, config: Config, run: Any, arguments: Arguments) -> Timing:
+        names = [resolve_function(spec, step.function).__name__ for step in spec.plan(config, problem)]
         before = arguments.reset if arguments.needs_reset else None
-        return summarise(self._timer.samples_us(run, name, self._samples, before))
+        return summarise(self._timer.samples_us(run, names, self._samples, before))
 
     def _arguments(self, spec: KernelSpec, problem: Problem) -> Arguments:
         """The problem's tensors, made once; the reference is computed on the CPU, for the NPU has no float64."""
@@ -182,9 +184,9 @@ def failure(error: Exception) -> Outcome:
     return Outcome(Status.RUNTIME, f"{type(error).__name__}: {describe(error)}")
 
 
-def _facts(kernel: Any) -> dict[str, Any]:
-    """On-chip memory, where the compiler told it."""
-    required = getattr(kernel.metadata, "required_ub_bits", None)
+def _facts(kernels: Sequence[Any]) -> dict[str, Any]:
+    """On-chip memory, where the compiler told it; of several kernels, the most."""
+    required = max(getattr(kernel.metadata, "required_ub_bits", None) or 0 for kernel in kernels)
     return {"on_chip_bits": {"required": required, "available": 8 * UB_BYTES}} if required else {}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import tempfile
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +33,9 @@ class NpuTimer(ABC):
         self._eviction = torch.ones(EVICTION_BYTES // 4, dtype=torch.int32, device=place)
 
     @abstractmethod
-    def samples_us(self, run: Run, kernel: str, count: int, before: Run | None = None) -> list[float]:
-        """Microseconds of `count` runs of the kernel function `kernel`, each with a cold L2; `before` is called
-        before each."""
+    def samples_us(self, run: Run, kernels: Sequence[str], count: int, before: Run | None = None) -> list[float]:
+        """Microseconds of `count` runs, each with a cold L2; a run launches the kernel functions `kernels`, one after
+        the other. `before` is called before each run."""
 
     def _prepare(self, before: Run | None) -> None:
         if before is not None:
@@ -49,11 +49,13 @@ class ProfilerTimer(NpuTimer):
 
     name = "profiler"
 
-    def samples_us(self, run: Run, kernel: str, count: int, before: Run | None = None) -> list[float]:
-        durations = [us for name, us in self._profiled(run, count, before) if _is_kernel(name, kernel)]
-        if len(durations) != count:
-            raise RuntimeError(f"the profiler lists {len(durations)} runs of {kernel}, {count} were made")
-        return durations
+    def samples_us(self, run: Run, kernels: Sequence[str], count: int, before: Run | None = None) -> list[float]:
+        rows = self._profiled(run, count, before)
+        durations = [us for name, us in rows if any(_is_kernel(name, kernel) for kernel in kernels)]
+        made = count * len(kernels)
+        if len(durations) != made:
+            raise RuntimeError(f"the profiler lists {len(durations)} runs of {', '.join(kernels)}, {made} were made")
+        return [sum(durations[i : i + len(kernels)]) for i in range(0, made, len(kernels))]
 
     def works(self) -> bool:
         """Whether it sees anything at all: two additions, and two clearings of the cache."""
@@ -94,7 +96,7 @@ class EventTimer(NpuTimer):
 
     name = "events"
 
-    def samples_us(self, run: Run, kernel: str, count: int, before: Run | None = None) -> list[float]:
+    def samples_us(self, run: Run, kernels: Sequence[str], count: int, before: Run | None = None) -> list[float]:
         return [self._sample(run, before) for _ in range(count)]
 
     def _sample(self, run: Run, before: Run | None) -> float:

@@ -42,6 +42,9 @@ FIGURES: Mapping[str, Figure] = {
     "flag": Figure(8, 4, 20, "cycles", "estimated: a flag from one pipe to another"),
     "vector_issue": Figure(6, 2, 12, "cycles", "estimated: scalar work to issue one vector instruction"),
     "scalar": Figure(0.5, 0.25, 1, "cycles", "estimated: one address or loop operation, after the final optimiser"),
+    "scalar_function": Figure(24, 10, 60, "cycles", "estimated: a root, quotient or exponential of one number"),
+    "scalar_on_chip": Figure(12, 6, 24, "cycles", "estimated: one element between a register and on-chip memory"),
+    "scalar_outside": Figure(300, 30, 600, "cycles", "estimated: one element of global memory, cached or not"),
     "iteration": Figure(6, 3, 12, "cycles", "estimated: branch of a loop"),
     "repeats_per_issue": Figure(255, 255, 255, "repeats", "instruction set: the repeat field has 8 bits"),
     "l2_core_gb_s": Figure(85, 75, 137, "GB/s a core", "published warm timings; 137 is the public upper figure"),
@@ -57,6 +60,7 @@ HBM_CORE_GB_S = {1: 100.9, 8: 68.9, 16: 73.3, 20: 68.8, 24: 65.1, 28: 59.0, 32: 
 _ADD = Figure(2, 2, 2, "cycles a repeat", _PUBLIC)
 _MOVE = Figure(1, 1, 2, "cycles a repeat", "estimated: one read and one write a repeat")
 _COMPARE = Figure(2, 1, 2, "cycles a repeat", "estimated as an addition")
+_SHUFFLE = Figure(4, 2, 8, "cycles a repeat", "estimated: a move by elements or small blocks")
 _LONG = Figure(4, 2, 8, "cycles a repeat", "estimated as a division")
 
 REPEAT_CYCLES: Mapping[str, Figure] = {
@@ -65,6 +69,10 @@ REPEAT_CYCLES: Mapping[str, Figure] = {
     **dict.fromkeys(("vshl", "vshr", "varange"), _COMPARE),
     **dict.fromkeys(("vbrc", "copy", "vcast"), _MOVE),
     **dict.fromkeys(("vln", "vsqrt", "vrsqrt", "vrec", "vtanh", "vsin", "vcos", "verf", "vpow"), _LONG),
+    **dict.fromkeys(("vtranspose", "vflip", "vinterleave", "vdeinterleave", "vconcat", "vpad"), _SHUFFLE),
+    **dict.fromkeys(("vmod", "vmulext", "vmulextui", "vmulextended"), _LONG),
+    "vgather": Figure(64, 16, 64, "cycles a repeat", "estimated: one cycle an element of four bytes"),
+    "vsort": Figure(8, 4, 16, "cycles a repeat", "estimated: a pass of sorting or merging"),
     "vexp": Figure(2, 2, 4, "cycles a repeat", _HEADLINE + " (public: 2-4)"),
     "vdiv": Figure(4, 4, 8, "cycles a repeat", _HEADLINE + " (public: 4-8)"),
 }

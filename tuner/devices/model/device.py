@@ -114,31 +114,23 @@ def model_config(
 ) -> tuple[Outcome, Machines | None]:
     """Compile and time one config in this process. Beside the outcome, what is needed to time it at other costs.
 
-    An operation that the model does not know is status `runtime` with its name, never a time.
+    Of a config with several launches, each is compiled; the first that fails gives the outcome. An operation that the
+    model does not know is status `runtime` with its name, never a time.
     """
-    try:
-        linalg = toolchain.lower(spec, problem, config, target.name)
-    except Exception as error:  # the front end raises of every kind; all mean that this config does not compile
-        return Outcome(Status.COMPILE, _one_line(error)), None
     multibuffer = bool(config.get("multibuffer", True))
-    compiled = toolchain.compile_linalg(linalg, target.name, multibuffer=multibuffer, cache_folder=folder)
-    bits: dict[str, int] = {"available": target.on_chip_bytes * 8}
-    if compiled.required_bits is not None:
-        bits["required"] = compiled.required_bits
-    if not compiled.code:
-        status = Status.TIMEOUT if compiled.timed_out else Status.COMPILE
-        return Outcome(status, compiled.refusal, facts={"on_chip_bits": bits}), None
-    function = parse(compiled.code)
-    bits["required"] = function.on_chip_bytes() * 8
-    facts: dict[str, Any] = {
-        "on_chip_bits": bits,
-        "effective_options": {
-            "multibuffer": multibuffer and "auto-multi-buffer" not in compiled.dropped,
-            "code_motion": "code-motion" not in compiled.dropped,
-        },
-        "double_buffered": function.multi_buffered(),
-    }
-    machines = Machines(spec, problem, config, target, function)
+    compiled = []
+    for launch in spec.plan(config, problem):
+        try:
+            linalg = toolchain.lower(spec, problem, config, launch, target.name)
+        except Exception as error:  # the front end raises of every kind; all mean that this config does not compile
+            return Outcome(Status.COMPILE, _one_line(error)), None
+        made = toolchain.compile_linalg(linalg, target.name, multibuffer=multibuffer, cache_folder=folder)
+        if not made.code:
+            return _refusal(made, target), None
+        compiled.append(made)
+    functions = [parse(made.code) for made in compiled]
+    facts = _facts(functions, {option for made in compiled for option in made.dropped}, multibuffer, target)
+    machines = Machines(spec, problem, config, target, functions)
     try:
         timed = machines.time("value")
     except UnknownOperation as error:
@@ -146,20 +138,47 @@ def model_config(
     return Outcome(Status.CORRECT, timing=Timing(round(timed.time_us, 4)), facts=facts | timed.to_json()), machines
 
 
+def _refusal(compiled: toolchain.Compiled, target: Target) -> Outcome:
+    bits = {"available": target.on_chip_bytes * 8}
+    if compiled.required_bits is not None:
+        bits["required"] = compiled.required_bits
+    status = Status.TIMEOUT if compiled.timed_out else Status.COMPILE
+    return Outcome(status, compiled.refusal, facts={"on_chip_bits": bits})
+
+
+def _facts(functions: Sequence[Function], dropped: set[str], multibuffer: bool, target: Target) -> dict[str, Any]:
+    """What compiling found; of several launches, the most on-chip memory, and options that held in all of them."""
+    required = max(function.on_chip_bytes() for function in functions) * 8
+    return {
+        "on_chip_bits": {"required": required, "available": target.on_chip_bytes * 8},
+        "effective_options": {
+            "multibuffer": multibuffer and "auto-multi-buffer" not in dropped,
+            "code_motion": "code-motion" not in dropped,
+        },
+        "double_buffered": any(function.multi_buffered() for function in functions),
+    }
+
+
 class Machines:
     """One compiled config on a part, to be timed at each end of the costs' ranges."""
 
-    def __init__(self, spec: KernelSpec, problem: Problem, config: Config, target: Target, function: Function) -> None:
-        sizes, self._scalars = toolchain.arguments(spec, problem)
-        self._buffers = list(sizes.values())
-        self._grid = spec.grid(config, problem)
-        self._target, self._function = target, function
+    def __init__(
+        self, spec: KernelSpec, problem: Problem, config: Config, target: Target, functions: Sequence[Function]
+    ) -> None:
+        self._part, self._cores = part_named(target.name), target.cores
+        self._steps = []
+        for launch, function in zip(spec.plan(config, problem), functions, strict=True):
+            sizes, scalars = toolchain.arguments(spec, problem, config, launch)
+            self._steps.append((function, list(sizes.values()), scalars, launch.grid))
 
     def time(self, end: End) -> KernelTime:
-        """Raises `UnknownOperation` where the compiled code holds one."""
-        part = part_named(self._target.name)
-        machine = Machine(part, self._target.cores, self._function, self._buffers, costs(end))
-        return machine.time(self._scalars, self._grid)
+        """All launches, one after the other. Raises `UnknownOperation` where the compiled code holds one."""
+        return KernelTime.in_turn(
+            [
+                Machine(self._part, self._cores, function, buffers, costs(end)).time(scalars, grid)
+                for function, buffers, scalars, grid in self._steps
+            ]
+        )
 
 
 def _one_line(error: BaseException) -> str:

@@ -6,6 +6,7 @@ execution) needs: operations with integer-numbered values, plain Python attribut
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
@@ -16,7 +17,7 @@ __all__ = ["DYNAMIC", "Block", "Function", "MemRef", "Op", "parse"]
 DYNAMIC = -(2**63)
 """MLIR's mark, in shapes, strides and static index lists, for "known only at run time"."""
 
-_BYTES = {"f64": 8, "i64": 8, "f32": 4, "i32": 4, "f16": 2, "bf16": 2, "i16": 2, "i8": 1, "i1": 1, "index": 8}
+_BITS = {"f64": 64, "i64": 64, "f32": 32, "i32": 32, "f16": 16, "bf16": 16, "i16": 16, "i8": 8, "i1": 1, "index": 64}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,8 +30,11 @@ class MemRef:
     space: str
 
     @property
-    def item_bytes(self) -> int:
-        return _BYTES[self.dtype]
+    def item_bits(self) -> int:
+        """Bits of an element on chip, where the results of comparisons (i1) are packed."""
+        if self.dtype not in _BITS:
+            raise ValueError(f"the model does not know the element type {self.dtype}")
+        return _BITS[self.dtype]
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,15 +87,13 @@ class Function:
             if op.name == "hivm.hir.pointer_cast":
                 kind = op.result_types[0]
                 assert isinstance(kind, MemRef)
-                size = kind.item_bytes
-                for extent in kind.shape:
-                    size *= extent
-                ends += [constants[address] + size for address in op.operands if address in constants]
+                size = math.ceil(math.prod(kind.shape) * kind.item_bits / 8)
+                ends += [constants[address] + size for address in op.segments()[0]]
         return max(ends)
 
     def multi_buffered(self) -> bool:
         """Whether any buffer was given more than one address."""
-        return any(op.name == "hivm.hir.pointer_cast" and len(op.operands) > 1 for op in self.body.walk())
+        return any(op.name == "hivm.hir.pointer_cast" and len(op.segments()[0]) > 1 for op in self.body.walk())
 
 
 @cache
@@ -107,8 +109,12 @@ def _context() -> Any:
 def parse(text: str) -> Function:
     """The one device function of a module in MLIR's generic form. Raises ValueError where there is none."""
     from xdsl.parser import Parser
+    from xdsl.utils.exceptions import ParseError
 
-    module = Parser(_context(), text).parse_module()
+    try:
+        module = Parser(_context(), text).parse_module()
+    except ParseError as error:
+        raise ValueError(f"the compiled module does not parse: {error}") from error
     for op in module.walk():
         if _name(op) == "func.func" and "hacc.entry" in op.attributes:
             return _Reader().function(op)

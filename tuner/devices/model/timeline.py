@@ -3,7 +3,8 @@
 The scalar unit issues in program order; a vector operation or transfer starts when it is issued, its pipe is free and
 the flags it waits for are set. An operation leaves its pipe free for the next one after its throughput cost and is
 done after its start-up or latency as well; a barrier makes the pipe wait until all before it is done. Tensor contents
-are not computed; sizes, strides and loop bounds are.
+are not computed; sizes, strides and loop bounds are. A scalar read from memory is unknown, and so is what follows from
+it; a kernel whose course depends on such a value is refused, not guessed.
 
 Loops in a steady state are not interpreted to their end: once two periods advance every clock and counter alike, the
 middle periods are added at once, and the last ones, where tails are, are interpreted again.
@@ -35,6 +36,24 @@ class UnknownOperation(ValueError):
     """The compiled code holds an operation that the model has no cost or meaning for."""
 
 
+class _Unknown:
+    """The value of `UNKNOWN`: any use of it in Python raises TypeError, so that nothing is decided by accident."""
+
+    __slots__ = ()
+
+    def __eq__(self, other: object) -> bool:
+        raise TypeError("an unknown value has no equal")
+
+    def __bool__(self) -> bool:
+        raise TypeError("an unknown value is neither true nor false")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+UNKNOWN = _Unknown()
+"""A scalar that depends on tensor contents."""
+
+
 @dataclass(frozen=True, slots=True)
 class Memory:
     """Bytes a cycle between global memory and one core, by the argument's number: caches hold some, not all."""
@@ -59,13 +78,23 @@ class _View:
     """A memref at run time: `base` is the function argument's number (-1 on chip)."""
 
     base: int
-    offset: int
+    offset: Any
     sizes: tuple[int, ...]
     strides: tuple[int, ...]
-    item_bytes: int
+    item_bits: int
 
     def elements(self) -> int:
         return math.prod(self.sizes)
+
+    def bytes(self) -> int:
+        return _ceil(self.elements() * self.item_bits, 8)
+
+    def repeats(self) -> int:
+        """Vector repeats over all elements: one takes 256 bytes in a row, or 32 bytes of each of eight rows."""
+        rows, row_bytes = self.rows()
+        if rows == 1:
+            return _ceil(row_bytes, 256)
+        return min(rows * _ceil(row_bytes, 256), _ceil(rows, 8) * _ceil(row_bytes, 32))
 
     def rows(self) -> tuple[int, int]:
         """How many contiguous runs the view has, and the bytes of each."""
@@ -75,7 +104,7 @@ class _View:
                 run *= size
             else:
                 runs *= size
-        return runs, run * self.item_bytes
+        return runs, _ceil(run * self.item_bits, 8)
 
 
 class _Core:
@@ -182,12 +211,16 @@ class Timeline:
 
     def run(self, arguments: Sequence[int | float], program: int, memory: Memory) -> ProgramTime:
         """Time one program. `arguments` are the function's scalars in order: those of the kernel, then the grid."""
+        kinds = [kind for _, kind in self._function.arguments]
+        wanted = len([kind for kind in kinds[1:] if not isinstance(kind, MemRef)])
+        if len(arguments) != wanted:
+            raise ValueError(f"{self._function.name} takes {wanted} scalars, {len(arguments)} were given")
         self._memory = memory
         values: _Values = [None] * self._function.values
         scalars = iter(arguments)
         for position, (number, kind) in enumerate(self._function.arguments):
             if isinstance(kind, MemRef):
-                values[number] = _View(position, 0, (0,), (1,), kind.item_bytes)
+                values[number] = _View(position, 0, (0,), (1,), kind.item_bits)
             else:
                 values[number] = 0 if position == 0 else next(scalars)  # argument 0 is the address of a sync area
         core = _Core(program)
@@ -204,7 +237,7 @@ class Timeline:
 
     def _step(self, op: Op) -> _Step | None:
         dialect, _, short = op.name.rpartition(".")
-        if dialect == "arith":
+        if dialect in ("arith", "math"):
             return self._arith(op, short)
         if op.name in _STRUCTURE:
             return _STRUCTURE[op.name](self, op)
@@ -221,17 +254,15 @@ class Timeline:
                 values[result] = value
 
             return constant
-        if short == "cmpi":
-            function: Callable[..., Any] = _COMPARISONS[op.attributes["predicate"]]
-        elif short in _SCALARS:
-            function = _SCALARS[short]
-        else:
-            raise UnknownOperation(f"the model does not know the operation {op.name}")
-        cost = 0.0 if short in _CASTS else self._costs["scalar"]
+        function = _scalar_function(op, short)
+        cost = 0.0 if short in _CASTS else self._costs["scalar_function" if op.name.startswith("math.") else "scalar"]
         operands = op.operands
 
         def arith(values: _Values, core: _Core) -> None:
-            values[result] = function(*[values[i] for i in operands])
+            try:
+                values[result] = function(*[values[i] for i in operands])
+            except (TypeError, ArithmeticError, ValueError):  # of an unknown value, or without a value: n / 0, log(-1)
+                values[result] = UNKNOWN
             core.free[_S] += cost
             core.busy[_S] += cost
 
@@ -257,13 +288,12 @@ class Timeline:
 
         def branch(values: _Values, core: _Core) -> None:
             core.scalar(cost)
-            taken = 0 if values[condition] else 1
+            taken = 0 if _known(values[condition], op) else 1
             if taken < len(branches):
                 steps, yielded = branches[taken]
                 for step in steps:
                     step(values, core)
-                for result, source in zip(results, yielded, strict=True):
-                    values[result] = values[source]
+                _assign(values, results, yielded)
 
         return branch
 
@@ -272,23 +302,47 @@ class Timeline:
         steps, yielded = self._compile(body), _yielded(body)
         index, carried = body.arguments[0], body.arguments[1:]
         cost, results = self._costs["iteration"], op.results
+        skips = not any(_decides(inner) for inner in body.walk())
 
         def once(values: _Values, core: _Core, at: int) -> None:
             values[index] = at
             core.scalar(cost)
             for step in steps:
                 step(values, core)
-            following = [values[source] for source in yielded]
-            for number, value in zip(carried, following, strict=True):
-                values[number] = value
+            _assign(values, carried, yielded)
 
         def loop(values: _Values, core: _Core) -> None:
-            low, high, step = (values[i] for i in op.operands[:3])
-            for number, source in zip(carried, op.operands[3:], strict=True):
-                values[number] = values[source]
-            _iterate(values, core, once, range(low, high, step), carried)
-            for result, number in zip(results, carried, strict=True):
-                values[result] = values[number]
+            low, high, step = (_known(values[i], op) for i in op.operands[:3])
+            _assign(values, carried, op.operands[3:])
+            if skips:
+                _iterate(values, core, once, range(low, high, step), carried)
+            else:
+                for at in range(low, high, step):
+                    once(values, core, at)
+            _assign(values, results, carried)
+
+        return loop
+
+    def _while(self, op: Op) -> _Step:
+        """`before` decides and passes values on, to `after` or out of the loop; `after` yields to `before` again."""
+        before, after = op.regions
+        deciding, steps = self._compile(before), self._compile(after)
+        condition, *passed = before.operations[-1].operands
+        cost = self._costs["iteration"]
+
+        def loop(values: _Values, core: _Core) -> None:
+            _assign(values, before.arguments, op.operands)
+            while True:
+                core.scalar(cost)
+                for step in deciding:
+                    step(values, core)
+                if not _known(values[condition], op):
+                    break
+                _assign(values, after.arguments, passed)
+                for step in steps:
+                    step(values, core)
+                _assign(values, before.arguments, _yielded(after))
+            _assign(values, op.results, passed)
 
         return loop
 
@@ -297,7 +351,9 @@ class Timeline:
     def _pointer_cast(self, op: Op) -> _Step:
         kind = op.result_types[0]
         assert isinstance(kind, MemRef)
-        view = _View(-1, 0, kind.shape, kind.strides, kind.item_bytes)
+        if DYNAMIC in kind.shape:
+            raise UnknownOperation(f"the model does not know the operation {op.name} to a dynamic shape")
+        view = _View(-1, 0, kind.shape, kind.strides, kind.item_bits)
         result = op.results[0]
 
         def cast(values: _Values, core: _Core) -> None:
@@ -311,15 +367,18 @@ class Timeline:
         result = op.results[0]
         kind = op.result_types[0]
         assert isinstance(kind, MemRef)
-        dropped = len(op.attributes["static_sizes"]) - len(kind.shape)
+        kept = _kept_dimensions(op.attributes["static_sizes"], kind.shape)
 
         def subview(values: _Values, core: _Core) -> None:
             view: _View = values[source]
             offsets, sizes, steps = (tuple(values[v] if known is None else known for known, v in part) for part in plan)
-            moved = view.offset + sum(o * s for o, s in zip(offsets, view.strides, strict=True))
-            strides = tuple(a * b for a, b in zip(view.strides, steps, strict=True))
-            sizes = tuple(max(0, size) for size in sizes)
-            values[result] = _View(view.base, moved, sizes[dropped:], strides[dropped:], view.item_bytes)
+            try:
+                moved = view.offset + sum(o * s for o, s in zip(offsets, view.strides, strict=True))
+            except TypeError:  # where it lies depends on data; how large it is does not
+                moved = UNKNOWN
+            extents = tuple(max(0, _known(sizes[i], op)) for i in kept)
+            strides = tuple(view.strides[i] * steps[i] for i in kept)
+            values[result] = _View(view.base, moved, extents, strides, view.item_bits)
 
         return subview
 
@@ -333,9 +392,22 @@ class Timeline:
             offsets, sizes, strides = (
                 tuple(values[v] if known is None else known for known, v in part) for part in plan
             )
-            values[result] = _View(view.base, offsets[0], sizes, strides, view.item_bytes)
+            extents = tuple(_known(size, op) for size in sizes)
+            values[result] = _View(view.base, offsets[0], extents, strides, view.item_bits)
 
         return reinterpret
+
+    def _metadata(self, op: Op) -> _Step:
+        """A view taken apart: its base, offset, sizes and strides."""
+        source, (base, offset, *rest) = op.operands[0], op.results
+
+        def metadata(values: _Values, core: _Core) -> None:
+            view: _View = values[source]
+            values[base] = _View(view.base, 0, (), (), view.item_bits)
+            for number, value in zip([offset, *rest], [view.offset, *view.sizes, *view.strides], strict=True):
+                values[number] = value
+
+        return metadata
 
     def _collapse(self, op: Op) -> _Step:
         groups = op.attributes["reassociation"]
@@ -345,23 +417,23 @@ class Timeline:
             view: _View = values[source]
             sizes = tuple(math.prod(view.sizes[i] for i in group) for group in groups)
             strides = tuple(_group_stride(view, group) for group in groups)
-            values[result] = _View(view.base, view.offset, sizes, strides, view.item_bytes)
+            values[result] = _View(view.base, view.offset, sizes, strides, view.item_bits)
 
         return collapse
 
     def _retype(self, op: Op) -> _Step:
-        """expand_shape, cast and the like: the same memory under the result's static type."""
+        """expand_shape, cast, bitcast and the like: the same memory under the result's static type."""
         kind = op.result_types[0]
         source, result = op.operands[0], op.results[0]
         assert isinstance(kind, MemRef)
 
         def retype(values: _Values, core: _Core) -> None:
             view: _View = values[source]
-            if DYNAMIC in kind.shape and len(kind.shape) != len(view.sizes):
+            if DYNAMIC in kind.shape + kind.strides and len(kind.shape) != len(view.sizes):
                 raise UnknownOperation(f"the model does not know the operation {op.name} to a dynamic shape")
             sizes = view.sizes if DYNAMIC in kind.shape else kind.shape
             strides = view.strides if DYNAMIC in kind.strides else kind.strides
-            values[result] = _View(view.base, view.offset, sizes, strides, kind.item_bytes)
+            values[result] = _View(view.base, view.offset, sizes, strides, kind.item_bits)
 
         return retype
 
@@ -401,77 +473,133 @@ class Timeline:
         start = self._costs["mte2_start" if inward else "mte3_start"]
         row_cycles, latency, short = (self._costs[n] for n in ("transfer_row", "transfer_latency", "short_row_bytes"))
         issue = self._costs["vector_issue"]
-        atomic = not inward and op.attributes.get("atomic_kind", "none") not in ("none", "NONE")
+        atomic = not inward and op.attributes.get("atomic_kind", "none") != "none"
 
         def transfer(values: _Values, core: _Core) -> None:
             core.scalar(issue)
-            view: _View = values[source] if inward else values[target]
-            rows, row_bytes = view.rows()
-            if rows * row_bytes == 0:
+            outside: _View = values[source] if inward else values[target]
+            inside: _View = values[target] if inward else values[source]
+            size = outside.bytes()
+            if size == 0:
                 return
+            rows, _ = max(outside.rows(), inside.rows())  # a run ends where it does on either side
             rates = self._memory.inward if inward else self._memory.outward
-            moving = rows * max(row_bytes, short if rows > 1 else 32) / rates[view.base]
+            moving = max(size, rows * (short if outside.rows()[0] > 1 else 32)) / _rate(rates, outside, op)
             core.occupy(pipe, start + max(moving, rows * row_cycles), latency)
-            core.elements += rows * row_bytes
+            core.elements += size
             if inward:
-                core.bytes_in += rows * row_bytes
+                core.bytes_in += size
             else:
-                core.bytes_out += rows * row_bytes
+                core.bytes_out += size
                 core.atomics += atomic
 
         return transfer
 
+    def _access(self, op: Op) -> _Step:
+        """`memref.load` and `memref.store`: one element between a register and memory, by the scalar unit."""
+        reads = op.name == "memref.load"
+        number = op.operands[0 if reads else 1]
+        on_chip, outside = self._costs["scalar_on_chip"], self._costs["scalar_outside"]
+
+        def access(values: _Values, core: _Core) -> None:
+            view: _View = values[number]
+            core.scalar(on_chip if view.base < 0 else outside)
+            size = _ceil(view.item_bits, 8)
+            core.elements += size
+            if view.base >= 0 and reads:
+                core.bytes_in += size
+            elif view.base >= 0:
+                core.bytes_out += size
+            if reads:
+                values[op.results[0]] = UNKNOWN
+
+        return access
+
     def _vector(self, op: Op, short: str) -> _Step:
-        """An element-wise operation, fill, cast or copy on chip."""
+        """An element-wise operation, fill, cast, copy or move on chip."""
         cycles = self._costs.repeat_cycles[short]
-        numbers = [n for n, kind in zip(op.operands, op.types, strict=True) if isinstance(kind, MemRef)]
-        if short == "vbrc" and op.attributes.get("broadcast_dims"):
+        numbers = _operands_and_result(op)
+        if op.attributes.get("broadcast_dims"):
             numbers = numbers[-1:]
         broadcast = bool(op.attributes.get("broadcast"))
 
         def vector(values: _Values, core: _Core) -> None:
             views = [values[n] for n in numbers]
-            elements = max(view.elements() for view in views)
-            widest = max(view.item_bytes for view in views)
-            self._issue(core, elements, widest, cycles, _instructions(views, widest, broadcast))
+            repeats = max(view.repeats() for view in views)
+            self._issue(core, repeats, cycles, _instructions(views, broadcast))
+            core.elements += max(view.elements() for view in views)
 
         return vector
 
     def _reduce(self, op: Op) -> _Step:
-        """A reduction over the last axis: halving additions until one repeat a row is left, then one repeat a row.
-        Over another axis: additions of whole rows."""
-        source = op.operands[0]
-        dims = op.attributes["reduce_dims"]
+        """A reduction: halving additions, over the last axis until one repeat a row is left and then one repeat a row,
+        over another axis until one row is left."""
+        source, dims = op.operands[0], op.attributes["reduce_dims"]
         cycles = self._costs.repeat_cycles["vadd"]
 
         def reduce(values: _Values, core: _Core) -> None:
             view: _View = values[source]
-            lanes = 256 // view.item_bytes
-            if dims != (len(view.sizes) - 1,):
-                self._issue(core, view.elements(), view.item_bytes, cycles, 1)
-                return
-            rows, cols = view.elements() // max(1, view.sizes[-1]), view.sizes[-1]
-            while cols > lanes:
-                cols = -(-cols // 2)
-                self._issue(core, rows * cols, view.item_bytes, cycles, _ceil(cols, lanes))
+            lanes = 256 * 8 // view.item_bits
+            outer, extent, inner = _around(view.sizes, dims)
+            floor = lanes if inner == 1 else 1
+            while extent > floor:
+                extent = _ceil(extent, 2)
+                row = _ceil(extent * inner, lanes)
+                self._issue(core, outer * row, cycles, min(outer, row))
                 core.barrier(_V, self._costs["barrier"])
-            self._issue(core, rows * lanes, view.item_bytes, cycles, 1)
+            if inner == 1:
+                self._issue(core, outer, cycles, 1)
+            core.elements += view.elements()
 
         return reduce
 
-    def _issue(self, core: _Core, elements: int, item_bytes: int, cycles: float, instructions: int) -> None:
-        repeats = _ceil(elements * item_bytes, 256)
+    def _cumulate(self, op: Op) -> _Step:
+        """A running sum or product: each row along the axis waits for the one before it."""
+        source, dims = op.operands[0], op.attributes["cum_dims"]
+        cycles = self._costs.repeat_cycles["vadd"]
+
+        def cumulate(values: _Values, core: _Core) -> None:
+            view: _View = values[source]
+            outer, extent, inner = _around(view.sizes, dims)
+            row = _ceil(inner * view.item_bits, 256 * 8)
+            for _ in range(extent):
+                self._issue(core, outer * row, cycles, outer)
+                core.barrier(_V, self._costs["barrier"])
+            core.elements += view.elements()
+
+        return cumulate
+
+    def _sort(self, op: Op) -> _Step:
+        """Runs of 32 sorted at once, then merged four by four; an element moves with its index, as 8 bytes."""
+        source = op.operands[0]
+        cycles = self._costs.repeat_cycles["vsort"]
+
+        def sort(values: _Values, core: _Core) -> None:
+            view: _View = values[source]
+            outer, extent, inner = _around(view.sizes, (op.attributes["sort_axis"],))
+            passes, run = 1, 32
+            while run < extent:
+                passes, run = passes + 1, run * 4
+            for _ in range(passes):
+                self._issue(core, outer * inner * _ceil(extent * 8, 256), cycles, outer * inner)
+                core.barrier(_V, self._costs["barrier"])
+            core.elements += view.elements()
+
+        return sort
+
+    def _issue(self, core: _Core, repeats: int, cycles: float, instructions: int) -> None:
         instructions = max(instructions, _ceil(repeats, int(self._costs["repeats_per_issue"])))
         issue = self._costs["vector_issue"] * instructions
         core.scalar(issue)
         core.occupy(_V, max(repeats * cycles, issue), self._costs["vector_start"])
-        core.elements += elements
 
 
 _STRUCTURE: Mapping[str, Callable[[Timeline, Op], _Step | None]] = {
     "scf.for": Timeline._for,
     "scf.if": Timeline._if,
+    "scf.while": Timeline._while,
     "scf.yield": Timeline._nothing,
+    "scf.condition": Timeline._nothing,
     "func.return": Timeline._nothing,
     "annotation.mark": Timeline._nothing,
     "hivm.hir.set_mask_norm": Timeline._nothing,
@@ -483,6 +611,13 @@ _STRUCTURE: Mapping[str, Callable[[Timeline, Op], _Step | None]] = {
     "hivm.hir.load": Timeline._transfer,
     "hivm.hir.store": Timeline._transfer,
     "hivm.hir.vreduce": Timeline._reduce,
+    "hivm.hir.vcumsum": Timeline._cumulate,
+    "hivm.hir.vcumprod": Timeline._cumulate,
+    "hivm.hir.vsort": Timeline._sort,
+    "hivm.hir.bitcast": Timeline._retype,
+    "memref.load": Timeline._access,
+    "memref.store": Timeline._access,
+    "memref.extract_strided_metadata": Timeline._metadata,
     "memref.subview": Timeline._subview,
     "memref.reinterpret_cast": Timeline._reinterpret,
     "memref.collapse_shape": Timeline._collapse,
@@ -522,12 +657,36 @@ _SCALARS: Mapping[str, Callable[..., Any]] = {
     "subf": operator.sub,
     "mulf": operator.mul,
     "divf": operator.truediv,
+    "remf": math.fmod,
+    "negf": operator.neg,
+    "maximumf": max,
+    "minimumf": min,
+    "maxnumf": max,
+    "minnumf": min,
     "sitofp": float,
+    "uitofp": float,
+    "fptosi": int,
+    "fptoui": int,
     "truncf": float,
     "extf": float,
+    "absf": abs,
+    "absi": abs,
+    "sqrt": math.sqrt,
+    "rsqrt": lambda a: 1 / math.sqrt(a),
+    "exp": math.exp,
+    "exp2": lambda a: 2.0**a,
+    "log": math.log,
+    "log2": math.log2,
+    "floor": math.floor,
+    "ceil": math.ceil,
+    "sin": math.sin,
+    "cos": math.cos,
+    "tanh": math.tanh,
+    "erf": math.erf,
+    "fma": lambda a, b, c: a * b + c,
 }
 
-_COMPARISONS: Sequence[Callable[[int, int], bool]] = (
+_INTEGER_COMPARISONS: Sequence[Callable[[Any, Any], bool]] = (
     operator.eq,
     operator.ne,
     operator.lt,
@@ -539,6 +698,49 @@ _COMPARISONS: Sequence[Callable[[int, int], bool]] = (
     operator.gt,
     operator.ge,
 )
+
+_ORDERED = (operator.eq, operator.gt, operator.ge, operator.lt, operator.le, operator.ne, lambda a, b: True)
+_FLOAT_COMPARISONS: Sequence[Callable[[Any, Any], bool]] = (
+    lambda a, b: False,
+    *_ORDERED,
+    *_ORDERED[:-1],  # "or unordered": no known value here is a NaN
+    lambda a, b: False,
+    lambda a, b: True,
+)
+
+
+def _scalar_function(op: Op, short: str) -> Callable[..., Any]:
+    if short == "cmpi":
+        return _INTEGER_COMPARISONS[op.attributes["predicate"]]
+    if short == "cmpf":
+        return _FLOAT_COMPARISONS[op.attributes["predicate"]]
+    if short in _CASTS and op.result_types[0] == "i1":
+        return lambda a: a & 1
+    if short == "extsi" and op.types[0] == "i1":
+        return operator.neg
+    if short not in _SCALARS:
+        raise UnknownOperation(f"the model does not know the operation {op.name}")
+    return _SCALARS[short]
+
+
+def _known(value: Any, op: Op) -> Any:
+    if value is UNKNOWN:
+        raise UnknownOperation(f"the model cannot follow {op.name} where it depends on tensor contents")
+    return value
+
+
+def _assign(values: _Values, targets: Sequence[int], sources: Sequence[int]) -> None:
+    """All at once: a source may be a target too."""
+    for number, value in zip(targets, [values[source] for source in sources], strict=True):
+        values[number] = value
+
+
+def _decides(op: Op) -> bool:
+    """Whether iterations may differ in more than a tail: a branch or loop of the kernel's own, on any condition.
+
+    The branches that the compiler adds for tails carry its mark of being unlikely.
+    """
+    return op.name == "scf.while" or (op.name == "scf.if" and "hivm.unlikely_condition" not in op.attributes)
 
 
 def _ceil(a: int, b: int) -> int:
@@ -581,15 +783,48 @@ def _group_stride(view: _View, group: Sequence[int]) -> int:
     return longer[-1] if longer else 1
 
 
-def _instructions(views: Sequence[_View], item_bytes: int, broadcast: bool) -> int:
+def _kept_dimensions(sizes: Sequence[int], shape: Sequence[int]) -> list[int]:
+    """Which of a subview's dimensions its result has: all but some of size 1."""
+    kept: list[int] = []
+    for position, size in enumerate(sizes):
+        if len(kept) < len(shape) and size == shape[len(kept)]:
+            kept.append(position)
+    return kept
+
+
+def _around(sizes: Sequence[int], dims: Sequence[int]) -> tuple[int, int, int]:
+    """Elements before, along and after the given neighbouring axes."""
+    first, last = min(dims), max(dims)
+    return math.prod(sizes[:first]), math.prod(sizes[first : last + 1]), math.prod(sizes[last + 1 :])
+
+
+def _rate(rates: Mapping[int, float], view: _View, op: Op) -> float:
+    if view.base not in rates:
+        raise UnknownOperation(f"the model does not know {op.name} of memory that is no argument of the kernel")
+    return rates[view.base]
+
+
+def _operands_and_result(op: Op) -> list[int]:
+    """A vector operation's memory operands without the scratch space that its last group names."""
+    if "operandSegmentSizes" in op.attributes:
+        inputs, outputs, *_ = op.segments()
+        wanted = {*inputs, *outputs}
+    else:
+        wanted = {*op.operands}
+    pairs = zip(op.operands, op.types, strict=True)
+    return [number for number, kind in pairs if isinstance(kind, MemRef) and number in wanted]
+
+
+def _instructions(views: Sequence[_View], broadcast: bool) -> int:
     """Vector instructions that an operation takes: one over contiguous operands; over rows that lie apart or are
     broadcast, one a row or one a column of 256 bytes, whichever is fewer."""
     whole = max(views, key=_View.elements)
     if not broadcast and all(view.rows()[0] == 1 for view in views):
         return 1
-    cols = max(1, whole.sizes[-1])
+    cols = max(1, whole.sizes[-1]) if whole.sizes else 1
     rows = whole.elements() // cols
-    return max(1, min(rows, _ceil(cols * item_bytes, 256)))
+    widest = max(view.item_bits for view in views)
+    return max(1, min(rows, _ceil(cols * widest, 256 * 8)))
 
 
 _Once = Callable[[_Values, _Core, int], None]
@@ -670,7 +905,9 @@ def _change(old: Any, new: Any) -> float | int | None:
     """By how much a carried value moved: a number's difference, a view's offset; None where it is something else."""
     if isinstance(old, _View) and isinstance(new, _View):
         same = (old.base, old.sizes, old.strides) == (new.base, new.sizes, new.strides)
-        return new.offset - old.offset if same else None
+        return _change(old.offset, new.offset) if same else None
+    if old is UNKNOWN and new is UNKNOWN:
+        return 0
     if isinstance(old, (int, float)) and isinstance(new, (int, float)):
         return new - old
     return None
@@ -678,8 +915,8 @@ def _change(old: Any, new: Any) -> float | int | None:
 
 def _moved(value: Any, change: Any, periods: int) -> Any:
     if isinstance(value, _View):
-        return _View(value.base, value.offset + change * periods, value.sizes, value.strides, value.item_bytes)
-    return value + change * periods
+        return _View(value.base, _moved(value.offset, change, periods), value.sizes, value.strides, value.item_bits)
+    return UNKNOWN if value is UNKNOWN else value + change * periods
 
 
 def _until_crossing(times: Sequence[float], rates: Sequence[float]) -> int:

@@ -20,9 +20,10 @@ from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from typing import Any
 
 from tilewise.errors import Unavailable
-from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
+from tilewise.kernels.spec import Buffer, Config, KernelSpec, Launch, Problem, Target
 from tilewise.tuner.launch import resolve_function
 
 __all__ = ["Compiled", "arguments", "compile_linalg", "fingerprint", "lower", "target", "why_not"]
@@ -86,17 +87,19 @@ class _Pointer:
         return 0
 
 
-def arguments(spec: KernelSpec, problem: Problem) -> tuple[dict[str, int], list[int | float]]:
-    """Buffers (bytes by name) and scalars as the compiled function takes them: in order, without those that Triton
-    makes constants because they are 1."""
-    buffers, scalars = spec.buffers(problem), spec.scalars(problem)
-    names = [p.name for p in resolve_function(spec).params if not p.is_constexpr]
+def arguments(
+    spec: KernelSpec, problem: Problem, config: Config, launch: Launch
+) -> tuple[dict[str, int], list[int | float]]:
+    """Buffers (bytes by name) and scalars as a launch's compiled function takes them: in order, without those that
+    Triton makes constants because they are 1."""
+    buffers, scalars = _buffers(spec, problem, config), spec.scalars(problem)
+    names = [p.name for p in resolve_function(spec, launch.function).params if not p.is_constexpr]
     sizes = {name: buffers[name].bytes for name in names if name in buffers}
     return sizes, [scalars[name] for name in names if name in scalars and scalars[name] != 1]
 
 
-def lower(spec: KernelSpec, problem: Problem, config: Config, part: str) -> str:
-    """Linalg text of the kernel under `config`, specialised as a launch with these arguments would be.
+def lower(spec: KernelSpec, problem: Problem, config: Config, launch: Launch, part: str) -> str:
+    """Linalg text of one launch's function under `config`, specialised as a launch with these arguments would be.
 
     Raises whatever Triton's front end raises for a kernel or config that it cannot take.
     """
@@ -105,15 +108,13 @@ def lower(spec: KernelSpec, problem: Problem, config: Config, part: str) -> str:
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    function = resolve_function(spec)
+    function = resolve_function(spec, launch.function)
     gpu = GPUTarget("npu", part, 0)
     backend = AscendBackend(gpu)
     options = backend.parse_options({name: config[name] for name in spec.options() if name in config})
-    buffers, scalars = spec.buffers(problem), spec.scalars(problem)
-    values = [
-        config[p.name] if p.is_constexpr else _Pointer() if p.name in buffers else scalars[p.name]
-        for p in function.params
-    ]
+    buffers, scalars = _buffers(spec, problem, config), spec.scalars(problem)
+    constexprs = {**config, **launch.constants}
+    values = [_value(p, constexprs, buffers, scalars) for p in function.params]
     attributes = backend.get_attrs_descriptor(function.params, values)
     fixed = attributes.get_constants()
     constants = {p.name: v for p, v in zip(function.params, values, strict=True) if p.is_constexpr or p.num in fixed}
@@ -129,9 +130,23 @@ def lower(spec: KernelSpec, problem: Problem, config: Config, part: str) -> str:
     return linalg.replace(', mix_mode = "aiv"', "")
 
 
-def _signature(name: str, buffers: Mapping[str, object], scalars: Mapping[str, int | float]) -> str:
+def _buffers(spec: KernelSpec, problem: Problem, config: Config) -> dict[str, Buffer]:
+    return {**spec.buffers(problem), **spec.scratch(config, problem)}
+
+
+def _value(
+    parameter: Any, constexprs: Config, buffers: Mapping[str, Buffer], scalars: Mapping[str, int | float]
+) -> object:
+    """What a launch gives for one parameter of the function."""
+    name = parameter.name
+    if parameter.is_constexpr:
+        return constexprs[name] if name in constexprs or not parameter.has_default else parameter.default
+    return _Pointer() if name in buffers else scalars[name]
+
+
+def _signature(name: str, buffers: Mapping[str, Buffer], scalars: Mapping[str, int | float]) -> str:
     if name in buffers:
-        return "*" + _TYPES[buffers[name].dtype]  # type: ignore[attr-defined]
+        return "*" + _TYPES[buffers[name].dtype]
     if isinstance(scalars[name], float):
         return "fp32"
     return "i32" if -(2**31) <= scalars[name] < 2**31 else "i64"
