@@ -482,10 +482,11 @@ class Timeline:
             size = outside.bytes()
             if size == 0:
                 return
-            rows, _ = max(outside.rows(), inside.rows())  # a run ends where it does on either side
+            (far, _), (near, _) = outside.rows(), inside.rows()
             rates = self._memory.inward if inward else self._memory.outward
-            moving = max(size, rows * (short if outside.rows()[0] > 1 else 32)) / _rate(rates, outside, op)
-            core.occupy(pipe, start + max(moving, rows * row_cycles), latency)
+            moving = max(size, far * (short if far > 1 else 32)) / _rate(rates, outside, op)
+            stepping = max(far, near) * row_cycles  # a run ends where it does on either side
+            core.occupy(pipe, start + max(moving, stepping), latency)
             core.elements += size
             if inward:
                 core.bytes_in += size
