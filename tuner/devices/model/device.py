@@ -2,35 +2,35 @@
 
 from __future__ import annotations
 
-import ctypes
 import hashlib
 import json
-import multiprocessing
-import signal
 from collections.abc import Iterator, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import Future
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from tilewise import errors
 from tilewise.db.records import Clock, Status
-from tilewise.errors import Unavailable
-from tilewise.kernels import registry
+from tilewise.errors import TilewiseError, Unavailable
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
 from tilewise.settings import read_settings
 from tilewise.tuner.devices.base import Device, Outcome, Timing, Verdict
 from tilewise.tuner.devices.model import toolchain
-from tilewise.tuner.devices.model.costs import FIGURES, REPEAT_CYCLES, End, costs
+from tilewise.tuner.devices.model.costs import FIGURES, HBM_CORE_GB_S, REPEAT_CYCLES, End, costs
 from tilewise.tuner.devices.model.hivm import Function, parse
 from tilewise.tuner.devices.model.machine import KernelTime, Machine
+from tilewise.tuner.devices.model.parts import Part
 from tilewise.tuner.devices.model.parts import part as part_named
-from tilewise.tuner.devices.model.timeline import UnknownOperation
 from tilewise.tuner.interpreter import InterpreterVerifier
+from tilewise.tuner.worker import WorkerDied, WorkerError, WorkerFailed, WorkerPool, WorkerTimeout, describe
 
 __all__ = ["Machines", "ModelDevice", "model_config"]
 
-_MODEL_VERSION = 1
+_ENTRY = "tilewise.tuner.devices.model.job:evaluate"
+_SECONDS = 600.0  # for one config; the compiler's own limit is shorter
+
+_MODEL_VERSION = 2
 """Counts changes of the model that move its times; part of the toolchain, as the compilers' versions are."""
 
 
@@ -48,19 +48,21 @@ class ModelDevice(Device):
         self.id = f"model:{part}"
         self._folder = cache_folder or settings.cache_folder
         self.target = toolchain.target(part, self._folder)
-        self.toolchain = f"{toolchain.fingerprint()}, model {_model_fingerprint()}"
-        self._jobs = jobs or settings.jobs
-        self._pool: ProcessPoolExecutor | None = None
+        self.toolchain = f"{toolchain.fingerprint()}, model {_model_fingerprint(self.part)}"
+        self._workers = WorkerPool(_ENTRY, jobs or settings.jobs, env={"TRITON_INTERPRET": None})
         self._verifier = InterpreterVerifier()
 
     def evaluate(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> Iterator[Outcome]:
-        pool = self._workers()
-        futures = [pool.submit(_model_job, spec.origin, problem, dict(c), self.target, self._folder) for c in configs]
+        """A spec without an origin cannot be found by other processes: it is compiled in this one."""
+        if not spec.origin:
+            for config in configs:
+                yield model_config(spec, problem, config, self.target, self._folder)[0]
+            return
+        jobs = [(spec.origin, problem, dict(config), self.target, self._folder) for config in configs]
+        futures = [self._workers.submit(*job, timeout=_SECONDS) for job in jobs]
         try:
             for future in futures:
-                yield future.result()
-        except BrokenProcessPool as error:
-            raise Unavailable("a compile process died; is the machine out of memory?") from error
+                yield _outcome(future)
         finally:
             for future in futures:
                 future.cancel()
@@ -78,35 +80,36 @@ class ModelDevice(Device):
 
     def warm_up(self) -> None:
         """Start the processes that will be needed, so that they load while others work."""
-        self._workers()
+        self._workers.start()
         self._verifier.start()
 
     def close(self) -> None:
-        if self._pool is not None:
-            self._pool.shutdown(wait=False, cancel_futures=True)
+        self._workers.close()
         self._verifier.close()
 
-    def _workers(self) -> ProcessPoolExecutor:
-        if self._pool is None:
-            spawn = multiprocessing.get_context("spawn")
-            self._pool = ProcessPoolExecutor(self._jobs, mp_context=spawn, initializer=_start_worker)
-        return self._pool
+
+def _outcome(future: Future[Any]) -> Outcome:
+    """What a compile process made of a config; its death and its silence are outcomes too."""
+    try:
+        outcome: Outcome = future.result()
+        return outcome
+    except WorkerTimeout as error:
+        return Outcome(Status.TIMEOUT, str(error))
+    except WorkerDied as error:
+        return Outcome(Status.COMPILE, f"the compiler's front end crashed: {error}")
+    except WorkerFailed as error:
+        if error.kind in errors.__all__:  # not the config's fault
+            raise getattr(errors, error.kind)(error.message) from error
+        return Outcome(Status.RUNTIME, str(error))
+    except WorkerError as error:
+        raise Unavailable(str(error)) from error
 
 
-def _model_fingerprint() -> str:
-    table = {name: asdict(figure) for name, figure in {**FIGURES, **REPEAT_CYCLES}.items()}
+def _model_fingerprint(part: Part) -> str:
+    figures = {name: asdict(figure) for name, figure in {**FIGURES, **REPEAT_CYCLES}.items()}
+    table = [figures, HBM_CORE_GB_S, asdict(part)]
     digest = hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:8]
     return f"{_MODEL_VERSION}.{digest}"
-
-
-def _start_worker() -> None:
-    """Leave Ctrl-C to the parent, and end with it even when it is killed."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG
-
-
-def _model_job(origin: str, problem: Problem, config: Config, target: Target, folder: Path) -> Outcome:
-    return model_config(registry.load(origin), problem, config, target, folder)[0]
 
 
 def model_config(
@@ -115,25 +118,28 @@ def model_config(
     """Compile and time one config in this process. Beside the outcome, what is needed to time it at other costs.
 
     Of a config with several launches, each is compiled; the first that fails gives the outcome. An operation that the
-    model does not know is status `runtime` with its name, never a time.
+    model does not know is status `runtime` with its name, never a time. Raises `BadSpec` where the spec is wrong.
     """
     multibuffer = bool(config.get("multibuffer", True))
     compiled = []
     for launch in spec.plan(config, problem):
         try:
             linalg = toolchain.lower(spec, problem, config, launch, target.name)
+        except TilewiseError:
+            raise
         except Exception as error:  # the front end raises of every kind; all mean that this config does not compile
-            return Outcome(Status.COMPILE, _one_line(error)), None
+            return Outcome(Status.COMPILE, describe(error)), None
         made = toolchain.compile_linalg(linalg, target.name, multibuffer=multibuffer, cache_folder=folder)
         if not made.code:
             return _refusal(made, target), None
         compiled.append(made)
-    functions = [parse(made.code) for made in compiled]
-    facts = _facts(functions, {option for made in compiled for option in made.dropped}, multibuffer, target)
-    machines = Machines(spec, problem, config, target, functions)
+    facts: dict[str, Any] = {}
     try:
+        functions = [parse(made.code) for made in compiled]
+        facts = _facts(functions, {option for made in compiled for option in made.dropped}, multibuffer, target)
+        machines = Machines(spec, problem, config, target, functions)
         timed = machines.time("value")
-    except UnknownOperation as error:
+    except ValueError as error:  # code that the model does not know, or that cannot run to its end
         return Outcome(Status.RUNTIME, str(error), facts=facts), None
     return Outcome(Status.CORRECT, timing=Timing(round(timed.time_us, 4)), facts=facts | timed.to_json()), machines
 
@@ -179,8 +185,3 @@ class Machines:
                 for function, buffers, scalars, grid in self._steps
             ]
         )
-
-
-def _one_line(error: BaseException) -> str:
-    text = " ".join(str(error).split()) or type(error).__name__
-    return text if len(text) <= 300 else text[:297] + "..."

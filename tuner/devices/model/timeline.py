@@ -712,16 +712,20 @@ _FLOAT_COMPARISONS: Sequence[Callable[[Any, Any], bool]] = (
 
 def _scalar_function(op: Op, short: str) -> Callable[..., Any]:
     if short == "cmpi":
-        return _INTEGER_COMPARISONS[op.attributes["predicate"]]
+        return _INTEGER_COMPARISONS[int(op.attributes["predicate"])]
     if short == "cmpf":
-        return _FLOAT_COMPARISONS[op.attributes["predicate"]]
-    if short in _CASTS and op.result_types[0] == "i1":
-        return lambda a: a & 1
+        return _FLOAT_COMPARISONS[int(op.attributes["predicate"])]
     if short == "extsi" and op.types[0] == "i1":
         return operator.neg
+    if short in _CASTS and op.result_types[0] == "i1":
+        return _lowest_bit
     if short not in _SCALARS:
         raise UnknownOperation(f"the model does not know the operation {op.name}")
     return _SCALARS[short]
+
+
+def _lowest_bit(value: Any) -> Any:
+    return value & 1
 
 
 def _known(value: Any, op: Op) -> Any:

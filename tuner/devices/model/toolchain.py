@@ -15,6 +15,7 @@ import os
 import re
 import subprocess
 import tempfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -22,13 +23,13 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-from tilewise.errors import Unavailable
+from tilewise.errors import BadSpec, Unavailable
 from tilewise.kernels.spec import Buffer, Config, KernelSpec, Launch, Problem, Target
 from tilewise.tuner.launch import resolve_function
 
 __all__ = ["Compiled", "arguments", "compile_linalg", "fingerprint", "lower", "target", "why_not"]
 
-_PACKAGES = ("triton-ascend", "ascendnpu-ir", "xdsl")
+_MODULES = {"triton-ascend": "triton", "ascendnpu-ir": "ascendnpuir", "xdsl": "xdsl"}
 _SECONDS = 120
 _SCHEDULED = "hivm-graph-sync-solver"
 _TYPES = {
@@ -59,7 +60,7 @@ class Compiled:
 
 def why_not() -> str:
     """Empty where the toolchain is installed, else one line naming what is missing."""
-    missing = [name for name in _PACKAGES if not _installed(name)]
+    missing = [package for package, module in _MODULES.items() if not _installed(package, module)]
     if missing:
         return f"needs the Ascend compiler: pip install 'tilewise[ascend]' (missing: {', '.join(missing)})"
     return ""
@@ -67,13 +68,14 @@ def why_not() -> str:
 
 def fingerprint() -> str:
     """The compilers' names and versions."""
-    return ", ".join(f"{name} {version(name)}" for name in _PACKAGES[:2])
+    return ", ".join(f"{name} {version(name)}" for name in ("triton-ascend", "ascendnpu-ir"))
 
 
-def _installed(package: str) -> bool:
+def _installed(package: str, module: str) -> bool:
+    """Both must be there: `triton` may be upstream's, and a package's record may outlive its files."""
     try:
-        return bool(version(package))
-    except PackageNotFoundError:
+        return bool(version(package)) and importlib.util.find_spec(module) is not None
+    except (PackageNotFoundError, ImportError, ValueError):
         return False
 
 
@@ -93,15 +95,22 @@ def arguments(
     """Buffers (bytes by name) and scalars as a launch's compiled function takes them: in order, without those that
     Triton makes constants because they are 1."""
     buffers, scalars = _buffers(spec, problem, config), spec.scalars(problem)
-    names = [p.name for p in resolve_function(spec, launch.function).params if not p.is_constexpr]
-    sizes = {name: buffers[name].bytes for name in names if name in buffers}
-    return sizes, [scalars[name] for name in names if name in scalars and scalars[name] != 1]
+    parameters = [p for p in resolve_function(spec, launch.function).params if not p.is_constexpr]
+    sizes = {p.name: buffers[p.name].bytes for p in parameters if p.name in buffers}
+    kept = [p.name for p in parameters if p.name in scalars and not _becomes_constant(p, scalars[p.name])]
+    return sizes, [scalars[name] for name in kept]
+
+
+def _becomes_constant(parameter: Any, value: int | float) -> bool:
+    """Triton's rule: whole numbers that are 1, but neither 1.0 nor True, unless the kernel forbids it."""
+    return type(value) is int and value == 1 and not parameter.do_not_specialize
 
 
 def lower(spec: KernelSpec, problem: Problem, config: Config, launch: Launch, part: str) -> str:
     """Linalg text of one launch's function under `config`, specialised as a launch with these arguments would be.
 
-    Raises whatever Triton's front end raises for a kernel or config that it cannot take.
+    Raises `BadSpec` where spec and function do not match, and whatever Triton's front end raises for a kernel or
+    config that it cannot take.
     """
     from triton._C.libtriton import ir
     from triton.backends.ascend.compiler import AscendBackend, make_ttir, ttir_to_linalg
@@ -139,16 +148,19 @@ def _value(
 ) -> object:
     """What a launch gives for one parameter of the function."""
     name = parameter.name
-    if parameter.is_constexpr:
-        return constexprs[name] if name in constexprs or not parameter.has_default else parameter.default
-    return _Pointer() if name in buffers else scalars[name]
+    if name in buffers:
+        return _Pointer()
+    given = constexprs if parameter.is_constexpr else scalars
+    if name not in given and not (parameter.is_constexpr and parameter.has_default):
+        raise BadSpec(f"the spec gives no {name}, which its Triton function takes")
+    return given.get(name, parameter.default)
 
 
 def _signature(name: str, buffers: Mapping[str, Buffer], scalars: Mapping[str, int | float]) -> str:
     if name in buffers:
         return "*" + _TYPES[buffers[name].dtype]
-    if isinstance(scalars[name], float):
-        return "fp32"
+    if isinstance(scalars[name], (float, bool)):
+        return "fp32" if isinstance(scalars[name], float) else "i1"
     return "i32" if -(2**31) <= scalars[name] < 2**31 else "i64"
 
 
@@ -171,7 +183,7 @@ def compile_linalg(linalg: str, part: str, *, multibuffer: bool, cache_folder: P
         return kept
     made = _compile(linalg, flags)
     if not made.timed_out:
-        _write(file, made)
+        _write(file, gzip.compress(json.dumps(asdict(made)).encode(), mtime=0))
     return made
 
 
@@ -179,16 +191,21 @@ def _read(file: Path) -> Compiled | None:
     try:
         fields = json.loads(gzip.decompress(file.read_bytes()))
         return Compiled(**fields | {"dropped": tuple(fields["dropped"])})
-    except (OSError, EOFError, ValueError, TypeError, KeyError):  # absent, cut short or of another form: compile again
+    except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError):  # absent, damaged or of another form
         return None
 
 
-def _write(file: Path, compiled: Compiled) -> None:
+def _write(file: Path, content: bytes) -> None:
     """Whole or not at all: other processes read and write the same folder."""
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as temporary:
-        temporary.write(gzip.compress(json.dumps(asdict(compiled)).encode(), mtime=0))
-    os.replace(temporary.name, file)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as temporary:
+            temporary.write(content)
+        os.replace(temporary.name, file)
+    except OSError as error:
+        raise Unavailable(
+            f"cannot write to the cache folder {file.parent}: {error.strerror}; set TILEWISE_CACHE"
+        ) from error
 
 
 def _compile(linalg: str, flags: list[str]) -> Compiled:
@@ -203,20 +220,31 @@ def _compile(linalg: str, flags: list[str]) -> Compiled:
             "-o",
             "kernel.o",
         ]
-        try:
-            run = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=_SECONDS, check=False)
-        except subprocess.TimeoutExpired:
-            return Compiled(refusal=f"the compiler ran past {_SECONDS} s", timed_out=True)
+        if (run := _run(command, folder)) is None:
+            return _timed_out()
         output = run.stdout + run.stderr
         dumps = re.split(r"// -----// IR Dump After .*\n", output)
         if "compilation still failed" in output or len(dumps) < 2:
             return _refused(output)
         scheduled.write_text(dumps[-1][: dumps[-1].rfind("\n}\n") + 3])  # a retry prints again; the last one counts
         command = [_tool("bishengir-opt"), str(scheduled), "--lower-affine", "--mlir-print-op-generic"]
-        generic = subprocess.run(command, capture_output=True, text=True, timeout=_SECONDS, check=False)
+        if (generic := _run(command, folder)) is None:
+            return _timed_out()
         if generic.returncode != 0:
-            return Compiled(refusal=f"bishengir-opt: {_last_error(generic.stderr)}")
+            return Compiled(refusal=f"bishengir-opt: {_first_error(generic.stderr)}")
         return Compiled(code=generic.stdout, dropped=_dropped(output))
+
+
+def _run(command: list[str], folder: str) -> subprocess.CompletedProcess[str] | None:
+    """The finished process, or None where it ran past its time."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _timed_out() -> Compiled:
+    return Compiled(refusal=f"the compiler ran past {_SECONDS} s", timed_out=True)
 
 
 def _refused(output: str) -> Compiled:
@@ -225,10 +253,10 @@ def _refused(output: str) -> Compiled:
         memory, required, available = overflow.group(1).upper(), int(overflow.group(2)), int(overflow.group(3))
         reason = f"{memory} overflow: {required} bits required, {available} available"
         return Compiled(refusal=reason, required_bits=required)
-    return Compiled(refusal=_last_error(output))
+    return Compiled(refusal=_first_error(output))
 
 
-def _last_error(output: str) -> str:
+def _first_error(output: str) -> str:
     errors = [line for line in output.splitlines() if "error:" in line and "hivmc" not in line]
     return errors[0].partition("error:")[2].strip() if errors else "the compiler failed without an error text"
 
@@ -266,12 +294,9 @@ def _device_spec(part: str, cache_folder: Path) -> dict[str, int]:
     file = cache_folder / "parts" / f"{part}-{hashlib.sha256(fingerprint().encode()).hexdigest()[:12]}.json"
     try:
         return dict(json.loads(file.read_text()))
-    except (OSError, ValueError):
+    except (OSError, ValueError, TypeError):  # absent, damaged or of another form
         entries = _ask_device_spec(part)
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.NamedTemporaryFile("w", dir=file.parent, delete=False) as temporary:
-        json.dump(entries, temporary)
-    os.replace(temporary.name, file)
+    _write(file, json.dumps(entries).encode())
     return entries
 
 
@@ -286,8 +311,9 @@ def _ask_device_spec(part: str) -> dict[str, int]:
             "-o",
             "empty.o",
         ]
-        run = subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=_SECONDS, check=False)
-    entries = re.findall(r'#dlti\.dl_entry<"(\w+)", (\d+) : i32>', run.stdout + run.stderr)
+        run = _run(command, folder)
+    output = run.stdout + run.stderr if run is not None else f"error: it ran past {_SECONDS} s"
+    entries = re.findall(r'#dlti\.dl_entry<"(\w+)", (\d+) : i32>', output)
     if not entries:
-        raise Unavailable(f"the Ascend compiler describes no part {part}: {_last_error(run.stdout + run.stderr)}")
+        raise Unavailable(f"the Ascend compiler describes no part {part}: {_first_error(output)}")
     return {name: int(value) for name, value in entries}
