@@ -64,7 +64,7 @@ def tune(
             except KeyboardInterrupt:
                 kept = len(store.trials(tuning.scope))
                 click.echo(f"tilewise: interrupted; {kept} trials are kept, the same command resumes", err=True)
-                raise
+                raise click.exceptions.Exit(130) from None
             results.append(result)
             if not as_json:
                 show_result(result, store.trials(tuning.scope), watcher)

@@ -1,0 +1,84 @@
+"""The command line as a user runs it: a process of its own, a database in a temporary folder, the real compiler."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+
+@dataclass
+class CommandLine:
+    """Runs `tilewise` in `folder`; all commands of one instance share a database and compiled artefacts."""
+
+    folder: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def database(self) -> str:
+        return f"sqlite:///{self.folder / 'tiles.db'}"
+
+    def start(self, *words: str, prelude: str = "") -> subprocess.Popen[str]:
+        code = f"{prelude}\nimport sys\nfrom tilewise.tuner.cli import main\nmain(sys.argv[1:])"
+        settings = {"TILEWISE_DB": self.database, "TILEWISE_JOBS": "2", **self.environment}
+        return subprocess.Popen(
+            [sys.executable, "-c", code, *words],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            cwd=self.folder,
+            env={**os.environ, **settings},
+        )
+
+    def __call__(self, *words: str, prelude: str = "") -> subprocess.CompletedProcess[str]:
+        process = self.start(*words, prelude=prelude)
+        out, err = process.communicate(timeout=240)
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def json(self, *words: str) -> Any:
+        done = self(*words, "--json")
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
+
+    def in_folder(self, folder: Path) -> CommandLine:
+        """The same compiled artefacts, another database."""
+        return CommandLine(folder, self.environment)
+
+
+@pytest.fixture(scope="session")
+def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("artefacts")
+
+
+@pytest.fixture
+def tilewise(tmp_path: Path, artefacts: Path) -> CommandLine:
+    return CommandLine(tmp_path, {"TILEWISE_CACHE": str(artefacts)})
+
+
+@pytest.fixture(scope="session")
+def tuned(tmp_path_factory: pytest.TempPathFactory, artefacts: Path) -> CommandLine:
+    """A database in which one small problem is tuned on a modelled part."""
+    tilewise = CommandLine(tmp_path_factory.mktemp("tuned"), {"TILEWISE_CACHE": str(artefacts)})
+    done = tilewise("tune", "row_reduce", "-s", "M=200,N=1000", "--device", "model:Ascend910B4", "--trials", "8")
+    assert done.returncode == 0, done.stderr
+    return tilewise
+
+
+@pytest.fixture(scope="session")
+def without_torch_and_triton() -> str:
+    """Code that makes an interpreter one of a core-only install."""
+    return (
+        "from importlib.machinery import PathFinder\n"
+        "find = PathFinder.find_spec\n"
+        "def hide(name, path=None, target=None):\n"
+        "    absent = name.split('.')[0] in ('torch', 'triton', 'xdsl', 'ascendnpuir')\n"
+        "    return None if absent else find(name, path, target)\n"
+        "PathFinder.find_spec = hide\n"
+    )

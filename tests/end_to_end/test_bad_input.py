@@ -1,0 +1,114 @@
+"""Each mistake gets one clear line on stderr, nothing on stdout, and the exit code of its kind."""
+
+from __future__ import annotations
+
+import sqlite3
+
+import pytest
+
+MODEL = ("--device", "model:Ascend910B4")
+SHAPE = ("-s", "M=1000,N=8192")
+CONFIG = ("-c", "BLOCK_SIZE_M=25,SUB_BLOCK_SIZE_M=25,BLOCK_SIZE_N=256")
+
+MISTAKES = {
+    "unknown kernel": (("tune", "no_such_kernel", *SHAPE, *MODEL), 2, "unknown kernel 'no_such_kernel'"),
+    "unknown device": (("tune", "row_reduce", *SHAPE, "--device", "gpu"), 2, "unknown device 'gpu'"),
+    "unknown part": (("tune", "row_reduce", *SHAPE, "--device", "model:Ascend1"), 2, "unknown Ascend part 'Ascend1'"),
+    "unknown dtype": (("tune", "row_reduce", *SHAPE, "--dtype", "int4", *MODEL), 2, "takes no 'int4'"),
+    "missing dimension": (("tune", "row_reduce", "-s", "M=1000", *MODEL), 2, "N is missing"),
+    "unknown dimension": (("tune", "row_reduce", "-s", "M=1,N=1,K=1", *MODEL), 2, "no dimension K"),
+    "zero dimension": (("tune", "row_reduce", "-s", "M=0,N=8192", *MODEL), 2, "M is 0"),
+    "negative dimension": (("tune", "row_reduce", "-s", "M=-5,N=8192", *MODEL), 2, "M is -5"),
+    "huge dimension": (("tune", "row_reduce", "-s", "M=99999999999,N=8192", *MODEL), 2, "M is 99999999999"),
+    "too much memory": (("tune", "row_reduce", "-s", "M=2000000,N=2000000", *MODEL), 2, "GiB of buffers"),
+    "dimension in words": (("tune", "row_reduce", "-s", "M=ten,N=8192", *MODEL), 2, "M is 'ten'"),
+    "repeated dimension": (("tune", "row_reduce", "-s", "M=1,M=2,N=3", *MODEL), 2, "given twice"),
+    "no shape": (("tune", "row_reduce", *MODEL), 2, "--shape"),
+    "no trials": (("tune", "row_reduce", *SHAPE, "--trials", "0", *MODEL), 2, "--trials"),
+    "unknown search": (("tune", "row_reduce", *SHAPE, "--search", "magic", *MODEL), 2, "magic"),
+    "unknown verb": (("tine",), 2, "tine"),
+    "config outside the space": (
+        ("explain", "row_reduce", *SHAPE, "-c", "BLOCK_SIZE_M=26,SUB_BLOCK_SIZE_M=25,BLOCK_SIZE_N=256", *MODEL),
+        2,
+        "BLOCK_SIZE_M=26 is outside the space",
+    ),
+    "config of unknown parameters": (("explain", "row_reduce", *SHAPE, "-c", "TILE=3", *MODEL), 2, "lacks"),
+    "config in words": (("explain", "row_reduce", *SHAPE, "-c", "fast", *MODEL), 2, "cannot read 'fast'"),
+    "user file that is not there": (("tune", "nowhere.py:SPEC", *SHAPE, *MODEL), 2, "no file nowhere.py"),
+    "look-up of an unknown device": (
+        ("lookup", "row_reduce", *SHAPE, "--device", "Ascend1"),
+        4,
+        "nothing is stored yet",
+    ),
+    "import of nothing": (("import", "nowhere.json"), 2, "cannot read nowhere.json"),
+    "server on a bad port": (("serve", "--port", "99999"), 2, "99999"),
+    "landscape that is not there": (("bench", "search", "nowhere.json"), 2, "nowhere.json"),
+}
+
+
+def assert_one_line(done, code: int, text: str) -> None:
+    assert (done.returncode, done.stdout) == (code, ""), done.stderr
+    lines = done.stderr.splitlines()
+    assert len(lines) == 1, done.stderr
+    assert lines[0].startswith("tilewise: ")
+    assert text in lines[0]
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_a_mistake_gets_one_line_and_its_exit_code(mistake, tilewise):
+    words, code, text = MISTAKES[mistake]
+    assert_one_line(tilewise(*words), code, text)
+
+
+FILES = {
+    "does not import": ("import nowhere_to_be_found\n", "does not import: ModuleNotFoundError"),
+    "syntax error": ("def f(:\n", "does not import: SyntaxError"),
+    "no spec": ("x = 1\n", "has no KernelSpec called 'SPEC'; it holds none"),
+}
+
+
+@pytest.mark.parametrize("fault", FILES)
+def test_a_user_file_without_a_usable_spec_is_named(fault, tilewise):
+    text, message = FILES[fault]
+    (tilewise.folder / "mine.py").write_text(text)
+    assert_one_line(tilewise("tune", "mine.py:SPEC", *SHAPE, *MODEL), 2, message)
+
+
+def test_a_look_up_that_finds_nothing_exits_with_4_and_names_the_nearest(tuned):
+    done = tuned("lookup", "row_reduce", "-s", "M=201,N=1000", "--device", "Ascend910B4")
+    assert_one_line(done, 4, "nearest tuned shapes: M=200,N=1000")
+
+
+def test_a_look_up_on_a_device_nobody_knows_is_bad_usage(tuned):
+    done = tuned("lookup", "row_reduce", *SHAPE, "--device", "Ascend1")
+    assert_one_line(done, 2, "results are stored for: Ascend910B4")
+
+
+def test_a_file_that_is_no_database_is_left_alone(tilewise):
+    file = tilewise.folder / "notes.txt"
+    file.write_text("not a database\n" * 100)
+    done = tilewise("lookup", "row_reduce", *SHAPE, "--device", "Ascend910B4", "--db", f"sqlite:///{file}")
+    assert_one_line(done, 1, str(file))
+    assert file.read_text() == "not a database\n" * 100
+
+
+def test_a_database_of_a_newer_program_is_refused(tuned, tilewise):
+    copy = tilewise.folder / "tiles.db"
+    with sqlite3.connect(tuned.folder / "tiles.db") as source, sqlite3.connect(copy) as target:
+        source.backup(target)
+        target.execute("update alembic_version set version_num = 'from the future'")
+    done = tilewise("lookup", "row_reduce", *SHAPE, "--device", "Ascend910B4")
+    assert_one_line(done, 1, "newer")
+
+
+def test_a_corrupt_export_changes_nothing(tuned, tilewise):
+    file = tilewise.folder / "configs.json"
+    assert tuned("export", "-o", str(file)).returncode == 0
+    file.write_text(file.read_text().replace('"time_us": ', '"time_us": 1', 1))
+    assert_one_line(tilewise("import", str(file)), 2, "checksum")
+    assert tilewise("lookup", "row_reduce", *SHAPE, "--device", "Ascend910B4").returncode == 4
+
+
+def test_a_full_disk_is_said_and_the_old_export_kept(tuned):
+    done = tuned("export", "-o", "/dev/full/configs.json")
+    assert_one_line(done, 1, "cannot write")

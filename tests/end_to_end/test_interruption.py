@@ -1,0 +1,82 @@
+"""A tuning that is stopped keeps what it finished, and the same command goes on from there."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import time
+
+import pytest
+
+WORDS = (
+    "tune",
+    "row_reduce",
+    "-s",
+    "M=300,N=600",
+    "--device",
+    "model:Ascend910B4",
+    "--search",
+    "random",
+    "--trials",
+    "30",
+)
+
+
+def stored(tilewise) -> dict[str, float]:
+    """Time of each stored config."""
+    file = tilewise.folder / "tiles.db"
+    if not file.exists():
+        return {}
+    with sqlite3.connect(f"file:{file}?mode=ro", uri=True) as connection:
+        try:
+            return dict(connection.execute("select config_key, created from trials"))
+        except sqlite3.OperationalError:  # the tables are not there yet
+            return {}
+
+
+def wait_for_trials(tilewise, process, count: int) -> None:
+    end = time.monotonic() + 120
+    while len(stored(tilewise)) < count:
+        assert process.poll() is None, process.communicate()[1]
+        assert time.monotonic() < end, "the tuning came to no trial"
+        time.sleep(0.05)
+
+
+def test_a_killed_tuning_resumes_without_repeating_a_trial(tilewise):
+    process = tilewise.start(*WORDS)
+    wait_for_trials(tilewise, process, 6)
+    process.kill()
+    process.communicate()
+    before = stored(tilewise)
+    assert 6 <= len(before) < 30
+    result = tilewise.json(*WORDS)["results"][0]
+    after = stored(tilewise)
+    assert {key: after[key] for key in before} == before  # the old rows, untouched
+    assert result["trials"]["total"] == len(after)
+    assert len(after) in (30, 31)  # and the default, where the search had not drawn it
+
+
+@pytest.mark.parametrize("signum", [signal.SIGINT])
+def test_an_interrupted_tuning_says_how_to_go_on(signum, tilewise):
+    process = tilewise.start(*WORDS)
+    wait_for_trials(tilewise, process, 4)
+    process.send_signal(signum)
+    _, err = process.communicate(timeout=20)
+    assert process.returncode == 130
+    last = err.splitlines()[-1]
+    assert last.startswith("tilewise: interrupted; ")
+    assert "the same command resumes" in last
+    assert int(last.split(";")[1].split()[0]) == len(stored(tilewise))
+
+
+def test_two_tunings_into_one_database_lose_nothing(tilewise):
+    def words(shape: str) -> tuple[str, ...]:
+        return ("tune", "row_reduce", "-s", shape, "--device", "model:Ascend910B4", "--trials", "6", "--json")
+
+    both = [tilewise.start(*words(shape)) for shape in ("M=100,N=512", "M=90,N=700")]
+    for process in both:
+        _, err = process.communicate(timeout=240)
+        assert process.returncode == 0, err
+    for shape in ("M=100,N=512", "M=90,N=700"):
+        found = tilewise.json("lookup", "row_reduce", "-s", shape, "--device", "Ascend910B4")["results"][0]
+        assert found["trials"]["total"] in (6, 7)
