@@ -49,6 +49,32 @@ class KernelTime:
         return {"pipes_us": {p: round(t, 3) for p, t in self.pipes_us.items()}, "bound_by": self.bound_by}
 
 
+@dataclass(frozen=True, slots=True)
+class _Wave:
+    """`count` waves alike, of `active` programs each: the longest, the first and the last of them.
+
+    Those between move what the first does; where there are tails, the last one has them.
+    """
+
+    count: float
+    active: int
+    first: ProgramTime
+    last: ProgramTime
+
+    @property
+    def longest(self) -> ProgramTime:
+        return max(self.first, self.last, key=lambda timed: timed.cycles)
+
+    def moved(self) -> tuple[float, float, float]:
+        """Bytes in, bytes out and atomic stores, of all programs of all these waves."""
+        first, last, others = self.first, self.last, self.active - 1
+        return (
+            self.count * (others * first.bytes_in + last.bytes_in),
+            self.count * (others * first.bytes_out + last.bytes_out),
+            self.count * (others * first.atomics + last.atomics),
+        )
+
+
 class Machine:
     """One part running one compiled kernel.
 
@@ -72,15 +98,10 @@ class Machine:
         arguments = [*scalars, *sizes]
         full, rest = divmod(programs, self._cores)
         dispatch = self._costs["dispatch_cycles"]
-        busy = dict.fromkeys(PIPES, 0.0)
-        cycles, moved_in, moved_out, atomics = 0.0, 0.0, 0.0, 0.0
-        for count, active, timed in self._waves(full, rest, arguments):
-            cycles += count * (timed.cycles + dispatch)
-            moved_in += count * active * timed.bytes_in
-            moved_out += count * active * timed.bytes_out
-            atomics += count * active * timed.atomics
-            for pipe in PIPES:
-                busy[pipe] += count * timed.busy[pipe]
+        waves = self._waves(full, rest, arguments)
+        cycles = sum(wave.count * (wave.longest.cycles + dispatch) for wave in waves)
+        busy = {pipe: sum(wave.count * wave.longest.busy[pipe] for wave in waves) for pipe in PIPES}
+        moved_in, moved_out, atomics = map(sum, zip(*(wave.moved() for wave in waves), strict=True))
         kilohertz = self._part.clock_ghz * 1e3  # cycles a microsecond
         running = max(cycles / kilohertz, atomics * self._costs["atomic_us"])
         return KernelTime(
@@ -91,28 +112,30 @@ class Machine:
             bytes_out=round(moved_out),
         )
 
-    def _waves(self, full: int, rest: int, arguments: Sequence[int | float]) -> list[tuple[float, int, ProgramTime]]:
-        """(how many waves, cores active, the wave's longest program): full waves sampled, then the last, partial one.
+    def _waves(self, full: int, rest: int, arguments: Sequence[int | float]) -> list[_Wave]:
+        """Full waves sampled, then the last, partial one.
 
         Programs at both ends of the full waves stand for those between them where they take equally long; where they
         do not, waves spread evenly over the launch do.
         """
-        waves: list[tuple[float, int, ProgramTime]] = []
+        waves: list[_Wave] = []
         if full:
             first = self._program(0, self._cores, arguments)
             last = self._program(full * self._cores - 1, self._cores, arguments)
             if full == 1:
-                waves.append((1, self._cores, max(first, last, key=lambda t: t.cycles)))
+                waves.append(_Wave(1, self._cores, first, last))
             elif abs(first.cycles - last.cycles) <= 1e-6 * first.cycles:
-                waves.append((full, self._cores, first))
+                waves.append(_Wave(full, self._cores, first, first))
             else:
                 samples = min(full, _SAMPLED_WAVES)
-                indices = [wave * full // samples * self._cores for wave in range(samples)]
-                waves += [(full / samples, self._cores, self._program(i, self._cores, arguments)) for i in indices]
+                starts = [wave * full // samples * self._cores for wave in range(samples)]
+                timed = [self._program(start, self._cores, arguments) for start in starts]
+                waves += [_Wave(full / samples, self._cores, program, program) for program in timed[:-1]]
+                waves.append(_Wave(full / samples, self._cores, timed[-1], last))
         if rest:
-            ends = {full * self._cores, full * self._cores + rest - 1}
-            timed = [self._program(index, rest, arguments) for index in sorted(ends)]
-            waves.append((1, rest, max(timed, key=lambda t: t.cycles)))
+            start = full * self._cores
+            ends = [self._program(index, rest, arguments) for index in (start, start + rest - 1)]
+            waves.append(_Wave(1, rest, *ends))
         return waves
 
     def _program(self, index: int, active: int, arguments: Sequence[int | float]) -> ProgramTime:
