@@ -76,14 +76,16 @@ class Buffer:
     """One tensor argument: contiguous, of `shape` (elements) and `dtype`.
 
     `in` buffers hold random data; `out` buffers are poisoned before a checked run; `inout` buffers hold random data
-    that is restored before each run. `zeroed` marks an output that the kernel accumulates into, which is set to zero
-    before *every* run, timed or not.
+    that is restored before each run. `initial` marks an output that the kernel accumulates into: every element is set
+    to it before *every* run, timed or not. `draw(tensor, generator)` fills a tensor with random data in place, from a
+    torch generator of its device, where the standard normal would show nothing (a product of normals underflows).
     """
 
     shape: tuple[int, ...]
     dtype: str
     role: Literal["in", "out", "inout"] = "in"
-    zeroed: bool = False
+    initial: float | None = None
+    draw: Callable[[Any, Any], None] | None = None
 
     @property
     def elements(self) -> int:

@@ -98,7 +98,7 @@ class Arguments:
     def needs_reset(self) -> bool:
         """Whether a second run without `reset` would compute something else."""
         every = (*self.buffers.values(), *self._scratch.values())
-        return bool(self._originals) or any(buffer.zeroed for buffer in every)
+        return bool(self._originals) or any(buffer.initial is not None for buffer in every)
 
     def bind(self, config: Config) -> dict[str, torch.Tensor]:
         """The tensors to launch `config` on: the problem's, and the config's scratch, made anew where it changes."""
@@ -114,15 +114,15 @@ class Arguments:
         return {name: _inside(self._storage[name], buffer) for name, buffer in self._scratch.items()}
 
     def reset(self) -> None:
-        """What must be done before every run: accumulators to zero, `inout` buffers as first drawn."""
+        """What must be done before every run: accumulators to their initial values, `inout` buffers as first drawn."""
         for name, buffer in self.buffers.items():
-            if buffer.zeroed:
-                self.tensors[name].zero_()
+            if buffer.initial is not None:
+                self.tensors[name].fill_(buffer.initial)
             elif name in self._originals:
                 self.tensors[name].copy_(self._originals[name])
         for name, tensor in self._scratch_tensors().items():
-            if self._scratch[name].zeroed:
-                tensor.zero_()
+            if (initial := self._scratch[name].initial) is not None:
+                tensor.fill_(initial)
 
     def poison(self) -> None:
         """As `reset`, and what the kernel must write is made unmistakably unwritten, the guards too."""
@@ -280,8 +280,10 @@ def _inside(storage: torch.Tensor, buffer: Buffer) -> torch.Tensor:
 
 
 def _fill(tensor: torch.Tensor, buffer: Buffer, generator: torch.Generator) -> None:
-    """Standard normal; integers uniform over a range small enough to add up without overflow."""
-    if buffer.dtype in _PRECISION:
+    """As the buffer says; else standard normal, integers uniform over a range small enough to add up."""
+    if buffer.draw is not None:
+        buffer.draw(tensor, generator)
+    elif buffer.dtype in _PRECISION:
         tensor.normal_(generator=generator)
     else:
         tensor.random_(0 if buffer.dtype == "uint8" else -8, 8, generator=generator)

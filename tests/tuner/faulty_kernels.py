@@ -134,11 +134,11 @@ def _tiling(config, problem):
     return Tiling(axes, streamed_bytes=4, resident_bytes=4)
 
 
-def _spec(name, function, scale=1, zeroed=False):
+def _spec(name, function, scale=1, initial=None):
     def buffers(problem):
         m, n = problem.dims["M"], problem.dims["N"]
-        output = "float32" if zeroed else problem.dtype
-        return {"x_ptr": Buffer((m, n), problem.dtype), "out_ptr": Buffer((m,), output, role="out", zeroed=zeroed)}
+        output = problem.dtype if initial is None else "float32"
+        return {"x_ptr": Buffer((m, n), problem.dtype), "out_ptr": Buffer((m,), output, role="out", initial=initial)}
 
     return KernelSpec(
         name=name,
@@ -167,4 +167,4 @@ ENDLESS = _spec("endless", endless_kernel)
 FAILING = _spec("failing", failing_kernel)
 NOISY = _spec("noisy", noisy_kernel)
 BFLOAT16_ARITHMETIC = _spec("bfloat16_arithmetic", bfloat16_arithmetic_kernel, scale=2)
-ADDING = _spec("adding", adding_kernel, zeroed=True)
+ADDING = _spec("adding", adding_kernel, initial=0.0)

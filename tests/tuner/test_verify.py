@@ -98,7 +98,7 @@ def test_a_read_outside_the_input_shows_as_nan():
 
 
 def test_accumulators_start_from_zero_and_inout_buffers_from_their_first_values():
-    buffers = {"x": Buffer((8,), "float32", role="inout"), "sum": Buffer((8,), "float32", role="out", zeroed=True)}
+    buffers = {"x": Buffer((8,), "float32", role="inout"), "sum": Buffer((8,), "float32", role="out", initial=0.0)}
     spec = a_spec(buffers, lambda inputs: {"x": inputs["x"] + 1, "sum": inputs["x"]})
     arguments = Arguments(spec, PROBLEM)
 
@@ -108,6 +108,33 @@ def test_accumulators_start_from_zero_and_inout_buffers_from_their_first_values(
 
     assert arguments.needs_reset
     assert [verify(spec, PROBLEM, {}, arguments, run=run).agreed for _ in range(3)] == [True] * 3
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_maximum_is_accumulated_from_minus_infinity(dtype):
+    buffers = {"x": Buffer((8,), "float32"), "most": Buffer((1,), dtype, role="out", initial=-math.inf)}
+    spec = a_spec(buffers, lambda inputs: {"most": -inputs["x"].square().amin(0, keepdim=True)})
+    arguments = Arguments(spec, PROBLEM)
+    t = arguments.tensors
+
+    def run():
+        t["most"].copy_(torch.maximum(t["most"], -t["x"].square().min().to(t["most"].dtype)))
+
+    assert arguments.needs_reset
+    assert [verify(spec, PROBLEM, {}, arguments, run=run).agreed for _ in range(3)] == [True] * 3
+
+
+def test_a_buffer_may_say_what_its_random_data_is():
+    def draw(tensor, generator):
+        tensor.uniform_(7.0, 8.0, generator=generator)
+
+    arguments = Arguments(
+        a_spec({"x": Buffer((1000,), "float32", draw=draw), "y": Buffer((1000,), "float32")}), PROBLEM
+    )
+    assert 7 <= arguments.tensors["x"].min() < arguments.tensors["x"].max() <= 8
+    assert arguments.tensors["y"].min() < 0
+    again = Arguments(a_spec({"x": Buffer((1000,), "float32", draw=draw)}), PROBLEM)
+    assert torch.equal(again.tensors["x"], arguments.tensors["x"])
 
 
 def test_equal_seeds_give_equal_inputs_and_others_do_not():
