@@ -76,10 +76,19 @@ class TableSampler(BaseSampler):
         self.space = space
         self.history = History()
         self._loaded = False
+        self._chosen = 0
 
     @abstractmethod
     def choose(self, study: Study, trial: FrozenTrial) -> int:
         """The number of a config that is new in `self.history`."""
+
+    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        """The choice is made here, since Optuna does not ask for parameters that have one value only."""
+        self._load(study)
+        if len(self.history.told) + len(self.history.pending) >= len(self.space):
+            raise LookupError("every config of the space was tried")
+        self._chosen = self.choose(study, trial)
+        self.history.pending.add(self._chosen)
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
         return distributions(self.space)
@@ -87,12 +96,7 @@ class TableSampler(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        self._load(study)
-        if len(self.history.told) + len(self.history.pending) >= len(self.space):
-            raise LookupError("every config of the space was tried")
-        number = self.choose(study, trial)
-        self.history.pending.add(number)
-        return dict(zip(self.space.domains, self.space.position(self.space.configs[number]), strict=True))
+        return dict(zip(self.space.domains, self.space.position(self.space.configs[self._chosen]), strict=True))
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
