@@ -1,4 +1,4 @@
-"""Two faults of Triton's interpreter, put right.
+"""What Triton's interpreter does wrongly, slowly or not at all, put right.
 
 bfloat16 (3.2 and 3.6): it is kept as its 16 bits in a numpy uint16. A float32 that becomes a bfloat16 is truncated,
 where the hardware rounds to nearest, even; and sums, products and comparisons are made of the *bits*, as integers;
@@ -6,6 +6,12 @@ constants cannot be made at all. Here each such operation is done in float32 and
 
 Masks (3.2): a store or atomic whose mask is a single False writes all the same, because the mask is tested for its
 truth where its presence was meant. It hits every kernel with sub-tiles of one row.
+
+Atomic maxima and minima of floats (3.2 of triton-ascend): refused. Here they are made of integer ones, as upstream
+Triton makes them: a float without a sign bit compares as a signed integer, one with it, in reverse, as an unsigned one.
+
+Reductions with a kernel's own function (3.2 and 3.6): the function is called for every element, at 20 us each. Here it
+is called on halves of the tile, as a device would, which gives the same for a function that is associative.
 """
 
 from __future__ import annotations
@@ -15,6 +21,7 @@ from typing import Any
 
 import numpy as np
 import triton.language as tl
+from triton._C.libtriton import ir
 from triton.language import semantic
 from triton.runtime import interpreter
 
@@ -45,6 +52,8 @@ def install() -> None:
         setattr(builder, name, _operation(getattr(builder, name)))
     builder.create_fma = _in_float32(builder.create_fma)
     builder.create_dot = _dot(builder.create_dot)
+    builder.create_atomic_rmw = _atomic(builder.create_atomic_rmw)
+    interpreter.ReduceOps.generic_reduce = _by_halves(interpreter.ReduceOps.generic_reduce)
     if hasattr(semantic, "_store_legacy"):  # 3.2; later releases ask whether the mask is None
         semantic._store_legacy = _with_present_mask(semantic._store_legacy)
         semantic.atom_red_typechecking_impl = _with_present_mask(semantic.atom_red_typechecking_impl)
@@ -123,3 +132,45 @@ def _dot(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(self, _as_float32(a), _as_float32(b), *rest)
 
     return dot
+
+
+def _atomic(original: Callable[..., Any]) -> Callable[..., Any]:
+    """An atomic operation that takes float32 maxima and minima too."""
+    as_integers = {
+        ir.ATOMIC_OP.MAX: (ir.ATOMIC_OP.MAX, ir.ATOMIC_OP.UMIN),
+        ir.ATOMIC_OP.MIN: (ir.ATOMIC_OP.MIN, ir.ATOMIC_OP.UMAX),
+    }
+
+    def atomic(self: Any, operation: Any, pointer: Any, value: Any, mask: Any, *rest: Any) -> Any:
+        if operation not in as_integers or value.dtype.scalar != tl.float32:
+            return original(self, operation, pointer, value, mask, *rest)
+        negative = np.signbit(value.data)
+        before = value.data
+        kinds = ((tl.int32, np.int32, ~negative), (tl.uint32, np.uint32, negative))
+        for (dtype, bits, chosen), kind in zip(kinds, as_integers[operation], strict=True):
+            handle = interpreter.TensorHandle(value.data.view(bits), dtype)
+            where = interpreter.TensorHandle(mask.data & chosen, tl.int1)
+            found = original(self, kind, pointer, handle, where, *rest).data.view(np.float32)
+            before = np.where(where.data, found, before)
+        return interpreter.TensorHandle(before, tl.float32)
+
+    return atomic
+
+
+def _by_halves(original: Callable[..., Any]) -> Callable[..., Any]:
+    """A reduction that finds one element left along its axis (None: of all) and makes of it what the original does."""
+
+    def reduce(self: Any, inputs: Any) -> Any:
+        axis = self.axis or 0
+        parts = [t.handle.data.reshape(-1) if self.axis is None else t.handle.data for t in inputs]
+        dtypes = [t.dtype.scalar for t in inputs]
+        while (size := parts[0].shape[axis]) > 1:
+            half = size // 2
+            low, high, odd = zip(*(np.split(part, [half, 2 * half], axis) for part in parts), strict=True)
+            halves = [self.to_tensor(data, dtype) for data, dtype in zip((*low, *high), dtypes * 2, strict=True)]
+            combined = self.combine_fn.fn(*halves)
+            combined = combined if isinstance(combined, tuple) else (combined,)
+            parts = [np.concatenate([c.handle.data, o], axis) for c, o in zip(combined, odd, strict=True)]
+        return original(self, tuple(self.to_tensor(data, dtype) for data, dtype in zip(parts, dtypes, strict=True)))
+
+    return reduce

@@ -1,0 +1,151 @@
+"""Reductions of rows, and of everything as one long row; see `tilewise.kernels.reduce` for the specs.
+
+A program takes BLOCK_SIZE_M rows and, of each, the BLOCK_SIZE_N columns of one of PARTS parts. OP is "sum", "prod" or
+"max"; NEUTRAL is what changes nothing in it, and stands for what lies outside the matrix, so that no select is needed.
+Parts share the grid's first axis with the rows: CUDA takes no more than 65535 programs on any other.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _add(a, b):
+    return a + b
+
+
+@triton.jit
+def _multiply(a, b):
+    return a * b
+
+
+@triton.jit
+def _maximum(a, b):
+    """NaN where either is: torch's semantics, and on Ascend one instruction in place of four."""
+    return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
+def _accumulate(total, x, OP: tl.constexpr):
+    if OP == "sum":
+        combined = _add(total, x)
+    elif OP == "prod":
+        combined = _multiply(total, x)
+    else:
+        combined = _maximum(total, x)
+    return combined
+
+
+@triton.jit
+def _reduce_tile(tile, OP: tl.constexpr):
+    """A tile's rows to one value each, pairwise."""
+    if OP == "sum":
+        reduced = tl.reduce(tile, 1, _add)
+    elif OP == "prod":
+        reduced = tl.reduce(tile, 1, _multiply)
+    else:
+        reduced = tl.reduce(tile, 1, _maximum)
+    return reduced
+
+
+@triton.jit
+def _reduce_part(
+    x_ptr,
+    rows,
+    end,
+    N,
+    part,
+    OP: tl.constexpr,
+    NEUTRAL: tl.constexpr,
+    BLOCK_SIZE_N: tl.constexpr,
+    SUB_BLOCK_SIZE_N: tl.constexpr,
+):
+    """float32 [SUB_BLOCK_SIZE_M]: each row before `end` reduced over one part of its N columns.
+
+    The reduction is delayed: the part's first tile collects the others element by element and is reduced once. A part
+    of a single tile has no loop.
+    """
+    left = part.to(tl.int64) * BLOCK_SIZE_N  # 64 bits: left + BLOCK_SIZE_N may exceed 2^31
+    width = (tl.minimum(left + BLOCK_SIZE_N, N) - left).to(tl.int32)
+    cols = tl.arange(0, SUB_BLOCK_SIZE_N)
+    at = x_ptr + left + rows[:, None] * N + cols[None, :]
+    inside = (rows < end)[:, None]
+    total = tl.load(at, mask=inside & (cols < width)[None, :], other=NEUTRAL).to(tl.float32)
+    if BLOCK_SIZE_N > SUB_BLOCK_SIZE_N:
+        for start in range(SUB_BLOCK_SIZE_N, width, SUB_BLOCK_SIZE_N):
+            x = tl.load(at + start, mask=inside & (start + cols < width)[None, :], other=NEUTRAL)
+            total = _accumulate(total, x.to(tl.float32), OP)
+    return _reduce_tile(total, OP)
+
+
+@triton.jit
+def reduce_kernel(
+    x_ptr,
+    out_ptr,
+    M,
+    N,
+    OP: tl.constexpr,
+    NEUTRAL: tl.constexpr,
+    PARTS: tl.constexpr,
+    BLOCK_SIZE_M: tl.constexpr,
+    SUB_BLOCK_SIZE_M: tl.constexpr,
+    BLOCK_SIZE_N: tl.constexpr,
+    SUB_BLOCK_SIZE_N: tl.constexpr,
+):
+    """`out[m]` from row m: stored where one program takes the whole row, else added or compared in atomically."""
+    first = (tl.program_id(0) // PARTS).to(tl.int64) * BLOCK_SIZE_M  # 64 bits: M * N may exceed 2^31 elements
+    part = tl.program_id(0) % PARTS
+    end = tl.minimum(first + BLOCK_SIZE_M, M)
+    for start in range(0, BLOCK_SIZE_M, SUB_BLOCK_SIZE_M):
+        rows = first + start + tl.arange(0, SUB_BLOCK_SIZE_M)
+        reduced = _reduce_part(x_ptr, rows, end, N, part, OP, NEUTRAL, BLOCK_SIZE_N, SUB_BLOCK_SIZE_N)
+        if PARTS == 1:
+            tl.store(out_ptr + rows, reduced, mask=rows < end)
+        elif OP == "sum":
+            tl.atomic_add(out_ptr + rows, reduced, mask=rows < end, sem="relaxed")
+        else:
+            tl.static_assert(OP == "max", "a product has no atomic")
+            tl.atomic_max(out_ptr + rows, reduced, mask=rows < end, sem="relaxed")
+
+
+@triton.jit
+def reduce_parts_kernel(
+    x_ptr,
+    partial_ptr,
+    M,
+    N,
+    OP: tl.constexpr,
+    NEUTRAL: tl.constexpr,
+    PARTS: tl.constexpr,
+    BLOCK_SIZE_M: tl.constexpr,
+    SUB_BLOCK_SIZE_M: tl.constexpr,
+    BLOCK_SIZE_N: tl.constexpr,
+    SUB_BLOCK_SIZE_N: tl.constexpr,
+):
+    """First stage: `partial[m, part]`, float32."""
+    first = (tl.program_id(0) // PARTS).to(tl.int64) * BLOCK_SIZE_M
+    part = tl.program_id(0) % PARTS
+    end = tl.minimum(first + BLOCK_SIZE_M, M)
+    for start in range(0, BLOCK_SIZE_M, SUB_BLOCK_SIZE_M):
+        rows = first + start + tl.arange(0, SUB_BLOCK_SIZE_M)
+        reduced = _reduce_part(x_ptr, rows, end, N, part, OP, NEUTRAL, BLOCK_SIZE_N, SUB_BLOCK_SIZE_N)
+        tl.store(partial_ptr + rows * PARTS + part, reduced, mask=rows < end)
+
+
+@triton.jit
+def combine_kernel(
+    partial_ptr,
+    out_ptr,
+    M,
+    OP: tl.constexpr,
+    NEUTRAL: tl.constexpr,
+    PARTS: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLS: tl.constexpr,
+):
+    """Second stage: `out[m]` from `partial[m, :]`, in tiles of [ROWS, COLS]."""
+    first = tl.program_id(0).to(tl.int64) * ROWS
+    rows = first + tl.arange(0, ROWS)
+    whole = tl.program_id(0) * 0
+    reduced = _reduce_part(partial_ptr, rows, M, PARTS, whole, OP, NEUTRAL, PARTS, COLS)
+    tl.store(out_ptr + rows, reduced, mask=rows < M)
