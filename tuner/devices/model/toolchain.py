@@ -203,9 +203,8 @@ def _write(file: Path, content: bytes) -> None:
             temporary.write(content)
         os.replace(temporary.name, file)
     except OSError as error:
-        raise Unavailable(
-            f"cannot write to the cache folder {file.parent}: {error.strerror}; set TILEWISE_CACHE"
-        ) from error
+        message = f"cannot write to the cache folder {file.parent}: {error.strerror}; set TILEWISE_CACHE to another"
+        raise Unavailable(message) from error
 
 
 def _compile(linalg: str, flags: list[str]) -> Compiled:
