@@ -1,7 +1,7 @@
 """Figures of the Ascend parts that the compiler does not know: clock, memory rates, cache and memory sizes.
 
 What the compiler does know (core counts, on-chip sizes, alignment) is read from a compiled module instead; see
-`toolchain.part_figures`. Where no public figure was found, that of the nearest sibling stands and is marked as
+`toolchain.target`. Where no public figure was found, that of the nearest sibling stands and is marked as
 estimated.
 """
 

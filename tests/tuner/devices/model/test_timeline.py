@@ -315,6 +315,44 @@ def test_a_long_loop_is_skipped_over(row_reduce, problem, rows, function, run, m
     assert interpreted < 1000  # of 16384 iterations
 
 
+PART = "memref<?xf32, strided<[1], offset: ?>, #hivm.address_space<gm>>"
+CUT = f"""%p = "memref.subview"(%x, %now) <{{operandSegmentSizes = array<i32: 1, 0, 1, 0>,
+  static_offsets = array<i64: 0>, static_sizes = array<i64: -9223372036854775808>,
+  static_strides = array<i64: 1>}}> : (GM, index) -> {PART}"""
+SHRINKING = (
+    '%size = "arith.constant"() <{value = 4096 : index}> : () -> index',
+    '%n2 = "arith.index_cast"(%n) : (i32) -> index',
+    *loop(
+        100,
+        '%done = "arith.muli"(%i, %size) : (index, index) -> index',
+        '%rest = "arith.subi"(%n2, %done) : (index, index) -> index',
+        '%some = "arith.minsi"(%rest, %size) : (index, index) -> index',
+        '%now = "arith.maxsi"(%some, %c0) : (index, index) -> index',
+        CUT,
+        f'"hivm.hir.load"(%p, %a) : ({PART}, UB) -> ()',
+    ),
+)
+
+
+@pytest.mark.parametrize("tiles", [0, 1, 3.5, 40, 40.25, 93.5, 99, 100, 250])
+def test_a_loop_that_runs_on_after_its_data_has_ended_is_timed_right(tiles, run, monkeypatch):
+    """What an iteration does may change far from the loop's end, where sizes fall to nothing."""
+    elements = int(tiles * 4096)
+    quick = run(*SHRINKING, arguments=(elements, 1, 1, 1))
+    assert quick.bytes_in == 4 * min(elements, 100 * 4096)
+    in_full(monkeypatch)
+    assert quick.cycles == pytest.approx(run(*SHRINKING, arguments=(elements, 1, 1, 1)).cycles, rel=1e-9)
+
+
+@pytest.mark.parametrize("ahead", [0, 10, 50, 300])
+def test_a_pipe_that_starts_far_ahead_is_caught_up_with(ahead, run, monkeypatch):
+    """Until the slower pipe has caught up, all iterations look alike; afterwards they do so again, but otherwise."""
+    lines = (*["exp"] * ahead, *loop(400, "load", "set MTE2 V 0", "wait MTE2 V 0", "exp"))
+    quick = run(*lines)
+    in_full(monkeypatch)
+    assert quick.cycles == pytest.approx(run(*lines).cycles, rel=1e-9)
+
+
 def branch(condition, *lines, mark=""):
     return (f'"scf.if"({condition}) ({{', *lines, '"scf.yield"() : () -> ()', "}, {", f"}}) {{{mark}}} : (i1) -> ()")
 
