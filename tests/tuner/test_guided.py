@@ -1,0 +1,110 @@
+"""The guided sampler: it trusts its prior until the times say otherwise, and stays away from where configs fail."""
+
+import itertools
+import math
+import statistics
+
+import numpy as np
+import pytest
+
+from tilewise.tuner.guided import GuidedSampler
+from tilewise.tuner.sampler import FAILED, PENALTY, distributions, quiet_study
+from tilewise.tuner.space import Space
+
+ROWS, COLUMNS, FLAGS = tuple(range(16)), tuple(2**i for i in range(8)), (True, False)
+CONFIGS = tuple({"A": a, "B": b, "F": f} for a, b, f in itertools.product(ROWS, COLUMNS, FLAGS))
+SPACE = Space({"A": ROWS, "B": COLUMNS, "F": FLAGS}, CONFIGS)
+SEEDS = range(12)
+
+
+def landscape(a, b, per_a=0.35, per_b=0.5):
+    """Log penalties by parameter, none of them at A = a, B = 2^b; their sum is the log time."""
+    rows = [(per_a * abs(c["A"] - a), per_b * abs(math.log2(c["B"]) - b), 0.3 * (not c["F"])) for c in CONFIGS]
+    return np.array(rows)
+
+
+TRUE = landscape(11, 5)
+
+
+def course(log_time, seed, count, *, prior=None, likely=None, until=frozenset()):
+    """The numbers of the configs tried; `log_time(number)` is None where a config fails."""
+    study = quiet_study(GuidedSampler(SPACE, seed, log_penalties=prior, likely=likely))
+    numbers = []
+    for _ in range(count):
+        trial = study.ask(fixed_distributions=distributions(SPACE))
+        number = SPACE.numbered([trial.params[name] for name in SPACE.domains])
+        assert number is not None
+        value = log_time(number)
+        trial.set_user_attr(FAILED, value is None)
+        study.tell(trial, PENALTY if value is None else value)
+        numbers.append(number)
+        if number in until:
+            break
+    return numbers
+
+
+def evaluations_to_2_percent(log_time, count=60, **options):
+    """The median over the seeds."""
+    every = [log_time(number) for number in range(len(SPACE))]
+    near = min(value for value in every if value is not None) + math.log(1.02)
+    good = {number for number, value in enumerate(every) if value is not None and value <= near}
+    courses = [course(log_time, seed, count, until=good, **options) for seed in SEEDS]
+    return statistics.median(len(c) if c[-1] in good else math.inf for c in courses)
+
+
+def times(table):
+    return lambda number: float(table[number].sum())
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.5, 2.0])
+def test_a_prior_that_ranks_rightly_needs_one_evaluation(weight):
+    assert evaluations_to_2_percent(times(TRUE), 3, prior=weight * TRUE) == 1
+
+
+def test_a_prior_that_says_the_opposite_is_overcome_within_12_evaluations():
+    assert evaluations_to_2_percent(times(TRUE), 20, prior=TRUE.max(axis=0) - TRUE) <= 12
+
+
+def test_a_prior_of_noise_is_overcome_within_30_evaluations():
+    noise = np.random.default_rng(0).permutation(TRUE)
+    assert evaluations_to_2_percent(times(TRUE), prior=noise) <= 30
+
+
+def test_without_a_prior_the_best_of_256_takes_15_evaluations():
+    assert evaluations_to_2_percent(times(TRUE)) <= 15
+
+
+def test_the_scale_and_unit_of_time_do_not_matter():
+    shifted = [course(lambda n, by=by: float(TRUE[n].sum()) + by, 3, 30, prior=TRUE / 2) for by in (0.0, 5.0)]
+    assert shifted[0] == shifted[1]
+
+
+def test_configs_unlikely_to_fit_do_not_come_first():
+    unlikely = np.array([c["A"] > 7 for c in CONFIGS])  # where the prior's best is
+    first = course(lambda number: None, 0, 3, prior=TRUE, likely=~unlikely)
+    assert not any(unlikely[number] for number in first)
+
+
+def fails(number):
+    """A corner of 28% of the space."""
+    config = CONFIGS[number]
+    return config["A"] * math.log2(config["B"] + 1) > 40
+
+
+def test_an_optimum_is_found_beside_a_corner_that_fails():
+    inside = times(landscape(5, 3))
+    assert evaluations_to_2_percent(lambda n: None if fails(n) else inside(n)) <= 25
+
+
+def test_an_optimum_is_found_although_the_prior_points_into_a_corner_that_fails():
+    rising = np.array([[-0.2 * c["A"] - 0.3 * math.log2(c["B"])] for c in CONFIGS])
+    towards = times(rising + 0.3 * np.array([[not c["F"]] for c in CONFIGS]))
+    assert evaluations_to_2_percent(lambda n: None if fails(n) else towards(n), prior=rising) <= 30
+
+
+def test_the_first_batch_is_no_set_of_twins():
+    flat = np.zeros((len(SPACE), 1))
+    study = quiet_study(GuidedSampler(SPACE, 0, log_penalties=flat))
+    asked = [study.ask(fixed_distributions=distributions(SPACE)).params for _ in range(4)]
+    for left, right in itertools.combinations(asked, 2):
+        assert abs(left["A"] - right["A"]) / 15 + abs(left["B"] - right["B"]) / 7 + (left["F"] != right["F"]) > 0.3

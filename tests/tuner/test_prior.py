@@ -1,0 +1,132 @@
+"""Penalties: 1 where a flaw is absent, rising with it, and the published winner ahead."""
+
+import dataclasses
+import itertools
+import math
+
+import pytest
+
+from tilewise.kernels import registry
+from tilewise.kernels.spec import Axis, Problem, Target, Tiling
+from tilewise.tuner.prior import is_likely_to_fit, penalties, score, tiling_facts
+from tilewise.tuner.space import enumerate_space
+
+SPEC = registry.load("row_reduce")
+ASCEND = Target("ascend", "Ascend910B4", 40, 196608, 32, 65535)
+NVIDIA = Target("nvidia", "NVIDIA H200", 132, 233472, 16, 2**31 - 1)
+
+
+def of(block, sub, cols, *, m=1000, n=8192, dtype="float32", multibuffer=True):
+    config = {"BLOCK_SIZE_M": block, "SUB_BLOCK_SIZE_M": sub, "BLOCK_SIZE_N": cols, "multibuffer": multibuffer}
+    return penalties(SPEC, Problem("row_reduce", {"M": m, "N": n}, dtype), config, ASCEND)
+
+
+def on_gpu(block, sub, cols, warps=4, *, m=16384, n=8192):
+    config = {"BLOCK_SIZE_M": block, "SUB_BLOCK_SIZE_M": sub, "BLOCK_SIZE_N": cols, "num_warps": warps, "num_stages": 3}
+    return penalties(SPEC, Problem("row_reduce", {"M": m, "N": n}, "float32"), config, NVIDIA)
+
+
+def rises(values):
+    return all(a < b for a, b in itertools.pairwise(values))
+
+
+@pytest.mark.parametrize(
+    ("block", "factor"),
+    [
+        (25, 1.0),  # 40 programs on 40 cores
+        (5, 1.0),  # 200: five full waves
+        (20, 1.6),  # 50: the busiest core takes 40 rows of 25
+        (50, 2.0),  # 20: half the cores idle
+        (100, 4.0),  # 10
+    ],
+)
+def test_waves(block, factor):
+    assert of(block, 5, 256)["waves"] == pytest.approx(factor)
+
+
+def test_waves_of_fewer_rows_than_cores_do_not_tell_configs_apart():
+    assert of(1, 1, 64, m=1)["waves"] == of(1, 1, 8192, m=1)["waves"] == 40
+
+
+@pytest.mark.parametrize(
+    ("block", "sub", "factor"), [(25, 25, 1), (25, 5, 1), (25, 1, 1), (25, 4, 1.12), (25, 13, 1.04), (25, 24, 1.92)]
+)
+def test_row_tails(block, sub, factor):
+    assert of(block, sub, 256)["row_tails"] == pytest.approx(factor)
+
+
+@pytest.mark.parametrize(
+    ("n", "cols", "factor"),
+    [(8192, 256, 1), (8192, 8192, 1), (8191, 8192, 8192 / 8191), (300, 256, 512 / 300), (1, 64, 64)],
+)
+def test_column_tails(n, cols, factor):
+    assert of(25, 25, cols, n=n)["column_tail"] == pytest.approx(factor)
+
+
+def test_short_trips_of_either_loop_cost_more_the_shorter_they_are():
+    assert rises([of(25, 5, cols)["loop_trips"] for cols in (4096, 1024, 256, 64)])
+    assert rises([of(24, sub, 256)["sub_tiles"] for sub in (24, 12, 4, 1)])
+    assert 1 < of(25, 1, 16384)["loop_trips"] < 1.1
+
+
+def test_short_rows_of_a_transfer_cost_more():
+    assert rises([of(25, 5, cols)["transfer"] for cols in (4096, 512, 64)])
+    assert of(25, 5, 64, dtype="float16")["transfer"] > of(25, 5, 64)["transfer"]
+    assert 1 < of(25, 1, 8192)["transfer"] < 1.01
+
+
+def test_on_chip_memory_is_a_penalty_where_double_buffering_or_the_tile_itself_does_not_fit():
+    fits_twice, fits_once = of(25, 25, 256), of(25, 5, 2048)
+    assert fits_twice["on_chip"] == 1.0
+    assert of(25, 25, 256, multibuffer=False)["on_chip"] == fits_once["on_chip"] > 1.0
+    overflows = [of(25, rows, 2048) for rows in (8, 12, 25)]
+    assert rises([fits_once["on_chip"], *(factors["on_chip"] for factors in overflows)])
+    assert is_likely_to_fit(fits_twice)
+    assert is_likely_to_fit(fits_once)
+    assert not any(map(is_likely_to_fit, overflows))
+
+
+def test_on_a_gpu_too_few_bytes_in_flight_and_too_many_registers_are_penalties():
+    flawless = on_gpu(4, 4, 512)
+    assert flawless["in_flight"] == flawless["registers"] == 1.0
+    assert rises([on_gpu(1, 1, cols, 1)["in_flight"] for cols in (128, 64, 32)])
+    assert rises([on_gpu(4, 4, cols)["registers"] for cols in (1024, 2048, 4096)])
+    assert rises([on_gpu(block, 4, 512)["loop_trips"] for block in (4, 8, 32)])
+    assert rises([on_gpu(4, 4, cols)["transfer"] for cols in (1024, 256, 64)])
+    assert is_likely_to_fit(flawless)
+
+
+@pytest.mark.parametrize("target", [ASCEND, NVIDIA], ids=["ascend", "nvidia"])
+@pytest.mark.parametrize("dims", [(1, 1), (7, 13), (1000, 8192), (131072, 1), (1, 10**6)])
+def test_every_penalty_of_every_config_is_finite_and_at_least_1(target, dims):
+    problem = Problem("row_reduce", dict(zip(("M", "N"), dims, strict=True)), "bfloat16")
+    configs = enumerate_space(SPEC, problem, target).configs
+    rows = [penalties(SPEC, problem, config, target) for config in configs[:: max(1, len(configs) // 100)]]
+    assert all(1 <= factor < math.inf for row in rows for factor in row.values())
+    assert len({tuple(row) for row in rows}) == 1
+    assert all(0 < score(row) <= 1 for row in rows)
+
+
+def test_a_kernel_that_streams_nothing_has_penalties_too(bowl):
+    nothing = Tiling((Axis("M", 64, 1, 1),), streamed_bytes=0, resident_bytes=0)
+    spec = dataclasses.replace(bowl.SPEC, tiling=lambda config, problem: nothing)
+    for target in (ASCEND, NVIDIA):
+        factors = penalties(spec, Problem("bowl", {"M": 64}, "float32"), bowl.DEFAULT, target)
+        assert 0 < score(factors) < 1
+
+
+def test_the_published_winner_scores_above_the_other_three():
+    winner, *others = (score(of(*tiles)) for tiles in [(25, 25, 256), (50, 25, 256), (25, 4, 2048), (20, 20, 256)])
+    assert winner > max(others)
+
+
+def test_the_score_is_one_over_the_product():
+    assert score({"a": 2.0, "b": 1.6}) == pytest.approx(1 / 3.2)
+    assert score({}) == 1
+
+
+def test_facts_of_a_tiling():
+    problem = Problem("row_reduce", {"M": 1000, "N": 8192}, "float32")
+    config = {"BLOCK_SIZE_M": 20, "SUB_BLOCK_SIZE_M": 8, "BLOCK_SIZE_N": 256}
+    facts = tiling_facts(SPEC.tiling(config, problem), ASCEND)
+    assert facts == {"programs": 50, "cores": 40, "waves": 2, "tail_rows": 4, "trips": 3 * 32}

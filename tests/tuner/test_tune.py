@@ -1,0 +1,95 @@
+"""`tune`: the whole job as one call, and requests refused before anything is opened."""
+
+from pathlib import Path
+
+import pytest
+
+from tilewise.db.records import Status
+from tilewise.db.sql_store import open_store
+from tilewise.errors import BadDimension, BadSpec, StoreError, UnknownDevice, UnknownDtype, UnknownKernel, UsageError
+from tilewise.tuner import tune, tuning
+
+FILE = Path(__file__).with_name("bowl.py")
+
+
+@pytest.fixture
+def opened(bowl, monkeypatch):
+    """Devices opened by name, which are the bowl's here."""
+    devices = []
+
+    def open_device(text):
+        devices.append(bowl.FormulaDevice())
+        return devices[-1]
+
+    monkeypatch.setattr(tuning, "open_device", open_device)
+    return devices
+
+
+@pytest.mark.parametrize(
+    ("changes", "error", "message"),
+    [
+        ({"spec": "no_such_kernel"}, UnknownKernel, "unknown kernel 'no_such_kernel'"),
+        ({"spec": "no/such/file.py:SPEC"}, BadSpec, "no file no/such/file.py"),
+        ({"search": "best"}, UsageError, "unknown search 'best'; expected one of guided, tpe, random, exhaustive"),
+        ({"dtype": "float8"}, UnknownDtype, "kernel bowl takes no 'float8'; it takes float32, float16"),
+        ({"dims": {}}, BadDimension, "kernel bowl needs M; M is missing"),
+        ({"dims": {"M": 0}}, BadDimension, "dimension M is 0"),
+        ({"dims": {"M": 1, "K": 1}}, BadDimension, "kernel bowl has no dimension K"),
+        ({"trials": 0}, UsageError, "a budget of 0 trials"),
+        ({"seconds": -1}, UsageError, "a budget of -1 seconds"),
+    ],
+)
+def test_a_request_that_makes_no_sense_opens_no_device_and_no_store(opened, tmp_path, changes, error, message):
+    request = {"spec": f"{FILE}:SPEC", "dims": {"M": 64}, "store": f"sqlite:///{tmp_path / 'new.db'}"} | changes
+    with pytest.raises(error, match=message):
+        tune(**request)
+    assert not opened
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_device_makes_no_database(tmp_path):
+    with pytest.raises(UnknownDevice, match="unknown device 'tpu'"):
+        tune(f"{FILE}:SPEC", {"M": 64}, device="tpu", store=f"sqlite:///{tmp_path / 'new.db'}")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_kernel_in_a_file_is_tuned_into_a_database_by_url(opened, bowl, url):
+    result = tune(f"{FILE}:SPEC", {"M": 64}, trials=30, store=url)
+    assert result.winner is not None and result.winner.verified
+    assert opened[0].closed
+    with open_store(url) as store:
+        assert store.lookup(result.scope.question) == result
+
+
+def test_without_numbers_a_search_tries_60_and_the_exhaustive_one_all(opened, bowl, store):
+    for search, count in (("random", 60), ("exhaustive", 104)):
+        result = tune(bowl.SPEC, {"M": 64}, search=search, store=store, fresh=True)
+        assert sum(result.counts.values()) in (count, count + 1)
+
+
+def test_what_the_caller_opened_stays_open(bowl, store):
+    device = bowl.FormulaDevice()
+    result = tune(bowl.SPEC, {"M": 64}, device=device, trials=3, store=store)
+    assert not device.closed
+    assert store.result(result.scope) == result
+
+
+def test_a_device_is_closed_where_the_store_does_not_open(opened, bowl, tmp_path):
+    (tmp_path / "no.db").write_text("no database, but long enough to be taken for one\n" * 100)
+    with pytest.raises(StoreError):
+        tune(bowl.SPEC, {"M": 64}, store=f"sqlite:///{tmp_path / 'no.db'}")
+    assert all(device.closed for device in opened)
+
+
+def test_a_device_is_closed_after_an_error(opened, bowl, store, monkeypatch):
+    monkeypatch.setattr(bowl.FormulaDevice, "evaluate", lambda self, *arguments: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        tune(bowl.SPEC, {"M": 64}, store=store)
+    assert opened[0].closed
+
+
+def test_the_configured_database_is_used_where_none_is_given(opened, bowl, url, monkeypatch):
+    monkeypatch.setenv("TILEWISE_DB", url)
+    result = tune(bowl.SPEC, {"M": 64}, trials=3)
+    with open_store(url, create=False) as store:
+        assert store.result(result.scope).counts[Status.CORRECT] == 4
