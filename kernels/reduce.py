@@ -147,7 +147,7 @@ def _sub_block_m(problem: Problem, target: Target) -> Sequence[Value]:
 def _block_n(problem: Problem, target: Target) -> Sequence[Value]:
     """Columns of a part: all of them; where rows are few or very long, also what makes a useful number of programs."""
     n = problem.dims["N"]
-    whole = n if target.family == "ascend" else powers_of_two(64, n)[-1]
+    whole = n if target.family == "ascend" else powers_of_two(8, n)[-1]
     if _rows(problem) >= 2 * _ENOUGH_ROWS * target.cores and n <= _LONG_ROW:
         return [whole]
     if target.family == "nvidia":
@@ -160,19 +160,22 @@ def _block_n(problem: Problem, target: Target) -> Sequence[Value]:
 
 
 def _sub_block_n(problem: Problem, target: Target) -> Sequence[Value]:
-    """Columns of a tile: powers of two; on Ascend also even shares of a row, or many sizes of tiles of a single row."""
+    """Columns of a tile: powers of two; on Ascend also even shares of a row; of a single row many sizes, and the parts
+    themselves."""
     n = problem.dims["N"]
     if target.family == "nvidia":
-        return powers_of_two(64, min(n, 32768))
-    least, most = min(256, _aligned(n)), min(target.on_chip_bytes // 8, _aligned(n))
-    sizes = {*powers_of_two(least, most), *(_aligned(ceil_div(n, trips)) for trips in range(1, 9))}
+        return powers_of_two(min(64, powers_of_two(8, n)[-1]), min(n, 32768))
+    least, most = min(256, _aligned(n)), min(target.on_chip_bytes // 6, _aligned(n))
+    sizes = {least, *powers_of_two(256, most), *(_aligned(ceil_div(n, trips)) for trips in range(1, 9))}
     if _rows(problem) == 1:
         sizes |= {_aligned(size) for size in nice_numbers(most) if size >= _LEAST_TILE // 4}
+        sizes |= {_aligned(int(part)) for part in _block_n(problem, target)}
     return sorted(size for size in sizes if least <= size <= most)
 
 
 def _aligned(columns: int) -> int:
-    return 64 * ceil_div(columns, 64)
+    """Up to whole vectors of 256 bytes, or, where that is more than there is, to whole blocks of 32."""
+    return 64 * ceil_div(columns, 64) if columns > 32 else 8 * ceil_div(columns, 8)
 
 
 def _variants(operator: _Operator) -> Callable[[Problem, Target], Sequence[Value]]:
@@ -212,16 +215,15 @@ def _tile_suits(config: Config, problem: Problem, target: Target) -> bool:
     _, sub_m, _, sub_n = _blocks(config)
     if target.family == "nvidia":
         threads = 32 * int(config["num_warps"])
-        return threads <= sub_m * sub_n <= 128 * threads
+        return threads <= max(32, sub_m * sub_n) <= 128 * threads
     return _tile_bytes(config, problem) <= target.on_chip_bytes
 
 
 def _tile_bytes(config: Config, problem: Problem) -> int:
-    """On chip on Ascend at least: the accumulator, and where there is a loop also a tile that joins it, each of them
-    as loaded and, where that is not the same, in float32."""
+    """On Ascend the least on chip: a tile as it was loaded, and float32 tiles: the one that collects, if there is a
+    loop, and one that 16 bits are widened to."""
     _, sub_m, block_n, sub_n = _blocks(config)
-    tile = sub_m * sub_n * (4 if problem.item_bytes == 4 else problem.item_bytes + 4)
-    return tile * 2 if block_n > sub_n else tile
+    return sub_m * sub_n * (problem.item_bytes + 4 * (block_n > sub_n) + 4 * (problem.item_bytes < 4))
 
 
 def _tile_is_no_crumb(config: Config, problem: Problem, target: Target) -> bool:
@@ -268,18 +270,26 @@ def _buffers(operator: _Operator) -> Callable[[Problem], Mapping[str, Buffer]]:
     return buffers
 
 
+def _reduction_bytes(operator: _Operator, rows: int, cols: int) -> int:
+    """What Ascend's reduction of a float32 tile takes beside it; shared with the tiles of a loop, which are done by
+    then, or with the 16 bits that the tile was widened from."""
+    if operator.name == "prod":
+        return 4 * rows * (72 if cols > 64 else 2 * cols + 8)
+    return 2 * rows * cols if cols > 64 and (operator.name == "sum" or rows > 1) else 0
+
+
 def _tiling(operator: _Operator) -> Callable[[Config, Problem], Tiling]:
     def tiling(config: Config, problem: Problem) -> Tiling:
         rows, sub_m, block_n, sub_n = _blocks(config)
         columns = Axis("N", problem.dims["N"], block_n, sub_n)
         axes = (Axis("M", problem.dims["M"], rows, sub_m), columns) if "M" in problem.dims else (columns,)
-        tile = sub_m * sub_n
-        # The first tile of a row is loaded apart from those of the loop: where there are sub-tiles, again and again.
-        streamed = tile * problem.item_bytes * (2 if block_n > sub_n and rows > sub_m else 1)
-        pairs = 288 * sub_m  # on Ascend beside the tile: what its reduction takes
-        if operator.name != "prod":
-            pairs = 2 * tile if operator.name == "sum" or sub_m > 1 else 256
-        return Tiling(axes, streamed, _tile_bytes(config, problem) - streamed + pairs)
+        looped, wide = block_n > sub_n, problem.item_bytes == 4
+        # As where memory is tight; with room to spare the compiler lets fewer buffers share it. The first tile of a
+        # row is loaded apart from those of the loop, into what collects the others: where there are sub-tiles, that
+        # is double-buffered as well.
+        streamed = sub_m * sub_n * problem.item_bytes * (2 if looped and wide and rows > sub_m else 1)
+        beside = _reduction_bytes(operator, sub_m, sub_n) if wide and not looped else 0
+        return Tiling(axes, streamed, _tile_bytes(config, problem) - streamed + beside)
 
     return tiling
 
@@ -307,7 +317,7 @@ def _default(problem: Problem, target: Target) -> Config:
     }
     if "M" in problem.dims:
         config |= {"BLOCK_SIZE_M": rows, "SUB_BLOCK_SIZE_M": sub_m}
-    return config | ({"multibuffer": True} if ascend else {"num_warps": min(4, sub_m * sub_n // 32)})
+    return config | ({"multibuffer": True} if ascend else {"num_warps": min(4, max(1, sub_m * sub_n // 32))})
 
 
 def _spec(

@@ -26,7 +26,7 @@ ROWS = st.one_of(st.sampled_from([1, 2, 3, 8, 31, 97]), st.integers(1, 60))
 COLUMNS = st.one_of(st.sampled_from([1, 2, 7, 8, 63, 64, 65, 257, 521, 4095, 4097]), st.integers(1, 9000))
 
 
-@settings(max_examples=60)
+@settings(max_examples=40)
 @given(st.data())
 def test_any_config_of_the_space_is_right_at_any_shape(interpreter, target, data):
     spec = registry.load(data.draw(st.sampled_from(NAMES), "kernel"))
@@ -52,7 +52,8 @@ from tilewise.tuner.verify import Arguments
 interpreter_fixes.install()
 NEUTRAL = {"sum": 0.0, "prod": 1.0, "max": float("-inf")}
 # No tail; a tail of a part, of a tile, of the rows; one tile a part; several tiles a part.
-ROWS = {"direct": [(8, 3, 128, 128), (5, 5, 96, 16)], "parts": [(8, 3, 32, 16), (5, 5, 40, 16), (2, 1, 16, 16)]}
+ROWS = {"direct": [(40, 12, 128, 128), (35, 35, 96, 16)],
+        "parts": [(40, 12, 32, 16), (35, 35, 40, 24), (70, 70, 16, 16)]}
 
 def variants(name):
     return ["direct", "two_stage"] + ([] if name.startswith("prod") else ["atomic"])
@@ -79,12 +80,13 @@ EACH_ELEMENT = (
     SCRIPT
     + """
 found = []
-for name in sys.argv[1].split(","):
+special = torch.tensor([3.0, float("nan"), float("inf")] * 24)[:70]
+for name in ("sum_rows", "prod_rows", "max_rows"):
     for variant in variants(name):
         for tiles in ROWS["direct" if variant == "direct" else "parts"]:
-            for special in (3.0, float("nan"), float("inf")):
-                x = torch.full((70, 70), NEUTRAL[name[:-5]]).fill_diagonal_(special)
-                found.append([name, variant, tiles, special, run(name, x, variant, tiles)])
+            x = torch.full((70, 70), NEUTRAL[name[:-5]])
+            x.diagonal().copy_(special)
+            found.append([name, variant, tiles, run(name, x, variant, tiles)])
 print(json.dumps(found))
 """
 )
@@ -121,9 +123,9 @@ print(json.dumps({
 )
 
 
-def interpreted(script: str, *arguments: str) -> str:
+def interpreted(script: str) -> str:
     done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script, *arguments],
+        [sys.executable, "-W", "ignore", "-c", script],
         env={**os.environ, "TRITON_INTERPRET": "1"},
         capture_output=True,
         text=True,
@@ -135,11 +137,11 @@ def interpreted(script: str, *arguments: str) -> str:
 
 
 def test_each_element_counts_once_wherever_it_stands():
-    """Row m holds what changes nothing, and one other number in column m."""
-    found = json.loads(interpreted(EACH_ELEMENT, "sum_rows,prod_rows,max_rows"))
-    assert len(found) == 3 * (2 + 3) * 3 + 2 * 3 * 3
-    for name, variant, tiles, special, out in found:
-        assert out == pytest.approx([special] * 70, nan_ok=True), (name, variant, tiles, special)
+    """Row m holds what changes nothing, and in column m a number, NaN or infinity."""
+    found = json.loads(interpreted(EACH_ELEMENT))
+    assert len(found) == (2 + 3 + 3) + (2 + 3) + (2 + 3 + 3)
+    for name, variant, tiles, out in found:
+        assert out == pytest.approx(([3, math.nan, math.inf] * 24)[:70], nan_ok=True), (name, variant, tiles)
 
 
 def test_nan_and_infinity_propagate_as_in_torch():
@@ -153,7 +155,7 @@ def test_accumulating_without_a_reset_gives_wrong_sums_and_with_it_right_ones():
     total, largest = found["wanted"]
     with_reset, without = found["sum"]
     assert with_reset == pytest.approx([total], rel=1e-5)
-    assert not without[0] == pytest.approx(total, rel=0.5)
+    assert without[0] != pytest.approx(total, rel=0.5)
     assert found["two_stage"] == [pytest.approx([total], rel=1e-5)] * 2  # which needs none
     assert found["max"] == [largest]  # below zero: from zero on it would not show
 
