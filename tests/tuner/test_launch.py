@@ -15,7 +15,7 @@ import triton
 from tilewise.errors import BadSpec
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Buffer, Parameter, Problem
-from tilewise.tuner.launch import launch, launcher, resolve_function
+from tilewise.tuner.launch import launch, launcher, resolve_functions
 
 KERNELS = Path(__file__).with_name("faulty_kernels.py")
 CONFIG = {"ROWS": 8, "SUB": 4, "COLS": 64}
@@ -43,13 +43,13 @@ class Recorder:
 
 
 def test_a_named_function_is_imported_when_asked_for():
-    function = resolve_function(registry.load("row_reduce"))
+    (function,) = resolve_functions(registry.load("row_reduce"))
     assert isinstance(function, triton.JITFunction)
     assert function.__name__ == "row_reduce_kernel"
 
 
 def test_a_function_object_is_taken_as_it_is(spec):
-    assert resolve_function(spec) is spec.function
+    assert resolve_functions(spec) == (spec.function,)
 
 
 @pytest.mark.parametrize(
@@ -62,7 +62,7 @@ def test_a_function_object_is_taken_as_it_is(spec):
 )
 def test_what_is_no_triton_function_is_refused(spec, function, message):
     with pytest.raises(BadSpec, match=message):
-        resolve_function(dataclasses.replace(spec, function=function))
+        resolve_functions(dataclasses.replace(spec, function=function))
 
 
 def test_an_autotuned_function_is_refused(spec):
@@ -70,7 +70,7 @@ def test_an_autotuned_function_is_refused(spec):
         fn = run = None
 
     with pytest.raises(BadSpec, match="remove that"):
-        resolve_function(dataclasses.replace(spec, function=Autotuner()))
+        resolve_functions(dataclasses.replace(spec, function=Autotuner()))
 
 
 def test_everything_is_bound_and_options_are_passed_on(spec):

@@ -58,7 +58,7 @@ class Progress(Watcher):
             assert self.plan is not None
             elapsed = time.monotonic() - self._began
             self._console.print(
-                f"trial {self._count}/{self.plan.trials}, {elapsed:.0f} s: {self._standing()}", soft_wrap=True
+                f"trial {self._count}/{self.plan.trials}, {elapsed:.0f} s: {self._standing()}{self._config()}"
             )
 
     def finished(self) -> None:
@@ -70,7 +70,10 @@ class Progress(Watcher):
             return "nothing correct yet"
         floor = self.plan.floor_us
         above = f", {self._best.time_us / floor:.2f}x the memory floor" if floor else ""
-        return f"best {self._best.time_us:.2f} us{above} ({config_text(self._best.config)})"
+        return f"best {self._best.time_us:.2f} us{above}"
+
+    def _config(self) -> str:
+        return f" ({config_text(self._best.config)})" if self._best else ""
 
 
 def show_result(result: Result, trials: Sequence[Trial], progress: Progress) -> None:
