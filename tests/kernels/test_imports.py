@@ -36,7 +36,7 @@ for name in registry.names():
     for target in targets:
         config = spec.default(problem, target)
         assert spec.plan(config, problem) and spec.tiling(config, problem).programs > 0
-        assert all(parameter.values(problem, target) or parameter.role == "option" for parameter in spec.parameters)
+        assert config.keys() == {parameter.name for parameter in spec.parameters if parameter.values(problem, target)}
     assert spec.bytes(problem) > 0 and spec.flops(problem) > 0
     print(name, source_hash(spec))
 assert not {"torch", "triton", "numpy"} & sys.modules.keys()

@@ -124,7 +124,7 @@ def test_a_space_in_which_everything_fails_is_finished_all_the_same(run, spaces)
     assert sorted(run().course(lambda number: None)) == list(range(len(spaces[0])))
 
 
-@pytest.mark.parametrize("value", [0.0, 3.5, -20.0, 49.0])
+@pytest.mark.parametrize("value", [0.0, -20.0])
 def test_a_space_of_ties_is_finished(run, spaces, value):
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
