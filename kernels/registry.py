@@ -15,7 +15,15 @@ from tilewise.kernels.spec import KernelSpec
 
 __all__ = ["load", "names"]
 
-_MODULES = {"row_reduce": "tilewise.kernels.row_reduce:SPEC"}
+_MODULES = {
+    "row_reduce": "tilewise.kernels.row_reduce:SPEC",
+    "max_all": "tilewise.kernels.reduce:MAX_ALL",
+    "max_rows": "tilewise.kernels.reduce:MAX_ROWS",
+    "prod_all": "tilewise.kernels.reduce:PROD_ALL",
+    "prod_rows": "tilewise.kernels.reduce:PROD_ROWS",
+    "sum_all": "tilewise.kernels.reduce:SUM_ALL",
+    "sum_rows": "tilewise.kernels.reduce:SUM_ROWS",
+}
 """Where each kernel's spec stands; read only when that kernel is asked for."""
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import statistics
 from collections.abc import Mapping, Sequence
@@ -11,6 +12,7 @@ from typing import Any
 from tilewise.db.records import Status
 from tilewise.errors import Unavailable
 from tilewise.kernels import registry
+from tilewise.kernels.spec import KernelSpec
 from tilewise.settings import read_settings
 from tilewise.tuner.devices.model import toolchain
 from tilewise.tuner.devices.model.device import model_config
@@ -33,7 +35,7 @@ def bench_model() -> dict[str, Any]:
 
 def _model(case: Mapping[str, Any], part: str) -> dict[str, Any]:
     folder = read_settings().cache_folder
-    spec = registry.load(case["kernel"])
+    spec = _load(case["kernel"])
     problem = make_problem(spec, case["dims"], case["dtype"])
     target = toolchain.target(part, folder)
     options = {k: v for k, v in spec.default(problem, target).items() if k in spec.options()}
@@ -42,10 +44,21 @@ def _model(case: Mapping[str, Any], part: str) -> dict[str, Any]:
     row |= {"feasible": outcome.status is Status.CORRECT, "double_buffered": outcome.facts.get("double_buffered")}
     if outcome.reason:
         row["reason"] = outcome.reason
+    if "published_failure" in case:
+        row["published_failure"] = case["published_failure"]
     if machines is not None:
         ends = {"modelled_us": "value", "low_us": "low", "high_us": "high"}
         row |= {key: round(machines.time(end).time_us, 2) for key, end in ends.items()}  # type: ignore[arg-type]
     return {key: value for key, value in row.items() if value is not None}
+
+
+def _load(kernel: str) -> KernelSpec:
+    """A registered kernel, or `module:ATTRIBUTE` of one that is there for its published timings only."""
+    module, colon, attribute = kernel.partition(":")
+    if not colon:
+        return registry.load(kernel)
+    spec: KernelSpec = getattr(importlib.import_module(module), attribute)
+    return spec
 
 
 def _groups(rows: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
@@ -78,6 +91,7 @@ def _summary(rows: Sequence[Mapping[str, Any]], missing: Sequence[str]) -> dict[
         "mean_absolute_ratio_error": round(statistics.fmean(map(abs, errors)), 4),
         "within_interval": sum(row["low_us"] <= row["published_us"] <= row["high_us"] for row in both),
         "worst_cost_of_trusting_the_pick": round(max(picks), 4),
+        "feasibility_disagreements": sum(row["feasible"] == ("published_failure" in row) for row in rows),
         "no_kernel_yet": list(missing),
     }
 

@@ -52,11 +52,14 @@ def _model_row(row: dict[str, Any]) -> list[str]:
     if "modelled_us" not in row:
         return [*cells, "-", "-", "-", "-", "-", row.get("reason", "")]
     interval = f"{row['low_us']:.1f}-{row['high_us']:.1f}"
-    error = row["modelled_ratio"] / row["published_ratio"] - 1
     notes = (["used for fitting"] if row["used_for_fitting"] else []) + (
         [] if row["double_buffered"] else ["single buffer"]
     )
-    ratios = [f"{row['published_ratio']:.2f}", f"{row['modelled_ratio']:.2f}", f"{error:+.1%}"]
+    if "published_failure" in row:
+        ratios, notes = ["-", "-", "-"], [f"published: {row['published_failure']}", *notes]
+    else:
+        error = row["modelled_ratio"] / row["published_ratio"] - 1
+        ratios = [f"{row['published_ratio']:.2f}", f"{row['modelled_ratio']:.2f}", f"{error:+.1%}"]
     return [*cells, f"{row['modelled_us']:.2f}", interval, *ratios, ", ".join(notes)]
 
 
