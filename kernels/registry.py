@@ -23,6 +23,9 @@ _MODULES = {
     "prod_rows": "tilewise.kernels.reduce:PROD_ROWS",
     "sum_all": "tilewise.kernels.reduce:SUM_ALL",
     "sum_rows": "tilewise.kernels.reduce:SUM_ROWS",
+    "batch_norm": "tilewise.kernels.batch_norm:SPEC",
+    "layer_norm": "tilewise.kernels.layer_norm:FORWARD",
+    "layer_norm_backward": "tilewise.kernels.layer_norm:BACKWARD",
 }
 """Where each kernel's spec stands; read only when that kernel is asked for."""
 

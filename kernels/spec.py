@@ -158,12 +158,14 @@ class Tiling:
     """How a config cuts the work up, outermost axis first; the last axis is contiguous in memory.
 
     `streamed_bytes` is what one trip loads, which double buffering keeps twice; `resident_bytes` is what else must be
-    on chip during a trip (accumulators, temporaries, operands that stay).
+    on chip during a trip (accumulators, temporaries, operands that stay). `traffic` is what all of the config's
+    launches move through global memory, as a multiple of the least: more than 1 where data is read again.
     """
 
     axes: tuple[Axis, ...]
     streamed_bytes: int
     resident_bytes: int
+    traffic: float = 1.0
 
     @property
     def programs(self) -> int:

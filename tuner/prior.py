@@ -37,7 +37,12 @@ them, times about 0.8 us of latency)."""
 def penalties(spec: KernelSpec, problem: Problem, config: Config, target: Target) -> dict[str, float]:
     """The penalties by name, each 1 or more."""
     tiling = spec.tiling(config, problem)
-    shared = {"waves": _waves(tiling, target), "row_tails": _row_tails(tiling), "column_tail": _column_tail(tiling)}
+    shared = {
+        "waves": _waves(tiling, target),
+        "row_tails": _row_tails(tiling),
+        "column_tail": _column_tail(tiling),
+        "traffic": tiling.traffic,
+    }
     family = (
         _ascend(tiling, problem, config, target)
         if target.family == "ascend"

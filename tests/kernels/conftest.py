@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import importlib.util
-from collections.abc import Iterator
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from tilewise.kernels.spec import Target
+from tilewise.kernels.spec import Config, Problem, Target
 from tilewise.tuner.interpreter import InterpreterVerifier
+from tilewise.tuner.worker import Worker
 
 settings.register_profile("same every time", derandomize=True, deadline=None)
 settings.load_profile("same every time")
@@ -41,3 +46,22 @@ def interpreter() -> Iterator[InterpreterVerifier]:
     verifier.start()
     yield verifier
     verifier.close()
+
+
+@pytest.fixture(scope="session")
+def normalisations() -> Iterator[Callable[..., Any]]:
+    """Calls the jobs of `normalisations.py` in a process of the interpreter."""
+    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    worker = Worker("normalisations:call", env={"TRITON_INTERPRET": "1", "PYTHONPATH": path})
+
+    def call(job: str, name: str, problem: Problem, config: Config, argument: Any) -> Any:
+        if not isinstance(argument, dict):
+            return worker.call(job, name, problem, config, argument, timeout=60.0)
+        import torch
+
+        arrays = {tensor: values.numpy() for tensor, values in argument.items()}  # torch would share memory, not send
+        outputs = worker.call(job, name, problem, config, arrays, timeout=60.0)
+        return {tensor: torch.from_numpy(values) for tensor, values in outputs.items()}
+
+    yield call
+    worker.close()

@@ -1,0 +1,355 @@
+"""Batch normalisation over [N, C, HW], training forward; see `tilewise.kernels.batch_norm` for the spec.
+
+A program works on BLOCK_SIZE_C channels and, of each, on one part: PART_N images by PART_HW pixels. It goes through it
+in tiles of [BLOCK_SIZE_N, BLOCK_SIZE_C, BLOCK_SIZE_HW]. With one part a channel a single launch does everything; with
+several, each program's sums pass through scratch to the next launch, which adds them up.
+
+Sums are of `x - shift`, the shift being the mean of the channel's first pixels. Its distance from the channel's mean
+is itself part of the channel's variance, so that what two passes take off the sum of squares at the end is at most the
+channel's size over BLOCK_SIZE_HW times what remains: an error of so many roundings, wherever the mean lies. Three
+passes take nothing off: their squares are of the distance from the mean.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _place(PARTS_N: tl.constexpr, PARTS_HW: tl.constexpr, BLOCK_SIZE_C: tl.constexpr):
+    """This program's channels, and which of their parts it takes: counted, by images and by pixels."""
+    program = tl.program_id(0)
+    channel = program // (PARTS_N * PARTS_HW) * BLOCK_SIZE_C + tl.arange(0, BLOCK_SIZE_C)
+    part = program % (PARTS_N * PARTS_HW)
+    return channel, part, part // PARTS_HW, part % PARTS_HW
+
+
+@triton.jit
+def _tile(channel, first_n, end_n, first_hw, end_hw, C, HW, BLOCK_SIZE_N: tl.constexpr, BLOCK_SIZE_HW: tl.constexpr):
+    """A tile's offsets, which of its elements the part has, and which of those are in the tensor."""
+    image = first_n + tl.arange(0, BLOCK_SIZE_N)
+    pixel = first_hw + tl.arange(0, BLOCK_SIZE_HW)
+    inside = (image < end_n)[:, None, None] & (pixel < end_hw)[None, None, :]
+    plane = image[:, None, None].to(tl.int64) * C + channel[None, :, None]  # 64 bits: there may be 2^31 elements
+    return plane * HW + pixel[None, None, :], inside, inside & (channel < C)[None, :, None]
+
+
+@triton.jit
+def _shift(x_ptr, channel, C, HW, BLOCK_SIZE_HW: tl.constexpr):
+    """The mean of the first pixels of each channel's first image."""
+    pixel = tl.arange(0, BLOCK_SIZE_HW)
+    mask = (channel < C)[:, None] & (pixel < HW)[None, :]
+    x = tl.load(x_ptr + channel[:, None].to(tl.int64) * HW + pixel[None, :], mask=mask, other=0.0).to(tl.float32)
+    return tl.sum(x, axis=1) / tl.minimum(HW, BLOCK_SIZE_HW)
+
+
+@triton.jit
+def _sums(
+    x_ptr,
+    shift,
+    rest,
+    channel,
+    part_n,
+    part_hw,
+    N,
+    C,
+    HW,
+    KIND: tl.constexpr,
+    BLOCK_SIZE_N: tl.constexpr,
+    BLOCK_SIZE_C: tl.constexpr,
+    BLOCK_SIZE_HW: tl.constexpr,
+    PART_N: tl.constexpr,
+    PART_HW: tl.constexpr,
+    EVEN: tl.constexpr,
+):
+    """Of a part, a pair: the sum of `x - shift`, and the sum of squares of the same ("both"), or of only one of them
+    ("sum", "squares"), where the squares are of `x - shift - rest`. EVEN: tiles end where the part does.
+
+    The sums are delayed: tiles collect over the loops and are reduced once.
+    """
+    end_n = tl.minimum((part_n + 1) * PART_N, N)
+    end_hw = tl.minimum((part_hw + 1) * PART_HW, HW)
+    sums = tl.zeros([BLOCK_SIZE_N, BLOCK_SIZE_C, BLOCK_SIZE_HW], dtype=tl.float32)
+    squares = tl.zeros([BLOCK_SIZE_N, BLOCK_SIZE_C, BLOCK_SIZE_HW], dtype=tl.float32)
+    for first_n in range(part_n * PART_N, end_n, BLOCK_SIZE_N):
+        for first_hw in range(part_hw * PART_HW, end_hw, BLOCK_SIZE_HW):
+            at, inside, mask = _tile(channel, first_n, end_n, first_hw, end_hw, C, HW, BLOCK_SIZE_N, BLOCK_SIZE_HW)
+            away = tl.load(x_ptr + at, mask=mask, other=0.0).to(tl.float32) - shift[None, :, None]
+            if KIND == "squares":
+                away -= rest[None, :, None]
+            if not EVEN:
+                away = tl.where(inside, away, 0.0)
+            if KIND != "squares":
+                sums += away
+            if KIND != "sum":
+                squares += away * away
+    total = shift if KIND == "squares" else tl.sum(tl.sum(sums, axis=2), axis=0)
+    total_squares = shift if KIND == "sum" else tl.sum(tl.sum(squares, axis=2), axis=0)
+    return total, total_squares
+
+
+@triton.jit
+def _apply(
+    x_ptr,
+    w_ptr,
+    b_ptr,
+    y_ptr,
+    mean_ptr,
+    rstd_ptr,
+    shift,
+    rest,
+    rstd,
+    channel,
+    part,
+    part_n,
+    part_hw,
+    N,
+    C,
+    HW,
+    BLOCK_SIZE_N: tl.constexpr,
+    BLOCK_SIZE_HW: tl.constexpr,
+    PART_N: tl.constexpr,
+    PART_HW: tl.constexpr,
+):
+    """y of a part; the first part of a channel also stores its mean and rstd."""
+    end_n = tl.minimum((part_n + 1) * PART_N, N)
+    end_hw = tl.minimum((part_hw + 1) * PART_HW, HW)
+    first = (channel < C) & (part == 0)
+    tl.store(mean_ptr + channel, shift + rest, mask=first)
+    tl.store(rstd_ptr + channel, rstd, mask=first)
+    scale = rstd * tl.load(w_ptr + channel, mask=channel < C, other=0.0).to(tl.float32)
+    base = tl.load(b_ptr + channel, mask=channel < C, other=0.0).to(tl.float32) - rest * scale
+    for first_n in range(part_n * PART_N, end_n, BLOCK_SIZE_N):
+        for first_hw in range(part_hw * PART_HW, end_hw, BLOCK_SIZE_HW):
+            at, _, mask = _tile(channel, first_n, end_n, first_hw, end_hw, C, HW, BLOCK_SIZE_N, BLOCK_SIZE_HW)
+            x = tl.load(x_ptr + at, mask=mask, other=0.0).to(tl.float32)
+            y = (x - shift[None, :, None]) * scale[None, :, None] + base[None, :, None]
+            tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def batch_norm_whole_kernel(
+    x_ptr,
+    w_ptr,
+    b_ptr,
+    y_ptr,
+    mean_ptr,
+    rstd_ptr,
+    N,
+    C,
+    HW,
+    eps,
+    VARIANT: tl.constexpr,
+    BLOCK_SIZE_N: tl.constexpr,
+    BLOCK_SIZE_C: tl.constexpr,
+    BLOCK_SIZE_HW: tl.constexpr,
+    PART_N: tl.constexpr,
+    PART_HW: tl.constexpr,
+    EVEN: tl.constexpr,
+):
+    """Statistics and y of BLOCK_SIZE_C channels; one part is all of a channel."""
+    channel, part, part_n, part_hw = _place(1, 1, BLOCK_SIZE_C)
+    count = N * 1.0 * HW
+    shift = _shift(x_ptr, channel, C, HW, BLOCK_SIZE_HW)
+    if VARIANT == "two_passes":
+        total, squares = _sums(
+            x_ptr,
+            shift,
+            shift,
+            channel,
+            part_n,
+            part_hw,
+            N,
+            C,
+            HW,
+            "both",
+            BLOCK_SIZE_N,
+            BLOCK_SIZE_C,
+            BLOCK_SIZE_HW,
+            PART_N,
+            PART_HW,
+            EVEN,
+        )
+        rest = total / count
+        variance = squares / count - rest * rest
+    else:
+        total, _ = _sums(
+            x_ptr,
+            shift,
+            shift,
+            channel,
+            part_n,
+            part_hw,
+            N,
+            C,
+            HW,
+            "sum",
+            BLOCK_SIZE_N,
+            BLOCK_SIZE_C,
+            BLOCK_SIZE_HW,
+            PART_N,
+            PART_HW,
+            EVEN,
+        )
+        rest = total / count
+        _, squares = _sums(
+            x_ptr,
+            shift,
+            rest,
+            channel,
+            part_n,
+            part_hw,
+            N,
+            C,
+            HW,
+            "squares",
+            BLOCK_SIZE_N,
+            BLOCK_SIZE_C,
+            BLOCK_SIZE_HW,
+            PART_N,
+            PART_HW,
+            EVEN,
+        )
+        variance = squares / count
+    rstd = tl.rsqrt(variance + eps)
+    _apply(
+        x_ptr,
+        w_ptr,
+        b_ptr,
+        y_ptr,
+        mean_ptr,
+        rstd_ptr,
+        shift,
+        rest,
+        rstd,
+        channel,
+        part,
+        part_n,
+        part_hw,
+        N,
+        C,
+        HW,
+        BLOCK_SIZE_N,
+        BLOCK_SIZE_HW,
+        PART_N,
+        PART_HW,
+    )
+
+
+@triton.jit
+def batch_norm_sums_kernel(
+    x_ptr,
+    shift_ptr,
+    sums_ptr,
+    squares_ptr,
+    N,
+    C,
+    HW,
+    KIND: tl.constexpr,
+    BLOCK_SIZE_N: tl.constexpr,
+    BLOCK_SIZE_C: tl.constexpr,
+    BLOCK_SIZE_HW: tl.constexpr,
+    PART_N: tl.constexpr,
+    PART_HW: tl.constexpr,
+    PARTS_N: tl.constexpr,
+    PARTS_HW: tl.constexpr,
+    PARTS_BLOCK: tl.constexpr,
+    EVEN: tl.constexpr,
+):
+    """A part's sums, of the KIND that `_sums` knows, to [C, parts] of scratch."""
+    channel, part, part_n, part_hw = _place(PARTS_N, PARTS_HW, BLOCK_SIZE_C)
+    if KIND == "squares":
+        shift = tl.load(shift_ptr + channel, mask=channel < C, other=0.0)
+        rest = _total(sums_ptr, channel, C, PARTS_N * PARTS_HW, PARTS_BLOCK) / (N * 1.0 * HW)
+    else:
+        shift = _shift(x_ptr, channel, C, HW, BLOCK_SIZE_HW)
+        rest = shift
+        tl.store(shift_ptr + channel, shift, mask=(channel < C) & (part == 0))
+    total, squares = _sums(
+        x_ptr,
+        shift,
+        rest,
+        channel,
+        part_n,
+        part_hw,
+        N,
+        C,
+        HW,
+        KIND,
+        BLOCK_SIZE_N,
+        BLOCK_SIZE_C,
+        BLOCK_SIZE_HW,
+        PART_N,
+        PART_HW,
+        EVEN,
+    )
+    at = channel * (PARTS_N * PARTS_HW) + part
+    if KIND != "squares":
+        tl.store(sums_ptr + at, total, mask=channel < C)
+    if KIND != "sum":
+        tl.store(squares_ptr + at, squares, mask=channel < C)
+
+
+@triton.jit
+def _total(parts_ptr, channel, C, PARTS: tl.constexpr, PARTS_BLOCK: tl.constexpr):
+    """The sum of each channel's PARTS; PARTS_BLOCK covers them."""
+    part = tl.arange(0, PARTS_BLOCK)
+    mask = (channel < C)[:, None] & (part < PARTS)[None, :]
+    return tl.sum(tl.load(parts_ptr + channel[:, None] * PARTS + part[None, :], mask=mask, other=0.0), axis=1)
+
+
+@triton.jit
+def batch_norm_apply_kernel(
+    x_ptr,
+    w_ptr,
+    b_ptr,
+    y_ptr,
+    mean_ptr,
+    rstd_ptr,
+    shift_ptr,
+    sums_ptr,
+    squares_ptr,
+    N,
+    C,
+    HW,
+    eps,
+    VARIANT: tl.constexpr,
+    BLOCK_SIZE_N: tl.constexpr,
+    BLOCK_SIZE_C: tl.constexpr,
+    BLOCK_SIZE_HW: tl.constexpr,
+    PART_N: tl.constexpr,
+    PART_HW: tl.constexpr,
+    PARTS_N: tl.constexpr,
+    PARTS_HW: tl.constexpr,
+    PARTS_BLOCK: tl.constexpr,
+):
+    """y of a part, with statistics from all parts' sums."""
+    channel, part, part_n, part_hw = _place(PARTS_N, PARTS_HW, BLOCK_SIZE_C)
+    count = N * 1.0 * HW
+    shift = tl.load(shift_ptr + channel, mask=channel < C, other=0.0)
+    rest = _total(sums_ptr, channel, C, PARTS_N * PARTS_HW, PARTS_BLOCK) / count
+    variance = _total(squares_ptr, channel, C, PARTS_N * PARTS_HW, PARTS_BLOCK) / count
+    if VARIANT == "two_passes":
+        variance -= rest * rest
+    rstd = tl.rsqrt(variance + eps)
+    _apply(
+        x_ptr,
+        w_ptr,
+        b_ptr,
+        y_ptr,
+        mean_ptr,
+        rstd_ptr,
+        shift,
+        rest,
+        rstd,
+        channel,
+        part,
+        part_n,
+        part_hw,
+        N,
+        C,
+        HW,
+        BLOCK_SIZE_N,
+        BLOCK_SIZE_HW,
+        PART_N,
+        PART_HW,
+    )

@@ -1,0 +1,314 @@
+"""Layer normalisation over rows, forward and backward; see `tilewise.kernels.layer_norm` for the specs."""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def layer_norm_one_load_kernel(
+    x_ptr,
+    w_ptr,
+    b_ptr,
+    y_ptr,
+    mean_ptr,
+    rstd_ptr,
+    M,
+    N,
+    eps,
+    BLOCK_SIZE_M: tl.constexpr,
+    SUB_BLOCK_SIZE_M: tl.constexpr,
+    BLOCK_SIZE_N: tl.constexpr,
+    EVEN_N: tl.constexpr,
+):
+    """Rows that fit on chip: BLOCK_SIZE_N covers N, each element is loaded once. EVEN_N: it is N exactly.
+
+    The mean is taken of `x - shift`, the shift being the row's first element, and the variance around that mean: no
+    large numbers are summed or cancelled, however far the row lies from zero. It costs one subtraction.
+    """
+    first = tl.program_id(0).to(tl.int64) * BLOCK_SIZE_M  # 64 bits: M * N may exceed 2^31 elements
+    end = tl.minimum(first + BLOCK_SIZE_M, M)
+    cols = tl.arange(0, BLOCK_SIZE_N)
+    inside = cols < N
+    w = tl.load(w_ptr + cols, mask=inside, other=0.0).to(tl.float32)
+    b = tl.load(b_ptr + cols, mask=inside, other=0.0).to(tl.float32)
+    for start in range(0, BLOCK_SIZE_M, SUB_BLOCK_SIZE_M):
+        rows = first + start + tl.arange(0, SUB_BLOCK_SIZE_M)
+        at = rows[:, None] * N + cols[None, :]
+        mask = (rows < end)[:, None] & inside[None, :]
+        shift = tl.load(x_ptr + rows * N, mask=rows < end, other=0.0).to(tl.float32)
+        away = tl.load(x_ptr + at, mask=mask, other=0.0).to(tl.float32) - shift[:, None]
+        if not EVEN_N:
+            away = tl.where(inside[None, :], away, 0.0)
+        rest = tl.sum(away, axis=1) / N
+        away -= rest[:, None]
+        if not EVEN_N:
+            away = tl.where(inside[None, :], away, 0.0)
+        rstd = tl.rsqrt(tl.sum(away * away, axis=1) / N + eps)
+        y = away * rstd[:, None] * w[None, :] + b[None, :]
+        tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty), mask=mask)
+        tl.store(mean_ptr + rows, shift + rest, mask=rows < end)
+        tl.store(rstd_ptr + rows, rstd, mask=rows < end)
+
+
+@triton.jit
+def layer_norm_looped_kernel(
+    x_ptr,
+    w_ptr,
+    b_ptr,
+    y_ptr,
+    mean_ptr,
+    rstd_ptr,
+    M,
+    N,
+    eps,
+    BLOCK_SIZE_M: tl.constexpr,
+    SUB_BLOCK_SIZE_M: tl.constexpr,
+    BLOCK_SIZE_N: tl.constexpr,
+    EVEN_N: tl.constexpr,
+):
+    """Rows of any length, in two passes of column blocks; BLOCK_SIZE_N < N. EVEN_N: N is a multiple of it.
+
+    Sums of `x - shift` and of its square are collected together, the shift being the mean of the row's first block.
+    Its distance from the row's mean is itself part of the row's variance, so that the square taken off at the end is
+    never more than N / BLOCK_SIZE_N times what remains: an error of so many roundings, wherever the mean lies.
+
+    The sums are delayed: two [SUB_BLOCK_SIZE_M, BLOCK_SIZE_N] tiles collect over the column loop and are reduced
+    once. Only the last block needs a select, so it stands outside the loop.
+    """
+    first = tl.program_id(0).to(tl.int64) * BLOCK_SIZE_M  # 64 bits: M * N may exceed 2^31 elements
+    end = tl.minimum(first + BLOCK_SIZE_M, M)
+    whole = N // BLOCK_SIZE_N * BLOCK_SIZE_N
+    block = tl.arange(0, BLOCK_SIZE_N)
+    for start in range(0, BLOCK_SIZE_M, SUB_BLOCK_SIZE_M):
+        rows = first + start + tl.arange(0, SUB_BLOCK_SIZE_M)
+        needed = (rows < end)[:, None]
+        row = rows[:, None] * N
+        x = tl.load(x_ptr + row + block[None, :], mask=needed, other=0.0).to(tl.float32)
+        shift = tl.sum(x, axis=1) / BLOCK_SIZE_N
+        sums = x - shift[:, None]
+        squares = sums * sums
+        for left in range(BLOCK_SIZE_N, whole, BLOCK_SIZE_N):
+            cols = left + block
+            away = tl.load(x_ptr + row + cols[None, :], mask=needed, other=0.0).to(tl.float32) - shift[:, None]
+            sums += away
+            squares += away * away
+        if not EVEN_N:
+            left_over = (whole + block < N)[None, :]
+            x = tl.load(x_ptr + row + (whole + block)[None, :], mask=needed & left_over, other=0.0).to(tl.float32)
+            last = tl.where(left_over, x - shift[:, None], 0.0)
+            sums += last
+            squares += last * last
+        rest = tl.sum(sums, axis=1) / N
+        rstd = tl.rsqrt(tl.sum(squares, axis=1) / N - rest * rest + eps)
+        tl.store(mean_ptr + rows, shift + rest, mask=rows < end)
+        tl.store(rstd_ptr + rows, rstd, mask=rows < end)
+        for left in range(0, N, BLOCK_SIZE_N):
+            cols = left + block
+            inside = cols < N
+            mask = needed & inside[None, :]
+            x = tl.load(x_ptr + row + cols[None, :], mask=mask, other=0.0).to(tl.float32)
+            w = tl.load(w_ptr + cols, mask=inside, other=0.0).to(tl.float32)
+            b = tl.load(b_ptr + cols, mask=inside, other=0.0).to(tl.float32)
+            y = (x - shift[:, None] - rest[:, None]) * rstd[:, None] * w[None, :] + b[None, :]
+            tl.store(y_ptr + row + cols[None, :], y.to(y_ptr.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def _gradients_of_rows(
+    dy_ptr,
+    x_ptr,
+    w_ptr,
+    mean_ptr,
+    rstd_ptr,
+    dx_ptr,
+    M,
+    N,
+    BLOCK_SIZE_M: tl.constexpr,
+    SUB_BLOCK_SIZE_M: tl.constexpr,
+    BLOCK_SIZE_N: tl.constexpr,
+):
+    """dx of this program's BLOCK_SIZE_M rows, each element loaded once; their sums for dw and db are returned.
+
+    The sums collect in tiles and are reduced over rows once. Elements outside are loaded as zeros, which add nothing.
+    """
+    first = tl.program_id(0).to(tl.int64) * BLOCK_SIZE_M  # 64 bits: M * N may exceed 2^31 elements
+    end = tl.minimum(first + BLOCK_SIZE_M, M)
+    cols = tl.arange(0, BLOCK_SIZE_N)
+    inside = cols < N
+    w = tl.load(w_ptr + cols, mask=inside, other=0.0).to(tl.float32)
+    dw = tl.zeros([SUB_BLOCK_SIZE_M, BLOCK_SIZE_N], dtype=tl.float32)
+    db = tl.zeros([SUB_BLOCK_SIZE_M, BLOCK_SIZE_N], dtype=tl.float32)
+    for start in range(0, BLOCK_SIZE_M, SUB_BLOCK_SIZE_M):
+        rows = first + start + tl.arange(0, SUB_BLOCK_SIZE_M)
+        at = rows[:, None] * N + cols[None, :]
+        mask = (rows < end)[:, None] & inside[None, :]
+        dy = tl.load(dy_ptr + at, mask=mask, other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + at, mask=mask, other=0.0).to(tl.float32)
+        mean = tl.load(mean_ptr + rows, mask=rows < end, other=0.0)
+        rstd = tl.load(rstd_ptr + rows, mask=rows < end, other=0.0)
+        normal = (x - mean[:, None]) * rstd[:, None]
+        db += dy
+        dw += dy * normal
+        dy *= w[None, :]
+        along = tl.sum(dy * normal, axis=1) / N
+        level = tl.sum(dy, axis=1) / N
+        dx = (dy - normal * along[:, None] - level[:, None]) * rstd[:, None]
+        tl.store(dx_ptr + at, dx.to(dx_ptr.dtype.element_ty), mask=mask)
+    return tl.sum(dw, axis=0), tl.sum(db, axis=0)
+
+
+@triton.jit
+def layer_norm_backward_atomic_kernel(
+    dy_ptr,
+    x_ptr,
+    w_ptr,
+    mean_ptr,
+    rstd_ptr,
+    dx_ptr,
+    dw_ptr,
+    db_ptr,
+    M,
+    N,
+    BLOCK_SIZE_M: tl.constexpr,
+    SUB_BLOCK_SIZE_M: tl.constexpr,
+    BLOCK_SIZE_N: tl.constexpr,
+):
+    """All three gradients of BLOCK_SIZE_M rows; BLOCK_SIZE_N covers N. dw and db are added to what is there."""
+    dw, db = _gradients_of_rows(
+        dy_ptr, x_ptr, w_ptr, mean_ptr, rstd_ptr, dx_ptr, M, N, BLOCK_SIZE_M, SUB_BLOCK_SIZE_M, BLOCK_SIZE_N
+    )
+    cols = tl.arange(0, BLOCK_SIZE_N)
+    tl.atomic_add(dw_ptr + cols, dw, mask=cols < N)
+    tl.atomic_add(db_ptr + cols, db, mask=cols < N)
+
+
+@triton.jit
+def layer_norm_backward_parts_kernel(
+    dy_ptr,
+    x_ptr,
+    w_ptr,
+    mean_ptr,
+    rstd_ptr,
+    dx_ptr,
+    dw_parts_ptr,
+    db_parts_ptr,
+    M,
+    N,
+    BLOCK_SIZE_M: tl.constexpr,
+    SUB_BLOCK_SIZE_M: tl.constexpr,
+    BLOCK_SIZE_N: tl.constexpr,
+):
+    """As the atomic kernel, but dw and db leave as one row of parts a program, to be summed by the merge kernel."""
+    dw, db = _gradients_of_rows(
+        dy_ptr, x_ptr, w_ptr, mean_ptr, rstd_ptr, dx_ptr, M, N, BLOCK_SIZE_M, SUB_BLOCK_SIZE_M, BLOCK_SIZE_N
+    )
+    cols = tl.arange(0, BLOCK_SIZE_N)
+    at = tl.program_id(0) * N + cols
+    tl.store(dw_parts_ptr + at, dw, mask=cols < N)
+    tl.store(db_parts_ptr + at, db, mask=cols < N)
+
+
+@triton.jit
+def layer_norm_backward_merge_kernel(
+    dw_parts_ptr,
+    db_parts_ptr,
+    dw_ptr,
+    db_ptr,
+    N,
+    PARTS: tl.constexpr,
+    STEP_M: tl.constexpr,
+    STEP_N: tl.constexpr,
+):
+    """Sums of the PARTS rows of both parts, STEP_N columns a program."""
+    cols = tl.program_id(0) * STEP_N + tl.arange(0, STEP_N)
+    dw = tl.zeros([STEP_M, STEP_N], dtype=tl.float32)
+    db = tl.zeros([STEP_M, STEP_N], dtype=tl.float32)
+    for start in range(0, PARTS, STEP_M):
+        rows = start + tl.arange(0, STEP_M)
+        at = rows[:, None] * N + cols[None, :]
+        mask = (rows < PARTS)[:, None] & (cols < N)[None, :]
+        dw += tl.load(dw_parts_ptr + at, mask=mask, other=0.0)
+        db += tl.load(db_parts_ptr + at, mask=mask, other=0.0)
+    tl.store(dw_ptr + cols, tl.sum(dw, axis=0), mask=cols < N)
+    tl.store(db_ptr + cols, tl.sum(db, axis=0), mask=cols < N)
+
+
+@triton.jit
+def layer_norm_backward_input_kernel(
+    dy_ptr,
+    x_ptr,
+    w_ptr,
+    mean_ptr,
+    rstd_ptr,
+    dx_ptr,
+    M,
+    N,
+    BLOCK_SIZE_M: tl.constexpr,
+    SUB_BLOCK_SIZE_M: tl.constexpr,
+    BLOCK_SIZE_N: tl.constexpr,
+):
+    """dx of BLOCK_SIZE_M rows of any length: one pass over the columns for the row's two sums, one for dx."""
+    first = tl.program_id(0).to(tl.int64) * BLOCK_SIZE_M  # 64 bits: M * N may exceed 2^31 elements
+    end = tl.minimum(first + BLOCK_SIZE_M, M)
+    for start in range(0, BLOCK_SIZE_M, SUB_BLOCK_SIZE_M):
+        rows = first + start + tl.arange(0, SUB_BLOCK_SIZE_M)
+        mean = tl.load(mean_ptr + rows, mask=rows < end, other=0.0)
+        rstd = tl.load(rstd_ptr + rows, mask=rows < end, other=0.0)
+        alongs = tl.zeros([SUB_BLOCK_SIZE_M, BLOCK_SIZE_N], dtype=tl.float32)
+        levels = tl.zeros([SUB_BLOCK_SIZE_M, BLOCK_SIZE_N], dtype=tl.float32)
+        for left in range(0, N, BLOCK_SIZE_N):
+            cols = left + tl.arange(0, BLOCK_SIZE_N)
+            at = rows[:, None] * N + cols[None, :]
+            mask = (rows < end)[:, None] & (cols < N)[None, :]
+            w = tl.load(w_ptr + cols, mask=cols < N, other=0.0).to(tl.float32)
+            dy = tl.load(dy_ptr + at, mask=mask, other=0.0).to(tl.float32) * w[None, :]
+            x = tl.load(x_ptr + at, mask=mask, other=0.0).to(tl.float32)
+            levels += dy
+            alongs += dy * (x - mean[:, None])
+        along = tl.sum(alongs, axis=1) * rstd * rstd / N  # of x - mean, so that neither loop scales x
+        level = tl.sum(levels, axis=1) / N
+        for left in range(0, N, BLOCK_SIZE_N):
+            cols = left + tl.arange(0, BLOCK_SIZE_N)
+            at = rows[:, None] * N + cols[None, :]
+            mask = (rows < end)[:, None] & (cols < N)[None, :]
+            w = tl.load(w_ptr + cols, mask=cols < N, other=0.0).to(tl.float32)
+            dy = tl.load(dy_ptr + at, mask=mask, other=0.0).to(tl.float32) * w[None, :]
+            x = tl.load(x_ptr + at, mask=mask, other=0.0).to(tl.float32)
+            dx = (dy - (x - mean[:, None]) * along[:, None] - level[:, None]) * rstd[:, None]
+            tl.store(dx_ptr + at, dx.to(dx_ptr.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def layer_norm_backward_weights_kernel(
+    dy_ptr,
+    x_ptr,
+    mean_ptr,
+    rstd_ptr,
+    dw_ptr,
+    db_ptr,
+    M,
+    N,
+    PARTS: tl.constexpr,
+    ROWS: tl.constexpr,
+    STEP_M: tl.constexpr,
+    STEP_N: tl.constexpr,
+):
+    """dw and db of STEP_N columns over ROWS rows, STEP_M at a time; the rows' PARTS are added by atomics."""
+    program = tl.program_id(0)
+    cols = program // PARTS * STEP_N + tl.arange(0, STEP_N)
+    first = (program % PARTS).to(tl.int64) * ROWS  # 64 bits: M * N may exceed 2^31 elements
+    end = tl.minimum(first + ROWS, M)
+    dw = tl.zeros([STEP_M, STEP_N], dtype=tl.float32)
+    db = tl.zeros([STEP_M, STEP_N], dtype=tl.float32)
+    for start in range(0, ROWS, STEP_M):
+        rows = first + start + tl.arange(0, STEP_M)
+        at = rows[:, None] * N + cols[None, :]
+        mask = (rows < end)[:, None] & (cols < N)[None, :]
+        dy = tl.load(dy_ptr + at, mask=mask, other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + at, mask=mask, other=0.0).to(tl.float32)
+        mean = tl.load(mean_ptr + rows, mask=rows < end, other=0.0)
+        rstd = tl.load(rstd_ptr + rows, mask=rows < end, other=0.0)
+        db += dy
+        dw += dy * ((x - mean[:, None]) * rstd[:, None])
+    tl.atomic_add(dw_ptr + cols, tl.sum(dw, axis=0), mask=cols < N)
+    tl.atomic_add(db_ptr + cols, tl.sum(db, axis=0), mask=cols < N)
