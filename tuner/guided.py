@@ -80,9 +80,9 @@ class GuidedSampler(TableSampler):
 
     def choose(self, study: Study, trial: FrozenTrial) -> int:
         new = np.array([n for n in range(len(self.space)) if self.history.is_new(n)])
-        if self._random.random() < _RANDOM_SHARE:
-            return int(self._random.choice(new[self._chance[new] > 0.5].tolist() or new.tolist()))
         values = self.history.values()
+        if values and self._random.random() < _RANDOM_SHARE:
+            return int(self._random.choice(new[self._chance[new] > 0.5].tolist() or new.tolist()))
         if not values:
             merit = -self._mean[new] + np.log(self._feasible(new)) - self._crowding(new)
         else:

@@ -12,15 +12,69 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tilewise.db.records import Result
+from tilewise.db.store import Store
+from tilewise.errors import NothingFeasible
 from tilewise.kernels.spec import Config, KernelSpec, Problem, ceil_div
+from tilewise.tuner.devices.base import Device
 from tilewise.tuner.devices.cuda import RATE_BYTES, CudaDevice
 from tilewise.tuner.launch import launcher
+from tilewise.tuner.search import Budget, Tuning, Watcher
 from tilewise.tuner.verify import Arguments
 from tilewise.tuner.worker import describe
 
-__all__ = ["bench_kernels", "read_rates"]
+__all__ = ["bench", "bench_kernels", "read_rates"]
 
 Run = Callable[[], Any]
+
+
+def bench(
+    device: Device,
+    store: Store,
+    problems: Sequence[tuple[KernelSpec, Problem]],
+    *,
+    budget: Budget,
+    watcher: Callable[[], Watcher] = Watcher,
+) -> dict[str, Any]:
+    """Tune each problem and compare; the JSON of `tilewise bench kernels`.
+
+    A problem that no config can run is a row with `failed`. On a device other than a GPU there is nothing to compare
+    with on the same chip: rows hold the tuned and the default time as they were found, and `share_of_rate` is the
+    memory floor over the tuned time.
+    """
+    results: list[tuple[KernelSpec, Problem, Result]] = []
+    failed: list[dict[str, Any]] = []
+    for spec, problem in problems:
+        try:
+            result = Tuning(spec, problem, device, store, budget=budget, watcher=watcher()).run()
+            results.append((spec, problem, result))
+        except NothingFeasible as error:
+            row = {"kernel": spec.name, "dims": dict(problem.dims), "dtype": problem.dtype}
+            failed.append({**row, "failed": {"tuned": str(error)}})
+    if isinstance(device, CudaDevice):
+        chosen = [(spec, problem, result.winner.config) for spec, problem, result in results if result.winner]
+        body = bench_kernels(device, chosen)
+    else:
+        body = {"device": device.target.name, "toolchain": device.toolchain}
+        body["rows"] = [_found(device, spec, problem, result) for spec, problem, result in results]
+    return {**body, "clock": str(device.clock), "rows": [*body["rows"], *failed]}
+
+
+def _found(device: Device, spec: KernelSpec, problem: Problem, result: Result) -> dict[str, Any]:
+    assert result.winner is not None and result.winner.time_us is not None, "a tuning without a winner raises"
+    floor = device.floor_us(spec, problem)
+    row = {
+        "kernel": spec.name,
+        "dims": dict(problem.dims),
+        "dtype": problem.dtype,
+        "config": dict(result.winner.config),
+        "tuned_us": result.winner.time_us,
+        "default_us": result.default.time_us if result.default else None,
+        "share_of_rate": round(floor / result.winner.time_us, 4) if floor else None,
+        "evaluations_to_best": result.winner.ordinal,
+        "why": result.winner.why,
+    }
+    return {key: value for key, value in row.items() if value is not None}
 
 
 def bench_kernels(

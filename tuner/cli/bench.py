@@ -142,7 +142,7 @@ def _count(value: float | None) -> str:
     "-s", "--shape", "shapes", multiple=True, metavar="M=1000,N=8192", help="Shapes (default: the benchmark's own)."
 )
 @click.option("--dtype", default="float32", show_default=True)
-@click.option("--device", default="cuda", show_default=True, help="A device that measures: cuda.")
+@click.option("--device", default="auto", show_default=True, help="auto, npu, cuda or model:PART.")
 @click.option("--trials", type=click.IntRange(1), help="Trials a shape may have when it is tuned first.")
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @database
@@ -157,32 +157,25 @@ def kernels(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Time tuned kernels beside their defaults, eager PyTorch and torch.compile, on one timer in one run."""
+    """Tune kernels and show them beside their defaults and the memory rate.
+
+    On an NVIDIA GPU all are timed again in turns, by one timer, beside eager PyTorch and torch.compile.
+    """
     from tilewise.db.sql_store import open_store
-    from tilewise.errors import UsageError
     from tilewise.kernels import registry
     from tilewise.settings import read_settings
-    from tilewise.tuner.bench.kernels import bench_kernels
+    from tilewise.tuner.bench import cases as known
+    from tilewise.tuner.bench.kernels import bench
     from tilewise.tuner.cli.progress import Progress
-    from tilewise.tuner.devices.cuda import CudaDevice
+    from tilewise.tuner.devices.catalogue import choose, open_device
     from tilewise.tuner.problem import make_problem, parse_dims
-    from tilewise.tuner.search import DEFAULT_TRIALS, Budget, Tuning
+    from tilewise.tuner.search import DEFAULT_TRIALS, Budget
 
-    if device != "cuda":
-        raise UsageError(f"bench kernels compares with PyTorch on the same chip: it takes cuda, not {device}")
-
-    chosen = [registry.load(name) for name in (names or registry.names())]
-    wanted = shapes or ("M=1000,N=8192", "M=16384,N=8192", "M=131072,N=1024")
-    cases = []
-    with open_store(url or read_settings().database_url) as store, CudaDevice() as opened:
-        for spec in chosen:
-            for shape in wanted:
-                problem = make_problem(spec, parse_dims(shape), dtype)
-                budget = Budget(trials or DEFAULT_TRIALS)
-                result = Tuning(spec, problem, opened, store, budget=budget, watcher=Progress()).run()
-                assert result.winner is not None, "a tuning without a winner raises"
-                cases.append((spec, problem, result.winner.config))
-        body = bench_kernels(opened, cases)
+    specs = [registry.load(name) for name in (names or registry.names())]
+    given = [parse_dims(shape) for shape in shapes]
+    problems = [(spec, make_problem(spec, dims, dtype)) for spec in specs for dims in given or known.shapes(spec.name)]
+    with open_store(url or read_settings().database_url) as store, open_device(choose(device)) as opened:
+        body = bench(opened, store, problems, budget=Budget(trials or DEFAULT_TRIALS), watcher=Progress)
     if file:
         Path(file).write_text(json.dumps(body, indent=1) + "\n")
     if as_json:
@@ -194,16 +187,17 @@ def kernels(
 def _show_kernels(body: dict[str, Any]) -> None:
     from rich.table import Table
 
-    table = Table(
-        title=f"{body['device']}, read rate {body['read_rate_tb_s']:.2f} TB/s (measured)", title_justify="left"
-    )
-    keys = ("tuned_us", "default_us", "eager_us", "compile_us", "max_autotune_us")
+    rate = f", memory rate {body['read_rate_tb_s']:.2f} TB/s" if "read_rate_tb_s" in body else ""
+    table = Table(title=f"{body['device']}{rate} ({body['clock']})", title_justify="left")
+    times = ("tuned_us", "default_us", "eager_us", "compile_us", "max_autotune_us")
+    shown = [key for key in times if any(key in row for row in body["rows"])]
     for heading in ("kernel", "shape", "dtype"):
         table.add_column(heading)
-    for key in (*keys, "share_of_rate"):
+    for key in (*shown, "share_of_rate"):
         table.add_column(key.replace("_", " "), justify="right")
     for row in body["rows"]:
         sizes = ",".join(f"{name}={size}" for name, size in row["dims"].items())
-        times = [f"{row[key]:.2f}" if row.get(key) is not None else "-" for key in keys]
-        table.add_row(row["kernel"], sizes, row["dtype"], *times, f"{row['share_of_rate']:.1%}")
+        cells = [f"{row[key]:.2f}" if key in row else "-" for key in shown]
+        share = f"{row['share_of_rate']:.1%}" if "share_of_rate" in row else "-"
+        table.add_row(row["kernel"], sizes, row["dtype"], *cells, share)
     output().print(table)

@@ -46,12 +46,12 @@ def tune(
     from tilewise.tuner.cli.progress import Progress, show_result
     from tilewise.tuner.devices.catalogue import choose, open_device
     from tilewise.tuner.problem import make_problem, parse_dims
-    from tilewise.tuner.search import DEFAULT_TRIALS, Budget, Tuning
+    from tilewise.tuner.search import Budget, Tuning, default_trials
 
     spec = registry.load(kernel)
     problems = [make_problem(spec, parse_dims(shape), dtype) for shape in shapes]
     chosen = choose(device)
-    budget = Budget(trials or (None if search == "exhaustive" else DEFAULT_TRIALS), timeout)
+    budget = Budget(trials or default_trials(search), timeout)
     results = []
     with open_store(url or read_settings().database_url) as store, open_device(chosen) as opened:
         for problem in problems:

@@ -1,0 +1,37 @@
+"""The shapes that `tilewise bench kernels` times: small, as in the seed documents, and over 256 MB of inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+__all__ = ["SHAPES", "shapes"]
+
+_VECTOR = ({"N": 2**20}, {"N": 2**25}, {"N": 2**27})
+_MATRIX = ({"M": 1024, "N": 1024}, {"M": 4096, "N": 4096}, {"M": 16384, "N": 8192})
+_ROWS = ({"M": 1000, "N": 8192}, {"M": 256, "N": 65536}, {"M": 16384, "N": 8192})
+
+SHAPES: Mapping[str, Sequence[Mapping[str, int]]] = {
+    "row_reduce": ({"M": 1000, "N": 8192}, {"M": 16384, "N": 8192}, {"M": 131072, "N": 1024}),
+    "vector_add": _VECTOR,
+    "gelu_tanh": _VECTOR,
+    "gelu_rational": _VECTOR,
+    "gelu_erf": _VECTOR,
+    "relu_bias_scale": _MATRIX,
+    "layer_norm_apply": _MATRIX,
+    "softmax": _MATRIX,
+    "log_softmax": _MATRIX,
+    "layer_norm": _MATRIX,
+    "layer_norm_backward": _MATRIX,
+    "batch_norm": ({"N": 16, "C": 64, "HW": 1024}, {"N": 32, "C": 128, "HW": 3136}, {"N": 64, "C": 512, "HW": 3136}),
+    "sum_all": ({"N": 2**20}, {"N": 2**25}, {"N": 2**28}),
+    "prod_all": ({"N": 2**20}, {"N": 2**25}, {"N": 2**28}),
+    "max_all": ({"N": 2**20}, {"N": 2**25}, {"N": 2**28}),
+    "sum_rows": _ROWS,
+    "prod_rows": _ROWS,
+    "max_rows": _ROWS,
+}
+
+
+def shapes(kernel: str) -> Sequence[Mapping[str, int]]:
+    """The kernel's shapes; a kernel without any must be given some."""
+    return SHAPES.get(kernel, ())
