@@ -15,7 +15,7 @@ from tilewise.tuner.devices.model.timeline import PIPES, Memory, ProgramTime, Ti
 
 __all__ = ["KernelTime", "Machine"]
 
-_ROUNDS = 4
+_ROUNDS = 6
 _SAMPLED_WAVES = 16
 
 
@@ -141,15 +141,15 @@ class Machine:
     def _program(self, index: int, active: int, arguments: Sequence[int | float]) -> ProgramTime:
         """One program while `active` cores run its like.
 
-        A core leaves memory to others while it computes. So the cores that compete are those active times the share
-        of its time that a program transfers, which in turn depends on the rate: a fixed point, approached in a few
-        rounds from full competition.
+        A core leaves memory to others while it computes, and draws on it twice while it reads and writes at once. So
+        what competes is the active cores times the share of its time that a program transfers, both ways together,
+        which in turn depends on the rate: a fixed point, approached in a few rounds from full competition.
         """
         competing = float(active)
         timed = self._timeline.run(arguments, index, self._memory(competing))
         for _ in range(_ROUNDS):
             duty = (timed.busy["MTE2"] + timed.busy["MTE3"]) / timed.cycles if timed.cycles else 1.0
-            wanted = max(1.0, active * min(1.0, duty))
+            wanted = max(1.0, active * duty)
             if abs(wanted - competing) < 0.01 * competing:
                 break
             competing = (competing + wanted) / 2

@@ -150,6 +150,14 @@ def test_cold_data_streams_at_the_published_rate(streaming):
     assert 740 < rate_gb_s(streaming(40, megabytes=512)) < 800
 
 
+def test_reading_and_writing_at_once_share_the_published_rate(program):
+    both = program(*COPY[:3], "load", "store", *COPY[4:])
+    timed = Machine(B4, 40, both, [1024 * MIB], costs("value")).time([2000], (40,))
+    moved = timed.bytes_in + timed.bytes_out
+    assert timed.bytes_in == timed.bytes_out
+    assert moved / running(timed) / 1e6 == pytest.approx(0.78, rel=0.03)  # TB/s: bytes a microsecond are MB/s
+
+
 @pytest.mark.parametrize("cores", [1, 8, 20, 40])
 def test_a_working_set_larger_than_the_cache_is_never_faster(cores, streaming):
     warm, cold = streaming(cores, megabytes=B4.l2_mib), streaming(cores, megabytes=B4.l2_mib + 1)
