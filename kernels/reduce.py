@@ -11,8 +11,9 @@ VARIANT:
   more than two stages take;
 - `two_stage`: programs store partial results, and a second launch reduces those.
 
-Arithmetic is in float32. NaN and infinity go through as torch's do. On Ascend it is the hardware's atomic maximum that
-decides what becomes of NaN in `max_*` with `atomic`; a checked run of `max_rows` has rows with NaN and of -inf.
+Arithmetic is in float32, but for maxima of float16, which are exact as they are. NaN and infinity go through as
+torch's do. What becomes of NaN in `max_*` with `atomic` on Ascend is the hardware's to decide: a checked run of
+`max_rows` has a row with NaN and one of -inf.
 """
 
 from __future__ import annotations
@@ -72,18 +73,21 @@ class _Operator:
     def has_atomic(self) -> bool:
         return self.name != "prod"
 
+    def widens(self, problem: Problem) -> bool:
+        """Whether elements become float32 on loading: a maximum of float16 needs none."""
+        return problem.dtype == "bfloat16" or (problem.dtype == "float16" and self.name != "max")
+
 
 def _draw_for_products(x: Any, generator: Any) -> None:
     """Signs and powers of two of which any run of a row has a product from 1/2 to 2 in magnitude.
 
-    Products of these are exact in every dtype and in any order, also of every so many elements as a lane of a loop
-    takes: in long rows most are 1 or -1.
+    Products of these are exact in every dtype, in any order. Some 256 of a row are not 1 or -1: few enough for the
+    product of any selection, such as the lanes of a loop take, to stay far from overflow.
     """
     import torch
 
-    shape = (*x.shape[:-1], x.shape[-1] + 1)
-    levels = torch.empty(shape, dtype=torch.float32, device=x.device)
-    levels.bernoulli_(min(0.5, 4096 / shape[-1]), generator=generator)
+    levels = torch.empty((*x.shape[:-1], x.shape[-1] + 1), dtype=torch.float32, device=x.device)
+    levels.bernoulli_(min(0.5, 128 / x.shape[-1]), generator=generator)
     signs = torch.empty(x.shape, dtype=torch.float32, device=x.device).bernoulli_(0.5, generator=generator)
     x.copy_(levels.diff().exp2() * (2 * signs - 1))
 
@@ -211,19 +215,23 @@ def _parts_are_wanted(config: Config, problem: Problem, target: Target) -> bool:
     return rows * parts <= most or (block <= sub and (_rows(problem) == 1 or rows * parts <= 2 * most))
 
 
-def _tile_suits(config: Config, problem: Problem, target: Target) -> bool:
-    _, sub_m, _, sub_n = _blocks(config)
-    if target.family == "nvidia":
-        threads = 32 * int(config["num_warps"])
-        return threads <= max(32, sub_m * sub_n) <= 128 * threads
-    return _tile_bytes(config, problem) <= target.on_chip_bytes
+def _tile_suits(operator: _Operator) -> Callable[[Config, Problem, Target], bool]:
+    def suits(config: Config, problem: Problem, target: Target) -> bool:
+        _, sub_m, _, sub_n = _blocks(config)
+        if target.family == "nvidia":
+            threads = 32 * int(config["num_warps"])
+            return threads <= max(32, sub_m * sub_n) <= 128 * threads
+        return _tile_bytes(operator, config, problem) <= target.on_chip_bytes
+
+    return suits
 
 
-def _tile_bytes(config: Config, problem: Problem) -> int:
-    """On Ascend the least on chip: a tile as it was loaded, and float32 tiles: the one that collects, if there is a
-    loop, and one that 16 bits are widened to."""
+def _tile_bytes(operator: _Operator, config: Config, problem: Problem) -> int:
+    """On Ascend the least on chip: a tile as it was loaded, one that collects in a loop, and one to widen to."""
     _, sub_m, block_n, sub_n = _blocks(config)
-    return sub_m * sub_n * (problem.item_bytes + 4 * (block_n > sub_n) + 4 * (problem.item_bytes < 4))
+    looped, widened = block_n > sub_n, operator.widens(problem)
+    collecting = 4 if widened else problem.item_bytes
+    return sub_m * sub_n * (problem.item_bytes + collecting * looped + 4 * widened)
 
 
 def _tile_is_no_crumb(config: Config, problem: Problem, target: Target) -> bool:
@@ -270,12 +278,12 @@ def _buffers(operator: _Operator) -> Callable[[Problem], Mapping[str, Buffer]]:
     return buffers
 
 
-def _reduction_bytes(operator: _Operator, rows: int, cols: int) -> int:
-    """What Ascend's reduction of a float32 tile takes beside it; shared with the tiles of a loop, which are done by
-    then, or with the 16 bits that the tile was widened from."""
+def _reduction_bytes(operator: _Operator, rows: int, cols: int, item_bytes: int) -> int:
+    """What Ascend's reduction of a tile takes beside it; shared with the tiles of a loop, which are done by then, or
+    with the 16 bits that the tile was widened from."""
     if operator.name == "prod":
         return 4 * rows * (72 if cols > 64 else 2 * cols + 8)
-    return 2 * rows * cols if cols > 64 and (operator.name == "sum" or rows > 1) else 0
+    return rows * cols * item_bytes // 2 if cols > 64 and (operator.name == "sum" or rows > 1) else 0
 
 
 def _tiling(operator: _Operator) -> Callable[[Config, Problem], Tiling]:
@@ -283,13 +291,15 @@ def _tiling(operator: _Operator) -> Callable[[Config, Problem], Tiling]:
         rows, sub_m, block_n, sub_n = _blocks(config)
         columns = Axis("N", problem.dims["N"], block_n, sub_n)
         axes = (Axis("M", problem.dims["M"], rows, sub_m), columns) if "M" in problem.dims else (columns,)
-        looped, wide = block_n > sub_n, problem.item_bytes == 4
+        looped, widened, item_bytes = block_n > sub_n, operator.widens(problem), problem.item_bytes
         # As where memory is tight; with room to spare the compiler lets fewer buffers share it. The first tile of a
         # row is loaded apart from those of the loop, into what collects the others: where there are sub-tiles, that
         # is double-buffered as well.
-        streamed = sub_m * sub_n * problem.item_bytes * (2 if looped and wide and rows > sub_m else 1)
-        beside = _reduction_bytes(operator, sub_m, sub_n) if wide and not looped else 0
-        return Tiling(axes, streamed, _tile_bytes(config, problem) - streamed + beside)
+        streamed = sub_m * sub_n * item_bytes * (2 if looped and not widened and rows > sub_m else 1)
+        results = 32 * ceil_div(sub_m, 8)
+        reducing = 0 if widened else _reduction_bytes(operator, sub_m, sub_n, item_bytes)
+        beside = 0 if looped else results + reducing
+        return Tiling(axes, streamed, _tile_bytes(operator, config, problem) - streamed + beside)
 
     return tiling
 
@@ -346,7 +356,7 @@ def _spec(
             Constraint("direct for whole rows, atomic or two_stage for parts of them", _variant_suits),
             Constraint("parts only where rows are too few to keep the cores busy", _parts_are_wanted),
             Constraint("SUB_BLOCK_SIZE_M <= BLOCK_SIZE_M, on NVIDIA equal", _sub_tiles_suit),
-            Constraint("a tile and its accumulator fit on chip", _tile_suits),
+            Constraint("a tile and its accumulator fit on chip", _tile_suits(operator)),
             Constraint("a tile is no larger than the block, nor far smaller than is worth a trip", _tile_is_no_crumb),
         ),
         buffers=_buffers(operator),

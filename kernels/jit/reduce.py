@@ -49,6 +49,12 @@ def _reduce_tile(tile, OP: tl.constexpr):
 
 
 @triton.jit
+def _widened(x, OP: tl.constexpr):
+    """float32 to add up and multiply in. A maximum is exact as it is, but there is no arithmetic in bfloat16."""
+    return x if OP == "max" and x.dtype == tl.float16 else x.to(tl.float32)
+
+
+@triton.jit
 def _reduce_part(
     x_ptr,
     rows,
@@ -60,7 +66,7 @@ def _reduce_part(
     BLOCK_SIZE_N: tl.constexpr,
     SUB_BLOCK_SIZE_N: tl.constexpr,
 ):
-    """float32 [SUB_BLOCK_SIZE_M]: each row before `end` reduced over one part of its N columns.
+    """[SUB_BLOCK_SIZE_M], float32 or as widened: each row before `end` reduced over one part of its N columns.
 
     The reduction is delayed: the part's first tile collects the others element by element and is reduced once. A part
     of a single tile has no loop.
@@ -70,11 +76,11 @@ def _reduce_part(
     cols = tl.arange(0, SUB_BLOCK_SIZE_N)
     at = x_ptr + left + rows[:, None] * N + cols[None, :]
     inside = (rows < end)[:, None]
-    total = tl.load(at, mask=inside & (cols < width)[None, :], other=NEUTRAL).to(tl.float32)
+    total = _widened(tl.load(at, mask=inside & (cols < width)[None, :], other=NEUTRAL), OP)
     if BLOCK_SIZE_N > SUB_BLOCK_SIZE_N:
         for start in range(SUB_BLOCK_SIZE_N, width, SUB_BLOCK_SIZE_N):
             x = tl.load(at + start, mask=inside & (start + cols < width)[None, :], other=NEUTRAL)
-            total = _accumulate(total, x.to(tl.float32), OP)
+            total = _accumulate(total, _widened(x, OP), OP)
     return _reduce_tile(total, OP)
 
 

@@ -168,8 +168,8 @@ def test_products_of_drawn_data_neither_overflow_nor_round(dtype, size):
     spec.buffers(Problem("prod_rows", {"M": 5, "N": size}, dtype))["x_ptr"].draw(x, torch.Generator().manual_seed(1))
     exact = x.double().cumprod(1).abs()
     assert 0.5 <= exact.min() <= exact.max() <= 2
-    lanes = x.double().view(5, -1, 10).cumprod(1).abs().log2()  # every tenth element, as a loop's lane takes them
-    assert lanes.abs().max() < 80
+    order = torch.randperm(size, generator=torch.Generator().manual_seed(2))
+    assert x.double()[:, order].cumprod(1).abs().log2().abs().max() < 60  # products of whatever selection
     assert x.unique().tolist() == [-2, -1, -0.5, 0.5, 1, 2]
 
 
