@@ -82,31 +82,34 @@ def _block_c(problem: Problem, target: Target) -> Sequence[Value]:
 
 
 def _block_hw(problem: Problem, target: Target) -> Sequence[Value]:
-    """Pixels a tile: the plane or shares of it, aligned, where sizes are free; otherwise powers of two.
-
-    A share that is not aligned is laid out on chip with each row's elements apart, at many times its size.
-    """
+    """Pixels a tile: the plane or shares of it, aligned, where sizes are free; otherwise powers of two."""
     hw = problem.dims["HW"]
     if not _ascend(target):
         blocks = powers_of_two(1, min(hw, 8192))
         return [block for block in blocks if block >= min(32, blocks[-1])][-6:]
-    align = target.align_bytes // problem.item_bytes
-    shares = {align * ceil_div(hw, share * align) for share in (2, 3, 4, 6, 8, 12, 16)} | {2048, 8192}
+    shares = {_aligned(ceil_div(hw, share), problem, target) for share in (2, 3, 4, 6, 8, 12, 16)} | {2048, 8192}
     return sorted({hw if hw <= 16384 else 8192, *(share for share in shares if 256 <= share < min(hw, 16384))})
 
 
 def _part_n(problem: Problem, target: Target) -> Sequence[Value]:
     """Images a part: all, or shares of them, 16 where many channels may go to one program."""
     n, c, _ = _sizes(problem)
-    parts = powers_of_two(1, min(n, max(16, 8 * target.cores // c)))
+    parts = {*powers_of_two(1, min(n, max(16, 8 * target.cores // c))), max(1, target.cores // c)}
     return sorted({ceil_div(n, part) for part in parts})
 
 
 def _part_hw(problem: Problem, target: Target) -> Sequence[Value]:
     """Pixels a part: all, or shares of 1024 or more where channels and images are too few for the cores."""
     n, c, hw = _sizes(problem)
-    parts = powers_of_two(1, max(1, 4 * target.cores // (n * c)))
-    return sorted({hw, *(share for part in parts if (share := ceil_div(hw, part)) >= 1024)})
+    fill = max(1, target.cores // (n * c))
+    parts = {*powers_of_two(1, 4 * fill), fill}
+    return sorted({hw, *(share for part in parts if (share := _aligned(ceil_div(hw, part), problem, target)) >= 1024)})
+
+
+def _aligned(elements: int, problem: Problem, target: Target) -> int:
+    """Rounded up to where a transfer may start on chip."""
+    align = target.align_bytes // problem.item_bytes
+    return align * ceil_div(elements, align)
 
 
 def _blocks_in_parts(config: Config, problem: Problem, target: Target) -> bool:
@@ -152,7 +155,7 @@ def _default(problem: Problem, target: Target) -> Config:
 
     def preference(config: Config) -> tuple[int, ...]:
         programs = min(target.cores, _programs(config, problem))
-        even = not _ascend(target) or _even(config, problem)
+        even = not _ascend(target) or all(_evens(config, problem))
         return programs, even, -abs(4096 - _elements(config)), -math.prod(_parts(config, problem))
 
     blocks = [values(problem, target) for values in (_block_n, _block_c, _block_hw, _part_n, _part_hw)]
@@ -192,7 +195,7 @@ def _launches(config: Config, problem: Problem) -> list[Launch]:
     parts_n, parts_hw = _parts(config, problem)
     parts = parts_n * parts_hw
     grid = (_programs(config, problem),)
-    even = {"EVEN": _even(config, problem)}
+    even = dict(zip(("EVEN_N", "EVEN_HW"), _evens(config, problem), strict=True))
     if parts == 1:
         return [Launch(_WHOLE, grid, even)]
     cut = {"PARTS_N": parts_n, "PARTS_HW": parts_hw, "PARTS_BLOCK": powers_of_two(1, parts)[-1]}
@@ -200,24 +203,30 @@ def _launches(config: Config, problem: Problem) -> list[Launch]:
     return [*(Launch(_SUMS, grid, {"KIND": kind, **cut, **even}) for kind in kinds), Launch(_APPLY, grid, cut)]
 
 
-def _even(config: Config, problem: Problem) -> bool:
-    """Whether every tile lies wholly in its part, so that no sum needs a select."""
+def _evens(config: Config, problem: Problem) -> tuple[bool, bool]:
+    """Whether every tile lies wholly in its part, so that no sum needs a select: by images, and by pixels."""
     n, _, hw = _sizes(problem)
     axes = ((n, "PART_N", "BLOCK_SIZE_N"), (hw, "PART_HW", "BLOCK_SIZE_HW"))
-    return all(
+    even_n, even_hw = (
         size % int(config[block]) == 0 and (int(config[part]) >= size or int(config[part]) % int(config[block]) == 0)
         for size, part, block in axes
     )
+    return even_n, even_hw
 
 
 def _tiling(config: Config, problem: Problem) -> Tiling:
-    """Bytes as the Ascend compiler plans them: beside the tile of x two sums and half a tile for a sum's halving; and
-    two tiles each for the broadcast shifts of several channels of several images, and for a select's mask and copies.
+    """Bytes as the Ascend compiler plans them.
+
+    Beside the tile of x there are two sums and half a tile for a sum's halving; two more tiles for the shifts of
+    several channels of several images, broadcast; half a tile for a select by images, and two and a half for one by
+    pixels; and half a tile in float32 beside each of those of a 16-bit input.
     """
     n, c, hw = _sizes(problem)
     block_n, block_c, block_hw = (int(config[name]) for name in _TILE)
-    several = (block_n > 1) + 3 * (min(block_n, block_c) > 1)
-    halves = 5 + (problem.item_bytes < 4) + several + 4 * (not _even(config, problem))
+    even_n, even_hw = _evens(config, problem)
+    narrow = problem.item_bytes < 4
+    shifts = (block_n > 1) + 3 * (min(block_n, block_c) > 1)
+    halves = 5 + narrow + shifts + (1 + narrow) * (not even_n) + (5 + narrow) * (not even_hw)
     return Tiling(
         axes=(
             Axis("C", c, block_c, block_c),

@@ -25,12 +25,12 @@ def _place(PARTS_N: tl.constexpr, PARTS_HW: tl.constexpr, BLOCK_SIZE_C: tl.const
 
 @triton.jit
 def _tile(channel, first_n, end_n, first_hw, end_hw, C, HW, BLOCK_SIZE_N: tl.constexpr, BLOCK_SIZE_HW: tl.constexpr):
-    """A tile's offsets, which of its elements the part has, and which of those are in the tensor."""
+    """A tile's offsets, and which of its elements the part has."""
     image = first_n + tl.arange(0, BLOCK_SIZE_N)
     pixel = first_hw + tl.arange(0, BLOCK_SIZE_HW)
-    inside = (image < end_n)[:, None, None] & (pixel < end_hw)[None, None, :]
+    mask = ((image < end_n)[:, None, None] & (channel < C)[None, :, None]) & (pixel < end_hw)[None, None, :]
     plane = image[:, None, None].to(tl.int64) * C + channel[None, :, None]  # 64 bits: there may be 2^31 elements
-    return plane * HW + pixel[None, None, :], inside, inside & (channel < C)[None, :, None]
+    return plane * HW + pixel[None, None, :], mask
 
 
 @triton.jit
@@ -59,12 +59,14 @@ def _sums(
     BLOCK_SIZE_HW: tl.constexpr,
     PART_N: tl.constexpr,
     PART_HW: tl.constexpr,
-    EVEN: tl.constexpr,
+    EVEN_N: tl.constexpr,
+    EVEN_HW: tl.constexpr,
 ):
     """Of a part, a pair: the sum of `x - shift`, and the sum of squares of the same ("both"), or of only one of them
-    ("sum", "squares"), where the squares are of `x - shift - rest`. EVEN: tiles end where the part does.
+    ("sum", "squares"), where the squares are of `x - shift - rest`. EVEN_N, EVEN_HW: tiles end where the part does.
 
-    The sums are delayed: tiles collect over the loops and are reduced once.
+    The sums are delayed: tiles collect over the loops and are reduced once. Images and pixels outside are taken out by
+    a select each: on Ascend one select by both masks takes many times the memory.
     """
     end_n = tl.minimum((part_n + 1) * PART_N, N)
     end_hw = tl.minimum((part_hw + 1) * PART_HW, HW)
@@ -72,12 +74,14 @@ def _sums(
     squares = tl.zeros([BLOCK_SIZE_N, BLOCK_SIZE_C, BLOCK_SIZE_HW], dtype=tl.float32)
     for first_n in range(part_n * PART_N, end_n, BLOCK_SIZE_N):
         for first_hw in range(part_hw * PART_HW, end_hw, BLOCK_SIZE_HW):
-            at, inside, mask = _tile(channel, first_n, end_n, first_hw, end_hw, C, HW, BLOCK_SIZE_N, BLOCK_SIZE_HW)
+            at, mask = _tile(channel, first_n, end_n, first_hw, end_hw, C, HW, BLOCK_SIZE_N, BLOCK_SIZE_HW)
             away = tl.load(x_ptr + at, mask=mask, other=0.0).to(tl.float32) - shift[None, :, None]
             if KIND == "squares":
                 away -= rest[None, :, None]
-            if not EVEN:
-                away = tl.where(inside, away, 0.0)
+            if not EVEN_N:
+                away = tl.where((first_n + tl.arange(0, BLOCK_SIZE_N) < end_n)[:, None, None], away, 0.0)
+            if not EVEN_HW:
+                away = tl.where((first_hw + tl.arange(0, BLOCK_SIZE_HW) < end_hw)[None, None, :], away, 0.0)
             if KIND != "squares":
                 sums += away
             if KIND != "sum":
@@ -120,7 +124,7 @@ def _apply(
     base = tl.load(b_ptr + channel, mask=channel < C, other=0.0).to(tl.float32) - rest * scale
     for first_n in range(part_n * PART_N, end_n, BLOCK_SIZE_N):
         for first_hw in range(part_hw * PART_HW, end_hw, BLOCK_SIZE_HW):
-            at, _, mask = _tile(channel, first_n, end_n, first_hw, end_hw, C, HW, BLOCK_SIZE_N, BLOCK_SIZE_HW)
+            at, mask = _tile(channel, first_n, end_n, first_hw, end_hw, C, HW, BLOCK_SIZE_N, BLOCK_SIZE_HW)
             x = tl.load(x_ptr + at, mask=mask, other=0.0).to(tl.float32)
             y = (x - shift[None, :, None]) * scale[None, :, None] + base[None, :, None]
             tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty), mask=mask)
@@ -144,7 +148,8 @@ def batch_norm_whole_kernel(
     BLOCK_SIZE_HW: tl.constexpr,
     PART_N: tl.constexpr,
     PART_HW: tl.constexpr,
-    EVEN: tl.constexpr,
+    EVEN_N: tl.constexpr,
+    EVEN_HW: tl.constexpr,
 ):
     """Statistics and y of BLOCK_SIZE_C channels; one part is all of a channel."""
     channel, part, part_n, part_hw = _place(1, 1, BLOCK_SIZE_C)
@@ -167,7 +172,8 @@ def batch_norm_whole_kernel(
             BLOCK_SIZE_HW,
             PART_N,
             PART_HW,
-            EVEN,
+            EVEN_N,
+            EVEN_HW,
         )
         rest = total / count
         variance = squares / count - rest * rest
@@ -188,7 +194,8 @@ def batch_norm_whole_kernel(
             BLOCK_SIZE_HW,
             PART_N,
             PART_HW,
-            EVEN,
+            EVEN_N,
+            EVEN_HW,
         )
         rest = total / count
         _, squares = _sums(
@@ -207,7 +214,8 @@ def batch_norm_whole_kernel(
             BLOCK_SIZE_HW,
             PART_N,
             PART_HW,
-            EVEN,
+            EVEN_N,
+            EVEN_HW,
         )
         variance = squares / count
     rstd = tl.rsqrt(variance + eps)
@@ -253,7 +261,8 @@ def batch_norm_sums_kernel(
     PARTS_N: tl.constexpr,
     PARTS_HW: tl.constexpr,
     PARTS_BLOCK: tl.constexpr,
-    EVEN: tl.constexpr,
+    EVEN_N: tl.constexpr,
+    EVEN_HW: tl.constexpr,
 ):
     """A part's sums, of the KIND that `_sums` knows, to [C, parts] of scratch."""
     channel, part, part_n, part_hw = _place(PARTS_N, PARTS_HW, BLOCK_SIZE_C)
@@ -280,7 +289,8 @@ def batch_norm_sums_kernel(
         BLOCK_SIZE_HW,
         PART_N,
         PART_HW,
-        EVEN,
+        EVEN_N,
+        EVEN_HW,
     )
     at = channel * (PARTS_N * PARTS_HW) + part
     if KIND != "squares":

@@ -172,9 +172,10 @@ def test_the_prior_knows_how_often_the_data_passes(ascend):
     [
         ((32, 64, 12544), tiles("two_passes", 2, 2, 6272, 32, 12544)),
         ((33, 64, 12544), tiles("two_passes", 2, 1, 6272, 33, 12544)),
+        ((32, 64, 12544), tiles("two_passes", 1, 1, 12000, 32, 12544)),
         ((32, 2048, 49), tiles("two_passes", 8, 32, 49, 32, 49)),
     ],
-    ids=["even", "tails", "small planes"],
+    ids=["even", "image tails", "pixel tails", "small planes"],
 )
 def test_on_chip_bytes_are_what_the_compiler_wants_for_a_tile_that_it_refuses(ascend, tmp_path, sizes, config):
     device = pytest.importorskip("tilewise.tuner.devices.model.device")
