@@ -16,6 +16,8 @@ from tilewise.kernels.spec import KernelSpec
 __all__ = ["load", "names"]
 
 _MODULES = {
+    "log_softmax": "tilewise.kernels.softmax:LOG_SOFTMAX",
+    "softmax": "tilewise.kernels.softmax:SOFTMAX",
     "row_reduce": "tilewise.kernels.row_reduce:SPEC",
     "max_all": "tilewise.kernels.reduce:MAX_ALL",
     "max_rows": "tilewise.kernels.reduce:MAX_ROWS",
@@ -23,6 +25,12 @@ _MODULES = {
     "prod_rows": "tilewise.kernels.reduce:PROD_ROWS",
     "sum_all": "tilewise.kernels.reduce:SUM_ALL",
     "sum_rows": "tilewise.kernels.reduce:SUM_ROWS",
+    "gelu_erf": "tilewise.kernels.elementwise:GELU_ERF",
+    "gelu_rational": "tilewise.kernels.elementwise:GELU_RATIONAL",
+    "gelu_tanh": "tilewise.kernels.elementwise:GELU_TANH",
+    "layer_norm_apply": "tilewise.kernels.elementwise:LAYER_NORM_APPLY",
+    "relu_bias_scale": "tilewise.kernels.elementwise:RELU_BIAS_SCALE",
+    "vector_add": "tilewise.kernels.elementwise:VECTOR_ADD",
     "batch_norm": "tilewise.kernels.batch_norm:SPEC",
     "layer_norm": "tilewise.kernels.layer_norm:FORWARD",
     "layer_norm_backward": "tilewise.kernels.layer_norm:BACKWARD",

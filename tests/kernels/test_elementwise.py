@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
-from tilewise.tuner.space import enumerate_space
+from tilewise.tuner.space import check_config, enumerate_space
 
 FLAT = ("vector_add", "gelu_tanh", "gelu_rational", "gelu_erf")
 TABLES = ("relu_bias_scale", "layer_norm_apply")
@@ -28,7 +28,9 @@ needs_torch = pytest.mark.skipif(
 
 
 def problem(name, *sizes, dtype="float32"):
-    return Problem(name, dict(zip(registry.load(name).dims, sizes[-len(registry.load(name).dims) :], strict=True)), dtype)
+    """Of M rows of N columns, or of N elements."""
+    dims = registry.load(name).dims
+    return Problem(name, dict(zip(dims, sizes[-len(dims) :], strict=True)), dtype)
 
 
 def some_config(data, spec, problem, target):
@@ -38,29 +40,33 @@ def some_config(data, spec, problem, target):
 
 # Spaces ----------------------------------------------------------------------------------------------------------
 
+LARGEST = 2**37
+"""Elements of a tensor: 512 GiB of float32."""
 ANY_SIZE = st.one_of(st.integers(1, 300), st.integers(1, 2**29), st.sampled_from([2**20, 1000, 8192, 65536 * 40 + 1]))
 
 
-@settings(max_examples=40)
+@settings(max_examples=30)
 @given(st.data())
 @pytest.mark.parametrize("name", KERNELS)
 def test_the_default_is_in_the_space_whatever_the_shape(target, name, data):
     spec = registry.load(name)
-    anything = problem(name, data.draw(ANY_SIZE), data.draw(ANY_SIZE), dtype=data.draw(st.sampled_from(spec.dtypes)))
-    space = enumerate_space(spec, anything, target)
-    assert space.index(spec.default(anything, target)) is not None
-    assert len(space) <= 6000
+    m, n, dtype = data.draw(ANY_SIZE), data.draw(ANY_SIZE), data.draw(st.sampled_from(spec.dtypes))
+    anything = problem(name, min(m, LARGEST // n), n, dtype=dtype)
+    assert check_config(spec, anything, target, spec.default(anything, target)) == ""
 
 
-@settings(max_examples=40)
+@settings(max_examples=4)
 @given(st.data())
 @pytest.mark.parametrize("name", ["gelu_tanh", "layer_norm_apply"])
 def test_the_tiling_has_as_many_programs_as_the_launch(target, name, data):
     spec = registry.load(name)
-    anything = problem(name, data.draw(ANY_SIZE), data.draw(ANY_SIZE))
-    config = some_config(data, spec, anything, target)
-    (launch,) = spec.plan(config, anything)
-    assert math.prod(launch.grid) == spec.tiling(config, anything).programs
+    n = data.draw(ANY_SIZE)
+    anything = problem(name, min(data.draw(ANY_SIZE), LARGEST // n), n)
+    space = enumerate_space(spec, anything, target)
+    assert len(space) <= 6000
+    for config in space.configs[:: len(space) // 50 + 1]:
+        (launch,) = spec.plan(config, anything)
+        assert math.prod(launch.grid) == spec.tiling(config, anything).programs
 
 
 @pytest.mark.parametrize(("name", "sizes"), [("vector_add", (2**26,)), ("relu_bias_scale", (16384, 8192))])
@@ -88,7 +94,7 @@ TRIPS = 60
 
 
 @needs_torch
-@settings(max_examples=12)
+@settings(max_examples=6)
 @given(st.data())
 @pytest.mark.parametrize("name", KERNELS)
 def test_any_config_of_the_space_is_right_at_any_shape(interpreter, target, name, data):
@@ -99,7 +105,7 @@ def test_any_config_of_the_space_is_right_at_any_shape(interpreter, target, name
     assume(tiling.programs * tiling.trips <= TRIPS)
     verdict = interpreter.verify(spec, anything, config)
     assert verdict.agreed, f"{anything} {config}: {verdict.reason}"
-    assert verdict.error <= verdict.tolerance < 0.06  # two roundings of a bfloat16, 2^-7 of the largest value
+    assert verdict.error <= verdict.tolerance
 
 
 @needs_torch

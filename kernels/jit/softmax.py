@@ -1,0 +1,109 @@
+"""Softmax and log-softmax over rows; see `tilewise.kernels.softmax` for the specs.
+
+Both kernels take BLOCK_SIZE_M rows a program, ROWS_PER_BLOCK at a time, and compute in float32. No row is masked where
+there are as many rows as a step takes (`FITS_M`): a step that would reach beyond the last row is moved back, and the
+rows in the overlap are computed twice, to the same values.
+
+As in torch, a row that holds a NaN, +inf or nothing but -inf becomes NaN; -inf among finite numbers becomes 0 (the
+logarithm: -inf).
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def _rows(trip, M, FITS_M: tl.constexpr, BLOCK_SIZE_M: tl.constexpr, ROWS_PER_BLOCK: tl.constexpr):
+    """The rows of a program's step; 64 bits, since M * N may exceed 2^31 elements."""
+    start = tl.program_id(0).to(tl.int64) * BLOCK_SIZE_M + trip * ROWS_PER_BLOCK
+    if FITS_M:
+        start = tl.minimum(start, M - ROWS_PER_BLOCK)
+    return start + tl.arange(0, ROWS_PER_BLOCK)
+
+
+@triton.jit
+def _load(x_ptr, rows, cols, M, N, FITS_M: tl.constexpr, FITS_N: tl.constexpr):
+    """A tile in float32; -inf where a column is outside the matrix, which neither the maximum nor the sum notices."""
+    at = rows[:, None] * N + cols[None, :]
+    if FITS_M and FITS_N:
+        x = tl.load(x_ptr + at)
+    elif FITS_M:
+        x = tl.load(x_ptr + at, mask=(cols < N)[None, :], other=float("-inf"))
+    else:
+        x = tl.load(x_ptr + at, mask=(rows < M)[:, None] & (cols < N)[None, :], other=float("-inf"))
+    return x.to(tl.float32)
+
+
+@triton.jit
+def _store(out_ptr, rows, cols, y, M, N, FITS_M: tl.constexpr, FITS_N: tl.constexpr):
+    at = rows[:, None] * N + cols[None, :]
+    if FITS_M and FITS_N:
+        tl.store(out_ptr + at, y)
+    elif FITS_M:
+        tl.store(out_ptr + at, y, mask=(cols < N)[None, :])
+    else:
+        tl.store(out_ptr + at, y, mask=(rows < M)[:, None] & (cols < N)[None, :])
+
+
+@triton.jit
+def softmax_one_load_kernel(
+    x_ptr,
+    out_ptr,
+    M,
+    N,
+    LOG: tl.constexpr,
+    FITS_M: tl.constexpr,
+    FITS_N: tl.constexpr,
+    BLOCK_SIZE_M: tl.constexpr,
+    ROWS_PER_BLOCK: tl.constexpr,
+    BLOCK_SIZE_N: tl.constexpr,
+    NUM_STAGES: tl.constexpr = 1,
+):
+    """`out[m] = softmax(x[m])`, or its logarithm, with each row read once: BLOCK_SIZE_N >= N. `FITS_N`: equal."""
+    cols = tl.arange(0, BLOCK_SIZE_N)
+    for trip in tl.range(0, (BLOCK_SIZE_M - 1) // ROWS_PER_BLOCK + 1, num_stages=NUM_STAGES):
+        rows = _rows(trip, M, FITS_M, BLOCK_SIZE_M, ROWS_PER_BLOCK)
+        x = _load(x_ptr, rows, cols, M, N, FITS_M, FITS_N)
+        x = x - tl.max(x, axis=1)[:, None]
+        power = tl.exp(x)
+        total = tl.sum(power, axis=1)
+        y = x - tl.log(total)[:, None] if LOG else power * (1.0 / total)[:, None]
+        _store(out_ptr, rows, cols, y, M, N, FITS_M, FITS_N)
+
+
+@triton.jit
+def softmax_online_kernel(
+    x_ptr,
+    out_ptr,
+    M,
+    N,
+    LOG: tl.constexpr,
+    FITS_M: tl.constexpr,
+    EVEN_N: tl.constexpr,
+    BLOCK_SIZE_M: tl.constexpr,
+    ROWS_PER_BLOCK: tl.constexpr,
+    BLOCK_SIZE_N: tl.constexpr,
+    NUM_STAGES: tl.constexpr = 1,
+):
+    """The same for rows of any length N > BLOCK_SIZE_N, each read twice. `EVEN_N`: N is whole blocks.
+
+    The first loop keeps the maximum so far and the sum of exponentials relative to it, scaled down whenever the
+    maximum rises. The maximum starts from the lowest finite number: -inf - -inf would make a row NaN that merely
+    starts with -inf. The second loop goes backwards, over what the caches still hold, and moves its last block to
+    the row's start.
+    """
+    for trip in range((BLOCK_SIZE_M - 1) // ROWS_PER_BLOCK + 1):
+        rows = _rows(trip, M, FITS_M, BLOCK_SIZE_M, ROWS_PER_BLOCK)
+        peak = tl.full([ROWS_PER_BLOCK], -3.4028234663852886e38, dtype=tl.float32)
+        total = tl.zeros([ROWS_PER_BLOCK], dtype=tl.float32)
+        for left in tl.range(0, N, BLOCK_SIZE_N, num_stages=NUM_STAGES):
+            x = _load(x_ptr, rows, left + tl.arange(0, BLOCK_SIZE_N), M, N, FITS_M, EVEN_N)
+            higher = tl.maximum(peak, tl.max(x, axis=1), propagate_nan=tl.PropagateNan.ALL)
+            total = total * tl.exp(peak - higher) + tl.sum(tl.exp(x - higher[:, None]), axis=1)
+            peak = higher
+        scale = tl.log(total) if LOG else 1.0 / total
+        for done in tl.range(0, N, BLOCK_SIZE_N, num_stages=NUM_STAGES):
+            cols = tl.maximum(N - BLOCK_SIZE_N - done, 0) + tl.arange(0, BLOCK_SIZE_N)
+            x = _load(x_ptr, rows, cols, M, N, FITS_M, True) - peak[:, None]
+            y = x - scale[:, None] if LOG else tl.exp(x) * scale[:, None]
+            _store(out_ptr, rows, cols, y, M, N, FITS_M, True)
