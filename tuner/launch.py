@@ -53,7 +53,8 @@ def warm_up(spec: KernelSpec, problem: Problem, config: Config) -> list[Any]:
     for step in spec.plan(config, problem):
         function = resolve_function(spec, step.function)
         arguments = _arguments(spec, problem, config, step, dtypes, function)
-        ordered = [arguments[name] for name in _parameters(function) if name in arguments]  # only these may be dtypes
+        with_defaults = {n: p.default for n, p in _parameters(function).items() if p.default is not p.empty} | arguments
+        ordered = [with_defaults[n] for n in _parameters(function) if n in with_defaults]  # only these may be dtypes
         kernels.append(function.warmup(*ordered, grid=step.grid, **_options(spec, config)))
     return kernels
 

@@ -15,7 +15,7 @@ import triton
 from tilewise.errors import BadSpec
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Buffer, Parameter, Problem
-from tilewise.tuner.launch import launch, launcher, resolve_functions
+from tilewise.tuner.launch import launch, launcher, resolve_functions, warm_up
 
 KERNELS = Path(__file__).with_name("faulty_kernels.py")
 CONFIG = {"ROWS": 8, "SUB": 4, "COLS": 64}
@@ -40,6 +40,9 @@ class Recorder:
 
     def __getitem__(self, grid):
         return lambda **arguments: self.launches.append((grid, arguments))
+
+    def warmup(self, *args, grid, **options):
+        self.launches.append((grid, args))
 
 
 def test_a_named_function_is_imported_when_asked_for():
@@ -104,3 +107,11 @@ def test_an_argument_that_nobody_gives_is_named(spec):
     wrong = dataclasses.replace(spec, buffers=lambda problem: {"x_ptr": Buffer((1,), "float32")})
     with pytest.raises(BadSpec, match="gives no out_ptr, which its function takes"):
         launcher(wrong, PROBLEM, CONFIG, {"x_ptr": 0})
+
+
+def test_an_argument_left_to_its_default_does_not_shift_those_behind_it_when_compiling_ahead(spec):
+    def right_kernel(x_ptr, out_ptr, M, N, ROWS, UNROLL=1, SUB=2, COLS=3): ...  # noqa: N803 - as Triton names them
+
+    recorder = Recorder(right_kernel)
+    warm_up(dataclasses.replace(spec, function=recorder), PROBLEM, CONFIG)
+    assert recorder.launches == [((3,), (torch.float32, torch.float32, 19, 150, 8, 1, 4, 64))]
