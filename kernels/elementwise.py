@@ -347,16 +347,15 @@ def _tile_rows(problem: Problem, target: Target) -> list[int]:
 def _table_tiling(column_operands: int, row_operands: int) -> Callable[[Config, Problem], Tiling]:
     def tiling(config: Config, problem: Problem) -> Tiling:
         block, sub, cols = (int(config[name]) for name in ("BLOCK_SIZE_M", "SUB_BLOCK_SIZE_M", "BLOCK_SIZE_N"))
-        step = sub * int(config.get("UNROLL", 1))
         padded = ceil_div(cols * problem.item_bytes, 32) * 32 // problem.item_bytes
         narrow = problem.item_bytes < 4
         # A float32 tile is worked on where it was loaded and stored from there; a 16-bit one beside it.
         return Tiling(
             axes=(
-                Axis("M", problem.dims["M"], _reach(config, block, step), step),
+                Axis("M", problem.dims["M"], _reach(config, block, sub), sub),
                 Axis("N", problem.dims["N"], cols, cols),
             ),
-            streamed_bytes=step * (padded * (4 + 2 * narrow) + 4 * row_operands),
+            streamed_bytes=sub * (padded * (4 + 2 * narrow) + 4 * row_operands),
             resident_bytes=padded * column_operands * (4 + 2 * narrow) + 32 * sub * row_operands,
         )
 
@@ -367,7 +366,7 @@ def _table_launches(function: str) -> Callable[[Config, Problem], Sequence[Launc
     def launches(config: Config, problem: Problem) -> Sequence[Launch]:
         m, n = problem.dims["M"], problem.dims["N"]
         block, sub, cols = (int(config[name]) for name in ("BLOCK_SIZE_M", "SUB_BLOCK_SIZE_M", "BLOCK_SIZE_N"))
-        reach = _reach(config, block, sub * int(config.get("UNROLL", 1)))
+        reach = _reach(config, block, sub)
         return [Launch(function, (ceil_div(m, reach) * ceil_div(n, cols),), {"FITS_M": sub <= m, "FITS_N": cols <= n})]
 
     return launches
@@ -388,14 +387,12 @@ def _table_default(problem: Problem, target: Target) -> Config:
     most = min(rows, max(1, 4096 // _width(cols, problem, target)))
     sub = max(int(s) for s in _table_sub_rows(problem, target) if int(s) <= most)
     tiles = {"BLOCK_SIZE_M": rows, "SUB_BLOCK_SIZE_M": sub, "BLOCK_SIZE_N": cols}
-    return {"VARIANT": "blocks", **tiles, "UNROLL": 1, "multibuffer": True}
+    return {"VARIANT": "blocks", **tiles, "multibuffer": True}
 
 
 def _table_loops(config: Config, problem: Problem, target: Target) -> bool:
     block, sub = int(config["BLOCK_SIZE_M"]), int(config["SUB_BLOCK_SIZE_M"])
-    if int(config.get("UNROLL", 1)) > 1 and _trips(block, sub) < 2 * int(config["UNROLL"]):
-        return False
-    return _loops_make_sense(config, target, _trips(block, sub * int(config.get("UNROLL", 1))), block % sub == 0)
+    return _loops_make_sense(config, target, _trips(block, sub), block % sub == 0)
 
 
 def _table_registers(config: Config, problem: Problem, target: Target) -> bool:
@@ -458,14 +455,13 @@ def _table(
             Parameter("BLOCK_SIZE_M", _table_rows),
             Parameter("SUB_BLOCK_SIZE_M", _table_sub_rows),
             Parameter("BLOCK_SIZE_N", _table_columns),
-            Parameter("UNROLL", _on("ascend", [1, 2])),
             *_OPTIONS,
         ),
         constraints=(
             Constraint(
                 "SUB_BLOCK_SIZE_M <= BLOCK_SIZE_M", lambda c, p, t: int(c["SUB_BLOCK_SIZE_M"]) <= int(c["BLOCK_SIZE_M"])
             ),
-            Constraint("grid_stride, UNROLL and NUM_STAGES need a loop, NVIDIA whole sub-blocks", _table_loops),
+            Constraint("grid_stride and NUM_STAGES need a loop, NVIDIA whole sub-blocks", _table_loops),
             Constraint("tiles of 1024 elements or more, at most 8 programs a core", _table_grain),
             Constraint("the tiles fit on chip", holds),
             Constraint("4 to 64 elements of a tile a thread", _table_registers),

@@ -152,7 +152,6 @@ def relu_bias_scale_kernel(
     BLOCK_SIZE_M: tl.constexpr,
     SUB_BLOCK_SIZE_M: tl.constexpr,
     BLOCK_SIZE_N: tl.constexpr,
-    UNROLL: tl.constexpr = 1,
     NUM_STAGES: tl.constexpr = 1,
 ):
     """`out[m, n] = relu(x[m, n] + bias[n]) * scale`; a NaN stays one, as torch's relu leaves it."""
@@ -161,13 +160,12 @@ def relu_bias_scale_kernel(
     cols = _start(0, tl.program_id(0) % parts, parts, N, "blocks", BLOCK_SIZE_N, BLOCK_SIZE_N, FITS_N)
     cols += tl.arange(0, BLOCK_SIZE_N)
     bias = _load(bias_ptr, cols, N, FITS_N)
-    for trip in tl.range(0, (BLOCK_SIZE_M - 1) // (UNROLL * SUB_BLOCK_SIZE_M) + 1, num_stages=NUM_STAGES):
-        for part in tl.static_range(UNROLL):
-            start = _start(trip * UNROLL + part, program, programs, M, VARIANT, BLOCK_SIZE_M, SUB_BLOCK_SIZE_M, FITS_M)
-            rows = start + tl.arange(0, SUB_BLOCK_SIZE_M)
-            x = _load_tile(x_ptr, rows, cols, M, N, FITS_M, FITS_N)
-            y = tl.maximum(x + bias[None, :], 0.0, propagate_nan=tl.PropagateNan.ALL) * scale
-            _store_tile(out_ptr, rows, cols, y, M, N, FITS_M, FITS_N)
+    for trip in tl.range(0, (BLOCK_SIZE_M - 1) // SUB_BLOCK_SIZE_M + 1, num_stages=NUM_STAGES):
+        start = _start(trip, program, programs, M, VARIANT, BLOCK_SIZE_M, SUB_BLOCK_SIZE_M, FITS_M)
+        rows = start + tl.arange(0, SUB_BLOCK_SIZE_M)
+        x = _load_tile(x_ptr, rows, cols, M, N, FITS_M, FITS_N)
+        y = tl.maximum(x + bias[None, :], 0.0, propagate_nan=tl.PropagateNan.ALL) * scale
+        _store_tile(out_ptr, rows, cols, y, M, N, FITS_M, FITS_N)
 
 
 @triton.jit
@@ -186,7 +184,6 @@ def layer_norm_apply_kernel(
     BLOCK_SIZE_M: tl.constexpr,
     SUB_BLOCK_SIZE_M: tl.constexpr,
     BLOCK_SIZE_N: tl.constexpr,
-    UNROLL: tl.constexpr = 1,
     NUM_STAGES: tl.constexpr = 1,
 ):
     """`out[m, n] = (x[m, n] - mean[m]) * rstd[m] * weight[n] + bias[n]`."""
@@ -196,12 +193,11 @@ def layer_norm_apply_kernel(
     cols += tl.arange(0, BLOCK_SIZE_N)
     weight = _load(weight_ptr, cols, N, FITS_N)
     bias = _load(bias_ptr, cols, N, FITS_N)
-    for trip in tl.range(0, (BLOCK_SIZE_M - 1) // (UNROLL * SUB_BLOCK_SIZE_M) + 1, num_stages=NUM_STAGES):
-        for part in tl.static_range(UNROLL):
-            start = _start(trip * UNROLL + part, program, programs, M, VARIANT, BLOCK_SIZE_M, SUB_BLOCK_SIZE_M, FITS_M)
-            rows = start + tl.arange(0, SUB_BLOCK_SIZE_M)
-            x = _load_tile(x_ptr, rows, cols, M, N, FITS_M, FITS_N)
-            mean = _load(mean_ptr, rows, M, FITS_M)
-            rstd = _load(rstd_ptr, rows, M, FITS_M)
-            y = (x - mean[:, None]) * rstd[:, None] * weight[None, :] + bias[None, :]
-            _store_tile(out_ptr, rows, cols, y, M, N, FITS_M, FITS_N)
+    for trip in tl.range(0, (BLOCK_SIZE_M - 1) // SUB_BLOCK_SIZE_M + 1, num_stages=NUM_STAGES):
+        start = _start(trip, program, programs, M, VARIANT, BLOCK_SIZE_M, SUB_BLOCK_SIZE_M, FITS_M)
+        rows = start + tl.arange(0, SUB_BLOCK_SIZE_M)
+        x = _load_tile(x_ptr, rows, cols, M, N, FITS_M, FITS_N)
+        mean = _load(mean_ptr, rows, M, FITS_M)
+        rstd = _load(rstd_ptr, rows, M, FITS_M)
+        y = (x - mean[:, None]) * rstd[:, None] * weight[None, :] + bias[None, :]
+        _store_tile(out_ptr, rows, cols, y, M, N, FITS_M, FITS_N)

@@ -123,7 +123,7 @@ def test_a_config_of_no_space_is_right_too(interpreter, variant, block, sub):
 @pytest.mark.parametrize("variant", ["blocks", "grid_stride"])
 @pytest.mark.parametrize("sizes", [(1, 1), (3, 100), (30, 50), (31, 129)])
 def test_a_table_smaller_than_its_tiles_is_right_too(interpreter, variant, sizes):
-    tiles = {"BLOCK_SIZE_M": 10, "SUB_BLOCK_SIZE_M": 4, "BLOCK_SIZE_N": 100, "UNROLL": 2}
+    tiles = {"BLOCK_SIZE_M": 10, "SUB_BLOCK_SIZE_M": 4, "BLOCK_SIZE_N": 100}
     for name in TABLES:
         verdict = interpreter.verify(
             registry.load(name), problem(name, *sizes), {"VARIANT": variant, **tiles, "multibuffer": True}
@@ -166,7 +166,7 @@ for name in NAMES:
     wanted = spec.reference({n: t.double() for n, t in tensors.items() if n != "out_ptr"})["out_ptr"].float()
     for variant in ("blocks", "grid_stride"):
         config = {"VARIANT": variant, "BLOCK_SIZE": 300, "SUB_BLOCK_SIZE": 128, "BLOCK_SIZE_M": 4,
-                  "SUB_BLOCK_SIZE_M": 3, "BLOCK_SIZE_N": 32, "UNROLL": 1, "multibuffer": True}
+                  "SUB_BLOCK_SIZE_M": 3, "BLOCK_SIZE_N": 32, "multibuffer": True}
         config = {p.name: config[p.name] for p in spec.parameters if p.name in config}
         launch(spec, problem, config, tensors)
         found.append([name, tensors["out_ptr"].flatten().tolist(), wanted.flatten().tolist()])
@@ -230,8 +230,8 @@ COMPILED = [
     ("gelu_tanh", (4_000_003,), {"BLOCK_SIZE": 100_032, "SUB_BLOCK_SIZE": 4096}),
     ("gelu_rational", (4_000_003,), {"BLOCK_SIZE": 100_032, "SUB_BLOCK_SIZE": 4096}),
     ("gelu_erf", (4_000_003,), {"BLOCK_SIZE": 100_032, "SUB_BLOCK_SIZE": 4096}),
-    ("relu_bias_scale", (4000, 1001), {"BLOCK_SIZE_M": 100, "SUB_BLOCK_SIZE_M": 5, "BLOCK_SIZE_N": 504, "UNROLL": 2}),
-    ("layer_norm_apply", (4000, 1001), {"BLOCK_SIZE_M": 100, "SUB_BLOCK_SIZE_M": 5, "BLOCK_SIZE_N": 504, "UNROLL": 2}),
+    ("relu_bias_scale", (4000, 1001), {"BLOCK_SIZE_M": 100, "SUB_BLOCK_SIZE_M": 5, "BLOCK_SIZE_N": 504}),
+    ("layer_norm_apply", (4000, 1001), {"BLOCK_SIZE_M": 100, "SUB_BLOCK_SIZE_M": 5, "BLOCK_SIZE_N": 504}),
 ]
 
 
