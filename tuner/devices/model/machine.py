@@ -15,7 +15,9 @@ from tilewise.tuner.devices.model.timeline import PIPES, Memory, ProgramTime, Ti
 
 __all__ = ["KernelTime", "Machine"]
 
-_ROUNDS = 6
+_CLOSE = 0.01
+"""How closely the number of competing cores is found."""
+
 _SAMPLED_WAVES = 16
 
 
@@ -143,21 +145,21 @@ class Machine:
 
         A core leaves memory to others while it computes, and draws on it twice while it reads and writes at once. So
         what competes is the active cores times the share of its time that a program transfers, both ways together,
-        which in turn depends on the rate: a fixed point, approached in a few rounds from full competition.
+        which in turn depends on the rate: a fixed point, found by halving the interval that it lies in.
         """
-        competing = float(active)
-        timed = self._timeline.run(arguments, index, self._memory(competing))
-        for _ in range(_ROUNDS):
-            duty = (timed.busy["MTE2"] + timed.busy["MTE3"]) / timed.cycles if timed.cycles else 1.0
-            wanted = max(1.0, active * duty)
-            if abs(wanted - competing) < 0.01 * competing:
-                break
-            competing = (competing + wanted) / 2
+        low, high = 0.0, 2.0 * active
+        while True:
+            competing = (low + high) / 2
             timed = self._timeline.run(arguments, index, self._memory(competing))
-        return timed
+            if high - low <= _CLOSE * high:
+                return timed
+            transferring = timed.busy["MTE2"] + timed.busy["MTE3"]
+            wanted = active * transferring / (timed.cycles + self._costs["dispatch_cycles"])
+            low, high = (competing, high) if wanted > competing else (low, competing)
 
     def _memory(self, competing: float) -> Memory:
         """Bytes a cycle for each buffer while so many cores' worth of transfers go on."""
+        competing = max(1.0, competing)
         warm = min(self._costs["l2_core_gb_s"], self._costs["l2_sum_gb_s"] / competing)
         cold = min(_hbm_core_rate(competing), self._part.hbm_gb_s * self._costs["hbm_share"] / competing)
         inward = {i: (warm if held else cold) / self._part.clock_ghz for i, held in self._warm.items()}
