@@ -19,7 +19,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export TILEWISE_DB = sqlite:///$(CURDIR)/build/$@/tilewise.db
 export TILEWISE_CACHE = $(CURDIR)/build/$@/cache
 
-.PHONY: demo test lint format clean
+.PHONY: demo test lint format docs clean
 .DELETE_ON_ERROR:
 
 demo: .venv-demo/ready
@@ -41,6 +41,9 @@ lint: .venv-test/ready
 format: .venv-test/ready
 	$(TEST)/ruff check --fix .
 	$(TEST)/ruff format .
+
+docs: .venv-test/ready
+	$(TEST)/python -m tilewise.tuner.bench.report docs/kernels.md
 
 clean:
 	rm -rf .venv-demo .venv-test build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
