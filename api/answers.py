@@ -57,8 +57,8 @@ def _check_stored(store: Store, question: Question) -> None:
     """Raise `UnknownKernel` or `BadDimension` where no result of a kernel that is not registered could answer."""
     stored = {frozenset(scope.dims) for scope in store.scopes(kernel=question.kernel)}
     if not stored:
-        known = ", ".join(registry.names())
-        raise UnknownKernel(f"unknown kernel '{clip(question.kernel)}'; registered: {known}; no other is stored")
+        known = registry.known(question.kernel)
+        raise UnknownKernel(f"unknown kernel '{clip(question.kernel)}'; {known}; no other is stored")
     if frozenset(question.dims) not in stored:
         expected = " or ".join(sorted(", ".join(sorted(names)) for names in stored))
         given = ", ".join(sorted(question.dims)) or "none"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import importlib
 import importlib.util
 import sys
@@ -13,7 +14,7 @@ from tilewise.errors import BadSpec, UnknownKernel
 from tilewise.kernels.source import digest
 from tilewise.kernels.spec import KernelSpec
 
-__all__ = ["load", "names"]
+__all__ = ["known", "load", "names"]
 
 _MODULES = {
     "log_softmax": "tilewise.kernels.softmax:LOG_SOFTMAX",
@@ -42,6 +43,13 @@ def names() -> list[str]:
     return sorted(_MODULES)
 
 
+def known(text: str) -> str:
+    """The registered names in words, and the one that `text` may have meant."""
+    close = difflib.get_close_matches(text, names(), n=1)
+    meant = f"did you mean {close[0]}? " if close else ""
+    return f"{meant}registered: {', '.join(names())}"
+
+
 def load(text: str) -> KernelSpec:
     """The spec called `text`: a registered name, or `path/to/file.py:SPEC` for a user's own.
 
@@ -56,7 +64,7 @@ def load(text: str) -> KernelSpec:
         return _load_file(Path(path), attribute)
     if text.endswith(".py"):
         raise BadSpec(f"{text} names a file but no spec; write {text}:SPEC")
-    raise UnknownKernel(f"unknown kernel {text!r}; known: {', '.join(names())}, or path/to/file.py:SPEC for your own")
+    raise UnknownKernel(f"unknown kernel {text!r}; {known(text)}, or path/to/file.py:SPEC for your own")
 
 
 def _load_file(path: Path, attribute: str) -> KernelSpec:

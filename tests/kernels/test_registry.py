@@ -52,8 +52,8 @@ def test_a_registered_kernel_says_how_to_find_it_again(name):
 def test_an_unknown_name_lists_the_known_ones_and_the_way_to_ones_own():
     message = refused("row_redouce", UnknownKernel)
     assert (
-        message
-        == f"unknown kernel 'row_redouce'; known: {', '.join(registry.names())}, or path/to/file.py:SPEC for your own"
+        message == f"unknown kernel 'row_redouce'; did you mean row_reduce? registered: {', '.join(registry.names())}, "
+        "or path/to/file.py:SPEC for your own"
     )
 
 
