@@ -59,8 +59,9 @@ def _lines(body: dict[str, Any]) -> Iterator[str]:
             yield f"  on chip     {bits['required'] / 8192:.1f} of {bits['available'] / 8192:.0f} KiB ({share:.0%})"
     if "effective_options" in body:
         yield f"  effective   {', '.join(f'{k}={v}' for k, v in body['effective_options'].items())}"
+    waves = f"{body['waves']} wave{'s' * (body['waves'] != 1)}"
     tails = "no tail rows" if body["tail_rows"] == 0 else f"{body['tail_rows']} tail rows a program"
-    yield f"  grid        {body['programs']} programs on {body['cores']} cores: {body['waves']} waves, {tails}"
+    yield f"  grid        {body['programs']} programs on {body['cores']} cores in {waves}, {tails}"
     if "time_us" in body:
         floor = f", {body['time_us'] / body['floor_us']:.2f}x the memory floor" if "floor_us" in body else ""
         yield f"  time        {body['time_us']:.2f} us ({body['clock']}){floor}"
