@@ -22,7 +22,7 @@ from tilewise.db.store import Store
 from tilewise.errors import UnknownKernel, UsageError
 from tilewise.kernels import registry
 from tilewise.tuner.devices.base import DeviceRow
-from tilewise.tuner.lookup import NotTuned
+from tilewise.tuner.lookup import NotTuned, miss
 from tilewise.tuner.problem import LARGEST
 
 __all__ = ["ROUTES"]
@@ -175,7 +175,7 @@ def _answer_or_miss(store: Store, question: Question) -> dict[str, Any]:
     try:
         return answer(store, question).to_json()
     except (NotTuned, UnknownKernel) as error:
-        return {**dataclasses.asdict(question), "match": "exact", "config": None, "why": str(error)}
+        return miss(question, str(error))
 
 
 def _kernel(name: str) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from tilewise.errors import BadSpec, UnknownKernel
 from tilewise.kernels.source import digest
 from tilewise.kernels.spec import KernelSpec
 
-__all__ = ["known", "load", "names"]
+__all__ = ["known", "load", "located", "names", "place"]
 
 _MODULES = {
     "log_softmax": "tilewise.kernels.softmax:LOG_SOFTMAX",
@@ -41,6 +41,31 @@ _MODULES = {
 
 def names() -> list[str]:
     return sorted(_MODULES)
+
+
+def place(name: str) -> str:
+    """Where a registered kernel's spec stands: `package.module:ATTRIBUTE`."""
+    return _MODULES[name]
+
+
+def located(spec: KernelSpec) -> KernelSpec:
+    """The spec with an origin, by which other processes find it; raises `BadSpec` where it has none to be found.
+
+    A spec is found by name among the registered ones, or as a name at the top of the file that defines its function.
+    """
+    if spec.origin:
+        return spec
+    if spec.name in _MODULES and load(spec.name).function == spec.function:
+        return dataclasses.replace(spec, origin=spec.name)
+    function = spec.functions()[0]
+    home = sys.modules.get(getattr(getattr(function, "fn", function), "__module__", ""))
+    names = [name for name, value in vars(home).items() if value is spec] if home else []
+    if home is None or not names or not getattr(home, "__file__", None):
+        raise BadSpec(
+            f"kernel {spec.name} cannot be found by other processes; "
+            "give it a name at the top of the file of its function, or pass path/to/file.py:SPEC"
+        )
+    return dataclasses.replace(spec, origin=f"{home.__file__}:{names[0]}")
 
 
 def known(text: str) -> str:

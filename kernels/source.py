@@ -57,13 +57,65 @@ def _module_file(spec: KernelSpec, module: str) -> Path:
 
 
 def source_hash(spec: KernelSpec) -> str:
-    """Hash of the functions and of everything at the top of their files that they use, by name, however indirectly.
+    """Hash of the functions and of what the spec says of arguments, launches and right results, with everything at
+    the top of their files that they use, by name, however indirectly. Parameters, their domains and the default do
+    not count: a config more must not make other results another kernel's.
 
     Comments, docstrings, blank lines and positions do not count, so neither does moving or documenting a kernel. What
     the file imports counts by its name in use, not by its content.
     """
-    parts = {part for path, name in locate(spec) for part in _parts(path, name)}
+    parts = {part for path, name in locate(spec) for part in _parts(path, name)} | set(_contract(spec))
     return digest("\n".join(sorted(parts)))[:16]
+
+
+_CONTRACT = ("buffers", "scalars", "grid", "launches", "scratch", "reference")
+
+
+def _contract(spec: KernelSpec) -> Iterator[str]:
+    """The normalised text of the spec's contract, for a spec that was loaded by name or from a file.
+
+    Where the spec is not written out as one call of KernelSpec, the whole statement that makes it counts.
+    """
+    if not spec.origin:
+        return
+    path, _, name = spec.origin.rpartition(":") if ":" in spec.origin else registered(spec.origin)
+    with tokenize.open(path) as file:
+        text = file.read()
+    definitions = _definitions(ast.parse(text))
+    if name not in definitions:
+        return
+    lines = text.splitlines(keepends=True)
+    statement = definitions[name][-1]
+    call = getattr(statement, "value", None)
+    written_out = isinstance(call, ast.Call) and getattr(call.func, "id", "") == "KernelSpec"
+    roots: list[ast.AST] = [statement]
+    if written_out:
+        assert isinstance(call, ast.Call)
+        roots = [keyword.value for keyword in call.keywords if keyword.arg in _CONTRACT]
+        for keyword in call.keywords:
+            if keyword.arg in _CONTRACT:
+                segment = ast.get_source_segment(text, keyword.value) or ""
+                yield f"{keyword.arg}={_plain_tokens(f'({segment})')}"
+    else:
+        yield _tokens(lines, statement)
+    used = {node.id for root in roots for node in ast.walk(root) if isinstance(node, ast.Name)} & definitions.keys()
+    for reached in sorted({inner for outer in used - {name} for inner in _reachable(outer, definitions)}):
+        yield "\n".join(_tokens(lines, node) for node in definitions[reached])
+
+
+def registered(name: str) -> tuple[str, str, str]:
+    """File, colon and attribute of a registered kernel's spec."""
+    from tilewise.kernels.registry import place
+
+    module, _, attribute = place(name).partition(":")
+    found = importlib.util.find_spec(module)
+    assert found is not None and found.origin is not None, "registered kernels are modules of this package"
+    return found.origin, ":", attribute
+
+
+def _plain_tokens(text: str) -> str:
+    tokens = tokenize.generate_tokens(io.StringIO(text).readline)
+    return " ".join(token.string for token in tokens if token.type not in (*_SKIPPED, tokenize.NEWLINE))
 
 
 def _parts(path: Path, name: str) -> Iterator[str]:

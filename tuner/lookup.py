@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
+from typing import Any
 
 from tilewise.db.records import Dims, Question, Result
 from tilewise.db.store import Store
@@ -10,7 +12,7 @@ from tilewise.errors import NotFound
 from tilewise.kernels.spec import Problem
 from tilewise.tuner.problem import nearest, sizes_text
 
-__all__ = ["NotTuned", "answer", "clip"]
+__all__ = ["NotTuned", "answer", "clip", "miss"]
 
 
 class NotTuned(NotFound):
@@ -34,6 +36,11 @@ def answer(store: Store, question: Question, *, source_hash: str | None) -> Resu
     close = nearest(problem, [dims for dims in shapes if dims != question.dims])
     asked = f"{clip(question.kernel)} {sizes_text(question.dims)} {clip(question.dtype)}"
     raise NotTuned(f"{asked} is not tuned for {clip(question.device)}; {_hint(store, question, close)}", close)
+
+
+def miss(question: Question, why: str) -> dict[str, Any]:
+    """The result object of a question without an answer."""
+    return {**dataclasses.asdict(question), "match": "exact", "config": None, "why": why}
 
 
 def clip(text: str) -> str:

@@ -16,6 +16,7 @@ from tilewise.tuner.devices.base import Device
 from tilewise.tuner.devices.catalogue import open_device
 from tilewise.tuner.problem import make_problem
 from tilewise.tuner.search import SEARCHES, Budget, Tuning, Watcher, default_trials
+from tilewise.tuner.worker import in_worker
 
 __all__ = ["tune"]
 
@@ -45,7 +46,11 @@ def tune(
     """
     if search not in SEARCHES:
         raise UsageError(f"unknown search {search!r}; expected one of {', '.join(SEARCHES)}")
-    loaded = registry.load(spec) if isinstance(spec, str) else spec
+    if in_worker():
+        raise UsageError(
+            "tune() was called while a worker imported the script; put the call under __name__ == '__main__'"
+        )
+    loaded = registry.load(spec) if isinstance(spec, str) else registry.located(spec)
     problem = make_problem(loaded, dims, dtype)
     budget = Budget(default_trials(search) if trials is None else trials, seconds)
     with ExitStack() as opened:

@@ -70,20 +70,44 @@ class Arguments:
         reference_device: str | None = None,
         seed: int = SEED,
     ) -> None:
-        import torch
 
         self._spec, self._problem, self._device = spec, problem, device
         self._reference_device = reference_device or device
         self.buffers: Mapping[str, Buffer] = dict(spec.buffers(problem))
-        generator = torch.Generator(device).manual_seed(seed)
+        self._seed = seed
         self._storage = {name: _allocate(buffer, device) for name, buffer in self.buffers.items()}
         self.tensors = {name: _inside(self._storage[name], buffer) for name, buffer in self.buffers.items()}
-        for name, buffer in self.buffers.items():
-            if buffer.role != "out":
-                _fill(self.tensors[name], buffer, generator)
+        self._draw()
+        self._drawn = self._input_sums()
         self._scratch: Mapping[str, Buffer] = {}
         self._originals = {n: self.tensors[n].clone() for n, b in self.buffers.items() if b.role == "inout"}
         self._expected: dict[str, torch.Tensor] | None = None
+
+    def _draw(self) -> None:
+        """Fill what the kernel reads; the same values every time."""
+        import torch
+
+        generator = torch.Generator(self._device).manual_seed(self._seed)
+        for name, buffer in self.buffers.items():
+            if buffer.role != "out":
+                _fill(self.tensors[name], buffer, generator)
+
+    def _input_sums(self) -> dict[str, int]:
+        """A checksum of each buffer that is only read, guards included."""
+        return {n: _bits_sum(self._storage[n]) for n, b in self.buffers.items() if b.role == "in"}
+
+    def changed_input(self) -> str | None:
+        """The first buffer, meant to be read only, that something has written to."""
+        sums = self._input_sums()
+        return next((name for name in sums if sums[name] != self._drawn[name]), None)
+
+    def restore(self) -> None:
+        """Draw the inputs again if a kernel has written to them: a config must not be judged by another's fault."""
+        if self.changed_input() is not None:
+            for name, buffer in self.buffers.items():
+                if buffer.role == "in":
+                    self._storage[name].fill_(_poison(buffer.dtype))
+            self._draw()
 
     @property
     def inputs(self) -> dict[str, torch.Tensor]:
@@ -167,13 +191,17 @@ def verify(
 ) -> Verdict:
     """Run the config on poisoned outputs and compare; `run` launches it (default: `launch` on the arguments)."""
     tensors = arguments.bind(config)
+    arguments.restore()
+    expected = arguments.expected()  # before the kernel can touch an input
     arguments.poison()
     if run is None:
         launch(spec, problem, config, tensors)
     else:
         run()
     outside = arguments.written_outside()
-    verdict = compare(arguments.outputs, arguments.expected())
+    verdict = compare(arguments.outputs, expected)
+    if (changed := arguments.changed_input()) is not None:
+        return disagreement(f"{changed}: the kernel wrote to its input", verdict.error, verdict.tolerance)
     if outside is not None:
         return disagreement(f"{outside}: the kernel wrote outside the tensor", verdict.error, verdict.tolerance)
     return verdict
@@ -261,6 +289,14 @@ def _poison(dtype: str) -> float | int:
         return math.nan
     limits = torch.iinfo(getattr(torch, dtype))
     return limits.min if limits.min < 0 else limits.max
+
+
+def _bits_sum(storage: torch.Tensor) -> int:
+    """The sum of the elements' bits as integers, which no NaN can hide in."""
+    import torch
+
+    widths = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+    return int(storage.view(widths[storage.element_size()]).sum(dtype=torch.int64))
 
 
 def _guard(buffer: Buffer) -> int:

@@ -32,7 +32,8 @@ def _grid(facts: Mapping[str, Any]) -> str:
     if "programs" not in facts:
         return ""
     waves = facts["waves"]
-    return f"{facts['programs']} programs on {facts['cores']} cores" + (f" in {waves} waves" if waves > 1 else "")
+    programs = f"{facts['programs']} program{'s' * (facts['programs'] != 1)}"
+    return f"{programs} on {facts['cores']} cores" + (f" in {waves} waves" if waves > 1 else "")
 
 
 def _tails(facts: Mapping[str, Any]) -> str:
@@ -43,9 +44,7 @@ def _tails(facts: Mapping[str, Any]) -> str:
 def _buffers(facts: Mapping[str, Any]) -> str:
     if "double_buffered" not in facts:
         return ""
-    options = facts.get("effective_options", {})
-    lost = "" if facts["double_buffered"] or options.get("multibuffer", True) else " (did not fit or was not asked for)"
-    return "double-buffered" if facts["double_buffered"] else "not double-buffered" + lost
+    return "double-buffered" if facts["double_buffered"] else "not double-buffered"
 
 
 def _bound(facts: Mapping[str, Any], time_us: float | None) -> str:

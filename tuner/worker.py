@@ -23,7 +23,17 @@ from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from typing import Any
 
-__all__ = ["Worker", "WorkerDied", "WorkerError", "WorkerFailed", "WorkerPool", "WorkerTimeout", "describe", "one_line"]
+__all__ = [
+    "Worker",
+    "WorkerDied",
+    "WorkerError",
+    "WorkerFailed",
+    "WorkerPool",
+    "WorkerTimeout",
+    "describe",
+    "in_worker",
+    "one_line",
+]
 
 
 class WorkerError(Exception):
@@ -44,6 +54,12 @@ class WorkerDied(WorkerError):
 
 class WorkerTimeout(WorkerError):
     """The call took longer than it may; the process was killed."""
+
+
+def in_worker() -> bool:
+    """Whether this process is a worker."""
+    main = sys.modules.get("__main__")
+    return getattr(getattr(main, "__spec__", None), "name", "") == __name__
 
 
 def one_line(text: str, limit: int = 300) -> str:

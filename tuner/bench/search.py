@@ -147,22 +147,29 @@ def bench_search(
                     "file": Path(file).name,
                     "configs": len(recorded.space),
                     "feasible": sum(t is not None for t in recorded.times),
+                    "prior": recorded.prior is not None,
                     "optimum": recorded.optimum,
-                    "searches": {name: _summary(recorded.optimum, found) for name, found in courses.items()},
+                    "searches": {name: _summary(recorded.optimum, found, budget) for name, found in courses.items()},
                 }
             )
-    return {"budget": budget, "seeds": seeds, "landscapes": rows, "mean": _mean(rows, chosen)}
+    return {
+        "budget": budget,
+        "seeds": seeds,
+        "landscapes": rows,
+        "mean": _mean(rows, chosen, [n for n in COLUMNS if n <= budget]),
+    }
 
 
 def _replay_file(file: str, search: str, seed: int, budget: int) -> Course:
     return replay(load_recorded(file), search, seed, budget)
 
 
-def _summary(optimum: float, courses: Sequence[Course]) -> dict[str, Any]:
+def _summary(optimum: float, courses: Sequence[Course], budget: int) -> dict[str, Any]:
     """Means over seeds of the fraction of the optimum; medians of the evaluations to come within a margin of it."""
     fraction = {
         str(n): statistics.fmean(optimum / course.best[min(n, len(course.best)) - 1] for course in courses)
         for n in COLUMNS
+        if n <= budget
     }
     to = {
         f"{margin:.0%}": _median([_evaluations_to(course, optimum * (1 + margin)) for course in courses])
@@ -185,13 +192,13 @@ def _median(counts: Sequence[float]) -> float | None:
     return middle if math.isfinite(middle) else None
 
 
-def _mean(rows: Sequence[Mapping[str, Any]], searches: Sequence[str]) -> dict[str, Any]:
+def _mean(rows: Sequence[Mapping[str, Any]], searches: Sequence[str], columns: Sequence[int]) -> dict[str, Any]:
     def over(name: str, pick: Callable[[Mapping[str, Any]], float]) -> float:
         return round(statistics.fmean(pick(row["searches"][name]) for row in rows), 5)
 
     return {
         name: {
-            "fraction": {str(n): over(name, lambda s, n=n: s["fraction"][str(n)]) for n in COLUMNS},  # type: ignore[misc]
+            "fraction": {str(n): over(name, lambda s, n=n: s["fraction"][str(n)]) for n in columns},  # type: ignore[misc]
             "seconds_per_evaluation": over(name, lambda s: s["seconds_per_evaluation"]),
         }
         for name in searches

@@ -161,6 +161,7 @@ def kernels(
 
     On an NVIDIA GPU all are timed again in turns, by one timer, beside eager PyTorch and torch.compile.
     """
+    from tilewise.db.exchange.files import write_file
     from tilewise.db.sql_store import open_store
     from tilewise.kernels import registry
     from tilewise.settings import read_settings
@@ -176,12 +177,12 @@ def kernels(
     problems = [(spec, make_problem(spec, dims, dtype)) for spec in specs for dims in given or known.shapes(spec.name)]
     with open_store(url or read_settings().database_url) as store, open_device(choose(device)) as opened:
         body = bench(opened, store, problems, budget=Budget(trials or DEFAULT_TRIALS), watcher=Progress)
-    if file:
-        Path(file).write_text(json.dumps(body, indent=1) + "\n")
     if as_json:
         print_json(body)
     else:
         _show_kernels(body)
+    if file:
+        write_file(Path(file), (json.dumps(body, indent=1) + "\n").encode())
 
 
 def _show_kernels(body: dict[str, Any]) -> None:

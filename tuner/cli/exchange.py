@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import sys
+import zlib
 from pathlib import Path
 
 import click
@@ -97,7 +98,7 @@ def import_(file: str, url: str | None, as_json: bool) -> None:
         raise BadImport(f"cannot read {file}: {error.strerror}") from error
     try:
         data = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise BadImport(f"{file} is cut short or damaged: {error}") from error
     with open_store(url or read_settings().database_url) as store:
         report = import_native(store, data)

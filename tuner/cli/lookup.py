@@ -22,15 +22,22 @@ def lookup(
     kernel: str, shapes: tuple[str, ...], dtype: str, device: str, match: str, url: str | None, as_json: bool
 ) -> int:
     """Show the best known config of KERNEL for each shape. Exits with 4 where a shape has none."""
-    from tilewise.errors import UnknownDevice
+    from tilewise.errors import UnknownDevice, UnknownKernel
     from tilewise.kernels import registry
     from tilewise.kernels.source import source_hash
     from tilewise.tuner.cli.text import result_lines
     from tilewise.tuner.devices.catalogue import is_device_name
-    from tilewise.tuner.lookup import NotTuned, answer
+    from tilewise.tuner.lookup import NotTuned, answer, miss
     from tilewise.tuner.problem import make_problem, parse_dims, question
 
-    spec = registry.load(kernel)
+    try:
+        spec = registry.load(kernel)
+    except UnknownKernel as error:
+        with open_existing(url) as store:
+            if not any(store.scopes(kernel)):
+                raise
+        own = f"results of {kernel!r} are stored from a file of your own"
+        raise UnknownKernel(f"{own}; name it, as path/to/file.py:SPEC") from error
     problems = [make_problem(spec, parse_dims(shape), dtype) for shape in shapes]
     device = device.removeprefix("model:")
     missing = 0
@@ -42,11 +49,10 @@ def lookup(
         for problem in problems:
             try:
                 result = answer(store, question(problem, device), source_hash=source_hash(spec))
-            except NotTuned as miss:
+            except NotTuned as error:
                 missing += 1
-                click.echo(f"tilewise: {miss}", err=True)
-                asked = {"kernel": spec.name, "dims": dict(problem.dims), "dtype": dtype, "device": device}
-                answers.append({**asked, "config": None})
+                click.echo(f"tilewise: {error}", err=True)
+                answers.append(miss(question(problem, device), str(error)))
                 continue
             answers.append(result.to_json())
             if not as_json:

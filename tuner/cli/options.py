@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
@@ -47,18 +48,21 @@ def problem_options(function: F) -> F:
     return click.option("--dtype", default="float32", show_default=True, help="Type of the kernel's inputs.")(function)
 
 
+def _file(url: str) -> Path:
+    """The file of an SQLite URL, which may end in options: `sqlite:///tiles.db?timeout=5`."""
+    return Path(url.removeprefix("sqlite:///").partition("?")[0])
+
+
 def print_json(document: Any) -> None:
     click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
 
 
 def open_existing(url: str | None) -> Store:
     """The database that must be there already. Raises `NotFound` where the default one was never made."""
-    from pathlib import Path
-
     from tilewise.db.sql_store import open_store
     from tilewise.settings import read_settings
 
     chosen = url or read_settings().database_url
-    if not url and chosen.startswith("sqlite:///") and not Path(chosen.removeprefix("sqlite:///")).exists():
+    if not url and chosen.startswith("sqlite:///") and not _file(chosen).exists():
         raise NotFound(f"nothing is stored yet: no database at {chosen}; run tilewise tune or import first")
     return open_store(chosen, create=False)

@@ -17,6 +17,8 @@ __all__ = ["Progress", "show_result"]
 
 _PLAIN_EVERY = 10
 _RUNNERS_UP = 3
+_MEANINGFUL = 100
+"""Beyond this many times the memory floor a kernel is bound by its launch, and the floor says nothing."""
 
 
 class Progress(Watcher):
@@ -104,7 +106,7 @@ def show_result(result: Result, trials: Sequence[Trial], progress: Progress) -> 
     console.print(f"Config: {config_text(winner.config)}")
     console.print(f"Why: {winner.why}.")
     floor = progress.plan.floor_us if progress.plan else None
-    if floor:
+    if floor and winner.time_us < _MEANINGFUL * floor:
         console.print(
             f"Memory alone would take {floor:.2f} us: the winner is at {winner.time_us / floor:.2f}x that floor."
         )

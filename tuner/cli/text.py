@@ -44,11 +44,21 @@ def time_text(time_us: float | None, clock: Clock) -> str:
     return f"{shown} ({clock})"
 
 
+_ENDINGS = {
+    Status.CORRECT: "correct",
+    Status.CONSTRAINTS: "against the kernel's rules",
+    Status.COMPILE: "did not compile",
+    Status.CORRECTNESS: "gave wrong results",
+    Status.RUNTIME: "failed to run",
+    Status.TIMEOUT: "ran out of time",
+}
+
+
 def counts_line(result: Result) -> str:
-    """Such as "60 trials: 52 correct, 8 compile"."""
+    """Such as "61 trials: 58 correct, 3 did not compile"."""
     total = sum(result.counts.values())
-    kinds = ", ".join(f"{result.counts[s]} {s}" for s in Status if result.counts.get(s))
-    return f"{total} trials: {kinds}"
+    kinds = ", ".join(f"{result.counts[s]} {_ENDINGS[s]}" for s in Status if result.counts.get(s))
+    return f"{total} trial{'s' * (total != 1)}: {kinds}"
 
 
 def result_lines(result: Result) -> Sequence[str]:

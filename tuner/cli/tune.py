@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 import click
 
 from tilewise.tuner.cli.options import common, database, print_json, problem_options
+
+if TYPE_CHECKING:
+    from tilewise.kernels.spec import Problem
+    from tilewise.tuner.devices.base import Device
 
 __all__ = ["tune"]
 
@@ -34,13 +40,14 @@ def tune(
     fresh: bool,
     url: str | None,
     as_json: bool,
-) -> None:
+) -> int:
     """Find the fastest config of KERNEL for each shape.
 
     KERNEL is a name that `tilewise kernels` lists, or path/to/file.py:SPEC for a kernel of your own. A second run
     resumes: stored trials are not run again.
     """
     from tilewise.db.sql_store import open_store
+    from tilewise.errors import NothingFeasible
     from tilewise.kernels import registry
     from tilewise.settings import read_settings
     from tilewise.tuner.cli.progress import Progress, show_result
@@ -52,21 +59,35 @@ def tune(
     problems = [make_problem(spec, parse_dims(shape), dtype) for shape in shapes]
     chosen = choose(device)
     budget = Budget(trials or default_trials(search), timeout)
-    results = []
+    results: list[dict[str, Any]] = []
+    failed = False
     with open_store(url or read_settings().database_url) as store, open_device(chosen) as opened:
         for problem in problems:
             watcher = Progress()
-            tuning = Tuning(
-                spec, problem, opened, store, budget=budget, search=search, seed=seed, fresh=fresh, watcher=watcher
-            )
             try:
+                tuning = Tuning(
+                    spec, problem, opened, store, budget=budget, search=search, seed=seed, fresh=fresh, watcher=watcher
+                )
                 result = tuning.run()
+            except NothingFeasible as error:
+                failed = True
+                click.echo(f"tilewise: {error}", err=True)
+                results.append(_nothing(problem, opened, str(error)))
+                continue
             except KeyboardInterrupt:
                 kept = len(store.trials(tuning.scope))
-                click.echo(f"tilewise: interrupted; {kept} trials are kept, the same command resumes", err=True)
+                command = "the same command without --fresh" if fresh else "the same command"
+                click.echo(f"tilewise: interrupted; {kept} trials are kept, {command} resumes", err=True)
                 raise click.exceptions.Exit(130) from None
-            results.append(result)
+            results.append(result.to_json())
             if not as_json:
                 show_result(result, store.trials(tuning.scope), watcher)
     if as_json:
-        print_json({"results": [result.to_json() for result in results]})
+        print_json({"results": results})
+    return 1 if failed else 0
+
+
+def _nothing(problem: Problem, device: Device, why: str) -> dict[str, Any]:
+    """A result without a config."""
+    asked = {"kernel": problem.kernel, "dims": dict(problem.dims), "dtype": problem.dtype}
+    return {**asked, "device": device.target.name, "clock": str(device.clock), "config": None, "why": why}

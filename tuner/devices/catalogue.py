@@ -19,7 +19,9 @@ def choose(text: str) -> str:
     Raises `UnknownDevice` where no device can have that id.
     """
     if text == "auto":
-        available = [row.id for row in rows() if row.available and not row.id.startswith("model:")]
+        from tilewise.tuner.devices import cuda, npu
+
+        available = [row.id for row in (npu.row(), cuda.row()) if row.available]
         return available[0] if available else f"model:{DEFAULT_PART}"
     kind, _, rest = text.partition(":")
     if text in ("npu", "cuda"):

@@ -30,6 +30,9 @@ __all__ = ["Machines", "ModelDevice", "model_config"]
 _ENTRY = "tilewise.tuner.devices.model.job:evaluate"
 _SECONDS = 600.0  # for one config; the compiler's own limit is shorter
 
+_MACHINE_FAULTS = ("OSError", "FileNotFoundError", "PermissionError", "MemoryError")
+"""What a compile process may raise for which no config is to blame."""
+
 _MODEL_VERSION = 4
 """Counts changes of the model that move its times; part of the toolchain, as the compilers' versions are."""
 
@@ -100,6 +103,8 @@ def _outcome(future: Future[Any]) -> Outcome:
     except WorkerFailed as error:
         if error.kind in errors.__all__:  # not the config's fault
             raise getattr(errors, error.kind)(error.message) from error
+        if error.kind in _MACHINE_FAULTS:
+            raise Unavailable(f"a compile process failed: {error}") from error
         return Outcome(Status.RUNTIME, str(error))
     except WorkerError as error:
         raise Unavailable(str(error)) from error

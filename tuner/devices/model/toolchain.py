@@ -13,6 +13,7 @@ import importlib.util
 import json
 import os
 import re
+import signal
 import subprocess
 import tempfile
 import zlib
@@ -221,6 +222,8 @@ def _compile(linalg: str, flags: list[str]) -> Compiled:
         ]
         if (run := _run(command, folder)) is None:
             return _timed_out()
+        if run.returncode == -signal.SIGKILL:  # not the config's fault, and not to be kept
+            raise Unavailable("the Ascend compiler was killed; is the machine out of memory? try a lower TILEWISE_JOBS")
         output = run.stdout + run.stderr
         dumps = re.split(r"// -----// IR Dump After .*\n", output)
         if "compilation still failed" in output or len(dumps) < 2:
