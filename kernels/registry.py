@@ -44,8 +44,8 @@ def names() -> list[str]:
 
 
 def place(name: str) -> str:
-    """Where a registered kernel's spec stands: `package.module:ATTRIBUTE`."""
-    return _MODULES[name]
+    """Where a registered kernel's spec stands: `package.module:ATTRIBUTE`; empty for any other name."""
+    return _MODULES.get(name, "")
 
 
 def located(spec: KernelSpec) -> KernelSpec:

@@ -76,9 +76,10 @@ def _contract(spec: KernelSpec) -> Iterator[str]:
 
     Where the spec is not written out as one call of KernelSpec, the whole statement that makes it counts.
     """
-    if not spec.origin:
+    place = spec.origin if ":" in spec.origin else registered(spec.origin)
+    if not place:
         return
-    path, _, name = spec.origin.rpartition(":") if ":" in spec.origin else registered(spec.origin)
+    path, _, name = place.rpartition(":")
     with tokenize.open(path) as file:
         text = file.read()
     definitions = _definitions(ast.parse(text))
@@ -103,14 +104,13 @@ def _contract(spec: KernelSpec) -> Iterator[str]:
         yield "\n".join(_tokens(lines, node) for node in definitions[reached])
 
 
-def registered(name: str) -> tuple[str, str, str]:
-    """File, colon and attribute of a registered kernel's spec."""
+def registered(name: str) -> str:
+    """`path/to/file.py:ATTRIBUTE` of a registered kernel's spec; empty for any other name."""
     from tilewise.kernels.registry import place
 
     module, _, attribute = place(name).partition(":")
-    found = importlib.util.find_spec(module)
-    assert found is not None and found.origin is not None, "registered kernels are modules of this package"
-    return found.origin, ":", attribute
+    found = importlib.util.find_spec(module) if module else None
+    return f"{found.origin}:{attribute}" if found is not None else ""
 
 
 def _plain_tokens(text: str) -> str:

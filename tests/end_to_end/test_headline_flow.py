@@ -85,7 +85,7 @@ def test_a_recorded_landscape_replays_every_search(tuned):
     file = tuned.folder / "landscape.json.gz"
     assert tuned("export", "--format", "t4", "-o", str(file)).returncode == 0
     body = tuned.json(
-        "bench", "search", str(file), "--budget", "6", "--seeds", "2", "--search", "guided", "--search", "tpe"
+        "bench", "search", str(file), "--budget", "20", "--seeds", "2", "--search", "guided", "--search", "tpe"
     )
     (row,) = body["landscapes"]
     assert set(row["searches"]) == {"guided", "tpe"}

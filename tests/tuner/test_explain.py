@@ -91,7 +91,7 @@ FACTS = {"programs": 40, "cores": 40, "waves": 1, "tail_rows": 0}
         (
             {"double_buffered": False, "effective_options": {"multibuffer": False}},
             None,
-            "not double-buffered (did not fit or was not asked for)",
+            "not double-buffered",
         ),
         ({"gb_s": 4160.0}, 128.9, "4.16 TB/s"),
         (

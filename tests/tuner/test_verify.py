@@ -309,3 +309,26 @@ def test_a_dimension_that_the_tiling_follows_elsewhere_stays():
 
     problem = Problem("k", {"M": 1003}, "float32")
     assert reduced_problem(a_spec({}, tiling=tiling), problem, {}) == problem
+
+
+# --- inputs are only read ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32", "int8", "uint8"])
+def test_a_kernel_that_writes_to_its_input_is_caught_even_where_its_output_then_fits(dtype):
+    def run(tensors):
+        tensors["x"].fill_(1)
+        tensors["out"].fill_(2)
+
+    verdict = doubled(in_and_out(dtype), run)
+    assert not verdict.agreed
+    assert verdict.reason == "x: the kernel wrote to its input"
+
+
+def test_a_config_is_not_judged_by_what_another_did_to_the_inputs():
+    spec = a_spec(in_and_out(), lambda inputs: {"out": 2 * inputs["x"]})
+    arguments = Arguments(spec, PROBLEM)
+    drawn = arguments.tensors["x"].clone()
+    arguments.tensors["x"].zero_()  # a stray write while another config was timed
+    assert verify(spec, PROBLEM, {}, arguments, run=lambda: arguments.tensors["out"].copy_(2 * drawn)).agreed
+    assert torch.equal(arguments.tensors["x"], drawn)

@@ -1,0 +1,72 @@
+"""What a spec says of arguments, launches and right results is part of a kernel's identity; its space is not."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+from tilewise.errors import BadSpec
+from tilewise.kernels import registry
+from tilewise.kernels.row_reduce import SPEC
+from tilewise.kernels.source import source_hash
+
+README = (Path(__file__).parents[2] / "README.md").read_text()
+TEXT = re.findall(r"<!-- tests/end_to_end runs exactly this text -->\n```python\n(.*?)```", README, re.DOTALL)[0]
+
+
+@pytest.fixture
+def hash_of(tmp_path):
+    def load(text: str) -> str:
+        folder = tmp_path / str(len(list(tmp_path.iterdir())))
+        folder.mkdir()
+        (folder / "mine.py").write_text(text)
+        return source_hash(registry.load(f"{folder / 'mine.py'}:SPEC"))
+
+    return load
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('2 * inputs["x_ptr"]', '3 * inputs["x_ptr"]'),
+        ('problem.dtype, role="out")', 'problem.dtype, role="inout")'),
+        ("scalars=lambda problem: dict(problem.dims)", 'scalars=lambda problem: {"N": problem.dims["N"] - 1}'),
+        ('(ceil_div(problem.dims["N"], config["BLOCK_SIZE"]),)', '(ceil_div(problem.dims["N"], 1024),)'),
+    ],
+)
+def test_a_change_of_the_contract_makes_another_kernel(old, new, hash_of):
+    assert old in TEXT
+    assert hash_of(TEXT.replace(old, new)) != hash_of(TEXT)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("range(10, 17)", "range(10, 18)"),
+        ('{"BLOCK_SIZE": 1024, "SUB_BLOCK_SIZE": 1024}', '{"BLOCK_SIZE": 2048, "SUB_BLOCK_SIZE": 1024}'),
+        ("reference=lambda inputs:", "# what is right\n    reference=lambda inputs:"),
+    ],
+)
+def test_a_config_more_another_default_or_a_comment_does_not(old, new, hash_of):
+    assert old in TEXT
+    assert hash_of(TEXT.replace(old, new)) == hash_of(TEXT)
+
+
+def test_a_spec_object_is_found_by_its_name_among_the_registered():
+    assert registry.located(SPEC).origin == "row_reduce"
+
+
+def test_a_spec_object_is_found_in_the_file_of_its_function(tmp_path):
+    (tmp_path / "mine.py").write_text(TEXT)
+    spec = registry.load(f"{tmp_path / 'mine.py'}:SPEC")
+    module = sys.modules[spec.function.fn.__module__]
+    assert registry.located(module.SPEC).origin == f"{tmp_path / 'mine.py'}:SPEC"
+
+
+def test_a_spec_object_without_a_place_is_one_clear_line():
+    with pytest.raises(BadSpec, match="cannot be found by other processes"):
+        registry.located(dataclasses.replace(SPEC, name="nameless"))
