@@ -30,6 +30,7 @@ def filled(page: str, results: Path) -> str:
     tables = {
         "kernels": _kernels(),
         "h200": _results(json.loads((results / "h200-kernels.json").read_text())),
+        "model": _results(json.loads((results / "model-kernels.json").read_text())),
     }
     for name, table in tables.items():
         page, found = re.subn(
