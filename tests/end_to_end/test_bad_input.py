@@ -37,6 +37,11 @@ MISTAKES = {
     "user file that is not there": (("tune", "nowhere.py:SPEC", *SHAPE, *MODEL), 2, "no file nowhere.py"),
     "look-up of an unknown device": (
         ("lookup", "row_reduce", *SHAPE, "--device", "Ascend1"),
+        2,
+        "unknown device 'Ascend1'",
+    ),
+    "look-up in no database": (
+        ("lookup", "row_reduce", *SHAPE, "--device", "Ascend910B4"),
         4,
         "nothing is stored yet",
     ),

@@ -22,7 +22,7 @@ def lookup(
     kernel: str, shapes: tuple[str, ...], dtype: str, device: str, match: str, url: str | None, as_json: bool
 ) -> int:
     """Show the best known config of KERNEL for each shape. Exits with 4 where a shape has none."""
-    from tilewise.errors import UnknownDevice, UnknownKernel
+    from tilewise.errors import NotFound, UnknownDevice, UnknownKernel
     from tilewise.kernels import registry
     from tilewise.kernels.source import source_hash
     from tilewise.tuner.cli.text import result_lines
@@ -42,7 +42,13 @@ def lookup(
     device = device.removeprefix("model:")
     missing = 0
     answers = []
-    with open_existing(url) as store:
+    try:
+        opened = open_existing(url)
+    except NotFound as error:
+        if not is_device_name(device):
+            raise UnknownDevice(f"unknown device {device!r}; and {error}") from error
+        raise
+    with opened as store:
         if not is_device_name(device) and device not in store.devices():
             known = ", ".join(store.devices()) or "none"
             raise UnknownDevice(f"unknown device {device!r}; results are stored for: {known}")
