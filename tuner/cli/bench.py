@@ -10,6 +10,7 @@ import click
 
 from tilewise.tuner.cli.options import common, database, print_json
 from tilewise.tuner.cli.text import output
+from tilewise.tuner.problem import sizes_text
 
 __all__ = ["bench"]
 
@@ -197,8 +198,7 @@ def _show_kernels(body: dict[str, Any]) -> None:
     for key in (*shown, "share_of_rate"):
         table.add_column(key.replace("_", " "), justify="right")
     for row in body["rows"]:
-        sizes = ",".join(f"{name}={size}" for name, size in row["dims"].items())
         cells = [f"{row[key]:.2f}" if key in row else "-" for key in shown]
         share = f"{row['share_of_rate']:.1%}" if "share_of_rate" in row else "-"
-        table.add_row(row["kernel"], sizes, row["dtype"], *cells, share)
+        table.add_row(row["kernel"], sizes_text(row["dims"]), row["dtype"], *cells, share)
     output().print(table)

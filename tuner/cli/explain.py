@@ -8,6 +8,8 @@ from typing import Any
 import click
 
 from tilewise.tuner.cli.options import common, database, print_json
+from tilewise.tuner.cli.text import config_text
+from tilewise.tuner.problem import sizes_text
 from tilewise.tuner.why import PIPE_NAMES
 
 __all__ = ["explain"]
@@ -16,14 +18,12 @@ __all__ = ["explain"]
 @click.command()
 @click.argument("kernel")
 @click.option("-s", "--shape", required=True, metavar="M=1000,N=8192", help="Dimension sizes.")
-@click.option(
-    "-c", "--config", "config_text", required=True, metavar="BLOCK_SIZE_M=25,...", help="The config to explain."
-)
+@click.option("-c", "--config", "given", required=True, metavar="BLOCK_SIZE_M=25,...", help="The config to explain.")
 @click.option("--dtype", default="float32", show_default=True, help="Type of the kernel's inputs.")
 @click.option("--device", default="auto", show_default=True, help="auto, npu, cuda or model:PART.")
 @database
 @common
-def explain(kernel: str, shape: str, config_text: str, dtype: str, device: str, url: str | None, as_json: bool) -> None:
+def explain(kernel: str, shape: str, given: str, dtype: str, device: str, url: str | None, as_json: bool) -> None:
     """Show one config of KERNEL: whether it can run, on-chip memory, waves, tails, and its time by pipe.
 
     Compile options left out of the config keep their defaults.
@@ -35,7 +35,7 @@ def explain(kernel: str, shape: str, config_text: str, dtype: str, device: str, 
 
     spec = registry.load(kernel)
     problem = make_problem(spec, parse_dims(shape), dtype)
-    config = parse_config(config_text)
+    config = parse_config(given)
     with open_device(choose(device)) as opened:
         check_memory(spec, problem, opened)
         default = spec.default(problem, opened.target)
@@ -48,9 +48,8 @@ def explain(kernel: str, shape: str, config_text: str, dtype: str, device: str, 
 
 
 def _lines(body: dict[str, Any]) -> Iterator[str]:
-    sizes = ",".join(f"{name}={size}" for name, size in body["dims"].items())
-    yield f"{body['kernel']} {sizes} {body['dtype']} on {body['device']} ({body['clock']} times)"
-    yield f"  config      {', '.join(f'{name}={value}' for name, value in body['config'].items())}"
+    yield f"{body['kernel']} {sizes_text(body['dims'])} {body['dtype']} on {body['device']} ({body['clock']} times)"
+    yield f"  config      {config_text(body['config'])}"
     yield f"  feasible    {'yes' if body['feasible'] else 'no: ' + body['reason']}"
     if "on_chip_bits" in body:
         bits = body["on_chip_bits"]

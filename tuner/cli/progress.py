@@ -11,6 +11,7 @@ from rich.table import Table
 
 from tilewise.db.records import Clock, Config, Result, Status, Trial
 from tilewise.tuner.cli.text import config_text, counts_line, output, problem_text, time_text
+from tilewise.tuner.problem import sizes_text
 from tilewise.tuner.search import Plan, Watcher
 
 __all__ = ["Progress", "show_result"]
@@ -36,7 +37,7 @@ class Progress(Watcher):
     def started(self, plan: Plan) -> None:
         self.plan, self._count = plan, plan.resumed
         scope = plan.scope
-        sizes = ",".join(f"{name}={size}" for name, size in scope.dims.items())
+        sizes = sizes_text(scope.dims)
         self._console.print(f"[bold]{scope.kernel}[/] {sizes} {scope.dtype} on {plan.device_id} ({scope.clock} times)")
         resumed = f", {plan.resumed} of them stored already" if plan.resumed else ""
         self._console.print(f"{plan.search} search, {plan.trials} trials of {plan.space} configs{resumed}")

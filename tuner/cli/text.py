@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tilewise.db.records import Clock, Result, Status, Trial, Value
+from tilewise.tuner.problem import sizes_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -32,8 +33,7 @@ def config_text(config: Mapping[str, Value]) -> str:
 
 def problem_text(result: Result) -> str:
     scope = result.scope
-    sizes = ",".join(f"{name}={size}" for name, size in scope.dims.items())
-    return f"{scope.kernel} {sizes} {scope.dtype} on {scope.device}"
+    return f"{scope.kernel} {sizes_text(scope.dims)} {scope.dtype} on {scope.device}"
 
 
 def time_text(time_us: float | None, clock: Clock) -> str:

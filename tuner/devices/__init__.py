@@ -1,1 +1,1 @@
-"""What compiles and times: the modelled Ascend parts, NVIDIA GPUs, Ascend NPUs, and recorded landscapes."""
+"""What compiles and times: the modelled Ascend parts, NVIDIA GPUs and Ascend NPUs."""
