@@ -157,6 +157,8 @@ class Axis:
 class Tiling:
     """How a config cuts the work up, outermost axis first; the last axis is contiguous in memory.
 
+    No axes: how the kernel cuts its work up is not known, and there is no prior.
+
     `streamed_bytes` is what one trip loads, which double buffering keeps twice; `resident_bytes` is what else must be
     on chip during a trip (accumulators, temporaries, operands that stay). `traffic` is what all of the config's
     launches move through global memory, as a multiple of the least: more than 1 where data is read again.
@@ -192,7 +194,10 @@ class KernelSpec:
     - `reference(inputs)`: what the outputs must be, by argument name, in torch operations that keep the dtype they
       are given. It is called on float64 tensors to judge a config, and on the problem's dtype as the eager baseline.
     - `flops(problem)`: floating-point operations the problem needs, for the roofline.
-    - `default(problem, target)`: what one would launch without tuning.
+    - `default(problem, target)`: what one would launch without tuning; a space given by `configs` may have
+      none (empty).
+    - `configs(problem, target)`: the valid configs themselves, where they are known one by one (a recorded space)
+      rather than as the combinations that satisfy `constraints`.
     """
 
     name: str
@@ -211,6 +216,7 @@ class KernelSpec:
     launches: Callable[[Config, Problem], Sequence[Launch]] | None = None
     scratch: Callable[[Config, Problem], Mapping[str, Buffer]] = lambda config, problem: {}
     constraints: tuple[Constraint, ...] = ()
+    configs: Callable[[Problem, Target], Sequence[Config]] | None = None
     origin: str = ""
     """How another process finds this spec again: a registered name or `path/to/file.py:SPEC`; set on loading."""
 

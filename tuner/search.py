@@ -102,17 +102,21 @@ class Watcher:
     def finished(self) -> None: ...
 
 
-def prior_table(spec: KernelSpec, problem: Problem, space: Space, target: Target) -> PriorTable:
-    """What the prior says of every config of a space."""
+def prior_table(spec: KernelSpec, problem: Problem, space: Space, target: Target) -> PriorTable | None:
+    """What the prior says of every config of a space; None where nothing is known of how configs cut the work up."""
+    if not spec.tiling(space.configs[0], problem).axes:
+        return None
     rows = [penalties(spec, problem, config, target) for config in space.configs]
     table = np.log(np.array([list(row.values()) for row in rows]))
     return table, np.array([is_likely_to_fit(row) for row in rows])
 
 
-def make_sampler(search: str, space: Space, seed: int, prior: Callable[[], PriorTable] | None = None) -> TableSampler:
+def make_sampler(
+    search: str, space: Space, seed: int, prior: Callable[[], PriorTable | None] | None = None
+) -> TableSampler:
     """The sampler of that name; `prior` gives the guided one its table (None: it goes without)."""
     if search == "guided":
-        table, likely = prior() if prior else (None, None)
+        table, likely = (prior() if prior else None) or (None, None)
         return GuidedSampler(space, seed, log_penalties=table, likely=likely)
     plain: Mapping[str, type[RandomSampler | ExhaustiveSampler | TpeSampler]] = {
         "tpe": TpeSampler,
@@ -203,7 +207,7 @@ class Tuning:
             self._store.verify(self.scope, leader.config, agreed=verdict.agreed, reason=verdict.reason)
 
     def _study(self, known: list[Trial]) -> optuna.Study:
-        def prior() -> PriorTable:
+        def prior() -> PriorTable | None:
             return prior_table(self._spec, self._problem, self._space, self._device.target)
 
         study = quiet_study(make_sampler(self._search, self._space, self._seed, prior))
@@ -284,7 +288,7 @@ class Tuning:
 
     def _try_default(self) -> None:
         """Time the spec's default beside the winner. It comes last, so that it gives the search no hint."""
-        if all(dict(trial.config) != self._default for trial in self._counted()):
+        if self._default is not None and all(dict(trial.config) != self._default for trial in self._counted()):
             outcome = next(iter(self._device.evaluate(self._spec, self._problem, [self._default])))
             self._keep(self._default, outcome, None)
 
@@ -300,9 +304,11 @@ class Tuning:
         return [t for t in self._store.trials(self.scope) if not self._fresh or t.created >= self._began]
 
 
-def _default(spec: KernelSpec, problem: Problem, target: Target, space: Space) -> dict[str, Value]:
-    """The spec's default; its values may lie outside the space, but not its parameters."""
+def _default(spec: KernelSpec, problem: Problem, target: Target, space: Space) -> dict[str, Value] | None:
+    """The spec's default, if it has one; its values may lie outside the space, but not its parameters."""
     default = dict(spec.default(problem, target))
+    if not default and spec.configs is not None:
+        return None
     if default.keys() != space.domains.keys():
         names = f"{', '.join(default) or 'no parameter'}; expected {', '.join(space.domains)}"
         raise BadSpec(f"the default of kernel {spec.name} on {target.name} gives {names}")

@@ -63,6 +63,8 @@ class Space:
 def enumerate_space(spec: KernelSpec, problem: Problem, target: Target) -> Space:
     """Raises `NothingFeasible` where no combination satisfies the constraints."""
     domains = _domains(spec, problem, target)
+    if spec.configs is not None:
+        return Space(domains, tuple(spec.configs(problem, target)))
     rules = _rules(spec)
     names = list(domains)
     combinations: Iterable[Config] = (

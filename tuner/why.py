@@ -16,8 +16,11 @@ PIPE_NAMES = {"S": "scalar unit", "V": "vector pipe", "MTE2": "inward transfers"
 
 def evidence(spec: KernelSpec, problem: Problem, config: Config, target: Target, outcome: Outcome) -> dict[str, Any]:
     """The facts of a trial: how the config cuts the work up, what the device found, and the rate it comes to."""
-    facts = {**tiling_facts(spec.tiling(config, problem), target), **outcome.facts}
-    if outcome.timing:
+    tiling = spec.tiling(config, problem)
+    facts = {**(tiling_facts(tiling, target) if tiling.axes else {}), **outcome.facts}
+    if outcome.timing and outcome.timing.times_us:
+        facts["times_us"] = list(outcome.timing.times_us)
+    if outcome.timing and spec.bytes(problem):
         facts["gb_s"] = round(spec.bytes(problem) / outcome.timing.time_us / 1e3, 1)
     return facts
 

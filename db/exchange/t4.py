@@ -2,7 +2,8 @@
 
 T4 is described by the results schema 1.0.0 that Kernel Tuner ships. Its times are milliseconds; ours are microseconds.
 What a T4 file of ours holds beyond the schema: `metadata` (the scope), and `total` among a result's times (the wall
-time of the trial). We keep no raw repetitions, so `runtimes` holds the one median.
+time of the trial). `runtimes` are the kept repetitions of a measured time, else the one time there is; `time` among
+the measurements is their median.
 """
 
 from __future__ import annotations
@@ -100,6 +101,12 @@ def read_landscape(path: str | Path) -> Landscape:
 
 
 def _result(trial: Trial) -> dict[str, Any]:
+    kept, compiling = trial.facts.get("times_us"), trial.facts.get("compile_s")
+    if not isinstance(kept, list) or not all(map(_is_time, kept)):  # facts are free: an import may hold anything
+        kept = [] if trial.time_us is None else [trial.time_us]
+    times: dict[str, Any] = {"runtimes": [time / 1000 for time in kept], "total": trial.seconds * 1000}
+    if isinstance(compiling, int | float):
+        times["compilation"] = compiling * 1000
     milliseconds = {"time": trial.time_us, "p20": trial.p20_us, "p80": trial.p80_us}
     measurements = [
         {"name": name, "value": value / 1000, "unit": "ms"} for name, value in milliseconds.items() if value is not None
@@ -107,10 +114,7 @@ def _result(trial: Trial) -> dict[str, Any]:
     return {
         "timestamp": trial.created.isoformat(),
         "configuration": dict(trial.config),
-        "times": {
-            "runtimes": [] if trial.time_us is None else [trial.time_us / 1000],
-            "total": trial.seconds * 1000,
-        },
+        "times": times,
         "invalidity": str(trial.status),
         "correctness": 1 if trial.status is Status.CORRECT else 0,
         "measurements": measurements,

@@ -47,6 +47,8 @@ MISTAKES = {
     ),
     "import of nothing": (("import", "nowhere.json"), 2, "cannot read nowhere.json"),
     "server on a bad port": (("serve", "--port", "99999"), 2, "99999"),
+    "replay of nothing": (("tune", "replay:nowhere.json"), 2, "nowhere.json"),
+    "noise of a device": (("tune", "row_reduce", *SHAPE, *MODEL, "--noise"), 2, "--noise is for recorded landscapes"),
     "landscape that is not there": (("bench", "search", "nowhere.json"), 2, "nowhere.json"),
 }
 

@@ -52,3 +52,4 @@ def devices(url: str | None, as_json: bool) -> None:
         cores = f"{row.cores} cores" if row.cores else ""
         state = "available" if row.available else row.why_not
         click.echo(f"{row.id:{width}}  {row.clock:8}  {cores:9}  {state}")
+    click.echo(f"{'replay:FILE':{width}}  as recorded         a landscape in a T4 file or a Kernel Tuner cache")

@@ -11,7 +11,7 @@ __all__ = ["lookup"]
 
 @click.command()
 @click.argument("kernel")
-@problem_options
+@problem_options()
 @click.option(
     "--device", required=True, help='Name of the device that is to run it, such as Ascend910B4 or "NVIDIA H200".'
 )

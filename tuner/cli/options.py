@@ -34,18 +34,19 @@ def database(function: F) -> F:
     )(function)
 
 
-def problem_options(function: F) -> F:
+def problem_options(*, required: bool = True) -> Callable[[F], F]:
     """`-s M=1000,N=8192` (repeatable) and `--dtype`."""
-    function = click.option(
+    shape = click.option(
         "-s",
         "--shape",
         "shapes",
         multiple=True,
-        required=True,
+        required=required,
         metavar="M=1000,N=8192",
         help="Dimension sizes; repeatable.",
-    )(function)
-    return click.option("--dtype", default="float32", show_default=True, help="Type of the kernel's inputs.")(function)
+    )
+    dtype = click.option("--dtype", default="float32", show_default=True, help="Type of the kernel's inputs.")
+    return lambda function: dtype(shape(function))
 
 
 def _file(url: str) -> Path:

@@ -10,7 +10,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from tilewise.db.records import Clock, Config, Result, Status, Trial
-from tilewise.tuner.cli.text import config_text, counts_line, output, problem_text, time_text
+from tilewise.tuner.cli.text import config_text, counts_line, output, problem_text, time_text, verdict_text
 from tilewise.tuner.problem import sizes_text
 from tilewise.tuner.search import Plan, Watcher
 
@@ -37,8 +37,8 @@ class Progress(Watcher):
     def started(self, plan: Plan) -> None:
         self.plan, self._count = plan, plan.resumed
         scope = plan.scope
-        sizes = sizes_text(scope.dims)
-        self._console.print(f"[bold]{scope.kernel}[/] {sizes} {scope.dtype} on {plan.device_id} ({scope.clock} times)")
+        sizes = f"{sizes_text(scope.dims)} " if scope.dims else ""
+        self._console.print(f"[bold]{scope.kernel}[/] {sizes}{scope.dtype} on {plan.device_id} ({scope.clock} times)")
         resumed = f", {plan.resumed} of them stored already" if plan.resumed else ""
         self._console.print(f"{plan.search} search, {plan.trials} trials of {plan.space} configs{resumed}")
         if self._console.is_terminal:
@@ -105,16 +105,15 @@ def show_result(result: Result, trials: Sequence[Trial], progress: Progress) -> 
         + (f", {gain:.2f}x the speed of the default" if gain else "")
     )
     console.print(f"Config: {config_text(winner.config)}")
-    console.print(f"Why: {winner.why}.")
+    if winner.why:
+        console.print(f"Why: {winner.why}.")
     floor = progress.plan.floor_us if progress.plan else None
     if floor and winner.time_us < _MEANINGFUL * floor:
         console.print(
             f"Memory alone would take {floor:.2f} us: the winner is at {winner.time_us / floor:.2f}x that floor."
         )
-    verified = "verified against the float64 reference" if winner.verified else "not verified"
-    console.print(
-        f"{counts_line(result)}; best found at evaluation {winner.ordinal or '-'}; {verified}; {result.seconds:.1f} s."
-    )
+    found = f"best found at evaluation {winner.ordinal or '-'}"
+    console.print(f"{counts_line(result)}; {found}; {verdict_text(result)}; {result.seconds:.1f} s.")
 
 
 def _rows(result: Result, trials: Sequence[Trial]) -> list[tuple[str, Trial]]:

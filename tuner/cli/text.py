@@ -11,7 +11,7 @@ from tilewise.tuner.problem import sizes_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["config_text", "counts_line", "output", "problem_text", "result_lines", "time_text"]
+__all__ = ["config_text", "counts_line", "output", "problem_text", "result_lines", "time_text", "verdict_text"]
 
 
 _WIDTH_OF_A_FILE = 140
@@ -33,7 +33,7 @@ def config_text(config: Mapping[str, Value]) -> str:
 
 def problem_text(result: Result) -> str:
     scope = result.scope
-    return f"{scope.kernel} {sizes_text(scope.dims)} {scope.dtype} on {scope.device}"
+    return " ".join(filter(None, (scope.kernel, sizes_text(scope.dims), scope.dtype, "on", scope.device)))
 
 
 def time_text(time_us: float | None, clock: Clock) -> str:
@@ -52,6 +52,14 @@ _ENDINGS = {
     Status.RUNTIME: "failed to run",
     Status.TIMEOUT: "ran out of time",
 }
+
+
+def verdict_text(result: Result) -> str:
+    """How the winner is known to be right."""
+    if result.winner is None or not result.winner.verified:
+        return "not verified"
+    recorded = result.scope.toolchain.startswith("replay of ")
+    return "correct as recorded, not run here" if recorded else "verified against the float64 reference"
 
 
 def counts_line(result: Result) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -9,22 +10,25 @@ import click
 from tilewise.tuner.cli.options import common, database, print_json, problem_options
 
 if TYPE_CHECKING:
-    from tilewise.kernels.spec import Problem
+    from tilewise.kernels.spec import KernelSpec, Problem
     from tilewise.tuner.devices.base import Device
+
+    _Job = tuple[KernelSpec, Sequence[Problem], Callable[[], Device]]
 
 __all__ = ["tune"]
 
 
 @click.command()
 @click.argument("kernel")
-@problem_options
-@click.option("--device", default="auto", show_default=True, help="auto, npu, cuda or model:PART.")
+@problem_options(required=False)
+@click.option("--device", default="auto", show_default=True, help="auto, npu, cuda, model:PART or replay:FILE.")
 @click.option("--trials", type=click.IntRange(1), help="Trials a shape may have, stored ones included.  [default: 60]")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Time a shape may take.")
 @click.option(
     "--search", type=click.Choice(["guided", "tpe", "random", "exhaustive"]), default="guided", show_default=True
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same course on a modelled device.")
+@click.option("--noise", is_flag=True, help="Replay: draw each time from the recorded repetitions.")
 @click.option("--fresh", is_flag=True, help="Do not count on stored trials: try again.")
 @database
 @common
@@ -37,6 +41,7 @@ def tune(
     timeout: float | None,
     search: str,
     seed: int,
+    noise: bool,
     fresh: bool,
     url: str | None,
     as_json: bool,
@@ -44,24 +49,23 @@ def tune(
     """Find the fastest config of KERNEL for each shape.
 
     KERNEL is a name that `tilewise kernels` lists, or path/to/file.py:SPEC for a kernel of your own. A second run
-    resumes: stored trials are not run again.
+    resumes: stored trials are not run again. `tilewise tune replay:FILE` searches a recorded landscape (a T4 file or a
+    Kernel Tuner cache), which says itself what kernel and shape it is of.
     """
     from tilewise.db.sql_store import open_store
     from tilewise.errors import NothingFeasible
-    from tilewise.kernels import registry
     from tilewise.settings import read_settings
     from tilewise.tuner.cli.progress import Progress, show_result
-    from tilewise.tuner.devices.catalogue import choose, open_device
-    from tilewise.tuner.problem import make_problem, parse_dims
     from tilewise.tuner.search import Budget, Tuning, default_trials
 
-    spec = registry.load(kernel)
-    problems = [make_problem(spec, parse_dims(shape), dtype) for shape in shapes]
-    chosen = choose(device)
     budget = Budget(trials or default_trials(search), timeout)
+    if kernel.startswith("replay:") or device.startswith("replay:"):
+        spec, problems, opener = _recorded(kernel, device, shapes, noise, seed)
+    else:
+        spec, problems, opener = _named(kernel, device, shapes, dtype, noise)
     results: list[dict[str, Any]] = []
     failed = False
-    with open_store(url or read_settings().database_url) as store, open_device(chosen) as opened:
+    with open_store(url or read_settings().database_url) as store, opener() as opened:
         for problem in problems:
             watcher = Progress()
             try:
@@ -85,6 +89,37 @@ def tune(
     if as_json:
         print_json({"results": results})
     return 1 if failed else 0
+
+
+def _named(kernel: str, device: str, shapes: Sequence[str], dtype: str, noise: bool) -> _Job:
+    """The job of a kernel that runs; everything typed is checked before a device is opened."""
+    from tilewise.errors import UsageError
+    from tilewise.kernels import registry
+    from tilewise.tuner.devices.catalogue import choose, open_device
+    from tilewise.tuner.problem import make_problem, parse_dims
+
+    if not shapes:
+        raise click.MissingParameter(param_hint="'-s' / '--shape'", param_type="option")
+    if noise:
+        raise UsageError("--noise is for recorded landscapes (replay:FILE); other devices have noise of their own")
+    spec = registry.load(kernel)
+    problems = [make_problem(spec, parse_dims(shape), dtype) for shape in shapes]
+    chosen = choose(device)
+    return spec, problems, lambda: open_device(chosen)
+
+
+def _recorded(kernel: str, device: str, shapes: Sequence[str], noise: bool, seed: int) -> _Job:
+    """The job of a recorded landscape: KERNEL is `replay:FILE`, or the name of what `--device replay:FILE` records."""
+    from tilewise.errors import UsageError
+    from tilewise.tuner.devices.replay import ReplayDevice
+
+    text = kernel if kernel.startswith("replay:") else device
+    opened = ReplayDevice(text.removeprefix("replay:"), noise=noise, seed=seed)
+    if device not in ("auto", text) or kernel not in (text, opened.spec.name):
+        raise UsageError(f"{text} records {opened.spec.name} and nothing else; write tilewise tune {text}")
+    if shapes:
+        raise UsageError(f"{text} is of one shape, which the file says; leave -s away")
+    return opened.spec, [opened.problem], lambda: opened
 
 
 def _nothing(problem: Problem, device: Device, why: str) -> dict[str, Any]:

@@ -18,13 +18,15 @@ __all__ = ["Device", "DeviceRow", "Outcome", "Timing", "Verdict"]
 class Timing:
     """Device time of one launch, in microseconds, over `samples` repetitions (1 on a modelled clock).
 
-    A modelled time has no spread, so its `p20_us` and `p80_us` are None.
+    A modelled time has no spread, so its `p20_us` and `p80_us` are None. `times_us` are single repetitions to keep,
+    in the order they were taken; of many, some evenly spread ones.
     """
 
     time_us: float
     p20_us: float | None = None
     p80_us: float | None = None
     samples: int = 1
+    times_us: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,14 +24,14 @@ def choose(text: str) -> str:
         available = [row.id for row in (npu.row(), cuda.row()) if row.available]
         return available[0] if available else f"model:{DEFAULT_PART}"
     kind, _, rest = text.partition(":")
-    if text in ("npu", "cuda"):
+    if text in ("npu", "cuda") or (kind == "replay" and rest):
         return text
     if kind == "model" and rest:
         if rest not in PARTS:
             raise UnknownDevice(f"unknown Ascend part {rest!r}; modelled: {', '.join(PARTS)}")
         return text
     raise UnknownDevice(
-        f"unknown device {text!r}; expected auto, npu, cuda or model:PART, such as model:{DEFAULT_PART}"
+        f"unknown device {text!r}; expected auto, npu, cuda, model:PART, such as model:{DEFAULT_PART}, or replay:FILE"
     )
 
 
@@ -46,6 +46,10 @@ def open_device(text: str) -> Device:
         from tilewise.tuner.devices.cuda import CudaDevice
 
         return CudaDevice()
+    if kind == "replay":
+        from tilewise.tuner.devices.replay import ReplayDevice
+
+        return ReplayDevice(rest)
     from tilewise.tuner.devices.model.device import ModelDevice
 
     return ModelDevice(rest)

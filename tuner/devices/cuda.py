@@ -161,18 +161,19 @@ class CudaDevice(Device):
         return self._compilers.submit(spec.origin, problem, dict(config), self._capability, timeout=COMPILE_SECONDS)
 
     def _outcome(self, spec: KernelSpec, problem: Problem, config: Config, compiling: Future[Any] | None) -> Outcome:
+        facts: dict[str, Any] = {"compiled": "in process"}
         try:
             if compiling is not None:
-                compiling.result()
+                facts = {"compiled": "ahead", "compile_s": compiling.result()["compile_s"]}
         except WorkerError as error:
             return _compile_outcome(error)
         try:
-            return self._timed(spec, problem, config, "in process" if compiling is None else "ahead")
+            return self._timed(spec, problem, config, facts)
         except Exception as error:
             self._look_for_life(error)
             return Outcome(_status(type(error).__name__), _reason(error))
 
-    def _timed(self, spec: KernelSpec, problem: Problem, config: Config, compiled: str) -> Outcome:
+    def _timed(self, spec: KernelSpec, problem: Problem, config: Config, facts: dict[str, Any]) -> Outcome:
         import torch
 
         arguments = self.arguments(spec, problem)
@@ -182,7 +183,7 @@ class CudaDevice(Device):
         torch.cuda.synchronize()
         reset = arguments.reset if arguments.needs_reset else None
         timing = self.timer.device_time_us(run, reset=reset, seconds=self._seconds)
-        return Outcome(Status.CORRECT, timing=timing, facts={**_facts(kernels), "compiled": compiled})
+        return Outcome(Status.CORRECT, timing=timing, facts={**_facts(kernels), **facts})
 
     def _measured_rate(self) -> float:
         import torch

@@ -14,6 +14,9 @@ MIN_SAMPLES = 20
 BATCH = 16
 """Runs enqueued at once: few enough for the launch queue (1024 entries) where one run is a dozen kernels."""
 
+KEPT = 32
+"""Single times kept of a config, as many as the landscapes that others published hold."""
+
 CYCLES_PER_US = 2000
 """No NVIDIA GPU clocks its multiprocessors faster than this for long; a slower clock only waits longer."""
 
@@ -119,7 +122,8 @@ class CudaTimer:
 def summarise(samples: Sequence[float]) -> Timing:
     """The timing of some samples in microseconds."""
     p20, median, p80 = (quantile(samples, share) for share in (0.2, 0.5, 0.8))
-    return Timing(median, p20, p80, len(samples))
+    step = max(1, len(samples) // KEPT)
+    return Timing(median, p20, p80, len(samples), tuple(round(s, 4) for s in samples[::step][:KEPT]))
 
 
 def quantile(samples: Sequence[float], share: float) -> float:

@@ -15,6 +15,7 @@ from tilewise.kernels.spec import Problem
 from tilewise.tuner.devices import cuda
 from tilewise.tuner.devices.base import Device, Outcome, Timing, Verdict
 from tilewise.tuner.devices.npu import NpuDevice
+from tilewise.tuner.devices.replay import ReplayDevice
 
 pytest.importorskip("torch")
 
@@ -63,7 +64,24 @@ def cuda_gpu():
     )
 
 
-DEVICES = ["npu_stand_in", "cuda_gpu"]
+@pytest.fixture
+def replayed(tmp_path):
+    """Six recorded configs of known fate; one ran and gave wrong results."""
+
+    def record(x, y, time, **more):
+        return f"{x},{y}", {"x": x, "y": y, "time": time, **more}
+
+    ran = [record(x, 1, x / 8, times=[x / 16, x / 8, x / 4]) for x in (1, 2, 4)]
+    failed = [record(8, 1, "CompilationFailedConfig"), record(1, 2, "RuntimeFailedConfig"), record(2, 2, "wrong")]
+    path = tmp_path / "cache.json"
+    about = {"device_name": "Some GPU", "kernel_name": "sums", "tune_params_keys": ["x", "y"]}
+    path.write_text(json.dumps({**about, "cache": dict([*ran, *failed])}))
+    device = ReplayDevice(path)
+    configs = [{"x": x, "y": y} for x, y in ((1, 1), (2, 1), (4, 1), (8, 1), (1, 2), (2, 2))]
+    return Subject(device, device.spec, device.problem, configs[:3], configs[3:], (device.spec, configs[5]))
+
+
+DEVICES = ["npu_stand_in", "cuda_gpu", "replayed"]
 
 
 @pytest.fixture(params=DEVICES)

@@ -1,0 +1,172 @@
+"""A recorded landscape as a device: what the file says is what comes of a config."""
+
+import gzip
+import json
+import math
+
+import pytest
+
+from tilewise.db.exchange.t4 import export_t4
+from tilewise.db.records import Clock, Status
+from tilewise.errors import BadImport, NothingFeasible, UsageError
+from tilewise.kernels import registry
+from tilewise.tuner.devices.replay import ReplayDevice
+from tilewise.tuner.search import SEARCHES, Budget, Tuning, prior_table
+from tilewise.tuner.space import enumerate_space
+
+
+def cache(records, **about):
+    return {
+        "device_name": "NVIDIA RTX 1",
+        "kernel_name": "gemm",
+        "tune_params_keys": ["x", "layout"],
+        "cache": {f"{r['x']},{r['layout']}": r for r in records},
+        **about,
+    }
+
+
+def records(n=12):
+    """Times from 1 ms, where x is 5 and the layout is row; x = 3 does not compile."""
+    for x in range(n):
+        for layout in ("row", "column"):
+            time = 1 + abs(x - 5) / 10 + (layout == "column")
+            times = [time * 0.9, time, time * 1.3]
+            yield {"x": x, "layout": layout, "time": "CompilationFailedConfig" if x == 3 else time, "times": times}
+
+
+@pytest.fixture
+def landscape(tmp_path):
+    def write(document, name="landscape.json"):
+        text = document if isinstance(document, str) else json.dumps(document)
+        (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+        return tmp_path / name
+
+    return write
+
+
+def tuned(device, store, search="random", trials=24, **options):
+    return Tuning(
+        device.spec, device.problem, device, store, budget=Budget(trials), search=search, seed=3, **options
+    ).run()
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_a_landscape_is_tuned_to_its_recorded_best(landscape, store, search):
+    device = ReplayDevice(landscape(cache(records()), "c.json.gz"))
+    result = tuned(device, store, search)
+    assert result.winner is not None
+    assert (result.winner.config, result.winner.time_us) == ({"x": 5, "layout": "row"}, 1000.0)
+    assert result.counts == {Status.CORRECT: 22, Status.COMPILE: 2}
+    assert result.default is None
+    assert (result.scope.kernel, result.scope.device, dict(result.scope.dims)) == ("gemm", "NVIDIA RTX 1", {})
+
+
+def test_a_cache_cut_off_while_it_was_written_is_a_smaller_landscape(landscape):
+    text = json.dumps(cache(records()))
+    whole, cut = ReplayDevice(landscape(text)), ReplayDevice(landscape(text[: len(text) // 2], "cut.json"))
+    assert 5 < len(cut.space) < len(whole.space)
+    assert cut.space.configs == whole.space.configs[: len(cut.space)]
+    assert cut.toolchain != whole.toolchain
+
+
+def test_the_spread_is_that_of_the_repetitions(landscape):
+    device = ReplayDevice(landscape(cache(records())))
+    (outcome,) = device.evaluate(device.spec, device.problem, [{"x": 5, "layout": "row"}])
+    assert outcome.timing.time_us == 1000.0
+    assert (outcome.timing.p20_us, outcome.timing.p80_us) == (pytest.approx(940), pytest.approx(1180))
+
+
+def test_noise_draws_repetitions_by_the_seed_in_any_order(landscape):
+    path = landscape(cache(records()))
+
+    def draw(seed, configs):
+        device = ReplayDevice(path, noise=True, seed=seed)
+        outcomes = device.evaluate(device.spec, device.problem, configs)
+        return [o.timing.time_us for o in outcomes]
+
+    configs = [{"x": x, "layout": "row"} for x in (4, 5, 6, 7, 8)]
+    assert draw(1, configs) == draw(1, configs[::-1])[::-1]
+    assert len({tuple(draw(seed, configs)) for seed in range(5)}) == 5
+    for config, time in zip(configs, draw(2, configs), strict=True):
+        recorded = 1000 * (1 + abs(config["x"] - 5) / 10)
+        assert any(math.isclose(time, recorded * share) for share in (0.9, 1, 1.3))
+
+
+def test_noise_without_repetitions_is_refused(landscape):
+    bare = [{"x": 1, "layout": "row", "time": 1.0}]
+    with pytest.raises(BadImport, match="no single repetitions"):
+        ReplayDevice(landscape(cache(bare)), noise=True)
+
+
+@pytest.mark.parametrize(
+    ("document", "clock"),
+    [
+        (cache(records()), Clock.MEASURED),  # Kernel Tuner names what it measured on
+        (cache(records(), clock="modelled"), Clock.MODELLED),
+        ({name: value for name, value in cache(records()).items() if name != "device_name"}, Clock.MODELLED),
+    ],
+)
+def test_times_are_measured_only_where_the_file_says_so(landscape, document, clock):
+    assert ReplayDevice(landscape(document)).clock is clock
+
+
+def test_a_clock_that_does_not_exist_is_refused(landscape):
+    with pytest.raises(BadImport, match="its clock is 'sundial'"):
+        ReplayDevice(landscape(cache(records(), clock="sundial")))
+
+
+def test_a_config_that_was_not_recorded_is_an_outcome(landscape):
+    device = ReplayDevice(landscape(cache(records())))
+    (outcome,) = device.evaluate(device.spec, device.problem, [{"x": 99, "layout": "row"}])
+    assert (outcome.status, outcome.reason) == (Status.CONSTRAINTS, "landscape.json records no such config")
+
+
+def test_another_kernel_cannot_be_run_on_it(landscape, bowl):
+    device = ReplayDevice(landscape(cache(records())))
+    with pytest.raises(UsageError, match="records gemm and cannot run bowl"):
+        list(device.evaluate(bowl.SPEC, device.problem, [{}]))
+
+
+def test_a_landscape_in_which_all_failed_says_so(landscape, store):
+    failed = [{"x": x, "layout": "row", "time": "RuntimeFailedConfig"} for x in range(5)]
+    with pytest.raises(NothingFeasible, match="none of 5 configs ran correctly; runtime: recorded as runtime"):
+        tuned(ReplayDevice(landscape(cache(failed))), store)
+
+
+def test_an_exhaustive_run_becomes_a_landscape_that_replays_the_same(landscape, store, bowl):
+    from tilewise.kernels.spec import Problem
+
+    problem = Problem("bowl", {"M": 64}, "float32")
+    tuning = Tuning(bowl.SPEC, problem, bowl.FormulaDevice(), store, budget=Budget(None), search="exhaustive")
+    result = tuning.run()
+    device = ReplayDevice(landscape(export_t4(store, tuning.scope), "bowl.json.gz"))
+    again = tuned(device, store, "exhaustive", None)
+    assert again.winner is not None and result.winner is not None
+    assert (again.winner.config, again.winner.time_us) == (result.winner.config, result.winner.time_us)
+    assert (again.scope.clock, again.scope.device) == (Clock.MODELLED, "Bowl")
+    assert again.scope.key != result.scope.key
+
+
+def test_a_recording_of_our_own_kernel_brings_its_prior(landscape):
+    configs = [
+        {"BLOCK_SIZE_M": m, "SUB_BLOCK_SIZE_M": 1, "BLOCK_SIZE_N": n, "multibuffer": True}
+        for m in (1, 25)
+        for n in (64, 256)
+    ]
+    results = [
+        {
+            "configuration": config,
+            "times": {"runtimes": [0.1]},
+            "invalidity": "correct",
+            "measurements": [{"name": "time", "value": 0.1, "unit": "ms"}],
+        }
+        for config in configs
+    ]
+    about = {"kernel": "row_reduce", "dims": {"M": 1000, "N": 8192}, "dtype": "float32", "device": "Ascend910B4"}
+    device = ReplayDevice(landscape({"metadata": {**about, "cores": 40}, "results": results}))
+    assert device.origin is not None
+    spec, problem = device.origin
+    assert spec.function == registry.load("row_reduce").function
+    assert (problem.dims, problem.dtype) == ({"M": 1000, "N": 8192}, "float32")
+    assert prior_table(device.spec, device.problem, device.space, device.target) is None
+    assert enumerate_space(device.spec, device.problem, device.target) == device.space

@@ -1,0 +1,167 @@
+"""A recorded landscape as a device: every answer is in the file, so a search on it costs no hardware.
+
+What the file says of a config is what comes of it: its time, or how it failed. Nothing is run, so `verify` repeats the
+recorder's own judgement, and a time is `measured` only where the file says that it was.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tilewise.db.exchange.t4 import Landscape, Row, read_landscape
+from tilewise.db.records import Clock, Status, canonical_json
+from tilewise.errors import BadImport, UsageError
+from tilewise.kernels import registry
+from tilewise.kernels.spec import Config, KernelSpec, Parameter, Problem, Target, Tiling, Value
+from tilewise.tuner.devices.base import Device, Outcome, Timing, Verdict
+from tilewise.tuner.devices.cuda_timer import quantile
+from tilewise.tuner.space import Space
+
+__all__ = ["ReplayDevice", "recorded"]
+
+_NO_LIMIT = 2**63 - 1
+
+
+def recorded() -> None:
+    """Stands for the function that was recorded, which a file does not hold; never launched."""
+
+
+class ReplayDevice(Device):
+    """The file's `spec` and `problem` (which has no dimensions: a file holds one problem) are all it can evaluate.
+
+    With `noise` a config's time is one of its raw repetitions, drawn by `seed` and the config, so that the order of
+    evaluations does not matter; without, it is the recorded one (a mean or a median, as the recorder had it).
+
+    Raises `BadImport` for a file that is no landscape, or that holds no repetitions where noise is asked for.
+    """
+
+    batch = 4
+
+    def __init__(self, path: str | Path, *, noise: bool = False, seed: int = 0) -> None:
+        self.id = f"replay:{path}"
+        self.path = Path(path)
+        self.landscape = read_landscape(path)
+        self._noise, self._seed = noise, seed
+        if noise and not any(row.samples_us for row in self.landscape.rows):
+            raise BadImport(f"{path} holds no single repetitions to draw noise from; replay it without --noise")
+        about = self.landscape.metadata
+        self.clock = _clock(about)
+        self.target = _target(about)
+        self.toolchain = f"replay of {self.path.name} {_digest(self.path)}" + (f", noise {seed}" if noise else "")
+        self.problem = Problem(_text(about, "kernel", "kernel_name") or self.path.name, {}, "recorded")
+        self.spec = _spec(self.problem.kernel, self.landscape, self.space)
+
+    @cached_property
+    def space(self) -> Space:
+        """Every recorded config, in the order of the file."""
+        domains = {name: _domain(self.landscape, name) for name in self.landscape.parameters}
+        return Space(domains, tuple(row.config for row in self.landscape.rows))
+
+    @cached_property
+    def origin(self) -> tuple[KernelSpec, Problem] | None:
+        """The project's own kernel and problem that were recorded; None where the file names none, or one that is no
+        longer as it was: other parameters."""
+        about = self.landscape.metadata
+        if about.get("kernel") not in registry.names():
+            return None
+        spec = registry.load(about["kernel"])
+        dims, dtype = about.get("dims"), about.get("dtype")
+        if not isinstance(dims, dict) or set(dims) != set(spec.dims) or dtype not in spec.dtypes:
+            return None
+        names = {p.name for p in spec.parameters}
+        return (spec, Problem(spec.name, dims, dtype)) if names >= set(self.space.domains) else None
+
+    def evaluate(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> Iterator[Outcome]:
+        self._require(spec)
+        for config in configs:
+            number = self.space.index(config)
+            if number is None:
+                yield Outcome(Status.CONSTRAINTS, f"{self.path.name} records no such config")
+            else:
+                yield self._outcome(self.landscape.rows[number])
+
+    def verify(self, spec: KernelSpec, problem: Problem, config: Config) -> Verdict:
+        (outcome,) = self.evaluate(spec, problem, [config])
+        return Verdict(outcome.status is Status.CORRECT, 0.0, 0.0, outcome.reason)
+
+    def memory_bytes(self) -> int:
+        return _NO_LIMIT
+
+    def _require(self, spec: KernelSpec) -> None:
+        if {p.name for p in spec.parameters} != set(self.space.domains):
+            raise UsageError(f"{self.path} records {self.problem.kernel} and cannot run {spec.name}")
+
+    def _outcome(self, row: Row) -> Outcome:
+        if row.status is not Status.CORRECT:
+            return Outcome(row.status, f"recorded as {row.status}")
+        assert row.time_us is not None, "a correct row has a time"
+        facts = {"recorded_s": row.seconds} if row.seconds is not None else {}
+        if self._noise and row.samples_us:
+            drawn = random.Random(f"{self._seed} {canonical_json(dict(row.config))}").choice(row.samples_us)
+            return Outcome(Status.CORRECT, timing=Timing(drawn), facts=facts)
+        return Outcome(Status.CORRECT, timing=self._timing(row, row.time_us), facts=facts)
+
+    def _timing(self, row: Row, time_us: float) -> Timing:
+        """The spread is that of the repetitions, widened to hold a recorded mean that lies outside."""
+        if self.clock is Clock.MODELLED or len(row.samples_us) < 2:
+            return Timing(time_us)
+        p20, p80 = (quantile(row.samples_us, share) for share in (0.2, 0.8))
+        return Timing(time_us, min(p20, time_us), max(p80, time_us), len(row.samples_us))
+
+
+def _spec(name: str, landscape: Landscape, space: Space) -> KernelSpec:
+    def parameter(name: str, values: Sequence[Value]) -> Parameter:
+        return Parameter(name, lambda problem, target: values)
+
+    return KernelSpec(
+        name=name,
+        summary="a recorded landscape",
+        function="tilewise.tuner.devices.replay:recorded",
+        dims=(),
+        dtypes=("recorded",),
+        parameters=tuple(parameter(name, values) for name, values in space.domains.items()),
+        buffers=lambda problem: {},
+        scalars=lambda problem: {},
+        grid=lambda config, problem: (1,),
+        tiling=lambda config, problem: Tiling((), 0, 0),
+        reference=lambda inputs: {},
+        flops=lambda problem: 0,
+        default=lambda problem, target: {},
+        configs=lambda problem, target: space.configs,
+    )
+
+
+def _domain(landscape: Landscape, name: str) -> tuple[Value, ...]:
+    """Numbers in rising order, anything else as it first occurs."""
+    values = dict.fromkeys(row.config[name] for row in landscape.rows)
+    numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
+    return tuple(sorted(numbers)) if len(numbers) == len(values) else tuple(values)
+
+
+def _clock(about: Mapping[str, Any]) -> Clock:
+    """What the file says; Kernel Tuner's caches name the device that they were measured on."""
+    said = about.get("clock", Clock.MEASURED if "device_name" in about else Clock.MODELLED)
+    if said not in list(Clock):
+        raise BadImport(f"its clock is {str(said)[:40]!r}; expected {' or '.join(Clock)}")
+    return Clock(said)
+
+
+def _target(about: Mapping[str, Any]) -> Target:
+    """As far as the file says; what it does not say limits nothing."""
+    name = _text(about, "device", "device_name") or "a recorded device"
+    cores = about.get("cores")
+    cores = cores if isinstance(cores, int) and cores > 0 else 1
+    return Target("ascend" if name.startswith("Ascend") else "nvidia", name, cores, _NO_LIMIT, 1, _NO_LIMIT)
+
+
+def _text(about: Mapping[str, Any], *names: str) -> str:
+    return next((about[name] for name in names if isinstance(about.get(name), str) and about[name]), "")
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:8]
