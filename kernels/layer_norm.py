@@ -206,7 +206,7 @@ FORWARD = KernelSpec(
 
 # Backward --------------------------------------------------------------------------------------------------------
 
-_MERGE_TILE = {"STEP_M": 16, "STEP_N": 128}
+_MERGE_TILE = {"STEP_M": 64, "STEP_N": 64}
 """Of the kernel that sums the parts; their bytes are few beside those of the problem."""
 
 

@@ -56,6 +56,9 @@ _ENOUGH_ROWS = 8
 _MOST_PARTS = {"ascend": 8, "nvidia": 64}
 """Programs a core up to which parts with a loop make sense; twice as many of one tile, any number in a single row."""
 
+_MOST_CUT_ROWS = 8
+"""Rows of a program on NVIDIA that takes only a part of each: more would leave short pieces of many rows."""
+
 _COMBINE_TILE = 4096
 """Elements of a tile of the second stage: little work, so not tuned."""
 
@@ -210,7 +213,9 @@ def _parts_are_wanted(config: Config, problem: Problem, target: Target) -> bool:
         return True
     if rows >= _ENOUGH_ROWS * target.cores and problem.dims["N"] <= _LONG_ROW:
         return False
-    _, _, block, sub = _blocks(config)
+    rows_a_program, _, block, sub = _blocks(config)
+    if target.family == "nvidia" and rows_a_program > _MOST_CUT_ROWS:
+        return False
     most = _MOST_PARTS[target.family] * target.cores
     return rows * parts <= most or (block <= sub and (_rows(problem) == 1 or rows * parts <= 2 * most))
 
@@ -327,7 +332,9 @@ def _default(problem: Problem, target: Target) -> Config:
     }
     if "M" in problem.dims:
         config |= {"BLOCK_SIZE_M": rows, "SUB_BLOCK_SIZE_M": sub_m}
-    return config | ({"multibuffer": True} if ascend else {"num_warps": min(4, max(1, sub_m * sub_n // 32))})
+    if ascend:
+        return {**config, "multibuffer": True}
+    return {**config, "num_warps": min(4, max(1, sub_m * sub_n // 32)), "EVICT_FIRST": False}
 
 
 def _spec(
@@ -351,6 +358,7 @@ def _spec(
             Parameter(
                 "num_warps", lambda _, target: [1, 2, 4, 8, 16, 32] if target.family == "nvidia" else [], role="option"
             ),
+            Parameter("EVICT_FIRST", lambda _, target: [False, True] if target.family == "nvidia" else []),
         ),
         constraints=(
             Constraint("direct for whole rows, atomic or two_stage for parts of them", _variant_suits),

@@ -59,11 +59,18 @@ def _default(problem: Problem, target: Target) -> Config:
     cols = min(512, powers_of_two(64, problem.dims["N"])[-1])
     if target.family == "nvidia":
         rows = min(4, blocks[-1])
-        options = {"num_warps": min(4, rows * cols // 32), "num_stages": 3}  # a thread has one element at least
+        warps = min(4, rows * cols // 32)  # a thread has one element at least
+        options = {"num_warps": warps, "num_stages": 3, "EVICT_FIRST": False}
         return {"BLOCK_SIZE_M": rows, "SUB_BLOCK_SIZE_M": rows, "BLOCK_SIZE_N": cols, **options}
     enough = max(32, ceil_div(problem.dims["M"], target.max_programs))
     rows = next((block for block in blocks if block >= enough), blocks[-1])
     return {"BLOCK_SIZE_M": rows, "SUB_BLOCK_SIZE_M": min(8, rows), "BLOCK_SIZE_N": cols, "multibuffer": True}
+
+
+def _sub_tiles_suit(config: Config, problem: Problem, target: Target) -> bool:
+    """On NVIDIA other programs hide what a loop over sub-tiles of rows would."""
+    rows, sub = int(config["BLOCK_SIZE_M"]), int(config["SUB_BLOCK_SIZE_M"])
+    return sub == rows if target.family == "nvidia" else sub <= rows
 
 
 def _tiles_hold(config: Config, problem: Problem, target: Target) -> bool:
@@ -94,11 +101,10 @@ SPEC = KernelSpec(
             "num_warps", lambda _, target: [1, 2, 4, 8, 16, 32] if target.family == "nvidia" else [], role="option"
         ),
         Parameter("num_stages", lambda _, target: [1, 2, 3, 4] if target.family == "nvidia" else [], role="option"),
+        Parameter("EVICT_FIRST", lambda _, target: [False, True] if target.family == "nvidia" else []),
     ),
     constraints=(
-        Constraint(
-            "SUB_BLOCK_SIZE_M <= BLOCK_SIZE_M", lambda c, p, t: int(c["SUB_BLOCK_SIZE_M"]) <= int(c["BLOCK_SIZE_M"])
-        ),
+        Constraint("SUB_BLOCK_SIZE_M <= BLOCK_SIZE_M, on NVIDIA equal", _sub_tiles_suit),
         Constraint("two float32 tiles fit on chip", _tiles_hold),
         Constraint("1 to 128 elements of a tile a thread", _registers_hold),
     ),

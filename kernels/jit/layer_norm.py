@@ -83,13 +83,14 @@ def layer_norm_looped_kernel(
         rows = first + start + tl.arange(0, SUB_BLOCK_SIZE_M)
         needed = (rows < end)[:, None]
         row = rows[:, None] * N
-        x = tl.load(x_ptr + row + block[None, :], mask=needed, other=0.0).to(tl.float32)
+        x = tl.load(x_ptr + row + block[None, :], mask=needed, other=0.0, eviction_policy="evict_last").to(tl.float32)
         shift = tl.sum(x, axis=1) / BLOCK_SIZE_N
         sums = x - shift[:, None]
         squares = sums * sums
         for left in range(BLOCK_SIZE_N, whole, BLOCK_SIZE_N):
-            cols = left + block
-            away = tl.load(x_ptr + row + cols[None, :], mask=needed, other=0.0).to(tl.float32) - shift[:, None]
+            at = x_ptr + row + (left + block)[None, :]
+            x = tl.load(at, mask=needed, other=0.0, eviction_policy="evict_last").to(tl.float32)
+            away = x - shift[:, None]
             sums += away
             squares += away * away
         if not EVEN_N:
@@ -106,7 +107,8 @@ def layer_norm_looped_kernel(
             cols = left + block
             inside = cols < N
             mask = needed & inside[None, :]
-            x = tl.load(x_ptr + row + cols[None, :], mask=mask, other=0.0).to(tl.float32)
+            at = x_ptr + row + cols[None, :]
+            x = tl.load(at, mask=mask, other=0.0, eviction_policy="evict_first").to(tl.float32)
             w = tl.load(w_ptr + cols, mask=inside, other=0.0).to(tl.float32)
             b = tl.load(b_ptr + cols, mask=inside, other=0.0).to(tl.float32)
             y = (x - shift[:, None] - rest[:, None]) * rstd[:, None] * w[None, :] + b[None, :]
@@ -127,25 +129,27 @@ def _gradients_of_rows(
     SUB_BLOCK_SIZE_M: tl.constexpr,
     BLOCK_SIZE_N: tl.constexpr,
 ):
-    """dx of this program's BLOCK_SIZE_M rows, each element loaded once; their sums for dw and db are returned.
+    """dx of this program's rows (BLOCK_SIZE_M or fewer), each element loaded once, and the rows' sums for dw and db.
 
-    The sums collect in tiles and are reduced over rows once. Elements outside are loaded as zeros, which add nothing.
+    Sub-tiles are dealt to the programs in turn, so that what all of them read at a time lies close together in
+    memory. The sums collect in tiles and are reduced over rows once. Elements outside are loaded as zeros, which add
+    nothing.
     """
-    first = tl.program_id(0).to(tl.int64) * BLOCK_SIZE_M  # 64 bits: M * N may exceed 2^31 elements
-    end = tl.minimum(first + BLOCK_SIZE_M, M)
+    first = tl.program_id(0).to(tl.int64) * SUB_BLOCK_SIZE_M  # 64 bits: M * N may exceed 2^31 elements
+    stride = tl.num_programs(0) * SUB_BLOCK_SIZE_M
     cols = tl.arange(0, BLOCK_SIZE_N)
     inside = cols < N
     w = tl.load(w_ptr + cols, mask=inside, other=0.0).to(tl.float32)
     dw = tl.zeros([SUB_BLOCK_SIZE_M, BLOCK_SIZE_N], dtype=tl.float32)
     db = tl.zeros([SUB_BLOCK_SIZE_M, BLOCK_SIZE_N], dtype=tl.float32)
-    for start in range(0, BLOCK_SIZE_M, SUB_BLOCK_SIZE_M):
-        rows = first + start + tl.arange(0, SUB_BLOCK_SIZE_M)
+    for trip in range((BLOCK_SIZE_M - 1) // SUB_BLOCK_SIZE_M + 1):
+        rows = first + trip * stride + tl.arange(0, SUB_BLOCK_SIZE_M)
         at = rows[:, None] * N + cols[None, :]
-        mask = (rows < end)[:, None] & inside[None, :]
+        mask = (rows < M)[:, None] & inside[None, :]
         dy = tl.load(dy_ptr + at, mask=mask, other=0.0).to(tl.float32)
         x = tl.load(x_ptr + at, mask=mask, other=0.0).to(tl.float32)
-        mean = tl.load(mean_ptr + rows, mask=rows < end, other=0.0)
-        rstd = tl.load(rstd_ptr + rows, mask=rows < end, other=0.0)
+        mean = tl.load(mean_ptr + rows, mask=rows < M, other=0.0)
+        rstd = tl.load(rstd_ptr + rows, mask=rows < M, other=0.0)
         normal = (x - mean[:, None]) * rstd[:, None]
         db += dy
         dw += dy * normal
@@ -173,7 +177,7 @@ def layer_norm_backward_atomic_kernel(
     SUB_BLOCK_SIZE_M: tl.constexpr,
     BLOCK_SIZE_N: tl.constexpr,
 ):
-    """All three gradients of BLOCK_SIZE_M rows; BLOCK_SIZE_N covers N. dw and db are added to what is there."""
+    """All three gradients of up to BLOCK_SIZE_M rows; BLOCK_SIZE_N covers N. dw and db are added to what is there."""
     dw, db = _gradients_of_rows(
         dy_ptr, x_ptr, w_ptr, mean_ptr, rstd_ptr, dx_ptr, M, N, BLOCK_SIZE_M, SUB_BLOCK_SIZE_M, BLOCK_SIZE_N
     )

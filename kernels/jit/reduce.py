@@ -65,21 +65,24 @@ def _reduce_part(
     NEUTRAL: tl.constexpr,
     BLOCK_SIZE_N: tl.constexpr,
     SUB_BLOCK_SIZE_N: tl.constexpr,
+    EVICT_FIRST: tl.constexpr,
 ):
     """[SUB_BLOCK_SIZE_M], float32 or as widened: each row before `end` reduced over one part of its N columns.
 
     The reduction is delayed: the part's first tile collects the others element by element and is reduced once. A part
-    of a single tile has no loop.
+    of a single tile has no loop. EVICT_FIRST lets what was read leave an NVIDIA cache before all else.
     """
+    policy: tl.constexpr = "evict_first" if EVICT_FIRST else ""
     left = part.to(tl.int64) * BLOCK_SIZE_N  # 64 bits: left + BLOCK_SIZE_N may exceed 2^31
     width = (tl.minimum(left + BLOCK_SIZE_N, N) - left).to(tl.int32)
     cols = tl.arange(0, SUB_BLOCK_SIZE_N)
     at = x_ptr + left + rows[:, None] * N + cols[None, :]
     inside = (rows < end)[:, None]
-    total = _widened(tl.load(at, mask=inside & (cols < width)[None, :], other=NEUTRAL), OP)
+    total = _widened(tl.load(at, mask=inside & (cols < width)[None, :], other=NEUTRAL, eviction_policy=policy), OP)
     if BLOCK_SIZE_N > SUB_BLOCK_SIZE_N:
         for start in range(SUB_BLOCK_SIZE_N, width, SUB_BLOCK_SIZE_N):
-            x = tl.load(at + start, mask=inside & (start + cols < width)[None, :], other=NEUTRAL)
+            mask = inside & (start + cols < width)[None, :]
+            x = tl.load(at + start, mask=mask, other=NEUTRAL, eviction_policy=policy)
             total = _accumulate(total, _widened(x, OP), OP)
     return _reduce_tile(total, OP)
 
@@ -97,6 +100,7 @@ def reduce_kernel(
     SUB_BLOCK_SIZE_M: tl.constexpr,
     BLOCK_SIZE_N: tl.constexpr,
     SUB_BLOCK_SIZE_N: tl.constexpr,
+    EVICT_FIRST: tl.constexpr = False,
 ):
     """`out[m]` from row m: stored where one program takes the whole row, else added or compared in atomically."""
     first = (tl.program_id(0) // PARTS).to(tl.int64) * BLOCK_SIZE_M  # 64 bits: M * N may exceed 2^31 elements
@@ -104,7 +108,7 @@ def reduce_kernel(
     end = tl.minimum(first + BLOCK_SIZE_M, M)
     for start in range(0, BLOCK_SIZE_M, SUB_BLOCK_SIZE_M):
         rows = first + start + tl.arange(0, SUB_BLOCK_SIZE_M)
-        reduced = _reduce_part(x_ptr, rows, end, N, part, OP, NEUTRAL, BLOCK_SIZE_N, SUB_BLOCK_SIZE_N)
+        reduced = _reduce_part(x_ptr, rows, end, N, part, OP, NEUTRAL, BLOCK_SIZE_N, SUB_BLOCK_SIZE_N, EVICT_FIRST)
         if PARTS == 1:
             tl.store(out_ptr + rows, reduced, mask=rows < end)
         elif OP == "sum":
@@ -127,6 +131,7 @@ def reduce_parts_kernel(
     SUB_BLOCK_SIZE_M: tl.constexpr,
     BLOCK_SIZE_N: tl.constexpr,
     SUB_BLOCK_SIZE_N: tl.constexpr,
+    EVICT_FIRST: tl.constexpr = False,
 ):
     """First stage: `partial[m, part]`, float32."""
     first = (tl.program_id(0) // PARTS).to(tl.int64) * BLOCK_SIZE_M
@@ -134,7 +139,7 @@ def reduce_parts_kernel(
     end = tl.minimum(first + BLOCK_SIZE_M, M)
     for start in range(0, BLOCK_SIZE_M, SUB_BLOCK_SIZE_M):
         rows = first + start + tl.arange(0, SUB_BLOCK_SIZE_M)
-        reduced = _reduce_part(x_ptr, rows, end, N, part, OP, NEUTRAL, BLOCK_SIZE_N, SUB_BLOCK_SIZE_N)
+        reduced = _reduce_part(x_ptr, rows, end, N, part, OP, NEUTRAL, BLOCK_SIZE_N, SUB_BLOCK_SIZE_N, EVICT_FIRST)
         tl.store(partial_ptr + rows * PARTS + part, reduced, mask=rows < end)
 
 
@@ -153,5 +158,5 @@ def combine_kernel(
     first = tl.program_id(0).to(tl.int64) * ROWS
     rows = first + tl.arange(0, ROWS)
     whole = tl.program_id(0) * 0
-    reduced = _reduce_part(partial_ptr, rows, M, PARTS, whole, OP, NEUTRAL, PARTS, COLS)
+    reduced = _reduce_part(partial_ptr, rows, M, PARTS, whole, OP, NEUTRAL, PARTS, COLS, False)
     tl.store(out_ptr + rows, reduced, mask=rows < M)
