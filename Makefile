@@ -44,6 +44,7 @@ format: .venv-test/ready
 
 docs: .venv-test/ready
 	$(TEST)/python -m tilewise.tuner.bench.report docs/kernels.md
+	$(TEST)/python -m tilewise.tuner.bench.model_report docs
 
 clean:
 	rm -rf .venv-demo .venv-test build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

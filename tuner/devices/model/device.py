@@ -25,7 +25,7 @@ from tilewise.tuner.devices.model.parts import part as part_named
 from tilewise.tuner.interpreter import InterpreterVerifier
 from tilewise.tuner.worker import WorkerDied, WorkerError, WorkerFailed, WorkerPool, WorkerTimeout, describe
 
-__all__ = ["Machines", "ModelDevice", "model_config"]
+__all__ = ["Machines", "ModelDevice", "model_config", "model_fingerprint"]
 
 _ENTRY = "tilewise.tuner.devices.model.job:evaluate"
 _SECONDS = 600.0  # for one config; the compiler's own limit is shorter
@@ -33,7 +33,7 @@ _SECONDS = 600.0  # for one config; the compiler's own limit is shorter
 _MACHINE_FAULTS = ("OSError", "FileNotFoundError", "PermissionError", "MemoryError")
 """What a compile process may raise for which no config is to blame."""
 
-_MODEL_VERSION = 4
+_MODEL_VERSION = 5
 """Counts changes of the model that move its times; part of the toolchain, as the compilers' versions are."""
 
 
@@ -51,7 +51,7 @@ class ModelDevice(Device):
         self.id = f"model:{part}"
         self._folder = cache_folder or settings.cache_folder
         self.target = toolchain.target(part, self._folder)
-        self.toolchain = f"{toolchain.fingerprint()}, model {_model_fingerprint(self.part)}"
+        self.toolchain = f"{toolchain.fingerprint()}, model {model_fingerprint(self.part)}"
         self._workers = WorkerPool(_ENTRY, jobs or settings.jobs, env={"TRITON_INTERPRET": None})
         self._verifier = InterpreterVerifier()
 
@@ -110,7 +110,8 @@ def _outcome(future: Future[Any]) -> Outcome:
         raise Unavailable(str(error)) from error
 
 
-def _model_fingerprint(part: Part) -> str:
+def model_fingerprint(part: Part) -> str:
+    """The model's version and a digest of all its figures for a part: what a modelled time depends on beside code."""
     figures = {name: asdict(figure) for name, figure in {**FIGURES, **REPEAT_CYCLES}.items()}
     table = [figures, HBM_CORE_GB_S, asdict(part)]
     digest = hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:8]

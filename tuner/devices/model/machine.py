@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import bisect
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tilewise.tuner.devices.model.costs import HBM_CORE_GB_S, Costs
 from tilewise.tuner.devices.model.hivm import Function, MemRef
 from tilewise.tuner.devices.model.parts import Part
-from tilewise.tuner.devices.model.timeline import PIPES, Memory, ProgramTime, Timeline
+from tilewise.tuner.devices.model.timeline import PIPES, Memory, ProgramTime, Rate, Timeline
 
 __all__ = ["KernelTime", "Machine"]
 
@@ -67,14 +67,9 @@ class _Wave:
     def longest(self) -> ProgramTime:
         return max(self.first, self.last, key=lambda timed: timed.cycles)
 
-    def moved(self) -> tuple[float, float, float]:
-        """Bytes in, bytes out and atomic stores, of all programs of all these waves."""
-        first, last, others = self.first, self.last, self.active - 1
-        return (
-            self.count * (others * first.bytes_in + last.bytes_in),
-            self.count * (others * first.bytes_out + last.bytes_out),
-            self.count * (others * first.atomics + last.atomics),
-        )
+    def total(self, what: Callable[[ProgramTime], float]) -> float:
+        """Over all programs of all these waves."""
+        return self.count * ((self.active - 1) * what(self.first) + what(self.last))
 
 
 class Machine:
@@ -90,40 +85,49 @@ class Machine:
         memrefs = [i for i, (_, kind) in enumerate(function.arguments) if isinstance(kind, MemRef)]
         l2 = part.l2_mib * 2**20
         fits = sum(buffers) <= l2
-        kernel_arguments = memrefs[len(memrefs) - len(buffers) :]
-        self._warm = {i: fits or size <= l2 // 4 for i, size in zip(kernel_arguments, buffers, strict=True)}
+        self._buffers = dict(zip(memrefs[len(memrefs) - len(buffers) :], buffers, strict=True))
+        self._warm = {i: fits or size <= l2 // 4 for i, size in self._buffers.items()}
 
     def time(self, scalars: Sequence[int | float], grid: Sequence[int]) -> KernelTime:
         """Time a launch with these scalar arguments over this grid (one to three axes)."""
         sizes = [*grid, 1, 1][:3]
         programs = math.prod(sizes)
-        arguments = [*scalars, *sizes]
-        full, rest = divmod(programs, self._cores)
-        dispatch = self._costs["dispatch_cycles"]
-        waves = self._waves(full, rest, arguments)
-        cycles = sum(wave.count * (wave.longest.cycles + dispatch) for wave in waves)
-        busy = {pipe: sum(wave.count * wave.longest.busy[pipe] for wave in waves) for pipe in PIPES}
-        moved_in, moved_out, atomics = map(sum, zip(*(wave.moved() for wave in waves), strict=True))
+        waves = self._waves(programs, [*scalars, *sizes])
         kilohertz = self._part.clock_ghz * 1e3  # cycles a microsecond
-        running = max(cycles / kilohertz, atomics * self._costs["atomic_us"])
+        running = sum(wave.count * self._with_start(wave.longest) for wave in waves) / kilohertz
+        dispatch, last = self._costs["dispatch_us"], waves[-1]
+        dispatched = (programs - 1) * dispatch + self._with_start(last.longest) / kilohertz
+        queued = self._with_start(waves[0].first) / kilohertz + self._queue(waves) * self._costs["atomic_us"]
+        launched = self._costs["launch_us"] + max(running + (last.active - 1) * dispatch, dispatched, queued)
         return KernelTime(
-            time_us=self._costs["launch_us"] + running,
-            pipes_us={pipe: cycles / kilohertz for pipe, cycles in busy.items()},
-            waves=full + (rest > 0),
-            bytes_in=round(moved_in),
-            bytes_out=round(moved_out),
+            time_us=launched * self._costs["left_out"],
+            pipes_us={pipe: sum(w.count * w.longest.busy[pipe] for w in waves) / kilohertz for pipe in PIPES},
+            waves=-(-programs // self._cores),
+            bytes_in=round(sum(wave.total(lambda timed: timed.bytes_in) for wave in waves)),
+            bytes_out=round(sum(wave.total(lambda timed: timed.bytes_out) for wave in waves)),
         )
 
-    def _waves(self, full: int, rest: int, arguments: Sequence[int | float]) -> list[_Wave]:
+    def _with_start(self, program: ProgramTime) -> float:
+        return program.cycles + self._costs["program_start"]
+
+    def _queue(self, waves: Sequence[_Wave]) -> float:
+        """How many atomic stores an element of a buffer takes: on one address they pass one by one."""
+
+        def stored(number: int) -> float:
+            return sum(wave.total(lambda timed: timed.atomics.get(number, 0)) for wave in waves)
+
+        return max(stored(number) / size for number, size in self._buffers.items())
+
+    def _waves(self, programs: int, arguments: Sequence[int | float]) -> list[_Wave]:
         """Full waves sampled, then the last, partial one.
 
         Programs at both ends of the full waves stand for those between them where they take equally long; where they
         do not, waves spread evenly over the launch do.
         """
+        full, rest = divmod(programs, self._cores)
         waves: list[_Wave] = []
         if full:
-            first = self._program(0, self._cores, arguments)
-            last = self._program(full * self._cores - 1, self._cores, arguments)
+            first, last = self._programs(0, full * self._cores - 1, programs, arguments)
             if full == 1:
                 waves.append(_Wave(1, self._cores, first, last))
             elif abs(first.cycles - last.cycles) <= 1e-6 * first.cycles:
@@ -131,39 +135,58 @@ class Machine:
             else:
                 samples = min(full, _SAMPLED_WAVES)
                 starts = [wave * full // samples * self._cores for wave in range(samples)]
-                timed = [self._program(start, self._cores, arguments) for start in starts]
+                timed = [self._programs(start, start, programs, arguments)[0] for start in starts]
                 waves += [_Wave(full / samples, self._cores, program, program) for program in timed[:-1]]
                 waves.append(_Wave(full / samples, self._cores, timed[-1], last))
         if rest:
             start = full * self._cores
-            ends = [self._program(index, rest, arguments) for index in (start, start + rest - 1)]
-            waves.append(_Wave(1, rest, *ends))
+            waves.append(_Wave(1, rest, *self._programs(start, start + rest - 1, programs, arguments)))
         return waves
 
-    def _program(self, index: int, active: int, arguments: Sequence[int | float]) -> ProgramTime:
-        """One program while `active` cores run its like.
+    def _programs(
+        self, first: int, last: int, programs: int, arguments: Sequence[int | float]
+    ) -> tuple[ProgramTime, ProgramTime]:
+        """Two programs of a wave whose programs are like the first.
 
-        A core leaves memory to others while it computes, and draws on it twice while it reads and writes at once. So
-        what competes is the active cores times the share of its time that a program transfers, both ways together,
-        which in turn depends on the rate: a fixed point, found by halving the interval that it lies in.
+        A core leaves memory to others while it computes or waits to be started, and draws on it twice while it reads
+        and writes at once. So what competes is the active cores times the share of its time that a program
+        transfers, both ways together, which in turn depends on the rate: a fixed point, found by secants.
         """
-        low, high = 0.0, 2.0 * active
-        while True:
-            competing = (low + high) / 2
-            timed = self._timeline.run(arguments, index, self._memory(competing))
-            if high - low <= _CLOSE * high:
-                return timed
-            transferring = timed.busy["MTE2"] + timed.busy["MTE3"]
-            wanted = active * transferring / (timed.cycles + self._costs["dispatch_cycles"])
-            low, high = (competing, high) if wanted > competing else (low, competing)
+        active = min(programs - first, self._cores)
+        waiting = self._costs["program_start"]
+        waiting += active * self._costs["dispatch_us"] * self._part.clock_ghz * 1e3 / -(-programs // self._cores)
+
+        def excess(competing: float) -> float:
+            timed = self._timeline.run(arguments, first, self._memory(competing))
+            return active * (timed.busy["MTE2"] + timed.busy["MTE3"]) / (timed.cycles + waiting) - competing
+
+        memory = self._memory(_root(excess, 2.0 * active))
+        once = self._timeline.run(arguments, first, memory)
+        return once, once if last == first else self._timeline.run(arguments, last, memory)
 
     def _memory(self, competing: float) -> Memory:
-        """Bytes a cycle for each buffer while so many cores' worth of transfers go on."""
+        """Rates of each buffer while so many cores' worth of transfers go on."""
         competing = max(1.0, competing)
-        warm = min(self._costs["l2_core_gb_s"], self._costs["l2_sum_gb_s"] / competing)
-        cold = min(_hbm_core_rate(competing), self._part.hbm_gb_s * self._costs["hbm_share"] / competing)
-        inward = {i: (warm if held else cold) / self._part.clock_ghz for i, held in self._warm.items()}
-        return Memory(inward, {i: rate * self._costs["ub_out_share"] for i, rate in inward.items()})
+        clock = self._part.clock_ghz
+        warm = Rate(self._costs["l2_core_gb_s"] / clock, self._costs["l2_sum_gb_s"] / competing / clock)
+        nominal = self._part.hbm_gb_s * self._costs["hbm_share"]
+        cold = Rate(_hbm_core_rate(competing) / clock, nominal / competing / clock)
+        inward = {i: warm if held else cold for i, held in self._warm.items()}
+        out = self._costs["ub_out_share"]
+        return Memory(inward, {i: Rate(rate.core * out, rate.share * out) for i, rate in inward.items()})
+
+
+def _root(excess: Callable[[float], float], high: float) -> float:
+    """Where a falling function that is not negative at 0 crosses zero: by secants, halving where one leads astray."""
+    low, at, before = 0.0, high / 2, None
+    while True:
+        found = excess(at)
+        low, high = (at, high) if found > 0 else (low, at)
+        if abs(found) <= _CLOSE / 2 * at or high - low <= _CLOSE * high:
+            return at
+        slope = -1.0 if before is None else (found - before[1]) / (at - before[0])
+        before, step = (at, found), at - found / slope if slope else high
+        at = step if low < step < high else (low + high) / 2
 
 
 def _hbm_core_rate(competing: float) -> float:

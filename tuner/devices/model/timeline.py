@@ -22,7 +22,7 @@ from typing import Any
 from tilewise.tuner.devices.model.costs import Costs
 from tilewise.tuner.devices.model.hivm import DYNAMIC, Block, Function, MemRef, Op
 
-__all__ = ["PIPES", "Memory", "ProgramTime", "Timeline", "UnknownOperation"]
+__all__ = ["PIPES", "Memory", "ProgramTime", "Rate", "Timeline", "UnknownOperation"]
 
 PIPES = ("S", "V", "MTE2", "MTE3")
 _S, _V, _MTE2, _MTE3 = range(4)
@@ -55,22 +55,37 @@ UNKNOWN = _Unknown()
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
-    """Bytes a cycle between global memory and one core, by the argument's number: caches hold some, not all."""
+class Rate:
+    """Bytes a cycle: what a core's own transfer unit can take, and its share of what all cores draw together.
 
-    inward: Mapping[int, float]
-    outward: Mapping[int, float]
+    Starting a transfer and stepping from row to row keep the unit busy, not the memory: they come on top of the one
+    and are hidden behind the other.
+    """
+
+    core: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Rates between global memory and one core, by the argument's number: caches hold some buffers, not all."""
+
+    inward: Mapping[int, Rate]
+    outward: Mapping[int, Rate]
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramTime:
-    """Cycles from a program's start to its end, and the cycles that each pipe was busy; transfers in bytes."""
+    """Cycles from a program's start to its end, and the cycles that each pipe was busy; transfers in bytes.
+
+    `atomics` are the bytes stored by atomic operations, by the argument's number.
+    """
 
     cycles: float
     busy: Mapping[str, float]
     bytes_in: int
     bytes_out: int
-    atomics: int
+    atomics: Mapping[int, int]
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +127,7 @@ class _Core:
 
     __slots__ = ("atomics", "busy", "bytes_in", "bytes_out", "done", "elements", "flags", "free", "program")
 
-    def __init__(self, program: int) -> None:
+    def __init__(self, program: int, arguments: int) -> None:
         self.program = program
         self.free = [0.0] * len(PIPES)
         self.done = [0.0] * len(PIPES)
@@ -121,7 +136,7 @@ class _Core:
         self.bytes_in = 0
         self.bytes_out = 0
         self.elements = 0
-        self.atomics = 0
+        self.atomics = [0] * arguments
 
     def occupy(self, pipe: int, cycles: float, latency: float) -> None:
         start = max(self.free[pipe], self.free[_S])
@@ -157,7 +172,7 @@ class _Core:
         return [*self.free, *self.done, *pending]
 
     def counts(self) -> list[float]:
-        return [*self.busy, self.bytes_in, self.bytes_out, self.elements, self.atomics]
+        return [*self.busy, self.bytes_in, self.bytes_out, self.elements, *self.atomics]
 
     def advance(self, times: Sequence[float], counts: Sequence[float], periods: int) -> None:
         """Move every clock, pending flag and counter on by so many periods."""
@@ -172,14 +187,14 @@ class _Core:
         self.bytes_in += moved[0]
         self.bytes_out += moved[1]
         self.elements += moved[2]
-        self.atomics += moved[3]
+        self.atomics = [stored + more for stored, more in zip(self.atomics, moved[3:], strict=True)]
 
     def copy(self) -> _Core:
-        twin = _Core(self.program)
+        twin = _Core(self.program, 0)
         twin.free, twin.done, twin.busy = [*self.free], [*self.done], [*self.busy]
         twin.flags = {key: deque(times) for key, times in self.flags.items()}
         twin.bytes_in, twin.bytes_out = self.bytes_in, self.bytes_out
-        twin.elements, twin.atomics = self.elements, self.atomics
+        twin.elements, twin.atomics = self.elements, [*self.atomics]
         return twin
 
     def become(self, other: _Core) -> None:
@@ -223,12 +238,13 @@ class Timeline:
                 values[number] = _View(position, 0, (0,), (1,), kind.item_bits)
             else:
                 values[number] = 0 if position == 0 else next(scalars)  # argument 0 is the address of a sync area
-        core = _Core(program)
+        core = _Core(program, len(kinds))
         for step in self._steps:
             step(values, core)
         core.barrier(None, 0)
         busy = dict(zip(PIPES, core.busy, strict=True))
-        return ProgramTime(core.free[_S], busy, core.bytes_in, core.bytes_out, core.atomics)
+        atomics = {number: stored for number, stored in enumerate(core.atomics) if stored}
+        return ProgramTime(core.free[_S], busy, core.bytes_in, core.bytes_out, atomics)
 
     # From operations to steps ----------------------------------------------------------------------------------
 
@@ -483,16 +499,17 @@ class Timeline:
             if size == 0:
                 return
             (far, _), (near, _) = outside.rows(), inside.rows()
-            rates = self._memory.inward if inward else self._memory.outward
-            moving = max(size, far * (short if far > 1 else 32)) / _rate(rates, outside, op)
-            stepping = max(far, near) * row_cycles  # a run ends where it does on either side
-            core.occupy(pipe, start + max(moving, stepping), latency)
+            rate = _rate(self._memory.inward if inward else self._memory.outward, outside, op)
+            drawn = max(size, far * (short if far > 1 else 32))
+            steps = max(far, near) - 1  # a run ends where it does on either side
+            core.occupy(pipe, max(start + steps * row_cycles + drawn / rate.core, drawn / rate.share), latency)
             core.elements += size
             if inward:
                 core.bytes_in += size
             else:
                 core.bytes_out += size
-                core.atomics += atomic
+                if atomic:
+                    core.atomics[outside.base] += size
 
         return transfer
 
@@ -803,7 +820,7 @@ def _around(sizes: Sequence[int], dims: Sequence[int]) -> tuple[int, int, int]:
     return math.prod(sizes[:first]), math.prod(sizes[first : last + 1]), math.prod(sizes[last + 1 :])
 
 
-def _rate(rates: Mapping[int, float], view: _View, op: Op) -> float:
+def _rate(rates: Mapping[int, Rate], view: _View, op: Op) -> Rate:
     if view.base not in rates:
         raise UnknownOperation(f"the model does not know {op.name} of memory that is no argument of the kernel")
     return rates[view.base]

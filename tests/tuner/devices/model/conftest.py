@@ -1,6 +1,7 @@
 """Shared by the tests of the modelled device: one cache of compiled kernels for all, and small programs by hand."""
 
 import functools
+import math
 import os
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from tilewise.kernels.spec import Problem
 from tilewise.tuner.devices.model import toolchain
 from tilewise.tuner.devices.model.costs import costs
 from tilewise.tuner.devices.model.hivm import parse
-from tilewise.tuner.devices.model.timeline import Memory, Timeline
+from tilewise.tuner.devices.model.timeline import Memory, Rate, Timeline
 
 PART = "Ascend910B4"
 
@@ -157,13 +158,13 @@ def program():
 
 @pytest.fixture(scope="session")
 def run():
-    """Time one program: a function, or the lines of one by hand; `rate` is in bytes a cycle, both ways."""
+    """Time one program: a function, or the lines of one by hand; `rate` and `share` are in bytes a cycle, both ways."""
 
-    def time(function, *more, arguments=(1, 1, 1, 1), program=0, rate=32.0, end="value"):
+    def time(function, *more, arguments=(1, 1, 1, 1), program=0, rate=32.0, share=math.inf, end="value"):
         if isinstance(function, str):
             function = by_hand(function, *more)
-        buffers = range(len(function.arguments))
-        memory = Memory(dict.fromkeys(buffers, rate), dict.fromkeys(buffers, rate))
+        rates = dict.fromkeys(range(len(function.arguments)), Rate(rate, share))
+        memory = Memory(rates, rates)
         return Timeline(function, costs(end)).run(arguments, program, memory)
 
     return time

@@ -188,12 +188,12 @@ def test_it_names_its_part_cores_and_toolchain(device):
 
 
 def test_the_toolchain_changes_with_the_costs_and_with_the_part(device, monkeypatch):
-    b3 = device_module._model_fingerprint(device_module.part_named("Ascend910B3"))
-    b4 = device_module._model_fingerprint(device.part)
+    b3 = device_module.model_fingerprint(device_module.part_named("Ascend910B3"))
+    b4 = device_module.model_fingerprint(device.part)
     assert device.toolchain.endswith(b4)
     dearer = dataclasses.replace(device_module.FIGURES["barrier"], value=5)
     monkeypatch.setattr(device_module, "FIGURES", {**device_module.FIGURES, "barrier": dearer})
-    assert len({b3, b4, device_module._model_fingerprint(device.part)}) == 3
+    assert len({b3, b4, device_module.model_fingerprint(device.part)}) == 3
 
 
 def test_no_config_is_faster_than_the_memory_floor(device, row_reduce, problem, configs):

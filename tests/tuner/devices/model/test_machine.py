@@ -53,6 +53,12 @@ def running(timed):
     return timed.time_us - LAUNCH
 
 
+def costing(**figures):
+    """The cost table with some figures replaced."""
+    table = costs()
+    return dataclasses.replace(table, figures={**table.figures, **figures})
+
+
 # Waves ----------------------------------------------------------------------------------------------------------
 
 
@@ -74,8 +80,8 @@ def test_waves_are_programs_over_cores_rounded_up(programs, waves, streaming):
 
 
 def test_equal_full_waves_take_equally_long(streaming):
-    one = running(streaming(40))
-    assert running(streaming(400)) == pytest.approx(10 * one)
+    one, two, ten = (running(streaming(40 * waves)) for waves in (1, 2, 10))
+    assert ten - two == pytest.approx(8 * (two - one), rel=0.01)
 
 
 def test_more_cores_take_more_programs_at_once(streaming):
@@ -85,7 +91,16 @@ def test_more_cores_take_more_programs_at_once(streaming):
 
 def test_every_program_pays_for_being_started(streaming):
     idle = streaming(400, trips=0)
-    assert running(idle) >= 10 * costs()["dispatch_cycles"] / (B4.clock_ghz * 1e3)
+    assert running(idle) >= 10 * costs()["program_start"] / (B4.clock_ghz * 1e3)
+
+
+def test_programs_are_handed_out_one_by_one(program):
+    """Short ones wait for that, however many cores there are; long ones hide it but for the first wave's."""
+    slow = costing(dispatch_us=1.0)
+    short = Machine(B4, 40, program(*COPY), [MIB], slow).time([1], (120,))
+    assert 119 < running(short) < 123
+    long = [Machine(B4, 40, program(*COPY), [MIB], slow).time([2000], (programs,)) for programs in (40, 80)]
+    assert running(long[1]) - running(long[0]) == pytest.approx(running(long[0]) - 39, rel=0.1)
 
 
 def test_a_grid_of_three_axes_is_their_product(program):
@@ -200,14 +215,24 @@ def test_what_bounds_a_kernel_is_its_busiest_pipe(streaming, launched, problem, 
     assert launched(problem(1000, 8192), rows(25, 25, 256)).bound_by == "V"
 
 
+ATOMIC = '"hivm.hir.store"(%a, %x) <{atomic_kind = #hivm.atomic_kind<add>}> : (UB, GM) -> ()'
+
+
 def test_atomics_on_one_address_pass_one_by_one(program):
-    atomic = '"hivm.hir.store"(%a, %x) <{atomic_kind = #hivm.atomic_kind<add>}> : (UB, GM) -> ()'
-    plain = Machine(B4, 40, program("store"), [MIB], costs()).time([1], (40,))
-    costly = costs()
-    costly = dataclasses.replace(costly, figures={**costly.figures, "atomic_us": 5.0})
-    serial = Machine(B4, 40, program(atomic), [MIB], costly).time([1], (40,))
-    assert running(serial) == pytest.approx(40 * 5.0)
-    assert running(plain) < 40 * 5.0
+    """Forty programs add to a buffer of one tile: each of its elements is added to forty times."""
+    slow = costing(atomic_us=5.0)
+    plain = Machine(B4, 40, program("store"), [16384], slow).time([1], (40,))
+    serial = Machine(B4, 40, program(ATOMIC), [16384], slow).time([1], (40,))
+    assert 40 * 5.0 < running(serial) < 40 * 5.0 + running(plain)
+    assert running(plain) < 5.0
+
+
+def test_atomics_on_different_addresses_do_not_wait_for_each_other(program):
+    """Forty programs and a buffer of forty tiles: each element is added to once."""
+    slow = costing(atomic_us=5.0)
+    plain = Machine(B4, 40, program("store"), [40 * 16384], slow).time([1], (40,))
+    apart = Machine(B4, 40, program(ATOMIC), [40 * 16384], slow).time([1], (40,))
+    assert running(apart) < running(plain) + 5.0
 
 
 def test_launches_in_turn_add_up(streaming):

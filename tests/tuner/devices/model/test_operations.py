@@ -83,7 +83,7 @@ def test_every_operation_the_compiler_emits_for_these_kernels_is_timed(name, cas
     emitted = {op.name for op in code.body.walk()}
     assert {op if "." in op else f"hivm.hir.{op}" for op in EMITTED[name].split()} <= emitted
     low, value, high = (machines.time(end) for end in ("low", "value", "high"))
-    assert 2 < low.time_us <= value.time_us <= high.time_us < 1e5
+    assert 0.5 < low.time_us < value.time_us < high.time_us < 1e5
     assert outcome.timing.time_us == pytest.approx(value.time_us, abs=1e-4)
     assert all(math.isfinite(time) for time in value.pipes_us.values())
     assert value.bytes_in > 0 and value.bytes_out > 0
@@ -93,14 +93,14 @@ def test_every_operation_the_compiler_emits_for_these_kernels_is_timed(name, cas
 def test_atomic_stores_are_counted(name, case, function, run):
     spec, problem = case(name)
     code, arguments = function(spec, problem, spec.default(problem, None))
-    assert run(code, arguments=arguments).atomics == 1
+    assert sum(run(code, arguments=arguments).atomics.values()) > 0
 
 
 def test_plain_stores_are_not_atomic(case, function, run):
     spec, problem = case("RELU")
     code, arguments = function(spec, problem, spec.default(problem, None))
     timed = run(code, arguments=arguments)
-    assert (timed.atomics, timed.bytes_in, timed.bytes_out) == (0, 1024, 1024)
+    assert (timed.atomics, timed.bytes_in, timed.bytes_out) == ({}, 1024, 1024)
 
 
 @pytest.mark.parametrize(("program", "elements"), [(0, 256 + 232), (1, 256), (2, 256)])

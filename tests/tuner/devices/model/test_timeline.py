@@ -162,24 +162,32 @@ def move(run, outside, inside, sizes=(16, 64)):
 
 
 def test_rows_that_lie_apart_cost_a_step_each(run):
-    whole = move(run, (64, 1), (64, 1))
-    assert whole == pytest.approx(COSTS["mte2_start"] + 4096 / 32)
+    start, step = COSTS["mte2_start"], COSTS["transfer_row"]
+    assert move(run, (64, 1), (64, 1)) == pytest.approx(start + 4096 / 32)
+    assert move(run, (128, 1), (64, 1)) == pytest.approx(start + 15 * step + 4096 / 32)
     narrow = move(run, (9999, 1), (64, 1), sizes=(16, 8))
-    assert narrow == pytest.approx(COSTS["mte2_start"] + 16 * 256 / 32)  # short rows move as 256 bytes
-    many = move(run, (9999, 1), (64, 1), sizes=(64, 64))
-    assert many == pytest.approx(COSTS["mte2_start"] + 64 * 256 / 32)
+    assert narrow == pytest.approx(start + 15 * step + 16 * 256 / 32)  # short rows move as 256 bytes
 
 
 @pytest.mark.parametrize(("outside", "inside"), [((64, 1), (72, 1)), ((72, 1), (64, 1)), ((72, 1), (72, 1))])
 def test_a_transfer_is_cut_where_either_side_is(outside, inside, run):
     sizes = (128, 2)
     cut = move(run, outside, inside, sizes)
-    assert cut >= COSTS["mte2_start"] + 128 * COSTS["transfer_row"]
+    assert cut >= COSTS["mte2_start"] + 127 * COSTS["transfer_row"]
 
 
 def test_a_transposed_transfer_goes_element_by_element(run):
-    expected = COSTS["mte2_start"] + 16 * 64 * max(256 / 32, COSTS["transfer_row"])
+    elements = 16 * 64
+    expected = COSTS["mte2_start"] + (elements - 1) * COSTS["transfer_row"] + elements * 256 / 32
     assert move(run, (1, 9999), (64, 1)) == pytest.approx(expected)
+
+
+def test_starting_and_stepping_hide_behind_a_small_share_of_the_memory(run):
+    """They keep the core's own transfer unit busy, while others draw on the memory."""
+    own = run("load").busy["MTE2"]
+    assert own == pytest.approx(LOAD)
+    assert run("load", share=31.9).busy["MTE2"] == pytest.approx(own)
+    assert run("load", share=8.0).busy["MTE2"] == pytest.approx(16384 / 8)
 
 
 @pytest.mark.parametrize(

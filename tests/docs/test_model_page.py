@@ -1,0 +1,22 @@
+"""docs/model.md and the page of published timings say what the code and the recorded results say."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from tilewise.tuner.bench.model_report import filled, results_page
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+
+
+def test_the_table_of_figures_is_that_of_the_code():
+    page = (DOCS / "model.md").read_text()
+    assert filled(page) == page
+    with pytest.raises(ValueError, match="0 places for the table of figures"):
+        filled("a page without one")
+
+
+def test_the_page_of_published_timings_is_that_of_the_recorded_results():
+    results = json.loads((DOCS / "results" / "model-published.json").read_text())
+    assert results_page(results) == (DOCS / "results" / "model-published.md").read_text()
