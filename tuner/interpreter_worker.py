@@ -11,8 +11,9 @@ import torch  # noqa: F401 - imported early, while the parent does something els
 import triton  # noqa: F401
 
 from tilewise.tuner import interpreter_fixes
+from tilewise.tuner.bench.accuracy import measure as measure_accuracy
 from tilewise.tuner.interpreter import check
 
-__all__ = ["check"]
+__all__ = ["check", "measure_accuracy"]
 
 interpreter_fixes.install()

@@ -9,12 +9,12 @@ the search corrects them by what it measures.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target, Tiling, ceil_div
 
-__all__ = ["is_likely_to_fit", "penalties", "score", "tiling_facts"]
+__all__ = ["is_likely_to_fit", "penalties", "ranked", "score", "tiling_facts"]
 
 _TRIP_BYTES = 5000
 """Ascend: what one trip of the inner loop costs beside its work, as bytes of tile that could be worked on meanwhile:
@@ -59,6 +59,16 @@ def score(factors: Mapping[str, float]) -> float:
 def is_likely_to_fit(factors: Mapping[str, float]) -> bool:
     """Whether the config's tiles are expected to fit on chip."""
     return factors.get("on_chip", 1.0) < _OVERFLOW
+
+
+def ranked(spec: KernelSpec, problem: Problem, configs: Iterable[Config], target: Target) -> list[Config]:
+    """The configs in the order the prior likes them, those that it thinks too large last."""
+
+    def order(config: Config) -> tuple[bool, float]:
+        factors = penalties(spec, problem, config, target)
+        return not is_likely_to_fit(factors), -score(factors)
+
+    return sorted(configs, key=order)
 
 
 def tiling_facts(tiling: Tiling, target: Target) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -138,6 +139,81 @@ def _count(value: float | None) -> str:
 
 
 @bench.command()
+@click.option("--device", default="auto", show_default=True, help="auto, npu, cuda or model:PART.")
+@click.option("--trials", type=click.IntRange(1), default=24, show_default=True, help="Trials each side may have.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@common
+def variants(device: str, trials: int, file: str | None, as_json: bool) -> None:
+    """Tune both sides of what the seed documents compare: loads, passes, parts, fused or not."""
+    from tilewise.tuner.bench.variants import bench_variants
+    from tilewise.tuner.cli.progress import working
+    from tilewise.tuner.devices.catalogue import choose, open_device
+
+    with open_device(choose(device)) as opened, working("tuning") as progress:
+        body = bench_variants(opened, trials=trials, progress=progress)
+    _give(body, as_json, file, _show_variants)
+
+
+def _show_variants(body: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    table = Table(title=f"{body['device']} ({body['clock']}), us", title_justify="left")
+    for heading in ("kernel", "shape", "sides, best of each", "fastest"):
+        table.add_column(heading)
+    for heading in ("ratio", "documents"):
+        table.add_column(heading, justify="right")
+    for row in body["rows"]:
+        sides = ", ".join(f"{name} {side['time_us']:.1f}" for name, side in row["sides"].items())
+        ratio, published = (f"{row[key]:.2f}" if key in row else "-" for key in ("ratio", "published_ratio"))
+        table.add_row(row["kernel"], sizes_text(row["dims"]), sides, row["fastest"] or "-", ratio, published)
+    output().print(table)
+
+
+@bench.command()
+@click.option("--device", default="auto", show_default=True, help="auto, npu, cuda or model:PART.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@common
+def accuracy(device: str, file: str | None, as_json: bool) -> None:
+    """Compare normalisations far from zero, and the GELUs, with float64, beside torch's own kernels."""
+    from tilewise.tuner.bench.accuracy import bench_accuracy
+    from tilewise.tuner.cli.progress import working
+    from tilewise.tuner.devices.catalogue import choose, open_device
+
+    with open_device(choose(device)) as opened, working("running") as progress:
+        body = bench_accuracy(opened, progress=progress)
+    _give(body, as_json, file, _show_accuracy)
+
+
+def _show_accuracy(body: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    table = Table(
+        title=f"{body['device']}, run by {body['run_by']}: largest deviation from float64", title_justify="left"
+    )
+    for heading in ("kernel", "variant", "data", "output"):
+        table.add_column(heading)
+    for heading in ("error", "torch"):
+        table.add_column(heading, justify="right")
+    for row in body["rows"]:
+        for name, error in row["error"].items():
+            cells = (f"{error:.1e}", f"{row['torch_error'][name]:.1e}")
+            table.add_row(row["kernel"], row["variant"], row["data"], name, *cells)
+    output().print(table)
+
+
+def _give(body: dict[str, Any], as_json: bool, file: str | None, show: Callable[[dict[str, Any]], None]) -> None:
+    """The result on stdout, as JSON or shown, and in a file where one is asked for."""
+    from tilewise.db.exchange.files import write_file
+
+    if as_json:
+        print_json(body)
+    else:
+        show(body)
+    if file:
+        write_file(Path(file), (json.dumps(body, indent=1) + "\n").encode())
+
+
+@bench.command()
 @click.argument("names", nargs=-1)
 @click.option(
     "-s", "--shape", "shapes", multiple=True, metavar="M=1000,N=8192", help="Shapes (default: the benchmark's own)."
@@ -162,7 +238,6 @@ def kernels(
 
     On an NVIDIA GPU all are timed again in turns, by one timer, beside eager PyTorch and torch.compile.
     """
-    from tilewise.db.exchange.files import write_file
     from tilewise.db.sql_store import open_store
     from tilewise.kernels import registry
     from tilewise.settings import read_settings
@@ -178,12 +253,7 @@ def kernels(
     problems = [(spec, make_problem(spec, dims, dtype)) for spec in specs for dims in given or known.shapes(spec.name)]
     with open_store(url or read_settings().database_url) as store, open_device(choose(device)) as opened:
         body = bench(opened, store, problems, budget=Budget(trials or DEFAULT_TRIALS), watcher=Progress)
-    if as_json:
-        print_json(body)
-    else:
-        _show_kernels(body)
-    if file:
-        write_file(Path(file), (json.dumps(body, indent=1) + "\n").encode())
+    _give(body, as_json, file, _show_kernels)
 
 
 def _show_kernels(body: dict[str, Any]) -> None:

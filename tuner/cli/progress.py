@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
@@ -14,7 +15,7 @@ from tilewise.tuner.cli.text import config_text, counts_line, output, problem_te
 from tilewise.tuner.problem import sizes_text
 from tilewise.tuner.search import Plan, Watcher
 
-__all__ = ["Progress", "show_result"]
+__all__ = ["Progress", "show_result", "working"]
 
 _PLAIN_EVERY = 10
 _RUNNERS_UP = 3
@@ -77,6 +78,17 @@ class Progress(Watcher):
 
     def _config(self) -> str:
         return f" ({config_text(self._best.config)})" if self._best else ""
+
+
+@contextmanager
+def working(what: str) -> Iterator[Callable[[str], None]]:
+    """Shows on stderr what is being done: one line that changes on a terminal, a line each elsewhere."""
+    console = output(stderr=True)
+    if not console.is_terminal:
+        yield lambda text: console.print(f"{what} {text}")
+        return
+    with console.status(what) as status:
+        yield lambda text: status.update(f"{what} {text}")
 
 
 def show_result(result: Result, trials: Sequence[Trial], progress: Progress) -> None:
