@@ -53,6 +53,9 @@ PriorTable = tuple[NDArray[np.float64], NDArray[np.bool_]]
 
 SEARCHES = ("guided", "tpe", "random", "exhaustive")
 
+_UNLEARNING = ("random", "exhaustive")
+_WIDE = 8
+
 
 @dataclass(frozen=True, slots=True)
 class Budget:
@@ -176,11 +179,16 @@ class Tuning:
             self._device.warm_up()
             study = self._study(known)
             while self._ordinal < self._trials and not self._late():
-                self._batch(study, min(self._device.batch, self._trials - self._ordinal))
+                self._batch(study, min(self._width(), self._trials - self._ordinal))
             self._try_default()
         finally:
             self._watcher.finished()
         return self._conclude()
+
+    def _width(self) -> int:
+        """Configs to hand over at once. A search that learns nothing on the way keeps the compilers busy."""
+        waits = self._search not in _UNLEARNING or self._deadline is not None
+        return self._device.batch * (1 if waits else _WIDE)
 
     def _late(self) -> bool:
         return self._deadline is not None and time.monotonic() >= self._deadline

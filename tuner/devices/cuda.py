@@ -70,7 +70,7 @@ def row() -> DeviceRow:
 class CudaDevice(Device):
     """One NVIDIA GPU; raises `Unavailable` where there is none.
 
-    Configs are compiled by `jobs` processes (default: `TILEWISE_JOBS`, at most `batch`) while earlier ones are timed.
+    Configs are compiled by `jobs` processes (default: `TILEWISE_JOBS`) while earlier ones are timed.
     A spec without an origin cannot be found by those processes: it is compiled here, one config after another, and
     its outcomes say `"compiled": "in process"`.
 
@@ -106,7 +106,7 @@ class CudaDevice(Device):
         )
         self.toolchain = _toolchain(self._capability)
         self.timer = CudaTimer(index)
-        self._compilers = WorkerPool(cuda_compile.ENTRY, min(self.batch, jobs or read_settings().jobs), env=_no_gpu())
+        self._compilers = WorkerPool(cuda_compile.ENTRY, jobs or read_settings().jobs, env=_no_gpu())
         self._held: tuple[KernelSpec, Problem, Arguments] | None = None
         self._bytes_per_us: float | None = None
 
