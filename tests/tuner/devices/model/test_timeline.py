@@ -5,7 +5,7 @@ A tile is 4096 float32: 16384 bytes, 64 vector repeats. Programs by hand move 32
 
 import pytest
 
-from tilewise.tuner.devices.model import timeline
+from tilewise.tuner.devices.model import core, loops
 from tilewise.tuner.devices.model.costs import costs
 from tilewise.tuner.devices.model.timeline import UnknownOperation
 
@@ -274,7 +274,7 @@ SHAPES = {
 
 def in_full(monkeypatch):
     """From here on no iteration is skipped."""
-    monkeypatch.setattr(timeline, "_steady", lambda history: None)
+    monkeypatch.setattr(loops, "_steady", lambda history: None)
 
 
 @pytest.mark.parametrize("tile", TILES)
@@ -310,14 +310,14 @@ def test_a_long_loop_is_skipped_over(row_reduce, problem, rows, function, run, m
     """Otherwise the tests above would compare the same with the same."""
     code, arguments = function(row_reduce, problem(1000, 1 << 22), rows(25, 25, 256))
     interpreted = 0
-    genuine = timeline._Core.occupy
+    genuine = core.Core.occupy
 
     def count(self, pipe, cycles, latency):
         nonlocal interpreted
         interpreted += 1
         genuine(self, pipe, cycles, latency)
 
-    monkeypatch.setattr(timeline._Core, "occupy", count)
+    monkeypatch.setattr(core.Core, "occupy", count)
     timed = run(code, arguments=arguments)
     assert timed.bytes_in == (25 + 1) * 4 * (1 << 22)
     assert interpreted < 1000  # of 16384 iterations

@@ -1,0 +1,143 @@
+"""One vector core: a clock a pipe, flags between them, and counters of what was done; in cycles."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+__all__ = ["MTE2", "MTE3", "PIPES", "Core", "Memory", "ProgramTime", "Rate", "S", "V"]
+
+PIPES = ("S", "V", "MTE2", "MTE3")
+S, V, MTE2, MTE3 = range(4)
+
+
+@dataclass(frozen=True, slots=True)
+class Rate:
+    """Bytes a cycle: what a core's own transfer unit can take, and its share of what all cores draw together.
+
+    Starting a transfer and stepping from row to row keep the unit busy, not the memory: they come on top of the one
+    and are hidden behind the other.
+    """
+
+    core: float
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """Rates between global memory and one core, by the argument's number: caches hold some buffers, not all."""
+
+    inward: Mapping[int, Rate]
+    outward: Mapping[int, Rate]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramTime:
+    """Cycles from a program's start to its end, and the cycles that each pipe was busy.
+
+    `reads`, `writes` and, among these, `atomics` are bytes by the argument's number, without those that are 0.
+    """
+
+    cycles: float
+    busy: Mapping[str, float]
+    reads: Mapping[int, int]
+    writes: Mapping[int, int]
+    atomics: Mapping[int, int]
+
+    @property
+    def bytes_in(self) -> int:
+        return sum(self.reads.values())
+
+    @property
+    def bytes_out(self) -> int:
+        return sum(self.writes.values())
+
+
+class Core:
+    """The state of one core during a program: clocks and counters in cycles.
+
+    `reads`, `writes` and `atomics` count bytes by the function argument's number.
+    """
+
+    __slots__ = ("atomics", "busy", "done", "elements", "flags", "free", "program", "reads", "writes")
+
+    def __init__(self, program: int, arguments: int) -> None:
+        self.program = program
+        self.free = [0.0] * len(PIPES)
+        self.done = [0.0] * len(PIPES)
+        self.busy = [0.0] * len(PIPES)
+        self.flags: dict[tuple[int, int, int], deque[float]] = {}
+        self.elements = 0
+        self.reads = [0] * arguments
+        self.writes = [0] * arguments
+        self.atomics = [0] * arguments
+
+    def occupy(self, pipe: int, cycles: float, latency: float) -> None:
+        start = max(self.free[pipe], self.free[S])
+        self.free[pipe] = start + cycles
+        self.done[pipe] = max(self.done[pipe], start + cycles + latency)
+        self.busy[pipe] += cycles
+
+    def scalar(self, cycles: float) -> None:
+        self.free[S] += cycles
+        self.busy[S] += cycles
+
+    def barrier(self, pipe: int | None, cycles: float) -> None:
+        if pipe is None:
+            everything = max(*self.free, *self.done)
+            self.free = [everything + cycles] * len(PIPES)
+        else:
+            self.free[pipe] = max(self.free[pipe], self.done[pipe], self.free[S]) + cycles
+
+    def set_flag(self, source: int, target: int, event: int) -> None:
+        ready = max(self.free[S], self.free[source], self.done[source])
+        self.flags.setdefault((source, target, event), deque()).append(ready)
+
+    def wait_flag(self, source: int, target: int, event: int, cycles: float) -> None:
+        waiting = self.flags.get((source, target, event))
+        if not waiting:
+            raise ValueError(
+                f"deadlock: {PIPES[target]} waits for event {event} of {PIPES[source]}, which is never set"
+            )
+        self.free[target] = max(self.free[target], waiting.popleft() + cycles)
+
+    def finished(self) -> ProgramTime:
+        """The program's time, once all pipes have been waited for."""
+        self.barrier(None, 0)
+        moved = (self.reads, self.writes, self.atomics)
+        reads, writes, atomics = ({i: size for i, size in enumerate(sizes) if size} for sizes in moved)
+        return ProgramTime(self.free[S], dict(zip(PIPES, self.busy, strict=True)), reads, writes, atomics)
+
+    def times(self) -> list[float]:
+        pending = [time for key in sorted(self.flags) for time in self.flags[key]]
+        return [*self.free, *self.done, *pending]
+
+    def counts(self) -> list[float]:
+        return [*self.busy, self.elements, *self.reads, *self.writes, *self.atomics]
+
+    def advance(self, times: Sequence[float], counts: Sequence[float], periods: int) -> None:
+        """Move every clock, pending flag and counter on by so many periods."""
+        n = len(PIPES)
+        self.free = [t + periods * d for t, d in zip(self.free, times[:n], strict=True)]
+        self.done = [t + periods * d for t, d in zip(self.done, times[n : 2 * n], strict=True)]
+        rest = iter(times[2 * n :])
+        for key in sorted(self.flags):
+            self.flags[key] = deque(t + periods * next(rest) for t in self.flags[key])
+        self.busy = [t + periods * d for t, d in zip(self.busy, counts[:n], strict=True)]
+        work = (round(periods * d) for d in counts[n:])
+        self.elements += next(work)
+        for counter in (self.reads, self.writes, self.atomics):
+            counter[:] = [size + next(work) for size in counter]
+
+    def copy(self) -> Core:
+        twin = Core(self.program, 0)
+        twin.free, twin.done, twin.busy = [*self.free], [*self.done], [*self.busy]
+        twin.flags = {key: deque(times) for key, times in self.flags.items()}
+        twin.elements = self.elements
+        twin.reads, twin.writes, twin.atomics = [*self.reads], [*self.writes], [*self.atomics]
+        return twin
+
+    def become(self, other: Core) -> None:
+        for name in Core.__slots__:
+            setattr(self, name, getattr(other, name))
