@@ -39,7 +39,10 @@ class MemRef:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One operation; operands and results are numbers of values, `types` the operands' types (None if scalar)."""
+    """One operation; operands and results are numbers of values, `types` the operands' types (None if scalar).
+
+    `number` counts operations in the order of the text, from 1.
+    """
 
     name: str
     operands: tuple[int, ...]
@@ -48,6 +51,7 @@ class Op:
     types: tuple[MemRef | str, ...]
     result_types: tuple[MemRef | str, ...]
     regions: tuple[Block, ...] = ()
+    number: int = 0
 
     def segments(self) -> tuple[tuple[int, ...], ...]:
         """Operands grouped as `operandSegmentSizes` says."""
@@ -131,6 +135,7 @@ class _Reader:
 
     def __init__(self) -> None:
         self._numbers: dict[Any, int] = {}
+        self._operations = 0
 
     def function(self, op: Any) -> Function:
         entry = op.regions[0].blocks[0]
@@ -147,6 +152,8 @@ class _Reader:
 
     def _op(self, op: Any) -> Op:
         attributes = {**op.properties, **op.attributes}
+        self._operations += 1
+        number = self._operations  # before those of its regions
         return Op(
             name=_name(op),
             operands=tuple(self._number(v) for v in op.operands),
@@ -155,6 +162,7 @@ class _Reader:
             types=tuple(_type(v.type) for v in op.operands),
             result_types=tuple(_type(v.type) for v in op.results),
             regions=tuple(self._block(region.blocks[0]) if region.blocks else Block((), ()) for region in op.regions),
+            number=number,
         )
 
 
