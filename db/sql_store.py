@@ -13,7 +13,7 @@ from sqlalchemy.exc import IntegrityError
 from tilewise.db import models, queries, schema
 from tilewise.db.database import Database, connect
 from tilewise.db.evidence import flaw, outranks
-from tilewise.db.records import Config, Dims, Question, Result, Scope, Trial, digest
+from tilewise.db.records import Config, Dims, Question, Result, Scope, Status, Trial, digest
 from tilewise.db.rows import read_result, read_scope, read_trial, scope_values, trial_values
 from tilewise.db.store import MergeReport, Store
 from tilewise.errors import NotFound, StoreError
@@ -62,8 +62,16 @@ class SqlStore(Store):
         added, updated, unchanged = (sum(column) for column in zip((0, 0, 0), *counts, strict=True))
         return MergeReport(scopes=len(evidence), added=added, updated=updated, unchanged=unchanged)
 
-    def verify(self, scope: Scope, config: Config, *, agreed: bool, reason: str = "") -> None:
-        failed = {"verified": False, "status": "correctness", "reason": reason}
+    def verify(
+        self,
+        scope: Scope,
+        config: Config,
+        *,
+        agreed: bool,
+        reason: str = "",
+        status: Status = Status.CORRECTNESS,
+    ) -> None:
+        failed = {"verified": False, "status": status.value, "reason": reason}
         with self._database.write() as connection:
             change = _change_current(_find(connection, scope)).where(_TRIAL.config_key == digest(dict(config)))
             if connection.execute(change.values({"verified": True} if agreed else failed)).rowcount == 0:

@@ -9,7 +9,7 @@ from datetime import datetime
 from types import TracebackType
 from typing import Self
 
-from tilewise.db.records import Config, Dims, Question, Result, Scope, Trial
+from tilewise.db.records import Config, Dims, Question, Result, Scope, Status, Trial
 
 __all__ = ["MergeReport", "Store"]
 
@@ -50,8 +50,16 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def verify(self, scope: Scope, config: Config, *, agreed: bool, reason: str = "") -> None:
-        """Mark the current trial of `config` as verified, or as failed with status `correctness` and the reason.
+    def verify(
+        self,
+        scope: Scope,
+        config: Config,
+        *,
+        agreed: bool,
+        reason: str = "",
+        status: Status = Status.CORRECTNESS,
+    ) -> None:
+        """Mark the current trial of `config` as verified, or as failed with this status and the reason.
 
         Raises `NotFound` where the scope has no current trial of that config. Agreeing with a failed trial is refused.
         """

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 
+from tilewise.db.records import Status
 from tilewise.errors import UsageError
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Config, KernelSpec, Problem
@@ -57,11 +58,11 @@ class InterpreterVerifier:
         try:
             verdict: Verdict = self._worker.call(spec.origin, problem, dict(config), timeout=self._seconds)
         except WorkerTimeout:
-            return disagreement(f"the interpreter gave no answer within {self._seconds:g} s")
+            return disagreement(f"the interpreter gave no answer within {self._seconds:g} s", status=Status.TIMEOUT)
         except WorkerDied as error:
-            return disagreement(f"the interpreter crashed: {error}")
+            return disagreement(f"the interpreter crashed: {error}", status=Status.RUNTIME)
         except WorkerFailed as error:
-            return disagreement(f"the interpreter failed: {error}")
+            return disagreement(f"the interpreter failed: {error}", status=Status.RUNTIME)
         return verdict
 
     def close(self) -> None:

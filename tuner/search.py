@@ -212,7 +212,9 @@ class Tuning:
                 self._best = leader
                 return
             verdict = self._device.verify(self._spec, self._problem, leader.config)
-            self._store.verify(self.scope, leader.config, agreed=verdict.agreed, reason=verdict.reason)
+            self._store.verify(
+                self.scope, leader.config, agreed=verdict.agreed, reason=verdict.reason, status=verdict.status
+            )
 
     def _study(self, known: list[Trial]) -> optuna.Study:
         def prior() -> PriorTable | None:
@@ -257,7 +259,7 @@ class Tuning:
             if verdict.agreed:
                 trial = replace(trial, verified=True)
             else:
-                trial = replace(trial, status=Status.CORRECTNESS, reason=verdict.reason)
+                trial = replace(trial, status=verdict.status, reason=verdict.reason)
         now = time.monotonic()
         trial = replace(trial, seconds=now - self._clock)
         self._clock = now

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tilewise.db.records import Status
 from tilewise.kernels.spec import Axis, Buffer, Config, KernelSpec, Problem
 from tilewise.tuner.devices.base import Verdict
 from tilewise.tuner.launch import launch
@@ -207,9 +208,11 @@ def verify(
     return verdict
 
 
-def disagreement(reason: str, error: float = math.inf, allowed: float = 0.0) -> Verdict:
+def disagreement(
+    reason: str, error: float = math.inf, allowed: float = 0.0, *, status: Status = Status.CORRECTNESS
+) -> Verdict:
     """A verdict for a run that gave nothing to compare, or that failed otherwise."""
-    return Verdict(agreed=False, error=error, tolerance=allowed, reason=reason)
+    return Verdict(agreed=False, error=error, tolerance=allowed, reason=reason, status=status)
 
 
 def compare(outputs: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> Verdict:

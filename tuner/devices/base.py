@@ -47,13 +47,15 @@ class Outcome:
 class Verdict:
     """Whether a config's output agreed with the float64 reference.
 
-    `error` is the largest absolute deviation divided by the reference's RMS, `tolerance` what was allowed.
+    `error` is the largest absolute deviation divided by the reference's RMS, `tolerance` what was allowed. `status` is
+    what becomes of a trial that did not agree: the check itself may have failed, which says nothing of the values.
     """
 
     agreed: bool
     error: float
     tolerance: float
     reason: str = ""
+    status: Status = Status.CORRECTNESS
 
 
 @dataclass(frozen=True, slots=True)

@@ -128,7 +128,7 @@ class CudaDevice(Device):
             return verify(spec, problem, config, self.arguments(spec, problem))
         except Exception as error:
             self._look_for_life(error)
-            return disagreement(f"the launch failed: {_reason(error)}")
+            return disagreement(f"the launch failed: {_reason(error)}", status=Status.RUNTIME)
 
     def memory_bytes(self) -> int:
         """A sixteenth of the memory: a 16-bit problem's float64 reference holds three tensors of four times that."""

@@ -123,7 +123,7 @@ class NpuDevice(Device):
             return verify(spec, problem, config, self._arguments(spec, problem))
         except Exception as error:
             outcome = self._failed(error)
-            return disagreement(f"the launch failed: {outcome.reason}")
+            return disagreement(f"the launch failed: {outcome.reason}", status=outcome.status)
 
     def memory_bytes(self) -> int:
         """A quarter of the memory; the float64 reference is computed on the host."""

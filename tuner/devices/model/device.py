@@ -1,4 +1,4 @@
-"""`model:PART`: the real compiler in worker processes, the discrete-event clock, Triton's interpreter for results."""
+"""`model:PART`: the real compiler in worker processes, the discrete-event clock, the compiled program executed."""
 
 from __future__ import annotations
 
@@ -22,13 +22,15 @@ from tilewise.tuner.devices.model.hivm import Function, parse
 from tilewise.tuner.devices.model.machine import KernelTime, Machine
 from tilewise.tuner.devices.model.parts import Part
 from tilewise.tuner.devices.model.parts import part as part_named
-from tilewise.tuner.interpreter import InterpreterVerifier
+from tilewise.tuner.devices.model.verification import verify_compiled
+from tilewise.tuner.verify import disagreement
 from tilewise.tuner.worker import WorkerDied, WorkerError, WorkerFailed, WorkerPool, WorkerTimeout, describe
 
 __all__ = ["Machines", "ModelDevice", "model_config", "model_fingerprint"]
 
-_ENTRY = "tilewise.tuner.devices.model.job:evaluate"
+_ENTRY = "tilewise.tuner.devices.model.job:call"
 _SECONDS = 600.0  # for one config; the compiler's own limit is shorter
+_VERIFY_SECONDS = 60.0
 
 _MACHINE_FAULTS = ("OSError", "FileNotFoundError", "PermissionError", "MemoryError")
 """What a compile process may raise for which no config is to blame."""
@@ -53,7 +55,6 @@ class ModelDevice(Device):
         self.target = toolchain.target(part, self._folder)
         self.toolchain = f"{toolchain.fingerprint()}, model {model_fingerprint(self.part)}"
         self._workers = WorkerPool(_ENTRY, jobs or settings.jobs, env={"TRITON_INTERPRET": None})
-        self._verifier = InterpreterVerifier()
 
     def evaluate(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> Iterator[Outcome]:
         """A spec without an origin cannot be found by other processes: it is compiled in this one."""
@@ -61,7 +62,7 @@ class ModelDevice(Device):
             for config in configs:
                 yield model_config(spec, problem, config, self.target, self._folder)[0]
             return
-        jobs = [(spec.origin, problem, dict(config), self.target, self._folder) for config in configs]
+        jobs = [("evaluate", spec.origin, problem, dict(config), self.target, self._folder) for config in configs]
         futures = [self._workers.submit(*job, timeout=_SECONDS) for job in jobs]
         try:
             for future in futures:
@@ -71,7 +72,11 @@ class ModelDevice(Device):
                 future.cancel()
 
     def verify(self, spec: KernelSpec, problem: Problem, config: Config) -> Verdict:
-        return self._verifier.verify(spec, problem, config)
+        """Execute the compiled program; a check that fails or ends otherwise than with results is no disagreement."""
+        if not spec.origin:
+            return verify_compiled(spec, problem, config, self.target, self._folder)
+        job = ("verify", spec.origin, problem, dict(config), self.target, self._folder)
+        return _verdict(self._workers.submit(*job, timeout=_VERIFY_SECONDS))
 
     def memory_bytes(self) -> int:
         return self.part.hbm_gib * 2**30
@@ -84,11 +89,9 @@ class ModelDevice(Device):
     def warm_up(self) -> None:
         """Start the processes that will be needed, so that they load while others work."""
         self._workers.start()
-        self._verifier.start()
 
     def close(self) -> None:
         self._workers.close()
-        self._verifier.close()
 
 
 def _outcome(future: Future[Any]) -> Outcome:
@@ -101,13 +104,34 @@ def _outcome(future: Future[Any]) -> Outcome:
     except WorkerDied as error:
         return Outcome(Status.COMPILE, f"the compiler's front end crashed: {error}")
     except WorkerFailed as error:
-        if error.kind in errors.__all__:  # not the config's fault
-            raise getattr(errors, error.kind)(error.message) from error
-        if error.kind in _MACHINE_FAULTS:
-            raise Unavailable(f"a compile process failed: {error}") from error
+        _blame_no_config(error)
         return Outcome(Status.RUNTIME, str(error))
     except WorkerError as error:
         raise Unavailable(str(error)) from error
+
+
+def _verdict(future: Future[Any]) -> Verdict:
+    """What became of executing a config in a compile process."""
+    try:
+        verdict: Verdict = future.result()
+        return verdict
+    except WorkerTimeout as error:
+        return disagreement(f"executing the program: {error}", status=Status.TIMEOUT)
+    except WorkerDied as error:
+        return disagreement(f"executing the program: {error}", status=Status.RUNTIME)
+    except WorkerFailed as error:
+        _blame_no_config(error)
+        return disagreement(f"executing the program: {error}", status=Status.RUNTIME)
+    except WorkerError as error:
+        raise Unavailable(str(error)) from error
+
+
+def _blame_no_config(error: WorkerFailed) -> None:
+    """Raise what is the spec's or the machine's fault."""
+    if error.kind in errors.__all__:
+        raise getattr(errors, error.kind)(error.message) from error
+    if error.kind in _MACHINE_FAULTS:
+        raise Unavailable(f"a compile process failed: {error}") from error
 
 
 def model_fingerprint(part: Part) -> str:

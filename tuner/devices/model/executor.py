@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from tilewise.tuner.devices.model.core import MTE2, MTE3, PIPES, S, V
 from tilewise.tuner.devices.model.hazards import Order, Sharing
 from tilewise.tuner.devices.model.hivm import DYNAMIC, Block, Function, MemRef, Op
 from tilewise.tuner.devices.model.memory import (
@@ -29,12 +30,11 @@ from tilewise.tuner.devices.model.memory import (
     place,
 )
 from tilewise.tuner.devices.model.scalars import scalar_function
-from tilewise.tuner.devices.model.timeline import PIPES, UnknownOperation
+from tilewise.tuner.devices.model.values import UnknownOperation
 from tilewise.tuner.devices.model.vector import combine, computation
 
 __all__ = ["Executor"]
 
-_S, _V, _MTE2, _MTE3 = range(len(PIPES))
 _PIPES = {f"PIPE_{name}": number for number, name in enumerate(PIPES)}
 
 _TOGETHER_BYTES = 12 << 20
@@ -104,11 +104,16 @@ _Step = Callable[[_Group], list[_Group] | None]
 
 
 class Executor:
-    """A compiled function on a part with `on_chip_bytes` a core; raises `UnknownOperation` for what it cannot run."""
+    """A compiled function on a part with `on_chip_bytes` a core; raises `UnknownOperation` for what it cannot run.
+
+    `unbarriered` names operations on one pipe that no barrier separates although one uses the other's result, where
+    the pipe's own order is enough.
+    """
 
     def __init__(self, function: Function, on_chip_bytes: int) -> None:
         self._function = function
         self._size = _planned(function, on_chip_bytes)
+        self.unbarriered: set[str] = set()
         self._globals: dict[int, Global] = {}
         self._sharing = Sharing([], [], [])
         self._written = _written(function)
@@ -145,6 +150,7 @@ class Executor:
         group = _Group(programs, values, OnChip(len(programs), self._size), Order(self._size), [])
         for part in _all(self._steps, [group]):
             part.order.finish()
+            self.unbarriered |= part.order.unbarriered
 
     # From operations to steps ----------------------------------------------------------------------------------
 
@@ -402,8 +408,8 @@ class Executor:
             if not inside.elements():
                 return
             _same_shape(outside, inside, op)
-            group.order.use(_MTE2, op, [], [inside])
-            self._sharing.load(group.order, _MTE2, op, outside, group.programs)
+            group.order.use(MTE2, op, [], [inside])
+            self._sharing.load(group.order, MTE2, op, outside, group.programs)
             stored = group.chip.stored(inside, op)
             for part, window in self._global(outside, op).pieces(outside, len(group.programs), op):
                 stored[part] = window.reshape(-1, *inside.sizes)
@@ -424,8 +430,8 @@ class Executor:
             if not inside.elements():
                 return
             _same_shape(outside, inside, op)
-            group.order.use(_MTE3, op, [inside], [])
-            self._to_global(group, _MTE3, op, outside, group.chip.stored(inside, op).reshape(-1, *outside.sizes), kind)
+            group.order.use(MTE3, op, [inside], [])
+            self._to_global(group, MTE3, op, outside, group.chip.stored(inside, op).reshape(-1, *outside.sizes), kind)
 
         return store
 
@@ -441,11 +447,11 @@ class Executor:
 
         def load(group: _Group, view: View) -> None:
             if view.base < 0:
-                group.order.use(_S, op, [view], [])
+                group.order.use(S, op, [view], [])
                 value = group.chip.read(view, op)
             else:
-                group.order.issue(_S, op)
-                self._sharing.load(group.order, _S, op, view, group.programs)
+                group.order.issue(S, op)
+                self._sharing.load(group.order, S, op, view, group.programs)
                 pieces = list(self._global(view, op).pieces(view, len(group.programs), op))
                 value = decode(np.concatenate([window for _, window in pieces]), view.dtype)
             group.values[op.results[0]] = value.copy() if len(group.programs) > 1 else value.item()
@@ -453,12 +459,12 @@ class Executor:
         def store(group: _Group, view: View) -> None:
             value = group.values[op.operands[0]]
             if view.base < 0:
-                group.order.use(_S, op, [], [view])
+                group.order.use(S, op, [], [view])
                 group.chip.write(view, value, op)
                 return
-            group.order.issue(_S, op)
+            group.order.issue(S, op)
             stored = encode(np.broadcast_to(value, len(group.programs)), view.dtype)
-            self._to_global(group, _S, op, view, stored, "none")
+            self._to_global(group, S, op, view, stored, "none")
 
         def access(group: _Group) -> list[_Group]:
             view: View = group.values[number]
@@ -476,7 +482,7 @@ class Executor:
             values = group.values
             reads, writes = [values[n] for n in inputs], [values[n] for n in outputs]
             if all(view.elements() for view in [*reads, *writes]):
-                group.order.use(_V, op, reads, writes)
+                group.order.use(V, op, reads, writes)
                 compute(group.chip, values)
 
         return vector

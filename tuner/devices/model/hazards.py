@@ -18,13 +18,12 @@ from functools import cache
 
 import numpy as np
 
+from tilewise.tuner.devices.model.core import PIPES, S
 from tilewise.tuner.devices.model.hivm import Op
 from tilewise.tuner.devices.model.memory import BLOCK_BYTES, Array, Fault, Global, View, place
-from tilewise.tuner.devices.model.timeline import PIPES
 
 __all__ = ["FlagFault", "Order", "Race", "Sharing"]
 
-_S = PIPES.index("S")
 _ALWAYS = np.iinfo(np.int64).max
 
 _SEVERAL = -1
@@ -61,7 +60,7 @@ class Order:
         self._wrote: Array = np.zeros((len(PIPES), blocks), np.int64)
         self._read: Array = np.zeros((len(PIPES), blocks), np.int64)
         self._done: Array = np.zeros((len(PIPES), len(PIPES)), np.int64)
-        self._done[_S, _S] = _ALWAYS  # one operation after the other
+        self._done[S, S] = _ALWAYS  # one operation after the other
         self._flags: dict[tuple[int, int, int], deque[tuple[Array, Op]]] = {}
 
     def copy(self) -> Order:
@@ -104,8 +103,8 @@ class Order:
         """A pipe waits for its own operations; all pipes wait for all where `pipe` is None."""
         if pipe is None:
             self._done[...] = self.now
-            self._done[_S, _S] = _ALWAYS
-        elif pipe != _S:
+            self._done[S, S] = _ALWAYS
+        elif pipe != S:
             self._done[pipe, pipe] = self.now
 
     def set_flag(self, source: int, target: int, event: int, op: Op) -> None:
@@ -121,9 +120,9 @@ class Order:
             raise FlagFault(f"deadlock: {PIPES[target]} waits at {place(op)} for {flag}, which is not set")
         clock, _ = waiting.popleft()
         np.maximum(self._done[target], clock, out=self._done[target])
-        if target == _S:  # what is issued later starts later; but what the scalar unit stored needs a flag of its own
-            others = [pipe for pipe in range(len(PIPES)) if pipe != _S]
-            self._done[:, others] = np.maximum(self._done[:, others], self._done[_S, others])
+        if target == S:  # what is issued later starts later; but what the scalar unit stored needs a flag of its own
+            others = [pipe for pipe in range(len(PIPES)) if pipe != S]
+            self._done[:, others] = np.maximum(self._done[:, others], self._done[S, others])
 
     def finish(self) -> None:
         """Raises `FlagFault` where a flag stays set: the core's next program would not wait for it."""

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewise.tuner.devices.model.hivm import Op
-from tilewise.tuner.devices.model.timeline import UnknownOperation
+from tilewise.tuner.devices.model.values import UnknownOperation
 
 __all__ = ["BLOCK_BYTES", "Array", "Fault", "Global", "OnChip", "OutOfBounds", "View", "decode", "encode", "place"]
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from tilewise.tuner.devices.model.hivm import Op
-from tilewise.tuner.devices.model.timeline import UnknownOperation
+from tilewise.tuner.devices.model.values import UnknownOperation
 
 __all__ = ["scalar_function"]
 

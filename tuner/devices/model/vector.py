@@ -13,7 +13,7 @@ import numpy as np
 
 from tilewise.tuner.devices.model.hivm import MemRef, Op
 from tilewise.tuner.devices.model.memory import Array, OnChip, View, encode, place
-from tilewise.tuner.devices.model.timeline import UnknownOperation
+from tilewise.tuner.devices.model.values import UnknownOperation
 
 __all__ = ["Compute", "combine", "computation"]
 

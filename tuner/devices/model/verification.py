@@ -1,0 +1,153 @@
+"""Whether the *compiled* program of a config is right: executed on the modelled core, compared with the reference.
+
+Inputs, guards, poison and tolerance are those of real devices. Beside a wrong value, an access out of bounds, a race
+between pipes or programs and a flag that is never set make a config wrong, even where no value shows it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tilewise.db.records import Status
+from tilewise.errors import TilewiseError
+from tilewise.kernels import registry
+from tilewise.kernels.spec import Config, KernelSpec, Problem, Target, ceil_div
+from tilewise.tuner.devices.base import Verdict
+from tilewise.tuner.devices.model import toolchain
+from tilewise.tuner.devices.model.executor import Executor
+from tilewise.tuner.devices.model.hivm import Function, parse
+from tilewise.tuner.devices.model.memory import Fault
+from tilewise.tuner.devices.model.values import UnknownOperation
+from tilewise.tuner.verify import Arguments, disagreement, reduced_problem, verify
+from tilewise.tuner.worker import describe
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["compile_config", "execute", "executed_problem", "judge", "verify_compiled"]
+
+ELEMENTS = 1 << 24
+"""Elements of the tiled space up to which a problem is executed at its own size: about a second of arithmetic."""
+
+TRIPS = 2048
+"""Trips of the inner loop, in groups of programs that run side by side: about half a millisecond each."""
+
+_SIDE_BY_SIDE = 64
+_KEPT_BYTES = 1 << 28
+
+
+def executed_problem(spec: KernelSpec, problem: Problem, config: Config) -> Problem:
+    """The problem itself where executing it takes a second or two; else the smallest one with the same tails."""
+    tiling = spec.tiling(config, problem)
+    elements = math.prod(axis.programs * axis.trips * axis.step for axis in tiling.axes)
+    buffers = sum(buffer.elements for buffer in spec.buffers(problem).values())
+    trips = ceil_div(tiling.programs, _SIDE_BY_SIDE) * tiling.trips
+    if max(elements, buffers) <= ELEMENTS and trips <= TRIPS:
+        return problem
+    return reduced_problem(spec, problem, config)
+
+
+def verify_compiled(spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path) -> Verdict:
+    """Compile and execute one config in this process, on `executed_problem`; the verdict on its results.
+
+    What cannot be compiled or executed is no disagreement about values: its status says so. Raises `BadSpec` where
+    the spec is wrong.
+    """
+    executed = executed_problem(spec, problem, config)
+    try:
+        functions = compile_config(spec, executed, config, target, folder)
+    except TilewiseError:
+        raise
+    except TimeoutError as error:
+        return disagreement(str(error), status=Status.TIMEOUT)
+    except Exception as error:  # the front end raises of every kind
+        return disagreement(describe(error), status=Status.COMPILE)
+    return judge(spec, executed, config, functions, _arguments(spec, executed), target.on_chip_bytes)
+
+
+def compile_config(
+    spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path
+) -> tuple[Function, ...]:
+    """The scheduled code of each of a config's launches; raises `ValueError` or `TimeoutError` where there is none,
+    and whatever the front end raises."""
+    functions = []
+    for launch in spec.plan(config, problem):
+        linalg = toolchain.lower(spec, problem, config, launch, target.name)
+        multibuffer = bool(config.get("multibuffer", True))
+        made = toolchain.compile_linalg(linalg, target.name, multibuffer=multibuffer, cache_folder=folder)
+        if not made.code:
+            raise (TimeoutError if made.timed_out else ValueError)(made.refusal)
+        functions.append(parse(made.code))
+    return tuple(functions)
+
+
+def judge(
+    spec: KernelSpec,
+    problem: Problem,
+    config: Config,
+    functions: Sequence[Function],
+    arguments: Arguments,
+    on_chip_bytes: int,
+) -> Verdict:
+    """Execute a config's launches, given as compiled, on these arguments; the verdict on what they leave."""
+    tensors = arguments.bind(config)
+    try:
+        return verify(
+            spec,
+            problem,
+            config,
+            arguments,
+            run=lambda: execute(spec, problem, config, functions, tensors, on_chip_bytes),
+        )
+    except Fault as fault:
+        return disagreement(str(fault))
+    except UnknownOperation as error:
+        return disagreement(str(error), status=Status.RUNTIME)
+
+
+def execute(
+    spec: KernelSpec,
+    problem: Problem,
+    config: Config,
+    functions: Sequence[Function],
+    tensors: Mapping[str, torch.Tensor],
+    on_chip_bytes: int,
+) -> set[str]:
+    """Run a config's launches on tensors by argument name; raises `Fault` and `UnknownOperation`.
+
+    What it returns names operations on one pipe that no barrier separates although one uses the other's result, where
+    the pipe's own order is enough.
+    """
+    unbarriered: set[str] = set()
+    for launch, function in zip(spec.plan(config, problem), functions, strict=True):
+        sizes, scalars = toolchain.arguments(spec, problem, config, launch)
+        executor = Executor(function, on_chip_bytes)
+        executor.run({name: _stored(tensors[name]) for name in sizes}, scalars, launch.grid)
+        unbarriered |= executor.unbarriered
+    return unbarriered
+
+
+def _stored(tensor: torch.Tensor) -> Any:
+    """The tensor's memory as an array; bfloat16, which numpy lacks, as the integers of its bits."""
+    import torch
+
+    flat = tensor.view(-1)
+    return (flat.view(torch.int16) if flat.dtype == torch.bfloat16 else flat).numpy()
+
+
+def _arguments(spec: KernelSpec, problem: Problem) -> Arguments:
+    """Drawn and referred to once a problem where that is not much to keep: several configs of a search are checked."""
+    size = sum(buffer.bytes for buffer in spec.buffers(problem).values())
+    if not spec.origin or size > _KEPT_BYTES:
+        return Arguments(spec, problem)
+    return _kept(spec.origin, tuple(problem.dims.items()), problem.dtype)
+
+
+@lru_cache(maxsize=2)
+def _kept(origin: str, dims: tuple[tuple[str, int], ...], dtype: str) -> Arguments:
+    spec = registry.load(origin)
+    return Arguments(spec, Problem(spec.name, dict(dims), dtype))
