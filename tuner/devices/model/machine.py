@@ -5,12 +5,13 @@ from __future__ import annotations
 import bisect
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewise.tuner.devices.model.costs import HBM_CORE_GB_S, Costs
 from tilewise.tuner.devices.model.hivm import Function, MemRef
 from tilewise.tuner.devices.model.parts import Part
+from tilewise.tuner.devices.model.recording import Recording, record
 from tilewise.tuner.devices.model.timeline import PIPES, Memory, ProgramTime, Rate, Timeline
 
 __all__ = ["KernelTime", "Machine"]
@@ -23,25 +24,40 @@ _SAMPLED_WAVES = 16
 
 @dataclass(frozen=True, slots=True)
 class KernelTime:
-    """Modelled device time of one launch, and what the busiest core's pipes did in it; microseconds."""
+    """Modelled device time of one launch, and what the busiest core's pipes did in it; microseconds.
+
+    `overhead_us` is what of the time no program runs in: `launch`, `start` of programs on their cores, `dispatch` (the
+    last one waits to be handed out), `atomics` (waiting for others' on the same address). `reads` and `writes` are
+    bytes by buffer, in the order that the machine was given.
+    """
 
     time_us: float
     pipes_us: Mapping[str, float]
+    overhead_us: Mapping[str, float]
     waves: int
-    bytes_in: int
-    bytes_out: int
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
 
     @classmethod
     def in_turn(cls, times: Sequence[KernelTime]) -> KernelTime:
-        """Launches one after the other: times and bytes add up; the waves are those of the longest."""
+        """Launches one after the other: times add up, buffers stand side by side; the waves are the longest's."""
         longest = max(times, key=lambda timed: timed.time_us)
         return cls(
             time_us=sum(timed.time_us for timed in times),
             pipes_us={pipe: sum(timed.pipes_us[pipe] for timed in times) for pipe in PIPES},
+            overhead_us={name: sum(timed.overhead_us[name] for timed in times) for name in longest.overhead_us},
             waves=longest.waves,
-            bytes_in=sum(timed.bytes_in for timed in times),
-            bytes_out=sum(timed.bytes_out for timed in times),
+            reads=tuple(size for timed in times for size in timed.reads),
+            writes=tuple(size for timed in times for size in timed.writes),
         )
+
+    @property
+    def bytes_in(self) -> int:
+        return sum(self.reads)
+
+    @property
+    def bytes_out(self) -> int:
+        return sum(self.writes)
 
     @property
     def bound_by(self) -> str:
@@ -53,23 +69,30 @@ class KernelTime:
 
 @dataclass(frozen=True, slots=True)
 class _Wave:
-    """`count` waves alike, of `active` programs each: the longest, the first and the last of them.
+    """`count` waves alike, of `active` programs each: the first and the last of them, with their numbers.
 
     Those between move what the first does; where there are tails, the last one has them.
     """
 
     count: float
     active: int
-    first: ProgramTime
-    last: ProgramTime
+    numbers: tuple[int, int]
+    programs: tuple[ProgramTime, ProgramTime]
+    memory: Memory
 
     @property
     def longest(self) -> ProgramTime:
-        return max(self.first, self.last, key=lambda timed: timed.cycles)
+        return max(self.programs, key=lambda timed: timed.cycles)
+
+    @property
+    def cycles(self) -> float:
+        """Of the longest programs of all these waves."""
+        return self.count * self.longest.cycles
 
     def total(self, what: Callable[[ProgramTime], float]) -> float:
         """Over all programs of all these waves."""
-        return self.count * ((self.active - 1) * what(self.first) + what(self.last))
+        first, last = self.programs
+        return self.count * ((self.active - 1) * what(first) + what(last))
 
 
 class Machine:
@@ -81,7 +104,7 @@ class Machine:
 
     def __init__(self, part: Part, cores: int, function: Function, buffers: Sequence[int], costs: Costs) -> None:
         self._part, self._cores, self._costs = part, cores, costs
-        self._timeline = Timeline(function, costs)
+        self._function, self._timeline = function, Timeline(function, costs)
         memrefs = [i for i, (_, kind) in enumerate(function.arguments) if isinstance(kind, MemRef)]
         l2 = part.l2_mib * 2**20
         fits = sum(buffers) <= l2
@@ -90,33 +113,52 @@ class Machine:
 
     def time(self, scalars: Sequence[int | float], grid: Sequence[int]) -> KernelTime:
         """Time a launch with these scalar arguments over this grid (one to three axes)."""
-        sizes = [*grid, 1, 1][:3]
-        programs = math.prod(sizes)
-        waves = self._waves(programs, [*scalars, *sizes])
+        return self._launch(self._waves(*_flat(scalars, grid)), math.prod(grid))
+
+    def record(self, scalars: Sequence[int | float], grid: Sequence[int]) -> tuple[KernelTime, Recording]:
+        """The same, and the course of the longest program of the waves that take longest together."""
+        programs, arguments = _flat(scalars, grid)
+        waves = self._waves(programs, arguments)
+        wave = max(waves, key=lambda wave: wave.cycles)
+        number = wave.numbers[wave.programs.index(wave.longest)]
+        recording = record(self._function, self._costs, arguments, number, wave.memory)
+        return self._launch(waves, programs), recording
+
+    def _launch(self, waves: Sequence[_Wave], programs: int) -> KernelTime:
         kilohertz = self._part.clock_ghz * 1e3  # cycles a microsecond
-        running = sum(wave.count * self._with_start(wave.longest) for wave in waves) / kilohertz
-        dispatch, last = self._costs["dispatch_us"], waves[-1]
-        dispatched = (programs - 1) * dispatch + self._with_start(last.longest) / kilohertz
-        queued = self._with_start(waves[0].first) / kilohertz + self._queue(waves) * self._costs["atomic_us"]
-        launched = self._costs["launch_us"] + max(running + (last.active - 1) * dispatch, dispatched, queued)
+        start, dispatch = self._costs["program_start"] / kilohertz, self._costs["dispatch_us"]
+        running = sum(wave.cycles for wave in waves) / kilohertz
+        starts = sum(wave.count for wave in waves) * start
+        handed = (waves[-1].active - 1) * dispatch
+        first_come = (programs - 1) * dispatch + waves[-1].longest.cycles / kilohertz + start
+        queued = waves[0].programs[0].cycles / kilohertz + start + self._queue(waves) * self._costs["atomic_us"]
+        handed = max(handed, first_come - running - starts)
+        overhead = {
+            "launch": self._costs["launch_us"],
+            "start": starts,
+            "dispatch": handed,
+            "atomics": max(0.0, queued - running - starts - handed),
+        }
+        left_out = self._costs["left_out"]
         return KernelTime(
-            time_us=launched * self._costs["left_out"],
-            pipes_us={pipe: sum(w.count * w.longest.busy[pipe] for w in waves) / kilohertz for pipe in PIPES},
+            time_us=(running + sum(overhead.values())) * left_out,
+            pipes_us={p: sum(w.count * w.longest.busy[p] for w in waves) / kilohertz for p in PIPES},
+            overhead_us={name: time * left_out for name, time in overhead.items()},
             waves=-(-programs // self._cores),
-            bytes_in=round(sum(wave.total(lambda timed: timed.bytes_in) for wave in waves)),
-            bytes_out=round(sum(wave.total(lambda timed: timed.bytes_out) for wave in waves)),
+            reads=self._moved(waves, lambda timed: timed.reads),
+            writes=self._moved(waves, lambda timed: timed.writes),
         )
 
-    def _with_start(self, program: ProgramTime) -> float:
-        return program.cycles + self._costs["program_start"]
+    def _moved(self, waves: Sequence[_Wave], what: Callable[[ProgramTime], Mapping[int, int]]) -> tuple[int, ...]:
+        def of(number: int) -> int:
+            return round(sum(wave.total(lambda timed: what(timed).get(number, 0)) for wave in waves))
+
+        return tuple(of(number) for number in self._buffers)
 
     def _queue(self, waves: Sequence[_Wave]) -> float:
         """How many atomic stores an element of a buffer takes: on one address they pass one by one."""
-
-        def stored(number: int) -> float:
-            return sum(wave.total(lambda timed: timed.atomics.get(number, 0)) for wave in waves)
-
-        return max(stored(number) / size for number, size in self._buffers.items())
+        stored = self._moved(waves, lambda timed: timed.atomics)
+        return max(size / whole for size, whole in zip(stored, self._buffers.values(), strict=True))
 
     def _waves(self, programs: int, arguments: Sequence[int | float]) -> list[_Wave]:
         """Full waves sampled, then the last, partial one.
@@ -127,26 +169,25 @@ class Machine:
         full, rest = divmod(programs, self._cores)
         waves: list[_Wave] = []
         if full:
-            first, last = self._programs(0, full * self._cores - 1, programs, arguments)
+            ends = self._wave(1, 0, full * self._cores - 1, programs, arguments)
+            first, last = ends.programs
             if full == 1:
-                waves.append(_Wave(1, self._cores, first, last))
+                waves.append(ends)
             elif abs(first.cycles - last.cycles) <= 1e-6 * first.cycles:
-                waves.append(_Wave(full, self._cores, first, first))
+                waves.append(replace(ends, count=full, programs=(first, first), numbers=(0, 0)))
             else:
                 samples = min(full, _SAMPLED_WAVES)
                 starts = [wave * full // samples * self._cores for wave in range(samples)]
-                timed = [self._programs(start, start, programs, arguments)[0] for start in starts]
-                waves += [_Wave(full / samples, self._cores, program, program) for program in timed[:-1]]
-                waves.append(_Wave(full / samples, self._cores, timed[-1], last))
+                waves += [self._wave(full / samples, start, start, programs, arguments) for start in starts]
+                tail = waves[-1]
+                numbers = (tail.numbers[0], ends.numbers[1])
+                waves[-1] = replace(tail, programs=(tail.programs[0], last), numbers=numbers)
         if rest:
-            start = full * self._cores
-            waves.append(_Wave(1, rest, *self._programs(start, start + rest - 1, programs, arguments)))
+            waves.append(self._wave(1, full * self._cores, programs - 1, programs, arguments))
         return waves
 
-    def _programs(
-        self, first: int, last: int, programs: int, arguments: Sequence[int | float]
-    ) -> tuple[ProgramTime, ProgramTime]:
-        """Two programs of a wave whose programs are like the first.
+    def _wave(self, count: float, first: int, last: int, programs: int, arguments: Sequence[int | float]) -> _Wave:
+        """Waves whose programs are like the first, but for the last.
 
         A core leaves memory to others while it computes or waits to be started, and draws on it twice while it reads
         and writes at once. So what competes is the active cores times the share of its time that a program
@@ -162,7 +203,8 @@ class Machine:
 
         memory = self._memory(_root(excess, 2.0 * active))
         once = self._timeline.run(arguments, first, memory)
-        return once, once if last == first else self._timeline.run(arguments, last, memory)
+        ends = (once, once if last == first else self._timeline.run(arguments, last, memory))
+        return _Wave(count, active, (first, last), ends, memory)
 
     def _memory(self, competing: float) -> Memory:
         """Rates of each buffer while so many cores' worth of transfers go on."""
@@ -174,6 +216,11 @@ class Machine:
         inward = {i: warm if held else cold for i, held in self._warm.items()}
         out = self._costs["ub_out_share"]
         return Memory(inward, {i: Rate(rate.core * out, rate.share * out) for i, rate in inward.items()})
+
+
+def _flat(scalars: Sequence[int | float], grid: Sequence[int]) -> tuple[int, list[int | float]]:
+    """Programs, and the arguments of each: the kernel's scalars, then the grid's three sizes."""
+    return math.prod(grid), [*scalars, *[*grid, 1, 1][:3]]
 
 
 def _root(excess: Callable[[float], float], high: float) -> float:

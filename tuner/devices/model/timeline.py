@@ -23,16 +23,19 @@ from tilewise.tuner.devices.model.hivm import DYNAMIC, Block, Function, MemRef, 
 from tilewise.tuner.devices.model.loops import iterate
 from tilewise.tuner.devices.model.values import UNKNOWN, UnknownOperation, View, ceil
 
-__all__ = ["PIPES", "Memory", "ProgramTime", "Rate", "Timeline", "UnknownOperation"]
+__all__ = ["PIPES", "Memory", "ProgramTime", "Rate", "Step", "Timeline", "UnknownOperation"]
 
 _PIPE_NUMBERS = {"PIPE_S": S, "PIPE_V": V, "PIPE_MTE2": MTE2, "PIPE_MTE3": MTE3}
 
 _Values = list[Any]
-_Step = Callable[[_Values, Core], None]
+Step = Callable[[_Values, Core], None]
 
 
 class Timeline:
     """A compiled function ready to be timed: `run(arguments, program, memory)`."""
+
+    skipping = True
+    """Whether the steady part of a loop is added at once."""
 
     def __init__(self, function: Function, costs: Costs) -> None:
         self._function = function
@@ -40,8 +43,11 @@ class Timeline:
         self._memory = Memory({}, {})
         self._steps = self._compile(function.body)
 
-    def run(self, arguments: Sequence[int | float], program: int, memory: Memory) -> ProgramTime:
-        """Time one program. `arguments` are the function's scalars in order: those of the kernel, then the grid."""
+    def run(
+        self, arguments: Sequence[int | float], program: int, memory: Memory, core: Core | None = None
+    ) -> ProgramTime:
+        """Time one program. `arguments` are the function's scalars in order: those of the kernel, then the grid;
+        `core` is a fresh one where its course is to be kept."""
         kinds = [kind for _, kind in self._function.arguments]
         wanted = len([kind for kind in kinds[1:] if not isinstance(kind, MemRef)])
         if len(arguments) != wanted:
@@ -54,17 +60,17 @@ class Timeline:
                 values[number] = View(position, 0, (0,), (1,), kind.item_bits)
             else:
                 values[number] = 0 if position == 0 else next(scalars)  # argument 0 is the address of a sync area
-        core = Core(program, len(kinds))
+        core = core or Core(program, len(kinds))
         for step in self._steps:
             step(values, core)
         return core.finished()
 
     # From operations to steps ----------------------------------------------------------------------------------
 
-    def _compile(self, block: Block) -> list[_Step]:
+    def _compile(self, block: Block) -> list[Step]:
         return [step for op in block.operations if (step := self._step(op)) is not None]
 
-    def _step(self, op: Op) -> _Step | None:
+    def _step(self, op: Op) -> Step | None:
         dialect, _, short = op.name.rpartition(".")
         if dialect in ("arith", "math"):
             return self._arith(op, short)
@@ -74,7 +80,7 @@ class Timeline:
             return self._vector(op, short)
         raise UnknownOperation(f"the model does not know the operation {op.name}")
 
-    def _arith(self, op: Op, short: str) -> _Step:
+    def _arith(self, op: Op, short: str) -> Step:
         result = op.results[0]
         if short == "constant":
             value = op.attributes["value"]
@@ -101,7 +107,7 @@ class Timeline:
     def _nothing(self, op: Op) -> None:
         return None
 
-    def _program(self, op: Op) -> _Step:
+    def _program(self, op: Op) -> Step:
         result = op.results[0]
 
         def program(values: _Values, core: Core) -> None:
@@ -109,7 +115,7 @@ class Timeline:
 
         return program
 
-    def _if(self, op: Op) -> _Step:
+    def _if(self, op: Op) -> Step:
         condition = op.operands[0]
         branches = [(self._compile(region), _yielded(region)) for region in op.regions]
         cost, results = self._costs["iteration"], op.results
@@ -125,12 +131,12 @@ class Timeline:
 
         return branch
 
-    def _for(self, op: Op) -> _Step:
+    def _for(self, op: Op) -> Step:
         body = op.regions[0]
         steps, yielded = self._compile(body), _yielded(body)
         index, carried = body.arguments[0], body.arguments[1:]
         cost, results = self._costs["iteration"], op.results
-        skips = not any(_decides(inner) for inner in body.walk())
+        skips = self.skipping and not any(_decides(inner) for inner in body.walk())
 
         def once(values: _Values, core: Core, at: int) -> None:
             values[index] = at
@@ -151,7 +157,7 @@ class Timeline:
 
         return loop
 
-    def _while(self, op: Op) -> _Step:
+    def _while(self, op: Op) -> Step:
         """`before` decides and passes values on, to `after` or out of the loop; `after` yields to `before` again."""
         before, after = op.regions
         deciding, steps = self._compile(before), self._compile(after)
@@ -176,7 +182,7 @@ class Timeline:
 
     # Views of memory -------------------------------------------------------------------------------------------
 
-    def _pointer_cast(self, op: Op) -> _Step:
+    def _pointer_cast(self, op: Op) -> Step:
         kind = op.result_types[0]
         assert isinstance(kind, MemRef)
         if DYNAMIC in kind.shape:
@@ -189,7 +195,7 @@ class Timeline:
 
         return cast
 
-    def _subview(self, op: Op) -> _Step:
+    def _subview(self, op: Op) -> Step:
         (source,), *dynamic = op.segments()
         plan = _index_plan(op, dynamic)
         result = op.results[0]
@@ -210,7 +216,7 @@ class Timeline:
 
         return subview
 
-    def _reinterpret(self, op: Op) -> _Step:
+    def _reinterpret(self, op: Op) -> Step:
         (source,), *dynamic = op.segments()
         plan = _index_plan(op, dynamic)
         result = op.results[0]
@@ -225,7 +231,7 @@ class Timeline:
 
         return reinterpret
 
-    def _metadata(self, op: Op) -> _Step:
+    def _metadata(self, op: Op) -> Step:
         """A view taken apart: its base, offset, sizes and strides."""
         source, (base, offset, *rest) = op.operands[0], op.results
 
@@ -237,7 +243,7 @@ class Timeline:
 
         return metadata
 
-    def _collapse(self, op: Op) -> _Step:
+    def _collapse(self, op: Op) -> Step:
         groups = op.attributes["reassociation"]
         source, result = op.operands[0], op.results[0]
 
@@ -249,7 +255,7 @@ class Timeline:
 
         return collapse
 
-    def _retype(self, op: Op) -> _Step:
+    def _retype(self, op: Op) -> Step:
         """expand_shape, cast, bitcast and the like: the same memory under the result's static type."""
         kind = op.result_types[0]
         source, result = op.operands[0], op.results[0]
@@ -267,7 +273,7 @@ class Timeline:
 
     # Pipes -----------------------------------------------------------------------------------------------------
 
-    def _barrier(self, op: Op) -> _Step:
+    def _barrier(self, op: Op) -> Step:
         pipe = None if op.attributes["pipe"] == "PIPE_ALL" else _pipe(op.attributes["pipe"])
         cost = self._costs["barrier"]
 
@@ -276,7 +282,7 @@ class Timeline:
 
         return barrier
 
-    def _set_flag(self, op: Op) -> _Step:
+    def _set_flag(self, op: Op) -> Step:
         source, target, event = _flag(op)
 
         def set_flag(values: _Values, core: Core) -> None:
@@ -284,7 +290,7 @@ class Timeline:
 
         return set_flag
 
-    def _wait_flag(self, op: Op) -> _Step:
+    def _wait_flag(self, op: Op) -> Step:
         source, target, event = _flag(op)
         cost = self._costs["flag"]
 
@@ -293,7 +299,7 @@ class Timeline:
 
         return wait_flag
 
-    def _transfer(self, op: Op) -> _Step:
+    def _transfer(self, op: Op) -> Step:
         """`load` (GM to UB, on MTE2) and `store` (UB to GM, on MTE3)."""
         source, target = op.operands[:2]
         inward = op.name == "hivm.hir.load"
@@ -322,7 +328,7 @@ class Timeline:
 
         return transfer
 
-    def _access(self, op: Op) -> _Step:
+    def _access(self, op: Op) -> Step:
         """`memref.load` and `memref.store`: one element between a register and memory, by the scalar unit."""
         reads = op.name == "memref.load"
         number = op.operands[0 if reads else 1]
@@ -340,7 +346,7 @@ class Timeline:
 
         return access
 
-    def _vector(self, op: Op, short: str) -> _Step:
+    def _vector(self, op: Op, short: str) -> Step:
         """An element-wise operation, fill, cast, copy or move on chip."""
         cycles = self._costs.repeat_cycles[short]
         numbers = _operands_and_result(op)
@@ -356,7 +362,7 @@ class Timeline:
 
         return vector
 
-    def _reduce(self, op: Op) -> _Step:
+    def _reduce(self, op: Op) -> Step:
         """A reduction: halving additions, over the last axis until one repeat a row is left and then one repeat a row,
         over another axis until one row is left."""
         source, dims = op.operands[0], op.attributes["reduce_dims"]
@@ -378,7 +384,7 @@ class Timeline:
 
         return reduce
 
-    def _cumulate(self, op: Op) -> _Step:
+    def _cumulate(self, op: Op) -> Step:
         """A running sum or product: each row along the axis waits for the one before it."""
         source, dims = op.operands[0], op.attributes["cum_dims"]
         cycles = self._costs.repeat_cycles["vadd"]
@@ -394,7 +400,7 @@ class Timeline:
 
         return cumulate
 
-    def _sort(self, op: Op) -> _Step:
+    def _sort(self, op: Op) -> Step:
         """Runs of 32 sorted at once, then merged four by four; an element moves with its index, as 8 bytes."""
         source = op.operands[0]
         cycles = self._costs.repeat_cycles["vsort"]
@@ -419,7 +425,7 @@ class Timeline:
         core.occupy(V, max(repeats * cycles, issue), self._costs["vector_start"])
 
 
-_STRUCTURE: Mapping[str, Callable[[Timeline, Op], _Step | None]] = {
+_STRUCTURE: Mapping[str, Callable[[Timeline, Op], Step | None]] = {
     "scf.for": Timeline._for,
     "scf.if": Timeline._if,
     "scf.while": Timeline._while,

@@ -17,7 +17,8 @@ import signal
 import subprocess
 import tempfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
@@ -33,6 +34,7 @@ __all__ = ["Compiled", "arguments", "compile_linalg", "fingerprint", "lower", "t
 _MODULES = {"triton-ascend": "triton", "ascendnpu-ir": "ascendnpuir", "xdsl": "xdsl"}
 _SECONDS = 120
 _SCHEDULED = "hivm-graph-sync-solver"
+_LOCATIONS = "--mlir-print-debuginfo"
 _TYPES = {
     "float32": "fp32",
     "float16": "fp16",
@@ -107,8 +109,11 @@ def _becomes_constant(parameter: Any, value: int | float) -> bool:
     return type(value) is int and value == 1 and not parameter.do_not_specialize
 
 
-def lower(spec: KernelSpec, problem: Problem, config: Config, launch: Launch, part: str) -> str:
-    """Linalg text of one launch's function under `config`, specialised as a launch with these arguments would be.
+def lower(
+    spec: KernelSpec, problem: Problem, config: Config, launch: Launch, part: str, *, locations: bool = False
+) -> str:
+    """Linalg text of one launch's function under `config`, specialised as a launch with these arguments would be;
+    with the Triton source's lines if `locations` says so.
 
     Raises `BadSpec` where spec and function do not match, and whatever Triton's front end raises for a kernel or
     config that it cannot take.
@@ -134,10 +139,24 @@ def lower(spec: KernelSpec, problem: Problem, config: Config, launch: Launch, pa
     source = ASTSource(function, signature, constants, attributes)
     module = source.make_ir(options, backend.get_codegen_implementation(), backend.get_module_map(), context)
     metadata = {"target": gpu, **options.__dict__}
-    linalg: str = ttir_to_linalg(make_ttir(module, metadata, options), metadata, options, named_ops=True)
+    with _line_info(locations):
+        linalg: str = ttir_to_linalg(make_ttir(module, metadata, options), metadata, options, named_ops=True)
     if 'mix_mode = "aiv"' not in linalg:
         raise ValueError("the kernel needs matrix cores, which are not modelled")
     return linalg.replace(', mix_mode = "aiv"', "")
+
+
+@contextmanager
+def _line_info(wanted: bool) -> Iterator[None]:
+    """The front end asks the environment whether to keep source lines."""
+    before = os.environ.get("TRITON_DISABLE_LINE_INFO")
+    os.environ["TRITON_DISABLE_LINE_INFO"] = "0" if wanted else "1"
+    try:
+        yield
+    finally:
+        del os.environ["TRITON_DISABLE_LINE_INFO"]
+        if before is not None:
+            os.environ["TRITON_DISABLE_LINE_INFO"] = before
 
 
 def _buffers(spec: KernelSpec, problem: Problem, config: Config) -> dict[str, Buffer]:
@@ -168,8 +187,11 @@ def _signature(name: str, buffers: Mapping[str, Buffer], scalars: Mapping[str, i
 # From Linalg to scheduled HIVM ----------------------------------------------------------------------------------
 
 
-def compile_linalg(linalg: str, part: str, *, multibuffer: bool, cache_folder: Path) -> Compiled:
-    """The scheduled code of a kernel; kept on disk under a hash of everything that it depends on."""
+def compile_linalg(
+    linalg: str, part: str, *, multibuffer: bool, cache_folder: Path, locations: bool = False
+) -> Compiled:
+    """The scheduled code of a kernel, with source lines if `locations` says so; kept on disk under a hash of everything
+    that it depends on."""
     flags = [
         f"--target={part}",
         f"--enable-auto-multi-buffer={multibuffer}",
@@ -177,6 +199,7 @@ def compile_linalg(linalg: str, part: str, *, multibuffer: bool, cache_folder: P
         "--enable-hfusion-compile=true",
         "--enable-hivm-compile=true",
         "--enable-triton-kernel-compile=true",
+        *([_LOCATIONS] if locations else []),
     ]
     key = hashlib.sha256("\0".join([fingerprint(), *flags, linalg]).encode()).hexdigest()
     file = cache_folder / "hivm" / key[:2] / f"{key}.json.gz"
@@ -228,8 +251,10 @@ def _compile(linalg: str, flags: list[str]) -> Compiled:
         dumps = re.split(r"// -----// IR Dump After .*\n", output)
         if "compilation still failed" in output or len(dumps) < 2:
             return _refused(output)
-        scheduled.write_text(dumps[-1][: dumps[-1].rfind("\n}\n") + 3])  # a retry prints again; the last one counts
+        function = re.match(r".*?\n}[^\n]*\n", dumps[-1], flags=re.DOTALL)  # a retry prints again; the last one counts
+        scheduled.write_text(function.group() if function else dumps[-1])
         command = [_tool("bishengir-opt"), str(scheduled), "--lower-affine", "--mlir-print-op-generic"]
+        command += [flag for flag in flags if flag == _LOCATIONS]
         if (generic := _run(command, folder)) is None:
             return _timed_out()
         if generic.returncode != 0:

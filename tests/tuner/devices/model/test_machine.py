@@ -235,6 +235,29 @@ def test_atomics_on_different_addresses_do_not_wait_for_each_other(program):
     assert running(apart) < running(plain) + 5.0
 
 
+def test_overhead_and_the_longest_program_add_up_to_the_time(launched, problem, rows, streaming):
+    one = launched(problem(1000, 8192), rows(25, 25, 256))
+    assert one.overhead_us["launch"] == pytest.approx(LAUNCH)
+    assert one.overhead_us["start"] == pytest.approx(costs()["program_start"] / (B4.clock_ghz * 1e3))
+    assert one.overhead_us["dispatch"] == pytest.approx(39 * costs()["dispatch_us"])
+    assert one.overhead_us["atomics"] == 0
+    many = streaming(400, trips=0)
+    assert many.overhead_us["start"] == pytest.approx(10 * one.overhead_us["start"])
+    assert many.time_us == pytest.approx(sum(many.overhead_us.values()))  # programs that do nothing
+
+
+def test_the_recorded_program_is_the_longest_of_the_waves_that_count(function, row_reduce, problem, rows):
+    size, config = problem(990, 8192), rows(25, 25, 256)
+    (launch,) = row_reduce.plan(config, size)
+    sizes, scalars = toolchain.arguments(row_reduce, size, config, launch)
+    code, _ = function(row_reduce, size, config)
+    machine = Machine(B4, 40, code, list(sizes.values()), costs())
+    timed, recording = machine.record(scalars, launch.grid)
+    assert timed == machine.time(scalars, launch.grid)
+    in_programs = timed.time_us - sum(timed.overhead_us.values())
+    assert recording.time.cycles / (B4.clock_ghz * 1e3) == pytest.approx(in_programs)
+
+
 def test_launches_in_turn_add_up(streaming):
     short, long = streaming(40, trips=10), streaming(80, trips=10)
     both = KernelTime.in_turn([short, long])

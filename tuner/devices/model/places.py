@@ -1,0 +1,88 @@
+"""Where operations of compiled code come from: lines of the Triton source, as MLIR's locations keep them."""
+
+from __future__ import annotations
+
+import importlib.util
+import linecache
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+__all__ = ["Place", "without_locations"]
+
+_LOCATION = re.compile(r" loc\((?:[^()\"]|\"[^\"]*\"|\((?:[^()\"]|\"[^\"]*\"|\([^()]*\))*\))*\)")
+_ALIAS = re.compile(r"^(#loc\d*) = (loc\(.*\))\n", flags=re.MULTILINE)
+_FRAME = re.compile(r"(#loc\d*)|\"([^\"]+)\":(\d+):\d+")
+_START = re.compile(r"\s*(?:%[\w:, %]+ = )?\"([\w.]+)\"\(")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A line of a source file."""
+
+    file: str
+    line: int
+
+    @property
+    def text(self) -> str:
+        """The line itself; empty where the file is not there any more."""
+        return linecache.getline(self.file, self.line).strip()
+
+    def __str__(self) -> str:
+        return f"{Path(self.file).name}:{self.line}"
+
+
+def without_locations(code: str) -> tuple[str, Sequence[tuple[str, Place | None]]]:
+    """A module in MLIR's generic form without its locations; and the name and place of each operation of its entry
+    function, in the order of the text.
+
+    Of a line that a library of Triton's calls, the place is that of the call.
+    """
+    aliases = dict(_ALIAS.findall(code))
+    code = _ALIAS.sub("", code)
+    return _LOCATION.sub("", code), [(name, _place(location, aliases)) for name, location in _operations(code)]
+
+
+def _operations(code: str) -> Iterator[tuple[str, str]]:
+    """Names and locations of the entry function's operations. One with regions has its location where these end."""
+    found: list[list[str]] = []
+    pending: list[int] = []
+    entry: int | None = None
+    for line in code.splitlines():
+        start = _START.match(line)
+        if start:
+            pending.append(len(found))
+            found.append([start.group(1), ""])
+        elif not line.lstrip().startswith("}"):
+            continue
+        if line.endswith("{"):  # its regions follow, or another of them
+            if start and start.group(1) == "func.func" and "hacc.entry" in line:
+                entry = len(found)
+            continue
+        number = pending.pop()
+        location = _LOCATION.search(line, line.rfind(" loc("))
+        found[number][1] = location.group() if location else ""
+        if found[number][0] == "func.func" and (entry is not None or "hacc.entry" in line):
+            yield from (tuple(each) for each in found[number + 1 if entry is None else entry :])  # type: ignore[misc]
+            return
+
+
+def _place(location: str, aliases: Mapping[str, str]) -> Place | None:
+    return next((place for place in _frames(location, aliases) if not _is_library(place.file)), None)
+
+
+def _frames(location: str, aliases: Mapping[str, str]) -> Iterator[Place]:
+    """From the innermost call outwards."""
+    for alias, file, line in _FRAME.findall(location):
+        if alias:
+            yield from _frames(aliases.get(alias, ""), aliases)
+        else:
+            yield Place(file, int(line))
+
+
+def _is_library(file: str) -> bool:
+    """Triton's own, or the compiler's temporary file."""
+    found = importlib.util.find_spec("triton")
+    library = str(Path(found.origin).parent) if found and found.origin else ""
+    return not file.endswith(".py") or (bool(library) and file.startswith(library))
