@@ -21,6 +21,7 @@ from tilewise.tuner.devices.model.hivm import DYNAMIC, Block, Function, MemRef, 
 from tilewise.tuner.devices.model.memory import (
     BLOCK_BYTES,
     Array,
+    Fault,
     Global,
     OnChip,
     OutOfBounds,
@@ -110,13 +111,15 @@ class Executor:
     the pipe's own order is enough.
     """
 
-    def __init__(self, function: Function, on_chip_bytes: int) -> None:
+    def __init__(self, function: Function, on_chip_bytes: int, *, order: Callable[[int], Order] | None = None) -> None:
+        """With `order`, accesses are handed to what it makes instead, and programs are not checked for sharing."""
         self._function = function
+        self._order = order or Order
         self._size = _planned(function, on_chip_bytes)
         self.unbarriered: set[str] = set()
         self._globals: dict[int, Global] = {}
         self._sharing = Sharing([], [], [])
-        self._written = _written(function)
+        self._written = set() if order else _written(function)
         self._steps = self._block(function.body)
 
     def run(self, buffers: dict[str, Array], scalars: Sequence[int | float], grid: Sequence[int]) -> None:
@@ -147,7 +150,7 @@ class Executor:
                 values[number] = View(position, 0, 0, (), (), kind.dtype)
             else:
                 values[number] = 0 if position == 0 else next(rest)  # argument 0 is the address of a sync area
-        group = _Group(programs, values, OnChip(len(programs), self._size), Order(self._size), [])
+        group = _Group(programs, values, OnChip(len(programs), self._size), self._order(self._size), [])
         for part in _all(self._steps, [group]):
             part.order.finish()
             self.unbarriered |= part.order.unbarriered
@@ -483,7 +486,13 @@ class Executor:
             reads, writes = [values[n] for n in inputs], [values[n] for n in outputs]
             if all(view.elements() for view in [*reads, *writes]):
                 group.order.use(V, op, reads, writes)
-                compute(group.chip, values)
+                try:
+                    compute(group.chip, values)
+                except (Fault, UnknownOperation):
+                    raise
+                except ValueError as error:  # numpy's, of shapes that do not go together
+                    shapes = ", ".join(str(view.sizes) for view in [*reads, *writes])
+                    raise Fault(f"{place(op)} has operands of shapes {shapes}") from error
 
         return vector
 
@@ -545,9 +554,9 @@ def _accumulate(function: np.ufunc, window: Array, added: Array, dtype: str) -> 
 
 
 def _same_shape(outside: View, inside: View, op: Op) -> None:
-    """A transfer moves as many elements as both sides have, whatever axes of extent 1 they are seen with."""
+    """A transfer is between equal shapes, whatever axes of extent 1 they are seen with; raises `Fault`."""
     if [n for n in outside.sizes if n != 1] != [n for n in inside.sizes if n != 1]:
-        raise UnknownOperation(f"the model does not know {place(op)} between shapes {outside.sizes} and {inside.sizes}")
+        raise Fault(f"{place(op)} is between memory of shapes {outside.sizes} and {inside.sizes}")
 
 
 def _planned(function: Function, available: int) -> int:

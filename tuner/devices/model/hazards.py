@@ -215,7 +215,11 @@ class Sharing:
 
     def store(self, order: Order, pipe: int, op: Op, view: View, programs: Array, pieces: Pieces) -> None:
         """Make a write of these programs; raises `Race`."""
-        shadow, own = self._shadows[view.base], _column(programs, view)
+        if (shadow := self._shadows.get(view.base)) is None:
+            for _, there, new in pieces:
+                there[...] = new
+            return
+        own = _column(programs, view)
         self._refuse_others(shadow.reader, view, own, op, "writes", "reads")
         self._require_done(order, pipe, shadow.read, shadow.reader, view, own, op, ("writes", "read"))
         self._require_done(order, pipe, shadow.wrote, shadow.writer, view, own, op, ("writes", "wrote"))
@@ -231,7 +235,9 @@ class Sharing:
 
     def add(self, op: Op, view: View, programs: Array) -> None:
         """An atomic update by these programs; raises `Race`."""
-        shadow, own = self._shadows[view.base], _column(programs, view)
+        if (shadow := self._shadows.get(view.base)) is None:
+            return
+        own = _column(programs, view)
         self._refuse_others(shadow.reader, view, own, op, "adds to", "reads")
         for _, writers in _windows(shadow.writer, view, own, op):
             if (writers > 0).any():

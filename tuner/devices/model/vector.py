@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from tilewise.tuner.devices.model.hivm import MemRef, Op
-from tilewise.tuner.devices.model.memory import Array, OnChip, View, encode, place
+from tilewise.tuner.devices.model.memory import Array, OnChip, OutOfBounds, View, encode, place
 from tilewise.tuner.devices.model.values import UnknownOperation
 
 __all__ = ["Compute", "combine", "computation"]
@@ -49,6 +49,9 @@ def _operands(op: Op) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]
     if op.name == "hivm.hir.varange":
         output, *numbers = op.segments()
         return tuple(n for group in numbers for n in group), output, ()
+    if op.name == "hivm.hir.vgather":
+        source, indices, target, *scratch = op.operands
+        return (source, indices), (target,), tuple(scratch)
     if "operandSegmentSizes" not in op.attributes:
         source, target, *scratch = op.operands
         return (source,), (target,), tuple(scratch)
@@ -123,6 +126,7 @@ _ROUNDINGS: Mapping[str, Callable[[Array], Array]] = {
     "floor": np.floor,
     "ceil": np.ceil,
     "trunc": np.trunc,
+    "truncwithoverflow": np.trunc,  # between integers: wrapped, as every cast between them is
 }
 
 
@@ -194,8 +198,8 @@ combine: Mapping[str, np.ufunc] = {
 
 
 def _reduce(op: Op, inputs: Sequence[int], outputs: Sequence[int]) -> Compute:
-    if len(inputs) != 1 or len(outputs) != 1:
-        raise UnknownOperation(f"the model does not know {place(op)} with indices")
+    if len(outputs) == 2:
+        return _find(op, inputs, outputs)
     function = _chosen(combine, op, "arith")
     (source,), (target,), axes = inputs, outputs, op.attributes["reduce_dims"]
 
@@ -204,6 +208,20 @@ def _reduce(op: Op, inputs: Sequence[int], outputs: Sequence[int]) -> Compute:
         for axis in axes:
             elements = _folded(function, elements, axis + 1)
         chip.write(values[target], elements, op)
+
+    return compute
+
+
+def _find(op: Op, inputs: Sequence[int], outputs: Sequence[int]) -> Compute:
+    """The extreme along an axis, and where it is first."""
+    find = _chosen({"max_with_index_left": np.argmax, "min_with_index_left": np.argmin}, op, "arith")
+    (source,), (target, position), (axis,) = inputs, outputs, op.attributes["reduce_dims"]
+
+    def compute(chip: OnChip, values: Values) -> None:
+        elements = chip.read(values[source], op)
+        found = np.expand_dims(find(elements, axis=axis + 1), axis + 1)
+        chip.write(values[target], np.take_along_axis(elements, found, axis + 1), op)
+        chip.write(values[position], found, op)
 
     return compute
 
@@ -235,6 +253,56 @@ def _cumulate(function: np.ufunc) -> Callable[[Op, Sequence[int], Sequence[int]]
     return make
 
 
+# From place to place ---------------------------------------------------------------------------------------------
+
+
+def _moved(arrange: Callable[[Op, Sequence[Array]], Array]) -> Callable[[Op, Sequence[int], Sequence[int]], Compute]:
+    """An operation that writes its operands' elements in another order."""
+
+    def make(op: Op, inputs: Sequence[int], outputs: Sequence[int]) -> Compute:
+        (output,) = outputs
+
+        def compute(chip: OnChip, values: Values) -> None:
+            chip.write(values[output], arrange(op, [chip.read(values[n], op) for n in inputs]).copy(), op)
+
+        return compute
+
+    return make
+
+
+def _transposed(op: Op, operands: Sequence[Array]) -> Array:
+    return operands[0].transpose(0, *(axis + 1 for axis in op.attributes["permutation"]))
+
+
+def _flipped(op: Op, operands: Sequence[Array]) -> Array:
+    return np.flip(operands[0], op.attributes["flip_axis"] + 1)
+
+
+def _sorted(op: Op, operands: Sequence[Array]) -> Array:
+    axis = op.attributes["sort_axis"] + 1
+    rising: Array = np.sort(operands[0], axis=axis)
+    return np.flip(rising, axis) if op.attributes["descending"] else rising
+
+
+def _gathered(op: Op, operands: Sequence[Array]) -> Array:
+    """Along the last axis."""
+    elements, indices = operands
+    if ((indices < 0) | (indices >= elements.shape[-1])).any():
+        raise OutOfBounds(f"{place(op)} picks element {indices.max()} of rows of {elements.shape[-1]}")
+    return np.take_along_axis(elements, indices.astype(np.int64), -1)
+
+
+def _interleaved(op: Op, operands: Sequence[Array]) -> Array:
+    """One element of each operand in turn, along the last axis."""
+    stacked = np.stack(operands, axis=-1)
+    return stacked.reshape(*stacked.shape[:-2], -1)
+
+
+def _deinterleaved(op: Op, operands: Sequence[Array]) -> Array:
+    channels = {f"CHANNEL_{number}": number for number in range(op.attributes["channel_num"])}
+    return operands[0][..., _chosen(channels, op, "index_mode") :: len(channels)]
+
+
 def _chosen(table: Mapping[str, Any], op: Op, attribute: str) -> Any:
     name = op.attributes[attribute]
     if name not in table:
@@ -250,6 +318,7 @@ _MAKERS: Mapping[str, Callable[[Op, Sequence[int], Sequence[int]], Compute]] = {
     "vmax": _elementwise(np.maximum),
     "vmin": _elementwise(np.minimum),
     "vabs": _elementwise(np.abs),
+    "vrelu": _elementwise(lambda value: np.maximum(value, 0)),
     "vexp": _elementwise(np.exp),
     "vln": _elementwise(np.log),
     "vsqrt": _elementwise(np.sqrt),
@@ -268,4 +337,10 @@ _MAKERS: Mapping[str, Callable[[Op, Sequence[int], Sequence[int]], Compute]] = {
     "vreduce": _reduce,
     "vcumsum": _cumulate(np.add),
     "vcumprod": _cumulate(np.multiply),
+    "vtranspose": _moved(_transposed),
+    "vflip": _moved(_flipped),
+    "vsort": _moved(_sorted),
+    "vgather": _moved(_gathered),
+    "vinterleave": _moved(_interleaved),
+    "vdeinterleave": _moved(_deinterleaved),
 }

@@ -28,7 +28,7 @@ from tilewise.tuner.worker import describe
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["compile_config", "execute", "executed_problem", "judge", "verify_compiled"]
+__all__ = ["compile_config", "execute", "executed_problem", "judge", "stored", "verify_compiled"]
 
 ELEMENTS = 1 << 24
 """Elements of the tiled space up to which a problem is executed at its own size: about a second of arithmetic."""
@@ -126,12 +126,12 @@ def execute(
     for launch, function in zip(spec.plan(config, problem), functions, strict=True):
         sizes, scalars = toolchain.arguments(spec, problem, config, launch)
         executor = Executor(function, on_chip_bytes)
-        executor.run({name: _stored(tensors[name]) for name in sizes}, scalars, launch.grid)
+        executor.run({name: stored(tensors[name]) for name in sizes}, scalars, launch.grid)
         unbarriered |= executor.unbarriered
     return unbarriered
 
 
-def _stored(tensor: torch.Tensor) -> Any:
+def stored(tensor: torch.Tensor) -> Any:
     """The tensor's memory as an array; bfloat16, which numpy lacks, as the integers of its bits."""
     import torch
 
