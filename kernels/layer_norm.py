@@ -152,7 +152,8 @@ def _forward_tiling(config: Config, problem: Problem) -> Tiling:
         axes=_axes(config, problem),
         streamed_bytes=tile * item,
         resident_bytes=halves * tile * 2 + 2 * cols * 4,
-        traffic=1.5 if looped else 1.0,  # x twice and y, instead of x and y
+        # x twice, y, and w and b a sub-tile; or x, y, and w and b a program; instead of x and y
+        traffic=1.5 + 1 / sub if looped else 1 + 1 / int(config["BLOCK_SIZE_M"]),
     )
 
 
@@ -260,7 +261,8 @@ def _backward_tiling(config: Config, problem: Problem) -> Tiling:
     """The launch that gives dx, with the bytes of the one that needs more, as the Ascend compiler plans them.
 
     Beside the tiles of dy and x, the fused kernels keep the sums for dw and db, a tile and a half of temporaries and
-    w; the input gradient keeps two sums and a tile of temporaries; the weight gradient two sums.
+    w; the input gradient keeps two sums and a tile of temporaries; the weight gradient two sums. The fused kernels'
+    values by row (mean, rstd and two sums) are ten blocks of 32 bytes for each 8 rows.
     """
     (sub, cols), item = _tile(config), problem.item_bytes
     tile = sub * cols
@@ -268,7 +270,7 @@ def _backward_tiling(config: Config, problem: Problem) -> Tiling:
     if config["VARIANT"] != "split":
         parts = sum(buffer.bytes for buffer in _backward_scratch(config, problem).values())
         traffic = 1 + 2 * parts / (3 * _m(problem) * _n(problem) * item)
-        needs = 2 * tile * item, (7 + widened) * tile * 2 + cols * 4
+        needs = 2 * tile * item, (7 + widened) * tile * 2 + cols * 4 + 320 * ceil_div(sub, 8)
     else:
         traffic = 7 / 3  # dy and x three times and dx, instead of dy, x and dx
         steps = int(config["WEIGHTS_STEP_M"]) * int(config["WEIGHTS_STEP_N"])

@@ -99,6 +99,7 @@ def _tiling(log: bool) -> Callable[[Config, Problem], Tiling]:
             axes=(Axis("M", m, int(config["BLOCK_SIZE_M"]), rows), Axis("N", n, n, cols)),
             streamed_bytes=rows * padded * (item * (1 + online) + stored),
             resident_bytes=rows * padded * (temporaries + scratch),
+            traffic=1.5 if online else 1.0,  # x twice and the output, instead of each once
         )
 
     return tiling

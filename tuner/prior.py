@@ -29,6 +29,9 @@ _NO_DOUBLE_BUFFER = 1.35
 _OVERFLOW = 4.0
 """Tiles estimated beyond on-chip memory are probably refused; grows with the overflow."""
 
+_RE_READ = {"ascend": 1.0, "nvidia": 0.2}
+"""What reading again costs beside reading first: on NVIDIA the caches keep most of what a program reads twice."""
+
 _FLIGHT_BYTES = 32768
 """NVIDIA: bytes that one multiprocessor should have under way to keep global memory busy (about 5 TB/s over 132 of
 them, times about 0.8 us of latency)."""
@@ -41,7 +44,7 @@ def penalties(spec: KernelSpec, problem: Problem, config: Config, target: Target
         "waves": _waves(tiling, target),
         "row_tails": _row_tails(tiling),
         "column_tail": _column_tail(tiling),
-        "traffic": tiling.traffic,
+        "traffic": 1 + (tiling.traffic - 1) * _RE_READ[target.family],
     }
     family = (
         _ascend(tiling, problem, config, target)

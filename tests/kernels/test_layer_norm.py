@@ -192,10 +192,10 @@ def test_rows_longer_than_the_chip_leave_only_the_looped_variants(ascend, n):
     assert ("fused_atomic" in variants(BACKWARD), "split" in variants(BACKWARD)) == (whole, True)
 
 
-def test_the_prior_knows_that_loops_read_again(ascend):
+def test_the_prior_knows_that_loops_read_again_and_how_often_w_and_b_are_read(ascend):
     at = problem(FORWARD, 1000, 1024)
-    assert penalties(FORWARD, at, tiles("one_load", 25, 5, 1024), ascend)["traffic"] == 1
-    assert penalties(FORWARD, at, tiles("looped", 25, 5, 512), ascend)["traffic"] == 1.5
+    assert penalties(FORWARD, at, tiles("one_load", 25, 5, 1024), ascend)["traffic"] == pytest.approx(1 + 1 / 25)
+    assert penalties(FORWARD, at, tiles("looped", 25, 5, 512), ascend)["traffic"] == pytest.approx(1.5 + 1 / 5)
     at = problem(BACKWARD, 1000, 1024)
     assert penalties(BACKWARD, at, gradients("fused_atomic", 25, 5, 1024), ascend)["traffic"] == 1
     assert penalties(BACKWARD, at, gradients("split", 25, 5, 512), ascend)["traffic"] == pytest.approx(7 / 3)
