@@ -7,16 +7,18 @@ It is started once (about 3 s of imports, which `start` lets run beside other wo
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from tilewise.db.records import Status
 from tilewise.errors import UsageError
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Config, KernelSpec, Problem
 from tilewise.tuner.devices.base import Verdict
+from tilewise.tuner.launch import launch
 from tilewise.tuner.verify import Arguments, disagreement, reduced_problem, verify
 from tilewise.tuner.worker import Worker, WorkerDied, WorkerFailed, WorkerTimeout
 
-__all__ = ["InterpreterVerifier", "cheap"]
+__all__ = ["InterpreterVerifier", "cheap", "outputs"]
 
 CHEAP_TRIPS = 1280
 """Trips of the inner loop over all programs up to which a problem is verified at its own size.
@@ -78,3 +80,16 @@ def check(origin: str, problem: Problem, config: Config) -> Verdict:
     if not verdict.agreed or smallest == problem or not cheap(spec, problem, config):
         return verdict
     return verify(spec, problem, config, Arguments(spec, problem))
+
+
+def outputs(origin: str, problem: Problem, config: Config) -> dict[str, Any]:
+    """What the interpreter leaves in the problem's outputs, on the inputs of verification: arrays, bfloat16 widened."""
+    import torch
+
+    spec = registry.load(origin)
+    arguments = Arguments(spec, problem)
+    tensors = arguments.bind(config)
+    arguments.poison()
+    launch(spec, problem, config, tensors)
+    widened = {n: t.float() if t.dtype == torch.bfloat16 else t for n, t in arguments.outputs.items()}
+    return {name: tensor.numpy() for name, tensor in widened.items()}

@@ -12,8 +12,8 @@ import triton  # noqa: F401
 
 from tilewise.tuner import interpreter_fixes
 from tilewise.tuner.bench.accuracy import measure as measure_accuracy
-from tilewise.tuner.interpreter import check
+from tilewise.tuner.interpreter import check, outputs
 
-__all__ = ["check", "measure_accuracy"]
+__all__ = ["check", "measure_accuracy", "outputs"]
 
 interpreter_fixes.install()

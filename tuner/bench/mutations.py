@@ -23,7 +23,7 @@ from tilewise.tuner.devices.model import toolchain
 from tilewise.tuner.devices.model.core import PIPES, S
 from tilewise.tuner.devices.model.executor import Executor
 from tilewise.tuner.devices.model.hazards import Order
-from tilewise.tuner.devices.model.hivm import DYNAMIC, Block, Function, Op
+from tilewise.tuner.devices.model.hivm import DYNAMIC, Block, Function, MemRef, Op, kept_dimensions
 from tilewise.tuner.devices.model.memory import Array, View, place
 from tilewise.tuner.devices.model.verification import compile_config, execute, judge, stored
 from tilewise.tuner.space import enumerate_space
@@ -295,11 +295,23 @@ def _resize(op: Op, function: Function, generator: random.Random) -> tuple[str, 
     if op.name == "arith.constant":
         value = op.attributes["value"] + by
         return f"{value} instead of {value - by}", _edited(function, op, [_with(op, "value", value)])
-    sizes = list(op.attributes["static_sizes"])
-    at = generator.choice([axis for axis, size in enumerate(sizes) if size != DYNAMIC])
+    at = generator.choice(_extents(op))
+    (kind,) = op.result_types
+    assert isinstance(kind, MemRef)
+    sizes, shape = list(op.attributes["static_sizes"]), list(kind.shape)
+    place_in_result = kept_dimensions(sizes, shape).index(at)
     sizes[at] += by
-    words = f"extent {sizes[at]} instead of {sizes[at] - by}"
-    return words, _edited(function, op, [_with(op, "static_sizes", tuple(sizes))])
+    shape[place_in_result] += by
+    resized = replace(_with(op, "static_sizes", tuple(sizes)), result_types=(replace(kind, shape=tuple(shape)),))
+    return f"extent {sizes[at]} instead of {sizes[at] - by}", _edited(function, op, [resized])
+
+
+def _extents(op: Op) -> list[int]:
+    """Axes of a view whose extents are known and that the result has."""
+    (kind,) = op.result_types
+    assert isinstance(kind, MemRef)
+    sizes = op.attributes["static_sizes"]
+    return [axis for axis in kept_dimensions(sizes, kind.shape) if sizes[axis] != DYNAMIC]
 
 
 def _with(op: Op, name: str, value: Any) -> Op:
@@ -334,7 +346,7 @@ def _has_address(op: Op, function: Function) -> bool:
 
 def _has_size(op: Op, function: Function) -> bool:
     if op.name in ("memref.subview", "memref.reinterpret_cast"):
-        return any(size != DYNAMIC for size in op.attributes["static_sizes"])
+        return bool(_extents(op))
     whole = op.name == "arith.constant" and isinstance(op.attributes["value"], int) and op.result_types[0] != "i1"
     return whole and op.results[0] not in _addresses(function)
 

@@ -17,7 +17,16 @@ import numpy as np
 
 from tilewise.tuner.devices.model.core import MTE2, MTE3, PIPES, S, V
 from tilewise.tuner.devices.model.hazards import Order, Sharing
-from tilewise.tuner.devices.model.hivm import DYNAMIC, Block, Function, MemRef, Op
+from tilewise.tuner.devices.model.hivm import (
+    DYNAMIC,
+    Block,
+    Function,
+    IndexPlan,
+    MemRef,
+    Op,
+    index_plan,
+    kept_dimensions,
+)
 from tilewise.tuner.devices.model.memory import (
     BLOCK_BYTES,
     Array,
@@ -208,7 +217,7 @@ class Executor:
     # Structure -------------------------------------------------------------------------------------------------
 
     def _if(self, op: Op) -> _Step:
-        branches = [(self._block(region), _yielded(region)) for region in op.regions]
+        branches = [(self._block(region), region.yielded()) for region in op.regions]
 
         def branch(group: _Group) -> list[_Group]:
             done = []
@@ -223,7 +232,7 @@ class Executor:
 
     def _for(self, op: Op) -> _Step:
         (body,) = op.regions
-        steps, yielded = self._block(body), _yielded(body)
+        steps, yielded = self._block(body), body.yielded()
         index, *carried = body.arguments
 
         def loop(group: _Group) -> list[_Group]:
@@ -269,7 +278,7 @@ class Executor:
                         done.append(part)
                 running = _all(steps, again)
                 for part in running:
-                    part.assign(before.arguments, _yielded(after))
+                    part.assign(before.arguments, after.yielded())
             return done
 
         return loop
@@ -291,11 +300,11 @@ class Executor:
         return cast
 
     def _subview(self, op: Op) -> _Step:
-        (source,), *dynamic = op.segments()
-        offsets, sizes, steps = _index_plan(op, dynamic)
+        (source,), *_ = op.segments()
+        offsets, sizes, steps = index_plan(op)
         kind, result = op.result_types[0], op.results[0]
         assert isinstance(kind, MemRef)
-        kept = _kept_dimensions(op.attributes["static_sizes"], kind.shape)
+        kept = kept_dimensions(op.attributes["static_sizes"], kind.shape)
         uniform = [number for known, number in [*sizes, *steps] if known is None]
 
         def subview(group: _Group) -> list[_Group]:
@@ -315,8 +324,8 @@ class Executor:
         return subview
 
     def _reinterpret(self, op: Op) -> _Step:
-        (source,), *dynamic = op.segments()
-        offsets, sizes, strides = _index_plan(op, dynamic)
+        (source,), *_ = op.segments()
+        offsets, sizes, strides = index_plan(op)
         kind, result = op.result_types[0], op.results[0]
         assert isinstance(kind, MemRef)
         uniform = [number for known, number in [*sizes, *strides] if known is None]
@@ -595,26 +604,7 @@ def _pipe(name: str) -> int:
     return _PIPES[name]
 
 
-def _yielded(block: Block) -> tuple[int, ...]:
-    last = block.operations[-1] if block.operations else None
-    return last.operands if last is not None and last.name == "scf.yield" else ()
-
-
-_Plan = list[tuple[int | None, int]]
-"""Indices, each a known value or None and the number of the value that holds it."""
-
-
-def _index_plan(op: Op, dynamic: Sequence[Sequence[int]]) -> tuple[_Plan, _Plan, _Plan]:
-    """Offsets, sizes and strides."""
-    plan = []
-    for name, numbers in zip(("static_offsets", "static_sizes", "static_strides"), dynamic, strict=True):
-        rest = iter(numbers)
-        plan.append([(None, next(rest)) if known == DYNAMIC else (known, -1) for known in op.attributes[name]])
-    offsets, sizes, strides = plan
-    return offsets, sizes, strides
-
-
-def _read(plan: _Plan, group: _Group) -> list[Any]:
+def _read(plan: IndexPlan, group: _Group) -> list[Any]:
     return [group.values[number] if known is None else known for known, number in plan]
 
 
@@ -622,12 +612,3 @@ def _stride(view: View, axes: Sequence[int]) -> int:
     """The stride of dimensions folded into one: that of the innermost which is longer than 1."""
     longer = [view.strides[i] for i in axes if view.sizes[i] != 1]
     return longer[-1] if longer else 1
-
-
-def _kept_dimensions(sizes: Sequence[int], shape: Sequence[int]) -> list[int]:
-    """Which of a subview's dimensions its result has: all but some of size 1."""
-    kept: list[int] = []
-    for position, size in enumerate(sizes):
-        if len(kept) < len(shape) and size == shape[len(kept)]:
-            kept.append(position)
-    return kept

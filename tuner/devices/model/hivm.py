@@ -7,12 +7,12 @@ execution) needs: operations with integer-numbered values, plain Python attribut
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-__all__ = ["DYNAMIC", "Block", "Function", "MemRef", "Op", "parse"]
+__all__ = ["DYNAMIC", "Block", "Function", "IndexPlan", "MemRef", "Op", "index_plan", "kept_dimensions", "parse"]
 
 DYNAMIC = -(2**63)
 """MLIR's mark, in shapes, strides and static index lists, for "known only at run time"."""
@@ -67,6 +67,11 @@ class Block:
     arguments: tuple[int, ...]
     operations: tuple[Op, ...]
 
+    def yielded(self) -> tuple[int, ...]:
+        """The values that the block hands on at its end."""
+        last = self.operations[-1] if self.operations else None
+        return last.operands if last is not None and last.name == "scf.yield" else ()
+
     def walk(self) -> Iterator[Op]:
         for op in self.operations:
             yield op
@@ -98,6 +103,29 @@ class Function:
     def multi_buffered(self) -> bool:
         """Whether any buffer was given more than one address."""
         return any(op.name == "hivm.hir.pointer_cast" and len(op.segments()[0]) > 1 for op in self.body.walk())
+
+
+IndexPlan = list[tuple[int | None, int]]
+"""Indices, each a known value or None and the number of the value that holds it."""
+
+
+def index_plan(op: Op) -> tuple[IndexPlan, IndexPlan, IndexPlan]:
+    """Offsets, sizes and strides of `memref.subview` or `memref.reinterpret_cast`."""
+    plan = []
+    for name, numbers in zip(("static_offsets", "static_sizes", "static_strides"), op.segments()[1:], strict=True):
+        rest = iter(numbers)
+        plan.append([(None, next(rest)) if known == DYNAMIC else (known, -1) for known in op.attributes[name]])
+    offsets, sizes, strides = plan
+    return offsets, sizes, strides
+
+
+def kept_dimensions(sizes: Sequence[int], shape: Sequence[int]) -> list[int]:
+    """Which of a subview's dimensions its result, of that static shape, has: all but some of size 1."""
+    kept: list[int] = []
+    for position, size in enumerate(sizes):
+        if len(kept) < len(shape) and size == shape[len(kept)]:
+            kept.append(position)
+    return kept
 
 
 @cache
