@@ -7,6 +7,7 @@ NaN and infinity make their whole row NaN, as in torch.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Mapping, Sequence
 
 from tilewise.kernels.ladders import powers_of_two, row_blocks, row_sub_blocks
@@ -34,8 +35,8 @@ EPS = 1e-5
 _DTYPES = ("float32", "float16", "bfloat16")
 _JIT = "tilewise.kernels.jit.layer_norm:"
 _ONE_LOAD, _LOOPED = (f"{_JIT}layer_norm_{name}_kernel" for name in ("one_load", "looped"))
-_ATOMIC, _PARTS, _MERGE, _INPUT, _WEIGHTS = (
-    f"{_JIT}layer_norm_backward_{name}_kernel" for name in ("atomic", "parts", "merge", "input", "weights")
+_ATOMIC, _PARTS, _MERGE, _SUMS, _APPLY = (
+    f"{_JIT}layer_norm_backward_{name}_kernel" for name in ("atomic", "parts", "merge", "sums", "apply")
 )
 
 _MULTIBUFFER = Parameter("multibuffer", lambda _, target: [True, False] if _ascend(target) else [], role="option")
@@ -230,10 +231,15 @@ def _backward_buffers(problem: Problem) -> Mapping[str, Buffer]:
 
 
 def _backward_scratch(config: Config, problem: Problem) -> Mapping[str, Buffer]:
-    if config["VARIANT"] != "fused_parts":
-        return {}
-    parts = Buffer((_programs(config, problem), _n(problem)), "float32")
-    return {"dw_parts_ptr": parts, "db_parts_ptr": parts}
+    match config["VARIANT"]:
+        case "fused_atomic":
+            return {}
+        case "fused_parts":
+            parts = Buffer((_programs(config, problem), _n(problem)), "float32")
+            return {"dw_parts_ptr": parts, "db_parts_ptr": parts}
+        case _:
+            sums = Buffer((_m(problem),), "float32")
+            return {"along_ptr": sums, "level_ptr": sums}
 
 
 def _backward_launches(config: Config, problem: Problem) -> list[Launch]:
@@ -245,24 +251,26 @@ def _backward_launches(config: Config, problem: Problem) -> list[Launch]:
             merge = Launch(_MERGE, (ceil_div(n, _MERGE_TILE["STEP_N"]),), {"PARTS": programs, **_MERGE_TILE})
             return [Launch(_PARTS, (programs,)), merge]
         case _:
-            return [Launch(_INPUT, (programs,)), _weights(config, problem)]
+            return [Launch(_SUMS, (programs,)), _apply(config, problem)]
 
 
-def _weights(config: Config, problem: Problem) -> Launch:
-    """The weight gradient's launch: as many row parts as make about as many programs as the input gradient has."""
-    step_m, step_n = int(config["WEIGHTS_STEP_M"]), int(config["WEIGHTS_STEP_N"])
+def _apply(config: Config, problem: Problem) -> Launch:
+    """The second launch of `split`: columns cut into blocks, and rows into as many parts as make about as many
+    programs as the first launch has."""
+    step_n = int(config["STEP_N"])
     columns = ceil_div(_n(problem), step_n)
     rows = ceil_div(_m(problem), max(1, _programs(config, problem) // columns))
     parts = ceil_div(_m(problem), rows)
-    return Launch(_WEIGHTS, (columns * parts,), {"PARTS": parts, "ROWS": rows, "STEP_M": step_m, "STEP_N": step_n})
+    return Launch(_APPLY, (columns * parts,), {"COLUMNS": columns, "ROWS": rows})
 
 
 def _backward_tiling(config: Config, problem: Problem) -> Tiling:
     """The launch that gives dx, with the bytes of the one that needs more, as the Ascend compiler plans them.
 
     Beside the tiles of dy and x, the fused kernels keep the sums for dw and db, a tile and a half of temporaries and
-    w; the input gradient keeps two sums and a tile of temporaries; the weight gradient two sums. The fused kernels'
-    values by row (mean, rstd and two sums) are ten blocks of 32 bytes for each 8 rows.
+    w; of `split`, the first launch keeps two sums and a tile of temporaries, the second two sums, one and a half
+    tiles of temporaries and w. The fused kernels' values by row (mean, rstd and two sums) are ten blocks of 32 bytes
+    for each 8 rows.
     """
     (sub, cols), item = _tile(config), problem.item_bytes
     tile = sub * cols
@@ -272,11 +280,12 @@ def _backward_tiling(config: Config, problem: Problem) -> Tiling:
         traffic = 1 + 2 * parts / (3 * _m(problem) * _n(problem) * item)
         needs = 2 * tile * item, (7 + widened) * tile * 2 + cols * 4 + 320 * ceil_div(sub, 8)
     else:
-        traffic = 7 / 3  # dy and x three times and dx, instead of dy, x and dx
-        steps = int(config["WEIGHTS_STEP_M"]) * int(config["WEIGHTS_STEP_N"])
+        traffic = 5 / 3  # dy and x twice and dx, instead of dy, x and dx
+        step_n = int(config["STEP_N"])
+        step = int(config["STEP_M"]) * step_n
         needs = max(
-            (2 * tile * item, (6 + widened) * tile * 2 + cols * 4),
-            (2 * steps * item, (4 + widened) * steps * 2),
+            (2 * tile * item, (6 + widened) * tile * 2 + cols * item),
+            (2 * step * item, (7 + widened) * step * 2 + step_n * 4),
             key=sum,
         )
     return Tiling(_axes(config, problem), streamed_bytes=needs[0], resident_bytes=needs[1], traffic=traffic)
@@ -291,9 +300,9 @@ def _backward_reference(inputs: Tensors) -> Tensors:
     return {"dx_ptr": dx, "dw_ptr": dw, "db_ptr": db}
 
 
-_STEPS_M = (4, 16, 64)
-_STEPS_N = (64, 256, 1024)
-"""Tiles of the weight gradient; many columns make long transfers, many rows few additions to the result."""
+_STEPS_M = (4, 8, 16)
+_STEPS_N = (256, 512, 1024)
+"""Tiles of the second launch of `split`; many columns make long transfers, many rows few additions to the result."""
 
 
 def _backward_rows(problem: Problem, target: Target) -> Sequence[Value]:
@@ -317,27 +326,31 @@ def _steps(steps: Sequence[int], size: int) -> Sequence[int]:
     return [step for step in steps if step == steps[0] or step < 4 * size]
 
 
-def _weights_steps(config: Config, problem: Problem, target: Target) -> bool:
-    """The weight gradient's tile is a choice for the split variant only, and as large as it may be on chip."""
-    rows, cols = int(config["WEIGHTS_STEP_M"]), int(config["WEIGHTS_STEP_N"])
+def _steps_suit(config: Config, problem: Problem, target: Target) -> bool:
+    """The second launch's tile is a choice for `split` only; on chip it is as large as may be, and no crumb."""
+    rows, cols = int(config["STEP_M"]), int(config["STEP_N"])
     if config["VARIANT"] != "split":
         return (rows, cols) == (_STEPS_M[0], _STEPS_N[0])
     if _ascend(target):
-        return 4 * rows * cols * 4 <= target.on_chip_bytes
+        return 6 * rows * cols * 4 <= target.on_chip_bytes and rows * cols >= min(1024, _m(problem) * _n(problem) // 4)
     return 32 * int(config["num_warps"]) <= rows * cols <= 32 * 32 * int(config["num_warps"])
 
 
 def _backward_default(problem: Problem, target: Target) -> Config:
+    """Fused where a row fits; else the two launches, with the largest tile of the second that suits."""
     fits = _fits_whole(problem, target, 8)
     tile = _default_tile(problem, target, _backward_rows(problem, target), fits)
+    steps = itertools.product(_steps(_STEPS_M, _m(problem)), _steps(_STEPS_N, _n(problem)))
+    choices = [{"STEP_M": rows, "STEP_N": cols} for rows, cols in steps if rows * cols <= 4096]
     variant = "fused_atomic" if fits else "split"
-    return {"VARIANT": variant, **tile, "WEIGHTS_STEP_M": _STEPS_M[0], "WEIGHTS_STEP_N": _STEPS_N[0 if fits else 1]}
+    configs: list[dict[str, Value]] = [{"VARIANT": variant, **tile, **choice} for choice in reversed(choices)]
+    return next(config for config in configs if _steps_suit(config, problem, target))
 
 
 BACKWARD = KernelSpec(
     name="layer_norm_backward",
     summary="dx, dw and db of layer_norm from dy, x, w, mean and rstd",
-    function=(_ATOMIC, _PARTS, _MERGE, _INPUT, _WEIGHTS),
+    function=(_ATOMIC, _PARTS, _MERGE, _SUMS, _APPLY),
     dims=("M", "N"),
     dtypes=_DTYPES,
     parameters=(
@@ -345,8 +358,8 @@ BACKWARD = KernelSpec(
         Parameter("BLOCK_SIZE_M", _backward_rows),
         Parameter("SUB_BLOCK_SIZE_M", _backward_sub_rows),
         Parameter("BLOCK_SIZE_N", _block_n),
-        Parameter("WEIGHTS_STEP_M", lambda problem, target: _steps(_STEPS_M, _m(problem))),
-        Parameter("WEIGHTS_STEP_N", lambda problem, target: _steps(_STEPS_N, _n(problem))),
+        Parameter("STEP_M", lambda problem, target: _steps(_STEPS_M, _m(problem))),
+        Parameter("STEP_N", lambda problem, target: _steps(_STEPS_N, _n(problem))),
         _MULTIBUFFER,
         _NUM_WARPS,
     ),
@@ -361,7 +374,7 @@ BACKWARD = KernelSpec(
         ),
         _SUB_FITS,
         _tiles_fit(4),
-        Constraint("the weight gradient's tile fits; it is fixed where the variant has none", _weights_steps),
+        Constraint("the tile of the second launch suits; it is fixed where the variant has none", _steps_suit),
     ),
     buffers=_backward_buffers,
     scratch=_backward_scratch,

@@ -238,20 +238,21 @@ def layer_norm_backward_merge_kernel(
 
 
 @triton.jit
-def layer_norm_backward_input_kernel(
+def layer_norm_backward_sums_kernel(
     dy_ptr,
     x_ptr,
     w_ptr,
     mean_ptr,
     rstd_ptr,
-    dx_ptr,
+    along_ptr,
+    level_ptr,
     M,
     N,
     BLOCK_SIZE_M: tl.constexpr,
     SUB_BLOCK_SIZE_M: tl.constexpr,
     BLOCK_SIZE_N: tl.constexpr,
 ):
-    """dx of BLOCK_SIZE_M rows of any length: one pass over the columns for the row's two sums, one for dx."""
+    """What dx needs of a whole row, for BLOCK_SIZE_M rows of any length: the share of dx along x and its level."""
     first = tl.program_id(0).to(tl.int64) * BLOCK_SIZE_M  # 64 bits: M * N may exceed 2^31 elements
     end = tl.minimum(first + BLOCK_SIZE_M, M)
     for start in range(0, BLOCK_SIZE_M, SUB_BLOCK_SIZE_M):
@@ -269,39 +270,39 @@ def layer_norm_backward_input_kernel(
             x = tl.load(x_ptr + at, mask=mask, other=0.0).to(tl.float32)
             levels += dy
             alongs += dy * (x - mean[:, None])
-        along = tl.sum(alongs, axis=1) * rstd * rstd / N  # of x - mean, so that neither loop scales x
-        level = tl.sum(levels, axis=1) / N
-        for left in range(0, N, BLOCK_SIZE_N):
-            cols = left + tl.arange(0, BLOCK_SIZE_N)
-            at = rows[:, None] * N + cols[None, :]
-            mask = (rows < end)[:, None] & (cols < N)[None, :]
-            w = tl.load(w_ptr + cols, mask=cols < N, other=0.0).to(tl.float32)
-            dy = tl.load(dy_ptr + at, mask=mask, other=0.0).to(tl.float32) * w[None, :]
-            x = tl.load(x_ptr + at, mask=mask, other=0.0).to(tl.float32)
-            dx = (dy - (x - mean[:, None]) * along[:, None] - level[:, None]) * rstd[:, None]
-            tl.store(dx_ptr + at, dx.to(dx_ptr.dtype.element_ty), mask=mask)
+        along = tl.sum(alongs, axis=1) * rstd * rstd / N  # of x - mean, so that no loop scales x
+        tl.store(along_ptr + rows, along, mask=rows < end)
+        tl.store(level_ptr + rows, tl.sum(levels, axis=1) / N, mask=rows < end)
 
 
 @triton.jit
-def layer_norm_backward_weights_kernel(
+def layer_norm_backward_apply_kernel(
     dy_ptr,
     x_ptr,
+    w_ptr,
     mean_ptr,
     rstd_ptr,
+    along_ptr,
+    level_ptr,
+    dx_ptr,
     dw_ptr,
     db_ptr,
     M,
     N,
-    PARTS: tl.constexpr,
+    COLUMNS: tl.constexpr,
     ROWS: tl.constexpr,
     STEP_M: tl.constexpr,
     STEP_N: tl.constexpr,
 ):
-    """dw and db of STEP_N columns over ROWS rows, STEP_M at a time; the rows' PARTS are added by atomics."""
+    """dx, dw and db of STEP_N columns, one of COLUMNS such blocks, over ROWS rows, STEP_M at a time.
+
+    dw and db collect over the rows and are added to what is there.
+    """
     program = tl.program_id(0)
-    cols = program // PARTS * STEP_N + tl.arange(0, STEP_N)
-    first = (program % PARTS).to(tl.int64) * ROWS  # 64 bits: M * N may exceed 2^31 elements
+    cols = program % COLUMNS * STEP_N + tl.arange(0, STEP_N)
+    first = (program // COLUMNS).to(tl.int64) * ROWS  # 64 bits: M * N may exceed 2^31 elements
     end = tl.minimum(first + ROWS, M)
+    w = tl.load(w_ptr + cols, mask=cols < N, other=0.0).to(tl.float32)
     dw = tl.zeros([STEP_M, STEP_N], dtype=tl.float32)
     db = tl.zeros([STEP_M, STEP_N], dtype=tl.float32)
     for start in range(0, ROWS, STEP_M):
@@ -312,7 +313,12 @@ def layer_norm_backward_weights_kernel(
         x = tl.load(x_ptr + at, mask=mask, other=0.0).to(tl.float32)
         mean = tl.load(mean_ptr + rows, mask=rows < end, other=0.0)
         rstd = tl.load(rstd_ptr + rows, mask=rows < end, other=0.0)
+        along = tl.load(along_ptr + rows, mask=rows < end, other=0.0)
+        level = tl.load(level_ptr + rows, mask=rows < end, other=0.0)
+        away = x - mean[:, None]
         db += dy
-        dw += dy * ((x - mean[:, None]) * rstd[:, None])
+        dw += dy * away * rstd[:, None]
+        dx = (dy * w[None, :] - away * along[:, None] - level[:, None]) * rstd[:, None]
+        tl.store(dx_ptr + at, dx.to(dx_ptr.dtype.element_ty), mask=mask)
     tl.atomic_add(dw_ptr + cols, tl.sum(dw, axis=0), mask=cols < N)
     tl.atomic_add(db_ptr + cols, tl.sum(db, axis=0), mask=cols < N)
