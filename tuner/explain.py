@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilewise.db.records import Status
 from tilewise.kernels.spec import Config, KernelSpec, Problem
 from tilewise.tuner.devices.base import Device, Outcome
+from tilewise.tuner.insight import option_effects, suggestions
 from tilewise.tuner.prior import penalties, score
 from tilewise.tuner.space import check_config
+from tilewise.tuner.traffic import traffic
 from tilewise.tuner.why import evidence, sentence
 
-__all__ = ["explain"]
+if TYPE_CHECKING:
+    from tilewise.tuner.devices.model.analysis import Analysis
+
+__all__ = ["course", "explain"]
 
 
 def explain(device: Device, spec: KernelSpec, problem: Problem, config: Config) -> dict[str, Any]:
     """All that is known of a config, as the JSON object of `tilewise explain`; absent means unknown.
 
-    The config is compiled and timed unless it breaks one of the kernel's own rules. Raises `BadConfig` where it is no
-    config of the space.
+    The config is compiled and timed unless it breaks one of the kernel's own rules. On a modelled part its time is
+    taken apart as well (`rows_us` add up to it), and what its options do and what would help is compiled and timed.
+    Raises `BadConfig` where it is no config of the space.
     """
     broken = check_config(spec, problem, device.target, config)
     outcome = (
@@ -47,7 +53,42 @@ def explain(device: Device, spec: KernelSpec, problem: Problem, config: Config) 
         body["why"] = sentence(facts, outcome.timing.time_us)
         if floor := device.floor_us(spec, problem):
             body["floor_us"] = round(floor, 3)
+        if found := course(device, spec, problem, config):
+            body |= _taken_apart(spec, problem, config, found)
+            body["options"] = option_effects(device, spec, problem, config, outcome)
+    if _is_modelled(device) and not broken:
+        body["suggestions"] = suggestions(device, spec, problem, config, outcome)
     return body
+
+
+def course(device: Device, spec: KernelSpec, problem: Problem, config: Config) -> Analysis | None:
+    """Where a feasible config's modelled time goes; None on a device that is not modelled."""
+    from tilewise.tuner.devices.model.device import ModelDevice
+
+    return device.analyse(spec, problem, config) if isinstance(device, ModelDevice) else None
+
+
+def _is_modelled(device: Device) -> bool:
+    from tilewise.tuner.devices.model.device import ModelDevice
+
+    return isinstance(device, ModelDevice)
+
+
+def _taken_apart(spec: KernelSpec, problem: Problem, config: Config, found: Analysis) -> dict[str, Any]:
+    lines = [
+        {
+            "line": str(line.place),
+            "source": line.place.text,
+            "path_us": round(line.path_us, 3),
+            "pipes_us": {pipe: round(busy, 3) for pipe, busy in line.pipes_us.items() if busy},
+        }
+        for line in found.lines()
+    ]
+    return {
+        "rows_us": {name: round(time, 3) for name, time in found.rows().items()},
+        "lines": lines,
+        "traffic": traffic(spec, problem, config, found.traffic()),
+    }
 
 
 def _evaluate(device: Device, spec: KernelSpec, problem: Problem, config: Config) -> Outcome:

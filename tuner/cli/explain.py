@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -12,7 +13,35 @@ from tilewise.tuner.cli.text import config_text
 from tilewise.tuner.problem import sizes_text
 from tilewise.tuner.why import PIPE_NAMES
 
+if TYPE_CHECKING:
+    from tilewise.kernels.spec import Config, KernelSpec, Problem
+    from tilewise.tuner.devices.base import Device
+
 __all__ = ["explain"]
+
+_ROWS = {
+    **PIPE_NAMES,
+    "waiting": "waiting",
+    "launch": "launch",
+    "start": "program starts",
+    "dispatch": "handing out",
+    "atomics": "atomics in turn",
+}
+_LINES, _LINE_WORTH_A_WORD = 8, 0.002
+"""Source lines shown, and the share of the time that a pipe must be busy on one; all are in the JSON."""
+
+_TRAFFIC_WORTH_A_WORD = 1.1
+
+
+def _ending(*suffixes: str) -> Callable[[click.Context, click.Parameter, Path | None], Path | None]:
+    """Checks a file's name before any work is done for it."""
+
+    def check(context: click.Context, parameter: click.Parameter, file: Path | None) -> Path | None:
+        if file is not None and file.suffix not in suffixes:
+            raise click.BadParameter(f"{file.name!r} does not end in {' or '.join(suffixes)}")
+        return file
+
+    return check
 
 
 @click.command()
@@ -21,11 +50,34 @@ __all__ = ["explain"]
 @click.option("-c", "--config", "given", required=True, metavar="BLOCK_SIZE_M=25,...", help="The config to explain.")
 @click.option("--dtype", default="float32", show_default=True, help="Type of the kernel's inputs.")
 @click.option("--device", default="auto", show_default=True, help="auto, npu, cuda or model:PART.")
+@click.option(
+    "--trace",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    callback=_ending(".json", ".svg"),
+    help="Write the timeline: .json for Perfetto, or .svg.",
+)
+@click.option(
+    "--roofline",
+    type=click.Path(dir_okay=False, writable=True, path_type=Path),
+    callback=_ending(".png", ".svg"),
+    help="Plot it under its roofline: .png or .svg.",
+)
 @database
 @common
-def explain(kernel: str, shape: str, given: str, dtype: str, device: str, url: str | None, as_json: bool) -> None:
+def explain(
+    kernel: str,
+    shape: str,
+    given: str,
+    dtype: str,
+    device: str,
+    trace: Path | None,
+    roofline: Path | None,
+    url: str | None,
+    as_json: bool,
+) -> None:
     """Show one config of KERNEL: whether it can run, on-chip memory, waves, tails, and its time by pipe.
 
+    On a modelled part also where the time goes, by source line too, what the compile options do, and what would help.
     Compile options left out of the config keep their defaults.
     """
     from tilewise.kernels import registry
@@ -40,11 +92,42 @@ def explain(kernel: str, shape: str, given: str, dtype: str, device: str, url: s
         check_memory(spec, problem, opened)
         default = spec.default(problem, opened.target)
         options = {name: default[name] for name in spec.options() if name in default}
-        body = explained(opened, spec, problem, {**options, **config})
+        full = {**options, **config}
+        body = explained(opened, spec, problem, full)
+        if trace:
+            _write_trace(trace, opened, spec, problem, full, body)
+        if roofline:
+            _write_roofline(roofline, opened, spec, problem, body)
     if as_json:
         print_json(body)
     else:
         click.echo("\n".join(_lines(body)))
+
+
+def _write_trace(
+    file: Path, device: Device, spec: KernelSpec, problem: Problem, config: Config, body: dict[str, Any]
+) -> None:
+    import json
+
+    from tilewise.errors import UsageError
+    from tilewise.tuner.devices.model.drawing import drawing
+    from tilewise.tuner.devices.model.trace import trace_events
+    from tilewise.tuner.explain import course
+
+    if not body["feasible"]:
+        raise UsageError(f"there is no timeline of a config that does not run: {body['reason']}")
+    if (found := course(device, spec, problem, config)) is None:
+        raise UsageError(f"--trace needs a modelled part, such as --device model:Ascend910B4, not {device.id}")
+    file.write_text(drawing(found) if file.suffix == ".svg" else json.dumps(trace_events(found)))
+
+
+def _write_roofline(file: Path, device: Device, spec: KernelSpec, problem: Problem, body: dict[str, Any]) -> None:
+    from tilewise.errors import UsageError
+    from tilewise.tuner.roofline import draw
+
+    if "time_us" not in body:
+        raise UsageError(f"there is no point under the roofline for a config that does not run: {body['reason']}")
+    draw(file, device, spec, problem, body)
 
 
 def _lines(body: dict[str, Any]) -> Iterator[str]:
@@ -64,12 +147,55 @@ def _lines(body: dict[str, Any]) -> Iterator[str]:
     if "time_us" in body:
         floor = f", {body['time_us'] / body['floor_us']:.2f}x the memory floor" if "floor_us" in body else ""
         yield f"  time        {body['time_us']:.2f} us ({body['clock']}){floor}"
-    for pipe, busy in body.get("pipes_us", {}).items():
-        share = busy / body["time_us"]
-        bound = "  <- bound by" if pipe == body["bound_by"] else ""
-        yield f"    {PIPE_NAMES[pipe]:18} {busy:9.2f} us  {'#' * round(30 * share):30} {share:4.0%}{bound}"
+    yield from _where_time_goes(body)
+    yield from _traffic(body)
+    for option in body.get("options", []):
+        yield f"  option      {_option(option)}"
+    for suggestion in body.get("suggestions", []):
+        yield f"  suggestion  {_suggestion(suggestion)}"
     yield f"  prior       score {body['prior_score']:.3f} (1 is a config without a flaw), from penalties:"
     for name, factor in body["penalties"].items():
         yield f"    {name:18} x{factor:.3f}"
     if "why" in body:
         yield f"  why         {body['why']}"
+
+
+def _where_time_goes(body: dict[str, Any]) -> Iterator[str]:
+    """What the time consists of, row by row; beside each pipe, how long it was busy, hidden behind others or not."""
+    busy = body.get("pipes_us", {})
+    for name, time in body.get("rows_us", busy).items():
+        if not time and name not in busy:
+            continue
+        share = time / body["time_us"]
+        beside = f" (busy {busy[name]:.2f})" if name in busy and "rows_us" in body else ""
+        bound = "  <- bound by" if name == body["bound_by"] else ""
+        yield f"    {_ROWS[name]:18} {time:9.2f} us  {'#' * round(30 * share):30} {share:4.0%}{beside}{bound}"
+    least = _LINE_WORTH_A_WORD * body.get("time_us", 0)
+    for line in [line for line in body.get("lines", []) if max(line["pipes_us"].values(), default=0) >= least][:_LINES]:
+        pipes = ", ".join(f"{pipe} {time:.2f}" for pipe, time in line["pipes_us"].items() if time >= 0.005)
+        yield f"  {line['path_us']:9.2f} us  {line['line']:20} {line['source']}" + (f"  [{pipes}]" if pipes else "")
+
+
+def _traffic(body: dict[str, Any]) -> Iterator[str]:
+    if "traffic" not in body:
+        return
+    moved = body["traffic"]
+    yield f"  traffic     {moved['bytes'] / 1e6:.2f} MB, {moved['ratio']:.2f}x the least"
+    if moved["ratio"] > _TRAFFIC_WORTH_A_WORD:
+        for reason in moved["reasons"]:
+            yield f"    {reason}"
+
+
+def _option(option: dict[str, Any]) -> str:
+    asked = f"{option['option']}={option['value']}"
+    dropped = ", which the compiler dropped" if option["value"] and option.get("effective") is False else ""
+    if "other_us" not in option:
+        return f"{asked}{dropped}; with {option['other']} it fails: {option['reason']}"
+    return f"{asked}{dropped}; with {option['other']} {option['other_us']:.2f} us ({option['ratio'] - 1:+.0%})"
+
+
+def _suggestion(suggestion: dict[str, Any]) -> str:
+    change = f"{suggestion['parameter']}={suggestion['value']} instead of {suggestion['instead_of']}"
+    gain = f" ({suggestion['ratio'] - 1:+.0%})" if "ratio" in suggestion else ""
+    cures = f"{suggestion['cures']}; " if "cures" in suggestion else ""
+    return f"{change}: {suggestion['time_us']:.2f} us{gain}; {cures}{suggestion['why']}"

@@ -17,6 +17,7 @@ from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
 from tilewise.settings import read_settings
 from tilewise.tuner.devices.base import Device, Outcome, Timing, Verdict
 from tilewise.tuner.devices.model import toolchain
+from tilewise.tuner.devices.model.analysis import Analysis, analyse
 from tilewise.tuner.devices.model.costs import FIGURES, HBM_CORE_GB_S, REPEAT_CYCLES, End, costs
 from tilewise.tuner.devices.model.hivm import Function, parse
 from tilewise.tuner.devices.model.machine import KernelTime, Machine
@@ -77,6 +78,10 @@ class ModelDevice(Device):
             return verify_compiled(spec, problem, config, self.target, self._folder)
         job = ("verify", spec.origin, problem, dict(config), self.target, self._folder)
         return _verdict(self._workers.submit(*job, timeout=_VERIFY_SECONDS))
+
+    def analyse(self, spec: KernelSpec, problem: Problem, config: Config) -> Analysis:
+        """Where the time of a config goes that was found feasible; raises `Unavailable` where it is not."""
+        return analyse(spec, problem, config, self.target, self._folder)
 
     def memory_bytes(self) -> int:
         return self.part.hbm_gib * 2**30
