@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from tilewise.db.records import Status
+from tilewise.db.records import Status, Trial
 from tilewise.kernels.spec import Config, KernelSpec, Problem
 from tilewise.tuner.devices.base import Device, Outcome
 from tilewise.tuner.insight import option_effects, suggestions
 from tilewise.tuner.prior import penalties, score
 from tilewise.tuner.space import check_config
 from tilewise.tuner.traffic import traffic
+from tilewise.tuner.variants import variants
 from tilewise.tuner.why import evidence, sentence
 
 if TYPE_CHECKING:
@@ -19,11 +21,15 @@ if TYPE_CHECKING:
 __all__ = ["course", "explain"]
 
 
-def explain(device: Device, spec: KernelSpec, problem: Problem, config: Config) -> dict[str, Any]:
+def explain(
+    device: Device, spec: KernelSpec, problem: Problem, config: Config, trials: Iterable[Trial] = ()
+) -> dict[str, Any]:
     """All that is known of a config, as the JSON object of `tilewise explain`; absent means unknown.
 
     The config is compiled and timed unless it breaks one of the kernel's own rules. On a modelled part its time is
     taken apart as well (`rows_us` add up to it), and what its options do and what would help is compiled and timed.
+    Of stored `trials` of the problem, the best of each of the kernel's variants stands beside it.
+
     Raises `BadConfig` where it is no config of the space.
     """
     broken = check_config(spec, problem, device.target, config)
@@ -58,6 +64,8 @@ def explain(device: Device, spec: KernelSpec, problem: Problem, config: Config) 
             body["options"] = option_effects(device, spec, problem, config, outcome)
     if _is_modelled(device) and not broken:
         body["suggestions"] = suggestions(device, spec, problem, config, outcome)
+    if found_variants := variants(trials):
+        body["variants"] = found_variants
     return body
 
 

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilewise.tuner.cli.options import common, database, print_json
+from tilewise.errors import NotFound, UsageError
+from tilewise.tuner.cli.options import common, database, open_existing, print_json
 from tilewise.tuner.cli.text import config_text
 from tilewise.tuner.problem import sizes_text
+from tilewise.tuner.variants import crossover
 from tilewise.tuner.why import PIPE_NAMES
 
 if TYPE_CHECKING:
+    from tilewise.db.records import Scope, Trial
     from tilewise.kernels.spec import Config, KernelSpec, Problem
     from tilewise.tuner.devices.base import Device
 
@@ -83,7 +86,7 @@ def explain(
     from tilewise.kernels import registry
     from tilewise.tuner.devices.catalogue import choose, open_device
     from tilewise.tuner.explain import explain as explained
-    from tilewise.tuner.problem import check_memory, make_problem, parse_config, parse_dims
+    from tilewise.tuner.problem import check_memory, make_problem, parse_config, parse_dims, scope
 
     spec = registry.load(kernel)
     problem = make_problem(spec, parse_dims(shape), dtype)
@@ -93,7 +96,7 @@ def explain(
         default = spec.default(problem, opened.target)
         options = {name: default[name] for name in spec.options() if name in default}
         full = {**options, **config}
-        body = explained(opened, spec, problem, full)
+        body = explained(opened, spec, problem, full, _stored(url, scope(spec, problem, opened)))
         if trace:
             _write_trace(trace, opened, spec, problem, full, body)
         if roofline:
@@ -104,12 +107,20 @@ def explain(
         click.echo("\n".join(_lines(body)))
 
 
+def _stored(url: str | None, found: Scope) -> list[Trial]:
+    """What is known of the problem on this device, where anything was ever stored."""
+    try:
+        with open_existing(url) as store:
+            return store.trials(found)
+    except NotFound:
+        return []
+
+
 def _write_trace(
     file: Path, device: Device, spec: KernelSpec, problem: Problem, config: Config, body: dict[str, Any]
 ) -> None:
     import json
 
-    from tilewise.errors import UsageError
     from tilewise.tuner.devices.model.drawing import drawing
     from tilewise.tuner.devices.model.trace import trace_events
     from tilewise.tuner.explain import course
@@ -122,7 +133,6 @@ def _write_trace(
 
 
 def _write_roofline(file: Path, device: Device, spec: KernelSpec, problem: Problem, body: dict[str, Any]) -> None:
-    from tilewise.errors import UsageError
     from tilewise.tuner.roofline import draw
 
     if "time_us" not in body:
@@ -151,6 +161,8 @@ def _lines(body: dict[str, Any]) -> Iterator[str]:
     yield from _traffic(body)
     for option in body.get("options", []):
         yield f"  option      {_option(option)}"
+    if "variants" in body and (text := crossover(body["variants"])):
+        yield f"  variants    of stored trials: {text}"
     for suggestion in body.get("suggestions", []):
         yield f"  suggestion  {_suggestion(suggestion)}"
     yield f"  prior       score {body['prior_score']:.3f} (1 is a config without a flaw), from penalties:"
