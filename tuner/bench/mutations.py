@@ -29,7 +29,7 @@ from tilewise.tuner.devices.model.verification import compile_config, execute, j
 from tilewise.tuner.space import enumerate_space
 from tilewise.tuner.verify import Arguments
 
-__all__ = ["KINDS", "Case", "Finding", "compile_case", "mutate", "study", "try_change"]
+__all__ = ["KINDS", "Case", "Finding", "compile_case", "edited", "mutate", "study", "try_change"]
 
 KINDS = ("flag dropped", "address shifted", "size off by one", "operands swapped")
 
@@ -248,7 +248,7 @@ def mutate(case: Case, kind: str, generator: random.Random) -> tuple[str, tuple[
     return f"{place(op)}: {words}", functions
 
 
-def _edited(function: Function, target: Op, replacement: Sequence[Op], values: int = 0) -> Function:
+def edited(function: Function, target: Op, replacement: Sequence[Op], values: int = 0) -> Function:
     """The function with other operations in place of one; `values` more numbers are in use."""
 
     def block(old: Block) -> Block:
@@ -265,7 +265,7 @@ def _edited(function: Function, target: Op, replacement: Sequence[Op], values: i
 
 def _drop(op: Op, function: Function, generator: random.Random) -> tuple[str, Function]:
     pipes = [op.attributes[key] for key in ("pipe", "set_pipe", "wait_pipe") if key in op.attributes]
-    return f"dropped ({', '.join(pipes)})", _edited(function, op, [])
+    return f"dropped ({', '.join(pipes)})", edited(function, op, [])
 
 
 def _shift(op: Op, function: Function, generator: random.Random) -> tuple[str, Function]:
@@ -283,7 +283,7 @@ def _shift(op: Op, function: Function, generator: random.Random) -> tuple[str, F
         sum_of = Op("arith.addi", (operand, number + 1), (number,), {}, ("index", "index"), ("index",), (), op.number)
         added = [_constant(number + 1, by, "index", op), sum_of]
     operands = (*op.operands[:at], number, *op.operands[at + 1 :])
-    return f"shifted by {by}", _edited(function, op, [*added, replace(op, operands=operands)], 2)
+    return f"shifted by {by}", edited(function, op, [*added, replace(op, operands=operands)], 2)
 
 
 def _constant(number: int, value: int, kind: str, beside: Op) -> Op:
@@ -294,7 +294,7 @@ def _resize(op: Op, function: Function, generator: random.Random) -> tuple[str, 
     by = generator.choice([-1, 1])
     if op.name == "arith.constant":
         value = op.attributes["value"] + by
-        return f"{value} instead of {value - by}", _edited(function, op, [_with(op, "value", value)])
+        return f"{value} instead of {value - by}", edited(function, op, [_with(op, "value", value)])
     at = generator.choice(_extents(op))
     (kind,) = op.result_types
     assert isinstance(kind, MemRef)
@@ -303,7 +303,7 @@ def _resize(op: Op, function: Function, generator: random.Random) -> tuple[str, 
     sizes[at] += by
     shape[place_in_result] += by
     resized = replace(_with(op, "static_sizes", tuple(sizes)), result_types=(replace(kind, shape=tuple(shape)),))
-    return f"extent {sizes[at]} instead of {sizes[at] - by}", _edited(function, op, [resized])
+    return f"extent {sizes[at]} instead of {sizes[at] - by}", edited(function, op, [resized])
 
 
 def _extents(op: Op) -> list[int]:
@@ -322,7 +322,7 @@ def _swap(op: Op, function: Function, generator: random.Random) -> tuple[str, Fu
     first, second = generator.choice(_alike(op))
     operands = list(op.operands)
     operands[first], operands[second] = operands[second], operands[first]
-    return f"operands {first} and {second} swapped", _edited(function, op, [replace(op, operands=tuple(operands))])
+    return f"operands {first} and {second} swapped", edited(function, op, [replace(op, operands=tuple(operands))])
 
 
 def _alike(op: Op) -> list[tuple[int, int]]:

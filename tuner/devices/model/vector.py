@@ -131,7 +131,8 @@ _ROUNDINGS: Mapping[str, Callable[[Array], Array]] = {
 
 
 def _cast(op: Op, inputs: Sequence[int], outputs: Sequence[int]) -> Compute:
-    """Between floats, to the nearest even; from a float to an integer as `round_mode` says, held at the ends."""
+    """To a narrower float, to the nearest even; to an integer as `round_mode` says, held at the ends of its range; to
+    the same float, to a whole number as `round_mode` says."""
     (source,), (target,) = inputs, outputs
     rounding = _chosen(_ROUNDINGS, op, "round_mode")
     kinds = [kind.dtype for kind in op.types[:2] if isinstance(kind, MemRef)]
@@ -144,6 +145,8 @@ def _cast(op: Op, inputs: Sequence[int], outputs: Sequence[int]) -> Compute:
         elements = chip.read(values[source], op)
         if floats == [True, False]:
             elements = _held(rounding(elements), kinds[1])
+        elif kinds[0] == kinds[1]:
+            elements = rounding(elements)
         chip.write(values[target], elements != 0 if kinds[1] == "i1" else elements, op)
 
     return compute

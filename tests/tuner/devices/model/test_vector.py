@@ -277,6 +277,12 @@ def test_each_rounding_mode_of_floats_to_integers(core, mode, whole):
     assert cast(core, np.tile(values, (PROGRAMS, 1)), "f32", "i32", mode)[2].tolist() == whole
 
 
+@pytest.mark.parametrize(("mode", "function"), [("floor", np.floor), ("ceil", np.ceil), ("rint", np.rint)])
+def test_a_cast_to_the_same_float_makes_whole_numbers(core, mode, function):
+    values = draw((5, 7))
+    assert (cast(core, values, "f32", "f32", mode) == function(values)).all()
+
+
 def test_floats_beyond_an_integers_range_are_held_at_its_ends(core):
     values = np.array([1e10, -1e10, math.inf, -math.inf, math.nan], np.float32)
     ends = [2**31 - 1, -(2**31), 2**31 - 1, -(2**31), 0]
