@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import random
+import statistics
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -21,7 +22,17 @@ from tilewise.tuner.space import enumerate_space
 from tilewise.tuner.verify import Arguments, compare
 from tilewise.tuner.worker import Worker
 
-__all__ = ["DIMS", "Executed", "bench_execute", "bench_mutations", "execute_config", "sample"]
+__all__ = [
+    "DIMS",
+    "Executed",
+    "bench_execute",
+    "bench_mutations",
+    "execute_config",
+    "execution_body",
+    "mutations_body",
+    "reported_as",
+    "sample",
+]
 
 DIMS: Mapping[tuple[str, ...], Mapping[str, int]] = {
     ("N",): {"N": 20011},
@@ -48,6 +59,14 @@ class Executed:
     interpreted: Verdict | None
     unbarriered: int
     seconds: float
+
+    @property
+    def fault(self) -> str:
+        """What is wrong with it; empty where nothing is."""
+        for verdict in (self.verdict, self.interpreted):
+            if verdict is not None and not verdict.agreed:
+                return verdict.reason
+        return ""
 
     def to_json(self) -> dict[str, Any]:
         row = asdict(self)
@@ -132,11 +151,60 @@ def bench_mutations(part: str, folder: Path, *, count: int, seed: int) -> Iterat
     yield from study(count, seed, toolchain.target(part, folder), folder)
 
 
-def header(part: str) -> dict[str, Any]:
+def execution_body(rows: Sequence[Executed], part: str, seed: int) -> dict[str, Any]:
+    """All rows and their summary, as plain JSON values."""
+    compared = [row.interpreted for row in rows if row.interpreted is not None]
+    summary = {
+        "kernels": len({row.kernel for row in rows}),
+        "configs": len(rows),
+        "agree_with_float64": sum(row.verdict.agreed for row in rows),
+        "compared_with_tritons_interpreter": len(compared),
+        "agree_with_tritons_interpreter": sum(verdict.agreed for verdict in compared),
+        "with_operations_that_only_their_pipe_keeps_apart": sum(row.unbarriered > 0 for row in rows),
+        "median_ms": round(statistics.median(row.seconds for row in rows) * 1e3, 1),
+        "longest_ms": round(max(row.seconds for row in rows) * 1e3, 1),
+    }
+    return _header(part, seed) | {"rows": [row.to_json() for row in rows], "summary": summary}
+
+
+def mutations_body(findings: Sequence[Finding], part: str, seed: int) -> dict[str, Any]:
+    """All changes and their summary, as plain JSON values."""
+    counting = [finding for finding in findings if finding.counts]
+    summary = {
+        "changes": len(findings),
+        "change_result_or_order": len(counting),
+        "of_these_reported": sum(bool(finding.report) for finding in counting),
+        "reported_although_nothing_changed": sum(bool(f.report) for f in findings if not f.counts),
+    }
+    rows = [asdict(finding) | {"counts": finding.counts, "reported_as": reported_as(finding)} for finding in findings]
+    return _header(part, seed) | {"changes": rows, "summary": summary}
+
+
+def reported_as(finding: Finding) -> str:
+    """The kind of report: by the words that each begins with or holds."""
+    report = finding.report
+    if not report:
+        return "nothing"
+    for kind, words in _REPORTS.items():
+        if any(word in report for word in words):
+            return kind
+    return "wrong result"
+
+
+_REPORTS = {
+    "race": ("race: ", "without a barrier between"),
+    "flag": ("deadlock: ", "never waited for"),
+    "out of bounds": (" uses element ", " uses bytes ", "bytes of on-chip memory", "not aligned", " picks element "),
+    "shapes": ("between memory of shapes", "has operands of shapes"),
+}
+
+
+def _header(part: str, seed: int) -> dict[str, Any]:
     """What the figures depend on."""
     return {
         "part": part,
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "python": platform.python_version(),
         "toolchain": toolchain.fingerprint(),
+        "seed": seed,
     }

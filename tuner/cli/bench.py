@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from tilewise.tuner.cli.execution import execute, mutations
 from tilewise.tuner.cli.options import common, database, print_json
 from tilewise.tuner.cli.text import output
 from tilewise.tuner.problem import sizes_text
@@ -19,6 +20,10 @@ __all__ = ["bench"]
 @click.group()
 def bench() -> None:
     """Run the project's own benchmarks."""
+
+
+bench.add_command(execute)
+bench.add_command(mutations)
 
 
 @bench.command()
