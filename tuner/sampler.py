@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import optuna
 from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
 from optuna.samplers import BaseSampler, TPESampler
@@ -59,9 +60,6 @@ class History:
     told: dict[int, float | None] = field(default_factory=dict)
     pending: set[int] = field(default_factory=set)
 
-    def is_new(self, number: int) -> bool:
-        return number not in self.told and number not in self.pending
-
     def values(self) -> dict[int, float]:
         return {number: value for number, value in self.told.items() if value is not None}
 
@@ -75,28 +73,32 @@ class TableSampler(BaseSampler):
     def __init__(self, space: Space) -> None:
         self.space = space
         self.history = History()
+        self.free = np.ones(len(space), dtype=bool)
+        self._distributions = distributions(space)
         self._loaded = False
         self._chosen = 0
 
     @abstractmethod
     def choose(self, study: Study, trial: FrozenTrial) -> int:
-        """The number of a config that is new in `self.history`."""
+        """The number of a config that is `self.free`: neither told nor pending."""
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
         """The choice is made here, since Optuna does not ask for parameters that have one value only."""
-        self._load(study)
+        self.load(study)
         if len(self.history.told) + len(self.history.pending) >= len(self.space):
             raise LookupError("every config of the space was tried")
         self._chosen = self.choose(study, trial)
+        assert self.free[self._chosen], "a config is suggested once"
+        self.free[self._chosen] = False
         self.history.pending.add(self._chosen)
 
     def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
-        return distributions(self.space)
+        return self._distributions
 
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        return dict(zip(self.space.domains, self.space.position(self.space.configs[self._chosen]), strict=True))
+        return dict(zip(self.space.domains, self.space.codes[self._chosen].tolist(), strict=True))
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -106,7 +108,7 @@ class TableSampler(BaseSampler):
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
         self._note(trial, values[0] if values else None)
 
-    def _load(self, study: Study) -> None:
+    def load(self, study: Study) -> None:
         """Trials that the study held before this sampler's first suggestion."""
         if not self._loaded:
             self._loaded = True
@@ -116,6 +118,7 @@ class TableSampler(BaseSampler):
     def _note(self, trial: FrozenTrial, value: float | None) -> None:
         number = self.space.numbered([trial.params[name] for name in self.space.domains])
         assert number is not None, "only configs of the space are suggested or added"
+        self.free[number] = False
         self.history.pending.discard(number)
         usable = value is not None and math.isfinite(value) and not trial.user_attrs.get(FAILED)
         self.history.told[number] = value if usable else None
@@ -129,7 +132,7 @@ class ExhaustiveSampler(TableSampler):
         self._next = 0
 
     def choose(self, study: Study, trial: FrozenTrial) -> int:
-        while not self.history.is_new(self._next):
+        while not self.free[self._next]:
             self._next += 1
         return self._next
 
@@ -143,7 +146,7 @@ class RandomSampler(TableSampler):
         random.Random(seed).shuffle(self._order)
 
     def choose(self, study: Study, trial: FrozenTrial) -> int:
-        while not self.history.is_new(self._order[-1]):
+        while not self.free[self._order[-1]]:
             self._order.pop()
         return self._order[-1]
 
@@ -155,21 +158,18 @@ class TpeSampler(TableSampler):
         super().__init__(space)
         self._tpe = TPESampler(seed=seed)
         self._random = random.Random(seed)
-        self._positions = [space.position(config) for config in space.configs]
+        self._ordered = np.array([space.is_ordered(name) for name in space.domains], dtype=bool)
+        self._scales = np.array([max(1, len(values) - 1) for values in space.domains.values()])
 
     def choose(self, study: Study, trial: FrozenTrial) -> int:
-        suggested: Mapping[str, Any] = self._tpe.sample_relative(study, trial, distributions(self.space))
+        new = np.flatnonzero(self.free)
+        suggested: Mapping[str, Any] = self._tpe.sample_relative(study, trial, self._distributions)
         if not suggested:  # TPE starts at random
-            return self._random.choice([n for n in range(len(self.space)) if self.history.is_new(n)])
-        wanted = [suggested[name] for name in self.space.domains]
-        scales = [max(1, len(values) - 1) for values in self.space.domains.values()]
-        ordered = [self.space.is_ordered(name) for name in self.space.domains]
-
-        def distance(number: int) -> float:
-            pairs = zip(wanted, self._positions[number], scales, ordered, strict=True)
-            return sum(abs(a - b) / scale if graded else float(a != b) for a, b, scale, graded in pairs)
-
-        return min((n for n in range(len(self.space)) if self.history.is_new(n)), key=distance)
+            return int(self._random.choice(new))
+        wanted = np.array([suggested[name] for name in self.space.domains])
+        away = np.abs(self.space.codes[new] - wanted)
+        distance = np.where(self._ordered, away / self._scales, away > 0).sum(axis=1)
+        return int(new[np.argmin(distance)])
 
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
         super().after_trial(study, trial, state, values)

@@ -4,34 +4,57 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
+from typing import overload
+
+import numpy as np
+from numpy.typing import NDArray
 
 from tilewise.db.records import digest
 from tilewise.errors import BadConfig, NothingFeasible
 from tilewise.kernels.spec import Config, Constraint, KernelSpec, Problem, Target, Value
 
-__all__ = ["Space", "check_config", "enumerate_space"]
+__all__ = ["Codes", "Space", "check_config", "enumerate_space"]
+
+Codes = NDArray[np.uint16]
+"""Positions, a row a config and a column a parameter."""
+
+_MOST_VALUES = 2**16
 
 
-@dataclass(frozen=True)
 class Space:
     """An enumerated space. `domains` hold each parameter's values in their order; `configs` the valid combinations.
 
-    A config's *position* is the tuple of its values' places in the domains.
+    A config's *position* is the tuple of its values' places in the domains, its *number* its place among `configs`.
+    Only positions are stored, 2 bytes a parameter, and configs are made from them when they are asked for: a million
+    configs of ten parameters are 20 MB, and 16 MB more once one was looked up.
     """
 
-    domains: Mapping[str, tuple[Value, ...]]
-    configs: tuple[Config, ...]
-    _places: Mapping[str, Mapping[Value, int]] = field(init=False, repr=False, compare=False)
-
-    def __post_init__(self) -> None:
-        places = {name: {value: place for place, value in enumerate(values)} for name, values in self.domains.items()}
-        object.__setattr__(self, "_places", places)
+    def __init__(
+        self, domains: Mapping[str, tuple[Value, ...]], configs: Sequence[Config] = (), codes: Codes | None = None
+    ) -> None:
+        self.domains = dict(domains)
+        if any(len(values) > _MOST_VALUES for values in domains.values()):
+            raise ValueError(f"a parameter has more than {_MOST_VALUES} values")
+        self._places = {name: {value: place for place, value in enumerate(values)} for name, values in domains.items()}
+        if codes is None:
+            rows = [self.position(config) for config in configs]
+            codes = np.array(rows, dtype=np.uint16).reshape(len(configs), len(domains))
+        self.codes = codes
+        self.codes.flags.writeable = False
 
     def __len__(self) -> int:
-        return len(self.configs)
+        return len(self.codes)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Space) and self.domains == other.domains and np.array_equal(self.codes, other.codes)
+
+    __hash__ = None  # type: ignore[assignment]  # compared by content
+
+    @property
+    def configs(self) -> Sequence[Config]:
+        return _Configs(self.domains, self.codes)
 
     def position(self, config: Config) -> tuple[int, ...]:
         return tuple(places[config[name]] for name, places in self._places.items())
@@ -40,14 +63,24 @@ class Space:
         """The config's number, or None where it is not in the space."""
         if set(config) != set(self.domains) or any(config[n] not in p for n, p in self._places.items()):
             return None
-        return self._numbers.get(self.position(config))
-
-    @cached_property
-    def _numbers(self) -> dict[tuple[int, ...], int]:
-        return {self.position(config): number for number, config in enumerate(self.configs)}
+        return self.numbered(self.position(config))
 
     def numbered(self, position: Sequence[int]) -> int | None:
-        return self._numbers.get(tuple(position))
+        """The number of the config at that position, or None."""
+        row = np.array(position, dtype=np.uint16)
+        keys, order = self._sorted
+        at = int(np.searchsorted(keys, _keys(row[None, :])[0]))
+        while at < len(keys) and keys[at] == _keys(row[None, :])[0]:
+            if np.array_equal(self.codes[order[at]], row):
+                return int(order[at])
+            at += 1
+        return None
+
+    @cached_property
+    def _sorted(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
+        keys = _keys(self.codes)
+        order = np.argsort(keys, kind="stable")
+        return keys[order], order
 
     def is_ordered(self, name: str) -> bool:
         """Whether a parameter's values are numbers in rising order, so that neighbours are alike."""
@@ -57,24 +90,71 @@ class Space:
 
     @cached_property
     def key(self) -> str:
-        return digest([{name: list(values) for name, values in self.domains.items()}, len(self.configs)])
+        return digest([{name: list(values) for name, values in self.domains.items()}, len(self)])
+
+
+class _Configs(Sequence[Config]):
+    """The configs of a space, each made when it is asked for."""
+
+    def __init__(self, domains: Mapping[str, tuple[Value, ...]], codes: Codes) -> None:
+        self._domains, self._codes = domains, codes
+
+    def __len__(self) -> int:
+        return len(self._codes)
+
+    @overload
+    def __getitem__(self, index: int) -> Config: ...
+
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Config]: ...
+
+    def __getitem__(self, index: int | slice) -> Config | Sequence[Config]:
+        if isinstance(index, slice):
+            return _Configs(self._domains, self._codes[index])
+        places = self._codes[index].tolist()
+        return {name: values[place] for (name, values), place in zip(self._domains.items(), places, strict=True)}
+
+    def __iter__(self) -> Iterator[Config]:
+        return (self[number] for number in range(len(self)))
+
+
+def _keys(codes: Codes) -> NDArray[np.uint64]:
+    """A hash of each row (Fowler-Noll-Vo 1a); equal keys are no proof of equal rows."""
+    keys = np.full(len(codes), 0xCBF29CE484222325, dtype=np.uint64)
+    for column in codes.T:
+        keys = (keys ^ column.astype(np.uint64)) * np.uint64(0x100000001B3)
+    return keys
 
 
 def enumerate_space(spec: KernelSpec, problem: Problem, target: Target) -> Space:
     """Raises `NothingFeasible` where no combination satisfies the constraints."""
     domains = _domains(spec, problem, target)
     if spec.configs is not None:
-        return Space(domains, tuple(spec.configs(problem, target)))
+        return Space(domains, spec.configs(problem, target))
     rules = _rules(spec)
-    names = list(domains)
-    combinations: Iterable[Config] = (
-        dict(zip(names, values, strict=True)) for values in itertools.product(*domains.values())
+    combinations = itertools.product(*domains.values())
+    valid = (
+        number
+        for number, values in enumerate(combinations)
+        if _holds(rules, dict(zip(domains, values, strict=True)), problem, target)
     )
-    configs = tuple(c for c in combinations if all(rule.holds(c, problem, target) for rule in rules))
-    if not configs:
+    numbers = np.fromiter(valid, dtype=np.int64)
+    if not len(numbers):
         sizes = ", ".join(f"{name}={size}" for name, size in problem.dims.items())
         raise NothingFeasible(f"no config of {spec.name} satisfies its constraints at {sizes} on {target.name}")
-    return Space(domains, configs)
+    return Space(domains, codes=_unravelled(numbers, [len(values) for values in domains.values()]))
+
+
+def _unravelled(numbers: NDArray[np.int64], sizes: Sequence[int]) -> Codes:
+    """The positions of combinations by their number, the last parameter changing fastest."""
+    codes = np.empty((len(numbers), len(sizes)), dtype=np.uint16)
+    for parameter in range(len(sizes) - 1, -1, -1):
+        numbers, codes[:, parameter] = np.divmod(numbers, sizes[parameter])
+    return codes
+
+
+def _holds(rules: Sequence[Constraint], config: Config, problem: Problem, target: Target) -> bool:
+    return all(rule.holds(config, problem, target) for rule in rules)
 
 
 def check_config(spec: KernelSpec, problem: Problem, target: Target, config: Config) -> str:

@@ -219,6 +219,50 @@ def _give(body: dict[str, Any], as_json: bool, file: str | None, show: Callable[
 
 
 @bench.command()
+@click.argument("kernel")
+@click.option("-s", "--shape", required=True, metavar="M=16384,N=1024", help="The shape; an exhaustive run is stored.")
+@click.option("--dtype", default="float32", show_default=True)
+@click.option("--seeds", type=click.IntRange(1), default=3, show_default=True, help="Repetitions of each search.")
+@click.option("--sample", type=click.IntRange(1), default=40, show_default=True, help="Configs for triton.autotune.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@database
+@common
+def wall(
+    kernel: str, shape: str, dtype: str, seeds: int, sample: int, file: str | None, url: str | None, as_json: bool
+) -> None:
+    """Wall clock on an NVIDIA GPU from nothing to within 3% of the best, beside triton.autotune and random search."""
+    from tilewise.kernels import registry
+    from tilewise.tuner.bench.wall import bench_wall
+    from tilewise.tuner.cli.options import open_existing
+    from tilewise.tuner.problem import make_problem, parse_dims
+
+    spec = registry.load(kernel)
+    problem = make_problem(spec, parse_dims(shape), dtype)
+    with open_existing(url) as store:
+        body = bench_wall(spec, problem, store, seeds=seeds, sample=sample)
+    _give(body, as_json, file, _show_wall)
+
+
+def _show_wall(body: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    title = f"{body['kernel']} {sizes_text(body['dims'])} on {body['device']}: {body['configs']} configs"
+    table = Table(title=f"{title}, best {body['exhaustive_best_us']:.2f} us", title_justify="left")
+    table.add_column("search")
+    for heading in ("seed", "evaluations", "seconds", "best us"):
+        table.add_column(heading, justify="right")
+    for name, runs in body["searches"].items():
+        for run in runs:
+            reached = "" if run["reached"] else " (not within 3%)"
+            cells = (f"{run['seconds']:.1f}", f"{run['best_us']:.2f}{reached}")
+            table.add_row(name, str(run["seed"]), str(run["evaluations"]), *cells)
+    auto = body["autotune"]
+    table.add_row("triton.autotune", "-", str(auto["configs"]), f"{auto['seconds']:.1f}", "")
+    table.add_row("triton.autotune, scaled", "-", str(body["configs"]), f"{auto['scaled_seconds']:.0f}", "")
+    output().print(table)
+
+
+@bench.command()
 @click.argument("names", nargs=-1)
 @click.option(
     "-s", "--shape", "shapes", multiple=True, metavar="M=1000,N=8192", help="Shapes (default: the benchmark's own)."
