@@ -72,7 +72,7 @@ class Executed:
         row = asdict(self)
         for key in ("verdict", "interpreted"):
             verdict: Verdict | None = getattr(self, key)
-            row[key] = verdict and {"agreed": verdict.agreed, "error": verdict.error, "reason": verdict.reason}
+            row[key] = verdict and {name: getattr(verdict, name) for name in ("agreed", "error", "tolerance", "reason")}
         return row | {"seconds": round(self.seconds, 3)}
 
 
