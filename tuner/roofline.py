@@ -26,16 +26,18 @@ class Roofs:
 
 def modelled_roofs(device: Device) -> Roofs:
     """A modelled part's. Raises `UsageError` for another device, whose rates are not known."""
-    from tilewise.tuner.devices.model.costs import FIGURES, REPEAT_CYCLES
+    from tilewise.tuner.devices.model.calibration import calibrated
+    from tilewise.tuner.devices.model.costs import costs
     from tilewise.tuner.devices.model.device import ModelDevice
 
     if not isinstance(device, ModelDevice):
         raise UsageError(f"--roofline needs a modelled part, such as --device model:Ascend910B4, not {device.id}")
-    lanes = 256 / 4 / REPEAT_CYCLES["vadd"].value  # of float32, a cycle
+    figures = costs(instead=calibrated(device.part.name))
+    lanes = 256 / 4 / figures.repeat_cycles["vadd"]  # of float32, a cycle
     return Roofs(
         {
-            "global memory": device.part.hbm_gb_s * FIGURES["hbm_share"].value,
-            "L2 cache": FIGURES["l2_sum_gb_s"].value,
+            "global memory": device.part.hbm_gb_s * figures["hbm_share"],
+            "L2 cache": figures["l2_sum_gb_s"],
         },
         device.target.cores * lanes * device.part.clock_ghz,
     )

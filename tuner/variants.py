@@ -24,12 +24,17 @@ def variants(trials: Iterable[Trial]) -> list[dict[str, Any]]:
         held = best.get(str(name))
         if held is None or held.time_us is None or trial.time_us < held.time_us:
             best[str(name)] = trial
-    rows = [
-        {"variant": name, "config": dict(trial.config), "time_us": trial.time_us, "verified": trial.verified}
-        for name, trial in best.items()
+    timed = sorted((trial.time_us or 0.0, name) for name, trial in best.items())
+    return [
+        {
+            "variant": name,
+            "config": dict(best[name].config),
+            "time_us": time_us,
+            "verified": best[name].verified,
+            "ratio": round(time_us / timed[0][0], 4),
+        }
+        for time_us, name in timed
     ]
-    rows.sort(key=lambda row: (row["time_us"], row["variant"]))
-    return [{**row, "ratio": round(row["time_us"] / rows[0]["time_us"], 4)} for row in rows]
 
 
 def crossover(rows: list[dict[str, Any]]) -> str:

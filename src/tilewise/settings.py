@@ -4,6 +4,7 @@
 |------------------|--------------------------------------------------------------|
 | `TILEWISE_DB`    | database URL (default: SQLite in the user's data folder)     |
 | `TILEWISE_CACHE` | folder of compiled artefacts (default: user's cache folder)  |
+| `TILEWISE_DATA`  | folder of calibrations (default: user's data folder)         |
 | `TILEWISE_JOBS`  | compile processes at once (default: one a usable core)       |
 """
 
@@ -24,6 +25,7 @@ __all__ = ["Settings", "read_settings"]
 class Settings:
     database_url: str
     cache_folder: Path
+    data_folder: Path
     jobs: int
 
 
@@ -32,6 +34,7 @@ def read_settings() -> Settings:
     return Settings(
         database_url=os.environ.get("TILEWISE_DB") or f"sqlite:///{user_data_path('tilewise') / 'tilewise.db'}",
         cache_folder=Path(os.environ.get("TILEWISE_CACHE") or user_cache_path("tilewise")),
+        data_folder=Path(os.environ.get("TILEWISE_DATA") or user_data_path("tilewise")),
         jobs=_jobs(os.environ.get("TILEWISE_JOBS")),
     )
 

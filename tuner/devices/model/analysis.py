@@ -9,6 +9,7 @@ from pathlib import Path
 from tilewise.errors import Unavailable
 from tilewise.kernels.spec import Config, KernelSpec, Launch, Problem, Target
 from tilewise.tuner.devices.model import toolchain
+from tilewise.tuner.devices.model.calibration import calibrated
 from tilewise.tuner.devices.model.core import PIPES
 from tilewise.tuner.devices.model.costs import costs
 from tilewise.tuner.devices.model.hivm import parse
@@ -114,7 +115,7 @@ def analyse(spec: KernelSpec, problem: Problem, config: Config, target: Target, 
 def _launches(
     spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path
 ) -> Iterator[LaunchCourse]:
-    hardware = part(target.name)
+    hardware, chosen = part(target.name), costs(instead=calibrated(target.name))
     for launch in spec.plan(config, problem):
         linalg = toolchain.lower(spec, problem, config, launch, target.name, locations=True)
         multibuffer = bool(config.get("multibuffer", True))
@@ -125,7 +126,7 @@ def _launches(
             raise ValueError(made.refusal)
         code, operations = without_locations(made.code)
         sizes, scalars = toolchain.arguments(spec, problem, config, launch)
-        machine = Machine(hardware, target.cores, parse(code), list(sizes.values()), costs())
+        machine = Machine(hardware, target.cores, parse(code), list(sizes.values()), chosen)
         time, recording = machine.record(scalars, launch.grid)
         running = time.time_us - sum(time.overhead_us.values())
         yield LaunchCourse(

@@ -94,9 +94,14 @@ class Costs:
         return self.figures[name]
 
 
-def costs(end: End = "value") -> Costs:
-    """All figures at their best values, or all at the ends that make a kernel fast (`low`) or slow (`high`)."""
+def costs(end: End = "value", instead: Mapping[str, Figure] | None = None) -> Costs:
+    """All figures at their best values, or all at the ends that make a kernel fast (`low`) or slow (`high`).
+
+    `instead` holds figures of either table that replace the shipped ones: a calibration's.
+    """
     rates = {"l2_core_gb_s", "l2_sum_gb_s", "hbm_share", "ub_out_share"}  # more is faster
     opposite: dict[End, End] = {"value": "value", "low": "high", "high": "low"}
-    figures = {name: getattr(f, opposite[end] if name in rates else end) for name, f in FIGURES.items()}
-    return Costs(figures, {name: getattr(f, end) for name, f in REPEAT_CYCLES.items()})
+    changed = instead or {}
+    chosen = {name: changed.get(name, figure) for name, figure in FIGURES.items()}
+    figures = {name: getattr(f, opposite[end] if name in rates else end) for name, f in chosen.items()}
+    return Costs(figures, {name: getattr(changed.get(name, f), end) for name, f in REPEAT_CYCLES.items()})

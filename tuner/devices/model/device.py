@@ -18,7 +18,8 @@ from tilewise.settings import read_settings
 from tilewise.tuner.devices.base import Device, Outcome, Timing, Verdict
 from tilewise.tuner.devices.model import toolchain
 from tilewise.tuner.devices.model.analysis import Analysis, analyse
-from tilewise.tuner.devices.model.costs import FIGURES, HBM_CORE_GB_S, REPEAT_CYCLES, End, costs
+from tilewise.tuner.devices.model.calibration import calibrated
+from tilewise.tuner.devices.model.costs import FIGURES, HBM_CORE_GB_S, REPEAT_CYCLES, Costs, End, costs
 from tilewise.tuner.devices.model.hivm import Function, parse
 from tilewise.tuner.devices.model.machine import KernelTime, Machine
 from tilewise.tuner.devices.model.parts import Part
@@ -88,7 +89,8 @@ class ModelDevice(Device):
 
     def floor_us(self, spec: KernelSpec, problem: Problem) -> float:
         fits = sum(buffer.bytes for buffer in spec.buffers(problem).values()) <= self.part.l2_mib * 2**20
-        rate = FIGURES["l2_sum_gb_s"].value if fits else self.part.hbm_gb_s * FIGURES["hbm_share"].value
+        figures = costs(instead=calibrated(self.part.name))
+        rate = figures["l2_sum_gb_s"] if fits else self.part.hbm_gb_s * figures["hbm_share"]
         return spec.bytes(problem) / rate / 1e3
 
     def warm_up(self) -> None:
@@ -141,10 +143,11 @@ def _blame_no_config(error: WorkerFailed) -> None:
 
 def model_fingerprint(part: Part) -> str:
     """The model's version and a digest of all its figures for a part: what a modelled time depends on beside code."""
-    figures = {name: asdict(figure) for name, figure in {**FIGURES, **REPEAT_CYCLES}.items()}
+    fitted = calibrated(part.name)
+    figures = {name: asdict(figure) for name, figure in {**FIGURES, **REPEAT_CYCLES, **fitted}.items()}
     table = [figures, HBM_CORE_GB_S, asdict(part)]
     digest = hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:8]
-    return f"{_MODEL_VERSION}.{digest}"
+    return f"{_MODEL_VERSION}.{digest}" + (" calibrated" if fitted else "")
 
 
 def model_config(
@@ -213,10 +216,14 @@ class Machines:
             self._steps.append((function, list(sizes.values()), scalars, launch.grid))
 
     def time(self, end: End) -> KernelTime:
+        """At an end of the figures' ranges, as calibrated where the part was."""
+        return self.time_at(costs(end, calibrated(self._part.name)))
+
+    def time_at(self, chosen: Costs) -> KernelTime:
         """All launches, one after the other. Raises `UnknownOperation` where the compiled code holds one."""
         return KernelTime.in_turn(
             [
-                Machine(self._part, self._cores, function, buffers, costs(end)).time(scalars, grid)
+                Machine(self._part, self._cores, function, buffers, chosen).time(scalars, grid)
                 for function, buffers, scalars, grid in self._steps
             ]
         )
