@@ -8,6 +8,7 @@ another way than the checks themselves go). Such a change must be reported.
 
 from __future__ import annotations
 
+import itertools
 import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -81,13 +82,14 @@ def study(count: int, seed: int, target: Target, folder: Path) -> Iterator[Findi
     names = registry.names()
     generator.shuffle(names)
     made = 0
-    while made < count:
-        for name in names:
-            case = _random_case(name, generator, target, folder)
-            for kind in KINDS:
-                if made < count and (change := mutate(case, kind, generator)) is not None:
-                    yield try_change(case, kind, *change, on_chip_bytes=target.on_chip_bytes)
-                    made += 1
+    for name in itertools.cycle(names):
+        case = _random_case(name, generator, target, folder)
+        for kind in KINDS:
+            if (change := mutate(case, kind, generator)) is not None:
+                yield try_change(case, kind, *change, on_chip_bytes=target.on_chip_bytes)
+                made += 1
+            if made == count:
+                return
 
 
 def _random_case(name: str, generator: random.Random, target: Target, folder: Path) -> Case:
@@ -183,8 +185,12 @@ class _Listing(Order):
     def use(self, pipe: int, op: Op, reads: Sequence[View], writes: Sequence[View]) -> None:
         inward = _union(_bytes_of(view) for view in reads)
         outward = _union(_bytes_of(view) for view in writes)
-        for number, (other, read, wrote) in enumerate(self._uses):
-            if not self._over[pipe] >> number & 1 and (wrote & (inward | outward) or read & outward):
+        running = ((1 << len(self._uses)) - 1) & ~self._over[pipe]
+        while running:
+            number = running.bit_length() - 1
+            running ^= 1 << number
+            other, read, wrote = self._uses[number]
+            if wrote & (inward | outward) or read & outward:
                 self._pairs.add((other.number, op.number))
         self.issue(pipe, op)
         self._uses[-1] = (op, inward, outward)
