@@ -1,11 +1,12 @@
 """`tilewise bench search`: searches replayed on recorded landscapes, where every answer is known.
 
 A recorded landscape tells what each config would have given, failures too; a search on it costs no device. Every
-suggestion counts as one evaluation, also that of a config that failed.
+different config that a search asks for counts as one evaluation, also one that failed.
 """
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 import time
@@ -16,32 +17,54 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tilewise.db.exchange.t4 import Landscape, read_landscape
+import numpy as np
+from numpy.typing import NDArray
+
 from tilewise.db.records import Status
-from tilewise.errors import BadImport, Unavailable
-from tilewise.kernels import registry
+from tilewise.errors import BadImport, Unavailable, UsageError
 from tilewise.kernels.spec import Target
 from tilewise.settings import read_settings
-from tilewise.tuner.problem import make_problem
-from tilewise.tuner.sampler import FAILED, PENALTY, distributions, quiet_study
-from tilewise.tuner.search import PriorTable, make_sampler, prior_table
+from tilewise.tuner.bench import forest, kernel_tuner
+from tilewise.tuner.bench.score import RandomSearch, aggregate, half_width
+from tilewise.tuner.devices.replay import ReplayDevice
+from tilewise.tuner.sampler import FAILED, PENALTY, TableSampler, distributions, quiet_study
+from tilewise.tuner.search import SEARCHES, PriorTable, make_sampler, prior_table
 from tilewise.tuner.space import Space
 
-__all__ = ["COLUMNS", "MARGINS", "Recorded", "bench_search", "load_recorded", "replay"]
+__all__ = [
+    "CALCULATED",
+    "COLUMNS",
+    "DEFAULT",
+    "MARGINS",
+    "Course",
+    "Recorded",
+    "bench_search",
+    "check_searches",
+    "load_recorded",
+    "replay",
+]
 
 COLUMNS = (20, 50, 100, 200)
 MARGINS = (0.10, 0.05, 0.02)
-_BATCH = 4
 WITHOUT_PRIOR = "guided-without-prior"
+CALCULATED = "random-calculated"
+FOREST = "forest"
+KERNEL_TUNER = "kt:"
+DEFAULT = ("guided", WITHOUT_PRIOR, "tpe", "random", CALCULATED)
+
+_BATCH = 4
+"""As many at once as the modelled device takes."""
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """A landscape as a space to search: `times` in microseconds by config number, None where the config failed."""
+    """A landscape as a space to search: by config number, `times` in microseconds (None where the config failed) and
+    the `seconds` that trying it took (None where any is unknown)."""
 
     file: str
     space: Space
     times: Sequence[float | None]
+    seconds: NDArray[np.float64] | None
     prior: PriorTable | None
 
     @property
@@ -51,72 +74,97 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """One replayed search: the best time after each evaluation (inf before the first success), and the sampler's own
-    seconds an evaluation."""
+    """One replayed search: the configs by number in the order of evaluation, the best time after each (inf before the
+    first success), and the sampler's own seconds an evaluation (None where they are not known)."""
 
+    numbers: Sequence[int]
     best: Sequence[float]
-    seconds_per_evaluation: float
+    seconds_per_evaluation: float | None
 
 
 @cache
-def load_recorded(file: str) -> Recorded:
+def load_recorded(file: str, noise: bool = False, seed: int = 0) -> Recorded:
     """Raises `BadImport` for a file that is no landscape, or one in which nothing succeeded."""
-    landscape = read_landscape(Path(file))
-    domains = {name: _domain(landscape, name) for name in landscape.parameters}
-    space = Space(domains, tuple(row.config for row in landscape.rows))
-    times = [row.time_us if row.status is Status.CORRECT else None for row in landscape.rows]
+    device = ReplayDevice(file, noise=noise, seed=seed)
+    outcomes = device.evaluate(device.spec, device.problem, device.space.configs)
+    times = [o.timing.time_us if o.status is Status.CORRECT and o.timing else None for o in outcomes]
     if not any(t is not None for t in times):
         raise BadImport(f"{file} holds no config that ran correctly")
-    return Recorded(file, space, times, _prior(landscape, space))
+    known = [row.seconds for row in device.rows]
+    seconds = np.array(known, dtype=float) if all(s is not None and s > 0 for s in known) else None
+    return Recorded(file, device.space, times, seconds, _prior(device))
 
 
-def _domain(landscape: Landscape, name: str) -> tuple[Any, ...]:
-    values = dict.fromkeys(row.config[name] for row in landscape.rows)
-    numbers = all(isinstance(v, (int, float)) and not isinstance(v, bool) for v in values)
-    return tuple(sorted(values)) if numbers else tuple(values)
-
-
-def _prior(landscape: Landscape, space: Space) -> PriorTable | None:
-    """The prior's table for a landscape of one of our own kernels on an Ascend part; others have none."""
-    metadata = landscape.metadata
-    if metadata.get("kernel") not in registry.names() or "dims" not in metadata:
+def _prior(device: ReplayDevice) -> PriorTable | None:
+    """The prior's table for a landscape of one of our own kernels; others have none."""
+    if device.origin is None:
         return None
-    spec = registry.load(metadata["kernel"])
-    problem = make_problem(spec, metadata["dims"], metadata["dtype"])
-    return prior_table(spec, problem, space, _target(metadata))
+    spec, problem = device.origin
+    return prior_table(spec, problem, device.space, _target(device))
 
 
-def _target(metadata: Mapping[str, Any]) -> Target:
+def _target(device: ReplayDevice) -> Target:
     from tilewise.tuner.devices.model import toolchain
     from tilewise.tuner.devices.model.parts import PARTS
 
-    if metadata["device"] not in PARTS:
-        return Target("nvidia", metadata["device"], metadata["cores"], 228 * 1024, 16, 2**31 - 1)
+    name = device.target.name
+    if name not in PARTS:
+        return Target("nvidia", name, device.target.cores, 228 * 1024, 16, 2**31 - 1)
     if reason := toolchain.why_not():
-        raise Unavailable(f"a landscape of {metadata['device']} {reason}")
-    return toolchain.target(metadata["device"], read_settings().cache_folder)
+        raise Unavailable(f"a landscape of {name} {reason}")
+    return toolchain.target(name, read_settings().cache_folder)
+
+
+def check_searches(searches: Sequence[str]) -> None:
+    """Raises `UsageError` for a search that does not exist, `Unavailable` for one whose package is missing."""
+    strategies = [KERNEL_TUNER + name for name in kernel_tuner.STRATEGIES]
+    known = (*SEARCHES, WITHOUT_PRIOR, CALCULATED, FOREST, *strategies)
+    for name in searches:
+        if name not in known:
+            raise UsageError(f"unknown search {name!r}; expected {', '.join(known)}")
+        reason = forest.why_not() if name == FOREST else kernel_tuner.why_not() if name in strategies else ""
+        if reason:
+            raise Unavailable(f"no search {name}: {reason}")
 
 
 def replay(recorded: Recorded, search: str, seed: int, budget: int) -> Course:
     """Run one search, in batches as a device would take them."""
-    table = recorded.prior if search == "guided" else None
-    name = "guided" if search == WITHOUT_PRIOR else search
-    study = quiet_study(make_sampler(name, recorded.space, seed, (lambda: table) if table else None))
-    offered = distributions(recorded.space)
     budget = min(budget, len(recorded.space))
-    best, spent = [math.inf], 0.0
-    while len(best) <= budget:
+    if search.startswith(KERNEL_TUNER):
+        strategy = search.removeprefix(KERNEL_TUNER)
+        numbers = kernel_tuner.run_strategy(strategy, recorded.space, recorded.times, seed, budget)
+        return _course(recorded, numbers, budget, None)
+    study = quiet_study(sampler := _sampler(recorded, search, seed))
+    offered = distributions(recorded.space)
+    numbers = []
+    spent = 0.0
+    while len(numbers) < budget:
         began = time.perf_counter()
-        asked = [study.ask(fixed_distributions=offered) for _ in range(min(_BATCH, budget + 1 - len(best)))]
+        asked = [study.ask(fixed_distributions=offered) for _ in range(min(_BATCH, budget - len(numbers)))]
         for trial in asked:
             number = recorded.space.numbered([trial.params[n] for n in recorded.space.domains])
             assert number is not None, "samplers suggest configs of the space only"
             found = recorded.times[number]
             trial.set_user_attr(FAILED, found is None)
             study.tell(trial, PENALTY if found is None else math.log(found))
-            best.append(min(best[-1], math.inf if found is None else found))
+            numbers.append(number)
         spent += time.perf_counter() - began
-    return Course(best[1:], spent / budget)
+    assert len(set(numbers)) == len(numbers) == sum(~sampler.free), "samplers suggest each config once"
+    return _course(recorded, numbers, budget, spent / budget)
+
+
+def _sampler(recorded: Recorded, search: str, seed: int) -> TableSampler:
+    if search == FOREST:
+        return forest.ForestSampler(recorded.space, seed)
+    name = "guided" if search == WITHOUT_PRIOR else search
+    return make_sampler(name, recorded.space, seed, lambda: recorded.prior if search == "guided" else None)
+
+
+def _course(recorded: Recorded, numbers: Sequence[int], budget: int, spent: float | None) -> Course:
+    """A search that ended early keeps its best to the end of the budget."""
+    times = [math.inf if (t := recorded.times[number]) is None else t for number in numbers]
+    best = list(itertools.accumulate(times, min))
+    return Course(numbers, best + best[-1:] * (budget - len(best)), spent)
 
 
 def bench_search(
@@ -125,23 +173,40 @@ def bench_search(
     budget: int = 200,
     seeds: int = 12,
     searches: Sequence[str] = (),
+    noise: bool = False,
     jobs: int = 1,
     done: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
-    """Replay every search on every landscape with every seed. `done` is called after each replay."""
-    chosen = list(searches) or ["guided", WITHOUT_PRIOR, "tpe", "random"]
-    rows = []
+    """Replay every search on every landscape with every seed. `done` is called after each replay.
+
+    With `noise` a search sees one recorded repetition of each config (another for each seed); what it reached is
+    judged by the recorded means all the same.
+    """
+    chosen = list(searches) or list(DEFAULT)
+    check_searches(chosen)
+    rows: list[dict[str, Any]] = []
+    curves: dict[str, list[list[float]]] = {name: [] for name in chosen}
     with ProcessPoolExecutor(jobs) as pool:
         for file in files:
             recorded = load_recorded(file)
+            run = [name for name in chosen if name != CALCULATED]
             futures = {
-                name: [pool.submit(_replay_file, file, name, s, budget) for s in range(seeds)] for name in chosen
+                name: [pool.submit(_replay_file, file, name, s, budget, noise) for s in range(seeds)] for name in run
             }
-            courses: dict[str, list[Course]] = {name: [] for name in chosen}
+            courses: dict[str, list[Course]] = {name: [] for name in run}
             for name, waiting in futures.items():
                 for future in waiting:
                     courses[name].append(future.result())
                     done()
+            random = RandomSearch(recorded.times)
+            summaries = {
+                name: _calculated(random, budget)
+                if name == CALCULATED
+                else _summary(recorded, random, courses[name], budget)
+                for name in chosen
+            }
+            for name in chosen:
+                curves[name].append(summaries[name].pop("curve"))
             rows.append(
                 {
                     "file": Path(file).name,
@@ -149,62 +214,123 @@ def bench_search(
                     "feasible": sum(t is not None for t in recorded.times),
                     "prior": recorded.prior is not None,
                     "optimum": recorded.optimum,
-                    "searches": {name: _summary(recorded.optimum, found, budget) for name, found in courses.items()},
+                    "searches": summaries,
                 }
             )
     return {
         "budget": budget,
         "seeds": seeds,
+        "noise": noise,
         "landscapes": rows,
-        "mean": _mean(rows, chosen, [n for n in COLUMNS if n <= budget]),
+        "mean": {name: _mean([row["searches"][name] for row in rows], curves[name]) for name in chosen},
     }
 
 
-def _replay_file(file: str, search: str, seed: int, budget: int) -> Course:
-    return replay(load_recorded(file), search, seed, budget)
+def _replay_file(file: str, search: str, seed: int, budget: int, noise: bool) -> Course:
+    if not noise:
+        return replay(load_recorded(file), search, seed, budget)
+    seen = load_recorded(file, True, seed)
+    return _judged(replay(seen, search, seed, budget), seen, load_recorded(file))
 
 
-def _summary(optimum: float, courses: Sequence[Course], budget: int) -> dict[str, Any]:
-    """Means over seeds of the fraction of the optimum; medians of the evaluations to come within a margin of it."""
-    fraction = {
-        str(n): statistics.fmean(optimum / course.best[min(n, len(course.best)) - 1] for course in courses)
-        for n in COLUMNS
-        if n <= budget
+def _judged(course: Course, seen: Recorded, true: Recorded) -> Course:
+    """The course by the recorded means: after each evaluation, that of the config that led by the times seen."""
+    leader, best = course.numbers[0], []
+    for number in course.numbers:
+        if (seen.times[number] or math.inf) < (seen.times[leader] or math.inf):
+            leader = number
+        best.append(true.times[leader] or math.inf)
+    return Course(course.numbers, best + best[-1:] * (len(course.best) - len(best)), course.seconds_per_evaluation)
+
+
+def _summary(recorded: Recorded, random: RandomSearch, courses: Sequence[Course], budget: int) -> dict[str, Any]:
+    """Means over seeds of the fraction of the optimum, with 95% intervals; medians of the evaluations to come within a
+    margin of it, failures to come there counted as infinite; and the aggregate scores."""
+    optimum = recorded.optimum
+    fractions = [[optimum / best for best in course.best] for course in courses]
+    columns = [n for n in COLUMNS if n <= budget]
+    spent = [c.seconds_per_evaluation for c in courses if c.seconds_per_evaluation is not None]
+    reached = {f"{m:.0%}": [_evaluations_to(course, optimum * (1 + m)) for course in courses] for m in MARGINS}
+    summary: dict[str, Any] = {
+        "fraction": {str(n): round(statistics.fmean(f[_last(n, f)] for f in fractions), 4) for n in columns},
+        "fraction_ci95": {str(n): _rounded(half_width([f[_last(n, f)] for f in fractions])) for n in columns},
+        "evaluations_to": {margin: _finite(statistics.median(counts)) for margin, counts in reached.items()},
+        "evaluations_to_p95": {margin: _finite(_p95(counts)) for margin, counts in reached.items()},
+        "score": round(_score(courses, random, None, 1.0), 4),
+        "curve": [statistics.fmean(f[_last(n, f)] for f in fractions) for n in range(1, budget + 1)],
     }
-    to = {
-        f"{margin:.0%}": _median([_evaluations_to(course, optimum * (1 + margin)) for course in courses])
-        for margin in MARGINS
-    }
-    spent = statistics.fmean(course.seconds_per_evaluation for course in courses)
+    if recorded.seconds is not None:
+        average = float(recorded.seconds.mean())
+        summary["score_over_time"] = round(_score(courses, random, recorded.seconds, average), 4)
+    if spent:
+        summary["seconds_per_evaluation"] = round(statistics.fmean(spent), 5)
+    for key in ("evaluations_to", "evaluations_to_p95"):
+        summary[key] = {margin: value for margin, value in summary[key].items() if value is not None}
+    summary["fraction_ci95"] = {n: v for n, v in summary["fraction_ci95"].items() if v is not None}
+    return summary
+
+
+def _score(
+    courses: Sequence[Course], random: RandomSearch, seconds: NDArray[np.float64] | None, average: float
+) -> float:
+    moments = []
+    for course in courses:
+        each = np.full(len(course.best), average)  # a search that ended early waits
+        if seconds is not None:
+            each[: len(course.numbers)] = seconds[list(course.numbers)]
+        moments.append(np.cumsum(each))
+    return aggregate([course.best for course in courses], moments, random, average)
+
+
+def _calculated(random: RandomSearch, budget: int) -> dict[str, Any]:
+    """Random search's expected course, and the evaluations for an even chance to come within a margin."""
+    curve = [random.fraction(n) for n in range(1, budget + 1)]
+    to = {f"{m:.0%}": random.evaluations_to(m) for m in MARGINS}
     return {
-        "fraction": {n: round(value, 4) for n, value in fraction.items()},
-        "evaluations_to": {margin: value for margin, value in to.items() if value is not None},
-        "seconds_per_evaluation": round(spent, 5),
+        "fraction": {str(n): round(curve[n - 1], 4) for n in COLUMNS if n <= budget},
+        "evaluations_to": to,
+        "score": 0.0,
+        "curve": curve,
     }
+
+
+def _last(evaluations: int, course: Sequence[float]) -> int:
+    return min(evaluations, len(course)) - 1
 
 
 def _evaluations_to(course: Course, time_us: float) -> float:
     return next((n for n, best in enumerate(course.best, 1) if best <= time_us), math.inf)
 
 
-def _median(counts: Sequence[float]) -> float | None:
-    middle = statistics.median(counts)
-    return middle if math.isfinite(middle) else None
+def _p95(counts: Sequence[float]) -> float:
+    """The smallest count that 95% of the seeds kept to."""
+    return sorted(counts)[math.ceil(0.95 * len(counts)) - 1]
 
 
-def _mean(rows: Sequence[Mapping[str, Any]], searches: Sequence[str], columns: Sequence[int]) -> dict[str, Any]:
-    def over(name: str, pick: Callable[[Mapping[str, Any]], float]) -> float:
-        return round(statistics.fmean(pick(row["searches"][name]) for row in rows), 5)
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
 
-    return {
-        name: {
-            "fraction": {str(n): over(name, lambda s, n=n: s["fraction"][str(n)]) for n in columns},  # type: ignore[misc]
-            "seconds_per_evaluation": over(name, lambda s: s["seconds_per_evaluation"]),
-        }
-        for name in searches
+
+def _rounded(value: float) -> float | None:
+    return round(value, 4) if math.isfinite(value) else None
+
+
+def _mean(summaries: Sequence[Mapping[str, Any]], curves: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """Over the landscapes. The interval of a mean of landscapes is that of its seeds, the landscapes being given."""
+    columns = list(summaries[0]["fraction"])
+    mean: dict[str, Any] = {
+        "fraction": {n: round(statistics.fmean(s["fraction"][n] for s in summaries), 4) for n in columns},
+        "curve": [round(statistics.fmean(points), 4) for points in zip(*curves, strict=True)],
     }
+    widths = {n: [s["fraction_ci95"][n] for s in summaries if n in s.get("fraction_ci95", {})] for n in columns}
+    if all(len(found) == len(summaries) for found in widths.values()):
+        mean["fraction_ci95"] = {n: round(math.hypot(*found) / len(found), 4) for n, found in widths.items()}
+    for key in ("score", "score_over_time", "seconds_per_evaluation"):
+        if all(key in s for s in summaries):
+            mean[key] = round(statistics.fmean(s[key] for s in summaries), 5)
+    return mean
 
 
 def replays(files: Sequence[str], seeds: int, searches: Sequence[str]) -> int:
     """How many replays `bench_search` will run, for a progress bar."""
-    return len(files) * seeds * (len(searches) or 4)
+    return len(files) * seeds * len([name for name in (searches or DEFAULT) if name != CALCULATED])

@@ -80,23 +80,33 @@ def _model_row(row: dict[str, Any]) -> list[str]:
     "--search",
     "searches",
     multiple=True,
-    help="Searches to replay (default: guided with and without prior, tpe, random).",
+    help="Searches to replay: guided, guided-without-prior, tpe, random, random-calculated, exhaustive, forest, "
+    "kt:STRATEGY  [default: the first five]",
 )
+@click.option("--noise", is_flag=True, help="Searches see single recorded repetitions; judged by the means.")
+@click.option("--plot", metavar="STEM", help="Also draw STEM.png and STEM.svg.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @database
 @common
 def search(
-    files: tuple[str, ...], budget: int, seeds: int, searches: tuple[str, ...], url: str | None, as_json: bool
+    files: tuple[str, ...],
+    budget: int,
+    seeds: int,
+    searches: tuple[str, ...],
+    noise: bool,
+    plot: str | None,
+    file: str | None,
+    url: str | None,
+    as_json: bool,
 ) -> None:
     """Replay searches on recorded landscapes: T4 files and Kernel Tuner caches, plain or gzipped."""
     from rich.progress import Progress
 
-    from tilewise.errors import UsageError
     from tilewise.settings import read_settings
-    from tilewise.tuner.bench.search import WITHOUT_PRIOR, bench_search, replays
-    from tilewise.tuner.search import SEARCHES
+    from tilewise.tuner.bench.plot import plot_search
+    from tilewise.tuner.bench.search import bench_search, check_searches, replays
 
-    if unknown := [name for name in searches if name not in (*SEARCHES, WITHOUT_PRIOR)]:
-        raise UsageError(f"unknown search {unknown[0]!r}; expected {', '.join((*SEARCHES, WITHOUT_PRIOR))}")
+    check_searches(searches)
     console = output(stderr=True)
     with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
         task = progress.add_task("replaying", total=replays(files, seeds, searches))
@@ -105,13 +115,13 @@ def search(
             budget=budget,
             seeds=seeds,
             searches=searches,
+            noise=noise,
             jobs=read_settings().jobs,
             done=lambda: progress.advance(task),
         )
-    if as_json:
-        print_json(body)
-    else:
-        _show_search(body)
+    if plot:
+        plot_search(body, Path(plot))
+    _give(body, as_json, file, _show_search)
 
 
 def _show_search(body: dict[str, Any]) -> None:
@@ -121,26 +131,39 @@ def _show_search(body: dict[str, Any]) -> None:
     for row in body["landscapes"]:
         title = f"{row['file']}: {row['configs']} configs, {row['feasible']} feasible, optimum {row['optimum']:.2f} us"
         table = Table(title=f"{title}; {body['seeds']} seeds", title_justify="left")
-        table.add_column("search")
-        columns = next(iter(row["searches"].values()))["fraction"]
-        for n in columns:
-            table.add_column(f"fraction at {n}", justify="right")
-        for margin in ("10%", "5%", "2%"):
-            table.add_column(f"to {margin}", justify="right")
-        table.add_column("ms a suggestion", justify="right")
+        _search_columns(table, next(iter(row["searches"].values())))
         for name, summary in row["searches"].items():
-            reached = [_count(summary["evaluations_to"].get(margin)) for margin in ("10%", "5%", "2%")]
-            fractions = [f"{value:.3f}" for value in summary["fraction"].values()]
-            table.add_row(name, *fractions, *reached, f"{summary['seconds_per_evaluation'] * 1e3:.1f}")
+            table.add_row(name, *_search_cells(summary))
         console.print(table)
     if len(body["landscapes"]) > 1:
+        table = Table(title=f"mean of {len(body['landscapes'])} landscapes", title_justify="left")
+        _search_columns(table, next(iter(body["mean"].values())))
         for name, mean in body["mean"].items():
-            shown = ", ".join(f"{n}: {value:.3f}" for n, value in mean["fraction"].items())
-            console.print(f"mean of {len(body['landscapes'])} landscapes, {name}: {shown}")
+            table.add_row(name, *_search_cells(mean))
+        console.print(table)
+
+
+def _search_columns(table: Any, summary: dict[str, Any]) -> None:
+    table.add_column("search")
+    for n in summary["fraction"]:
+        table.add_column(f"at {n}", justify="right")
+    margins = ("to 10%", "to 5%", "to 2%") if "evaluations_to" in summary else ()
+    for heading in (*margins, "score", "over time", "ms each"):
+        table.add_column(heading, justify="right")
+
+
+def _search_cells(summary: dict[str, Any]) -> list[str]:
+    widths = summary.get("fraction_ci95", {})
+    cells = [f"{value:.3f}" + (f" ±{widths[n]:.3f}" if n in widths else "") for n, value in summary["fraction"].items()]
+    if "evaluations_to" in summary:
+        cells += [_count(summary["evaluations_to"].get(margin)) for margin in ("10%", "5%", "2%")]
+    over_time, own = summary.get("score_over_time"), summary.get("seconds_per_evaluation")
+    cells += [f"{summary['score']:.3f}", "-" if over_time is None else f"{over_time:.3f}"]
+    return [*cells, "-" if own is None else f"{own * 1e3:.1f}"]
 
 
 def _count(value: float | None) -> str:
-    return "not reached" if value is None else f"{value:g}"
+    return "-" if value is None else f"{value:g}"
 
 
 @bench.command()

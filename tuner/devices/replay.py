@@ -46,8 +46,10 @@ class ReplayDevice(Device):
         self.id = f"replay:{path}"
         self.path = Path(path)
         self.landscape = read_landscape(path)
+        by_values = {tuple(row.config[name] for name in self.landscape.parameters): row for row in self.landscape.rows}
+        self.rows = list(by_values.values())  # of a config that was recorded twice, the later
         self._noise, self._seed = noise, seed
-        if noise and not any(row.samples_us for row in self.landscape.rows):
+        if noise and not any(row.samples_us for row in self.rows):
             raise BadImport(f"{path} holds no single repetitions to draw noise from; replay it without --noise")
         about = self.landscape.metadata
         self.clock = _clock(about)
@@ -58,9 +60,9 @@ class ReplayDevice(Device):
 
     @cached_property
     def space(self) -> Space:
-        """Every recorded config, in the order of the file."""
+        """Every recorded config, in the order of `rows`."""
         domains = {name: _domain(self.landscape, name) for name in self.landscape.parameters}
-        return Space(domains, tuple(row.config for row in self.landscape.rows))
+        return Space(domains, [row.config for row in self.rows])
 
     @cached_property
     def origin(self) -> tuple[KernelSpec, Problem] | None:
@@ -83,7 +85,7 @@ class ReplayDevice(Device):
             if number is None:
                 yield Outcome(Status.CONSTRAINTS, f"{self.path.name} records no such config")
             else:
-                yield self._outcome(self.landscape.rows[number])
+                yield self._outcome(self.rows[number])
 
     def verify(self, spec: KernelSpec, problem: Problem, config: Config) -> Verdict:
         (outcome,) = self.evaluate(spec, problem, [config])
