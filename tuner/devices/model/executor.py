@@ -419,7 +419,7 @@ class Executor:
             outside, inside = group.values[source], group.values[target]
             if not inside.elements():
                 return
-            _same_shape(outside, inside, op)
+            _require_transfer(outside, inside, op)
             group.order.use(MTE2, op, [], [inside])
             self._sharing.load(group.order, MTE2, op, outside, group.programs)
             stored = group.chip.stored(inside, op)
@@ -441,7 +441,7 @@ class Executor:
             inside, outside = group.values[source], group.values[target]
             if not inside.elements():
                 return
-            _same_shape(outside, inside, op)
+            _require_transfer(outside, inside, op)
             group.order.use(MTE3, op, [inside], [])
             self._to_global(group, MTE3, op, outside, group.chip.stored(inside, op).reshape(-1, *outside.sizes), kind)
 
@@ -493,6 +493,7 @@ class Executor:
         def vector(group: _Group) -> None:
             values = group.values
             reads, writes = [values[n] for n in inputs], [values[n] for n in outputs]
+            _require_on_chip([*reads, *writes], op)
             if all(view.elements() for view in [*reads, *writes]):
                 group.order.use(V, op, reads, writes)
                 try:
@@ -562,8 +563,17 @@ def _accumulate(function: np.ufunc, window: Array, added: Array, dtype: str) -> 
         row[...] = encode(function(decode(row, dtype), decode(more, dtype)), dtype)
 
 
-def _same_shape(outside: View, inside: View, op: Op) -> None:
-    """A transfer is between equal shapes, whatever axes of extent 1 they are seen with; raises `Fault`."""
+def _require_on_chip(views: Sequence[View], op: Op) -> None:
+    if any(view.base >= 0 for view in views):
+        raise Fault(f"{place(op)} uses global memory as if it were on chip")
+
+
+def _require_transfer(outside: View, inside: View, op: Op) -> None:
+    """It is between global and on-chip memory, of equal shapes, whatever axes of extent 1 they are seen with; raises
+    `Fault`."""
+    _require_on_chip([inside], op)
+    if outside.base < 0:
+        raise Fault(f"{place(op)} uses on-chip memory as if it were global")
     if [n for n in outside.sizes if n != 1] != [n for n in inside.sizes if n != 1]:
         raise Fault(f"{place(op)} is between memory of shapes {outside.sizes} and {inside.sizes}")
 

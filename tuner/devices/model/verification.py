@@ -107,6 +107,8 @@ def judge(
         return disagreement(str(fault))
     except UnknownOperation as error:
         return disagreement(str(error), status=Status.RUNTIME)
+    except (ValueError, IndexError) as error:  # views that no compiler would make
+        return disagreement(f"the compiled program cannot be executed: {error}", status=Status.RUNTIME)
 
 
 def execute(

@@ -179,6 +179,29 @@ def test_a_transfer_between_different_shapes_is_a_fault(run):
         run(f"%half = {half}{kind}", f'"hivm.hir.load"(%x, %half) : (GM, {kind}) -> ()')
 
 
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            '"hivm.hir.load"(%a, %x) : (UB, GM) -> ()',
+            r"load \(operation \d+\) uses global memory as if it were on chip",
+        ),
+        ('"hivm.hir.store"(%x, %a) : (GM, UB) -> ()', r"store \(operation \d+\) uses global memory as if"),
+        (
+            '"hivm.hir.store"(%a, %a) : (UB, UB) -> ()',
+            r"store \(operation \d+\) uses on-chip memory as if it were global",
+        ),
+        (
+            '"hivm.hir.vexp"(%x, %a) <{operandSegmentSizes = array<i32: 1, 1, 0>}> : (GM, UB) -> ()',
+            "uses global memory",
+        ),
+    ],
+)
+def test_memory_on_the_wrong_side_is_a_fault(run, line, message):
+    with pytest.raises(Fault, match=message):
+        run(line)
+
+
 def test_an_unknown_operation_is_an_error_that_names_it(run):
     with pytest.raises(UnknownOperation, match=r"hivm\.hir\.vmystery"):
         run('"hivm.hir.vmystery"(%a, %a) : (UB, UB) -> ()')
