@@ -1,0 +1,36 @@
+"""The pages of executed programs and of mutations say what is recorded, and what is recorded is what was asked for."""
+
+import json
+from pathlib import Path
+
+from tilewise.kernels import registry
+from tilewise.tuner.bench.execution_report import execution_page, mutations_page
+
+RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
+
+
+def recorded(name):
+    return json.loads((RESULTS / f"{name}.json").read_text())
+
+
+def test_the_page_of_executed_programs_is_that_of_the_recorded_results():
+    assert execution_page(recorded("model-execution")) == (RESULTS / "model-execution.md").read_text()
+
+
+def test_the_page_of_mutations_is_that_of_the_recorded_results():
+    assert mutations_page(recorded("model-mutations")) == (RESULTS / "model-mutations.md").read_text()
+
+
+def test_twenty_configs_of_every_kernel_in_two_dtypes_are_recorded():
+    rows = recorded("model-execution")["rows"]
+    for name in registry.names():
+        mine = [row for row in rows if row["kernel"] == name]
+        assert len(mine) >= 20
+        assert len({row["dtype"] for row in mine}) == 2
+
+
+def test_of_two_hundred_changes_95_percent_of_those_that_matter_were_reported():
+    changes = recorded("model-mutations")["changes"]
+    counting = [change for change in changes if change["counts"]]
+    assert len(changes) >= 200
+    assert len([change for change in counting if change["report"]]) >= 0.95 * len(counting)
