@@ -19,7 +19,7 @@ from typing import Any
 
 from tilewise.tuner.devices.model.core import MTE2, MTE3, PIPES, Core, Memory, ProgramTime, Rate, S, V
 from tilewise.tuner.devices.model.costs import Costs
-from tilewise.tuner.devices.model.hivm import DYNAMIC, Block, Function, MemRef, Op
+from tilewise.tuner.devices.model.hivm import DYNAMIC, Block, Function, MemRef, Op, index_plan, kept_dimensions
 from tilewise.tuner.devices.model.loops import iterate
 from tilewise.tuner.devices.model.values import UNKNOWN, UnknownOperation, View, ceil
 
@@ -117,7 +117,7 @@ class Timeline:
 
     def _if(self, op: Op) -> Step:
         condition = op.operands[0]
-        branches = [(self._compile(region), _yielded(region)) for region in op.regions]
+        branches = [(self._compile(region), region.yielded()) for region in op.regions]
         cost, results = self._costs["iteration"], op.results
 
         def branch(values: _Values, core: Core) -> None:
@@ -133,7 +133,7 @@ class Timeline:
 
     def _for(self, op: Op) -> Step:
         body = op.regions[0]
-        steps, yielded = self._compile(body), _yielded(body)
+        steps, yielded = self._compile(body), body.yielded()
         index, carried = body.arguments[0], body.arguments[1:]
         cost, results = self._costs["iteration"], op.results
         skips = self.skipping and not any(_decides(inner) for inner in body.walk())
@@ -175,7 +175,7 @@ class Timeline:
                 _assign(values, after.arguments, passed)
                 for step in steps:
                     step(values, core)
-                _assign(values, before.arguments, _yielded(after))
+                _assign(values, before.arguments, after.yielded())
             _assign(values, op.results, passed)
 
         return loop
@@ -196,12 +196,12 @@ class Timeline:
         return cast
 
     def _subview(self, op: Op) -> Step:
-        (source,), *dynamic = op.segments()
-        plan = _index_plan(op, dynamic)
+        (source,), *_ = op.segments()
+        plan = index_plan(op)
         result = op.results[0]
         kind = op.result_types[0]
         assert isinstance(kind, MemRef)
-        kept = _kept_dimensions(op.attributes["static_sizes"], kind.shape)
+        kept = kept_dimensions(op.attributes["static_sizes"], kind.shape)
 
         def subview(values: _Values, core: Core) -> None:
             view: View = values[source]
@@ -217,8 +217,8 @@ class Timeline:
         return subview
 
     def _reinterpret(self, op: Op) -> Step:
-        (source,), *dynamic = op.segments()
-        plan = _index_plan(op, dynamic)
+        (source,), *_ = op.segments()
+        plan = index_plan(op)
         result = op.results[0]
 
         def reinterpret(values: _Values, core: Core) -> None:
@@ -594,33 +594,10 @@ def _flag(op: Op) -> tuple[int, int, Callable[[_Values], int]]:
     return source, target, lambda values: int(values[number])
 
 
-def _yielded(block: Block) -> tuple[int, ...]:
-    last = block.operations[-1] if block.operations else None
-    return last.operands if last is not None and last.name == "scf.yield" else ()
-
-
-def _index_plan(op: Op, dynamic: Sequence[Sequence[int]]) -> list[list[tuple[int | None, int]]]:
-    """Offsets, sizes and strides, each as (known value or None, else the number of the value that holds it)."""
-    plan = []
-    for name, numbers in zip(("static_offsets", "static_sizes", "static_strides"), dynamic, strict=True):
-        rest = iter(numbers)
-        plan.append([(None, next(rest)) if known == DYNAMIC else (known, -1) for known in op.attributes[name]])
-    return plan
-
-
 def _group_stride(view: View, group: Sequence[int]) -> int:
     """The stride of dimensions folded into one: that of the innermost which is longer than 1."""
     longer = [view.strides[i] for i in group if view.sizes[i] != 1]
     return longer[-1] if longer else 1
-
-
-def _kept_dimensions(sizes: Sequence[int], shape: Sequence[int]) -> list[int]:
-    """Which of a subview's dimensions its result has: all but some of size 1."""
-    kept: list[int] = []
-    for position, size in enumerate(sizes):
-        if len(kept) < len(shape) and size == shape[len(kept)]:
-            kept.append(position)
-    return kept
 
 
 def _around(sizes: Sequence[int], dims: Sequence[int]) -> tuple[int, int, int]:
