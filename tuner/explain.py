@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from tilewise.db.records import Status, Trial
+from tilewise.errors import Unavailable
 from tilewise.kernels.spec import Config, KernelSpec, Problem
 from tilewise.tuner.devices.base import Device, Outcome
 from tilewise.tuner.insight import option_effects, suggestions
@@ -17,6 +18,7 @@ from tilewise.tuner.why import evidence, sentence
 
 if TYPE_CHECKING:
     from tilewise.tuner.devices.model.analysis import Analysis
+    from tilewise.tuner.devices.model.device import ModelDevice
 
 __all__ = ["course", "explain"]
 
@@ -26,8 +28,9 @@ def explain(
 ) -> dict[str, Any]:
     """All that is known of a config, as the JSON object of `tilewise explain`; absent means unknown.
 
-    The config is compiled and timed unless it breaks one of the kernel's own rules. On a modelled part its time is
-    taken apart as well (`rows_us` add up to it), and what its options do and what would help is compiled and timed.
+    The config is compiled and timed unless it breaks one of the kernel's own rules. Where the part is modelled, its
+    `modelled_us` are taken apart as well (`rows_us` add up to it); on the model itself what its options do and what
+    would help is compiled and timed.
     Of stored `trials` of the problem, the best of each of the kernel's variants stands beside it.
 
     Raises `BadConfig` where it is no config of the space.
@@ -59,11 +62,11 @@ def explain(
         body["why"] = sentence(facts, outcome.timing.time_us)
         if floor := device.floor_us(spec, problem):
             body["floor_us"] = round(floor, 3)
-        if found := course(device, spec, problem, config):
-            body |= _taken_apart(spec, problem, config, found)
-            body["options"] = option_effects(device, spec, problem, config, outcome)
-    if _is_modelled(device) and not broken:
-        body["suggestions"] = suggestions(device, spec, problem, config, outcome)
+        body |= _taken_apart(device, spec, problem, config)
+    if (model := _model(device)) is device and not broken:
+        if outcome.timing:
+            body["options"] = option_effects(model, spec, problem, config, outcome)
+        body["suggestions"] = suggestions(model, spec, problem, config, outcome)
     if found_variants := variants(trials):
         body["variants"] = found_variants
     return body
@@ -71,18 +74,28 @@ def explain(
 
 def course(device: Device, spec: KernelSpec, problem: Problem, config: Config) -> Analysis | None:
     """Where a feasible config's modelled time goes; None on a device that is not modelled."""
+    model = _model(device)
+    return model.analyse(spec, problem, config) if model else None
+
+
+def _model(device: Device) -> ModelDevice | None:
+    """The device itself, or the model of a real one's part."""
     from tilewise.tuner.devices.model.device import ModelDevice
+    from tilewise.tuner.devices.npu import NpuDevice
 
-    return device.analyse(spec, problem, config) if isinstance(device, ModelDevice) else None
-
-
-def _is_modelled(device: Device) -> bool:
-    from tilewise.tuner.devices.model.device import ModelDevice
-
-    return isinstance(device, ModelDevice)
+    if isinstance(device, NpuDevice):
+        return device.model()
+    return device if isinstance(device, ModelDevice) else None
 
 
-def _taken_apart(spec: KernelSpec, problem: Problem, config: Config, found: Analysis) -> dict[str, Any]:
+def _taken_apart(device: Device, spec: KernelSpec, problem: Problem, config: Config) -> dict[str, Any]:
+    """Where the modelled time goes; on a real device `not_modelled` says why that is not known."""
+    try:
+        found = course(device, spec, problem, config)
+    except Unavailable as error:
+        return {"not_modelled": str(error)}
+    if found is None:
+        return {}
     lines = [
         {
             "line": str(line.place),
@@ -93,6 +106,7 @@ def _taken_apart(spec: KernelSpec, problem: Problem, config: Config, found: Anal
         for line in found.lines()
     ]
     return {
+        "modelled_us": round(found.time_us, 4),
         "rows_us": {name: round(time, 3) for name, time in found.rows().items()},
         "lines": lines,
         "traffic": traffic(spec, problem, config, found.traffic()),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -17,6 +17,7 @@ from tilewise.db.store import Store
 from tilewise.errors import BadSpec, NothingFeasible, UsageError
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target, Value
 from tilewise.tuner.devices.base import Device, Outcome
+from tilewise.tuner.foreseen import CONFIRMED, MODELLED, ranked
 from tilewise.tuner.guided import GuidedSampler
 from tilewise.tuner.prior import is_likely_to_fit, penalties
 from tilewise.tuner.problem import check_memory, scope
@@ -115,12 +116,18 @@ def prior_table(spec: KernelSpec, problem: Problem, space: Space, target: Target
 
 
 def make_sampler(
-    search: str, space: Space, seed: int, prior: Callable[[], PriorTable | None] | None = None
+    search: str,
+    space: Space,
+    seed: int,
+    prior: Callable[[], PriorTable | None] | None = None,
+    first: Callable[[PriorTable | None], Sequence[int]] = lambda table: (),
 ) -> TableSampler:
-    """The sampler of that name; `prior` gives the guided one its table (None: it goes without)."""
+    """The sampler of that name; `prior` gives the guided one its table (None: it goes without), and `first` the numbers
+    of the configs that it is to begin with."""
     if search == "guided":
-        table, likely = (prior() if prior else None) or (None, None)
-        return GuidedSampler(space, seed, log_penalties=table, likely=likely)
+        known = prior() if prior else None
+        table, likely = known or (None, None)
+        return GuidedSampler(space, seed, log_penalties=table, likely=likely, known=first(known))
     plain: Mapping[str, type[RandomSampler | ExhaustiveSampler | TpeSampler]] = {
         "tpe": TpeSampler,
         "random": RandomSampler,
@@ -159,6 +166,7 @@ class Tuning:
         self._budget = budget
         self._best: Trial | None = None
         self._ordinal = 0
+        self._foreseen: dict[int, float | None] = {}
 
     def run(self) -> Result:
         """Raises `NothingFeasible` where no config that was tried is correct."""
@@ -220,7 +228,7 @@ class Tuning:
         def prior() -> PriorTable | None:
             return prior_table(self._spec, self._problem, self._space, self._device.target)
 
-        study = quiet_study(make_sampler(self._search, self._space, self._seed, prior))
+        study = quiet_study(make_sampler(self._search, self._space, self._seed, prior, self._rank))
         for trial in known:
             study.add_trial(
                 optuna.trial.create_trial(
@@ -232,11 +240,18 @@ class Tuning:
             )
         return study
 
+    def _rank(self, table: PriorTable | None) -> list[int]:
+        """The configs that a model of the device foresees to be the fastest, where there is one."""
+        found = ranked(self._device, self._spec, self._problem, self._space, table[0] if table else None)
+        self._foreseen.update(found)
+        return list(found)[:CONFIRMED]
+
     # One batch ---------------------------------------------------------------------------------------------------
 
     def _batch(self, study: optuna.Study, size: int) -> None:
         asked = [study.ask(fixed_distributions=distributions(self._space)) for _ in range(size)]
         configs = [self._config(trial) for trial in asked]
+        self._foresee(configs)
         for drawn, config, outcome in zip(
             asked, configs, self._device.evaluate(self._spec, self._problem, configs), strict=True
         ):
@@ -244,6 +259,13 @@ class Tuning:
             trial = self._keep(config, outcome, self._ordinal)
             drawn.set_user_attr(FAILED, trial.status is not Status.CORRECT)
             study.tell(drawn, _objective(trial))
+
+    def _foresee(self, configs: Sequence[Config]) -> None:
+        """Ask the device's model, where there is one, so that its order can be held against the measured one."""
+        numbers = {number: c for c in configs if (number := self._space.index(c)) is not None}
+        new = [number for number in numbers if number not in self._foreseen]
+        times = self._device.foresee(self._spec, self._problem, [numbers[number] for number in new])
+        self._foreseen.update(zip(new, times, strict=True) if times is not None else ())
 
     def _config(self, drawn: optuna.Trial) -> Config:
         number = self._space.numbered([drawn.params[name] for name in self._space.domains])
@@ -278,6 +300,9 @@ class Tuning:
         outcome = _sound(outcome)
         timing = outcome.timing
         facts = evidence(self._spec, self._problem, config, self._device.target, outcome)
+        number = self._space.index(config)
+        if number is not None and (foreseen := self._foreseen.get(number)) is not None:
+            facts[MODELLED] = foreseen
         return Trial(
             config=dict(config),
             status=outcome.status,

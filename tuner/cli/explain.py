@@ -144,13 +144,7 @@ def _lines(body: dict[str, Any]) -> Iterator[str]:
     yield f"{body['kernel']} {sizes_text(body['dims'])} {body['dtype']} on {body['device']} ({body['clock']} times)"
     yield f"  config      {config_text(body['config'])}"
     yield f"  feasible    {'yes' if body['feasible'] else 'no: ' + body['reason']}"
-    if "on_chip_bits" in body:
-        bits = body["on_chip_bits"]
-        if "required" in bits:
-            share = bits["required"] / bits["available"]
-            yield f"  on chip     {bits['required'] / 8192:.1f} of {bits['available'] / 8192:.0f} KiB ({share:.0%})"
-    if "effective_options" in body:
-        yield f"  effective   {', '.join(f'{k}={v}' for k, v in body['effective_options'].items())}"
+    yield from _on_chip(body)
     waves = f"{body['waves']} wave{'s' * (body['waves'] != 1)}"
     tails = "no tail rows" if body["tail_rows"] == 0 else f"{body['tail_rows']} tail rows a program"
     yield f"  grid        {body['programs']} programs on {body['cores']} cores in {waves}, {tails}"
@@ -159,12 +153,7 @@ def _lines(body: dict[str, Any]) -> Iterator[str]:
         yield f"  time        {body['time_us']:.2f} us ({body['clock']}){floor}"
     yield from _where_time_goes(body)
     yield from _traffic(body)
-    for option in body.get("options", []):
-        yield f"  option      {_option(option)}"
-    if "variants" in body and (text := crossover(body["variants"])):
-        yield f"  variants    of stored trials: {text}"
-    for suggestion in body.get("suggestions", []):
-        yield f"  suggestion  {_suggestion(suggestion)}"
+    yield from _what_else(body)
     yield f"  prior       score {body['prior_score']:.3f} (1 is a config without a flaw), from penalties:"
     for name, factor in body["penalties"].items():
         yield f"    {name:18} x{factor:.3f}"
@@ -172,15 +161,38 @@ def _lines(body: dict[str, Any]) -> Iterator[str]:
         yield f"  why         {body['why']}"
 
 
+def _on_chip(body: dict[str, Any]) -> Iterator[str]:
+    bits = body.get("on_chip_bits", {})
+    if "required" in bits:
+        share = bits["required"] / bits["available"]
+        yield f"  on chip     {bits['required'] / 8192:.1f} of {bits['available'] / 8192:.0f} KiB ({share:.0%})"
+    if "effective_options" in body:
+        yield f"  effective   {', '.join(f'{k}={v}' for k, v in body['effective_options'].items())}"
+
+
+def _what_else(body: dict[str, Any]) -> Iterator[str]:
+    """What other options, variants and neighbours of the config take."""
+    for option in body.get("options", []):
+        yield f"  option      {_option(option)}"
+    if "variants" in body and (text := crossover(body["variants"])):
+        yield f"  variants    of stored trials: {text}"
+    for suggestion in body.get("suggestions", []):
+        yield f"  suggestion  {_suggestion(suggestion)}"
+
+
 def _where_time_goes(body: dict[str, Any]) -> Iterator[str]:
     """What the time consists of, row by row; beside each pipe, how long it was busy, hidden behind others or not."""
+    if "not_modelled" in body:
+        yield f"  modelled    not: {body['not_modelled']}"
+    if body["clock"] == "measured" and "modelled_us" in body:
+        yield f"  modelled    {body['modelled_us']:.2f} us, which consist of"
     busy = body.get("pipes_us", {})
     for name, time in body.get("rows_us", busy).items():
         if not time and name not in busy:
             continue
-        share = time / body["time_us"]
+        share = time / body.get("modelled_us", body["time_us"])
         beside = f" (busy {busy[name]:.2f})" if name in busy and "rows_us" in body else ""
-        bound = "  <- bound by" if name == body["bound_by"] else ""
+        bound = "  <- bound by" if name == body.get("bound_by") else ""
         yield f"    {_ROWS[name]:18} {time:9.2f} us  {'#' * round(30 * share):30} {share:4.0%}{beside}{bound}"
     least = _LINE_WORTH_A_WORD * body.get("time_us", 0)
     for line in [line for line in body.get("lines", []) if max(line["pipes_us"].values(), default=0) >= least][:_LINES]:

@@ -12,6 +12,7 @@ from rich.table import Table
 
 from tilewise.db.records import Clock, Config, Result, Status, Trial
 from tilewise.tuner.cli.text import config_text, counts_line, output, problem_text, time_text, verdict_text
+from tilewise.tuner.foreseen import agreement
 from tilewise.tuner.problem import sizes_text
 from tilewise.tuner.search import Plan, Watcher
 
@@ -124,6 +125,8 @@ def show_result(result: Result, trials: Sequence[Trial], progress: Progress) -> 
         console.print(
             f"Memory alone would take {floor:.2f} us: the winner is at {winner.time_us / floor:.2f}x that floor."
         )
+    if (order := agreement(trials)) is not None:
+        console.print(order.text())
     found = f"best found at evaluation {winner.ordinal or '-'}"
     console.print(f"{counts_line(result)}; {found}; {verdict_text(result)}; {result.seconds:.1f} s.")
 

@@ -10,6 +10,7 @@ import click
 from tilewise.tuner.cli.options import common, database, print_json, problem_options
 
 if TYPE_CHECKING:
+    from tilewise.db.records import Trial
     from tilewise.kernels.spec import KernelSpec, Problem
     from tilewise.tuner.devices.base import Device
 
@@ -83,7 +84,7 @@ def tune(
                 command = "the same command without --fresh" if fresh else "the same command"
                 click.echo(f"tilewise: interrupted; {kept} trials are kept, {command} resumes", err=True)
                 raise click.exceptions.Exit(130) from None
-            results.append(result.to_json())
+            results.append(result.to_json() | _foreseen(store.trials(tuning.scope)))
             if not as_json:
                 show_result(result, store.trials(tuning.scope), watcher)
     if as_json:
@@ -120,6 +121,14 @@ def _recorded(kernel: str, device: str, shapes: Sequence[str], noise: bool, seed
     if shapes:
         raise UsageError(f"{text} is of one shape, which the file says; leave -s away")
     return opened.spec, [opened.problem], lambda: opened
+
+
+def _foreseen(trials: Sequence[Trial]) -> dict[str, Any]:
+    """How right a model of the device was, where there is one."""
+    from tilewise.tuner.foreseen import agreement
+
+    found = agreement(trials)
+    return {"model_agreement": found.to_json()} if found else {}
 
 
 def _nothing(problem: Problem, device: Device, why: str) -> dict[str, Any]:

@@ -104,6 +104,11 @@ class Device(ABC):
         """The time below which memory alone allows no kernel: its least bytes at the device's rate. None if unknown."""
         return None
 
+    def foresee(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> Sequence[float | None] | None:
+        """What a model of this device expects each config to take, in microseconds, without running any; None for one
+        that it expects to fail, and None for all where there is no such model."""
+        return None
+
     def warm_up(self) -> None:
         """Start what the first `evaluate` and `verify` would wait for; optional, and returns at once."""
         return

@@ -12,17 +12,22 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tilewise.db.records import Clock, Status
 from tilewise.errors import Unavailable
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
 from tilewise.tuner.devices.base import Device, DeviceRow, Outcome, Timing, Verdict
 from tilewise.tuner.devices.cuda_timer import summarise
+from tilewise.tuner.devices.model import toolchain
+from tilewise.tuner.devices.model.parts import PARTS
 from tilewise.tuner.devices.npu_timer import choose_timer
 from tilewise.tuner.launch import launcher, resolve_function, resolve_functions
 from tilewise.tuner.verify import Arguments, disagreement, verify
 from tilewise.tuner.worker import describe
+
+if TYPE_CHECKING:
+    from tilewise.tuner.devices.model.device import ModelDevice
 
 __all__ = ["NpuDevice", "NpuRuntime", "available", "failure", "row"]
 
@@ -110,6 +115,7 @@ class NpuDevice(Device):
         self.toolchain = f"{runtime.versions}, timed by {self._timer.name}"
         self._memory = int(runtime.npu.mem_get_info(index)[1])
         self._held: tuple[KernelSpec, Problem, Arguments] | None = None
+        self._beside: ModelDevice | None = None
 
     def evaluate(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> Iterator[Outcome]:
         resolve_functions(spec)
@@ -125,12 +131,29 @@ class NpuDevice(Device):
             outcome = self._failed(error)
             return disagreement(f"the launch failed: {outcome.reason}", status=outcome.status)
 
+    def foresee(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> Sequence[float | None] | None:
+        """By the model of this part, where it is modelled and the open Ascend compiler is installed beside CANN's."""
+        if (model := self.model()) is None:
+            return None
+        outcomes = model.evaluate(spec, problem, configs)
+        return [outcome.timing.time_us if outcome.timing else None for outcome in outcomes]
+
+    def model(self) -> ModelDevice | None:
+        """The model of this part with the cores that this process may use, timed as here: with an empty L2 cache."""
+        if self._beside is None and self.target.name in PARTS and not toolchain.why_not():
+            from tilewise.tuner.devices.model.device import ModelDevice
+
+            self._beside = ModelDevice(self.target.name, cores=self.target.cores, evicted=True)
+        return self._beside
+
     def memory_bytes(self) -> int:
         """A quarter of the memory; the float64 reference is computed on the host."""
         return self._memory // 4
 
     def close(self) -> None:
         self._held = None
+        if self._beside is not None:
+            self._beside.close()
 
     def _outcome(self, spec: KernelSpec, problem: Problem, config: Config) -> Outcome:
         try:

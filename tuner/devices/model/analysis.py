@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from tilewise.errors import Unavailable
+from tilewise.errors import TilewiseError, Unavailable
 from tilewise.kernels.spec import Config, KernelSpec, Launch, Problem, Target
 from tilewise.tuner.devices.model import toolchain
 from tilewise.tuner.devices.model.calibration import calibrated
@@ -17,6 +17,7 @@ from tilewise.tuner.devices.model.machine import KernelTime, Machine
 from tilewise.tuner.devices.model.parts import part
 from tilewise.tuner.devices.model.places import Place, without_locations
 from tilewise.tuner.devices.model.recording import Event, Recording
+from tilewise.tuner.worker import describe
 
 __all__ = ["Analysis", "LaunchCourse", "LineTime", "analyse"]
 
@@ -101,23 +102,25 @@ class Analysis:
         return moved
 
 
-def analyse(spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path) -> Analysis:
+def analyse(
+    spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path, *, evicted: bool = False
+) -> Analysis:
     """Compile a config that is known to be feasible again, with source lines, and record its course.
 
     Raises `Unavailable` where it cannot be compiled or timed after all.
     """
     try:
-        return Analysis(list(_launches(spec, problem, config, target, folder)))
+        return Analysis(list(_launches(spec, problem, config, target, folder, evicted)))
     except ValueError as error:
         raise Unavailable(f"the course of {spec.name} cannot be recorded: {error}") from error
 
 
 def _launches(
-    spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path
+    spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path, evicted: bool
 ) -> Iterator[LaunchCourse]:
     hardware, chosen = part(target.name), costs(instead=calibrated(target.name))
     for launch in spec.plan(config, problem):
-        linalg = toolchain.lower(spec, problem, config, launch, target.name, locations=True)
+        linalg = _lowered(spec, problem, config, launch, target)
         multibuffer = bool(config.get("multibuffer", True))
         made = toolchain.compile_linalg(
             linalg, target.name, multibuffer=multibuffer, cache_folder=folder, locations=True
@@ -126,7 +129,7 @@ def _launches(
             raise ValueError(made.refusal)
         code, operations = without_locations(made.code)
         sizes, scalars = toolchain.arguments(spec, problem, config, launch)
-        machine = Machine(hardware, target.cores, parse(code), list(sizes.values()), chosen)
+        machine = Machine(hardware, target.cores, parse(code), list(sizes.values()), chosen, evicted=evicted)
         time, recording = machine.record(scalars, launch.grid)
         running = time.time_us - sum(time.overhead_us.values())
         yield LaunchCourse(
@@ -138,6 +141,15 @@ def _launches(
             cycle_us=running / recording.time.cycles,
             clock_ghz=hardware.clock_ghz,
         )
+
+
+def _lowered(spec: KernelSpec, problem: Problem, config: Config, launch: Launch, target: Target) -> str:
+    try:
+        return toolchain.lower(spec, problem, config, launch, target.name, locations=True)
+    except TilewiseError:
+        raise
+    except Exception as error:  # the front end raises of every kind
+        raise ValueError(describe(error)) from error
 
 
 def _name(launch: Launch) -> str:

@@ -6,7 +6,7 @@ import hashlib
 import json
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -42,29 +42,44 @@ _MODEL_VERSION = 5
 
 
 class ModelDevice(Device):
-    """A modelled Ascend part. Compiling runs in `jobs` processes; outcomes come in order."""
+    """A modelled Ascend part. Compiling runs in `jobs` processes; outcomes come in order.
+
+    `cores` are those that a process may use, where that is not all of the part's. With `evicted` times are those of
+    runs that find the L2 cache empty, as a chip's timer makes sure; else they are of a kernel called again and again.
+    """
 
     clock = Clock.MODELLED
     batch = 4
 
-    def __init__(self, part: str, *, jobs: int | None = None, cache_folder: Path | None = None) -> None:
+    def __init__(
+        self,
+        part: str,
+        *,
+        jobs: int | None = None,
+        cache_folder: Path | None = None,
+        cores: int | None = None,
+        evicted: bool = False,
+    ) -> None:
         if reason := toolchain.why_not():
             raise Unavailable(f"model:{part} {reason}")
         settings = read_settings()
         self.part = part_named(part)
         self.id = f"model:{part}"
         self._folder = cache_folder or settings.cache_folder
-        self.target = toolchain.target(part, self._folder)
-        self.toolchain = f"{toolchain.fingerprint()}, model {model_fingerprint(self.part)}"
+        target = toolchain.target(part, self._folder)
+        self.target = replace(target, cores=cores or target.cores)
+        self._evicted = evicted
+        self.toolchain = f"{toolchain.fingerprint()}, model {model_fingerprint(self.part)}" + ", evicted" * evicted
         self._workers = WorkerPool(_ENTRY, jobs or settings.jobs, env={"TRITON_INTERPRET": None})
 
     def evaluate(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> Iterator[Outcome]:
         """A spec without an origin cannot be found by other processes: it is compiled in this one."""
         if not spec.origin:
             for config in configs:
-                yield model_config(spec, problem, config, self.target, self._folder)[0]
+                yield model_config(spec, problem, config, self.target, self._folder, evicted=self._evicted)[0]
             return
-        jobs = [("evaluate", spec.origin, problem, dict(config), self.target, self._folder) for config in configs]
+        rest = (self.target, self._folder, self._evicted)
+        jobs = [("evaluate", spec.origin, problem, dict(config), *rest) for config in configs]
         futures = [self._workers.submit(*job, timeout=_SECONDS) for job in jobs]
         try:
             for future in futures:
@@ -82,7 +97,7 @@ class ModelDevice(Device):
 
     def analyse(self, spec: KernelSpec, problem: Problem, config: Config) -> Analysis:
         """Where the time of a config goes that was found feasible; raises `Unavailable` where it is not."""
-        return analyse(spec, problem, config, self.target, self._folder)
+        return analyse(spec, problem, config, self.target, self._folder, evicted=self._evicted)
 
     def memory_bytes(self) -> int:
         return self.part.hbm_gib * 2**30
@@ -151,7 +166,7 @@ def model_fingerprint(part: Part) -> str:
 
 
 def model_config(
-    spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path
+    spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path, *, evicted: bool = False
 ) -> tuple[Outcome, Machines | None]:
     """Compile and time one config in this process. Beside the outcome, what is needed to time it at other costs.
 
@@ -175,7 +190,7 @@ def model_config(
     try:
         functions = [parse(made.code) for made in compiled]
         facts = _facts(functions, {option for made in compiled for option in made.dropped}, multibuffer, target)
-        machines = Machines(spec, problem, config, target, functions)
+        machines = Machines(spec, problem, config, target, functions, evicted=evicted)
         timed = machines.time("value")
     except ValueError as error:  # code that the model does not know, or that cannot run to its end
         return Outcome(Status.RUNTIME, str(error), facts=facts), None
@@ -207,9 +222,16 @@ class Machines:
     """One compiled config on a part, to be timed at each end of the costs' ranges."""
 
     def __init__(
-        self, spec: KernelSpec, problem: Problem, config: Config, target: Target, functions: Sequence[Function]
+        self,
+        spec: KernelSpec,
+        problem: Problem,
+        config: Config,
+        target: Target,
+        functions: Sequence[Function],
+        *,
+        evicted: bool = False,
     ) -> None:
-        self._part, self._cores = part_named(target.name), target.cores
+        self._part, self._cores, self._evicted = part_named(target.name), target.cores, evicted
         self._steps = []
         for launch, function in zip(spec.plan(config, problem), functions, strict=True):
             sizes, scalars = toolchain.arguments(spec, problem, config, launch)
@@ -223,7 +245,7 @@ class Machines:
         """All launches, one after the other. Raises `UnknownOperation` where the compiled code holds one."""
         return KernelTime.in_turn(
             [
-                Machine(self._part, self._cores, function, buffers, chosen).time(scalars, grid)
+                Machine(self._part, self._cores, function, buffers, chosen, evicted=self._evicted).time(scalars, grid)
                 for function, buffers, scalars, grid in self._steps
             ]
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import torch  # noqa: F401 - these are loaded while the parent does other things
 import triton.backends.ascend.compiler  # noqa: F401
@@ -17,14 +18,16 @@ from tilewise.tuner.devices.model.verification import verify_compiled
 __all__ = ["call"]
 
 
-def call(job: str, origin: str, problem: Problem, config: Config, target: Target, folder: Path) -> Outcome | Verdict:
+def call(job: str, *arguments: Any) -> Outcome | Verdict:
     """Do one of the jobs below."""
-    return (evaluate if job == "evaluate" else verify)(origin, problem, config, target, folder)
+    return (evaluate if job == "evaluate" else verify)(*arguments)
 
 
-def evaluate(origin: str, problem: Problem, config: Config, target: Target, folder: Path) -> Outcome:
+def evaluate(
+    origin: str, problem: Problem, config: Config, target: Target, folder: Path, evicted: bool = False
+) -> Outcome:
     """Compile and time one config of the spec found at `origin`."""
-    return model_config(registry.load(origin), problem, config, target, folder)[0]
+    return model_config(registry.load(origin), problem, config, target, folder, evicted=evicted)[0]
 
 
 def verify(origin: str, problem: Problem, config: Config, target: Target, folder: Path) -> Verdict:

@@ -100,9 +100,19 @@ class Machine:
 
     `buffers` are the sizes, in bytes, of the kernel's global buffers in argument order. Where all of them fit the L2
     cache they are taken to be warm (a kernel timed by repeated calls); where they do not, the small ones still are.
+    With `evicted` the cache is emptied before each run: what is read for the first time comes from global memory.
     """
 
-    def __init__(self, part: Part, cores: int, function: Function, buffers: Sequence[int], costs: Costs) -> None:
+    def __init__(
+        self,
+        part: Part,
+        cores: int,
+        function: Function,
+        buffers: Sequence[int],
+        costs: Costs,
+        *,
+        evicted: bool = False,
+    ) -> None:
         self._part, self._cores, self._costs = part, cores, costs
         self._function, self._timeline = function, Timeline(function, costs)
         memrefs = [i for i, (_, kind) in enumerate(function.arguments) if isinstance(kind, MemRef)]
@@ -110,6 +120,9 @@ class Machine:
         fits = sum(buffers) <= l2
         self._buffers = dict(zip(memrefs[len(memrefs) - len(buffers) :], buffers, strict=True))
         self._warm = {i: fits or size <= l2 // 4 for i, size in self._buffers.items()}
+        self._evicted = evicted
+        self._first_reads = dict.fromkeys(self._buffers, 0.0)
+        """Of what is read of each buffer: the share that finds the cache empty."""
 
     def time(self, scalars: Sequence[int | float], grid: Sequence[int]) -> KernelTime:
         """Time a launch with these scalar arguments over this grid (one to three axes)."""
@@ -166,6 +179,8 @@ class Machine:
         Programs at both ends of the full waves stand for those between them where they take equally long; where they
         do not, waves spread evenly over the launch do.
         """
+        if self._evicted:
+            self._count_first_reads(programs, arguments)
         full, rest = divmod(programs, self._cores)
         waves: list[_Wave] = []
         if full:
@@ -206,6 +221,12 @@ class Machine:
         ends = (once, once if last == first else self._timeline.run(arguments, last, memory))
         return _Wave(count, active, (first, last), ends, memory)
 
+    def _count_first_reads(self, programs: int, arguments: Sequence[int | float]) -> None:
+        """The first program stands for all."""
+        reads = self._timeline.run(arguments, 0, self._memory(1.0)).reads
+        for number, size in self._buffers.items():
+            self._first_reads[number] = min(1.0, size / (reads[number] * programs)) if number in reads else 0.0
+
     def _memory(self, competing: float) -> Memory:
         """Rates of each buffer while so many cores' worth of transfers go on."""
         competing = max(1.0, competing)
@@ -213,9 +234,19 @@ class Machine:
         warm = Rate(self._costs["l2_core_gb_s"] / clock, self._costs["l2_sum_gb_s"] / competing / clock)
         nominal = self._part.hbm_gb_s * self._costs["hbm_share"]
         cold = Rate(_hbm_core_rate(competing) / clock, nominal / competing / clock)
-        inward = {i: warm if held else cold for i, held in self._warm.items()}
+        kept = {i: warm if held else cold for i, held in self._warm.items()}
+        inward = {i: _mixed(cold, rate, self._first_reads[i]) for i, rate in kept.items()}
         out = self._costs["ub_out_share"]
-        return Memory(inward, {i: Rate(rate.core * out, rate.share * out) for i, rate in inward.items()})
+        return Memory(inward, {i: Rate(rate.core * out, rate.share * out) for i, rate in kept.items()})
+
+
+def _mixed(first: Rate, rest: Rate, share: float) -> Rate:
+    """The rate of data of which such a share moves at the first rate."""
+    if not share:
+        return rest
+    return Rate(
+        1 / (share / first.core + (1 - share) / rest.core), 1 / (share / first.share + (1 - share) / rest.share)
+    )
 
 
 def _flat(scalars: Sequence[int | float], grid: Sequence[int]) -> tuple[int, list[int | float]]:

@@ -181,6 +181,25 @@ def test_a_working_set_larger_than_the_cache_is_never_faster(cores, streaming):
         assert running(cold) > 2 * running(warm)
 
 
+def test_after_the_cache_was_emptied_what_is_read_once_comes_from_global_memory(program):
+    """8 MB read once, or forty times over."""
+
+    def time(trips, *, evicted):
+        machine = Machine(B4, 40, program(*COPY), [8 * MIB], costs(), evicted=evicted)
+        return running(machine.time([trips], (40,)))
+
+    once, again = 8 * MIB // (40 * 16384), 40 * 8 * MIB // (40 * 16384)
+    assert time(once, evicted=True) > 1.7 * time(once, evicted=False)
+    assert time(again, evicted=False) < time(again, evicted=True) < 1.15 * time(again, evicted=False)
+
+
+def test_emptying_the_cache_changes_nothing_for_what_does_not_fit_it(program):
+    large = [
+        Machine(B4, 40, program(*COPY), [1024 * MIB], costs(), evicted=e).time([400], (40,)) for e in (False, True)
+    ]
+    assert large[0] == large[1]
+
+
 def test_small_buffers_stay_warm_beside_a_large_one(program):
     """The loads are from the first buffer; the second only fills the cache."""
     two = program(*COPY)
