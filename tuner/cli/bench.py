@@ -50,7 +50,13 @@ def model(url: str | None, as_json: bool) -> None:
     console = output()
     console.print(table)
     for name, value in body["summary"].items():
-        console.print(f"{name.replace('_', ' ')}: {', '.join(value) if isinstance(value, list) else value}")
+        console.print(f"{name.replace('_', ' ')}: {_summed(value)}")
+
+
+def _summed(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name.replace('_', ' ')} {each}" for name, each in value.items())
+    return ", ".join(value) if isinstance(value, list) else str(value)
 
 
 def _model_row(row: dict[str, Any]) -> list[str]:

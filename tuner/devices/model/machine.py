@@ -212,12 +212,14 @@ class Machine:
         waiting = self._costs["program_start"]
         waiting += active * self._costs["dispatch_us"] * self._part.clock_ghz * 1e3 / -(-programs // self._cores)
 
+        runs: dict[float, ProgramTime] = {}
+
         def excess(competing: float) -> float:
-            timed = self._timeline.run(arguments, first, self._memory(competing))
+            timed = runs[competing] = self._timeline.run(arguments, first, self._memory(competing))
             return active * (timed.busy["MTE2"] + timed.busy["MTE3"]) / (timed.cycles + waiting) - competing
 
-        memory = self._memory(_root(excess, 2.0 * active))
-        once = self._timeline.run(arguments, first, memory)
+        found = _root(excess, 2.0 * active)
+        memory, once = self._memory(found), runs[found]
         ends = (once, once if last == first else self._timeline.run(arguments, last, memory))
         return _Wave(count, active, (first, last), ends, memory)
 

@@ -40,6 +40,8 @@ class Timeline:
     def __init__(self, function: Function, costs: Costs) -> None:
         self._function = function
         self._costs = costs
+        self._issue_cycles, self._vector_start = costs["vector_issue"], costs["vector_start"]
+        self._repeats_per_issue = int(costs["repeats_per_issue"])
         self._memory = Memory({}, {})
         self._steps = self._compile(function.body)
 
@@ -244,14 +246,12 @@ class Timeline:
         return metadata
 
     def _collapse(self, op: Op) -> Step:
-        groups = op.attributes["reassociation"]
+        groups = tuple(tuple(group) for group in op.attributes["reassociation"])
         source, result = op.operands[0], op.results[0]
 
         def collapse(values: _Values, core: Core) -> None:
             view: View = values[source]
-            sizes = tuple(math.prod(view.sizes[i] for i in group) for group in groups)
-            strides = tuple(_group_stride(view, group) for group in groups)
-            values[result] = View(view.base, view.offset, sizes, strides, view.item_bits)
+            values[result] = view.collapsed(groups)
 
         return collapse
 
@@ -419,10 +419,9 @@ class Timeline:
         return sort
 
     def _issue(self, core: Core, repeats: int, cycles: float, instructions: int) -> None:
-        instructions = max(instructions, ceil(repeats, int(self._costs["repeats_per_issue"])))
-        issue = self._costs["vector_issue"] * instructions
+        issue = self._issue_cycles * max(instructions, ceil(repeats, self._repeats_per_issue))
         core.scalar(issue)
-        core.occupy(V, max(repeats * cycles, issue), self._costs["vector_start"])
+        core.occupy(V, max(repeats * cycles, issue), self._vector_start)
 
 
 _STRUCTURE: Mapping[str, Callable[[Timeline, Op], Step | None]] = {
@@ -592,12 +591,6 @@ def _flag(op: Op) -> tuple[int, int, Callable[[_Values], int]]:
         return source, target, lambda values: event
     number = op.operands[0]
     return source, target, lambda values: int(values[number])
-
-
-def _group_stride(view: View, group: Sequence[int]) -> int:
-    """The stride of dimensions folded into one: that of the innermost which is longer than 1."""
-    longer = [view.strides[i] for i in group if view.sizes[i] != 1]
-    return longer[-1] if longer else 1
 
 
 def _around(sizes: Sequence[int], dims: Sequence[int]) -> tuple[int, int, int]:

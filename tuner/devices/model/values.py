@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 __all__ = ["UNKNOWN", "UnknownOperation", "View", "ceil"]
@@ -61,10 +62,30 @@ class View:
 
     def rows(self) -> tuple[int, int]:
         """How many contiguous runs the view has, and the bytes of each."""
-        run, runs = 1, 1
-        for size, stride in zip(reversed(self.sizes), reversed(self.strides), strict=True):
-            if runs == 1 and (stride == run or size == 1):
-                run *= size
-            else:
-                runs *= size
-        return runs, ceil(run * self.item_bits, 8)
+        return _rows(self.sizes, self.strides, self.item_bits)
+
+    def collapsed(self, groups: tuple[tuple[int, ...], ...]) -> View:
+        """With neighbouring dimensions folded into one each."""
+        sizes, strides = _folded(self.sizes, self.strides, groups)
+        return View(self.base, self.offset, sizes, strides, self.item_bits)
+
+
+_Shape = tuple[int, ...]
+
+
+@lru_cache(maxsize=10_000)  # a loop asks for the same few shapes again and again
+def _rows(sizes: _Shape, strides: _Shape, item_bits: int) -> tuple[int, int]:
+    run, runs = 1, 1
+    for size, stride in zip(reversed(sizes), reversed(strides), strict=True):
+        if runs == 1 and (stride == run or size == 1):
+            run *= size
+        else:
+            runs *= size
+    return runs, ceil(run * item_bits, 8)
+
+
+@lru_cache(maxsize=10_000)
+def _folded(sizes: _Shape, strides: _Shape, groups: tuple[_Shape, ...]) -> tuple[_Shape, _Shape]:
+    """The stride of dimensions folded into one is that of the innermost which is longer than 1."""
+    longer = [[strides[i] for i in group if sizes[i] != 1] for group in groups]
+    return tuple(math.prod(sizes[i] for i in group) for group in groups), tuple(s[-1] if s else 1 for s in longer)
