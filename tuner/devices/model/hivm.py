@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from typing import Any
 
 __all__ = ["DYNAMIC", "Block", "Function", "IndexPlan", "MemRef", "Op", "index_plan", "kept_dimensions", "parse"]
@@ -138,8 +138,12 @@ def _context() -> Any:
     return context
 
 
+@lru_cache(maxsize=16)
 def parse(text: str) -> Function:
-    """The one device function of a module in MLIR's generic form. Raises ValueError where there is none."""
+    """The one device function of a module in MLIR's generic form. Raises ValueError where there is none.
+
+    The last few are kept: a config is first timed and then, if it leads, executed.
+    """
     from xdsl.parser import Parser
     from xdsl.utils.exceptions import ParseError
 

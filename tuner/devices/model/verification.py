@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from tilewise.tuner.devices.model.executor import Executor
 from tilewise.tuner.devices.model.hivm import Function, parse
 from tilewise.tuner.devices.model.memory import Fault
 from tilewise.tuner.devices.model.values import UnknownOperation
+from tilewise.tuner.problem import sizes_text
 from tilewise.tuner.verify import Arguments, disagreement, reduced_problem, verify
 from tilewise.tuner.worker import describe
 
@@ -52,7 +54,8 @@ def executed_problem(spec: KernelSpec, problem: Problem, config: Config) -> Prob
 
 
 def verify_compiled(spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path) -> Verdict:
-    """Compile and execute one config in this process, on `executed_problem`; the verdict on its results.
+    """Compile and execute one config in this process, on `executed_problem`; the verdict on its results, and on which
+    sizes they were wrong where those are not the problem's own.
 
     What cannot be compiled or executed is no disagreement about values: its status says so. Raises `BadSpec` where
     the spec is wrong.
@@ -66,7 +69,10 @@ def verify_compiled(spec: KernelSpec, problem: Problem, config: Config, target: 
         return disagreement(str(error), status=Status.TIMEOUT)
     except Exception as error:  # the front end raises of every kind
         return disagreement(describe(error), status=Status.COMPILE)
-    return judge(spec, executed, config, functions, _arguments(spec, executed), target.on_chip_bytes)
+    verdict = judge(spec, executed, config, functions, _arguments(spec, executed), target.on_chip_bytes)
+    if verdict.agreed or executed == problem:
+        return verdict
+    return replace(verdict, reason=f"on {sizes_text(executed.dims)}: {verdict.reason}")
 
 
 def compile_config(

@@ -89,6 +89,11 @@ def test_a_large_problem_is_executed_on_a_small_one_with_the_same_tails(row_redu
     assert smaller.dims["M"] * smaller.dims["N"] < 1e5
 
 
+def test_a_disagreement_on_other_sizes_names_them(device, faulty):
+    verdict = device.verify(*faulty("MISSING_COLUMN", 100_003, 8200), CONFIG)
+    assert verdict.reason.startswith("on M=19,N=136: out_ptr: ")
+
+
 def test_a_config_that_does_not_fit_is_a_compile_failure_not_a_wrong_result(
     row_reduce, problem, rows, target, cache_folder
 ):
