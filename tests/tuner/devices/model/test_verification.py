@@ -17,7 +17,14 @@ from tilewise.kernels.spec import Problem
 from tilewise.tuner.devices.model import device as device_module
 from tilewise.tuner.devices.model import verification
 from tilewise.tuner.devices.model.device import ModelDevice
-from tilewise.tuner.devices.model.verification import executed_problem, verify_compiled
+from tilewise.tuner.devices.model.verification import (
+    compile_config,
+    execute,
+    executed_problem,
+    judge,
+    verify_compiled,
+)
+from tilewise.tuner.verify import Arguments
 
 FAULTY = Path(__file__).parents[2] / "faulty_kernels.py"
 CONFIG = {"ROWS": 8, "SUB": 4, "COLS": 64}
@@ -133,3 +140,29 @@ def test_a_crash_of_the_process_is_a_runtime_failure_and_the_next_check_goes_on(
 def test_a_spec_without_an_origin_is_executed_in_this_process(device, row_reduce, problem, rows):
     spec = dataclasses.replace(row_reduce, origin="")
     assert device.verify(spec, problem(50, 512), rows(25, 25, 256)).agreed
+
+
+# What execution has found ------------------------------------------------------------------------------------------
+
+
+def test_the_mask_that_the_front_end_drops_from_an_atomic_of_one_element_is_found(target, cache_folder):
+    spec, problem = registry.load("sum_rows"), Problem("sum_rows", {"M": 77, "N": 1001}, "float32")
+    tile = {"VARIANT": "atomic", "BLOCK_SIZE_N": 256, "SUB_BLOCK_SIZE_N": 256, "multibuffer": False}
+    verdict = verify_compiled(spec, problem, tile | {"BLOCK_SIZE_M": 2, "SUB_BLOCK_SIZE_M": 1}, target, cache_folder)
+    assert (verdict.agreed, verdict.status) == (False, Status.CORRECTNESS)
+    assert re.fullmatch(r"store \(operation \d+\) uses element 77 of out_ptr, which has 77", verdict.reason)
+    dividing = tile | {"BLOCK_SIZE_M": 7, "SUB_BLOCK_SIZE_M": 1}
+    assert verify_compiled(spec, problem, dividing, target, cache_folder).agreed
+
+
+def test_a_barrier_that_the_compiler_omits_between_long_tiles_is_noted_not_refused(target, cache_folder):
+    spec, problem = registry.load("max_rows"), Problem("max_rows", {"M": 130, "N": 8192}, "float16")
+    config = {"VARIANT": "direct", "BLOCK_SIZE_M": 64, "SUB_BLOCK_SIZE_M": 13, "BLOCK_SIZE_N": 8192}
+    config |= {"SUB_BLOCK_SIZE_N": 1664, "multibuffer": True}
+    functions = compile_config(spec, problem, config, target, cache_folder)
+    arguments = Arguments(spec, problem)
+    assert judge(spec, problem, config, functions, arguments, target.on_chip_bytes).agreed
+    arguments.poison()
+    notes = execute(spec, problem, config, functions, arguments.bind(config), target.on_chip_bytes)
+    assert notes
+    assert all(re.match(r"vmax .* what vmax .* on V .* without a barrier between", note) for note in notes)
