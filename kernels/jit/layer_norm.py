@@ -19,13 +19,11 @@ def layer_norm_one_load_kernel(
     SUB_BLOCK_SIZE_M: tl.constexpr,
     BLOCK_SIZE_N: tl.constexpr,
     EVEN_N: tl.constexpr,
-    HEAD: tl.constexpr = 8,
 ):
     """Rows that fit on chip: BLOCK_SIZE_N covers N, each element is loaded once. EVEN_N: it is N exactly.
 
-    The mean is taken of `x - shift`, the shift being the mean of the row's first elements, and the variance around that
-    mean: no large numbers are summed or cancelled, however far the row lies from zero. It costs one subtraction. (Of
-    one element only, the shift would lie so far from the mean that their difference, rounded, shows in the mean.)
+    The mean is corrected by the mean of what it leaves, and the variance taken around that: no large numbers are
+    cancelled, however far the row lies from zero, and the mean keeps its digits where the row lies around zero.
     """
     first = tl.program_id(0).to(tl.int64) * BLOCK_SIZE_M  # 64 bits: M * N may exceed 2^31 elements
     end = tl.minimum(first + BLOCK_SIZE_M, M)
@@ -33,15 +31,13 @@ def layer_norm_one_load_kernel(
     inside = cols < N
     w = tl.load(w_ptr + cols, mask=inside, other=0.0).to(tl.float32)
     b = tl.load(b_ptr + cols, mask=inside, other=0.0).to(tl.float32)
-    head = tl.arange(0, HEAD)
     for start in range(0, BLOCK_SIZE_M, SUB_BLOCK_SIZE_M):
         rows = first + start + tl.arange(0, SUB_BLOCK_SIZE_M)
         at = rows[:, None] * N + cols[None, :]
         mask = (rows < end)[:, None] & inside[None, :]
-        few = x_ptr + rows[:, None] * N + head[None, :]
-        shift = tl.sum(tl.load(few, mask=(rows < end)[:, None] & (head < N)[None, :], other=0.0).to(tl.float32), axis=1)
-        shift = shift / tl.minimum(N, HEAD)
-        away = tl.load(x_ptr + at, mask=mask, other=0.0).to(tl.float32) - shift[:, None]
+        x = tl.load(x_ptr + at, mask=mask, other=0.0).to(tl.float32)
+        mean = tl.sum(x, axis=1) / N
+        away = x - mean[:, None]
         if not EVEN_N:
             away = tl.where(inside[None, :], away, 0.0)
         rest = tl.sum(away, axis=1) / N
@@ -51,7 +47,7 @@ def layer_norm_one_load_kernel(
         rstd = tl.rsqrt(tl.sum(away * away, axis=1) / N + eps)
         y = away * rstd[:, None] * w[None, :] + b[None, :]
         tl.store(y_ptr + at, y.to(y_ptr.dtype.element_ty), mask=mask)
-        tl.store(mean_ptr + rows, shift + rest, mask=rows < end)
+        tl.store(mean_ptr + rows, mean + rest, mask=rows < end)
         tl.store(rstd_ptr + rows, rstd, mask=rows < end)
 
 
