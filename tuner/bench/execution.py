@@ -17,7 +17,7 @@ from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
 from tilewise.tuner.bench.mutations import Finding, study
 from tilewise.tuner.devices.base import Verdict
 from tilewise.tuner.devices.model import toolchain
-from tilewise.tuner.devices.model.verification import compile_config, execute, judge
+from tilewise.tuner.devices.model.verification import compile_config, execute, judge, verify_compiled
 from tilewise.tuner.space import enumerate_space
 from tilewise.tuner.verify import Arguments, compare
 from tilewise.tuner.worker import Worker
@@ -29,6 +29,7 @@ __all__ = [
     "bench_mutations",
     "execute_config",
     "execution_body",
+    "headline",
     "mutations_body",
     "reported_as",
     "sample",
@@ -151,7 +152,24 @@ def bench_mutations(part: str, folder: Path, *, count: int, seed: int) -> Iterat
     yield from study(count, seed, toolchain.target(part, folder), folder)
 
 
-def execution_body(rows: Sequence[Executed], part: str, seed: int) -> dict[str, Any]:
+def headline(part: str, folder: Path) -> dict[str, Any]:
+    """The headline config verified as in tuning, in seconds: the first time in this process, and again."""
+    spec = registry.load("row_reduce")
+    problem = Problem(spec.name, {"M": 1000, "N": 8192}, "float32")
+    config = {"BLOCK_SIZE_M": 25, "SUB_BLOCK_SIZE_M": 25, "BLOCK_SIZE_N": 256, "multibuffer": True}
+    target, seconds = toolchain.target(part, folder), []
+    for _ in range(2):
+        began = time.monotonic()
+        verdict = verify_compiled(spec, problem, config, target, folder)
+        seconds.append(round(time.monotonic() - began, 2))
+    return {"dims": problem.dims, "dtype": problem.dtype, "config": config} | {
+        "agreed": verdict.agreed,
+        "first_s": seconds[0],
+        "again_s": seconds[1],
+    }
+
+
+def execution_body(rows: Sequence[Executed], part: str, seed: int, headline: Mapping[str, Any]) -> dict[str, Any]:
     """All rows and their summary, as plain JSON values."""
     compared = [row.interpreted for row in rows if row.interpreted is not None]
     summary = {
@@ -164,7 +182,11 @@ def execution_body(rows: Sequence[Executed], part: str, seed: int) -> dict[str, 
         "median_ms": round(statistics.median(row.seconds for row in rows) * 1e3, 1),
         "longest_ms": round(max(row.seconds for row in rows) * 1e3, 1),
     }
-    return _header(part, seed) | {"rows": [row.to_json() for row in rows], "summary": summary}
+    return _header(part, seed) | {
+        "rows": [row.to_json() for row in rows],
+        "headline": dict(headline),
+        "summary": summary,
+    }
 
 
 def mutations_body(findings: Sequence[Finding], part: str, seed: int) -> dict[str, Any]:

@@ -34,6 +34,9 @@ pipe's own order keeps two operations apart. Times are of this host.
 {summary}
 
 {faults}
+
+The headline config ({headline_config}) at {headline_dims}, {headline_dtype}, verified as in tuning (compiled already):
+{first_s} s the first time in a process, {again_s} s again.
 """
 
 _MUTATIONS = """# Faults in compiled programs
@@ -82,6 +85,11 @@ def execution_page(body: Mapping[str, Any]) -> str:
         rows=_markdown(headings, rows),
         summary=f"In all: {summary}.",
         faults=_faults(body["rows"]),
+        headline_config=", ".join(f"{name}={value}" for name, value in body["headline"]["config"].items()),
+        headline_dims=_sizes(body["headline"]["dims"]),
+        headline_dtype=body["headline"]["dtype"],
+        first_s=body["headline"]["first_s"],
+        again_s=body["headline"]["again_s"],
     )
 
 

@@ -29,16 +29,16 @@ def execute(kernels: tuple[str, ...], count: int, part: str, seed: int, file: st
     """Execute compiled configs of the kernels (default: all) and compare with float64 and Triton's interpreter."""
     from tilewise.kernels import registry
     from tilewise.settings import read_settings
-    from tilewise.tuner.bench.execution import bench_execute, execution_body
+    from tilewise.tuner.bench.execution import bench_execute, execution_body, headline
 
     for name in kernels:
         registry.load(name)
-    rows = []
-    for row in bench_execute(part, read_settings().cache_folder, count=count, seed=seed, kernels=kernels):
+    rows, folder = [], read_settings().cache_folder
+    for row in bench_execute(part, folder, count=count, seed=seed, kernels=kernels):
         rows.append(row)
         if not as_json and row.fault:
             output().print(f"{row.kernel} {row.dtype} {config_text(row.config)}: {row.fault}", markup=False)
-    _give(execution_body(rows, part, seed), file, as_json)
+    _give(execution_body(rows, part, seed, headline(part, folder)), file, as_json)
 
 
 @click.command()

@@ -7,6 +7,7 @@ between pipes or programs and a flag that is never set make a config wrong, even
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
@@ -22,6 +23,7 @@ from tilewise.tuner.devices.model import toolchain
 from tilewise.tuner.devices.model.executor import Executor
 from tilewise.tuner.devices.model.hivm import Function, parse
 from tilewise.tuner.devices.model.memory import Fault
+from tilewise.tuner.devices.model.places import without_locations
 from tilewise.tuner.devices.model.values import UnknownOperation
 from tilewise.tuner.problem import sizes_text
 from tilewise.tuner.verify import Arguments, disagreement, reduced_problem, verify
@@ -70,9 +72,40 @@ def verify_compiled(spec: KernelSpec, problem: Problem, config: Config, target: 
     except Exception as error:  # the front end raises of every kind
         return disagreement(describe(error), status=Status.COMPILE)
     verdict = judge(spec, executed, config, functions, _arguments(spec, executed), target.on_chip_bytes)
-    if verdict.agreed or executed == problem:
+    if verdict.agreed:
         return verdict
-    return replace(verdict, reason=f"on {sizes_text(executed.dims)}: {verdict.reason}")
+    reason = _with_lines(verdict.reason, spec, executed, config, functions, target, folder)
+    return replace(verdict, reason=reason if executed == problem else f"on {sizes_text(executed.dims)}: {reason}")
+
+
+def _with_lines(
+    reason: str,
+    spec: KernelSpec,
+    problem: Problem,
+    config: Config,
+    functions: Sequence[Function],
+    target: Target,
+    folder: Path,
+) -> str:
+    """The reason with source lines beside the numbers of operations; as it is where the compiler gives no lines."""
+    named = re.match(r"(?:launch (\d+): )?.*\(operation \d+\)", reason)
+    if named is None:
+        return reason
+    number = int(named.group(1) or 1) - 1
+    launch = spec.plan(config, problem)[number]
+    linalg = toolchain.lower(spec, problem, config, launch, target.name, locations=True)
+    multibuffer = bool(config.get("multibuffer", True))
+    made = toolchain.compile_linalg(linalg, target.name, multibuffer=multibuffer, cache_folder=folder, locations=True)
+    _, operations = without_locations(made.code)
+    if [name for name, _ in operations] != [op.name for op in functions[number].body.walk()]:
+        return reason
+    places = {str(at): place for at, (_, place) in enumerate(operations, 1) if place is not None}
+
+    def with_line(found: re.Match[str]) -> str:
+        place = places.get(found.group(1))
+        return f"({place})" if place else found.group()
+
+    return re.sub(r"\(operation (\d+)\)", with_line, reason)
 
 
 def compile_config(
@@ -131,10 +164,15 @@ def execute(
     the pipe's own order is enough.
     """
     unbarriered: set[str] = set()
-    for launch, function in zip(spec.plan(config, problem), functions, strict=True):
+    for number, (launch, function) in enumerate(zip(spec.plan(config, problem), functions, strict=True), 1):
         sizes, scalars = toolchain.arguments(spec, problem, config, launch)
         executor = Executor(function, on_chip_bytes)
-        executor.run({name: stored(tensors[name]) for name in sizes}, scalars, launch.grid)
+        try:
+            executor.run({name: stored(tensors[name]) for name in sizes}, scalars, launch.grid)
+        except Fault as fault:
+            if len(functions) == 1:
+                raise
+            raise type(fault)(f"launch {number}: {fault}") from fault
         unbarriered |= executor.unbarriered
     return unbarriered
 

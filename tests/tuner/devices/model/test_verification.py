@@ -14,6 +14,7 @@ import pytest
 from tilewise.db.records import Status
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
+from tilewise.tuner.bench.mutations import edited
 from tilewise.tuner.devices.model import device as device_module
 from tilewise.tuner.devices.model import verification
 from tilewise.tuner.devices.model.device import ModelDevice
@@ -150,9 +151,27 @@ def test_the_mask_that_the_front_end_drops_from_an_atomic_of_one_element_is_foun
     tile = {"VARIANT": "atomic", "BLOCK_SIZE_N": 256, "SUB_BLOCK_SIZE_N": 256, "multibuffer": False}
     verdict = verify_compiled(spec, problem, tile | {"BLOCK_SIZE_M": 2, "SUB_BLOCK_SIZE_M": 1}, target, cache_folder)
     assert (verdict.agreed, verdict.status) == (False, Status.CORRECTNESS)
-    assert re.fullmatch(r"store \(operation \d+\) uses element 77 of out_ptr, which has 77", verdict.reason)
+    assert re.fullmatch(r"store \(reduce\.py:\d+\) uses element 77 of out_ptr, which has 77", verdict.reason)
     dividing = tile | {"BLOCK_SIZE_M": 7, "SUB_BLOCK_SIZE_M": 1}
     assert verify_compiled(spec, problem, dividing, target, cache_folder).agreed
+
+
+def test_of_several_launches_the_faulty_one_is_named(target, cache_folder, monkeypatch):
+    spec, problem = registry.load("max_all"), Problem("max_all", {"N": 5003}, "float32")
+    config = {"VARIANT": "two_stage", "BLOCK_SIZE_N": 1280, "SUB_BLOCK_SIZE_N": 1024, "multibuffer": False}
+    genuine, parsed = verification.parse, []
+
+    def without_a_flag_in_the_second(text):
+        parsed.append(genuine(text))
+        if len(parsed) < 2:
+            return parsed[0]
+        flags = [op for op in parsed[1].body.walk() if op.name == "hivm.hir.wait_flag"]
+        return edited(parsed[1], flags[0], [])
+
+    monkeypatch.setattr(verification, "parse", without_a_flag_in_the_second)
+    verdict = verify_compiled(spec, problem, config, target, cache_folder)
+    assert len(parsed) == 2
+    assert re.match(r"launch 2: (race: |event )", verdict.reason), verdict.reason
 
 
 def test_a_barrier_that_the_compiler_omits_between_long_tiles_is_noted_not_refused(target, cache_folder):
