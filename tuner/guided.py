@@ -32,9 +32,10 @@ Numbers = NDArray[np.int_]
 _FIRST = 8
 """Evaluations before the surrogate leads where nothing is known beforehand: far from each other."""
 
-_OPENING = "ppspspss"
-"""With something known beforehand: p is the best that is foreseen, s is far from all before. Without the latter, a
-prior that points the wrong way would be believed until its corner of the space is worn out."""
+_OPENING = "ppspspps"
+"""With something known beforehand: p is the best that is foreseen or a winner from elsewhere, in turns; s is far from
+all before. Without the latter, a prior that points the wrong way would be believed until its corner of the space is
+worn out, and winners from elsewhere would anchor the search."""
 
 _SPREAD_AMONG = 300
 """Random configs from which the one farthest from all before is taken."""
@@ -60,6 +61,11 @@ _TWINS, _REACH = 0.3, 0.4
 """Before the first result the best foreseen are penalised where they are near what was already taken: by so much log
 time, within that many steps of a whole parameter's range."""
 
+_DECISIVE = 4
+"""Trials whose evidence alone decides how much each expert has a say: of more, the evidence of an average four. The
+trials of a search are all near one another, and what an expert says of them is no new evidence each time; the full
+likelihood would silence one expert for good after a dozen."""
+
 _PULL = 4.0
 """How strongly the prior's weight is held at 1: as by this many trials."""
 
@@ -83,7 +89,8 @@ class GuidedSampler(TableSampler):
     """`log_penalties` has a row a config and a column a penalty: natural logarithms, 0 where there is none.
 
     Without a prior (None) only the trials speak. `likely` says which configs the prior thinks feasible. `known` are
-    configs, by number, that won elsewhere (another shape, dtype or device): they come first, the best guess first.
+    configs, by number, to begin with, in that order. `elsewhere` are those that won for another shape, dtype or
+    device, the best guess first: they have a share of the first evaluations.
     The same trials and the same seed give the same suggestions, whether the trials were made or added.
     """
 
@@ -95,9 +102,10 @@ class GuidedSampler(TableSampler):
         log_penalties: Array | None = None,
         likely: NDArray[np.bool_] | None = None,
         known: Sequence[int] = (),
+        elsewhere: Sequence[int] = (),
     ) -> None:
         super().__init__(space)
-        self._seed, self._known = seed, list(dict.fromkeys(known))
+        self._seed, self._known, self._elsewhere = seed, list(dict.fromkeys(known)), list(elsewhere)
         self._codes = space.codes
         self._unit = space.codes / np.maximum(space.codes.max(axis=0, initial=0), 1).astype(np.float32)
         described = columns([(values, space.is_ordered(name)) for name, values in space.domains.items()])
@@ -138,7 +146,11 @@ class GuidedSampler(TableSampler):
     def _opening(self, count: int, random: np.random.Generator) -> int:
         new = np.flatnonzero(self.free)
         taken = np.array([*self.history.told, *sorted(self.history.pending)], dtype=int)
-        if self._foreseen is not None and _OPENING[count % len(_OPENING)] == "p":
+        letter, place = _OPENING[count % len(_OPENING)], _OPENING.count("p", 0, count % len(_OPENING))
+        won = [number for number in self._elsewhere if self.free[number]]
+        if letter == "p" and won and (place % 2 == 0 or self._foreseen is None):
+            return won[0]
+        if letter == "p" and self._foreseen is not None:
             merit = -self._foreseen[new]
             if len(taken):
                 merit = merit - _TWINS * np.exp(-self._steps(new, taken) / _REACH)
@@ -256,7 +268,7 @@ class _Belief:
 
     def __init__(self, told: int, pool: Numbers, views: Sequence[_View], best: float) -> None:
         self.told, self._pool, self._views, self._best = told, pool, views, best
-        evidence = np.array([view.evidence for view in views])
+        evidence = np.array([view.evidence for view in views]) * min(1.0, _DECISIVE / told)
         likelihood = np.exp(evidence - evidence.max())
         self._say = likelihood / likelihood.sum()
 

@@ -56,7 +56,8 @@ def test_a_landscape_is_tuned_to_its_recorded_best(landscape, store, search):
     result = tuned(device, store, search)
     assert result.winner is not None
     assert (result.winner.config, result.winner.time_us) == ({"x": 5, "layout": "row"}, 1000.0)
-    assert result.counts == {Status.CORRECT: 22, Status.COMPILE: 2}
+    if search != "guided":  # which ends when it is sure
+        assert result.counts == {Status.CORRECT: 22, Status.COMPILE: 2}
     assert result.default is None
     assert (result.scope.kernel, result.scope.device, dict(result.scope.dims)) == ("gemm", "NVIDIA RTX 1", {})
 
