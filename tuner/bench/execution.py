@@ -214,7 +214,8 @@ def reported_as(finding: Finding) -> str:
 
 
 _REPORTS = {
-    "race": ("race: ", "without a barrier between"),
+    "race": ("race: ",),
+    "noted": ("without a barrier between",),
     "flag": ("deadlock: ", "never waited for"),
     "out of bounds": (" uses element ", " uses bytes ", "bytes of on-chip memory", "not aligned", " picks element "),
     "shapes": ("between memory of shapes", "has operands of shapes"),

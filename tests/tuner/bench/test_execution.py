@@ -122,7 +122,7 @@ def test_both_find_a_flag_that_is_not_set():
     [
         ("", "nothing"),
         ("race: vadd (operation 3) on V reads on-chip byte 32, which load ...", "race"),
-        ("vadd (operation 3) reads what vexp (operation 2) on V wrote without a barrier between", "race"),
+        ("vadd (operation 3) reads what vexp (operation 2) on V wrote without a barrier between", "noted"),
         ("deadlock: V waits at wait_flag (operation 6) for event 0 of MTE2, which is not set", "flag"),
         ("load (operation 11) uses element 77 of x_ptr, which has 77", "out of bounds"),
         ("load (operation 11) is between memory of shapes (12,) and (13,)", "shapes"),
