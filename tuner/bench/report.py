@@ -6,6 +6,7 @@ Each stands between `<!-- NAME -->` and `<!-- end -->`; a test compares what sta
 from __future__ import annotations
 
 import json
+import math
 import re
 import sys
 from collections.abc import Mapping, Sequence
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewise.kernels import registry
+from tilewise.tuner.problem import sizes_text
 
 __all__ = ["filled"]
 
@@ -27,10 +29,15 @@ _TIMES = {
 
 def filled(page: str, results: Path) -> str:
     """The page with its tables as they are now; `results` is the folder of recorded results."""
+    recorded = {path.stem: json.loads(path.read_text()) for path in sorted(results.glob("*.json"))}
+    h200, model = recorded["h200-kernels"], recorded["model-kernels"]
     tables = {
         "kernels": _kernels(),
-        "h200": _results(json.loads((results / "h200-kernels.json").read_text())),
-        "model": _results(json.loads((results / "model-kernels.json").read_text())),
+        "h200": _results(h200),
+        "model": _results(model),
+        "variants": _variants(recorded["model-variants"]),
+        "accuracy": _accuracy(recorded["model-accuracy"], recorded["h200-accuracy"]),
+        "gelu": _gelus(recorded["h200-accuracy"], h200, model),
     }
     for name, table in tables.items():
         page, found = re.subn(
@@ -57,12 +64,46 @@ def _results(body: Mapping[str, Any]) -> str:
     shown = [key for key in _TIMES if any(key in row for row in body["rows"])]
     rows = []
     for row in body["rows"]:
-        sizes = ", ".join(f"{name}={size}" for name, size in row["dims"].items())
         times = [f"{row[key]:.2f}" if key in row else "" for key in shown]
         share = f"{row['share_of_rate']:.1%}" if "share_of_rate" in row else ""
         variant = row.get("config", {}).get("VARIANT", "")
-        rows.append([f"`{row['kernel']}`", sizes, *times, share, variant])
+        rows.append([f"`{row['kernel']}`", sizes_text(row["dims"]), *times, share, variant])
     return _markdown(["kernel", "shape", *(_TIMES[key] for key in shown), "share of the rate", "variant"], rows)
+
+
+def _variants(body: Mapping[str, Any]) -> str:
+    rows = []
+    for row in body["rows"]:
+        sides = ", ".join(f"{name} {side['time_us']:.1f}" for name, side in row["sides"].items())
+        ratio, published = (f"{row[key]:.2f}" if key in row else "" for key in ("ratio", "published_ratio"))
+        rows.append([f"`{row['kernel']}`", sizes_text(row["dims"]), sides, ratio, published, row["fastest"]])
+    return _markdown(["kernel", "shape", "best of each side, us", "first to last", "document", "fastest"], rows)
+
+
+def _accuracy(*bodies: Mapping[str, Any]) -> str:
+    rows = []
+    for body in bodies:
+        for row in body["rows"]:
+            if row["kernel"].startswith("gelu"):
+                continue
+            errors = [f"{row['error'][name]:.1e} / {row['torch_error'][name]:.1e}" for name in ("y", "mean", "rstd")]
+            rows.append([f"`{row['kernel']}`", row["variant"], body["run_by"], *errors])
+    return _markdown(["kernel", "variant", "run by", "y: ours / torch", "mean", "rstd"], rows)
+
+
+def _gelus(accuracy: Mapping[str, Any], h200: Mapping[str, Any], model: Mapping[str, Any]) -> str:
+    rows = []
+    for row in accuracy["rows"]:
+        if row["kernel"].startswith("gelu") and row["variant"] == "blocks":
+            times = [_largest(body, row["kernel"]) for body in (h200, model)]
+            rows.append([f"`{row['kernel']}`", f"{row['error']['out']:.1e}", *times])
+    return _markdown(["form", "largest deviation from the exact form", "H200, us", "Ascend910B4, modelled us"], rows)
+
+
+def _largest(body: Mapping[str, Any], kernel: str) -> str:
+    """The tuned time at the kernel's largest shape."""
+    row = max((row for row in body["rows"] if row["kernel"] == kernel), key=lambda row: math.prod(row["dims"].values()))
+    return f"{row['tuned_us']:.1f}"
 
 
 def _markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
