@@ -50,8 +50,8 @@ python -m tilewise.tuner.bench.execution_report docs
 ```
 
 A change counts where it changes the outputs (bit by bit, executed without checks) or makes accesses to the same bytes
-unordered (found by brute force). "Reported" means that verification as it is used in tuning refuses the config; "noted",
-that only the order of one pipe still keeps two long operations apart, which is not refused.
+unordered (found by brute force). "Reported" means that verification as it is used in tuning refuses the config;
+"noted", that only the order of one pipe still keeps two long operations apart, which is not refused.
 
 {rows}
 
