@@ -40,6 +40,7 @@ FITTED = (
     "mte2_start",
     "l2_core_gb_s",
     "l2_sum_gb_s",
+    "l2_start",
     "hbm_share",
     "ub_out_share",
     "atomic_us",
@@ -81,7 +82,8 @@ class Parameter:
     @property
     def spread(self) -> float:
         """Standard deviation of the logarithm beforehand: the shipped range is about two of them wide."""
-        return max(_LEAST_PRIOR, float(np.log(self.shipped.high / self.shipped.low)) / 2)
+        least = max(self.shipped.low, self.shipped.value / 4)  # 0 has no logarithm
+        return max(_LEAST_PRIOR, float(np.log(self.shipped.high / least)) / 2)
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,6 +107,7 @@ def probes(cores: int) -> Sequence[Probe]:
         _load("load, half the cores", cores // 2, rows=1, cols=8192, repeats=40),
         _load("load, all cores", cores, rows=1, cols=8192, repeats=40),
         _load("load, short tiles", 1, rows=1, cols=512, repeats=80),
+        _load("load, short tiles, all cores", cores, rows=1, cols=2048, repeats=80),
         _load("load, rows of 1 KB", 1, rows=32, cols=256, pitch=512, repeats=40),
         _load("load, rows of 256 B", 1, rows=64, cols=64, pitch=512, repeats=40),
         _load("load, one after the other", 1, rows=1, cols=1024, repeats=40, multibuffer=False),

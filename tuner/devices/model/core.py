@@ -17,11 +17,12 @@ class Rate:
     """Bytes a cycle: what a core's own transfer unit can take, and its share of what all cores draw together.
 
     Starting a transfer and stepping from row to row keep the unit busy, not the memory: they come on top of the one
-    and are hidden behind the other.
+    and are hidden behind the other. `start` is what of a transfer's beginning is not hidden, in cycles.
     """
 
     core: float
     share: float
+    start: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -31,6 +31,7 @@ _PUBLIC = "public measurements on one 910B part"
 _HEADLINE = "public range; within it fitted: row 3 of the headline case"
 _SMALL = "fitted: 8, 32 and 128 programs of min_all_small"
 _ROWS = "fitted: mean_rows at 25 rows of 2 KB, on 20 and 40 cores"
+_STEPS = "fitted: mean_rows at 4096 columns and min_all_large at 8192 elements a step"
 
 FIGURES: Mapping[str, Figure] = {
     "launch_us": Figure(0.55, 0.3, 0.9, "us", _SMALL + " (public: about 2 us in all for a short vector kernel)"),
@@ -53,6 +54,7 @@ FIGURES: Mapping[str, Figure] = {
     "repeats_per_issue": Figure(255, 255, 255, "repeats", "instruction set: the repeat field has 8 bits"),
     "l2_core_gb_s": Figure(100, 75, 137, "GB/s a core", _ROWS + "; a core alone draws as much from HBM; public: 137"),
     "l2_sum_gb_s": Figure(2300, 2000, 2600, "GB/s", _ROWS + "; published warm timings: 2.0-2.6 TB/s"),
+    "l2_start": Figure(85, 0, 130, "cycles", _STEPS + ": start of a transfer that no other core's transfer hides"),
     "hbm_share": Figure(0.98, 0.95, 1.0, "of the nominal rate", "published: 0.78-0.80 of 0.8 TB/s"),
     "ub_out_share": Figure(1.0, 0.8, 1.2, "of the inward rate", _PUBLIC + ": 42.6 against 41.6 GB/s a core at 40"),
     "atomic_us": Figure(0.042, 0.02, 0.06, "us a store", _SMALL + ": atomics on one address pass one by one"),

@@ -37,7 +37,7 @@ _VERIFY_SECONDS = 60.0
 _MACHINE_FAULTS = ("OSError", "FileNotFoundError", "PermissionError", "MemoryError")
 """What a compile process may raise for which no config is to blame."""
 
-_MODEL_VERSION = 5
+_MODEL_VERSION = 6
 """Counts changes of the model that move its times; part of the toolchain, as the compilers' versions are."""
 
 

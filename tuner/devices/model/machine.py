@@ -16,7 +16,7 @@ from tilewise.tuner.devices.model.timeline import PIPES, Memory, ProgramTime, Ra
 
 __all__ = ["KernelTime", "Machine"]
 
-_CLOSE = 0.01
+_CLOSE = 0.004
 """How closely the number of competing cores is found."""
 
 _SAMPLED_WAVES = 16
@@ -233,13 +233,15 @@ class Machine:
         """Rates of each buffer while so many cores' worth of transfers go on."""
         competing = max(1.0, competing)
         clock = self._part.clock_ghz
-        warm = Rate(self._costs["l2_core_gb_s"] / clock, self._costs["l2_sum_gb_s"] / competing / clock)
+        shared = self._costs["l2_sum_gb_s"] / competing / clock
+        warm = Rate(self._costs["l2_core_gb_s"] / clock, shared, self._costs["l2_start"])
         nominal = self._part.hbm_gb_s * self._costs["hbm_share"]
         cold = Rate(_hbm_core_rate(competing) / clock, nominal / competing / clock)
         kept = {i: warm if held else cold for i, held in self._warm.items()}
         inward = {i: _mixed(cold, rate, self._first_reads[i]) for i, rate in kept.items()}
         out = self._costs["ub_out_share"]
-        return Memory(inward, {i: Rate(rate.core * out, rate.share * out) for i, rate in kept.items()})
+        outward = {i: Rate(rate.core * out, rate.share * out) for i, rate in kept.items()}
+        return Memory(inward, outward)
 
 
 def _mixed(first: Rate, rest: Rate, share: float) -> Rate:
@@ -247,7 +249,9 @@ def _mixed(first: Rate, rest: Rate, share: float) -> Rate:
     if not share:
         return rest
     return Rate(
-        1 / (share / first.core + (1 - share) / rest.core), 1 / (share / first.share + (1 - share) / rest.share)
+        core=1 / (share / first.core + (1 - share) / rest.core),
+        share=1 / (share / first.share + (1 - share) / rest.share),
+        start=share * first.start + (1 - share) * rest.start,
     )
 
 

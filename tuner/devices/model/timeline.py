@@ -320,7 +320,8 @@ class Timeline:
             rate = _rate(self._memory.inward if inward else self._memory.outward, outside, op)
             drawn = max(size, far * (short if far > 1 else 32))
             steps = max(far, near) - 1  # a run ends where it does on either side
-            core.occupy(pipe, max(start + steps * row_cycles + drawn / rate.core, drawn / rate.share), latency)
+            alone = start + steps * row_cycles + drawn / rate.core
+            core.occupy(pipe, max(alone, rate.start + drawn / rate.share), latency)
             core.elements += size
             (core.reads if inward else core.writes)[outside.base] += size
             if atomic:
