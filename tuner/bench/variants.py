@@ -76,7 +76,7 @@ QUESTIONS = (
         id="max_parts",
         kernel="max_rows",
         says="rows of 65536 whole, in parts of 16384 or of 1024: all make sense",
-        sides={f"{count} parts": _parts(count) for count in (64, 16, 4, 2, 1)},
+        sides={f"{count} part{'s' * (count > 1)}": _parts(count) for count in (16, 8, 4, 2, 1)},
         shapes=[{"M": 256, "N": 65536}],
     ),
     Question(
