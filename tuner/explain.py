@@ -90,12 +90,14 @@ def _model(device: Device) -> ModelDevice | None:
 
 def _taken_apart(device: Device, spec: KernelSpec, problem: Problem, config: Config) -> dict[str, Any]:
     """Where the modelled time goes; on a real device `not_modelled` says why that is not known."""
+    model = _model(device)
+    if model is None:
+        return {}
     try:
-        found = course(device, spec, problem, config)
+        found = model.analyse(spec, problem, config)
+        low, high = model.interval_us(spec, problem, config)
     except Unavailable as error:
         return {"not_modelled": str(error)}
-    if found is None:
-        return {}
     lines = [
         {
             "line": str(line.place),
@@ -107,7 +109,12 @@ def _taken_apart(device: Device, spec: KernelSpec, problem: Problem, config: Con
     ]
     return {
         "modelled_us": round(found.time_us, 4),
+        "modelled_between_us": [round(low, 4), round(high, 4)],
         "rows_us": {name: round(time, 3) for name, time in found.rows().items()},
+        "critical_path": [
+            {"pipe": step.pipe, "line": str(step.place) if step.place else "", "us": round(step.time_us, 3)}
+            for step in found.critical_path()
+        ],
         "lines": lines,
         "traffic": traffic(spec, problem, config, found.traffic()),
     }

@@ -17,6 +17,10 @@ def test_explain_takes_the_time_apart_and_writes_its_pictures(tilewise):
     body = tilewise.json(*words, "--trace", str(trace), "--roofline", str(plot))
     assert sum(body["rows_us"].values()) == pytest.approx(body["time_us"], abs=0.01)
     assert any("tl.sigmoid" in line["source"] for line in body["lines"])
+    low, high = body["modelled_between_us"]
+    assert low < body["time_us"] == body["modelled_us"] < high
+    inside = body["time_us"] - sum(body["rows_us"][row] for row in ("launch", "start", "dispatch", "atomics"))
+    assert sum(step["us"] for step in body["critical_path"]) == pytest.approx(inside, abs=0.05)
     assert body["traffic"]["ratio"] > 1
     assert body["options"][0]["option"] == "multibuffer"
     events = json.loads(trace.read_text())["traceEvents"]

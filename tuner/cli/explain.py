@@ -33,6 +33,9 @@ _ROWS = {
 _LINES, _LINE_WORTH_A_WORD = 8, 0.002
 """Source lines shown, and the share of the time that a pipe must be busy on one; all are in the JSON."""
 
+_STEPS = 8
+"""Steps of the critical path shown."""
+
 _TRAFFIC_WORTH_A_WORD = 1.1
 
 
@@ -150,7 +153,7 @@ def _lines(body: dict[str, Any]) -> Iterator[str]:
     yield f"  grid        {body['programs']} programs on {body['cores']} cores in {waves}, {tails}"
     if "time_us" in body:
         floor = f", {body['time_us'] / body['floor_us']:.2f}x the memory floor" if "floor_us" in body else ""
-        yield f"  time        {body['time_us']:.2f} us ({body['clock']}){floor}"
+        yield f"  time        {body['time_us']:.2f} us ({_clock(body)}){floor}"
     yield from _where_time_goes(body)
     yield from _traffic(body)
     yield from _what_else(body)
@@ -159,6 +162,12 @@ def _lines(body: dict[str, Any]) -> Iterator[str]:
         yield f"    {name:18} x{factor:.3f}"
     if "why" in body:
         yield f"  why         {body['why']}"
+
+
+def _clock(body: dict[str, Any]) -> str:
+    if body["clock"] == "modelled" and "modelled_between_us" in body:
+        return "modelled; between {:.1f} and {:.1f} by its figures' ranges".format(*body["modelled_between_us"])
+    return str(body["clock"])
 
 
 def _on_chip(body: dict[str, Any]) -> Iterator[str]:
@@ -194,6 +203,10 @@ def _where_time_goes(body: dict[str, Any]) -> Iterator[str]:
         beside = f" (busy {busy[name]:.2f})" if name in busy and "rows_us" in body else ""
         bound = "  <- bound by" if name == body.get("bound_by") else ""
         yield f"    {_ROWS[name]:18} {time:9.2f} us  {'#' * round(30 * share):30} {share:4.0%}{beside}{bound}"
+    if steps := body.get("critical_path"):
+        shown = " > ".join(f"{step['pipe']} {step['us']:.2f}" for step in steps[:_STEPS])
+        rest = f" > ... ({len(steps)} steps)" if len(steps) > _STEPS else ""
+        yield f"  path        {shown}{rest}"
     least = _LINE_WORTH_A_WORD * body.get("time_us", 0)
     for line in [line for line in body.get("lines", []) if max(line["pipes_us"].values(), default=0) >= least][:_LINES]:
         pipes = ", ".join(f"{pipe} {time:.2f}" for pipe, time in line["pipes_us"].items() if time >= 0.005)

@@ -19,7 +19,10 @@ from tilewise.tuner.devices.model.places import Place, without_locations
 from tilewise.tuner.devices.model.recording import Event, Recording
 from tilewise.tuner.worker import describe
 
-__all__ = ["Analysis", "LaunchCourse", "LineTime", "analyse"]
+__all__ = ["Analysis", "LaunchCourse", "LineTime", "Step", "analyse"]
+
+_LEAST_STEP = 0.002
+"""Of a program's time: what stands for itself on its critical path."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +52,15 @@ class LineTime:
     place: Place
     pipes_us: Mapping[str, float]
     path_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A stretch of the critical path on one pipe and source line, waiting included; microseconds of the config."""
+
+    pipe: str
+    place: Place | None
+    time_us: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +103,19 @@ class Analysis:
             for place in {**pipes, **path}
         ]
         return sorted(found, key=lambda line: (-line.path_us, -max(line.pipes_us.values()), str(line.place)))
+
+    def critical_path(self) -> list[Step]:
+        """From the start to the end of each launch's program; short stretches count as part of those around them."""
+        steps: list[Step] = []
+        for launch in self.launches:
+            least = _LEAST_STEP * launch.recording.time.cycles
+            for event, cycles in reversed(list(launch.recording.critical_path())):
+                pipe, place = PIPES[event.pipe], launch.place(event)
+                if steps and (cycles < least or (steps[-1].pipe, steps[-1].place) == (pipe, place)):
+                    pipe, place = steps[-1].pipe, steps[-1].place
+                    cycles += steps.pop().time_us / launch.cycle_us
+                steps.append(Step(pipe, place, cycles * launch.cycle_us))
+        return steps
 
     def traffic(self) -> dict[str, tuple[int, int]]:
         """Bytes read and written by buffer, over all launches."""

@@ -99,6 +99,13 @@ class ModelDevice(Device):
         """Where the time of a config goes that was found feasible; raises `Unavailable` where it is not."""
         return analyse(spec, problem, config, self.target, self._folder, evicted=self._evicted)
 
+    def interval_us(self, spec: KernelSpec, problem: Problem, config: Config) -> tuple[float, float]:
+        """A feasible config's time with all figures at the fast, and at the slow ends of their ranges."""
+        outcome, machines = model_config(spec, problem, config, self.target, self._folder, evicted=self._evicted)
+        if machines is None:
+            raise Unavailable(f"{self.id} has no time for {spec.name}: {outcome.reason}")
+        return machines.time("low").time_us, machines.time("high").time_us
+
     def memory_bytes(self) -> int:
         return self.part.hbm_gib * 2**30
 

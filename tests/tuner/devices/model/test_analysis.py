@@ -101,6 +101,17 @@ def test_the_chain_of_the_kernel_is_the_line_that_takes_longest(headline):
     assert sum(line.path_us for line in lines) <= sum(list(headline.rows().values())[:5]) + 1e-9
 
 
+def test_the_steps_of_the_critical_path_show_the_gap_before_each_sub_tile(headline, two_launches):
+    for analysis in (headline, two_launches):
+        steps = analysis.critical_path()
+        outside = sum(sum(launch.time.overhead_us.values()) for launch in analysis.launches)
+        assert sum(step.time_us for step in steps) == pytest.approx(analysis.time_us - outside)
+        assert len(steps) < 50
+    first_loads = [step for step in headline.critical_path() if step.pipe == "MTE2"]
+    assert len(first_loads) == 6 + 4  # one a sub-tile, but every one of the last, whose single row is soon done
+    assert all("tl.load(" in step.place.text for step in first_loads)
+
+
 def test_traffic_is_told_by_buffer(headline):
     moved = headline.traffic()
     assert moved["x_ptr"] == (1000 * 8192 * 4, 0)
