@@ -1,7 +1,8 @@
 """2-D batch normalisation, training forward: `y = (x - mean) * rstd * w + b` with the statistics of each channel.
 
 x is [N, C, H, W], contiguous, given as [N, C, HW]; mean and rstd (of the biased variance) are kept in float32. NaN and
-infinity make their whole channel NaN, as in torch.
+infinity make their whole channel NaN, as in torch. An axis of no elements is refused with the problem (sizes are 1 or
+more).
 """
 
 from __future__ import annotations

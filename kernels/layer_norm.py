@@ -2,7 +2,8 @@
 
 Forward: `y = (x - mean) * rstd * w + b`. Backward, with `n = (x - mean) * rstd` and means over the row:
 `dx = rstd * (dy * w - mean(dy * w) - n * mean(dy * w * n))`; over rows, `dw = sum(dy * n)` and `db = sum(dy)`.
-NaN and infinity make their whole row NaN, as in torch.
+NaN and infinity make their whole row NaN, as in torch. An axis of no elements is refused with the problem (sizes are
+1 or more).
 """
 
 from __future__ import annotations

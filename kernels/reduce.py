@@ -13,7 +13,7 @@ VARIANT:
 
 Arithmetic is in float32, but for maxima of float16, which are exact as they are. NaN and infinity go through as
 torch's do. What becomes of NaN in `max_*` with `atomic` on Ascend is the hardware's to decide: a checked run of
-`max_rows` has a row with NaN and one of -inf.
+`max_rows` has a row with NaN and one of -inf. An axis of no elements is refused with the problem (sizes are 1 or more).
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Element-wise work fused with a sum over the last axis: the headline operator."""
+"""Element-wise work fused with a sum over the last axis: the headline operator.
+
+NaN and infinity go through as torch's do. An axis of no elements is refused with the problem (sizes are 1 or more).
+"""
 
 from __future__ import annotations
 
