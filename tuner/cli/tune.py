@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from tilewise.db.records import Trial
     from tilewise.kernels.spec import KernelSpec, Problem
     from tilewise.tuner.devices.base import Device
+    from tilewise.tuner.search import Tuning
 
     _Job = tuple[KernelSpec, Sequence[Problem], Callable[[], Device]]
 
@@ -84,12 +85,28 @@ def tune(
                 command = "the same command without --fresh" if fresh else "the same command"
                 click.echo(f"tilewise: interrupted; {kept} trials are kept, {command} resumes", err=True)
                 raise click.exceptions.Exit(130) from None
-            results.append(result.to_json() | _foreseen(store.trials(tuning.scope)))
+            results.append(result.to_json() | _foreseen(store.trials(tuning.scope)) | _outlook(tuning))
             if not as_json:
                 show_result(result, store.trials(tuning.scope), watcher)
+                _show_outlook(tuning)
     if as_json:
         print_json({"results": results})
     return 1 if failed else 0
+
+
+def _outlook(tuning: Tuning) -> dict[str, Any]:
+    """What the guided search expects of going on: the chance of a better config, and the share of the time it saves."""
+    if tuning.outlook is None:
+        return {}
+    return {"outlook": {"chance": round(tuning.outlook.chance, 4), "gain": round(tuning.outlook.gain, 4)}}
+
+
+def _show_outlook(tuning: Tuning) -> None:
+    if tuning.outlook is None:
+        return
+    chance, gain = tuning.outlook.chance, tuning.outlook.gain
+    found = f"{chance:.0%} chance of a better config" + (f", {gain:.1%} faster" if chance else "")
+    click.echo(f"Expected of further search: {found}.")
 
 
 def _named(kernel: str, device: str, shapes: Sequence[str], dtype: str, noise: bool) -> _Job:
