@@ -151,6 +151,7 @@ class GuidedSampler(TableSampler):
         if letter == "p" and won and (place % 2 == 0 or self._foreseen is None):
             return won[0]
         if letter == "p" and self._foreseen is not None:
+            new = new if len(new) <= _POOL else new[np.argpartition(self._foreseen[new], _POOL)[:_POOL]]
             merit = -self._foreseen[new]
             if len(taken):
                 merit = merit - _TWINS * np.exp(-self._steps(new, taken) / _REACH)

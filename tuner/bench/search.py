@@ -20,16 +20,18 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewise.db.records import Status
+from tilewise.db.records import Scope, Status
 from tilewise.errors import BadImport, Unavailable, UsageError
-from tilewise.kernels.spec import Target
+from tilewise.kernels.spec import Problem, Target
 from tilewise.settings import read_settings
 from tilewise.tuner.bench import forest, kernel_tuner
 from tilewise.tuner.bench.score import RandomSearch, aggregate, half_width
 from tilewise.tuner.devices.replay import ReplayDevice
+from tilewise.tuner.problem import scope
 from tilewise.tuner.sampler import FAILED, PENALTY, TableSampler, distributions, quiet_study
 from tilewise.tuner.search import SEARCHES, PriorTable, make_sampler, prior_table
 from tilewise.tuner.space import Space
+from tilewise.tuner.transfer import distance, mapped
 
 __all__ = [
     "CALCULATED",
@@ -47,6 +49,9 @@ __all__ = [
 COLUMNS = (20, 50, 100, 200)
 MARGINS = (0.10, 0.05, 0.02)
 WITHOUT_PRIOR = "guided-without-prior"
+NEIGHBOURS = "guided-with-neighbours"
+"""With the winners of the other files of the same kernel, as if they had been stored."""
+
 CALCULATED = "random-calculated"
 FOREST = "forest"
 KERNEL_TUNER = "kt:"
@@ -66,6 +71,7 @@ class Recorded:
     times: Sequence[float | None]
     seconds: NDArray[np.float64] | None
     prior: PriorTable | None
+    scope: Scope
 
     @property
     def optimum(self) -> float:
@@ -92,7 +98,9 @@ def load_recorded(file: str, noise: bool = False, seed: int = 0) -> Recorded:
         raise BadImport(f"{file} holds no config that ran correctly")
     known = [row.seconds for row in device.rows]
     seconds = np.array(known, dtype=float) if all(s is not None and s > 0 for s in known) else None
-    return Recorded(file, device.space, times, seconds, _prior(device))
+    dims, dtype = device.landscape.metadata.get("dims"), device.landscape.metadata.get("dtype")
+    recorded = Problem(device.problem.kernel, dims if isinstance(dims, dict) else {}, str(dtype or "recorded"))
+    return Recorded(file, device.space, times, seconds, _prior(device), scope(device.spec, recorded, device))
 
 
 def _prior(device: ReplayDevice) -> PriorTable | None:
@@ -118,7 +126,7 @@ def _target(device: ReplayDevice) -> Target:
 def check_searches(searches: Sequence[str]) -> None:
     """Raises `UsageError` for a search that does not exist, `Unavailable` for one whose package is missing."""
     strategies = [KERNEL_TUNER + name for name in kernel_tuner.STRATEGIES]
-    known = (*SEARCHES, WITHOUT_PRIOR, CALCULATED, FOREST, *strategies)
+    known = (*SEARCHES, WITHOUT_PRIOR, NEIGHBOURS, CALCULATED, FOREST, *strategies)
     for name in searches:
         if name not in known:
             raise UsageError(f"unknown search {name!r}; expected {', '.join(known)}")
@@ -127,14 +135,15 @@ def check_searches(searches: Sequence[str]) -> None:
             raise Unavailable(f"no search {name}: {reason}")
 
 
-def replay(recorded: Recorded, search: str, seed: int, budget: int) -> Course:
-    """Run one search, in batches as a device would take them."""
+def replay(recorded: Recorded, search: str, seed: int, budget: int, neighbours: Sequence[Recorded] = ()) -> Course:
+    """Run one search, in batches as a device would take them. `neighbours` are what others of the kernel were
+    recorded, for the search that starts from their winners."""
     budget = min(budget, len(recorded.space))
     if search.startswith(KERNEL_TUNER):
         strategy = search.removeprefix(KERNEL_TUNER)
         numbers = kernel_tuner.run_strategy(strategy, recorded.space, recorded.times, seed, budget)
         return _course(recorded, numbers, budget, None)
-    study = quiet_study(sampler := _sampler(recorded, search, seed))
+    study = quiet_study(sampler := _sampler(recorded, search, seed, neighbours))
     offered = distributions(recorded.space)
     numbers = []
     spent = 0.0
@@ -153,11 +162,26 @@ def replay(recorded: Recorded, search: str, seed: int, budget: int) -> Course:
     return _course(recorded, numbers, budget, spent / budget)
 
 
-def _sampler(recorded: Recorded, search: str, seed: int) -> TableSampler:
+def _sampler(recorded: Recorded, search: str, seed: int, neighbours: Sequence[Recorded] = ()) -> TableSampler:
     if search == FOREST:
         return forest.ForestSampler(recorded.space, seed)
-    name = "guided" if search == WITHOUT_PRIOR else search
-    return make_sampler(name, recorded.space, seed, lambda: recorded.prior if search == "guided" else None)
+    name = "guided" if search in (WITHOUT_PRIOR, NEIGHBOURS) else search
+    return make_sampler(
+        name,
+        recorded.space,
+        seed,
+        lambda: None if search == WITHOUT_PRIOR else recorded.prior,
+        elsewhere=lambda: _winners(recorded, neighbours) if search == NEIGHBOURS else [],
+    )
+
+
+def _winners(recorded: Recorded, neighbours: Sequence[Recorded]) -> list[int]:
+    """As `tilewise.tuner.transfer.winners` would find them in a store."""
+    mine = recorded.scope
+    others = [n for n in neighbours if n.scope.kernel == mine.kernel and n.scope.dims.keys() == mine.dims.keys()]
+    near = sorted((n for n in others if n.file != recorded.file), key=lambda n: distance(n.scope, mine))
+    best = [n.space.configs[int(np.argmin([math.inf if t is None else t for t in n.times]))] for n in near]
+    return mapped(recorded.space, best)
 
 
 def _course(recorded: Recorded, numbers: Sequence[int], budget: int, spent: float | None) -> Course:
@@ -191,7 +215,8 @@ def bench_search(
             recorded = load_recorded(file)
             run = [name for name in chosen if name != CALCULATED]
             futures = {
-                name: [pool.submit(_replay_file, file, name, s, budget, noise) for s in range(seeds)] for name in run
+                name: [pool.submit(_replay_file, file, name, s, budget, noise, tuple(files)) for s in range(seeds)]
+                for name in run
             }
             courses: dict[str, list[Course]] = {name: [] for name in run}
             for name, waiting in futures.items():
@@ -226,11 +251,12 @@ def bench_search(
     }
 
 
-def _replay_file(file: str, search: str, seed: int, budget: int, noise: bool) -> Course:
+def _replay_file(file: str, search: str, seed: int, budget: int, noise: bool, files: Sequence[str]) -> Course:
+    neighbours = [load_recorded(other) for other in files] if search == NEIGHBOURS else []
     if not noise:
-        return replay(load_recorded(file), search, seed, budget)
+        return replay(load_recorded(file), search, seed, budget, neighbours)
     seen = load_recorded(file, True, seed)
-    return _judged(replay(seen, search, seed, budget), seen, load_recorded(file))
+    return _judged(replay(seen, search, seed, budget, neighbours), seen, load_recorded(file))
 
 
 def _judged(course: Course, seen: Recorded, true: Recorded) -> Course:

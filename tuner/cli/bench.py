@@ -86,8 +86,8 @@ def _model_row(row: dict[str, Any]) -> list[str]:
     "--search",
     "searches",
     multiple=True,
-    help="Searches to replay: guided, guided-without-prior, tpe, random, random-calculated, exhaustive, forest, "
-    "kt:STRATEGY  [default: the first five]",
+    help="Searches to replay: guided, guided-without-prior, guided-with-neighbours, tpe, random, random-calculated, "
+    "exhaustive, forest, kt:STRATEGY  [default: guided with and without prior, tpe, random, random-calculated]",
 )
 @click.option("--noise", is_flag=True, help="Searches see single recorded repetitions; judged by the means.")
 @click.option("--plot", metavar="STEM", help="Also draw STEM.png and STEM.svg.")
