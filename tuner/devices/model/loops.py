@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from tilewise.tuner.devices.model.core import PIPES, Core
 from tilewise.tuner.devices.model.values import UNKNOWN, View
 
@@ -13,6 +15,7 @@ __all__ = ["iterate"]
 
 _PERIOD = 2  # double buffering alternates; a period of one is a period of two as well
 _SAME = 1e-6
+_NUMBER = (int, float, np.floating)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +102,14 @@ def _same_step(first: Sequence[float], middle: Sequence[float], last: Sequence[f
     )
 
 
-def _change(old: Any, new: Any) -> float | int | None:
+def _change(old: Any, new: Any) -> Any:
     """By how much a carried value moved: a number's difference, a view's offset; None where it is something else."""
     if isinstance(old, View) and isinstance(new, View):
         same = (old.base, old.sizes, old.strides) == (new.base, new.sizes, new.strides)
         return _change(old.offset, new.offset) if same else None
     if old is UNKNOWN and new is UNKNOWN:
         return 0
-    if isinstance(old, (int, float)) and isinstance(new, (int, float)):
+    if isinstance(old, _NUMBER) and isinstance(new, _NUMBER):
         return new - old
     return None
 

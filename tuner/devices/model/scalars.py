@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -115,9 +116,9 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
-    "addi": lambda a, b: a + b,
-    "subi": lambda a, b: a - b,
-    "muli": lambda a, b: a * b,
+    "addi": operator.add,
+    "subi": operator.sub,
+    "muli": operator.mul,
     "divsi": _quotient,
     "remsi": lambda a, b: a - b * _quotient(a, b),
     "divui": _floor_quotient,
@@ -128,11 +129,11 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "minsi": _minimum,
     "maxui": _maximum,  # sizes and indices, which are not negative
     "minui": _minimum,
-    "andi": lambda a, b: a & b,
-    "ori": lambda a, b: a | b,
-    "xori": lambda a, b: a ^ b,
-    "shli": lambda a, b: a << b,
-    "shrsi": lambda a, b: a >> b,
+    "andi": operator.and_,
+    "ori": operator.or_,
+    "xori": operator.xor,
+    "shli": operator.lshift,
+    "shrsi": operator.rshift,
     "absi": abs,
     "addf": np.add,
     "subf": np.subtract,

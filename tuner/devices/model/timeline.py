@@ -13,7 +13,6 @@ middle periods are added at once, and the last ones, where tails are, are interp
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -21,6 +20,7 @@ from tilewise.tuner.devices.model.core import MTE2, MTE3, PIPES, Core, Memory, P
 from tilewise.tuner.devices.model.costs import Costs
 from tilewise.tuner.devices.model.hivm import DYNAMIC, Block, Function, MemRef, Op, index_plan, kept_dimensions
 from tilewise.tuner.devices.model.loops import iterate
+from tilewise.tuner.devices.model.scalars import scalar_function
 from tilewise.tuner.devices.model.values import UNKNOWN, UnknownOperation, View, ceil
 
 __all__ = ["PIPES", "Memory", "ProgramTime", "Rate", "Step", "Timeline", "UnknownOperation"]
@@ -91,7 +91,7 @@ class Timeline:
                 values[result] = value
 
             return constant
-        function = _scalar_function(op, short)
+        function = scalar_function(op)
         cost = 0.0 if short in _CASTS else self._costs["scalar_function" if op.name.startswith("math.") else "scalar"]
         operands = op.operands
 
@@ -457,105 +457,7 @@ _STRUCTURE: Mapping[str, Callable[[Timeline, Op], Step | None]] = {
 }
 
 
-def _quotient(a: int, b: int) -> int:
-    return abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
-
-
 _CASTS = ("index_cast", "index_castui", "extsi", "extui", "trunci")  # free: registers have one width
-
-_SCALARS: Mapping[str, Callable[..., Any]] = {
-    "addi": operator.add,
-    "subi": operator.sub,
-    "muli": operator.mul,
-    "divsi": _quotient,
-    "remsi": lambda a, b: a - b * _quotient(a, b),
-    "divui": operator.floordiv,
-    "remui": operator.mod,
-    "ceildivsi": lambda a, b: -(-a // b),
-    "floordivsi": operator.floordiv,
-    "maxsi": max,
-    "minsi": min,
-    "maxui": max,
-    "minui": min,
-    "andi": operator.and_,
-    "ori": operator.or_,
-    "xori": operator.xor,
-    "shli": operator.lshift,
-    "shrsi": operator.rshift,
-    "select": lambda c, a, b: a if c else b,
-    **dict.fromkeys(_CASTS, lambda a: a),
-    "addf": operator.add,
-    "subf": operator.sub,
-    "mulf": operator.mul,
-    "divf": operator.truediv,
-    "remf": math.fmod,
-    "negf": operator.neg,
-    "maximumf": max,
-    "minimumf": min,
-    "maxnumf": max,
-    "minnumf": min,
-    "sitofp": float,
-    "uitofp": float,
-    "fptosi": int,
-    "fptoui": int,
-    "truncf": float,
-    "extf": float,
-    "absf": abs,
-    "absi": abs,
-    "sqrt": math.sqrt,
-    "rsqrt": lambda a: 1 / math.sqrt(a),
-    "exp": math.exp,
-    "exp2": lambda a: 2.0**a,
-    "log": math.log,
-    "log2": math.log2,
-    "floor": math.floor,
-    "ceil": math.ceil,
-    "sin": math.sin,
-    "cos": math.cos,
-    "tanh": math.tanh,
-    "erf": math.erf,
-    "fma": lambda a, b, c: a * b + c,
-}
-
-_INTEGER_COMPARISONS: Sequence[Callable[[Any, Any], bool]] = (
-    operator.eq,
-    operator.ne,
-    operator.lt,
-    operator.le,
-    operator.gt,
-    operator.ge,
-    operator.lt,  # unsigned from here on: sizes and indices, which are not negative
-    operator.le,
-    operator.gt,
-    operator.ge,
-)
-
-_ORDERED = (operator.eq, operator.gt, operator.ge, operator.lt, operator.le, operator.ne, lambda a, b: True)
-_FLOAT_COMPARISONS: Sequence[Callable[[Any, Any], bool]] = (
-    lambda a, b: False,
-    *_ORDERED,
-    *_ORDERED[:-1],  # "or unordered": no known value here is a NaN
-    lambda a, b: False,
-    lambda a, b: True,
-)
-
-
-def _scalar_function(op: Op, short: str) -> Callable[..., Any]:
-    if short == "cmpi":
-        return _INTEGER_COMPARISONS[int(op.attributes["predicate"])]
-    if short == "cmpf":
-        return _FLOAT_COMPARISONS[int(op.attributes["predicate"])]
-    if short == "extsi" and op.types[0] == "i1":
-        return operator.neg
-    if short in _CASTS and op.result_types[0] == "i1":
-        return _lowest_bit
-    if short not in _SCALARS:
-        raise UnknownOperation(f"the model does not know the operation {op.name}")
-    return _SCALARS[short]
-
-
-def _lowest_bit(value: Any) -> Any:
-    return value & 1
 
 
 def _known(value: Any, op: Op) -> Any:
