@@ -82,7 +82,7 @@ def aggregate(
     Points beyond the shortest course are left out, so a search is judged within its budget.
     """
     end = min([random.cutoff() * seconds, *(float(moments[-1]) for moments in steps)])
-    points = np.linspace(end / _POINTS, end, _POINTS)
+    points = np.linspace(min(seconds, end), end, _POINTS)
     scores = []
     for point in points:
         reached = statistics.fmean(
