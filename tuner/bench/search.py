@@ -47,7 +47,7 @@ __all__ = [
 ]
 
 COLUMNS = (20, 50, 100, 200)
-MARGINS = (0.10, 0.05, 0.02)
+MARGINS = (0.10, 0.05, 0.03, 0.02)
 WITHOUT_PRIOR = "guided-without-prior"
 NEIGHBOURS = "guided-with-neighbours"
 """With the winners of the other files of the same kernel, as if they had been stored."""

@@ -1,0 +1,63 @@
+"""`python -m tilewise.tuner.bench.search_table FILE`: the result of `tilewise bench search` as tables in Markdown."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+__all__ = ["by_landscape", "summary"]
+
+
+def summary(body: Mapping[str, Any]) -> str:
+    """Means over the landscapes, a row a search, the best at the last column first."""
+    columns = list(next(iter(body["mean"].values()))["fraction"])
+    rows = sorted(body["mean"].items(), key=lambda item: -item[1]["fraction"][columns[-1]])
+    heading = ["search", *(f"at {n}" for n in columns), "score", "score over time", "ms an evaluation"]
+    return "\n".join(_table(heading, ([name, *_mean_cells(mean, columns)] for name, mean in rows)))
+
+
+def by_landscape(body: Mapping[str, Any], margin: str) -> str:
+    """Evaluations to come within a margin, median / 95th percentile of the seeds, a row a landscape."""
+    names = list(body["mean"])
+    heading = ["landscape", "configs", *names]
+    rows = (
+        [row["file"].split(".")[0], str(row["configs"]), *(_reached(row["searches"][name], margin) for name in names)]
+        for row in body["landscapes"]
+    )
+    return "\n".join(_table(heading, rows))
+
+
+def _table(heading: list[str], rows: Iterator[list[str]] | Any) -> Iterator[str]:
+    yield f"| {' | '.join(heading)} |"
+    yield f"|{'---|' * len(heading)}"
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+
+
+def _mean_cells(mean: Mapping[str, Any], columns: list[str]) -> Iterator[str]:
+    widths = mean.get("fraction_ci95", {})
+    for n in columns:
+        yield f"{mean['fraction'][n]:.3f}" + (f" ± {widths[n]:.3f}" if n in widths else "")
+    yield f"{mean['score']:.3f}"
+    yield f"{mean['score_over_time']:.3f}" if "score_over_time" in mean else "-"
+    yield f"{1e3 * mean['seconds_per_evaluation']:.1f}" if "seconds_per_evaluation" in mean else "-"
+
+
+def _reached(search: Mapping[str, Any], margin: str) -> str:
+    median = search["evaluations_to"].get(margin)
+    if median is None:
+        return "-"
+    if "evaluations_to_p95" not in search:
+        return f"{median:g}"
+    worst = search["evaluations_to_p95"].get(margin)
+    return f"{median:g} / {'-' if worst is None else f'{worst:g}'}"
+
+
+if __name__ == "__main__":
+    read = json.loads(Path(sys.argv[1]).read_text())
+    print(summary(read))
+    for wanted in sys.argv[2:]:
+        print(f"\n{wanted}\n\n{by_landscape(read, wanted)}")
