@@ -79,6 +79,8 @@ class Buffer:
     that is restored before each run. `initial` marks an output that the kernel accumulates into: every element is set
     to it before *every* run, timed or not. `draw(tensor, generator)` fills a tensor with random data in place, from a
     torch generator of its device, where the standard normal would show nothing (a product of normals underflows).
+    `scale` is the size that an output's elements have by rights, where the few of them may lie near zero by chance (one
+    sum of N normals is about sqrt(N)): deviations are measured in it where it is more than the reference's RMS.
     """
 
     shape: tuple[int, ...]
@@ -86,6 +88,7 @@ class Buffer:
     role: Literal["in", "out", "inout"] = "in"
     initial: float | None = None
     draw: Callable[[Any, Any], None] | None = None
+    scale: float = 0.0
 
     @property
     def elements(self) -> int:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from tilewise.db.records import Status
@@ -120,6 +121,11 @@ class Arguments:
         return {name: self.tensors[name] for name, buffer in self.buffers.items() if buffer.role != "in"}
 
     @property
+    def scales(self) -> dict[str, float]:
+        """The size that outputs have by rights, by name; 0 where only the reference can tell."""
+        return {name: buffer.scale for name, buffer in self.buffers.items() if buffer.role != "in"}
+
+    @property
     def needs_reset(self) -> bool:
         """Whether a second run without `reset` would compute something else."""
         every = (*self.buffers.values(), *self._scratch.values())
@@ -200,7 +206,7 @@ def verify(
     else:
         run()
     outside = arguments.written_outside()
-    verdict = compare(arguments.outputs, expected)
+    verdict = compare(arguments.outputs, expected, arguments.scales)
     if (changed := arguments.changed_input()) is not None:
         return disagreement(f"{changed}: the kernel wrote to its input", verdict.error, verdict.tolerance)
     if outside is not None:
@@ -215,15 +221,21 @@ def disagreement(
     return Verdict(agreed=False, error=error, tolerance=allowed, reason=reason, status=status)
 
 
-def compare(outputs: Mapping[str, torch.Tensor], expected: Mapping[str, torch.Tensor]) -> Verdict:
-    """The worst of all outputs; disagreement goes before agreement, then the larger share of the tolerance."""
+def compare(
+    outputs: Mapping[str, torch.Tensor],
+    expected: Mapping[str, torch.Tensor],
+    scales: Mapping[str, float] = MappingProxyType({}),
+) -> Verdict:
+    """The worst of all outputs; disagreement goes before agreement, then the larger share of the tolerance.
+
+    Deviations are measured in the reference's RMS, or in the output's scale if that is more."""
     if outputs.keys() != expected.keys():
         return disagreement(f"the reference gives {sorted(expected)}, the kernel's outputs are {sorted(outputs)}")
-    verdicts = [_compare(name, outputs[name], expected[name]) for name in outputs]
+    verdicts = [_compare(name, outputs[name], expected[name], scales.get(name, 0.0)) for name in outputs]
     return max(verdicts, key=lambda v: (not v.agreed, v.error / v.tolerance if v.tolerance else v.error))
 
 
-def _compare(name: str, got: torch.Tensor, reference: torch.Tensor) -> Verdict:
+def _compare(name: str, got: torch.Tensor, reference: torch.Tensor, scale: float) -> Verdict:
     import torch
 
     if tuple(got.shape) != tuple(reference.shape):
@@ -236,7 +248,7 @@ def _compare(name: str, got: torch.Tensor, reference: torch.Tensor) -> Verdict:
         return strange
     finite = rounded.isfinite()
     deviation = torch.where(finite, (actual - wanted).abs(), torch.zeros_like(actual))
-    rms, peak = _scale(wanted[finite])
+    rms, peak = _scale(wanted[finite], scale)
     worst = int(deviation.argmax())
     error, allowed = float(deviation.flatten()[worst]) / rms, tolerance(dtype, peak / rms)
     if error <= allowed:
@@ -261,11 +273,11 @@ def _strange(name: str, actual: torch.Tensor, wanted: torch.Tensor) -> Verdict |
     return disagreement(f"{name}: {count} of {wrong.numel()} elements wrong{hint}: first {values}")
 
 
-def _scale(values: torch.Tensor) -> tuple[float, float]:
-    """RMS and largest magnitude; a reference of zeros is measured in absolute terms."""
+def _scale(values: torch.Tensor, least: float) -> tuple[float, float]:
+    """RMS, or `least` if that is more, and largest magnitude; a reference of zeros is measured in absolute terms."""
     if values.numel() == 0:
         return 1.0, 0.0
-    rms = float(values.square().mean().sqrt())
+    rms = max(float(values.square().mean().sqrt()), least)
     return (rms, float(values.abs().max())) if rms > 0 else (1.0, 0.0)
 
 

@@ -186,6 +186,15 @@ def test_one_column_lost_from_the_headline_sum_is_too_much_in_float32():
     assert not compare({"out": x[:, :-1].sum(1).float()}, {"out": x.sum(1)}).agreed
 
 
+def test_a_single_sum_that_happens_to_be_small_is_judged_by_the_size_it_has_by_rights():
+    import torch
+
+    wanted, got = torch.tensor([1.3], dtype=torch.float64), torch.tensor([1.3 + 6e-5])
+    assert not compare({"out": got}, {"out": wanted}).agreed
+    assert compare({"out": got}, {"out": wanted}, {"out": 316.0}).agreed
+    assert not compare({"out": got + 0.5}, {"out": wanted}, {"out": 316.0}).agreed  # one term of 100000 lost
+
+
 def test_nan_and_infinity_must_stand_where_the_reference_has_them():
     expected = torch.tensor([math.nan, math.inf, -math.inf, 1.0], dtype=torch.float64)
     assert compare({"out": expected.float()}, {"out": expected}).agreed
