@@ -108,3 +108,70 @@ def test_the_first_batch_is_no_set_of_twins():
     asked = [study.ask(fixed_distributions=distributions(SPACE)).params for _ in range(4)]
     for left, right in itertools.combinations(asked, 2):
         assert abs(left["A"] - right["A"]) / 15 + abs(left["B"] - right["B"]) / 7 + (left["F"] != right["F"]) > 0.3
+
+
+@pytest.mark.parametrize("prior", [None, TRUE.max(axis=0) - TRUE])
+def test_a_winner_from_elsewhere_has_a_share_of_the_first_evaluations_and_no_more(prior):
+    won = [17, 200, 33]
+    sampler = GuidedSampler(SPACE, 0, log_penalties=prior, elsewhere=won)
+    study = quiet_study(sampler)
+    first = []
+    for _ in range(8):
+        trial = study.ask(fixed_distributions=distributions(SPACE))
+        first.append(SPACE.numbered([trial.params[name] for name in SPACE.domains]))
+    assert first[0] == 17
+    assert 1 < len(set(first) & set(won)) <= 3
+    assert len(set(first)) == 8
+
+
+def test_a_bad_winner_from_elsewhere_costs_little():
+    def needed(elsewhere):
+        counts = []
+        for seed in SEEDS:
+            study = quiet_study(GuidedSampler(SPACE, seed, elsewhere=elsewhere))
+            reached = False
+            count = 0
+            while not reached and count < 40:
+                trial = study.ask(fixed_distributions=distributions(SPACE))
+                number = SPACE.numbered([trial.params[name] for name in SPACE.domains])
+                study.tell(trial, float(TRUE[number].sum()))
+                reached, count = TRUE[number].sum() < 0.02, count + 1
+            counts.append(count)
+        return statistics.median(counts)
+
+    worst = np.argsort(-TRUE.sum(axis=1))[:3].tolist()
+    assert needed(worst) <= needed([]) + 6
+
+
+def test_the_outlook_is_open_at_first_and_closed_in_the_end():
+    sampler = GuidedSampler(SPACE, 0)
+    study = quiet_study(sampler)
+    assert sampler.outlook(study) is None
+    outlooks = []
+    for count in range(1, 61):
+        trial = study.ask(fixed_distributions=distributions(SPACE))
+        number = SPACE.numbered([trial.params[name] for name in SPACE.domains])
+        study.tell(trial, float(TRUE[number].sum()))
+        if count in (8, 60):
+            outlooks.append(sampler.outlook(study))
+    early, late = outlooks
+    assert early.chance > 0.5 and early.gain > 0.05
+    assert late.expected < 0.001
+
+
+def test_a_million_configs_are_searched_within_bounded_memory():
+    sizes = (10,) * 6
+    codes = np.array(np.unravel_index(np.arange(10**6), sizes)).T.astype(np.uint16)
+    space = Space({f"P{n}": tuple(range(10)) for n in range(6)}, codes=codes)
+    sampler = GuidedSampler(space, 0)
+    study = quiet_study(sampler)
+    best = math.inf
+    for _ in range(32):
+        trial = study.ask(fixed_distributions=distributions(space))
+        number = space.numbered([trial.params[name] for name in space.domains])
+        value = 0.2 * float(np.abs(codes[number].astype(int) - 6).sum())
+        best = min(best, value)
+        study.tell(trial, value)
+    assert best <= 0.8  # of random ones, one in a thousand
+    held = sampler._belief._views[0].posterior
+    assert held._cross.size < 60 * 5000

@@ -7,7 +7,7 @@ import pytest
 
 from tilewise.errors import BadConfig, NothingFeasible
 from tilewise.kernels.spec import Constraint, Parameter, Problem
-from tilewise.tuner.space import check_config, enumerate_space
+from tilewise.tuner.space import Space, check_config, enumerate_space
 
 PROBLEM = Problem("bowl", {"M": 64}, "float32")
 
@@ -47,6 +47,28 @@ def test_a_config_is_found_by_its_values_and_by_its_position(space):
 )
 def test_a_config_outside_has_no_number(space, config):
     assert space.index(config) is None
+
+
+def test_configs_are_made_when_they_are_asked_for(space):
+    assert space.codes.nbytes == 2 * 3 * len(space)
+    assert [dict(config) for config in space.configs[3:9:2]] == [dict(space.configs[n]) for n in (3, 5, 7)]
+    assert space.configs[-1] == space.configs[len(space) - 1]
+    with pytest.raises(IndexError):
+        space.configs[len(space)]
+
+
+def test_spaces_with_more_combinations_than_64_bits_count_are_told_apart():
+    domains = {f"P{n}": tuple(range(16)) for n in range(20)}  # 2^80 combinations
+    configs = [{name: (7 * n + place) % 16 for place, name in enumerate(domains)} for n in range(16)]
+    space = Space(domains, configs)
+    assert [space.index(config) for config in configs] == list(range(16))
+    assert space.index({**configs[0], "P19": (configs[0]["P19"] + 1) % 16}) is None
+
+
+def test_a_space_given_config_by_config_holds_just_these(bowl):
+    recorded = [{"TILE": 3, "WIDTH": 8, "fast": True}, {"TILE": 10, "WIDTH": 256, "fast": False}]
+    spec = dataclasses.replace(bowl.SPEC, configs=lambda problem, target: recorded)
+    assert list(enumerate_space(spec, PROBLEM, bowl.TARGET).configs) == recorded
 
 
 def test_numbers_in_rising_order_are_ordered_and_all_else_is_not(bowl):

@@ -5,9 +5,12 @@ import json
 import math
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tilewise.db.exchange.t4 import export_t4
 from tilewise.db.records import Clock, Status
+from tilewise.db.sql_store import open_store
 from tilewise.errors import BadImport, NothingFeasible, UsageError
 from tilewise.kernels import registry
 from tilewise.tuner.devices.replay import ReplayDevice
@@ -171,3 +174,62 @@ def test_a_recording_of_our_own_kernel_brings_its_prior(landscape):
     assert (problem.dims, problem.dtype) == ({"M": 1000, "N": 8192}, "float32")
     assert prior_table(device.spec, device.problem, device.space, device.target) is None
     assert enumerate_space(device.spec, device.problem, device.target) == device.space
+
+
+def test_of_a_config_that_was_recorded_twice_the_later_counts(landscape):
+    document = {
+        "results": [
+            {"configuration": {"x": 1}, "times": {"runtimes": [time]}, "invalidity": "correct"} for time in (1.0, 3.0)
+        ]
+    }
+    device = ReplayDevice(landscape(document))
+    (outcome,) = device.evaluate(device.spec, device.problem, [{"x": 1}])
+    assert (len(device.space), outcome.timing.time_us) == (1, 3000.0)
+
+
+def found(tuning):
+    """The best time, or None where nothing ran correctly, which has an error of its own."""
+    try:
+        return tuning.run().winner.time_us
+    except NothingFeasible:
+        return None
+
+
+TIME = st.one_of(
+    st.floats(0.001, 1e4),
+    st.sampled_from([1.0, 2.0]),
+    st.sampled_from([None, "", float("nan"), float("inf"), 0, -1.0, 1e20]),
+)
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@settings(max_examples=6)
+@given(data=st.data())
+def test_any_landscape_is_tuned_without_a_repeat_and_resumed_alike(tmp_path_factory, search, data):
+    """Ties, times that are none, failures, and spaces of one config; stopped after any batch and resumed, a search
+    takes the course of an unbroken one."""
+    shape = data.draw(st.tuples(st.integers(1, 5), st.integers(1, 4)))
+    places = [(x, y) for x in range(shape[0]) for y in range(shape[1])]
+    kept = data.draw(st.lists(st.sampled_from(places), min_size=1, unique=True))
+    cache = {f"{x},{y}": {"x": 2**x, "y": "abcd"[y], "time": data.draw(TIME)} for x, y in kept}
+    path = tmp_path_factory.mktemp("any") / "cache.json"
+    path.write_text(json.dumps({"tune_params_keys": ["x", "y"], "cache": cache}))
+    stops = data.draw(st.integers(1, len(kept)))
+    batch = ReplayDevice.batch if search in ("guided", "tpe") else 8 * ReplayDevice.batch
+    courses = []
+    for budgets in ((len(kept),), (min(len(kept), -(-stops // batch) * batch), len(kept))):
+        with open_store("sqlite://") as store:
+            for trials in budgets:
+                device = ReplayDevice(path)
+                tuning = Tuning(
+                    device.spec, device.problem, device, store, budget=Budget(trials), search=search, seed=len(kept)
+                )
+                best = found(tuning)
+            trials = store.trials(tuning.scope)
+            courses.append([tuple(trial.config.values()) for trial in trials])
+            correct = [trial.time_us for trial in trials if trial.status is Status.CORRECT]
+            assert best == (min(correct) if correct else None)
+    assert len(set(courses[0])) == len(courses[0])
+    assert set(courses[0]) <= {(2**x, "abcd"[y]) for x, y in kept}
+    if search != "tpe":  # Optuna's own has a generator whose state is not stored
+        assert courses[0] == courses[1]
