@@ -179,7 +179,7 @@ def _buffers(problem: Problem) -> Mapping[str, Buffer]:
         "w_ptr": Buffer((c,), problem.dtype),
         "b_ptr": Buffer((c,), problem.dtype),
         "y_ptr": Buffer((n, c, hw), problem.dtype, role="out"),
-        "mean_ptr": Buffer((c,), "float32", role="out"),
+        "mean_ptr": Buffer((c,), "float32", role="out", scale=1 / math.sqrt(n * hw)),
         "rstd_ptr": Buffer((c,), "float32", role="out"),
     }
 

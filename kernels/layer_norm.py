@@ -9,6 +9,7 @@ NaN and infinity make their whole row NaN, as in torch. An axis of no elements i
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 
 from tilewise.kernels.ladders import powers_of_two, row_blocks, row_sub_blocks
@@ -129,7 +130,7 @@ def _forward_buffers(problem: Problem) -> Mapping[str, Buffer]:
         "w_ptr": Buffer((n,), problem.dtype),
         "b_ptr": Buffer((n,), problem.dtype),
         "y_ptr": Buffer((m, n), problem.dtype, role="out"),
-        "mean_ptr": Buffer((m,), "float32", role="out"),
+        "mean_ptr": Buffer((m,), "float32", role="out", scale=1 / math.sqrt(n)),
         "rstd_ptr": Buffer((m,), "float32", role="out"),
     }
 
@@ -144,7 +145,8 @@ def _forward_tiling(config: Config, problem: Problem) -> Tiling:
     """Bytes as the Ascend compiler plans them.
 
     Beside the tile of x, one load keeps the result, half a tile for a sum's halving, w and b; the loop keeps its two
-    sums, w and b, and for a last block that is not full the select's mask and copies.
+    sums, w and b, and for a last block that is not full the select's mask and copies. Values by row are four blocks of
+    32 bytes for each 8 rows.
     """
     (sub, cols), item, looped = _tile(config), problem.item_bytes, config["VARIANT"] == "looped"
     tile = sub * cols
@@ -153,7 +155,7 @@ def _forward_tiling(config: Config, problem: Problem) -> Tiling:
     return Tiling(
         axes=_axes(config, problem),
         streamed_bytes=tile * item,
-        resident_bytes=halves * tile * 2 + 2 * cols * 4,
+        resident_bytes=halves * tile * 2 + 2 * cols * 4 + 128 * ceil_div(sub, 8),
         # x twice, y, and w and b a sub-tile; or x, y, and w and b a program; instead of x and y
         traffic=1.5 + 1 / sub if looped else 1 + 1 / int(config["BLOCK_SIZE_M"]),
     )
@@ -226,8 +228,8 @@ def _backward_buffers(problem: Problem) -> Mapping[str, Buffer]:
         "mean_ptr": Buffer((m,), "float32"),
         "rstd_ptr": Buffer((m,), "float32"),
         "dx_ptr": Buffer((m, n), problem.dtype, role="out"),
-        "dw_ptr": Buffer((n,), "float32", role="out", initial=0.0),
-        "db_ptr": Buffer((n,), "float32", role="out", initial=0.0),
+        "dw_ptr": Buffer((n,), "float32", role="out", initial=0.0, scale=math.sqrt(m)),
+        "db_ptr": Buffer((n,), "float32", role="out", initial=0.0, scale=math.sqrt(m)),
     }
 
 

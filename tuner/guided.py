@@ -183,7 +183,7 @@ class GuidedSampler(TableSampler):
         for expert in self._experts:
             expert.learn(tried, values)
         kept = _most_telling(values)
-        held, times = tried[kept], _imputed(values)[kept]
+        held, times = tried[kept], values[kept]
         pending = np.array(sorted(self.history.pending), dtype=int)
         pool = np.concatenate([self._pool(tried, values, random), pending])
         views = [expert.view(held, times, pool) for expert in self._experts]
@@ -223,25 +223,29 @@ class _Expert:
         ):
             self._fitted = count
             if np.isfinite(values[:count]).sum() > 1:
-                rest, _, width = self._rest(tried[:count], _imputed(values[:count]))
+                rest, _, width = self._rest(tried[:count], values[:count])
                 self._surrogate.fit(tried[:count], rest / width)
 
     def view(self, tried: Numbers, values: Array, pool: Numbers) -> _View:
         rest, weight, width = self._rest(tried, values)
         posterior = self._surrogate.posterior(tried, rest / width, pool)
-        centre = np.full(len(pool), values.mean())
+        centre = np.full(len(pool), _imputed(values).mean())
         if self._foreseen is not None:
             centre += weight * (self._foreseen[pool] - self._foreseen[tried].mean())
-        evidence = self._surrogate.evidence(tried, rest / width) - len(tried) * math.log(width)
+        ran = np.isfinite(values)  # what failed speaks of room on chip, not of time
+        evidence = self._surrogate.evidence(tried[ran], rest[ran] / width) - ran.sum() * math.log(width)
         return _View(posterior, centre, width, evidence)
 
     def _rest(self, tried: Numbers, values: Array) -> tuple[Array, float, float]:
-        """What was not foreseen, of mean 0; the weight of what was; and the rest's standard deviation."""
-        rest = values - values.mean()
+        """What was not foreseen, of mean 0; the weight of what was, by those that ran; and the rest's standard
+        deviation."""
+        ran, times = np.isfinite(values), _imputed(values)
+        rest = times - times.mean()
         weight = 0.0
         if self._foreseen is not None:
             said = self._foreseen[tried] - self._foreseen[tried].mean()
-            weight = float((said @ rest + self._pull) / (said @ said + self._pull))
+            with_time, told = said[ran] - said[ran].mean(), times[ran] - times[ran].mean()
+            weight = float((with_time @ told + self._pull) / (with_time @ with_time + self._pull))
             rest = rest - weight * said
         return rest, weight, max(float(rest.std()), 1e-9)
 
