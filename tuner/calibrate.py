@@ -201,16 +201,17 @@ def time_probes(
     device: Device, probes: Sequence[Probe], done: Callable[[str], None] = lambda name: None
 ) -> tuple[list[Measured], list[dict[str, str]]]:
     """Each probe timed on the device and compiled for the model of its part; and those that failed, with the reason.
+    The device empties its cache before each run, and so does the model.
 
     `done` is told each probe's name. Raises `Unavailable` where the part is not modelled, or no probe ran.
     """
-    target = _target(device)
+    target, folder = _target(device), read_settings().cache_folder
     timed: list[Measured] = []
     failed: list[dict[str, str]] = []
     for probe in probes:
         (outcome,) = device.evaluate(probe.spec, probe.problem, [probe.config])
         modelled, machines = model_config(
-            probe.compiled or probe.spec, probe.problem, probe.config, target, read_settings().cache_folder
+            probe.compiled or probe.spec, probe.problem, probe.config, target, folder, evicted=True
         )
         if outcome.timing is None or machines is None:
             failed.append({"name": probe.name, "reason": outcome.reason or modelled.reason})

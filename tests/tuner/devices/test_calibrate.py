@@ -60,7 +60,7 @@ def compiled(target):
     for probe in probes(40):
         if probe.name in PROBES:
             outcome, machines = model_config(
-                probe.spec, probe.problem, probe.config, target, read_settings().cache_folder
+                probe.spec, probe.problem, probe.config, target, read_settings().cache_folder, evicted=True
             )
             assert machines is not None, outcome.reason
             made[probe.name] = (probe, machines)
