@@ -69,6 +69,8 @@ likelihood would silence one expert for good after a dozen."""
 _PULL = 4.0
 """How strongly the prior's weight is held at 1: as by this many trials."""
 
+_LEAST_CHANCE = 0.02
+
 _DRAWS, _CONTENDERS, _BETTER = 256, 256, 0.005
 
 
@@ -113,6 +115,8 @@ class GuidedSampler(TableSampler):
         self._likely = np.ones(len(space), dtype=bool) if likely is None else likely
         self._foreseen: Array | None = None
         self._experts = [self._plain]
+        self._room = Surrogate(space.codes, described)
+        self._room_fitted = 0
         if log_penalties is not None and np.ptp(mean := log_penalties.sum(axis=1)) > 0:
             self._foreseen = np.where(self._likely, mean, mean - _UNLIKELY_FEASIBLE)
             self._experts.append(_Expert(space, described, mean))
@@ -148,7 +152,7 @@ class GuidedSampler(TableSampler):
         taken = np.array([*self.history.told, *sorted(self.history.pending)], dtype=int)
         letter, place = _OPENING[count % len(_OPENING)], _OPENING.count("p", 0, count % len(_OPENING))
         won = [number for number in self._elsewhere if self.free[number]]
-        if letter == "p" and won and (place % 2 == 0 or self._foreseen is None):
+        if letter == "p" and won and (place % 2 == 1 or self._foreseen is None):
             return won[0]
         if letter == "p" and self._foreseen is not None:
             new = new if len(new) <= _POOL else new[np.argpartition(self._foreseen[new], _POOL)[:_POOL]]
@@ -187,10 +191,25 @@ class GuidedSampler(TableSampler):
         pending = np.array(sorted(self.history.pending), dtype=int)
         pool = np.concatenate([self._pool(tried, values, random), pending])
         views = [expert.view(held, times, pool) for expert in self._experts]
-        belief = _Belief(len(tried), pool, views, float(np.nanmin(values)))
+        chance = self._chance(tried, np.isfinite(values), pool)
+        belief = _Belief(len(tried), pool, views, float(np.nanmin(values)), chance)
         for place in range(len(pool) - len(pending), len(pool)):
             belief.assume(place)
         return belief
+
+    def _chance(self, tried: Numbers, ran: NDArray[np.bool_], pool: Numbers) -> Array | None:
+        """The chance that each config of the pool runs, where a prior leads the search and something failed."""
+        if self._foreseen is None or ran.all():
+            return None
+        labels = np.where(ran, 1.0, -1.0)
+        while (count := max(_LEAST_FOR_FIT, math.ceil(self._room_fitted * _GROWTH), self._room_fitted + 1)) <= min(
+            len(tried), _EVIDENCE
+        ):
+            self._room_fitted = count
+            self._room.fit(tried[:count], labels[:count] - 1.0)
+        recent = slice(-_EVIDENCE, None)
+        mean = self._room.posterior(tried[recent], labels[recent] - 1.0, pool).mean + 1.0
+        return np.asarray(np.clip((mean + 1) / 2, _LEAST_CHANCE, 1.0))
 
     def _pool(self, tried: Numbers, values: Array, random: np.random.Generator) -> Numbers:
         new = np.flatnonzero(self.free)
@@ -228,12 +247,14 @@ class _Expert:
 
     def view(self, tried: Numbers, values: Array, pool: Numbers) -> _View:
         rest, weight, width = self._rest(tried, values)
+        ran = np.isfinite(values)  # what failed speaks of room on chip, not of time
+        evidence = self._surrogate.evidence(tried[ran], rest[ran] / width) - ran.sum() * math.log(width)
+        if self._foreseen is not None:  # the chance to run is reckoned apart
+            tried, values, rest = tried[ran], values[ran], rest[ran]
         posterior = self._surrogate.posterior(tried, rest / width, pool)
         centre = np.full(len(pool), _imputed(values).mean())
         if self._foreseen is not None:
             centre += weight * (self._foreseen[pool] - self._foreseen[tried].mean())
-        ran = np.isfinite(values)  # what failed speaks of room on chip, not of time
-        evidence = self._surrogate.evidence(tried[ran], rest[ran] / width) - ran.sum() * math.log(width)
         return _View(posterior, centre, width, evidence)
 
     def _rest(self, tried: Numbers, values: Array) -> tuple[Array, float, float]:
@@ -271,8 +292,11 @@ class _View:
 class _Belief:
     """All experts' views of the pool, after `told` trials of which the best has log time `best`."""
 
-    def __init__(self, told: int, pool: Numbers, views: Sequence[_View], best: float) -> None:
+    def __init__(
+        self, told: int, pool: Numbers, views: Sequence[_View], best: float, chance: Array | None = None
+    ) -> None:
         self.told, self._pool, self._views, self._best = told, pool, views, best
+        self._chance = np.ones(len(pool)) if chance is None else chance
         evidence = np.array([view.evidence for view in views]) * min(1.0, _DECISIVE / told)
         likelihood = np.exp(evidence - evidence.max())
         self._say = likelihood / likelihood.sum()
@@ -280,7 +304,7 @@ class _Belief:
     def suggest(self, free: NDArray[np.bool_]) -> int:
         """The free config of the largest expected improvement, which is then assumed."""
         open_ = free[self._pool]
-        gain = self._improvement()
+        gain = self._improvement() * self._chance
         if gain[open_].max() > 0:
             place = int(np.argmax(np.where(open_, gain, -1.0)))
         else:  # no hope anywhere: the least bad
