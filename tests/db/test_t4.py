@@ -57,6 +57,19 @@ def test_a_t4_file_says_what_problem_it_is_of(document, make_scope):
     }
 
 
+def test_single_repetitions_and_compile_seconds_are_exported_and_read_back(make_scope, make_trial, tmp_path):
+    kept = {"times_us": [47.5, 47.25, 51.0], "compile_s": 1.5}
+    odd = {"times_us": "many", "compile_s": "long"}  # facts of an import may be anything
+    with open_store("sqlite://") as store:
+        store.record(make_scope(), [make_trial(47.5, facts=kept), make_trial(53.0, facts=odd)])
+        document = export_t4(store, make_scope())
+    assert document["results"][0]["times"]["compilation"] == 1500.0
+    assert "compilation" not in document["results"][1]["times"]
+    (tmp_path / "t4.json").write_text(json.dumps(document))
+    rows = read_landscape(tmp_path / "t4.json").rows
+    assert [(row.time_us, row.samples_us) for row in rows] == [(47.5, (47.5, 47.25, 51.0)), (53.0, (53.0,))]
+
+
 def test_a_t4_file_reads_back_as_a_landscape(document, tmp_path):
     path = tmp_path / "landscape.json"
     path.write_text(json.dumps(document))

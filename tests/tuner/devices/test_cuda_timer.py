@@ -109,3 +109,11 @@ def test_quantiles_interpolate():
 def test_a_summary_is_the_median_and_the_outer_fifths():
     timing = summarise([float(n) for n in range(11)])
     assert (timing.p20_us, timing.time_us, timing.p80_us, timing.samples) == (2.0, 5.0, 8.0, 11)
+
+
+def test_some_single_times_are_kept_evenly_spread_over_all():
+    few = summarise([3.0, 1.0, 2.0])
+    assert (few.time_us, few.times_us) == (2.0, (3.0, 1.0, 2.0))
+    many = summarise([float(n) for n in range(1000)])
+    assert (many.samples, len(many.times_us)) == (1000, 32)
+    assert many.times_us[:3] == (0.0, 31.0, 62.0)
