@@ -6,8 +6,10 @@ where the prior says too little, negative where it says the opposite). How much 
 the times that came: a right prior is followed from the first evaluation, and a wrong one outvoted after a few.
 
 The next config is the one of largest expected improvement under the experts' mixture. Configs that were suggested and
-not told yet are taken to turn out as predicted (Ginsbourger's believer), so that a batch is spread out. A config that
-failed counts as slow as the slowest that ran: the search leaves where it fails as it leaves where it is slow.
+not told yet are taken to turn out as predicted (Ginsbourger's believer), so that a batch is spread out. Without a
+prior a config that failed counts as slow as the slowest that ran: the search leaves where it fails as it leaves where
+it is slow. With one, it says nothing of time, which the prior may know well; a surrogate of its own learns where
+configs fail, and the improvement that is expected is times the chance to run.
 """
 
 from __future__ import annotations
@@ -70,6 +72,7 @@ _PULL = 4.0
 """How strongly the prior's weight is held at 1: as by this many trials."""
 
 _LEAST_CHANCE = 0.02
+"""Of running, that a config is given at least: a surrogate of failures may be wrong."""
 
 _DRAWS, _CONTENDERS, _BETTER = 256, 256, 0.005
 
@@ -242,33 +245,33 @@ class _Expert:
         ):
             self._fitted = count
             if np.isfinite(values[:count]).sum() > 1:
-                rest, _, width = self._rest(tried[:count], values[:count])
-                self._surrogate.fit(tried[:count], rest / width)
+                told, rest, _, width = self._rest(tried[:count], values[:count])
+                self._surrogate.fit(told, rest / width)
 
     def view(self, tried: Numbers, values: Array, pool: Numbers) -> _View:
-        rest, weight, width = self._rest(tried, values)
-        ran = np.isfinite(values)  # what failed speaks of room on chip, not of time
-        evidence = self._surrogate.evidence(tried[ran], rest[ran] / width) - ran.sum() * math.log(width)
-        if self._foreseen is not None:  # the chance to run is reckoned apart
-            tried, values, rest = tried[ran], values[ran], rest[ran]
-        posterior = self._surrogate.posterior(tried, rest / width, pool)
-        centre = np.full(len(pool), _imputed(values).mean())
+        told, rest, weight, width = self._rest(tried, values)
+        posterior = self._surrogate.posterior(told, rest / width, pool)
+        ran = np.isfinite(values)
+        centre = np.full(len(pool), _imputed(values).mean() if self._foreseen is None else values[ran].mean())
         if self._foreseen is not None:
-            centre += weight * (self._foreseen[pool] - self._foreseen[tried].mean())
+            centre += weight * (self._foreseen[pool] - self._foreseen[told].mean())
+        judged = rest if self._foreseen is not None else rest[ran]
+        evidence = self._surrogate.evidence(tried[ran], judged / width) - len(judged) * math.log(width)
         return _View(posterior, centre, width, evidence)
 
-    def _rest(self, tried: Numbers, values: Array) -> tuple[Array, float, float]:
-        """What was not foreseen, of mean 0; the weight of what was, by those that ran; and the rest's standard
-        deviation."""
-        ran, times = np.isfinite(values), _imputed(values)
-        rest = times - times.mean()
+    def _rest(self, tried: Numbers, values: Array) -> tuple[Numbers, Array, float, float]:
+        """The trials that count, what was not foreseen of them (of mean 0), the weight of what was, and the rest's
+        standard deviation. Where something was foreseen, failures speak of room on chip and not of time."""
         weight = 0.0
-        if self._foreseen is not None:
+        if self._foreseen is None:
+            rest = _imputed(values) - _imputed(values).mean()
+        else:
+            ran = np.isfinite(values)
+            tried, rest = tried[ran], values[ran] - values[ran].mean()
             said = self._foreseen[tried] - self._foreseen[tried].mean()
-            with_time, told = said[ran] - said[ran].mean(), times[ran] - times[ran].mean()
-            weight = float((with_time @ told + self._pull) / (with_time @ with_time + self._pull))
+            weight = float((said @ rest + self._pull) / (said @ said + self._pull))
             rest = rest - weight * said
-        return rest, weight, max(float(rest.std()), 1e-9)
+        return tried, rest, weight, max(float(rest.std()), 1e-9)
 
 
 @dataclass
