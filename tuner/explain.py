@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from tilewise.db.records import Status, Trial
 from tilewise.errors import Unavailable
 from tilewise.kernels.spec import Config, KernelSpec, Problem
+from tilewise.tuner.crossover import crossover
 from tilewise.tuner.devices.base import Device, Outcome
 from tilewise.tuner.insight import option_effects, suggestions
 from tilewise.tuner.prior import penalties, score
 from tilewise.tuner.space import check_config
 from tilewise.tuner.traffic import traffic
-from tilewise.tuner.variants import variants
 from tilewise.tuner.why import evidence, sentence
 
 if TYPE_CHECKING:
@@ -24,14 +24,14 @@ __all__ = ["course", "explain"]
 
 
 def explain(
-    device: Device, spec: KernelSpec, problem: Problem, config: Config, trials: Iterable[Trial] = ()
+    device: Device, spec: KernelSpec, problem: Problem, config: Config, trials: Sequence[Trial] = ()
 ) -> dict[str, Any]:
     """All that is known of a config, as the JSON object of `tilewise explain`; absent means unknown.
 
     The config is compiled and timed unless it breaks one of the kernel's own rules. Where the part is modelled, its
     `modelled_us` are taken apart as well (`rows_us` add up to it); on the model itself what its options do and what
     would help is compiled and timed.
-    Of stored `trials` of the problem, the best of each of the kernel's variants stands beside it.
+    Beside it stands the best of each of the kernel's variants: of stored `trials` of the problem, or timed now.
 
     Raises `BadConfig` where it is no config of the space.
     """
@@ -67,8 +67,8 @@ def explain(
         if outcome.timing:
             body["options"] = option_effects(model, spec, problem, config, outcome)
         body["suggestions"] = suggestions(model, spec, problem, config, outcome)
-    if found_variants := variants(trials):
-        body["variants"] = found_variants
+    if sides := crossover(device, spec, problem, trials):
+        body["variants"] = sides
     return body
 
 

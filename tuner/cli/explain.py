@@ -12,7 +12,6 @@ from tilewise.errors import NotFound, UsageError
 from tilewise.tuner.cli.options import common, database, open_existing, print_json
 from tilewise.tuner.cli.text import config_text
 from tilewise.tuner.problem import sizes_text
-from tilewise.tuner.variants import crossover
 from tilewise.tuner.why import PIPE_NAMES
 
 if TYPE_CHECKING:
@@ -183,8 +182,8 @@ def _what_else(body: dict[str, Any]) -> Iterator[str]:
     """What other options, variants and neighbours of the config take."""
     for option in body.get("options", []):
         yield f"  option      {_option(option)}"
-    if "variants" in body and (text := crossover(body["variants"])):
-        yield f"  variants    of stored trials: {text}"
+    for variants in body.get("variants", []):
+        yield f"  variants    {variants['says']}"
     for suggestion in body.get("suggestions", []):
         yield f"  suggestion  {_suggestion(suggestion)}"
 
