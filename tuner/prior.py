@@ -38,8 +38,10 @@ them, times about 0.8 us of latency)."""
 
 
 def penalties(spec: KernelSpec, problem: Problem, config: Config, target: Target) -> dict[str, float]:
-    """The penalties by name, each 1 or more."""
+    """The penalties by name, each 1 or more; none where the spec does not say how configs cut the work up."""
     tiling = spec.tiling(config, problem)
+    if not tiling.axes:
+        return {}
     shared = {
         "waves": _waves(tiling, target),
         "row_tails": _row_tails(tiling),
@@ -80,7 +82,7 @@ def tiling_facts(tiling: Tiling, target: Target) -> dict[str, Any]:
         "programs": tiling.programs,
         "cores": target.cores,
         "waves": ceil_div(tiling.programs, target.cores),
-        "tail_rows": sum(axis.tail for axis in tiling.axes[:-1]) if len(tiling.axes) > 1 else tiling.axes[0].tail,
+        "tail_rows": sum(axis.tail for axis in tiling.axes[: max(1, len(tiling.axes) - 1)]),
         "trips": tiling.trips,
     }
 

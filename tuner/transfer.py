@@ -22,6 +22,8 @@ _MOST = 4
 
 def winners(store: Store, wanted: Scope, space: Space, most: int = _MOST) -> list[int]:
     """The configs, by number, that won in the nearest other scopes of the kernel, the nearest scope's first."""
+    if not wanted.dims:  # a recorded landscape: another scope of it would be its own answer
+        return []
     others = [scope for scope in store.scopes(wanted.kernel) if scope.key != wanted.key]
     near = sorted(
         (scope for scope in others if scope.dims.keys() == wanted.dims.keys()), key=lambda s: distance(s, wanted)

@@ -76,3 +76,10 @@ def test_the_nearest_scopes_winners_come_first_and_failures_not_at_all(store):
     won(SCOPE, config(16, 0))  # the problem's own result is no hint from elsewhere
     assert [SPACE.configs[n] for n in winners(store, SCOPE, SPACE)] == [config(4, 8), config(64, 8)]
     assert len(winners(store, SCOPE, SPACE, most=1)) == 1
+
+
+def test_a_recorded_landscape_learns_nothing_from_its_own_other_runs(store):
+    scope = dataclasses.replace(SCOPE, dims={})
+    won = Trial(config(4, 8), Status.CORRECT, time_us=1.0, verified=True)
+    store.record(dataclasses.replace(scope, toolchain="another"), [won])
+    assert winners(store, scope, SPACE) == []

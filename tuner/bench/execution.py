@@ -189,14 +189,19 @@ def execution_body(rows: Sequence[Executed], part: str, seed: int, headline: Map
     }
 
 
+def is_refused(finding: Finding) -> bool:
+    """Whether a change was reported, and as more than a note."""
+    return bool(finding.report) and reported_as(finding) != "noted"
+
+
 def mutations_body(findings: Sequence[Finding], part: str, seed: int) -> dict[str, Any]:
     """All changes and their summary, as plain JSON values."""
     counting = [finding for finding in findings if finding.counts]
     summary = {
         "changes": len(findings),
         "change_result_or_order": len(counting),
-        "of_these_reported": sum(bool(finding.report) for finding in counting),
-        "reported_although_nothing_changed": sum(bool(f.report) for f in findings if not f.counts),
+        "of_these_reported": sum(is_refused(finding) for finding in counting),
+        "reported_although_nothing_changed": sum(is_refused(f) for f in findings if not f.counts),
     }
     rows = [asdict(finding) | {"counts": finding.counts, "reported_as": reported_as(finding)} for finding in findings]
     return _header(part, seed) | {"changes": rows, "summary": summary}

@@ -111,7 +111,7 @@ def mutations_page(body: Mapping[str, Any]) -> str:
     for kind in dict.fromkeys(change["kind"] for change in changes):
         mine = [change for change in changes if change["kind"] == kind]
         counting = [change for change in mine if change["counts"]]
-        reported = sum(bool(change["report"]) for change in counting)
+        reported = sum(bool(change["report"]) and change["reported_as"] != "noted" for change in counting)
         values = sum(change["result_changed"] for change in mine)
         order = sum(change["order_changed"] for change in mine)
         rows.append([kind, *map(str, (len(mine), values, order, len(counting), reported))])

@@ -78,8 +78,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     except Exception as error:
         if debug:
             raise
-        code = _fail(f"internal error: {type(error).__name__}: {error}; run again with --debug and report it", 1)
+        code = _fail(_unforeseen(error), 1)
     sys.exit(code)
+
+
+def _unforeseen(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename:  # a file that the user named
+        return f"{error.filename}: {(error.strerror or str(error)).lower()}"
+    return f"internal error: {type(error).__name__}: {error}; run again with --debug and report it"
 
 
 def _fail(message: str, code: int) -> int:

@@ -125,9 +125,9 @@ def search(
             jobs=read_settings().jobs,
             done=lambda: progress.advance(task),
         )
+    _give(body, as_json, file, _show_search)
     if plot:
         plot_search(body, Path(plot))
-    _give(body, as_json, file, _show_search)
 
 
 def _show_search(body: dict[str, Any]) -> None:

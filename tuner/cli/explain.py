@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -52,7 +52,13 @@ def _ending(*suffixes: str) -> Callable[[click.Context, click.Parameter, Path | 
 @click.command()
 @click.argument("kernel")
 @click.option("-s", "--shape", required=True, metavar="M=1000,N=8192", help="Dimension sizes.")
-@click.option("-c", "--config", "given", required=True, metavar="BLOCK_SIZE_M=25,...", help="The config to explain.")
+@click.option(
+    "-c",
+    "--config",
+    "given",
+    metavar="BLOCK_SIZE_M=25,...",
+    help="The config (default: the stored best, else the spec's).",
+)
 @click.option("--dtype", default="float32", show_default=True, help="Type of the kernel's inputs.")
 @click.option("--device", default="auto", show_default=True, help="auto, npu, cuda or model:PART.")
 @click.option(
@@ -72,7 +78,7 @@ def _ending(*suffixes: str) -> Callable[[click.Context, click.Parameter, Path | 
 def explain(
     kernel: str,
     shape: str,
-    given: str,
+    given: str | None,
     dtype: str,
     device: str,
     trace: Path | None,
@@ -92,13 +98,14 @@ def explain(
 
     spec = registry.load(kernel)
     problem = make_problem(spec, parse_dims(shape), dtype)
-    config = parse_config(given)
+    config = parse_config(given) if given else {}
     with open_device(choose(device)) as opened:
         check_memory(spec, problem, opened)
         default = spec.default(problem, opened.target)
+        trials = _stored(url, scope(spec, problem, opened))
         options = {name: default[name] for name in spec.options() if name in default}
-        full = {**options, **config}
-        body = explained(opened, spec, problem, full, _stored(url, scope(spec, problem, opened)))
+        full = {**options, **config} if given else _best(trials) or default
+        body = explained(opened, spec, problem, full, trials)
         if trace:
             _write_trace(trace, opened, spec, problem, full, body)
         if roofline:
@@ -107,6 +114,11 @@ def explain(
         print_json(body)
     else:
         click.echo("\n".join(_lines(body)))
+
+
+def _best(trials: Sequence[Trial]) -> Config | None:
+    verified = [trial for trial in trials if trial.verified and trial.time_us]
+    return min(verified, key=lambda trial: trial.time_us or 0.0).config if verified else None
 
 
 def _stored(url: str | None, found: Scope) -> list[Trial]:
