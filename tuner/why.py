@@ -45,9 +45,10 @@ def _tails(facts: Mapping[str, Any]) -> str:
 
 
 def _buffers(facts: Mapping[str, Any]) -> str:
-    if "double_buffered" not in facts:
-        return ""
-    return "double-buffered" if facts["double_buffered"] else "not double-buffered"
+    """Silent where double buffering was asked for and granted, but nothing is loaded in a loop."""
+    if facts.get("double_buffered"):
+        return "double-buffered"
+    return "not double-buffered" if not facts.get("effective_options", {}).get("multibuffer", True) else ""
 
 
 def _bound(facts: Mapping[str, Any], time_us: float | None) -> str:

@@ -87,7 +87,7 @@ FACTS = {"programs": 40, "cores": 40, "waves": 1, "tail_rows": 0}
         ({**FACTS, "tail_rows": 1}, None, "40 programs on 40 cores, 1 tail row a program"),
         ({**FACTS, "tail_rows": 3}, None, "40 programs on 40 cores, 3 tail rows a program"),
         ({"double_buffered": True}, None, "double-buffered"),
-        ({"double_buffered": False}, None, "not double-buffered"),
+        ({"double_buffered": False, "effective_options": {"multibuffer": True}}, None, ""),
         (
             {"double_buffered": False, "effective_options": {"multibuffer": False}},
             None,
