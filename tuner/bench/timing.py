@@ -75,7 +75,6 @@ def measure_all(with_samples: bool) -> dict[str, Any]:
     import torch
     import triton
 
-    torch.cuda.init()
     methods = _methods()
     sizes: dict[str, dict[str, Any]] = {}
     for size, count in SIZES.items():
