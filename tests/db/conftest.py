@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import subprocess
 import sys
-import uuid
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, make_url, text
 
 from tilewise.db.records import Clock, Scope, Status, Trial
 from tilewise.db.sql_store import open_store
 from tilewise.db.store import Store
-
-POSTGRES = os.environ.get("TILEWISE_TEST_POSTGRES")  # postgresql+psycopg://user@host/database
 
 MakeScope = Callable[..., Scope]
 MakeTrial = Callable[..., Trial]
@@ -73,29 +68,11 @@ def file_url(tmp_path: Path) -> str:
 def store(request: pytest.FixtureRequest) -> Iterator[Store]:
     """An empty store of each kind."""
     if request.param == "postgresql":
-        if not POSTGRES:
-            pytest.skip("TILEWISE_TEST_POSTGRES is not set")
         url: str = request.getfixturevalue("postgres_url")
     else:
         url = request.getfixturevalue("file_url") if request.param == "sqlite-file" else "sqlite://"
     with open_store(url) as opened:
         yield opened
-
-
-@pytest.fixture
-def postgres_url() -> Iterator[str]:
-    """A schema of its own in the PostgreSQL database under test."""
-    if not POSTGRES:
-        pytest.skip("TILEWISE_TEST_POSTGRES is not set")
-    name = f"tilewise_test_{uuid.uuid4().hex}"
-    engine = create_engine(POSTGRES)
-    with engine.begin() as connection:
-        connection.execute(text(f"CREATE SCHEMA {name}"))
-    url = make_url(POSTGRES).update_query_dict({"options": f"-csearch_path={name}"})
-    yield url.render_as_string(hide_password=False)
-    with engine.begin() as connection:
-        connection.execute(text(f"DROP SCHEMA {name} CASCADE"))
-    engine.dispose()
 
 
 RunPython = Callable[..., "subprocess.Popen[str]"]

@@ -123,7 +123,6 @@ def test_a_missing_driver_is_named(monkeypatch):
 
 
 def test_an_unreachable_server_is_said_so_without_the_password():
-    pytest.importorskip("psycopg")
     message = refusal("postgresql+psycopg://me:secret@127.0.0.1:1/name")
     assert "cannot reach" in message
     assert "secret" not in message
