@@ -2,15 +2,40 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
-from sqlalchemy import ColumnElement, Select, bindparam, column, exists, func, literal_column, select, text
+from sqlalchemy import (
+    ColumnElement,
+    Integer,
+    Select,
+    TextualSelect,
+    bindparam,
+    column,
+    exists,
+    func,
+    literal_column,
+    select,
+    text,
+)
 
 from tilewise.db.models import best, scopes, trials
 from tilewise.db.records import Status
 from tilewise.db.rows import SCOPE_COLUMNS, TRIAL_COLUMNS
 
-__all__ = ["CURRENT", "DEVICES", "LOOKUP", "LOOKUP_OF_SOURCE", "PAGES", "RESULT", "SHAPES", "TRIALS"]
+__all__ = [
+    "CURRENT",
+    "DEVICES",
+    "KERNELS",
+    "LOOKUP",
+    "LOOKUP_OF_SOURCE",
+    "PAGES",
+    "RESULT",
+    "SCOPE",
+    "SHAPES",
+    "TRIALS",
+    "page_of_results",
+]
 
 _PAGE_LENGTH = 500
 
@@ -56,6 +81,22 @@ RESULT = _results(with_winner=False).where(scopes.c.key == bindparam("key"))
 LOOKUP = _lookup()
 LOOKUP_OF_SOURCE = LOOKUP.where(scopes.c.source_hash == bindparam("source_hash"))
 
+SCOPE = select(*(scopes.c[name] for name in SCOPE_COLUMNS)).where(scopes.c.key == bindparam("key"))
+
+
+@functools.cache
+def page_of_results(columns: frozenset[str], dims: int) -> Select[Any]:
+    """Rows for `read_result` with the scope's id behind, the latest scopes first, narrowed by those columns and by that
+    many dimensions, each a pattern that the sizes are like: JSON with a comma behind the last too."""
+    page = _results(with_winner=True).add_columns(scopes.c.id).where(scopes.c.id < bindparam("before"))
+    for name in sorted(columns):
+        page = page.where(scopes.c[name] == bindparam(name))
+    for number in range(dims):
+        sizes = func.replace(scopes.c.dims, "}", ",")
+        page = page.where(sizes.like(bindparam(f"dim_{number}"), escape="\\"))
+    return page.order_by(scopes.c.id.desc()).limit(bindparam("most", type_=Integer))
+
+
 TRIALS = (
     select(*(trials.c[name] for name in TRIAL_COLUMNS))
     .join(scopes, scopes.c.id == trials.c.scope_id)
@@ -75,17 +116,23 @@ SHAPES = (
     .order_by(func.min(scopes.c.id))
 )
 
-DEVICES = text(
-    """
-    WITH RECURSIVE seen (device) AS (
-        SELECT min(device) FROM scopes
-        UNION ALL
-        SELECT (SELECT min(device) FROM scopes WHERE device > seen.device) FROM seen WHERE seen.device IS NOT NULL
-    )
-    SELECT device FROM seen WHERE device IS NOT NULL
-    """
-).columns(column("device"))
-"""One seek a device, where `SELECT DISTINCT` would read an entry a scope."""
+
+def _distinct(name: str) -> TextualSelect:
+    """An indexed column's values: one seek a value, where `SELECT DISTINCT` would read an entry a scope."""
+    return text(
+        f"""
+        WITH RECURSIVE seen (value) AS (
+            SELECT min({name}) FROM scopes
+            UNION ALL
+            SELECT (SELECT min({name}) FROM scopes WHERE {name} > seen.value) FROM seen WHERE seen.value IS NOT NULL
+        )
+        SELECT value FROM seen WHERE value IS NOT NULL
+        """
+    ).columns(column("value"))
+
+
+DEVICES = _distinct("device")
+KERNELS = _distinct("kernel")
 
 
 def _scope_page(*filters: str) -> Select[Any]:

@@ -15,7 +15,7 @@ from tilewise.db.database import Database, connect
 from tilewise.db.evidence import flaw, outranks
 from tilewise.db.records import Config, Dims, Question, Result, Scope, Status, Trial, digest
 from tilewise.db.rows import read_result, read_scope, read_trial, scope_values, trial_values
-from tilewise.db.store import MergeReport, Store
+from tilewise.db.store import MergeReport, Store, Wanted
 from tilewise.errors import NotFound, StoreError
 
 __all__ = ["SqlStore", "open_store"]
@@ -111,11 +111,36 @@ class SqlStore(Store):
             yield from (read_scope(row[1:]) for row in rows)
             last = rows[-1][0]
 
+    def scope(self, key: str) -> Scope | None:
+        rows = self._database.fetch(queries.SCOPE, key=key)
+        return read_scope(rows[0]) if rows else None
+
+    def kernels(self) -> list[str]:
+        return [kernel for (kernel,) in self._database.fetch(queries.KERNELS)]
+
+    def results(self, wanted: Wanted, *, before: int | None = None, most: int = 50) -> list[tuple[int, Result]]:
+        columns = {"kernel": wanted.kernel, "dtype": wanted.dtype, "device": wanted.device}
+        chosen = {name: value for name, value in columns.items() if value is not None}
+        sizes = {f"dim_{number}": _like(*size) for number, size in enumerate(wanted.dims.items())}
+        statement = queries.page_of_results(frozenset(chosen), len(sizes))
+        rows = self._database.fetch(statement, before=before or _LAST, most=most, **chosen, **sizes)
+        return [(row[-1], read_result(row[:-1])) for row in rows]
+
     def close(self) -> None:
         self._database.close()
 
 
+_LAST = 2**63 - 1
+
 _TRIAL = models.trials.c
+
+
+def _like(name: str, size: int) -> str:
+    """What `{"M":1000,"N":8192,` is like, a problem's sizes as `page_of_results` reads them."""
+    pattern = json.dumps(name, ensure_ascii=False) + f":{size},"
+    for special in "\\%_":
+        pattern = pattern.replace(special, "\\" + special)
+    return f"%{pattern}%"
 
 
 def _refuse_flaws(trials: Sequence[Trial]) -> None:

@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from types import TracebackType
 from typing import Self
 
 from tilewise.db.records import Config, Dims, Question, Result, Scope, Status, Trial
 
-__all__ = ["MergeReport", "Store"]
+__all__ = ["MergeReport", "Store", "Wanted"]
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a listing is narrowed to; None does not narrow. `dims` gives the sizes of some dimensions."""
+
+    kernel: str | None = None
+    dtype: str | None = None
+    device: str | None = None
+    dims: Dims = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +105,19 @@ class Store(ABC):
     @abstractmethod
     def scopes(self, kernel: str | None = None, device: str | None = None) -> Iterator[Scope]:
         """All scopes, or those of a kernel or a device name, in the order they were first seen."""
+
+    @abstractmethod
+    def scope(self, key: str) -> Scope | None:
+        """The scope of that key, or None."""
+
+    @abstractmethod
+    def kernels(self) -> list[str]:
+        """Names of the kernels that anything was ever tuned of, sorted."""
+
+    @abstractmethod
+    def results(self, wanted: Wanted, *, before: int | None = None, most: int = 50) -> list[tuple[int, Result]]:
+        """Results that have a winner, those of the scopes seen last first, each with a number that falls: the last one
+        of a page given as `before` brings the next."""
 
     @abstractmethod
     def close(self) -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from tilewise.db.evidence import summarize
 from tilewise.db.records import Clock, Question, Status, Trial
-from tilewise.db.store import MergeReport
+from tilewise.db.store import MergeReport, Wanted
 from tilewise.errors import NotFound, StoreError
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -371,6 +371,53 @@ def test_devices_are_all_that_anything_was_tuned_on(store, make_scope, make_tria
         store.record(make_scope(device=device, dtype="float16"), [make_trial()])
     store.retire(make_scope(device="Ascend910B3"), datetime.now(UTC))
     assert store.devices() == ["Ascend910B3", "Ascend910B4", "NVIDIA H200"]
+
+
+def test_kernels_are_all_that_anything_was_tuned_of(store, make_scope, make_trial):
+    assert store.kernels() == []
+    for kernel in ("softmax", "batch_norm", "softmax"):
+        store.record(make_scope(kernel=kernel), [make_trial(None, status=Status.COMPILE)])
+    assert store.kernels() == ["batch_norm", "softmax"]
+
+
+def test_a_scope_is_found_by_its_key(store, make_scope, make_trial):
+    store.record(make_scope(), [make_trial()])
+    assert store.scope(make_scope().key) == make_scope()
+    assert store.scope(make_scope(cores=20).key) is None
+
+
+def test_results_come_in_pages_the_latest_scopes_first(store, make_scope, make_trial):
+    scopes = [make_scope(dims={"M": m, "N": 8}) for m in range(1, 6)]
+    for scope in scopes:
+        store.record(scope, [make_trial()])
+    store.record(make_scope(dims={"M": 9, "N": 9}), [make_trial(verified=False)])
+    first = store.results(Wanted(), most=2)
+    assert [result.scope for _, result in first] == scopes[:2:-1]
+    second = store.results(Wanted(), most=2, before=first[-1][0])
+    assert [result for _, result in second] == [store.result(scope) for scope in scopes[2:0:-1]]
+    assert [result.scope for _, result in store.results(Wanted(), before=second[-1][0])] == scopes[:1]
+
+
+def test_results_are_narrowed(store, make_scope, make_trial):
+    scopes = [
+        make_scope(dims={"M": 10, "N": 100}),
+        make_scope(dims={"M": 100, "N": 10}),
+        make_scope(dims={"M": 100, "N": 1000}, dtype="float16"),
+        make_scope(kernel="softmax", dims={"M_": 1, "A%": 100}, device="Ascend910B3"),
+    ]
+    for scope in scopes:
+        store.record(scope, [make_trial()])
+
+    def found(**wanted):
+        return [result.scope for _, result in store.results(Wanted(**wanted))][::-1]
+
+    assert found(kernel="row_reduce") == scopes[:3]
+    assert found(dtype="float16") == scopes[2:3]
+    assert found(device="Ascend910B3", kernel="softmax") == scopes[3:]
+    assert found(dims={"M": 100}) == scopes[1:3]
+    assert found(dims={"N": 100, "M": 10}) == scopes[:1]
+    assert found(dims={"M%": 1}) == found(dims={"M": 10, "N": 10}) == []
+    assert found(dims={"A%": 100}) == scopes[3:]
 
 
 def test_scopes_come_in_the_order_they_were_first_seen(store, make_scope, make_trial):
