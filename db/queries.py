@@ -29,6 +29,7 @@ __all__ = [
     "KERNELS",
     "LOOKUP",
     "LOOKUP_OF_SOURCE",
+    "NEWEST",
     "PAGES",
     "RESULT",
     "SCOPE",
@@ -100,9 +101,11 @@ def page_of_results(columns: frozenset[str], dims: int) -> Select[Any]:
 TRIALS = (
     select(*(trials.c[name] for name in TRIAL_COLUMNS))
     .join(scopes, scopes.c.id == trials.c.scope_id)
-    .where(scopes.c.key == bindparam("key"), CURRENT)
+    .where(scopes.c.key == bindparam("key"), CURRENT, trials.c.id > bindparam("since"))
     .order_by(trials.c.id)
 )
+
+NEWEST = select(func.max(trials.c.id))
 
 SHAPES = (
     select(func.min(scopes.c.dims))

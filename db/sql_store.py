@@ -77,13 +77,17 @@ class SqlStore(Store):
             if connection.execute(change.values({"verified": True} if agreed else failed)).rowcount == 0:
                 raise NotFound(f"no trial of {dict(config)} is stored for {_described(scope)}")
 
-    def retire(self, scope: Scope, before: datetime) -> int:
+    def mark(self) -> int:
+        [[newest]] = self._database.fetch(queries.NEWEST)
+        return newest or 0
+
+    def retire(self, scope: Scope, mark: int) -> int:
         with self._database.write() as connection:
-            change = _change_current(_find(connection, scope)).where(_TRIAL.created < before)
+            change = _change_current(_find(connection, scope)).where(_TRIAL.id <= mark)
             return connection.execute(change.values(current=False)).rowcount
 
-    def trials(self, scope: Scope) -> list[Trial]:
-        return [read_trial(row) for row in self._database.fetch(queries.TRIALS, key=scope.key)]
+    def trials(self, scope: Scope, *, since: int = 0) -> list[Trial]:
+        return [read_trial(row) for row in self._database.fetch(queries.TRIALS, key=scope.key, since=since)]
 
     def result(self, scope: Scope) -> Result:
         rows = self._database.fetch(queries.RESULT, key=scope.key)
@@ -197,7 +201,7 @@ def _add(connection: Connection, scope_id: int, trials: Sequence[Trial]) -> None
 def _merge(connection: Connection, scope: Scope, trials: Sequence[Trial]) -> tuple[int, int, int]:
     """Keep what outranks the current trials: how many were added, updated and left unchanged."""
     scope_id = _find_or_add(connection, scope)
-    rows = connection.execute(queries.TRIALS, {"key": scope.key}).all()
+    rows = connection.execute(queries.TRIALS, {"key": scope.key, "since": 0}).all()
     known = {trial.config_key: trial for trial in map(read_trial, rows)}
     better: dict[str, Trial] = {}
     for trial in trials:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import datetime
 from types import TracebackType
 from typing import Self
 
@@ -75,12 +74,16 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def retire(self, scope: Scope, before: datetime) -> int:
-        """Make the scope's trials created before that moment history: kept, but no longer current. Returns how many."""
+    def mark(self) -> int:
+        """This point in the order in which trials are recorded: a clock, which may be set back, cannot tell it."""
 
     @abstractmethod
-    def trials(self, scope: Scope) -> list[Trial]:
-        """The scope's current trials, in the order they were recorded."""
+    def retire(self, scope: Scope, mark: int) -> int:
+        """Make the scope's trials recorded before `mark` history: kept, but no longer current. Returns how many."""
+
+    @abstractmethod
+    def trials(self, scope: Scope, *, since: int = 0) -> list[Trial]:
+        """The scope's current trials, or those recorded since a mark, in the order they were recorded."""
 
     @abstractmethod
     def result(self, scope: Scope) -> Result:

@@ -6,7 +6,6 @@ import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime
 
 import numpy as np
 import optuna
@@ -165,7 +164,7 @@ class Tuning:
         self.scope = scope(spec, problem, device)
         self._space = enumerate_space(spec, problem, device.target)
         self._default = _default(spec, problem, device.target, self._space)
-        self._began = datetime.now(UTC)
+        self._began = store.mark()
         self._clock = time.monotonic()
         self._deadline = None if budget.seconds is None else self._clock + budget.seconds
         self._trials = min(len(self._space), budget.trials if budget.trials is not None else len(self._space))
@@ -354,7 +353,7 @@ class Tuning:
 
     def _counted(self) -> list[Trial]:
         """The stored trials that this tuning counts on: with `fresh` only its own."""
-        return [t for t in self._store.trials(self.scope) if not self._fresh or t.created >= self._began]
+        return self._store.trials(self.scope, since=self._began if self._fresh else 0)
 
 
 def _default(spec: KernelSpec, problem: Problem, target: Target, space: Space) -> dict[str, Value] | None:

@@ -131,7 +131,7 @@ def test_the_best_view_has_one_row_a_scope_with_a_winner(tmp_path, file_url, mak
         assert database.execute("SELECT scope_id, time_us, ordinal FROM best").fetchall() == [(1, 10.0, 2)]
 
 
-@pytest.mark.parametrize("name", ["RESULT", "LOOKUP", "LOOKUP_OF_SOURCE", "TRIALS", "SHAPES", "DEVICES"])
+@pytest.mark.parametrize("name", ["RESULT", "LOOKUP", "LOOKUP_OF_SOURCE", "TRIALS", "NEWEST", "SHAPES", "DEVICES"])
 def test_no_query_reads_a_whole_table(tmp_path, file_url, name):
     """What keeps look-ups flat from 10^3 to 10^6 problems: every table is searched by an index, none is scanned."""
     open_store(file_url).close()

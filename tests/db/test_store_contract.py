@@ -255,7 +255,7 @@ def test_verifying_what_is_not_current_is_not_found(store, make_scope, make_tria
     store.record(make_scope(), [trial])
     with pytest.raises(NotFound):
         store.verify(make_scope(), {"BLOCK_SIZE_M": -1}, agreed=True)
-    store.retire(make_scope(), datetime.now(UTC))
+    store.retire(make_scope(), store.mark())
     with pytest.raises(NotFound):
         store.verify(make_scope(), trial.config, agreed=True)
 
@@ -273,34 +273,43 @@ def test_agreeing_with_a_failed_trial_is_refused(store, make_scope, make_trial):
 
 def test_retired_trials_no_longer_count(store, make_scope, make_trial):
     old, new = make_trial(10, seconds=1.0), make_trial(20, seconds=2.0)
-    store.record(make_scope(), [old, new])
-    assert store.retire(make_scope(), new.created) == 1
+    store.record(make_scope(), [old])
+    mark = store.mark()
+    store.record(make_scope(), [new])
+    assert store.retire(make_scope(), mark) == 1
     result = store.result(make_scope())
     assert (store.trials(make_scope()), result.winner, result.seconds) == ([new], new, 2.0)
     assert result.counts == {Status.CORRECT: 1}
-    assert store.retire(make_scope(), new.created) == 0
+    assert store.retire(make_scope(), mark) == 0
 
 
 def test_retiring_touches_its_scope_only(store, make_scope, make_trial):
     other = make_scope(dtype="float16")
     store.record(make_scope(), [make_trial()])
     store.record(other, [make_trial()])
-    assert store.retire(make_scope(), datetime.now(UTC)) == 1
+    assert store.retire(make_scope(), store.mark()) == 1
     assert len(store.trials(other)) == 1
-    assert store.retire(make_scope(kernel="never tuned"), datetime.now(UTC)) == 0
+    assert store.retire(make_scope(kernel="never tuned"), store.mark()) == 0
 
 
-def test_the_moment_of_retiring_may_be_in_any_time_zone(store, make_scope, make_trial):
-    store.record(make_scope(), [make_trial(created=START)])
-    east = timezone(timedelta(hours=8))
-    assert store.retire(make_scope(), START.astimezone(east)) == 0
-    assert store.retire(make_scope(), (START + timedelta(microseconds=1)).astimezone(east)) == 1
+def test_a_mark_parts_what_was_recorded_before_from_what_came_after_whatever_the_clock_said(
+    store, make_scope, make_trial
+):
+    assert store.mark() == 0
+    old, kept = make_trial(10, created=START), make_trial(30, created=START + timedelta(days=1))
+    store.record(make_scope(), [old, kept])
+    mark = store.mark()
+    new = make_trial(20, created=START - timedelta(days=1))
+    store.record(make_scope(), [new])
+    assert store.trials(make_scope(), since=mark) == [new]
+    assert store.retire(make_scope(), mark) == 2
+    assert store.trials(make_scope()) == [new]
 
 
 def test_a_retired_config_may_be_tried_again(store, make_scope, make_trial):
     trial = make_trial(10)
     store.record(make_scope(), [trial])
-    store.retire(make_scope(), datetime.now(UTC))
+    store.retire(make_scope(), store.mark())
     store.record(make_scope(), [trial])
     assert store.trials(make_scope()) == [trial]
 
@@ -369,7 +378,7 @@ def test_devices_are_all_that_anything_was_tuned_on(store, make_scope, make_tria
     for device in ("NVIDIA H200", "Ascend910B4", "Ascend910B3"):
         store.record(make_scope(device=device), [make_trial(None, status=Status.COMPILE)])
         store.record(make_scope(device=device, dtype="float16"), [make_trial()])
-    store.retire(make_scope(device="Ascend910B3"), datetime.now(UTC))
+    store.retire(make_scope(device="Ascend910B3"), store.mark())
     assert store.devices() == ["Ascend910B3", "Ascend910B4", "NVIDIA H200"]
 
 

@@ -3,9 +3,11 @@
 import dataclasses
 import itertools
 import math
+from datetime import datetime, timedelta, tzinfo
 
 import pytest
 
+from tilewise.db import records
 from tilewise.db.records import Clock, Status, Trial
 from tilewise.db.sql_store import open_store
 from tilewise.errors import BadDimension, BadSpec, NothingFeasible, UsageError
@@ -348,6 +350,20 @@ def test_fresh_tries_again_and_its_result_counts_only_its_own(bowl, tuning):
     assert sum(result.counts.values()) == 13
     assert result.winner is not None
     assert result.winner.time_us == min(2 * bowl.time_us(config) for config in second.evaluated)
+
+
+def test_a_clock_set_back_during_a_fresh_tuning_loses_none_of_its_trials(bowl, tuning, monkeypatch):
+    tuning(12, bowl.FormulaDevice(), search="random").run()
+    ago = itertools.count(1)
+
+    class SetBack(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:
+            return datetime.now(tz) - timedelta(hours=next(ago))
+
+    monkeypatch.setattr(records, "datetime", SetBack)
+    result = tuning(12, bowl.FormulaDevice(), search="random", fresh=True).run()
+    assert sum(result.counts.values()) == 13
 
 
 def test_a_fresh_tuning_that_finds_nothing_says_so_and_leaves_the_old_winner(bowl, tuning, store):
