@@ -30,7 +30,7 @@ from sqlalchemy import (
     text,
 )
 
-__all__ = ["BEST_VIEW", "UtcDateTime", "best", "metadata", "scopes", "trials"]
+__all__ = ["BEST_VIEW", "UtcDateTime", "best", "metadata", "revision", "scopes", "trials"]
 
 _Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows itself only in an INTEGER key
 
@@ -71,12 +71,23 @@ scopes = Table(
     Column("toolchain", Text, nullable=False),
     Column("cores", BigInteger, nullable=False),
     Column("first_seen", UtcDateTime, nullable=False),
+    Column("revision", BigInteger, nullable=False, server_default="0"),  # that of the last write to its trials
     CheckConstraint("clock IN ('measured', 'modelled')", name="clock"),
     Index("ix_scopes_key", "key", unique=True),
     Index("ix_scopes_question_key", "question_key"),
     Index("ix_scopes_neighbours", "kernel", "dtype", "device"),
     Index("ix_scopes_device", "device"),
+    Index("ix_scopes_revision", "revision"),
 )
+
+revision = Table(
+    "revision",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("number", BigInteger, nullable=False),
+    CheckConstraint("id = 1", name="single"),
+)
+"""One row, which counts the writes. Writers take turns at it, so numbers grow in the order of commits."""
 
 
 def _partial(name: str, *columns: str, where: str, unique: bool = False) -> Index:
@@ -123,6 +134,7 @@ trials = Table(
     _partial("ix_trials_fastest", "scope_id", "time_us", "ordinal", where="current AND verified"),
     _partial("ix_trials_default", "scope_id", where="current AND is_default"),
     _partial("ix_trials_tally", "scope_id", "status", "seconds", where="current"),
+    Index("ix_trials_scope", "scope_id", "id"),
 )
 
 BEST_VIEW = """

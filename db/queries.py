@@ -19,11 +19,12 @@ from sqlalchemy import (
     text,
 )
 
-from tilewise.db.models import best, scopes, trials
+from tilewise.db.models import best, revision, scopes, trials
 from tilewise.db.records import Status
 from tilewise.db.rows import SCOPE_COLUMNS, TRIAL_COLUMNS
 
 __all__ = [
+    "CHANGED",
     "CURRENT",
     "DEVICES",
     "KERNELS",
@@ -32,6 +33,7 @@ __all__ = [
     "NEWEST",
     "PAGES",
     "RESULT",
+    "REVISION",
     "SCOPE",
     "SHAPES",
     "TRIALS",
@@ -106,6 +108,12 @@ TRIALS = (
 )
 
 NEWEST = select(func.max(trials.c.id))
+
+REVISION = select(revision.c.number)
+
+CHANGED = (
+    select(scopes.c.question_key).where(scopes.c.revision > bindparam("seen")).limit(bindparam("most", type_=Integer))
+)
 
 SHAPES = (
     select(func.min(scopes.c.dims))

@@ -11,6 +11,7 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
 from tilewise.db import models, queries, schema
+from tilewise.db.changes import Changes, touch
 from tilewise.db.database import Database, connect
 from tilewise.db.evidence import flaw, outranks
 from tilewise.db.records import Config, Dims, Question, Result, Scope, Status, Trial, digest
@@ -52,14 +53,17 @@ class SqlStore(Store):
         _refuse_flaws(trials)
         if trials:
             with self._database.write() as connection:
-                _add(connection, _find_or_add(connection, scope), trials)
+                scope_id = _find_or_add(connection, scope)
+                _add(connection, scope_id, trials)
+                touch(connection, [scope_id])
 
     def merge(self, evidence: Sequence[tuple[Scope, Sequence[Trial]]]) -> MergeReport:
         for _, trials in evidence:
             _refuse_flaws(trials)
         with self._database.write() as connection:
-            counts = [_merge(connection, scope, trials) for scope, trials in evidence if trials]
-        added, updated, unchanged = (sum(column) for column in zip((0, 0, 0), *counts, strict=True))
+            merged = [_merge(connection, scope, trials) for scope, trials in evidence if trials]
+            touch(connection, [scope_id for scope_id, *counts in merged])
+        _, added, updated, unchanged = (sum(column) for column in zip((0, 0, 0, 0), *merged, strict=True))
         return MergeReport(scopes=len(evidence), added=added, updated=updated, unchanged=unchanged)
 
     def verify(
@@ -73,9 +77,11 @@ class SqlStore(Store):
     ) -> None:
         failed = {"verified": False, "status": status.value, "reason": reason}
         with self._database.write() as connection:
-            change = _change_current(_find(connection, scope)).where(_TRIAL.config_key == digest(dict(config)))
+            scope_id = _find(connection, scope)
+            change = _change_current(scope_id).where(_TRIAL.config_key == digest(dict(config)))
             if connection.execute(change.values({"verified": True} if agreed else failed)).rowcount == 0:
                 raise NotFound(f"no trial of {dict(config)} is stored for {_described(scope)}")
+            touch(connection, [scope_id])
 
     def mark(self) -> int:
         [[newest]] = self._database.fetch(queries.NEWEST)
@@ -83,8 +89,11 @@ class SqlStore(Store):
 
     def retire(self, scope: Scope, mark: int) -> int:
         with self._database.write() as connection:
-            change = _change_current(_find(connection, scope)).where(_TRIAL.id <= mark)
-            return connection.execute(change.values(current=False)).rowcount
+            scope_id = _find(connection, scope)
+            change = _change_current(scope_id).where(_TRIAL.id <= mark)
+            retired = connection.execute(change.values(current=False)).rowcount
+            touch(connection, [scope_id] if retired else [])
+            return retired
 
     def trials(self, scope: Scope, *, since: int = 0) -> list[Trial]:
         return [read_trial(row) for row in self._database.fetch(queries.TRIALS, key=scope.key, since=since)]
@@ -129,6 +138,10 @@ class SqlStore(Store):
         statement = queries.page_of_results(frozenset(chosen), len(sizes))
         rows = self._database.fetch(statement, before=before or _LAST, most=most, **chosen, **sizes)
         return [(row[-1], read_result(row[:-1])) for row in rows]
+
+    def changes(self) -> Changes:
+        """What is written from now on, by whichever process."""
+        return Changes(self._database)
 
     def close(self) -> None:
         self._database.close()
@@ -198,8 +211,8 @@ def _add(connection: Connection, scope_id: int, trials: Sequence[Trial]) -> None
     connection.execute(insert(models.trials), rows)
 
 
-def _merge(connection: Connection, scope: Scope, trials: Sequence[Trial]) -> tuple[int, int, int]:
-    """Keep what outranks the current trials: how many were added, updated and left unchanged."""
+def _merge(connection: Connection, scope: Scope, trials: Sequence[Trial]) -> tuple[int, int, int, int]:
+    """Keep what outranks the current trials: the scope's id, and how many were added, updated and left unchanged."""
     scope_id = _find_or_add(connection, scope)
     rows = connection.execute(queries.TRIALS, {"key": scope.key, "since": 0}).all()
     known = {trial.config_key: trial for trial in map(read_trial, rows)}
@@ -211,4 +224,4 @@ def _merge(connection: Connection, scope: Scope, trials: Sequence[Trial]) -> tup
     if better:
         _add(connection, scope_id, list(better.values()))
     updated = len(better.keys() & known.keys())
-    return len(better) - updated, updated, len(trials) - len(better)
+    return scope_id, len(better) - updated, updated, len(trials) - len(better)

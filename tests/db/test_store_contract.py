@@ -512,3 +512,32 @@ def test_a_closed_store_is_unusable(store, make_scope, make_trial):
     with pytest.raises(StoreError, match="closed"):
         store.record(make_scope(), [make_trial()])
     store.close()
+
+
+# Following what others write
+
+
+def test_changes_name_the_questions_whose_trials_were_written(store, make_scope, make_trial):
+    changes = store.changes()
+    assert list(changes.poll()) == []
+    one, other = make_scope(), make_scope(dtype="float16")
+    trial = make_trial(verified=False)
+    store.record(one, [trial])
+    assert list(changes.poll()) == [one.question.key]
+    assert list(changes.poll()) == []
+    store.verify(one, trial.config, agreed=True)
+    store.merge([(other, [make_trial()])])
+    assert sorted(changes.poll()) == sorted([one.question.key, other.question.key])
+    assert store.retire(one, store.mark()) == 1
+    assert list(changes.poll()) == [one.question.key]
+    assert store.retire(one, store.mark()) == 0
+    assert list(changes.poll()) == []
+    changes.close()
+
+
+def test_more_changes_than_are_told_apart_are_a_change_of_anything(store, make_scope, make_trial):
+    changes = store.changes()
+    store.merge([(make_scope(dims={"M": m, "N": 1}), [make_trial()]) for m in range(1, 1001)])
+    assert changes.poll() is None
+    assert list(changes.poll()) == []
+    changes.close()
