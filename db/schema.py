@@ -9,7 +9,7 @@ from tilewise.db import sqlite
 from tilewise.db.database import Database
 from tilewise.errors import StoreError
 
-__all__ = ["HEAD", "bring_up"]
+__all__ = ["HEAD", "bring_up", "revision", "steps"]
 
 HEAD = "0002"
 """The revision this program needs. Revisions are numbered, so that a newer one is known as such."""
@@ -18,12 +18,27 @@ _MIGRATION_LOCK = 7_450_193_811
 """PostgreSQL advisory lock held while migrating: any constant of our own."""
 
 
-def bring_up(database: Database) -> None:
-    """Bring the database to `HEAD`; raises `StoreError` where it is newer, somebody else's, or behind and read-only."""
+def revision(database: Database) -> str | None:
+    """The revision a database is at, None for an empty one; raises `StoreError` where it is newer or not ours."""
     with database.translated(), database.engine.connect() as connection:
-        version = _version(connection, database.name)
+        return _version(connection, database.name)
+
+
+def steps(after: str | None) -> list[str]:
+    """What leads from a revision to `HEAD`, a line each."""
+    from tilewise.db import migrations
+
+    return migrations.steps(after, HEAD)
+
+
+def bring_up(database: Database) -> str | None:
+    """Bring the database to `HEAD`; returns the revision it was at, None for an empty one.
+
+    Raises `StoreError` where it is newer, somebody else's, or behind and read-only.
+    """
+    version = revision(database)
     if version == HEAD and not database.writable:
-        return
+        return version
     if version != HEAD and not database.writable:
         held = f"has schema {version}, older than {HEAD}" if version else "is empty"
         raise StoreError(f"{database.name} {held} and is opened read-only; open it for writing once")
@@ -32,6 +47,7 @@ def bring_up(database: Database) -> None:
             sqlite.keep_write_ahead_log(database.engine)
     if version != HEAD:
         _migrate(database)
+    return version
 
 
 def _migrate(database: Database) -> None:

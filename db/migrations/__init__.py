@@ -11,9 +11,10 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
+from alembic.script import ScriptDirectory
 from sqlalchemy import Connection
 
-__all__ = ["alembic_config", "upgrade"]
+__all__ = ["alembic_config", "steps", "upgrade"]
 
 _one_at_a_time = threading.Lock()  # Alembic keeps the migration under way in a module
 
@@ -29,3 +30,9 @@ def upgrade(connection: Connection, revision: str) -> None:
     """Run the missing revisions up to `revision` inside the connection's transaction."""
     with _one_at_a_time:
         command.upgrade(alembic_config(connection), revision)
+
+
+def steps(after: str | None, until: str) -> list[str]:
+    """The revisions after one, up to another, oldest first: number and what each brings."""
+    revisions = ScriptDirectory.from_config(alembic_config()).iterate_revisions(until, after or "base")
+    return [f"{revision.revision}: {revision.doc}" for revision in revisions][::-1]

@@ -21,6 +21,7 @@ _VERBS = {
     "export": ("tilewise.tuner.cli.exchange:export", "Write what is stored to a file that others can use offline."),
     "import": ("tilewise.tuner.cli.exchange:import_", "Merge an exported file into the database."),
     "serve": ("tilewise.api.command:serve", "Answer look-ups over HTTP."),
+    "db": ("tilewise.tuner.cli.db:db", "Check, upgrade or back up the database."),
     "calibrate": ("tilewise.tuner.cli.calibrate:calibrate", "Fit the modelled part to this machine's chip."),
     "bench": ("tilewise.tuner.cli.bench:bench", "Run the project's own benchmarks."),
 }

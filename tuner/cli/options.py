@@ -12,7 +12,7 @@ import click
 from tilewise.db.store import Store
 from tilewise.errors import NotFound
 
-__all__ = ["common", "database", "open_existing", "print_json", "problem_options"]
+__all__ = ["common", "database", "existing_url", "open_existing", "print_json", "problem_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,12 +58,18 @@ def print_json(document: Any) -> None:
     click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
 
 
-def open_existing(url: str | None) -> Store:
+def existing_url(url: str | None) -> str:
     """The database that must be there already. Raises `NotFound` where the default one was never made."""
-    from tilewise.db.sql_store import open_store
     from tilewise.settings import read_settings
 
     chosen = url or read_settings().database_url
     if not url and chosen.startswith("sqlite:///") and not _file(chosen).exists():
         raise NotFound(f"nothing is stored yet: no database at {chosen}; run tilewise tune or import first")
-    return open_store(chosen, create=False)
+    return chosen
+
+
+def open_existing(url: str | None) -> Store:
+    """The store of `existing_url`."""
+    from tilewise.db.sql_store import open_store
+
+    return open_store(existing_url(url), create=False)

@@ -1,0 +1,180 @@
+"""Whether a database is whole: its pages, its schema, and rows that cannot be. Reads only, and upgrades nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from typing import Any
+
+from sqlalchemy import Text, bindparam, func, inspect, select, text, type_coerce
+
+from tilewise.db import schema
+from tilewise.db.database import Database, connect
+from tilewise.db.evidence import flaw
+from tilewise.db.models import best, metadata, scopes, trials
+from tilewise.db.rows import SCOPE_COLUMNS, TRIAL_COLUMNS, read_scope, read_trial
+from tilewise.errors import StoreError
+
+__all__ = ["Check", "Health", "check"]
+
+MOST_FAULTS = 20
+"""Faults named a check: a damaged page makes thousands."""
+
+_PAGE_LENGTH = 1000
+_CLOCKS_DIFFER = timedelta(minutes=5)
+_CREATED = TRIAL_COLUMNS.index("created")
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """`faults` are lines for a person; `left_out` says why nothing was checked, and is empty where it was."""
+
+    name: str
+    faults: tuple[str, ...] = ()
+    left_out: str = ""
+
+    @property
+    def passed(self) -> bool:
+        return not self.faults and not self.left_out
+
+
+@dataclass(frozen=True, slots=True)
+class Health:
+    """`revision` is the schema's, None for an empty database; `rows` counts the tables' rows where they were read."""
+
+    database: str
+    revision: str | None
+    rows: dict[str, int]
+    checks: tuple[Check, ...]
+
+    @property
+    def whole(self) -> bool:
+        return not any(check.faults for check in self.checks)
+
+
+def check(url: str) -> Health:
+    """Look at everything that is stored: some 20 us a trial. Raises `StoreError` where there is no database to read."""
+    database = connect(url, create=False, read_only=True)
+    try:
+        integrity = _integrity(database)
+        if integrity.faults:  # what is read from damaged pages says nothing
+            rest = [Check(name, left_out="the file is damaged") for name in ("schema", *_OF_ROWS)]
+            return Health(database.name, None, {}, (integrity, *rest))
+        revision = schema.revision(database)
+        found = _schema(database, revision)
+        if found.faults:
+            rest = [Check(name, left_out="only tables of the present schema can be read") for name in _OF_ROWS]
+            return Health(database.name, revision, {}, (integrity, found, *rest))
+        rows = [Check(name, _listed(faults(database))) for name, faults in _OF_ROWS.items()]
+        return Health(database.name, revision, _counts(database), (integrity, found, *rows))
+    finally:
+        database.close()
+
+
+def _integrity(database: Database) -> Check:
+    if database.engine.dialect.name != "sqlite":
+        return Check("integrity", left_out="PostgreSQL's own pg_amcheck looks at its files")
+    try:
+        with database.translated(), database.engine.connect() as connection:
+            lines = connection.execute(text(f"PRAGMA integrity_check({MOST_FAULTS})")).scalars().all()
+    except StoreError as error:
+        return Check("integrity", (str(error),))
+    return Check("integrity", tuple(" ".join(line.split()) for line in lines if line != "ok"))
+
+
+def _schema(database: Database, revision: str | None) -> Check:
+    if revision != schema.HEAD:
+        held = f"its schema is {revision}" if revision else "it is empty"
+        return Check("schema", (f"{held}, this tilewise uses {schema.HEAD}: run tilewise db upgrade",))
+    with database.translated(), database.engine.connect() as connection:
+        return Check("schema", tuple(_missing(inspect(connection))))
+
+
+def _missing(there: Any) -> Iterator[str]:
+    if best.name not in there.get_view_names():
+        yield f"the view {best.name} is missing"
+    tables = there.get_table_names()
+    for table in metadata.sorted_tables:
+        if table.name not in tables:
+            yield f"the table {table.name} is missing"
+            continue
+        columns = {column["name"] for column in there.get_columns(table.name)}
+        yield from (f"the column {column} is missing" for column in table.c if column.name not in columns)
+        indexes = {index["name"] for index in there.get_indexes(table.name)}
+        yield from (f"the index {index.name} is missing" for index in table.indexes if index.name not in indexes)
+
+
+def _orphans(database: Database) -> Iterator[str]:
+    """Rows that point nowhere. Databases refuse them, but SQLite only to those who ask it to."""
+    for table in metadata.sorted_tables:
+        for key in table.foreign_keys:
+            parent = key.column.table.alias("parent")
+            known = select(parent.c[key.column.name]).where(parent.c[key.column.name] == key.parent)
+            lost = select(*table.primary_key).where(key.parent.is_not(None), ~known.exists()).limit(MOST_FAULTS + 1)
+            for row in database.fetch(lost):
+                yield f"{table.name} {row[0]}: its {key.parent.name} is not in {key.column.table.name}"
+
+
+def _impossible_scopes(database: Database) -> Iterator[str]:
+    statement = select(scopes.c.id, scopes.c.key, scopes.c.question_key, *(scopes.c[name] for name in SCOPE_COLUMNS))
+    for number, key, question_key, *row in _rows(database, statement):
+        try:
+            scope = read_scope(row)
+        except (TypeError, ValueError) as error:
+            yield f"scopes {number}: it cannot be read: {error}"
+            continue
+        if (scope.key, scope.question.key) != (key, question_key):
+            yield f"scopes {number}: its keys are not those of its columns; look-ups cannot find it"
+
+
+def _impossible_trials(database: Database) -> Iterator[str]:
+    latest = datetime.now(UTC) + _CLOCKS_DIFFER
+    columns: list[Any] = [trials.c[name] for name in TRIAL_COLUMNS]
+    columns[_CREATED] = type_coerce(trials.c.created, Text)  # read here, where what is no moment fails one row only
+    for number, config_key, *row in _rows(database, select(trials.c.id, trials.c.config_key, *columns)):
+        try:
+            row[_CREATED] = _moment(row[_CREATED])
+            trial = read_trial(row)
+            found = flaw(trial)
+        except (TypeError, ValueError) as error:
+            found = f"it cannot be read: {error}"
+        if found:
+            yield f"trials {number}: {found}"
+        elif trial.config_key != config_key:
+            yield f"trials {number}: its config_key is not that of its config"
+        elif trial.created > latest:
+            yield f"trials {number}: created {trial.created:%Y-%m-%d %H:%M} UTC, yet to come: a clock was wrong"
+
+
+def _moment(value: datetime | str) -> datetime:
+    """PostgreSQL's own, or SQLite's text in UTC."""
+    return value if isinstance(value, datetime) else datetime.fromisoformat(value).replace(tzinfo=UTC)
+
+
+_OF_ROWS: dict[str, Callable[[Database], Iterator[str]]] = {
+    "references": _orphans,
+    "scopes": _impossible_scopes,
+    "trials": _impossible_trials,
+}
+
+
+def _rows(database: Database, statement: Any) -> Iterator[list[Any]]:
+    """The rows of a SELECT whose first column is the id, in pages, so that nothing is held and memory stays flat."""
+    number = next(iter(statement.selected_columns))
+    page = statement.where(number > bindparam("last")).order_by(number).limit(_PAGE_LENGTH)
+    last = 0
+    while rows := database.fetch(page, last=last):
+        yield from rows
+        last = rows[-1][0]
+
+
+def _listed(faults: Iterator[str]) -> tuple[str, ...]:
+    lines = list(islice(faults, MOST_FAULTS + 1))
+    return (*lines[:MOST_FAULTS], "and more") if len(lines) > MOST_FAULTS else tuple(lines)
+
+
+def _counts(database: Database) -> dict[str, int]:
+    counted = {table.name: select(func.count()).select_from(table) for table in metadata.sorted_tables}
+    return {name: database.fetch(statement)[0][0] for name, statement in counted.items()}
