@@ -171,7 +171,7 @@ def _cupti(run: Run, before: Run, count: int = COUNT) -> list[float]:
     from torch.autograd.profiler import profile
 
     _warm()
-    with profile(use_cpu=False, use_device="cuda") as profiled:
+    with profile(use_cpu=False, use_device="cuda", use_kineto=True) as profiled:
         for _ in range(count):
             before()
             run()

@@ -18,8 +18,11 @@ __all__ = ["Device", "DeviceRow", "Outcome", "Timing", "Verdict"]
 class Timing:
     """Device time of one launch, in microseconds, over `samples` repetitions (1 on a modelled clock).
 
-    A modelled time has no spread, so its `p20_us` and `p80_us` are None. `times_us` are single repetitions to keep,
-    in the order they were taken; of many, some evenly spread ones.
+    A modelled time has no spread, so its `p20_us`, `p80_us` and the ends of its interval are None. `times_us` are
+    single repetitions to keep, in the order they were taken; of many, some evenly spread ones. The median lies between
+    `low_us` and `high_us` with 95% confidence. `dropped` says that the config was clearly behind the best, so that its
+    time is an estimate from few repetitions. `method` is how the time was taken, `l2` whether the cache was `cold` or
+    `warm` before each run.
     """
 
     time_us: float
@@ -27,6 +30,11 @@ class Timing:
     p80_us: float | None = None
     samples: int = 1
     times_us: tuple[float, ...] = ()
+    low_us: float | None = None
+    high_us: float | None = None
+    dropped: bool = False
+    method: str = ""
+    l2: str = ""
 
 
 @dataclass(frozen=True, slots=True)
