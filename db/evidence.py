@@ -11,7 +11,7 @@ from tilewise.db.records import Result, Scope, Status, Trial, canonical_json
 __all__ = ["flaw", "outranks", "summarize", "winner"]
 
 _COUNTS = ("samples", "ordinal", "seed")
-_TIMES = ("time_us", "p20_us", "p80_us")
+_TIMES = ("time_us", "p20_us", "p80_us", "low_us", "high_us", "settled_us")
 
 
 def flaw(trial: Trial) -> str | None:
@@ -44,6 +44,10 @@ def _contradictions(trial: Trial) -> Iterator[str]:
         yield f"it is verified but its status is {trial.status}"
     if trial.p20_us is not None and trial.p80_us is not None and trial.p20_us > trial.p80_us:
         yield f"p20_us {trial.p20_us} is above p80_us {trial.p80_us}"
+    if trial.low_us is not None and trial.high_us is not None and trial.low_us > trial.high_us:
+        yield f"low_us {trial.low_us} is above high_us {trial.high_us}"
+    if trial.settled_us is not None and (trial.time_us is None or trial.settled_us > trial.time_us):
+        yield f"settled_us {trial.settled_us} is above time_us {trial.time_us}"
     if trial.created.tzinfo is None:
         yield "created has no time zone"
 
@@ -54,8 +58,8 @@ def winner(trials: Iterable[Trial]) -> Trial | None:
     return min(verified, key=_rank, default=None)
 
 
-def _rank(trial: Trial) -> tuple[float, bool, int]:
-    return trial.time_us or math.inf, trial.ordinal is None, trial.ordinal or 0
+def _rank(trial: Trial) -> tuple[float, bool, bool, int]:
+    return trial.standing_us or math.inf, trial.settled_us is None, trial.ordinal is None, trial.ordinal or 0
 
 
 def outranks(trial: Trial, other: Trial) -> bool:

@@ -26,6 +26,7 @@ from sqlalchemy import (
     Text,
     TypeDecorator,
     column,
+    false,
     table,
     text,
 )
@@ -114,6 +115,13 @@ trials = Table(
     Column("p20_us", Double),
     Column("p80_us", Double),
     Column("samples", BigInteger, nullable=False),
+    Column("low_us", Double),
+    Column("high_us", Double),
+    Column("dropped", Boolean, nullable=False, server_default=false()),
+    Column("method", Text, nullable=False, server_default=""),
+    Column("l2", Text, nullable=False, server_default=""),
+    Column("settled_us", Double),
+    Column("standing_us", Double),  # settled_us, or else time_us
     Column("verified", Boolean, nullable=False),
     Column("is_default", Boolean, nullable=False),
     Column("ordinal", BigInteger),
@@ -131,7 +139,7 @@ trials = Table(
     CheckConstraint("status = 'correct' OR NOT verified", name="verified"),
     CheckConstraint("time_us > 0", name="time"),
     _partial("ix_trials_current", "scope_id", "config_key", where="current", unique=True),
-    _partial("ix_trials_fastest", "scope_id", "time_us", "ordinal", where="current AND verified"),
+    _partial("ix_trials_fastest", "scope_id", "standing_us", "ordinal", where="current AND verified"),
     _partial("ix_trials_default", "scope_id", where="current AND is_default"),
     _partial("ix_trials_tally", "scope_id", "status", "seconds", where="current"),
     Index("ix_trials_scope", "scope_id", "id"),
@@ -140,12 +148,13 @@ trials = Table(
 BEST_VIEW = """
 CREATE VIEW best AS
 SELECT winner.id, scopes.id AS scope_id, winner.current, winner.config, winner.config_key, winner.status, winner.reason,
-    winner.time_us, winner.p20_us, winner.p80_us, winner.samples, winner.verified, winner.is_default, winner.ordinal,
+    winner.time_us, winner.p20_us, winner.p80_us, winner.samples, winner.low_us, winner.high_us, winner.dropped,
+    winner.method, winner.l2, winner.settled_us, winner.standing_us, winner.verified, winner.is_default, winner.ordinal,
     winner.search, winner.seed, winner.facts, winner.why, winner.seconds, winner.created
 FROM scopes JOIN trials AS winner ON winner.id = (
     SELECT trial.id FROM trials AS trial
     WHERE trial.scope_id = scopes.id AND trial.current AND trial.verified
-    ORDER BY trial.time_us, trial.ordinal IS NULL, trial.ordinal, trial.id
+    ORDER BY trial.standing_us, trial.settled_us IS NULL, trial.ordinal IS NULL, trial.ordinal, trial.id
     LIMIT 1
 )
 """

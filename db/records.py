@@ -115,6 +115,12 @@ class Trial:
     spec's default). `verified` says that the output agreed with the float64 reference. `facts` is what compiling and
     modelling found (effective options, on-chip memory, waves, time by pipe); `why` is one sentence made from it.
     `seconds` is the wall time that the trial added to its run.
+
+    The median lies between `low_us` and `high_us` with 95% confidence. `dropped` says that the config was clearly behind
+    the best after a few repetitions, so that its time is an estimate. `method` is how the time was taken and `l2` the
+    state of the cache before each run, `cold` or `warm`. `settled_us` is there only where a comparison of the leaders
+    declared this trial the winner: the smallest time of all that it was declared over, which is what a trial recorded
+    later has to beat.
     """
 
     config: Config
@@ -124,6 +130,12 @@ class Trial:
     p20_us: float | None = None
     p80_us: float | None = None
     samples: int = 0
+    low_us: float | None = None
+    high_us: float | None = None
+    dropped: bool = False
+    method: str = ""
+    l2: str = ""
+    settled_us: float | None = None
     verified: bool = False
     is_default: bool = False
     ordinal: int | None = None
@@ -137,6 +149,11 @@ class Trial:
     @property
     def config_key(self) -> str:
         return digest(dict(self.config))
+
+    @property
+    def standing_us(self) -> float | None:
+        """What the best is chosen by."""
+        return self.time_us if self.settled_us is None else self.settled_us
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,7 +28,7 @@ def scope_values(scope: Scope) -> dict[str, Any]:
 def trial_values(trial: Trial) -> dict[str, Any]:
     values = {name: getattr(trial, name) for name in TRIAL_COLUMNS}
     texts = {"config": _json(trial.config), "facts": _json(trial.facts), "status": str(trial.status)}
-    return values | texts | {"config_key": trial.config_key}
+    return values | texts | {"config_key": trial.config_key, "standing_us": trial.standing_us}
 
 
 def read_scope(row: Sequence[Any]) -> Scope:

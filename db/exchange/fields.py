@@ -58,6 +58,12 @@ class Fields:
     def optional_number(self, name: str) -> float | None:
         return None if self.body.get(name) is None else self.number(name)
 
+    def optional_text(self, name: str) -> str:
+        return "" if self.body.get(name) is None else self.text(name)
+
+    def optional_flag(self, name: str) -> bool:
+        return self.body.get(name) is not None and self.flag(name)
+
     def moment(self, name: str) -> datetime:
         text = self.text(name)
         try:

@@ -100,11 +100,14 @@ scopes = st.builds(
     cores=st.integers(1, 4096),
 )
 trials = st.builds(
-    lambda status, time, p20, spread, verified, **fields: Trial(
+    lambda status, time, p20, spread, verified, settled, **fields: Trial(
         status=status,
         time_us=time,
         p20_us=p20,
         p80_us=p20 * spread if p20 else None,
+        low_us=p20,
+        high_us=p20 * spread if p20 else None,
+        settled_us=time if settled else None,
         verified=verified and status is Status.CORRECT,
         **fields,
     ),
@@ -112,6 +115,10 @@ trials = st.builds(
     time=times,
     p20=st.none() | times,
     spread=st.floats(1, 2),
+    settled=st.booleans(),
+    dropped=st.booleans(),
+    method=st.sampled_from(["", "cupti", "events"]),
+    l2=st.sampled_from(["", "cold", "warm"]),
     verified=st.booleans(),
     config=st.dictionaries(names, st.booleans() | st.integers(-9, 4096) | names | times, min_size=1, max_size=3),
     reason=names,

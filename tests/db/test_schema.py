@@ -57,6 +57,25 @@ def test_migrations_lead_to_the_models_on_postgresql(postgres_url):
     engine.dispose()
 
 
+def test_trials_of_an_older_schema_keep_their_place(file_url, make_scope, make_trial):
+    slow, fast = make_trial(60), make_trial(50)
+    with open_store(file_url) as store:
+        store.record(make_scope(), [slow, fast])
+    engine = create_engine(file_url)
+    with engine.begin() as connection:  # back to the tables as they were before times had intervals
+        connection.execute(text("DROP VIEW best"))
+        connection.execute(text("DROP INDEX ix_trials_fastest"))
+        for name in ("low_us", "high_us", "dropped", "method", "l2", "settled_us", "standing_us"):
+            connection.execute(text(f"ALTER TABLE trials DROP COLUMN {name}"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '0002'"))
+        connection.execute(text("CREATE INDEX ix_trials_fastest ON trials (scope_id, time_us)"))
+        connection.execute(text("CREATE VIEW best AS SELECT * FROM trials"))
+    engine.dispose()
+    with open_store(file_url) as store:
+        assert store.trials(make_scope()) == [slow, fast]
+        assert store.result(make_scope()).winner == fast
+
+
 def test_the_newest_revision_is_the_one_the_program_wants():
     script = ScriptDirectory.from_config(migrations.alembic_config())
     assert script.get_heads() == [schema.HEAD]

@@ -30,6 +30,12 @@ def test_every_field_of_a_trial_is_kept(store, make_scope):
         p20_us=47.1,
         p80_us=48.25,
         samples=30,
+        low_us=47.25,
+        high_us=47.75,
+        dropped=True,
+        method="cupti",
+        l2="cold",
+        settled_us=47.5,
         verified=True,
         is_default=True,
         ordinal=7,
@@ -118,6 +124,9 @@ def test_scopes_do_not_mix(store, make_scope, make_trial):
         ({"time_us": float("nan")}, "time_us is nan"),
         ({"time_us": float("inf")}, "time_us is inf"),
         ({"p20_us": 3.0, "p80_us": 2.0}, "above p80_us"),
+        ({"low_us": 3.0, "high_us": 2.0}, "above high_us"),
+        ({"time_us": 2.0, "settled_us": 3.0}, "settled_us 3.0 is above time_us 2.0"),
+        ({"settled_us": -1.0}, "settled_us is -1.0"),
         ({"status": Status.RUNTIME, "verified": True}, "verified but its status is runtime"),
         ({"samples": -1}, "samples is -1"),
         ({"seed": 2**63}, "seed is"),
@@ -159,6 +168,29 @@ def test_equal_times_go_to_the_earlier_ordinal_then_to_the_earlier_record(store,
     assert store.result(make_scope()).winner == undrawn
 
 
+def test_a_declared_winner_goes_before_faster_ones_until_something_is_faster_than_all_it_was_declared_over(
+    store, make_scope, make_trial
+):
+    fastest, declared = make_trial(50, ordinal=1), make_trial(50.2, settled_us=50, ordinal=2)
+    store.record(make_scope(), [fastest, declared])
+    assert store.result(make_scope()).winner == store.lookup(make_scope().question).winner == declared
+    within = make_trial(50.1)
+    store.record(make_scope(), [within])
+    assert store.result(make_scope()).winner == declared
+    faster = make_trial(49.9)
+    store.record(make_scope(), [faster])
+    assert store.result(make_scope()).winner == faster
+
+
+def test_a_declared_winner_that_is_tried_again_or_found_wrong_is_no_longer_declared(store, make_scope, make_trial):
+    fastest, declared = make_trial(50), make_trial(50.2, settled_us=50)
+    for scope in (make_scope(), make_scope(dtype="float16")):
+        store.record(scope, [fastest, declared])
+    store.record(make_scope(), [make_trial(50.2, config=declared.config)])
+    store.verify(make_scope(dtype="float16"), declared.config, agreed=False)
+    assert store.result(make_scope()).winner == store.result(make_scope(dtype="float16")).winner == fastest
+
+
 def test_a_scope_nobody_tried_has_an_empty_result(store, make_scope):
     result = store.result(make_scope())
     assert (result.scope, result.winner, result.default, result.seconds) == (make_scope(), None, None, 0.0)
@@ -184,10 +216,11 @@ def test_the_default_stands_beside_the_winner(store, make_scope, make_trial):
 
 
 _trials = st.builds(
-    lambda config, status, time, verified, is_default, ordinal, seconds: Trial(
+    lambda config, status, time, settled, verified, is_default, ordinal, seconds: Trial(
         config={"BLOCK": config},
         status=status,
         time_us=float(time) if status is Status.CORRECT else None,
+        settled_us=min(time, settled) if settled and status is Status.CORRECT else None,
         verified=verified and status is Status.CORRECT,
         is_default=is_default,
         ordinal=ordinal,
@@ -197,6 +230,7 @@ _trials = st.builds(
     config=st.integers(1, 6),
     status=st.sampled_from([Status.CORRECT, Status.CORRECT, Status.COMPILE, Status.TIMEOUT]),
     time=st.integers(1, 3),
+    settled=st.none() | st.none() | st.integers(1, 3),
     verified=st.booleans(),
     is_default=st.booleans(),
     ordinal=st.none() | st.integers(1, 3),
