@@ -116,11 +116,11 @@ class Trial:
     modelling found (effective options, on-chip memory, waves, time by pipe); `why` is one sentence made from it.
     `seconds` is the wall time that the trial added to its run.
 
-    The median lies between `low_us` and `high_us` with 95% confidence. `dropped` says that the config was clearly behind
-    the best after a few repetitions, so that its time is an estimate. `method` is how the time was taken and `l2` the
-    state of the cache before each run, `cold` or `warm`. `settled_us` is there only where a comparison of the leaders
-    declared this trial the winner: the smallest time of all that it was declared over, which is what a trial recorded
-    later has to beat.
+    The median lies between `low_us` and `high_us` with 95% confidence. `dropped` says that the config was clearly
+    behind the best after a few repetitions, so that its time is an estimate. `method` is how the time was taken and
+    `l2` the state of the cache before each run, `cold` or `warm`. `settled_us` is there only where a comparison of the
+    leaders declared this trial the winner: the smallest time of all that it was declared over, which is what a trial
+    recorded later has to beat.
     """
 
     config: Config

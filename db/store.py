@@ -42,8 +42,9 @@ class Store(ABC):
     A trial is *current* until a later one of the same scope and config is recorded, or its scope is retired. Only
     current trials count in results. The winner is the current trial with the smallest time among those that are
     `correct` and verified; one with a `settled_us`, declared the winner by a comparison, counts with that time and goes
-    first at it. Equal times are settled by the earlier ordinal (none counts as the last), then the earlier record. A trial that cannot have happened (correct without a time, verified but failed, a time that is not positive)
-    is refused with `StoreError`.
+    first at it. Equal times are settled by the earlier ordinal (none counts as the last), then the earlier record. A
+    trial that cannot have happened (correct without a time, verified but failed, a time that is not positive) is
+    refused with `StoreError`.
     """
 
     @abstractmethod
