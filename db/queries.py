@@ -33,14 +33,17 @@ __all__ = [
     "NEWEST",
     "PAGES",
     "RESULT",
+    "RESULTS",
     "REVISION",
     "SCOPE",
     "SHAPES",
+    "SIZES",
     "TRIALS",
     "page_of_results",
 ]
 
 _PAGE_LENGTH = 500
+_PAGE_OF_SIZES = 20_000
 
 CURRENT = text("trials.current")  # literally the condition of the partial indexes
 
@@ -74,14 +77,15 @@ def _results(*, with_winner: bool) -> Select[Any]:
     )
 
 
-def _lookup() -> Select[Any]:
+def _answers() -> Select[Any]:
     found = _results(with_winner=True).where(scopes.c.question_key == bindparam("key"))
     newest = text("winner.created DESC")
-    return found.order_by(scopes.c.clock, newest, scopes.c.id.desc()).limit(1)  # "measured" sorts before "modelled"
+    return found.order_by(scopes.c.clock, newest, scopes.c.id.desc())  # "measured" sorts before "modelled"
 
 
 RESULT = _results(with_winner=False).where(scopes.c.key == bindparam("key"))
-LOOKUP = _lookup()
+RESULTS = _answers()
+LOOKUP = RESULTS.limit(1)
 LOOKUP_OF_SOURCE = LOOKUP.where(scopes.c.source_hash == bindparam("source_hash"))
 
 SCOPE = select(*(scopes.c[name] for name in SCOPE_COLUMNS)).where(scopes.c.key == bindparam("key"))
@@ -125,6 +129,18 @@ SHAPES = (
     )
     .group_by(scopes.c.question_key)
     .order_by(func.min(scopes.c.id))
+)
+
+SIZES = (
+    select(scopes.c.id, scopes.c.dims, scopes.c.source_hash)
+    .where(
+        scopes.c.kernel == bindparam("kernel"),
+        scopes.c.dtype == bindparam("dtype"),
+        scopes.c.device == bindparam("device"),
+        scopes.c.id > bindparam("last"),
+    )
+    .order_by(scopes.c.id)
+    .limit(_PAGE_OF_SIZES)
 )
 
 

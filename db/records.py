@@ -161,7 +161,8 @@ class Result:
     """The answer to a question with its evidence: the winner, the default beside it, and how many trials said so.
 
     `winner` is None where no trial was correct and verified. `match` says how far the look-up relaxed; `distance` is
-    how far the answer's shape lies from the question's (0 for `exact`).
+    how far the answer's shape lies from the question's (0 for `exact`, None where no shape was asked). A winner that
+    was not tried for this very problem has no time, and its `why` says where it comes from.
     """
 
     scope: Scope
@@ -170,7 +171,7 @@ class Result:
     counts: Mapping[Status, int]
     seconds: float
     match: str = "exact"
-    distance: float = 0.0
+    distance: float | None = 0.0
 
     def to_json(self) -> dict[str, Any]:
         """The result object of the command line and the REST service; absent means unknown, never 0."""
@@ -183,7 +184,7 @@ class Result:
             "clock": str(scope.clock),
             "toolchain": scope.toolchain,
             "match": self.match,
-            "distance": self.distance,
+            **({} if self.distance is None else {"distance": self.distance}),
             "verified": winner is not None and winner.verified,
             "config": dict(winner.config) if winner else None,
             "default": _default_json(self.default),
@@ -191,10 +192,11 @@ class Result:
             "seconds": round(self.seconds, 3),
         }
         if winner:
-            body |= {"samples": winner.samples, "why": winner.why, "tuned_at": winner.created.isoformat()}
-            times = {"time_us": winner.time_us, "p20_us": winner.p20_us, "p80_us": winner.p80_us}
-            times["evaluations_to_best"] = winner.ordinal
-            body |= {name: value for name, value in times.items() if value is not None}
+            body |= {"samples": winner.samples, "why": winner.why}
+            known: dict[str, Any] = {"time_us": winner.time_us, "p20_us": winner.p20_us, "p80_us": winner.p80_us}
+            known["evaluations_to_best"] = winner.ordinal
+            known["tuned_at"] = winner.created.isoformat() if winner.time_us is not None else None
+            body |= {name: value for name, value in known.items() if value is not None}
         return body
 
 

@@ -109,6 +109,17 @@ class SqlStore(Store):
             rows = self._database.fetch(queries.LOOKUP_OF_SOURCE, key=question.key, source_hash=source_hash)
         return read_result(rows[0]) if rows else None
 
+    def results(self, question: Question, *, source_hash: str | None = None) -> list[Result]:
+        found = map(read_result, self._database.fetch(queries.RESULTS, key=question.key))
+        return [result for result in found if source_hash in (None, result.scope.source_hash)]
+
+    def sizes(self, kernel: str, dtype: str, device: str, *, last: int = 0) -> Iterator[tuple[int, str, Dims]]:
+        """Read in pages, as `scopes` are. Numbers grow as scopes are committed; on PostgreSQL, where two processes may
+        commit in another order than they began, one may come too late to be seen."""
+        while rows := self._database.fetch(queries.SIZES, kernel=kernel, dtype=dtype, device=device, last=last):
+            yield from ((number, source_hash, json.loads(dims)) for number, dims, source_hash in rows)
+            last = rows[-1][0]
+
     def shapes(self, kernel: str, dtype: str, device: str) -> list[Dims]:
         rows = self._database.fetch(queries.SHAPES, kernel=kernel, dtype=dtype, device=device)
         return [json.loads(dims) for (dims,) in rows]

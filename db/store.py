@@ -99,6 +99,17 @@ class Store(ABC):
         """
 
     @abstractmethod
+    def results(self, question: Question, *, source_hash: str | None = None) -> list[Result]:
+        """All that could answer exactly this question: those among which `lookup` takes the first, in its order."""
+
+    @abstractmethod
+    def sizes(self, kernel: str, dtype: str, device: str, *, last: int = 0) -> Iterator[tuple[int, str, Dims]]:
+        """A number, the source hash and the dimension sizes of each scope, of those with a number above `last`.
+
+        For an index of shapes that is brought up to date now and then. The scopes need not have a winner (yet).
+        """
+
+    @abstractmethod
     def shapes(self, kernel: str, dtype: str, device: str) -> list[Dims]:
         """The dimension sizes for which `lookup` has an answer, in the order they were first seen."""
 

@@ -1,34 +1,84 @@
-"""Look-ups: a question in, the stored result or the reason why there is none out."""
+"""Look-ups: a question in, the stored result or the reason why there is none out.
+
+Where nothing is stored for exactly the question, an answer may be allowed to relax, in a stated order (`Match`). Every
+answer says how far it did; within each step what was measured goes before what was modelled. What is of another
+source of the kernel, or of another chip, is never taken.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from functools import partial
+from typing import Any, Protocol
 
-from tilewise.db.records import Dims, Question, Result
+from tilewise.db.records import Clock, Config, Dims, Question, Result, Scope, Status, Trial
 from tilewise.db.store import Store
-from tilewise.errors import NotFound
-from tilewise.kernels.spec import Problem
+from tilewise.errors import NotFound, NothingFeasible
+from tilewise.kernels.spec import KernelSpec, Problem, Target
+from tilewise.tuner.portfolio import Portfolio
 from tilewise.tuner.problem import nearest, sizes_text
 
-__all__ = ["NotTuned", "answer", "clip", "miss"]
+__all__ = ["NEAREST_BOUND", "Match", "NotTuned", "Source", "answer", "clip", "miss", "relaxed"]
+
+NEAREST_BOUND = math.log(2)
+"""How far a neighbour may be: its dimensions' ratios multiply to 2 at the most."""
+
+
+class Match(StrEnum):
+    """How far an answer may relax; each allows those before it.
+
+    - `exact`: stored for this very problem, this source of the kernel and, where one is named, this toolchain.
+    - `older`: the same, found with another toolchain.
+    - `nearest`: won for another shape no farther than `NEAREST_BOUND`, and is feasible for this one.
+    - `portfolio`: picked by the rule among the few configs that serve all tuned shapes of the kernel.
+    - `predicted`: what the prior thinks best of the whole space; nothing was timed.
+    """
+
+    EXACT = "exact"
+    OLDER = "older"
+    NEAREST = "nearest"
+    PORTFOLIO = "portfolio"
+    PREDICTED = "predicted"
+
+    def allows(self, step: Match) -> bool:
+        return list(Match).index(step) <= list(Match).index(self)
 
 
 class NotTuned(NotFound):
     """Nothing stored answers the question; `nearest` are the tuned shapes closest to it, nearest first."""
 
-    def __init__(self, message: str, nearest: Sequence[Dims]) -> None:
+    def __init__(self, message: str, nearest: Sequence[Dims] = ()) -> None:
         super().__init__(message)
         self.nearest = tuple(nearest)
 
 
-def answer(store: Store, question: Question, *, source_hash: str | None) -> Result:
-    """The best result stored for exactly this question and, where it is given, this source of the kernel.
+class Source(Protocol):
+    """Where results are looked up: a store, a file. `source_hash` None is any source of the kernel."""
 
-    Raises `NotTuned`, whose message says what is nearest.
-    """
-    result = store.lookup(question, source_hash=source_hash)
+    def results(self, question: Question, source_hash: str | None) -> Sequence[Result]:
+        """All winners of exactly this question: measured before modelled, then the newest first."""
+
+    def near(self, question: Question, source_hash: str | None, bound: float) -> Sequence[tuple[float, Dims]]:
+        """The nearest other shapes that may have a winner, each with its distance, the nearest first."""
+
+    def portfolios(self, question: Question, source_hash: str | None, spec: KernelSpec) -> Sequence[Portfolio]:
+        """Of this kernel, dtype and device: measured before modelled."""
+
+    def target(self, device: str) -> Target | None:
+        """What is known of the device from its results; None where there are none."""
+
+
+def answer(store: Store, question: Question, *, source_hash: str | None, toolchain: str | None = None) -> Result:
+    """The best result stored for exactly this question and, where they are given, this source of the kernel and this
+    toolchain. Raises `NotTuned`, whose message says what is nearest."""
+    if toolchain is None:
+        result = store.lookup(question, source_hash=source_hash)
+    else:
+        found = store.results(question, source_hash=source_hash)
+        result = next((result for result in found if result.scope.toolchain == toolchain), None)
     if result is not None:
         return result
     shapes = store.shapes(question.kernel, question.dtype, question.device)
@@ -36,6 +86,39 @@ def answer(store: Store, question: Question, *, source_hash: str | None) -> Resu
     close = nearest(problem, [dims for dims in shapes if dims != question.dims])
     asked = f"{clip(question.kernel)} {sizes_text(question.dims)} {clip(question.dtype)}"
     raise NotTuned(f"{asked} is not tuned for {clip(question.device)}; {_hint(store, question, close)}", close)
+
+
+def relaxed(
+    source: Source,
+    question: Question,
+    spec: KernelSpec,
+    *,
+    source_hash: str,
+    match: Match,
+    toolchain: str | None = None,
+    target: Target | None = None,
+) -> Result | None:
+    """The answer that relaxes least, no farther than `match`; None where even that finds none.
+
+    `target` is the device where it is at hand; otherwise it is made up from its name and what is stored for it. An
+    answer that was not tried for this very problem has no time, is not verified, and says in `why` where it is from.
+    """
+    found = source.results(question, source_hash)
+    for result in found:
+        if toolchain is None or result.scope.toolchain == toolchain:
+            return result
+    if match.allows(Match.OLDER) and found:
+        return dataclasses.replace(found[0], match=Match.OLDER.value)
+    target = target or source.target(question.device)
+    if target is None or not match.allows(Match.NEAREST):
+        return None
+    steps: list[tuple[Match, Callable[[], Result | None]]] = [
+        (Match.NEAREST, partial(_neighbour, source, question, spec, source_hash, target)),
+        (Match.PORTFOLIO, partial(_from_portfolio, source, question, spec, source_hash, target)),
+        (Match.PREDICTED, partial(_predicted, question, spec, source_hash, target)),
+    ]
+    answers = (find() for step, find in steps if match.allows(step))
+    return next((result for result in answers if result is not None), None)
 
 
 def miss(question: Question, why: str) -> dict[str, Any]:
@@ -58,3 +141,94 @@ def _hint(store: Store, question: Question, close: Sequence[Dims]) -> str:
     if question.device in devices:
         return "no other shape of it is either"
     return f"devices with results: {', '.join(devices) or 'none yet'}"
+
+
+def _problem(question: Question) -> Problem:
+    return Problem(question.kernel, question.dims, question.dtype)
+
+
+def _neighbour(source: Source, question: Question, spec: KernelSpec, source_hash: str, target: Target) -> Result | None:
+    """The nearest measured neighbour's config, or else the nearest modelled one's, that is feasible here."""
+    modelled = None
+    for distance, dims in source.near(question, source_hash, NEAREST_BOUND):
+        for result in source.results(dataclasses.replace(question, dims=dims), source_hash)[:1]:
+            found = _moved(result, distance, question, spec, target)
+            if found is not None and found.scope.clock is Clock.MEASURED:
+                return found
+            modelled = modelled or found
+    return modelled
+
+
+def _moved(result: Result, distance: float, question: Question, spec: KernelSpec, target: Target) -> Result | None:
+    from tilewise.tuner.fitting import fitted
+
+    assert result.winner is not None, "sources give winners only"
+    config = fitted(spec, _problem(question), target, result.winner.config)
+    if config is None:
+        return None
+    time = f"{result.winner.time_us:.2f} us {result.scope.clock}"
+    moved = _differences(result.winner.config, config)
+    why = f"won at {sizes_text(result.scope.dims)} ({time}){moved}; not timed for this shape"
+    scope = dataclasses.replace(result.scope, dims=question.dims)
+    return _untimed(scope, config, Match.NEAREST, distance, why, search=result.winner.search)
+
+
+def _from_portfolio(
+    source: Source, question: Question, spec: KernelSpec, source_hash: str, target: Target
+) -> Result | None:
+    from tilewise.tuner.fitting import fitted
+    from tilewise.tuner.shapes import shape_distance
+
+    for portfolio in source.portfolios(question, source_hash, spec):
+        for config in portfolio.picks(question.dims):
+            if (fit := fitted(spec, _problem(question), target, config)) is not None:
+                away = min(shape_distance(question.dims, dims) for dims in portfolio.shapes)
+                scope = dataclasses.replace(portfolio.scope, dims=question.dims)
+                return _untimed(scope, fit, Match.PORTFOLIO, away, _why(portfolio) + _differences(config, fit))
+    return None
+
+
+def _why(portfolio: Portfolio) -> str:
+    count, shapes = len(portfolio.configs), len(portfolio.shapes)
+    made = (
+        f"picked by rule among {count} config{'s' * (count != 1)} that serve {shapes} tuned shape{'s' * (shapes != 1)}"
+    )
+    held = portfolio.held_out
+    cost = "" if held.mean is None else f"; a shape left out of it takes {held.mean:.3f}x its best on average"
+    return f"{made}{cost}; not timed for this shape"
+
+
+def _predicted(question: Question, spec: KernelSpec, source_hash: str, target: Target) -> Result | None:
+    from tilewise.tuner.prior import penalties, ranked
+    from tilewise.tuner.space import enumerate_space
+
+    problem = _problem(question)
+    try:
+        space = enumerate_space(spec, problem, target)
+    except NothingFeasible:
+        return None
+    best = ranked(spec, problem, space.configs, target)[0]
+    if not penalties(spec, problem, best, target):  # a kernel without a prior
+        return None
+    scope = Scope(
+        kernel=question.kernel,
+        source_hash=source_hash,
+        dims=question.dims,
+        dtype=question.dtype,
+        device=question.device,
+        clock=Clock.MODELLED,
+        toolchain="the prior",
+        cores=target.cores,
+    )
+    why = f"what the prior likes best of {len(space)} configs; nothing was timed"
+    return _untimed(scope, best, Match.PREDICTED, None, why)
+
+
+def _differences(config: Config, moved: Config) -> str:
+    changes = [f"{name} {value} -> {moved[name]}" for name, value in config.items() if moved[name] != value]
+    return f", with {', '.join(changes)}" if changes else ""
+
+
+def _untimed(scope: Scope, config: Config, match: Match, distance: float | None, why: str, search: str = "") -> Result:
+    winner = Trial(config=config, status=Status.CORRECT, why=why, search=search)
+    return Result(scope, winner, None, {}, 0.0, match=match.value, distance=distance)

@@ -15,7 +15,7 @@ from tilewise.db.records import digest
 from tilewise.errors import BadConfig, NothingFeasible
 from tilewise.kernels.spec import Config, Constraint, KernelSpec, Problem, Target, Value
 
-__all__ = ["Codes", "Space", "check_config", "enumerate_space"]
+__all__ = ["Codes", "Space", "broken_rule", "check_config", "domains", "enumerate_space"]
 
 Codes = NDArray[np.uint16]
 """Positions, a row a config and a column a parameter."""
@@ -128,21 +128,21 @@ def _keys(codes: Codes) -> NDArray[np.uint64]:
 
 def enumerate_space(spec: KernelSpec, problem: Problem, target: Target) -> Space:
     """Raises `NothingFeasible` where no combination satisfies the constraints."""
-    domains = _domains(spec, problem, target)
+    ranges = domains(spec, problem, target)
     if spec.configs is not None:
-        return Space(domains, spec.configs(problem, target))
+        return Space(ranges, spec.configs(problem, target))
     rules = _rules(spec)
-    combinations = itertools.product(*domains.values())
+    combinations = itertools.product(*ranges.values())
     valid = (
         number
         for number, values in enumerate(combinations)
-        if _holds(rules, dict(zip(domains, values, strict=True)), problem, target)
+        if _holds(rules, dict(zip(ranges, values, strict=True)), problem, target)
     )
     numbers = np.fromiter(valid, dtype=np.int64)
     if not len(numbers):
         sizes = ", ".join(f"{name}={size}" for name, size in problem.dims.items())
         raise NothingFeasible(f"no config of {spec.name} satisfies its constraints at {sizes} on {target.name}")
-    return Space(domains, codes=_unravelled(numbers, [len(values) for values in domains.values()]))
+    return Space(ranges, codes=_unravelled(numbers, [len(values) for values in ranges.values()]))
 
 
 def _unravelled(numbers: NDArray[np.int64], sizes: Sequence[int]) -> Codes:
@@ -159,23 +159,28 @@ def _holds(rules: Sequence[Constraint], config: Config, problem: Problem, target
 
 def check_config(spec: KernelSpec, problem: Problem, target: Target, config: Config) -> str:
     """The rule that the config breaks, or an empty text. Raises `BadConfig` where it is no config of the space."""
-    domains = _domains(spec, problem, target)
-    if missing := [name for name in domains if name not in config]:
-        raise BadConfig(f"the config lacks {', '.join(missing)}; {spec.name} has {', '.join(domains)} on {target.name}")
-    if unknown := [name for name in config if name not in domains]:
+    ranges = domains(spec, problem, target)
+    if missing := [name for name in ranges if name not in config]:
+        raise BadConfig(f"the config lacks {', '.join(missing)}; {spec.name} has {', '.join(ranges)} on {target.name}")
+    if unknown := [name for name in config if name not in ranges]:
         raise BadConfig(
-            f"{spec.name} has no parameter {', '.join(unknown)} on {target.name}; it has {', '.join(domains)}"
+            f"{spec.name} has no parameter {', '.join(unknown)} on {target.name}; it has {', '.join(ranges)}"
         )
     for name, value in config.items():
-        if not any(value == allowed and type(value) is type(allowed) for allowed in domains[name]):
-            raise BadConfig(f"{name}={value} is outside the space; it may be {', '.join(map(str, domains[name]))}")
+        if not any(value == allowed and type(value) is type(allowed) for allowed in ranges[name]):
+            raise BadConfig(f"{name}={value} is outside the space; it may be {', '.join(map(str, ranges[name]))}")
+    return broken_rule(spec, problem, target, config)
+
+
+def broken_rule(spec: KernelSpec, problem: Problem, target: Target, config: Config) -> str:
+    """The first rule that a config with values of the domains breaks, or an empty text."""
     return next((rule.rule for rule in _rules(spec) if not rule.holds(config, problem, target)), "")
 
 
-def _domains(spec: KernelSpec, problem: Problem, target: Target) -> dict[str, tuple[Value, ...]]:
+def domains(spec: KernelSpec, problem: Problem, target: Target) -> dict[str, tuple[Value, ...]]:
     """The values of each parameter that exists on the target, each value once."""
-    domains = {p.name: tuple(dict.fromkeys(p.values(problem, target))) for p in spec.parameters}
-    return {name: values for name, values in domains.items() if values}
+    values = {p.name: tuple(dict.fromkeys(p.values(problem, target))) for p in spec.parameters}
+    return {name: allowed for name, allowed in values.items() if allowed}
 
 
 def _rules(spec: KernelSpec) -> tuple[Constraint, ...]:

@@ -11,7 +11,7 @@ from tilewise.db.records import Config, Scope, Value
 from tilewise.db.store import Store
 from tilewise.tuner.space import Space
 
-__all__ = ["closest", "distance", "mapped", "winners"]
+__all__ = ["closest", "distance", "gap", "mapped", "winners"]
 
 _OTHER_DTYPE, _OTHER_DEVICE, _OTHER_CLOCK, _OTHER_SOURCE = 0.7, 1.5, 0.3, 0.3
 """How far a result is away for being of another dtype, device, clock or version of the kernel, beside a dimension that
@@ -64,11 +64,11 @@ def closest(space: Space, config: Config) -> int | None:
         return number
     total = np.zeros(len(space))
     for parameter, (name, values) in enumerate(space.domains.items()):
-        total += np.array([_gap(config[name], value) for value in values])[space.codes[:, parameter]]
+        total += np.array([gap(config[name], value) for value in values])[space.codes[:, parameter]]
     return int(np.argmin(total))
 
 
-def _gap(one: Value, other: Value) -> float:
+def gap(one: Value, other: Value) -> float:
     if one == other:
         return 0.0
     if _is_number(one) and _is_number(other):

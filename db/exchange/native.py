@@ -16,8 +16,8 @@ from typing import Any, NoReturn
 
 from tilewise.db.evidence import summarize, winner
 from tilewise.db.exchange.fields import Fields
-from tilewise.db.exchange.trials import trial_from_json, trial_to_json
-from tilewise.db.records import Clock, Scope, Trial, digest
+from tilewise.db.exchange.trials import scope_from_json, trial_from_json, trial_to_json
+from tilewise.db.records import Scope, Trial, digest
 from tilewise.db.store import MergeReport, Store
 from tilewise.errors import BadImport
 
@@ -94,28 +94,12 @@ def _refuse_constant(text: str) -> NoReturn:
 def _read_entry(position: int, entry: Any) -> tuple[Scope, list[Trial]]:
     try:
         fields = Fields.of(entry)
-        scope = _read_scope(fields)
+        scope = scope_from_json(entry)
         trials = [_read_trial(number, body) for number, body in enumerate(fields.items("evidence"), 1)]
         _check_winner(fields, trials)
     except ValueError as error:
         raise BadImport(f"entry {position} of the export: {_one_line(error)}; nothing was imported") from error
     return scope, trials
-
-
-def _read_scope(fields: Fields) -> Scope:
-    clock = fields.text("clock")
-    if clock not in list(Clock):
-        raise ValueError(f"clock is {clock[:40]!r}; expected {' or '.join(Clock)}")
-    return Scope(
-        kernel=fields.text("kernel"),
-        source_hash=fields.text("source_hash"),
-        dims=fields.dims("dims"),
-        dtype=fields.text("dtype"),
-        device=fields.text("device"),
-        clock=Clock(clock),
-        toolchain=fields.text("toolchain"),
-        cores=fields.integer("cores", least=1),
-    )
 
 
 def _read_trial(number: int, body: Any) -> Trial:

@@ -1,4 +1,4 @@
-"""A trial as JSON: all of its fields, absent where unknown."""
+"""Trials and scopes as JSON: all of their fields, absent where unknown."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from typing import Any
 
 from tilewise.db.evidence import flaw
 from tilewise.db.exchange.fields import Fields
-from tilewise.db.records import Status, Trial
+from tilewise.db.records import Clock, Scope, Status, Trial
 
-__all__ = ["trial_from_json", "trial_to_json"]
+__all__ = ["scope_from_json", "trial_from_json", "trial_to_json"]
 
 
 def trial_to_json(trial: Trial) -> dict[str, Any]:
@@ -71,6 +71,24 @@ def trial_from_json(body: Any) -> Trial:
     if found := flaw(trial):
         raise ValueError(found)
     return trial
+
+
+def scope_from_json(body: Any) -> Scope:
+    """The scope that an entry of the export file names; raises `ValueError` for what is missing or ill-typed."""
+    fields = Fields.of(body)
+    clock = fields.text("clock")
+    if clock not in list(Clock):
+        raise ValueError(f"clock is {clock[:40]!r}; expected {' or '.join(Clock)}")
+    return Scope(
+        kernel=fields.text("kernel"),
+        source_hash=fields.text("source_hash"),
+        dims=fields.dims("dims"),
+        dtype=fields.text("dtype"),
+        device=fields.text("device"),
+        clock=Clock(clock),
+        toolchain=fields.text("toolchain"),
+        cores=fields.integer("cores", least=1),
+    )
 
 
 def _status(text: str) -> Status:

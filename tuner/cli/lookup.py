@@ -15,20 +15,39 @@ __all__ = ["lookup"]
 @click.option(
     "--device", required=True, help='Name of the device that is to run it, such as Ascend910B4 or "NVIDIA H200".'
 )
-@click.option("--match", type=click.Choice(["exact"]), default="exact", show_default=True, help="How far to relax.")
+@click.option(
+    "--match",
+    type=click.Choice(["exact", "older", "nearest", "portfolio", "predicted"]),
+    default="exact",
+    show_default=True,
+    help="How far the answer may relax; each allows those before it.",
+)
+@click.option("--toolchain", help="What exactly the time must have been found with; older: anything else will do too.")
 @database
 @common
 def lookup(
-    kernel: str, shapes: tuple[str, ...], dtype: str, device: str, match: str, url: str | None, as_json: bool
+    kernel: str,
+    shapes: tuple[str, ...],
+    dtype: str,
+    device: str,
+    match: str,
+    toolchain: str | None,
+    url: str | None,
+    as_json: bool,
 ) -> int:
-    """Show the best known config of KERNEL for each shape. Exits with 4 where a shape has none."""
+    """Show the best known config of KERNEL for each shape. Exits with 4 where a shape has none.
+
+    Answers relax in this order: exact; older (found with another toolchain); nearest (won for another shape, whose
+    dimensions' ratios multiply to 2 at the most); portfolio (picked by rule among the configs that serve all tuned
+    shapes); predicted (what the prior likes best). Each says which it is.
+    """
     from tilewise.errors import NotFound, UnknownDevice, UnknownKernel
     from tilewise.kernels import registry
-    from tilewise.kernels.source import source_hash
     from tilewise.tuner.cli.text import result_lines
     from tilewise.tuner.devices.catalogue import is_device_name
-    from tilewise.tuner.lookup import NotTuned, answer, miss
+    from tilewise.tuner.lookup import Match, NotTuned, miss
     from tilewise.tuner.problem import make_problem, parse_dims, question
+    from tilewise.tuner.stored import StoredSource, answer_from
 
     try:
         spec = registry.load(kernel)
@@ -52,13 +71,15 @@ def lookup(
         if not is_device_name(device) and device not in store.devices():
             known = ", ".join(store.devices()) or "none"
             raise UnknownDevice(f"unknown device {device!r}; results are stored for: {known}")
+        source = StoredSource(store)
         for problem in problems:
             try:
-                result = answer(store, question(problem, device), source_hash=source_hash(spec))
+                asked = question(problem, device)
+                result = answer_from(source, asked, spec, match=Match(match), toolchain=toolchain)
             except NotTuned as error:
                 missing += 1
                 click.echo(f"tilewise: {error}", err=True)
-                answers.append(miss(question(problem, device), str(error)))
+                answers.append(miss(asked, str(error)))
                 continue
             answers.append(result.to_json())
             if not as_json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -73,6 +74,8 @@ def result_lines(result: Result) -> Sequence[str]:
     """A stored result and how it is known."""
     winner, scope = result.winner, result.scope
     assert winner is not None, "a look-up answers with winners only"
+    if winner.time_us is None:
+        return _untimed_lines(result, winner)
     return [
         f"{problem_text(result)}: {time_text(winner.time_us, scope.clock)}",
         f"  config     {config_text(winner.config)}",
@@ -81,6 +84,18 @@ def result_lines(result: Result) -> Sequence[str]:
         f"  evidence   {counts_line(result)}; best at evaluation {winner.ordinal or '-'}; {_versus(result)}",
         f"  toolchain  {scope.toolchain}",
         f"  tuned at   {winner.created:%Y-%m-%d %H:%M} UTC, match {result.match}",
+    ]
+
+
+def _untimed_lines(result: Result, winner: Trial) -> Sequence[str]:
+    """An answer that was not tried for the shape asked for."""
+    away = "" if result.distance is None else f", {math.exp(result.distance):.2f}x away from a tuned shape"
+    return [
+        f"{problem_text(result)}: not timed",
+        f"  config     {config_text(winner.config)}",
+        f"  match      {result.match}{away}",
+        f"  why        {winner.why}",
+        f"  toolchain  {result.scope.toolchain} ({result.scope.clock})",
     ]
 
 

@@ -1,0 +1,117 @@
+"""Portfolios: a few configs for all shapes, and the rule that picks among them."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tilewise.db.records import Clock, Scope, Status, Trial
+from tilewise.tuner.portfolio import build, portfolio_from_json, tuned
+
+SCOPE = Scope("bowl", "a1", {"M": 1}, "float32", "Bowl", Clock.MEASURED, "formula 1", 8)
+SMALL, MIDDLE, LARGE = ({"TILE": tile} for tile in (1, 2, 3))
+
+
+def trial(config, time_us, verified=True):
+    return Trial(config, Status.CORRECT, time_us=time_us, samples=1, verified=verified)
+
+
+def shape(m, *trials):
+    found = tuned({"M": m}, trials)
+    assert found is not None
+    return found
+
+
+SHAPES = [
+    shape(10, trial(SMALL, 10.0), trial(MIDDLE, 10.3), trial(LARGE, 30.0)),
+    shape(20, trial(SMALL, 10.0), trial(MIDDLE, 12.0), trial(LARGE, 30.0)),
+    shape(100, trial(SMALL, 30.0), trial(MIDDLE, 10.0), trial(LARGE, 10.2)),
+    shape(200, trial(SMALL, 90.0), trial(MIDDLE, 11.0), trial(LARGE, 10.0)),
+    shape(400, trial(SMALL, 90.0), trial(MIDDLE, 11.0), trial(LARGE, 10.0)),
+]
+
+
+def test_two_configs_serve_five_shapes_and_the_rule_tells_them_apart():
+    portfolio = build(SCOPE, SHAPES)
+    assert sorted(config["TILE"] for config in portfolio.configs) == [1, 3]
+    assert portfolio.smallest
+    assert [portfolio.picks({"M": m})[0]["TILE"] for m in (1, 10, 20, 100, 400, 10**9)] == [1, 1, 1, 3, 3, 3]
+    assert [config["TILE"] for config in portfolio.picks({"M": 1})] == [1, 3]
+
+
+def test_every_tuned_shape_stays_within_the_factor_by_one_of_the_configs():
+    portfolio = build(SCOPE, SHAPES)
+    for tuned_shape in SHAPES:
+        times = [tuned_shape.times[tuple(sorted(config.items()))] for config in portfolio.configs]
+        assert min(times) <= 1.05 * tuned_shape.best
+
+
+def test_a_shape_left_out_is_judged_by_its_own_times():
+    held_out = build(SCOPE, SHAPES).held_out
+    assert (held_out.shapes, held_out.unknown) == (5, 0)
+    assert held_out.worst == pytest.approx(3.0)  # without M=20, ten alone is too few for a branch of its own
+    assert 1.0 <= held_out.mean <= 3.0
+
+
+def test_a_config_never_tried_for_a_shape_does_not_cover_it():
+    shapes = [shape(1, trial(SMALL, 5.0)), shape(2, trial(LARGE, 5.0))]
+    portfolio = build(SCOPE, shapes)
+    assert len(portfolio.configs) == 2
+    assert (portfolio.held_out.shapes, portfolio.held_out.unknown) == (0, 2)
+    assert portfolio.held_out.mean is None
+
+
+def test_a_config_that_was_never_verified_is_not_in_a_portfolio():
+    shapes = [
+        shape(1, trial(SMALL, 5.0), trial(MIDDLE, 5.0, verified=False)),
+        shape(2, trial(LARGE, 5.0), trial(MIDDLE, 5.0, verified=False)),
+    ]
+    assert MIDDLE not in build(SCOPE, shapes).configs
+
+
+def test_a_shape_without_a_verified_winner_has_no_part():
+    assert tuned({"M": 3}, [trial(SMALL, 5.0, verified=False), Trial(LARGE, Status.COMPILE, reason="no")]) is None
+
+
+def test_a_config_counts_for_a_shape_as_what_it_becomes_there():
+    shapes = [shape(1, trial(SMALL, 5.0)), shape(2, trial(LARGE, 5.0))]
+    portfolio = build(SCOPE, shapes, fit=lambda dims, config: LARGE if dims == {"M": 2} else SMALL)
+    assert len(portfolio.configs) == 1
+    assert portfolio.held_out.mean == 1.0
+
+
+def test_a_portfolio_goes_through_json_whole():
+    portfolio = build(SCOPE, SHAPES)
+    again = portfolio_from_json(json.loads(json.dumps(portfolio.to_json())))
+    assert again.to_json() == portfolio.to_json()
+    assert again.rule == portfolio.rule
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"rule": {"choice": 7}},
+        {"rule": {"choice": True}},
+        {"rule": {"product_of": ["K"], "at_most": 3, "below": {"choice": 0}, "above": {"choice": 0}}},
+        {"rule": {"product_of": ["M"], "at_most": 1.5, "below": {"choice": 0}, "above": {"choice": 0}}},
+        {"rule": {"product_of": ["M"], "at_most": 3, "below": {"choice": 0}}},
+        {"configs": []},
+        {"configs": [3]},
+        {"shapes": [{"M": 1}, {"N": 1}]},
+        {"shapes": [{"M": 0}]},
+        {"clock": "guessed"},
+        {"held_out": {}},
+    ],
+)
+def test_a_portfolio_that_cannot_be_is_refused(change):
+    with pytest.raises(ValueError, match=r"\w"):
+        portfolio_from_json(build(SCOPE, SHAPES).to_json() | change)
+
+
+def test_a_rule_nested_beyond_reason_is_refused():
+    rule = {"choice": 0}
+    for _ in range(40):
+        rule = {"product_of": ["M"], "at_most": 3, "below": rule, "above": {"choice": 0}}
+    with pytest.raises(ValueError, match="deep"):
+        portfolio_from_json(build(SCOPE, SHAPES).to_json() | {"rule": rule})

@@ -1,0 +1,210 @@
+"""A few configs that serve all shapes: the smallest set that keeps every tuned shape near its best, and a rule.
+
+The set is chosen among configs that were verified for some shape. A config that was not tried for a shape counts as
+not covering it, and as twice its best where the rule is grown: nothing is assumed in its favour.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tilewise.db.exchange.fields import Fields
+from tilewise.db.exchange.trials import scope_from_json
+from tilewise.db.records import Config, Dims, Scope, Status, Trial
+from tilewise.tuner.cover import smallest_cover
+from tilewise.tuner.rule import Rule, grow, rule_from_json
+
+__all__ = ["FACTOR", "Fit", "HeldOut", "Portfolio", "Tuned", "build", "portfolio_from_json", "tuned"]
+
+FACTOR = 1.05
+"""How far from its best a shape may be left."""
+
+MOST_SHAPES = 200
+"""Shapes that are looked at; of more, some evenly spread ones."""
+
+_MOST_HELD_OUT = 50
+_UNKNOWN = 2.0
+
+Fit = Callable[[Dims, Config], Config | None]
+"""A config made one of a shape's space, or None."""
+
+T = TypeVar("T")
+_Key = tuple[tuple[str, Any], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class HeldOut:
+    """What the rule costs a shape it was not made from: of `shapes` left out one at a time, the mean and worst time
+    over the best. Of `unknown` more the picked config was never tried for that shape."""
+
+    shapes: int
+    unknown: int
+    mean: float | None
+    worst: float | None
+
+    def to_json(self) -> dict[str, Any]:
+        body: dict[str, Any] = {"shapes": self.shapes, "unknown": self.unknown}
+        times = {"mean": self.mean, "worst": self.worst}
+        return body | {name: round(value, 4) for name, value in times.items() if value is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class Portfolio:
+    """`configs` keep each of the `shapes` within `factor` of its best time; `rule` picks one of them.
+
+    `scope` is that of one of the shapes: all share it but for the dimensions. `smallest` says whether it is proven
+    that no smaller set does (else it is a greedy one).
+    """
+
+    scope: Scope
+    factor: float
+    configs: tuple[Config, ...]
+    rule: Rule
+    shapes: tuple[Dims, ...]
+    smallest: bool
+    held_out: HeldOut
+
+    def picks(self, dims: Dims) -> list[Config]:
+        """The config that the rule picks, then the others."""
+        first = self.rule.pick(dims)
+        return [self.configs[first], *(config for place, config in enumerate(self.configs) if place != first)]
+
+    def to_json(self) -> dict[str, Any]:
+        """All that `portfolio_from_json` reads back."""
+        scope = self.scope
+        return {
+            "kernel": scope.kernel,
+            "source_hash": scope.source_hash,
+            "dtype": scope.dtype,
+            "device": scope.device,
+            "clock": str(scope.clock),
+            "toolchain": scope.toolchain,
+            "cores": scope.cores,
+            "factor": self.factor,
+            "configs": [dict(config) for config in self.configs],
+            "rule": self.rule.to_json(),
+            "shapes": [dict(dims) for dims in self.shapes],
+            "smallest": self.smallest,
+            "held_out": self.held_out.to_json(),
+        }
+
+
+def portfolio_from_json(body: Any) -> Portfolio:
+    """Raises `ValueError`, in a few words, for what is missing, ill-typed or impossible."""
+    fields = Fields.of(body)
+    shapes = tuple(Fields({"shape": shape}).dims("shape") for shape in fields.items("shapes"))
+    configs = tuple(Fields({"config": config}).config("config") for config in fields.items("configs"))
+    if not shapes or not configs or any(shape.keys() != shapes[0].keys() for shape in shapes):
+        raise ValueError("a portfolio has configs, and shapes of the same dimensions")
+    held_out = Fields.of(fields.mapping("held_out"))
+    return Portfolio(
+        scope=scope_from_json({**body, "dims": shapes[0]}),
+        factor=fields.number("factor"),
+        configs=configs,
+        rule=rule_from_json(fields.mapping("rule"), len(configs), list(shapes[0])),
+        shapes=shapes,
+        smallest=fields.flag("smallest"),
+        held_out=HeldOut(
+            held_out.integer("shapes"),
+            held_out.integer("unknown"),
+            held_out.optional_number("mean"),
+            held_out.optional_number("worst"),
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Tuned:
+    """A shape with the trials of one toolchain; `best` is the time of its verified winner."""
+
+    dims: Dims
+    best: float
+    times: Mapping[_Key, float]
+    verified: frozenset[_Key]
+
+
+def tuned(dims: Dims, trials: Sequence[Trial]) -> Tuned | None:
+    """None for a shape without a verified winner."""
+    times: dict[_Key, float] = {}
+    for trial in trials:
+        if trial.status is Status.CORRECT and trial.time_us is not None:
+            times[_key(trial.config)] = trial.time_us
+    verified = frozenset(_key(trial.config) for trial in trials if trial.verified) & times.keys()
+    if not verified:
+        return None
+    return Tuned(dims, min(times[key] for key in verified), times, verified)
+
+
+def build(scope: Scope, shapes: Sequence[Tuned], *, fit: Fit | None = None, factor: float = FACTOR) -> Portfolio:
+    """The portfolio of these shapes, one at least, which share `scope` but for the dimensions.
+
+    `fit` makes a config one of a shape's space, where the kernel's spec is at hand.
+    """
+    kept = _spread(shapes, MOST_SHAPES)
+    table = _Table(kept, factor, fit)
+    configs, rule, smallest = table.solve(range(len(kept)))
+    dims = tuple(shape.dims for shape in kept)
+    return Portfolio(scope, factor, tuple(configs), rule, dims, smallest, table.hold_out())
+
+
+class _Table:
+    """What each candidate config costs each shape, as a multiple of its best time; None where it was not tried."""
+
+    def __init__(self, shapes: Sequence[Tuned], factor: float, fit: Fit | None) -> None:
+        self.shapes, self.factor, self.fit = shapes, factor, fit
+        near = (k for shape in shapes for k in shape.verified if shape.times[k] <= factor * shape.best)
+        self.candidates = sorted(dict.fromkeys(near), key=str)
+        self.ratios = [[self._ratio(shape, key) for key in self.candidates] for shape in shapes]
+
+    def solve(self, rows: Sequence[int]) -> tuple[list[dict[str, Any]], Rule, bool]:
+        """The configs, the rule and whether there is no smaller set, from these shapes alone."""
+        own = {key for row in rows for key in self.shapes[row].verified}
+        columns = [place for place, key in enumerate(self.candidates) if key in own]
+        columns.sort(key=lambda column: math.fsum(self._cost(row, column) for row in rows))
+        masks = [sum(1 << bit for bit, row in enumerate(rows) if self._covers(row, column)) for column in columns]
+        places, smallest = smallest_cover(masks)
+        chosen = [columns[place] for place in places]
+        rule = grow([self.shapes[row].dims for row in rows], [[self._cost(r, c) for c in chosen] for r in rows])
+        return [dict(self.candidates[column]) for column in chosen], rule, smallest
+
+    def hold_out(self) -> HeldOut:
+        everything = range(len(self.shapes))
+        held = _spread(everything, _MOST_HELD_OUT) if len(everything) > 1 else []
+        found = [self._without(row, [other for other in everything if other != row]) for row in held]
+        known = [ratio for ratio in found if ratio is not None]
+        mean, worst = (statistics.fmean(known), max(known)) if known else (None, None)
+        return HeldOut(len(known), len(found) - len(known), mean, worst)
+
+    def _without(self, row: int, others: Sequence[int]) -> float | None:
+        configs, rule, _ = self.solve(others)
+        picked = configs[rule.pick(self.shapes[row].dims)]
+        return self._ratio(self.shapes[row], _key(picked))
+
+    def _ratio(self, shape: Tuned, key: _Key) -> float | None:
+        time = shape.times.get(key)
+        if time is None and self.fit is not None:
+            moved = self.fit(shape.dims, dict(key))
+            time = None if moved is None else shape.times.get(_key(moved))
+        return None if time is None else time / shape.best
+
+    def _cost(self, row: int, column: int) -> float:
+        ratio = self.ratios[row][column]
+        return math.log(_UNKNOWN if ratio is None else max(ratio, 1.0))
+
+    def _covers(self, row: int, column: int) -> bool:
+        ratio = self.ratios[row][column]
+        return ratio is not None and ratio <= self.factor
+
+
+def _key(config: Config) -> _Key:
+    return tuple(sorted(config.items()))
+
+
+def _spread(items: Sequence[T], most: int) -> Sequence[T]:
+    if len(items) <= most:
+        return items
+    return [items[place * len(items) // most] for place in range(most)]

@@ -1,0 +1,30 @@
+"""Devices that are not here, as far as their specs ask: for look-ups on another machine."""
+
+from __future__ import annotations
+
+from tilewise.kernels.spec import Target
+
+__all__ = ["known_target"]
+
+_SHARED_KIB = {
+    ("H100", "H200", "H800", "H20", "GH200", "B100", "B200", "GB200", "B300"): 228,
+    ("A100", "A800", "A30"): 164,
+    ("L4", "L20", "L40", "L40S", "A10", "A40", "RTX"): 100,
+    ("V100",): 96,
+}
+"""Shared memory of a multiprocessor by a word of the name (NVIDIA's tuning guides)."""
+
+_LEAST_SHARED_KIB = 64
+"""Of any other GPU: too little refuses a config that would run, too much one that would not."""
+
+_UNIFIED_BUFFER_BYTES = 192 * 1024
+"""Of every part of the Ascend 910B and 910_93 families."""
+
+
+def known_target(device: str, cores: int) -> Target:
+    """The device of that name with so many cores."""
+    if device.startswith(("NVIDIA ", "AMD ")):
+        words = set(device.replace("-", " ").split())
+        kib = next((kib for names, kib in _SHARED_KIB.items() if words & set(names)), _LEAST_SHARED_KIB)
+        return Target("nvidia", device, cores, kib * 1024, align_bytes=16, max_programs=2**31 - 1)
+    return Target("ascend", device, cores, _UNIFIED_BUFFER_BYTES, align_bytes=32, max_programs=65535)
