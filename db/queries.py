@@ -24,6 +24,7 @@ from tilewise.db.records import Status
 from tilewise.db.rows import SCOPE_COLUMNS, TRIAL_COLUMNS
 
 __all__ = [
+    "ANSWERS",
     "CHANGED",
     "CURRENT",
     "DEVICES",
@@ -33,7 +34,6 @@ __all__ = [
     "NEWEST",
     "PAGES",
     "RESULT",
-    "RESULTS",
     "REVISION",
     "SCOPE",
     "SHAPES",
@@ -84,8 +84,8 @@ def _answers() -> Select[Any]:
 
 
 RESULT = _results(with_winner=False).where(scopes.c.key == bindparam("key"))
-RESULTS = _answers()
-LOOKUP = RESULTS.limit(1)
+ANSWERS = _answers()
+LOOKUP = ANSWERS.limit(1)
 LOOKUP_OF_SOURCE = LOOKUP.where(scopes.c.source_hash == bindparam("source_hash"))
 
 SCOPE = select(*(scopes.c[name] for name in SCOPE_COLUMNS)).where(scopes.c.key == bindparam("key"))

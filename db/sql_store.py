@@ -109,8 +109,8 @@ class SqlStore(Store):
             rows = self._database.fetch(queries.LOOKUP_OF_SOURCE, key=question.key, source_hash=source_hash)
         return read_result(rows[0]) if rows else None
 
-    def results(self, question: Question, *, source_hash: str | None = None) -> list[Result]:
-        found = map(read_result, self._database.fetch(queries.RESULTS, key=question.key))
+    def answers(self, question: Question, *, source_hash: str | None = None) -> list[Result]:
+        found = map(read_result, self._database.fetch(queries.ANSWERS, key=question.key))
         return [result for result in found if source_hash in (None, result.scope.source_hash)]
 
     def sizes(self, kernel: str, dtype: str, device: str, *, last: int = 0) -> Iterator[tuple[int, str, Dims]]:

@@ -99,7 +99,7 @@ class Store(ABC):
         """
 
     @abstractmethod
-    def results(self, question: Question, *, source_hash: str | None = None) -> list[Result]:
+    def answers(self, question: Question, *, source_hash: str | None = None) -> list[Result]:
         """All that could answer exactly this question: those among which `lookup` takes the first, in its order."""
 
     @abstractmethod

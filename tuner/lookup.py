@@ -58,7 +58,7 @@ class NotTuned(NotFound):
 class Source(Protocol):
     """Where results are looked up: a store, a file. `source_hash` None is any source of the kernel."""
 
-    def results(self, question: Question, source_hash: str | None) -> Sequence[Result]:
+    def answers(self, question: Question, source_hash: str | None) -> Sequence[Result]:
         """All winners of exactly this question: measured before modelled, then the newest first."""
 
     def near(self, question: Question, source_hash: str | None, bound: float) -> Sequence[tuple[float, Dims]]:
@@ -77,7 +77,7 @@ def answer(store: Store, question: Question, *, source_hash: str | None, toolcha
     if toolchain is None:
         result = store.lookup(question, source_hash=source_hash)
     else:
-        found = store.results(question, source_hash=source_hash)
+        found = store.answers(question, source_hash=source_hash)
         result = next((result for result in found if result.scope.toolchain == toolchain), None)
     if result is not None:
         return result
@@ -103,7 +103,7 @@ def relaxed(
     `target` is the device where it is at hand; otherwise it is made up from its name and what is stored for it. An
     answer that was not tried for this very problem has no time, is not verified, and says in `why` where it is from.
     """
-    found = source.results(question, source_hash)
+    found = source.answers(question, source_hash)
     for result in found:
         if toolchain is None or result.scope.toolchain == toolchain:
             return result
@@ -151,7 +151,7 @@ def _neighbour(source: Source, question: Question, spec: KernelSpec, source_hash
     """The nearest measured neighbour's config, or else the nearest modelled one's, that is feasible here."""
     modelled = None
     for distance, dims in source.near(question, source_hash, NEAREST_BOUND):
-        for result in source.results(dataclasses.replace(question, dims=dims), source_hash)[:1]:
+        for result in source.answers(dataclasses.replace(question, dims=dims), source_hash)[:1]:
             found = _moved(result, distance, question, spec, target)
             if found is not None and found.scope.clock is Clock.MEASURED:
                 return found

@@ -53,8 +53,8 @@ class StoredSource:
     def store(self) -> Store:
         return self._store
 
-    def results(self, question: Question, source_hash: str | None) -> Sequence[Result]:
-        return self._store.results(question, source_hash=source_hash)
+    def answers(self, question: Question, source_hash: str | None) -> Sequence[Result]:
+        return self._store.answers(question, source_hash=source_hash)
 
     def near(self, question: Question, source_hash: str | None, bound: float) -> Sequence[tuple[float, Dims]]:
         names = frozenset(question.dims)

@@ -152,7 +152,7 @@ def test_the_best_view_has_one_row_a_scope_with_a_winner(tmp_path, file_url, mak
 
 @pytest.mark.parametrize(
     "name",
-    ["RESULT", "RESULTS", "LOOKUP", "LOOKUP_OF_SOURCE", "TRIALS", "NEWEST", "SHAPES", "SIZES", "DEVICES", "CHANGED"],
+    ["RESULT", "ANSWERS", "LOOKUP", "LOOKUP_OF_SOURCE", "TRIALS", "NEWEST", "SHAPES", "SIZES", "DEVICES", "CHANGED"],
 )
 def test_no_query_reads_a_whole_table(tmp_path, file_url, name):
     """What keeps look-ups flat from 10^3 to 10^6 problems: every table is searched by an index, none is scanned."""

@@ -394,16 +394,16 @@ def test_lookup_with_a_source_hash_answers_from_that_source_only(store, make_sco
     assert store.lookup(question).scope.source_hash == "old"
 
 
-def test_results_are_all_that_lookup_chooses_among_in_its_order(store, make_scope, make_trial):
+def test_answers_are_all_that_lookup_chooses_among_in_its_order(store, make_scope, make_trial):
     store.record(make_scope(toolchain="old"), [make_trial(30.0)])
     store.record(make_scope(toolchain="new"), [make_trial(40.0)])
     store.record(make_scope(clock=Clock.MEASURED, source_hash="b2"), [make_trial(90.0)])
     store.record(make_scope(toolchain="newest"), [make_trial(verified=False)])
     store.record(make_scope(dims={"M": 1, "N": 8192}), [make_trial(1.0)])
     question = make_scope().question
-    assert [result.winner.time_us for result in store.results(question)] == [90.0, 40.0, 30.0]
-    assert [result.scope.toolchain for result in store.results(question, source_hash="a1")] == ["new", "old"]
-    assert store.results(question)[0] == store.lookup(question)
+    assert [result.winner.time_us for result in store.answers(question)] == [90.0, 40.0, 30.0]
+    assert [result.scope.toolchain for result in store.answers(question, source_hash="a1")] == ["new", "old"]
+    assert store.answers(question)[0] == store.lookup(question)
 
 
 def test_sizes_are_those_of_every_scope_of_a_kernel_dtype_and_device(store, make_scope, make_trial):
