@@ -3,13 +3,16 @@
 Every buffer lies between two guards, filled with NaN (integers: an extreme value). Outputs are poisoned the same way
 before a checked run. So an element that was never written, a read outside an input and a write outside an output all
 show, whatever the memory held before.
+
+Inputs can be drawn in two ways: standard normal, and twice that with every value negative. A kernel that is right on
+one kind of data only (a maximum that starts from 0, a result kept from an earlier run) fails on the other.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -21,10 +24,13 @@ from tilewise.tuner.launch import launch
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Arguments", "compare", "disagreement", "reduced_problem", "tolerance", "verify"]
+__all__ = ["DRAWS", "Arguments", "check_outputs", "compare", "disagreement", "reduced_problem", "tolerance", "verify"]
 
 SEED = 20251120
 """Of the random inputs; any constant would do."""
+
+DRAWS = 2
+"""Ways to draw the inputs."""
 
 GUARD_BYTES = 64 * 1024
 """Before and after each buffer; keeps the alignment that an allocator gives."""
@@ -76,23 +82,32 @@ class Arguments:
         self._spec, self._problem, self._device = spec, problem, device
         self._reference_device = reference_device or device
         self.buffers: Mapping[str, Buffer] = dict(spec.buffers(problem))
-        self._seed = seed
+        self._seed, self._draw_number = seed, 0
         self._storage = {name: _allocate(buffer, device) for name, buffer in self.buffers.items()}
         self.tensors = {name: _inside(self._storage[name], buffer) for name, buffer in self.buffers.items()}
-        self._draw()
-        self._drawn = self._input_sums()
         self._scratch: Mapping[str, Buffer] = {}
-        self._originals = {n: self.tensors[n].clone() for n, b in self.buffers.items() if b.role == "inout"}
-        self._expected: dict[str, torch.Tensor] | None = None
+        self._expected: dict[int, dict[str, torch.Tensor]] = {}
+        self._redraw()
 
-    def _draw(self) -> None:
+    def draw(self, number: int) -> None:
+        """Fill the inputs in one of the ways from 0 to `DRAWS` - 1; 0 is what they are filled with at first."""
+        if number != self._draw_number:
+            self._draw_number = number
+            self._redraw()
+
+    def _redraw(self) -> None:
+        self._fill()
+        self._drawn = self._input_sums()
+        self._originals = {n: self.tensors[n].clone() for n, b in self.buffers.items() if b.role == "inout"}
+
+    def _fill(self) -> None:
         """Fill what the kernel reads; the same values every time."""
         import torch
 
-        generator = torch.Generator(self._device).manual_seed(self._seed)
+        generator = torch.Generator(self._device).manual_seed(self._seed + self._draw_number)
         for name, buffer in self.buffers.items():
             if buffer.role != "out":
-                _fill(self.tensors[name], buffer, generator)
+                _fill(self.tensors[name], buffer, generator, negative=self._draw_number > 0)
 
     def _input_sums(self) -> dict[str, int]:
         """A checksum of each buffer that is only read, guards included."""
@@ -103,13 +118,21 @@ class Arguments:
         sums = self._input_sums()
         return next((name for name in sums if sums[name] != self._drawn[name]), None)
 
+    def damage(self) -> str | None:
+        """What runs since the last `poison` have written to that is not theirs, in words."""
+        if (changed := self.changed_input()) is not None:
+            return f"{changed}: the kernel wrote to its input"
+        if (outside := self.written_outside()) is not None:
+            return f"{outside}: the kernel wrote outside the tensor"
+        return None
+
     def restore(self) -> None:
         """Draw the inputs again if a kernel has written to them: a config must not be judged by another's fault."""
         if self.changed_input() is not None:
             for name, buffer in self.buffers.items():
                 if buffer.role == "in":
                     self._storage[name].fill_(_poison(buffer.dtype))
-            self._draw()
+            self._fill()
 
     @property
     def inputs(self) -> dict[str, torch.Tensor]:
@@ -165,16 +188,16 @@ class Arguments:
         self.reset()
 
     def expected(self) -> dict[str, torch.Tensor]:
-        """The float64 reference of the outputs, computed once."""
+        """The float64 reference of the outputs, computed once for each way to draw the inputs."""
         import torch
 
-        if self._expected is None:
+        if self._draw_number not in self._expected:
             with torch.no_grad():
                 upcast = {
                     name: _upcast(tensor).to(self._reference_device) for name, tensor in self._on_reference_device()
                 }
-                self._expected = dict(self._spec.reference(upcast))
-        return self._expected
+                self._expected[self._draw_number] = dict(self._spec.reference(upcast))
+        return self._expected[self._draw_number]
 
     def written_outside(self) -> str | None:
         """The first output or scratch buffer whose guards were written to."""
@@ -194,23 +217,39 @@ class Arguments:
 
 
 def verify(
-    spec: KernelSpec, problem: Problem, config: Config, arguments: Arguments, *, run: Callable[[], Any] | None = None
+    spec: KernelSpec,
+    problem: Problem,
+    config: Config,
+    arguments: Arguments,
+    *,
+    run: Callable[[], Any] | None = None,
+    draws: int = 1,
 ) -> Verdict:
-    """Run the config on poisoned outputs and compare; `run` launches it (default: `launch` on the arguments)."""
+    """Run the config on poisoned outputs and compare, on inputs drawn in `draws` ways; the first disagreement, or the
+    agreement that is closest to none. `run` launches the config (default: `launch` on the arguments)."""
     tensors = arguments.bind(config)
-    arguments.restore()
-    expected = arguments.expected()  # before the kernel can touch an input
-    arguments.poison()
-    if run is None:
-        launch(spec, problem, config, tensors)
-    else:
-        run()
-    outside = arguments.written_outside()
-    verdict = compare(arguments.outputs, expected, arguments.scales)
-    if (changed := arguments.changed_input()) is not None:
-        return disagreement(f"{changed}: the kernel wrote to its input", verdict.error, verdict.tolerance)
-    if outside is not None:
-        return disagreement(f"{outside}: the kernel wrote outside the tensor", verdict.error, verdict.tolerance)
+    verdicts = []
+    for number in range(draws):
+        arguments.draw(number)
+        arguments.restore()
+        arguments.expected()  # before the kernel can touch an input
+        arguments.poison()
+        if run is None:
+            launch(spec, problem, config, tensors)
+        else:
+            run()
+        verdicts.append(check_outputs(arguments))
+        if not verdicts[-1].agreed:
+            break
+    arguments.draw(0)
+    return _worst(verdicts)
+
+
+def check_outputs(arguments: Arguments) -> Verdict:
+    """Whether what a run on poisoned outputs wrote is right, and all that it wrote."""
+    verdict = compare(arguments.outputs, arguments.expected(), arguments.scales)
+    if (damage := arguments.damage()) is not None:
+        return disagreement(damage, verdict.error, verdict.tolerance)
     return verdict
 
 
@@ -231,7 +270,10 @@ def compare(
     Deviations are measured in the reference's RMS, or in the output's scale if that is more."""
     if outputs.keys() != expected.keys():
         return disagreement(f"the reference gives {sorted(expected)}, the kernel's outputs are {sorted(outputs)}")
-    verdicts = [_compare(name, outputs[name], expected[name], scales.get(name, 0.0)) for name in outputs]
+    return _worst([_compare(name, outputs[name], expected[name], scales.get(name, 0.0)) for name in outputs])
+
+
+def _worst(verdicts: Sequence[Verdict]) -> Verdict:
     return max(verdicts, key=lambda v: (not v.agreed, v.error / v.tolerance if v.tolerance else v.error))
 
 
@@ -331,12 +373,15 @@ def _inside(storage: torch.Tensor, buffer: Buffer) -> torch.Tensor:
     return storage[guard : guard + buffer.elements].view(buffer.shape)
 
 
-def _fill(tensor: torch.Tensor, buffer: Buffer, generator: torch.Generator) -> None:
-    """As the buffer says; else standard normal, integers uniform over a range small enough to add up."""
+def _fill(tensor: torch.Tensor, buffer: Buffer, generator: torch.Generator, *, negative: bool) -> None:
+    """As the buffer says; else standard normal (or `negative`, and twice as large), integers uniform over a range
+    small enough to add up."""
     if buffer.draw is not None:
         buffer.draw(tensor, generator)
     elif buffer.dtype in _PRECISION:
         tensor.normal_(generator=generator)
+        if negative:
+            tensor.abs_().mul_(-2)
     else:
         tensor.random_(0 if buffer.dtype == "uint8" else -8, 8, generator=generator)
 

@@ -64,7 +64,9 @@ def bench_accuracy(
     run in Triton's interpreter, on a CPU.
     """
     if isinstance(device, CudaDevice):
-        return _bench(device, cases, device.id, lambda case, config: measure(case, config, device.place), progress)
+        return _bench(
+            device, cases, device.id, lambda case, config: measure(case, config, f"cuda:{device.index}"), progress
+        )
     if not isinstance(device, ModelDevice):
         raise UsageError(f"accuracy is compared on cuda or model:PART, not on {device.id}")
     worker = Worker("tilewise.tuner.interpreter_worker:measure_accuracy", env={"TRITON_INTERPRET": "1"})

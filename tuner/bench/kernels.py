@@ -15,9 +15,11 @@ from typing import Any
 from tilewise.db.records import Result
 from tilewise.db.store import Store
 from tilewise.errors import NothingFeasible
-from tilewise.kernels.spec import Config, KernelSpec, Problem, ceil_div
+from tilewise.kernels.spec import Config, KernelSpec, Problem, Target, ceil_div
 from tilewise.tuner.devices.base import Device
-from tilewise.tuner.devices.cuda import RATE_BYTES, CudaDevice
+from tilewise.tuner.devices.bench_process import Bench
+from tilewise.tuner.devices.cuda import CudaDevice
+from tilewise.tuner.devices.cuda_runtime import RATE_BYTES, CudaRuntime
 from tilewise.tuner.launch import launcher
 from tilewise.tuner.search import Budget, Tuning, Watcher
 from tilewise.tuner.verify import Arguments
@@ -53,7 +55,7 @@ def bench(
             failed.append({**row, "failed": {"tuned": str(error)}})
     if isinstance(device, CudaDevice):
         chosen = [(spec, problem, result.winner.config) for spec, problem, result in results if result.winner]
-        body = bench_kernels(device, chosen)
+        body = bench_kernels(CudaRuntime(device.index), chosen)
     else:
         body = {"device": device.target.name, "toolchain": device.toolchain}
         body["rows"] = [_found(device, spec, problem, result) for spec, problem, result in results]
@@ -78,7 +80,7 @@ def _found(device: Device, spec: KernelSpec, problem: Problem, result: Result) -
 
 
 def bench_kernels(
-    device: CudaDevice,
+    runtime: CudaRuntime,
     cases: Sequence[tuple[KernelSpec, Problem, Config]],
     *,
     rounds: int = 5,
@@ -92,30 +94,31 @@ def bench_kernels(
     from its row and named in `failed` with the reason; a row whose tuned kernel is wrong says `"verified": false`.
     """
     progress("memory rate")
-    rates = read_rates(device, rounds=rounds, seconds=seconds)
+    bench, about = Bench(runtime), runtime.describe()
+    rates = read_rates(runtime, rounds=rounds, seconds=seconds)
     best = max(rates.values())
     rows = []
     for spec, problem, config in cases:
         progress(f"{spec.name} {_shape(problem)} {problem.dtype}")
-        rows.append(_row(device, spec, problem, config, best, rounds, seconds))
+        rows.append(_row(bench, spec, problem, config, best, rounds, seconds))
     return {
-        "device": device.target.name,
-        "toolchain": device.toolchain,
+        "device": about.target.name,
+        "toolchain": about.toolchain,
         "read_rate_tb_s": round(best, 4),
         "rates_tb_s": {name: round(rate, 4) for name, rate in rates.items()},
-        "timer_floor_us": round(device.timer.floor_us(), 3),
+        "timer_floor_us": round(runtime.timer.floor_us(), 3),
         "rows": rows,
     }
 
 
-def read_rates(device: CudaDevice, *, rounds: int = 5, seconds: float = 0.1) -> dict[str, float]:
+def read_rates(runtime: CudaRuntime, *, rounds: int = 5, seconds: float = 0.1) -> dict[str, float]:
     """10**12 bytes a second of `torch.sum` (read), `copy_` (read and written) and our streaming kernel (read)."""
     import torch
 
-    x = torch.randn(RATE_BYTES // 4, device=device.place)
+    x = torch.randn(RATE_BYTES // 4, device=runtime.place)
     y = torch.empty_like(x)
     runs: dict[str, Run] = {"sum": lambda: torch.sum(x), "copy": lambda: y.copy_(x), **_streams(x)}
-    times = _in_turns(device, {name: (run, None) for name, run in runs.items()}, rounds, seconds)
+    times = _in_turns(runtime, {name: (run, None) for name, run in runs.items()}, rounds, seconds)
     moved = {name: RATE_BYTES * (2 if name == "copy" else 1) for name in runs}
     rates = {name: moved[name] / statistics.median(times[name]) * 1e-6 for name in runs}
     streams = [rates.pop(name) for name in list(rates) if name.startswith("stream")]
@@ -140,23 +143,25 @@ def _streams(x: Any) -> dict[str, Run]:
 
 
 def _row(
-    device: CudaDevice, spec: KernelSpec, problem: Problem, config: Config, rate: float, rounds: int, seconds: float
+    bench: Bench, spec: KernelSpec, problem: Problem, config: Config, rate: float, rounds: int, seconds: float
 ) -> dict[str, Any]:
     import torch
 
     torch._dynamo.reset()  # an earlier case's shapes would count as recompilations of this one's reference
-    arguments = device.arguments(spec, problem)
-    runs, failed = _that_run(_contenders(device, spec, problem, config, arguments))
-    times = _in_turns(device, runs, rounds, seconds)
+    runtime = bench.runtime
+    assert isinstance(runtime, CudaRuntime)
+    arguments, target = bench.arguments(spec, problem), runtime.describe().target
+    runs, failed = _that_run(_contenders(target, spec, problem, config, arguments))
+    times = _in_turns(runtime, runs, rounds, seconds)
     medians = {name: statistics.median(values) for name, values in times.items()}
     row: dict[str, Any] = {
         "kernel": spec.name,
         "dims": dict(problem.dims),
         "dtype": problem.dtype,
         "config": dict(config),
-        "default_config": dict(spec.default(problem, device.target)),
+        "default_config": dict(spec.default(problem, target)),
         "bytes": spec.bytes(problem),
-        "verified": device.verify(spec, problem, config).agreed,
+        "verified": bench.verify(spec, problem, config).answer.agreed,
         **{f"{name}_us": round(value, 3) for name, value in medians.items()},
         "spread_us": {name: [round(min(values), 3), round(max(values), 3)] for name, values in times.items()},
     }
@@ -167,7 +172,7 @@ def _row(
 
 
 def _contenders(
-    device: CudaDevice, spec: KernelSpec, problem: Problem, config: Config, arguments: Arguments
+    target: Target, spec: KernelSpec, problem: Problem, config: Config, arguments: Arguments
 ) -> dict[str, tuple[Callable[[], Run], Run | None]]:
     """How to make each contender, and what to do before each of its runs."""
     reset = arguments.reset if arguments.needs_reset else None
@@ -178,7 +183,7 @@ def _contenders(
     eager = functools.partial(_without_gradients, spec.reference, arguments.inputs)
     return {
         "tuned": (lambda: launched(config), reset),
-        "default": (lambda: launched(spec.default(problem, device.target)), reset),
+        "default": (lambda: launched(spec.default(problem, target)), reset),
         "eager": (lambda: eager, None),
         "compile": (lambda: _compiled(spec, arguments, "default"), None),
         "max_autotune": (lambda: _compiled(spec, arguments, "max-autotune-no-cudagraphs"), None),
@@ -221,7 +226,7 @@ def _that_run(
 
 
 def _in_turns(
-    device: CudaDevice, runs: Mapping[str, tuple[Run, Run | None]], rounds: int, seconds: float
+    runtime: CudaRuntime, runs: Mapping[str, tuple[Run, Run | None]], rounds: int, seconds: float
 ) -> dict[str, list[float]]:
     """The medians of each contender's rounds, in microseconds; every round starts with another contender."""
     times: dict[str, list[float]] = {name: [] for name in runs}
@@ -229,7 +234,7 @@ def _in_turns(
     for number in range(rounds):
         for name in names[number % len(names) :] + names[: number % len(names)]:
             run, reset = runs[name]
-            times[name].append(device.timer.device_time_us(run, reset=reset, seconds=seconds).time_us)
+            times[name].append(runtime.timer.device_time_us(run, reset=reset, seconds=seconds).time_us)
     return times
 
 

@@ -11,7 +11,13 @@ from typing import Any, Self
 from tilewise.db.records import Clock, Status
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
 
-__all__ = ["Device", "DeviceRow", "Outcome", "Timing", "Verdict"]
+__all__ = ["FAULTS", "LAST_LINES", "Device", "DeviceRow", "Outcome", "Timing", "Verdict"]
+
+FAULTS = "faults"
+"""Among an outcome's facts: how many processes the config has cost. One that cost two is not tried again."""
+
+LAST_LINES = "last_lines"
+"""Among an outcome's facts: the last that a process printed before it ended."""
 
 
 @dataclass(frozen=True, slots=True)

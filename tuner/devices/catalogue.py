@@ -35,8 +35,9 @@ def choose(text: str) -> str:
     )
 
 
-def open_device(text: str) -> Device:
-    """The device called `text`, ready to work. Raises `UnknownDevice`, or `Unavailable` where this machine has none."""
+def open_device(text: str, *, wait: float | None = None) -> Device:
+    """The device called `text`, ready to work; one that another process holds is waited for, for `wait` seconds at
+    most (None: as long as it takes). Raises `UnknownDevice`, or `Unavailable` where this machine has none."""
     kind, _, rest = choose(text).partition(":")
     if kind == "npu":
         from tilewise.tuner.devices.npu import NpuDevice
@@ -45,7 +46,7 @@ def open_device(text: str) -> Device:
     if kind == "cuda":
         from tilewise.tuner.devices.cuda import CudaDevice
 
-        return CudaDevice()
+        return CudaDevice(wait=wait)
     if kind == "replay":
         from tilewise.tuner.devices.replay import ReplayDevice
 

@@ -9,13 +9,31 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from tilewise.db.records import Status
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Config, Problem
 from tilewise.tuner.launch import warm_up
 
-__all__ = ["ENTRY", "compile_config"]
+__all__ = ["ENTRY", "compile_config", "status"]
 
 ENTRY = "tilewise.tuner.devices.cuda_compile:compile_config"
+
+
+_COMPILE_ERRORS = {
+    "CompilationError",
+    "CompileTimeAssertionFailure",
+    "UnsupportedLanguageConstruct",
+    "PTXASError",
+    "MLIRCompilationError",
+}
+_LIMIT_ERRORS = {"OutOfResources"}
+
+
+def status(kind: str) -> Status:
+    """What an exception of that name, from compiling or launching, says of its config."""
+    if kind in _LIMIT_ERRORS:
+        return Status.CONSTRAINTS
+    return Status.COMPILE if kind in _COMPILE_ERRORS else Status.RUNTIME
 
 
 class _Target:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewise.tuner.devices.base import Timing
+from tilewise.tuner.devices.runtime import Timer
 
 __all__ = ["CudaTimer", "quantile", "summarise"]
 
@@ -21,7 +22,7 @@ CYCLES_PER_US = 2000
 """No NVIDIA GPU clocks its multiprocessors faster than this for long; a slower clock only waits longer."""
 
 
-class CudaTimer:
+class CudaTimer(Timer):
     """Times a function with events around each single run, cold caches, and a host that is ahead of the device.
 
     Before each timed run a buffer of twice the L2 cache is zeroed (the policy of `triton.testing.do_bench`), so
@@ -30,6 +31,8 @@ class CudaTimer:
     of the host is in any figure, for one kernel of 3 us as for an eager chain of ten. What is in every figure alike
     is the gap of an event pair, `floor_us`.
     """
+
+    name = "events"
 
     def __init__(self, index: int = 0) -> None:
         import torch
@@ -48,59 +51,71 @@ class CudaTimer:
         `reset` is called before each run, outside the timed region. Raises `RuntimeError` where the function waits
         for the device, which no timing from outside can take apart.
         """
-        return summarise(self.samples_us(run, reset=reset, seconds=seconds))
-
-    def samples_us(
-        self, run: Callable[[], Any], *, reset: Callable[[], Any] | None = None, seconds: float = 0.05
-    ) -> list[float]:
-        """The single times behind `device_time_us`."""
-        host_us = self._prepare(run, reset)
         samples: list[float] = []
         end = time.perf_counter() + seconds
-        while len(samples) < MIN_SAMPLES or time.perf_counter() < end:
-            samples += self._batch_ahead(run, reset, host_us)
-        return samples
+        while not samples or time.perf_counter() < end:
+            samples += self.samples_us(run, (), MIN_SAMPLES, reset)
+        return summarise(samples)
+
+    def samples_us(
+        self,
+        run: Callable[[], Any],
+        kernels: Sequence[str],
+        count: int,
+        before: Callable[[], Any] | None = None,
+        warm: bool = False,
+    ) -> list[float]:
+        """Times of all that a run launches, whatever it is called."""
+        host_us = self._prepare(run, before, warm)
+        samples: list[float] = []
+        while len(samples) < count:
+            samples += self._batch_ahead(run, before, warm, host_us)
+        return samples[:count]
 
     def floor_us(self) -> float:
         """What an empty region measures."""
         return self.device_time_us(lambda: None).time_us
 
-    def _prepare(self, run: Callable[[], Any], reset: Callable[[], Any] | None) -> float:
+    def _prepare(self, run: Callable[[], Any], reset: Callable[[], Any] | None, warm: bool) -> float:
         """Run until caches of every other kind are warm and the clocks are up; microseconds the host takes a run."""
-        self._once(run, reset)
+        self._once(run, reset, warm)
         self._cuda.synchronize(self._device)
         self._warm(0.01)
         begin = time.perf_counter()
-        self._once(run, reset)
+        self._once(run, reset, warm)
         host_us = (time.perf_counter() - begin) * 1e6
         self._cuda.synchronize(self._device)
         return host_us
 
-    def _once(self, run: Callable[[], Any], reset: Callable[[], Any] | None) -> None:
-        if reset is not None:
-            reset()
-        self._eviction.zero_()
+    def _once(self, run: Callable[[], Any], reset: Callable[[], Any] | None, warm: bool) -> None:
+        self._before(reset, warm)
         run()
 
-    def _batch_ahead(self, run: Callable[[], Any], reset: Callable[[], Any] | None, host_us: float) -> list[float]:
+    def _before(self, reset: Callable[[], Any] | None, warm: bool) -> None:
+        if reset is not None:
+            reset()
+        if not warm:
+            self._eviction.zero_()
+
+    def _batch_ahead(
+        self, run: Callable[[], Any], reset: Callable[[], Any] | None, warm: bool, host_us: float
+    ) -> list[float]:
         """A batch that the host enqueued in time; each failed attempt halves the batch and doubles the wait."""
         count, margin = BATCH, 2.0
         for _ in range(8):
-            samples = self._batch(run, reset, count, margin * (host_us + 20) * count)
+            samples = self._batch(run, reset, warm, count, margin * (host_us + 20) * count)
             if samples is not None:
                 return samples
             count, margin = max(1, count // 2), margin * 4
         raise RuntimeError("the timed function waits for the device, so its device time cannot be taken")
 
     def _batch(
-        self, run: Callable[[], Any], reset: Callable[[], Any] | None, count: int, wait_us: float
+        self, run: Callable[[], Any], reset: Callable[[], Any] | None, warm: bool, count: int, wait_us: float
     ) -> list[float] | None:
         pairs = [(self._event(), self._event()) for _ in range(count)]
         self._cuda._sleep(int(wait_us * CYCLES_PER_US))
         for start, end in pairs:
-            if reset is not None:
-                reset()
-            self._eviction.zero_()
+            self._before(reset, warm)
             start.record()
             run()
             end.record()

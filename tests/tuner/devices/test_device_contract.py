@@ -52,7 +52,7 @@ def cuda_gpu():
         pytest.skip(why_not)
     good = [{"ROWS": 8, "SUB": sub, "COLS": 64} for sub in (1, 4, 8)]
     return Subject(
-        cuda.CudaDevice(jobs=2, seconds=0.01),
+        cuda.CudaDevice(jobs=2),
         registry.load(f"{KERNELS}:RIGHT"),
         Problem("right", {"M": 19, "N": 150}, "float32"),
         good,
@@ -62,6 +62,18 @@ def cuda_gpu():
         ],  # no power of two; too big
         (registry.load(f"{KERNELS}:MISSING_COLUMN"), good[0]),
     )
+
+
+@pytest.fixture
+def host(monkeypatch):
+    """This machine's processor through all that measured devices share."""
+    monkeypatch.syspath_prepend(Path(__file__).parent)
+    spec = registry.load(f"{Path(__file__).parent / 'host.py'}:SPEC")
+    from host import PROBLEM, HostDevice
+
+    good = [{"TILE": tile, "fault": ""} for tile in (1, 2, 3)]
+    bad = [{"TILE": 4, "fault": fault} for fault in ("compile", "raises", "nan")]
+    return Subject(HostDevice(), spec, PROBLEM, good, bad, (spec, {"TILE": 5, "fault": "one input"}))
 
 
 @pytest.fixture
@@ -81,7 +93,7 @@ def replayed(tmp_path):
     return Subject(device, device.spec, device.problem, configs[:3], configs[3:], (device.spec, configs[5]))
 
 
-DEVICES = ["npu_stand_in", "cuda_gpu", "replayed"]
+DEVICES = ["npu_stand_in", "cuda_gpu", "host", "replayed"]
 
 
 @pytest.fixture(params=DEVICES)

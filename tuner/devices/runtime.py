@@ -1,0 +1,118 @@
+"""What an accelerator's own software is to the code that all measured devices share.
+
+Three parts make a measured device, and two processes. In the process that tunes, `measured.MeasuredDevice` compiles
+ahead, hands configs over and decides what a fault means; it never touches the accelerator. In the bench process,
+`bench_process.Bench` holds the tensors, launches and times; it knows the accelerator only by a `Runtime`: CUDA's, the
+NPU's, or that of a host that has neither, in tests. The bench process may die at any moment and is then replaced.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from tilewise.kernels.spec import Config, KernelSpec, Problem, Target, Tensors
+from tilewise.tuner.devices.base import Outcome
+
+__all__ = ["Description", "Failure", "Run", "Runtime", "State", "Timer"]
+
+Run = Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Description:
+    """What a device is: told once by the bench process, kept by the process that tunes.
+
+    `toolchain` fingerprints all that can change a time, the timing method included; `memory_bytes` is what a
+    problem's buffers may fill, with room left for the reference.
+    """
+
+    target: Target
+    toolchain: str
+    memory_bytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """What an exception says of the config at hand, and whether the accelerator is `lost` to this process by it."""
+
+    outcome: Outcome
+    lost: bool
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """How the accelerator is doing; None and empty where it cannot be read."""
+
+    clock_mhz: float | None = None
+    throttled: str = ""
+
+
+class Timer(ABC):
+    """One way to time what runs on the device; `name` is stored with the times, and ways are never mixed."""
+
+    name: str
+
+    @abstractmethod
+    def samples_us(
+        self, run: Run, kernels: Sequence[str], count: int, before: Run | None = None, warm: bool = False
+    ) -> list[float]:
+        """Device microseconds of each of `count` runs.
+
+        A run launches the functions named `kernels`, one after the other. `before` is called before each run, outside
+        the timed region. Caches are cold at the start of every run unless `warm`. Raises `RuntimeError` where the
+        times cannot be taken.
+        """
+
+
+class Runtime(ABC):
+    """One accelerator, opened in this process. `place` and `reference_place` are torch devices: where the kernel's
+    tensors are, and where the float64 reference is computed."""
+
+    place: str
+    reference_place: str
+    timer: Timer
+
+    @abstractmethod
+    def describe(self) -> Description: ...
+
+    @abstractmethod
+    def synchronize(self) -> None:
+        """Wait for the device; raises what has gone wrong on it since."""
+
+    @abstractmethod
+    def failure(self, error: Exception) -> Failure:
+        """What an exception from compiling, launching or `synchronize` means."""
+
+    def check(self, spec: KernelSpec) -> None:
+        """Raises `BadSpec` where the spec cannot be launched whatever the config."""
+        from tilewise.tuner.launch import resolve_functions
+
+        resolve_functions(spec)
+
+    def launcher(
+        self, spec: KernelSpec, problem: Problem, config: Config, tensors: Tensors
+    ) -> Callable[[], Sequence[Any]]:
+        """A function that makes the config's launches and returns the compiled kernels."""
+        from tilewise.tuner.launch import launcher
+
+        return launcher(spec, problem, config, tensors)
+
+    def kernel_names(self, spec: KernelSpec, problem: Problem, config: Config) -> list[str]:
+        """The functions that one run launches, in order."""
+        from tilewise.tuner.launch import resolve_function
+
+        return [resolve_function(spec, step.function).__name__ for step in spec.plan(config, problem)]
+
+    def kernel_facts(self, kernels: Sequence[Any]) -> Mapping[str, Any]:
+        """What the toolchain says of what was launched, as plain JSON values."""
+        return {}
+
+    def state(self) -> State:
+        return State()
+
+    def bytes_per_us(self) -> float | None:
+        """The rate at which the device moves memory, measured now; None where nobody measures it."""
+        return None
