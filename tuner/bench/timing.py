@@ -131,7 +131,7 @@ class _Kernel:
 def _methods() -> dict[str, Callable[[_Kernel], list[float]]]:
     import torch
 
-    from tilewise.tuner.devices.cuda_timer import CudaTimer
+    from tilewise.tuner.devices.cuda_timer import MIN_SAMPLES, CudaTimer
 
     cache = torch.cuda.get_device_properties(0).L2_cache_size
     buffer = torch.zeros(2 * cache // 4, dtype=torch.int32, device="cuda")
@@ -146,11 +146,17 @@ def _methods() -> dict[str, Callable[[_Kernel], list[float]]]:
     def nothing() -> None: ...
 
     def events(kernel: _Kernel) -> list[float]:
-        return timer.samples_us(kernel.run, seconds=0)
+        return timer.samples_us(kernel.run, (), MIN_SAMPLES)
+
+    def events_50_ms(kernel: _Kernel) -> list[float]:
+        end, samples = time.perf_counter() + 0.05, events(kernel)
+        while time.perf_counter() < end:
+            samples += events(kernel)
+        return samples
 
     return {
         "events, zeroed": events,
-        "events, zeroed, 50 ms": lambda kernel: timer.samples_us(kernel.run, seconds=0.05),
+        "events, zeroed, 50 ms": events_50_ms,
         "cupti, zeroed": lambda kernel: _cupti(kernel.run, zero),
         "cupti, zeroed, 20": lambda kernel: _cupti(kernel.run, zero, count=20),
         "cupti, read": lambda kernel: _cupti(kernel.run, read),
