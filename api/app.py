@@ -12,6 +12,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import tilewise
 from tilewise.api import problems
+from tilewise.api.pages.routes import PAGES
 from tilewise.api.routes import ROUTES
 
 __all__ = ["LARGEST_BODY", "create_app"]
@@ -36,7 +37,7 @@ def create_app(store_url: str) -> FastAPI:
         version=tilewise.__version__,
         summary="The fastest known tile configs of Triton kernels, by shape, dtype and device",
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        routes=ROUTES,
+        routes=[*ROUTES, *PAGES],
         lifespan=lifespan,
         docs_url=None,  # both pages load scripts from elsewhere
         redoc_url=None,

@@ -1,0 +1,64 @@
+"""Where a problem's configs lie under their roofline, from what is stored: nothing is compiled or timed for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tilewise.db.records import Clock, Result
+from tilewise.kernels.spec import KernelSpec, Problem
+from tilewise.tuner.devices.model.calibration import calibrated
+from tilewise.tuner.devices.model.costs import costs
+from tilewise.tuner.devices.model.parts import PARTS
+
+__all__ = ["Roofline", "roofline"]
+
+
+@dataclass(frozen=True, slots=True)
+class Roofline:
+    """Least bytes, operations, and the rates they come to in the winner's time.
+
+    `roofs` are rates in GB/s by name that nothing on the device can exceed; empty where they are not known.
+    """
+
+    intensity: float
+    gb_s: float
+    gflop_s: float
+    default_gb_s: float | None
+    roofs: Mapping[str, float]
+
+    @property
+    def highest(self) -> float:
+        return max(self.gb_s, *self.roofs.values()) if self.roofs else self.gb_s
+
+
+def roofline(result: Result, spec: KernelSpec | None) -> Roofline | None:
+    """None where nothing won or the kernel's spec, which knows bytes and operations, is not here."""
+    if spec is None or result.winner is None or not result.winner.time_us:
+        return None
+    scope = result.scope
+    problem = Problem(scope.kernel, scope.dims, scope.dtype)
+    moved, operations = spec.bytes(problem), spec.flops(problem)
+    if not moved:
+        return None
+
+    def rate(time_us: float | None) -> float | None:
+        return moved / time_us / 1e3 if time_us else None
+
+    default = rate(result.default.time_us) if result.default else None
+    return Roofline(
+        intensity=operations / moved,
+        gb_s=moved / result.winner.time_us / 1e3,
+        gflop_s=operations / result.winner.time_us / 1e3,
+        default_gb_s=default,
+        roofs=_roofs(result),
+    )
+
+
+def _roofs(result: Result) -> dict[str, float]:
+    """A modelled part's own; what a measured device can do is not stored."""
+    part = PARTS.get(result.scope.device)
+    if part is None or result.scope.clock is not Clock.MODELLED:
+        return {}
+    figures = costs(instead=calibrated(part.name))
+    return {"global memory": part.hbm_gb_s * figures["hbm_share"], "L2 cache": figures["l2_sum_gb_s"]}

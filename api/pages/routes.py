@@ -1,0 +1,145 @@
+"""The page's paths. What they show is read from the store at each request; nothing is compiled, timed or written."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import cast
+from urllib.parse import urlencode
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.staticfiles import StaticFiles
+
+from tilewise.api.pages.timelines import Timelines
+from tilewise.api.pages.views import problem_view, row
+from tilewise.db.store import Store, Wanted
+from tilewise.errors import UsageError
+from tilewise.kernels import registry
+from tilewise.kernels.spec import KernelSpec
+from tilewise.tuner.problem import parse_dims
+from tilewise.tuner.timeline import is_drawable
+
+__all__ = ["PAGES"]
+
+_MOST = 50
+_DTYPES = ("float32", "float16", "bfloat16")
+_FILTERS = ("kernel", "device", "dtype", "dims")
+
+_templates = Environment(
+    loader=PackageLoader("tilewise.api.pages"),
+    autoescape=select_autoescape(),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+_timelines = Timelines()
+
+
+async def problems(request: Request) -> Response:
+    """Tuned problems, the latest first, narrowed by the form above the table."""
+    store, asked = _store(request), {name: request.query_params.get(name, "").strip() for name in _FILTERS}
+    rows, following, fault = [], "", ""
+    try:
+        found = await run_in_threadpool(
+            store.results, _wanted(asked), before=_before(request.query_params.get("before")), most=_MOST
+        )
+        rows = [row(result) for _, result in found]
+        if len(found) == _MOST:
+            following = "/?" + urlencode({**{k: v for k, v in asked.items() if v}, "before": found[-1][0]})
+    except UsageError as error:
+        fault = str(error)
+    return _page(
+        "problems.html",
+        here="problems",
+        asked=asked,
+        narrowed=any(asked.values()),
+        fault=fault,
+        rows=rows,
+        next=following,
+        kernels=sorted({*registry.names(), *store.kernels()}),
+        devices=store.devices(),
+        dtypes=_DTYPES,
+        status=400 if fault else 200,
+    )
+
+
+async def problem(request: Request) -> Response:
+    """One problem on one device and toolchain: its winner, why it won, and all that was tried."""
+    return await run_in_threadpool(_problem, request)
+
+
+def _problem(request: Request) -> Response:
+    store = _store(request)
+    scope = store.scope(request.path_params["key"])
+    if scope is None:
+        return _missing("There is no such problem; it may have been tuned with another database.")
+    chosen = request.query_params.get("across"), request.query_params.get("down")
+    axes = cast(tuple[str, str], chosen) if all(chosen) else None
+    try:
+        view = problem_view(store.result(scope), store.trials(scope), _spec(scope.kernel), str(request.base_url), axes)
+    except KeyError as error:
+        return _missing(f"No trial of this problem has a parameter {error}.")
+    drawable = view.result.winner is not None and is_drawable(scope)
+    return _page("problem.html", here="", view=view, timeline=f"/problems/{scope.key}/timeline.svg" if drawable else "")
+
+
+async def timeline(request: Request) -> Response:
+    """The course of one program of a modelled winner, as a picture."""
+    return await run_in_threadpool(_timeline, request)
+
+
+def _timeline(request: Request) -> Response:
+    store = _store(request)
+    scope = store.scope(request.path_params["key"])
+    winner = store.result(scope).winner if scope and is_drawable(scope) else None
+    drawn = _timelines.svg(scope, winner) if scope and winner else ""
+    if not drawn:
+        return _missing("The timeline of this problem's winner cannot be drawn on this server.")
+    return Response(drawn, media_type="image/svg+xml", headers={"Cache-Control": "max-age=600"})
+
+
+def _missing(text: str) -> Response:
+    return _page("missing.html", here="", text=text, status=404)
+
+
+def _page(template: str, *, status: int = 200, **shown: object) -> Response:
+    return HTMLResponse(_templates.get_template(template).render(shown), status_code=status)
+
+
+def _store(request: Request) -> Store:
+    return cast(Store, request.app.state.store)
+
+
+def _spec(kernel: str) -> KernelSpec | None:
+    """The spec of a registered kernel; a request never makes the server load another."""
+    return registry.load(kernel) if kernel in registry.names() else None
+
+
+def _wanted(asked: Mapping[str, str]) -> Wanted:
+    return Wanted(
+        kernel=asked["kernel"] or None,
+        dtype=asked["dtype"] or None,
+        device=asked["device"] or None,
+        dims=parse_dims(asked["dims"]) if asked["dims"] else {},
+    )
+
+
+def _before(text: str | None) -> int | None:
+    if text is None:
+        return None
+    if not (text.isascii() and text.isdigit() and 0 < int(text[:20]) < 2**63):
+        raise UsageError(f"before={text[:30]!r}; expected the number that a page's link carries")
+    return int(text)
+
+
+PAGES: list[BaseRoute] = [
+    Route("/", problems),
+    Route("/problems/{key}", problem),
+    Route("/problems/{key}/timeline.svg", timeline),
+    Mount("/static", StaticFiles(directory=Path(__file__).with_name("static"))),
+]

@@ -1,0 +1,199 @@
+"""What the templates show: stored results and trials in the words and figures of a page."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlencode
+
+from tilewise.api.pages import charts
+from tilewise.api.pages.roofline import Roofline, roofline
+from tilewise.db.records import Result, Scope, Status, Trial
+from tilewise.kernels.spec import KernelSpec
+from tilewise.tuner.problem import sizes_text
+from tilewise.tuner.why import PIPE_NAMES
+
+__all__ = ["Failure", "Improvement", "Pipe", "ProblemView", "Row", "problem_view", "row"]
+
+_RUNNERS_UP = 20
+"""Trials in the table of the fastest; all are in the export."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One line of the list of problems."""
+
+    key: str
+    kernel: str
+    sizes: str
+    dtype: str
+    device: str
+    clock: str
+    time_us: float
+    speed_up: float | None
+    trials: int
+    tuned: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failure:
+    """Trials that failed for one reason, with one of their configs."""
+
+    status: str
+    reason: str
+    count: int
+    config: str
+
+
+@dataclass(frozen=True, slots=True)
+class Improvement:
+    """A trial that was faster than all before it."""
+
+    ordinal: int | None
+    time_us: float
+    config: str
+
+
+@dataclass(frozen=True, slots=True)
+class Pipe:
+    """How long a pipe of a modelled core was busy, and its share of the whole time in percent."""
+
+    name: str
+    busy_us: float
+    percent: float
+
+
+@dataclass(frozen=True, slots=True)
+class ProblemView:
+    """Everything on a problem's page."""
+
+    result: Result
+    sizes: str
+    speed_up: float | None
+    fastest: Sequence[Trial]
+    failures: Sequence[Failure]
+    improvements: Sequence[Improvement]
+    pipes: Sequence[Pipe]
+    roofline: Roofline | None
+    triton_config: str
+    curl: str
+    export: str
+    heat_map: charts.HeatMap | None
+    parameters: Sequence[str]
+    drawn: Mapping[str, Any]
+
+    @property
+    def scope(self) -> Scope:
+        return self.result.scope
+
+
+def row(result: Result) -> Row:
+    scope, winner = result.scope, result.winner
+    assert winner is not None and winner.time_us is not None, "only results with a winner are listed"
+    return Row(
+        key=scope.key,
+        kernel=scope.kernel,
+        sizes=sizes_text(scope.dims),
+        dtype=scope.dtype,
+        device=scope.device,
+        clock=str(scope.clock),
+        time_us=winner.time_us,
+        speed_up=_speed_up(result),
+        trials=sum(result.counts.values()),
+        tuned=f"{winner.created:%Y-%m-%d %H:%M}",
+    )
+
+
+def problem_view(
+    result: Result, trials: Sequence[Trial], spec: KernelSpec | None, base_url: str, axes: tuple[str, str] | None
+) -> ProblemView:
+    """`base_url` is the server's own address; `axes` are the heat map's parameters, by default the two that the times
+    differ most by. Raises `KeyError` for axes that are no parameters."""
+    timed = sorted((t for t in trials if t.status is Status.CORRECT and t.time_us), key=lambda t: t.time_us or 0)
+    names = charts.parameters(trials)
+    spreads = charts.spreads(trials)
+    if axes is None:
+        axes = _telling(spreads)
+    return ProblemView(
+        result=result,
+        sizes=sizes_text(result.scope.dims),
+        speed_up=_speed_up(result),
+        fastest=timed[:_RUNNERS_UP],
+        failures=_failures(trials),
+        improvements=_improvements(trials),
+        pipes=_pipes(result.winner),
+        roofline=roofline(result, spec),
+        triton_config=triton_config(result.winner) if result.winner else "",
+        curl=_curl(result.scope, base_url),
+        export=_export(result.scope),
+        heat_map=charts.heat_map(trials, *axes) if axes else None,
+        parameters=names,
+        drawn={"spreads": [_plain(spread) for spread in spreads], "course": _plain(charts.course(trials))},
+    )
+
+
+def triton_config(trial: Trial) -> str:
+    """The config as source: `triton.Config({...}, num_warps=8)`."""
+    options = {name: value for name, value in trial.config.items() if name in ("num_warps", "num_stages", "maxnreg")}
+    meta = {name: value for name, value in trial.config.items() if name not in options}
+    arguments = [repr(meta), *(f"{name}={value!r}" for name, value in options.items())]
+    return f"triton.Config({', '.join(arguments)})"
+
+
+def config_text(config: Mapping[str, Any]) -> str:
+    return ", ".join(f"{name}={value}" for name, value in config.items())
+
+
+def _speed_up(result: Result) -> float | None:
+    winner, default = result.winner, result.default
+    known = winner and default and winner.time_us and default.time_us
+    return default.time_us / winner.time_us if known else None  # type: ignore[union-attr, operator]
+
+
+def _failures(trials: Sequence[Trial]) -> list[Failure]:
+    """Reasons that differ only in their numbers are one; the first trial's stands for all."""
+    failed = [trial for trial in trials if trial.status is not Status.CORRECT]
+    kinds = [(str(trial.status), re.sub(r"\d+", "0", trial.reason)) for trial in failed]
+    first = dict(zip(reversed(kinds), reversed(failed), strict=True))
+    return [
+        Failure(kind[0], first[kind].reason, count, config_text(first[kind].config))
+        for kind, count in Counter(kinds).most_common()
+    ]
+
+
+def _improvements(trials: Sequence[Trial]) -> list[Improvement]:
+    found: list[Improvement] = []
+    for trial in trials:
+        if trial.verified and trial.time_us and (not found or trial.time_us < found[-1].time_us):
+            found.append(Improvement(trial.ordinal, trial.time_us, config_text(trial.config)))
+    return found
+
+
+def _pipes(winner: Trial | None) -> list[Pipe]:
+    if winner is None or not winner.time_us:
+        return []
+    busy: Mapping[str, float] = winner.facts.get("pipes_us", {})
+    return [Pipe(PIPE_NAMES.get(name, name), us, 100 * us / winner.time_us) for name, us in busy.items()]
+
+
+def _telling(spreads: Sequence[charts.Spread]) -> tuple[str, str] | None:
+    """The two parameters whose best times lie farthest apart."""
+    ranked = sorted(spreads, key=lambda spread: max(spread.best_us) / min(spread.best_us), reverse=True)
+    return (ranked[0].name, ranked[1].name) if len(ranked) > 1 else None
+
+
+def _plain(drawn: charts.Spread | charts.Course) -> dict[str, Any]:
+    return {name: getattr(drawn, name) for name in drawn.__slots__}
+
+
+def _curl(scope: Scope, base_url: str) -> str:
+    query = urlencode({**scope.dims, "dtype": scope.dtype, "device": scope.device})
+    return f"curl '{base_url.rstrip('/')}/v1/configs/{scope.kernel}?{query}'"
+
+
+def _export(scope: Scope) -> str:
+    chosen = f"--kernel {scope.kernel} --device '{scope.device}' -s {sizes_text(scope.dims)} --dtype {scope.dtype}"
+    return f"tilewise export --format json {chosen} -o {scope.kernel}.json"
