@@ -70,10 +70,10 @@ def test_what_it_copies_is_there_and_in_the_build_context(path: Path):
 
 @each_image
 def test_it_installs_the_pinned_versions_of_its_extra(path: Path):
-    extra = {"serve": " .", "ascend-model": "'.[ascend]'", "cuda": "'.[cuda]'", "npu": "'.[npu]'"}[path.suffix[1:]]
+    extra = {"serve": "", "ascend-model": "ascend,", "cuda": "cuda,", "npu": "npu,"}[path.suffix[1:]]
     [install] = [run for run in arguments(path, "RUN") if "pip install" in run]
     assert re.search(r"pip install --no-cache-dir -c (npu-)?constraints\.txt ", install)
-    assert f"{extra} " in install
+    assert f" '.[{extra}postgres]' " in install
 
 
 def test_the_service_says_whether_it_is_healthy():
@@ -84,10 +84,25 @@ def test_the_service_says_whether_it_is_healthy():
 
 def test_compose_builds_the_images_that_are_there_and_shares_one_database():
     services = COMPOSE["services"]
-    assert set(services) == {"serve", "tune"}
-    for service in services.values():
-        build = service["build"]
+    assert set(services) == {"postgres", "serve", "tune"}
+    for name in ("serve", "tune"):
+        build = services[name]["build"]
         assert (ROOT / "docker" / build["context"] / build["dockerfile"]).is_file()
-        assert service["volumes"] == ["data:/data"]
-        assert service["image"].rpartition(":")[2] not in ("", "latest")
+        assert services[name]["environment"]["TILEWISE_DB"] == "postgresql+psycopg://tilewise@postgres/tilewise"
+        assert services[name]["depends_on"] == {"postgres": {"condition": "service_healthy"}}
+    assert all(re.search(r":\d+\.\d+[\w.-]*$", service["image"]) for service in services.values())
     assert services["tune"]["profiles"] == ["tune"], "plain `up` must not tune"
+
+
+def test_compose_gives_no_service_more_than_it_needs():
+    for name, service in COMPOSE["services"].items():
+        assert service["read_only"] is True, name
+        assert service["security_opt"] == ["no-new-privileges:true"], name
+        assert service["cap_drop"] == ["ALL"], name
+    published = {name: service.get("ports", []) for name, service in COMPOSE["services"].items()}
+    assert published == {"postgres": [], "serve": ["127.0.0.1:8300:8300"], "tune": []}
+
+
+def test_compose_holds_no_password():
+    text = (ROOT / "docker/compose.yaml").read_text()
+    assert re.findall(r"PASSWORD: (.*)", text) == ["${POSTGRES_PASSWORD:?set it to a password of your own}"] * 2
