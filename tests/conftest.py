@@ -8,7 +8,8 @@ import shutil
 import subprocess
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -68,15 +69,25 @@ def _runner(programs: Path, user: str, folder: Path) -> Any:
     return run
 
 
+@pytest.fixture(scope="session")
+def postgres_schema(postgres_server: URL) -> Callable[[], AbstractContextManager[str]]:
+    """Makes a URL with an empty schema of its own, which is dropped when the context ends."""
+
+    @contextmanager
+    def make() -> Iterator[str]:
+        name = f"tilewise_test_{uuid.uuid4().hex}"
+        engine = create_engine(postgres_server)
+        with engine.begin() as connection:
+            connection.execute(text(f"CREATE SCHEMA {name}"))
+        yield postgres_server.update_query_dict({"options": f"-csearch_path={name}"}).render_as_string(False)
+        with engine.begin() as connection:
+            connection.execute(text(f"DROP SCHEMA {name} CASCADE"))
+        engine.dispose()
+
+    return make
+
+
 @pytest.fixture
-def postgres_url(postgres_server: URL) -> Iterator[str]:
-    """An empty schema of its own."""
-    name = f"tilewise_test_{uuid.uuid4().hex}"
-    engine = create_engine(postgres_server)
-    with engine.begin() as connection:
-        connection.execute(text(f"CREATE SCHEMA {name}"))
-    url = postgres_server.update_query_dict({"options": f"-csearch_path={name}"})
-    yield url.render_as_string(hide_password=False)
-    with engine.begin() as connection:
-        connection.execute(text(f"DROP SCHEMA {name} CASCADE"))
-    engine.dispose()
+def postgres_url(postgres_schema: Callable[[], AbstractContextManager[str]]) -> Iterator[str]:
+    with postgres_schema() as url:
+        yield url

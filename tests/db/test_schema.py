@@ -1,4 +1,4 @@
-"""Migrations against models, the guards in the tables, and plans that stay flat."""
+"""Migrations against models, and the guards in the tables."""
 
 from __future__ import annotations
 
@@ -148,22 +148,6 @@ def test_the_best_view_has_one_row_a_scope_with_a_winner(tmp_path, file_url, mak
         store.record(make_scope(dtype="float16"), [make_trial(None, status=Status.COMPILE)])
     with closing(sqlite3.connect(tmp_path / "tilewise.db")) as database:
         assert database.execute("SELECT scope_id, time_us, ordinal FROM best").fetchall() == [(1, 10.0, 2)]
-
-
-@pytest.mark.parametrize(
-    "name",
-    ["RESULT", "ANSWERS", "LOOKUP", "LOOKUP_OF_SOURCE", "TRIALS", "NEWEST", "SHAPES", "SIZES", "DEVICES", "CHANGED"],
-)
-def test_no_query_reads_a_whole_table(tmp_path, file_url, name):
-    """What keeps look-ups flat from 10^3 to 10^6 problems: every table is searched by an index, none is scanned."""
-    open_store(file_url).close()
-    engine = create_engine(file_url)
-    compiled = getattr(queries, name).compile(dialect=engine.dialect)
-    with closing(sqlite3.connect(tmp_path / "tilewise.db")) as database:
-        plan = database.execute(f"EXPLAIN QUERY PLAN {compiled}", list(range(len(compiled.params)))).fetchall()
-    steps = [step for *_, step in plan]
-    assert [step for step in steps if step.startswith("SEARCH")]
-    assert [step for step in steps if step.startswith("SCAN") and "SCAN seen" not in step] == []
 
 
 def test_a_query_gives_what_sqlalchemy_gives(file_url, make_scope, make_trial):
