@@ -1,7 +1,9 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Callable, Iterator
+import subprocess
+import sysconfig
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -50,6 +52,10 @@ REFUSED = replace(
 )
 
 Tune = Callable[..., None]
+Serve = Callable[..., subprocess.Popen[str]]
+
+TILEWISE = str(Path(sysconfig.get_path("scripts")) / "tilewise")
+READY = "tilewise serves on "
 
 
 @pytest.fixture
@@ -59,13 +65,19 @@ def store_url(tmp_path: Path) -> str:
 
 @pytest.fixture(scope="session")
 def tune_into() -> Tune:
-    """Records a finished tuning in the store at a URL; keywords change its scope."""
+    """Records a finished tuning in the store at a URL, and more trials of it; keywords change its scope."""
 
-    def record(url: str, **changes: Any) -> None:
+    def record(url: str, *, trials: Sequence[Trial] = (), **changes: Any) -> None:
         with open_store(url, create=True) as store:
-            store.record(replace(SCOPE, **changes), [WINNER, DEFAULT, REFUSED])
+            store.record(replace(SCOPE, **changes), [WINNER, DEFAULT, REFUSED, *trials])
 
     return record
+
+
+@pytest.fixture(scope="session")
+def records() -> tuple[Trial, Trial]:
+    """A finished tuning's winner, and a trial that did not compile."""
+    return WINNER, REFUSED
 
 
 @pytest.fixture
@@ -111,3 +123,33 @@ def problem_of() -> Callable[..., dict[str, Any]]:
         return body
 
     return check
+
+
+@pytest.fixture
+def serve(store_url: str) -> Iterator[Serve]:
+    """Starts `tilewise serve` on a free port of the loopback interface."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(*arguments: str) -> subprocess.Popen[str]:
+        command = [TILEWISE, "serve", "--port", "0", "--db", store_url, *arguments]
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        started.append(process)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+@pytest.fixture
+def address() -> Callable[[subprocess.Popen[str]], str]:
+    """Where a server listens, read from the line that it prints when it is ready."""
+
+    def read(process: subprocess.Popen[str]) -> str:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        assert line.startswith(READY), line
+        return line.removeprefix(READY).strip()
+
+    return read

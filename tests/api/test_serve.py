@@ -5,45 +5,12 @@ from __future__ import annotations
 import json
 import signal
 import socket
-import subprocess
-import sysconfig
-from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import httpx2
 import pytest
 
-TILEWISE = str(Path(sysconfig.get_path("scripts")) / "tilewise")
-READY = "tilewise serves on "
 
-Serve = Callable[..., subprocess.Popen[str]]
-
-
-@pytest.fixture
-def serve(store_url: str) -> Iterator[Serve]:
-    started: list[subprocess.Popen[str]] = []
-
-    def start(*arguments: str) -> subprocess.Popen[str]:
-        command = [TILEWISE, "serve", "--port", "0", "--db", store_url, *arguments]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-        started.append(process)
-        return process
-
-    yield start
-    for process in started:
-        process.kill()
-        process.communicate()
-
-
-def address(process: subprocess.Popen[str]) -> str:
-    """Where the server listens, read from the line that it prints when it is ready."""
-    assert process.stderr is not None
-    line = process.stderr.readline()
-    assert line.startswith(READY), line
-    return line.removeprefix(READY).strip()
-
-
-def test_it_serves_what_is_stored_and_creates_a_database_where_there_is_none(serve, tune, tmp_path):
+def test_it_serves_what_is_stored_and_creates_a_database_where_there_is_none(serve, tune, tmp_path, address):
     url = address(serve())
     assert (tmp_path / "tilewise.db").exists()
     question = f"{url}/v1/configs/row_reduce?M=1000&N=8192&device=Ascend910B4"
@@ -54,7 +21,7 @@ def test_it_serves_what_is_stored_and_creates_a_database_where_there_is_none(ser
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
-def test_a_signal_ends_it_cleanly(serve, number, code):
+def test_a_signal_ends_it_cleanly(serve, number, code, address):
     process = serve()
     httpx2.get(f"{address(process)}/healthz")
     process.send_signal(number)
@@ -64,7 +31,7 @@ def test_a_signal_ends_it_cleanly(serve, number, code):
     assert "Traceback" not in stderr
 
 
-def test_json_gives_the_address_on_stdout_and_nothing_else(serve):
+def test_json_gives_the_address_on_stdout_and_nothing_else(serve, address):
     process = serve("--json")
     url = address(process)
     process.send_signal(signal.SIGTERM)
