@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, make_url
@@ -18,6 +18,7 @@ from tilewise.errors import StoreError
 
 __all__ = ["Database", "connect"]
 
+_BEGIN_SNAPSHOT = {"sqlite": "BEGIN", "postgresql": "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"}
 _EXPECTED = "expected sqlite:///path/to/file.db or postgresql+psycopg://user@host/name"
 
 
@@ -33,14 +34,44 @@ class Database:
         self._errors = (engine.dialect.loaded_dbapi.Error, SQLAlchemyError)
         self._closed = False
         self._queries: dict[Statement, Query] = {}
+        self._held: Any = None
 
     def fetch(self, statement: Statement, **parameters: str | int) -> list[list[Any]]:
         """All rows of a SELECT, by position; statements are constants of a module and compiled once."""
         if (query := self._queries.get(statement)) is None:
             query = self._queries[statement] = Query(statement, self.engine.dialect)
         self._refuse_if_closed()
-        with self.translated():
-            return query.run(self.engine, parameters)
+        with self.translated(), self._reading() as connection:
+            return query.run(connection, parameters)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Database]:
+        """This database in one read transaction; one in memory as it is, since it has but one connection."""
+        self._refuse_if_closed()
+        kind = self.engine.dialect.name
+        if kind == "sqlite" and not self.is_file:
+            yield self
+            return
+        frozen = Database(self.name, self.engine, writable=False, is_file=self.is_file)
+        frozen._queries = self._queries
+        with self.translated(), closing(self.engine.raw_connection()) as connection:
+            frozen._held = connection
+            for statement in (_BEGIN_SNAPSHOT[kind], "SELECT version_num FROM alembic_version"):
+                connection.cursor().execute(statement)  # the first SELECT fixes what the transaction sees
+            try:
+                yield frozen
+            finally:
+                frozen._closed = True
+                connection.rollback()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Any]:
+        """A connection of the driver for one SELECT."""
+        if self._held is not None:
+            yield self._held
+            return
+        with closing(self.engine.raw_connection()) as connection:
+            yield connection
 
     @contextmanager
     def write(self) -> Iterator[Connection]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
 
 from tilewise.db.records import Result, Scope, Status, Trial, canonical_json
 
@@ -63,12 +64,28 @@ def _rank(trial: Trial) -> tuple[float, bool, bool, int]:
 
 
 def outranks(trial: Trial, other: Trial) -> bool:
-    """Whether `trial` is better evidence than another of the same config: newer, or the same one with a verdict."""
-    return (trial.created, _is_judged(trial)) > (other.created, _is_judged(other))
+    """Whether `trial` is better evidence than another of the same scope and config.
+
+    A wrong output says most, then a right one, then a failure (which a busy machine may cause), then a time alone. Of
+    two that say the same the one of more repetitions counts, then one that was declared the winner, then the later.
+    The order is total, so that it does not matter which of several files is merged first.
+    """
+    return _weight(trial) > _weight(other)
 
 
-def _is_judged(trial: Trial) -> bool:
-    return trial.verified or trial.status is not Status.CORRECT
+def _weight(trial: Trial) -> tuple[int, int, bool, datetime, str]:
+    """The last part decides between trials that differ in nothing that counts."""
+    if trial.status is Status.CORRECT:
+        says = 2 if trial.verified else 0
+    else:
+        says = 3 if trial.status is Status.CORRECTNESS else 1
+    return (
+        says,
+        trial.samples,
+        trial.settled_us is not None,
+        trial.created,
+        canonical_json([trial.time_us, str(trial.status)]),
+    )
 
 
 def summarize(scope: Scope, trials: Sequence[Trial]) -> Result:

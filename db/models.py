@@ -31,7 +31,7 @@ from sqlalchemy import (
     text,
 )
 
-__all__ = ["BEST_VIEW", "UtcDateTime", "best", "metadata", "revision", "scopes", "trials"]
+__all__ = ["BEST_VIEW", "UtcDateTime", "best", "metadata", "revision", "scopes", "suggestions", "trials"]
 
 _Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows itself only in an INTEGER key
 
@@ -144,6 +144,22 @@ trials = Table(
     _partial("ix_trials_tally", "scope_id", "status", "seconds", where="current"),
     Index("ix_trials_scope", "scope_id", "id"),
 )
+
+suggestions = Table(
+    "suggestions",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("key", Text, nullable=False),
+    Column("kernel", Text, nullable=False),
+    Column("dims", Text, nullable=False),  # JSON, as in scopes
+    Column("dtype", Text, nullable=False),
+    Column("device", Text, nullable=False),
+    Column("config", Text, nullable=False),  # JSON, as in trials
+    Column("origin", Text, nullable=False),
+    Index("ix_suggestions_key", "key", unique=True),
+    Index("ix_suggestions_kernel", "kernel"),
+)
+"""Configs that somebody recommends without a time of them: no trials, and never a best."""
 
 BEST_VIEW = """
 CREATE VIEW best AS

@@ -19,9 +19,9 @@ from sqlalchemy import (
     text,
 )
 
-from tilewise.db.models import best, revision, scopes, trials
+from tilewise.db.models import best, revision, scopes, suggestions, trials
 from tilewise.db.records import Status
-from tilewise.db.rows import SCOPE_COLUMNS, TRIAL_COLUMNS
+from tilewise.db.rows import SCOPE_COLUMNS, SUGGESTION_COLUMNS, TRIAL_COLUMNS
 
 __all__ = [
     "ANSWERS",
@@ -38,6 +38,7 @@ __all__ = [
     "SCOPE",
     "SHAPES",
     "SIZES",
+    "SUGGESTIONS",
     "TRIALS",
     "page_of_results",
 ]
@@ -117,6 +118,12 @@ REVISION = select(revision.c.number)
 
 CHANGED = (
     select(scopes.c.question_key).where(scopes.c.revision > bindparam("seen")).limit(bindparam("most", type_=Integer))
+)
+
+SUGGESTIONS = (
+    select(*(suggestions.c[name] for name in SUGGESTION_COLUMNS))
+    .where(suggestions.c.kernel == bindparam("kernel"))
+    .order_by(suggestions.c.id)
 )
 
 SHAPES = (

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
-from sqlalchemy import Dialect, Engine, Select, TextualSelect
+from sqlalchemy import Dialect, Select, TextualSelect
 
 __all__ = ["Query", "Statement"]
 
@@ -30,18 +30,14 @@ class Query:
         self._dialect = dialect
         self._readers: list[tuple[int, Callable[[Any], Any]]] | None = None  # known with the first cursor
 
-    def run(self, engine: Engine, parameters: dict[str, str | int]) -> list[list[Any]]:
-        """All rows; the driver's errors come out as they are."""
+    def run(self, connection: Any, parameters: dict[str, str | int]) -> list[list[Any]]:
+        """All rows, by a connection of the driver, whose errors come out as they are."""
         merged = self._defaults | parameters
-        connection = engine.raw_connection()
-        try:
-            cursor = connection.cursor()
-            cursor.execute(self._sql, [merged[name] for name in self._names] if self._names else merged)
-            rows = [list(row) for row in cursor.fetchall()]
-            if self._readers is None:
-                self._readers = list(self._find_readers(cursor.description))
-        finally:
-            connection.close()
+        cursor = connection.cursor()
+        cursor.execute(self._sql, [merged[name] for name in self._names] if self._names else merged)
+        rows = [list(row) for row in cursor.fetchall()]
+        if self._readers is None:
+            self._readers = list(self._find_readers(cursor.description))
         for row in rows:
             for position, read in self._readers:
                 row[position] = read(row[position])

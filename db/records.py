@@ -21,6 +21,7 @@ __all__ = [
     "Result",
     "Scope",
     "Status",
+    "Suggestion",
     "Trial",
     "Value",
     "canonical_json",
@@ -154,6 +155,25 @@ class Trial:
     def standing_us(self) -> float | None:
         """What the best is chosen by."""
         return self.time_us if self.settled_us is None else self.settled_us
+
+
+@dataclass(frozen=True, slots=True)
+class Suggestion:
+    """A config that somebody recommends for a problem without a time of it: where a search may start, no more.
+
+    `device` is the name the recommendation is for, `origin` says where it was read (`vllm table FILE`).
+    """
+
+    kernel: str
+    dims: Dims
+    dtype: str
+    device: str
+    config: Config
+    origin: str
+
+    @property
+    def key(self) -> str:
+        return digest([self.kernel, dict(self.dims), self.dtype, self.device, dict(self.config)])
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,24 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from tilewise.db.records import Clock, Result, Scope, Status, Trial
+from tilewise.db.records import Clock, Result, Scope, Status, Suggestion, Trial
 
-__all__ = ["SCOPE_COLUMNS", "TRIAL_COLUMNS", "read_result", "read_scope", "read_trial", "scope_values", "trial_values"]
+__all__ = [
+    "SCOPE_COLUMNS",
+    "SUGGESTION_COLUMNS",
+    "TRIAL_COLUMNS",
+    "read_result",
+    "read_scope",
+    "read_suggestion",
+    "read_trial",
+    "scope_values",
+    "suggestion_values",
+    "trial_values",
+]
 
 SCOPE_COLUMNS = tuple(field.name for field in dataclasses.fields(Scope))
 TRIAL_COLUMNS = tuple(field.name for field in dataclasses.fields(Trial))
+SUGGESTION_COLUMNS = tuple(field.name for field in dataclasses.fields(Suggestion))
 
 _WINNER = len(SCOPE_COLUMNS)
 _DEFAULT = _WINNER + len(TRIAL_COLUMNS)
@@ -31,9 +43,20 @@ def trial_values(trial: Trial) -> dict[str, Any]:
     return values | texts | {"config_key": trial.config_key, "standing_us": trial.standing_us}
 
 
+def suggestion_values(suggestion: Suggestion) -> dict[str, Any]:
+    values = {name: getattr(suggestion, name) for name in SUGGESTION_COLUMNS}
+    texts = {"dims": _json(suggestion.dims), "config": _json(suggestion.config)}
+    return values | texts | {"key": suggestion.key}
+
+
 def read_scope(row: Sequence[Any]) -> Scope:
     kernel, source_hash, dims, dtype, device, clock, toolchain, cores = row
     return Scope(kernel, source_hash, json.loads(dims), dtype, device, Clock(clock), toolchain, cores)
+
+
+def read_suggestion(row: Sequence[Any]) -> Suggestion:
+    kernel, dims, dtype, device, config, origin = row
+    return Suggestion(kernel, json.loads(dims), dtype, device, json.loads(config), origin)
 
 
 def read_trial(row: Sequence[Any]) -> Trial:

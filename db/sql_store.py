@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
 
@@ -13,10 +14,18 @@ from sqlalchemy.exc import IntegrityError
 from tilewise.db import models, queries, schema
 from tilewise.db.changes import Changes, touch
 from tilewise.db.database import Database, connect
-from tilewise.db.evidence import flaw, outranks
-from tilewise.db.records import Config, Dims, Question, Result, Scope, Status, Trial, digest
-from tilewise.db.rows import read_result, read_scope, read_trial, scope_values, trial_values
-from tilewise.db.store import MergeReport, Store, Wanted
+from tilewise.db.evidence import flaw, outranks, winner
+from tilewise.db.records import Config, Dims, Question, Result, Scope, Status, Suggestion, Trial, digest
+from tilewise.db.rows import (
+    read_result,
+    read_scope,
+    read_suggestion,
+    read_trial,
+    scope_values,
+    suggestion_values,
+    trial_values,
+)
+from tilewise.db.store import Change, MergeReport, Store, Wanted
 from tilewise.errors import NotFound, StoreError
 
 __all__ = ["SqlStore", "open_store"]
@@ -62,9 +71,24 @@ class SqlStore(Store):
             _refuse_flaws(trials)
         with self._database.write() as connection:
             merged = [_merge(connection, scope, trials) for scope, trials in evidence if trials]
-            touch(connection, [scope_id for scope_id, *counts in merged])
-        _, added, updated, unchanged = (sum(column) for column in zip((0, 0, 0, 0), *merged, strict=True))
-        return MergeReport(scopes=len(evidence), added=added, updated=updated, unchanged=unchanged)
+            touch(connection, [scope_id for scope_id, _, _ in merged])
+        changes = tuple(change for *_, change in merged if change.before != change.after)
+        counts = zip((0, 0, 0), *(counts for _, counts, _ in merged), strict=True)
+        added, updated, unchanged = (sum(column) for column in counts)
+        return MergeReport(len(evidence), added, updated, unchanged, changes)
+
+    def suggest(self, suggestions: Sequence[Suggestion]) -> int:
+        new = {suggestion.key: suggestion for suggestion in suggestions}
+        with self._database.write() as connection:
+            return sum(_add_suggestion(connection, suggestion) for suggestion in new.values())
+
+    def suggestions(self, kernel: str) -> list[Suggestion]:
+        return [read_suggestion(row) for row in self._database.fetch(queries.SUGGESTIONS, kernel=kernel)]
+
+    @contextmanager
+    def snapshot(self) -> Iterator[SqlStore]:
+        with self._database.snapshot() as frozen:
+            yield SqlStore(frozen)
 
     def verify(
         self,
@@ -222,11 +246,28 @@ def _add(connection: Connection, scope_id: int, trials: Sequence[Trial]) -> None
     connection.execute(insert(models.trials), rows)
 
 
-def _merge(connection: Connection, scope: Scope, trials: Sequence[Trial]) -> tuple[int, int, int, int]:
-    """Keep what outranks the current trials: the scope's id, and how many were added, updated and left unchanged."""
+def _add_suggestion(connection: Connection, suggestion: Suggestion) -> bool:
+    """Whether it was not known."""
+    try:
+        with connection.begin_nested():
+            connection.execute(insert(models.suggestions).values(suggestion_values(suggestion)))
+    except IntegrityError:
+        return False
+    return True
+
+
+def _current(connection: Connection, scope: Scope) -> list[Trial]:
+    return [read_trial(row) for row in connection.execute(queries.TRIALS, {"key": scope.key, "since": 0})]
+
+
+def _merge(connection: Connection, scope: Scope, trials: Sequence[Trial]) -> tuple[int, tuple[int, int, int], Change]:
+    """Keep what outranks the current trials.
+
+    Returns the scope's id, how many trials were added, updated and left unchanged, and who wins now.
+    """
     scope_id = _find_or_add(connection, scope)
-    rows = connection.execute(queries.TRIALS, {"key": scope.key, "since": 0}).all()
-    known = {trial.config_key: trial for trial in map(read_trial, rows)}
+    stored = _current(connection, scope)
+    known = {trial.config_key: trial for trial in stored}
     better: dict[str, Trial] = {}
     for trial in trials:
         rival = better.get(trial.config_key) or known.get(trial.config_key)
@@ -235,4 +276,6 @@ def _merge(connection: Connection, scope: Scope, trials: Sequence[Trial]) -> tup
     if better:
         _add(connection, scope_id, list(better.values()))
     updated = len(better.keys() & known.keys())
-    return scope_id, len(better) - updated, updated, len(trials) - len(better)
+    now = winner(_current(connection, scope)) if better else winner(stored)
+    counts = (len(better) - updated, updated, len(trials) - len(better))
+    return scope_id, counts, Change(scope, winner(stored), now)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from tilewise.db.records import Config, Dims, Question, Result, Scope, Status, Trial
+from tilewise.db.records import Config, Dims, Question, Result, Scope, Status, Suggestion, Trial
 
-__all__ = ["MergeReport", "Store", "Wanted"]
+__all__ = ["Change", "MergeReport", "Store", "Wanted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,13 +25,23 @@ class Wanted:
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """A scope whose winner is another config, or another time of it, than before; None where there was or is none."""
+
+    scope: Scope
+    before: Trial | None
+    after: Trial | None
+
+
+@dataclass(frozen=True, slots=True)
 class MergeReport:
-    """What a merge did: scopes offered, and trials that were new, replaced a current one, or changed nothing."""
+    """What a merge did: scopes offered; trials that were new, replaced a current one, or changed nothing; winners."""
 
     scopes: int
     added: int
     updated: int
     unchanged: int
+    changes: tuple[Change, ...] = field(default=(), compare=False)
 
 
 class Store(ABC):
@@ -55,8 +66,24 @@ class Store(ABC):
     def merge(self, evidence: Sequence[tuple[Scope, Sequence[Trial]]]) -> MergeReport:
         """Keep, all or none, those of somebody else's trials that say more than the current ones of the same configs.
 
-        Of two trials of a scope and config the later `created` says more, and of equally old ones (which are the same
-        trial) the one with a verdict: verified, or failed. So merging the same evidence twice changes nothing.
+        A wrong output says most, then a verified one, then another failure, then a time alone; of two that say the
+        same the one of more samples counts, then the later `created`. So merging the same evidence twice changes
+        nothing, and the order of merges does not matter.
+        """
+
+    @abstractmethod
+    def suggest(self, suggestions: Sequence[Suggestion]) -> int:
+        """Keep these recommendations, all or none; returns how many were not known."""
+
+    @abstractmethod
+    def suggestions(self, kernel: str) -> list[Suggestion]:
+        """What was recommended for a kernel, in the order it was first heard."""
+
+    @abstractmethod
+    def snapshot(self) -> AbstractContextManager[Store]:
+        """The store as it is now, for reading: what others write while the block runs is not seen in it.
+
+        A store in memory, which nobody else can write, is handed out as it is.
         """
 
     @abstractmethod

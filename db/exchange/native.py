@@ -4,7 +4,8 @@
 
 An entry is a result object (`Result.to_json`) with `source_hash`, `cores` and `evidence`, the scope's current trials
 in the order they were recorded. Everything but the scope and its evidence follows from these, and an import recomputes
-it. `sha256` is over the entries in canonical JSON.
+it. `sha256` is over the entries in canonical JSON. A file whose checksum is wrong is refused as a whole; of one that is
+whole, an entry that cannot be is refused and the others are read.
 """
 
 from __future__ import annotations
@@ -12,16 +13,18 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Any, NoReturn
+from typing import Any
 
 from tilewise.db.evidence import summarize, winner
 from tilewise.db.exchange.fields import Fields
+from tilewise.db.exchange.jsonfile import one_line, parse, text_of
+from tilewise.db.exchange.reading import Offer, Reading, Refusal
 from tilewise.db.exchange.trials import scope_from_json, trial_from_json, trial_to_json
 from tilewise.db.records import Scope, Trial, digest
-from tilewise.db.store import MergeReport, Store
+from tilewise.db.store import Store
 from tilewise.errors import BadImport
 
-__all__ = ["FORMAT", "VERSION", "encode", "export_native", "import_native"]
+__all__ = ["FORMAT", "VERSION", "encode", "export_native", "read_native"]
 
 FORMAT = "tilewise"
 VERSION = 1
@@ -44,12 +47,20 @@ def encode(document: dict[str, Any]) -> bytes:
     return (json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
-def import_native(store: Store, data: bytes) -> MergeReport:
-    """Merge an export file into the store (see `Store.merge` for which trials are kept).
-
-    The whole file is checked before anything is written, and written in one transaction. Raises `BadImport`.
-    """
-    return store.merge(_read(data))
+def read_native(data: bytes) -> Reading:
+    """An export file, plain or gzipped. Raises `BadImport` for one that is damaged or of another version."""
+    try:
+        document = _document(text_of(data))
+        entries = document.items("entries")
+        if document.text("sha256") != digest(entries):
+            raise ValueError("its checksum does not match its entries: it was damaged or edited; export it again")
+    except (ValueError, RecursionError) as error:
+        raise BadImport(f"not a usable tilewise export: {one_line(error)}") from error
+    read = [_read_entry(f"entry {position}", entry) for position, entry in enumerate(entries, 1)]
+    return Reading(
+        offers=tuple(entry for entry in read if isinstance(entry, Offer)),
+        refusals=tuple(entry for entry in read if isinstance(entry, Refusal)),
+    )
 
 
 def _entries(store: Store, scopes: Iterable[Scope]) -> Iterator[dict[str, Any]]:
@@ -61,45 +72,25 @@ def _entries(store: Store, scopes: Iterable[Scope]) -> Iterator[dict[str, Any]]:
             yield result.to_json() | {"source_hash": scope.source_hash, "cores": scope.cores, "evidence": evidence}
 
 
-def _read(data: bytes) -> list[tuple[Scope, list[Trial]]]:
-    try:
-        document = _parse(data)
-        entries = document.items("entries")
-        if document.text("sha256") != digest(entries):
-            raise ValueError("its checksum does not match its entries: it was damaged or edited; export it again")
-    except (ValueError, RecursionError) as error:
-        raise BadImport(f"not a usable tilewise export: {_one_line(error)}") from error
-    return [_read_entry(position, entry) for position, entry in enumerate(entries, 1)]
-
-
-def _parse(data: bytes) -> Fields:
-    try:
-        document = Fields.of(json.loads(data, parse_constant=_refuse_constant))
-    except UnicodeDecodeError as error:
-        raise ValueError("it is not UTF-8 text") from error
-    except json.JSONDecodeError as error:
-        raise ValueError(f"it is not JSON ({error})") from error
+def _document(text: str) -> Fields:
+    document = Fields.of(parse(text))
     if document.body.get("format") != FORMAT:
-        raise ValueError(f"its format is {document.body.get('format')!r}; expected {FORMAT!r}")
+        raise ValueError(f"its format is {repr(document.body.get('format'))[:40]}; expected {FORMAT!r}")
     version = document.integer("version")
     if version != VERSION:
         raise ValueError(f"its version is {version}; this tilewise knows {VERSION}: upgrade tilewise")
     return document
 
 
-def _refuse_constant(text: str) -> NoReturn:
-    raise ValueError(f"it holds {text}, which is not JSON")
-
-
-def _read_entry(position: int, entry: Any) -> tuple[Scope, list[Trial]]:
+def _read_entry(place: str, entry: Any) -> Offer | Refusal:
     try:
         fields = Fields.of(entry)
         scope = scope_from_json(entry)
         trials = [_read_trial(number, body) for number, body in enumerate(fields.items("evidence"), 1)]
         _check_winner(fields, trials)
     except ValueError as error:
-        raise BadImport(f"entry {position} of the export: {_one_line(error)}; nothing was imported") from error
-    return scope, trials
+        return Refusal(place, one_line(error))
+    return Offer(place, scope, tuple(trials))
 
 
 def _read_trial(number: int, body: Any) -> Trial:
@@ -117,7 +108,3 @@ def _check_winner(fields: Fields, trials: list[Trial]) -> None:
         raise ValueError(
             f"its config is not the best of its evidence, which is {dict(best.config)} at {best.time_us} us"
         )
-
-
-def _one_line(error: BaseException) -> str:
-    return "it is nested too deep" if isinstance(error, RecursionError) else str(error).splitlines()[0]

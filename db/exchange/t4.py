@@ -1,28 +1,35 @@
 """The T4 results format of the auto-tuning community, and the landscapes that it and Kernel Tuner's caches hold.
 
 T4 is described by the results schema 1.0.0 that Kernel Tuner ships. Its times are milliseconds; ours are microseconds.
-What a T4 file of ours holds beyond the schema: `metadata` (the scope), and `total` among a result's times (the wall
-time of the trial). `runtimes` are the kept repetitions of a measured time, else the one time there is; `time` among
-the measurements is their median.
+What a T4 file of ours holds beyond the schema: `metadata` (the scope), `verified` (whether the output agreed with the
+reference), and `total` among a result's times (the wall time of the trial). `runtimes` are the kept repetitions of a
+measured time, else the one time there is; `time` among the measurements is their median.
 """
 
 from __future__ import annotations
 
-import gzip
-import json
 import math
-import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from tilewise.db.exchange.fields import Fields
+from tilewise.db.exchange.jsonfile import one_line, parse, text_of
 from tilewise.db.records import Config, Scope, Status, Trial
 from tilewise.db.store import Store
 from tilewise.errors import BadImport, NotFound
 
-__all__ = ["Landscape", "Row", "export_t4", "read_landscape"]
+__all__ = [
+    "Landscape",
+    "Row",
+    "export_t4",
+    "parse_recording",
+    "read_landscape",
+    "recorded_metadata",
+    "recorded_rows",
+]
 
 _SCHEMA_VERSION = "1.0.0"
 _US_PER = {"": 1e3, "ms": 1e3, "milliseconds": 1e3, "us": 1.0, "microseconds": 1.0, "s": 1e6, "seconds": 1e6}
@@ -42,13 +49,17 @@ _KERNEL_TUNER_ERROR_VALUE = 1e20
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One recorded config; `seconds` is the wall time that trying it took, None where unknown."""
+    """One recorded config; `seconds` is the wall time that trying it took. None is what the record does not say."""
 
     config: Config
     status: Status
     time_us: float | None
     samples_us: tuple[float, ...]
     seconds: float | None
+    p20_us: float | None = None
+    p80_us: float | None = None
+    verified: bool = False
+    created: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,13 +99,52 @@ def read_landscape(path: str | Path) -> Landscape:
     """
     path = Path(path)
     try:
-        document = Fields.of(_load(_text(path)))
-        landscape = _read_t4(document) if "results" in document.body else _read_cache(document)
-        if not landscape.rows:
-            raise ValueError("it holds no configs")
+        landscape = _landscape(parse_recording(_bytes(path)))
     except (ValueError, RecursionError) as error:
-        raise BadImport(f"{path} is no usable T4 file or Kernel Tuner cache: {str(error).splitlines()[0]}") from error
+        raise BadImport(f"{path} is no usable T4 file or Kernel Tuner cache: {one_line(error)}") from error
     return landscape
+
+
+def parse_recording(data: bytes) -> Fields:
+    """The document of a T4 file or a Kernel Tuner cache, perhaps cut off. Raises `ValueError`."""
+    return Fields.of(_load(text_of(data)))
+
+
+def recorded_rows(document: Fields) -> Iterator[tuple[str, Row | ValueError]]:
+    """Each record's place in the document and the record, or what is wrong with it. Raises `ValueError`."""
+    if "results" in document.body:
+        parameters = _t4_parameters(document)
+        for number, result in enumerate(document.items("results"), 1):
+            yield f"result {number}", _row_or_error(_t4_row, result, parameters)
+    else:
+        parameters = _names(document.items("tune_params_keys"))
+        for key, record in document.mapping("cache").items():
+            yield f"record {key}", _row_or_error(_cache_row, record, parameters)
+
+
+def _row_or_error(read: Callable[..., Row], record: Any, parameters: tuple[str, ...]) -> Row | ValueError:
+    try:
+        return read(record, parameters)
+    except ValueError as error:
+        return error
+
+
+def _landscape(document: Fields) -> Landscape:
+    rows = []
+    for place, row in recorded_rows(document):
+        if isinstance(row, ValueError):
+            raise ValueError(f"{place}: {row}")
+        rows.append(row)
+    if not rows:
+        raise ValueError("it holds no configs")
+    return Landscape(tuple(rows[0].config), recorded_metadata(document), tuple(rows))
+
+
+def recorded_metadata(document: Fields) -> dict[str, Any]:
+    """What stands beside the records."""
+    if "results" in document.body:
+        return document.mapping("metadata") if "metadata" in document.body else {}
+    return {name: value for name, value in document.body.items() if name not in ("cache", "tune_params_keys")}
 
 
 # Writing
@@ -117,6 +167,7 @@ def _result(trial: Trial) -> dict[str, Any]:
         "times": times,
         "invalidity": str(trial.status),
         "correctness": 1 if trial.status is Status.CORRECT else 0,
+        "verified": trial.verified,
         "measurements": measurements,
         "objectives": ["time"],
     }
@@ -125,56 +176,37 @@ def _result(trial: Trial) -> dict[str, Any]:
 # Reading
 
 
-def _text(path: Path) -> str:
+def _bytes(path: Path) -> bytes:
     try:
-        data = path.read_bytes()
+        return path.read_bytes()
     except OSError as error:
         raise ValueError(error.strerror or str(error)) from error
-    if data.startswith(b"\x1f\x8b"):
-        try:
-            data = gzip.decompress(data)
-        except (EOFError, OSError, zlib.error) as error:
-            raise ValueError(f"its compressed data is damaged ({error})") from error
-    try:
-        return data.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise ValueError("it is not UTF-8 text") from error
 
 
 def _load(text: str) -> Any:
     """Parse JSON, closing what a recorder that was stopped left open: records end with the only inner braces."""
     whole, kept = text.strip().rstrip(","), text[: text.rfind("}") + 1]
-    first: json.JSONDecodeError | None = None
+    first: ValueError | None = None
     for candidate in (whole, whole + "}", whole + "}}", kept + "}", kept + "}}"):
         try:
-            return json.loads(candidate)
-        except json.JSONDecodeError as error:
+            return parse(candidate, constant=float)  # recorders write NaN and Infinity for times that failed
+        except ValueError as error:
             first = first or error
-    raise ValueError(f"it is not JSON ({first})")
+    raise first or ValueError("it is not JSON")
 
 
-def _read_cache(document: Fields) -> Landscape:
-    parameters = _names(document.items("tune_params_keys"))
-    cache = document.mapping("cache")
-    metadata = {name: value for name, value in document.body.items() if name not in ("cache", "tune_params_keys")}
-    return Landscape(parameters, metadata, tuple(_cache_row(key, record, parameters) for key, record in cache.items()))
-
-
-def _cache_row(key: str, record: Any, parameters: tuple[str, ...]) -> Row:
-    try:
-        fields = Fields.of(record)
-        if "time" not in fields.body:
-            raise ValueError("time is missing")
-        config = Fields({"config": {name: fields.body[name] for name in parameters if name in fields.body}}).config(
-            "config"
-        )
-        if len(config) < len(parameters):
-            raise ValueError(f"it lacks {', '.join(name for name in parameters if name not in config)}")
-        time, status = _cache_time(fields.body["time"])
-        samples = _samples(fields.body.get("times") or []) if status is Status.CORRECT else ()
-        return Row(config, status, time, samples, _seconds(fields, _KERNEL_TUNER_PARTS_MS))
-    except ValueError as error:
-        raise ValueError(f"record {key}: {error}") from error
+def _cache_row(record: Any, parameters: tuple[str, ...]) -> Row:
+    fields = Fields.of(record)
+    if "time" not in fields.body:
+        raise ValueError("time is missing")
+    config = Fields({"config": {name: fields.body[name] for name in parameters if name in fields.body}}).config(
+        "config"
+    )
+    if len(config) < len(parameters):
+        raise ValueError(f"it lacks {', '.join(name for name in parameters if name not in config)}")
+    time, status = _cache_time(fields.body["time"])
+    samples = _samples(fields.body.get("times") or []) if status is Status.CORRECT else ()
+    return Row(config, status, time, samples, _seconds(fields, _KERNEL_TUNER_PARTS_MS), created=_moment(fields))
 
 
 def _cache_time(time: Any) -> tuple[float | None, Status]:
@@ -185,43 +217,61 @@ def _cache_time(time: Any) -> tuple[float | None, Status]:
     return _us(time, 1e3), Status.CORRECT
 
 
-def _read_t4(document: Fields) -> Landscape:
+def _t4_parameters(document: Fields) -> tuple[str, ...]:
     results = document.items("results")
-    metadata = document.mapping("metadata") if "metadata" in document.body else {}
     first = Fields.of(results[0]).config("configuration") if results else {}
-    parameters = _names(metadata.get("parameters") or list(first))
-    return Landscape(
-        parameters, metadata, tuple(_t4_row(number, result, parameters) for number, result in enumerate(results, 1))
+    return _names(recorded_metadata(document).get("parameters") or list(first))
+
+
+def _t4_row(result: Any, parameters: tuple[str, ...]) -> Row:
+    fields = Fields.of(result)
+    config = fields.config("configuration")
+    if set(config) != set(parameters):
+        raise ValueError(f"its configuration names {', '.join(config)}; expected {', '.join(parameters)}")
+    status = _invalidity(fields.text("invalidity"))
+    times = Fields(fields.mapping("times"))
+    samples = _samples(times.body.get("runtimes") or []) if status is Status.CORRECT else ()
+    return Row(
+        config={name: config[name] for name in parameters},
+        status=status,
+        time_us=_t4_time(fields, samples) if status is Status.CORRECT else None,
+        samples_us=samples,
+        seconds=_seconds(times, ("total",) if "total" in times.body else _T4_PARTS_MS),
+        p20_us=_measurement(fields, "p20"),
+        p80_us=_measurement(fields, "p80"),
+        verified=fields.body.get("verified") is True and status is Status.CORRECT,
+        created=_moment(fields),
     )
-
-
-def _t4_row(number: int, result: Any, parameters: tuple[str, ...]) -> Row:
-    try:
-        fields = Fields.of(result)
-        config = fields.config("configuration")
-        if set(config) != set(parameters):
-            raise ValueError(f"its configuration names {', '.join(config)}; expected {', '.join(parameters)}")
-        status = _invalidity(fields.text("invalidity"))
-        times = Fields(fields.mapping("times"))
-        samples = _samples(times.body.get("runtimes") or []) if status is Status.CORRECT else ()
-        time = _t4_time(fields, samples) if status is Status.CORRECT else None
-        seconds = _seconds(times, ("total",) if "total" in times.body else _T4_PARTS_MS)
-        return Row({name: config[name] for name in parameters}, status, time, samples, seconds)
-    except ValueError as error:
-        raise ValueError(f"result {number}: {error}") from error
 
 
 def _t4_time(fields: Fields, samples: tuple[float, ...]) -> float:
     """The measurement called `time`, else the mean of the repetitions, as Kernel Tuner has it."""
-    for measurement in map(Fields.of, fields.body.get("measurements") or []):
-        if measurement.body.get("name") == "time":
-            unit, value = measurement.body.get("unit", ""), measurement.number("value")
-            if unit not in _US_PER or value <= 0:
-                raise ValueError(f"its time is {value} {unit!r}; expected a positive number of ms, us or s")
-            return _us(value, _US_PER[unit])
+    if (time := _measurement(fields, "time")) is not None:
+        return time
     if not samples:
         raise ValueError("it is correct but has neither a measurement called time nor runtimes")
     return math.fsum(samples) / len(samples)
+
+
+def _measurement(fields: Fields, name: str) -> float | None:
+    """In microseconds."""
+    measurements = fields.items("measurements") if fields.body.get("measurements") is not None else []
+    for measurement in map(Fields.of, measurements):
+        if measurement.body.get("name") == name:
+            unit, value = measurement.body.get("unit", ""), measurement.number("value")
+            if not isinstance(unit, str) or unit not in _US_PER or value <= 0:
+                raise ValueError(f"its {name} is {value} {unit!r}; expected a positive number of ms, us or s")
+            return _us(value, _US_PER[unit])
+    return None
+
+
+def _moment(fields: Fields) -> datetime | None:
+    """When a record was made, where it says so in a way that can be read; without a zone it is taken to be UTC."""
+    try:
+        moment = datetime.fromisoformat(fields.text("timestamp"))
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (ValueError, OverflowError):
+        return None
 
 
 def _invalidity(text: str) -> Status:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from datetime import UTC, datetime
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewise.db.exchange.native import encode, export_native, import_native
+from tilewise.db.exchange.native import encode, export_native, read_native
 from tilewise.db.records import Clock, Scope, Status, Trial, digest
 from tilewise.db.sql_store import open_store
 from tilewise.db.store import MergeReport
@@ -32,6 +33,12 @@ def source(make_scope, make_trial):
 
 def exported(source) -> dict:
     return json.loads(encode(export_native(source, source.scopes())))
+
+
+def import_native(store, data: bytes) -> MergeReport:
+    reading = read_native(data)
+    assert reading.refusals == ()
+    return store.merge([(offer.scope, offer.trials) for offer in reading.offers])
 
 
 def sealed(document: dict) -> bytes:
@@ -69,7 +76,7 @@ def test_importing_twice_changes_nothing(source):
 
 def test_an_import_keeps_newer_trials_that_are_here_already(source, make_scope):
     data = encode(export_native(source, source.scopes()))
-    newer = Trial({"BLOCK_SIZE_M": 2, "multibuffer": True}, Status.CORRECT, time_us=55.0, verified=True)
+    newer = Trial({"BLOCK_SIZE_M": 2, "multibuffer": True}, Status.CORRECT, time_us=55.0, samples=1, verified=True)
     source.record(make_scope(), [newer])
     assert import_native(source, data).unchanged == 4
     assert source.result(make_scope()).winner == newer
@@ -167,7 +174,10 @@ def refusal(data: bytes) -> str:
         (b"", "it is not JSON"),
         (b"{", "it is not JSON"),
         (b"\xff\xfe\x00", "it is not UTF-8"),
-        (b"\x1f\x8b\x08\x00", "it is not UTF-8"),
+        (b"\x1f\x8b\x08\x00", "its compressed data is damaged"),
+        (gzip.compress(b"{}" * 999, mtime=0)[:-9], "its compressed data is damaged (it ends early)"),
+        (b'{"format": "tilewise", "format": "tilewise"}', "an object holds 'format' twice"),
+        (b'{"format": "tilewise", "version": ' + b"9" * 5000 + b"}", "not a usable tilewise export"),
         (b"[" * 100_000, "it is nested too deep"),
         (b"[]", "expected an object, found a list"),
         (b"{}", "its format is None; expected 'tilewise'"),
@@ -228,9 +238,11 @@ def test_an_impossible_entry_is_refused_by_its_number(source, name, value, compl
     document["entries"][1][name] = value
     if value is ABSENT:
         del document["entries"][1][name]
-    message = refusal(sealed(document))
-    assert message.startswith("entry 2 of the export: ")
-    assert complaint in message
+    reading = read_native(sealed(document))
+    [refused] = reading.refusals
+    assert refused.place == "entry 2"
+    assert complaint in refused.reason
+    assert [offer.place for offer in reading.offers] == ["entry 1"]
 
 
 @pytest.mark.parametrize(
@@ -267,9 +279,10 @@ def test_an_impossible_trial_is_refused_by_its_number(source, name, value, compl
     trial[name] = value
     if value is ABSENT:
         del trial[name]
-    message = refusal(sealed(document))
-    assert message.startswith("entry 1 of the export: trial 1: ")
-    assert complaint in message
+    [refused] = read_native(sealed(document)).refusals
+    assert refused.place == "entry 1"
+    assert refused.reason.startswith("trial 1: ")
+    assert complaint in refused.reason
 
 
 def test_keys_of_a_later_minor_version_are_left_aside(source):

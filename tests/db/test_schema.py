@@ -63,6 +63,7 @@ def test_trials_of_an_older_schema_keep_their_place(file_url, make_scope, make_t
         store.record(make_scope(), [slow, fast])
     engine = create_engine(file_url)
     with engine.begin() as connection:  # back to the tables as they were before times had intervals
+        connection.execute(text("DROP TABLE suggestions"))
         connection.execute(text("DROP VIEW best"))
         connection.execute(text("DROP INDEX ix_trials_fastest"))
         for name in ("low_us", "high_us", "dropped", "method", "l2", "settled_us", "standing_us"):
@@ -158,7 +159,8 @@ def test_a_query_gives_what_sqlalchemy_gives(file_url, make_scope, make_trial):
     parameters = {"key": make_scope().question.key}
     with engine.connect() as connection:
         expected = [list(row) for row in connection.execute(queries.LOOKUP, parameters)]
-    assert Query(queries.LOOKUP, engine.dialect).run(engine, parameters) == expected
+    with closing(engine.raw_connection()) as connection:
+        assert Query(queries.LOOKUP, engine.dialect).run(connection, parameters) == expected
     engine.dispose()
 
 

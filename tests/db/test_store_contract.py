@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -10,8 +11,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from tilewise.db.evidence import summarize
-from tilewise.db.records import Clock, Question, Status, Trial
-from tilewise.db.store import MergeReport, Wanted
+from tilewise.db.records import Clock, Question, Status, Suggestion, Trial
+from tilewise.db.sql_store import open_store
+from tilewise.db.store import Change, MergeReport, Wanted
 from tilewise.errors import NotFound, StoreError
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -537,6 +539,32 @@ def test_merging_the_same_trial_keeps_the_one_with_a_verdict(store, make_scope, 
     assert store.trials(make_scope()) == [judged]
 
 
+def test_what_is_merged_first_does_not_matter(make_scope, make_trial):
+    config = {"BLOCK": 1}
+    told = [
+        make_trial(10, config=config, samples=100),
+        make_trial(11, config=config, samples=5),
+        make_trial(9, config=config, samples=500, verified=False),
+        make_trial(None, config=config, status=Status.TIMEOUT),
+        make_trial(12, config=config, samples=100),
+    ]
+    wrong = make_trial(10, config=config, status=Status.CORRECTNESS)
+    for trials, kept in ((told, told[-1]), ([*told, wrong], wrong)):
+        for order in itertools.permutations(trials):
+            with open_store("sqlite://") as store:
+                for trial in order:
+                    store.merge([(make_scope(), [trial])])
+                assert store.trials(make_scope()) == [kept]
+
+
+def test_a_merge_tells_which_winners_changed(store, make_scope, make_trial):
+    slow, fast, failed = make_trial(20), make_trial(10), make_trial(None, status=Status.COMPILE)
+    other = make_scope(dtype="float16")
+    assert store.merge([(make_scope(), [slow]), (other, [failed])]).changes == (Change(make_scope(), None, slow),)
+    assert store.merge([(make_scope(), [slow, fast])]).changes == (Change(make_scope(), slow, fast),)
+    assert store.merge([(make_scope(), [make_trial(30)])]).changes == ()
+
+
 def test_of_one_config_merged_twice_at_once_the_better_is_kept(store, make_scope, make_trial):
     old = make_trial(10)
     new = make_trial(20, config=old.config)
@@ -557,6 +585,37 @@ def test_merging_nothing_reports_nothing(store, make_scope):
 
 
 # Closing
+
+
+# Suggestions and snapshots
+
+
+def test_suggestions_are_kept_once_and_by_kernel(store, make_scope, make_trial):
+    one = Suggestion("row_reduce", {"M": 1, "N": 2}, "float32", "NVIDIA H200", {"BLOCK": 4, "fast": True}, "a table")
+    two = replace(one, config={"BLOCK": 8, "fast": False})
+    assert store.suggest([one, two, one]) == 2
+    assert store.suggest([replace(one, origin="another table"), replace(one, kernel="softmax")]) == 1
+    assert store.suggestions("row_reduce") == [one, two]
+    assert store.suggestions("nothing") == []
+    assert list(store.scopes()) == []  # they are no trials
+
+
+def test_a_snapshot_does_not_see_what_is_written_meanwhile(store, make_scope, make_trial):
+    if store.name == "the database in memory":
+        pytest.skip("nobody else writes a database in memory")
+    first = make_trial(20)
+    store.record(make_scope(), [first])
+    with store.snapshot() as frozen:
+        store.record(make_scope(), [make_trial(10)])
+        store.record(make_scope(dtype="float16"), [make_trial()])
+        assert [scope.dtype for scope in frozen.scopes()] == ["float32"]
+        assert frozen.result(make_scope()).winner == first
+        with pytest.raises(StoreError):
+            frozen.record(make_scope(), [make_trial()])
+    with pytest.raises(StoreError, match="is closed"):
+        frozen.devices()
+    assert len(list(store.scopes())) == 2
+    assert store.result(make_scope()).winner.time_us == 10
 
 
 def test_a_closed_store_is_unusable(store, make_scope, make_trial):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+from datetime import UTC, datetime
 
 import pytest
 
@@ -76,10 +77,12 @@ def test_a_t4_file_reads_back_as_a_landscape(document, tmp_path):
     landscape = read_landscape(path)
     assert landscape.parameters == ("BLOCK_SIZE_M", "multibuffer")
     assert landscape.metadata == document["metadata"]
+    config = {"BLOCK_SIZE_M": 1, "multibuffer": True}
+    made = [datetime(2026, 11, 1, 0, 0, second, tzinfo=UTC) for second in (1, 2, 3)]
     assert landscape.rows == (
-        Row({"BLOCK_SIZE_M": 1, "multibuffer": True}, Status.CORRECT, 47.58, (47.58,), 1.5),
-        Row({"BLOCK_SIZE_M": 2, "multibuffer": True}, Status.COMPILE, None, (), 0.25),
-        Row({"BLOCK_SIZE_M": 3, "multibuffer": True}, Status.CORRECTNESS, None, (), 0.0),
+        Row(config, Status.CORRECT, 47.58, (47.58,), 1.5, 47.1, 48.3, verified=True, created=made[0]),
+        Row(config | {"BLOCK_SIZE_M": 2}, Status.COMPILE, None, (), 0.25, created=made[1]),
+        Row(config | {"BLOCK_SIZE_M": 3}, Status.CORRECTNESS, None, (), 0.0, created=made[2]),
     )
 
 

@@ -1,11 +1,10 @@
-"""`tilewise export` and `tilewise import`."""
+"""`tilewise export`."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import sys
-import zlib
 from pathlib import Path
 
 import click
@@ -15,7 +14,7 @@ from tilewise.db.store import Store
 from tilewise.errors import BadImport, NotFound
 from tilewise.tuner.cli.options import common, database, open_existing, print_json
 
-__all__ = ["export", "import_"]
+__all__ = ["export"]
 
 
 @click.command()
@@ -48,7 +47,7 @@ def export(
     from tilewise.tuner.problem import parse_dims
 
     dims = parse_dims(shape) if shape else None
-    with open_existing(url) as store:
+    with open_existing(url) as opened, opened.snapshot() as store:
         wanted = [
             s for s in store.scopes(kernel, device) if (not dims or s.dims == dims) and (not dtype or s.dtype == dtype)
         ]
@@ -80,30 +79,3 @@ def _only(store: Store, scopes: list[Scope]) -> Scope:
             f"a t4 file holds one problem, and {len(scopes)} fit: {names}; choose with --kernel, --device, -s, --dtype"
         )
     return scopes[0]
-
-
-@click.command("import")
-@click.argument("file", type=click.Path())
-@database
-@common
-def import_(file: str, url: str | None, as_json: bool) -> None:
-    """Merge an exported FILE into the database; what is there and better known stays."""
-    from tilewise.db.exchange.native import import_native
-    from tilewise.db.sql_store import open_store
-    from tilewise.settings import read_settings
-
-    try:
-        data = Path(file).read_bytes()
-    except OSError as error:
-        raise BadImport(f"cannot read {file}: {error.strerror}") from error
-    try:
-        data = gzip.decompress(data) if data.startswith(b"\x1f\x8b") else data
-    except (OSError, EOFError, zlib.error) as error:
-        raise BadImport(f"{file} is cut short or damaged: {error}") from error
-    with open_store(url or read_settings().database_url) as store:
-        report = import_native(store, data)
-    counts = {"added": report.added, "updated": report.updated, "unchanged": report.unchanged}
-    if as_json:
-        print_json({"file": file, **counts})
-    else:
-        click.echo(f"{file}: " + ", ".join(f"{count} trials {what}" for what, count in counts.items()))

@@ -1,0 +1,73 @@
+"""JSON that somebody else wrote, perhaps compressed, perhaps damaged, perhaps to do harm."""
+
+from __future__ import annotations
+
+import json
+import zlib
+from collections.abc import Callable
+from typing import Any, NoReturn
+
+__all__ = ["one_line", "parse", "text_of", "unpacked"]
+
+_LARGEST = 2**30
+"""Bytes of a file once decompressed; a few kilobytes can claim to be many gigabytes."""
+
+_GZIP = b"\x1f\x8b"
+_SHOWN = 200
+
+
+def unpacked(data: bytes) -> bytes:
+    """The bytes, decompressed where they are gzipped. Raises `ValueError`."""
+    if not data.startswith(_GZIP):
+        return data
+    try:
+        stream = zlib.decompressobj(wbits=31)
+        plain = stream.decompress(data, _LARGEST)
+    except zlib.error as error:
+        raise ValueError(f"its compressed data is damaged ({error})") from error
+    if not stream.eof:
+        if len(plain) >= _LARGEST:
+            raise ValueError(f"it is more than {_LARGEST // 2**30} GiB when decompressed")
+        raise ValueError("its compressed data is damaged (it ends early)")
+    return plain
+
+
+def text_of(data: bytes) -> str:
+    """The text of a file, plain or gzipped. Raises `ValueError`."""
+    try:
+        return unpacked(data).decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise ValueError("it is not UTF-8 text") from error
+
+
+def parse(text: str, *, constant: Callable[[str], Any] | None = None) -> Any:
+    """A JSON document in which no object has a key twice. Raises `ValueError`.
+
+    `constant` makes a value of `NaN` and `Infinity`, which are no JSON and refused otherwise.
+    """
+    try:
+        return json.loads(text, object_pairs_hook=_object, parse_constant=constant or _refuse_constant)
+    except json.JSONDecodeError as error:
+        raise ValueError(f"it is not JSON ({error})") from error
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
+
+
+def one_line(error: BaseException) -> str:
+    """The message of an error, on one line and no longer than a person reads."""
+    text = " ".join(str(error).split())
+    text = text if text.isprintable() else text.encode("unicode_escape").decode()
+    return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        raise ValueError(f"an object holds {twice[:40]!r} twice")
+    return made
+
+
+def _refuse_constant(text: str) -> NoReturn:
+    raise ValueError(f"it holds {text}, which is not JSON")
