@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from typing import Any
 
-from sqlalchemy import URL, Connection, Engine, create_engine, make_url
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from tilewise.db import sqlite
@@ -133,9 +133,19 @@ def _parse(text: str) -> URL:
 
 
 def _engine(url: URL) -> Engine:
+    """PostgreSQL's: connections that a restart of the server broke are replaced before they are used."""
     try:
-        return create_engine(url)
+        engine = create_engine(url, pool_pre_ping=True)
     except ModuleNotFoundError as error:
         raise StoreError(
             f"the driver of {url.drivername!r} is not installed; install the package {error.name!r}"
         ) from error
+    event.listen(engine, "connect", _limit_waiting)
+    return engine
+
+
+def _limit_waiting(connection: Any, _: object) -> None:
+    """Wait for a lock as long as SQLite does, where neither the URL nor the server says how long: not for ever."""
+    limit = f"set_config('lock_timeout', '{sqlite.BUSY_SECONDS}s', false)"
+    connection.cursor().execute(f"SELECT {limit} WHERE current_setting('lock_timeout') = '0'")
+    connection.commit()

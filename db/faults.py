@@ -13,6 +13,7 @@ __all__ = ["fault", "read_only_fault"]
 
 _READ_ONLY = "{name} is read-only; give write permission on the file and its folder, or use another database"
 _LOCKED = "{name} stayed locked by another process for too long; wait until that one is done, then try again"
+_CROSSED = "{name}: another process wrote to the same problems in another order; nothing was written: try again"
 _FULL = "no space left for {name}; nothing was written: free some space, then try again"
 
 _BY_SQLITE_CODE = {
@@ -28,7 +29,7 @@ _BY_SQLITE_CODE = {
 }
 """By primary result code (https://sqlite.org/rescode.html)."""
 
-_BY_SQLSTATE = {"25006": _READ_ONLY, "42501": _READ_ONLY, "53100": _FULL, "55P03": _LOCKED}
+_BY_SQLSTATE = {"25006": _READ_ONLY, "42501": _READ_ONLY, "53100": _FULL, "55P03": _LOCKED, "40P01": _CROSSED}
 """By PostgreSQL's error code (appendix A of its manual)."""
 
 

@@ -21,9 +21,17 @@ from sqlalchemy.pool import NullPool, QueuePool
 
 from tilewise.errors import StoreError
 
-__all__ = ["busy_seconds", "create_sqlite_engine", "database_path", "is_writable", "keep_write_ahead_log", "make_place"]
+__all__ = [
+    "BUSY_SECONDS",
+    "busy_seconds",
+    "create_sqlite_engine",
+    "database_path",
+    "is_writable",
+    "keep_write_ahead_log",
+    "make_place",
+]
 
-_BUSY_SECONDS = 30.0
+BUSY_SECONDS = 30
 _HEADER = b"SQLite format 3\0"
 _WAL_POLL_SECONDS = 0.01
 
@@ -67,7 +75,7 @@ def is_writable(path: Path) -> bool:
 
 def busy_seconds(url: URL) -> float:
     """How long to wait for another writer: the URL's `timeout`; raises `ValueError` unless that is a number."""
-    return float(str(url.query.get("timeout", _BUSY_SECONDS)))
+    return float(str(url.query.get("timeout", BUSY_SECONDS)))
 
 
 def create_sqlite_engine(url: URL, path: Path | None, *, read_only: bool) -> Engine:

@@ -76,7 +76,7 @@ def postgres_schema(postgres_server: URL) -> Callable[[], AbstractContextManager
     @contextmanager
     def make() -> Iterator[str]:
         name = f"tilewise_test_{uuid.uuid4().hex}"
-        engine = create_engine(postgres_server)
+        engine = create_engine(postgres_server, pool_pre_ping=True)  # tests may break connections
         with engine.begin() as connection:
             connection.execute(text(f"CREATE SCHEMA {name}"))
         yield postgres_server.update_query_dict({"options": f"-csearch_path={name}"}).render_as_string(False)

@@ -1,0 +1,81 @@
+"""What PostgreSQL adds to a store: connections that break, locks that another session keeps."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from sqlalchemy import create_engine, make_url, select, text
+
+from tilewise.db.models import scopes
+from tilewise.db.sql_store import open_store
+from tilewise.errors import StoreError
+
+
+@pytest.fixture
+def other(postgres_url):
+    """Another session."""
+    engine = create_engine(postgres_url)
+    with engine.connect() as connection:
+        yield connection
+    engine.dispose()
+
+
+def test_a_store_goes_on_after_its_connections_broke(postgres_url, other, make_scope, make_trial):
+    """As after a restart of the server."""
+    with open_store(postgres_url) as store:
+        others = text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
+        for kept in range(3):
+            other.execute(others)
+            assert len(store.trials(make_scope())) == kept
+            other.execute(others)
+            store.record(make_scope(), [make_trial()])
+
+
+def test_a_lock_kept_too_long_is_reported_and_nothing_written(postgres_url, other, make_scope, make_trial):
+    url = make_url(postgres_url)
+    options = f"{url.query['options']} -clock_timeout=200"
+    hasty_url = url.update_query_dict({"options": options}).render_as_string(hide_password=False)
+    with open_store(hasty_url) as store:
+        store.record(make_scope(), [first := make_trial()])
+        other.execute(select(scopes.c.id).with_for_update())
+        with pytest.raises(StoreError, match="stayed locked by another process for too long; wait until"):
+            store.record(make_scope(), [make_trial()])
+        assert store.trials(make_scope()) == [first]  # readers do not wait
+        other.rollback()
+        store.record(make_scope(), [second := make_trial()])
+        assert store.trials(make_scope()) == [first, second]
+
+
+def test_no_lock_is_waited_for_without_end(postgres_url):
+    with open_store(postgres_url) as store, store._database.engine.connect() as connection:
+        assert connection.execute(text("SHOW lock_timeout")).scalar() == "30s"
+
+
+def test_writers_that_wait_for_each_other_are_told_to_try_again(postgres_url, other, make_scope, make_trial):
+    one, two = make_scope(), make_scope(dtype="float16")
+    told = []
+    with open_store(postgres_url) as store:
+        store.record(one, [make_trial()])
+        store.record(two, [make_trial()])
+        evidence = [(two, [make_trial()]), (one, [make_trial()])]
+
+        def merge() -> None:
+            with pytest.raises(StoreError) as caught:
+                store.merge(evidence)
+            told.append(str(caught.value))
+
+        locked = select(scopes.c.id).with_for_update()
+        other.execute(locked.where(scopes.c.key == one.key))
+        thread = threading.Thread(target=merge)
+        thread.start()
+        waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+        while not other.execute(waiting).scalar():
+            pass
+        other.execute(locked.where(scopes.c.key == two.key))  # the session that waited first is sent away
+        thread.join(timeout=30)
+        other.rollback()
+        [line] = told
+        assert "another process wrote to the same problems in another order; nothing was written: try again" in line
+        assert len(store.trials(two)) == 1
+        assert store.merge(evidence).added == 2
