@@ -92,3 +92,42 @@ def test_for_postgresql_the_command_is_named_without_the_password(tmp_path):
     assert str(caught.value).endswith(
         f"run: pg_dump --format=custom --file='{tmp_path}/my copy' postgresql://me@host:5433/tiles"
     )
+
+
+KILLED_BACKUPS = """
+import os, signal, sys
+from pathlib import Path
+from tilewise.db import backup
+
+def die(*_):
+    os.kill(os.getpid(), signal.SIGKILL)
+
+url, copy = sys.argv[1], Path(sys.argv[2])
+for moment in ("_fill", "_sync", "os.replace"):
+    child = os.fork()
+    if child == 0:
+        owner, name = (os, "replace") if moment == "os.replace" else (backup, moment)
+        if moment == "_fill":  # after it: the copy is whole, but not in place
+            fill = backup._fill
+            backup._fill = lambda *arguments: (fill(*arguments), die())
+        else:
+            setattr(owner, name, die)
+        backup.back_up(url, copy)
+        os._exit(0)
+    assert os.WTERMSIG(os.waitpid(child, 0)[1]) == signal.SIGKILL
+print("done")
+"""
+
+
+def test_a_backup_killed_at_any_moment_leaves_the_older_copy(tmp_path, file_url, python, make_scope, make_trial):
+    copy = tmp_path / "copies" / "copy.db"
+    with open_store(file_url) as store:
+        store.record(make_scope(), [make_trial()])
+        back_up(file_url, copy)
+        store.record(make_scope(), [make_trial()])
+    before = copy.read_bytes()
+    out, err = python(KILLED_BACKUPS, file_url, str(copy)).communicate(timeout=60)
+    assert out == "done\n", err
+    assert copy.read_bytes() == before
+    back_up(file_url, copy)
+    assert check(f"sqlite:///{copy}").rows["trials"] == 2

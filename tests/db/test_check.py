@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 from sqlalchemy import create_engine, make_url
@@ -90,6 +92,18 @@ def test_a_trial_of_the_future_is_named(url, make_scope, make_trial):
     [line] = found(url)["trials"]
     assert line.startswith("trials 4: created ")
     assert line.endswith("yet to come: a clock was wrong")
+
+
+def test_what_a_clock_that_ran_ahead_left_can_be_put_right(url, make_scope, make_trial):
+    page = (Path(__file__).parents[2] / "docs/operations.md").read_text()
+    [statement] = re.findall(r"^UPDATE trials .*$", page, re.MULTILINE)
+    with open_store(url) as store:
+        store.record(make_scope(toolchain="old"), [make_trial(created=datetime.now(UTC) + timedelta(days=400))])
+        spoil(url, statement)
+        assert check(url).whole
+        assert store.lookup(make_scope().question).scope.toolchain == "old"
+        store.record(make_scope(toolchain="new"), [make_trial(created=datetime.now(UTC) + timedelta(seconds=2))])
+        assert store.lookup(make_scope().question).scope.toolchain == "new"
 
 
 def test_faults_beyond_the_first_are_counted_as_more(file_url, make_scope, make_trial):

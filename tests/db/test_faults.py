@@ -136,7 +136,7 @@ connection.execute("ROLLBACK")
 """
 
 
-def test_a_lock_held_for_ten_seconds_is_waited_for_while_readers_go_on(
+def test_a_lock_held_for_ten_seconds_is_waited_for_and_readers_go_on(
     tmp_path, file_url, python, make_scope, make_trial
 ):
     with open_store(file_url) as store, open_store(file_url + "?timeout=0.2") as hasty:
