@@ -74,6 +74,7 @@ class CudaDevice(MeasuredDevice):
             f"cuda-{_unique(driver, index)}",
             (RUNTIME, index),
             cuda_compile.ENTRY,
+            imports=("torch", "triton"),
             compile_env=_NO_GPU,
             jobs=jobs,
             limits=limits,

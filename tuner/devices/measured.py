@@ -61,8 +61,9 @@ class MeasuredDevice(Device):
 
     `runtime` is how the bench process opens the accelerator: `"package.module:function"` and its arguments. `compile`
     names the function that compiles ahead; it is called with where the spec stands, the problem, the config and
-    `compile_arguments()`. `key` tells the chip from all others of this machine. `wait` is how long to wait for a
-    device that another process holds (None: as long as it takes). Raises `Unavailable`.
+    `compile_arguments()`. `imports` are the slow modules that both need; importing them must not open the accelerator.
+    `key` tells the chip from all others of this machine. `wait` is how long to wait for a device that another process
+    holds (None: as long as it takes). Raises `Unavailable`.
     """
 
     clock = Clock.MEASURED
@@ -74,6 +75,7 @@ class MeasuredDevice(Device):
         runtime: Sequence[Any],
         compile: str,  # noqa: A002
         *,
+        imports: Sequence[str],
         compile_env: Mapping[str, str | None] | None = None,
         bench_env: Mapping[str, str | None] | None = None,
         jobs: int | None = None,
@@ -82,14 +84,17 @@ class MeasuredDevice(Device):
     ) -> None:
         settings = read_settings()
         self.id, self.limits = id, limits or Limits()
-        self._runtime, self._bench_env = tuple(runtime), bench_env
+        self._runtime = tuple(runtime)
         self._compilers = WorkerPool(
-            compile, jobs or settings.jobs, env=compile_env, memory_bytes=self.limits.compile_bytes
+            compile,
+            jobs or settings.jobs,
+            env=compile_env,
+            imports=imports,
+            memory_bytes=self.limits.compile_bytes,
         )
         self._lock = DeviceLock(id, key, settings.cache_folder / "locks")
         self._lock.acquire(wait)
-        self._bench = self._process()
-        self._spare: Worker | None = None
+        self._bench = Worker(bench_process.ENTRY, env=bench_env, imports=imports, disk_bytes=self.limits.disk_bytes)
         self._prepared: _Job | None = None
         self._allowed_bytes = 0
         self._rates: list[float | None] = []
@@ -147,9 +152,7 @@ class MeasuredDevice(Device):
 
     def close(self) -> None:
         self._compilers.close()
-        for process in (self._bench, self._spare):
-            if process is not None:
-                process.close()
+        self._bench.close()
         self._lock.release()
 
     # For the kind of device ---------------------------------------------------------------------------------------
@@ -250,18 +253,10 @@ class MeasuredDevice(Device):
                     self._replace()
         raise Unavailable(f"{self.id} does not come up: {last}") from last
 
-    # Processes ----------------------------------------------------------------------------------------------------
-
-    def _process(self) -> Worker:
-        worker = Worker(bench_process.ENTRY, env=self._bench_env, disk_bytes=self.limits.disk_bytes)
-        worker.start()
-        return worker
-
     def _replace(self) -> None:
-        """Go on in a fresh process. From the first fault on, one more is kept that has done its imports."""
-        self._bench.close()
+        """Go on in a fresh process, which has its tensors yet to make."""
+        self._bench.restart()
         self._prepared = None
-        self._bench, self._spare = self._spare or self._process(), self._process()
 
 
 def _raised(error: WorkerFailed) -> Exception:

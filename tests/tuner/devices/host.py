@@ -84,7 +84,8 @@ class HostDevice(MeasuredDevice):
 
     def __init__(self, *, name="Host", jobs=2, limits=LIMITS, **arguments):
         runtime = ("host:HostRuntime", name)
-        super().__init__("host", f"host-{name}", runtime, "host:compile_config", jobs=jobs, limits=limits, **arguments)
+        arguments = {"imports": ["torch"], "jobs": jobs, "limits": limits, **arguments}
+        super().__init__("host", f"host-{name}", runtime, "host:compile_config", **arguments)
 
 
 def compile_config(origin, problem, config):
