@@ -55,7 +55,7 @@ class Health:
 
 
 def check(url: str) -> Health:
-    """Look at everything that is stored: some 20 us a trial. Raises `StoreError` where there is no database to read."""
+    """Look at everything that is stored: some 50 us a trial. Raises `StoreError` where there is no database to read."""
     database = connect(url, create=False, read_only=True)
     try:
         integrity = _integrity(database)

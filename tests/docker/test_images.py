@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
 import re
 import shutil
 import subprocess
 import sysconfig
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -18,16 +21,20 @@ COMPOSE = yaml.safe_load((ROOT / "docker/compose.yaml").read_text())
 each_image = pytest.mark.parametrize("path", IMAGES, ids=lambda path: path.suffix[1:])
 
 
-def instructions(path: Path) -> list[tuple[str, str]]:
-    """Each instruction of a Dockerfile with its arguments on one line."""
-    text = re.sub(r"^#.*\n", "", path.read_text(), flags=re.MULTILINE).replace("\\\n", " ")
-    return [
-        (word.upper(), rest.strip()) for word, _, rest in (line.partition(" ") for line in text.splitlines() if line)
-    ]
+def _by_hand() -> Any:
+    spec = importlib.util.spec_from_file_location("by_hand", ROOT / "docker/by_hand.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+by_hand = _by_hand()
 
 
 def arguments(path: Path, name: str) -> list[str]:
-    return [rest for word, rest in instructions(path) if word == name]
+    return [rest for word, rest in by_hand.instructions(path) if word == name]
 
 
 def test_there_is_an_image_for_each_use():
@@ -80,6 +87,15 @@ def test_the_service_says_whether_it_is_healthy():
     [check] = arguments(ROOT / "docker/Dockerfile.serve", "HEALTHCHECK")
     assert "http://127.0.0.1:8300/readyz" in check
     assert arguments(ROOT / "docker/Dockerfile.serve", "EXPOSE") == ["8300"]
+
+
+def test_the_image_that_is_built_by_hand_is_the_present_one():
+    """It takes minutes, so what was last seen is kept, and holds as long as the instructions are the same."""
+    seen = json.loads((ROOT / "docs/results/docker-serve.json").read_text())
+    assert [step["step"] for step in seen["image"]["steps"]] == [
+        " ".join(instruction) for instruction in by_hand.instructions(ROOT / "docker/Dockerfile.serve")
+    ]
+    assert (seen["run"]["user"], seen["run"]["absent"], seen["run"]["ended_with"]) == ("10001", "[]", 0)
 
 
 def test_compose_builds_the_images_that_are_there_and_shares_one_database():
