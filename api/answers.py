@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Iterable
 
@@ -11,11 +12,11 @@ from tilewise.errors import BadDimension, UnknownKernel
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import KernelSpec
-from tilewise.tuner import lookup
-from tilewise.tuner.lookup import clip
+from tilewise.tuner.lookup import Match, clip
 from tilewise.tuner.problem import make_problem
+from tilewise.tuner.stored import StoredSource, answer_from, not_tuned
 
-__all__ = ["answer", "check_question"]
+__all__ = ["answer", "check_question", "exact"]
 
 
 def check_question(kernel: str, dims: Iterable[str], dtype: str) -> None:
@@ -27,16 +28,34 @@ def check_question(kernel: str, dims: Iterable[str], dtype: str) -> None:
         make_problem(known[0], dict.fromkeys(dims, 1), dtype)
 
 
-def answer(store: Store, question: Question) -> Result:
-    """The best result stored for exactly this question.
+def exact(store: Store, question: Question) -> Result | None:
+    """What is stored for exactly this question: one seek.
 
     A registered kernel answers only with results of the source that is installed here: those of another version of
-    it are not exact. Raises `NotTuned`, or `UnknownKernel` where the kernel is neither registered nor stored.
+    it are not exact.
     """
     known = _registered(question.kernel)
-    if known is None:
-        _check_stored(store, question)
-    return lookup.answer(store, question, source_hash=known[1] if known else None)
+    return store.lookup(question, source_hash=known[1] if known else None)
+
+
+def answer(source: StoredSource, question: Question, match: Match, toolchain: str | None) -> Result:
+    """The answer that relaxes least, no farther than `match`. May take long: milliseconds for a neighbour, seconds
+    where the kernel's shapes or portfolio were never asked for.
+
+    Raises `NotTuned`, or `UnknownKernel` where the kernel is neither registered nor stored, `BadDimension` where it is
+    stored with other dimensions.
+    """
+    known = _registered(question.kernel)
+    if known is not None:
+        return answer_from(source, question, known[0], match=match, toolchain=toolchain)
+    found = source.answers(question, None)
+    for result in found:
+        if toolchain in (None, result.scope.toolchain):
+            return result
+    if found and match.allows(Match.OLDER):
+        return dataclasses.replace(found[0], match=Match.OLDER.value)
+    _check_stored(source.store, question)
+    raise not_tuned(source, question)
 
 
 def _registered(kernel: str) -> tuple[KernelSpec, str] | None:

@@ -11,9 +11,10 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import tilewise
-from tilewise.api import problems
+from tilewise.api import health, listings, lookups, problems
+from tilewise.api.front import Front
 from tilewise.api.pages.routes import PAGES
-from tilewise.api.routes import ROUTES
+from tilewise.api.service import Options, Service
 
 __all__ = ["LARGEST_BODY", "create_app"]
 
@@ -21,34 +22,38 @@ LARGEST_BODY = 1 << 20
 """Bytes: a batch of `MOST_QUERIES` queries takes some 150,000."""
 
 
-def create_app(store_url: str) -> FastAPI:
+def create_app(store_url: str, options: Options | None = None) -> FastAPI:
     """The service on the store at `store_url`, which is opened when the server starts and created where missing."""
+    service = Service(store_url, options or Options())
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        from tilewise.db.sql_store import open_store
-
-        with open_store(store_url, create=True) as store:
-            app.state.store = store
+        await service.open()
+        app.state.store = service.store
+        try:
             yield
+        finally:
+            await service.close()
 
-    app = _Service(
+    app = _Documented(
         title="tilewise",
         version=tilewise.__version__,
         summary="The fastest known tile configs of Triton kernels, by shape, dtype and device",
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        routes=[*ROUTES, *PAGES],
+        routes=[*lookups.plain.routes, *lookups.typed.routes, *listings.plain.routes, *health.plain.routes, *PAGES],
         lifespan=lifespan,
         docs_url=None,  # both pages load scripts from elsewhere
         redoc_url=None,
         redirect_slashes=False,
     )
+    app.state.service = service
     app.add_middleware(BodyLimit)
+    app.add_middleware(Front, service=service)  # the last added is the outermost
     problems.install(app)
     return app
 
 
-class _Service(FastAPI):
+class _Documented(FastAPI):
     def openapi(self) -> dict[str, Any]:
         """FastAPI's document, with errors under their own media type: it would put them under `application/json`."""
         if self.openapi_schema is None:

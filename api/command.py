@@ -18,9 +18,16 @@ __all__ = ["serve"]
 @click.option(
     "--port", default=8300, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."
 )
+@click.option(
+    "--log-level",
+    type=click.Choice(["debug", "info", "warning", "error"]),
+    default="info",
+    show_default=True,
+    help="What to log, as JSON lines on stderr; debug has every request.",
+)
 @database
 @common
-def serve(host: str, port: int, url: str | None, as_json: bool) -> None:
+def serve(host: str, port: int, log_level: str, url: str | None, as_json: bool) -> None:
     """Serve the stored configs over REST.
 
     Reads only. The database is created where it is missing. Ctrl-C or SIGTERM ends the service after the requests
@@ -32,7 +39,7 @@ def serve(host: str, port: int, url: str | None, as_json: bool) -> None:
     store_url = url or read_settings().database_url
     open_store(store_url, create=True).close()  # whatever is wrong with the database is said here, in one line
     with _listen(host, port) as listener:
-        run(store_url, listener, _announce_as_json if as_json else _announce)
+        run(store_url, listener, _announce_as_json if as_json else _announce, log_level=log_level)
 
 
 def _listen(host: str, port: int) -> socket.socket:

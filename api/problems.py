@@ -24,7 +24,7 @@ from tilewise.errors import (
 )
 from tilewise.tuner.lookup import NotTuned
 
-__all__ = ["MEDIA_TYPE", "ProblemResponse", "install", "status_of"]
+__all__ = ["MEDIA_TYPE", "ProblemResponse", "install", "of_unexpected", "status_of"]
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -39,6 +39,9 @@ _STATUS: Mapping[type[TilewiseError], tuple[int, str]] = {
     TilewiseError: (500, "failed"),
 }
 """Status and last part of the problem's `type`; the closest class of an error's ancestry counts."""
+
+RETRY_SECONDS = "5"
+"""When to ask again that which the database did not answer."""
 
 _LONGEST = 500
 """Characters of a detail."""
@@ -59,7 +62,6 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(TilewiseError, _of_ours)
     app.add_exception_handler(HTTPException, _of_http)
     app.add_exception_handler(RequestValidationError, _of_validation)
-    app.add_exception_handler(Exception, _of_unexpected)
 
 
 def _entry(error: TilewiseError) -> tuple[int, str]:
@@ -77,7 +79,10 @@ async def _of_ours(request: Request, error: Exception) -> ProblemResponse:
         _log.error("the database failed: %s", error)
         detail = "the database does not answer; the server's log says why"  # the message may name files of the server
     title = kind.replace("-", " ").capitalize()
-    return _problem(request, status, detail, kind=f"urn:tilewise:problem:{kind}", title=title, members=members)
+    headers = {"Retry-After": RETRY_SECONDS} if status == 503 else None
+    return _problem(
+        request, status, detail, kind=f"urn:tilewise:problem:{kind}", title=title, members=members, headers=headers
+    )
 
 
 async def _of_http(request: Request, error: Exception) -> ProblemResponse:
@@ -96,11 +101,11 @@ async def _of_validation(request: Request, error: Exception) -> ProblemResponse:
     faults = [{"pointer": _pointer(fault["loc"]), "detail": fault["msg"]} for fault in error.errors()]
     first = f"{faults[0]['pointer']}: {faults[0]['detail']}"
     detail = first if len(faults) == 1 else f"{first} (and {len(faults) - 1} more)"
-    return _problem(request, 422, f"the body does not fit: {detail}", members={"errors": faults})
+    return _problem(request, 422, f"the request does not fit: {detail}", members={"errors": faults})
 
 
-async def _of_unexpected(request: Request, error: Exception) -> ProblemResponse:
-    """A defect of ours. Starlette raises the error again after the answer, and the server logs its traceback."""
+def of_unexpected(request: Request) -> ProblemResponse:
+    """A defect of ours."""
     return _problem(request, 500, "the server failed unexpectedly; its log says why")
 
 

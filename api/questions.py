@@ -1,63 +1,49 @@
-"""Reading questions from query strings and bodies: strict, one clear line for each fault."""
+"""Reading questions from query strings and bodies."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 from tilewise.api.answers import check_question
+from tilewise.api.parameters import Parameters
 from tilewise.api.schemas import LookupQuery
 from tilewise.db.records import Question
-from tilewise.errors import BadDimension, UsageError
-from tilewise.tuner.problem import LARGEST
+from tilewise.errors import UsageError
+from tilewise.tuner.lookup import Match
 
-__all__ = ["question_from_body", "question_from_query"]
-
-_WHOLE_NUMBER = re.compile(r"[1-9][0-9]{0,9}", re.ASCII)
-_SHOWN = 40
+__all__ = ["Asked", "asked_in_body", "asked_in_query", "read_question"]
 
 
-def question_from_query(kernel: str, parameters: Iterable[tuple[str, str]]) -> Question:
-    """The question that a query string asks about `kernel`; raises `UsageError` where it makes no sense."""
-    values = _once_each(parameters)
-    _check_match(values.pop("match", "exact"))
-    dtype = values.pop("dtype", "float32")
-    device = _device(values.pop("device", ""))
-    check_question(kernel, values.keys(), dtype)
-    return Question(kernel, {name: _size(name, text) for name, text in values.items()}, dtype, device)
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question, and how far its answer may relax."""
+
+    question: Question
+    match: Match = Match.EXACT
+    toolchain: str | None = None
 
 
-def question_from_body(query: LookupQuery) -> Question:
-    """The question of one query of a batch; raises `UsageError` where the kernel has no such dimensions or dtype."""
-    check_question(query.kernel, query.dims.keys(), query.dtype)
-    return Question(query.kernel, query.dims, query.dtype, query.device)
+def asked_in_query(kernel: str, items: Iterable[tuple[str, str]]) -> Asked:
+    """What a query string asks about `kernel`; raises `UsageError` where it makes no sense."""
+    given = Parameters(items)
+    match = given.take_choice("match", [match.value for match in Match]) or Match.EXACT
+    toolchain = given.take("toolchain")
+    return Asked(read_question(kernel, given), Match(match), toolchain)
 
 
-def _once_each(parameters: Iterable[tuple[str, str]]) -> dict[str, str]:
-    values: dict[str, str] = {}
-    for name, value in parameters:
-        if name in values:
-            raise UsageError(f"{name[:_SHOWN]!r} is given more than once; give it once")
-        values[name] = value
-    return values
-
-
-def _check_match(match: str) -> None:
-    if match in ("nearest", "predicted"):
-        raise UsageError(f"match={match} comes in a later version; only match=exact is answered so far")
-    if match != "exact":
-        raise UsageError(f"match is {match[:_SHOWN]!r}; expected exact")
-
-
-def _device(name: str) -> str:
-    if not name:
+def read_question(kernel: str, given: Parameters) -> Question:
+    """What is left of the parameters as a question: dtype, device and dimensions."""
+    dtype = given.take("dtype") or "float32"
+    device = given.take("device")
+    if device is None:
         raise UsageError("device is missing; expected the name of a device, such as Ascend910B4")
-    return name
+    check_question(kernel, given.names, dtype)
+    return Question(kernel, given.take_sizes(), dtype, device)
 
 
-def _size(name: str, text: str) -> int:
-    """Only plain digits are a size: `int` would also take `1_000`, `+5`, spaces and the digits of other scripts."""
-    if not _WHOLE_NUMBER.fullmatch(text) or int(text) > LARGEST:
-        shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
-        raise BadDimension(f"{name[:_SHOWN]} is {shown!r}; expected a whole number from 1 to {LARGEST}")
-    return int(text)
+def asked_in_body(query: LookupQuery) -> Asked:
+    """What one query of a batch asks; raises `UsageError` where the kernel has no such dimensions or dtype."""
+    check_question(query.kernel, query.dims.keys(), query.dtype)
+    question = Question(query.kernel, query.dims, query.dtype, query.device)
+    return Asked(question, Match(query.match), query.toolchain)

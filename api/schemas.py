@@ -6,7 +6,7 @@ Times are microseconds.
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, NotRequired
+from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
 from typing_extensions import TypedDict  # Pydantic cannot read typing's before Python 3.12
@@ -15,9 +15,12 @@ from tilewise.tuner.problem import LARGEST
 
 __all__ = [
     "MOST_QUERIES",
+    "Best",
     "Device",
     "Devices",
+    "Export",
     "Health",
+    "History",
     "Kernel",
     "Kernels",
     "LookupMiss",
@@ -27,6 +30,9 @@ __all__ = [
     "NotTunedProblem",
     "Problem",
     "Result",
+    "ScopeFields",
+    "Trial",
+    "Trials",
     "ValidationProblem",
 ]
 
@@ -43,6 +49,17 @@ Name = Annotated[str, Field(strict=True, min_length=1, max_length=200)]
 Microseconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=0)]
 ConfigValue = int | float | str | bool
+Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+Clock = Annotated[Literal["measured", "modelled"], Field(description="how the times came about")]
+Match = Annotated[
+    Literal["exact", "older", "nearest", "portfolio", "predicted"],
+    Field(
+        description="exact: stored for this very problem, source and toolchain; older: with another toolchain; "
+        "nearest: won for another shape, and feasible here; portfolio: by rule among the configs that serve all tuned "
+        "shapes; predicted: by the prior. As a request: how far the answer may relax, each allowing those before it."
+    ),
+]
+Status = Literal["correct", "constraints", "compile", "correctness", "runtime", "timeout"]
 
 
 class LookupQuery(BaseModel):
@@ -54,7 +71,8 @@ class LookupQuery(BaseModel):
     dims: Annotated[dict[str, Size], Field(examples=[{"M": 1000, "N": 8192}])]
     dtype: Name = "float32"
     device: Annotated[Name, Field(examples=["Ascend910B4"])]
-    match: Literal["exact"] = "exact"
+    match: Match = "exact"
+    toolchain: Annotated[Name | None, Field(description="what exactly the time must have been found with")] = None
 
 
 class LookupRequest(BaseModel):
@@ -89,10 +107,12 @@ class Result(TypedDict):
     dims: dict[str, Size]
     dtype: str
     device: str
-    clock: Annotated[Literal["measured", "modelled"], Field(description="how the times came about")]
+    clock: Clock
     toolchain: str
-    match: Literal["exact"]
-    distance: Annotated[float, Field(ge=0, description="how far the answer's shape lies from the question's")]
+    match: Match
+    distance: NotRequired[
+        Annotated[float, Field(ge=0, description="sum of the log ratios of the answer's shape to the question's")]
+    ]
     verified: Annotated[bool, Field(description="whether the output agreed with the float64 reference")]
     config: dict[str, ConfigValue]
     time_us: NotRequired[Microseconds]
@@ -104,7 +124,7 @@ class Result(TypedDict):
     evaluations_to_best: NotRequired[Annotated[int, Field(ge=1)]]
     seconds: Annotated[float, Field(ge=0, description="wall time that the trials took")]
     why: str
-    tuned_at: Annotated[str, Field(json_schema_extra={"format": "date-time"})]
+    tuned_at: Moment
 
 
 class LookupMiss(TypedDict):
@@ -114,7 +134,7 @@ class LookupMiss(TypedDict):
     dims: dict[str, Size]
     dtype: str
     device: str
-    match: Literal["exact"]
+    match: Match
     config: None
     why: str
 
@@ -150,6 +170,77 @@ class Device(TypedDict):
 
 class Devices(TypedDict):
     devices: list[Device]
+
+
+class ScopeFields(TypedDict):
+    """What trials must share to be compared."""
+
+    kernel: str
+    source_hash: str
+    dims: dict[str, Size]
+    dtype: str
+    device: str
+    clock: Clock
+    toolchain: str
+    cores: Annotated[int, Field(ge=1)]
+
+
+class Trial(ScopeFields):
+    """One config tried once, and what came of it."""
+
+    config: dict[str, ConfigValue]
+    status: Status
+    reason: str
+    time_us: NotRequired[Microseconds]
+    p20_us: NotRequired[Microseconds]
+    p80_us: NotRequired[Microseconds]
+    samples: Count
+    verified: bool
+    is_default: bool
+    ordinal: NotRequired[Count]
+    search: str
+    seed: NotRequired[Count]
+    facts: dict[str, Any]
+    why: str
+    seconds: Annotated[float, Field(ge=0)]
+    created: Moment
+    current: Annotated[bool, Field(description="whether it counts; false where a newer one replaced it")]
+
+
+class Trials(TypedDict):
+    trials: list[Trial]
+    next: NotRequired[Annotated[str, Field(description="`after` of the next page; absent on the last")]]
+
+
+class Best(TypedDict):
+    """A config that was the fastest of its source, toolchain and clock when it was recorded."""
+
+    config: dict[str, ConfigValue]
+    time_us: Microseconds
+    search: str
+    ordinal: NotRequired[Count]
+    source_hash: str
+    clock: Clock
+    toolchain: str
+    tuned_at: Moment
+
+
+class History(TypedDict):
+    kernel: str
+    dims: dict[str, Size]
+    dtype: str
+    device: str
+    bests: list[Best]
+
+
+class Export(TypedDict):
+    """An export file; an entry is a result with its source hash, cores and evidence."""
+
+    format: Literal["tilewise"]
+    version: int
+    created: Moment
+    sha256: str
+    entries: list[dict[str, Any]]
 
 
 class Health(TypedDict):

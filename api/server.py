@@ -8,23 +8,33 @@ from collections.abc import Callable
 
 import uvicorn
 
+from tilewise.api import logs
 from tilewise.api.app import create_app
+from tilewise.api.service import Options
 
 __all__ = ["run"]
 
 
-def run(store_url: str, listener: socket.socket, ready: Callable[[str], None]) -> None:
+def run(
+    store_url: str,
+    listener: socket.socket,
+    ready: Callable[[str], None],
+    *,
+    options: Options | None = None,
+    log_level: str = "info",
+) -> None:
     """Serve on `listener` until SIGTERM or SIGINT; `ready` is called with the address once requests are answered.
 
     Requests in flight get 5 seconds. SIGTERM is how services are stopped, so it ends the call; SIGINT raises
     `KeyboardInterrupt`.
     """
+    logs.configure(log_level)
     config = uvicorn.Config(
-        create_app(store_url),
+        create_app(store_url, options),
         loop="uvloop",  # the asyncio loop takes 44 ms a request on kept-alive connections
         http="httptools",
         lifespan="on",
-        log_level="warning",
+        log_config=None,  # `logs` did it
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=5,

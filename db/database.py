@@ -16,7 +16,7 @@ from tilewise.db.faults import fault, read_only_fault
 from tilewise.db.query import Query, Statement
 from tilewise.errors import StoreError
 
-__all__ = ["Database", "connect"]
+__all__ = ["Database", "connect", "waiting"]
 
 _BEGIN_SNAPSHOT = {"sqlite": "BEGIN", "postgresql": "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"}
 _EXPECTED = "expected sqlite:///path/to/file.db or postgresql+psycopg://user@host/name"
@@ -114,6 +114,14 @@ def connect(text: str, *, create: bool, read_only: bool) -> Database:
     except sqlite3.Error as error:
         raise fault(name, error) from error
     return Database(name, engine, writable=not read_only, is_file=path is not None)
+
+
+def waiting(text: str, seconds: float) -> str:
+    """The URL of an SQLite file with how long to wait for other writers, where it does not say that itself."""
+    url = _parse(text)
+    if url.get_backend_name() != "sqlite" or "timeout" in url.query:
+        return text
+    return url.update_query_dict({"timeout": f"{seconds:g}"}).render_as_string(hide_password=False)
 
 
 def _parse(text: str) -> URL:

@@ -40,7 +40,11 @@ __all__ = [
     "SIZES",
     "SUGGESTIONS",
     "TRIALS",
+    "TRIALS_OF",
+    "TRIALS_OF_STATUS",
+    "VERIFIED",
     "page_of_results",
+    "page_of_scopes",
 ]
 
 _PAGE_LENGTH = 500
@@ -92,17 +96,45 @@ LOOKUP_OF_SOURCE = LOOKUP.where(scopes.c.source_hash == bindparam("source_hash")
 SCOPE = select(*(scopes.c[name] for name in SCOPE_COLUMNS)).where(scopes.c.key == bindparam("key"))
 
 
+VERIFIED = (
+    select(*(scopes.c[name] for name in SCOPE_COLUMNS), *(trials.c[name] for name in TRIAL_COLUMNS))
+    .join(trials, trials.c.scope_id == scopes.c.id)
+    .where(scopes.c.question_key == bindparam("key"), trials.c.verified)
+    .order_by(trials.c.id)
+)
+
+TRIALS_OF = (
+    select(trials.c.id, trials.c.current, *(trials.c[name] for name in TRIAL_COLUMNS))
+    .where(trials.c.scope_id == bindparam("scope"), trials.c.id > bindparam("after"))
+    .order_by(trials.c.id)
+    .limit(bindparam("most", type_=Integer))
+)
+
+TRIALS_OF_STATUS = TRIALS_OF.where(trials.c.status == bindparam("status"))
+
+
+@functools.cache
+def page_of_scopes(columns: frozenset[str], dims: int) -> Select[Any]:
+    """Scopes from the id `first` on, that id before each; narrowed as `page_of_results` is."""
+    page = select(scopes.c.id, *(scopes.c[name] for name in SCOPE_COLUMNS)).where(scopes.c.id >= bindparam("first"))
+    return _narrowed(page, columns, dims).order_by(scopes.c.id).limit(bindparam("most", type_=Integer))
+
+
 @functools.cache
 def page_of_results(columns: frozenset[str], dims: int) -> Select[Any]:
     """Rows for `read_result` with the scope's id behind, the latest scopes first, narrowed by those columns and by that
     many dimensions, each a pattern that the sizes are like: JSON with a comma behind the last too."""
     page = _results(with_winner=True).add_columns(scopes.c.id).where(scopes.c.id < bindparam("before"))
+    return _narrowed(page, columns, dims).order_by(scopes.c.id.desc()).limit(bindparam("most", type_=Integer))
+
+
+def _narrowed(page: Select[Any], columns: frozenset[str], dims: int) -> Select[Any]:
     for name in sorted(columns):
         page = page.where(scopes.c[name] == bindparam(name))
     for number in range(dims):
         sizes = func.replace(scopes.c.dims, "}", ",")
         page = page.where(sizes.like(bindparam(f"dim_{number}"), escape="\\"))
-    return page.order_by(scopes.c.id.desc()).limit(bindparam("most", type_=Integer))
+    return page
 
 
 TRIALS = (

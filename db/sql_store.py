@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -17,6 +18,7 @@ from tilewise.db.database import Database, connect
 from tilewise.db.evidence import flaw, outranks, winner
 from tilewise.db.records import Config, Dims, Question, Result, Scope, Status, Suggestion, Trial, digest
 from tilewise.db.rows import (
+    SCOPE_COLUMNS,
     read_result,
     read_scope,
     read_suggestion,
@@ -25,7 +27,7 @@ from tilewise.db.rows import (
     suggestion_values,
     trial_values,
 )
-from tilewise.db.store import Change, MergeReport, Store, Wanted
+from tilewise.db.store import START, Change, Listed, MergeReport, Place, Store, Wanted
 from tilewise.errors import NotFound, StoreError
 
 __all__ = ["SqlStore", "open_store"]
@@ -57,6 +59,11 @@ class SqlStore(Store):
     def name(self) -> str:
         """The database file, or the URL without its password."""
         return self._database.name
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a file of this machine, which answers in microseconds."""
+        return self._database.is_file
 
     def record(self, scope: Scope, trials: Sequence[Trial]) -> None:
         _refuse_flaws(trials)
@@ -167,12 +174,41 @@ class SqlStore(Store):
         return [kernel for (kernel,) in self._database.fetch(queries.KERNELS)]
 
     def results(self, wanted: Wanted, *, before: int | None = None, most: int = 50) -> list[tuple[int, Result]]:
-        columns = {"kernel": wanted.kernel, "dtype": wanted.dtype, "device": wanted.device}
-        chosen = {name: value for name, value in columns.items() if value is not None}
-        sizes = {f"dim_{number}": _like(*size) for number, size in enumerate(wanted.dims.items())}
+        chosen, sizes = _filters(wanted)
         statement = queries.page_of_results(frozenset(chosen), len(sizes))
         rows = self._database.fetch(statement, before=before or _LAST, most=most, **chosen, **sizes)
         return [(row[-1], read_result(row[:-1])) for row in rows]
+
+    def trial_page(
+        self, wanted: Wanted, *, status: Status | None = None, after: Place = START, most: int = 100
+    ) -> tuple[list[Listed], Place | None]:
+        chosen, sizes = _filters(wanted)
+        statement = queries.page_of_scopes(frozenset(chosen), len(sizes))
+        scopes = self._database.fetch(statement, first=after.scope, most=_SCOPES_A_PAGE, **chosen, **sizes)
+        of_status = {"status": status.value} if status else {}
+        query = queries.TRIALS_OF_STATUS if status else queries.TRIALS_OF
+        listed: list[Listed] = []
+        for number, *row in scopes:
+            seen = after.trial if number == after.scope else 0
+            found = self._database.fetch(query, scope=number, after=seen, most=most - len(listed), **of_status)
+            scope = read_scope(row)
+            listed += [Listed(Place(number, rest[0]), scope, read_trial(rest[2:]), rest[1]) for rest in found]
+            if len(listed) >= most:
+                return listed, listed[-1].place
+        return listed, Place(scopes[-1][0] + 1, 0) if len(scopes) == _SCOPES_A_PAGE else None
+
+    def history(self, question: Question) -> list[tuple[Scope, Trial]]:
+        rows = self._database.fetch(queries.VERIFIED, key=question.key)
+        width = len(SCOPE_COLUMNS)
+        found = [(read_scope(row[:width]), read_trial(row[width:])) for row in rows]
+        best: dict[str, float] = {}
+        return [(scope, trial) for scope, trial in found if _improves(best, scope.key, trial)]
+
+    def check_schema(self) -> None:
+        """Raise `StoreError` where the database does not answer, or its schema is not the one that is needed."""
+        version = schema.revision(self._database)
+        if version != schema.HEAD:
+            raise StoreError(f"{self.name} has schema {version}; expected {schema.HEAD}")
 
     def changes(self) -> Changes:
         """What is written from now on, by whichever process."""
@@ -183,8 +219,24 @@ class SqlStore(Store):
 
 
 _LAST = 2**63 - 1
+_SCOPES_A_PAGE = 500
 
 _TRIAL = models.trials.c
+
+
+def _filters(wanted: Wanted) -> tuple[dict[str, str], dict[str, str]]:
+    """What narrows a listing: columns by name, and patterns of sizes as `page_of_results` takes them."""
+    columns = {"kernel": wanted.kernel, "dtype": wanted.dtype, "device": wanted.device}
+    chosen = {name: value for name, value in columns.items() if value is not None}
+    return chosen, {f"dim_{number}": _like(*size) for number, size in enumerate(wanted.dims.items())}
+
+
+def _improves(best: dict[str, float], scope: str, trial: Trial) -> bool:
+    """Whether the trial is faster than those before it in its scope, which `best` holds."""
+    if trial.time_us is None or trial.time_us >= best.get(scope, math.inf):
+        return False
+    best[scope] = trial.time_us
+    return True
 
 
 def _like(name: str, size: int) -> str:

@@ -11,7 +11,7 @@ from typing import Self
 
 from tilewise.db.records import Config, Dims, Question, Result, Scope, Status, Suggestion, Trial
 
-__all__ = ["Change", "MergeReport", "Store", "Wanted"]
+__all__ = ["START", "Change", "Listed", "MergeReport", "Place", "Store", "Wanted"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +31,27 @@ class Change:
     scope: Scope
     before: Trial | None
     after: Trial | None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a listing of trials stands: after that trial of that scope."""
+
+    scope: int = 0
+    trial: int = 0
+
+
+START = Place()
+
+
+@dataclass(frozen=True, slots=True)
+class Listed:
+    """A trial in a listing, current or history."""
+
+    place: Place
+    scope: Scope
+    trial: Trial
+    current: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +181,19 @@ class Store(ABC):
     def results(self, wanted: Wanted, *, before: int | None = None, most: int = 50) -> list[tuple[int, Result]]:
         """Results that have a winner, those of the scopes seen last first, each with a number that falls: the last one
         of a page given as `before` brings the next."""
+
+    @abstractmethod
+    def trial_page(
+        self, wanted: Wanted, *, status: Status | None = None, after: Place = START, most: int = 100
+    ) -> tuple[list[Listed], Place | None]:
+        """Trials, history too, in the order of their scopes, and where the next page starts; None after the last.
+
+        A page may be short, or even empty, before the last one: a bounded number of scopes is looked at for it.
+        """
+
+    @abstractmethod
+    def history(self, question: Question) -> list[tuple[Scope, Trial]]:
+        """Every verified trial that was the fastest of its scope when it was recorded, in that order."""
 
     @abstractmethod
     def close(self) -> None:

@@ -15,13 +15,12 @@ from functools import partial
 from typing import Any, Protocol
 
 from tilewise.db.records import Clock, Config, Dims, Question, Result, Scope, Status, Trial
-from tilewise.db.store import Store
 from tilewise.errors import NotFound, NothingFeasible
 from tilewise.kernels.spec import KernelSpec, Problem, Target
 from tilewise.tuner.portfolio import Portfolio
-from tilewise.tuner.problem import nearest, sizes_text
+from tilewise.tuner.problem import sizes_text
 
-__all__ = ["NEAREST_BOUND", "Match", "NotTuned", "Source", "answer", "clip", "miss", "relaxed"]
+__all__ = ["NEAREST_BOUND", "Match", "NotTuned", "Source", "clip", "miss", "relaxed"]
 
 NEAREST_BOUND = math.log(2)
 """How far a neighbour may be: its dimensions' ratios multiply to 2 at the most."""
@@ -71,23 +70,6 @@ class Source(Protocol):
         """What is known of the device from its results; None where there are none."""
 
 
-def answer(store: Store, question: Question, *, source_hash: str | None, toolchain: str | None = None) -> Result:
-    """The best result stored for exactly this question and, where they are given, this source of the kernel and this
-    toolchain. Raises `NotTuned`, whose message says what is nearest."""
-    if toolchain is None:
-        result = store.lookup(question, source_hash=source_hash)
-    else:
-        found = store.answers(question, source_hash=source_hash)
-        result = next((result for result in found if result.scope.toolchain == toolchain), None)
-    if result is not None:
-        return result
-    shapes = store.shapes(question.kernel, question.dtype, question.device)
-    problem = Problem(question.kernel, question.dims, question.dtype)
-    close = nearest(problem, [dims for dims in shapes if dims != question.dims])
-    asked = f"{clip(question.kernel)} {sizes_text(question.dims)} {clip(question.dtype)}"
-    raise NotTuned(f"{asked} is not tuned for {clip(question.device)}; {_hint(store, question, close)}", close)
-
-
 def relaxed(
     source: Source,
     question: Question,
@@ -130,17 +112,6 @@ def clip(text: str) -> str:
     """Enough of what somebody sent to recognise it, on one line."""
     line = text if text.isprintable() else repr(text)[1:-1]
     return line if len(line) <= 60 else line[:57] + "..."
-
-
-def _hint(store: Store, question: Question, close: Sequence[Dims]) -> str:
-    if store.lookup(question) is not None:
-        return "a result is stored, but of another version of the kernel's source: tune it again"
-    if close:
-        return f"nearest tuned shapes: {'; '.join(map(sizes_text, close))}"
-    devices = store.devices()
-    if question.device in devices:
-        return "no other shape of it is either"
-    return f"devices with results: {', '.join(devices) or 'none yet'}"
 
 
 def _problem(question: Question) -> Problem:

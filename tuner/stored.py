@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import math
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -14,15 +16,18 @@ from tilewise.db.store import Store
 from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
 from tilewise.tuner.fitting import fitted
-from tilewise.tuner.lookup import Match, answer, relaxed
+from tilewise.tuner.lookup import Match, NotTuned, clip, relaxed
 from tilewise.tuner.portfolio import Portfolio, Tuned, build, tuned
+from tilewise.tuner.problem import sizes_text
 from tilewise.tuner.shapes import ShapeIndex
 from tilewise.tuner.targets import known_target
 
-__all__ = ["StoredSource", "answer_from", "portfolios"]
+__all__ = ["StoredSource", "answer_from", "not_tuned", "portfolios"]
 
 PORTFOLIO_SECONDS = 60.0
 """How long a portfolio serves before it is made anew."""
+
+_MOST_NAMED = 5
 
 _Family = tuple[str, str, str]
 """Kernel, dtype and device name."""
@@ -62,7 +67,7 @@ class StoredSource:
             indexes = self._up_to_date((question.kernel, question.dtype, question.device))
             wanted = [i for (source, dims), i in indexes.items() if dims == names and source_hash in (None, source)]
             found = [pair for index in wanted for pair in index.near(question.dims, bound)]
-        return sorted(found, key=lambda pair: pair[0])
+        return sorted(found, key=lambda pair: (pair[0], *pair[1].values()))
 
     def portfolios(self, question: Question, source_hash: str | None, spec: KernelSpec) -> Sequence[Portfolio]:
         family = (question.kernel, question.dtype, question.device)
@@ -96,9 +101,30 @@ def answer_from(
     toolchain: str | None = None,
 ) -> Result:
     """The answer that relaxes least, no farther than `match`. Raises `NotTuned`, whose message says what is nearest."""
-    known = source_hash(spec)
-    found = relaxed(source, question, spec, source_hash=known, match=match, toolchain=toolchain)
-    return found or answer(source.store, question, source_hash=known, toolchain=toolchain)
+    found = relaxed(source, question, spec, source_hash=source_hash(spec), match=match, toolchain=toolchain)
+    if found is None:
+        raise not_tuned(source, question)
+    return found
+
+
+def not_tuned(source: StoredSource, question: Question) -> NotTuned:
+    """The error that says what there is instead of an answer."""
+    store = source.store
+    near = (dataclasses.replace(question, dims=dims) for _, dims in source.near(question, None, math.inf))
+    close = [other.dims for other in near if store.lookup(other) is not None][:_MOST_NAMED]
+    asked = f"{clip(question.kernel)} {sizes_text(question.dims)} {clip(question.dtype)}"
+    return NotTuned(f"{asked} is not tuned for {clip(question.device)}; {_hint(store, question, close)}", close)
+
+
+def _hint(store: Store, question: Question, close: Sequence[Dims]) -> str:
+    if store.lookup(question) is not None:
+        return "a result is stored, but of another version of the kernel's source: tune it again"
+    if close:
+        return f"nearest tuned shapes: {'; '.join(map(sizes_text, close))}"
+    devices = store.devices()
+    if question.device in devices:
+        return "no other shape of it is either"
+    return f"devices with results: {', '.join(devices) or 'none yet'}"
 
 
 def portfolios(store: Store, scopes: Sequence[Scope], spec: KernelSpec | None = None) -> list[Portfolio]:

@@ -122,19 +122,15 @@ def test_a_kernel_name_is_never_imported_as_a_file(client, tmp_path, monkeypatch
         ("M=1&N=1&K=1&device=A", "kernel row_reduce has no dimension K; it has M, N"),
         ("M=1&N=1&m=one&device=A", "kernel row_reduce has no dimension m; it has M, N"),
         ("M=1&N=1", "device is missing; expected the name of a device, such as Ascend910B4"),
-        ("M=1&N=1&device=", "device is missing; expected the name of a device, such as Ascend910B4"),
+        ("M=1&N=1&device=", "device is empty; give it a value, or leave it away"),
         ("M=1&M=1&N=1&device=A", "'M' is given more than once; give it once"),
         ("M=1&N=1&device=A&device=B", "'device' is given more than once; give it once"),
         ("M=1&N=1&device=A&dtype=float64", "kernel row_reduce takes no 'float64'; it takes float32, float16, bfloat16"),
         (
-            "M=1&N=1&device=A&match=nearest",
-            "match=nearest comes in a later version; only match=exact is answered so far",
+            "M=1&N=1&device=A&match=best",
+            "match is 'best'; expected exact, older, nearest, portfolio or predicted",
         ),
-        (
-            "M=1&N=1&device=A&match=predicted",
-            "match=predicted comes in a later version; only match=exact is answered so far",
-        ),
-        ("M=1&N=1&device=A&match=best", "match is 'best'; expected exact"),
+        ("M=1&N=1&device=A&toolchain=", "toolchain is empty; give it a value, or leave it away"),
     ],
 )
 def test_a_query_that_makes_no_sense_is_refused_in_one_line(client, problem_of, query, detail):

@@ -66,7 +66,7 @@ def test_a_query_its_kernel_cannot_have_is_refused_by_its_number(client, problem
         (QUERY | {"dims": {"M": True, "N": 1}}, "#/queries/0/dims/M"),
         (QUERY | {"dims": {"M": 0, "N": 1}}, "#/queries/0/dims/M"),
         (QUERY | {"dims": {"M": 2**31, "N": 1}}, "#/queries/0/dims/M"),
-        (QUERY | {"match": "nearest"}, "#/queries/0/match"),
+        (QUERY | {"match": "best"}, "#/queries/0/match"),
         (QUERY | {"devise": "A"}, "#/queries/0/devise"),
         ({"kernel": "row_reduce", "dims": {"M": 1, "N": 1}}, "#/queries/0/device"),
         (QUERY | {"kernel": "\ud800"}, "#/queries/0/kernel"),

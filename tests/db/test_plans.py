@@ -29,8 +29,24 @@ STATEMENTS: dict[str, Statement] = {
 }
 """Every SELECT of `queries`, new ones too."""
 
-WORDS = {"kernel": "kernel 7", "dtype": "float32", "device": "Ascend910B4", "source_hash": "a1", "dim_0": '%"M":1000,%'}
-NUMBERS = {"seen": PROBLEMS - 10, "most": 50, "last": PROBLEMS // 2, "before": PROBLEMS // 2, "since": 0}
+WORDS = {
+    "kernel": "kernel 7",
+    "dtype": "float32",
+    "device": "Ascend910B4",
+    "source_hash": "a1",
+    "status": "correct",
+    "dim_0": '%"M":1000,%',
+}
+NUMBERS = {
+    "scope": 77,
+    "after": 0,
+    "first": PROBLEMS // 2,
+    "seen": PROBLEMS - 10,
+    "most": 50,
+    "last": PROBLEMS // 2,
+    "before": PROBLEMS // 2,
+    "since": 0,
+}
 
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])

@@ -1,0 +1,161 @@
+"""What is there: kernels, devices, trials, how a best came about, and everything as one file."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import Response
+
+from tilewise.api import schemas
+from tilewise.api.lookups import QUESTION
+from tilewise.api.questions import read_question
+from tilewise.api.routing import DATABASE_FAILS, MISUSED, PlainRoute, documented, given, service_of, tagged
+from tilewise.db.exchange.native import encode as encode_export
+from tilewise.db.exchange.native import export_native
+from tilewise.db.exchange.trials import trial_to_json
+from tilewise.db.records import Scope, Status, Trial
+from tilewise.db.store import START, Listed, Place, Store, Wanted
+from tilewise.errors import NotFound, UsageError
+from tilewise.kernels import registry
+from tilewise.tuner.devices.base import DeviceRow
+
+__all__ = ["plain"]
+
+plain = APIRouter(route_class=PlainRoute)
+
+_UNCHANGED: dict[int | str, dict[str, Any]] = {304: {"description": "The client has this answer already."}}
+_MOST_TRIALS = 1000
+_PLACE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})", re.ASCII)
+_NARROWING = [
+    documented("kernel", "only this kernel", minLength=1),
+    documented("dtype", "only this dtype", minLength=1),
+    documented("device", "only this device name", minLength=1),
+]
+
+
+@plain.get("/v1/kernels", summary="What can be tuned", response_model=schemas.Kernels, responses=_UNCHANGED)
+async def list_kernels(request: Request) -> Response:
+    """The kernels that come with tilewise; those of users' files are not listed, but can be looked up."""
+    return tagged(request, {"kernels": [_kernel(name) for name in registry.names()]})
+
+
+@plain.get("/v1/devices", summary="What can be tuned on", response_model=schemas.Devices, responses=_UNCHANGED)
+async def list_devices(request: Request) -> Response:
+    """Devices as seen from the server's own machine."""
+    from tilewise.tuner.devices.catalogue import rows
+
+    found = await service_of(request).run(rows)
+    return tagged(request, {"devices": [_device(row) for row in found]})
+
+
+@plain.get(
+    "/v1/trials",
+    summary="What was tried",
+    response_model=schemas.Trials,
+    responses={**_UNCHANGED, **MISUSED, **DATABASE_FAILS},
+    openapi_extra={
+        "parameters": [
+            *_NARROWING,
+            documented("status", "only trials that ended so", enum=[str(status) for status in Status]),
+            documented("limit", "trials a page", type="integer", minimum=1, maximum=_MOST_TRIALS, default=100),
+            documented("after", "`next` of the page before", pattern="^[0-9]{1,18}-[0-9]{1,18}$"),
+        ]
+    },
+)
+async def list_trials(request: Request) -> Response:
+    """Pages of trials, with those that newer ones replaced. `next` leads to the next page; it is absent on the last.
+    A page may be shorter than `limit`, and even empty, before the last one."""
+    asked, service = given(request), service_of(request)
+    wanted = Wanted(kernel=asked.take("kernel"), dtype=asked.take("dtype"), device=asked.take("device"))
+    status = asked.take_choice("status", [str(status) for status in Status])
+    most = asked.take_number("limit", 100, least=1, most=_MOST_TRIALS)
+    after = _place(asked.take("after"))
+    asked.finish("kernel, dtype, device, status, limit or after")
+    page, following = await service.run(
+        service.store.trial_page, wanted, status=Status(status) if status else None, after=after, most=most
+    )
+    document: dict[str, Any] = {"trials": [_trial(listed) for listed in page]}
+    return tagged(request, document | ({"next": f"{following.scope}-{following.trial}"} if following else {}))
+
+
+@plain.get(
+    "/v1/history/{kernel}",
+    summary="How the best of a problem came about",
+    response_model=schemas.History,
+    responses={
+        **_UNCHANGED,
+        **MISUSED,
+        404: {"model": schemas.Problem, "description": "Nothing is stored for this problem."},
+        **DATABASE_FAILS,
+    },
+    openapi_extra={"parameters": QUESTION},
+)
+async def read_history(request: Request) -> Response:
+    """Every trial that was the fastest of its source, toolchain and clock when it was recorded, in that order."""
+    service = service_of(request)
+    question = read_question(request.path_params["kernel"], given(request))
+    found = await service.run(service.store.history, question)
+    if not found:
+        raise NotFound("nothing verified is stored for this problem; /v1/configs says what is nearest")
+    return tagged(request, {**dataclasses.asdict(question), "bests": [_best(scope, trial) for scope, trial in found]})
+
+
+@plain.get(
+    "/v1/export",
+    summary="Every best with its evidence",
+    response_model=schemas.Export,
+    responses={**_UNCHANGED, **MISUSED, **DATABASE_FAILS},
+    openapi_extra={"parameters": _NARROWING},
+)
+async def export(request: Request) -> Response:
+    """The file that `tilewise import` and the decorator read."""
+    asked, service = given(request), service_of(request)
+    wanted = Wanted(kernel=asked.take("kernel"), dtype=asked.take("dtype"), device=asked.take("device"))
+    asked.finish("kernel, dtype or device")
+    return Response(await service.run(_export, service.store, wanted), media_type="application/json")
+
+
+def _export(store: Store, wanted: Wanted) -> bytes:
+    scopes = store.scopes(wanted.kernel, wanted.device)
+    return encode_export(export_native(store, (s for s in scopes if wanted.dtype in (None, s.dtype))))
+
+
+def _place(text: str | None) -> Place:
+    if text is None:
+        return START
+    if not (found := _PLACE.fullmatch(text)):
+        raise UsageError("after is no place in the listing; expected `next` of the page before")
+    return Place(int(found[1]), int(found[2]))
+
+
+def _trial(listed: Listed) -> dict[str, Any]:
+    return _scope(listed.scope) | trial_to_json(listed.trial) | {"current": listed.current}
+
+
+def _best(scope: Scope, trial: Trial) -> dict[str, Any]:
+    about = {"config": dict(trial.config), "time_us": trial.time_us, "search": trial.search, "ordinal": trial.ordinal}
+    about |= {"source_hash": scope.source_hash, "clock": str(scope.clock), "toolchain": scope.toolchain}
+    about |= {"tuned_at": trial.created.isoformat()}
+    return {name: value for name, value in about.items() if value is not None}
+
+
+def _scope(scope: Scope) -> dict[str, Any]:
+    return dataclasses.asdict(scope) | {"clock": str(scope.clock)}
+
+
+def _kernel(name: str) -> dict[str, Any]:
+    spec = registry.load(name)
+    return {
+        "name": spec.name,
+        "summary": spec.summary,
+        "dims": spec.dims,
+        "dtypes": spec.dtypes,
+        "parameters": [parameter.name for parameter in spec.parameters],
+    }
+
+
+def _device(row: DeviceRow) -> dict[str, Any]:
+    return {name: value for name, value in dataclasses.asdict(row).items() if value not in (None, "")}

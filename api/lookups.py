@@ -1,0 +1,144 @@
+"""Look-ups: one by its address, or many at once.
+
+An exact one runs on the event loop: a file answers it in microseconds, less than handing it to a thread would cost.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter, Request
+from starlette.responses import JSONResponse, Response
+
+from tilewise.api import schemas
+from tilewise.api.answers import answer, exact
+from tilewise.api.questions import Asked, asked_in_body, asked_in_query
+from tilewise.api.routing import DATABASE_FAILS, MISUSED, PlainRoute, documented, encode, respond, service_of
+from tilewise.api.snapshot import Answer
+from tilewise.errors import UnknownKernel, UsageError
+from tilewise.tuner.lookup import Match, NotTuned, miss
+from tilewise.tuner.problem import LARGEST
+from tilewise.tuner.stored import StoredSource
+
+__all__ = ["QUESTION", "plain", "typed"]
+
+QUESTION: list[dict[str, Any]] = [
+    documented(
+        "kernel",
+        "name of a kernel: one of /v1/kernels, or of a user's file",
+        where="path",
+        required=True,
+        minLength=1,
+        example="row_reduce",
+    ),
+    {
+        "name": "dims",
+        "in": "query",
+        "required": True,
+        "description": "the size of each of the kernel's dimensions, one query parameter each: `M=1000&N=8192`",
+        "style": "form",
+        "explode": True,
+        "schema": {
+            "type": "object",
+            "minProperties": 1,
+            "propertyNames": {"not": {"enum": ["dtype", "device", "match", "toolchain"]}},
+            "additionalProperties": {"type": "integer", "minimum": 1, "maximum": LARGEST},
+        },
+        "example": {"M": 1000, "N": 8192},
+    },
+    documented("dtype", "type of the kernel's inputs", default="float32"),
+    documented(
+        "device",
+        "the device's name, whether its times were measured or modelled",
+        required=True,
+        minLength=1,
+        example="Ascend910B4",
+    ),
+]
+"""A kernel and a problem of it, as an address has them."""
+
+plain = APIRouter(route_class=PlainRoute)
+typed = APIRouter()
+
+
+@plain.get(
+    "/v1/configs/{kernel}",
+    summary="The best known config of a problem",
+    response_model=schemas.Result,
+    responses={
+        304: {"description": "The client has this answer already."},
+        **MISUSED,
+        404: {
+            "model": schemas.NotTunedProblem,
+            "description": "Unknown kernel, or nothing stored for this problem.",
+        },
+        **DATABASE_FAILS,
+    },
+    openapi_extra={
+        "parameters": [
+            *QUESTION,
+            documented(
+                "match",
+                "how far the answer may relax; each allows those before it",
+                enum=[match.value for match in Match],
+                default="exact",
+            ),
+            documented("toolchain", "what exactly the time must have been found with", minLength=1),
+        ]
+    },
+)
+async def read_config(request: Request) -> Response:
+    """Each of the kernel's dimensions is a query parameter, once, in plain digits."""
+    service = service_of(request)
+    asked = asked_in_query(request.path_params["kernel"], request.query_params.multi_items())
+    service.snapshot.follow()
+    read_at = service.snapshot.generation
+    result = await service.read(exact, service.store, asked.question) if asked.toolchain is None else None
+    if result is None:
+        result = await service.run(answer, service.source, asked.question, asked.match, asked.toolchain)
+    encoded = Answer.of(encode(result.to_json()))
+    if result.match == Match.EXACT:
+        target = request.scope["raw_path"] + b"?" + request.scope["query_string"]
+        service.snapshot.keep(target, asked.question.key, encoded, read_at=read_at)
+    service.metrics.answers.labels(result.match, "database").inc()
+    return respond(request, encoded)
+
+
+@typed.post(
+    "/v1/lookup",
+    summary="Many look-ups at once",
+    response_model=schemas.LookupResults,
+    responses={
+        400: {
+            "model": schemas.Problem,
+            "description": "A query asks for a dimension or dtype that its kernel lacks.",
+        },
+        413: {"model": schemas.Problem, "description": "The body is too large."},
+        422: {"model": schemas.ValidationProblem, "description": "The body is no JSON or not of the documented form."},
+        **DATABASE_FAILS,
+    },
+)
+async def look_up(request: Request, body: schemas.LookupRequest) -> Response:
+    """Answers come in the order of the queries; what nothing stored answers has a null `config`."""
+    service = service_of(request)
+    asked = [_numbered(index, query) for index, query in enumerate(body.queries)]
+    return JSONResponse({"results": await service.run(_answers, service.source, asked)})
+
+
+def _numbered(index: int, query: schemas.LookupQuery) -> Asked:
+    try:
+        return asked_in_body(query)
+    except UsageError as error:
+        raise type(error)(f"queries[{index}]: {error}") from error
+
+
+def _answers(source: StoredSource, asked: list[Asked]) -> list[dict[str, Any]]:
+    return [_answer_or_miss(source, each) for each in asked]
+
+
+def _answer_or_miss(source: StoredSource, asked: Asked) -> dict[str, Any]:
+    """What `/v1/configs` answers with 404 is a miss here."""
+    try:
+        return answer(source, asked.question, asked.match, asked.toolchain).to_json()
+    except (NotTuned, UnknownKernel) as error:
+        return miss(asked.question, str(error))

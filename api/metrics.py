@@ -1,0 +1,55 @@
+"""What Prometheus reads at `/metrics`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, PlatformCollector, ProcessCollector
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+
+__all__ = ["CONTENT_TYPE", "Metrics"]
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+
+_SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+
+
+class Metrics:
+    """One application's metrics, in a registry of their own."""
+
+    def __init__(self) -> None:
+        self._registry = CollectorRegistry()
+        ProcessCollector(registry=self._registry)
+        PlatformCollector(registry=self._registry)
+        self._requests = Counter(
+            "tilewise_requests",
+            "Requests by method, route and status.",
+            ["method", "route", "status"],
+            registry=self._registry,
+        )
+        self._seconds = Histogram(
+            "tilewise_request_seconds",
+            "Time to the end of the answer.",
+            ["route"],
+            buckets=_SECONDS,
+            registry=self._registry,
+        )
+        self.answers = Counter(
+            "tilewise_answers", "Look-ups by how they were answered.", ["match", "source"], registry=self._registry
+        )
+        self._known: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
+
+    def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
+        """A figure that is read when it is asked for."""
+        Gauge(name, text, registry=self._registry).set_function(read)
+
+    def count(self, method: str, route: str, status: int, seconds: float) -> None:
+        known = self._known.get((method, route, status))
+        if known is None:  # finding a child by its labels costs more than counting
+            known = self._requests.labels(method, route, str(status)), self._seconds.labels(route)
+            self._known[method, route, status] = known
+        known[0].inc()
+        known[1].observe(seconds)
+
+    def text(self) -> bytes:
+        return generate_latest(self._registry)

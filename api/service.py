@@ -1,0 +1,79 @@
+"""What the application holds while it runs: stores, answers in memory, metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ParamSpec, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+
+from tilewise.api.metrics import Metrics
+from tilewise.api.snapshot import Snapshot
+
+if TYPE_CHECKING:
+    from tilewise.db.sql_store import SqlStore
+    from tilewise.tuner.stored import StoredSource
+
+__all__ = ["Options", "Service"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_READ_SECONDS, _WRITE_SECONDS = 0.2, 5.0
+"""How long to wait for another process's lock on an SQLite file. Readers need not, but where somebody locks the whole
+file; they wait on the event loop, where nobody else is answered meanwhile."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`answer_bytes` bounds the answers that are kept in memory."""
+
+    reads_open: bool = True
+    answer_bytes: int = 256 << 20
+
+
+class Service:
+    """Usable between `open` and `close`, which the application's lifespan calls."""
+
+    store: SqlStore
+    """For reading, on the event loop too."""
+    writer: SqlStore
+    """For writing, from threads: it waits longer for others."""
+    source: StoredSource
+    """`store` with indexes for look-ups that may relax."""
+    snapshot: Snapshot
+
+    def __init__(self, store_url: str, options: Options) -> None:
+        self._url, self.options = store_url, options
+        self.reads_open = options.reads_open
+        self.metrics = Metrics()
+        self.metrics.gauge("tilewise_answers_kept", "Encoded answers in memory.", lambda: len(self.snapshot))
+        self.metrics.gauge("tilewise_answers_bytes", "Bytes that they take.", lambda: self.snapshot.size)
+        self.recalled = self.metrics.answers.labels("exact", "memory")
+
+    async def open(self) -> None:
+        """Raises `StoreError`."""
+        from tilewise.db.database import waiting
+        from tilewise.db.sql_store import open_store
+        from tilewise.tuner.stored import StoredSource
+
+        self.writer = open_store(waiting(self._url, _WRITE_SECONDS), create=True)
+        self.store = open_store(waiting(self._url, _READ_SECONDS), create=False)
+        self.source = StoredSource(self.store)
+        self.snapshot = Snapshot(self.store.changes(), self.options.answer_bytes)
+
+    async def close(self) -> None:
+        await self.snapshot.close()
+        self.store.close()
+        self.writer.close()
+
+    async def read(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """A question of microseconds on the event loop, where the database is a file; elsewhere in a thread."""
+        if self.store.is_file:
+            return function(*arguments, **named)
+        return await run_in_threadpool(function, *arguments, **named)
+
+    async def run(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """What takes longer, in a thread."""
+        return await run_in_threadpool(function, *arguments, **named)
