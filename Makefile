@@ -3,6 +3,7 @@
 #
 # Both need Linux x86_64 and CPython 3.11 (another name or path of it: make demo PYTHON=...) and each makes an
 # environment of its own, once. Versions are those of constraints.txt.
+# The tests start a PostgreSQL of their own where one is installed (Debian: postgresql); elsewhere they leave it out.
 
 PYTHON ?= python3.11
 # PyTorch's wheels for machines without a GPU. Where this index is out of reach, those of PyPI do as well, but bring

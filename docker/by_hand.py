@@ -234,7 +234,7 @@ def call(*command: str) -> str:
 
 
 def build(image: Image) -> list[dict[str, Any]]:
-    steps = []
+    steps: list[dict[str, Any]] = []
     for word, rest in instructions(DOCKERFILE):
         began = time.monotonic()
         image.do(word, rest)
@@ -263,10 +263,10 @@ def try_out(image: Image) -> dict[str, Any]:
         found["packages"] = container.ask("pip", "list", "--format=freeze").stdout.split()
         found["resident_mib"] = container.resident_mib()
     finally:
-        found_code = container.stop()
-    if found_code != 0:
-        raise Failed(f"the server ended with {found_code} on SIGTERM: {container.log.read_text()[-2000:]}")
-    return found | {"ended_with": found_code}
+        code = container.stop()
+    if code != 0:
+        raise Failed(f"the server ended with {code} on SIGTERM: {container.log.read_text()[-2000:]}")
+    return found | {"ended_with": code}
 
 
 def expect(container: Container, what: str, wanted: str, *words: str) -> str:

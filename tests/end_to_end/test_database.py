@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+import subprocess
 from contextlib import closing
 
 from tilewise.db.schema import HEAD
@@ -50,3 +51,25 @@ def test_commands_on_a_database_that_is_not_there_say_so(tilewise):
         done = tilewise("db", *words, "--db", "sqlite:///other.db")
         assert (done.returncode, done.stdout) == (1, "")
         assert "no database at other.db" in done.stderr
+
+
+def test_a_shared_postgresql_does_what_a_file_does(tilewise, postgres_url):
+    shared = ("--db", postgres_url)
+    problem = ("row_reduce", "-s", "M=200,N=1000")
+    tuned = tilewise.json("tune", *problem, "--device", "model:Ascend910B4", "--trials", "3", *shared)
+    found = tilewise.json("lookup", *problem, "--device", "Ascend910B4", *shared)
+    assert found["results"][0]["config"] == tuned["results"][0]["config"]
+    assert tilewise.json("db", "check", *shared)["rows"]["scopes"] == 1
+    assert tilewise.json("db", "upgrade", *shared)["steps"] == []
+    tilewise.json("export", "--format", "json", "-o", str(tilewise.folder / "configs.json"), *shared)
+    assert tilewise("import", str(tilewise.folder / "configs.json")).returncode == 0
+    assert tilewise.json("lookup", *problem, "--device", "Ascend910B4") == found
+
+
+def test_the_command_that_backup_names_for_postgresql_makes_a_dump(tilewise, postgres_url):
+    open_store(postgres_url).close()
+    done = tilewise("db", "backup", "-o", str(tilewise.folder / "tiles.dump"), "--db", postgres_url)
+    assert (done.returncode, done.stdout) == (2, "")
+    command = done.stderr.strip().rpartition("run: ")[2]
+    subprocess.run(command, shell=True, check=True, timeout=60)
+    assert (tilewise.folder / "tiles.dump").read_bytes().startswith(b"PGDMP")
