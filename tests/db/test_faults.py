@@ -5,15 +5,18 @@ What docs/operations.md says of each is what is asserted here.
 
 from __future__ import annotations
 
+import os
 import shutil
 import sqlite3
 import subprocess
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing
+from contextlib import closing, contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
+from sqlalchemy import URL, create_engine, make_url, text
 
 from tilewise.db.backup import back_up
 from tilewise.db.check import check
@@ -23,10 +26,9 @@ from tilewise.errors import StoreError
 Mount = Callable[[str], None]
 
 
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[tuple[Path, Mount]]:
-    """A file system of 1 MiB, and a function that remounts it with other options."""
-    folder = tmp_path / "disk"
+@contextmanager
+def mounted(folder: Path, size: str) -> Iterator[Mount]:
+    """An empty file system of that size; yields a function that remounts it with other options."""
     folder.mkdir()
 
     def mount(*words: str) -> None:
@@ -34,11 +36,40 @@ def disk(tmp_path: Path) -> Iterator[tuple[Path, Mount]]:
         if done.returncode:
             pytest.skip(f"cannot mount here: {done.stderr.strip()}")
 
-    mount("-t", "tmpfs", "-o", "size=1m", "tilewise-test")
+    mount("-t", "tmpfs", "-o", f"size={size}", "tilewise-test")
     try:
-        yield folder, lambda options: mount("-o", f"remount,{options}")
+        yield lambda options: mount("-o", f"remount,{options}")
     finally:
-        subprocess.run(["umount", str(folder)], check=True)
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)  # a server may have it open a moment longer
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[tuple[Path, Mount]]:
+    """A file system of 1 MiB, and a function that remounts it with other options."""
+    folder = tmp_path / "disk"
+    with mounted(folder, "1m") as remount:
+        yield folder, remount
+
+
+@pytest.fixture
+def postgres_disk(postgres_server: URL, postgres_schema: Any) -> Iterator[tuple[str, Mount]]:
+    """A PostgreSQL database whose tables lie on a file system of 2 MiB, and a function that remounts it."""
+    home = Path(str(postgres_server.query["host"]))
+    if not home.is_dir():
+        pytest.skip("the server is not one of this machine's")
+    folder = home / "disk"
+    admin = create_engine(postgres_server, isolation_level="AUTOCOMMIT")
+    with mounted(folder, "2m") as remount:
+        shutil.chown(folder, home.owner(), home.group())
+        with admin.connect() as connection:
+            connection.execute(text(f"CREATE TABLESPACE small LOCATION '{folder}'"))
+        with postgres_schema() as url:
+            options = str(make_url(url).query["options"]) + " -cdefault_tablespace=small"
+            yield make_url(url).update_query_dict({"options": options}).render_as_string(False), remount
+        with admin.connect() as connection:
+            connection.execute(text("DROP TABLESPACE small"))
+    admin.dispose()
+    folder.rmdir()
 
 
 def fill(folder: Path) -> Path:
@@ -82,6 +113,19 @@ def test_after_space_was_freed_the_same_store_goes_on(disk, make_scope, make_tri
         ballast.unlink()
         store.record(make_scope(), [second := make_trial(why="x" * 100_000)])
         assert store.trials(make_scope()) == [first, second]
+
+
+def test_a_full_disk_under_postgresql_is_reported_and_nothing_half_written(postgres_disk, make_scope, make_trial):
+    url, remount = postgres_disk
+    with open_store(url) as store:
+        store.record(make_scope(), [first := make_trial()])
+        many = [make_trial(facts={"noise": os.urandom(1000).hex()}) for _ in range(3000)]
+        with pytest.raises(StoreError, match=r"no space left for postgresql.*; nothing was written"):
+            store.record(make_scope(), many)
+        assert store.trials(make_scope()) == [first]
+        remount("size=64m")
+        store.record(make_scope(), many)
+        assert store.trials(make_scope()) == [first, *many]
 
 
 def test_a_full_disk_refuses_a_new_database_a_backup_and_an_upgrade_in_one_line(disk, file_url, make_scope, make_trial):
