@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from tilewise.errors import StoreError
@@ -11,8 +12,8 @@ from tilewise.errors import StoreError
 __all__ = ["write_file"]
 
 
-def write_file(path: Path, data: bytes) -> None:
-    """Write `data` to `path`, replacing what was there only once all of it is on the disk.
+def write_file(path: Path, data: bytes | Iterable[bytes]) -> None:
+    """Write `data`, whole or in pieces, to `path`, replacing what was there only once all of it is on the disk.
 
     Who reads meanwhile, or after a crash, finds the old file or the new one. Raises `StoreError` where the place
     cannot be written; the old file is untouched then.
@@ -26,12 +27,12 @@ def write_file(path: Path, data: bytes) -> None:
         raise StoreError(f"cannot write {path}: {error.strerror}; choose another place or make room") from error
 
 
-def _replace(path: Path, data: bytes) -> None:
+def _replace(path: Path, data: bytes | Iterable[bytes]) -> None:
     descriptor, draft = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with os.fdopen(descriptor, "wb") as file:
             os.fchmod(descriptor, _mode(path))
-            file.write(data)
+            file.writelines([data] if isinstance(data, bytes) else data)
             file.flush()
             os.fsync(descriptor)
         os.replace(draft, path)

@@ -5,14 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tilewise.db.records import Scope, Suggestion, Trial
+from tilewise.db.records import Clock, Scope, Suggestion, Trial
 
-__all__ = ["About", "Offer", "Reading", "Refusal"]
+__all__ = ["KINDS", "UNKNOWN_SOURCE", "About", "Offer", "Reading", "Refusal", "foreign_scope"]
+
+KINDS = ("json", "t4", "kernel-tuner", "triton", "vllm")
+"""What files can be, by the name that `--format` has for it."""
+
+UNKNOWN_SOURCE = "unknown"
+"""The source hash of a kernel whose text is not in the file: it equals none, so that no look-up answers from it."""
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a file of somebody else's does not say, and the caller must; empty where the caller does not either.
+    """What a file of somebody else's does not say, and the caller may; empty where the caller does not either.
 
     `key` names the arguments that triton's autotuner was keyed on, in its order. `cores` is 0 where unknown.
     """
@@ -49,3 +55,16 @@ class Reading:
     offers: tuple[Offer, ...] = ()
     refusals: tuple[Refusal, ...] = ()
     suggestions: tuple[Suggestion, ...] = ()
+
+
+def foreign_scope(about: About, origin: str, *, device: str = "") -> Scope:
+    """The scope of results that somebody else measured. Raises `ValueError` for what neither file nor caller says."""
+    device = device or about.device
+    said = {"--kernel": about.kernel, "--device": device, "--dtype": about.dtype, "-s": about.dims}
+    if missing := [option for option, value in said.items() if not value]:
+        raise ValueError(f"it does not say what problem it is of; give {', '.join(missing)}")
+    if about.cores < 1:
+        raise ValueError(f"nothing is known of {device[:60]!r} here; give its core count with --cores")
+    return Scope(
+        about.kernel, UNKNOWN_SOURCE, dict(about.dims), about.dtype, device, Clock.MEASURED, origin, about.cores
+    )

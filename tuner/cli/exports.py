@@ -5,25 +5,37 @@ from __future__ import annotations
 import gzip
 import json
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import click
 
-from tilewise.db.records import Scope
+from tilewise.db.records import Result, Scope
 from tilewise.db.store import Store
-from tilewise.errors import BadImport, NotFound
+from tilewise.errors import NotFound, UsageError
 from tilewise.tuner.cli.options import common, database, open_existing, print_json
 
 __all__ = ["export"]
 
+_FORMATS = ("json", "triton", "vllm", "flaggems", "t4", "csv", "parquet")
+
 
 @click.command()
-@click.option("--format", "kind", type=click.Choice(["json", "t4"]), default="json", show_default=True)
-@click.option("-o", "--output", required=True, metavar="FILE", help="Where to write; - is stdout, .gz is compressed.")
+@click.option("--format", "kind", type=click.Choice(_FORMATS), default="json", show_default=True)
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="FILE",
+    help="Where to write; - is stdout, .gz is compressed; vllm: a folder.",
+)
 @click.option("--kernel", help="Only this kernel.")
 @click.option("--device", help="Only this device name.")
 @click.option("-s", "--shape", metavar="M=1000,N=8192", help="Only this shape.")
 @click.option("--dtype", help="Only this dtype.")
+@click.option("--unverified", is_flag=True, help="triton, vllm, flaggems: also the fastest where nobody verified any.")
+@click.option("--rung", default="M", show_default=True, help="vllm: the dimension that a table goes by.")
+@click.option("--sizes", metavar="1,16,64", help="vllm: the sizes that each table must have (default: vLLM's own 18).")
 @database
 @common
 def export(
@@ -33,17 +45,23 @@ def export(
     device: str | None,
     shape: str | None,
     dtype: str | None,
+    unverified: bool,
+    rung: str,
+    sizes: str | None,
     url: str | None,
     as_json: bool,
 ) -> None:
     """Write what is stored to a file that others can use offline.
 
-    json: every best with its evidence, for `tilewise import` and the decorator. t4: all trials of one problem as a
-    landscape in the T4 format, for `tilewise bench search` and Kernel Tuner's tools.
+    \b
+    json      every best with its evidence: for tilewise import and the decorator
+    triton    bests as a Python module of triton.Config
+    vllm      bests of one kernel as vLLM's and SGLang's tables: a folder of files
+    flaggems  bests as FlagGems' tune_configs.yaml
+    t4        all trials of one problem as a landscape in the T4 format
+    csv       all trials, a row each
+    parquet   the same in Parquet
     """
-    from tilewise.db.exchange.files import write_file
-    from tilewise.db.exchange.native import encode, export_native
-    from tilewise.db.exchange.t4 import export_t4
     from tilewise.tuner.problem import parse_dims
 
     dims = parse_dims(shape) if shape else None
@@ -53,29 +71,106 @@ def export(
         ]
         if not wanted:
             raise NotFound("nothing that is stored fits; see what is there without the filters")
-        if kind == "json":
-            document = export_native(store, wanted)
-            data, count = encode(document), len(document["entries"])
+        if kind == "vllm":
+            files, count = _tables(store, wanted, rung, _sizes(sizes), unverified=unverified)
+            _write_folder(output, files)
+            data = b"".join(files.values())
         else:
-            data, count = json.dumps(export_t4(store, _only(store, wanted))).encode(), 1
-    if output.endswith(".gz"):
-        data = gzip.compress(data, mtime=0)
-    if output == "-":
-        sys.stdout.buffer.write(data)
-        return
-    write_file(Path(output), data)
-    if as_json:
+            data, count = _encoded(kind, store, wanted, unverified=unverified)
+            if output.endswith(".gz"):
+                data = gzip.compress(data, mtime=0)
+            _write(output, data)
+    if as_json and output != "-":
         print_json({"file": output, "format": kind, "entries": count})
-    else:
-        click.echo(f"{output}: {count} {'problem' if count == 1 else 'problems'} as {kind}, {len(data) / 1024:.1f} KiB")
+    elif output != "-":
+        what = "problem" if count == 1 else "problems"
+        click.echo(f"{output}: {count} {what} as {kind}, {len(data) / 1024:.1f} KiB")
 
 
-def _only(store: Store, scopes: list[Scope]) -> Scope:
+def _encoded(kind: str, store: Store, scopes: list[Scope], *, unverified: bool) -> tuple[bytes, int]:
+    """The file, and of how many problems it is."""
+    if kind == "json":
+        from tilewise.db.exchange.native import encode, export_native
+
+        document = export_native(store, scopes)
+        return encode(document), len(document["entries"])
+    if kind == "t4":
+        from tilewise.db.exchange.t4 import export_t4
+
+        return json.dumps(export_t4(store, _only(scopes)), allow_nan=False).encode(), 1
+    if kind in ("csv", "parquet"):
+        from tilewise.db.exchange.flat import encode_csv, encode_parquet
+
+        data = b"".join(encode_csv(store, scopes)) if kind == "csv" else encode_parquet(store, scopes)
+        return data, len(scopes)
+    results = _bests(store, scopes, unverified=unverified)
+    if kind == "triton":
+        from tilewise.db.exchange.triton_module import encode_module
+
+        return encode_module(results), len(results)
+    from tilewise.db.exchange.flaggems import encode_flaggems
+
+    return encode_flaggems(results), len(results)
+
+
+def _bests(store: Store, scopes: list[Scope], *, unverified: bool) -> list[Result]:
+    from tilewise.db.exchange.bests import bests
+
+    if results := bests(store, scopes, unverified=unverified):
+        return results
+    raise NotFound("of what fits nothing is verified; tune it, or add --unverified to take the fastest as it is")
+
+
+def _tables(
+    store: Store, scopes: list[Scope], rung: str, ladder: tuple[int, ...], *, unverified: bool
+) -> tuple[Mapping[str, bytes], int]:
+    from tilewise.db.exchange.tables import LADDER, encode_tables
+
+    kernels = sorted({scope.kernel for scope in scopes})
+    if len(kernels) > 1:
+        raise UsageError(
+            f"tables are of one kernel, and {len(kernels)} fit: {', '.join(kernels)}; choose with --kernel"
+        )
+    if any(rung not in scope.dims for scope in scopes):
+        raise UsageError(f"{kernels[0]} has no dimension {rung}; --rung says which one a table goes by")
+    results = _bests(store, scopes, unverified=unverified)
+    return encode_tables(results, rung, ladder or LADDER), len(results)
+
+
+def _sizes(text: str | None) -> tuple[int, ...]:
+    words = [word.strip() for word in (text or "").split(",") if word.strip()]
+    if not all(word.isdecimal() and len(word) < 12 and int(word) > 0 for word in words):
+        raise UsageError(f"--sizes is {text!r}; expected whole numbers, as in --sizes 1,16,64")
+    return tuple(int(word) for word in words)
+
+
+def _only(scopes: list[Scope]) -> Scope:
     if len(scopes) > 1:
         names = "; ".join(
             sorted({f"{s.kernel} {dict(s.dims)} {s.dtype} on {s.device} ({s.clock})" for s in scopes})[:4]
         )
-        raise BadImport(
+        raise UsageError(
             f"a t4 file holds one problem, and {len(scopes)} fit: {names}; choose with --kernel, --device, -s, --dtype"
         )
     return scopes[0]
+
+
+def _write(output: str, data: bytes) -> None:
+    from tilewise.db.exchange.files import write_file
+
+    if output == "-":
+        sys.stdout.buffer.write(data)
+    else:
+        write_file(Path(output), data)
+
+
+def _write_folder(output: str, files: Mapping[str, bytes]) -> None:
+    """Each file is replaced as a whole; the folder is made where it is missing."""
+    from tilewise.db.exchange.files import write_file
+
+    folder = Path(output)
+    if output == "-" or (folder.exists() and not folder.is_dir()):
+        raise UsageError(f"tables are several files; -o {output} is no folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        write_file(folder / name, data)

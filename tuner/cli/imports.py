@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from tilewise.db.exchange.reading import Reading
+from tilewise.db.exchange.reading import KINDS, About, Reading
 from tilewise.db.records import Trial
 from tilewise.db.store import Change, MergeReport, Store
 from tilewise.errors import BadImport
+from tilewise.kernels.spec import KernelSpec
 from tilewise.tuner.cli.options import common, database, print_json
 
 __all__ = ["import_"]
@@ -20,23 +23,55 @@ _MOST_SHOWN = 20
 
 @click.command("import")
 @click.argument("file", type=click.Path())
+@click.option("--format", "kind", type=click.Choice(KINDS), help="What FILE is (default: what it looks like).")
+@click.option("--kernel", default="", help="The kernel, where FILE does not say; or path/to/file.py:SPEC of your own.")
+@click.option("--device", default="", help="Name of the device, where FILE does not say.")
+@click.option("--cores", default=0, type=click.IntRange(min=0), help="Its core count, where nothing is stored of it.")
+@click.option("-s", "--shape", metavar="M=1000,N=8192", help="The sizes that FILE does not say.")
+@click.option("--dtype", default="", help="The dtype, where FILE does not say.")
+@click.option(
+    "--key", default="", metavar="M,N", help="Names of the values of a triton autotune cache's key, in order."
+)
 @database
 @common
-def import_(file: str, url: str | None, as_json: bool) -> int:
-    """Merge an exported FILE into the database; what is there and better known stays.
+def import_(
+    file: str,
+    kind: str | None,
+    kernel: str,
+    device: str,
+    cores: int,
+    shape: str | None,
+    dtype: str,
+    key: str,
+    url: str | None,
+    as_json: bool,
+) -> int:
+    """Merge FILE into the database; what is there and better known stays.
 
-    What cannot be is refused, each with its reason, and the rest is taken; the exit code is 1 then.
+    FILE is an export (json, t4), a cache of Kernel Tuner or of triton's autotuner (<function>.autotune.json), or a
+    table of vLLM or SGLang, whose configs become starting points of searches. What cannot be is refused, each with its
+    reason, and the rest is taken; the exit code is 1 then.
     """
-    from tilewise.db.exchange.native import read_native
+    from tilewise.db.exchange.importing import read
     from tilewise.db.sql_store import open_store
     from tilewise.settings import read_settings
+    from tilewise.tuner.admission import admit
+    from tilewise.tuner.problem import parse_dims
 
-    try:
-        data = Path(file).read_bytes()
-    except OSError as error:
-        raise BadImport(f"cannot read {file}: {error.strerror}") from error
-    reading = read_native(data)
+    data, written = _bytes(file)
+    own = _own(kernel)
+    about = About(
+        kernel=own.name if own else kernel,
+        device=device,
+        dtype=dtype,
+        dims=parse_dims(shape) if shape else {},
+        key=tuple(name.strip() for name in key.split(",") if name.strip()),
+        cores=cores,
+    )
     with open_store(url or read_settings().database_url) as store:
+        about = about if cores else replace(about, cores=_stored_cores(store, device))
+        found = read(data, Path(file).name, about, written=written, kind=kind or "")
+        reading = admit(found, {own.name: own} if own else {})
         report, suggested = _keep(store, reading)
     if as_json:
         print_json(_json(file, reading, report, suggested))
@@ -45,6 +80,27 @@ def import_(file: str, url: str | None, as_json: bool) -> int:
     for refusal in reading.refusals:
         click.echo(f"tilewise: {refusal.place} is refused: {refusal.reason}", err=True)
     return 1 if reading.refusals else 0
+
+
+def _bytes(file: str) -> tuple[bytes, datetime]:
+    """The file, and when it was written."""
+    try:
+        return Path(file).read_bytes(), datetime.fromtimestamp(Path(file).stat().st_mtime, UTC)
+    except OSError as error:
+        raise BadImport(f"cannot read {file}: {error.strerror}") from error
+
+
+def _own(kernel: str) -> KernelSpec | None:
+    """The spec of a user's file, named as `path/to/file.py:SPEC`."""
+    from tilewise.kernels import registry
+
+    return registry.load(kernel) if ".py" in kernel else None
+
+
+def _stored_cores(store: Store, device: str) -> int:
+    """The core count under which results of a device are stored; 0 where there are none."""
+    scope = next(store.scopes(device=device), None) if device else None
+    return scope.cores if scope else 0
 
 
 def _keep(store: Store, reading: Reading) -> tuple[MergeReport, int]:

@@ -1,0 +1,60 @@
+"""T4 files and Kernel Tuner caches as results to import.
+
+A T4 file of ours says what problem it is of; of any other the caller must say it, and its trials are measured ones
+that nobody here verified.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from tilewise.db.evidence import flaw
+from tilewise.db.exchange.jsonfile import one_line
+from tilewise.db.exchange.reading import About, Offer, Reading, Refusal, foreign_scope
+from tilewise.db.exchange.t4 import Row, parse_recording, recorded_metadata, recorded_rows
+from tilewise.db.exchange.trials import scope_from_json
+from tilewise.db.records import Scope, Trial
+from tilewise.errors import BadImport
+
+__all__ = ["read_recorded"]
+
+
+def read_recorded(data: bytes, about: About, *, written: datetime) -> Reading:
+    """`written` is when the file was: the age of records that do not say their own. Raises `BadImport`."""
+    try:
+        document = parse_recording(data)
+        scope = _scope(recorded_metadata(document), about, is_cache="cache" in document.body)
+        rows = [(place, _trial(row, written)) for place, row in recorded_rows(document)]
+    except (ValueError, RecursionError) as error:
+        raise BadImport(f"not a usable T4 file or Kernel Tuner cache: {one_line(error)}") from error
+    trials = tuple(trial for _, trial in rows if isinstance(trial, Trial))
+    refused = tuple(Refusal(place, one_line(error)) for place, error in rows if isinstance(error, ValueError))
+    return Reading(offers=(Offer("the recording", scope, trials),), refusals=refused)
+
+
+def _scope(metadata: Mapping[str, Any], about: About, *, is_cache: bool) -> Scope:
+    if not is_cache and "source_hash" in metadata:
+        return scope_from_json(dict(metadata))
+    named = str(metadata.get("device_name") or "")
+    return foreign_scope(about, "Kernel Tuner cache" if is_cache else "T4 file", device=about.device or named)
+
+
+def _trial(row: Row | ValueError, written: datetime) -> Trial | ValueError:
+    if isinstance(row, ValueError):
+        return row
+    trial = Trial(
+        config=dict(row.config),
+        status=row.status,
+        time_us=row.time_us,
+        p20_us=row.p20_us,
+        p80_us=row.p80_us,
+        samples=len(row.samples_us),
+        verified=row.verified,
+        facts={"times_us": list(row.samples_us)} if len(row.samples_us) > 1 else {},
+        seconds=row.seconds or 0.0,
+        created=row.created or written,
+    )
+    found = flaw(trial)
+    return ValueError(found) if found else trial

@@ -1,0 +1,63 @@
+"""Bests as a Python module of `triton.Config`, to be read, committed and imported where tilewise is not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from tilewise.db.exchange.jsonfile import one_line
+from tilewise.db.records import Result, Value
+
+__all__ = ["OPTIONS", "encode_module"]
+
+OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+"""What `triton.Config` takes by name on every back end; all else is a keyword argument of the kernel."""
+
+_HEAD = '''\
+"""Tile configs found by tilewise. Written by `tilewise export --format triton`: export again rather than edit.
+
+`best` gives the config of a shape that was tuned; `configs` all that won anywhere, for `triton.autotune(configs=...)`.
+"""
+
+import triton
+
+BEST = {
+'''
+
+_TAIL = '''\
+}
+
+
+def best(kernel, device, dtype, **dims):
+    """The config that won for this shape; raises KeyError for one that was not tuned."""
+    return BEST[kernel, device, dtype, tuple(sorted(dims.items()))]
+
+
+def configs(kernel, device, dtype):
+    """Every config that won for some shape, each once."""
+    won = {}
+    for (its_kernel, its_device, its_dtype, _), config in BEST.items():
+        if (its_kernel, its_device, its_dtype) == (kernel, device, dtype):
+            won.setdefault(str(config), config)
+    return list(won.values())
+'''
+
+
+def encode_module(results: Sequence[Result]) -> bytes:
+    """The module's text. All that comes from outside stands in it as a Python literal or in one line of comment."""
+    return (_HEAD + "".join(map(_entry, results)) + _TAIL).encode()
+
+
+def _entry(result: Result) -> str:
+    scope, winner = result.scope, result.winner
+    assert winner is not None, "bests have one"
+    key = (scope.kernel, scope.device, scope.dtype, tuple(sorted(scope.dims.items())))
+    proof = "verified" if winner.verified else "NOT verified"
+    time = "no time" if winner.time_us is None else f"{winner.time_us:.2f} us"
+    known = f"{time} ({scope.clock}), {proof}; {scope.cores} cores, source {scope.source_hash}, {scope.toolchain}"
+    return f"    # {one_line(ValueError(known))}\n    {key!r}: {_config(winner.config)},\n"
+
+
+def _config(config: Mapping[str, Value]) -> str:
+    arguments = {name: value for name, value in config.items() if name not in OPTIONS}
+    options = "".join(f", {name}={config[name]!r}" for name in OPTIONS if name in config)
+    return f"triton.Config({arguments!r}{options})"

@@ -1,0 +1,108 @@
+"""`tilewise export` and `tilewise import`, over files of every format."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from tilewise.db.records import Clock, Scope, Status, Trial
+from tilewise.db.sql_store import open_store
+from tilewise.kernels import registry
+from tilewise.kernels.source import source_hash
+
+GPU = {"BLOCK_SIZE_M": 4, "SUB_BLOCK_SIZE_M": 4, "BLOCK_SIZE_N": 512, "num_warps": 4, "num_stages": 3}
+
+
+@pytest.fixture
+def stored(tilewise):
+    """Two shapes of a real kernel, measured on a GPU, and a claim that nobody verified."""
+    spec = registry.load("row_reduce")
+    with open_store(tilewise.database) as store:
+        for m in (1024, 2048):
+            scope = Scope(
+                "row_reduce",
+                source_hash(spec),
+                {"M": m, "N": 8192},
+                "float32",
+                "NVIDIA H200",
+                Clock.MEASURED,
+                "t 1",
+                132,
+            )
+            config = GPU | {"EVICT_FIRST": False}
+            store.record(scope, [Trial(config, Status.CORRECT, time_us=30.0, samples=9, verified=True, ordinal=1)])
+    return tilewise
+
+
+def test_every_format_is_written(stored):
+    for kind, name in (("json", "a.json"), ("triton", "a.py"), ("flaggems", "a.yaml"), ("csv", "a.csv.gz")):
+        done = stored("export", "--format", kind, "-o", name)
+        assert done.returncode == 0, done.stderr
+        assert done.stdout.startswith(f"{name}: 2 problems as {kind}, ")
+        assert (stored.folder / name).stat().st_size > 100
+    done = stored("export", "--format", "vllm", "--sizes", "1024,2048", "-o", "tables")
+    assert done.returncode == 0, done.stderr
+    name = "N=8192,device_name=NVIDIA_H200,dtype=float32.json"
+    assert list(json.loads((stored.folder / "tables" / name).read_text())) == ["1024", "2048"]
+
+
+def test_an_export_that_cannot_be_says_why_in_one_line(stored):
+    for words, code, text in (
+        (("--format", "vllm", "-o", "tables"), 4, "would lack M=1, 2, 4"),
+        (("--format", "vllm", "--rung", "K", "-o", "tables"), 2, "row_reduce has no dimension K"),
+        (("--format", "vllm", "--sizes", "1,x", "-o", "tables"), 2, "--sizes is '1,x'"),
+        (("--format", "t4", "-o", "one.json"), 2, "a t4 file holds one problem, and 2 fit"),
+        (("--kernel", "softmax", "-o", "one.json"), 4, "nothing that is stored fits"),
+    ):
+        done = stored("export", *words)
+        assert (done.returncode, done.stdout) == (code, "")
+        [line] = done.stderr.splitlines()
+        assert text in line
+
+
+def test_an_import_tells_what_changed_and_what_it_refused(stored, tmp_path_factory):
+    assert stored("export", "-o", "all.json").returncode == 0
+    document = json.loads((stored.folder / "all.json").read_text())
+    bad = document["entries"][1]
+    bad["kernel"] = "no_such_kernel"
+    from tilewise.db.records import digest
+
+    file = stored.folder / "edited.json"
+    file.write_text(json.dumps(document | {"sha256": digest(document["entries"])}))
+    other = stored.in_folder(tmp_path_factory.mktemp("other"))
+    done = other("import", str(file))
+    assert done.returncode == 1
+    assert "1 trials added, 0 trials updated, 0 trials unchanged" in done.stdout
+    assert "row_reduce M=1024,N=8192 float32 on NVIDIA H200: none -> BLOCK_SIZE_M=4" in done.stdout
+    assert done.stderr.startswith("tilewise: entry 2 is refused: kernel 'no_such_kernel' is not known here")
+    again = other("import", str(stored.folder / "all.json"), "--json")
+    body = json.loads(again.stdout)
+    assert (again.returncode, body["added"], body["unchanged"], body["refused"]) == (0, 1, 1, [])
+    assert [change["dims"]["M"] for change in body["changes"]] == [2048]
+
+
+def test_a_table_of_vllm_becomes_suggestions_and_no_best(stored):
+    name = "N=8192,device_name=NVIDIA_H200,dtype=float32.json"
+    (stored.folder / name).write_text(json.dumps({"4096": GPU | {"EVICT_FIRST": True}}))
+    done = stored("import", name, "--kernel", "row_reduce", "--json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["suggested"] == 1
+    with open_store(stored.database) as store:
+        assert len(list(store.scopes())) == 2
+        assert store.suggestions("row_reduce")[0].dims == {"N": 8192, "M": 4096}
+
+
+def test_a_triton_cache_is_kept_as_unverified_times(stored):
+    config = {"kwargs": {"TILE": 16}, "num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}
+    body = {"key": [64, "torch.float16"], "configs_timings": [[config, [0.0125, 0.012, 0.013]]]}
+    (stored.folder / "gemm.autotune.json").write_text(json.dumps(body))
+    words = ("import", "gemm.autotune.json", "--kernel", "gemm", "--device", "NVIDIA H200")
+    assert "name them in their order with --key" in stored(*words).stderr
+    done = stored(*words, "--key", "M")
+    assert done.returncode == 0, done.stderr
+    done = stored("export", "--format", "triton", "--kernel", "gemm", "-o", "gemm.py")
+    assert (done.returncode, done.stderr.count("\n")) == (4, 1)
+    assert "add --unverified" in done.stderr
+    assert stored("export", "--format", "triton", "--kernel", "gemm", "--unverified", "-o", "gemm.py").returncode == 0
+    assert "12.50 us (measured), NOT verified; 132 cores" in (stored.folder / "gemm.py").read_text()
