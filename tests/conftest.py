@@ -21,7 +21,7 @@ _SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "o
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[URL]:
-    """A database that its user owns: that of `TILEWISE_TEST_POSTGRES`, or one on a server started here.
+    """A database of a superuser: that of `TILEWISE_TEST_POSTGRES`, or one on a server started here.
 
     Where there is no PostgreSQL the test is skipped; with `CI` set it fails, so that no check is left out there.
     """

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from sqlalchemy import create_engine, make_url, select, text
@@ -21,6 +22,11 @@ def other(postgres_url):
     engine.dispose()
 
 
+def with_option(url: str, option: str) -> str:
+    parsed = make_url(url)
+    return parsed.update_query_dict({"options": f"{parsed.query['options']} -c{option}"}).render_as_string(False)
+
+
 def test_a_store_goes_on_after_its_connections_broke(postgres_url, other, make_scope, make_trial):
     """As after a restart of the server."""
     with open_store(postgres_url) as store:
@@ -33,10 +39,7 @@ def test_a_store_goes_on_after_its_connections_broke(postgres_url, other, make_s
 
 
 def test_a_lock_kept_too_long_is_reported_and_nothing_written(postgres_url, other, make_scope, make_trial):
-    url = make_url(postgres_url)
-    options = f"{url.query['options']} -clock_timeout=200"
-    hasty_url = url.update_query_dict({"options": options}).render_as_string(hide_password=False)
-    with open_store(hasty_url) as store:
+    with open_store(with_option(postgres_url, "lock_timeout=200")) as store:
         store.record(make_scope(), [first := make_trial()])
         other.execute(select(scopes.c.id).with_for_update())
         with pytest.raises(StoreError, match="stayed locked by another process for too long; wait until"):
@@ -54,28 +57,20 @@ def test_no_lock_is_waited_for_without_end(postgres_url):
 
 def test_writers_that_wait_for_each_other_are_told_to_try_again(postgres_url, other, make_scope, make_trial):
     one, two = make_scope(), make_scope(dtype="float16")
-    told = []
-    with open_store(postgres_url) as store:
+    evidence = [(two, [make_trial()]), (one, [make_trial()])]
+    locked = select(scopes.c.id).with_for_update()
+    waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+    other.execute(text("SET deadlock_timeout = '1h'"))  # the store's session is the one that looks, and is sent away
+    with open_store(with_option(postgres_url, "deadlock_timeout=3s")) as store, ThreadPoolExecutor(1) as pool:
         store.record(one, [make_trial()])
         store.record(two, [make_trial()])
-        evidence = [(two, [make_trial()]), (one, [make_trial()])]
-
-        def merge() -> None:
-            with pytest.raises(StoreError) as caught:
-                store.merge(evidence)
-            told.append(str(caught.value))
-
-        locked = select(scopes.c.id).with_for_update()
         other.execute(locked.where(scopes.c.key == one.key))
-        thread = threading.Thread(target=merge)
-        thread.start()
-        waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
+        merging = pool.submit(store.merge, evidence)
         while not other.execute(waiting).scalar():
-            pass
-        other.execute(locked.where(scopes.c.key == two.key))  # the session that waited first is sent away
-        thread.join(timeout=30)
+            time.sleep(0.01)
+        other.execute(locked.where(scopes.c.key == two.key))
+        with pytest.raises(StoreError, match="wrote to the same problems in another order; nothing was written: try"):
+            merging.result(timeout=30)
         other.rollback()
-        [line] = told
-        assert "another process wrote to the same problems in another order; nothing was written: try again" in line
         assert len(store.trials(two)) == 1
         assert store.merge(evidence).added == 2
