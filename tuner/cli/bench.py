@@ -10,6 +10,7 @@ from typing import Any
 import click
 
 from tilewise.tuner.cli.execution import execute, mutations
+from tilewise.tuner.cli.faults import faults
 from tilewise.tuner.cli.options import common, database, print_json
 from tilewise.tuner.cli.text import output
 from tilewise.tuner.problem import sizes_text
@@ -23,6 +24,7 @@ def bench() -> None:
 
 
 bench.add_command(execute)
+bench.add_command(faults)
 bench.add_command(mutations)
 
 

@@ -54,13 +54,21 @@ def row() -> DeviceRow:
 class CudaDevice(MeasuredDevice):
     """One NVIDIA GPU. Raises `Unavailable` where there is none, and as `MeasuredDevice` does.
 
-    Configs are compiled by `jobs` processes (default: `TILEWISE_JOBS`) while earlier ones are timed.
+    Configs are compiled by `jobs` processes (default: `TILEWISE_JOBS`) while earlier ones are timed. `runtime` and
+    `compile` name what opens the GPU and what compiles, where that is to be something else than usual.
     """
 
     batch = 8
 
     def __init__(
-        self, index: int = 0, *, jobs: int | None = None, limits: Limits | None = None, wait: float | None = None
+        self,
+        index: int = 0,
+        *,
+        jobs: int | None = None,
+        limits: Limits | None = None,
+        wait: float | None = None,
+        runtime: str = RUNTIME,
+        compile: str = cuda_compile.ENTRY,  # noqa: A002 - the word for it
     ) -> None:
         if (why_not := available()) is not None:
             raise Unavailable(f"no device cuda: {why_not}")
@@ -72,8 +80,8 @@ class CudaDevice(MeasuredDevice):
         super().__init__(
             "cuda" if index == 0 else f"cuda:{index}",
             f"cuda-{_unique(driver, index)}",
-            (RUNTIME, index),
-            cuda_compile.ENTRY,
+            (runtime, index),
+            compile,
             imports=("torch", "triton"),
             compile_env=_NO_GPU,
             jobs=jobs,

@@ -56,12 +56,10 @@ class CudaRuntime(Runtime):
         torch.cuda.synchronize(self.place)
 
     def failure(self, error: Exception) -> Failure:
-        """A fault on the device poisons the context: that shows at the next `synchronize`."""
-        import torch
-
-        if isinstance(error, torch.OutOfMemoryError):
-            torch.cuda.empty_cache()
-        return Failure(Outcome(status(type(error).__name__), f"{type(error).__name__}: {describe(error)}"), lost=False)
+        """A fault on the device poisons the context: that shows at the next `synchronize`. Memory that is full may have
+        been filled by an earlier config, which only a fresh process can tell."""
+        kind = type(error).__name__
+        return Failure(Outcome(status(kind), f"{kind}: {describe(error)}"), lost=kind == "OutOfMemoryError")
 
     def kernel_facts(self, kernels: Sequence[Any]) -> Mapping[str, Any]:
         """What the driver says of the loaded binaries; of several, the most."""
