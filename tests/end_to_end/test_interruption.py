@@ -5,6 +5,7 @@ from __future__ import annotations
 import signal
 import sqlite3
 import time
+from pathlib import Path
 
 import pytest
 
@@ -56,17 +57,28 @@ def test_a_killed_tuning_resumes_without_repeating_a_trial(tilewise):
     assert len(after) in (30, 31)  # and the default, where the search had not drawn it
 
 
-@pytest.mark.parametrize("signum", [signal.SIGINT])
-def test_an_interrupted_tuning_says_how_to_go_on(signum, tilewise):
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_tuning_leaves_nothing_running_and_says_how_to_go_on(number, code, tilewise):
     process = tilewise.start(*WORDS)
     wait_for_trials(tilewise, process, 4)
-    process.send_signal(signum)
-    _, err = process.communicate(timeout=20)
-    assert process.returncode == 130
+    workers = descendants(process.pid)
+    process.send_signal(number)
+    _, err = process.communicate(timeout=5)
+    assert process.returncode == code
+    assert workers
+    assert not [pid for pid in workers if Path(f"/proc/{pid}").exists()]
     last = err.splitlines()[-1]
     assert last.startswith("tilewise: interrupted; ")
     assert "the same command resumes" in last
     assert int(last.split(";")[1].split()[0]) == len(stored(tilewise))
+
+
+def descendants(pid: int) -> list[int]:
+    """All that a process has started, and what that has started."""
+    children = [
+        int(child) for task in Path(f"/proc/{pid}/task").glob("*/children") for child in task.read_text().split()
+    ]
+    return [*children, *(one for child in children for one in descendants(child))]
 
 
 def test_two_tunings_into_one_database_lose_nothing(tilewise):

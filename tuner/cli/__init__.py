@@ -9,6 +9,7 @@ from collections.abc import Sequence
 import click
 
 from tilewise.errors import NotFound, TilewiseError, UsageError
+from tilewise.tuner.cli.interruption import exit_code, unwind_on_sigterm
 
 __all__ = ["cli", "main"]
 
@@ -51,7 +52,7 @@ class _Verbs(click.Group):
 def cli() -> None:
     """Find the fastest tile config of a Triton kernel, keep it with its evidence, and hand it out.
 
-    Exit codes: 0 done, 1 failed, 2 bad usage, 4 nothing found, 130 interrupted.
+    Exit codes: 0 done, 1 failed, 2 bad usage, 4 nothing found, 130 interrupted, 143 terminated.
     """
 
 
@@ -59,6 +60,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and exit with its code; an error is one line on stderr, a traceback only with --debug."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
+    unwind_on_sigterm()
     try:
         result = cli.main(words, prog_name="tilewise", standalone_mode=False)
         code = result if isinstance(result, int) else 0
@@ -67,8 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = 2
     except click.ClickException as error:
         code = _fail(error.format_message(), 2)
-    except (KeyboardInterrupt, click.Abort):
-        code = 130
+    except (KeyboardInterrupt, click.Abort) as error:
+        code = exit_code(error)
     except TilewiseError as error:
         if debug:
             raise

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tilewise.tuner.cli.interruption import exit_code
 from tilewise.tuner.cli.options import common, database, print_json, problem_options
 
 if TYPE_CHECKING:
@@ -30,6 +31,12 @@ __all__ = ["tune"]
     "--search", type=click.Choice(["guided", "tpe", "random", "exhaustive"]), default="guided", show_default=True
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same course on a modelled device.")
+@click.option(
+    "--wait",
+    type=click.FloatRange(0),
+    metavar="SECONDS",
+    help="How long to wait for a device that another process tunes; 0 does not wait.  [default: as long as it takes]",
+)
 @click.option("--noise", is_flag=True, help="Replay: draw each time from the recorded repetitions.")
 @click.option("--fresh", is_flag=True, help="Do not count on stored trials: try again.")
 @database
@@ -43,6 +50,7 @@ def tune(
     timeout: float | None,
     search: str,
     seed: int,
+    wait: float | None,
     noise: bool,
     fresh: bool,
     url: str | None,
@@ -64,7 +72,7 @@ def tune(
     if kernel.startswith("replay:") or device.startswith("replay:"):
         spec, problems, opener = _recorded(kernel, device, shapes, noise, seed)
     else:
-        spec, problems, opener = _named(kernel, device, shapes, dtype, noise)
+        spec, problems, opener = _named(kernel, device, shapes, dtype, noise, wait)
     results: list[dict[str, Any]] = []
     failed = False
     with open_store(url or read_settings().database_url) as store, opener() as opened:
@@ -80,11 +88,11 @@ def tune(
                 click.echo(f"tilewise: {error}", err=True)
                 results.append(_nothing(problem, opened, str(error)))
                 continue
-            except KeyboardInterrupt:
+            except KeyboardInterrupt as error:
                 kept = len(store.trials(tuning.scope))
                 command = "the same command without --fresh" if fresh else "the same command"
                 click.echo(f"tilewise: interrupted; {kept} trials are kept, {command} resumes", err=True)
-                raise click.exceptions.Exit(130) from None
+                raise click.exceptions.Exit(exit_code(error)) from None
             results.append(result.to_json() | _foreseen(store.trials(tuning.scope)) | _outlook(tuning))
             if not as_json:
                 show_result(result, store.trials(tuning.scope), watcher)
@@ -109,7 +117,7 @@ def _show_outlook(tuning: Tuning) -> None:
     click.echo(f"Expected of further search: {found}.")
 
 
-def _named(kernel: str, device: str, shapes: Sequence[str], dtype: str, noise: bool) -> _Job:
+def _named(kernel: str, device: str, shapes: Sequence[str], dtype: str, noise: bool, wait: float | None) -> _Job:
     """The job of a kernel that runs; everything typed is checked before a device is opened."""
     from tilewise.errors import UsageError
     from tilewise.kernels import registry
@@ -123,7 +131,7 @@ def _named(kernel: str, device: str, shapes: Sequence[str], dtype: str, noise: b
     spec = registry.load(kernel)
     problems = [make_problem(spec, parse_dims(shape), dtype) for shape in shapes]
     chosen = choose(device)
-    return spec, problems, lambda: open_device(chosen)
+    return spec, problems, lambda: open_device(chosen, wait=wait)
 
 
 def _recorded(kernel: str, device: str, shapes: Sequence[str], noise: bool, seed: int) -> _Job:
