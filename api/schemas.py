@@ -109,6 +109,8 @@ class Result(TypedDict):
     device: str
     clock: Clock
     toolchain: str
+    source_hash: str
+    cores: int
     match: Match
     distance: NotRequired[
         Annotated[float, Field(ge=0, description="sum of the log ratios of the answer's shape to the question's")]

@@ -203,6 +203,8 @@ class Result:
             "device": scope.device,
             "clock": str(scope.clock),
             "toolchain": scope.toolchain,
+            "source_hash": scope.source_hash,
+            "cores": scope.cores,
             "match": self.match,
             **({} if self.distance is None else {"distance": self.distance}),
             "verified": winner is not None and winner.verified,

@@ -8,17 +8,32 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
 from typing import Any, TypeVar
 
 from tilewise.db.exchange.fields import Fields
 from tilewise.db.exchange.trials import scope_from_json
-from tilewise.db.records import Config, Dims, Scope, Status, Trial
+from tilewise.db.records import Clock, Config, Dims, Scope, Status, Trial
+from tilewise.kernels.spec import KernelSpec, Problem
 from tilewise.tuner.cover import smallest_cover
+from tilewise.tuner.fitting import fitted
 from tilewise.tuner.rule import Rule, grow, rule_from_json
+from tilewise.tuner.targets import known_target
 
-__all__ = ["FACTOR", "Fit", "HeldOut", "Portfolio", "Tuned", "build", "portfolio_from_json", "tuned"]
+__all__ = [
+    "FACTOR",
+    "MOST_SHAPES",
+    "HeldOut",
+    "Portfolio",
+    "Tuned",
+    "build",
+    "portfolio_from_json",
+    "portfolios",
+    "tuned",
+]
 
 FACTOR = 1.05
 """How far from its best a shape may be left."""
@@ -29,9 +44,7 @@ MOST_SHAPES = 200
 _MOST_HELD_OUT = 50
 _UNKNOWN = 2.0
 
-Fit = Callable[[Dims, Config], Config | None]
-"""A config made one of a shape's space, or None."""
-
+_Fit = Callable[[Dims, Config], Config | None]
 T = TypeVar("T")
 _Key = tuple[tuple[str, Any], ...]
 
@@ -139,13 +152,32 @@ def tuned(dims: Dims, trials: Sequence[Trial]) -> Tuned | None:
     return Tuned(dims, min(times[key] for key in verified), times, verified)
 
 
-def build(scope: Scope, shapes: Sequence[Tuned], *, fit: Fit | None = None, factor: float = FACTOR) -> Portfolio:
+def portfolios(evidence: Iterable[tuple[Scope, Sequence[Trial]]], spec: KernelSpec | None = None) -> list[Portfolio]:
+    """The portfolios of these scopes and their trials, one for each kernel, source, dtype, device, clock, toolchain and
+    core count among them: measured before modelled, then by the latest trial."""
+    groups: dict[tuple[Any, ...], tuple[Scope, list[Tuned]]] = {}
+    latest: dict[tuple[Any, ...], datetime] = {}
+    for scope, trials in evidence:
+        if (shape := tuned(scope.dims, trials)) is None:
+            continue
+        texts = (scope.kernel, scope.source_hash, scope.dtype, scope.device, scope.toolchain)
+        shared = (scope.clock is not Clock.MEASURED, *texts, scope.cores, *scope.dims)
+        groups.setdefault(shared, (scope, []))[1].append(shape)
+        moment = max(trial.created for trial in trials)
+        latest[shared] = max(moment, latest.get(shared, moment))
+    ordered = sorted(groups, key=lambda shared: (shared[0], -latest[shared].timestamp()))
+    return [build(*groups[shared], spec) for shared in ordered]
+
+
+def build(
+    scope: Scope, shapes: Sequence[Tuned], spec: KernelSpec | None = None, *, factor: float = FACTOR
+) -> Portfolio:
     """The portfolio of these shapes, one at least, which share `scope` but for the dimensions.
 
-    `fit` makes a config one of a shape's space, where the kernel's spec is at hand.
+    With the kernel's spec a config counts for a shape as what it becomes in that shape's space (`fitted`).
     """
     kept = _spread(shapes, MOST_SHAPES)
-    table = _Table(kept, factor, fit)
+    table = _Table(kept, factor, partial(_fit, spec, scope) if spec else None)
     configs, rule, smallest = table.solve(range(len(kept)))
     dims = tuple(shape.dims for shape in kept)
     return Portfolio(scope, factor, tuple(configs), rule, dims, smallest, table.hold_out())
@@ -154,7 +186,7 @@ def build(scope: Scope, shapes: Sequence[Tuned], *, fit: Fit | None = None, fact
 class _Table:
     """What each candidate config costs each shape, as a multiple of its best time; None where it was not tried."""
 
-    def __init__(self, shapes: Sequence[Tuned], factor: float, fit: Fit | None) -> None:
+    def __init__(self, shapes: Sequence[Tuned], factor: float, fit: _Fit | None) -> None:
         self.shapes, self.factor, self.fit = shapes, factor, fit
         near = (k for shape in shapes for k in shape.verified if shape.times[k] <= factor * shape.best)
         self.candidates = sorted(dict.fromkeys(near), key=str)
@@ -198,6 +230,11 @@ class _Table:
     def _covers(self, row: int, column: int) -> bool:
         ratio = self.ratios[row][column]
         return ratio is not None and ratio <= self.factor
+
+
+def _fit(spec: KernelSpec, scope: Scope, dims: Dims, config: Config) -> Config | None:
+    target = known_target(scope.device, scope.cores)
+    return fitted(spec, Problem(scope.kernel, dims, scope.dtype), target, config)
 
 
 def _key(config: Config) -> _Key:

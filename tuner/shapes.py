@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from tilewise.db.records import Dims
 
-__all__ = ["ShapeIndex", "shape_distance"]
+__all__ = ["ShapeIndex", "SourceShapes", "shape_distance"]
 
 _MOST = 8
 
@@ -76,3 +76,24 @@ class ShapeIndex:
         self._axis = int(np.argmax([len(np.unique(column)) for column in logs]))
         order = np.argsort(logs[self._axis], kind="stable")
         self._sizes, self._logs = self._sizes[order], np.ascontiguousarray(logs[:, order])
+
+
+class SourceShapes:
+    """The shapes of one kernel, dtype and device, by the hash of the source that they were tuned with."""
+
+    def __init__(self) -> None:
+        self._indexes: dict[tuple[str, frozenset[str]], ShapeIndex] = {}
+
+    def add(self, source_hash: str, dims: Dims) -> None:
+        index = self._indexes.setdefault((source_hash, frozenset(dims)), ShapeIndex(dims))
+        index.add(dims)
+
+    def near(self, dims: Dims, source_hash: str | None, bound: float) -> list[tuple[float, Dims]]:
+        """See `ShapeIndex.near`; None is any source."""
+        wanted = [
+            index
+            for (source, names), index in self._indexes.items()
+            if names == dims.keys() and source_hash in (None, source)
+        ]
+        found = (pair for index in wanted for pair in index.near(dims, bound))
+        return sorted(found, key=lambda pair: (pair[0], *pair[1].values()))

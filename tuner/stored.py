@@ -6,23 +6,19 @@ import dataclasses
 import math
 import threading
 import time
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from itertools import groupby
+from collections.abc import Sequence
 
-from tilewise.db.records import Dims, Question, Result, Scope
+from tilewise.db.records import Dims, Question, Result
 from tilewise.db.store import Store
 from tilewise.kernels.source import source_hash
-from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
-from tilewise.tuner.fitting import fitted
+from tilewise.kernels.spec import KernelSpec, Target
 from tilewise.tuner.lookup import Match, NotTuned, clip, relaxed
-from tilewise.tuner.portfolio import Portfolio, Tuned, build, tuned
+from tilewise.tuner.portfolio import Portfolio, portfolios
 from tilewise.tuner.problem import sizes_text
-from tilewise.tuner.shapes import ShapeIndex
+from tilewise.tuner.shapes import SourceShapes
 from tilewise.tuner.targets import known_target
 
-__all__ = ["StoredSource", "answer_from", "not_tuned", "portfolios"]
+__all__ = ["StoredSource", "answer_from", "not_tuned"]
 
 PORTFOLIO_SECONDS = 60.0
 """How long a portfolio serves before it is made anew."""
@@ -31,14 +27,6 @@ _MOST_NAMED = 5
 
 _Family = tuple[str, str, str]
 """Kernel, dtype and device name."""
-
-
-@dataclass(slots=True)
-class _Shapes:
-    """The shapes of a family, by source hash and names of the dimensions, as far as the scope numbered `last`."""
-
-    last: int = 0
-    indexes: dict[tuple[str, frozenset[str]], ShapeIndex] = field(default_factory=dict)
 
 
 class StoredSource:
@@ -50,7 +38,7 @@ class StoredSource:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._shapes: dict[_Family, _Shapes] = {}
+        self._shapes: dict[_Family, tuple[int, SourceShapes]] = {}
         self._portfolios: dict[tuple[_Family, str | None], tuple[float, list[Portfolio]]] = {}
         self._lock = threading.Lock()
 
@@ -58,16 +46,17 @@ class StoredSource:
     def store(self) -> Store:
         return self._store
 
+    def close(self) -> None:
+        self._store.close()
+
     def answers(self, question: Question, source_hash: str | None) -> Sequence[Result]:
         return self._store.answers(question, source_hash=source_hash)
 
     def near(self, question: Question, source_hash: str | None, bound: float) -> Sequence[tuple[float, Dims]]:
-        names = frozenset(question.dims)
         with self._lock:
-            indexes = self._up_to_date((question.kernel, question.dtype, question.device))
-            wanted = [i for (source, dims), i in indexes.items() if dims == names and source_hash in (None, source)]
-            found = [pair for index in wanted for pair in index.near(question.dims, bound)]
-        return sorted(found, key=lambda pair: (pair[0], *pair[1].values()))
+            return self._up_to_date((question.kernel, question.dtype, question.device)).near(
+                question.dims, source_hash, bound
+            )
 
     def portfolios(self, question: Question, source_hash: str | None, spec: KernelSpec) -> Sequence[Portfolio]:
         family = (question.kernel, question.dtype, question.device)
@@ -75,7 +64,7 @@ class StoredSource:
         if not made or time.monotonic() - made > PORTFOLIO_SECONDS:
             scopes = (s for s in self._store.scopes(question.kernel, question.device) if s.dtype == question.dtype)
             wanted = [scope for scope in scopes if source_hash in (None, scope.source_hash)]
-            found = portfolios(self._store, wanted, spec)
+            found = portfolios(((scope, self._store.trials(scope)) for scope in wanted), spec)
             self._portfolios[family, source_hash] = time.monotonic(), found
         return found
 
@@ -83,13 +72,13 @@ class StoredSource:
         scope = next(self._store.scopes(device=device), None)
         return known_target(device, scope.cores) if scope else None
 
-    def _up_to_date(self, family: _Family) -> dict[tuple[str, frozenset[str]], ShapeIndex]:
-        shapes = self._shapes.setdefault(family, _Shapes())
-        for number, source, dims in self._store.sizes(*family, last=shapes.last):
-            index = shapes.indexes.setdefault((source, frozenset(dims)), ShapeIndex(dims))
-            index.add(dims)
-            shapes.last = number
-        return shapes.indexes
+    def _up_to_date(self, family: _Family) -> SourceShapes:
+        last, shapes = self._shapes.get(family, (0, SourceShapes()))
+        for number, source, dims in self._store.sizes(*family, last=last):
+            shapes.add(source, dims)
+            last = number
+        self._shapes[family] = last, shapes
+        return shapes
 
 
 def answer_from(
@@ -125,28 +114,3 @@ def _hint(store: Store, question: Question, close: Sequence[Dims]) -> str:
     if question.device in devices:
         return "no other shape of it is either"
     return f"devices with results: {', '.join(devices) or 'none yet'}"
-
-
-def portfolios(store: Store, scopes: Sequence[Scope], spec: KernelSpec | None = None) -> list[Portfolio]:
-    """The portfolios of these scopes' trials, one for each kernel, source, dtype, device, clock, toolchain and core
-    count among them: measured before modelled, of each the toolchain seen last first."""
-
-    def shared(scope: Scope) -> tuple[str, ...]:
-        texts = (scope.kernel, scope.source_hash, scope.dtype, scope.device, scope.toolchain, str(scope.cores))
-        return (scope.clock.value, *texts, *scope.dims)
-
-    newest: dict[tuple[str, ...], int] = {shared(scope): place for place, scope in enumerate(scopes)}
-    ordered = sorted(scopes, key=lambda s: (s.clock.value, -newest[shared(s)]))
-    groups = (list(group) for _, group in groupby(ordered, key=shared))
-    return [portfolio for group in groups for portfolio in _built(store, group, spec)]
-
-
-def _built(store: Store, scopes: Sequence[Scope], spec: KernelSpec | None) -> Iterator[Portfolio]:
-    shapes: list[Tuned] = [found for scope in scopes if (found := tuned(scope.dims, store.trials(scope)))]
-    if shapes:
-        yield build(scopes[0], shapes, fit=partial(_fit, spec, scopes[0]) if spec else None)
-
-
-def _fit(spec: KernelSpec, scope: Scope, dims: Dims, config: Config) -> Config | None:
-    target = known_target(scope.device, scope.cores)
-    return fitted(spec, Problem(scope.kernel, dims, scope.dtype), target, config)

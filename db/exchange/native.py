@@ -24,7 +24,7 @@ from tilewise.db.records import Scope, Trial, digest
 from tilewise.db.store import Store
 from tilewise.errors import BadImport
 
-__all__ = ["FORMAT", "VERSION", "encode", "export_native", "read_native"]
+__all__ = ["FORMAT", "VERSION", "document_of", "encode", "export_native", "read_native"]
 
 FORMAT = "tilewise"
 VERSION = 1
@@ -50,7 +50,7 @@ def encode(document: dict[str, Any]) -> bytes:
 def read_native(data: bytes) -> Reading:
     """An export file, plain or gzipped. Raises `BadImport` for one that is damaged or of another version."""
     try:
-        document = _document(text_of(data))
+        document = document_of(text_of(data))
         entries = document.items("entries")
         if document.text("sha256") != digest(entries):
             raise ValueError("its checksum does not match its entries: it was damaged or edited; export it again")
@@ -69,10 +69,11 @@ def _entries(store: Store, scopes: Iterable[Scope]) -> Iterator[dict[str, Any]]:
         result = summarize(scope, trials)
         if result.winner is not None:
             evidence = [trial_to_json(trial) for trial in trials]
-            yield result.to_json() | {"source_hash": scope.source_hash, "cores": scope.cores, "evidence": evidence}
+            yield result.to_json() | {"evidence": evidence}
 
 
-def _document(text: str) -> Fields:
+def document_of(text: str) -> Fields:
+    """The document of an export file, its entries unread. Raises `ValueError` for another format or version."""
     document = Fields.of(parse(text))
     if document.body.get("format") != FORMAT:
         raise ValueError(f"its format is {repr(document.body.get('format'))[:40]}; expected {FORMAT!r}")

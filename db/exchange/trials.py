@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import UTC
+from datetime import UTC, datetime
 from typing import Any
 
 from tilewise.db.evidence import flaw
 from tilewise.db.exchange.fields import Fields
-from tilewise.db.records import Clock, Scope, Status, Trial
+from tilewise.db.records import Clock, Result, Scope, Status, Trial
 
-__all__ = ["scope_from_json", "trial_from_json", "trial_to_json"]
+__all__ = ["result_from_json", "scope_from_json", "trial_from_json", "trial_to_json"]
 
 
 def trial_to_json(trial: Trial) -> dict[str, Any]:
@@ -71,6 +71,31 @@ def trial_from_json(body: Any) -> Trial:
     if found := flaw(trial):
         raise ValueError(found)
     return trial
+
+
+def result_from_json(body: Any) -> Result:
+    """The result that `Result.to_json` wrote, its winner with what that says of it, without counts and default.
+
+    Raises `ValueError` for what is missing, ill-typed or impossible, and for a result without a config.
+    """
+    fields = Fields.of(body)
+    time = fields.optional_number("time_us")
+    winner = Trial(
+        config=fields.config("config"),
+        status=Status.CORRECT,
+        time_us=time,
+        p20_us=fields.optional_number("p20_us"),
+        p80_us=fields.optional_number("p80_us"),
+        samples=fields.integer("samples"),
+        verified=fields.flag("verified"),
+        ordinal=fields.optional_integer("evaluations_to_best"),
+        why=fields.text("why"),
+        created=fields.moment("tuned_at") if time is not None else datetime.now(UTC),
+    )
+    if time is not None and (found := flaw(winner)):
+        raise ValueError(found)
+    match, distance = fields.text("match"), fields.optional_number("distance")
+    return Result(scope_from_json(body), winner, None, {}, fields.number("seconds"), match, distance)
 
 
 def scope_from_json(body: Any) -> Scope:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from tilewise.kernels import registry
+from tilewise.kernels.source import source_hash
+
 ASKED = "/v1/configs/row_reduce?M=1000&N=8192&device=Ascend910B4"
 
 
@@ -19,6 +22,8 @@ def test_a_tuned_problem_answers_its_best_config_with_the_evidence(client, tune)
         "device": "Ascend910B4",
         "clock": "modelled",
         "toolchain": "model-1",
+        "source_hash": source_hash(registry.load("row_reduce")),
+        "cores": 40,
         "match": "exact",
         "distance": 0.0,
         "verified": True,

@@ -74,10 +74,14 @@ def test_a_shape_without_a_verified_winner_has_no_part():
     assert tuned({"M": 3}, [trial(SMALL, 5.0, verified=False), Trial(LARGE, Status.COMPILE, reason="no")]) is None
 
 
-def test_a_config_counts_for_a_shape_as_what_it_becomes_there():
-    shapes = [shape(1, trial(SMALL, 5.0)), shape(2, trial(LARGE, 5.0))]
-    portfolio = build(SCOPE, shapes, fit=lambda dims, config: LARGE if dims == {"M": 2} else SMALL)
-    assert len(portfolio.configs) == 1
+def test_a_config_counts_for_a_shape_as_what_it_becomes_there(bowl):
+    """TILE=40 becomes 10 in the bowl's space, whose time is known."""
+    in_space, outside = ({"TILE": tile, "WIDTH": 16, "fast": True} for tile in (10, 40))
+    shapes = [shape(1, trial(outside, 5.0), trial(in_space, 5.1)), shape(2, trial(in_space, 5.0))]
+    alone = build(SCOPE, [shape(1, trial(outside, 5.0)), shapes[1]])
+    assert len(alone.configs) == 2
+    portfolio = build(SCOPE, [shape(1, trial(outside, 5.0)), shapes[1]], bowl.SPEC)
+    assert portfolio.configs == (outside,)
     assert portfolio.held_out.mean == 1.0
 
 

@@ -1,0 +1,94 @@
+"""Relaxed look-ups in an exported file."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tilewise.db.exchange.trials import trial_from_json
+from tilewise.db.exchange.winners import Winners
+from tilewise.db.records import Clock, Dims, Question, Result, Scope, Trial
+from tilewise.kernels.spec import KernelSpec, Target
+from tilewise.tuner.portfolio import MOST_SHAPES, Portfolio, portfolio_from_json, portfolios
+from tilewise.tuner.shapes import SourceShapes
+from tilewise.tuner.targets import known_target
+
+__all__ = ["FileSource"]
+
+
+class FileSource:
+    """A `Source` over an export file, which is loaded once. Calls may come from any thread. Raises `BadImport`."""
+
+    def __init__(self, path: str | Path) -> None:
+        self._winners = Winners(path)
+        self._portfolios = [found for body in self._winners.portfolios if (found := _portfolio(body))]
+        self._shapes: dict[tuple[str, str, str], tuple[SourceShapes, dict[str, list[Dims]]]] = {}
+        self._built: dict[tuple[str, str, str, str | None], list[Portfolio]] = {}
+        self._lock = threading.Lock()
+
+    def answers(self, question: Question, source_hash: str | None) -> Sequence[Result]:
+        return self._winners.answers(question, source_hash)
+
+    def near(self, question: Question, source_hash: str | None, bound: float) -> Sequence[tuple[float, Dims]]:
+        with self._lock:
+            return self._of(question)[0].near(question.dims, source_hash, bound)
+
+    def portfolios(self, question: Question, source_hash: str | None, spec: KernelSpec) -> Sequence[Portfolio]:
+        """Those of the file, or else such as can be made from its entries."""
+        given = [p for p in self._portfolios if _suits(p.scope, question, source_hash)]
+        if given:
+            return sorted(given, key=lambda portfolio: portfolio.scope.clock is not Clock.MEASURED)
+        with self._lock:
+            key = (question.kernel, question.dtype, question.device, source_hash)
+            if key not in self._built:
+                self._built[key] = self._build(question, source_hash, spec)
+            return self._built[key]
+
+    def target(self, device: str) -> Target | None:
+        cores = self._winners.cores(device)
+        return known_target(device, cores) if cores else None
+
+    def close(self) -> None:
+        return
+
+    def _of(self, question: Question) -> tuple[SourceShapes, dict[str, list[Dims]]]:
+        family = (question.kernel, question.dtype, question.device)
+        if family not in self._shapes:
+            index, by_source = SourceShapes(), dict[str, list[Dims]]()
+            for source, dims in self._winners.sizes(*family):
+                index.add(source, dims)
+                by_source.setdefault(source, []).append(dims)
+            self._shapes[family] = index, by_source
+        return self._shapes[family]
+
+    def _build(self, question: Question, source_hash: str | None, spec: KernelSpec) -> list[Portfolio]:
+        by_source = self._of(question)[1]
+        shapes = [dims for source, every in by_source.items() if source_hash in (None, source) for dims in every]
+        chosen = shapes[:: max(1, len(shapes) // MOST_SHAPES)]
+        entries = (entry for dims in chosen for entry in self._winners.entries(dims))
+        return portfolios(
+            ((r.scope, _trials(r, body)) for r, body in entries if _suits(r.scope, question, source_hash)), spec
+        )
+
+
+def _suits(scope: Scope, question: Question, source_hash: str | None) -> bool:
+    same = (scope.kernel, scope.dtype, scope.device) == (question.kernel, question.dtype, question.device)
+    return same and source_hash in (None, scope.source_hash) and scope.dims.keys() == question.dims.keys()
+
+
+def _trials(result: Result, evidence: Sequence[Any]) -> list[Trial]:
+    """The trials of an entry, or its winner alone where it was exported without or they are damaged."""
+    assert result.winner is not None, "entries have winners"
+    try:
+        return [trial_from_json(body) for body in evidence] or [result.winner]
+    except ValueError:
+        return [result.winner]
+
+
+def _portfolio(body: Any) -> Portfolio | None:
+    try:
+        return portfolio_from_json(body)
+    except ValueError:
+        return None
