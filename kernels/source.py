@@ -155,9 +155,16 @@ def _reachable(name: str, definitions: Mapping[str, Sequence[ast.stmt]]) -> set[
         current = waiting.pop()
         if current not in seen:
             seen.add(current)
-            inner = (node for statement in definitions[current] for node in ast.walk(statement))
+            inner = (node for statement in definitions[current] for node in _nodes(statement))
             waiting += {node.id for node in inner if isinstance(node, ast.Name)} & definitions.keys()
     return seen
+
+
+def _nodes(statement: ast.stmt) -> Iterator[ast.AST]:
+    """All of a statement's nodes but those of a `tuned` decorator."""
+    decorators = [node for node in getattr(statement, "decorator_list", []) if _is_tuned(node)]
+    left_out = {id(node) for decorator in decorators for node in ast.walk(decorator)}
+    return (node for node in ast.walk(statement) if id(node) not in left_out)
 
 
 def _tokens(lines: Sequence[str], node: ast.stmt) -> str:
@@ -165,7 +172,7 @@ def _tokens(lines: Sequence[str], node: ast.stmt) -> str:
 
     Indentation is told by marks, so that its width does not count.
     """
-    first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []))])
+    first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []) if not _is_tuned(d))])
     docstrings = list(_docstrings(lines, node))
     kept: list[str] = []
     in_docstring = False  # the end of its statement goes with it
@@ -178,6 +185,12 @@ def _tokens(lines: Sequence[str], node: ast.stmt) -> str:
         elif token.type not in _SKIPPED:
             kept.append(_MARKS.get(token.type, token.string))
     return " ".join(kept)
+
+
+def _is_tuned(decorator: ast.expr) -> bool:
+    """Whether it says only which configs to launch with, as `@tuned(spec, ..)` does, which stands before all others."""
+    called = decorator.func if isinstance(decorator, ast.Call) else decorator
+    return getattr(called, "attr", getattr(called, "id", "")) == "tuned"
 
 
 def _docstrings(lines: Sequence[str], node: ast.stmt) -> Iterator[tuple[Place, Place]]:

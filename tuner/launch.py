@@ -11,12 +11,14 @@ from typing import Any
 from tilewise.errors import BadSpec
 from tilewise.kernels.spec import Config, KernelSpec, Launch, Problem, Tensors
 
-__all__ = ["launch", "launcher", "resolve_function", "resolve_functions", "warm_up"]
+__all__ = ["interpreted", "launch", "launcher", "resolve_function", "resolve_functions", "warm_up"]
 
 
 def resolve_function(spec: KernelSpec, function: Any) -> Any:
     """One of the spec's `triton.jit` functions, imported now if the spec only names it; raises `BadSpec`."""
     resolved = _import(spec, function) if isinstance(function, str) else function
+    if type(resolved).__name__ == "TunedFunction":  # what is tuned is the function under it
+        resolved = resolved.fn
     if type(resolved).__name__ == "Autotuner":
         raise BadSpec(
             f"kernel {spec.name} is wrapped in triton.autotune; remove that, the spec's parameters replace it"
@@ -62,7 +64,7 @@ def warm_up(spec: KernelSpec, problem: Problem, config: Config) -> list[Any]:
 def _bound(spec: KernelSpec, problem: Problem, config: Config, step: Launch, tensors: Tensors) -> Callable[[], Any]:
     function = resolve_function(spec, step.function)
     arguments = _arguments(spec, problem, config, step, tensors, function)
-    options = {} if _interpreted(function) else _options(spec, config)  # the interpreter knows no compile options
+    options = {} if interpreted(function) else _options(spec, config)  # the interpreter knows no compile options
     return functools.partial(function[step.grid], **arguments, **options)
 
 
@@ -80,7 +82,7 @@ def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:
     return inspect.signature(function).parameters
 
 
-def _interpreted(function: Any) -> bool:
+def interpreted(function: Any) -> bool:
     while hasattr(function, "fn"):
         if type(function).__name__ == "InterpretedFunction":
             return True

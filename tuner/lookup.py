@@ -82,12 +82,15 @@ def relaxed(
 ) -> Result | None:
     """The answer that relaxes least, no farther than `match`; None where even that finds none.
 
-    `target` is the device where it is at hand; otherwise it is made up from its name and what is stored for it. An
-    answer that was not tried for this very problem has no time, is not verified, and says in `why` where it is from.
+    `target` is the device where it is at hand, and results found with another number of cores are then of another
+    chip; otherwise it is made up from its name and what is stored for it. `toolchain` may be the start of one, up to a
+    comma. An answer that was not tried for this very problem has no time, is not verified, and says in `why` where it
+    is from.
     """
-    found = source.answers(question, source_hash)
+    cores = target.cores if target else None
+    found = [result for result in source.answers(question, source_hash) if cores in (None, result.scope.cores)]
     for result in found:
-        if toolchain is None or result.scope.toolchain == toolchain:
+        if toolchain is None or _is_of(result, toolchain):
             return result
     if match.allows(Match.OLDER) and found:
         return dataclasses.replace(found[0], match=Match.OLDER.value)
@@ -114,6 +117,10 @@ def clip(text: str) -> str:
     return line if len(line) <= 60 else line[:57] + "..."
 
 
+def _is_of(result: Result, toolchain: str) -> bool:
+    return f"{result.scope.toolchain},".startswith(f"{toolchain},")
+
+
 def _problem(question: Question) -> Problem:
     return Problem(question.kernel, question.dims, question.dtype)
 
@@ -122,7 +129,8 @@ def _neighbour(source: Source, question: Question, spec: KernelSpec, source_hash
     """The nearest measured neighbour's config, or else the nearest modelled one's, that is feasible here."""
     modelled = None
     for distance, dims in source.near(question, source_hash, NEAREST_BOUND):
-        for result in source.answers(dataclasses.replace(question, dims=dims), source_hash)[:1]:
+        stored = source.answers(dataclasses.replace(question, dims=dims), source_hash)
+        for result in [result for result in stored if result.scope.cores == target.cores][:1]:
             found = _moved(result, distance, question, spec, target)
             if found is not None and found.scope.clock is Clock.MEASURED:
                 return found
@@ -151,6 +159,8 @@ def _from_portfolio(
     from tilewise.tuner.shapes import shape_distance
 
     for portfolio in source.portfolios(question, source_hash, spec):
+        if portfolio.scope.cores != target.cores:
+            continue
         for config in portfolio.picks(question.dims):
             if (fit := fitted(spec, _problem(question), target, config)) is not None:
                 away = min(shape_distance(question.dims, dims) for dims in portfolio.shapes)

@@ -95,6 +95,10 @@ class Winners:
             except (ValueError, KeyError, TypeError, RecursionError):
                 continue
 
+    def results(self) -> Iterator[Result]:
+        """Every entry that can be read, in the order of the file; parses all of it."""
+        return (result for line in _lines(self._data, self._start) for result, _ in _entry(line))
+
     def cores(self, device: str) -> int | None:
         """The core count of some entry of the device; None where there is none."""
         wanted = f'"device":{json.dumps(device, ensure_ascii=False)}'.encode()

@@ -6,6 +6,7 @@
 | `TILEWISE_CACHE` | folder of compiled artefacts (default: user's cache folder)  |
 | `TILEWISE_DATA`  | folder of calibrations (default: user's data folder)         |
 | `TILEWISE_JOBS`  | compile processes at once (default: one a usable core)       |
+| `TILEWISE_MISSES`| file of shapes launched untuned (default: in the user's data folder; `off`: none) |
 """
 
 from __future__ import annotations
@@ -27,6 +28,7 @@ class Settings:
     cache_folder: Path
     data_folder: Path
     jobs: int
+    misses_file: Path | None
 
 
 def read_settings() -> Settings:
@@ -36,7 +38,14 @@ def read_settings() -> Settings:
         cache_folder=Path(os.environ.get("TILEWISE_CACHE") or user_cache_path("tilewise")),
         data_folder=Path(os.environ.get("TILEWISE_DATA") or user_data_path("tilewise")),
         jobs=_jobs(os.environ.get("TILEWISE_JOBS")),
+        misses_file=_misses(os.environ.get("TILEWISE_MISSES")),
     )
+
+
+def _misses(text: str | None) -> Path | None:
+    if text == "off":
+        return None
+    return Path(text) if text else user_data_path("tilewise") / "misses.jsonl"
 
 
 def _jobs(text: str | None) -> int:

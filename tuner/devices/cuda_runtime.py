@@ -14,7 +14,7 @@ from tilewise.tuner.devices.cuda_timer import CudaTimer
 from tilewise.tuner.devices.runtime import Description, Failure, Runtime
 from tilewise.tuner.worker import describe
 
-__all__ = ["RATE_BYTES", "CudaRuntime"]
+__all__ = ["RATE_BYTES", "CudaRuntime", "identity"]
 
 RATE_BYTES = 512 << 20
 """Moved to measure the memory rate: far over any L2 cache."""
@@ -39,16 +39,7 @@ class CudaRuntime(Runtime):
 
     def describe(self) -> Description:
         """Of the memory a twentieth: a 16-bit problem's float64 references hold four tensors of four times that."""
-        properties = self._properties
-        target = Target(
-            family="nvidia",
-            name=properties.name,
-            cores=properties.multi_processor_count,
-            on_chip_bytes=properties.shared_memory_per_multiprocessor,
-            align_bytes=16,  # the widest load of one thread
-            max_programs=2**31 - 1,  # the grid's first axis
-        )
-        return Description(target, self._toolchain(), int(properties.total_memory // 20))
+        return Description(*identity(self._properties), int(self._properties.total_memory // 20))
 
     def synchronize(self) -> None:
         import torch
@@ -79,13 +70,23 @@ class CudaRuntime(Runtime):
         copied = self.timer.device_time_us(lambda: y.copy_(x)).time_us
         return max(RATE_BYTES / read, 2 * RATE_BYTES / copied)
 
-    def _toolchain(self) -> str:
-        import torch
-        import triton
 
-        parts = (f"triton {triton.__version__}", f"torch {torch.__version__}", f"cuda {torch.version.cuda}")
-        capability = f"sm_{self._properties.major}{self._properties.minor}"
-        return ", ".join((*parts, f"driver {_driver_version()}", capability))
+def identity(properties: Any) -> tuple[Target, str]:
+    """The GPU of these properties (torch's) as a target, and the toolchain of this process."""
+    import torch
+    import triton
+
+    target = Target(
+        family="nvidia",
+        name=properties.name,
+        cores=properties.multi_processor_count,
+        on_chip_bytes=properties.shared_memory_per_multiprocessor,
+        align_bytes=16,  # the widest load of one thread
+        max_programs=2**31 - 1,  # the grid's first axis
+    )
+    parts = (f"triton {triton.__version__}", f"torch {torch.__version__}", f"cuda {torch.version.cuda}")
+    capability = f"sm_{properties.major}{properties.minor}"
+    return target, ", ".join((*parts, f"driver {_driver_version()}", capability))
 
 
 def _driver_version() -> str:

@@ -29,7 +29,7 @@ from tilewise.tuner.worker import describe
 if TYPE_CHECKING:
     from tilewise.tuner.devices.model.device import ModelDevice
 
-__all__ = ["NpuDevice", "NpuRuntime", "available", "failure", "row"]
+__all__ = ["NpuDevice", "NpuRuntime", "available", "failure", "identity", "row"]
 
 UB_BYTES = 192 * 1024
 """Unified buffer of one vector core on the 910B and 910_93 families: `UB_SIZE` 1572864 bits in the device spec that
@@ -103,14 +103,7 @@ class NpuDevice(Device):
             runtime = _runtime(index)
         self.id = "npu" if index == 0 else f"npu:{index}"
         self._runtime, self._samples, self._lost = runtime, samples, ""
-        self.target = Target(
-            family="ascend",
-            name=runtime.npu.get_device_name(index),
-            cores=_cores(runtime.npu, index),
-            on_chip_bytes=UB_BYTES,
-            align_bytes=32,  # one block of the unified buffer
-            max_programs=MAX_PROGRAMS,
-        )
+        self.target = _target(runtime, index)
         self._timer = choose_timer(runtime, runtime.place)
         self.toolchain = f"{runtime.versions}, timed by {self._timer.name}"
         self._memory = int(runtime.npu.mem_get_info(index)[1])
@@ -211,6 +204,23 @@ def _facts(kernels: Sequence[Any]) -> dict[str, Any]:
     """On-chip memory, where the compiler told it; of several kernels, the most."""
     required = max(getattr(kernel.metadata, "required_ub_bits", None) or 0 for kernel in kernels)
     return {"on_chip_bits": {"required": required, "available": 8 * UB_BYTES}} if required else {}
+
+
+def identity(index: int) -> tuple[Target, str]:
+    """The NPU as a target, and the versions that its toolchain begins with."""
+    runtime = _runtime(index)
+    return _target(runtime, index), runtime.versions
+
+
+def _target(runtime: NpuRuntime, index: int) -> Target:
+    return Target(
+        family="ascend",
+        name=runtime.npu.get_device_name(index),
+        cores=_cores(runtime.npu, index),
+        on_chip_bytes=UB_BYTES,
+        align_bytes=32,  # one block of the unified buffer
+        max_programs=MAX_PROGRAMS,
+    )
 
 
 def _runtime(index: int) -> NpuRuntime:

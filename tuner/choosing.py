@@ -1,0 +1,233 @@
+"""Which config a shape is launched with, and why: the slow half of `tuned`, run once a shape and process."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, partial
+from pathlib import Path
+from typing import Any
+
+from tilewise.db.records import Config, Question, Result
+from tilewise.db.store import Store
+from tilewise.errors import TilewiseError
+from tilewise.kernels.source import source_hash
+from tilewise.kernels.spec import KernelSpec, Problem, Target
+from tilewise.settings import read_settings
+from tilewise.tuner.local import Local, is_capturing, local_device
+from tilewise.tuner.lookup import Match, relaxed
+from tilewise.tuner.misses import Misses
+from tilewise.tuner.problem import make_problem, sizes_text
+from tilewise.tuner.remote import Remote, copy_of
+from tilewise.tuner.sources import Nothing, Opened, forget_opened, is_server, open_source
+from tilewise.tuner.targets import known_target
+
+__all__ = ["WAIT_SECONDS", "Choice", "Chooser"]
+
+_log = logging.getLogger("tilewise.runtime")
+
+WAIT_SECONDS = 0.05
+"""How long the first launch of a shape may wait for a server; later launches never do."""
+
+DEFAULT = "default"
+"""`Choice.match` where not even the prior had an answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """What a shape is launched with. `match` is a `Match` or `default`; `why` is one sentence; `answer` is the result
+    that it was chosen for, None where it is the spec's default."""
+
+    question: Question
+    config: Config
+    match: str
+    why: str
+    answer: Result | None = None
+
+    @property
+    def is_guess(self) -> bool:
+        """Whether the config was never timed for this shape."""
+        return self.match not in (Match.EXACT, Match.OLDER)
+
+    def __str__(self) -> str:
+        config = ", ".join(f"{name}={value}" for name, value in self.config.items())
+        kernel, dims, dtype, device = dataclasses.astuple(self.question)
+        return f"{kernel} {sizes_text(dims)} {dtype} on {device}: {self.match}: {config} ({self.why})"
+
+
+class Chooser:
+    """Chooses for one spec. Calls may come from any thread, and go on in the child of a fork.
+
+    `cache` is an export file, a database URL, a server's URL, a store, or None for the configured database. One that
+    cannot be used is logged once and then as if it were empty: it must not end the program that wants to be fast.
+    """
+
+    def __init__(
+        self,
+        spec: KernelSpec,
+        cache: str | Path | Store | None,
+        *,
+        device: str | None = None,
+        match: str = Match.PREDICTED,
+        wait_seconds: float = WAIT_SECONDS,
+        explain: bool = False,
+        on_change: Callable[[Choice], None] = lambda choice: None,
+    ) -> None:
+        self.spec, self._device, self._match = spec, device, Match(match)
+        self._cache, self._wait, self._explain, self._on_change = cache, wait_seconds, explain, on_change
+        self._server = str(cache) if isinstance(cache, str) and is_server(cache) else ""
+        self.choices: dict[str, Choice] = {}
+        self._start()
+        me = weakref.ref(self)
+        os.register_at_fork(after_in_child=lambda: _restart(me()))
+        self._source()  # read now, so that no launch has to
+
+    def _start(self) -> None:
+        """What belongs to this process: locks, threads and connections."""
+        self._lock = threading.RLock()
+        self._locals: dict[int, Local] = {}
+        self._opened: Opened | None = None
+        self._unwritten: list[Choice] = []
+        folder = read_settings().cache_folder
+        self._remote = Remote(self._server, copy_of(self._server, folder)) if self._server else None
+
+    def choose(self, dims: dict[str, int], dtype: str, tensor: Any) -> Choice:
+        """The config for a problem on the device of `tensor` (a torch tensor).
+
+        Raises `UsageError` for a problem that the kernel does not take, or a device that cannot be told.
+        """
+        with self._lock:
+            local = self._local(tensor)
+            problem = make_problem(self.spec, dims, dtype)
+            question = Question(problem.kernel, dict(problem.dims), dtype, local.target.name)
+            known = self.choices.get(question.key)
+            return known or self._keep(self._chosen(question, problem, local))
+
+    def default(self, choice: Choice, reason: str) -> Choice:
+        """The spec's default instead of a guess that does not run."""
+        problem = Problem(choice.question.kernel, choice.question.dims, choice.question.dtype)
+        target = self._locals[next(iter(self._locals))].target
+        instead = self._default(choice.question, problem, target)
+        instead = dataclasses.replace(instead, why=f"the guess {dict(choice.config)} does not run here: {reason}")
+        with self._lock:
+            return self._keep(instead)
+
+    def _chosen(self, question: Question, problem: Problem, local: Local) -> Choice:
+        find = partial(
+            relaxed,
+            question=question,
+            spec=self.spec,
+            source_hash=self.source_hash,
+            toolchain=local.toolchain or None,
+            target=local.target,
+        )
+        exact = find(self._source(), match=Match.OLDER if self._match.allows(Match.OLDER) else Match.EXACT)
+        if exact is None and self._remote is not None:
+            exact = self._asked(self._remote, question)
+        result = exact or find(self._source(), match=self._match)
+        return self._default(question, problem, local.target) if result is None else _choice(question, result)
+
+    def _asked(self, remote: Remote, question: Question) -> Result | None:
+        """What the server says within the limit; what it says later replaces the choice."""
+        answered = threading.Event()
+        found: list[Result] = []
+
+        def note(result: Result) -> None:
+            found.append(result)
+            answered.set()
+            with self._lock:
+                known = self.choices.get(question.key)
+                if known is not None and known.answer is not result and self._is_better(result, known):
+                    self._on_change(self._keep(_choice(question, result)))
+
+        server_match = Match.OLDER if self._match.allows(Match.OLDER) else Match.EXACT
+        remote.ask(question, self.source_hash, server_match, note)
+        if not remote.is_away and not is_capturing():
+            answered.wait(self._wait)
+        return found[0] if found else None
+
+    def _is_better(self, result: Result, known: Choice) -> bool:
+        steps = [*Match, DEFAULT]
+        return steps.index(result.match) < steps.index(known.match)
+
+    def _keep(self, choice: Choice) -> Choice:
+        self.choices[choice.question.key] = choice
+        _log.info("%s", choice)
+        if self._explain:
+            print(f"tilewise: {choice}", file=sys.stderr)
+        if choice.is_guess:
+            self._unwritten.append(choice)
+        if self._unwritten and not is_capturing():
+            self._write_misses()
+        return choice
+
+    def _write_misses(self) -> None:
+        file = read_settings().misses_file
+        missed, self._unwritten = self._unwritten, []
+        try:
+            for choice in missed:
+                if file is not None:
+                    Misses(file).add(choice.question, self.spec.origin, choice.match)
+        except TilewiseError as error:
+            _log.warning("untuned shapes are not kept: %s", error)
+
+    def _default(self, question: Question, problem: Problem, target: Target) -> Choice:
+        return Choice(question, self.spec.default(problem, target), DEFAULT, "nothing is known of this kernel here")
+
+    def _local(self, tensor: Any) -> Local:
+        index = tensor.get_device()
+        if index not in self._locals:
+            self._locals[index] = self._asked_for(self._device) if self._device else local_device(tensor)
+        return self._locals[index]
+
+    def _asked_for(self, device: str) -> Local:
+        """The device that the user named: another chip than the one here is taken only so."""
+        name = device.removeprefix("model:")
+        target = self._source().target(name)
+        if target is None:
+            target = known_target(name, _CORES)
+        return Local(target, "")
+
+    def _source(self) -> Opened:
+        if self._opened is None:
+            place = copy_of(self._server, read_settings().cache_folder) if self._server else self._cache
+            try:
+                missing = self._server and not Path(str(place)).exists()
+                self._opened = Nothing() if missing else open_source(place)
+            except TilewiseError as error:
+                _log.warning("going on without tuned configs of %s: %s", self.spec.name, error)
+                self._opened = Nothing()
+        return self._opened
+
+    @cached_property
+    def source_hash(self) -> str:
+        return source_hash(self.spec)
+
+    def after_fork(self) -> None:
+        """In a child process."""
+        self._start()
+
+
+_CORES = 40
+"""Of a device that is named and of which nothing is known but that."""
+
+
+def _choice(question: Question, result: Result) -> Choice:
+    assert result.winner is not None, "answers have winners"
+    winner = result.winner
+    time_us = "" if winner.time_us is None else f"{winner.time_us:.2f} us {result.scope.clock}"
+    toolchain = f"found with {result.scope.toolchain}" if result.match == Match.OLDER else ""
+    why = ", ".join(part for part in (time_us, toolchain, winner.why) if part)
+    return Choice(question, dict(winner.config), result.match, why, result)
+
+
+def _restart(chooser: Chooser | None) -> None:
+    if chooser is not None:
+        forget_opened()
+        chooser.after_fork()

@@ -1,0 +1,201 @@
+"""`tuned`: a `triton.jit` function that is launched with the config that was found for its shape.
+
+The drop-in for `triton.autotune`: the call is the same, but nothing is ever tuned or timed. The first launch of a shape
+chooses (`choosing`), later ones find the choice in a dictionary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tilewise.db.store import Store
+from tilewise.errors import UsageError
+from tilewise.kernels import registry
+from tilewise.kernels.spec import KernelSpec, Problem
+from tilewise.tuner.arguments import DimsOf, dtype_argument, reading
+from tilewise.tuner.choosing import WAIT_SECONDS, Choice, Chooser
+from tilewise.tuner.launch import interpreted
+from tilewise.tuner.lookup import Match
+from tilewise.tuner.worker import describe
+
+__all__ = ["TunedFunction", "tuned"]
+
+_DOES_NOT_FIT = {
+    "OutOfResources",
+    "CompilationError",
+    "CompileTimeAssertionFailure",
+    "PTXASError",
+    "MLIRCompilationError",
+    "UnsupportedLanguageConstruct",
+}
+"""Exceptions that a launch raises before anything runs, by name."""
+
+
+def tuned(
+    spec: KernelSpec | str,
+    cache: str | Path | Store | None = None,
+    *,
+    dims: DimsOf | None = None,
+    device: str | None = None,
+    match: str = Match.PREDICTED,
+    reset: bool = True,
+    wait_seconds: float = WAIT_SECONDS,
+    explain: bool = False,
+) -> Callable[[Any], TunedFunction]:
+    """Decorate a `triton.jit` function: `kernel[grid](*args)` without the parameters that the spec tunes.
+
+    - `spec`: the kernel's `KernelSpec`, of this one function, or a registered name.
+    - `cache`: an exported file, `sqlite:///tiles.db`, or a server's URL; None is the configured database.
+    - `dims`: the dimension sizes of a call, from its arguments by name, where the spec's scalars and buffers do not
+      tell them.
+    - `device`: the device whose configs to use; only so are those of another chip taken. Default: that of the tensors.
+    - `match`: how far a choice may relax (`Match`); beyond, the spec's default is launched.
+    - `reset`: set outputs to the `initial` value that the spec gives them before each launch, as the tuner did. False
+      leaves that to the caller.
+    - `wait_seconds`: how long the first launch of a shape may wait for a server.
+    - `explain`: print each choice to stderr, besides logging it to `tilewise.runtime`.
+    """
+    loaded = registry.load(spec) if isinstance(spec, str) else spec
+    if loaded.launches is not None:
+        raise UsageError(f"kernel {loaded.name} takes several functions; call tilewise.operator({loaded.name!r}, ..)")
+
+    def decorate(function: Any) -> TunedFunction:
+        return TunedFunction(
+            function,
+            loaded,
+            cache,
+            dims=dims,
+            device=device,
+            match=match,
+            reset=reset,
+            wait_seconds=wait_seconds,
+            explain=explain,
+        )
+
+    return decorate
+
+
+class TunedFunction:
+    """What `tuned` makes of a function: it is launched, and may be wrapped, as that is."""
+
+    def __init__(
+        self,
+        function: Any,
+        spec: KernelSpec,
+        cache: str | Path | Store | None,
+        *,
+        dims: DimsOf | None = None,
+        reset: bool = True,
+        **options: Any,
+    ) -> None:
+        self.fn, self.spec = function, spec
+        self.arg_names: list[str] = list(function.arg_names)
+        self._run = function.run
+        self._options = frozenset() if interpreted(function) else spec.options()
+        self._dtype_argument = dtype_argument(spec)
+        self._dims_of = dims
+        self._reading = None if dims else reading(spec)
+        self._key = self._reading.key_of(self.arg_names) if self._reading else self._key_by_user
+        self._initials = _initials(spec) if reset else {}
+        self._configs: dict[tuple[Any, ...], dict[str, Any]] = {}
+        self._keys: dict[str, list[tuple[Any, ...]]] = {}
+        self.chooser = Chooser(spec, cache, on_change=self._changed, **options)
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        return partial(self._launch, grid)
+
+    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
+        """As `JITFunction.run`."""
+        named = self._named(args, kwargs)
+        config = self._configs.get(self._key_of(named)) or self._choose(named)
+        return self._run(*args, grid=grid, warmup=warmup, **kwargs, **config)
+
+    def warmup(self, *args: Any, grid: Any, **kwargs: Any) -> Any:
+        """Compile what a launch with these arguments would run."""
+        return self.run(*args, grid=grid, warmup=True, **kwargs)
+
+    @property
+    def choices(self) -> list[Choice]:
+        """What each shape so far is launched with, and why."""
+        return list(self.chooser.choices.values())
+
+    def _launch(self, grid: Any, *args: Any, **kwargs: Any) -> Any:
+        try:
+            config = self._configs[self._key(args)]
+        except (KeyError, IndexError):  # a new shape, or arguments by name
+            return self._launch_by_name(grid, args, kwargs)
+        if self._initials:
+            self._reset(self._named(args, kwargs))
+        return self._run(*args, grid=grid, warmup=False, **kwargs, **config)
+
+    def _launch_by_name(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        named = self._named(args, kwargs)
+        config = self._configs.get(self._key_of(named))
+        self._reset(named)
+        if config is not None:
+            return self._run(*args, grid=grid, warmup=False, **kwargs, **config)
+        try:
+            return self._run(*args, grid=grid, warmup=False, **kwargs, **self._choose(named))
+        except Exception as error:
+            choice = self._choice_of(named)
+            if type(error).__name__ not in _DOES_NOT_FIT or not choice.is_guess:
+                raise
+            instead = self.chooser.default(choice, f"{type(error).__name__}: {describe(error)}")
+            self._changed(instead)
+            return self._run(*args, grid=grid, warmup=False, **kwargs, **self._arguments(instead))
+
+    def _choose(self, named: Mapping[str, Any]) -> dict[str, Any]:
+        """The config for a call, kept for the next of its shape."""
+        choice = self._choice_of(named)
+        key = self._key_of(named)
+        self._keys.setdefault(choice.question.key, []).append(key)
+        self._configs[key] = arguments = self._arguments(choice)
+        return arguments
+
+    def _choice_of(self, named: Mapping[str, Any]) -> Choice:
+        tensor = named[self._dtype_argument]
+        *sizes, dtype, _ = self._key_of(named)
+        dims = dict(zip(self.spec.dims, sizes, strict=True))
+        return self.chooser.choose(dims, str(dtype).removeprefix("torch."), tensor)
+
+    def _changed(self, choice: Choice) -> None:
+        """A better answer came later."""
+        for key in self._keys.get(choice.question.key, ()):
+            self._configs[key] = self._arguments(choice)
+
+    def _arguments(self, choice: Choice) -> dict[str, Any]:
+        """The config as arguments of the function; Triton's interpreter knows no compile options."""
+        kept = self._options | set(self.arg_names)
+        return {name: value for name, value in choice.config.items() if name in kept}
+
+    def _named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        return {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
+
+    def _key_of(self, named: Mapping[str, Any]) -> tuple[Any, ...]:
+        """The same key as from positional arguments."""
+        try:
+            return self._key([named.get(name) for name in self.arg_names])
+        except AttributeError as error:
+            wanted = ", ".join(sorted({self._dtype_argument, *(self._reading.names if self._reading else ())}))
+            raise UsageError(
+                f"kernel {self.spec.name} is told its shape by {wanted}; one of them is missing"
+            ) from error
+
+    def _key_by_user(self, args: Sequence[Any]) -> tuple[Any, ...]:
+        assert self._dims_of is not None
+        named = dict(zip(self.arg_names, args, strict=False))
+        sizes, tensor = self._dims_of(named), named[self._dtype_argument]
+        return (*(sizes[name] for name in self.spec.dims), tensor.dtype, tensor.get_device())
+
+    def _reset(self, named: Mapping[str, Any]) -> None:
+        for name, value in self._initials.items():
+            named[name].fill_(value)
+
+
+def _initials(spec: KernelSpec) -> dict[str, float]:
+    """The values from which outputs are accumulated into, by argument name."""
+    problem = Problem(spec.name, dict.fromkeys(spec.dims, 64), spec.dtypes[0])
+    return {name: b.initial for name, b in spec.buffers(problem).items() if b.initial is not None}
