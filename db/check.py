@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from itertools import islice
 from typing import Any
 
-from sqlalchemy import Text, bindparam, func, inspect, select, text, type_coerce
+from sqlalchemy import Table, Text, bindparam, func, inspect, select, text, type_coerce
 
 from tilewise.db import schema
 from tilewise.db.database import Database, connect
 from tilewise.db.evidence import flaw
-from tilewise.db.models import best, metadata, scopes, trials
-from tilewise.db.rows import SCOPE_COLUMNS, TRIAL_COLUMNS, read_scope, read_trial
+from tilewise.db.models import UtcDateTime, best, metadata, scopes, suggestions, trials
+from tilewise.db.records import Trial
+from tilewise.db.rows import (
+    SCOPE_COLUMNS,
+    SUGGESTION_COLUMNS,
+    TRIAL_COLUMNS,
+    read_scope,
+    read_suggestion,
+    read_trial,
+    scope_values,
+    suggestion_values,
+    trial_values,
+)
 from tilewise.errors import StoreError
 
 __all__ = ["Check", "Health", "check"]
@@ -24,7 +36,6 @@ MOST_FAULTS = 20
 
 _PAGE_LENGTH = 1000
 _CLOCKS_DIFFER = timedelta(minutes=5)
-_CREATED = TRIAL_COLUMNS.index("created")
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,46 +128,58 @@ def _orphans(database: Database) -> Iterator[str]:
                 yield f"{table.name} {row[0]}: its {key.parent.name} is not in {key.column.table.name}"
 
 
-def _impossible_scopes(database: Database) -> Iterator[str]:
-    statement = select(scopes.c.id, scopes.c.key, scopes.c.question_key, *(scopes.c[name] for name in SCOPE_COLUMNS))
-    for number, key, question_key, *row in _rows(database, statement):
+@dataclass(frozen=True, slots=True)
+class _Kind:
+    """What a table's rows are: how they are read, what is wrong with one, and the columns made from the others."""
+
+    table: Table
+    columns: tuple[str, ...]
+    made: tuple[str, ...]
+    read: Callable[[Sequence[Any]], Any]
+    values: Callable[[Any], dict[str, Any]]
+    flaw: Callable[[Any], str | None] = lambda _: None
+
+
+def _impossible(database: Database, kind: _Kind) -> Iterator[str]:
+    table, split = kind.table, len(kind.made)
+    # Moments are read here: what is no moment then fails its row, and not the page.
+    raw = [type_coerce(c, Text) if isinstance(c.type, UtcDateTime) else c for c in (table.c[n] for n in kind.columns)]
+    for number, *row in _rows(database, select(table.c.id, *(table.c[name] for name in kind.made), *raw)):
         try:
-            scope = read_scope(row)
+            record = kind.read(row[split:])
+            found, values = kind.flaw(record), kind.values(record)
         except (TypeError, ValueError) as error:
-            yield f"scopes {number}: it cannot be read: {error}"
+            yield f"{table.name} {number}: it cannot be read: {error}"
             continue
-        if (scope.key, scope.question.key) != (key, question_key):
-            yield f"scopes {number}: its keys are not those of its columns; look-ups cannot find it"
-
-
-def _impossible_trials(database: Database) -> Iterator[str]:
-    latest = datetime.now(UTC) + _CLOCKS_DIFFER
-    columns: list[Any] = [trials.c[name] for name in TRIAL_COLUMNS]
-    columns[_CREATED] = type_coerce(trials.c.created, Text)  # read here, where what is no moment fails one row only
-    for number, config_key, *row in _rows(database, select(trials.c.id, trials.c.config_key, *columns)):
-        try:
-            row[_CREATED] = _moment(row[_CREATED])
-            trial = read_trial(row)
-            found = flaw(trial)
-        except (TypeError, ValueError) as error:
-            found = f"it cannot be read: {error}"
+        for name, kept in zip(kind.made, row[:split], strict=True):
+            found = found or (None if values[name] == kept else f"its {name} is not what its other columns give")
         if found:
-            yield f"trials {number}: {found}"
-        elif trial.config_key != config_key:
-            yield f"trials {number}: its config_key is not that of its config"
-        elif trial.created > latest:
-            yield f"trials {number}: created {trial.created:%Y-%m-%d %H:%M} UTC, yet to come: a clock was wrong"
+            yield f"{table.name} {number}: {found}"
 
 
-def _moment(value: datetime | str) -> datetime:
-    """PostgreSQL's own, or SQLite's text in UTC."""
-    return value if isinstance(value, datetime) else datetime.fromisoformat(value).replace(tzinfo=UTC)
+def _read_trial(row: Sequence[Any]) -> Trial:
+    """A row whose moment is PostgreSQL's own, or SQLite's text in UTC."""
+    *rest, created = row
+    if not isinstance(created, datetime):
+        created = datetime.fromisoformat(created).replace(tzinfo=UTC)
+    return read_trial([*rest, created])
 
+
+def _flaw_of_trial(trial: Trial) -> str | None:
+    if trial.created > datetime.now(UTC) + _CLOCKS_DIFFER:
+        return f"created {trial.created:%Y-%m-%d %H:%M} UTC, yet to come: a clock was wrong"
+    return flaw(trial)
+
+
+_KINDS = (
+    _Kind(scopes, SCOPE_COLUMNS, ("key", "question_key"), read_scope, scope_values),
+    _Kind(trials, TRIAL_COLUMNS, ("config_key", "standing_us"), _read_trial, trial_values, _flaw_of_trial),
+    _Kind(suggestions, SUGGESTION_COLUMNS, ("key",), read_suggestion, suggestion_values),
+)
 
 _OF_ROWS: dict[str, Callable[[Database], Iterator[str]]] = {
     "references": _orphans,
-    "scopes": _impossible_scopes,
-    "trials": _impossible_trials,
+    **{kind.table.name: partial(_impossible, kind=kind) for kind in _KINDS},
 }
 
 

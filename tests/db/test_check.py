@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import create_engine, make_url
 
 from tilewise.db.check import MOST_FAULTS, check
-from tilewise.db.records import Status
+from tilewise.db.records import Status, Suggestion
 from tilewise.db.schema import HEAD
 from tilewise.db.sql_store import open_store
 from tilewise.errors import StoreError
@@ -20,11 +20,12 @@ from tilewise.errors import StoreError
 
 @pytest.fixture(params=["file_url", "postgres_url"])
 def url(request, make_scope, make_trial):
-    """A database with two scopes and three trials."""
+    """A database with two scopes, three trials and a suggestion."""
     url = request.getfixturevalue(request.param)
     with open_store(url) as store:
         store.record(make_scope(), [make_trial(), make_trial(None, status=Status.TIMEOUT)])
         store.record(make_scope(dtype="float16"), [make_trial()])
+        store.suggest([Suggestion("softmax", {"N": 1}, "float32", "NVIDIA H200", {"BLOCK": 64}, "a table")])
     return url
 
 
@@ -54,8 +55,14 @@ def test_a_whole_database_has_no_faults(url):
     [
         ("UPDATE trials SET facts = '{' WHERE id = 1", "trials", "trials 1: it cannot be read"),
         ("UPDATE trials SET samples = -1 WHERE id = 1", "trials", "trials 1: samples is -1; expected 0 or more"),
-        ("UPDATE trials SET config = '{\"B\":7}' WHERE id = 1", "trials", "trials 1: its config_key is not that of"),
-        ("UPDATE scopes SET dtype = 'int8' WHERE id = 2", "scopes", "scopes 2: its keys are not those of its columns"),
+        (
+            "UPDATE trials SET config = '{\"B\":7}' WHERE id = 1",
+            "trials",
+            "trials 1: its config_key is not what",
+        ),
+        ("UPDATE scopes SET dtype = 'int8' WHERE id = 2", "scopes", "scopes 2: its key is not what its other"),
+        ("UPDATE trials SET standing_us = 1 WHERE id = 3", "trials", "trials 3: its standing_us is not what its other"),
+        ("UPDATE suggestions SET device = 'x'", "suggestions", "suggestions 1: its key is not what its other columns"),
         ("UPDATE scopes SET dims = '' WHERE id = 2", "scopes", "scopes 2: it cannot be read"),
         ("DROP INDEX ix_trials_tally", "schema", "the index ix_trials_tally is missing"),
         ("DROP VIEW best", "schema", "the view best is missing"),
@@ -127,7 +134,7 @@ def test_damaged_pages_are_found_and_nothing_is_read_from_them(tmp_path, file_ur
     health = check(file_url)
     assert not health.whole
     assert health.checks[0].faults
-    assert [part.left_out for part in health.checks[1:]] == ["the file is damaged"] * 4
+    assert [part.left_out for part in health.checks[1:]] == ["the file is damaged"] * 5
 
 
 def test_nothing_is_changed_while_looking(tmp_path, file_url, make_scope, make_trial):
