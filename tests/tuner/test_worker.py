@@ -1,11 +1,13 @@
 """The helper process: answers, failures, crashes, time-outs, noise, and its end."""
 
 import os
+import subprocess
+import sys
 import time
 
 import pytest
 
-from tilewise.tuner.worker import Worker, WorkerDied, WorkerFailed, WorkerPool, WorkerTimeout
+from tilewise.tuner.worker import Worker, WorkerDied, WorkerExceeded, WorkerFailed, WorkerPool, WorkerTimeout
 
 
 @pytest.fixture
@@ -93,10 +95,7 @@ def test_a_busy_worker_ends_soon_after_its_parent(calls, worker):
     grandchild = worker.call(script, timeout=20)
     assert alive(grandchild)
     worker.close()
-    end = time.monotonic() + 10
-    while running(grandchild) and time.monotonic() < end:
-        time.sleep(0.1)
-    assert not running(grandchild)
+    assert ends(grandchild)
 
 
 def running(pid):
@@ -106,6 +105,118 @@ def running(pid):
             return file.read().rpartition(")")[2].split()[0] != "Z"
     except FileNotFoundError:
         return False
+
+
+def ends(pid):
+    end = time.monotonic() + 10
+    while running(pid) and time.monotonic() < end:
+        time.sleep(0.05)
+    return not running(pid)
+
+
+# What a call may take, leave and spoil -------------------------------------------------------------------------------
+
+COMPILER = "__import__('subprocess').Popen(['sleep', '60']).pid"
+JUNK = "open(os.path.join(os.environ['TMPDIR'], 'junk'), 'wb').write(b'x' * (8 << 20))"
+
+
+def test_a_call_that_takes_too_much_memory_is_killed(worker):
+    with pytest.raises(WorkerExceeded, match=r"it took 0\.\d+ GiB of memory where 0\.\d+ GiB are allowed"):
+        worker.call("[b'x' * (16 << 20) for _ in range(400)], time.sleep(60)", timeout=30, memory_bytes=200 << 20)
+    assert worker.call("1 + 1", timeout=10) == 2
+
+
+def test_a_call_that_fills_the_disk_is_killed_and_what_it_wrote_is_gone(calls):
+    worker = Worker(calls, disk_bytes=4 << 20)
+    try:
+        folder = worker.call("os.environ['TMPDIR']", timeout=10)
+        with pytest.raises(WorkerExceeded, match=r"GiB of disk"):
+            worker.call(f"{JUNK}, time.sleep(60)", timeout=30)
+        assert worker.call("os.listdir(os.environ['TMPDIR'])", timeout=10) == []
+    finally:
+        worker.close()
+    assert not os.path.exists(folder)
+
+
+@pytest.mark.parametrize("deed", ["os.closerange(3, 64)", "os.write(4, b'junk' * 100), time.sleep(60)"])
+def test_a_call_that_meddles_with_the_connection_costs_only_itself(worker, deed):
+    with pytest.raises((WorkerDied, WorkerTimeout)):
+        worker.call(deed, timeout=1)
+    assert worker.call("1 + 1", timeout=10) == 2
+
+
+def test_leaving_is_a_death_with_its_code(worker):
+    with pytest.raises(WorkerDied, match="exit code 3"):
+        worker.call("sys.exit(3)", timeout=10)
+
+
+def test_the_last_lines_are_kept_of_whatever_ends_a_call(worker):
+    with pytest.raises(WorkerTimeout) as caught:
+        worker.call("[print(n, flush=True) for n in range(9)], time.sleep(60)", timeout=0.5)
+    assert caught.value.last_lines == ("4", "5", "6", "7", "8")
+
+
+def test_a_crash_leaves_the_imports_to_be_used_again(worker):
+    """The next process comes from a supervisor that has them: it is there at once."""
+    worker.call("1", timeout=10)
+    with pytest.raises(WorkerDied):
+        worker.call("os.abort()", timeout=10)
+    begin = time.perf_counter()
+    assert worker.call("1 + 1", timeout=10) == 2
+    assert time.perf_counter() - begin < 0.5
+
+
+def test_a_restart_is_another_process(worker):
+    pid = worker.call("os.getpid()", timeout=10)
+    worker.restart()
+    assert not alive(pid)
+    assert worker.call("os.getpid()", timeout=10) != pid
+
+
+@pytest.mark.parametrize("end", ["time-out", "crash", "close"])
+def test_what_a_call_has_started_ends_with_it(worker, end):
+    compiler = worker.call(COMPILER, timeout=10)
+    assert running(compiler)
+    if end == "close":
+        worker.close()
+    else:
+        with pytest.raises((WorkerDied, WorkerTimeout)):
+            worker.call("time.sleep(60)" if end == "time-out" else "os.abort()", timeout=0.3)
+    assert ends(compiler)
+
+
+SCRIPT = """
+import sys, time
+from tilewise.tuner.worker import Worker
+worker = Worker(sys.argv[1])
+print(*worker.call("(os.getpid(), os.environ['TMPDIR'], {compiler})", timeout=20), flush=True)
+worker.call("[0 for _ in iter(int, 1)]", timeout=60)
+"""
+
+
+def test_nothing_outlives_a_parent_that_is_killed(calls):
+    """Not the process, though it is busy, nor what it had started, nor its temporary files."""
+    path = os.pathsep.join(sys.path)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT.replace("{compiler}", COMPILER), calls],
+        stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    try:
+        pid, folder, compiler = parent.stdout.readline().split()
+        assert running(pid)
+        assert running(compiler)
+    finally:
+        parent.kill()
+        parent.communicate()
+    assert ends(pid)
+    assert ends(compiler)
+    end = time.monotonic() + 5
+    while os.path.exists(folder) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not os.path.exists(folder)
+
+
+# Pools ---------------------------------------------------------------------------------------------------------------
 
 
 def test_a_pool_runs_calls_side_by_side_and_a_crash_costs_one_call(calls):

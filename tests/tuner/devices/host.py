@@ -2,12 +2,14 @@
 every way, and a clock of its own. What it runs is run by the real bench process, through the real worker."""
 
 import ctypes
+import dataclasses
 import os
 import signal
 import sys
 import time
 
 from tilewise.db.records import Status
+from tilewise.errors import BadSpec
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Axis, Buffer, KernelSpec, Parameter, Problem, Target, Tiling
 from tilewise.tuner.devices.base import Outcome
@@ -16,17 +18,8 @@ from tilewise.tuner.devices.runtime import Description, Failure, Runtime, Timer
 
 PROBLEM = Problem("sums", {"M": 12, "N": 40}, "float32")
 LIMITS = Limits(
-    compile_seconds=3, prepare_seconds=60, run_seconds=2.0, floors=0, growth_bytes=400 << 20, disk_bytes=64 << 20
+    compile_seconds=3, prepare_seconds=60, run_seconds=1.0, floors=0, growth_bytes=100 << 20, disk_bytes=8 << 20
 )
-
-BENIGN = ("",)
-DISAGREE = ("nan", "unwritten", "one input", "outside", "to input")
-RAISE = ("raises",)
-FATAL = ("segfault", "abort", "exit", "close pipe", "fault", "late")
-SLOW = ("hang", "spin")
-GREEDY = ("memory", "disk")
-UNCOMPILED = ("compile", "compile crash")
-FAULTS = (*DISAGREE, *RAISE, *FATAL, *SLOW, *GREEDY, *UNCOMPILED)
 
 
 class DeviceFault(RuntimeError):
@@ -71,6 +64,8 @@ class HostRuntime(Runtime):
 
     def check(self, spec):
         """Any callable will do."""
+        if self._name == "Picky":
+            raise BadSpec("no kernel for a picky host")
 
     def kernel_names(self, spec, problem, config):
         return [spec.function.__name__]
@@ -79,18 +74,26 @@ class HostRuntime(Runtime):
         return lambda: [spec.function(self, config=dict(config), **tensors)]
 
 
+class Dead(HostRuntime):
+    """One whose process dies whenever it is opened."""
+
+    def __init__(self, name):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 class HostDevice(MeasuredDevice):
     batch = 8
+    RUNTIME = "host:HostRuntime"
 
-    def __init__(self, *, name="Host", jobs=2, limits=LIMITS, **arguments):
-        runtime = ("host:HostRuntime", name)
+    def __init__(self, *, name="Host", jobs=1, limits=LIMITS, **arguments):
+        runtime = (self.RUNTIME, name)
         arguments = {"imports": ["torch"], "jobs": jobs, "limits": limits, **arguments}
         super().__init__("host", f"host-{name}", runtime, "host:compile_config", **arguments)
 
 
 def compile_config(origin, problem, config):
     registry.load(origin)
-    match config["fault"]:
+    match config["FAULT"]:
         case "compile":
             raise SyntaxError("this config does not compile")
         case "compile crash":
@@ -100,14 +103,14 @@ def compile_config(origin, problem, config):
 
 
 def sums(runtime, x_ptr, out_ptr, config):
-    """Sums of rows; `fault` says how it goes wrong."""
+    """Sums of rows; `FAULT` says how it goes wrong."""
     runtime.synchronize()
     if runtime.late:
         runtime.late -= 1
         if not runtime.late:
             os.abort()
     total = x_ptr.sum(1)
-    match config["fault"]:
+    match config["FAULT"]:
         case "nan":
             total[3] = float("nan")
         case "one input":
@@ -149,6 +152,11 @@ def _lose(runtime):
     runtime.synchronize()
 
 
+def _hang(runtime):
+    open(os.path.join(os.environ["TMPDIR"], "hanging"), "w").close()
+    time.sleep(600)
+
+
 def _spin(runtime):
     while True:
         pass
@@ -173,11 +181,23 @@ MISDEEDS = {
     "exit": lambda runtime: sys.exit(3),
     "close pipe": _close_pipe,
     "fault": _lose,
-    "hang": lambda runtime: time.sleep(600),
+    "hang": _hang,
     "spin": _spin,
     "memory": _fill_memory,
     "disk": _fill_disk,
 }
+
+
+ELSEWHERE = ("nan", "unwritten", "one input", "outside", "to input", "late", "compile crash")
+"""Kinds of fault that are not in the table of misdeeds."""
+
+KINDS = [kind for kind in (*MISDEEDS, *ELSEWHERE) if kind != "late"]
+
+
+def configs():
+    """A hundred, of which thirty are faulty, spread among the others."""
+    faulty = {3 * turn + 4: KINDS[turn % len(KINDS)] for turn in range(30)}
+    return [{"TILE": tile, "FAULT": faulty.get(tile, "")} for tile in range(100)]
 
 
 def _tiling(config, problem):
@@ -193,8 +213,9 @@ SPEC = KernelSpec(
     dtypes=("float32",),
     parameters=(
         Parameter("TILE", lambda problem, target: list(range(100))),
-        Parameter("fault", lambda problem, target: ["", *FAULTS]),
+        Parameter("FAULT", lambda problem, target: ["", *MISDEEDS, *ELSEWHERE]),
     ),
+    configs=lambda problem, target: configs(),
     buffers=lambda problem: {
         "x_ptr": Buffer((problem.dims["M"], problem.dims["N"]), problem.dtype),
         "out_ptr": Buffer((problem.dims["M"],), problem.dtype, role="out"),
@@ -204,5 +225,7 @@ SPEC = KernelSpec(
     tiling=_tiling,
     reference=lambda inputs: {"out_ptr": inputs["x_ptr"].sum(1)},
     flops=lambda problem: 1,
-    default=lambda problem, target: {"TILE": 50, "fault": ""},
+    default=lambda problem, target: {"TILE": 0, "FAULT": ""},
 )
+
+HANGING = dataclasses.replace(SPEC, configs=lambda problem, target: [{"TILE": 0, "FAULT": "hang"}])

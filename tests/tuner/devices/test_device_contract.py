@@ -71,9 +71,9 @@ def host(monkeypatch):
     spec = registry.load(f"{Path(__file__).parent / 'host.py'}:SPEC")
     from host import PROBLEM, HostDevice
 
-    good = [{"TILE": tile, "fault": ""} for tile in (1, 2, 3)]
-    bad = [{"TILE": 4, "fault": fault} for fault in ("compile", "raises", "nan")]
-    return Subject(HostDevice(), spec, PROBLEM, good, bad, (spec, {"TILE": 5, "fault": "one input"}))
+    good = [{"TILE": tile, "FAULT": ""} for tile in (1, 2, 3)]
+    bad = [{"TILE": 4, "FAULT": fault} for fault in ("compile", "raises", "nan")]
+    return Subject(HostDevice(), spec, PROBLEM, good, bad, (spec, {"TILE": 5, "FAULT": "one input"}))
 
 
 @pytest.fixture

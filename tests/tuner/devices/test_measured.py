@@ -1,0 +1,199 @@
+"""What all measured devices share, on a device made of this machine's processor: faults, and what they leave alone."""
+
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import pytest
+
+from tilewise.db.records import Status
+from tilewise.errors import BadSpec, Unavailable
+from tilewise.kernels import registry
+from tilewise.tuner.devices.base import FAULTS, LAST_LINES
+
+pytest.importorskip("torch")
+
+from tilewise.tuner.bench.faults import Expected, inject
+
+HERE = Path(__file__).parent
+CORRECTNESS, RUNTIME, TIMEOUT, COMPILE = Status.CORRECTNESS, Status.RUNTIME, Status.TIMEOUT, Status.COMPILE
+KINDS = {
+    "raises": ([RUNTIME], "ValueError: this config raises"),
+    "compile": ([COMPILE], "SyntaxError: this config does not compile"),
+    "compile crash": ([COMPILE], "the compiler crashed: the process died of SIGSEGV"),
+    "segfault": ([RUNTIME], "SIGSEGV after printing: about to segfault"),
+    "abort": ([RUNTIME], "SIGABRT"),
+    "exit": ([RUNTIME], "exit code 3"),
+    "close pipe": ([TIMEOUT], "no answer within"),
+    "fault": ([RUNTIME], "DeviceFault: the device is lost"),
+    "hang": ([TIMEOUT], "no answer within 1 s"),
+    "spin": ([TIMEOUT], "no answer within 1 s"),
+    "memory": ([RUNTIME], "GiB of memory"),
+    "disk": ([RUNTIME], "GiB of disk"),
+    "nan": ([CORRECTNESS], "first nan"),
+    "unwritten": ([CORRECTNESS], "never written"),
+    "one input": ([CORRECTNESS], "off by"),
+    "outside": ([CORRECTNESS], "out_ptr: the kernel wrote outside the tensor"),
+    "to input": ([CORRECTNESS], "x_ptr: the kernel wrote to its input"),
+}
+
+
+@pytest.fixture
+def host(monkeypatch, tmp_path):
+    """The module of the host device; locks, temporary files and caches are this test's own."""
+    monkeypatch.syspath_prepend(HERE)
+    monkeypatch.setenv("TILEWISE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    import host
+
+    return host
+
+
+@pytest.fixture
+def spec():
+    return registry.load(f"{HERE / 'host.py'}:SPEC")
+
+
+def config(tile, fault=""):
+    return {"TILE": tile, "FAULT": fault}
+
+
+def test_thirty_faults_among_a_hundred_configs_cost_the_others_nothing(host, spec):
+    kinds = {
+        kind: Expected(frozenset(statuses), (words,), verified=kind == "one input")
+        for kind, (statuses, words) in KINDS.items()
+    }
+    assert set(host.KINDS) == set(kinds)
+    found = inject(host.HostDevice, spec, host.PROBLEM, kinds)
+    assert found["configs"] == {"sound": 70, "faulty": 30}
+    assert [fault for fault in found["faults"] if not fault["as_expected"]] == []
+    assert found["innocent"]["timed"] == 70
+    assert found["innocent"]["among_faults"] == pytest.approx({"lowest": 1, "median": 1, "highest": 1}, rel=0.01)
+    assert found["left_behind"] == {"processes": [], "locks": [], "temporary_files": []}
+
+
+def test_a_fault_is_a_fact_with_its_last_words_and_the_count_of_processes(host, spec):
+    with host.HostDevice() as device:
+        fine, crashed, after = device.evaluate(spec, host.PROBLEM, [config(1), config(2, "segfault"), config(3)])
+    assert (fine.status, crashed.status, after.status) == (Status.CORRECT, RUNTIME, Status.CORRECT)
+    assert crashed.facts[FAULTS] == 2
+    assert crashed.facts[LAST_LINES] == ["about to segfault"]
+    assert FAULTS not in fine.facts
+    assert FAULTS not in after.facts
+
+
+def test_a_config_that_another_has_spoilt_is_timed_again(host, spec):
+    """The first sets a trap that the second falls into: a fault that surfaces late."""
+    with host.HostDevice() as device:
+        trap, victim = device.evaluate(spec, host.PROBLEM, [config(1, "late"), config(2)])
+    assert trap.timing.time_us == pytest.approx(11)
+    assert victim.timing.time_us == pytest.approx(12)
+    assert victim.facts[FAULTS] == 1
+    assert "SIGABRT" in victim.facts["first_fault"]
+
+
+def test_a_config_that_is_right_on_one_kind_of_data_only_is_refused(host, spec):
+    with host.HostDevice() as device:
+        (outcome,) = device.evaluate(spec, host.PROBLEM, [config(1, "one input")])
+        verdict = device.verify(spec, host.PROBLEM, config(1, "one input"))
+    assert outcome.status is Status.CORRECT
+    assert not verdict.agreed
+    assert verdict.status is CORRECTNESS
+
+
+def test_a_check_that_crashes_is_a_refusal_and_the_device_goes_on(host, spec):
+    with host.HostDevice() as device:
+        verdict = device.verify(spec, host.PROBLEM, config(1, "abort"))
+        assert not verdict.agreed
+        assert (verdict.status, "SIGABRT" in verdict.reason) == (RUNTIME, True)
+        assert device.verify(spec, host.PROBLEM, config(1)).agreed
+
+
+def test_a_device_that_never_comes_up_is_unavailable(host):
+    class Dead(host.HostDevice):
+        RUNTIME = "host:Dead"
+
+    with pytest.raises(Unavailable, match="host does not come up: the process died of SIGKILL"):
+        Dead()
+    host.HostDevice().close()  # and has let go of its lock
+
+
+def test_a_spec_that_cannot_be_launched_at_all_is_the_callers_error(host, spec):
+    with host.HostDevice(name="Picky") as device, pytest.raises(BadSpec, match="no kernel for a picky host"):
+        list(device.evaluate(spec, host.PROBLEM, [config(1)]))
+
+
+# One process at a time ------------------------------------------------------------------------------------------------
+
+HOLDER = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import host
+from tilewise.kernels import registry
+with host.HostDevice(limits=host.Limits(run_seconds=600)) as device:
+    print("held", flush=True)
+    spec = registry.load(sys.argv[1] + "/host.py:SPEC")
+    print([o.status for o in device.evaluate(spec, host.PROBLEM, [{"TILE": 1, "FAULT": sys.argv[2]}])])
+"""
+
+
+@pytest.fixture
+def holder(host, tmp_path):
+    """Another process that holds the device and is in the middle of a config."""
+    path = os.pathsep.join(sys.path)
+    process = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, str(HERE), "hang"],
+        stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    assert process.stdout.readline() == "held\n"
+    yield process
+    process.kill()
+    process.communicate()
+
+
+def test_a_device_in_use_is_refused_with_its_holder_or_waited_for(host, holder, capsys):
+    with pytest.raises(Unavailable, match=rf"host is in use by process {holder.pid} \(.*\) since .*--wait"):
+        host.HostDevice(wait=0)
+    with pytest.raises(Unavailable, match="in use"):
+        host.HostDevice(wait=0.3)
+    assert capsys.readouterr().err.count(f"host is in use by process {holder.pid}") == 1
+    host.HostDevice(name="Another", wait=0).close()
+    holder.kill()
+    host.HostDevice(wait=5).close()  # a lock ends with its holder
+
+
+def test_closing_a_device_leaves_no_lock(host, tmp_path):
+    with host.HostDevice():
+        assert [path.name for path in (tmp_path / "cache" / "locks").iterdir()] == ["host-Host.lock"]
+    assert list((tmp_path / "cache" / "locks").iterdir()) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_device_that_hangs_ends_in_time_when_it_is_told_to(host, number, tmp_path, url):
+    """By the command line, in the middle of a config that hangs: no process, lock or file stays."""
+    words = ["tune", f"{HERE / 'host.py'}:HANGING", "-s", "M=12,N=40", "--device", "host", "--db", url]
+    path = os.pathsep.join([str(HERE), *sys.path])
+    process = subprocess.Popen(
+        [sys.executable, str(HERE / "host_command.py"), *words],
+        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    try:
+        end = time.monotonic() + 60
+        while not list(tmp_path.glob("tilewise-worker-*/hanging")):
+            assert process.poll() is None, process.stderr.read()
+            assert time.monotonic() < end
+            time.sleep(0.05)
+        process.send_signal(number)
+        _, errors = process.communicate(timeout=5)
+    finally:
+        process.kill()
+        process.communicate()
+    assert process.returncode == 128 + number
+    assert "interrupted; " in errors
+    assert [path.name for path in tmp_path.glob("tilewise-*")] == []
+    assert list((tmp_path / "cache" / "locks").iterdir()) == []
