@@ -47,7 +47,7 @@ def answer(source: StoredSource, question: Question, match: Match, toolchain: st
     """
     known = _registered(question.kernel)
     if known is not None:
-        return answer_from(source, question, known[0], match=match, toolchain=toolchain)
+        return answer_from(source, question, known[0], match=match, toolchain=toolchain, known_hash=known[1])
     found = source.answers(question, None)
     for result in found:
         if toolchain in (None, result.scope.toolchain):

@@ -14,6 +14,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from tilewise.errors import (
+    Forbidden,
     NotFound,
     NothingFeasible,
     StoreError,
@@ -32,6 +33,7 @@ _STATUS: Mapping[type[TilewiseError], tuple[int, str]] = {
     NotTuned: (404, "not-tuned"),
     NotFound: (404, "not-found"),
     UnknownKernel: (404, "unknown-kernel"),
+    Forbidden: (403, "forbidden"),
     UsageError: (400, "bad-request"),
     NothingFeasible: (422, "nothing-feasible"),
     Unavailable: (503, "unavailable"),

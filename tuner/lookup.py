@@ -131,6 +131,8 @@ def _neighbour(source: Source, question: Question, spec: KernelSpec, source_hash
     for distance, dims in source.near(question, source_hash, NEAREST_BOUND):
         stored = source.answers(dataclasses.replace(question, dims=dims), source_hash)
         for result in [result for result in stored if result.scope.cores == target.cores][:1]:
+            if modelled is not None and result.scope.clock is not Clock.MEASURED:
+                continue
             found = _moved(result, distance, question, spec, target)
             if found is not None and found.scope.clock is Clock.MEASURED:
                 return found

@@ -40,6 +40,7 @@ class StoredSource:
         self._store = store
         self._shapes: dict[_Family, tuple[int, SourceShapes]] = {}
         self._portfolios: dict[tuple[_Family, str | None], tuple[float, list[Portfolio]]] = {}
+        self._targets: dict[str, Target | None] = {}
         self._lock = threading.Lock()
 
     @property
@@ -69,8 +70,12 @@ class StoredSource:
         return found
 
     def target(self, device: str) -> Target | None:
-        scope = next(self._store.scopes(device=device), None)
-        return known_target(device, scope.cores) if scope else None
+        if device not in self._targets:
+            scope = next(self._store.scopes(device=device), None)
+            if scope is None:
+                return None
+            self._targets[device] = known_target(device, scope.cores)
+        return self._targets[device]
 
     def _up_to_date(self, family: _Family) -> SourceShapes:
         last, shapes = self._shapes.get(family, (0, SourceShapes()))
@@ -88,9 +93,12 @@ def answer_from(
     *,
     match: Match = Match.EXACT,
     toolchain: str | None = None,
+    known_hash: str | None = None,
 ) -> Result:
-    """The answer that relaxes least, no farther than `match`. Raises `NotTuned`, whose message says what is nearest."""
-    found = relaxed(source, question, spec, source_hash=source_hash(spec), match=match, toolchain=toolchain)
+    """The answer that relaxes least, no farther than `match`. `known_hash` is the spec's `source_hash`, which takes
+    milliseconds to find. Raises `NotTuned`, whose message says what is nearest."""
+    known = known_hash or source_hash(spec)
+    found = relaxed(source, question, spec, source_hash=known, match=match, toolchain=toolchain)
     if found is None:
         raise not_tuned(source, question)
     return found

@@ -5,6 +5,7 @@
     │   ├── UnknownKernel, UnknownDevice, UnknownDtype, BadDimension, BadConfig
     │   ├── BadSpec           a user's kernel file that does not import or holds no spec
     │   └── BadImport         an exchange file that is corrupt or of an unknown version
+    ├── Forbidden             a server's answer without the right token
     ├── NotFound              a well-formed question with no answer (yet)
     ├── Unavailable           a device, package or compiler that this machine lacks
     ├── NothingFeasible       a space in which no config compiles or is right
@@ -21,6 +22,7 @@ __all__ = [
     "BadDimension",
     "BadImport",
     "BadSpec",
+    "Forbidden",
     "NotFound",
     "NothingFeasible",
     "StoreError",
@@ -67,6 +69,10 @@ class BadSpec(UsageError):
 
 class BadImport(UsageError):
     """An exchange file is corrupt, of another format, or of a newer version."""
+
+
+class Forbidden(TilewiseError):
+    """A token is missing, unknown, revoked, or does not allow this."""
 
 
 class NotFound(TilewiseError):

@@ -7,6 +7,7 @@
 | `TILEWISE_DATA`  | folder of calibrations (default: user's data folder)         |
 | `TILEWISE_JOBS`  | compile processes at once (default: one a usable core)       |
 | `TILEWISE_MISSES`| file of shapes launched untuned (default: in the user's data folder; `off`: none) |
+| `TILEWISE_TOKEN` | bearer token for a server that asks for one                  |
 """
 
 from __future__ import annotations
@@ -28,6 +29,7 @@ class Settings:
     cache_folder: Path
     data_folder: Path
     jobs: int
+    token: str | None
     misses_file: Path | None
 
 
@@ -38,6 +40,7 @@ def read_settings() -> Settings:
         cache_folder=Path(os.environ.get("TILEWISE_CACHE") or user_cache_path("tilewise")),
         data_folder=Path(os.environ.get("TILEWISE_DATA") or user_data_path("tilewise")),
         jobs=_jobs(os.environ.get("TILEWISE_JOBS")),
+        token=os.environ.get("TILEWISE_TOKEN") or None,
         misses_file=_misses(os.environ.get("TILEWISE_MISSES")),
     )
 

@@ -20,6 +20,7 @@ STATUS = {
     "BadConfig": 400,
     "BadSpec": 400,
     "BadImport": 400,
+    "Forbidden": 403,
     "NotFound": 404,
     "Unavailable": 503,
     "NothingFeasible": 422,

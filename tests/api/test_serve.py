@@ -5,6 +5,9 @@ from __future__ import annotations
 import json
 import signal
 import socket
+import subprocess
+import sysconfig
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -56,3 +59,26 @@ def test_a_database_that_is_none_is_one_line_and_a_failure(serve, tmp_path):
     assert (process.returncode, stdout) == (1, "")
     assert stderr.count("\n") == 1
     assert "tilewise.db is not a database" in stderr
+
+
+def test_the_command_line_asks_a_server(serve, tune, address):
+    tune()
+    url = address(serve())
+
+    tilewise = str(Path(sysconfig.get_path("scripts")) / "tilewise")
+
+    def ask(*words):
+        command = [tilewise, "lookup", "row_reduce", "--device", "Ascend910B4", "--server", url, *words]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+
+    done = ask("-s", "M=1000,N=8192")
+    assert done.returncode == 0, done.stderr
+    assert "31.50 us (modelled)" in done.stdout
+    assert "BLOCK_SIZE_M=25" in done.stdout
+    done = ask("-s", "M=1000,N=8192", "-s", "M=7,N=8192", "--json")
+    assert done.returncode == 4
+    assert [bool(result["config"]) for result in json.loads(done.stdout)["results"]] == [True, False]
+    assert "is not tuned for Ascend910B4" in done.stderr
+    done = ask("-s", "M=1000,N=8190", "--match", "nearest")
+    assert "not timed" in done.stdout
+    assert ask("-s", "M=1,N=1", "--db", "sqlite://").returncode == 2

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +9,8 @@ import click
 
 from tilewise.tuner.cli.execution import execute, mutations
 from tilewise.tuner.cli.faults import faults
-from tilewise.tuner.cli.options import common, database, print_json
+from tilewise.tuner.cli.options import common, database, give, print_json
+from tilewise.tuner.cli.service import serve
 from tilewise.tuner.cli.text import output
 from tilewise.tuner.problem import sizes_text
 
@@ -26,6 +25,7 @@ def bench() -> None:
 bench.add_command(execute)
 bench.add_command(faults)
 bench.add_command(mutations)
+bench.add_command(serve)
 
 
 @bench.command()
@@ -127,7 +127,7 @@ def search(
             jobs=read_settings().jobs,
             done=lambda: progress.advance(task),
         )
-    _give(body, as_json, file, _show_search)
+    give(body, as_json, file, _show_search)
     if plot:
         plot_search(body, Path(plot))
 
@@ -187,7 +187,7 @@ def variants(device: str, trials: int, file: str | None, as_json: bool) -> None:
 
     with open_device(choose(device)) as opened, working("tuning") as progress:
         body = bench_variants(opened, trials=trials, progress=progress)
-    _give(body, as_json, file, _show_variants)
+    give(body, as_json, file, _show_variants)
 
 
 def _show_variants(body: dict[str, Any]) -> None:
@@ -217,7 +217,7 @@ def accuracy(device: str, file: str | None, as_json: bool) -> None:
 
     with open_device(choose(device)) as opened, working("running") as progress:
         body = bench_accuracy(opened, progress=progress)
-    _give(body, as_json, file, _show_accuracy)
+    give(body, as_json, file, _show_accuracy)
 
 
 def _show_accuracy(body: dict[str, Any]) -> None:
@@ -235,18 +235,6 @@ def _show_accuracy(body: dict[str, Any]) -> None:
             cells = (f"{error:.1e}", f"{row['torch_error'][name]:.1e}")
             table.add_row(row["kernel"], row["variant"], row["data"], name, *cells)
     output().print(table)
-
-
-def _give(body: dict[str, Any], as_json: bool, file: str | None, show: Callable[[dict[str, Any]], None]) -> None:
-    """The result on stdout, as JSON or shown, and in a file where one is asked for."""
-    from tilewise.db.exchange.files import write_file
-
-    if as_json:
-        print_json(body)
-    else:
-        show(body)
-    if file:
-        write_file(Path(file), (json.dumps(body, indent=1) + "\n").encode())
 
 
 @bench.command()
@@ -271,7 +259,7 @@ def wall(
     problem = make_problem(spec, parse_dims(shape), dtype)
     with open_existing(url) as store:
         body = bench_wall(spec, problem, store, seeds=seeds, sample=sample)
-    _give(body, as_json, file, _show_wall)
+    give(body, as_json, file, _show_wall)
 
 
 def _show_wall(body: dict[str, Any]) -> None:
@@ -333,7 +321,7 @@ def kernels(
     problems = [(spec, make_problem(spec, dims, dtype)) for spec in specs for dims in given or known.shapes(spec.name)]
     with open_store(url or read_settings().database_url) as store, open_device(choose(device)) as opened:
         body = bench(opened, store, problems, budget=Budget(trials or DEFAULT_TRIALS), watcher=Progress)
-    _give(body, as_json, file, _show_kernels)
+    give(body, as_json, file, _show_kernels)
 
 
 def _show_kernels(body: dict[str, Any]) -> None:
@@ -369,7 +357,7 @@ def timing(processes: int, file: str | None, as_json: bool) -> None:
         raise Unavailable(f"no device cuda: {why_not}")
     with working("timing in") as progress:
         body = bench_timing(processes, progress)
-    _give(body, as_json, file, _show_timing)
+    give(body, as_json, file, _show_timing)
 
 
 def _show_timing(body: dict[str, Any]) -> None:

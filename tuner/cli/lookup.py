@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
+from tilewise.errors import UsageError
 from tilewise.tuner.cli.options import common, database, open_existing, print_json, problem_options
 
 __all__ = ["lookup"]
@@ -23,6 +26,7 @@ __all__ = ["lookup"]
     help="How far the answer may relax; each allows those before it.",
 )
 @click.option("--toolchain", help="What exactly the time must have been found with; older: anything else will do too.")
+@click.option("--server", metavar="URL", help="Ask this server instead of a database.")
 @database
 @common
 def lookup(
@@ -32,6 +36,7 @@ def lookup(
     device: str,
     match: str,
     toolchain: str | None,
+    server: str | None,
     url: str | None,
     as_json: bool,
 ) -> int:
@@ -41,6 +46,28 @@ def lookup(
     dimensions' ratios multiply to 2 at the most); portfolio (picked by rule among the configs that serve all tuned
     shapes); predicted (what the prior likes best). Each says which it is.
     """
+    if server and url:
+        raise UsageError("--server and --db exclude each other: a server has a database of its own")
+    device = device.removeprefix("model:")
+    if server:
+        answers = _ask(server, kernel, shapes, dtype, device, match, toolchain, as_json)
+    else:
+        answers = _find(url, kernel, shapes, dtype, device, match, toolchain, as_json)
+    if as_json:
+        print_json({"results": answers})
+    return 4 if any(answer["config"] is None for answer in answers) else 0
+
+
+def _find(
+    url: str | None,
+    kernel: str,
+    shapes: tuple[str, ...],
+    dtype: str,
+    device: str,
+    match: str,
+    toolchain: str | None,
+    as_json: bool,
+) -> list[dict[str, Any]]:
     from tilewise.errors import NotFound, UnknownDevice, UnknownKernel
     from tilewise.kernels import registry
     from tilewise.tuner.cli.text import result_lines
@@ -58,9 +85,7 @@ def lookup(
         own = f"results of {kernel!r} are stored from a file of your own"
         raise UnknownKernel(f"{own}; name it, as path/to/file.py:SPEC") from error
     problems = [make_problem(spec, parse_dims(shape), dtype) for shape in shapes]
-    device = device.removeprefix("model:")
-    missing = 0
-    answers = []
+    answers: list[dict[str, Any]] = []
     try:
         opened = open_existing(url)
     except NotFound as error:
@@ -77,13 +102,59 @@ def lookup(
                 asked = question(problem, device)
                 result = answer_from(source, asked, spec, match=Match(match), toolchain=toolchain)
             except NotTuned as error:
-                missing += 1
                 click.echo(f"tilewise: {error}", err=True)
                 answers.append(miss(asked, str(error)))
                 continue
             answers.append(result.to_json())
             if not as_json:
                 click.echo("\n".join(result_lines(result)))
-    if as_json:
-        print_json({"results": answers})
-    return 4 if missing else 0
+    return answers
+
+
+def _ask(
+    server: str,
+    kernel: str,
+    shapes: tuple[str, ...],
+    dtype: str,
+    device: str,
+    match: str,
+    toolchain: str | None,
+    as_json: bool,
+) -> list[dict[str, Any]]:
+    """The same from a server, which knows itself which kernels, dimensions and devices there are."""
+    from tilewise.client import Client
+    from tilewise.errors import NotFound
+    from tilewise.settings import read_settings
+    from tilewise.tuner.problem import parse_dims
+
+    answers: list[dict[str, Any]] = []
+    with Client(server, token=read_settings().token) as client:
+        for dims in map(parse_dims, shapes):
+            try:
+                found = client.lookup(kernel, dims, device=device, dtype=dtype, match=match, toolchain=toolchain)
+            except NotFound as error:
+                click.echo(f"tilewise: {error}", err=True)
+                asked = {"kernel": kernel, "dims": dims, "dtype": dtype, "device": device}
+                answers.append({**asked, "match": match, "config": None, "why": str(error)})
+                continue
+            answers.append(dict(found))
+            if not as_json:
+                click.echo("\n".join(_lines(dict(found))))
+    return answers
+
+
+def _lines(found: dict[str, Any]) -> list[str]:
+    """A server's answer in words."""
+    from tilewise.db.records import Clock
+    from tilewise.tuner.cli.text import config_text, time_text
+    from tilewise.tuner.problem import sizes_text
+
+    time = time_text(found["time_us"], Clock(found["clock"])) if "time_us" in found else "not timed"
+    return [
+        f"{found['kernel']} {sizes_text(found['dims'])} {found['dtype']} on {found['device']}: {time}",
+        f"  config     {config_text(found['config'])}",
+        f"  why        {found['why']}",
+        f"  verified   {'output agreed with the float64 reference' if found['verified'] else 'no'}",
+        f"  toolchain  {found['toolchain']}",
+        f"  match      {found['match']}",
+    ]

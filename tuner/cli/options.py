@@ -12,7 +12,7 @@ import click
 from tilewise.db.store import Store
 from tilewise.errors import NotFound
 
-__all__ = ["common", "database", "existing_url", "open_existing", "print_json", "problem_options"]
+__all__ = ["common", "database", "existing_url", "give", "open_existing", "print_json", "problem_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -73,3 +73,15 @@ def open_existing(url: str | None) -> Store:
     from tilewise.db.sql_store import open_store
 
     return open_store(existing_url(url), create=False)
+
+
+def give(body: dict[str, Any], as_json: bool, file: str | None, show: Callable[[dict[str, Any]], None]) -> None:
+    """The result on stdout, as JSON or shown, and in a file where one is asked for."""
+    from tilewise.db.exchange.files import write_file
+
+    if as_json:
+        print_json(body)
+    else:
+        show(body)
+    if file:
+        write_file(Path(file), (json.dumps(body, indent=1) + "\n").encode())

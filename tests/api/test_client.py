@@ -1,0 +1,110 @@
+"""The client speaks to the very application, and has a method for every operation that it documents."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import httpx2
+import pytest
+from starlette.testclient import TestClient
+
+from tilewise.client import Client
+from tilewise.errors import NotFound, Unavailable, UnknownKernel, UsageError
+
+QUERY = {"kernel": "row_reduce", "dims": {"M": 1000, "N": 8192}, "dtype": "float32", "device": "Ascend910B4"}
+UNUSED = {("GET", "/healthz"), ("GET", "/metrics")}
+"""What programs other than tilewise's ask."""
+
+
+class Recorded(httpx2.BaseTransport):
+    """Hands requests to the application of a test client, and remembers their paths."""
+
+    def __init__(self, app: TestClient) -> None:
+        self.app, self.seen = app, set()
+
+    def handle_request(self, request: httpx2.Request) -> httpx2.Response:
+        self.seen.add((request.method, request.url.path))
+        response = self.app.request(
+            request.method, str(request.url), content=request.read(), headers=dict(request.headers)
+        )
+        return httpx2.Response(response.status_code, headers=dict(response.headers), content=response.content)
+
+
+@pytest.fixture
+def transport(client) -> Recorded:
+    return Recorded(client)
+
+
+@pytest.fixture
+def remote(transport) -> Client:
+    return Client("http://testserver", transport=transport)
+
+
+def test_a_look_up_is_the_service_s_answer_or_its_error(remote, tune, client):
+    with pytest.raises(NotFound, match="is not tuned for Ascend910B4"):
+        remote.lookup(**QUERY)
+    tune()
+    assert remote.lookup(**QUERY) == client.get("/v1/configs/row_reduce?M=1000&N=8192&device=Ascend910B4").json()
+    near = remote.lookup("row_reduce", {"M": 1001, "N": 8192}, device="Ascend910B4", match="nearest")
+    assert near["match"] == "nearest"
+    with pytest.raises(UnknownKernel, match="did you mean row_reduce"):
+        remote.lookup("row_redcue", {"M": 1}, device="A")
+    with pytest.raises(UsageError, match="N is missing"):
+        remote.lookup("row_reduce", {"M": 1}, device="A")
+    with pytest.raises(NotFound, match=r"unknown kernel|nothing at"):
+        remote.lookup("a/b?c=d", {"M": 1}, device="A")
+
+
+def test_every_operation_has_a_method(remote, tune, client, transport):
+    tune()
+    remote.lookup(**QUERY)
+    assert remote.lookup_many([QUERY, {**QUERY, "device": "B"}])[1]["config"] is None
+    assert "row_reduce" in {kernel["name"] for kernel in remote.kernels()}
+    assert remote.devices()
+    assert len(list(remote.trials(page=1))) == len(list(remote.trials(kernel="row_reduce"))) == 3
+    assert [best["time_us"] for best in remote.history(**QUERY)] == [31.5]
+    assert b'"format": "tilewise"' in remote.export(device="Ascend910B4")
+    assert remote.ready()
+    documented = {
+        (method.upper(), path.replace("{kernel}", "row_reduce"))
+        for path, operations in client.get("/openapi.json").json()["paths"].items()
+        for method in operations
+    }
+    assert transport.seen == documented - UNUSED
+
+
+@pytest.mark.parametrize(
+    ("answer", "expected"),
+    [
+        (httpx2.Response(200, text="<html>"), "no JSON"),
+        (httpx2.Response(200, text="[]"), "no document"),
+        (httpx2.Response(502, text="bad gateway"), "answered 502"),
+        (httpx2.Response(503, json={"detail": "busy\nnow", "type": "urn:tilewise:problem:database"}), "busy now"),
+        (httpx2.ConnectError("refused"), "cannot reach http://testserver: refused"),
+        (httpx2.ReadTimeout("slow"), "cannot reach"),
+    ],
+)
+def test_a_server_that_answers_no_answer_is_unavailable(answer, expected):
+    def handle(request):
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    with Client("http://testserver", transport=httpx2.MockTransport(handle)) as remote:
+        with pytest.raises(Unavailable, match=expected):
+            remote.kernels()
+        assert not remote.ready()
+
+
+def test_what_is_no_address_is_said_at_once():
+    with pytest.raises(UsageError, match="is no server's address"):
+        Client("tiles.example:8300")
+
+
+def test_the_client_imports_neither_the_service_nor_the_database():
+
+    code = (
+        "import sys, tilewise.client; print([n for n in ('fastapi', 'sqlalchemy', 'tilewise.api') if n in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

@@ -1,0 +1,51 @@
+"""`tilewise bench serve`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tilewise.tuner.cli.options import common, give
+from tilewise.tuner.cli.text import output
+
+__all__ = ["serve"]
+
+
+@click.command()
+@click.option(
+    "--problems",
+    "sizes",
+    type=click.IntRange(1),
+    multiple=True,
+    default=(1_000, 100_000, 1_000_000),
+    show_default=True,
+    help="How many are stored; repeatable.",
+)
+@click.option("--seconds", type=click.IntRange(1), default=5, show_default=True, help="Length of a round.")
+@click.option("--connections", type=click.IntRange(1), default=64, show_default=True)
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Rounds; the median counts.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@common
+def serve(sizes: tuple[int, ...], seconds: int, connections: int, rounds: int, file: str | None, as_json: bool) -> None:
+    """Time the service's look-ups beside a bare Starlette application, by wrk."""
+    from tilewise.tuner.bench.serve import bench_serve
+    from tilewise.tuner.cli.progress import working
+
+    with working("serving") as progress:
+        body = bench_serve(sizes, seconds=seconds, connections=connections, rounds=rounds, say=progress)
+    give(body, as_json, file, _show_serve)
+
+
+def _show_serve(body: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    table = Table(title=f"{body['connections']} connections, one worker; {body['machine']}", title_justify="left")
+    more = ("first answer s", "unseen/s", "nearest ms", "MB")
+    for heading in ("problems", "hello/s", "look-ups/s", "ratio", "p99 ms", *more):
+        table.add_column(heading, justify="right")
+    for row in body["rows"]:
+        cells = (f"{row[key]}" for key in ("problems", "hello_per_second", "per_second", "ratio", "p99_ms"))
+        rest = (f"{row[key]}" for key in ("first_answer_s", "mostly_unseen_per_second", "nearest_p50_ms"))
+        table.add_row(*cells, *rest, str(row["memory_mb"]["hot"]))
+    output().print(table)
