@@ -32,11 +32,13 @@ import traceback
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NoReturn
+
+from tilewise.tuner.cores import Cores
 
 __all__ = [
     "Worker",
@@ -296,7 +298,10 @@ class Worker:
 
 
 class WorkerPool:
-    """Up to `size` workers of one entry; calls are queued and run side by side, each within `memory_bytes`."""
+    """Up to `size` workers of one entry; calls are queued and run side by side, each within `memory_bytes`.
+
+    With `cores` a call waits for one of them, which other pools, of other processes too, may have taken.
+    """
 
     def __init__(
         self,
@@ -306,7 +311,9 @@ class WorkerPool:
         env: Mapping[str, str | None] | None = None,
         imports: Sequence[str] = (),
         memory_bytes: float = math.inf,
+        cores: Cores | None = None,
     ) -> None:
+        self._cores = cores
         self._workers = [Worker(entry, env=env, imports=imports) for _ in range(size)]
         self._memory_bytes = memory_bytes
         self._idle: queue.LifoQueue[Worker] = queue.LifoQueue()  # the last used first: it is warm
@@ -326,6 +333,8 @@ class WorkerPool:
     def close(self) -> None:
         """Drop what waits and kill the workers; a call that runs raises `WorkerDied`."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+        if self._cores is not None:
+            self._cores.close()
         for worker in self._workers:
             worker.kill()  # its thread, if it has one, sees the end and reaps it
         self._threads.shutdown(wait=True)
@@ -335,7 +344,8 @@ class WorkerPool:
     def _call(self, arguments: tuple[Any, ...], timeout: float) -> Any:
         worker = self._idle.get()
         try:
-            return worker.call(*arguments, timeout=timeout, memory_bytes=self._memory_bytes)
+            with self._cores.one() if self._cores else nullcontext():
+                return worker.call(*arguments, timeout=timeout, memory_bytes=self._memory_bytes)
         finally:
             self._idle.put(worker)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, replace
@@ -15,6 +16,7 @@ from tilewise.db.records import Clock, Status
 from tilewise.errors import TilewiseError, Unavailable
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
 from tilewise.settings import read_settings
+from tilewise.tuner.cores import Cores
 from tilewise.tuner.devices.base import Device, Outcome, Timing, Verdict
 from tilewise.tuner.devices.model import toolchain
 from tilewise.tuner.devices.model.analysis import Analysis, analyse
@@ -33,6 +35,8 @@ __all__ = ["Machines", "ModelDevice", "model_config", "model_fingerprint"]
 _ENTRY = "tilewise.tuner.devices.model.job:call"
 _SECONDS = 600.0  # for one config; the compiler's own limit is shorter
 _VERIFY_SECONDS = 60.0
+_MEMORY_BYTES = 8 << 30
+"""What compiling or executing one config may take; ordinary ones take some hundred megabytes."""
 
 _MACHINE_FAULTS = ("OSError", "FileNotFoundError", "PermissionError", "MemoryError")
 """What a compile process may raise for which no config is to blame."""
@@ -42,7 +46,8 @@ _MODEL_VERSION = 6
 
 
 class ModelDevice(Device):
-    """A modelled Ascend part. Compiling runs in `jobs` processes; outcomes come in order.
+    """A modelled Ascend part. Compiling runs in `jobs` processes, which share the machine's cores with those of
+    other tunings; outcomes come in order.
 
     `cores` are those that a process may use, where that is not all of the part's. With `evicted` times are those of
     runs that find the L2 cache empty, as a chip's timer makes sure; else they are of a kernel called again and again.
@@ -70,7 +75,13 @@ class ModelDevice(Device):
         self.target = replace(target, cores=cores or target.cores)
         self._evicted = evicted
         self.toolchain = f"{toolchain.fingerprint()}, model {model_fingerprint(self.part)}" + ", evicted" * evicted
-        self._workers = WorkerPool(_ENTRY, jobs or settings.jobs, env={"TRITON_INTERPRET": None})
+        self._workers = WorkerPool(
+            _ENTRY,
+            jobs or settings.jobs,
+            env={"TRITON_INTERPRET": None},
+            memory_bytes=_MEMORY_BYTES,
+            cores=Cores(settings.cache_folder / "cores", max(settings.jobs, len(os.sched_getaffinity(0)))),
+        )
 
     def evaluate(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> Iterator[Outcome]:
         """A spec without an origin cannot be found by other processes: it is compiled in this one."""
