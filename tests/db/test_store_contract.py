@@ -549,12 +549,14 @@ def test_what_is_merged_first_does_not_matter(make_scope, make_trial):
         make_trial(12, config=config, samples=100),
     ]
     wrong = make_trial(10, config=config, status=Status.CORRECTNESS)
-    for trials, kept in ((told, told[-1]), ([*told, wrong], wrong)):
-        for order in itertools.permutations(trials):
-            with open_store("sqlite://") as store:
-                for trial in order:
-                    store.merge([(make_scope(), [trial])])
-                assert store.trials(make_scope()) == [kept]
+    orders = [(order, told[-1]) for order in itertools.permutations(told)]
+    orders += [(order, wrong) for order in itertools.permutations([*told, wrong])]
+    with open_store("sqlite://") as store:
+        for number, (order, kept) in enumerate(orders):
+            scope = make_scope(source_hash=f"order {number}")
+            for trial in order:
+                store.merge([(scope, [trial])])
+            assert store.trials(scope) == [kept]
 
 
 def test_a_merge_tells_which_winners_changed(store, make_scope, make_trial):
