@@ -193,9 +193,9 @@ def test_a_lock_held_for_ten_seconds_is_waited_for_and_readers_go_on(
         with open_store(file_url) as reader:  # opening needs no lock where nothing is to be upgraded
             assert reader.trials(make_scope()) == [first]
         assert check(file_url).whole
-        assert time.monotonic() - began < 5
+        assert time.monotonic() - began < 9
         store.record(make_scope(), [second := make_trial()])
-        assert 9 < time.monotonic() - began < 20
+        assert 9 < time.monotonic() - began < 30
         assert store.trials(make_scope()) == [first, second]
 
 
