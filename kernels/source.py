@@ -15,7 +15,7 @@ from typing import Any
 from tilewise.errors import BadSpec
 from tilewise.kernels.spec import KernelSpec
 
-__all__ = ["digest", "locate", "source_hash"]
+__all__ = ["digest", "function_hash", "locate", "source_hash"]
 
 _MARKS = {tokenize.NEWLINE: "\n", tokenize.INDENT: "{", tokenize.DEDENT: "}"}
 _SKIPPED = {tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER}
@@ -116,6 +116,19 @@ def registered(name: str) -> str:
 def _plain_tokens(text: str) -> str:
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
     return " ".join(token.string for token in tokens if token.type not in (*_SKIPPED, tokenize.NEWLINE))
+
+
+def function_hash(function: Any) -> str:
+    """Hash of a function that no spec names, as `source_hash` takes it: without comments, docstrings and positions.
+
+    Raises `BadSpec` where its text cannot be found at the top of a file.
+    """
+    while hasattr(function, "fn"):
+        function = function.fn
+    file = inspect.getsourcefile(function)
+    if file is None or not Path(file).is_file():
+        raise BadSpec(f"function {function.__name__} has no source file")
+    return digest("\n".join(sorted(set(_parts(Path(file), function.__name__)))))[:16]
 
 
 def _parts(path: Path, name: str) -> Iterator[str]:

@@ -17,7 +17,7 @@ from tilewise.errors import TilewiseError, UnknownKernel
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import KernelSpec, Problem
-from tilewise.tuner.problem import make_problem
+from tilewise.tuner.problem import make_problem, sizes_text
 from tilewise.tuner.space import check_config
 from tilewise.tuner.targets import known_target, memory_gb_s
 
@@ -43,7 +43,7 @@ def admit(reading: Reading, own: Mapping[str, KernelSpec] | None = None) -> Read
         refusals += refused
     for suggestion in reading.suggestions:
         if reason := judge.suggestion(suggestion):
-            refusals.append(Refusal(f"size {dict(suggestion.dims)}", reason))
+            refusals.append(Refusal(f"size {sizes_text(suggestion.dims)}"[:60], reason))
         else:
             suggestions.append(suggestion)
     return Reading(tuple(offers), tuple(refusals), tuple(suggestions))
@@ -77,9 +77,9 @@ class _Judge:
         try:
             make_problem(spec, suggestion.dims, suggestion.dtype)
         except TilewiseError as error:
-            return str(error)
+            return one_line(error)
         unknown = sorted(suggestion.config.keys() - {parameter.name for parameter in spec.parameters})
-        return f"{spec.name} has no parameter {', '.join(unknown)}" if unknown else ""
+        return f"{spec.name} has no parameter {unknown[0][:40]!r}" if unknown else ""
 
     def _problem(self, scope: Scope) -> tuple[KernelSpec | None, Problem | None, str]:
         """The spec and the problem, or in a few words why there is none."""
@@ -89,7 +89,7 @@ class _Judge:
         try:
             return spec, make_problem(spec, scope.dims, scope.dtype), ""
         except TilewiseError as error:
-            return spec, None, str(error)
+            return spec, None, one_line(error)
 
     def _flaws(self, trial: Trial, scope: Scope, spec: KernelSpec | None, problem: Problem | None) -> Iterator[str]:
         if trial.status is not Status.CORRECT:
@@ -101,7 +101,8 @@ class _Judge:
             return
         floor = _LEAST_SHARE * spec.bytes(problem) / memory_gb_s(scope.device, spec.bytes(problem)) / 1e3
         if fastest < floor:
-            yield f"{fastest:.3g} us is less than {scope.device} needs to move the problem's bytes ({floor:.3g} us)"
+            needed = f"needs to move the problem's bytes ({floor:.3g} us)"
+            yield f"{fastest:.3g} us is less than {scope.device[:60]!r} {needed}"
         if trial.verified and not _is_default(trial, spec, problem, scope) and scope.source_hash == self._hash(spec):
             yield from _misfits(trial, spec, problem, scope)
 

@@ -31,6 +31,7 @@ from tilewise.tuner.sampler import (
     quiet_study,
 )
 from tilewise.tuner.space import Space, enumerate_space
+from tilewise.tuner.suggested import with_suggestions
 from tilewise.tuner.transfer import winners
 from tilewise.tuner.why import evidence, sentence
 
@@ -243,7 +244,10 @@ class Tuning:
             return prior_table(self._spec, self._problem, self._space, self._device.target)
 
         def elsewhere() -> list[int]:
-            return [] if self._fresh else winners(self._store, self.scope, self._space)
+            if self._fresh:
+                return []
+            won = winners(self._store, self.scope, self._space)
+            return with_suggestions(self._store, self.scope, self._space, won, self._default)
 
         study = quiet_study(make_sampler(self._search, self._space, self._seed, prior, self._rank, elsewhere))
         for trial in known:

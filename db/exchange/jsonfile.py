@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import re
 import zlib
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-__all__ = ["one_line", "parse", "text_of", "unpacked"]
+__all__ = ["LARGEST", "one_line", "parse", "text_of", "unpacked"]
 
-_LARGEST = 2**30
+LARGEST = 2**30
 """Bytes of a file once decompressed; a few kilobytes can claim to be many gigabytes."""
 
 _GZIP = b"\x1f\x8b"
 _SHOWN = 200
+_NUL = re.compile(rb"(?<!\\)(\\\\)*\\u0000")  # not a backslash that is followed by these letters
+_ODD_ESCAPE = re.compile(r"\\u(d[89a-f]|0000)", re.IGNORECASE)
 
 
 def unpacked(data: bytes) -> bytes:
@@ -22,12 +25,12 @@ def unpacked(data: bytes) -> bytes:
         return data
     try:
         stream = zlib.decompressobj(wbits=31)
-        plain = stream.decompress(data, _LARGEST)
+        plain = stream.decompress(data, LARGEST)
     except zlib.error as error:
         raise ValueError(f"its compressed data is damaged ({error})") from error
     if not stream.eof:
-        if len(plain) >= _LARGEST:
-            raise ValueError(f"it is more than {_LARGEST // 2**30} GiB when decompressed")
+        if len(plain) >= LARGEST:
+            raise ValueError(f"it is more than {LARGEST // 2**20} MiB when decompressed")
         raise ValueError("its compressed data is damaged (it ends early)")
     return plain
 
@@ -46,7 +49,10 @@ def parse(text: str, *, constant: Callable[[str], Any] | None = None) -> Any:
     `constant` makes a value of `NaN` and `Infinity`, which are no JSON and refused otherwise.
     """
     try:
-        return json.loads(text, object_pairs_hook=_object, parse_constant=constant or _refuse_constant)
+        document = json.loads(text, object_pairs_hook=_object, parse_constant=constant or _refuse_constant)
+        if _ODD_ESCAPE.search(text):
+            _refuse_odd_characters(document)
+        return document
     except json.JSONDecodeError as error:
         raise ValueError(f"it is not JSON ({error})") from error
     except RecursionError as error:
@@ -67,6 +73,16 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         twice = next(name for place, name in enumerate(names) if name in names[:place])
         raise ValueError(f"an object holds {twice[:40]!r} twice")
     return made
+
+
+def _refuse_odd_characters(document: Any) -> None:
+    """Texts that no database keeps: halves of surrogate pairs, and NUL."""
+    try:
+        characters = json.dumps(document, ensure_ascii=False).encode()
+    except UnicodeEncodeError as error:
+        raise ValueError("it holds half of a surrogate pair, which is no text") from error
+    if _NUL.search(characters):
+        raise ValueError("it holds a NUL character")
 
 
 def _refuse_constant(text: str) -> NoReturn:

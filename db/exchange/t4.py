@@ -119,7 +119,7 @@ def recorded_rows(document: Fields) -> Iterator[tuple[str, Row | ValueError]]:
     else:
         parameters = _names(document.items("tune_params_keys"))
         for key, record in document.mapping("cache").items():
-            yield f"record {key}", _row_or_error(_cache_row, record, parameters)
+            yield f"record {key[:40]!r}", _row_or_error(_cache_row, record, parameters)
 
 
 def _row_or_error(read: Callable[..., Row], record: Any, parameters: tuple[str, ...]) -> Row | ValueError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 
+from tilewise.db.exchange.native import export_native
 from tilewise.db.sql_store import open_store
 
 WRITER = """
@@ -93,3 +94,37 @@ def test_threads_share_a_store(store, make_scope, make_trial):
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(tune, scopes))
     assert {scope.key: store.trials(scope) for scope in scopes} == trials
+
+
+MERGER = """
+import itertools, sys
+from datetime import UTC, datetime, timedelta
+from tilewise.db.records import Clock, Scope, Status, Trial
+from tilewise.db.sql_store import open_store
+
+store = open_store(sys.argv[1])
+for round in itertools.count():
+    moment = datetime(2026, 11, 1, tzinfo=UTC) + timedelta(seconds=round)
+    trial = Trial({"BLOCK": 1}, Status.CORRECT, time_us=50.0 + round, samples=round, verified=True, created=moment)
+    sizes = (*range(1, 30), 30 + round)
+    scopes = [Scope("k", "a", {"M": m}, "float32", "Ascend910B4", Clock.MODELLED, "t", 40) for m in sizes]
+    store.merge([(scope, [trial]) for scope in scopes])
+    print(round, flush=True)
+"""
+
+
+def test_an_export_beside_a_writer_is_of_one_moment(file_url, python):
+    """Each transaction of the writer gives all scopes the same new time, and adds one scope."""
+    writer = python(MERGER, file_url)
+    assert writer.stdout.readline() == "0\n"
+    seen = set()
+    for _ in range(40):
+        with open_store(file_url) as opened, opened.snapshot() as store:
+            entries = export_native(store, store.scopes())["entries"]
+        shared = {entry["time_us"] for entry in entries if entry["dims"]["M"] < 30}
+        assert len(shared) == 1
+        [time] = shared
+        assert len(entries) == 29 + time - 50 + 1
+        seen.add(time)
+    assert writer.poll() is None
+    assert len(seen) > 5  # it did write meanwhile

@@ -58,3 +58,30 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path, place):
     with pytest.raises(StoreError, match="cannot write") as caught:
         write_file(tmp_path / place, b"1")
     assert "None" not in str(caught.value)
+
+
+KILLED = """
+import os, sys
+from pathlib import Path
+from tilewise.db.exchange.files import write_file
+
+def pieces():
+    yield b"new " * 100_000
+    print("half", flush=True)
+    sys.stdin.readline()  # killed here, with half of the new file on the disk
+    yield b"end"
+
+write_file(Path(sys.argv[1]), pieces())
+"""
+
+
+def test_a_writer_killed_in_the_middle_leaves_the_old_file(tmp_path, python):
+    path = tmp_path / "configs.json"
+    write_file(path, b"old")
+    writer = python(KILLED, str(path), stdin=-1)
+    assert writer.stdout.readline() == "half\n"
+    writer.kill()
+    writer.wait()
+    assert path.read_bytes() == b"old"
+    write_file(path, b"next")  # what the killed one left beside it does not matter
+    assert path.read_bytes() == b"next"

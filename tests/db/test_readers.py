@@ -8,12 +8,13 @@ from datetime import UTC, datetime
 import pytest
 
 from tilewise.db.exchange.importing import kind_of, read
+from tilewise.db.exchange.kernel_tuner_cache import encode_cache
 from tilewise.db.exchange.native import encode, export_native
 from tilewise.db.exchange.reading import UNKNOWN_SOURCE, About, Refusal
 from tilewise.db.exchange.t4 import export_t4
 from tilewise.db.records import Clock, Status, Trial
 from tilewise.db.sql_store import open_store
-from tilewise.errors import BadImport
+from tilewise.errors import BadImport, NotFound
 
 WRITTEN = datetime(2026, 11, 21, tzinfo=UTC)
 GEMM = About(kernel="gemm", device="NVIDIA H200", dtype="float16", dims={"M": 64, "N": 32}, cores=132)
@@ -82,12 +83,25 @@ def vars_of(about: About) -> dict:
     return {name: getattr(about, name) for name in about.__dataclass_fields__}
 
 
+def test_a_kernel_tuner_cache_of_ours_comes_back_with_its_times(make_scope, make_trial):
+    trials = [make_trial(47.5, facts={"times_us": [47.5, 48.0]}), make_trial(None, status=Status.COMPILE)]
+    with open_store("sqlite://") as store:
+        store.record(make_scope(), trials)
+        data = encode_cache(store, make_scope())
+        with pytest.raises(NotFound, match="has a time"):
+            encode_cache(store, make_scope(dtype="float16"))
+    assert list(json.loads(data)["cache"]) == ["1,True", "2,True"]  # as its simulation mode spells a config
+    [offer] = reading_of(data).offers
+    read_back = [(trial.config, trial.status, trial.time_us) for trial in offer.trials]
+    assert read_back == [(trial.config, trial.status, trial.time_us) for trial in trials]
+
+
 def test_a_bad_record_is_refused_and_the_others_are_read():
     good, bad = {"threads": 32, "tile": 1, "time": 1.25}, {"threads": 64, "tile": [], "time": 1.0}
     reading = reading_of({**cache(good), "cache": {"32,1": good, "64,1": bad}})
     assert [trial.time_us for trial in reading.offers[0].trials] == [1250.0]
     assert reading.refusals == (
-        Refusal("record 64,1", "config.tile is a list; expected a number, a text or true or false"),
+        Refusal("record '64,1'", "config.tile is a list; expected a number, a text or true or false"),
     )
 
 

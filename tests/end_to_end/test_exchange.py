@@ -36,7 +36,13 @@ def stored(tilewise):
 
 
 def test_every_format_is_written(stored):
-    for kind, name in (("json", "a.json"), ("triton", "a.py"), ("flaggems", "a.yaml"), ("csv", "a.csv.gz")):
+    for kind, name in (
+        ("json", "a.json"),
+        ("triton", "a.py"),
+        ("flaggems", "a.yaml"),
+        ("csv", "a.csv.gz"),
+        ("parquet", "a.pq"),
+    ):
         done = stored("export", "--format", kind, "-o", name)
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith(f"{name}: 2 problems as {kind}, ")

@@ -56,8 +56,8 @@ def problem(scope) -> Problem:
         ({"config": CONFIG | {"num_warps": 4}}, "has no parameter num_warps on Ascend910B4"),
         ({"config": CONFIG | {"BLOCK_SIZE_N": 4096}}, "breaks a rule of row_reduce: two float32 tiles fit on chip"),
         ({"config": CONFIG | {"multibuffer": 1}}, "multibuffer=1 is outside the space"),
-        ({"time_us": 0.5}, "is less than Ascend910B4 needs to move the problem's bytes"),
-        ({"settled_us": 0.5}, "is less than Ascend910B4 needs to move the problem's bytes"),
+        ({"time_us": 0.5}, "is less than 'Ascend910B4' needs to move the problem's bytes"),
+        ({"settled_us": 0.5}, "is less than 'Ascend910B4' needs to move the problem's bytes"),
         ({"time_us": 1e300}, "more than an hour"),
         ({"config": CONFIG | {"BLOCK_SIZE_M": 26}, "is_default": True}, "outside the space"),
     ],
@@ -118,7 +118,7 @@ def test_suggestions_name_the_kernels_own_sizes_and_parameters(scope):
     reading = admit(Reading(suggestions=(good, *bad)))
     assert reading.suggestions == (good,)
     assert [text.split(";")[0] for _, text in reasons(reading)] == [
-        "row_reduce has no parameter BLOCK_SIZE_K",
+        "row_reduce has no parameter 'BLOCK_SIZE_K'",
         "kernel row_reduce needs M, N",
         "kernel 'no_such_kernel' is not known here",
     ]

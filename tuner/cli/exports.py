@@ -17,7 +17,7 @@ from tilewise.tuner.cli.options import common, database, open_existing, print_js
 
 __all__ = ["export"]
 
-_FORMATS = ("json", "triton", "vllm", "flaggems", "t4", "csv", "parquet")
+_FORMATS = ("json", "triton", "vllm", "flaggems", "t4", "kernel-tuner", "csv", "parquet")
 
 
 @click.command()
@@ -59,6 +59,7 @@ def export(
     vllm      bests of one kernel as vLLM's and SGLang's tables: a folder of files
     flaggems  bests as FlagGems' tune_configs.yaml
     t4        all trials of one problem as a landscape in the T4 format
+    kernel-tuner  the same as a cache for Kernel Tuner's simulation mode
     csv       all trials, a row each
     parquet   the same in Parquet
     """
@@ -97,7 +98,11 @@ def _encoded(kind: str, store: Store, scopes: list[Scope], *, unverified: bool) 
     if kind == "t4":
         from tilewise.db.exchange.t4 import export_t4
 
-        return json.dumps(export_t4(store, _only(scopes)), allow_nan=False).encode(), 1
+        return json.dumps(export_t4(store, _only(scopes, kind)), allow_nan=False).encode(), 1
+    if kind == "kernel-tuner":
+        from tilewise.db.exchange.kernel_tuner_cache import encode_cache
+
+        return encode_cache(store, _only(scopes, kind)), 1
     if kind in ("csv", "parquet"):
         from tilewise.db.exchange.flat import encode_csv, encode_parquet
 
@@ -144,13 +149,13 @@ def _sizes(text: str | None) -> tuple[int, ...]:
     return tuple(int(word) for word in words)
 
 
-def _only(scopes: list[Scope]) -> Scope:
+def _only(scopes: list[Scope], kind: str) -> Scope:
     if len(scopes) > 1:
         names = "; ".join(
             sorted({f"{s.kernel} {dict(s.dims)} {s.dtype} on {s.device} ({s.clock})" for s in scopes})[:4]
         )
         raise UsageError(
-            f"a t4 file holds one problem, and {len(scopes)} fit: {names}; choose with --kernel, --device, -s, --dtype"
+            f"a {kind} file holds one problem, and {len(scopes)} fit: {names}; choose with --kernel, --device, -s"
         )
     return scopes[0]
 
