@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import pwd
 import shutil
+import signal
 import subprocess
 import tempfile
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
@@ -15,6 +18,7 @@ from typing import Any
 
 import pytest
 from sqlalchemy import URL, create_engine, make_url, text
+from sqlalchemy.exc import OperationalError
 
 _SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "listen_addresses": ""}
 
@@ -36,15 +40,48 @@ def postgres_server() -> Iterator[URL]:
     folder = Path(tempfile.mkdtemp(prefix="tilewise-postgres-"))
     if os.getuid() == 0:
         shutil.chown(folder, user, user)
-    run = _runner(programs, user, folder)
-    run("initdb", "--pgdata=data", f"--username={user}", "--auth=trust", "--encoding=UTF8", "--no-locale", "--no-sync")
-    options = " ".join([f"-k {folder}", *(f"-c {name}='{value}'" for name, value in _SETTINGS.items())])
-    run("pg_ctl", "start", "--pgdata=data", "--wait", "--log=log", f"--options={options}")
+    as_user: dict[str, Any] = {"user": user, "group": user, "extra_groups": []} if os.getuid() == 0 else {}
+    initdb = [
+        programs / "initdb",
+        "--pgdata=data",
+        f"--username={user}",
+        "--auth=trust",
+        "--encoding=UTF8",
+        "--no-locale",
+    ]
+    done = subprocess.run([*initdb, "--no-sync"], cwd=folder, capture_output=True, text=True, check=False, **as_user)
+    assert done.returncode == 0, done.stderr
+    settings = [word for name, value in _SETTINGS.items() for word in ("-c", f"{name}={value}")]
+    command = [programs / "postgres", "-D", "data", "-k", folder, *settings]
+    with (folder / "log").open("w") as log:
+        server = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, preexec_fn=_die_with_parent, **as_user)
     try:
-        yield URL.create("postgresql+psycopg", user, database="postgres", query={"host": str(folder)})
+        url = URL.create("postgresql+psycopg", user, database="postgres", query={"host": str(folder)})
+        _wait_for(url, server, folder / "log")
+        yield url
     finally:
-        run("pg_ctl", "stop", "--pgdata=data", "--mode=immediate")
+        server.send_signal(signal.SIGQUIT)  # at once, without tidying up
+        server.wait(timeout=30)
         shutil.rmtree(folder)
+
+
+def _die_with_parent() -> None:
+    """A test process that is killed takes its server along."""
+    pr_set_pdeathsig = 1
+    ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGQUIT)
+
+
+def _wait_for(url: URL, server: subprocess.Popen[bytes], log: Path) -> None:
+    engine, give_up = create_engine(url), time.monotonic() + 60
+    while True:
+        try:
+            engine.connect().close()
+            break
+        except OperationalError:
+            assert server.poll() is None, log.read_text()
+            assert time.monotonic() < give_up, log.read_text()
+            time.sleep(0.05)
+    engine.dispose()
 
 
 def _programs() -> Path | None:
@@ -54,19 +91,6 @@ def _programs() -> Path | None:
         return max(found, key=lambda path: float(path.parts[-3])).parent
     path = shutil.which("initdb")
     return Path(path).parent if path else None
-
-
-def _runner(programs: Path, user: str, folder: Path) -> Any:
-    """Runs one of PostgreSQL's programs as `user`, in `folder`; its output goes to the error that a failure raises."""
-    change: dict[str, Any] = {"user": user, "group": user, "extra_groups": []} if os.getuid() == 0 else {}
-
-    def run(program: str, *arguments: str) -> None:
-        with (folder / "out").open("w+") as out:  # no pipe: the server would hold it open
-            done = subprocess.run([programs / program, *arguments], cwd=folder, stdout=out, stderr=out, **change)
-            out.seek(0)
-            assert done.returncode == 0, out.read()
-
-    return run
 
 
 @pytest.fixture(scope="session")
