@@ -63,6 +63,9 @@ DISK_BYTES = 4 << 30
 _WATCH_SECONDS = 0.2
 """Between two looks at the memory and disk that a call has taken."""
 
+_DEATH_SECONDS = 20.0
+"""How long a killed process may take to be gone: one with a kernel running on a device has that stopped first."""
+
 _LEAVE_SECONDS = 2.0
 """How long a process that was killed, or whose connection is closed, may take to be gone."""
 
@@ -273,7 +276,7 @@ class Worker:
         self.kill()
         with suppress(WorkerError, EOFError, OSError):
             while self._pid is not None:
-                self._receive(_LEAVE_SECONDS)
+                self._receive(_DEATH_SECONDS)
         if self._pid is not None:
             self.close()
 
