@@ -87,7 +87,8 @@ class HostDevice(MeasuredDevice):
 
     def __init__(self, *, name="Host", jobs=1, limits=LIMITS, **arguments):
         runtime = (self.RUNTIME, name)
-        arguments = {"imports": ["torch"], "jobs": jobs, "limits": limits, **arguments}
+        arguments = {"imports": ["torch", "host"], "jobs": jobs, "limits": limits, **arguments}
+        arguments["bench_env"] = {"OMP_NUM_THREADS": "1"}  # threads would only wait for one another here
         super().__init__("host", f"host-{name}", runtime, "host:compile_config", **arguments)
 
 

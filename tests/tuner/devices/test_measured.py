@@ -42,21 +42,33 @@ KINDS = {
 }
 
 
-@pytest.fixture
-def host(monkeypatch, tmp_path):
-    """The module of the host device; locks, temporary files and caches are this test's own."""
-    monkeypatch.syspath_prepend(HERE)
-    monkeypatch.setenv("TILEWISE_CACHE", str(tmp_path / "cache"))
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    import host
-
-    return host
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    return tmp_path_factory.mktemp("measured")
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def host(folder):
+    """The module of the host device; locks, temporary files and caches are these tests' own."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(HERE)
+        patch.setenv("TILEWISE_CACHE", str(folder / "cache"))
+        patch.setenv("TMPDIR", str(folder))
+        patch.setattr(tempfile, "tempdir", None)
+        import host
+
+        yield host
+
+
+@pytest.fixture(scope="module")
 def spec():
     return registry.load(f"{HERE / 'host.py'}:SPEC")
+
+
+@pytest.fixture(scope="module")
+def device(host):
+    with host.HostDevice(name="Shared") as device:
+        yield device
 
 
 def config(tile, fault=""):
@@ -77,9 +89,8 @@ def test_thirty_faults_among_a_hundred_configs_cost_the_others_nothing(host, spe
     assert found["left_behind"] == {"processes": [], "locks": [], "temporary_files": []}
 
 
-def test_a_fault_is_a_fact_with_its_last_words_and_the_count_of_processes(host, spec):
-    with host.HostDevice() as device:
-        fine, crashed, after = device.evaluate(spec, host.PROBLEM, [config(1), config(2, "segfault"), config(3)])
+def test_a_fault_is_a_fact_with_its_last_words_and_the_count_of_processes(host, device, spec):
+    fine, crashed, after = device.evaluate(spec, host.PROBLEM, [config(1), config(2, "segfault"), config(3)])
     assert (fine.status, crashed.status, after.status) == (Status.CORRECT, RUNTIME, Status.CORRECT)
     assert crashed.facts[FAULTS] == 2
     assert crashed.facts[LAST_LINES] == ["about to segfault"]
@@ -87,31 +98,28 @@ def test_a_fault_is_a_fact_with_its_last_words_and_the_count_of_processes(host, 
     assert FAULTS not in after.facts
 
 
-def test_a_config_that_another_has_spoilt_is_timed_again(host, spec):
+def test_a_config_that_another_has_spoilt_is_timed_again(host, device, spec):
     """The first sets a trap that the second falls into: a fault that surfaces late."""
-    with host.HostDevice() as device:
-        trap, victim = device.evaluate(spec, host.PROBLEM, [config(1, "late"), config(2)])
+    trap, victim = device.evaluate(spec, host.PROBLEM, [config(1, "late"), config(2)])
     assert trap.timing.time_us == pytest.approx(11)
     assert victim.timing.time_us == pytest.approx(12)
     assert victim.facts[FAULTS] == 1
     assert "SIGABRT" in victim.facts["first_fault"]
 
 
-def test_a_config_that_is_right_on_one_kind_of_data_only_is_refused(host, spec):
-    with host.HostDevice() as device:
-        (outcome,) = device.evaluate(spec, host.PROBLEM, [config(1, "one input")])
-        verdict = device.verify(spec, host.PROBLEM, config(1, "one input"))
+def test_a_config_that_is_right_on_one_kind_of_data_only_is_refused(host, device, spec):
+    (outcome,) = device.evaluate(spec, host.PROBLEM, [config(1, "one input")])
+    verdict = device.verify(spec, host.PROBLEM, config(1, "one input"))
     assert outcome.status is Status.CORRECT
     assert not verdict.agreed
     assert verdict.status is CORRECTNESS
 
 
-def test_a_check_that_crashes_is_a_refusal_and_the_device_goes_on(host, spec):
-    with host.HostDevice() as device:
-        verdict = device.verify(spec, host.PROBLEM, config(1, "abort"))
-        assert not verdict.agreed
-        assert (verdict.status, "SIGABRT" in verdict.reason) == (RUNTIME, True)
-        assert device.verify(spec, host.PROBLEM, config(1)).agreed
+def test_a_check_that_crashes_is_a_refusal_and_the_device_goes_on(host, device, spec):
+    verdict = device.verify(spec, host.PROBLEM, config(1, "abort"))
+    assert not verdict.agreed
+    assert (verdict.status, "SIGABRT" in verdict.reason) == (RUNTIME, True)
+    assert device.verify(spec, host.PROBLEM, config(1)).agreed
 
 
 def test_a_device_that_never_comes_up_is_unavailable(host):
@@ -143,7 +151,7 @@ with host.HostDevice(limits=host.Limits(run_seconds=600)) as device:
 
 
 @pytest.fixture
-def holder(host, tmp_path):
+def holder(host):
     """Another process that holds the device and is in the middle of a config."""
     path = os.pathsep.join(sys.path)
     process = subprocess.Popen(
@@ -167,24 +175,26 @@ def test_a_device_in_use_is_refused_with_its_holder_or_waited_for(host, holder, 
     host.HostDevice(wait=5).close()  # a lock ends with its holder
 
 
-def test_closing_a_device_leaves_no_lock(host, tmp_path):
+def test_closing_a_device_leaves_no_lock(host, folder):
+    lock = folder / "cache" / "locks" / "host-Host.lock"
     with host.HostDevice():
-        assert [path.name for path in (tmp_path / "cache" / "locks").iterdir()] == ["host-Host.lock"]
-    assert list((tmp_path / "cache" / "locks").iterdir()) == []
+        assert str(os.getpid()) in lock.read_text()
+    assert not lock.exists()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_device_that_hangs_ends_in_time_when_it_is_told_to(host, number, tmp_path, url):
+def test_a_device_that_hangs_ends_in_time_when_it_is_told_to(host, number, folder, url):
     """By the command line, in the middle of a config that hangs: no process, lock or file stays."""
     words = ["tune", f"{HERE / 'host.py'}:HANGING", "-s", "M=12,N=40", "--device", "host", "--db", url]
     path = os.pathsep.join([str(HERE), *sys.path])
+    before = set(folder.glob("tilewise-*"))
     process = subprocess.Popen(
         [sys.executable, str(HERE / "host_command.py"), *words],
         stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path},
     )  # fmt: skip
     try:
         end = time.monotonic() + 60
-        while not list(tmp_path.glob("tilewise-worker-*/hanging")):
+        while not list(folder.glob("tilewise-worker-*/hanging")):
             assert process.poll() is None, process.stderr.read()
             assert time.monotonic() < end
             time.sleep(0.05)
@@ -195,5 +205,5 @@ def test_a_device_that_hangs_ends_in_time_when_it_is_told_to(host, number, tmp_p
         process.communicate()
     assert process.returncode == 128 + number
     assert "interrupted; " in errors
-    assert [path.name for path in tmp_path.glob("tilewise-*")] == []
-    assert list((tmp_path / "cache" / "locks").iterdir()) == []
+    assert set(folder.glob("tilewise-*")) == before
+    assert not (folder / "cache" / "locks" / "host-Host.lock").exists()
