@@ -43,7 +43,7 @@ class Fields:
     def integer(self, name: str, *, least: int = 0) -> int:
         value = self._typed(name, int, "a whole number")
         if not least <= value < 2**63:
-            raise ValueError(f"{name} is {value}; expected a whole number of {least} or more, below 2^63")
+            raise ValueError(f"{name} is {_kind(value)}; expected a whole number of {least} or more, below 2^63")
         return value
 
     def number(self, name: str) -> float:

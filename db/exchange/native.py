@@ -19,7 +19,7 @@ from tilewise.db.evidence import summarize, winner
 from tilewise.db.exchange.fields import Fields
 from tilewise.db.exchange.jsonfile import one_line, parse, text_of
 from tilewise.db.exchange.reading import Offer, Reading, Refusal
-from tilewise.db.exchange.trials import scope_from_json, trial_from_json, trial_to_json
+from tilewise.db.exchange.trials import result_from_json, scope_from_json, trial_from_json, trial_to_json
 from tilewise.db.records import Scope, Trial, digest
 from tilewise.db.store import Store
 from tilewise.errors import BadImport
@@ -87,11 +87,20 @@ def _read_entry(place: str, entry: Any) -> Offer | Refusal:
     try:
         fields = Fields.of(entry)
         scope = scope_from_json(entry)
+        if "evidence" not in fields.body:  # winners alone: the winner is what evidence there is
+            return _read_winner(place, entry)
         trials = [_read_trial(number, body) for number, body in enumerate(fields.items("evidence"), 1)]
         _check_winner(fields, trials)
     except ValueError as error:
         return Refusal(place, one_line(error))
     return Offer(place, scope, tuple(trials))
+
+
+def _read_winner(place: str, entry: Any) -> Offer:
+    result = result_from_json(entry)
+    if result.winner is None or not result.winner.verified or result.winner.time_us is None:
+        raise ValueError("it has neither evidence nor a verified winner with its time")
+    return Offer(place, result.scope, (result.winner,))
 
 
 def _read_trial(number: int, body: Any) -> Trial:

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewise.db.exchange.fields import Fields
-from tilewise.db.exchange.jsonfile import text_of
+from tilewise.db.exchange.jsonfile import one_line, text_of
 from tilewise.db.exchange.native import FORMAT, VERSION, document_of
 from tilewise.db.exchange.trials import result_from_json
 from tilewise.db.records import Clock, Dims, Question, Result, canonical_json, digest
@@ -72,7 +72,7 @@ class Winners:
         try:
             self._data, self._start, self.portfolios = _load(self.path)
         except (ValueError, RecursionError) as error:
-            reason = "it is nested too deep" if isinstance(error, RecursionError) else str(error).splitlines()[0]
+            reason = "it is nested too deep" if isinstance(error, RecursionError) else one_line(error)
             raise BadImport(f"{self.path} is not a usable tilewise export: {reason}") from error
         except OSError as error:
             raise BadImport(f"cannot read {self.path}: {error.strerror}") from error

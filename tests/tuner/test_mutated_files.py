@@ -20,7 +20,8 @@ from tilewise.db.exchange.importing import read
 from tilewise.db.exchange.native import encode, export_native
 from tilewise.db.exchange.reading import KINDS, About, Reading
 from tilewise.db.exchange.t4 import export_t4
-from tilewise.db.records import Clock, Scope, Status, Trial, digest
+from tilewise.db.exchange.winners import Winners, encode_winners
+from tilewise.db.records import Clock, Question, Scope, Status, Trial, digest
 from tilewise.db.sql_store import open_store
 from tilewise.errors import BadImport
 from tilewise.kernels import registry
@@ -96,6 +97,7 @@ def files() -> dict[str, bytes]:
 
 
 SOUND = files()
+WINNERS = encode_winners(json.loads(SOUND["json"])["entries"])
 
 
 def damaged(data: bytes, dice: random.Random) -> bytes:
@@ -172,6 +174,30 @@ def test_no_mutation_crashes_or_leaves_anything_impossible(kind, seed):
         assert trial.status is not Status.CORRECT or 0 < trial.time_us < 4e9
     if dice.random() < 0.03:
         keep(reading)
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory):
+    return tmp_path_factory.mktemp("winners") / "configs.json"
+
+
+@settings(max_examples=EACH, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck), database=None)
+@given(seed=st.integers(0, 2**64))
+def test_no_mutation_of_a_file_that_a_program_runs_by_does_it_harm(place, seed):
+    """The file of winners alone, read in place: what it gives is possible, and the rest is as if it were not there."""
+    dice = random.Random(seed)
+    place.write_bytes((damaged if dice.random() < 0.5 else altered)(WINNERS, dice))
+    try:
+        winners = Winners(place)
+    except BadImport as error:
+        check_line(str(error).replace(str(place), ""))
+        return
+    question = Question("row_reduce", {"M": 1000, "N": 8192}, "float32", "Ascend910B4")
+    for result in [*winners.results(), *winners.answers(question)]:
+        assert 0 < result.winner.time_us < math.inf
+        assert result.winner.verified
+    list(winners.sizes("row_reduce", "float32", "Ascend910B4"))
+    winners.cores("Ascend910B4")
 
 
 def check_line(text: str) -> None:
