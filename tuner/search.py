@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -16,6 +16,7 @@ from tilewise.db.store import Store
 from tilewise.errors import BadSpec, NothingFeasible, UsageError
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target, Value
 from tilewise.tuner.devices.base import Device, Outcome
+from tilewise.tuner.final import Final
 from tilewise.tuner.foreseen import CONFIRMED, MODELLED, ranked
 from tilewise.tuner.guided import GuidedSampler, Outlook
 from tilewise.tuner.prior import is_likely_to_fit, penalties
@@ -108,6 +109,12 @@ class Watcher:
 
     def verifying(self, config: Config) -> None: ...
 
+    def noticed(self, text: str) -> None:
+        """Something about the device that a person should know."""
+
+    def comparing(self, trials: Sequence[Trial]) -> None:
+        """The leaders are about to be timed in turns."""
+
     def finished(self) -> None: ...
 
 
@@ -173,6 +180,7 @@ class Tuning:
         self._best: Trial | None = None
         self._ordinal = 0
         self._foreseen: dict[int, float | None] = {}
+        self._final = Final(spec, problem, device, store, self.scope, self._watcher.comparing)
         self.outlook: Outlook | None = None
         """What further search may bring, as the guided search saw it last."""
 
@@ -197,6 +205,7 @@ class Tuning:
             while self._ordinal < self._trials and not self._late() and not self._enough(study):
                 self._batch(study, min(self._width(), self._trials - self._ordinal))
             self._try_default()
+            self._final.hold(self._counted())
         finally:
             self._watcher.finished()
         return self._conclude()
@@ -223,6 +232,7 @@ class Tuning:
         self._settle()
         drawn = [t for t in self._store.trials(self.scope) if t.ordinal is not None]
         known = [t for t in drawn if self._space.index(t.config) is not None]
+        known.sort(key=lambda t: t.ordinal or 0)  # what a final has timed again was recorded again
         self._ordinal = len(known)
         return known
 
@@ -230,7 +240,7 @@ class Tuning:
         """Verify the fastest stored trial until it is right."""
         while True:
             correct = [t for t in self._store.trials(self.scope) if t.status is Status.CORRECT]
-            leader = min(correct, key=lambda t: t.time_us or 0, default=None)
+            leader = min(correct, key=lambda t: (t.standing_us or 0, t.settled_us is None), default=None)
             if leader is None or leader.verified:
                 self._best = leader
                 return
@@ -273,13 +283,14 @@ class Tuning:
         asked = [study.ask(fixed_distributions=distributions(self._space)) for _ in range(size)]
         configs = [self._config(trial) for trial in asked]
         self._foresee(configs)
-        for drawn, config, outcome in zip(
-            asked, configs, self._device.evaluate(self._spec, self._problem, configs), strict=True
-        ):
+        for drawn, config, outcome in zip(asked, configs, self._evaluated(configs), strict=True):
             self._ordinal += 1
             trial = self._keep(config, outcome, self._ordinal)
             drawn.set_user_attr(FAILED, trial.status is not Status.CORRECT)
             study.tell(drawn, _objective(trial))
+
+    def _evaluated(self, configs: Sequence[Config]) -> Iterator[Outcome]:
+        return self._device.evaluate(self._spec, self._problem, configs, to_beat_us=self._to_beat_us)
 
     def _foresee(self, configs: Sequence[Config]) -> None:
         """Ask the device's model, where there is one, so that its order can be held against the measured one."""
@@ -315,7 +326,10 @@ class Tuning:
         return trial
 
     def _leads(self, trial: Trial) -> bool:
-        return self._best is None or (trial.time_us or 0) < (self._best.time_us or 0)
+        return self._best is None or (trial.time_us or 0) < (self._best.standing_us or 0)
+
+    def _to_beat_us(self) -> float | None:
+        return self._best.time_us if self._best else None
 
     def _trial(self, config: Config, outcome: Outcome, ordinal: int | None) -> Trial:
         outcome = _sound(outcome)
@@ -332,6 +346,11 @@ class Tuning:
             p20_us=timing.p20_us if timing else None,
             p80_us=timing.p80_us if timing else None,
             samples=timing.samples if timing else 0,
+            low_us=timing.low_us if timing else None,
+            high_us=timing.high_us if timing else None,
+            dropped=timing is not None and timing.dropped,
+            method=timing.method if timing else "",
+            l2=timing.l2 if timing else "",
             is_default=dict(config) == self._default,
             ordinal=ordinal,
             search=self._search,
@@ -345,7 +364,7 @@ class Tuning:
     def _try_default(self) -> None:
         """Time the spec's default beside the winner. It comes last, so that it gives the search no hint."""
         if self._default is not None and all(dict(trial.config) != self._default for trial in self._counted()):
-            outcome = next(iter(self._device.evaluate(self._spec, self._problem, [self._default])))
+            outcome = next(self._evaluated([self._default]))
             self._keep(self._default, outcome, None)
 
     def _conclude(self) -> Result:

@@ -84,7 +84,14 @@ class FormulaDevice(Device):
         self.verified: list[Config] = []
         self.closed = False
 
-    def evaluate(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> Iterator[Outcome]:
+    def evaluate(
+        self,
+        spec: KernelSpec,
+        problem: Problem,
+        configs: Sequence[Config],
+        *,
+        to_beat_us: Callable[[], float | None] = lambda: None,
+    ) -> Iterator[Outcome]:
         for config in configs:
             self.evaluated.append(dict(config))
             time_or_failure = self._time_of(config)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -90,7 +90,8 @@ class Device(ABC):
     `id` is what the user types (`model:Ascend910B4`, `cuda`); `target.name` is what results are stored and asked for
     under. `toolchain` fingerprints everything that can change a time while the config stays the same. `batch` is how
     many configs are worth handing to `evaluate` at once; it is a constant of the device class, so that a search with
-    the same seed takes the same course on every machine.
+    the same seed takes the same course on every machine. A `noisy` device's times vary from run to run; those of a
+    model or of a record would only be repeated.
     """
 
     id: str
@@ -98,12 +99,22 @@ class Device(ABC):
     target: Target
     toolchain: str
     batch: int
+    noisy = False
 
     @abstractmethod
-    def evaluate(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> Iterator[Outcome]:
+    def evaluate(
+        self,
+        spec: KernelSpec,
+        problem: Problem,
+        configs: Sequence[Config],
+        *,
+        to_beat_us: Callable[[], float | None] = lambda: None,
+    ) -> Iterator[Outcome]:
         """Yield one outcome a config, in order, each as soon as it is known.
 
         A config that fails is an outcome, never an exception; `Unavailable` means that the device itself is lost.
+        `to_beat_us` is asked before each config for the best time so far: a device whose times vary may drop a config
+        that is clearly behind it after a few repetitions.
         """
 
     @abstractmethod
@@ -117,6 +128,11 @@ class Device(ABC):
     def floor_us(self, spec: KernelSpec, problem: Problem) -> float | None:
         """The time below which memory alone allows no kernel: its least bytes at the device's rate. None if unknown."""
         return None
+
+    def contest(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config], rounds: int) -> Sequence[Outcome]:
+        """Time each config once a round, in turns: an outcome a config, a correct one with all of its `times_us` in the
+        order of the rounds. Only of a device that is `noisy`."""
+        raise NotImplementedError(f"{self.id} has no times that vary")
 
     def foresee(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> Sequence[float | None] | None:
         """What a model of this device expects each config to take, in microseconds, without running any; None for one

@@ -9,7 +9,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -110,7 +110,14 @@ class NpuDevice(Device):
         self._held: tuple[KernelSpec, Problem, Arguments] | None = None
         self._beside: ModelDevice | None = None
 
-    def evaluate(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> Iterator[Outcome]:
+    def evaluate(
+        self,
+        spec: KernelSpec,
+        problem: Problem,
+        configs: Sequence[Config],
+        *,
+        to_beat_us: Callable[[], float | None] = lambda: None,
+    ) -> Iterator[Outcome]:
         resolve_functions(spec)
         for config in configs:
             self._require_life()

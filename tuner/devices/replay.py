@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -78,7 +78,14 @@ class ReplayDevice(Device):
         names = {p.name for p in spec.parameters}
         return (spec, Problem(spec.name, dims, dtype)) if names >= set(self.space.domains) else None
 
-    def evaluate(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> Iterator[Outcome]:
+    def evaluate(
+        self,
+        spec: KernelSpec,
+        problem: Problem,
+        configs: Sequence[Config],
+        *,
+        to_beat_us: Callable[[], float | None] = lambda: None,
+    ) -> Iterator[Outcome]:
         self._require(spec)
         for config in configs:
             number = self.space.index(config)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -83,7 +83,14 @@ class ModelDevice(Device):
             cores=Cores(settings.cache_folder / "cores", max(settings.jobs, len(os.sched_getaffinity(0)))),
         )
 
-    def evaluate(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> Iterator[Outcome]:
+    def evaluate(
+        self,
+        spec: KernelSpec,
+        problem: Problem,
+        configs: Sequence[Config],
+        *,
+        to_beat_us: Callable[[], float | None] = lambda: None,
+    ) -> Iterator[Outcome]:
         """A spec without an origin cannot be found by other processes: it is compiled in this one."""
         if not spec.origin:
             for config in configs:
