@@ -120,6 +120,12 @@ class Result(TypedDict):
     time_us: NotRequired[Microseconds]
     p20_us: NotRequired[Microseconds]
     p80_us: NotRequired[Microseconds]
+    low_us: NotRequired[Microseconds]
+    high_us: NotRequired[Microseconds]
+    method: NotRequired[Annotated[str, Field(description="how the time was taken")]]
+    l2: NotRequired[Annotated[str, Field(description="the cache before each run: cold or warm")]]
+    tie: NotRequired[Annotated[bool, Field(description="whether others could not be told apart from the winner")]]
+    probability: NotRequired[Annotated[float, Field(ge=0, le=1, description="that none compared was faster")]]
     samples: Count
     default: Default | None
     trials: TrialCounts
@@ -196,6 +202,12 @@ class Trial(ScopeFields):
     time_us: NotRequired[Microseconds]
     p20_us: NotRequired[Microseconds]
     p80_us: NotRequired[Microseconds]
+    low_us: NotRequired[Microseconds]
+    high_us: NotRequired[Microseconds]
+    method: NotRequired[Annotated[str, Field(description="how the time was taken")]]
+    l2: NotRequired[Annotated[str, Field(description="the cache before each run: cold or warm")]]
+    tie: NotRequired[Annotated[bool, Field(description="whether others could not be told apart from the winner")]]
+    probability: NotRequired[Annotated[float, Field(ge=0, le=1, description="that none compared was faster")]]
     samples: Count
     verified: bool
     is_default: bool

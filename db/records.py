@@ -218,8 +218,22 @@ class Result:
             known: dict[str, Any] = {"time_us": winner.time_us, "p20_us": winner.p20_us, "p80_us": winner.p80_us}
             known["evaluations_to_best"] = winner.ordinal
             known["tuned_at"] = winner.created.isoformat() if winner.time_us is not None else None
+            known |= {"low_us": winner.low_us, "high_us": winner.high_us} | _certainty(winner)
             body |= {name: value for name, value in known.items() if value is not None}
         return body
+
+
+def _certainty(winner: Trial) -> dict[str, Any]:
+    """How the time was taken, and what the comparison of the leaders said, where there was one."""
+    compared = winner.facts.get("contest")
+    compared = compared if isinstance(compared, Mapping) else {}
+    tied, chance = compared.get("tied"), compared.get("chance")
+    return {
+        "method": winner.method or None,
+        "l2": winner.l2 or None,
+        "tie": tied if isinstance(tied, bool) else None,
+        "probability": chance if isinstance(chance, float) and 0 <= chance <= 1 else None,
+    }
 
 
 def _default_json(trial: Trial | None) -> dict[str, Any] | None:

@@ -7,6 +7,7 @@ fastest at the end is tied with it, and a tie is settled by a rule that has noth
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -64,14 +65,18 @@ class _Rival:
         return self.behind or self.high <= 1 + TIE
 
 
-def hold(count: int, time_rounds: Callable[[Sequence[int], int], Sequence[Sequence[float]]]) -> list[Standing]:
+def hold(
+    count: int, time_rounds: Callable[[Sequence[int], int], Sequence[Sequence[float]]], *, seconds: float = 30.0
+) -> list[Standing]:
     """The standings of `count` contestants.
 
     `time_rounds(contestants, rounds)` times each of these (numbers from 0) once a round and returns, in their order,
-    the microseconds by round. It may return fewer for one that failed, which is then out of the contest.
+    the microseconds by round. It may return fewer for one that failed, which is then out of the contest. After
+    `seconds` of wall time no further look is taken; who is not clearly behind by then is tied.
     """
     rivals = [_Rival() for _ in range(count)]
     error = ERROR / max(1, count * (count - 1) // 2) / len(ROUNDS)  # any two may turn out to be compared
+    end = time.monotonic() + seconds
     for look in ROUNDS:
         running = [number for number, rival in enumerate(rivals) if not rival.behind]
         done = len(rivals[running[0]].times)
@@ -84,7 +89,7 @@ def hold(count: int, time_rounds: Callable[[Sequence[int], int], Sequence[Sequen
         fastest = min((rivals[number] for number in running), key=lambda rival: median_interval(rival.times).median)
         for number in running:
             rivals[number].compare(fastest, error)
-        if all(rivals[number].decided for number in running):
+        if all(rivals[number].decided for number in running) or time.monotonic() >= end:
             break
     return _standings(rivals)
 

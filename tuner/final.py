@@ -19,7 +19,7 @@ from tilewise.kernels.spec import KernelSpec, Problem
 from tilewise.tuner import contest
 from tilewise.tuner.contest import Standing
 from tilewise.tuner.devices.base import Device, Outcome
-from tilewise.tuner.measurement import summarise
+from tilewise.tuner.measurement import MARGIN, summarise
 from tilewise.tuner.why import evidence, sentence
 
 __all__ = ["CONTEST", "Final", "leaders"]
@@ -32,8 +32,11 @@ MOST = 10
 
 
 def leaders(trials: Sequence[Trial]) -> list[Trial]:
-    """The fastest verified trial and all whose interval overlaps with its, fastest first, `MOST` at most. A time
-    without an interval is taken as exact."""
+    """The fastest verified trial and all whose interval overlaps with its, fastest first, `MOST` at most.
+
+    Intervals are widened by what the device may have changed unseen between two trials. A time without an interval is
+    taken as exact.
+    """
     correct = [t for t in trials if t.status is Status.CORRECT and t.time_us is not None]
     best = min((t for t in correct if t.verified), key=_time, default=None)
     if best is None:
@@ -205,4 +208,4 @@ def _low(trial: Trial) -> float:
 
 
 def _high(trial: Trial) -> float:
-    return _time(trial) if trial.high_us is None else trial.high_us
+    return _time(trial) if trial.high_us is None else trial.high_us * (1 + MARGIN)

@@ -8,6 +8,7 @@ together).
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Sequence
 
@@ -25,9 +26,9 @@ ERROR = 0.05
 PRECISION = 0.01
 """Relative half-width at which a contender has been timed enough: the final comparison tells the rest apart."""
 
-MARGIN = 0.01
+MARGIN = 0.02
 """A config is dropped when even the fast end of its interval is slower than the best by more than this. The best is
-the luckiest of several, and the device may have changed since by what its reference kernel does not show."""
+the luckiest of several, and the device may have changed since by what its reference does not show."""
 
 KEPT = 32
 """Single times kept of a config, as many as the landscapes that others published hold."""
@@ -50,7 +51,7 @@ def measure(
     for look in LOOKS:
         samples += sample(look - len(samples))
         timing = summarise(samples, to_beat_us)
-        assert timing.low_us is not None and timing.high_us is not None
+        assert timing.low_us is not None and timing.high_us is not None, "ten samples have an interval"
         narrow = timing.high_us - timing.low_us <= 2 * precision * timing.time_us
         if timing.dropped or narrow or time.monotonic() >= end:
             break
@@ -58,16 +59,18 @@ def measure(
 
 
 def summarise(samples: Sequence[float], to_beat_us: float | None = None) -> Timing:
-    """The timing of at least ten samples in microseconds; `dropped` where they are clearly behind `to_beat_us`."""
+    """The timing of some samples in microseconds; `dropped` where they are clearly behind `to_beat_us`. Fewer than ten
+    have no interval."""
     interval = median_interval(samples, ERROR / len(LOOKS))
+    known = math.isfinite(interval.low)
     return Timing(
         interval.median,
         quantile(samples, 0.2),
         quantile(samples, 0.8),
         len(samples),
         kept(samples),
-        low_us=interval.low,
-        high_us=interval.high,
+        low_us=interval.low if known else None,
+        high_us=interval.high if known else None,
         dropped=to_beat_us is not None and interval.low > to_beat_us * (1 + MARGIN),
     )
 

@@ -169,14 +169,22 @@ class Arguments:
 
     def reset(self) -> None:
         """What must be done before every run: accumulators to their initial values, `inout` buffers as first drawn."""
-        for name, buffer in self.buffers.items():
-            if buffer.initial is not None:
-                self.tensors[name].fill_(buffer.initial)
-            elif name in self._originals:
-                self.tensors[name].copy_(self._originals[name])
-        for name, tensor in self._scratch_tensors().items():
-            if (initial := self._scratch[name].initial) is not None:
-                tensor.fill_(initial)
+        self.resetter()()
+
+    def resetter(self) -> Callable[[], None]:
+        """`reset` for the config that is bound now, whatever is bound later."""
+        initial = {n: b.initial for n, b in (*self.buffers.items(), *self._scratch.items()) if b.initial is not None}
+        tensors = {**self.tensors, **self._scratch_tensors()}
+        filled = [(tensors[name], value) for name, value in initial.items()]
+        copied = [(self.tensors[name], original) for name, original in self._originals.items() if name not in initial]
+
+        def reset() -> None:
+            for tensor, value in filled:
+                tensor.fill_(value)
+            for tensor, original in copied:
+                tensor.copy_(original)
+
+        return reset
 
     def poison(self) -> None:
         """As `reset`, and what the kernel must write is made unmistakably unwritten, the guards too."""

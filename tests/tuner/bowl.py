@@ -5,6 +5,7 @@ Run as a script it tunes: `python bowl.py DATABASE_URL LOG M SECONDS_A_CONFIG TR
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import sys
@@ -16,6 +17,7 @@ from typing import Any
 from tilewise.db.records import Clock, Status
 from tilewise.kernels.spec import Axis, Buffer, Config, Constraint, KernelSpec, Parameter, Problem, Target, Tiling
 from tilewise.tuner.devices.base import Device, Outcome, Timing, Verdict
+from tilewise.tuner.measurement import measure
 
 TARGET = Target("ascend", "Bowl", 8, 2**16, 32, 65535)
 DEFAULT = {"TILE": 1, "WIDTH": 8, "fast": False}
@@ -110,6 +112,52 @@ class FormulaDevice(Device):
 
     def close(self) -> None:
         self.closed = True
+
+
+class NoisyDevice(FormulaDevice):
+    """Times with noise about `time_of`, measured as on a real device. `samples` counts runs; `contests` lists who was
+    timed in turns, call by call."""
+
+    id, clock, noisy, toolchain = "noisy", Clock.MEASURED, True, "noise 1"
+
+    def __init__(self, noise: Any, time_of: Callable[[Config], float | Status] = time_us, **options: Any) -> None:
+        super().__init__(time_of, **options)
+        self.noise, self.samples = noise, 0
+        self.contests: list[list[Config]] = []
+
+    def evaluate(
+        self,
+        spec: KernelSpec,
+        problem: Problem,
+        configs: Sequence[Config],
+        *,
+        to_beat_us: Callable[[], float | None] = lambda: None,
+    ) -> Iterator[Outcome]:
+        for outcome in super().evaluate(spec, problem, configs):
+            if outcome.timing is None:
+                yield outcome
+            else:
+                true_us = outcome.timing.time_us
+                timing = measure(lambda count, us=true_us: self._times(us, count), to_beat_us=to_beat_us())
+                yield Outcome(Status.CORRECT, timing=dataclasses.replace(timing, method="noise", l2="cold"))
+
+    def contest(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config], rounds: int) -> list[Outcome]:
+        self.contests.append([dict(config) for config in configs])
+        found: list[list[float]] = [[] for _ in configs]
+        for _ in range(rounds):
+            for config, times in zip(configs, found, strict=True):
+                true_us = self._time_of(config)
+                times += [] if isinstance(true_us, Status) else self._times(true_us, 1)
+        return [
+            Outcome(Status.CORRECT, timing=Timing(times[0], samples=rounds, times_us=tuple(times)))
+            if times
+            else Outcome(Status.RUNTIME, "it fails in the contest")
+            for times in found
+        ]
+
+    def _times(self, true_us: float, count: int) -> list[float]:
+        self.samples += count
+        return list(self.noise.times(true_us, count))
 
 
 def main(url: str, log: str, m: str, pause: str, trials: str) -> None:

@@ -32,7 +32,7 @@ class Noise:
             case "quantised":
                 return round((1 + self.scale * normal) / 0.008) * 0.008
             case "drifting":
-                return (1 + self.scale * normal) * (1 + 0.03 * np.sin(self.taken / 300))
+                return (1 + self.scale * normal) * (1 + 0.01 * np.sin(self.taken / 300))
             case "stepping":
                 if self.random.random() < 0.02:
                     self.step = self.random.choice([0.99, 1.0, 1.02])

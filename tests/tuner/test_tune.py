@@ -82,7 +82,7 @@ def test_a_device_is_closed_where_the_store_does_not_open(opened, bowl, tmp_path
 
 
 def test_a_device_is_closed_after_an_error(opened, bowl, store, monkeypatch):
-    monkeypatch.setattr(bowl.FormulaDevice, "evaluate", lambda self, *arguments: 1 / 0)
+    monkeypatch.setattr(bowl.FormulaDevice, "evaluate", lambda self, *arguments, **options: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         tune(bowl.SPEC, {"M": 64}, store=store)
     assert opened[0].closed

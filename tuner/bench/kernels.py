@@ -106,7 +106,7 @@ def bench_kernels(
         "toolchain": about.toolchain,
         "read_rate_tb_s": round(best, 4),
         "rates_tb_s": {name: round(rate, 4) for name, rate in rates.items()},
-        "timer_floor_us": round(runtime.timer.floor_us(), 3),
+        "timer_floor_us": round(runtime.events.floor_us(), 3),
         "rows": rows,
     }
 
@@ -234,7 +234,7 @@ def _in_turns(
     for number in range(rounds):
         for name in names[number % len(names) :] + names[: number % len(names)]:
             run, reset = runs[name]
-            times[name].append(runtime.timer.device_time_us(run, reset=reset, seconds=seconds).time_us)
+            times[name].append(runtime.events.device_time_us(run, reset=reset, seconds=seconds).time_us)
     return times
 
 

@@ -11,8 +11,8 @@ import errno
 import functools
 import importlib
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
 from tilewise.db.records import Status
@@ -20,20 +20,24 @@ from tilewise.errors import BadSpec
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Config, KernelSpec, Problem
 from tilewise.tuner.devices.base import Outcome, Timing, Verdict
-from tilewise.tuner.devices.cuda_timer import summarise
-from tilewise.tuner.devices.runtime import Description, Failure, Run, Runtime
+from tilewise.tuner.devices.drift import DRIFT, Reference
+from tilewise.tuner.devices.runtime import Description, Failure, Job, Runtime
+from tilewise.tuner.measurement import measure
 from tilewise.tuner.verify import DRAWS, Arguments, check_outputs, disagreement, verify
 
 __all__ = ["ENTRY", "Bench", "Reply", "Request", "call"]
 
 ENTRY = "tilewise.tuner.devices.bench_process:call"
 
-Request = Literal["describe", "bytes_per_us", "prepare", "measure", "verify"]
+Request = Literal["describe", "bytes_per_us", "prepare", "measure", "contest", "verify"]
 
-Answer = TypeVar("Answer", bound=Outcome | Verdict)
+Answer = TypeVar("Answer", bound=Outcome | Verdict | list[list[float]])
 
-SECONDS, BLOCK = 0.05, 20
-"""A config is timed for so long at least, in blocks of so many runs."""
+SECONDS = 1.0
+"""Of timing one config, beyond which no further look is taken: kernels of many milliseconds."""
+
+PAUSES = (0.1, 0.5, 2.0)
+"""Seconds to wait for the device to be as it was, each followed by timing the config again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,9 +72,10 @@ _spec = functools.cache(registry.load)
 class Bench:
     """One accelerator and the tensors of one problem on it; only the last problem's are kept."""
 
-    def __init__(self, runtime: Runtime, *, seconds: float = SECONDS) -> None:
-        self.runtime, self._seconds = runtime, seconds
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
         self._held: tuple[KernelSpec, Problem, Arguments] | None = None
+        self._reference: Reference | None = None
 
     def describe(self) -> Description:
         return self.runtime.describe()
@@ -84,15 +89,31 @@ class Bench:
         self.arguments(spec, problem).expected()
         self.runtime.synchronize()
 
-    def measure(self, spec: KernelSpec, problem: Problem, config: Config) -> Reply[Outcome]:
-        """Run the config once on poisoned outputs, time it, and see that it kept to its tensors."""
+    def measure(
+        self, spec: KernelSpec, problem: Problem, config: Config, to_beat_us: float | None = None
+    ) -> Reply[Outcome]:
+        """Run the config once on poisoned outputs, time it, and see that it kept to its tensors. It is not timed to the
+        end where it is clearly behind `to_beat_us`."""
         try:
-            return Reply(self._measured(spec, problem, config))
+            return Reply(self._measured(spec, problem, config, to_beat_us))
         except BadSpec:
             raise
         except Exception as error:
             failure = self._failure(error)
             return Reply(failure.outcome, failure.lost)
+
+    def contest(
+        self, spec: KernelSpec, problem: Problem, configs: Sequence[Config], rounds: int
+    ) -> Reply[list[list[float]]]:
+        """Microseconds by config and round: each config once a round, in turns. None where one of them fails, which
+        is then to be found by trying them one by one."""
+        try:
+            jobs = [self._job(spec, problem, config) for config in configs]
+            times = self.runtime.timer.rounds_us(jobs, rounds, self.runtime.warm)
+            self.runtime.synchronize()
+            return Reply(times)
+        except Exception as error:
+            return Reply([], self._failure(error).lost)
 
     def verify(self, spec: KernelSpec, problem: Problem, config: Config) -> Reply[Verdict]:
         """Compare with the float64 reference on every draw of the inputs."""
@@ -113,30 +134,61 @@ class Bench:
             self._held = (spec, problem, Arguments(spec, problem, device=place, reference_device=reference))
         return self._held[2]
 
-    def _measured(self, spec: KernelSpec, problem: Problem, config: Config) -> Outcome:
+    def _job(self, spec: KernelSpec, problem: Problem, config: Config) -> Job:
         arguments = self.arguments(spec, problem)
         run = self.runtime.launcher(spec, problem, config, arguments.bind(config))
+        before = arguments.resetter() if arguments.needs_reset else None
+        return Job(run, self.runtime.kernel_names(spec, problem, config), before)
+
+    def _measured(self, spec: KernelSpec, problem: Problem, config: Config, to_beat_us: float | None) -> Outcome:
+        arguments = self.arguments(spec, problem)
+        job = self._job(spec, problem, config)
         arguments.restore()
         arguments.poison()
-        kernels = run()
+        kernels = job.run()
         self.runtime.synchronize()
         if self.runtime.place == self.runtime.reference_place:  # elsewhere the comparison costs more than the timing
             verdict = check_outputs(arguments)
             if not verdict.agreed:
                 return Outcome(verdict.status, verdict.reason)
-        timing = self._timing(run, self.runtime.kernel_names(spec, problem, config), arguments)
+        timing, facts = self._timed(job, to_beat_us)
         self.runtime.synchronize()
         if (damage := arguments.damage()) is not None:
             return Outcome(Status.CORRECTNESS, damage)
-        return Outcome(Status.CORRECT, timing=timing, facts=dict(self.runtime.kernel_facts(kernels)))
+        return Outcome(Status.CORRECT, timing=timing, facts={**self.runtime.kernel_facts(kernels), **facts})
 
-    def _timing(self, run: Run, kernels: Sequence[str], arguments: Arguments) -> Timing:
-        before = arguments.reset if arguments.needs_reset else None
-        samples: list[float] = []
-        end = time.perf_counter() + self._seconds
-        while not samples or time.perf_counter() < end:
-            samples += self.runtime.timer.samples_us(run, kernels, BLOCK, before)
-        return summarise(samples)
+    def _timed(self, job: Job, to_beat_us: float | None) -> tuple[Timing, dict[str, Any]]:
+        """A timing between two times of the reference that are the usual, and facts of what it took to get there."""
+        reference = self._steady()
+        began, worst = time.monotonic(), None
+        for repeats in range(len(PAUSES) + 1):
+            timing = measure(self._sampler(job), to_beat_us=to_beat_us, seconds=SECONDS)
+            ratio = reference.ratio() if reference else None
+            if ratio is None:
+                break
+            worst = worst or {"ratio": round(ratio, 3), **self._state()}
+            if repeats < len(PAUSES):
+                time.sleep(PAUSES[repeats])
+        facts: dict[str, Any] = {"timing_s": round(time.monotonic() - began, 4)}
+        if worst is not None:
+            facts[DRIFT] = {**worst, "repeats": repeats, "lasts": ratio is not None}
+        if reference is not None and ratio is not None:
+            reference.renew()
+        return replace(timing, method=self.runtime.timer.name, l2="warm" if self.runtime.warm else "cold"), facts
+
+    def _sampler(self, job: Job) -> Callable[[int], list[float]]:
+        timer, warm = self.runtime.timer, self.runtime.warm
+        return lambda count: timer.samples_us(job.run, job.kernels, count, job.before, warm)
+
+    def _steady(self) -> Reference | None:
+        """What shows whether the device changes, timed for the first time with the first config."""
+        if self._reference is None and (job := self.runtime.reference()) is not None:
+            self._reference = Reference(self._sampler(job))
+        return self._reference
+
+    def _state(self) -> dict[str, Any]:
+        """What the device says of itself, as far as it does."""
+        return {name: value for name, value in asdict(self.runtime.state()).items() if value}
 
     def _failure(self, error: Exception) -> Failure:
         """What the error means, and whether the device still works after it."""

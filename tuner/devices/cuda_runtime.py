@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import ctypes
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -11,7 +11,9 @@ from tilewise.kernels.spec import Target
 from tilewise.tuner.devices.base import Outcome
 from tilewise.tuner.devices.cuda_compile import status
 from tilewise.tuner.devices.cuda_timer import CudaTimer
-from tilewise.tuner.devices.runtime import Description, Failure, Runtime
+from tilewise.tuner.devices.cupti_timer import CuptiTimer, choose_timer
+from tilewise.tuner.devices.nvml import Management, driver_version
+from tilewise.tuner.devices.runtime import Description, Failure, Job, Runtime, State
 from tilewise.tuner.worker import describe
 
 __all__ = ["RATE_BYTES", "CudaRuntime", "identity"]
@@ -20,12 +22,15 @@ RATE_BYTES = 512 << 20
 """Moved to measure the memory rate: far over any L2 cache."""
 
 
+REFERENCE_BYTES = 32 << 20
+"""Read and written by the reference: some 20 us."""
+
+
 class CudaRuntime(Runtime):
-    """One GPU; raises `Unavailable` where torch does not see it."""
+    """One GPU; raises `Unavailable` where torch does not see it. Its toolchain names how it times, and the state of the
+    L2 cache."""
 
-    timer: CudaTimer
-
-    def __init__(self, index: int = 0) -> None:
+    def __init__(self, index: int = 0, warm: bool = False) -> None:
         import torch
 
         if not torch.cuda.is_available() or index >= torch.cuda.device_count():
@@ -34,12 +39,16 @@ class CudaRuntime(Runtime):
             )
         torch.cuda.set_device(index)
         self.place = self.reference_place = f"cuda:{index}"
-        self.timer = CudaTimer(index)
+        self.index, self.warm = index, warm
+        self.timer = choose_timer(index)
+        self._management = Management.open(torch.cuda.get_device_properties(index).uuid)
         self._properties = torch.cuda.get_device_properties(index)
 
     def describe(self) -> Description:
         """Of the memory a twentieth: a 16-bit problem's float64 references hold four tensors of four times that."""
-        return Description(*identity(self._properties), int(self._properties.total_memory // 20))
+        target, toolchain = identity(self._properties)
+        timed = f"timed by {self.timer.name}, {'warm' if self.warm else 'cold'} L2"
+        return Description(target, f"{toolchain}, {timed}", int(self._properties.total_memory // 20))
 
     def synchronize(self) -> None:
         import torch
@@ -60,14 +69,34 @@ class CudaRuntime(Runtime):
             "shared_bytes": max(kernel.metadata.shared for kernel in kernels),
         }
 
+    @functools.cached_property
+    def events(self) -> CudaTimer:
+        """For what is no kernel of a known name: a chain of several, a copy."""
+        return CudaTimer(self.index)
+
+    def reference(self) -> Job | None:
+        """An addition over 32 MB: its time follows the clocks of memory and multiprocessors alike, and the L2 cache."""
+        import torch
+
+        x = torch.zeros(REFERENCE_BYTES // 4, device=self.place)
+
+        def run() -> None:
+            x.add_(1.0)
+
+        run()
+        return Job(run, self.timer.names(run) if isinstance(self.timer, CuptiTimer) else ())
+
+    def state(self) -> State:
+        return self._management.state() if self._management else State()
+
     def bytes_per_us(self) -> float:
         """The better of the rates that torch reads and copies a large buffer with."""
         import torch
 
         x = torch.randn(RATE_BYTES // 4, device=self.place)
         y = torch.empty_like(x)
-        read = self.timer.device_time_us(lambda: torch.sum(x)).time_us
-        copied = self.timer.device_time_us(lambda: y.copy_(x)).time_us
+        read = self.events.device_time_us(lambda: torch.sum(x)).time_us
+        copied = self.events.device_time_us(lambda: y.copy_(x)).time_us
         return max(RATE_BYTES / read, 2 * RATE_BYTES / copied)
 
 
@@ -86,16 +115,4 @@ def identity(properties: Any) -> tuple[Target, str]:
     )
     parts = (f"triton {triton.__version__}", f"torch {torch.__version__}", f"cuda {torch.version.cuda}")
     capability = f"sm_{properties.major}{properties.minor}"
-    return target, ", ".join((*parts, f"driver {_driver_version()}", capability))
-
-
-def _driver_version() -> str:
-    """As `nvidia-smi` prints it; `unknown` where the management library is missing."""
-    text = ctypes.create_string_buffer(96)
-    try:
-        library = ctypes.CDLL("libnvidia-ml.so.1")
-    except OSError:
-        return "unknown"
-    if library.nvmlInit_v2() != 0 or library.nvmlSystemGetDriverVersion(text, len(text)) != 0:
-        return "unknown"
-    return text.value.decode()
+    return target, ", ".join((*parts, f"driver {driver_version()}", capability))

@@ -8,15 +8,13 @@ from typing import Any
 
 from tilewise.tuner.devices.base import Timing
 from tilewise.tuner.devices.runtime import Timer
+from tilewise.tuner.measurement import summarise
 
-__all__ = ["CudaTimer", "quantile", "summarise"]
+__all__ = ["CudaTimer"]
 
 MIN_SAMPLES = 20
 BATCH = 16
 """Runs enqueued at once: few enough for the launch queue (1024 entries) where one run is a dozen kernels."""
-
-KEPT = 32
-"""Single times kept of a config, as many as the landscapes that others published hold."""
 
 CYCLES_PER_US = 2000
 """No NVIDIA GPU clocks its multiprocessors faster than this for long; a slower clock only waits longer."""
@@ -132,19 +130,3 @@ class CudaTimer(Timer):
             for _ in range(BATCH):
                 self._eviction.zero_()
             self._cuda.synchronize(self._device)
-
-
-def summarise(samples: Sequence[float]) -> Timing:
-    """The timing of some samples in microseconds."""
-    p20, median, p80 = (quantile(samples, share) for share in (0.2, 0.5, 0.8))
-    step = max(1, len(samples) // KEPT)
-    return Timing(median, p20, p80, len(samples), tuple(round(s, 4) for s in samples[::step][:KEPT]))
-
-
-def quantile(samples: Sequence[float], share: float) -> float:
-    """Linear interpolation between the order statistics."""
-    ordered = sorted(samples)
-    position = share * (len(ordered) - 1)
-    below = int(position)
-    above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (position - below) * (ordered[above] - ordered[below])

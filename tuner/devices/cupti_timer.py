@@ -15,9 +15,8 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilewise.tuner.devices.runtime import Job, Run, Timer
-
 from tilewise.tuner.devices.cuda_timer import CYCLES_PER_US, CudaTimer
+from tilewise.tuner.devices.runtime import Job, Run, Timer
 
 __all__ = ["CuptiTimer", "Record", "choose_timer", "split"]
 
@@ -103,7 +102,7 @@ class CuptiTimer(Timer):
 
     def _recorded(self, run: Callable[[], Any]) -> list[Record]:
         """What ran on the device meanwhile, in order; memory operations are not kernels, and left out."""
-        from torch.autograd import DeviceType
+        from torch._C._autograd import DeviceType
         from torch.autograd.profiler import profile
 
         with profile(use_cpu=False, use_device="cuda", use_kineto=True) as profiled:

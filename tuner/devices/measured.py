@@ -8,7 +8,7 @@ come, are timed in the fresh process.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, replace
 from typing import Any
@@ -20,9 +20,10 @@ from tilewise.kernels import registry
 from tilewise.kernels.spec import Config, KernelSpec, Problem
 from tilewise.settings import read_settings
 from tilewise.tuner.devices import bench_process
-from tilewise.tuner.devices.base import FAULTS, LAST_LINES, Device, Outcome, Verdict
+from tilewise.tuner.devices.base import FAULTS, LAST_LINES, Device, Outcome, Timing, Verdict
 from tilewise.tuner.devices.bench_process import Reply, Request
 from tilewise.tuner.devices.lock import DeviceLock
+from tilewise.tuner.statistics import quantile
 from tilewise.tuner.verify import disagreement
 from tilewise.tuner.worker import Worker, WorkerDied, WorkerError, WorkerFailed, WorkerPool, WorkerTimeout
 
@@ -67,6 +68,7 @@ class MeasuredDevice(Device):
     """
 
     clock = Clock.MEASURED
+    noisy = True
 
     def __init__(
         self,
@@ -108,14 +110,21 @@ class MeasuredDevice(Device):
 
     # The contract -----------------------------------------------------------------------------------------------
 
-    def evaluate(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> Iterator[Outcome]:
+    def evaluate(
+        self,
+        spec: KernelSpec,
+        problem: Problem,
+        configs: Sequence[Config],
+        *,
+        to_beat_us: Callable[[], float | None] = lambda: None,
+    ) -> Iterator[Outcome]:
         """Outcomes come one behind: the last config timed may yet turn out to have spoilt the next."""
         spec = registry.located(spec)
         compiling = [self._compile(spec.origin, problem, config) for config in configs]
         last: tuple[Config, Outcome] | None = None
         try:
             for config, future in zip(configs, compiling, strict=True):
-                outcome = self._outcome(spec, problem, config, future)
+                outcome = self._outcome(spec, problem, config, future, to_beat_us())
                 if last is not None:
                     again = FAULTS in outcome.facts and last[1].timing is not None
                     yield self._settled(spec, problem, last[0], last[1].facts) if again else last[1]
@@ -129,12 +138,28 @@ class MeasuredDevice(Device):
     def verify(self, spec: KernelSpec, problem: Problem, config: Config) -> Verdict:
         spec = registry.located(spec)
         for _ in range(2):
-            answer, faulted = self._attempt("verify", spec, problem, config)
+            answer, faulted = self._attempt("verify", spec, problem, dict(config))
             if not faulted:
                 break
         if isinstance(answer, Verdict):
             return answer
+        assert isinstance(answer, Outcome)
         return disagreement(f"verifying: {answer.reason}", status=answer.status)
+
+    def contest(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config], rounds: int) -> list[Outcome]:
+        """Where it does not come to an end, the configs are tried one by one, and those that run are timed in turns
+        once more; raises `Unavailable` where that does not work either."""
+        spec = registry.located(spec)
+        outcomes = self._rounds(spec, problem, configs, rounds)
+        if outcomes is not None:
+            return outcomes
+        alone = [self._settled(spec, problem, config, {}) for config in configs]
+        sound = [config for config, outcome in zip(configs, alone, strict=True) if outcome.timing is not None]
+        again = self._rounds(spec, problem, sound, rounds)
+        if again is None:
+            raise Unavailable(f"{self.id} runs {len(sound)} configs one by one and fails when they take turns")
+        timed = iter(again)
+        return [outcome if outcome.timing is None else next(timed) for outcome in alone]
 
     def memory_bytes(self) -> int:
         return self._memory_bytes
@@ -171,12 +196,14 @@ class MeasuredDevice(Device):
         rest = self.compile_arguments()
         return self._compilers.submit(origin, problem, dict(config), *rest, timeout=self.limits.compile_seconds)
 
-    def _outcome(self, spec: KernelSpec, problem: Problem, config: Config, compiling: Future[Any]) -> Outcome:
+    def _outcome(
+        self, spec: KernelSpec, problem: Problem, config: Config, compiling: Future[Any], to_beat_us: float | None
+    ) -> Outcome:
         try:
             facts = {"compiled": "ahead", "compile_s": compiling.result()["compile_s"]}
         except WorkerError as error:
             return self._not_compiled(error)
-        return self._settled(spec, problem, config, facts)
+        return self._settled(spec, problem, config, facts, to_beat_us)
 
     def _not_compiled(self, error: WorkerError) -> Outcome:
         facts = {LAST_LINES: list(error.last_lines)} if error.last_lines else {}
@@ -193,29 +220,36 @@ class MeasuredDevice(Device):
 
     # Running ------------------------------------------------------------------------------------------------------
 
-    def _settled(self, spec: KernelSpec, problem: Problem, config: Config, facts: Mapping[str, Any]) -> Outcome:
+    def _settled(
+        self,
+        spec: KernelSpec,
+        problem: Problem,
+        config: Config,
+        facts: Mapping[str, Any],
+        to_beat_us: float | None = None,
+    ) -> Outcome:
         """What comes of a config that compiled, if need be at the second attempt in a fresh process.
 
         `faults` among the facts counts attempts that ended the process, and `first_fault` says how the first did.
         """
-        first, faulted = self._attempt("measure", spec, problem, config)
+        first, faulted = self._attempt("measure", spec, problem, config, to_beat_us)
         assert isinstance(first, Outcome)
         if not faulted:
             return replace(first, facts={**first.facts, **facts})
-        second, again = self._attempt("measure", spec, problem, config)
+        second, again = self._attempt("measure", spec, problem, config, to_beat_us)
         assert isinstance(second, Outcome)
         found = {**second.facts, **facts, FAULTS: 1 + again, "first_fault": first.reason}
         return replace(second, facts=found)
 
     def _attempt(
-        self, request: Request, spec: KernelSpec, problem: Problem, config: Config
-    ) -> tuple[Outcome | Verdict, bool]:
-        """The answer about one config, and whether it cost the process, which is then replaced."""
+        self, request: Request, spec: KernelSpec, problem: Problem, *about: Any
+    ) -> tuple[Outcome | Verdict | list[list[float]], bool]:
+        """The answer about a config or several, and whether it cost the process, which is then replaced."""
         self._prepare(spec, problem)
-        job = (spec.origin, problem, dict(config))
+        job = (spec.origin, problem, *about)
         limit = self._run_seconds(spec, problem)
         try:
-            reply: Reply[Outcome | Verdict] = self._bench.call(
+            reply: Reply[Outcome | Verdict | list[list[float]]] = self._bench.call(
                 self._runtime, request, *job, timeout=limit, memory_bytes=self._allowed_bytes
             )
         except WorkerFailed as error:
@@ -227,6 +261,16 @@ class MeasuredDevice(Device):
         if reply.lost:
             self._replace()
         return reply.answer, reply.lost
+
+    def _rounds(
+        self, spec: KernelSpec, problem: Problem, configs: Sequence[Config], rounds: int
+    ) -> list[Outcome] | None:
+        """What comes of timing the configs in turns; None where that failed, whichever of them it was."""
+        times, _ = self._attempt("contest", spec, problem, [dict(config) for config in configs], rounds)
+        if not isinstance(times, list) or len(times) != len(configs):
+            return None
+        timings = [Timing(quantile(each, 0.5), samples=len(each), times_us=tuple(each)) for each in times]
+        return [Outcome(Status.CORRECT, timing=timing) for timing in timings]
 
     def _run_seconds(self, spec: KernelSpec, problem: Problem) -> float:
         floor_us = self.floor_us(spec, problem) or spec.bytes(problem) / _ASSUMED_BYTES_PER_US

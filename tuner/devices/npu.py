@@ -18,11 +18,11 @@ from tilewise.db.records import Clock, Status
 from tilewise.errors import Unavailable
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
 from tilewise.tuner.devices.base import Device, DeviceRow, Outcome, Timing, Verdict
-from tilewise.tuner.devices.cuda_timer import summarise
 from tilewise.tuner.devices.model import toolchain
 from tilewise.tuner.devices.model.parts import PARTS
 from tilewise.tuner.devices.npu_timer import choose_timer
 from tilewise.tuner.launch import launcher, resolve_function, resolve_functions
+from tilewise.tuner.measurement import summarise
 from tilewise.tuner.verify import Arguments, disagreement, verify
 from tilewise.tuner.worker import describe
 

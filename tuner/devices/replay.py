@@ -19,8 +19,8 @@ from tilewise.errors import BadImport, UsageError
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Config, KernelSpec, Parameter, Problem, Target, Tiling, Value
 from tilewise.tuner.devices.base import Device, Outcome, Timing, Verdict
-from tilewise.tuner.devices.cuda_timer import quantile
 from tilewise.tuner.space import Space
+from tilewise.tuner.statistics import quantile
 
 __all__ = ["ReplayDevice", "recorded"]
 

@@ -16,7 +16,7 @@ from typing import Any
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target, Tensors
 from tilewise.tuner.devices.base import Outcome
 
-__all__ = ["Description", "Failure", "Run", "Runtime", "State", "Timer"]
+__all__ = ["Description", "Failure", "Job", "Run", "Runtime", "State", "Timer"]
 
 Run = Callable[[], Any]
 
@@ -50,6 +50,16 @@ class State:
     throttled: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What is timed: `run` launches the functions named `kernels`, one after the other; `before` is called before each
+    run, outside the timed region."""
+
+    run: Run
+    kernels: Sequence[str]
+    before: Run | None = None
+
+
 class Timer(ABC):
     """One way to time what runs on the device; `name` is stored with the times, and ways are never mixed."""
 
@@ -66,14 +76,26 @@ class Timer(ABC):
         times cannot be taken.
         """
 
+    def rounds_us(self, jobs: Sequence[Job], count: int, warm: bool = False) -> list[list[float]]:
+        """By job, device microseconds in each of `count` rounds, in which each job runs once, in turns.
+
+        A timer for which it costs to begin does well to take all rounds at once.
+        """
+        times: list[list[float]] = [[] for _ in jobs]
+        for _ in range(count):
+            for job, found in zip(jobs, times, strict=True):
+                found += self.samples_us(job.run, job.kernels, 1, job.before, warm)
+        return times
+
 
 class Runtime(ABC):
     """One accelerator, opened in this process. `place` and `reference_place` are torch devices: where the kernel's
-    tensors are, and where the float64 reference is computed."""
+    tensors are, and where the float64 reference is computed. With `warm`, caches are left as the last run left them."""
 
     place: str
     reference_place: str
     timer: Timer
+    warm: bool = False
 
     @abstractmethod
     def describe(self) -> Description: ...
@@ -109,6 +131,11 @@ class Runtime(ABC):
     def kernel_facts(self, kernels: Sequence[Any]) -> Mapping[str, Any]:
         """What the toolchain says of what was launched, as plain JSON values."""
         return {}
+
+    def reference(self) -> Job | None:
+        """Something that always takes the same, some 20 us, by which one sees that the device has changed. It is asked
+        for once. None where there is nothing of the kind."""
+        return None
 
     def state(self) -> State:
         return State()

@@ -27,11 +27,11 @@ class CountingTimer:
 
 def test_contenders_take_turns_and_every_round_starts_with_another():
     class Device:
-        timer = CountingTimer()
+        events = CountingTimer()
 
     runs = {name: (lambda name=name: name, None) for name in "abc"}
     times = kernels._in_turns(Device, runs, rounds=3, seconds=0)
-    assert "".join(Device.timer.order) == "abcbcacab"
+    assert "".join(Device.events.order) == "abcbcacab"
     assert times == {"a": [1, 6, 8], "b": [2, 4, 9], "c": [3, 5, 7]}
 
 

@@ -121,9 +121,9 @@ def test_the_timer_takes_any_callable():
 
     runtime = CudaRuntime()
     x = torch.randn(1 << 20, device=runtime.place)
-    eager = runtime.timer.device_time_us(lambda: (x * 2 + 1).sigmoid().sum(), seconds=0.01)
-    single = runtime.timer.device_time_us(x.sum, seconds=0.01)
-    assert runtime.timer.floor_us() < single.time_us < eager.time_us
+    eager = runtime.events.device_time_us(lambda: (x * 2 + 1).sigmoid().sum(), seconds=0.01)
+    single = runtime.events.device_time_us(x.sum, seconds=0.01)
+    assert runtime.events.floor_us() < single.time_us < eager.time_us
 
 
 @needs_gpu

@@ -2,7 +2,7 @@
 
 import pytest
 
-from tilewise.tuner.devices.cuda_timer import MIN_SAMPLES, CudaTimer, quantile, summarise
+from tilewise.tuner.devices.cuda_timer import MIN_SAMPLES, CudaTimer
 
 
 class SimulatedCuda:
@@ -98,22 +98,3 @@ def test_a_reset_runs_before_each_run_and_outside_the_region(timer_for):
 
     assert timer.device_time_us(run, reset=reset, seconds=0).time_us == pytest.approx(7.0)
     assert order == ["reset", "run"] * (len(order) // 2)
-
-
-def test_quantiles_interpolate():
-    assert quantile([3.0, 1.0, 2.0], 0.5) == 2.0
-    assert quantile([1.0, 2.0], 0.25) == 1.25
-    assert quantile([5.0], 0.8) == 5.0
-
-
-def test_a_summary_is_the_median_and_the_outer_fifths():
-    timing = summarise([float(n) for n in range(11)])
-    assert (timing.p20_us, timing.time_us, timing.p80_us, timing.samples) == (2.0, 5.0, 8.0, 11)
-
-
-def test_some_single_times_are_kept_evenly_spread_over_all():
-    few = summarise([3.0, 1.0, 2.0])
-    assert (few.time_us, few.times_us) == (2.0, (3.0, 1.0, 2.0))
-    many = summarise([float(n) for n in range(1000)])
-    assert (many.samples, len(many.times_us)) == (1000, 32)
-    assert many.times_us[:3] == (0.0, 31.0, 62.0)

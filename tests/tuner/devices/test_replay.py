@@ -225,7 +225,7 @@ def test_any_landscape_is_tuned_without_a_repeat_and_resumed_alike(tmp_path_fact
                     device.spec, device.problem, device, store, budget=Budget(trials), search=search, seed=len(kept)
                 )
                 best = found(tuning)
-            trials = store.trials(tuning.scope)
+            trials = sorted(store.trials(tuning.scope), key=lambda trial: trial.ordinal)
             courses.append([tuple(trial.config.values()) for trial in trials])
             correct = [trial.time_us for trial in trials if trial.status is Status.CORRECT]
             assert best == (min(correct) if correct else None)
