@@ -11,7 +11,16 @@ from typing import Any
 from tilewise.errors import BadSpec
 from tilewise.kernels.spec import Config, KernelSpec, Launch, Problem, Tensors
 
-__all__ = ["interpreted", "launch", "launcher", "resolve_function", "resolve_functions", "warm_up"]
+__all__ = [
+    "arguments_of",
+    "interpreted",
+    "launch",
+    "launcher",
+    "options_of",
+    "resolve_function",
+    "resolve_functions",
+    "warm_up",
+]
 
 
 def resolve_function(spec: KernelSpec, function: Any) -> Any:
@@ -54,17 +63,17 @@ def warm_up(spec: KernelSpec, problem: Problem, config: Config) -> list[Any]:
     kernels = []
     for step in spec.plan(config, problem):
         function = resolve_function(spec, step.function)
-        arguments = _arguments(spec, problem, config, step, dtypes, function)
+        arguments = arguments_of(spec, problem, config, step, dtypes, function)
         with_defaults = {n: p.default for n, p in _parameters(function).items() if p.default is not p.empty} | arguments
         ordered = [with_defaults[n] for n in _parameters(function) if n in with_defaults]  # only these may be dtypes
-        kernels.append(function.warmup(*ordered, grid=step.grid, **_options(spec, config)))
+        kernels.append(function.warmup(*ordered, grid=step.grid, **options_of(spec, config)))
     return kernels
 
 
 def _bound(spec: KernelSpec, problem: Problem, config: Config, step: Launch, tensors: Tensors) -> Callable[[], Any]:
     function = resolve_function(spec, step.function)
-    arguments = _arguments(spec, problem, config, step, tensors, function)
-    options = {} if interpreted(function) else _options(spec, config)  # the interpreter knows no compile options
+    arguments = arguments_of(spec, problem, config, step, tensors, function)
+    options = {} if interpreted(function) else options_of(spec, config)  # the interpreter knows no compile options
     return functools.partial(function[step.grid], **arguments, **options)
 
 
@@ -90,11 +99,11 @@ def interpreted(function: Any) -> bool:
     return False
 
 
-def _options(spec: KernelSpec, config: Config) -> dict[str, Any]:
+def options_of(spec: KernelSpec, config: Config) -> dict[str, Any]:
     return {name: config[name] for name in spec.options() if name in config}
 
 
-def _arguments(
+def arguments_of(
     spec: KernelSpec, problem: Problem, config: Config, step: Launch, tensors: Tensors, function: Any
 ) -> dict[str, Any]:
     """All of the function's arguments by name; raises `BadSpec` where spec and function do not match.

@@ -1,0 +1,131 @@
+"""A kernel of a spec as something to call with tensors: its config is looked up, its launches are the spec's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tilewise.db.store import Store
+from tilewise.errors import UsageError
+from tilewise.kernels import registry
+from tilewise.kernels.spec import KernelSpec, Problem
+from tilewise.tuner.arguments import read_from_buffers
+from tilewise.tuner.choosing import WAIT_SECONDS, Choice, Chooser
+from tilewise.tuner.launch import arguments_of, interpreted, options_of, resolve_function
+from tilewise.tuner.lookup import Match
+
+__all__ = ["Operator"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What launching a shape takes: the shapes that its buffers must have, scratch to be made, and the steps."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+    initials: Mapping[str, float]
+    scratch: Mapping[str, tuple[tuple[int, ...], Any]]
+    steps: tuple[tuple[Callable[..., Any], tuple[str, ...]], ...]
+
+
+class Operator:
+    """Calls a kernel on contiguous tensors, outputs included, in the order of the spec's buffers or by their names.
+
+    See `tuned` for the parameters. Outputs that the kernel accumulates into are set to their initial values first, and
+    scratch buffers are allocated. Raises `UsageError` for tensors that do not make a problem of the kernel.
+
+        softmax = tilewise.Operator("softmax", "configs.json")
+        softmax(x, out)
+    """
+
+    def __init__(
+        self,
+        spec: KernelSpec | str,
+        cache: str | Path | Store | None = None,
+        *,
+        device: str | None = None,
+        match: str = Match.PREDICTED,
+        wait_seconds: float = WAIT_SECONDS,
+        explain: bool = False,
+    ) -> None:
+        self.spec = registry.load(spec) if isinstance(spec, str) else spec
+        self._reading = read_from_buffers(self.spec)
+        probe = Problem(self.spec.name, dict.fromkeys(self.spec.dims, 64), self.spec.dtypes[0])
+        self.arguments = tuple(self.spec.buffers(probe))
+        self._key = self._reading.key_of(self.arguments)
+        self._plans: dict[tuple[Any, ...], _Plan] = {}
+        self._keys: dict[str, list[tuple[Any, ...]]] = {}
+        self._chooser = Chooser(
+            self.spec,
+            cache,
+            device=device,
+            match=match,
+            wait_seconds=wait_seconds,
+            explain=explain,
+            on_change=self._changed,
+        )
+
+    @property
+    def choices(self) -> list[Choice]:
+        """What each shape so far is launched with, and why."""
+        return list(self._chooser.choices.values())
+
+    def __call__(self, *tensors: Any, **named: Any) -> None:
+        given = {**dict(zip(self.arguments, tensors, strict=False)), **named}
+        if len(tensors) > len(self.arguments) or given.keys() != set(self.arguments):
+            raise UsageError(f"kernel {self.spec.name} is called with the tensors {', '.join(self.arguments)}")
+        ordered = [given[name] for name in self.arguments]
+        plan = self._plans.get(self._key_of(ordered)) or self._planned(ordered)
+        for name, shape in plan.shapes.items():
+            if tuple(given[name].shape) != shape or not given[name].is_contiguous():
+                raise UsageError(
+                    f"kernel {self.spec.name}: {name} is {tuple(given[name].shape)}; expected {shape}, contiguous"
+                )
+        for name, value in plan.initials.items():
+            given[name].fill_(value)
+        for name, (shape, dtype) in plan.scratch.items():
+            given[name] = ordered[0].new_empty(shape, dtype=dtype)
+        for run, wanted in plan.steps:
+            run(**{name: given[name] for name in wanted})
+
+    def _key_of(self, ordered: list[Any]) -> tuple[Any, ...]:
+        try:
+            return self._key(ordered)
+        except IndexError as error:
+            raise UsageError(f"kernel {self.spec.name}: a tensor has too few dimensions") from error
+
+    def _planned(self, ordered: list[Any]) -> _Plan:
+        key = self._key_of(ordered)
+        *sizes, dtype, _ = key
+        dims = dict(zip(self.spec.dims, sizes, strict=True))
+        choice = self._chooser.choose(dims, str(dtype).removeprefix("torch."), ordered[0])
+        self._keys.setdefault(choice.question.key, []).append(key)
+        self._plans[key] = plan = self._plan(choice)
+        return plan
+
+    def _changed(self, choice: Choice) -> None:
+        for key in self._keys.get(choice.question.key, ()):
+            self._plans[key] = self._plan(choice)
+
+    def _plan(self, choice: Choice) -> _Plan:
+        import torch
+
+        spec, config = self.spec, choice.config
+        problem = Problem(spec.name, choice.question.dims, choice.question.dtype)
+        buffers, scratch = spec.buffers(problem), spec.scratch(config, problem)
+        steps = []
+        for step in spec.plan(config, problem):
+            function = resolve_function(spec, step.function)
+            values = arguments_of(spec, problem, config, step, dict.fromkeys([*buffers, *scratch]), function)
+            wanted = tuple(name for name in values if name in buffers or name in scratch)
+            fixed = {name: value for name, value in values.items() if name not in wanted}
+            options = {} if interpreted(function) else options_of(spec, config)
+            steps.append((partial(function.run, grid=step.grid, warmup=False, **fixed, **options), wanted))
+        return _Plan(
+            shapes={name: buffer.shape for name, buffer in buffers.items()},
+            initials={name: buffer.initial for name, buffer in buffers.items() if buffer.initial is not None},
+            scratch={name: (buffer.shape, getattr(torch, buffer.dtype)) for name, buffer in scratch.items()},
+            steps=tuple(steps),
+        )
