@@ -6,6 +6,7 @@ chooses (`choosing`), later ones find the choice in a dictionary.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -19,6 +20,7 @@ from tilewise.tuner.arguments import DimsOf, dtype_argument, reading
 from tilewise.tuner.choosing import WAIT_SECONDS, Choice, Chooser
 from tilewise.tuner.launch import interpreted
 from tilewise.tuner.lookup import Match
+from tilewise.tuner.opaque import opaque
 from tilewise.tuner.worker import describe
 
 __all__ = ["TunedFunction", "tuned"]
@@ -95,6 +97,7 @@ class TunedFunction:
         self.arg_names: list[str] = list(function.arg_names)
         self._run = function.run
         self._options = frozenset() if interpreted(function) else spec.options()
+        self._tuned_names = frozenset(parameter.name for parameter in spec.parameters)
         self._dtype_argument = dtype_argument(spec)
         self._dims_of = dims
         self._reading = None if dims else reading(spec)
@@ -103,8 +106,18 @@ class TunedFunction:
         self._configs: dict[tuple[Any, ...], dict[str, Any]] = {}
         self._keys: dict[str, list[tuple[Any, ...]]] = {}
         self.chooser = Chooser(spec, cache, on_change=self._changed, **options)
+        self._is_compiling: Callable[[], bool] = bool  # without torch nothing is
+        if "torch" in sys.modules:
+            import torch
+
+            names = [name for name in self.arg_names if name not in self._tuned_names]
+            self._operation = opaque(spec, names, self._launch_on_spec_grid)
+            if self._operation is not None:
+                self._is_compiling = torch.compiler.is_compiling
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        if self._is_compiling():
+            return self._operation  # type: ignore[no-any-return]
         return partial(self._launch, grid)
 
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
@@ -121,6 +134,16 @@ class TunedFunction:
     def choices(self) -> list[Choice]:
         """What each shape so far is launched with, and why."""
         return list(self.chooser.choices.values())
+
+    def _launch_on_spec_grid(self, *args: Any, **kwargs: Any) -> None:
+        """What `torch.compile` puts into its graph: a grid cannot be an argument there, so it is the spec's."""
+        named = self._named(args, kwargs)
+        *sizes, dtype, _ = self._key_of(named)
+        dims = dict(zip(self.spec.dims, sizes, strict=True))
+        problem = Problem(self.spec.name, dims, str(dtype).removeprefix("torch."))
+        config = self._choice_of(named).config
+        assert self.spec.grid is not None, "tuned() takes specs of one function, which have a grid"
+        self._launch(tuple(self.spec.grid(config, problem)), *args, **kwargs)
 
     def _launch(self, grid: Any, *args: Any, **kwargs: Any) -> Any:
         try:

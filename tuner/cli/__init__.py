@@ -22,6 +22,7 @@ _VERBS = {
     "export": ("tilewise.tuner.cli.exports:export", "Write what is stored to a file that others can use offline."),
     "import": ("tilewise.tuner.cli.imports:import_", "Merge an exported file into the database."),
     "harvest": ("tilewise.tuner.cli.harvest:harvest", "Run a program and keep what triton.autotune finds in it."),
+    "misses": ("tilewise.tuner.cli.misses:misses", "List shapes that programs launched without a tuned config."),
     "serve": ("tilewise.api.command:serve", "Answer look-ups over HTTP."),
     "db": ("tilewise.tuner.cli.db:db", "Check, upgrade or back up the database."),
     "calibrate": ("tilewise.tuner.cli.calibrate:calibrate", "Fit the modelled part to this machine's chip."),

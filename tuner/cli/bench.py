@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from tilewise.tuner.cli.bench_runtime import runtime, shapes
 from tilewise.tuner.cli.execution import execute, mutations
 from tilewise.tuner.cli.faults import faults
 from tilewise.tuner.cli.options import common, database, give, print_json
@@ -26,6 +27,8 @@ bench.add_command(execute)
 bench.add_command(faults)
 bench.add_command(mutations)
 bench.add_command(serve)
+bench.add_command(runtime)
+bench.add_command(shapes)
 
 
 @bench.command()

@@ -17,7 +17,7 @@ from tilewise.tuner.cli.options import common, database, open_existing, print_js
 
 __all__ = ["export"]
 
-_FORMATS = ("json", "triton", "vllm", "flaggems", "t4", "kernel-tuner", "csv", "parquet")
+_FORMATS = ("json", "runtime", "python", "triton", "vllm", "flaggems", "t4", "kernel-tuner", "csv", "parquet")
 
 
 @click.command()
@@ -55,6 +55,8 @@ def export(
 
     \b
     json      every best with its evidence: for tilewise import and the decorator
+    runtime   bests without their evidence, and the portfolios: small, for programs that only launch
+    python    the portfolios' rules as functions that need nothing
     triton    bests as a Python module of triton.Config
     vllm      bests of one kernel as vLLM's and SGLang's tables: a folder of files
     flaggems  bests as FlagGems' tune_configs.yaml
@@ -95,6 +97,8 @@ def _encoded(kind: str, store: Store, scopes: list[Scope], *, unverified: bool) 
 
         document = export_native(store, scopes)
         return encode(document), len(document["entries"])
+    if kind in ("runtime", "python"):
+        return _portfolios(kind, store, scopes)
     if kind == "t4":
         from tilewise.db.exchange.t4 import export_t4
 
@@ -116,6 +120,25 @@ def _encoded(kind: str, store: Store, scopes: list[Scope], *, unverified: bool) 
     from tilewise.db.exchange.flaggems import encode_flaggems
 
     return encode_flaggems(results), len(results)
+
+
+def _portfolios(kind: str, store: Store, scopes: list[Scope]) -> tuple[bytes, int]:
+    """Portfolios are made a kernel at a time, with its spec where that is at hand."""
+    from tilewise.db.exchange.winners import encode_winners
+    from tilewise.kernels import registry
+    from tilewise.tuner.portfolio import portfolios
+    from tilewise.tuner.rule_module import rule_module
+
+    made = []
+    for kernel in sorted({scope.kernel for scope in scopes}):
+        spec = registry.load(kernel) if kernel in registry.names() else None
+        made += portfolios(((s, store.trials(s)) for s in scopes if s.kernel == kernel), spec)
+    if not made:
+        raise NotFound("of what fits nothing is verified; tune it")
+    if kind == "python":
+        return rule_module(made).encode(), len(made)
+    results = [result for scope in scopes if (result := store.result(scope)).winner is not None]
+    return encode_winners((r.to_json() for r in results), [p.to_json() for p in made]), len(results)
 
 
 def _bests(store: Store, scopes: list[Scope], *, unverified: bool) -> list[Result]:

@@ -12,6 +12,7 @@ from tilewise.tuner.cli.options import common, database, print_json, problem_opt
 
 if TYPE_CHECKING:
     from tilewise.db.records import Trial
+    from tilewise.db.store import Store
     from tilewise.kernels.spec import KernelSpec, Problem
     from tilewise.tuner.devices.base import Device
     from tilewise.tuner.search import Tuning
@@ -39,6 +40,8 @@ __all__ = ["tune"]
 )
 @click.option("--noise", is_flag=True, help="Replay: draw each time from the recorded repetitions.")
 @click.option("--fresh", is_flag=True, help="Do not count on stored trials: try again.")
+@click.option("--misses", is_flag=True, help="Tune the shapes that programs launched untuned on this device.")
+@click.option("--cross", is_flag=True, help="Then time each shape's winner on the others: what makes a portfolio good.")
 @database
 @common
 def tune(
@@ -53,6 +56,8 @@ def tune(
     wait: float | None,
     noise: bool,
     fresh: bool,
+    misses: bool,
+    cross: bool,
     url: str | None,
     as_json: bool,
 ) -> int:
@@ -65,17 +70,22 @@ def tune(
     from tilewise.db.sql_store import open_store
     from tilewise.errors import NothingFeasible
     from tilewise.settings import read_settings
+    from tilewise.tuner.cli.misses import kept_misses
     from tilewise.tuner.cli.progress import Progress, show_result
+    from tilewise.tuner.problem import question
     from tilewise.tuner.search import Budget, Tuning, default_trials
 
     budget = Budget(trials or default_trials(search), timeout)
     if kernel.startswith("replay:") or device.startswith("replay:"):
         spec, problems, opener = _recorded(kernel, device, shapes, noise, seed)
-    else:
+    elif shapes or misses:
         spec, problems, opener = _named(kernel, device, shapes, dtype, noise, wait)
+    else:
+        raise click.MissingParameter(param_hint="'-s' / '--shape'", param_type="option")
     results: list[dict[str, Any]] = []
     failed = False
     with open_store(url or read_settings().database_url) as store, opener() as opened:
+        problems = [*problems, *(_missed(spec, opened) if misses else ())]
         for problem in problems:
             watcher = Progress()
             try:
@@ -93,13 +103,39 @@ def tune(
                 command = "the same command without --fresh" if fresh else "the same command"
                 click.echo(f"tilewise: interrupted; {kept} trials are kept, {command} resumes", err=True)
                 raise click.exceptions.Exit(exit_code(error)) from None
+            if misses:
+                kept_misses().forget(question(problem, opened.target.name))
             results.append(result.to_json() | _foreseen(store.trials(tuning.scope)) | _outlook(tuning))
             if not as_json:
                 show_result(result, store.trials(tuning.scope), watcher)
                 _show_outlook(tuning)
+        if cross:
+            _cross(spec, problems, opened, store)
     if as_json:
         print_json({"results": results})
     return 1 if failed else 0
+
+
+def _missed(spec: KernelSpec, device: Device) -> list[Problem]:
+    """The shapes of the kernel that programs launched untuned on this device, those of most processes first."""
+    from tilewise.errors import NotFound
+    from tilewise.tuner.cli.misses import kept_misses
+    from tilewise.tuner.problem import make_problem
+
+    asked = (miss.question for miss in kept_misses().all())
+    found = [q for q in asked if (q.kernel, q.device) == (spec.name, device.target.name)]
+    if not found:
+        raise NotFound(f"no shape of {spec.name} was launched untuned on {device.target.name}")
+    return [make_problem(spec, question.dims, question.dtype) for question in found]
+
+
+def _cross(spec: KernelSpec, problems: Sequence[Problem], device: Device, store: Store) -> None:
+    from tilewise.tuner.cli.progress import working
+    from tilewise.tuner.crossing import cross
+
+    with working("crossing") as progress:
+        count = cross(spec, problems, device, store, progress=progress)
+    click.echo(f"tilewise: {count} more trials of winners on each other's shapes", err=True)
 
 
 def _outlook(tuning: Tuning) -> dict[str, Any]:
@@ -124,8 +160,6 @@ def _named(kernel: str, device: str, shapes: Sequence[str], dtype: str, noise: b
     from tilewise.tuner.devices.catalogue import choose, open_device
     from tilewise.tuner.problem import make_problem, parse_dims
 
-    if not shapes:
-        raise click.MissingParameter(param_hint="'-s' / '--shape'", param_type="option")
     if noise:
         raise UsageError("--noise is for recorded landscapes (replay:FILE); other devices have noise of their own")
     spec = registry.load(kernel)
