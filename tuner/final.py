@@ -83,11 +83,11 @@ class Final:
 
     def _by_contest(self, trials: Sequence[Trial]) -> list[Trial]:
         """The contestants with the times of their contest, the winner last."""
-        began = time.monotonic()
         entered = [replace(t, verified=True) for t in self._contestants(trials)]
         if len(entered) < 2:
             return []
         self._watch(entered)
+        began = time.monotonic()
         failed: dict[int, Outcome] = {}
 
         def time_rounds(numbers: Sequence[int], rounds: int) -> list[Sequence[float]]:
@@ -103,7 +103,7 @@ class Final:
             timed[number] = (
                 _failed(timed[number], failed[number])
                 if number in failed
-                else self._timed(timed[number], standing, len(entered))
+                else self._timed(timed[number], standing, len(entered), share)
             )
         running = [t for t, standing in zip(timed, standings, strict=True) if not standing.behind]
         if not running:
@@ -130,7 +130,7 @@ class Final:
         self._store.verify(self._scope, trial.config, agreed=agreed, reason=reason, status=status)
         return agreed
 
-    def _timed(self, trial: Trial, standing: Standing, of: int) -> Trial:
+    def _timed(self, trial: Trial, standing: Standing, of: int, seconds: float) -> Trial:
         timing = summarise(standing.times_us)
         outcome = Outcome(Status.CORRECT, timing=timing, facts=trial.facts)
         facts = evidence(self._spec, self._problem, trial.config, self._device.target, outcome)
@@ -143,7 +143,7 @@ class Final:
             high_us=timing.high_us,
             samples=timing.samples,
             dropped=False,
-            facts={**facts, CONTEST: _contest_facts(standing, of)},
+            facts={**facts, CONTEST: {**_contest_facts(standing, of), "timing_s": round(seconds, 4)}},
             why=sentence(facts, timing.time_us),
         )
 

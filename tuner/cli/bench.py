@@ -13,6 +13,7 @@ from tilewise.tuner.cli.faults import faults
 from tilewise.tuner.cli.options import common, database, give, print_json
 from tilewise.tuner.cli.service import serve
 from tilewise.tuner.cli.text import output
+from tilewise.tuner.cli.timing import repeatability, timing
 from tilewise.tuner.problem import sizes_text
 
 __all__ = ["bench"]
@@ -26,6 +27,8 @@ def bench() -> None:
 bench.add_command(execute)
 bench.add_command(faults)
 bench.add_command(mutations)
+bench.add_command(timing)
+bench.add_command(repeatability)
 bench.add_command(serve)
 bench.add_command(runtime)
 bench.add_command(shapes)
@@ -342,41 +345,4 @@ def _show_kernels(body: dict[str, Any]) -> None:
         cells = [f"{row[key]:.2f}" if key in row else "-" for key in shown]
         share = f"{row['share_of_rate']:.1%}" if "share_of_rate" in row else "-"
         table.add_row(row["kernel"], sizes_text(row["dims"]), row["dtype"], *cells, share)
-    output().print(table)
-
-
-@bench.command()
-@click.option("--processes", type=click.IntRange(2), default=10, show_default=True, help="Fresh processes, in turn.")
-@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
-@common
-def timing(processes: int, file: str | None, as_json: bool) -> None:
-    """Compare ways to time a kernel on an NVIDIA GPU, triton.testing's among them."""
-    from tilewise.errors import Unavailable
-    from tilewise.tuner.bench.timing import bench_timing
-    from tilewise.tuner.cli.progress import working
-    from tilewise.tuner.devices import cuda
-
-    if (why_not := cuda.available()) is not None:
-        raise Unavailable(f"no device cuda: {why_not}")
-    with working("timing in") as progress:
-        body = bench_timing(processes, progress)
-    give(body, as_json, file, _show_timing)
-
-
-def _show_timing(body: dict[str, Any]) -> None:
-    from rich.table import Table
-
-    title = f"{body['device']}: medians of {len(body['processes'])} processes"
-    table = Table(title=title, title_justify="left")
-    for heading in ("size", "method"):
-        table.add_column(heading)
-    for heading in ("median us", "largest by smallest", "seconds a measurement"):
-        table.add_column(heading, justify="right")
-    for row in body["rows"]:
-        cells = (
-            (row["error"], "", "")
-            if "error" in row
-            else (f"{row['median_us']:.3f}", f"{row['spread']:+.2%}", f"{row['seconds']:.3f}")
-        )
-        table.add_row(row["size"], row["method"], *cells)
     output().print(table)

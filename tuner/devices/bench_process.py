@@ -108,7 +108,7 @@ class Bench:
         """Microseconds by config and round: each config once a round, in turns. None where one of them fails, which
         is then to be found by trying them one by one."""
         try:
-            jobs = [self._job(spec, problem, config) for config in configs]
+            jobs = [self.job(spec, problem, config) for config in configs]
             times = self.runtime.timer.rounds_us(jobs, rounds, self.runtime.warm)
             self.runtime.synchronize()
             return Reply(times)
@@ -134,7 +134,7 @@ class Bench:
             self._held = (spec, problem, Arguments(spec, problem, device=place, reference_device=reference))
         return self._held[2]
 
-    def _job(self, spec: KernelSpec, problem: Problem, config: Config) -> Job:
+    def job(self, spec: KernelSpec, problem: Problem, config: Config) -> Job:
         arguments = self.arguments(spec, problem)
         run = self.runtime.launcher(spec, problem, config, arguments.bind(config))
         before = arguments.resetter() if arguments.needs_reset else None
@@ -142,7 +142,7 @@ class Bench:
 
     def _measured(self, spec: KernelSpec, problem: Problem, config: Config, to_beat_us: float | None) -> Outcome:
         arguments = self.arguments(spec, problem)
-        job = self._job(spec, problem, config)
+        job = self.job(spec, problem, config)
         arguments.restore()
         arguments.poison()
         kernels = job.run()
