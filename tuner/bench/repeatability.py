@@ -32,11 +32,15 @@ Progress = Callable[[str], None]
 
 
 def bench_repeatability(
-    spec: KernelSpec, problem: Problem, *, tunings: int, trials: int, rounds: int, progress: Progress
+    spec: KernelSpec, problem: Problem, *, tunings: int, trials: int, rounds: int, seconds: float, progress: Progress
 ) -> dict[str, Any]:
-    """The JSON of the benchmark. Raises `Unavailable` where there is no GPU."""
+    """The JSON of the benchmark; after `seconds` no further tuning is begun. Raises `Unavailable` where there is no
+    GPU."""
     runs, processes = [], []
+    end = time.monotonic() + seconds
     for seed in range(tunings):
+        if runs and time.monotonic() >= end:
+            break
         progress(f"tuning {seed + 1} of {tunings}")
         with CudaDevice() as device:
             runs.append(_tuned(spec, problem, device, trials, seed))

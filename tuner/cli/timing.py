@@ -53,11 +53,20 @@ def _show_timing(body: dict[str, Any]) -> None:
 @click.option("--dtype", default="float32", show_default=True)
 @click.option("--tunings", type=click.IntRange(2), default=10, show_default=True, help="Tunings from nothing.")
 @click.option("--trials", type=click.IntRange(2), default=60, show_default=True, help="Trials of each.")
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), default=600.0, show_default=True, help="Seconds.")
 @click.option("--rounds", type=click.IntRange(20), default=500, show_default=True, help="Of the winners' true times.")
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @common
 def repeatability(
-    kernel: str, shape: str, dtype: str, tunings: int, trials: int, rounds: int, file: str | None, as_json: bool
+    kernel: str,
+    shape: str,
+    dtype: str,
+    tunings: int,
+    trials: int,
+    timeout: float,
+    rounds: int,
+    file: str | None,
+    as_json: bool,
 ) -> None:
     """Tune one problem several times on an NVIDIA GPU: whether the answers agree, and what timing costs."""
     from tilewise.kernels import registry
@@ -69,7 +78,9 @@ def repeatability(
     problem = make_problem(spec, parse_dims(shape), dtype)
     _require_gpu()
     with working("repeatability:") as progress:
-        body = bench_repeatability(spec, problem, tunings=tunings, trials=trials, rounds=rounds, progress=progress)
+        body = bench_repeatability(
+            spec, problem, tunings=tunings, trials=trials, rounds=rounds, seconds=timeout, progress=progress
+        )
     give(body, as_json, file, _show_repeatability)
 
 
