@@ -36,7 +36,8 @@ def bench_repeatability(
 ) -> dict[str, Any]:
     """The JSON of the benchmark; after `seconds` no further tuning is begun. Raises `Unavailable` where there is no
     GPU."""
-    runs, processes = [], []
+    runs: list[dict[str, Any]] = []
+    processes: list[dict[str, float]] = []
     end = time.monotonic() + seconds
     for seed in range(tunings):
         if runs and time.monotonic() >= end:
