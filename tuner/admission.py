@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import lru_cache
 
 from tilewise.db.exchange.jsonfile import one_line
 from tilewise.db.exchange.reading import Offer, Reading, Refusal
@@ -50,11 +51,10 @@ def admit(reading: Reading, own: Mapping[str, KernelSpec] | None = None) -> Read
 
 
 class _Judge:
-    """Finds specs and source hashes once for all entries of a file."""
+    """Finds specs once for all entries of a file."""
 
     def __init__(self, own: Mapping[str, KernelSpec]) -> None:
         self._specs: dict[str, KernelSpec | None] = dict(own)
-        self._hashes: dict[str, str] = {}
 
     def offer(self, offer: Offer) -> tuple[Offer, list[Refusal]]:
         """What of an offer may be kept; where its winner has to go, the scope's others stay."""
@@ -103,7 +103,7 @@ class _Judge:
         if fastest < floor:
             needed = f"needs to move the problem's bytes ({floor:.3g} us)"
             yield f"{fastest:.3g} us is less than {scope.device[:60]!r} {needed}"
-        if trial.verified and not _is_default(trial, spec, problem, scope) and scope.source_hash == self._hash(spec):
+        if trial.verified and not _is_default(trial, spec, problem, scope) and scope.source_hash == _hash(spec):
             yield from _misfits(trial, spec, problem, scope)
 
     def _spec(self, name: str) -> KernelSpec | None:
@@ -114,10 +114,10 @@ class _Judge:
                 self._specs[name] = None
         return self._specs[name]
 
-    def _hash(self, spec: KernelSpec) -> str:
-        if spec.name not in self._hashes:
-            self._hashes[spec.name] = source_hash(spec)
-        return self._hashes[spec.name]
+
+@lru_cache(maxsize=64)
+def _hash(spec: KernelSpec) -> str:
+    return source_hash(spec)
 
 
 def _misfits(trial: Trial, spec: KernelSpec, problem: Problem, scope: Scope) -> Iterator[str]:

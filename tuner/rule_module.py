@@ -44,7 +44,7 @@ def _function(name: str, portfolio: Portfolio) -> str:
         f"    {cost}",
         f"    Source {_plain(scope.source_hash)}, {_plain(scope.toolchain)}.",
         "",
-        f"    Tuned: {'; '.join(sizes_text(dims) for dims in portfolio.shapes[:6])}"
+        f"    Tuned: {_plain('; '.join(sizes_text(dims) for dims in portfolio.shapes[:6]))}"
         + (f" and {len(portfolio.shapes) - 6} more." if len(portfolio.shapes) > 6 else "."),
         '    """',
         *_branches(portfolio.rule, portfolio, 1),
@@ -76,4 +76,4 @@ def _identifier(text: str) -> str:
 
 def _plain(text: str) -> str:
     """The text inside a docstring: it must not end it."""
-    return re.sub(r"[^\w .,:;()+/-]", "_", text, flags=re.ASCII)
+    return re.sub(r"[^\w .,:;()=+/-]", "_", text, flags=re.ASCII)

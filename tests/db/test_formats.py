@@ -18,6 +18,7 @@ import yaml
 from tilewise.db.exchange.bests import bests
 from tilewise.db.exchange.flaggems import encode_flaggems
 from tilewise.db.exchange.flat import COLUMNS, encode_csv, encode_parquet
+from tilewise.db.exchange.kernel_tuner_cache import encode_cache
 from tilewise.db.exchange.reading import About
 from tilewise.db.exchange.tables import LADDER, encode_tables, read_table
 from tilewise.db.exchange.triton_module import encode_module
@@ -233,3 +234,18 @@ def test_without_pyarrow_parquet_is_said_to_be_missing(store, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(Unavailable, match=r"pip install 'tilewise\[parquet\]'"):
         encode_parquet(store, [])
+
+
+# Kernel Tuner
+
+
+def test_kernel_tuners_simulation_mode_finds_the_fastest(store, make_scope, make_trial, tmp_path):
+    interface = pytest.importorskip("kernel_tuner.interface")
+    configs = [{"BLOCK": block, "fast": fast} for block in (1, 2, 4) for fast in (True, False)]
+    trials = [make_trial(10.0 + place, config=config) for place, config in enumerate(configs[:-1])]
+    store.record(make_scope(), [*trials, make_trial(None, config=configs[-1], status=Status.COMPILE)])
+    path = tmp_path / "cache.json"
+    path.write_bytes(encode_cache(store, make_scope()))
+    results, environment = interface.tune_cache(str(path), strategy="brute_force", quiet=True)
+    times = [result["time"] for result in results if "__error__" not in result]
+    assert (len(times), min(times), environment["simulation"]) == (5, 0.01, True)

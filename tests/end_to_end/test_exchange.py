@@ -36,6 +36,9 @@ def stored(tilewise):
 
 
 def test_every_format_is_written(stored):
+    done = stored("export", "--format", "runtime", "-o", "winners.json")
+    assert done.returncode == 0, done.stderr
+    assert json.loads(stored("import", "winners.json", "--json").stdout)["unchanged"] == 2
     for kind, name in (
         ("json", "a.json"),
         ("triton", "a.py"),
