@@ -16,7 +16,8 @@ from typing import Any
 
 from tilewise.db.records import Config, Question, Result
 from tilewise.db.store import Store
-from tilewise.errors import TilewiseError
+from tilewise.errors import BadSpec, TilewiseError
+from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import KernelSpec, Problem, Target
 from tilewise.settings import read_settings
@@ -79,7 +80,7 @@ class Chooser:
         explain: bool = False,
         on_change: Callable[[Choice], None] = lambda choice: None,
     ) -> None:
-        self.spec, self._device, self._match = spec, device, Match(match)
+        self.spec, self._device, self._match = _located(spec), device, Match(match)
         self._cache, self._wait, self._explain, self._on_change = cache, wait_seconds, explain, on_change
         self._server = str(cache) if isinstance(cache, str) and is_server(cache) else ""
         self.choices: dict[str, Choice] = {}
@@ -216,6 +217,15 @@ class Chooser:
 
 _CORES = 40
 """Of a device that is named and of which nothing is known but that."""
+
+
+def _located(spec: KernelSpec) -> KernelSpec:
+    """With its origin, which its source hash goes by; one without is looked up by its function alone."""
+    try:
+        return registry.located(spec)
+    except BadSpec as error:
+        _log.warning("results of %s cannot be found: %s", spec.name, error)
+        return spec
 
 
 def _choice(question: Question, result: Result) -> Choice:

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import logging
 import queue
 import threading
 import time
-import urllib.error
-import urllib.parse
-import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -19,7 +15,8 @@ from tilewise.db.exchange.files import write_file
 from tilewise.db.exchange.trials import result_from_json
 from tilewise.db.exchange.winners import Winners, encode_winners
 from tilewise.db.records import Question, Result
-from tilewise.errors import BadImport, StoreError
+from tilewise.errors import BadImport, Forbidden, NotFound, StoreError, Unavailable, UsageError
+from tilewise.settings import read_settings
 
 __all__ = ["Remote", "copy_of"]
 
@@ -31,7 +28,6 @@ TIMEOUT_SECONDS = 5.0
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
 """Seconds until a server that failed is asked again: doubled each time."""
 
-_LARGEST_ANSWER = 1 << 20
 _GATHER_SECONDS = 0.2
 """For how long answers are gathered before the copy on disk is written anew."""
 
@@ -93,32 +89,29 @@ class Remote:
         """The server's answer, asked for until it gives one; None where it has none."""
         while True:
             try:
-                body = self._get(question, match)
+                result = self._answer(question, source_hash, match)
                 self._recovered()
-                return None if body is None else _checked(body, question, source_hash)
-            except (OSError, ValueError, RecursionError) as error:
+                return result
+            except (Unavailable, ValueError, RecursionError) as error:
                 self._failed(error)
                 if self._unsaved:
                     self._save()
                 time.sleep(min(_FIRST_PAUSE * 2 ** (self._failures - 1), _LONGEST_PAUSE))
 
-    def _get(self, question: Question, match: str) -> Any:
-        asked = {**question.dims, "dtype": question.dtype, "device": question.device, "match": match}
-        path = f"/v1/configs/{urllib.parse.quote(question.kernel, safe='')}?{urllib.parse.urlencode(asked)}"
-        request = urllib.request.Request(self.url + path, headers={"Accept": "application/json"})
-        try:
-            with urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS) as response:
-                data = response.read(_LARGEST_ANSWER + 1)
-        except urllib.error.HTTPError as error:
-            with error:
-                if not 400 <= error.code < 500 or error.code in (408, 429):
-                    raise
-                if error.code != 404:
-                    _log.warning("%s refuses %s: %s", self.url, path, error)
+    def _answer(self, question: Question, source_hash: str, match: str) -> Result | None:
+        """Raises `Unavailable` or `ValueError` where the server does not answer or answers garbage."""
+        from tilewise.client import Client
+
+        kernel, dims, dtype, device = question.kernel, question.dims, question.dtype, question.device
+        with Client(self.url, token=read_settings().token, timeout=TIMEOUT_SECONDS) as client:
+            try:
+                body = client.lookup(kernel, dims, dtype=dtype, device=device, match=match)
+            except NotFound:
                 return None
-        if len(data) > _LARGEST_ANSWER:
-            raise ValueError("its answer is too large")
-        return json.loads(data)
+            except (UsageError, Forbidden) as error:
+                _log.warning("%s refuses to look %s up: %s", self.url, kernel, error)
+                return None
+        return _checked(body, question, source_hash)
 
     def _failed(self, error: Exception) -> None:
         if self._failures == 0:

@@ -1,16 +1,80 @@
 """tilewise: find, keep and serve the fastest tile config of a Triton kernel.
 
-The public names live in the four packages: `tilewise.kernels` (what is tuned), `tilewise.tuner` (how it is
-found), `tilewise.db` (what is kept) and `tilewise.api` (how it is served).
+    tilewise.tune("row_reduce", {"M": 1000, "N": 8192})                           # find and keep
+    tilewise.lookup("row_reduce", {"M": 1000, "N": 8192}, device="NVIDIA H200")   # what is kept
+    kernel = tilewise.tuned(SPEC, "configs.json")(jitted)                         # launch with what is kept
+    softmax = tilewise.Operator("softmax", "configs.json")                        # the same for a kernel of tilewise
+
+What stands in `__all__` is public and stays; the packages `tilewise.kernels` (what is tuned), `tilewise.tuner` (how it
+is found), `tilewise.db` (what is kept) and `tilewise.api` (how it is served) are the project's own.
 """
 
-__all__ = ["__version__"]
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from tilewise.client import Client
+    from tilewise.db.records import Result
+    from tilewise.errors import TilewiseError
+    from tilewise.kernels.spec import KernelSpec
+    from tilewise.tuner.cache import Cache, lookup
+    from tilewise.tuner.harvest import harvesting
+    from tilewise.tuner.lookup import Match, NotTuned
+    from tilewise.tuner.operator import Operator
+    from tilewise.tuner.runtime import tuned
+    from tilewise.tuner.tuning import tune
+
+    __version__: str
+
+__all__ = [
+    "Cache",
+    "Client",
+    "KernelSpec",
+    "Match",
+    "NotTuned",
+    "Operator",
+    "Result",
+    "TilewiseError",
+    "__version__",
+    "harvesting",
+    "lookup",
+    "tune",
+    "tuned",
+]
+
+_HOMES = {
+    "Cache": "tilewise.tuner.cache",
+    "Client": "tilewise.client",
+    "KernelSpec": "tilewise.kernels.spec",
+    "Match": "tilewise.tuner.lookup",
+    "NotTuned": "tilewise.tuner.lookup",
+    "Operator": "tilewise.tuner.operator",
+    "Result": "tilewise.db.records",
+    "TilewiseError": "tilewise.errors",
+    "harvesting": "tilewise.tuner.harvest",
+    "lookup": "tilewise.tuner.cache",
+    "tune": "tilewise.tuner.tuning",
+    "tuned": "tilewise.tuner.runtime",
+}
 
 
-def __getattr__(name: str) -> str:
-    """`__version__`, read from the installed package when asked for: reading it costs 30 ms at start."""
-    if name != "__version__":
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+def __getattr__(name: str) -> Any:
+    """The public names, imported when asked for: a search needs Optuna, a look-up does not."""
+    if name in _HOMES:
+        from importlib import import_module
+
+        return getattr(import_module(_HOMES[name]), name)
+    if name == "__version__":  # reading it costs 30 ms
+        return _version()
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})
+
+
+def _version() -> str:
     from importlib.metadata import PackageNotFoundError, version
 
     try:

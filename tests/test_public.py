@@ -1,0 +1,85 @@
+"""The public names of the package."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+import tilewise
+from tilewise.errors import UsageError
+from tilewise.tuner.lookup import NotTuned
+
+
+def test_these_names_are_public_and_no_others():
+    assert tilewise.__all__ == [
+        "Cache",
+        "Client",
+        "KernelSpec",
+        "Match",
+        "NotTuned",
+        "Operator",
+        "Result",
+        "TilewiseError",
+        "__version__",
+        "harvesting",
+        "lookup",
+        "tune",
+        "tuned",
+    ]
+    assert len(tilewise.__all__) <= 15
+    for name in tilewise.__all__:
+        assert getattr(tilewise, name) is not None
+        assert name == "__version__" or getattr(tilewise, name).__doc__
+    assert set(tilewise.__all__) <= set(dir(tilewise))
+
+
+def test_a_name_that_is_not_there_is_an_attribute_error():
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        _ = tilewise.nothing
+
+
+@pytest.mark.parametrize(
+    ("code", "kept_out"),
+    [
+        ("import tilewise; dir(tilewise)", ["click", "numpy", "optuna", "sqlalchemy", "tilewise.errors"]),
+        ("import tilewise; tilewise.tuned, tilewise.Operator, tilewise.Cache", ["optuna", "sqlalchemy", "fastapi"]),
+    ],
+)
+def test_importing_brings_in_only_what_is_used(code, kept_out):
+    check = f"{code}\nimport sys\nprint([n for n in {[*kept_out, 'torch', 'triton']} if n in sys.modules])"
+    assert subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+def test_a_look_up_answers_from_a_database_and_says_what_is_wrong(tmp_path, stored):
+    scope, trial = stored
+    from tilewise.db.sql_store import open_store
+
+    with open_store(f"sqlite:///{tmp_path / 'tiles.db'}") as store:
+        store.record(scope, [trial])
+        found = tilewise.lookup("row_reduce", {"M": 1000, "N": 8192}, device="model:Ascend910B4", cache=store)
+        assert (found.match, dict(found.winner.config)) == ("exact", dict(trial.config))
+        with tilewise.Cache(store) as cache:
+            assert cache.lookup("row_reduce", {"M": 1001, "N": 8192}, device="Ascend910B4", match="nearest").distance
+            with pytest.raises(NotTuned, match="match=exact; tune it, or relax further"):
+                cache.lookup("row_reduce", {"M": 1001, "N": 8192}, device="Ascend910B4")
+            with pytest.raises(UsageError, match="expected one of exact, older, nearest"):
+                cache.lookup("row_reduce", {"M": 1001, "N": 8192}, device="Ascend910B4", match="close")
+
+
+def test_a_cache_is_no_server():
+    with pytest.raises(UsageError, match="is a server"):
+        tilewise.Cache("http://localhost:1")
+
+
+@pytest.fixture
+def stored():
+    from tilewise.db.records import Clock, Scope, Status, Trial
+    from tilewise.kernels import registry
+    from tilewise.kernels.source import source_hash
+
+    config = {"BLOCK_SIZE_M": 25, "SUB_BLOCK_SIZE_M": 25, "BLOCK_SIZE_N": 256, "multibuffer": True}
+    known = source_hash(registry.load("row_reduce"))
+    scope = Scope("row_reduce", known, {"M": 1000, "N": 8192}, "float32", "Ascend910B4", Clock.MODELLED, "model-1", 40)
+    return scope, Trial(config, Status.CORRECT, time_us=31.5, samples=1, verified=True)

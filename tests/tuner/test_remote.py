@@ -1,0 +1,176 @@
+"""`tuned` functions that ask a server: one that answers, and ones that hang, fail, lie or go away."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from urllib.parse import parse_qsl, urlsplit
+
+import pytest
+
+from tilewise.db.records import Clock, Result, Scope, Status, Trial
+from tilewise.kernels import registry
+from tilewise.kernels.source import source_hash
+from tilewise.tuner import remote
+from tilewise.tuner.choosing import Chooser
+
+SPEC = registry.load("row_reduce")
+CONFIG = {"BLOCK_SIZE_M": 25, "SUB_BLOCK_SIZE_M": 25, "BLOCK_SIZE_N": 256, "multibuffer": True}
+
+
+class Tensor:
+    def get_device(self):
+        return 0
+
+
+def answer(dims, **changes):
+    fields = {"kernel": "row_reduce", "source_hash": source_hash(SPEC), "dims": dims, "dtype": "float32"}
+    fields |= {"device": "Ascend910B4", "clock": Clock.MEASURED, "toolchain": "1", "cores": 40}
+    return Result(Scope(**fields | changes), Trial(CONFIG, Status.CORRECT, time_us=9.0, verified=True), None, {}, 1.0)
+
+
+class Server:
+    """A server whose manner can be changed while it runs."""
+
+    def __init__(self):
+        self.manner, self.asked, self.leave = "answer", [], threading.Event()
+        outer = self
+
+        class Handler(BaseHTTPRequestHandler):
+            def do_GET(self):
+                outer.respond(self)
+
+            def log_message(self, *args):
+                pass
+
+        self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http.daemon_threads = True
+        self.url = f"http://127.0.0.1:{self._http.server_port}"
+        threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True).start()
+
+    def respond(self, handler):
+        parts = urlsplit(handler.path)
+        query = dict(parse_qsl(parts.query))
+        self.asked.append(query)
+        dims = {name: int(query[name]) for name in ("M", "N")}
+        bodies = {
+            "answer": answer(dims).to_json(),
+            "other source": answer(dims, source_hash="other").to_json(),
+            "other question": answer({"M": 1, "N": 1}).to_json(),
+            "not JSON": b"<html>\xff",
+            "no result": {"config": 3},
+            "a list": [],
+        }
+        if self.manner == "hang":
+            self.leave.wait(30)
+            return
+        status = {"500": 500, "404": 404}.get(self.manner, 200)
+        body = bodies.get(self.manner, {"type": "about:blank", "detail": "no"})
+        data = body if isinstance(body, bytes) else json.dumps(body).encode()
+        handler.send_response(status)
+        handler.send_header("content-length", str(len(data)))
+        handler.end_headers()
+        handler.wfile.write(data)
+
+    def close(self):
+        self.leave.set()
+        self._http.shutdown()
+        self._http.server_close()
+
+
+@pytest.fixture
+def server():
+    started = Server()
+    yield started
+    started.close()
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch, tmp_path):
+    monkeypatch.setenv("TILEWISE_CACHE", str(tmp_path / "cache"))
+    monkeypatch.setenv("TILEWISE_MISSES", "off")
+    monkeypatch.setattr(remote, "_FIRST_PAUSE", 0.02)
+    monkeypatch.setattr(remote, "_LONGEST_PAUSE", 0.05)
+    monkeypatch.setattr(remote, "_GATHER_SECONDS", 0.02)
+    monkeypatch.setattr(remote, "TIMEOUT_SECONDS", 0.3)
+
+
+def chooser(url, wait_seconds=5.0, **options):
+    return Chooser(SPEC, url, device="Ascend910B4", wait_seconds=wait_seconds, **options)
+
+
+def choose(choices, m):
+    return choices.choose({"M": m, "N": 8192}, "float32", Tensor())
+
+
+def eventually(holds, seconds=10.0):
+    end = time.monotonic() + seconds
+    while not holds():
+        assert time.monotonic() < end, "it does not come about"
+        time.sleep(0.005)
+
+
+def test_a_server_that_answers_in_time_decides_the_first_launch(server):
+    choice = choose(chooser(server.url), 1000)
+    assert (choice.match, choice.config) == ("exact", CONFIG)
+    assert server.asked == [{"M": "1000", "N": "8192", "dtype": "float32", "device": "Ascend910B4", "match": "older"}]
+
+
+@pytest.mark.parametrize("manner", ["hang", "500", "not JSON", "no result", "a list", "other question"])
+def test_launches_go_on_within_the_limit_and_recover_when_the_server_does(server, manner, caplog):
+    server.manner = manner
+    changed = []
+    choices = chooser(server.url, wait_seconds=0.1, on_change=changed.append)
+    choose(choices, 999)  # imports
+    began = time.monotonic()
+    assert choose(choices, 1000).match == "predicted"
+    assert time.monotonic() - began < 1.0  # the limit, and the prior's time on a busy machine
+    eventually(lambda: "does not answer" in caplog.text)
+    server.manner = "answer"
+    server.leave.set()
+    eventually(lambda: len(changed) == 2)
+    assert {choice.match for choice in choices.choices.values()} == {"exact"}
+    assert "answers again" in caplog.text
+
+
+def test_a_server_that_is_away_is_not_waited_for(server):
+    server.manner = "500"
+    choices = chooser(server.url, wait_seconds=3.0)
+    choose(choices, 1)
+    eventually(lambda: choices._remote.is_away)
+    began = time.monotonic()
+    for m in range(2, 6):
+        choose(choices, m)
+    assert time.monotonic() - began < 2.0
+
+
+def test_answers_are_kept_for_when_the_server_is_gone(server):
+    first = chooser(server.url)
+    choose(first, 1000)
+    eventually(lambda: first._remote.copy.exists())
+    url = server.url
+    server.close()
+    later = chooser(url, wait_seconds=0.0)
+    assert choose(later, 1000).match == "exact"
+    assert choose(later, 1100).match == "nearest"
+
+
+def test_a_copy_that_is_damaged_is_as_if_there_were_none(server, caplog):
+    first = chooser(server.url)
+    first._remote.copy.parent.mkdir(parents=True)
+    first._remote.copy.write_bytes(b"{damaged")
+    second = chooser(server.url)
+    assert "going on without tuned configs" in caplog.text
+    assert choose(second, 1000).match == "exact"
+
+
+@pytest.mark.parametrize("manner", ["404", "other source"])
+def test_what_the_server_has_no_answer_to_is_chosen_here_and_asked_once(server, manner):
+    server.manner = manner
+    choices = chooser(server.url, wait_seconds=0.3)
+    assert choose(choices, 1000).match == "predicted"
+    assert choose(choices, 1000).match == "predicted"
+    assert len(server.asked) == 1
+    assert not choices._remote.is_away
