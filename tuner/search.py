@@ -16,6 +16,7 @@ from tilewise.db.store import Store
 from tilewise.errors import BadSpec, NothingFeasible, UsageError
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target, Value
 from tilewise.tuner.devices.base import Device, Outcome
+from tilewise.tuner.devices.drift import DRIFT
 from tilewise.tuner.final import Final
 from tilewise.tuner.foreseen import CONFIRMED, MODELLED, ranked
 from tilewise.tuner.guided import GuidedSampler, Outlook
@@ -283,11 +284,36 @@ class Tuning:
         asked = [study.ask(fixed_distributions=distributions(self._space)) for _ in range(size)]
         configs = [self._config(trial) for trial in asked]
         self._foresee(configs)
+        changed = False
         for drawn, config, outcome in zip(asked, configs, self._evaluated(configs), strict=True):
+            changed = self._changed(outcome) or changed
             self._ordinal += 1
             trial = self._keep(config, outcome, self._ordinal)
             drawn.set_user_attr(FAILED, trial.status is not Status.CORRECT)
             study.tell(drawn, _objective(trial))
+        if changed:
+            self._time_best_again()
+
+    def _changed(self, outcome: Outcome) -> bool:
+        """Tell the watcher where the device was not itself; whether it stays so."""
+        if not (drift := outcome.facts.get(DRIFT)):
+            return False
+        slow = f"its reference took {drift['ratio']:.2f} times the usual"
+        state = [drift.get("throttled"), f"{drift['clock_mhz']:.0f} MHz" if "clock_mhz" in drift else None]
+        why = ", ".join(text for text in state if text)
+        then = "that lasts, so the best is timed again" if drift["lasts"] else "the config was timed again"
+        self._watcher.noticed(f"{self._device.id} was disturbed: {slow}{f' ({why})' if why else ''}; {then}")
+        return bool(drift["lasts"])
+
+    def _time_best_again(self) -> None:
+        """What is to be beaten must have been timed on the device as it is now."""
+        if (best := self._best) is None:
+            return
+        outcome = next(iter(self._device.evaluate(self._spec, self._problem, [best.config])))
+        again = self._trial(best.config, outcome, best.ordinal)
+        if again.status is Status.CORRECT:
+            self._best = replace(again, verified=True, search=best.search, seed=best.seed, seconds=best.seconds)
+            self._store.record(self.scope, [self._best])
 
     def _evaluated(self, configs: Sequence[Config]) -> Iterator[Outcome]:
         return self._device.evaluate(self._spec, self._problem, configs, to_beat_us=self._to_beat_us)

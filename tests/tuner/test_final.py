@@ -250,3 +250,33 @@ def test_equal_modelled_times_are_a_tie_settled_by_the_rule_without_timing_again
 def test_a_modelled_winner_alone_is_no_tie_and_has_no_chance(bowl, tuning):
     body = tuning(bowl.FormulaDevice(), None, search="exhaustive").run().to_json()
     assert not {"tie", "probability"} & body.keys()
+
+
+# --- a device that changes ------------------------------------------------------------------------------------------
+
+
+def test_after_a_change_that_lasts_the_best_is_timed_again_and_it_is_said(bowl, tuning, store):
+    class Throttled(bowl.NoisyDevice):
+        """Half as fast from the ninth config on."""
+
+        def evaluate(self, spec, problem, configs, **options):
+            for outcome in super().evaluate(spec, problem, configs, **options):
+                drift = {"ratio": 2.0, "throttled": "power cap", "repeats": 3, "lasts": True}
+                yield dataclasses.replace(outcome, facts={"drift": drift} if len(self.evaluated) == 9 else {})
+
+        def _times(self, true_us, count):
+            return super()._times(true_us * (2 if len(self.evaluated) >= 9 else 1), count)
+
+    class Ears(Watcher):
+        heard = ()
+
+        def noticed(self, text):
+            self.heard += (text,)
+
+    watcher = Ears()
+    device = Throttled(Noise("even", 1))
+    result = tuning(device, 24, watcher=watcher).run()
+    slow = "noisy was disturbed: its reference took 2.00 times the usual (power cap)"
+    assert watcher.heard == (f"{slow}; that lasts, so the best is timed again",)
+    assert len(device.evaluated) == len({key(config) for config in device.evaluated}) + 1
+    assert result.winner.time_us == pytest.approx(2 * bowl.time_us(result.winner.config), rel=0.02)

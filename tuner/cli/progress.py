@@ -12,6 +12,7 @@ from rich.table import Table
 
 from tilewise.db.records import Clock, Config, Result, Status, Trial
 from tilewise.tuner.cli.text import config_text, counts_line, output, problem_text, time_text, verdict_text
+from tilewise.tuner.final import CONTEST
 from tilewise.tuner.foreseen import agreement
 from tilewise.tuner.problem import sizes_text
 from tilewise.tuner.search import Plan, Watcher
@@ -52,6 +53,12 @@ class Progress(Watcher):
     def verifying(self, config: Config) -> None:
         if self._bar:
             self._bar.update(self._task, description="checking the result")
+
+    def noticed(self, text: str) -> None:
+        self._console.print(text, style="yellow")
+
+    def comparing(self, trials: Sequence[Trial]) -> None:
+        self._console.print(f"timing the {len(trials)} leaders in turns")
 
     def tried(self, trial: Trial, best: Trial | None) -> None:
         self._count += trial.ordinal is not None
@@ -138,10 +145,15 @@ def _rows(result: Result, trials: Sequence[Trial]) -> list[tuple[str, Trial]]:
         (t for t in trials if t.status is Status.CORRECT and t.time_us and t.config_key not in taken),
         key=lambda t: t.time_us or 0,
     )
-    rows = [("winner", result.winner), *(("runner-up", t) for t in others[:_RUNNERS_UP])]
+    rows = [("winner", result.winner), *((_label(t), t) for t in others[:_RUNNERS_UP])]
     if result.default and result.default.config_key != result.winner.config_key:
         rows.append(("default", result.default))
     return rows
+
+
+def _label(trial: Trial) -> str:
+    """Those with which the winner is tied have been settled by a rule, and may be as fast."""
+    return "tied" if trial.facts.get(CONTEST, {}).get("tied") else "runner-up"
 
 
 def _spread(trial: Trial) -> str:

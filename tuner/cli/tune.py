@@ -38,6 +38,9 @@ __all__ = ["tune"]
     metavar="SECONDS",
     help="How long to wait for a device that another process tunes; 0 does not wait.  [default: as long as it takes]",
 )
+@click.option(
+    "--l2", type=click.Choice(["cold", "warm"]), default="cold", show_default=True, help="The cache before each run."
+)
 @click.option("--noise", is_flag=True, help="Replay: draw each time from the recorded repetitions.")
 @click.option("--fresh", is_flag=True, help="Do not count on stored trials: try again.")
 @click.option("--misses", is_flag=True, help="Tune the shapes that programs launched untuned on this device.")
@@ -54,6 +57,7 @@ def tune(
     search: str,
     seed: int,
     wait: float | None,
+    l2: str,
     noise: bool,
     fresh: bool,
     misses: bool,
@@ -79,7 +83,7 @@ def tune(
     if kernel.startswith("replay:") or device.startswith("replay:"):
         spec, problems, opener = _recorded(kernel, device, shapes, noise, seed)
     elif shapes or misses:
-        spec, problems, opener = _named(kernel, device, shapes, dtype, noise, wait)
+        spec, problems, opener = _named(kernel, device, shapes, dtype, noise, wait, l2)
     else:
         raise click.MissingParameter(param_hint="'-s' / '--shape'", param_type="option")
     results: list[dict[str, Any]] = []
@@ -153,7 +157,9 @@ def _show_outlook(tuning: Tuning) -> None:
     click.echo(f"Expected of further search: {found}.")
 
 
-def _named(kernel: str, device: str, shapes: Sequence[str], dtype: str, noise: bool, wait: float | None) -> _Job:
+def _named(
+    kernel: str, device: str, shapes: Sequence[str], dtype: str, noise: bool, wait: float | None, l2: str
+) -> _Job:
     """The job of a kernel that runs; everything typed is checked before a device is opened."""
     from tilewise.errors import UsageError
     from tilewise.kernels import registry
@@ -165,7 +171,7 @@ def _named(kernel: str, device: str, shapes: Sequence[str], dtype: str, noise: b
     spec = registry.load(kernel)
     problems = [make_problem(spec, parse_dims(shape), dtype) for shape in shapes]
     chosen = choose(device)
-    return spec, problems, lambda: open_device(chosen, wait=wait)
+    return spec, problems, lambda: open_device(chosen, wait=wait, warm=l2 == "warm")
 
 
 def _recorded(kernel: str, device: str, shapes: Sequence[str], noise: bool, seed: int) -> _Job:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewise.db.records import Clock
-from tilewise.errors import UnknownDevice
+from tilewise.errors import UnknownDevice, UsageError
 from tilewise.settings import read_settings
 from tilewise.tuner.devices.base import Device, DeviceRow
 from tilewise.tuner.devices.model.parts import PARTS
@@ -35,10 +35,15 @@ def choose(text: str) -> str:
     )
 
 
-def open_device(text: str, *, wait: float | None = None) -> Device:
+def open_device(text: str, *, wait: float | None = None, warm: bool = False) -> Device:
     """The device called `text`, ready to work; one that another process holds is waited for, for `wait` seconds at
-    most (None: as long as it takes). Raises `UnknownDevice`, or `Unavailable` where this machine has none."""
+    most (None: as long as it takes). With `warm` its caches are not cleared before each run.
+
+    Raises `UnknownDevice`, `Unavailable` where this machine has none, and `UsageError` where caches are always cold.
+    """
     kind, _, rest = choose(text).partition(":")
+    if warm and kind != "cuda":
+        raise UsageError(f"device {text} always starts with cold caches; a warm L2 is for cuda")
     if kind == "npu":
         from tilewise.tuner.devices.npu import NpuDevice
 
@@ -46,7 +51,7 @@ def open_device(text: str, *, wait: float | None = None) -> Device:
     if kind == "cuda":
         from tilewise.tuner.devices.cuda import CudaDevice
 
-        return CudaDevice(wait=wait)
+        return CudaDevice(wait=wait, warm=warm)
     if kind == "replay":
         from tilewise.tuner.devices.replay import ReplayDevice
 

@@ -54,8 +54,9 @@ def row() -> DeviceRow:
 class CudaDevice(MeasuredDevice):
     """One NVIDIA GPU. Raises `Unavailable` where there is none, and as `MeasuredDevice` does.
 
-    Configs are compiled by `jobs` processes (default: `TILEWISE_JOBS`) while earlier ones are timed. `runtime` and
-    `compile` name what opens the GPU and what compiles, where that is to be something else than usual.
+    Configs are compiled by `jobs` processes (default: `TILEWISE_JOBS`) while earlier ones are timed. With `warm` the L2
+    cache is not cleared before each run. `runtime` and `compile` name what opens the GPU and what compiles, where that
+    is to be something else than usual.
     """
 
     batch = 8
@@ -67,6 +68,7 @@ class CudaDevice(MeasuredDevice):
         jobs: int | None = None,
         limits: Limits | None = None,
         wait: float | None = None,
+        warm: bool = False,
         runtime: str = RUNTIME,
         compile: str = cuda_compile.ENTRY,  # noqa: A002 - the word for it
     ) -> None:
@@ -80,7 +82,7 @@ class CudaDevice(MeasuredDevice):
         super().__init__(
             "cuda" if index == 0 else f"cuda:{index}",
             f"cuda-{_unique(driver, index)}",
-            (runtime, index),
+            (runtime, index, warm),
             compile,
             imports=("torch", "triton"),
             compile_env=_NO_GPU,
