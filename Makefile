@@ -12,6 +12,7 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 DEMO := .venv-demo/bin
 TEST := .venv-test/bin
+TORCH_NPU := 2.7.1 2.14.0
 PROBLEM := row_reduce -s M=1000,N=8192
 WINNER := $(DEMO)/tilewise lookup $(PROBLEM) --device Ascend910B4 --json | $(DEMO)/python -c 'import json, sys; \
 	print(*map("{0[0]}={0[1]}".format, json.load(sys.stdin)["results"][0]["config"].items()), sep=",")'
@@ -20,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export TILEWISE_DB = sqlite:///$(CURDIR)/build/$@/tilewise.db
 export TILEWISE_CACHE = $(CURDIR)/build/$@/cache
 
-.PHONY: demo test lint format docs clean
+.PHONY: demo test wheels lint format docs clean
 .DELETE_ON_ERROR:
 
 demo: .venv-demo/ready
@@ -30,9 +31,14 @@ demo: .venv-demo/ready
 	$(DEMO)/tilewise explain $(PROBLEM) --device model:Ascend910B4 -c "$$($(WINNER))"
 	$(DEMO)/tilewise export --format json -o build/demo/configs.json
 
-test: lint
+test: lint wheels
 	mkdir -p build/test && rm -f build/test/tilewise.db*
 	$(TEST)/pytest -n 2
+
+# torch_npu, the oldest and the newest release that the NPU code is for: to be read and never installed.
+wheels: $(TORCH_NPU:%=build/wheels/%)
+build/wheels/%: | .venv-test/ready
+	$(TEST)/pip download -qq --no-deps --only-binary :all: -d $@ torch_npu==$*
 
 lint: .venv-test/ready
 	$(TEST)/ruff check .

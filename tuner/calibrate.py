@@ -210,9 +210,7 @@ def time_probes(
     failed: list[dict[str, str]] = []
     for probe in probes:
         (outcome,) = device.evaluate(probe.spec, probe.problem, [probe.config])
-        modelled, machines = model_config(
-            probe.compiled or probe.spec, probe.problem, probe.config, target, folder, evicted=True
-        )
+        modelled, machines = model_config(probe.spec, probe.problem, probe.config, target, folder, evicted=True)
         if outcome.timing is None or machines is None:
             failed.append({"name": probe.name, "reason": outcome.reason or modelled.reason})
         else:

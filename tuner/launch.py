@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tilewise.errors import BadSpec
@@ -13,13 +13,13 @@ from tilewise.kernels.spec import Config, KernelSpec, Launch, Problem, Tensors
 
 __all__ = [
     "arguments_of",
+    "compiled",
     "interpreted",
     "launch",
     "launcher",
     "options_of",
     "resolve_function",
     "resolve_functions",
-    "warm_up",
 ]
 
 
@@ -54,20 +54,18 @@ def launch(spec: KernelSpec, problem: Problem, config: Config, tensors: Tensors)
     launcher(spec, problem, config, tensors)()
 
 
-def warm_up(spec: KernelSpec, problem: Problem, config: Config) -> list[Any]:
-    """Compile the config without tensors or a launch, as launches on aligned tensors would; the compiled kernels."""
+def compiled(spec: KernelSpec, problem: Problem, config: Config) -> Iterator[Any]:
+    """Compile the config without tensors or a launch, as launches on aligned tensors would: each of its kernels."""
     import torch
 
     buffers = {**spec.buffers(problem), **spec.scratch(config, problem)}
     dtypes = {name: getattr(torch, buffer.dtype) for name, buffer in buffers.items()}
-    kernels = []
     for step in spec.plan(config, problem):
         function = resolve_function(spec, step.function)
         arguments = arguments_of(spec, problem, config, step, dtypes, function)
         with_defaults = {n: p.default for n, p in _parameters(function).items() if p.default is not p.empty} | arguments
         ordered = [with_defaults[n] for n in _parameters(function) if n in with_defaults]  # only these may be dtypes
-        kernels.append(function.warmup(*ordered, grid=step.grid, **options_of(spec, config)))
-    return kernels
+        yield function.warmup(*ordered, grid=step.grid, **options_of(spec, config))
 
 
 def _bound(spec: KernelSpec, problem: Problem, config: Config, step: Launch, tensors: Tensors) -> Callable[[], Any]:

@@ -29,7 +29,7 @@ def local_device(tensor: Any) -> Local:
 
         return Local(*identity(torch.cuda.get_device_properties(place)))
     if place.type == "npu":
-        from tilewise.tuner.devices.npu import identity as npu_identity
+        from tilewise.tuner.devices.npu_runtime import identity as npu_identity
 
         return Local(*npu_identity(place.index or 0))
     raise UsageError(

@@ -5,29 +5,26 @@ They load triton, as kernels do; `calibrate` imports this on use.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import triton
 import triton.language as tl
 
-from tilewise.kernels.spec import Buffer, KernelSpec, Launch, Parameter, Problem, Tiling, Value
+from tilewise.kernels.spec import Buffer, Config, KernelSpec, Launch, Parameter, Problem, Tiling, Value
 
 __all__ = ["Probe", "probes"]
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One launch of one micro-kernel; `config` is all that its compile options are.
-
-    `compiled` is the spec to compile for the model where that is another than the one to run (in tests).
-    """
+    """One launch of one micro-kernel: how much of everything is the problem's, the operation and the compile options
+    are the config's."""
 
     name: str
     spec: KernelSpec
     problem: Problem
     config: Mapping[str, Value]
-    compiled: KernelSpec | None = None
 
 
 @triton.jit
@@ -98,6 +95,81 @@ def probe_atomic_kernel(x_ptr, out_ptr, WIDTH: tl.constexpr):
     tl.atomic_add(out_ptr, tl.sum(tl.load(x_ptr + tl.arange(0, WIDTH)), axis=0))
 
 
+def _spec(
+    attribute: str,
+    function: str,
+    sizes: Sequence[str],
+    buffers: Callable[[Mapping[str, int]], Mapping[str, Buffer]],
+    choices: Sequence[Parameter] = (),
+) -> KernelSpec:
+    """The spec at the top of this file called `attribute`. `sizes` are constexpr arguments, each a dimension."""
+    named = f"{__name__}:{function}"
+
+    def launches(config: Config, problem: Problem) -> list[Launch]:
+        return [Launch(named, (problem.dims["programs"],), {size: problem.dims[size] for size in sizes})]
+
+    return KernelSpec(
+        name=function,
+        summary="a micro-kernel that calibration times",
+        function=(named,),
+        dims=("programs", *sizes),
+        dtypes=("float32",),
+        parameters=(*choices, Parameter("multibuffer", lambda problem, target: [True, False], role="option")),
+        buffers=lambda problem: buffers(problem.dims),
+        scalars=lambda problem: {},
+        launches=launches,
+        tiling=lambda config, problem: Tiling((), 0, 0),
+        reference=lambda inputs: {},
+        flops=lambda problem: 1,
+        default=lambda problem, target: {"multibuffer": True},
+        origin=f"{__file__}:{attribute}",
+    )
+
+
+OPERATIONS = ("add", "exp", "log", "sqrt", "divide", "cast", "select")
+
+EMPTY = _spec(
+    "EMPTY",
+    "probe_empty_kernel",
+    ("WIDTH",),
+    lambda dims: {"out_ptr": Buffer((dims["programs"] * dims["WIDTH"],), "float32", role="out")},
+)
+LOAD = _spec(
+    "LOAD",
+    "probe_load_kernel",
+    ("TILES", "REPEATS", "ROWS", "COLS", "PITCH"),
+    lambda dims: {
+        "x_ptr": Buffer((dims["programs"] * dims["TILES"] * dims["ROWS"] * dims["PITCH"],), "float32"),
+        "out_ptr": Buffer((dims["programs"] * dims["ROWS"],), "float32", role="out"),
+    },
+)
+STORE = _spec(
+    "STORE",
+    "probe_store_kernel",
+    ("TILES", "REPEATS", "WIDTH"),
+    lambda dims: {"out_ptr": Buffer((dims["programs"] * dims["TILES"] * dims["WIDTH"],), "float32", role="out")},
+)
+CHAIN = _spec(
+    "CHAIN",
+    "probe_chain_kernel",
+    ("TRIPS", "WIDTH"),
+    lambda dims: {
+        "x_ptr": Buffer((dims["WIDTH"],), "float32"),
+        "out_ptr": Buffer((dims["WIDTH"],), "float32", role="out"),
+    },
+    (Parameter("OP", lambda problem, target: OPERATIONS),),
+)
+ATOMIC = _spec(
+    "ATOMIC",
+    "probe_atomic_kernel",
+    ("WIDTH",),
+    lambda dims: {
+        "x_ptr": Buffer((dims["WIDTH"],), "float32"),
+        "out_ptr": Buffer((1,), "float32", role="out", initial=0.0),
+    },
+)
+
+
 def probes(cores: int) -> Sequence[Probe]:
     """All of them, for a part of so many vector cores. Buffers of some are read many times over, so that emptying the
     cache beforehand makes no difference; one is larger than any cache."""
@@ -115,14 +187,13 @@ def probes(cores: int) -> Sequence[Probe]:
         _load("load, from global memory", cores, rows=1, cols=8192, tiles=400, repeats=1),
     ]
     stores = [_store("store, one core", 1), _store("store, all cores", cores)]
-    chains = [_chain(op) for op in ("add", "exp", "log", "sqrt", "divide", "cast", "select")]
+    chains = [_chain(op) for op in OPERATIONS]
     atomics = [_atomic(programs) for programs in (cores, 10 * cores)]
     return [*empty, *loads, *stores, *chains, *atomics]
 
 
 def _empty(programs: int) -> Probe:
-    out = {"out_ptr": Buffer((programs * 8,), "float32", role="out")}
-    return _probe(f"empty, {programs} programs", "probe_empty_kernel", programs, out, {"WIDTH": 8})
+    return _probe(f"empty, {programs} programs", EMPTY, {"programs": programs, "WIDTH": 8})
 
 
 def _load(
@@ -136,54 +207,23 @@ def _load(
     tiles: int = 8,
     multibuffer: bool = True,
 ) -> Probe:
-    pitch = pitch or cols
-    buffers = {
-        "x_ptr": Buffer((programs * tiles * rows * pitch,), "float32"),
-        "out_ptr": Buffer((programs * rows,), "float32", role="out"),
-    }
-    constants = {"TILES": tiles, "REPEATS": repeats, "ROWS": rows, "COLS": cols, "PITCH": pitch}
-    return _probe(name, "probe_load_kernel", programs, buffers, constants, multibuffer=multibuffer)
+    sizes = {"TILES": tiles, "REPEATS": repeats, "ROWS": rows, "COLS": cols, "PITCH": pitch or cols}
+    return _probe(name, LOAD, {"programs": programs, **sizes}, multibuffer=multibuffer)
 
 
 def _store(name: str, programs: int) -> Probe:
-    out = {"out_ptr": Buffer((programs * 8 * 8192,), "float32", role="out")}
-    constants = {"TILES": 8, "REPEATS": 40, "WIDTH": 8192}
-    return _probe(name, "probe_store_kernel", programs, out, constants)
+    return _probe(name, STORE, {"programs": programs, "TILES": 8, "REPEATS": 40, "WIDTH": 8192})
 
 
 def _chain(op: str) -> Probe:
-    buffers = {"x_ptr": Buffer((8192,), "float32"), "out_ptr": Buffer((8192,), "float32", role="out")}
-    return _probe(op, "probe_chain_kernel", 1, buffers, {"OP": op, "TRIPS": 200, "WIDTH": 8192})
+    return _probe(op, CHAIN, {"programs": 1, "TRIPS": 200, "WIDTH": 8192}, OP=op)
 
 
 def _atomic(programs: int) -> Probe:
-    buffers = {"x_ptr": Buffer((64,), "float32"), "out_ptr": Buffer((1,), "float32", role="out", initial=0.0)}
-    return _probe(f"atomic, {programs} programs", "probe_atomic_kernel", programs, buffers, {"WIDTH": 64})
+    return _probe(f"atomic, {programs} programs", ATOMIC, {"programs": programs, "WIDTH": 64})
 
 
 def _probe(
-    name: str,
-    function: str,
-    programs: int,
-    buffers: Mapping[str, Buffer],
-    constants: Mapping[str, Value],
-    *,
-    multibuffer: bool = True,
+    name: str, spec: KernelSpec, dims: Mapping[str, int], *, multibuffer: bool = True, **choices: Value
 ) -> Probe:
-    named = f"{__name__}:{function}"
-    spec = KernelSpec(
-        name=function,
-        summary=name,
-        function=(named,),
-        dims=("programs",),
-        dtypes=("float32",),
-        parameters=(Parameter("multibuffer", lambda problem, target: [multibuffer], role="option"),),
-        buffers=lambda problem: buffers,
-        scalars=lambda problem: {},
-        launches=lambda config, problem: [Launch(named, (programs,), constants)],
-        tiling=lambda config, problem: Tiling((), 0, 0),
-        reference=lambda inputs: {},
-        flops=lambda problem: 1,
-        default=lambda problem, target: {"multibuffer": multibuffer},
-    )
-    return Probe(name, spec, Problem(function, {"programs": programs}, "float32"), {"multibuffer": multibuffer})
+    return Probe(name, spec, Problem(spec.name, dims, "float32"), {**choices, "multibuffer": multibuffer})

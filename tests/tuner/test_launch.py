@@ -15,7 +15,7 @@ import triton
 from tilewise.errors import BadSpec
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Buffer, Parameter, Problem
-from tilewise.tuner.launch import launch, launcher, resolve_functions, warm_up
+from tilewise.tuner.launch import compiled, launch, launcher, resolve_functions
 
 KERNELS = Path(__file__).with_name("faulty_kernels.py")
 CONFIG = {"ROWS": 8, "SUB": 4, "COLS": 64}
@@ -113,5 +113,5 @@ def test_an_argument_left_to_its_default_does_not_shift_those_behind_it_when_com
     def right_kernel(x_ptr, out_ptr, M, N, ROWS, UNROLL=1, SUB=2, COLS=3): ...  # noqa: N803 - as Triton names them
 
     recorder = Recorder(right_kernel)
-    warm_up(dataclasses.replace(spec, function=recorder), PROBLEM, CONFIG)
+    list(compiled(dataclasses.replace(spec, function=recorder), PROBLEM, CONFIG))
     assert recorder.launches == [((3,), (torch.float32, torch.float32, 19, 150, 8, 1, 4, 64))]

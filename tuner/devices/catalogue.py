@@ -47,7 +47,7 @@ def open_device(text: str, *, wait: float | None = None, warm: bool = False) -> 
     if kind == "npu":
         from tilewise.tuner.devices.npu import NpuDevice
 
-        return NpuDevice()
+        return NpuDevice(wait=wait)
     if kind == "cuda":
         from tilewise.tuner.devices.cuda import CudaDevice
 

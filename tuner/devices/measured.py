@@ -200,7 +200,7 @@ class MeasuredDevice(Device):
         self, spec: KernelSpec, problem: Problem, config: Config, compiling: Future[Any], to_beat_us: float | None
     ) -> Outcome:
         try:
-            facts = {"compiled": "ahead", "compile_s": compiling.result()["compile_s"]}
+            facts = {"compiled": "ahead", **compiling.result()}
         except WorkerError as error:
             return self._not_compiled(error)
         return self._settled(spec, problem, config, facts, to_beat_us)

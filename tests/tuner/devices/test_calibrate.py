@@ -137,93 +137,32 @@ def test_the_report_holds_each_probe_and_each_figure(compiled):
 # Through the NPU device ------------------------------------------------------------------------------------------
 
 
-class StandInProbe:
-    """A probe's function on the stand-in NPU: it takes the time that the model gives with planted figures."""
-
-    def __init__(self, stand_in, name, time_us):
-        self.__name__, self._stand_in, self._time_us, self._launches = name, stand_in, time_us, 0
-
-    def fn(self, out_ptr):
-        raise NotImplementedError
-
-    def run(self):
-        raise NotImplementedError
-
-    def __getitem__(self, grid):
-        from types import SimpleNamespace
-
-        def launch(**arguments):
-            self._launches += 1
-            wobble = 1 + 0.01 * (self._launches % 3 - 1)
-            self._stand_in.ran(self.__name__, self._time_us * wobble)
-            return SimpleNamespace(metadata=SimpleNamespace(required_ub_bits=0))
-
-        return launch
-
-
-def on_stand_in(stand_in, probe, time_us):
-    (launch,) = probe.spec.plan(probe.config, probe.problem)
-    function = StandInProbe(stand_in, launch.function.partition(":")[2], time_us)
-    steps = [replace(launch, function=function)]
-    spec = replace(probe.spec, function=(function,), launches=lambda config, problem: steps)
-    return replace(probe, spec=spec, compiled=probe.spec)
-
-
-@pytest.fixture
-def npu(stand_in_npu):
-    from tilewise.tuner.devices.npu import NpuDevice
-
-    stand_in, _, _ = stand_in_npu(cores=40)
-    with NpuDevice(runtime=stand_in.runtime, samples=9) as device:
-        yield stand_in, device
-
-
 def test_a_chip_is_calibrated_through_its_own_clock(npu, compiled):
-    stand_in, device = npu
+    """The stand-in takes the times that the model gives with planted figures; a probe that fails is named."""
     values = {"launch_us": 0.8, "vexp": 3.1}
     chosen = planted(values)
-    names = ("empty, 1 programs", "exp")
-    every = [on_stand_in(stand_in, *_with_time(compiled[name], chosen)) for name in names]
-    timed, failed = time_probes(device, every)
-    assert failed == []
-    assert [probe.time_us for probe in timed] == [
-        pytest.approx(compiled[name][1].time_at(chosen).time_us) for name in names
+    empty, exp = (compiled[name][1].time_at(chosen).time_us for name in ("empty, 1 programs", "exp"))
+    times = {"probe_empty_kernel": empty, "probe_chain_kernel": exp, "probe_load_kernel": None}
+    device = npu(times_us=times)
+    probed = [compiled[name][0] for name in ("load, one core", "empty, 1 programs", "exp")]
+    timed, failed = time_probes(device, probed)
+    assert [(row["name"], row["reason"]) for row in failed] == [
+        ("load, one core", "RuntimeError: probe_load_kernel does not run")
     ]
+    assert [probe.time_us for probe in timed] == [pytest.approx(empty, rel=1e-3), pytest.approx(exp, rel=1e-3)]
     assert all(0 < probe.noise < 0.02 for probe in timed)
     found = fit(timed, parameters(tuple(values)), "the stand-in")
     for name, value in values.items():
         assert found.figures[name].value == pytest.approx(value, rel=0.1)
+    with pytest.raises(Unavailable, match=r"no probe ran on npu; the first failed with: RuntimeError: probe_load"):
+        time_probes(device, probed[:1])
 
 
-def _with_time(pair, chosen):
-    probe, machines = pair
-    return probe, machines.time_at(chosen).time_us
-
-
-def test_a_probe_that_fails_is_named_and_the_others_count(npu, compiled):
-    stand_in, device = npu
-    good = on_stand_in(stand_in, *_with_time(compiled["exp"], costs()))
-    bad = on_stand_in(stand_in, *_with_time(compiled["divide"], costs()))
-    bad.spec.function[0]._stand_in = None  # its launch raises
-    timed, failed = time_probes(device, [bad, good])
-    assert [probe.name for probe in timed] == ["exp"]
-    assert [row["name"] for row in failed] == ["divide"]
-    assert "AttributeError" in failed[0]["reason"]
-    with pytest.raises(Unavailable, match=r"no probe ran on npu; the first failed with: .*AttributeError"):
-        time_probes(device, [bad])
-
-
-def test_a_chip_that_is_not_modelled_cannot_be_fitted(stand_in_npu):
-    from tilewise.tuner.devices.npu import NpuDevice
-
-    stand_in, _, _ = stand_in_npu(name="Ascend310P")
-    with (
-        NpuDevice(runtime=stand_in.runtime) as device,
-        pytest.raises(
-            Unavailable, match="Ascend310P is not modelled, so there is nothing to fit; modelled: Ascend910B1"
-        ),
+def test_a_chip_that_is_not_modelled_cannot_be_fitted(npu):
+    with pytest.raises(
+        Unavailable, match="Ascend310P is not modelled, so there is nothing to fit; modelled: Ascend910B1"
     ):
-        time_probes(device, [])
+        time_probes(npu(name="Ascend310P"), [])
 
 
 # What is kept ----------------------------------------------------------------------------------------------------

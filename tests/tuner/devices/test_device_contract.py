@@ -14,7 +14,6 @@ from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
 from tilewise.tuner.devices import cuda
 from tilewise.tuner.devices.base import Device, Outcome, Timing, Verdict
-from tilewise.tuner.devices.npu import NpuDevice
 from tilewise.tuner.devices.replay import ReplayDevice
 
 pytest.importorskip("torch")
@@ -30,20 +29,20 @@ class Subject:
     good: list  # configs that compile and run
     bad: list  # configs that do not
     wrong: tuple  # a spec and a config that runs and computes something else
+    shared: bool = False  # by all tests of the module, for opening it takes seconds
 
 
-@pytest.fixture
-def npu_stand_in(stand_in_npu):
-    stand_in, spec, problem = stand_in_npu()
-    config = {"fault": "", "multibuffer": True}
-    return Subject(
-        NpuDevice(runtime=stand_in.runtime, samples=5),
-        spec,
-        problem,
-        [{"ROWS": rows, **config} for rows in (4, 1, 2)],
-        [{"ROWS": 2, **config, "fault": fault} for fault in ("overflow", "compile", "grid")],
-        (spec, {"ROWS": 2, **config, "fault": "wrong"}),
-    )
+@pytest.fixture(scope="module")
+def npu_machine(shared_npu, halves):
+    problem = Problem("halves", {"N": 50_000}, "float32")
+
+    def config(size, fault=0):
+        return {"SIZE": size, "FAULT": fault, "multibuffer": True}
+
+    good, bad = [config(size) for size in (8192, 4096, 16384)], [config(65536), config(131072)]
+    wrong = config(8192, fault=3)
+    list(shared_npu.evaluate(halves, problem, [*good, wrong]))  # compiled: the stand-in's own process cannot
+    return Subject(shared_npu, halves, problem, good, bad, (halves, wrong), shared=True)
 
 
 @pytest.fixture
@@ -93,14 +92,15 @@ def replayed(tmp_path):
     return Subject(device, device.spec, device.problem, configs[:3], configs[3:], (device.spec, configs[5]))
 
 
-DEVICES = ["npu_stand_in", "cuda_gpu", "host", "replayed"]
+DEVICES = ["npu_machine", "cuda_gpu", "host", "replayed"]
 
 
 @pytest.fixture(params=DEVICES)
 def subject(request):
     subject = request.getfixturevalue(request.param)
     yield subject
-    subject.device.close()
+    if not subject.shared:
+        subject.device.close()
 
 
 def test_it_says_what_it_is(subject):
@@ -190,5 +190,7 @@ def test_the_floor_is_unknown_or_positive(subject):
 
 def test_warming_up_returns_at_once_and_closing_twice_is_allowed(subject):
     subject.device.warm_up()
+    if subject.shared:
+        pytest.skip("in use by the other tests of this module")
     subject.device.close()
     subject.device.close()

@@ -29,7 +29,7 @@ from tilewise.errors import BadSpec, Unavailable
 from tilewise.kernels.spec import Buffer, Config, KernelSpec, Launch, Problem, Target
 from tilewise.tuner.launch import resolve_function
 
-__all__ = ["Compiled", "arguments", "compile_linalg", "fingerprint", "lower", "target", "why_not"]
+__all__ = ["Compiled", "arguments", "compile_linalg", "fingerprint", "lower", "target", "tool", "why_not"]
 
 _MODULES = {"triton-ascend": "triton", "ascendnpu-ir": "ascendnpuir", "xdsl": "xdsl"}
 _SECONDS = 120
@@ -236,7 +236,7 @@ def _compile(linalg: str, flags: list[str]) -> Compiled:
         source, scheduled = Path(folder, "kernel.mlir"), Path(folder, "scheduled.mlir")
         source.write_text(linalg)
         command = [
-            _tool("bishengir-compile"),
+            tool("bishengir-compile"),
             str(source),
             *flags,
             f"--bishengir-print-ir-after={_SCHEDULED}",
@@ -253,7 +253,7 @@ def _compile(linalg: str, flags: list[str]) -> Compiled:
             return _refused(output)
         function = re.match(r".*?\n}[^\n]*\n", dumps[-1], flags=re.DOTALL)  # a retry prints again; the last one counts
         scheduled.write_text(function.group() if function else dumps[-1])
-        command = [_tool("bishengir-opt"), str(scheduled), "--lower-affine", "--mlir-print-op-generic"]
+        command = [tool("bishengir-opt"), str(scheduled), "--lower-affine", "--mlir-print-op-generic"]
         command += [flag for flag in flags if flag == _LOCATIONS]
         if (generic := _run(command, folder)) is None:
             return _timed_out()
@@ -294,7 +294,8 @@ def _dropped(output: str) -> tuple[str, ...]:
 
 
 @cache
-def _tool(name: str) -> str:
+def tool(name: str) -> str:
+    """Where a program of the open Ascend compiler is; raises `Unavailable`."""
     found = importlib.util.find_spec("ascendnpuir")
     if found is None or found.origin is None:
         raise Unavailable(why_not())
@@ -331,7 +332,7 @@ def _ask_device_spec(part: str) -> dict[str, int]:
     with tempfile.TemporaryDirectory(prefix="tilewise-") as folder:
         source = Path(folder, "empty.mlir")
         source.write_text("module {}")
-        command = [_tool("bishengir-compile"), str(source), f"--target={part}", "--enable-hivm-compile=true"]
+        command = [tool("bishengir-compile"), str(source), f"--target={part}", "--enable-hivm-compile=true"]
         command += [
             "--enable-triton-kernel-compile=true",
             "--mlir-print-ir-after=hacc-append-device-spec",

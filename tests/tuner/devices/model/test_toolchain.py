@@ -35,7 +35,7 @@ def no_compiler(monkeypatch):
 
 
 def test_the_parts_are_those_of_the_compiler_in_both_families():
-    tool = toolchain._tool("bishengir-compile")
+    tool = toolchain.tool("bishengir-compile")
     text = subprocess.run([tool, "--help"], capture_output=True, text=True, check=False).stdout
     listed = set(re.findall(r"^ +=(Ascend910(?:B\d\w*(?:-\d)?|_93\d\d)) +-", text, re.MULTILINE))
     assert "Ascend910B4" in listed
@@ -100,7 +100,7 @@ def test_a_kept_result_is_identical_and_runs_no_compiler(
 ):
     text = linalg(row_reduce, problem(1000, 8192), rows(25, 25, 256))
     first = toolchain.compile_linalg(text, target.name, multibuffer=True, cache_folder=tmp_path)
-    monkeypatch.setattr(toolchain, "_tool", lambda name: "/nowhere/" + name)
+    monkeypatch.setattr(toolchain, "tool", lambda name: "/nowhere/" + name)
     assert toolchain.compile_linalg(text, target.name, multibuffer=True, cache_folder=tmp_path) == first
     for other in ({"multibuffer": False}, {"part": "Ascend910B3"}, {"linalg": text + "\n"}):
         arguments = {"linalg": text, "part": target.name, "multibuffer": True} | other
@@ -187,8 +187,8 @@ def test_a_compile_that_takes_too_long_is_a_timeout_and_not_kept(
     script = tmp_path / slow
     script.write_text("#!/bin/sh\nexec sleep 30\n")
     script.chmod(0o755)
-    genuine = toolchain._tool
-    monkeypatch.setattr(toolchain, "_tool", lambda name: str(script) if name == slow else genuine(name))
+    genuine = toolchain.tool
+    monkeypatch.setattr(toolchain, "tool", lambda name: str(script) if name == slow else genuine(name))
     genuine_run = toolchain._run
 
     def impatient_run(command, folder):

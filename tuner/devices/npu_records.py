@@ -1,0 +1,83 @@
+"""What Ascend's profilers say of kernels that ran: their records, the profiler's file, and runs told apart in them."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+
+__all__ = ["ClockError", "KernelRecord", "read_kernel_details", "run_times_us"]
+
+NAME_LENGTH = 49
+"""What triton-ascend keeps of a kernel's name (`KERNEL_NAME_MAX_LEN` of its compiler.py)."""
+
+NAME, START, DURATION = "Name", "Start Time(us)", "Duration(us)"
+"""Columns of `kernel_details.csv` in every release; others come and go (`Block Dim` became `Block Num`, `Step Id` and
+the shapes are there or not)."""
+
+
+class ClockError(RuntimeError):
+    """What a clock recorded is not what ran; one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelRecord:
+    """One kernel that ran: its name as reported, when it began (in the clock's own unit) and its microseconds."""
+
+    name: str
+    start: Decimal
+    us: float
+
+
+def read_kernel_details(folder: Path) -> list[KernelRecord]:
+    """The kernels of the one `kernel_details.csv` under `folder`, by their start; raises `ClockError`."""
+    files = sorted(folder.rglob("kernel_details.csv"))
+    if len(files) != 1:
+        raise ClockError(f"the profiler wrote {len(files)} kernel_details.csv where one process used one NPU")
+    text = files[0].read_text(encoding="utf-8-sig")
+    if not text.endswith("\n"):
+        raise ClockError("the profiler's kernel_details.csv is cut off in its last line")
+    rows = csv.DictReader(io.StringIO(text, newline=""))
+    if missing := [column for column in (NAME, START, DURATION) if column not in (rows.fieldnames or ())]:
+        raise ClockError(f"the profiler's kernel_details.csv has no column {', '.join(missing)}")
+    return sorted((_record(row, line) for line, row in enumerate(rows, start=2)), key=lambda record: record.start)
+
+
+def run_times_us(records: Sequence[KernelRecord], jobs: Sequence[Sequence[str]], rounds: int) -> list[list[float]]:
+    """By job, microseconds in each round; a round runs each job once, in turns, and a job launches its kernel functions
+    one after the other.
+
+    `records` are in the order of time and may hold other kernels, which are left out. Raises `ClockError` where a
+    launch was not recorded, or one too many.
+    """
+    names = list(dict.fromkeys(name for kernels in jobs for name in kernels))
+    ours = [record for record in records if any(_is_kernel(record.name, name) for name in names)]
+    wanted = [name for kernels in jobs for name in kernels] * rounds
+    if len(ours) != len(wanted):
+        raise ClockError(f"{len(ours)} runs of {', '.join(names)} were recorded, {len(wanted)} were made")
+    if not all(_is_kernel(record.name, name) for record, name in zip(ours, wanted, strict=True)):
+        raise ClockError(f"{', '.join(names)} were recorded in another order than they were launched")
+    left = iter(ours)
+    times: list[list[float]] = [[] for _ in jobs]
+    for _ in range(rounds):
+        for kernels, found in zip(jobs, times, strict=True):
+            found.append(sum(next(left).us for _ in kernels))
+    return times
+
+
+def _record(row: dict[str, str | None], line: int) -> KernelRecord:
+    """Numbers may end in a tab, which keeps spreadsheets from rounding them."""
+    try:
+        name, start, duration = ((row[column] or "").strip() for column in (NAME, START, DURATION))
+        return KernelRecord(name, Decimal(start), float(duration))
+    except (InvalidOperation, ValueError) as error:
+        raise ClockError(f"line {line} of the profiler's kernel_details.csv has no time") from error
+
+
+def _is_kernel(name: str, kernel: str) -> bool:
+    """triton-ascend reports a kernel under the end of its function's name; CANN may add a suffix such as `_mix_aiv`."""
+    reported = kernel[-NAME_LENGTH:]
+    return name in (kernel, reported) or name.startswith(f"{reported}_mix")
