@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
+from collections import Counter
 from collections.abc import Callable
 from typing import Any, NoReturn
 
@@ -69,8 +70,7 @@ def one_line(error: BaseException) -> str:
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(pairs)
     if len(made) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for place, name in enumerate(names) if name in names[:place])
+        [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f"an object holds {twice[:40]!r} twice")
     return made
 
