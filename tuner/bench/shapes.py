@@ -53,9 +53,15 @@ def bench_shapes(
     held_out: int = 15,
     trials: int = 16,
     seed: int = 0,
+    seconds: float = math.inf,
     progress: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
-    """One kernel's part of `tilewise bench shapes`. Times are microseconds on the device's clock."""
+    """One kernel's part of `tilewise bench shapes`. Times are microseconds on the device's clock.
+
+    Judging ends with the first shape after `seconds`, calling with the first after half as long again; the counts say
+    how many there were.
+    """
+    deadline = time.monotonic() + seconds
     problems = [Problem(spec.name, dims, dtype) for dims in draw_shapes(spec, dtype, shapes, seed)]
     chosen = spread_out([problem.dims for problem in problems], tuned)
     known = [problem for problem in problems if problem.dims in chosen]
@@ -71,11 +77,13 @@ def bench_shapes(
         file.write_bytes(encode_winners(results, [portfolio.to_json() for portfolio in made]))
         rest = [problem for problem in problems if problem.dims not in chosen]
         judged = random.Random(seed).sample(rest, min(held_out, len(rest)))
-        rows = []
+        rows: list[dict[str, Any]] = []
         for place, problem in enumerate(judged, 1):
+            if rows and time.monotonic() > deadline:
+                break
             progress(f"{spec.name}: judging {place} of {len(judged)}")
             rows.append(_judged(device, store, spec, problem, FileSource(file), trials))
-        calls = _calls(device, spec, problems, file, progress)
+        calls = _calls(device, spec, problems, file, deadline + seconds / 2, progress)
     return {
         "kernel": spec.name,
         "dtype": dtype,
@@ -158,7 +166,12 @@ def _timed(device: Device, spec: KernelSpec, problem: Problem, configs: dict[str
 
 
 def _calls(
-    device: Device, spec: KernelSpec, problems: Sequence[Problem], file: Path, progress: Callable[[str], None]
+    device: Device,
+    spec: KernelSpec,
+    problems: Sequence[Problem],
+    file: Path,
+    deadline: float,
+    progress: Callable[[str], None],
 ) -> dict[str, Any]:
     """An operator called on every shape, its outputs checked. Only where this process can launch on the device."""
     if not device.id.startswith("cuda"):
@@ -166,18 +179,20 @@ def _calls(
     from tilewise.tuner.verify import Arguments, verify
 
     operator = Operator(spec, file)
-    wrong, slowest = [], 0.0
+    wrong, slowest, count = [], 0.0, 0
     for place, problem in enumerate(problems, 1):
+        if time.monotonic() > deadline:
+            break
         if place % 20 == 1:
             progress(f"{spec.name}: calling {place} of {len(problems)}")
         arguments = Arguments(spec, problem, device="cuda")
         began = time.perf_counter()
         verdict = verify(spec, problem, {}, arguments, run=partial(operator, **arguments.tensors))
-        slowest = max(slowest, time.perf_counter() - began)
+        slowest, count = max(slowest, time.perf_counter() - began), place
         if not verdict.agreed:
             wrong.append({"dims": dict(problem.dims), "reason": verdict.reason})
     matches = Counter(choice.match for choice in operator.choices)
-    return {"calls": len(problems), "wrong": wrong, "matches": dict(matches), "slowest_first_call_s": round(slowest, 2)}
+    return {"calls": count, "wrong": wrong, "matches": dict(matches), "slowest_first_call_s": round(slowest, 2)}
 
 
 def _summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,7 @@ def _show_runtime(body: dict[str, Any]) -> None:
 @click.option("--held-out", type=click.IntRange(1), default=15, show_default=True, help="Of the others judged.")
 @click.option("--trials", type=click.IntRange(1), default=16, show_default=True, help="Trials a tuned shape has.")
 @click.option("--seed", type=int, default=0, show_default=True)
+@click.option("--seconds", type=click.FloatRange(1), help="End judging a kernel's shapes after so long.")
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @database
 @common
@@ -72,6 +74,7 @@ def shapes(
     held_out: int,
     trials: int,
     seed: int,
+    seconds: float | None,
     file: str | None,
     url: str | None,
     as_json: bool,
@@ -107,6 +110,7 @@ def shapes(
                 held_out=held_out,
                 trials=trials,
                 seed=seed,
+                seconds=seconds or math.inf,
                 progress=progress,
             )
             body["kernels"].append(found)
