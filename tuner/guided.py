@@ -2,7 +2,8 @@
 
 Each *expert* is a mean of the log time that somebody foresaw, and a `Surrogate` of what it got wrong. One expert
 foresees nothing. With a prior, a second one takes the prior's log penalties, times a weight learnt from the trials (2
-where the prior says too little, negative where it says the opposite). How much each has a say is how likely it made
+where the prior says too little, negative where it says the opposite). Where the kernel was tuned for other shapes, a
+third takes the penalties by the weights that each had there. How much each has a say is how likely it made
 the times that came: a right prior is followed from the first evaluation, and a wrong one outvoted after a few.
 
 The next config is the one of largest expected improvement under the experts' mixture. Configs that were suggested and
@@ -31,13 +32,14 @@ __all__ = ["GuidedSampler", "Outlook"]
 
 Numbers = NDArray[np.int_]
 
-_FIRST = 8
-"""Evaluations before the surrogate leads where nothing is known beforehand: far from each other."""
+_FIRST = "ppspspps"
+"""The first evaluations: p is the best that is foreseen (or a winner from elsewhere, where there is no prior), s is far
+from all before, as all are where nothing is known beforehand. Without the latter, a prior that points the wrong way
+would be believed until its corner of the space is worn out, and winners from elsewhere would anchor the search."""
 
-_OPENING = "ppspspps"
-"""With something known beforehand: p is the best that is foreseen or a winner from elsewhere, in turns; s is far from
-all before. Without the latter, a prior that points the wrong way would be believed until its corner of the space is
-worn out, and winners from elsewhere would anchor the search."""
+_FIRST_OF_NEXT = "Ppwp..sw"
+"""The same where there is a prior and the kernel was tuned elsewhere: P is the best by the prior as it is, p by the
+weights learnt elsewhere, w a winner from there, and at the dots the surrogate has its say already."""
 
 _SPREAD_AMONG = 300
 """Random configs from which the one farthest from all before is taken."""
@@ -95,7 +97,8 @@ class GuidedSampler(TableSampler):
 
     Without a prior (None) only the trials speak. `likely` says which configs the prior thinks feasible. `known` are
     configs, by number, to begin with, in that order. `elsewhere` are those that won for another shape, dtype or
-    device, the best guess first: they have a share of the first evaluations.
+    device, the best guess first: they have a share of the first evaluations. `weights`, one a penalty, are what the
+    penalties were found to count there.
     The same trials and the same seed give the same suggestions, whether the trials were made or added.
     """
 
@@ -108,6 +111,7 @@ class GuidedSampler(TableSampler):
         likely: NDArray[np.bool_] | None = None,
         known: Sequence[int] = (),
         elsewhere: Sequence[int] = (),
+        weights: Array | None = None,
     ) -> None:
         super().__init__(space)
         self._seed, self._known, self._elsewhere = seed, list(dict.fromkeys(known)), list(elsewhere)
@@ -116,12 +120,12 @@ class GuidedSampler(TableSampler):
         described = columns([(values, space.is_ordered(name)) for name, values in space.domains.items()])
         self._plain = _Expert(space, described, None)
         self._likely = np.ones(len(space), dtype=bool) if likely is None else likely
-        self._foreseen: Array | None = None
+        self._foreseen: list[Array] = []
         self._experts = [self._plain]
         self._room = Surrogate(space.codes, described)
         self._room_fitted = 0
-        if log_penalties is not None and np.ptp(mean := log_penalties.sum(axis=1)) > 0:
-            self._foreseen = np.where(self._likely, mean, mean - _UNLIKELY_FEASIBLE)
+        for mean in _sums(log_penalties, weights):
+            self._foreseen.append(np.where(self._likely, mean, mean - _UNLIKELY_FEASIBLE))
             self._experts.append(_Expert(space, described, mean))
         self._belief: _Belief | None = None
 
@@ -132,9 +136,11 @@ class GuidedSampler(TableSampler):
         while self._known:
             if self.free[number := self._known.pop(0)]:
                 return number
-        if len(history.told) < _FIRST or len(history.values()) < 2:
-            return self._opening(count, random)
-        if self._foreseen is not None and random.random() < _RANDOM_SHARE:
+        opening = _FIRST_OF_NEXT if self._elsewhere and self._foreseen else _FIRST
+        letter = opening[count % len(opening)]
+        if len(history.values()) < 2 or (len(history.told) < len(opening) and letter != "."):
+            return self._first(letter, random)
+        if self._foreseen and random.random() < _RANDOM_SHARE:
             return int(random.choice(np.flatnonzero(self.free)))
         belief = self._believe(random)
         return belief.suggest(self.free)
@@ -142,7 +148,7 @@ class GuidedSampler(TableSampler):
     def outlook(self, study: Study) -> Outlook | None:
         """What further search may bring; None as long as too little is known to say."""
         self.load(study)
-        if len(self.history.told) < _FIRST or len(self.history.values()) < 2:
+        if len(self.history.told) < len(_FIRST) or len(self.history.values()) < 2:
             return None
         if not self.free.any():
             return Outlook(0.0, 0.0)
@@ -150,16 +156,16 @@ class GuidedSampler(TableSampler):
 
     # Where to begin ----------------------------------------------------------------------------------------------
 
-    def _opening(self, count: int, random: np.random.Generator) -> int:
+    def _first(self, letter: str, random: np.random.Generator) -> int:
         new = np.flatnonzero(self.free)
         taken = np.array([*self.history.told, *sorted(self.history.pending)], dtype=int)
-        letter, place = _OPENING[count % len(_OPENING)], _OPENING.count("p", 0, count % len(_OPENING))
         won = [number for number in self._elsewhere if self.free[number]]
-        if letter == "p" and won and (place % 2 == 1 or self._foreseen is None):
+        if won and (letter == "w" or (letter == "p" and not self._foreseen)):
             return won[0]
-        if letter == "p" and self._foreseen is not None:
-            new = new if len(new) <= _POOL else new[np.argpartition(self._foreseen[new], _POOL)[:_POOL]]
-            merit = -self._foreseen[new]
+        if letter != "s" and self._foreseen:
+            foreseen = self._foreseen[0 if letter == "P" else -1]
+            new = new if len(new) <= _POOL else new[np.argpartition(foreseen[new], _POOL)[:_POOL]]
+            merit = -foreseen[new]
             if len(taken):
                 merit = merit - _TWINS * np.exp(-self._steps(new, taken) / _REACH)
             return int(new[np.argmax(merit)])
@@ -202,7 +208,7 @@ class GuidedSampler(TableSampler):
 
     def _chance(self, tried: Numbers, ran: NDArray[np.bool_], pool: Numbers) -> Array | None:
         """The chance that each config of the pool runs, where a prior leads the search and something failed."""
-        if self._foreseen is None or ran.all():
+        if not self._foreseen or ran.all():
             return None
         labels = np.where(ran, 1.0, -1.0)
         while (count := max(_LEAST_FOR_FIT, math.ceil(self._room_fitted * _GROWTH), self._room_fitted + 1)) <= min(
@@ -223,8 +229,8 @@ class GuidedSampler(TableSampler):
         chosen[random.choice(new, _POOL, replace=False)] = True
         for number in best:
             chosen |= (self._codes != self._codes[number]).sum(axis=1) == 1
-        if self._foreseen is not None:
-            chosen[new[np.argpartition(self._foreseen[new], _FORESEEN)[:_FORESEEN]]] = True
+        if self._foreseen:
+            chosen[new[np.argpartition(self._foreseen[-1][new], _FORESEEN)[:_FORESEEN]]] = True
         return np.flatnonzero(chosen & self.free)
 
 
@@ -340,6 +346,15 @@ class _Belief:
             density = np.exp(-0.5 * ahead**2) / math.sqrt(2 * math.pi)
             total += say * deviation * np.maximum(ahead * _normal_cdf(ahead) + density, 0.0)
         return total
+
+
+def _sums(log_penalties: Array | None, weights: Array | None) -> list[Array]:
+    """The log penalties' plain sum, and the weighted one where there are weights; neither where it is the same for all
+    configs."""
+    if log_penalties is None:
+        return []
+    sums = [log_penalties.sum(axis=1)] + ([] if weights is None else [log_penalties @ weights])
+    return [mean for mean in sums if np.ptp(mean) > 0]
 
 
 def _imputed(values: Array) -> Array:

@@ -20,8 +20,14 @@ _TRIP_BYTES = 5000
 """Ascend: what one trip of the inner loop costs beside its work, as bytes of tile that could be worked on meanwhile:
 some nine vector instructions, each drained for about 40 cycles at about 14 bytes of chain a cycle."""
 
-_SUB_TILE_BYTES = 30000
+_SUB_TILE_BYTES = 10000
 """Ascend: the same for one trip of an outer loop: a reduction, a store, and the inner loop's pipeline filled again."""
+
+_START_BYTES = 20000
+"""Ascend: what starting a program costs, as bytes of input that could be worked on meanwhile."""
+
+_FIRST_LOAD = 0.3
+"""Ascend: what loading a byte costs beside all work on it. A program's first tile is loaded while nothing else runs."""
 
 _NO_DOUBLE_BUFFER = 1.35
 """Transfers and vector work in turn instead of at once: a quarter to a half slower where neither dominates."""
@@ -105,12 +111,17 @@ def _column_tail(tiling: Tiling) -> float:
 
 
 def _ascend(tiling: Tiling, problem: Problem, config: Config, target: Target) -> dict[str, float]:
-    tile = math.prod(axis.step for axis in tiling.axes) * 4  # vector work is in float32
+    elements = math.prod(axis.step for axis in tiling.axes)
+    tile = elements * 4  # vector work is in float32
     inner = tiling.axes[-1].trips
+    waves = ceil_div(tiling.programs, target.cores)
+    share = math.prod(axis.size for axis in tiling.axes) * problem.item_bytes / target.cores
     return {
         "loop_trips": 1 + _TRIP_BYTES / tile,
         "sub_tiles": 1 + _SUB_TILE_BYTES / (tile * inner),
         "transfer": 1 + 64 / (tiling.axes[-1].step * problem.item_bytes),
+        "starts": 1 + waves * _START_BYTES / share,
+        "fill": 1 + _FIRST_LOAD * waves * elements * problem.item_bytes / share,
         "on_chip": _on_chip(tiling, config, target),
     }
 

@@ -6,6 +6,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 import optuna
@@ -34,7 +35,8 @@ from tilewise.tuner.sampler import (
 )
 from tilewise.tuner.space import Space, enumerate_space
 from tilewise.tuner.suggested import with_suggestions
-from tilewise.tuner.transfer import winners
+from tilewise.tuner.transfer import Neighbour, neighbours, winners
+from tilewise.tuner.weights import learnt_weights
 from tilewise.tuner.why import evidence, sentence
 
 __all__ = [
@@ -135,13 +137,23 @@ def make_sampler(
     prior: Callable[[], PriorTable | None] | None = None,
     first: Callable[[PriorTable | None], Sequence[int]] = lambda table: (),
     elsewhere: Callable[[], Sequence[int]] = tuple,
+    weights: Callable[[], NDArray[np.float64] | None] = lambda: None,
 ) -> TableSampler:
     """The sampler of that name; `prior` gives the guided one its table (None: it goes without), `first` the numbers
-    of the configs that it is to begin with, and `elsewhere` of those that won for another shape, dtype or device."""
+    of the configs that it is to begin with, and `elsewhere` of those that won for another shape, dtype or device, where
+    the penalties had these `weights`."""
     if search == "guided":
         known = prior() if prior else None
         table, likely = known or (None, None)
-        return GuidedSampler(space, seed, log_penalties=table, likely=likely, known=first(known), elsewhere=elsewhere())
+        return GuidedSampler(
+            space,
+            seed,
+            log_penalties=table,
+            likely=likely,
+            known=first(known),
+            elsewhere=elsewhere(),
+            weights=None if table is None else weights(),
+        )
     plain: Mapping[str, type[RandomSampler | ExhaustiveSampler | TpeSampler]] = {
         "tpe": TpeSampler,
         "random": RandomSampler,
@@ -250,18 +262,25 @@ class Tuning:
                 self.scope, leader.config, agreed=verdict.agreed, reason=verdict.reason, status=verdict.status
             )
 
-    def _study(self, known: list[Trial]) -> optuna.Study:
+    def _study(self, stored: list[Trial]) -> optuna.Study:
+        @cache
+        def known() -> list[Neighbour]:
+            return [] if self._fresh else neighbours(self._store, self.scope)
+
         def prior() -> PriorTable | None:
             return prior_table(self._spec, self._problem, self._space, self._device.target)
 
         def elsewhere() -> list[int]:
             if self._fresh:
                 return []
-            won = winners(self._store, self.scope, self._space)
+            won = winners(known(), self._space)
             return with_suggestions(self._store, self.scope, self._space, won, self._default)
 
-        study = quiet_study(make_sampler(self._search, self._space, self._seed, prior, self._rank, elsewhere))
-        for trial in known:
+        def weights() -> NDArray[np.float64] | None:
+            return learnt_weights(known(), self._spec, self._device.target, self._space)
+
+        study = quiet_study(make_sampler(self._search, self._space, self._seed, prior, self._rank, elsewhere, weights))
+        for trial in stored:
             study.add_trial(
                 optuna.trial.create_trial(
                     params=dict(zip(self._space.domains, self._space.position(trial.config), strict=True)),

@@ -1,35 +1,62 @@
-"""What won elsewhere: stored winners of other shapes, dtypes and devices, as configs of the space at hand."""
+"""What is known from elsewhere: stored winners of other shapes, dtypes and devices, as configs of the space at hand."""
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from tilewise.db.records import Config, Scope, Value
+from tilewise.db.records import Config, Scope, Status, Value
 from tilewise.db.store import Store
+from tilewise.kernels.spec import Problem
 from tilewise.tuner.space import Space
 
-__all__ = ["closest", "distance", "gap", "mapped", "winners"]
+__all__ = ["MOST", "Neighbour", "closest", "distance", "gap", "mapped", "neighbours", "winners"]
 
 _OTHER_DTYPE, _OTHER_DEVICE, _OTHER_CLOCK, _OTHER_SOURCE = 0.7, 1.5, 0.3, 0.3
 """How far a result is away for being of another dtype, device, clock or version of the kernel, beside a dimension that
 is e times as large (1). Halving the dtype halves the bytes, as halving a dimension does (log 2 = 0.7)."""
 
-_MOST = 4
+MOST = 4
+"""Neighbours that count; those nearest."""
 
 
-def winners(store: Store, wanted: Scope, space: Space, most: int = _MOST) -> list[int]:
-    """The configs, by number, that won in the nearest other scopes of the kernel, the nearest scope's first."""
+@dataclass(frozen=True, slots=True)
+class Neighbour:
+    """What is known of another shape, dtype or device: the config that won, and the microseconds of all that ran."""
+
+    away: float
+    problem: Problem
+    device: str
+    winner: Config
+    times: Sequence[tuple[Config, float]]
+
+
+def neighbours(store: Store, wanted: Scope, most: int = MOST) -> list[Neighbour]:
+    """The nearest other scopes of the kernel in which something won, the nearest first."""
     if not wanted.dims:  # a recorded landscape: another scope of it would be its own answer
         return []
     others = [scope for scope in store.scopes(wanted.kernel) if scope.key != wanted.key]
     near = sorted(
         (scope for scope in others if scope.dims.keys() == wanted.dims.keys()), key=lambda s: distance(s, wanted)
     )
-    found = (store.result(scope).winner for scope in near[: 4 * most])
-    return mapped(space, (trial.config for trial in found if trial is not None))[:most]
+    found = (_neighbour(store, scope, distance(scope, wanted)) for scope in near[: 4 * most])
+    return list(itertools.islice((neighbour for neighbour in found if neighbour), most))
+
+
+def _neighbour(store: Store, scope: Scope, away: float) -> Neighbour | None:
+    if (winner := store.result(scope).winner) is None:
+        return None
+    times = [(t.config, t.time_us) for t in store.trials(scope) if t.status is Status.CORRECT and t.time_us]
+    return Neighbour(away, Problem(scope.kernel, scope.dims, scope.dtype), scope.device, winner.config, times)
+
+
+def winners(known: Iterable[Neighbour], space: Space) -> list[int]:
+    """The configs of the space, by number, that are closest to what won for the neighbours."""
+    return mapped(space, (neighbour.winner for neighbour in known))
 
 
 def mapped(space: Space, configs: Iterable[Config]) -> list[int]:

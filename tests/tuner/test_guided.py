@@ -119,9 +119,37 @@ def test_a_winner_from_elsewhere_has_a_share_of_the_first_evaluations_and_no_mor
     for _ in range(8):
         trial = study.ask(fixed_distributions=distributions(SPACE))
         first.append(SPACE.numbered([trial.params[name] for name in SPACE.domains]))
-    assert first[0 if prior is None else 1] == 17
+    assert first[0 if prior is None else 2] == 17
     assert 1 < len(set(first) & set(won)) <= 3
     assert len(set(first)) == 8
+
+
+def weighted_course(true, prior, weights, seed, count):
+    """The numbers tried where another shape's winner (far from the best here) and its weights are known."""
+    study = quiet_study(GuidedSampler(SPACE, seed, log_penalties=prior, weights=weights, elsewhere=[0]))
+    numbers = []
+    for _ in range(count):
+        trial = study.ask(fixed_distributions=distributions(SPACE))
+        numbers.append(SPACE.numbered([trial.params[name] for name in SPACE.domains]))
+        study.tell(trial, float(true[numbers[-1]].sum()))
+    return numbers
+
+
+def test_weights_learnt_elsewhere_are_tried_at_once():
+    """The prior misses by a factor in each penalty; another shape has shown by which."""
+    factors = np.array([0.1, 1.5, -2.0])
+    prior = TRUE / factors
+    best = int(np.argmin(TRUE.sum(axis=1)))
+    assert all(best in weighted_course(TRUE, prior, factors, seed, 2) for seed in SEEDS)
+
+
+def test_wrong_weights_from_elsewhere_cost_little_where_the_prior_is_right():
+    best = int(np.argmin(TRUE.sum(axis=1)))
+    wrong = np.array([-1.0, -1.0, -1.0])
+    assert all(best in weighted_course(TRUE, TRUE, wrong, seed, 2) for seed in SEEDS)
+    off = landscape(9, 3)  # neither the prior nor the weights know where the best is
+    needed = [weighted_course(TRUE, off, wrong, seed, 40).index(best) for seed in SEEDS]
+    assert statistics.median(needed) < 20
 
 
 def test_a_bad_winner_from_elsewhere_costs_little():

@@ -6,7 +6,7 @@ import pytest
 
 from tilewise.db.records import Clock, Scope, Status, Trial
 from tilewise.tuner.space import Space
-from tilewise.tuner.transfer import closest, distance, mapped, winners
+from tilewise.tuner.transfer import closest, distance, mapped, neighbours, winners
 
 SPACE = Space(
     {"ROWS": (1, 4, 16, 64), "WIDTH": (0, 8, 32), "mode": ("a", "b")},
@@ -74,12 +74,25 @@ def test_the_nearest_scopes_winners_come_first_and_failures_not_at_all(store):
     won(dataclasses.replace(SCOPE, kernel="another"), config(1, 0))
     won(dataclasses.replace(SCOPE, dims={"K": 64}), config(1, 32))
     won(SCOPE, config(16, 0))  # the problem's own result is no hint from elsewhere
-    assert [SPACE.configs[n] for n in winners(store, SCOPE, SPACE)] == [config(4, 8), config(64, 8)]
-    assert len(winners(store, SCOPE, SPACE, most=1)) == 1
+    known = neighbours(store, SCOPE)
+    assert [neighbour.problem.dims["M"] for neighbour in known] == [72, 4096]
+    assert [SPACE.configs[n] for n in winners(known, SPACE)] == [config(4, 8), config(64, 8)]
+    assert neighbours(store, SCOPE, most=1) == known[:1]
+
+
+def test_a_neighbour_brings_the_times_of_all_that_ran(store):
+    scope = dataclasses.replace(SCOPE, dims={"M": 72, "N": 32})
+    ran = Trial(config(4, 8), Status.CORRECT, time_us=9.0, verified=True, ordinal=1)
+    slower = Trial(config(1, 8), Status.CORRECT, time_us=12.0, ordinal=2)
+    store.record(scope, [ran, slower, Trial(config(64, 8), Status.RUNTIME, reason="it fell", ordinal=3)])
+    (neighbour,) = neighbours(store, SCOPE)
+    assert sorted((time, dict(at)) for at, time in neighbour.times) == [(9.0, config(4, 8)), (12.0, config(1, 8))]
+    assert (neighbour.device, neighbour.winner) == ("Ascend910B4", config(4, 8))
+    assert neighbour.away == distance(scope, SCOPE)
 
 
 def test_a_recorded_landscape_learns_nothing_from_its_own_other_runs(store):
     scope = dataclasses.replace(SCOPE, dims={})
     won = Trial(config(4, 8), Status.CORRECT, time_us=1.0, verified=True)
     store.record(dataclasses.replace(scope, toolchain="another"), [won])
-    assert winners(store, scope, SPACE) == []
+    assert neighbours(store, scope) == []

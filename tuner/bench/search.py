@@ -12,7 +12,7 @@ import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -22,16 +22,17 @@ from numpy.typing import NDArray
 
 from tilewise.db.records import Scope, Status
 from tilewise.errors import BadImport, Unavailable, UsageError
-from tilewise.kernels.spec import Problem, Target
-from tilewise.settings import read_settings
+from tilewise.kernels.spec import KernelSpec, Problem, Target
 from tilewise.tuner.bench import forest, kernel_tuner
 from tilewise.tuner.bench.score import RandomSearch, aggregate, half_width
 from tilewise.tuner.devices.replay import ReplayDevice
 from tilewise.tuner.problem import scope
 from tilewise.tuner.sampler import FAILED, PENALTY, TableSampler, distributions, quiet_study
-from tilewise.tuner.search import SEARCHES, PriorTable, make_sampler, prior_table
+from tilewise.tuner.search import DEFAULT_TRIALS, SEARCHES, PriorTable, make_sampler, prior_table
 from tilewise.tuner.space import Space
-from tilewise.tuner.transfer import distance, mapped
+from tilewise.tuner.targets import known_target
+from tilewise.tuner.transfer import MOST, Neighbour, distance, winners
+from tilewise.tuner.weights import learnt_weights
 
 __all__ = [
     "CALCULATED",
@@ -50,7 +51,7 @@ COLUMNS = (20, 50, 100, 200)
 MARGINS = (0.10, 0.05, 0.03, 0.02)
 WITHOUT_PRIOR = "guided-without-prior"
 NEIGHBOURS = "guided-with-neighbours"
-"""With the winners of the other files of the same kernel, as if they had been stored."""
+"""With what a tuning of each of the other files of the same kernel would have stored."""
 
 CALCULATED = "random-calculated"
 FOREST = "forest"
@@ -64,13 +65,14 @@ _BATCH = 4
 @dataclass(frozen=True)
 class Recorded:
     """A landscape as a space to search: by config number, `times` in microseconds (None where the config failed) and
-    the `seconds` that trying it took (None where any is unknown)."""
+    the `seconds` that trying it took (None where any is unknown). `origin` is what the prior is of."""
 
     file: str
     space: Space
     times: Sequence[float | None]
     seconds: NDArray[np.float64] | None
     prior: PriorTable | None
+    origin: tuple[KernelSpec, Target] | None
     scope: Scope
 
     @property
@@ -100,27 +102,12 @@ def load_recorded(file: str, noise: bool = False, seed: int = 0) -> Recorded:
     seconds = np.array(known, dtype=float) if all(s is not None and s > 0 for s in known) else None
     dims, dtype = device.landscape.metadata.get("dims"), device.landscape.metadata.get("dtype")
     recorded = Problem(device.problem.kernel, dims if isinstance(dims, dict) else {}, str(dtype or "recorded"))
-    return Recorded(file, device.space, times, seconds, _prior(device), scope(device.spec, recorded, device))
-
-
-def _prior(device: ReplayDevice) -> PriorTable | None:
-    """The prior's table for a landscape of one of our own kernels; others have none."""
-    if device.origin is None:
-        return None
-    spec, problem = device.origin
-    return prior_table(spec, problem, device.space, _target(device))
-
-
-def _target(device: ReplayDevice) -> Target:
-    from tilewise.tuner.devices.model import toolchain
-    from tilewise.tuner.devices.model.parts import PARTS
-
-    name = device.target.name
-    if name not in PARTS:
-        return Target("nvidia", name, device.target.cores, 228 * 1024, 16, 2**31 - 1)
-    if reason := toolchain.why_not():
-        raise Unavailable(f"a landscape of {name} {reason}")
-    return toolchain.target(name, read_settings().cache_folder)
+    prior, origin = None, None
+    if device.origin is not None:  # one of our own kernels
+        spec, problem = device.origin
+        origin = spec, known_target(device.target.name, device.target.cores)
+        prior = prior_table(spec, problem, device.space, origin[1])
+    return Recorded(file, device.space, times, seconds, prior, origin, scope(device.spec, recorded, device))
 
 
 def check_searches(searches: Sequence[str]) -> None:
@@ -137,7 +124,7 @@ def check_searches(searches: Sequence[str]) -> None:
 
 def replay(recorded: Recorded, search: str, seed: int, budget: int, neighbours: Sequence[Recorded] = ()) -> Course:
     """Run one search, in batches as a device would take them. `neighbours` are what others of the kernel were
-    recorded, for the search that starts from their winners."""
+    recorded, for the search that learns from tunings of them."""
     budget = min(budget, len(recorded.space))
     if search.startswith(KERNEL_TUNER):
         strategy = search.removeprefix(KERNEL_TUNER)
@@ -166,22 +153,41 @@ def _sampler(recorded: Recorded, search: str, seed: int, neighbours: Sequence[Re
     if search == FOREST:
         return forest.ForestSampler(recorded.space, seed)
     name = "guided" if search in (WITHOUT_PRIOR, NEIGHBOURS) else search
+    known = _known(recorded, seed, neighbours) if search == NEIGHBOURS else []
     return make_sampler(
         name,
         recorded.space,
         seed,
         lambda: None if search == WITHOUT_PRIOR else recorded.prior,
-        elsewhere=lambda: _winners(recorded, neighbours) if search == NEIGHBOURS else [],
+        elsewhere=lambda: winners(known, recorded.space),
+        weights=lambda: learnt_weights(known, *recorded.origin, recorded.space) if recorded.origin else None,
     )
 
 
-def _winners(recorded: Recorded, neighbours: Sequence[Recorded]) -> list[int]:
-    """As `tilewise.tuner.transfer.winners` would find them in a store."""
+def _known(recorded: Recorded, seed: int, others: Sequence[Recorded]) -> list[Neighbour]:
+    """As `tilewise.tuner.transfer.neighbours` would find them in a store, had each of the others been tuned before. A
+    landscape learns nothing from another recording of its own problem."""
     mine = recorded.scope
-    others = [n for n in neighbours if n.scope.kernel == mine.kernel and n.scope.dims.keys() == mine.dims.keys()]
-    near = sorted((n for n in others if n.file != recorded.file), key=lambda n: distance(n.scope, mine))
-    best = [n.space.configs[int(np.argmin([math.inf if t is None else t for t in n.times]))] for n in near]
-    return mapped(recorded.space, best)
+    alike = (n for n in others if n.scope.kernel == mine.kernel and n.scope.dims.keys() == mine.dims.keys())
+    others = [n for n in alike if distance(replace(n.scope, source_hash=mine.source_hash), mine) > 0]
+    near = sorted(others, key=lambda n: distance(n.scope, mine))[:MOST]
+    return [_tuned(n, seed, distance(n.scope, mine)) for n in near]
+
+
+def _tuned(recorded: Recorded, seed: int, away: float) -> Neighbour:
+    course = _tuning(recorded.file, seed)
+    ran = [
+        (recorded.space.configs[number], t) for number in course.numbers if (t := recorded.times[number]) is not None
+    ]
+    at = recorded.scope
+    winner = min(ran, key=lambda pair: pair[1])[0]
+    return Neighbour(away, Problem(at.kernel, at.dims, at.dtype), at.device, winner, ran)
+
+
+@cache
+def _tuning(file: str, seed: int) -> Course:
+    """What a tuning that knows nothing of neighbours would have stored."""
+    return replay(load_recorded(file), "guided", seed, DEFAULT_TRIALS)
 
 
 def _course(recorded: Recorded, numbers: Sequence[int], budget: int, spent: float | None) -> Course:
