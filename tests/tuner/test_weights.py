@@ -22,7 +22,7 @@ def space(bowl):
 
 @pytest.fixture
 def neighbour(bowl, space):
-    """A shape at which the penalty `name` counts `factor` times as much, and times are `wrong(config)` times as long."""
+    """A shape at which a penalty counts `factor` times as much, and a config takes `wrong(config)` times as long."""
 
     def make(name="", factor=1.0, *, m=72, away=0.1, configs=None, wrong=lambda config: 1.0, **changes):
         problem = Problem("bowl", {"M": m}, "float32")
@@ -53,7 +53,7 @@ def test_where_the_prior_was_right_its_penalties_keep_their_weight(weights, neig
     assert all(weight == pytest.approx(1.0, abs=0.01) for weight in weights(neighbour()).values())
 
 
-@pytest.mark.parametrize(("name", "factor"), [("waves", 0.3), ("waves", -0.5), ("loop_trips", 2.0)])
+@pytest.mark.parametrize(("name", "factor"), [("waves", 0.3), ("loop_trips", 2.0)])
 def test_a_penalty_that_counts_otherwise_is_found(weights, neighbour, name, factor):
     learnt = weights(neighbour(name, factor))
     assert learnt[name] == pytest.approx(factor, abs=0.25)
