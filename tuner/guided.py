@@ -32,14 +32,15 @@ __all__ = ["GuidedSampler", "Outlook"]
 
 Numbers = NDArray[np.int_]
 
-_FIRST = "ppspspps"
-"""The first evaluations: p is the best that is foreseen (or a winner from elsewhere, where there is no prior), s is far
-from all before, as all are where nothing is known beforehand. Without the latter, a prior that points the wrong way
-would be believed until its corner of the space is worn out, and winners from elsewhere would anchor the search."""
+_FIRST = "pwspswps"
+"""The first evaluations: p is the best that is foreseen, w a winner from elsewhere, each in the other's place where
+there is none, s far from all before, as all are where nothing is known beforehand. Without the latter, a prior that
+points the wrong way would be believed until its corner of the space is worn out, and winners from elsewhere would
+anchor the search."""
 
 _FIRST_OF_NEXT = "Ppwp..sw"
-"""The same where there is a prior and the kernel was tuned elsewhere: P is the best by the prior as it is, p by the
-weights learnt elsewhere, w a winner from there, and at the dots the surrogate has its say already."""
+"""The same where the prior's weights were learnt on other shapes: P is the best by the prior as it is, p by these
+weights, and at the dots the surrogate has its say already."""
 
 _SPREAD_AMONG = 300
 """Random configs from which the one farthest from all before is taken."""
@@ -136,7 +137,7 @@ class GuidedSampler(TableSampler):
         while self._known:
             if self.free[number := self._known.pop(0)]:
                 return number
-        opening = _FIRST_OF_NEXT if self._elsewhere and self._foreseen else _FIRST
+        opening = _FIRST_OF_NEXT if len(self._foreseen) > 1 else _FIRST
         letter = opening[count % len(opening)]
         if len(history.values()) < 2 or (len(history.told) < len(opening) and letter != "."):
             return self._first(letter, random)
