@@ -25,6 +25,7 @@ _VERBS = {
     "misses": ("tilewise.tuner.cli.misses:misses", "List shapes that programs launched without a tuned config."),
     "serve": ("tilewise.api.command:serve", "Answer look-ups over HTTP."),
     "db": ("tilewise.tuner.cli.db:db", "Check, upgrade or back up the database."),
+    "selftest": ("tilewise.tuner.cli.selftest:selftest", "Check on this machine every step that tuning relies on."),
     "calibrate": ("tilewise.tuner.cli.calibrate:calibrate", "Fit the modelled part to this machine's chip."),
     "bench": ("tilewise.tuner.cli.bench:bench", "Run the project's own benchmarks."),
 }
