@@ -11,15 +11,22 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import tilewise
-from tilewise.api import health, listings, lookups, problems
+from tilewise.api import health, imports, listings, lookups, problems
 from tilewise.api.front import Front
+from tilewise.api.guard import Guard, needed
 from tilewise.api.pages.routes import PAGES
 from tilewise.api.service import Options, Service
+from tilewise.db.tokens import Right
 
-__all__ = ["LARGEST_BODY", "create_app"]
+__all__ = ["LARGEST_BODY", "LARGEST_IMPORT", "create_app"]
 
 LARGEST_BODY = 1 << 20
 """Bytes: a batch of `MOST_QUERIES` queries takes some 150,000."""
+
+LARGEST_IMPORT = 64 << 20
+
+
+_PARTS = (lookups.plain, lookups.typed, listings.plain, imports.plain, health.plain)
 
 
 def create_app(store_url: str, options: Options | None = None) -> FastAPI:
@@ -40,7 +47,14 @@ def create_app(store_url: str, options: Options | None = None) -> FastAPI:
         version=tilewise.__version__,
         summary="The fastest known tile configs of Triton kernels, by shape, dtype and device",
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        routes=[*lookups.plain.routes, *lookups.typed.routes, *listings.plain.routes, *health.plain.routes, *PAGES],
+        routes=[
+            *lookups.plain.routes,
+            *lookups.typed.routes,
+            *listings.plain.routes,
+            *imports.plain.routes,
+            *health.plain.routes,
+            *PAGES,
+        ],
         lifespan=lifespan,
         docs_url=None,  # both pages load scripts from elsewhere
         redoc_url=None,
@@ -48,6 +62,7 @@ def create_app(store_url: str, options: Options | None = None) -> FastAPI:
     )
     app.state.service = service
     app.add_middleware(BodyLimit)
+    app.add_middleware(Guard, service=service)
     app.add_middleware(Front, service=service)  # the last added is the outermost
     problems.install(app)
     return app
@@ -58,9 +73,31 @@ class _Documented(FastAPI):
         """FastAPI's document, with errors under their own media type: it would put them under `application/json`."""
         if self.openapi_schema is None:
             self.openapi_schema = super().openapi()
+            _add_rights(self.openapi_schema)
             for response in _error_responses(self.openapi_schema):
                 response["content"] = {problems.MEDIA_TYPE: response["content"]["application/json"]}
         return self.openapi_schema
+
+
+_REFUSALS = {
+    "401": "A token is needed, and there is none, or it is unknown or revoked.",
+    "403": "The token does not allow this.",
+    "429": "Too many requests; `Retry-After` says when to ask again.",
+}
+
+
+def _add_rights(document: dict[str, Any]) -> None:
+    """What each operation needs, as the guard has it, and how that is refused."""
+    document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
+    problem = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
+    for path, operations in document["paths"].items():
+        for method, operation in operations.items():
+            right = needed(method.upper(), path)
+            if right is None:
+                continue
+            operation["security"] = [{"token": []}, *([{}] if right is Right.READ else [])]
+            for status, text in _REFUSALS.items():
+                operation["responses"].setdefault(status, {"description": text, "content": dict(problem)})
 
 
 def _error_responses(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -70,27 +107,27 @@ def _error_responses(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 class BodyLimit:
-    """Refuse bodies over `LARGEST_BODY`, announced or streamed, before they fill the memory."""
+    """Refuse bodies over their limit, announced or streamed, before they fill the memory."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and scope["method"] not in ("GET", "HEAD"):
-            receive = _limited(receive)
+            receive = _limited(receive, LARGEST_IMPORT if scope["path"] == "/v1/import" else LARGEST_BODY)
         await self._app(scope, receive, send)
 
 
-def _limited(receive: Receive) -> Receive:
-    """`receive`, raising HTTP's 413 as soon as more than `LARGEST_BODY` has come."""
+def _limited(receive: Receive, most: int) -> Receive:
+    """`receive`, raising HTTP's 413 as soon as more than `most` bytes have come."""
     total = 0
 
     async def counted() -> Message:
         nonlocal total
         message = await receive()
         total += len(message.get("body", b""))
-        if total > LARGEST_BODY:
-            raise HTTPException(413, f"the body is larger than {LARGEST_BODY} bytes; send fewer queries at once")
+        if total > most:
+            raise HTTPException(413, f"the body is larger than {most} bytes; send less at once")
         return message
 
     return counted

@@ -25,21 +25,36 @@ __all__ = ["serve"]
     show_default=True,
     help="What to log, as JSON lines on stderr; debug has every request.",
 )
+@click.option(
+    "--reads",
+    type=click.Choice(["open", "closed"]),
+    default="open",
+    show_default=True,
+    help="Who may look up: everybody, or who has a token (tilewise token create).",
+)
+@click.option(
+    "--writes-a-minute", type=click.IntRange(1), default=120, show_default=True, help="Writes a token may make."
+)
 @database
 @common
-def serve(host: str, port: int, log_level: str, url: str | None, as_json: bool) -> None:
+def serve(
+    host: str, port: int, log_level: str, reads: str, writes_a_minute: int, url: str | None, as_json: bool
+) -> None:
     """Serve the stored configs over REST.
 
-    Reads only. The database is created where it is missing. Ctrl-C or SIGTERM ends the service after the requests
-    in flight. With --json the address is printed on stdout too, once the service is ready.
+    Writing needs a token (tilewise token create). The database is created where it is missing. Ctrl-C or SIGTERM ends
+    the service after the requests in flight. With --json the address is printed on stdout too, once the service is
+    ready.
     """
     from tilewise.api.server import run
+    from tilewise.api.service import Options
     from tilewise.db.sql_store import open_store
 
     store_url = url or read_settings().database_url
     open_store(store_url, create=True).close()  # whatever is wrong with the database is said here, in one line
+    options = Options(reads_open=reads == "open", writes_a_minute=writes_a_minute)
     with _listen(host, port) as listener:
-        run(store_url, listener, _announce_as_json if as_json else _announce, log_level=log_level)
+        run(store_url, listener, _announce_as_json if as_json else _announce, options=options, log_level=log_level)
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -14,18 +15,20 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 
 from tilewise.errors import (
+    Busy,
     Forbidden,
     NotFound,
     NothingFeasible,
     StoreError,
     TilewiseError,
+    Unauthorized,
     Unavailable,
     UnknownKernel,
     UsageError,
 )
 from tilewise.tuner.lookup import NotTuned
 
-__all__ = ["MEDIA_TYPE", "ProblemResponse", "install", "of_unexpected", "status_of"]
+__all__ = ["MEDIA_TYPE", "ProblemResponse", "install", "of_ours", "of_unexpected", "status_of"]
 
 MEDIA_TYPE = "application/problem+json"
 
@@ -33,6 +36,8 @@ _STATUS: Mapping[type[TilewiseError], tuple[int, str]] = {
     NotTuned: (404, "not-tuned"),
     NotFound: (404, "not-found"),
     UnknownKernel: (404, "unknown-kernel"),
+    Busy: (429, "busy"),
+    Unauthorized: (401, "unauthorized"),
     Forbidden: (403, "forbidden"),
     UsageError: (400, "bad-request"),
     NothingFeasible: (422, "nothing-feasible"),
@@ -61,7 +66,7 @@ def status_of(error: TilewiseError) -> int:
 
 def install(app: FastAPI) -> None:
     """Make every error that the application can answer with a problem document."""
-    app.add_exception_handler(TilewiseError, _of_ours)
+    app.add_exception_handler(TilewiseError, of_ours)
     app.add_exception_handler(HTTPException, _of_http)
     app.add_exception_handler(RequestValidationError, _of_validation)
 
@@ -70,7 +75,7 @@ def _entry(error: TilewiseError) -> tuple[int, str]:
     return next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
 
 
-async def _of_ours(request: Request, error: Exception) -> ProblemResponse:
+async def of_ours(request: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, TilewiseError)
     status, kind = _entry(error)
     members: dict[str, Any] = {}
@@ -81,7 +86,9 @@ async def _of_ours(request: Request, error: Exception) -> ProblemResponse:
         _log.error("the database failed: %s", error)
         detail = "the database does not answer; the server's log says why"  # the message may name files of the server
     title = kind.replace("-", " ").capitalize()
-    headers = {"Retry-After": RETRY_SECONDS} if status == 503 else None
+    headers = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": RETRY_SECONDS}}.get(status)
+    if isinstance(error, Busy):
+        headers = {"Retry-After": str(math.ceil(error.retry_seconds))}
     return _problem(
         request, status, detail, kind=f"urn:tilewise:problem:{kind}", title=title, members=members, headers=headers
     )

@@ -21,6 +21,7 @@ __all__ = [
     "Export",
     "Health",
     "History",
+    "Imported",
     "Kernel",
     "Kernels",
     "LookupMiss",
@@ -255,6 +256,21 @@ class Export(TypedDict):
     created: Moment
     sha256: str
     entries: list[dict[str, Any]]
+
+
+class Refused(TypedDict):
+    place: str
+    reason: str
+
+
+class Imported(TypedDict):
+    """What an import did: trials that were new, replaced one, or changed nothing; and what was not taken."""
+
+    added: Count
+    updated: Count
+    unchanged: Count
+    bests_changed: Count
+    refused: Annotated[list[Refused], Field(max_length=100)]
 
 
 class Health(TypedDict):

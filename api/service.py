@@ -13,6 +13,7 @@ from tilewise.api.snapshot import Snapshot
 
 if TYPE_CHECKING:
     from tilewise.db.sql_store import SqlStore
+    from tilewise.db.tokens import Tokens
     from tilewise.tuner.stored import StoredSource
 
 __all__ = ["Options", "Service"]
@@ -30,6 +31,7 @@ class Options:
     """`answer_bytes` bounds the answers that are kept in memory."""
 
     reads_open: bool = True
+    writes_a_minute: int = 120
     answer_bytes: int = 256 << 20
 
 
@@ -42,6 +44,7 @@ class Service:
     """For writing, from threads: it waits longer for others."""
     source: StoredSource
     """`store` with indexes for look-ups that may relax."""
+    tokens: Tokens
     snapshot: Snapshot
 
     def __init__(self, store_url: str, options: Options) -> None:
@@ -56,11 +59,13 @@ class Service:
         """Raises `StoreError`."""
         from tilewise.db.database import waiting
         from tilewise.db.sql_store import open_store
+        from tilewise.db.tokens import Tokens
         from tilewise.tuner.stored import StoredSource
 
         self.writer = open_store(waiting(self._url, _WRITE_SECONDS), create=True)
         self.store = open_store(waiting(self._url, _READ_SECONDS), create=False)
         self.source = StoredSource(self.store)
+        self.tokens = Tokens(self.store.database)
         self.snapshot = Snapshot(self.store.changes(), self.options.answer_bytes)
 
     async def close(self) -> None:

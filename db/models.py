@@ -31,7 +31,18 @@ from sqlalchemy import (
     text,
 )
 
-__all__ = ["BEST_VIEW", "UtcDateTime", "best", "metadata", "revision", "scopes", "suggestions", "trials"]
+__all__ = [
+    "BEST_VIEW",
+    "UtcDateTime",
+    "best",
+    "jobs",
+    "metadata",
+    "revision",
+    "scopes",
+    "suggestions",
+    "tokens",
+    "trials",
+]
 
 _Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows itself only in an INTEGER key
 
@@ -160,6 +171,47 @@ suggestions = Table(
     Index("ix_suggestions_kernel", "kernel"),
 )
 """Configs that somebody recommends without a time of them: no trials, and never a best."""
+
+tokens = Table(
+    "tokens",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("name", Text, nullable=False),
+    Column("hash", Text, nullable=False),  # SHA-256 of a secret of 256 random bits, which needs no slower hash
+    Column("scope", Text, nullable=False),
+    Column("created", UtcDateTime, nullable=False),
+    Column("revoked", UtcDateTime),
+    CheckConstraint("scope IN ('read', 'submit', 'admin')", name="scope"),
+)
+
+jobs = Table(
+    "jobs",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("key", Text, nullable=False),
+    Column("kernel", Text, nullable=False),
+    Column("shapes", Text, nullable=False),  # JSON: a list of dimension sizes by name
+    Column("dtype", Text, nullable=False),
+    Column("device", Text, nullable=False),
+    Column("trials", BigInteger),
+    Column("seconds", Double),
+    Column("search", Text, nullable=False),
+    Column("seed", BigInteger, nullable=False),
+    Column("priority", BigInteger, nullable=False),
+    Column("state", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("progress", Text, nullable=False),  # JSON
+    Column("owner", Text, nullable=False),  # the process that runs it
+    Column("beats", BigInteger, nullable=False),  # signs of life that the owner gave
+    Column("attempts", BigInteger, nullable=False),
+    Column("cancelling", Boolean, nullable=False),
+    Column("created", UtcDateTime, nullable=False),
+    Column("started", UtcDateTime),
+    Column("finished", UtcDateTime),
+    CheckConstraint("state IN ('queued', 'running', 'done', 'failed', 'cancelled')", name="state"),
+    _partial("ix_jobs_key", "key", where="state IN ('queued', 'running', 'done')", unique=True),
+    Index("ix_jobs_state", "state", "device"),
+)
 
 BEST_VIEW = """
 CREATE VIEW best AS

@@ -11,7 +11,7 @@ from tilewise.errors import StoreError
 
 __all__ = ["HEAD", "bring_up", "revision", "steps"]
 
-HEAD = "0004"
+HEAD = "0005"
 """The revision this program needs. Revisions are numbered, so that a newer one is known as such."""
 
 _MIGRATION_LOCK = 7_450_193_811

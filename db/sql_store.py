@@ -61,6 +61,11 @@ class SqlStore(Store):
         return self._database.name
 
     @property
+    def database(self) -> Database:
+        """The database itself, which tokens and jobs are kept in too."""
+        return self._database
+
+    @property
     def is_file(self) -> bool:
         """Whether it is a file of this machine, which answers in microseconds."""
         return self._database.is_file

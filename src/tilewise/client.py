@@ -16,10 +16,12 @@ from urllib.parse import quote
 import httpx2
 
 from tilewise.errors import (
+    Busy,
     Forbidden,
     NotFound,
     NothingFeasible,
     TilewiseError,
+    Unauthorized,
     Unavailable,
     UnknownKernel,
     UsageError,
@@ -41,11 +43,12 @@ _ERRORS: Mapping[str, type[TilewiseError]] = {
 
 _BY_STATUS: Mapping[int, type[TilewiseError]] = {
     400: UsageError,
-    401: Forbidden,
+    401: Unauthorized,
     403: Forbidden,
     404: NotFound,
     413: UsageError,
     422: UsageError,
+    429: Busy,
 }
 
 
@@ -130,6 +133,11 @@ class Client:
     def export(self, *, kernel: str | None = None, dtype: str | None = None, device: str | None = None) -> bytes:
         """The export file of every best that fits."""
         return self._send("GET", "/v1/export", params={"kernel": kernel, "dtype": dtype, "device": device}).content
+
+    def import_results(self, data: bytes) -> schemas.Imported:
+        """Merge an export file into the server's database; needs an admin's token."""
+        response = self._send("POST", "/v1/import", content=data, headers={"content-type": "application/json"})
+        return cast("schemas.Imported", _document(response))
 
     def ready(self) -> bool:
         """Whether the server is there and can answer."""

@@ -5,7 +5,9 @@
     │   ├── UnknownKernel, UnknownDevice, UnknownDtype, BadDimension, BadConfig
     │   ├── BadSpec           a user's kernel file that does not import or holds no spec
     │   └── BadImport         an exchange file that is corrupt or of an unknown version
-    ├── Forbidden             a server's answer without the right token
+    ├── Forbidden             a token that does not allow this
+    │   └── Unauthorized      no token, or one that is unknown or revoked
+    ├── Busy                  a server that was asked too often, or has too much to do
     ├── NotFound              a well-formed question with no answer (yet)
     ├── Unavailable           a device, package or compiler that this machine lacks
     ├── NothingFeasible       a space in which no config compiles or is right
@@ -22,11 +24,13 @@ __all__ = [
     "BadDimension",
     "BadImport",
     "BadSpec",
+    "Busy",
     "Forbidden",
     "NotFound",
     "NothingFeasible",
     "StoreError",
     "TilewiseError",
+    "Unauthorized",
     "Unavailable",
     "UnknownDevice",
     "UnknownDtype",
@@ -72,7 +76,19 @@ class BadImport(UsageError):
 
 
 class Forbidden(TilewiseError):
-    """A token is missing, unknown, revoked, or does not allow this."""
+    """The token does not allow this."""
+
+
+class Unauthorized(Forbidden):
+    """There is no token, or it is unknown or revoked."""
+
+
+class Busy(TilewiseError):
+    """Too many requests; `retry_seconds` says when to try again."""
+
+    def __init__(self, message: str, retry_seconds: float = 1.0) -> None:
+        super().__init__(message)
+        self.retry_seconds = retry_seconds
 
 
 class NotFound(TilewiseError):

@@ -17,6 +17,7 @@ from starlette.testclient import TestClient
 from tilewise.api.app import create_app
 from tilewise.db.records import Clock, Scope, Status, Trial
 from tilewise.db.sql_store import open_store
+from tilewise.db.tokens import Right, Tokens
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 
@@ -90,6 +91,22 @@ def client(store_url: str) -> Iterator[TestClient]:
     """A client of the application; it answers 500 where a server would, instead of raising the defect."""
     with TestClient(create_app(store_url), raise_server_exceptions=False) as client:
         yield client
+
+
+@pytest.fixture
+def token_of(client: TestClient) -> Callable[[str], dict[str, str]]:
+    """The header of a new token with that right."""
+
+    def make(right: str) -> dict[str, str]:
+        text = Tokens(client.app.state.service.writer.database).create("test", Right(right))
+        return {"authorization": f"Bearer {text}"}
+
+    return make
+
+
+@pytest.fixture
+def admin(token_of: Callable[[str], dict[str, str]]) -> dict[str, str]:
+    return token_of("admin")
 
 
 @pytest.fixture

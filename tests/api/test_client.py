@@ -37,8 +37,9 @@ def transport(client) -> Recorded:
 
 
 @pytest.fixture
-def remote(transport) -> Client:
-    return Client("http://testserver", transport=transport)
+def remote(transport, admin) -> Client:
+    token = admin["authorization"].removeprefix("Bearer ")
+    return Client("http://testserver", token=token, transport=transport)
 
 
 def test_a_look_up_is_the_service_s_answer_or_its_error(remote, tune, client):
@@ -65,6 +66,7 @@ def test_every_operation_has_a_method(remote, tune, client, transport):
     assert len(list(remote.trials(page=1))) == len(list(remote.trials(kernel="row_reduce"))) == 3
     assert [best["time_us"] for best in remote.history(**QUERY)] == [31.5]
     assert b'"format": "tilewise"' in remote.export(device="Ascend910B4")
+    assert remote.import_results(remote.export())["unchanged"] == 3
     assert remote.ready()
     documented = {
         (method.upper(), path.replace("{kernel}", "row_reduce"))

@@ -20,7 +20,9 @@ STATUS = {
     "BadConfig": 400,
     "BadSpec": 400,
     "BadImport": 400,
+    "Busy": 429,
     "Forbidden": 403,
+    "Unauthorized": 401,
     "NotFound": 404,
     "Unavailable": 503,
     "NothingFeasible": 422,
@@ -47,8 +49,8 @@ def test_an_unknown_path_is_a_problem(client, problem_of, path):
         ("PUT", "/healthz", "GET"),
     ],
 )
-def test_a_wrong_method_is_a_problem_that_says_which_is_right(client, problem_of, method, path, allowed):
-    response = client.request(method, path)
+def test_a_wrong_method_is_a_problem_that_says_which_is_right(client, problem_of, admin, method, path, allowed):
+    response = client.request(method, path, headers=admin)
     assert problem_of(response, 405)["detail"] == f"{method} is not allowed here; allowed: {allowed}"
     assert response.headers["allow"] == allowed
 

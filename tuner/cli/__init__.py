@@ -23,6 +23,7 @@ _VERBS = {
     "import": ("tilewise.tuner.cli.imports:import_", "Merge an exported file into the database."),
     "harvest": ("tilewise.tuner.cli.harvest:harvest", "Run a program and keep what triton.autotune finds in it."),
     "misses": ("tilewise.tuner.cli.misses:misses", "List shapes that programs launched without a tuned config."),
+    "token": ("tilewise.tuner.cli.tokens:token", "Make, list and revoke the tokens of a service."),
     "serve": ("tilewise.api.command:serve", "Answer look-ups over HTTP."),
     "db": ("tilewise.tuner.cli.db:db", "Check, upgrade or back up the database."),
     "selftest": ("tilewise.tuner.cli.selftest:selftest", "Check on this machine every step that tuning relies on."),

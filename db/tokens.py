@@ -1,0 +1,100 @@
+"""Bearer tokens: made once and shown once; what is kept is a hash."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+
+from sqlalchemy import bindparam, insert, select, update
+
+from tilewise.db import models
+from tilewise.db.database import Database
+from tilewise.errors import NotFound, UsageError
+
+__all__ = ["Right", "Token", "Tokens"]
+
+_FORM = re.compile(r"tw_([1-9][0-9]{0,17})_([A-Za-z0-9_-]{43})", re.ASCII)
+_NOBODY = hashlib.sha256(b"").hexdigest()
+_LONGEST_NAME = 100
+
+
+class Right(StrEnum):
+    """What a token allows; each right has those before it.
+
+    - `read`: look-ups and listings, where a server does not answer everybody.
+    - `submit`: asking for jobs, and cancelling them.
+    - `admin`: importing results.
+    """
+
+    READ = "read"
+    SUBMIT = "submit"
+    ADMIN = "admin"
+
+    def includes(self, other: Right) -> bool:
+        return list(Right).index(other) <= list(Right).index(self)
+
+
+@dataclass(frozen=True, slots=True)
+class Token:
+    """What is known of a token: not its secret."""
+
+    id: int
+    name: str
+    right: Right
+    created: datetime
+    revoked: datetime | None
+
+
+_T = models.tokens.c
+_FIND = select(_T.hash, _T.scope, _T.revoked).where(_T.id == bindparam("id"))
+_LIST = select(_T.id, _T.name, _T.scope, _T.created, _T.revoked).order_by(_T.id)
+
+
+class Tokens:
+    """The tokens that a database keeps. All methods raise `StoreError`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def create(self, name: str, right: Right) -> str:
+        """A new token's text, which nobody can find out again."""
+        if not name or len(name) > _LONGEST_NAME or not name.isprintable():
+            raise UsageError(f"a token's name has 1 to {_LONGEST_NAME} printable characters")
+        secret = secrets.token_urlsafe(32)
+        values = {"name": name, "hash": _hash(secret), "scope": right.value, "created": datetime.now(UTC)}
+        with self._database.write() as connection:
+            number = connection.execute(insert(models.tokens).values(values).returning(_T.id)).scalar_one()
+        return f"tw_{number}_{secret}"
+
+    def list(self) -> list[Token]:
+        """All that were ever made, in that order."""
+        rows = self._database.fetch(_LIST)
+        return [Token(number, name, Right(right), made, gone) for number, name, right, made, gone in rows]
+
+    def revoke(self, number: int) -> None:
+        """Refuse the token from now on; a second time does nothing. Raises `NotFound`."""
+        change = update(models.tokens).where(_T.id == number)
+        with self._database.write() as connection:
+            if connection.execute(change.where(_T.revoked.is_(None)).values(revoked=datetime.now(UTC))).rowcount:
+                return
+            if connection.execute(select(_T.id).where(_T.id == number)).scalar() is None:
+                raise NotFound(f"there is no token {number}; tilewise token list shows those there are")
+
+    def check(self, text: str) -> tuple[int, Right] | None:
+        """The number and right of a token that is known and not revoked. Takes as long for one that is not."""
+        found = _FORM.fullmatch(text)
+        rows = self._database.fetch(_FIND, id=int(found[1])) if found else []
+        kept, right, revoked = rows[0] if rows else (_NOBODY, "", None)
+        agrees = hmac.compare_digest(_hash(found[2] if found else ""), kept)
+        if not agrees or revoked is not None or not found or not rows:
+            return None
+        return int(found[1]), Right(right)
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()
