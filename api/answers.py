@@ -16,7 +16,7 @@ from tilewise.tuner.lookup import Match, clip
 from tilewise.tuner.problem import make_problem
 from tilewise.tuner.stored import StoredSource, answer_from, not_tuned
 
-__all__ = ["answer", "check_question", "exact"]
+__all__ = ["answer", "check_question", "exact", "registered"]
 
 
 def check_question(kernel: str, dims: Iterable[str], dtype: str) -> None:
@@ -24,7 +24,7 @@ def check_question(kernel: str, dims: Iterable[str], dtype: str) -> None:
 
     A kernel that is not registered may still be stored, from a user's file: that is for `answer` to find out.
     """
-    if known := _registered(kernel):
+    if known := registered(kernel):
         make_problem(known[0], dict.fromkeys(dims, 1), dtype)
 
 
@@ -34,7 +34,7 @@ def exact(store: Store, question: Question) -> Result | None:
     A registered kernel answers only with results of the source that is installed here: those of another version of
     it are not exact.
     """
-    known = _registered(question.kernel)
+    known = registered(question.kernel)
     return store.lookup(question, source_hash=known[1] if known else None)
 
 
@@ -45,7 +45,7 @@ def answer(source: StoredSource, question: Question, match: Match, toolchain: st
     Raises `NotTuned`, or `UnknownKernel` where the kernel is neither registered nor stored, `BadDimension` where it is
     stored with other dimensions.
     """
-    known = _registered(question.kernel)
+    known = registered(question.kernel)
     if known is not None:
         return answer_from(source, question, known[0], match=match, toolchain=toolchain, known_hash=known[1])
     found = source.answers(question, None)
@@ -58,7 +58,7 @@ def answer(source: StoredSource, question: Question, match: Match, toolchain: st
     raise not_tuned(source, question)
 
 
-def _registered(kernel: str) -> tuple[KernelSpec, str] | None:
+def registered(kernel: str) -> tuple[KernelSpec, str] | None:
     """A registered kernel's spec and source hash; None for any other name.
 
     `registry.load` also takes files, which a request must never make the server import.

@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import tilewise
-from tilewise.api import health, imports, listings, lookups, problems
+from tilewise.api import health, imports, jobs, listings, lookups, problems
 from tilewise.api.front import Front
 from tilewise.api.guard import Guard, needed
 from tilewise.api.pages.routes import PAGES
@@ -26,7 +26,15 @@ LARGEST_BODY = 1 << 20
 LARGEST_IMPORT = 64 << 20
 
 
-_PARTS = (lookups.plain, lookups.typed, listings.plain, imports.plain, health.plain)
+_PARTS = (
+    lookups.plain,
+    lookups.typed,
+    listings.plain,
+    imports.plain,
+    jobs.plain,
+    jobs.typed,
+    health.plain,
+)
 
 
 def create_app(store_url: str, options: Options | None = None) -> FastAPI:
@@ -47,14 +55,7 @@ def create_app(store_url: str, options: Options | None = None) -> FastAPI:
         version=tilewise.__version__,
         summary="The fastest known tile configs of Triton kernels, by shape, dtype and device",
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
-        routes=[
-            *lookups.plain.routes,
-            *lookups.typed.routes,
-            *listings.plain.routes,
-            *imports.plain.routes,
-            *health.plain.routes,
-            *PAGES,
-        ],
+        routes=[*(route for part in _PARTS for route in part.routes), *PAGES],
         lifespan=lifespan,
         docs_url=None,  # both pages load scripts from elsewhere
         redoc_url=None,

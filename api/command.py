@@ -35,10 +35,18 @@ __all__ = ["serve"]
 @click.option(
     "--writes-a-minute", type=click.IntRange(1), default=120, show_default=True, help="Writes a token may make."
 )
+@click.option("--jobs/--no-jobs", default=True, show_default=True, help="Whether to run jobs on this machine.")
 @database
 @common
 def serve(
-    host: str, port: int, log_level: str, reads: str, writes_a_minute: int, url: str | None, as_json: bool
+    host: str,
+    port: int,
+    log_level: str,
+    reads: str,
+    writes_a_minute: int,
+    jobs: bool,
+    url: str | None,
+    as_json: bool,
 ) -> None:
     """Serve the stored configs over REST.
 
@@ -52,7 +60,7 @@ def serve(
 
     store_url = url or read_settings().database_url
     open_store(store_url, create=True).close()  # whatever is wrong with the database is said here, in one line
-    options = Options(reads_open=reads == "open", writes_a_minute=writes_a_minute)
+    options = Options(reads_open=reads == "open", writes_a_minute=writes_a_minute, run_jobs=jobs)
     with _listen(host, port) as listener:
         run(store_url, listener, _announce_as_json if as_json else _announce, options=options, log_level=log_level)
 

@@ -22,6 +22,9 @@ __all__ = [
     "Health",
     "History",
     "Imported",
+    "Job",
+    "JobRequest",
+    "Jobs",
     "Kernel",
     "Kernels",
     "LookupMiss",
@@ -30,6 +33,7 @@ __all__ = [
     "LookupResults",
     "NotTunedProblem",
     "Problem",
+    "Progress",
     "Result",
     "ScopeFields",
     "Trial",
@@ -271,6 +275,61 @@ class Imported(TypedDict):
     unchanged: Count
     bests_changed: Count
     refused: Annotated[list[Refused], Field(max_length=100)]
+
+
+class JobRequest(BaseModel):
+    """A tuning to run: each shape with that budget."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    kernel: Name
+    shapes: Annotated[list[dict[str, Size]], Field(min_length=1, max_length=100, examples=[[{"M": 1000, "N": 8192}]])]
+    dtype: Name = "float32"
+    device: Annotated[Name, Field(description="a device's id in /v1/devices", examples=["model:Ascend910B4"])]
+    trials: Annotated[int, BeforeValidator(_as_integer), Field(strict=True, ge=1, le=100_000)] | None = None
+    seconds: Annotated[float, Field(gt=0, le=7 * 86400)] | None = None
+    search: Literal["guided", "tpe", "random", "exhaustive"] = "guided"
+    seed: Annotated[int, BeforeValidator(_as_integer), Field(strict=True, ge=0, le=2**31 - 1)] = 0
+    priority: Annotated[int, BeforeValidator(_as_integer), Field(strict=True, ge=-100, le=100)] = 0
+
+
+class Progress(TypedDict):
+    """How far a job is; what is not known yet is absent."""
+
+    shapes_done: NotRequired[Count]
+    shapes: NotRequired[Count]
+    dims: NotRequired[Annotated[dict[str, Size], Field(description="the shape that is being tuned")]]
+    trials: NotRequired[Annotated[int, Field(ge=0, description="of that shape, stored ones included")]]
+    of: NotRequired[Count]
+    best_us: NotRequired[Microseconds]
+    clock: NotRequired[Clock]
+    scope: NotRequired[Annotated[str, Field(description="key of what is being tuned: /problems/{key} shows it")]]
+    failed: NotRequired[list[str]]
+
+
+class Job(TypedDict):
+    id: Annotated[int, Field(ge=1)]
+    kernel: str
+    shapes: list[dict[str, Size]]
+    dtype: str
+    device: str
+    trials: NotRequired[Count]
+    seconds: NotRequired[Annotated[float, Field(gt=0)]]
+    search: str
+    seed: Count
+    priority: int
+    state: Literal["queued", "running", "done", "failed", "cancelled"]
+    reason: Annotated[str, Field(description="why it failed; empty otherwise")]
+    progress: Progress
+    attempts: Annotated[int, Field(ge=0, description="how often it was begun; it goes on from its stored trials")]
+    cancelling: bool
+    created: Moment
+    started: NotRequired[Moment]
+    finished: NotRequired[Moment]
+
+
+class Jobs(TypedDict):
+    jobs: list[Job]
 
 
 class Health(TypedDict):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
@@ -12,6 +13,8 @@ from tilewise.api.metrics import Metrics
 from tilewise.api.snapshot import Snapshot
 
 if TYPE_CHECKING:
+    from tilewise.api.runner import Runner
+    from tilewise.db.jobs import Jobs
     from tilewise.db.sql_store import SqlStore
     from tilewise.db.tokens import Tokens
     from tilewise.tuner.stored import StoredSource
@@ -32,6 +35,7 @@ class Options:
 
     reads_open: bool = True
     writes_a_minute: int = 120
+    run_jobs: bool = True
     answer_bytes: int = 256 << 20
 
 
@@ -45,6 +49,8 @@ class Service:
     source: StoredSource
     """`store` with indexes for look-ups that may relax."""
     tokens: Tokens
+    jobs: Jobs
+    jobs_writer: Jobs
     snapshot: Snapshot
 
     def __init__(self, store_url: str, options: Options) -> None:
@@ -53,11 +59,18 @@ class Service:
         self.metrics = Metrics()
         self.metrics.gauge("tilewise_answers_kept", "Encoded answers in memory.", lambda: len(self.snapshot))
         self.metrics.gauge("tilewise_answers_bytes", "Bytes that they take.", lambda: self.snapshot.size)
+        self._devices: frozenset[str] | None = None
+        self._finding = threading.Lock()
+        self.streams = 0
+        """Event streams that are open."""
+        self.stopping = False
+        self._runner: Runner | None = None
         self.recalled = self.metrics.answers.labels("exact", "memory")
 
     async def open(self) -> None:
         """Raises `StoreError`."""
         from tilewise.db.database import waiting
+        from tilewise.db.jobs import Jobs
         from tilewise.db.sql_store import open_store
         from tilewise.db.tokens import Tokens
         from tilewise.tuner.stored import StoredSource
@@ -66,12 +79,38 @@ class Service:
         self.store = open_store(waiting(self._url, _READ_SECONDS), create=False)
         self.source = StoredSource(self.store)
         self.tokens = Tokens(self.store.database)
+        self.jobs, self.jobs_writer = Jobs(self.store.database), Jobs(self.writer.database)
         self.snapshot = Snapshot(self.store.changes(), self.options.answer_bytes)
 
+        self.stopping = False
+        if self.options.run_jobs and self.writer.database.writable:
+            from tilewise.api.processes import ProcessExecutor
+            from tilewise.api.runner import Runner
+
+            self._runner = Runner(self._url, self.jobs_writer, self.devices, ProcessExecutor())
+            self._runner.start()
+
     async def close(self) -> None:
+        self.stopping = True
+        if self._runner is not None:
+            await run_in_threadpool(self._runner.stop)
+            self._runner = None
         await self.snapshot.close()
         self.store.close()
         self.writer.close()
+
+    def wake_runner(self) -> None:
+        if self._runner is not None:
+            self._runner.wake()
+
+    def devices(self) -> frozenset[str]:
+        """The ids of this machine's devices that work. Found out once, which may take a second."""
+        with self._finding:
+            if self._devices is None:
+                from tilewise.tuner.devices.catalogue import rows
+
+                self._devices = frozenset(row.id for row in rows() if row.available)
+            return self._devices
 
     async def read(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """A question of microseconds on the event loop, where the database is a file; elsewhere in a thread."""

@@ -8,6 +8,7 @@ Answers are the service's JSON, typed by the very schemas that it documents. Imp
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self, cast
@@ -138,6 +139,40 @@ class Client:
         """Merge an export file into the server's database; needs an admin's token."""
         response = self._send("POST", "/v1/import", content=data, headers={"content-type": "application/json"})
         return cast("schemas.Imported", _document(response))
+
+    # Jobs --------------------------------------------------------------------------------------------------------
+
+    def submit(
+        self, kernel: str, shapes: Sequence[Mapping[str, int]], *, device: str, dtype: str = "float32", **rest: Any
+    ) -> schemas.Job:
+        """Ask for a tuning; the same request twice is one job. `rest` may hold `trials`, `seconds`, `search`, `seed`
+        and `priority`. Needs a token that allows to submit."""
+        sizes = [dict(dims) for dims in shapes]
+        asked = {"kernel": kernel, "shapes": sizes, "device": device, "dtype": dtype, **rest}
+        return cast("schemas.Job", self._post("/v1/jobs", asked))
+
+    def job(self, number: int) -> schemas.Job:
+        return cast("schemas.Job", self._get(f"/v1/jobs/{number}"))
+
+    def jobs(self, *, before: int | None = None, limit: int = 50) -> list[schemas.Job]:
+        """The newest first."""
+        return cast("list[schemas.Job]", self._get("/v1/jobs", {"before": before, "limit": limit})["jobs"])
+
+    def cancel(self, number: int) -> schemas.Job:
+        return cast("schemas.Job", _document(self._send("DELETE", f"/v1/jobs/{number}")))
+
+    def events(self, number: int) -> Iterator[schemas.Job]:
+        """The job now and whenever it changes, until it has ended."""
+        try:
+            with self._http.stream("GET", f"/v1/jobs/{number}/events", timeout=60.0) as response:
+                if response.status_code >= 400:
+                    response.read()
+                    raise _error(response, self.url)
+                for line in response.iter_lines():
+                    if line.startswith("data: "):
+                        yield json.loads(line.removeprefix("data: "))
+        except httpx2.HTTPError as error:
+            raise Unavailable(f"lost {self.url}: {error or type(error).__name__}") from error
 
     def ready(self) -> bool:
         """Whether the server is there and can answer."""

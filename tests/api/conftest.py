@@ -15,6 +15,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from tilewise.api.app import create_app
+from tilewise.api.service import Options
 from tilewise.db.records import Clock, Scope, Status, Trial
 from tilewise.db.sql_store import open_store
 from tilewise.db.tokens import Right, Tokens
@@ -89,7 +90,7 @@ def tune(tune_into: Tune, store_url: str) -> Tune:
 @pytest.fixture
 def client(store_url: str) -> Iterator[TestClient]:
     """A client of the application; it answers 500 where a server would, instead of raising the defect."""
-    with TestClient(create_app(store_url), raise_server_exceptions=False) as client:
+    with TestClient(create_app(store_url, Options(run_jobs=False)), raise_server_exceptions=False) as client:
         yield client
 
 

@@ -66,10 +66,14 @@ def test_every_operation_has_a_method(remote, tune, client, transport):
     assert len(list(remote.trials(page=1))) == len(list(remote.trials(kernel="row_reduce"))) == 3
     assert [best["time_us"] for best in remote.history(**QUERY)] == [31.5]
     assert b'"format": "tilewise"' in remote.export(device="Ascend910B4")
+    job = remote.submit("row_reduce", [QUERY["dims"]], device="model:Ascend910B4", trials=2)
+    assert remote.cancel(job["id"])["state"] == "cancelled"
+    assert remote.job(job["id"]) == remote.jobs()[0]
+    assert [told["state"] for told in remote.events(job["id"])] == ["cancelled"]
     assert remote.import_results(remote.export())["unchanged"] == 3
     assert remote.ready()
     documented = {
-        (method.upper(), path.replace("{kernel}", "row_reduce"))
+        (method.upper(), path.replace("{kernel}", "row_reduce").replace("{number}", "1"))
         for path, operations in client.get("/openapi.json").json()["paths"].items()
         for method in operations
     }

@@ -1,0 +1,147 @@
+"""What runs one job, in a process of its own: it claims the job, tunes shape after shape, and ends it.
+
+What is tried is stored trial by trial, so a job that is begun again goes on where it was. A thread of this process
+gives signs of life and hears of a cancellation. When the job is no longer this process's, or the server that started
+it has ended, the process ends on the spot.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any
+
+from tilewise.api.processes import identity, leave_with_parent
+from tilewise.db.jobs import Job, Jobs, State
+from tilewise.db.records import Dims, Trial
+from tilewise.db.sql_store import SqlStore, open_store
+from tilewise.errors import NothingFeasible, StoreError, TilewiseError
+from tilewise.kernels import registry
+from tilewise.tuner.devices.catalogue import open_device
+from tilewise.tuner.problem import make_problem, sizes_text
+from tilewise.tuner.search import Budget, Plan, Tuning, Watcher, default_trials
+
+__all__ = ["BEAT_SECONDS", "run_job"]
+
+BEAT_SECONDS = 1.0
+_GRACE_SECONDS = 15.0
+"""How long a cancelled job may take to come to the end of a trial."""
+_FINISH_SECONDS = 60.0
+
+_log = logging.getLogger(__name__)
+
+
+class _Cancelled(BaseException):
+    """Passes through everything, as Ctrl-C does."""
+
+
+def run_job(url: str, number: int) -> None:
+    """Run a queued job to its end, if nobody else has taken it."""
+    leave_with_parent()
+    with open_store(url) as store:
+        jobs, owner = Jobs(store.database), identity()
+        job = jobs.get(number)
+        if job.state is State.QUEUED and jobs.claim(job, owner):
+            _Run(store, jobs, job, owner).to_the_end()
+
+
+class _Run(Watcher):
+    def __init__(self, store: SqlStore, jobs: Jobs, job: Job, owner: str) -> None:
+        self._store, self._jobs, self._job, self._owner = store, jobs, job, owner
+        self._cancelled = threading.Event()
+        self._progress: Mapping[str, Any] = {"shapes_done": 0, "shapes": len(job.shapes), "failed": []}
+
+    def to_the_end(self) -> None:
+        threading.Thread(target=self._beat, daemon=True, name="beat").start()
+        try:
+            state, reason = self._tune()
+        except _Cancelled:
+            state, reason = State.CANCELLED, "cancelled"
+        except TilewiseError as error:
+            state, reason = State.FAILED, str(error)
+        except Exception as error:
+            _log.exception("job %d", self._job.id)
+            state, reason = State.FAILED, f"internal error: {type(error).__name__}: {error}"
+        self._finish(state, reason)
+
+    def _tune(self) -> tuple[State, str]:
+        spec = registry.load(self._job.kernel)
+        trials = default_trials(self._job.search) if self._job.trials is None else self._job.trials
+        budget = Budget(trials, self._job.seconds)
+        failed: list[str] = []
+        with open_device(self._job.device) as device:
+            for done, dims in enumerate(self._job.shapes):
+                problem = make_problem(spec, dims, self._job.dtype)
+                self._note(shapes_done=done, dims=dict(dims), failed=failed)
+                try:
+                    tuning = Tuning(
+                        spec,
+                        problem,
+                        device,
+                        self._store,
+                        budget=budget,
+                        search=self._job.search,
+                        seed=self._job.seed,
+                        watcher=self,
+                    )
+                    tuning.run()
+                except NothingFeasible as error:
+                    failed = [*failed, _failure(dims, error)]
+        self._note(shapes_done=len(self._job.shapes), failed=failed)
+        return (State.FAILED, "; ".join(failed)) if failed else (State.DONE, "")
+
+    # Watcher, on the thread that tunes -----------------------------------------------------------------------------
+
+    def started(self, plan: Plan) -> None:
+        self._note(trials=plan.resumed, of=plan.trials, clock=str(plan.scope.clock), scope=plan.scope.key)
+        self._stop_if_cancelled()
+
+    def tried(self, trial: Trial, best: Trial | None) -> None:
+        self._note(trials=self._progress["trials"] + 1)
+        if best is not None and best.time_us is not None:
+            self._note(best_us=best.time_us)
+        self._stop_if_cancelled()
+
+    def _stop_if_cancelled(self) -> None:
+        if self._cancelled.is_set():
+            raise _Cancelled
+
+    def _note(self, **changes: Any) -> None:
+        self._progress = {**self._progress, **changes}
+
+    # Signs of life, on a thread of their own -----------------------------------------------------------------------
+
+    def _beat(self) -> None:
+        told: float | None = None
+        while True:
+            try:
+                job = self._jobs.beat(self._job.id, self._owner, self._progress)
+            except StoreError as error:  # locked or full for a while; the job stays this process's while it lives
+                _log.warning("job %d: %s", self._job.id, error)
+            else:
+                if job is None:
+                    os._exit(2)
+                if job.cancelling:
+                    self._cancelled.set()
+                    told = told or time.monotonic()
+                    if time.monotonic() - told > _GRACE_SECONDS:
+                        os._exit(3)
+            time.sleep(BEAT_SECONDS)
+
+    def _finish(self, state: State, reason: str) -> None:
+        give_up = time.monotonic() + _FINISH_SECONDS
+        while True:
+            try:
+                self._jobs.finish(self._job.id, self._owner, state, reason, self._progress)
+                return
+            except StoreError:
+                if time.monotonic() > give_up:
+                    raise
+                time.sleep(BEAT_SECONDS)
+
+
+def _failure(dims: Dims, error: NothingFeasible) -> str:
+    return f"{sizes_text(dims)}: {error}"

@@ -1,0 +1,224 @@
+"""Jobs: tunings that were asked for, kept until they are done, and run by one process at a time.
+
+A process that runs a job is its *owner* and gives signs of life by counting `beats`. Whether an owner lives is for
+`tilewise.api.runner` to judge; here every change of state holds the job to what it was, so that of two processes that
+want the same one only one gets it, and a job that was taken from its owner is no longer the owner's to end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Any
+
+from sqlalchemy import Integer, bindparam, insert, select, text, update
+from sqlalchemy.exc import IntegrityError
+
+from tilewise.db import models
+from tilewise.db.database import Database
+from tilewise.db.records import Dims, digest
+from tilewise.errors import NotFound, StoreError
+
+__all__ = ["ATTEMPTS", "Job", "Jobs", "Request", "State"]
+
+ATTEMPTS = 5
+"""Times that a job is begun before it fails for good: one that kills its process would come back for ever."""
+
+
+class State(StrEnum):
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+    @property
+    def is_final(self) -> bool:
+        return self in (State.DONE, State.FAILED, State.CANCELLED)
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked for. `device` is an id such as `model:Ascend910B4`; `source_hash` is that of the kernel now.
+
+    `trials` and `seconds` are the budget of each shape; None is the search's own.
+    """
+
+    kernel: str
+    source_hash: str
+    shapes: Sequence[Dims]
+    dtype: str
+    device: str
+    trials: int | None = None
+    seconds: float | None = None
+    search: str = "guided"
+    seed: int = 0
+
+    @property
+    def key(self) -> str:
+        """Equal for requests that ask for the same."""
+        shapes = [dict(dims) for dims in self.shapes]
+        budget = [self.trials, self.seconds, self.search, self.seed]
+        return digest([self.kernel, self.source_hash, shapes, self.dtype, self.device, *budget])
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """A request and what became of it. `attempts` counts how often it was begun; `beats` the owner's signs of life."""
+
+    id: int
+    kernel: str
+    shapes: Sequence[Dims]
+    dtype: str
+    device: str
+    trials: int | None
+    seconds: float | None
+    search: str
+    seed: int
+    priority: int
+    state: State
+    reason: str
+    progress: Mapping[str, Any] = field(default_factory=dict)
+    owner: str = ""
+    beats: int = 0
+    attempts: int = 0
+    cancelling: bool = False
+    created: datetime = field(default_factory=lambda: datetime.now(UTC))
+    started: datetime | None = None
+    finished: datetime | None = None
+
+
+_J = models.jobs.c
+_COLUMNS = tuple(name for name in Job.__dataclass_fields__)
+_ALL = select(*(_J[name] for name in _COLUMNS))
+_MOST = bindparam("most", type_=Integer)
+_ONE = _ALL.where(_J.id == bindparam("id"))
+_KEYED = _ALL.where(_J.key == bindparam("key"), text("state IN ('queued', 'running', 'done')"))
+_PAGE = _ALL.where(_J.id < bindparam("before")).order_by(_J.id.desc()).limit(_MOST)
+_RUNNING = _ALL.where(_J.state == "running").order_by(_J.id)
+_NEXT = (
+    _ALL.where(_J.state == "queued", _J.device == bindparam("device")).order_by(_J.priority.desc(), _J.id).limit(_MOST)
+)
+_WAITING = select(_J.device).where(_J.state == "queued").distinct()
+_LAST = 2**63 - 1
+
+
+class Jobs:
+    """The jobs that a database keeps. All methods raise `StoreError`."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def submit(self, request: Request, *, priority: int = 0) -> tuple[Job, bool]:
+        """The job of this request, and whether it is new: one that waits, runs or is done serves the same request."""
+        if known := self._keyed(request.key):
+            return known, False
+        values = {
+            "key": request.key,
+            "kernel": request.kernel,
+            "shapes": json.dumps([dict(dims) for dims in request.shapes], separators=(",", ":")),
+            "dtype": request.dtype,
+            "device": request.device,
+            "trials": request.trials,
+            "seconds": request.seconds,
+            "search": request.search,
+            "seed": request.seed,
+            "priority": priority,
+            "state": State.QUEUED.value,
+            "reason": "",
+            "progress": "{}",
+            "owner": "",
+            "beats": 0,
+            "attempts": 0,
+            "cancelling": False,
+            "created": datetime.now(UTC),
+        }
+        try:
+            with self._database.write() as connection, connection.begin_nested():
+                number = connection.execute(insert(models.jobs).values(values).returning(_J.id)).scalar_one()
+        except StoreError as error:
+            if isinstance(error.__cause__, IntegrityError) and (known := self._keyed(request.key)):
+                return known, False  # somebody else asked for it just now
+            raise
+        return self.get(number), True
+
+    def get(self, number: int) -> Job:
+        """Raises `NotFound`."""
+        rows = self._database.fetch(_ONE, id=number)
+        if not rows:
+            raise NotFound(f"there is no job {number}")
+        return _read(rows[0])
+
+    def page(self, *, before: int | None = None, most: int = 50) -> list[Job]:
+        """The newest first; the last one's number given as `before` brings the next page."""
+        return [_read(row) for row in self._database.fetch(_PAGE, before=before or _LAST, most=most)]
+
+    def running(self) -> list[Job]:
+        return [_read(row) for row in self._database.fetch(_RUNNING)]
+
+    def waiting_devices(self) -> set[str]:
+        return {device for (device,) in self._database.fetch(_WAITING)}
+
+    def next(self, device: str) -> Job | None:
+        """What that device should do: the highest priority, of that the oldest."""
+        rows = self._database.fetch(_NEXT, device=device, most=1)
+        return _read(rows[0]) if rows else None
+
+    def claim(self, job: Job, owner: str) -> bool:
+        """Make a queued job the owner's, unless somebody else has taken it."""
+        change = update(models.jobs).where(_J.id == job.id, _J.state == "queued", _J.attempts == job.attempts)
+        begun = {"state": "running", "owner": owner, "attempts": job.attempts + 1, "beats": 0}
+        return self._change(change.values(**begun, started=datetime.now(UTC)))
+
+    def beat(self, number: int, owner: str, progress: Mapping[str, Any]) -> Job | None:
+        """The owner's sign of life, with how far it is. None where the job is no longer its own."""
+        mine = update(models.jobs).where(_J.id == number, _J.owner == owner, _J.state == "running")
+        if not self._change(mine.values(beats=_J.beats + 1, progress=json.dumps(dict(progress)))):
+            return None
+        return self.get(number)
+
+    def finish(self, number: int, owner: str, state: State, reason: str, progress: Mapping[str, Any]) -> bool:
+        """End a job that is the owner's; false where it no longer is, and then nothing changes."""
+        mine = update(models.jobs).where(_J.id == number, _J.owner == owner, _J.state == "running")
+        ended = {"state": state.value, "reason": reason, "progress": json.dumps(dict(progress))}
+        return self._change(mine.values(**ended, finished=datetime.now(UTC)))
+
+    def take_back(self, job: Job, why: str) -> bool:
+        """Take a job from an owner that is gone: back to the queue, or to its end where that is due."""
+        gone = update(models.jobs).where(
+            _J.id == job.id, _J.state == "running", _J.owner == job.owner, _J.beats == job.beats
+        )
+        if job.cancelling:
+            ended = {"state": "cancelled", "reason": "cancelled", "finished": datetime.now(UTC)}
+        elif job.attempts >= ATTEMPTS:
+            reason = f"begun {job.attempts} times and never ended: {why}"
+            ended = {"state": "failed", "reason": reason, "finished": datetime.now(UTC)}
+        else:
+            ended = {"state": "queued", "owner": ""}
+        return self._change(gone.values(**ended))
+
+    def cancel(self, number: int) -> Job:
+        """Cancel a job that waits, and ask the owner of one that runs to stop; others stay. Raises `NotFound`."""
+        waits = update(models.jobs).where(_J.id == number, _J.state == "queued")
+        ended = {"state": "cancelled", "reason": "cancelled", "finished": datetime.now(UTC)}
+        if not self._change(waits.values(**ended)):
+            runs = update(models.jobs).where(_J.id == number, _J.state == "running")
+            self._change(runs.values(cancelling=True))
+        return self.get(number)
+
+    def _change(self, change: Any) -> bool:
+        with self._database.write() as connection:
+            return bool(connection.execute(change).rowcount)
+
+    def _keyed(self, key: str) -> Job | None:
+        rows = self._database.fetch(_KEYED, key=key)
+        return _read(rows[0]) if rows else None
+
+
+def _read(row: Sequence[Any]) -> Job:
+    values = dict(zip(_COLUMNS, row, strict=True))
+    values |= {"shapes": json.loads(values["shapes"]), "progress": json.loads(values["progress"])}
+    return Job(**values | {"state": State(values["state"])})

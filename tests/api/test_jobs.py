@@ -1,0 +1,127 @@
+"""Jobs over REST, run by real processes on a modelled part."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+
+import pytest
+from starlette.testclient import TestClient
+
+from tilewise.api import processes
+from tilewise.api.app import create_app
+from tilewise.db.jobs import Jobs, State
+from tilewise.db.sql_store import open_store
+
+JOB = {"kernel": "vector_add", "shapes": [{"N": 100_000}], "device": "model:Ascend910B4", "trials": 3}
+LONG = JOB | {"trials": 500, "search": "random", "shapes": [{"N": 123_457}]}
+SECONDS = 120.0
+
+
+@pytest.fixture
+def submitting(token_of):
+    return token_of("submit")
+
+
+def until(condition):
+    give_up = time.monotonic() + SECONDS
+    while time.monotonic() < give_up:
+        if found := condition():
+            return found
+        time.sleep(0.05)
+    raise AssertionError("it took too long")
+
+
+def test_the_same_request_twice_is_one_job(client, submitting, problem_of):
+    problem_of(client.post("/v1/jobs", json=JOB), 401)
+    first = client.post("/v1/jobs", json=JOB, headers=submitting)
+    assert first.status_code == 201
+    job = first.json()
+    assert first.headers["location"] == f"/v1/jobs/{job['id']}"
+    second = client.post("/v1/jobs", json=dict(reversed(JOB.items())), headers=submitting)
+    assert (second.status_code, second.json()) == (200, job)
+    assert (job["state"], job["progress"], job["dtype"]) == ("queued", {}, "float32")
+    assert client.get("/v1/jobs").json() == {"jobs": [job]}
+    assert client.get(f"/v1/jobs/{job['id']}").json() == job
+    problem_of(client.get("/v1/jobs/2"), 404)
+    problem_of(client.get("/v1/jobs/x"), 404)
+
+
+def test_a_waiting_job_can_be_cancelled_and_asked_for_again(client, submitting, problem_of):
+    number = client.post("/v1/jobs", json=JOB, headers=submitting).json()["id"]
+    problem_of(client.delete(f"/v1/jobs/{number}"), 401)
+    assert client.delete(f"/v1/jobs/{number}", headers=submitting).json()["state"] == "cancelled"
+    events = client.get(f"/v1/jobs/{number}/events")
+    assert events.headers["content-type"].startswith("text/event-stream")
+    [event] = [line for line in events.text.splitlines() if line.startswith("data: ")]
+    assert json.loads(event.removeprefix("data: "))["state"] == "cancelled"
+    assert client.post("/v1/jobs", json=JOB, headers=submitting).json()["id"] != number
+
+
+@pytest.mark.parametrize(
+    ("change", "status", "said"),
+    [
+        ({"kernel": "os.py:SPEC"}, 404, "unknown kernel"),
+        ({"shapes": [{"N": 1}, {"M": 1}]}, 400, "shapes[1]: kernel vector_add needs N"),
+        ({"dtype": "int3"}, 400, "takes no 'int3'"),
+        ({"device": "replay:/etc/passwd"}, 400, "this server has no device replay:/etc/passwd"),
+        ({"device": "model:Ascend1"}, 400, "unknown Ascend part"),
+        ({"trials": 0}, 422, "#/trials"),
+        ({"shapes": []}, 422, "#/shapes"),
+        ({"priority": 1000}, 422, "#/priority"),
+        ({"command": "rm"}, 422, "#/command"),
+    ],
+)
+def test_what_cannot_run_here_is_refused(client, submitting, problem_of, change, status, said):
+    assert said in problem_of(client.post("/v1/jobs", json=JOB | change, headers=submitting), status)["detail"]
+
+
+def test_a_job_runs_tells_how_it_goes_and_its_result_is_looked_up(store_url, client, submitting):
+    number = client.post("/v1/jobs", json=JOB, headers=submitting).json()["id"]
+    with TestClient(create_app(store_url)) as running:
+        text = running.get(f"/v1/jobs/{number}/events").text
+        told = [json.loads(line.removeprefix("data: ")) for line in text.splitlines() if line.startswith("data: ")]
+        assert told[-1]["state"] == "done", told[-1]
+        assert {job["state"] for job in told} >= {"done"}
+        assert told[-1]["progress"]["shapes_done"] == 1
+        assert told[-1]["progress"]["clock"] == "modelled"
+        found = running.get("/v1/configs/vector_add?N=100000&device=Ascend910B4").json()
+        assert found["time_us"] == told[-1]["progress"]["best_us"]
+        assert running.post("/v1/jobs", json=JOB, headers=submitting).status_code == 200
+
+
+def test_a_job_whose_process_is_killed_goes_on_from_its_trials_and_one_that_is_cancelled_stops(
+    store_url, client, submitting
+):
+    number = client.post("/v1/jobs", json=LONG, headers=submitting).json()["id"]
+    with open_store(store_url) as store, TestClient(create_app(store_url)) as running:
+        jobs = Jobs(store.database)
+
+        def tried():
+            return sum(sum(store.result(scope).counts.values()) for scope in store.scopes())
+
+        until(lambda: jobs.get(number).state is State.RUNNING and tried() >= 2)
+        first = jobs.get(number)
+        kept = tried()
+        os.kill(int(first.owner.split("/")[-2]), signal.SIGKILL)
+        again = until(lambda: (job := jobs.get(number)).attempts == 2 and job.state is State.RUNNING and job)
+        assert again.owner != first.owner
+        until(lambda: tried() > kept)
+        seen = [trial.config_key for scope in store.scopes() for trial in store.trials(scope)]
+        assert len(seen) == len(set(seen))
+        running.delete(f"/v1/jobs/{number}", headers=submitting)
+        ended = until(lambda: (job := jobs.get(number)).state.is_final and job)
+        assert (ended.state, ended.reason) == (State.CANCELLED, "cancelled")
+        owner = again.owner
+    until(lambda: processes.is_gone(owner))
+
+
+def test_a_process_is_known_by_more_than_its_number():
+    mine = processes.identity()
+    assert processes.is_gone(mine) is False
+    host, number, started = mine.rsplit("/", 2)
+    assert processes.is_gone(f"{host}/{number}/{int(started) + 1}") is True
+    assert processes.is_gone(f"elsewhere/0/{number}/{started}") is None
+    assert processes.is_gone("") is None
