@@ -59,7 +59,8 @@ class CudaRuntime(Runtime):
         """A fault on the device poisons the context: that shows at the next `synchronize`. Memory that is full may have
         been filled by an earlier config, which only a fresh process can tell."""
         kind = type(error).__name__
-        return Failure(Outcome(status(kind), f"{kind}: {describe(error)}"), lost=kind == "OutOfMemoryError")
+        text = str(error).partition("\n")[0] if kind == "AcceleratorError" else describe(error)  # advice follows
+        return Failure(Outcome(status(kind), f"{kind}: {text}"), lost=kind == "OutOfMemoryError")
 
     def kernel_facts(self, kernels: Sequence[Any]) -> Mapping[str, Any]:
         """What the driver says of the loaded binaries; of several, the most."""
