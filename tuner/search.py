@@ -12,11 +12,11 @@ import numpy as np
 import optuna
 from numpy.typing import NDArray
 
-from tilewise.db.records import Result, Scope, Status, Trial
+from tilewise.db.records import Result, Scope, Status, Trial, digest
 from tilewise.db.store import Store
 from tilewise.errors import BadSpec, NothingFeasible, UsageError
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target, Value
-from tilewise.tuner.devices.base import Device, Outcome
+from tilewise.tuner.devices.base import FAULTS, Device, Outcome
 from tilewise.tuner.devices.drift import DRIFT
 from tilewise.tuner.final import Final
 from tilewise.tuner.foreseen import CONFIRMED, MODELLED, ranked
@@ -186,6 +186,7 @@ class Tuning:
         self._space = enumerate_space(spec, problem, device.target)
         self._default = _default(spec, problem, device.target, self._space)
         self._began = store.mark()
+        self._spent = _spent(store.trials(self.scope))
         self._clock = time.monotonic()
         self._deadline = None if budget.seconds is None else self._clock + budget.seconds
         self._trials = min(len(self._space), budget.trials if budget.trials is not None else len(self._space))
@@ -335,7 +336,12 @@ class Tuning:
             self._store.record(self.scope, [self._best])
 
     def _evaluated(self, configs: Sequence[Config]) -> Iterator[Outcome]:
-        return self._device.evaluate(self._spec, self._problem, configs, to_beat_us=self._to_beat_us)
+        """Outcomes in order; those of configs that we are done with come from the store."""
+        spent = [self._spent.get(digest(dict(config))) for config in configs]
+        left = [config for config, known in zip(configs, spent, strict=True) if known is None]
+        tried = self._device.evaluate(self._spec, self._problem, left, to_beat_us=self._to_beat_us)
+        for known in spent:
+            yield known or next(tried)
 
     def _foresee(self, configs: Sequence[Config]) -> None:
         """Ask the device's model, where there is one, so that its order can be held against the measured one."""
@@ -433,6 +439,16 @@ def _default(spec: KernelSpec, problem: Problem, target: Target, space: Space) -
         names = f"{', '.join(default) or 'no parameter'}; expected {', '.join(space.domains)}"
         raise BadSpec(f"the default of kernel {spec.name} on {target.name} gives {names}")
     return default
+
+
+def _spent(trials: Sequence[Trial]) -> dict[str, Outcome]:
+    """What came, by their keys, of the configs that have cost two processes on this toolchain: enough is known of them,
+    a fresh tuning does not try them either."""
+    return {
+        trial.config_key: Outcome(trial.status, trial.reason, facts=trial.facts)
+        for trial in trials
+        if trial.facts.get(FAULTS, 0) > 1
+    }
 
 
 def _sound(outcome: Outcome) -> Outcome:

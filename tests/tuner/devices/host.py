@@ -158,6 +158,12 @@ def _hang(runtime):
     time.sleep(600)
 
 
+def _abort_and_tell(runtime):
+    with open(os.path.join(os.environ["TILEWISE_CACHE"], "told"), "a") as file:
+        file.write("tried\n")
+    os.abort()
+
+
 def _spin(runtime):
     while True:
         pass
@@ -179,6 +185,7 @@ MISDEEDS = {
     "compile": _raise,
     "segfault": lambda runtime: ctypes.string_at(0),
     "abort": lambda runtime: os.abort(),
+    "abort and tell": _abort_and_tell,
     "exit": lambda runtime: sys.exit(3),
     "close pipe": _close_pipe,
     "fault": _lose,
@@ -192,7 +199,7 @@ MISDEEDS = {
 ELSEWHERE = ("nan", "unwritten", "one input", "outside", "to input", "late", "compile crash")
 """Kinds of fault that are not in the table of misdeeds."""
 
-KINDS = [kind for kind in (*MISDEEDS, *ELSEWHERE) if kind != "late"]
+KINDS = [kind for kind in (*MISDEEDS, *ELSEWHERE) if kind not in ("late", "abort and tell")]
 
 
 def configs():
@@ -230,3 +237,6 @@ SPEC = KernelSpec(
 )
 
 HANGING = dataclasses.replace(SPEC, configs=lambda problem, target: [{"TILE": 0, "FAULT": "hang"}])
+CRASHING = dataclasses.replace(
+    SPEC, configs=lambda problem, target: [{"TILE": 1, "FAULT": ""}, {"TILE": 2, "FAULT": "abort and tell"}]
+)

@@ -18,6 +18,8 @@ from tilewise.tuner.devices.base import FAULTS, LAST_LINES
 pytest.importorskip("torch")
 
 from tilewise.tuner.bench.faults import Expected, inject
+from tilewise.tuner.problem import scope
+from tilewise.tuner.search import Budget, Tuning
 
 HERE = Path(__file__).parent
 CORRECTNESS, RUNTIME, TIMEOUT, COMPILE = Status.CORRECTNESS, Status.RUNTIME, Status.TIMEOUT, Status.COMPILE
@@ -207,3 +209,24 @@ def test_a_device_that_hangs_ends_in_time_when_it_is_told_to(host, number, folde
     assert "interrupted; " in errors
     assert set(folder.glob("tilewise-*")) == before
     assert not (folder / "cache" / "locks" / "host-Host.lock").exists()
+
+
+# Tuning on it ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_config_that_has_cost_two_processes_is_never_tried_again(host, device, store):
+    spec = registry.load(f"{HERE / 'host.py'}:CRASHING")
+    told = Path(os.environ["TILEWISE_CACHE"], "told")
+
+    def tried(fresh):
+        Tuning(spec, host.PROBLEM, device, store, budget=Budget(None), search="exhaustive", fresh=fresh).run()
+        trials = store.trials(scope(spec, host.PROBLEM, device))
+        return next(trial for trial in trials if trial.config["FAULT"] == "abort and tell")
+
+    first = tried(fresh=False)
+    assert (first.status, first.facts[FAULTS]) == (RUNTIME, 2)
+    assert told.read_text() == "tried\n" * 2
+    again = tried(fresh=True)
+    assert (again.status, again.reason, again.facts[FAULTS]) == (first.status, first.reason, 2)
+    assert again.created > first.created
+    assert told.read_text() == "tried\n" * 2
