@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewise.tuner.devices.cuda_timer import CYCLES_PER_US, CudaTimer
-from tilewise.tuner.devices.runtime import Job, Run, Timer
+from tilewise.tuner.devices.runtime import Job, Run, Timer, turns
 
 __all__ = ["CuptiTimer", "Record", "choose_timer", "split"]
 
@@ -59,17 +59,19 @@ class CuptiTimer(Timer):
         launches = sum(len(job.kernels) + 2 for job in jobs)
         chunk = max(1, LAUNCHES // launches) if several else count
 
+        orders = turns(len(jobs), count)
+
         def rounds() -> None:
             for first in range(0, count, chunk):
-                rest = min(chunk, count - first)
+                batch = orders[first : first + chunk]
                 if several:
-                    self._cuda._sleep(int(2 * host_us * rest * CYCLES_PER_US))
-                for _ in range(rest):
-                    self._round(jobs, warm)
+                    self._cuda._sleep(int(2 * host_us * len(batch) * CYCLES_PER_US))
+                for order in batch:
+                    self._round([jobs[number] for number in order], warm)
 
         records = self._recorded(rounds)
         self._used = time.perf_counter()
-        return split(records, [job.kernels for job in jobs], count)
+        return split(records, [job.kernels for job in jobs], orders)
 
     def names(self, run: Run) -> list[str]:
         """The kernels that a function launches, in order."""
@@ -124,24 +126,27 @@ class CuptiTimer(Timer):
             self._cuda.synchronize(self._device)
 
 
-def split(records: Sequence[Record], jobs: Sequence[Sequence[str]], count: int) -> list[list[float]]:
-    """Microseconds by job and round of records in the order of their starts; `jobs` are the kernels of each.
+def split(
+    records: Sequence[Record], jobs: Sequence[Sequence[str]], orders: Sequence[Sequence[int]]
+) -> list[list[float]]:
+    """Microseconds by job and round of records in the order of their starts; `jobs` are the kernels of each, `orders`
+    the order of the jobs in each round.
 
     Raises `RuntimeError` where the records are not exactly those that were launched: some may have been lost.
     """
     known = {name for kernels in jobs for name in kernels}
     ours = [record for record in records if record[0] in known]
-    launched = [name for kernels in jobs for name in kernels] * count
+    launched = [name for order in orders for number in order for name in jobs[number]]
     if [name for name, _, _ in ours] != launched:
         raise RuntimeError(f"CUPTI recorded {len(ours)} kernels of {len(launched)} launched, or in another order")
     times: list[list[float]] = [[] for _ in jobs]
     at = 0
-    for _ in range(count):
-        for kernels, found in zip(jobs, times, strict=True):
+    for order in orders:
+        for number in order:
             _, start, _ = ours[at]
-            _, last, duration = ours[at + len(kernels) - 1]
-            found.append((last + duration - start) / 1e3)
-            at += len(kernels)
+            at += len(jobs[number])
+            _, last, duration = ours[at - 1]
+            times[number].append((last + duration - start) / 1e3)
     return times
 
 

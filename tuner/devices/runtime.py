@@ -8,6 +8,7 @@ NPU's, or that of a host that has neither, in tests. The bench process may die a
 
 from __future__ import annotations
 
+import random
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,7 @@ from typing import Any
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target, Tensors
 from tilewise.tuner.devices.base import Outcome
 
-__all__ = ["Description", "Failure", "Job", "Run", "Runtime", "State", "Timer"]
+__all__ = ["Description", "Failure", "Job", "Run", "Runtime", "State", "Timer", "turns"]
 
 Run = Callable[[], Any]
 
@@ -60,6 +61,13 @@ class Job:
     before: Run | None = None
 
 
+def turns(jobs: int, rounds: int) -> list[list[int]]:
+    """The order of the jobs in each round, drawn anew: times may differ between every second run, say, and in a fixed
+    order that would be taken for a difference between jobs. The same every time."""
+    drawn = random.Random(0)
+    return [drawn.sample(range(jobs), jobs) for _ in range(rounds)]
+
+
 class Timer(ABC):
     """One way to time what runs on the device; `name` is stored with the times, and ways are never mixed."""
 
@@ -77,14 +85,15 @@ class Timer(ABC):
         """
 
     def rounds_us(self, jobs: Sequence[Job], count: int, warm: bool = False) -> list[list[float]]:
-        """By job, device microseconds in each of `count` rounds, in which each job runs once, in turns.
+        """By job, device microseconds in each of `count` rounds, in which each job runs once, in the order of `turns`.
 
         A timer for which it costs to begin does well to take all rounds at once.
         """
         times: list[list[float]] = [[] for _ in jobs]
-        for _ in range(count):
-            for job, found in zip(jobs, times, strict=True):
-                found += self.samples_us(job.run, job.kernels, 1, job.before, warm)
+        for order in turns(len(jobs), count):
+            for number in order:
+                job = jobs[number]
+                times[number] += self.samples_us(job.run, job.kernels, 1, job.before, warm)
         return times
 
 

@@ -3,7 +3,7 @@
 import pytest
 
 from tilewise.tuner.devices.cupti_timer import LAUNCHES, CuptiTimer, split
-from tilewise.tuner.devices.runtime import Job
+from tilewise.tuner.devices.runtime import Job, turns
 
 OTHER = ("reduce_kernel", 0, 30_000)
 
@@ -14,17 +14,27 @@ def record(name, start_us, us):
 
 def test_a_kernel_takes_from_its_start_to_its_end_whatever_runs_between():
     records = [OTHER, record("sums", 10, 5), OTHER, record("sums", 50, 5.25)]
-    assert split(records, [["sums"]], 2) == [[5.0, 5.25]]
+    assert split(records, [["sums"]], [[0], [0]]) == [[5.0, 5.25]]
 
 
 def test_a_run_of_several_kernels_takes_from_the_first_start_to_the_last_end():
     records = [record("partial", 10, 5), record("total", 16, 2), record("partial", 60, 6), record("total", 67, 2)]
-    assert split(records, [["partial", "total"]], 2) == [[8.0, 9.0]]
+    assert split(records, [["partial", "total"]], [[0], [0]]) == [[8.0, 9.0]]
 
 
 def test_jobs_that_take_turns_are_told_apart_though_they_launch_the_same_function():
     records = [record("sums", 10 * n, n) for n in range(1, 7)]
-    assert split(records, [["sums"], ["sums"]], 3) == [[1.0, 3.0, 5.0], [2.0, 4.0, 6.0]]
+    orders = [[0, 1], [1, 0], [0, 1]]
+    assert split(records, [["sums"], ["sums"]], orders) == [[1.0, 4.0, 5.0], [2.0, 3.0, 6.0]]
+
+
+def test_turns_are_balanced_and_the_same_every_time():
+    """A period of two in the device's times must not be taken for a difference between two jobs."""
+    orders = turns(2, 400)
+    assert orders == turns(2, 400)
+    assert all(sorted(order) == [0, 1] for order in orders)
+    firsts = sum(order[0] == 0 for order in orders)
+    assert 170 < firsts < 230
 
 
 @pytest.mark.parametrize(
@@ -38,7 +48,7 @@ def test_jobs_that_take_turns_are_told_apart_though_they_launch_the_same_functio
 )
 def test_records_that_were_lost_or_are_too_many_are_no_times(records):
     with pytest.raises(RuntimeError, match="of 2 launched"):
-        split(records, [["sums"]], 2)
+        split(records, [["sums"]], [[0], [0]])
 
 
 class SimulatedTimer(CuptiTimer):
