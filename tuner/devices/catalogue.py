@@ -42,12 +42,12 @@ def open_device(text: str, *, wait: float | None = None, warm: bool = False) -> 
     Raises `UnknownDevice`, `Unavailable` where this machine has none, and `UsageError` where caches are always cold.
     """
     kind, _, rest = choose(text).partition(":")
-    if warm and kind != "cuda":
-        raise UsageError(f"device {text} always starts with cold caches; a warm L2 is for cuda")
+    if warm and kind not in ("cuda", "npu"):
+        raise UsageError(f"device {text} always starts with cold caches; a warm L2 is for cuda and npu")
     if kind == "npu":
         from tilewise.tuner.devices.npu import NpuDevice
 
-        return NpuDevice(wait=wait)
+        return NpuDevice(wait=wait, warm=warm)
     if kind == "cuda":
         from tilewise.tuner.devices.cuda import CudaDevice
 

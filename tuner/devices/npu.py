@@ -58,13 +58,20 @@ def row() -> DeviceRow:
 class NpuDevice(MeasuredDevice):
     """One Ascend NPU. Raises `Unavailable` where there is none, and as `MeasuredDevice` does.
 
-    Configs are compiled by `jobs` processes (default: `TILEWISE_JOBS`) while earlier ones are timed.
+    Configs are compiled by `jobs` processes (default: `TILEWISE_JOBS`) while earlier ones are timed. With `warm` the L2
+    cache is not emptied before each run.
     """
 
     batch = 4
 
     def __init__(
-        self, index: int = 0, *, jobs: int | None = None, limits: Limits | None = None, wait: float | None = None
+        self,
+        index: int = 0,
+        *,
+        jobs: int | None = None,
+        limits: Limits | None = None,
+        wait: float | None = None,
+        warm: bool = False,
     ) -> None:
         if (why_not := available()) is not None:
             raise Unavailable(f"no device npu: {why_not}")
@@ -73,11 +80,12 @@ class NpuDevice(MeasuredDevice):
             "TRITON_INTERPRET": None,
             "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",  # torch alone: the bench process imports torch_npu once it is forked
         }
+        self._warm = warm
         self._beside: ModelDevice | None = None
         super().__init__(
             "npu" if index == 0 else f"npu:{index}",
             f"npu-{_chip(index)}",
-            (RUNTIME, index),
+            (RUNTIME, index, warm),
             npu_compile.ENTRY,
             imports=("torch", "triton"),
             compile_env=common,
@@ -101,11 +109,11 @@ class NpuDevice(MeasuredDevice):
         return [outcome.timing.time_us if outcome.timing else None for outcome in outcomes]
 
     def model(self) -> ModelDevice | None:
-        """The model of this part with the cores that this process may use, timed as here: with an empty L2 cache."""
+        """The model of this part with the cores that this process may use, and the L2 cache as it is here."""
         if self._beside is None and self.target.name in PARTS and not toolchain.why_not():
             from tilewise.tuner.devices.model.device import ModelDevice
 
-            self._beside = ModelDevice(self.target.name, cores=self.target.cores, evicted=True)
+            self._beside = ModelDevice(self.target.name, cores=self.target.cores, evicted=not self._warm)
         return self._beside
 
     def close(self) -> None:

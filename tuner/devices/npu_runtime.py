@@ -37,7 +37,7 @@ class NpuRuntime(Runtime):
     reference_place = "cpu"  # an NPU has no float64
     timer: NpuTimer
 
-    def __init__(self, index: int = 0) -> None:
+    def __init__(self, index: int = 0, warm: bool = False) -> None:
         try:
             import torch_npu
         except (ImportError, OSError) as error:
@@ -45,7 +45,7 @@ class NpuRuntime(Runtime):
         if not torch_npu.npu.is_available() or index >= torch_npu.npu.device_count():
             raise Unavailable(f"no device npu:{index}: torch_npu sees {torch_npu.npu.device_count()} NPUs")
         torch_npu.npu.set_device(index)
-        self.place, self._index = f"npu:{index}", index
+        self.place, self._index, self.warm = f"npu:{index}", index, warm
         choice = choose_timer(self.place)
         self.timer, self.passed_over = choice.timer, choice.passed_over
 
@@ -55,7 +55,8 @@ class NpuRuntime(Runtime):
 
         target, releases = identity(self._index)
         memory = int(torch_npu.npu.mem_get_info(self._index)[1])
-        return Description(target, f"{releases}, timed by {self.timer.name}", memory // 4)
+        timed = f"timed by {self.timer.name}, {'warm' if self.warm else 'cold'} L2"
+        return Description(target, f"{releases}, {timed}", memory // 4)
 
     def synchronize(self) -> None:
         import torch_npu

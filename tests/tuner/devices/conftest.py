@@ -31,6 +31,7 @@ def npu_environment(cann, **modes):
     return {
         "ASCEND_HOME_PATH": str(cann),
         "NPU_STAND_IN": json.dumps(modes),
+        "TILEWISE_JOBS": "1",
         "OMP_NUM_THREADS": "1",  # threads that wait for one another are slow where cores are shared
         "PATH": os.pathsep.join(
             [str(STAND_IN / "bin"), str(Path(toolchain.tool("bishengir-compile")).parent), os.environ["PATH"]]
@@ -39,8 +40,8 @@ def npu_environment(cann, **modes):
     }
 
 
-def open_npu(patch, cann, **modes):
-    """An `NpuDevice` on that machine; `patch` is a monkeypatch that outlives it."""
+def become_npu_machine(patch, cann, **modes):
+    """Make this machine one with an NPU, until `patch`, a monkeypatch, is undone."""
     if reason := toolchain.why_not():
         pytest.skip(reason)
     pytest.importorskip("torch")
@@ -49,7 +50,11 @@ def open_npu(patch, cann, **modes):
     patch.setenv("ASCEND_RT_VISIBLE_DEVICES", str(next(CHIPS)))  # one chip is one process's, and one device's
     patch.syspath_prepend(STAND_IN)
     patch.setattr("tilewise.tuner.devices.npu.available", lambda: None)
-    return NpuDevice(jobs=1, limits=LIMITS)
+
+
+def open_npu(patch, cann, *, warm=False, **modes):
+    become_npu_machine(patch, cann, **modes)
+    return NpuDevice(jobs=1, limits=LIMITS, warm=warm)
 
 
 @pytest.fixture(scope="session", name="npu_environment")
@@ -61,6 +66,12 @@ def give_npu_environment():
 def cann(tmp_path_factory):
     """A folder for CANN, with one for tilewise's cache beside it: kernels compile once a session."""
     return tmp_path_factory.mktemp("npu") / "cann"
+
+
+@pytest.fixture
+def npu_machine(monkeypatch, cann):
+    """`npu_machine(**modes)` makes this a machine with an NPU, about which nobody has opened anything yet."""
+    return lambda **modes: become_npu_machine(monkeypatch, cann, **modes)
 
 
 @pytest.fixture

@@ -33,7 +33,7 @@ class Subject:
 
 
 @pytest.fixture(scope="module")
-def npu_machine(shared_npu, halves):
+def npu_chip(shared_npu, halves):
     problem = Problem("halves", {"N": 50_000}, "float32")
 
     def config(size, fault=0):
@@ -92,7 +92,7 @@ def replayed(tmp_path):
     return Subject(device, device.spec, device.problem, configs[:3], configs[3:], (device.spec, configs[5]))
 
 
-DEVICES = ["npu_machine", "cuda_gpu", "host", "replayed"]
+DEVICES = ["npu_chip", "cuda_gpu", "host", "replayed"]
 
 
 @pytest.fixture(params=DEVICES)

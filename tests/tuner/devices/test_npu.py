@@ -1,15 +1,18 @@
 """The NPU device, whole, on a stand-in for the chip: discovery, compiling, launching, timing, faults."""
 
 import importlib.util
+import json
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from tilewise.db.records import Clock, Status
 from tilewise.errors import Unavailable
 from tilewise.kernels.spec import Problem
+from tilewise.tuner.cli import cli
 from tilewise.tuner.devices import npu, npu_toolchain
 from tilewise.tuner.devices.npu import NpuDevice, available, row
 
@@ -107,7 +110,7 @@ def test_it_says_what_it_is(shared_npu):
     assert shared_npu.clock is Clock.MEASURED
     assert shared_npu.toolchain.startswith("triton-ascend 3.2.0, torch ")
     assert "CANN 8.5.0, bishengir-compile 1.2.0" in shared_npu.toolchain
-    assert shared_npu.toolchain.endswith("timed by mspti")
+    assert shared_npu.toolchain.endswith("timed by mspti, cold L2")
     assert shared_npu.memory_bytes() == 8 << 30
 
 
@@ -181,3 +184,25 @@ def test_the_memory_rate_is_that_of_the_chip(shared_npu, halves):
     read_in_200_us = 2 * (512 << 20) / 200.0
     floor = shared_npu.floor_us(halves, PROBLEM)
     assert floor == pytest.approx(halves.bytes(PROBLEM) / read_in_200_us)
+
+
+# --- from the command line ------------------------------------------------------------------------------------------
+
+
+def test_a_kernel_is_tuned_and_looked_up(npu_machine, tmp_path, monkeypatch):
+    monkeypatch.setenv("TILEWISE_DB", f"sqlite:///{tmp_path / 'npu.db'}")
+    npu_machine()
+    kernel = f"{Path(__file__).parent / 'npu_kernels.py'}:HALVES"
+    tuned = CliRunner().invoke(cli, ["tune", kernel, "-s", "N=100000", "--device", "npu", "--trials", "4", "--json"])
+    assert tuned.exit_code == 0, tuned.output
+    (result,) = json.loads(tuned.stdout)["results"]
+    assert (result["device"], result["clock"], result["verified"]) == ("Ascend910B4", "measured", True)
+    assert result["time_us"] == pytest.approx(15.0, rel=0.02)
+    assert result["toolchain"].endswith("timed by mspti, cold L2")
+    assert result["trials"]["correct"] >= 1
+    found = CliRunner().invoke(cli, ["lookup", kernel, "-s", "N=100000", "--device", "Ascend910B4", "--json"])
+    assert json.loads(found.stdout)["results"][0]["config"] == result["config"]
+
+
+def test_a_warm_cache_is_another_toolchain(npu):
+    assert npu(warm=True).toolchain.endswith("timed by mspti, warm L2")
