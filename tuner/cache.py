@@ -13,7 +13,7 @@ from tilewise.errors import UsageError
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import KernelSpec
-from tilewise.tuner.lookup import Match, NotTuned, relaxed
+from tilewise.tuner.lookup import Match, NotTuned, match_of, relaxed
 from tilewise.tuner.problem import make_problem, question, sizes_text
 from tilewise.tuner.sources import is_server, open_source
 
@@ -49,7 +49,7 @@ class Cache:
         spec = registry.load(kernel) if isinstance(kernel, str) else registry.located(kernel)
         asked = question(make_problem(spec, dims, dtype), device.removeprefix("model:"))
         found = relaxed(
-            self._source, asked, spec, source_hash=source_hash(spec), match=_match(match), toolchain=toolchain
+            self._source, asked, spec, source_hash=source_hash(spec), match=match_of(match), toolchain=toolchain
         )
         if found is None:
             raise NotTuned(_miss(asked, match))
@@ -79,13 +79,6 @@ def lookup(
 ) -> Result:
     """`Cache(cache).lookup(..)`: the best config known for a problem on the device of that name."""
     return Cache(cache).lookup(kernel, dims, dtype, device=device, match=match)
-
-
-def _match(text: str) -> Match:
-    try:
-        return Match(text)
-    except ValueError:
-        raise UsageError(f"match is {text!r}; expected one of {', '.join(Match)}") from None
 
 
 def _miss(asked: Question, match: str) -> str:

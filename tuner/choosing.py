@@ -22,7 +22,7 @@ from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import KernelSpec, Problem, Target
 from tilewise.settings import read_settings
 from tilewise.tuner.local import Local, is_capturing, local_device
-from tilewise.tuner.lookup import Match, relaxed
+from tilewise.tuner.lookup import Match, match_of, relaxed
 from tilewise.tuner.misses import Misses
 from tilewise.tuner.problem import make_problem, sizes_text
 from tilewise.tuner.remote import Remote, copy_of
@@ -80,7 +80,7 @@ class Chooser:
         explain: bool = False,
         on_change: Callable[[Choice], None] = lambda choice: None,
     ) -> None:
-        self.spec, self._device, self._match = _located(spec), device, Match(match)
+        self.spec, self._device, self._match = _located(spec), device, match_of(match)
         self._cache, self._wait, self._explain, self._on_change = cache, wait_seconds, explain, on_change
         self._server = str(cache) if isinstance(cache, str) and is_server(cache) else ""
         self.choices: dict[str, Choice] = {}
@@ -91,7 +91,7 @@ class Chooser:
 
     def _start(self) -> None:
         """What belongs to this process: locks, threads and connections."""
-        self._lock = threading.RLock()
+        self.lock = threading.RLock()
         self._locals: dict[int, Local] = {}
         self._opened: Opened | None = None
         self._unwritten: list[Choice] = []
@@ -103,23 +103,29 @@ class Chooser:
 
         Raises `UsageError` for a problem that the kernel does not take, or a device that cannot be told.
         """
-        with self._lock:
-            local = self._local(tensor)
-            problem = make_problem(self.spec, dims, dtype)
-            question = Question(problem.kernel, dict(problem.dims), dtype, local.target.name)
-            known = self.choices.get(question.key)
-            return known or self._keep(self._chosen(question, problem, local))
+        local = self._local(tensor)
+        problem = make_problem(self.spec, dims, dtype)
+        question = Question(problem.kernel, dict(problem.dims), dtype, local.target.name)
+        if (known := self.choices.get(question.key)) is not None:
+            return known
+        answers: list[Result] = []
+        choice = self._chosen(question, problem, local, answers)  # not under the lock: it may wait for a server
+        with self.lock:
+            if answers and self._is_better(answers[0], choice):
+                choice = _choice(question, answers[0])
+            return self.choices.get(question.key) or self._keep(choice)
 
     def default(self, choice: Choice, reason: str) -> Choice:
         """The spec's default instead of a guess that does not run."""
         problem = Problem(choice.question.kernel, choice.question.dims, choice.question.dtype)
-        target = self._locals[next(iter(self._locals))].target
+        target = next(local.target for local in self._locals.values() if local.target.name == choice.question.device)
         instead = self._default(choice.question, problem, target)
         instead = dataclasses.replace(instead, why=f"the guess {dict(choice.config)} does not run here: {reason}")
-        with self._lock:
+        with self.lock:
             return self._keep(instead)
 
-    def _chosen(self, question: Question, problem: Problem, local: Local) -> Choice:
+    def _chosen(self, question: Question, problem: Problem, local: Local, answers: list[Result]) -> Choice:
+        """The choice of now; what a server says, now or later, is added to `answers`."""
         find = partial(
             relaxed,
             question=question,
@@ -130,28 +136,26 @@ class Chooser:
         )
         exact = find(self._source(), match=Match.OLDER if self._match.allows(Match.OLDER) else Match.EXACT)
         if exact is None and self._remote is not None:
-            exact = self._asked(self._remote, question)
+            self._ask(self._remote, question, answers)
+            exact = answers[0] if answers else None
         result = exact or find(self._source(), match=self._match)
         return self._default(question, problem, local.target) if result is None else _choice(question, result)
 
-    def _asked(self, remote: Remote, question: Question) -> Result | None:
-        """What the server says within the limit; what it says later replaces the choice."""
+    def _ask(self, remote: Remote, question: Question, answers: list[Result]) -> None:
+        """Wait for the server's answer within the limit; one that comes later replaces what was chosen meanwhile."""
         answered = threading.Event()
-        found: list[Result] = []
 
         def note(result: Result) -> None:
-            found.append(result)
+            answers.append(result)
             answered.set()
-            with self._lock:
+            with self.lock:
                 known = self.choices.get(question.key)
-                if known is not None and known.answer is not result and self._is_better(result, known):
+                if known is not None and self._is_better(result, known):
                     self._on_change(self._keep(_choice(question, result)))
 
-        server_match = Match.OLDER if self._match.allows(Match.OLDER) else Match.EXACT
-        remote.ask(question, self.source_hash, server_match, note)
+        remote.ask(question, self.source_hash, Match.OLDER if self._match.allows(Match.OLDER) else Match.EXACT, note)
         if not remote.is_away and not is_capturing():
             answered.wait(self._wait)
-        return found[0] if found else None
 
     def _is_better(self, result: Result, known: Choice) -> bool:
         steps = [*Match, DEFAULT]

@@ -15,12 +15,12 @@ from functools import partial
 from typing import Any, Protocol
 
 from tilewise.db.records import Clock, Config, Dims, Question, Result, Scope, Status, Trial
-from tilewise.errors import NotFound, NothingFeasible
+from tilewise.errors import NotFound, NothingFeasible, UsageError
 from tilewise.kernels.spec import KernelSpec, Problem, Target
 from tilewise.tuner.portfolio import Portfolio
 from tilewise.tuner.problem import sizes_text
 
-__all__ = ["NEAREST_BOUND", "Match", "NotTuned", "Source", "clip", "miss", "relaxed"]
+__all__ = ["NEAREST_BOUND", "Match", "NotTuned", "Source", "clip", "match_of", "miss", "relaxed"]
 
 NEAREST_BOUND = math.log(2)
 """How far a neighbour may be: its dimensions' ratios multiply to 2 at the most."""
@@ -44,6 +44,14 @@ class Match(StrEnum):
 
     def allows(self, step: Match) -> bool:
         return list(Match).index(step) <= list(Match).index(self)
+
+
+def match_of(text: str) -> Match:
+    """Raises `UsageError` for what is no step."""
+    try:
+        return Match(text)
+    except ValueError:
+        raise UsageError(f"match is {text!r}; expected one of {', '.join(Match)}") from None
 
 
 class NotTuned(NotFound):

@@ -101,8 +101,9 @@ class Operator:
         *sizes, dtype, _ = key
         dims = dict(zip(self.spec.dims, sizes, strict=True))
         choice = self._chooser.choose(dims, str(dtype).removeprefix("torch."), ordered[0])
-        self._keys.setdefault(choice.question.key, []).append(key)
-        self._plans[key] = plan = self._plan(choice)
+        with self._chooser.lock:  # under which a better answer would come
+            self._keys.setdefault(choice.question.key, []).append(key)
+            self._plans[key] = plan = self._plan(self._chooser.choices[choice.question.key])
         return plan
 
     def _changed(self, choice: Choice) -> None:

@@ -174,8 +174,9 @@ class TunedFunction:
         """The config for a call, kept for the next of its shape."""
         choice = self._choice_of(named)
         key = self._key_of(named)
-        self._keys.setdefault(choice.question.key, []).append(key)
-        self._configs[key] = arguments = self._arguments(choice)
+        with self.chooser.lock:  # under which a better answer would come
+            self._keys.setdefault(choice.question.key, []).append(key)
+            self._configs[key] = arguments = self._arguments(self.chooser.choices[choice.question.key])
         return arguments
 
     def _choice_of(self, named: Mapping[str, Any]) -> Choice:

@@ -174,3 +174,17 @@ def test_what_the_server_has_no_answer_to_is_chosen_here_and_asked_once(server, 
     assert choose(choices, 1000).match == "predicted"
     assert len(server.asked) == 1
     assert not choices._remote.is_away
+
+
+def test_threads_that_meet_new_shapes_at_once_wait_no_longer_than_one(server):
+    server.manner = "hang"
+    choices = chooser(server.url, wait_seconds=0.4)
+    choose(chooser("nowhere.json"), 1)  # imports
+    began = time.monotonic()
+    threads = [threading.Thread(target=choose, args=(choices, m)) for m in range(2, 18)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert time.monotonic() - began < 3.0  # 16 in turn would be 6.4
+    assert len(choices.choices) == 16

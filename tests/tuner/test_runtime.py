@@ -299,7 +299,7 @@ def test_the_child_of_a_fork_goes_on_while_another_thread_held_the_lock(tmp_path
     held, leave = threading.Event(), threading.Event()
 
     def hold():
-        with kernel.chooser._lock:
+        with kernel.chooser.lock:
             held.set()
             leave.wait(20)
 
