@@ -9,5 +9,5 @@ from tilewise.tuner.devices import catalogue
 
 if __name__ == "__main__":
     catalogue.choose = lambda text: text
-    catalogue.open_device = lambda text, wait=None: host.HostDevice(limits=host.Limits(run_seconds=600), wait=wait)
+    catalogue.open_device = lambda text, **arguments: host.HostDevice(limits=host.Limits(run_seconds=600))
     main(sys.argv[1:])
