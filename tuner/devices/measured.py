@@ -235,10 +235,10 @@ class MeasuredDevice(Device):
         first, faulted = self._attempt("measure", spec, problem, config, to_beat_us)
         assert isinstance(first, Outcome)
         if not faulted:
-            return replace(first, facts={**first.facts, **facts})
+            return replace(first, facts={**facts, **first.facts})
         second, again = self._attempt("measure", spec, problem, config, to_beat_us)
         assert isinstance(second, Outcome)
-        found = {**second.facts, **facts, FAULTS: 1 + again, "first_fault": first.reason}
+        found = {**facts, **second.facts, FAULTS: 1 + again, "first_fault": first.reason}
         return replace(second, facts=found)
 
     def _attempt(
