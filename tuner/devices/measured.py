@@ -137,6 +137,13 @@ class MeasuredDevice(Device):
 
     def verify(self, spec: KernelSpec, problem: Problem, config: Config) -> Verdict:
         spec = registry.located(spec)
+        try:
+            self._compile(
+                spec.origin, problem, config
+            ).result()  # the bench process is not to: compilers crash and hang
+        except WorkerError as error:
+            refused = self._not_compiled(error)
+            return disagreement(refused.reason, status=refused.status)
         for _ in range(2):
             answer, faulted = self._attempt("verify", spec, problem, dict(config))
             if not faulted:

@@ -91,7 +91,7 @@ def test_a_recording_clock_knows_what_torch_launches_and_events_need_not(clocks)
 
 def test_a_clock_in_another_unit_is_refused_and_not_replaced(clocks):
     assert clocks["other unit"]["refused"].startswith(
-        "the clock mspti says 2e+05 us of what events time at 200 us: not the unit that it had"
+        "the clock mspti says 2.517e+05 us of what events time at 251.7 us: not the unit that it had"
     )
 
 
