@@ -182,7 +182,8 @@ def selftest(open_device: Callable[[], Device]) -> Iterator[Step]:
         yield Step("device", Verdict.NOT_HERE, str(error))
         return
     with device:
-        yield Step("device", Verdict.OK, _described(device), {"toolchain": device.toolchain})
+        facts = {"toolchain": device.toolchain, "notes": list(device.notes)}
+        yield Step("device", Verdict.OK, "; ".join([_described(device), *device.notes]), facts)
         if isinstance(device, ReplayDevice):
             yield Step("kernels", Verdict.OK, f"none to test: a record of {len(device.rows)} configs runs nothing")
             return

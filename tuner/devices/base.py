@@ -91,7 +91,7 @@ class Device(ABC):
     under. `toolchain` fingerprints everything that can change a time while the config stays the same. `batch` is how
     many configs are worth handing to `evaluate` at once; it is a constant of the device class, so that a search with
     the same seed takes the same course on every machine. A `noisy` device's times vary from run to run; those of a
-    model or of a record would only be repeated.
+    model or of a record would only be repeated. `notes` say what is not at its best here, a line each.
     """
 
     id: str
@@ -100,6 +100,7 @@ class Device(ABC):
     toolchain: str
     batch: int
     noisy = False
+    notes: tuple[str, ...] = ()
 
     @abstractmethod
     def evaluate(

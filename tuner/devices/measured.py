@@ -105,7 +105,7 @@ class MeasuredDevice(Device):
         except BaseException:
             self.close()
             raise
-        self.target, self.toolchain = described.target, described.toolchain
+        self.target, self.toolchain, self.notes = described.target, described.toolchain, described.notes
         self._memory_bytes: int = described.memory_bytes
 
     # The contract -----------------------------------------------------------------------------------------------

@@ -56,7 +56,8 @@ class NpuRuntime(Runtime):
         target, releases = identity(self._index)
         memory = int(torch_npu.npu.mem_get_info(self._index)[1])
         timed = f"timed by {self.timer.name}, {'warm' if self.warm else 'cold'} L2"
-        return Description(target, f"{releases}, {timed}", memory // 4)
+        passed_over = tuple(f"not timed by {line}" for line in self.passed_over)
+        return Description(target, f"{releases}, {timed}", memory // 4, passed_over)
 
     def synchronize(self) -> None:
         import torch_npu

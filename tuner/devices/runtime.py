@@ -27,12 +27,13 @@ class Description:
     """What a device is: told once by the bench process, kept by the process that tunes.
 
     `toolchain` fingerprints all that can change a time, the timing method included; `memory_bytes` is what a
-    problem's buffers may fill, with room left for the reference.
+    problem's buffers may fill, with room left for the reference; `notes` say what is not at its best, a line each.
     """
 
     target: Target
     toolchain: str
     memory_bytes: int
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

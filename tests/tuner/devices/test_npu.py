@@ -215,5 +215,13 @@ def test_the_selftest_goes_through_every_step(npu_machine, monkeypatch):
     assert (launch["facts"]["method"], launch["facts"]["l2"]) == ("mspti", "cold")
 
 
+def test_why_a_better_clock_is_not_used_is_said_of_the_device(npu, shared_npu):
+    assert shared_npu.notes == ()
+    device = npu(mspti="absent")
+    assert device.toolchain.endswith("timed by profiler, cold L2")
+    (note,) = device.notes
+    assert note.startswith("not timed by mspti: CANN's mspti does not import: libmspti.so")
+
+
 def test_a_warm_cache_is_another_toolchain(npu):
     assert npu(warm=True).toolchain.endswith("timed by mspti, warm L2")
