@@ -17,7 +17,7 @@ from tilewise.tuner.statistics import chances_of_being_fastest, median_interval,
 
 __all__ = ["ROUNDS", "TIE", "Standing", "hold"]
 
-ROUNDS = (20, 40, 80, 160)
+ROUNDS = (20, 40, 80, 160, 320)
 """Numbers of rounds after which the contestants are compared."""
 
 TIE = 0.005

@@ -216,10 +216,10 @@ def test_history_keeps_the_times_of_before_the_contest(bowl, tuning, store, url)
 
 @pytest.mark.parametrize("kind", [*INDEPENDENT, *MOVING])
 def test_the_winner_is_within_one_percent_of_the_best_that_was_tried(bowl, tuning, kind):
-    """True times lie as close as 0.4%."""
+    """True times lie as close as 0.4%, and what goes first in a tie is slower."""
 
     def close(config):
-        return 10.0 * 1.004 ** (config["TILE"] + 3 * (config["WIDTH"] // 64) + 7 * config["fast"])
+        return 10.0 * 1.004 ** -(config["TILE"] + 3 * (config["WIDTH"] // 64) + 7 * (not config["fast"]))
 
     worse = 0
     for seed in range(8):

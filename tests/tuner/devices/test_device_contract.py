@@ -194,3 +194,25 @@ def test_warming_up_returns_at_once_and_closing_twice_is_allowed(subject):
         pytest.skip("in use by the other tests of this module")
     subject.device.close()
     subject.device.close()
+
+
+def test_a_noisy_device_times_configs_in_turns_and_finds_the_one_that_fails(subject):
+    device, good = subject.device, subject.good[:2]
+    if not device.noisy:
+        with pytest.raises(NotImplementedError, match=device.id):
+            device.contest(subject.spec, subject.problem, good, 3)
+        return
+    outcomes = device.contest(subject.spec, subject.problem, good, 3)
+    assert [(o.status, len(o.timing.times_us)) for o in outcomes] == [(Status.CORRECT, 3)] * 2
+    mixed = device.contest(subject.spec, subject.problem, [good[0], subject.bad[0], good[1]], 2)
+    assert [o.status is Status.CORRECT for o in mixed] == [True, False, True]
+    assert mixed[1].reason
+    assert len(mixed[2].timing.times_us) == 2
+
+
+def test_what_is_clearly_behind_may_be_dropped_and_then_says_so(subject):
+    (outcome,) = subject.device.evaluate(subject.spec, subject.problem, subject.good[:1], to_beat_us=lambda: 1e-3)
+    assert outcome.status is Status.CORRECT
+    assert outcome.timing.dropped == (subject.device.noisy and outcome.timing.samples >= 10)
+    if outcome.timing.dropped:
+        assert outcome.timing.low_us > 1e-3
