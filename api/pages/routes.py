@@ -7,20 +7,23 @@ from pathlib import Path
 from typing import cast
 from urllib.parse import urlencode
 
-from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response
+from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from tilewise.api.pages import jobs
+from tilewise.api.pages.rendering import missing, page
 from tilewise.api.pages.timelines import Timelines
 from tilewise.api.pages.views import problem_view, row
+from tilewise.api.routing import service_of
+from tilewise.db.records import Clock, Scope
 from tilewise.db.store import Store, Wanted
 from tilewise.errors import UsageError
 from tilewise.kernels import registry
 from tilewise.kernels.spec import KernelSpec
-from tilewise.tuner.problem import parse_dims
+from tilewise.tuner.problem import parse_dims, sizes_text
 from tilewise.tuner.timeline import is_drawable
 
 __all__ = ["PAGES"]
@@ -28,14 +31,6 @@ __all__ = ["PAGES"]
 _MOST = 50
 _DTYPES = ("float32", "float16", "bfloat16")
 _FILTERS = ("kernel", "device", "dtype", "dims")
-
-_templates = Environment(
-    loader=PackageLoader("tilewise.api.pages"),
-    autoescape=select_autoescape(),
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-)
 
 _timelines = Timelines()
 
@@ -53,7 +48,7 @@ async def problems(request: Request) -> Response:
             following = "/?" + urlencode({**{k: v for k, v in asked.items() if v}, "before": found[-1][0]})
     except UsageError as error:
         fault = str(error)
-    return _page(
+    return page(
         "problems.html",
         here="problems",
         asked=asked,
@@ -77,15 +72,32 @@ def _problem(request: Request) -> Response:
     store = _store(request)
     scope = store.scope(request.path_params["key"])
     if scope is None:
-        return _missing("There is no such problem; it may have been tuned with another database.")
+        return missing("There is no such problem; it may have been tuned with another database.")
     chosen = request.query_params.get("across"), request.query_params.get("down")
     axes = cast(tuple[str, str], chosen) if all(chosen) else None
     try:
         view = problem_view(store.result(scope), store.trials(scope), _spec(scope.kernel), str(request.base_url), axes)
     except KeyError as error:
-        return _missing(f"No trial of this problem has a parameter {error}.")
+        return missing(f"No trial of this problem has a parameter {error}.")
     drawable = view.result.winner is not None and is_drawable(scope)
-    return _page("problem.html", here="", view=view, timeline=f"/problems/{scope.key}/timeline.svg" if drawable else "")
+    return page(
+        "problem.html",
+        here="",
+        view=view,
+        timeline=f"/problems/{scope.key}/timeline.svg" if drawable else "",
+        tune_again="/jobs?" + urlencode(_problem_of(scope)) if scope.kernel in registry.names() else "",
+    )
+
+
+def _problem_of(scope: Scope) -> dict[str, str]:
+    """The fields of the form for a new job."""
+    modelled = scope.clock is Clock.MODELLED
+    return {
+        "kernel": scope.kernel,
+        "dims": sizes_text(scope.dims),
+        "dtype": scope.dtype,
+        "device": f"model:{scope.device}" if modelled else "",
+    }
 
 
 async def timeline(request: Request) -> Response:
@@ -99,20 +111,12 @@ def _timeline(request: Request) -> Response:
     winner = store.result(scope).winner if scope and is_drawable(scope) else None
     drawn = _timelines.svg(scope, winner) if scope and winner else ""
     if not drawn:
-        return _missing("The timeline of this problem's winner cannot be drawn on this server.")
+        return missing("The timeline of this problem's winner cannot be drawn on this server.")
     return Response(drawn, media_type="image/svg+xml", headers={"Cache-Control": "max-age=600"})
 
 
-def _missing(text: str) -> Response:
-    return _page("missing.html", here="", text=text, status=404)
-
-
-def _page(template: str, *, status: int = 200, **shown: object) -> Response:
-    return HTMLResponse(_templates.get_template(template).render(shown), status_code=status)
-
-
 def _store(request: Request) -> Store:
-    return cast(Store, request.app.state.store)
+    return service_of(request).store
 
 
 def _spec(kernel: str) -> KernelSpec | None:
@@ -141,5 +145,7 @@ PAGES: list[BaseRoute] = [
     Route("/", problems),
     Route("/problems/{key}", problem),
     Route("/problems/{key}/timeline.svg", timeline),
+    Route("/jobs", jobs.jobs),
+    Route("/jobs/{number}", jobs.job),
     Mount("/static", StaticFiles(directory=Path(__file__).with_name("static"))),
 ]

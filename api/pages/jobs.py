@@ -1,0 +1,75 @@
+"""The pages of jobs: all of them with a form for a new one, and one as it goes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from tilewise.api.pages.rendering import missing, page
+from tilewise.api.routing import service_of
+from tilewise.db.jobs import Job
+from tilewise.errors import NotFound
+from tilewise.kernels import registry
+from tilewise.tuner.problem import sizes_text
+
+__all__ = ["job", "jobs"]
+
+_MOST = 50
+_ASKED = {"kernel": "row_reduce", "dims": "", "dtype": "float32", "device": ""}
+
+
+async def jobs(request: Request) -> Response:
+    """The newest jobs. The form's fields may be given in the query, as a problem's page does."""
+    service = service_of(request)
+    found = await service.run(service.jobs.page, before=2**63 - 1, most=_MOST)
+    asked = {name: request.query_params.get(name, value) for name, value in _ASKED.items()}
+    devices = sorted(await service.run(service.devices))
+    return page(
+        "jobs.html",
+        here="jobs",
+        jobs=[_shown(job) for job in found],
+        kernels=registry.names(),
+        devices=devices,
+        asked=asked,
+        runs=service.options.run_jobs,
+    )
+
+
+async def job(request: Request) -> Response:
+    """One job: what was asked for, how far it is, and where its results are."""
+    service, text = service_of(request), request.path_params["number"]
+    try:
+        if not (text.isascii() and text.isdigit() and len(text) < 19):
+            raise NotFound(text)
+        found = await service.run(service.jobs.get, int(text))
+    except NotFound:
+        return missing("There is no such job.")
+    return page("job.html", here="jobs", job=_shown(found))
+
+
+def _shown(job: Job) -> dict[str, Any]:
+    progress = dict(job.progress)
+    return {
+        "id": job.id,
+        "kernel": job.kernel,
+        "shapes": [sizes_text(dims) for dims in job.shapes],
+        "dtype": job.dtype,
+        "device": job.device,
+        "search": job.search,
+        "trials": job.trials,
+        "seconds": job.seconds,
+        "state": str(job.state),
+        "final": job.state.is_final,
+        "reason": job.reason,
+        "attempts": job.attempts,
+        "created": f"{job.created:%Y-%m-%d %H:%M:%S}",
+        "done": progress.get("shapes_done", 0),
+        "tried": progress.get("trials", 0),
+        "of": progress.get("of"),
+        "best_us": progress.get("best_us"),
+        "clock": progress.get("clock", ""),
+        "scope": progress.get("scope", ""),
+        "failed": progress.get("failed", []),
+    }

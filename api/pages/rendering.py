@@ -1,0 +1,25 @@
+"""Templates to responses."""
+
+from __future__ import annotations
+
+from jinja2 import Environment, PackageLoader, StrictUndefined, select_autoescape
+from starlette.responses import HTMLResponse, Response
+
+__all__ = ["missing", "page"]
+
+_templates = Environment(
+    loader=PackageLoader("tilewise.api.pages"),
+    autoescape=select_autoescape(),
+    undefined=StrictUndefined,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+def page(template: str, *, status: int = 200, **shown: object) -> Response:
+    return HTMLResponse(_templates.get_template(template).render(shown), status_code=status)
+
+
+def missing(text: str) -> Response:
+    """404 with that sentence."""
+    return page("missing.html", here="", text=text, status=404)
