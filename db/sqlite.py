@@ -32,7 +32,7 @@ __all__ = [
 ]
 
 BUSY_SECONDS = 30
-_HEADER = b"SQLite format 3\0"
+_LEAST_BYTES = 512  # one page, of the smallest size there is
 _WAL_POLL_SECONDS = 0.01
 
 
@@ -47,7 +47,7 @@ def make_place(path: Path, *, create: bool) -> None:
     if path.is_dir():
         raise StoreError(f"{path} is a folder; expected a database file")
     if path.exists():
-        _check_header(path)
+        _check_size(path)
         return
     if not create:
         raise StoreError(f"no database at {path}; check the path, or tune or import something to make one")
@@ -57,14 +57,17 @@ def make_place(path: Path, *, create: bool) -> None:
         raise StoreError(f"cannot make the folder of {path}: {error.strerror}; choose another place") from error
 
 
-def _check_header(path: Path) -> None:
-    """SQLite takes a file of a few bytes for an empty database, and would overwrite it."""
+def _check_size(path: Path) -> None:
+    """SQLite takes a file of a few bytes for an empty database, and would overwrite it; larger ones it checks itself.
+
+    Nothing here may open the file: closing it again would drop the locks that this process holds on it through SQLite
+    (POSIX drops all of a process's), and the next process to leave the database would delete the log under ours.
+    """
     try:
-        with path.open("rb") as file:
-            header = file.read(len(_HEADER))
+        size = path.stat().st_size
     except OSError as error:
         raise StoreError(f"cannot read {path}: {error.strerror}; check its permissions") from error
-    if header not in (b"", _HEADER):
+    if 0 < size < _LEAST_BYTES:
         raise StoreError(f"{path} is not a database; expected an SQLite file that tilewise made")
 
 

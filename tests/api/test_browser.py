@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import os
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import replace
@@ -12,6 +13,8 @@ import pytest
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from tilewise.db.records import Trial
+from tilewise.db.sql_store import open_store
+from tilewise.db.tokens import Right, Tokens
 
 CHROMIUM = shutil.which("chromium")
 QUIET = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
@@ -80,6 +83,34 @@ def test_a_user_searches_opens_a_problem_and_copies_its_config(page, url):
     page.get_by_label("Down").select_option("BLOCK_SIZE_M")
     page.get_by_role("button", name="Show").click()
     assert "BLOCK_SIZE_M down, BLOCK_SIZE_N across" in page.locator(".heat caption").inner_text()
+
+
+def test_a_user_asks_for_a_job_and_watches_it_finish(page, url, store_url):
+    with open_store(store_url) as store:
+        token = Tokens(store.database).create("browser", Right.SUBMIT)
+    page.goto(url)
+    page.get_by_role("link", name="row_reduce").click()
+    page.get_by_role("link", name="Ask for another tuning").click()
+    assert page.get_by_label("Sizes").input_value() == "M=1000,N=8192"
+    page.get_by_label("Kernel").select_option("vector_add")
+    page.get_by_label("Sizes").fill("N=100000")
+    page.get_by_label("Device").select_option("model:Ascend910B4")
+    page.get_by_label("Trials").fill("3")
+    page.get_by_label("Token").fill(token)
+    page.get_by_role("button", name="Tune").click()
+    page.wait_for_url("**/jobs/*")
+    state = page.locator("[data-field=state]", has_text=re.compile("done|failed"))
+    state.wait_for(timeout=90_000)
+    assert state.inner_text() == "done", page.locator("main").inner_text()
+    page.get_by_role("link", name="What was tried").click()
+    assert page.locator("h1").inner_text().startswith("vector_add")
+
+
+def test_what_a_job_lacks_is_said(page, url):
+    page.goto(f"{url}/jobs?dims=M")
+    page.get_by_label("Token").fill("x")
+    page.get_by_role("button", name="Tune").click()
+    assert "expected such as M=1000,N=8192" in page.get_by_role("alert").inner_text()
 
 
 def test_it_is_walked_by_keyboard(page, url):

@@ -165,3 +165,26 @@ def test_the_pages_files_are_served_and_nothing_else(client):
         answer = client.get(f"/static/{name}")
         assert (answer.status_code, answer.headers["content-type"].split(";")[0]) == (200, kind)
     assert client.get("/static/../routes.py").status_code == 404
+
+
+# Jobs
+
+
+def test_the_form_for_a_job_is_filled_from_a_problem(client, tune):
+    tune()
+    link = re.search(r'href="(/jobs\?[^"]*)"', page(client, only_problem(client)))
+    shown = page(client, link[1].replace("&amp;", "&"))
+    assert "<option selected>row_reduce</option>" in shown
+    assert 'value="M=1000,N=8192"' in shown
+
+
+def test_a_job_shows_what_was_asked_and_how_far_it_is(client, token_of):
+    body = {"kernel": "vector_add", "shapes": [{"N": 5}, {"N": 6}], "device": "model:Ascend910B4"}
+    number = client.post("/v1/jobs", json=body, headers=token_of("submit")).json()["id"]
+    assert f'href="/jobs/{number}"' in page(client, "/jobs")
+    assert "N=5; N=6" in page(client, f"/jobs/{number}")
+
+
+@pytest.mark.parametrize("number", ["999", "x", "1" * 40, "-1"])
+def test_an_unknown_job_is_not_found(client, number):
+    assert "no such job" in page(client, f"/jobs/{number}", 404)

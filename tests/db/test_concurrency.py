@@ -55,6 +55,25 @@ def test_processes_writing_one_scope_keep_one_current_trial_a_config(file_url, p
         assert sorted(t.ordinal for t in store.trials(make_scope(toolchain="t"))) == list(range(1, 31))
 
 
+VISITOR = """
+import sys
+from tilewise.db.sql_store import open_store
+
+with open_store(sys.argv[1]) as store:
+    print(len(list(store.scopes())))
+"""
+
+
+def test_a_visitor_does_not_take_the_log_from_a_process_with_two_stores_of_one_file(
+    file_url, python, make_scope, make_trial
+):
+    with open_store(file_url) as one, open_store(file_url) as other:
+        for kept in (0, 2, 4):
+            assert python(VISITOR, file_url).communicate(timeout=60)[0] == f"{kept}\n"
+            one.record(make_scope(cores=kept + 1), [make_trial()])
+            other.record(make_scope(cores=kept + 2), [make_trial()])
+
+
 OPENER = """
 import sys
 from tilewise.db.sql_store import open_store

@@ -9,7 +9,7 @@ function show(place, job) {
   const progress = job.progress;
   put("state", job.cancelling && job.state === "running" ? "cancelling" : job.state);
   put("reason", job.reason);
-  put("trials", progress.of ? `${progress.trials} of ${progress.of}` : "-");
+  put("trials", progress.of ? `${progress.trials} (${progress.of} asked for)` : "-");
   put("shapes", `${progress.shapes_done ?? 0} of ${job.shapes.length}`);
   put("best", shown(progress.best_us));
   put("clock", progress.clock ?? "");
