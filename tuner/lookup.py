@@ -32,7 +32,7 @@ class Match(StrEnum):
     - `exact`: stored for this very problem, this source of the kernel and, where one is named, this toolchain.
     - `older`: the same, found with another toolchain.
     - `nearest`: won for another shape no farther than `NEAREST_BOUND`, and is feasible for this one.
-    - `portfolio`: picked by the rule among the few configs that serve all tuned shapes of the kernel.
+    - `portfolio`: of the few configs that serve all tuned shapes of the kernel, the best for the shapes around.
     - `predicted`: what the prior thinks best of the whole space; nothing was timed.
     """
 
@@ -171,8 +171,9 @@ def _from_portfolio(
     for portfolio in source.portfolios(question, source_hash, spec):
         if portfolio.scope.cores != target.cores:
             continue
-        for config in portfolio.picks(question.dims):
-            if (fit := fitted(spec, _problem(question), target, config)) is not None:
+        for pick in portfolio.picks(question.dims):
+            config = spec.default(_problem(question), target) if pick is None else pick
+            if config and (fit := fitted(spec, _problem(question), target, config)) is not None:
                 away = min(shape_distance(question.dims, dims) for dims in portfolio.shapes)
                 scope = dataclasses.replace(portfolio.scope, dims=question.dims)
                 return _untimed(scope, fit, Match.PORTFOLIO, away, _why(portfolio) + _differences(config, fit))
@@ -181,12 +182,10 @@ def _from_portfolio(
 
 def _why(portfolio: Portfolio) -> str:
     count, shapes = len(portfolio.configs), len(portfolio.shapes)
-    made = (
-        f"picked by rule among {count} config{'s' * (count != 1)} that serve {shapes} tuned shape{'s' * (shapes != 1)}"
-    )
+    among = f"{count} config{'s' * (count != 1)} that serve {shapes} tuned shape{'s' * (shapes != 1)}"
     held = portfolio.held_out
     cost = "" if held.mean is None else f"; a shape left out of it takes {held.mean:.3f}x its best on average"
-    return f"{made}{cost}; not timed for this shape"
+    return f"costs the shapes around least, of {among}{cost}; not timed for this shape"
 
 
 def _predicted(question: Question, spec: KernelSpec, source_hash: str, target: Target) -> Result | None:

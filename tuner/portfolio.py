@@ -1,7 +1,7 @@
 """A few configs that serve all shapes: the smallest set that keeps every tuned shape near its best, and a rule.
 
 The set is chosen among configs that were verified for some shape. A config that was not tried for a shape counts as
-not covering it, and as twice its best where the rule is grown: nothing is assumed in its favour.
+not covering it, and as 1.5 times its best where the rule is grown or a config picked.
 """
 
 from __future__ import annotations
@@ -42,7 +42,11 @@ MOST_SHAPES = 200
 """Shapes that are looked at; of more, some evenly spread ones."""
 
 _MOST_HELD_OUT = 50
-_UNKNOWN = 2.0
+_UNKNOWN = 1.5
+
+_REACH = 0.4
+"""How far a shape's times speak for others: their weight falls by e with each such distance. Chosen by leaving shapes
+out, on three kernels of an H200 (docs/runtime.md)."""
 
 _Fit = Callable[[Dims, Config], Config | None]
 T = TypeVar("T")
@@ -69,8 +73,10 @@ class HeldOut:
 class Portfolio:
     """`configs` keep each of the `shapes` within `factor` of its best time; `rule` picks one of them.
 
-    `scope` is that of one of the shapes: all share it but for the dimensions. `smallest` says whether it is proven
-    that no smaller set does (else it is a greedy one).
+    `costs` has a row a shape and a column a config: its time over the shape's best, None where it was not tried;
+    `default_costs` are the same of the spec's default. `scope` is that of one of the shapes: all share it but for the
+    dimensions. `smallest` says whether it is proven that no smaller set does (else it is a greedy one). `held_out` is
+    of `picks`, `rule_held_out` of the rule.
     """
 
     scope: Scope
@@ -78,13 +84,18 @@ class Portfolio:
     configs: tuple[Config, ...]
     rule: Rule
     shapes: tuple[Dims, ...]
+    costs: tuple[tuple[float | None, ...], ...]
+    default_costs: tuple[float | None, ...]
     smallest: bool
     held_out: HeldOut
+    rule_held_out: HeldOut
 
-    def picks(self, dims: Dims) -> list[Config]:
-        """The config that the rule picks, then the others."""
-        first = self.rule.pick(dims)
-        return [self.configs[first], *(config for place, config in enumerate(self.configs) if place != first)]
+    def picks(self, dims: Dims) -> list[Config | None]:
+        """The configs, and None for the spec's default, in the order of what they cost the shapes around `dims`."""
+        columns = [*zip(*self.costs, strict=True), self.default_costs]
+        order = _by_cost(dims, self.shapes, columns)
+        choices = [*self.configs, None]
+        return [choices[place] for place in order]
 
     def to_json(self) -> dict[str, Any]:
         """All that `portfolio_from_json` reads back."""
@@ -101,8 +112,11 @@ class Portfolio:
             "configs": [dict(config) for config in self.configs],
             "rule": self.rule.to_json(),
             "shapes": [dict(dims) for dims in self.shapes],
+            "costs": [[_rounded(cost) for cost in row] for row in self.costs],
+            "default_costs": [_rounded(cost) for cost in self.default_costs],
             "smallest": self.smallest,
             "held_out": self.held_out.to_json(),
+            "rule_held_out": self.rule_held_out.to_json(),
         }
 
 
@@ -113,21 +127,58 @@ def portfolio_from_json(body: Any) -> Portfolio:
     configs = tuple(Fields({"config": config}).config("config") for config in fields.items("configs"))
     if not shapes or not configs or any(shape.keys() != shapes[0].keys() for shape in shapes):
         raise ValueError("a portfolio has configs, and shapes of the same dimensions")
-    held_out = Fields.of(fields.mapping("held_out"))
+    costs = tuple(_costs(row, len(configs)) for row in fields.items("costs"))
+    if len(costs) != len(shapes):
+        raise ValueError(f"a portfolio has {len(costs)} rows of costs; expected {len(shapes)}")
     return Portfolio(
         scope=scope_from_json({**body, "dims": shapes[0]}),
         factor=fields.number("factor"),
         configs=configs,
         rule=rule_from_json(fields.mapping("rule"), len(configs), list(shapes[0])),
         shapes=shapes,
+        costs=costs,
+        default_costs=_costs(fields.items("default_costs"), len(shapes)),
         smallest=fields.flag("smallest"),
-        held_out=HeldOut(
-            held_out.integer("shapes"),
-            held_out.integer("unknown"),
-            held_out.optional_number("mean"),
-            held_out.optional_number("worst"),
-        ),
+        held_out=_held_out(fields.mapping("held_out")),
+        rule_held_out=_held_out(fields.mapping("rule_held_out")),
     )
+
+
+def _held_out(body: Any) -> HeldOut:
+    fields = Fields.of(body)
+    times = (fields.optional_number(name) for name in ("mean", "worst"))
+    return HeldOut(fields.integer("shapes"), fields.integer("unknown"), *times)
+
+
+def _costs(row: Any, count: int) -> tuple[float | None, ...]:
+    if not isinstance(row, list) or len(row) != count:
+        raise ValueError(f"a row of costs is {str(row)[:40]}; expected {count} numbers")
+    costs = tuple(Fields({"cost": cost}).optional_number("cost") for cost in row)
+    if any(cost is not None and cost <= 0 for cost in costs):
+        raise ValueError("a cost is not positive")
+    return costs
+
+
+def _rounded(cost: float | None) -> float | None:
+    return None if cost is None else round(cost, 4)
+
+
+def _by_cost(dims: Dims, shapes: Sequence[Dims], columns: Sequence[Sequence[float | None]]) -> list[int]:
+    """The places of the columns, the one of the least cost at `dims` first: the mean of the logarithms at the shapes,
+    those that are near counting more."""
+    from tilewise.tuner.shapes import shape_distance
+
+    away = [shape_distance(dims, shape) for shape in shapes]
+    weights = [math.exp(-(distance - min(away)) / _REACH) for distance in away]
+
+    def cost(place: int) -> float:
+        return math.fsum(weight * _log(value) for weight, value in zip(weights, columns[place], strict=True))
+
+    return sorted(range(len(columns)), key=cost)
+
+
+def _log(cost: float | None) -> float:
+    return math.log(_UNKNOWN if cost is None else max(cost, 1.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +189,7 @@ class Tuned:
     best: float
     times: Mapping[_Key, float]
     verified: frozenset[_Key]
+    default: float | None = None
 
 
 def tuned(dims: Dims, trials: Sequence[Trial]) -> Tuned | None:
@@ -149,7 +201,8 @@ def tuned(dims: Dims, trials: Sequence[Trial]) -> Tuned | None:
     verified = frozenset(_key(trial.config) for trial in trials if trial.verified) & times.keys()
     if not verified:
         return None
-    return Tuned(dims, min(times[key] for key in verified), times, verified)
+    default = next((trial.time_us for trial in reversed(trials) if trial.is_default), None)
+    return Tuned(dims, min(times[key] for key in verified), times, verified, default)
 
 
 def portfolios(evidence: Iterable[tuple[Scope, Sequence[Trial]]], spec: KernelSpec | None = None) -> list[Portfolio]:
@@ -178,9 +231,20 @@ def build(
     """
     kept = _spread(shapes, MOST_SHAPES)
     table = _Table(kept, factor, partial(_fit, spec, scope) if spec else None)
-    configs, rule, smallest = table.solve(range(len(kept)))
-    dims = tuple(shape.dims for shape in kept)
-    return Portfolio(scope, factor, tuple(configs), rule, dims, smallest, table.hold_out())
+    columns, rule, smallest = table.solve(range(len(kept)))
+    held_out, rule_held_out = table.hold_out()
+    return Portfolio(
+        scope=scope,
+        factor=factor,
+        configs=tuple(dict(table.candidates[column]) for column in columns),
+        rule=rule,
+        shapes=tuple(shape.dims for shape in kept),
+        costs=tuple(tuple(row[column] for column in columns) for row in table.ratios),
+        default_costs=tuple(table.defaults),
+        smallest=smallest,
+        held_out=held_out,
+        rule_held_out=rule_held_out,
+    )
 
 
 class _Table:
@@ -192,29 +256,38 @@ class _Table:
         self.candidates = sorted(dict.fromkeys(near), key=str)
         self.ratios = [[self._ratio(shape, key) for key in self.candidates] for shape in shapes]
 
-    def solve(self, rows: Sequence[int]) -> tuple[list[dict[str, Any]], Rule, bool]:
-        """The configs, the rule and whether there is no smaller set, from these shapes alone."""
+    @property
+    def defaults(self) -> list[float | None]:
+        return [None if shape.default is None else shape.default / shape.best for shape in self.shapes]
+
+    def solve(self, rows: Sequence[int]) -> tuple[list[int], Rule, bool]:
+        """The chosen candidates, the rule and whether there is no smaller set, from these shapes alone."""
         own = {key for row in rows for key in self.shapes[row].verified}
         columns = [place for place, key in enumerate(self.candidates) if key in own]
-        columns.sort(key=lambda column: math.fsum(self._cost(row, column) for row in rows))
+        columns.sort(key=lambda column: math.fsum(_log(self.ratios[row][column]) for row in rows))
         masks = [sum(1 << bit for bit, row in enumerate(rows) if self._covers(row, column)) for column in columns]
         places, smallest = smallest_cover(masks)
         chosen = [columns[place] for place in places]
-        rule = grow([self.shapes[row].dims for row in rows], [[self._cost(r, c) for c in chosen] for r in rows])
-        return [dict(self.candidates[column]) for column in chosen], rule, smallest
+        costs = [[_log(self.ratios[row][column]) for column in chosen] for row in rows]
+        return chosen, grow([self.shapes[row].dims for row in rows], costs), smallest
 
-    def hold_out(self) -> HeldOut:
+    def hold_out(self) -> tuple[HeldOut, HeldOut]:
+        """Of `Portfolio.picks`, and of the rule."""
         everything = range(len(self.shapes))
         held = _spread(everything, _MOST_HELD_OUT) if len(everything) > 1 else []
         found = [self._without(row, [other for other in everything if other != row]) for row in held]
-        known = [ratio for ratio in found if ratio is not None]
-        mean, worst = (statistics.fmean(known), max(known)) if known else (None, None)
-        return HeldOut(len(known), len(found) - len(known), mean, worst)
+        by_cost, by_rule = ([pair[side] for pair in found] for side in (0, 1))
+        return _summary(by_cost), _summary(by_rule)
 
-    def _without(self, row: int, others: Sequence[int]) -> float | None:
-        configs, rule, _ = self.solve(others)
-        picked = configs[rule.pick(self.shapes[row].dims)]
-        return self._ratio(self.shapes[row], _key(picked))
+    def _without(self, row: int, others: Sequence[int]) -> tuple[float | None, float | None]:
+        """What the two picks from the other shapes cost this one; None where that is not known."""
+        chosen, rule, _ = self.solve(others)
+        dims, defaults = self.shapes[row].dims, self.defaults
+        columns = [[self.ratios[other][column] for other in others] for column in chosen]
+        columns.append([defaults[other] for other in others])
+        first = _by_cost(dims, [self.shapes[other].dims for other in others], columns)[0]
+        own = [*(self.ratios[row][column] for column in chosen), defaults[row]]
+        return own[first], own[rule.pick(dims)]
 
     def _ratio(self, shape: Tuned, key: _Key) -> float | None:
         time = shape.times.get(key)
@@ -223,13 +296,15 @@ class _Table:
             time = None if moved is None else shape.times.get(_key(moved))
         return None if time is None else time / shape.best
 
-    def _cost(self, row: int, column: int) -> float:
-        ratio = self.ratios[row][column]
-        return math.log(_UNKNOWN if ratio is None else max(ratio, 1.0))
-
     def _covers(self, row: int, column: int) -> bool:
         ratio = self.ratios[row][column]
         return ratio is not None and ratio <= self.factor
+
+
+def _summary(ratios: Sequence[float | None]) -> HeldOut:
+    known = [ratio for ratio in ratios if ratio is not None]
+    mean, worst = (statistics.fmean(known), max(known)) if known else (None, None)
+    return HeldOut(len(known), len(ratios) - len(known), mean, worst)
 
 
 def _fit(spec: KernelSpec, scope: Scope, dims: Dims, config: Config) -> Config | None:

@@ -28,7 +28,7 @@ def rule_module(portfolios: Sequence[Portfolio]) -> str:
 
 
 def _function(name: str, portfolio: Portfolio) -> str:
-    scope, held = portfolio.scope, portfolio.held_out
+    scope, held = portfolio.scope, portfolio.rule_held_out
     cost = (
         f"One of {held.shapes} left out took {held.mean:.3f}x its best on average, {held.worst:.3f}x at worst."
         if held.mean is not None and held.worst is not None

@@ -104,6 +104,7 @@ class TunedFunction:
         self._key = self._reading.key_of(self.arg_names) if self._reading else self._key_by_user
         self._initials = _initials(spec) if reset else {}
         self._configs: dict[tuple[Any, ...], dict[str, Any]] = {}
+        self._shared: dict[str, dict[str, Any]] = {}
         self._keys: dict[str, list[tuple[Any, ...]]] = {}
         self.chooser = Chooser(spec, cache, on_change=self._changed, **options)
         self._is_compiling: Callable[[], bool] = bool  # without torch nothing is
@@ -193,7 +194,8 @@ class TunedFunction:
     def _arguments(self, choice: Choice) -> dict[str, Any]:
         """The config as arguments of the function; Triton's interpreter knows no compile options."""
         kept = self._options | set(self.arg_names)
-        return {name: value for name, value in choice.config.items() if name in kept}
+        config = {name: value for name, value in choice.config.items() if name in kept}
+        return self._shared.setdefault(repr(config), config)  # few configs serve many shapes: they stay in the cache
 
     def _named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         return {**dict(zip(self.arg_names, args, strict=False)), **kwargs}

@@ -32,12 +32,23 @@ SHAPES = [
 ]
 
 
-def test_two_configs_serve_five_shapes_and_the_rule_tells_them_apart():
+def test_two_configs_serve_five_shapes_and_each_shape_is_given_what_suits_those_around():
     portfolio = build(SCOPE, SHAPES)
     assert sorted(config["TILE"] for config in portfolio.configs) == [1, 3]
     assert portfolio.smallest
-    assert [portfolio.picks({"M": m})[0]["TILE"] for m in (1, 10, 20, 100, 400, 10**9)] == [1, 1, 1, 3, 3, 3]
-    assert [config["TILE"] for config in portfolio.picks({"M": 1})] == [1, 3]
+    sizes = (1, 10, 20, 100, 400, 10**9)
+    assert [portfolio.picks({"M": m})[0]["TILE"] for m in sizes] == [1, 1, 1, 3, 3, 3]
+    assert [portfolio.configs[portfolio.rule.pick({"M": m})]["TILE"] for m in sizes] == [1, 1, 1, 3, 3, 3]
+    assert sorted(map(str, portfolio.picks({"M": 1}))) == sorted(map(str, [*portfolio.configs, None]))
+
+
+def test_the_default_is_picked_where_it_costs_the_shapes_around_least():
+    default = Trial({"TILE": 9}, Status.CORRECT, time_us=10.1, samples=1, is_default=True)
+    shapes = [shape(m, default, trial({"TILE": m}, 10.0), trial({"TILE": 7}, 30.0)) for m in (1, 2, 3)]
+    portfolio = build(SCOPE, shapes)
+    assert portfolio.default_costs == pytest.approx((1.01, 1.01, 1.01))
+    assert portfolio.picks({"M": 1000})[0] is None
+    assert portfolio.held_out.worst == pytest.approx(1.01)
 
 
 def test_every_tuned_shape_stays_within_the_factor_by_one_of_the_configs():
@@ -48,10 +59,10 @@ def test_every_tuned_shape_stays_within_the_factor_by_one_of_the_configs():
 
 
 def test_a_shape_left_out_is_judged_by_its_own_times():
-    held_out = build(SCOPE, SHAPES).held_out
-    assert (held_out.shapes, held_out.unknown) == (5, 0)
-    assert held_out.worst == pytest.approx(3.0)  # without M=20, ten alone is too few for a branch of its own
-    assert 1.0 <= held_out.mean <= 3.0
+    portfolio = build(SCOPE, SHAPES)
+    assert (portfolio.held_out.shapes, portfolio.held_out.unknown) == (5, 0)
+    assert portfolio.held_out.worst == pytest.approx(1.2)  # M=20 without itself: MIDDLE serves 10 and the rest
+    assert portfolio.rule_held_out.worst == pytest.approx(3.0)  # without it, 10 alone is too few for a branch
 
 
 def test_a_config_never_tried_for_a_shape_does_not_cover_it():
@@ -106,6 +117,10 @@ def test_a_portfolio_goes_through_json_whole():
         {"shapes": [{"M": 0}]},
         {"clock": "guessed"},
         {"held_out": {}},
+        {"costs": []},
+        {"costs": [[1.0]] * 5},
+        {"costs": [[1.0, -1.0]] * 5},
+        {"default_costs": [1.0]},
     ],
 )
 def test_a_portfolio_that_cannot_be_is_refused(change):

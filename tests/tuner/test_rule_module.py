@@ -14,14 +14,16 @@ from tilewise.tuner.rule_module import rule_module
 SCOPE = Scope("row_reduce", "a1", {"M": 1, "N": 1}, "float32", "NVIDIA H200", Clock.MEASURED, "triton 3.6.0", 132)
 RULE = Split(("M", "N"), 1000, Leaf(0), Split(("N",), 64, Leaf(1), Leaf(0)))
 CONFIGS = ({"BLOCK": 64, "EVICT": True, "VARIANT": "one"}, {"BLOCK": 128, "EVICT": False, "VARIANT": "it's"})
-PORTFOLIO = Portfolio(SCOPE, 1.05, CONFIGS, RULE, ({"M": 8, "N": 8},), True, HeldOut(3, 0, 1.01, 1.2))
+HELD_OUT = HeldOut(3, 0, 1.01, 1.2)
+SHAPES = ({"M": 8, "N": 8},)
+PORTFOLIO = Portfolio(SCOPE, 1.05, CONFIGS, RULE, SHAPES, ((1.0, None),), (None,), True, HELD_OUT, HELD_OUT)
 
 
 def test_the_functions_pick_what_the_rule_picks():
     names: dict = {}
     exec(rule_module([PORTFOLIO]), names)
     for m, n in ((1, 1), (10, 100), (10, 101), (100, 64), (100, 65), (1000, 1)):
-        assert names["row_reduce_float32_nvidia_h200"](m, n) == PORTFOLIO.picks({"M": m, "N": n})[0]
+        assert names["row_reduce_float32_nvidia_h200"](m, n) == CONFIGS[RULE.pick({"M": m, "N": n})]
 
 
 def test_two_portfolios_of_one_device_are_two_functions():
