@@ -6,14 +6,17 @@ import json
 import re
 from pathlib import Path
 
+import pytest
+
 CONTENDERS = ("constants", "tilewise", "triton.autotune")
 DOCS = Path(__file__).parents[2] / "docs"
 
 
-def test_the_table_of_costs_is_that_of_the_recorded_result():
-    (table,) = re.findall(r"<!-- runtime-cpu -->\n(.*?)<!-- end -->", (DOCS / "runtime.md").read_text(), re.DOTALL)
+@pytest.mark.parametrize("name", ["runtime-cpu", "runtime-h200"])
+def test_the_table_of_costs_is_that_of_the_recorded_result(name):
+    (table,) = re.findall(rf"<!-- {name} -->\n(.*?)<!-- end -->", (DOCS / "runtime.md").read_text(), re.DOTALL)
     shown = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
-    rows = json.loads((DOCS / "results" / "runtime-cpu.json").read_text())["rows"]
+    rows = json.loads((DOCS / "results" / f"{name}.json").read_text())["rows"]
     assert shown == [
         [
             f"{row['entries']:,}",
