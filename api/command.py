@@ -35,6 +35,7 @@ __all__ = ["serve"]
 @click.option(
     "--writes-a-minute", type=click.IntRange(1), default=120, show_default=True, help="Writes a token may make."
 )
+@click.option("--tune-misses", is_flag=True, help="Make look-ups that find nothing jobs of the least priority.")
 @click.option("--jobs/--no-jobs", default=True, show_default=True, help="Whether to run jobs on this machine.")
 @database
 @common
@@ -45,6 +46,7 @@ def serve(
     reads: str,
     writes_a_minute: int,
     jobs: bool,
+    tune_misses: bool,
     url: str | None,
     as_json: bool,
 ) -> None:
@@ -60,7 +62,9 @@ def serve(
 
     store_url = url or read_settings().database_url
     open_store(store_url, create=True).close()  # whatever is wrong with the database is said here, in one line
-    options = Options(reads_open=reads == "open", writes_a_minute=writes_a_minute, run_jobs=jobs)
+    options = Options(
+        reads_open=reads == "open", writes_a_minute=writes_a_minute, run_jobs=jobs, tune_misses=tune_misses
+    )
     with _listen(host, port) as listener:
         run(store_url, listener, _announce_as_json if as_json else _announce, options=options, log_level=log_level)
 

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
 from tilewise.api import schemas
-from tilewise.api.answers import answer, exact
+from tilewise.api.answers import answer, exact, registered
 from tilewise.api.questions import Asked, asked_in_body, asked_in_query
 from tilewise.api.routing import DATABASE_FAILS, MISUSED, PlainRoute, documented, encode, respond, service_of
 from tilewise.api.snapshot import Answer
@@ -95,7 +95,12 @@ async def read_config(request: Request) -> Response:
     read_at = service.snapshot.generation
     result = await service.read(exact, service.store, asked.question) if asked.toolchain is None else None
     if result is None:
-        result = await service.run(answer, service.source, asked.question, asked.match, asked.toolchain)
+        try:
+            result = await service.run(answer, service.source, asked.question, asked.match, asked.toolchain)
+        except NotTuned:
+            if service.options.tune_misses and (known := registered(asked.question.kernel)):
+                await service.run(service.tune_miss, asked.question, known[1])
+            raise
     encoded = Answer.of(encode(result.to_json()))
     if result.match == Match.EXACT:
         target = request.scope["raw_path"] + b"?" + request.scope["query_string"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Set
+from collections.abc import Callable, Container
 from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any
@@ -35,7 +35,13 @@ class Runner:
     """
 
     def __init__(
-        self, url: str, jobs: Jobs, devices: Callable[[], Set[str]], executor: Executor, *, poll: float = _POLL_SECONDS
+        self,
+        url: str,
+        jobs: Jobs,
+        devices: Callable[[], Container[str]],
+        executor: Executor,
+        *,
+        poll: float = _POLL_SECONDS,
     ) -> None:
         self._url, self._jobs, self._devices, self._executor, self._poll = url, jobs, devices, executor, poll
         self._stopping = threading.Event()
@@ -62,7 +68,7 @@ class Runner:
     def _run(self) -> None:
         while not self._stopping.is_set():
             self._attempt(self.turn)
-            self._woken.wait(self._poll)
+            self._woken.wait(_POLL_SECONDS)
             self._woken.clear()
 
     def turn(self) -> None:

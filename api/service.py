@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -15,6 +15,7 @@ from tilewise.api.snapshot import Snapshot
 if TYPE_CHECKING:
     from tilewise.api.runner import Runner
     from tilewise.db.jobs import Jobs
+    from tilewise.db.records import Question
     from tilewise.db.sql_store import SqlStore
     from tilewise.db.tokens import Tokens
     from tilewise.tuner.stored import StoredSource
@@ -29,13 +30,19 @@ _READ_SECONDS, _WRITE_SECONDS = 0.2, 5.0
 file; they wait on the event loop, where nobody else is answered meanwhile."""
 
 
+_MOST_MISSES = 100
+"""Jobs that may wait before misses make no more of them: anybody may miss."""
+
+
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`answer_bytes` bounds the answers that are kept in memory."""
+    """`answer_bytes` bounds the answers that are kept in memory. With `tune_misses` a look-up of a registered kernel
+    that finds nothing becomes a job."""
 
     reads_open: bool = True
     writes_a_minute: int = 120
     run_jobs: bool = True
+    tune_misses: bool = False
     answer_bytes: int = 256 << 20
 
 
@@ -59,7 +66,7 @@ class Service:
         self.metrics = Metrics()
         self.metrics.gauge("tilewise_answers_kept", "Encoded answers in memory.", lambda: len(self.snapshot))
         self.metrics.gauge("tilewise_answers_bytes", "Bytes that they take.", lambda: self.snapshot.size)
-        self._devices: frozenset[str] | None = None
+        self._devices: dict[str, str] | None = None
         self._finding = threading.Lock()
         self.streams = 0
         """Event streams that are open."""
@@ -103,14 +110,27 @@ class Service:
         if self._runner is not None:
             self._runner.wake()
 
-    def devices(self) -> frozenset[str]:
-        """The ids of this machine's devices that work. Found out once, which may take a second."""
+    def devices(self) -> Mapping[str, str]:
+        """Names by id of this machine's devices that work. Found out once, which may take a second."""
         with self._finding:
             if self._devices is None:
                 from tilewise.tuner.devices.catalogue import rows
 
-                self._devices = frozenset(row.id for row in rows() if row.available)
+                self._devices = {row.id: row.name for row in rows() if row.available}
             return self._devices
+
+    def tune_miss(self, question: Question, source_hash: str) -> None:
+        """Make a look-up that found nothing a job of the least priority, where a device here can run it."""
+        from tilewise.db.jobs import Request, State
+
+        ids = [number for number, name in self.devices().items() if name == question.device]
+        newest = self.jobs.page(most=_MOST_MISSES)
+        if not ids or sum(job.state is State.QUEUED for job in newest) >= _MOST_MISSES:
+            return
+        request = Request(question.kernel, source_hash, [question.dims], question.dtype, ids[0])
+        _, new = self.jobs_writer.submit(request, priority=-100)
+        if new:
+            self.wake_runner()
 
     async def read(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """A question of microseconds on the event loop, where the database is a file; elsewhere in a thread."""

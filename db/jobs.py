@@ -24,7 +24,7 @@ from tilewise.errors import NotFound, StoreError
 
 __all__ = ["ATTEMPTS", "Job", "Jobs", "Request", "State"]
 
-ATTEMPTS = 5
+ATTEMPTS = 10
 """Times that a job is begun before it fails for good: one that kills its process would come back for ever."""
 
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sqlite3
 import time
+from contextlib import closing
 
 import pytest
 from starlette.testclient import TestClient
 
 from tilewise.api import processes
 from tilewise.api.app import create_app
+from tilewise.api.service import Options
 from tilewise.db.jobs import Jobs, State
 from tilewise.db.sql_store import open_store
 
@@ -125,3 +128,34 @@ def test_a_process_is_known_by_more_than_its_number():
     assert processes.is_gone(f"{host}/{number}/{int(started) + 1}") is True
     assert processes.is_gone(f"elsewhere/0/{number}/{started}") is None
     assert processes.is_gone("") is None
+
+
+def test_a_look_up_that_finds_nothing_becomes_a_job_where_that_is_wanted(store_url, client):
+    asked = "/v1/configs/vector_add?N=4242&device=Ascend910B4"
+    with TestClient(create_app(store_url, Options(run_jobs=False, tune_misses=True))) as wanting:
+        for _ in range(3):
+            assert wanting.get(asked).status_code == 404
+        assert wanting.get(asked.replace("Ascend910B4", "NVIDIA%20H200")).status_code == 404
+        [job] = wanting.get("/v1/jobs").json()["jobs"]
+    assert (job["shapes"], job["device"], job["priority"]) == ([{"N": 4242}], "model:Ascend910B4", -100)
+    assert client.get(asked).status_code == 404
+    assert len(client.get("/v1/jobs").json()["jobs"]) == 1
+
+
+def test_a_database_that_another_holds_is_said_and_look_ups_go_on(
+    client, tune, admin, tmp_path, problem_of, monkeypatch
+):
+    tune()
+    asked = "/v1/configs/row_reduce?M=1000&N=8192&device=Ascend910B4"
+    service = client.app.state.service
+    with open_store(f"sqlite:///{tmp_path}/tilewise.db?timeout=0.2") as impatient:
+        monkeypatch.setattr(service, "writer", impatient)
+        monkeypatch.setattr(service, "jobs_writer", Jobs(impatient.database))
+        with closing(sqlite3.connect(tmp_path / "tilewise.db")) as other:
+            other.execute("BEGIN EXCLUSIVE")
+            response = client.post("/v1/jobs", json=JOB, headers=admin)
+            assert problem_of(response, 503)["type"] == "urn:tilewise:problem:database"
+            assert int(response.headers["retry-after"]) > 0
+            assert client.get(asked).status_code == 200
+            other.rollback()
+        assert client.post("/v1/jobs", json=JOB, headers=admin).status_code == 201

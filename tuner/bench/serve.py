@@ -76,7 +76,7 @@ def _bench_size(
     cold = [_target(dims) for dims in random.Random(2).sample(stored, min(50_000, count))]
     with _serving(url) as (address, process, began):
         say(f"{count} problems: asking")
-        with httpx2.Client(base_url=address) as client:
+        with httpx2.Client(base_url=address, timeout=_START_SECONDS) as client:
             _expect(client, hot[0])
             first = time.monotonic() - began
             empty = _resident_mb(process.pid)

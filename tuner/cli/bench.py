@@ -11,7 +11,7 @@ from tilewise.tuner.cli.bench_runtime import runtime, shapes
 from tilewise.tuner.cli.execution import execute, mutations
 from tilewise.tuner.cli.faults import faults
 from tilewise.tuner.cli.options import common, database, give, print_json
-from tilewise.tuner.cli.service import serve
+from tilewise.tuner.cli.service import serve, soak
 from tilewise.tuner.cli.text import output
 from tilewise.tuner.cli.timing import repeatability, timing
 from tilewise.tuner.problem import sizes_text
@@ -30,6 +30,7 @@ bench.add_command(mutations)
 bench.add_command(timing)
 bench.add_command(repeatability)
 bench.add_command(serve)
+bench.add_command(soak)
 bench.add_command(runtime)
 bench.add_command(shapes)
 

@@ -1,4 +1,4 @@
-"""`tilewise bench serve`."""
+"""`tilewise bench serve` and `tilewise bench soak`."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from typing import Any
 
 import click
 
-from tilewise.tuner.cli.options import common, give
+from tilewise.tuner.cli.options import common, database, give
 from tilewise.tuner.cli.text import output
 
-__all__ = ["serve"]
+__all__ = ["serve", "soak"]
 
 
 @click.command()
@@ -49,3 +49,39 @@ def _show_serve(body: dict[str, Any]) -> None:
         rest = (f"{row[key]}" for key in ("first_answer_s", "mostly_unseen_per_second", "nearest_p50_ms"))
         table.add_row(*cells, *rest, str(row["memory_mb"]["hot"]))
     output().print(table)
+
+
+@click.command()
+@click.option("--minutes", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True)
+@click.option("--clients", type=click.IntRange(1), default=32, show_default=True)
+@click.option("--kills", type=click.IntRange(0), default=50, show_default=True, help="Of the server and of its jobs.")
+@click.option("--jobs", type=click.IntRange(0), default=20, show_default=True, help="Jobs to ask for.")
+@click.option("--seed", type=int, default=0, show_default=True, help="When and what to kill.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@database
+@common
+def soak(
+    minutes: float, clients: int, kills: int, jobs: int, seed: int, file: str | None, url: str | None, as_json: bool
+) -> int:
+    """Ask a service for everything at once while its processes are killed at random.
+
+    Exits with 1 where a promise was broken: an acknowledged write lost, a wrong answer, a 5xx, a job lost or ended
+    twice. --db names a new database of its own; without it an SQLite file is made for the time.
+    """
+    from tilewise.tuner.bench.soak import soak as run
+    from tilewise.tuner.cli.progress import working
+
+    with working("soaking:") as say:
+        body = run(seconds=60 * minutes, clients=clients, kills=kills, jobs=jobs, url=url, seed=seed, say=say)
+    give(body, as_json, file, _show_soak)
+    return 1 if body["faults"] else 0
+
+
+def _show_soak(body: dict[str, Any]) -> None:
+    for name, value in body.items():
+        if name != "faults":
+            click.echo(f"{name.replace('_', ' ')}: {value}")
+    for fault in body["faults"]:
+        click.echo(f"fault: {fault}")
+    if not body["faults"]:
+        click.echo("no promise was broken")

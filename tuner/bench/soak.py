@@ -1,0 +1,309 @@
+"""A service under everything at once: look-ups, writes, jobs and exports, while its processes are killed at random.
+
+What is promised, and checked: a write that was acknowledged is there; an answer is one that was written; nothing is
+answered with a 5xx while the server is up; every job ends, and none twice; memory does not grow.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import platform
+import random
+import signal
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from contextlib import ExitStack, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from tilewise.client import Client
+from tilewise.db.exchange.native import encode, export_native
+from tilewise.db.jobs import Jobs, State
+from tilewise.db.records import Clock, Question, Scope, Status, Trial, Value
+from tilewise.db.sql_store import SqlStore, open_store
+from tilewise.db.tokens import Right, Tokens
+from tilewise.errors import NotFound, Unavailable
+from tilewise.kernels import registry
+from tilewise.kernels.source import source_hash
+from tilewise.kernels.spec import Problem
+from tilewise.tuner.space import enumerate_space
+from tilewise.tuner.targets import known_target
+
+__all__ = ["soak"]
+
+_KERNEL, _DEVICE, _MODEL = "vector_add", "Ascend910B4", "model:Ascend910B4"
+_START_SECONDS = 60.0
+_SETTLE_SECONDS = 600.0
+_CORES = 40
+_SIZES = range(1_000_000, 1_000_256)
+_MOST_FAULTS = 20
+
+
+def soak(
+    *, seconds: float, clients: int, kills: int, jobs: int, url: str | None, seed: int, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """Figures and `faults`, which are empty where every promise was kept. `url` is a database of its own; None makes
+    one. Half of the kills are of the server, half of a process that runs a job."""
+    with ExitStack() as opened:
+        folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="tilewise-soak-")))
+        url = url or f"sqlite:///{folder / 'tiles.db'}"
+        store = opened.enter_context(open_store(url))
+        server = opened.enter_context(_Server(url, folder))
+        run = _Soak(store, server, seed)
+        run.go(seconds, clients, kills, jobs, say)
+        return {
+            "command": f"tilewise bench soak --minutes {seconds / 60:g} --clients {clients} --kills {kills} "
+            f"--jobs {jobs} --seed {seed}",
+            "date": f"{datetime.now(UTC):%Y-%m-%d}",
+            "machine": f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}",
+            "database": "sqlite" if store.is_file else "postgresql",
+            "seconds": round(seconds),
+            **run.figures(),
+        }
+
+
+class _Server:
+    """A server process that is started again whenever it was killed, at the same address."""
+
+    def __init__(self, url: str, folder: Path) -> None:
+        with socket.create_server(("127.0.0.1", 0)) as free:
+            self._port = free.getsockname()[1]
+        self.address = f"http://127.0.0.1:{self._port}"
+        self._url, self._log = url, folder / "server.log"
+        self.is_up = threading.Event()
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> _Server:
+        self.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
+
+    def start(self) -> None:
+        command = [sys.executable, "-m", "tilewise.tuner.cli", "serve", "--port", str(self._port), "--db", self._url]
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen([*command, "--writes-a-minute", "1000000"], stdout=log, stderr=log)
+        give_up = time.monotonic() + _START_SECONDS
+        with Client(self.address) as client:
+            while not client.ready():
+                if time.monotonic() > give_up or self._process.poll() is not None:
+                    raise Unavailable(f"the server did not start: {self._log.read_text()[-500:]}")
+                time.sleep(0.05)
+        self.is_up.set()
+
+    def kill(self) -> None:
+        self.is_up.clear()
+        if self._process is not None:
+            self._process.kill()
+            self._process.wait()
+
+    def resident_mb(self) -> float:
+        assert self._process is not None
+        pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
+        return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+
+    def log(self) -> str:
+        return self._log.read_text(errors="replace")
+
+
+class _Soak:
+    def __init__(self, store: SqlStore, server: _Server, seed: int) -> None:
+        self._store, self._server = store, server
+        self._drawn = random.Random(seed)
+        self._jobs = Jobs(store.database)
+        self._token = Tokens(store.database).create("soak", Right.ADMIN)
+        self._hash = source_hash(registry.load(_KERNEL))
+        self._config = _config()
+        self._began = datetime.now(UTC)
+        self._end = threading.Event()
+        self._lock = threading.Lock()
+        self._writes = 0
+        self._offered: dict[int, set[float]] = defaultdict(set)
+        self._acknowledged: dict[int, float] = {}
+        self._submitted: set[int] = set()
+        self._finished: dict[int, str] = {}
+        self._done: Counter[str] = Counter()
+        self._memory: list[float] = []
+        self._kills: Counter[str] = Counter()
+        self._faults: list[str] = []
+        self._slowest = 0.0
+
+    def go(self, seconds: float, clients: int, kills: int, jobs: int, say: Callable[[str], None]) -> None:
+        threads = [threading.Thread(target=self._client, args=(number, jobs)) for number in range(clients)]
+        began = time.monotonic()
+        for thread in threads:
+            thread.start()
+        for number, moment in enumerate(sorted(self._drawn.uniform(0, seconds) for _ in range(kills))):
+            time.sleep(max(0.0, began + moment - time.monotonic()))
+            say(f"kill {number + 1} of {kills}; {len(self._faults)} faults")
+            self._kill()
+        time.sleep(max(0.0, began + seconds - time.monotonic()))
+        self._end.set()
+        for thread in threads:
+            thread.join()
+        say("every job to its end")
+        self._settle()
+        self._check()
+
+    def figures(self) -> dict[str, Any]:
+        return {
+            "kills": dict(self._kills),
+            "requests": dict(self._done),
+            "jobs_done": len(self._submitted),
+            "slowest_answer_s": round(self._slowest, 3),
+            "server_memory_mb": {
+                "median": round(statistics.median(self._memory)),
+                "largest": round(max(self._memory)),
+            },
+            "faults": self._faults,
+        }
+
+    # What clients do ------------------------------------------------------------------------------------------------
+
+    def _client(self, number: int, jobs: int) -> None:
+        drawn = random.Random(number)
+        actions = [self._look_up] * 12 + [self._write] * 4 + [self._export, self._list]
+        with Client(self._server.address, token=self._token, timeout=60.0) as client:
+            for first in [self._write, *([self._submit] if number < jobs else [])]:
+                self._act(first, client, drawn)
+            while not self._end.is_set():
+                asks = drawn.random() < 0.05 and len(self._submitted) < jobs
+                self._act(self._submit if asks else drawn.choice(actions), client, drawn)
+
+    def _act(self, action: Callable[[Client, random.Random], None], client: Client, drawn: random.Random) -> None:
+        began = time.perf_counter()
+        try:
+            action(client, drawn)
+        except Unavailable as error:
+            if "cannot reach" not in str(error):  # it answered, with a 5xx
+                self._fault(f"{action.__name__}: {error}")
+            self._server.is_up.wait(_START_SECONDS)
+        except Exception as error:
+            self._fault(f"{action.__name__}: {type(error).__name__}: {error}")
+        else:
+            self._done[action.__name__.strip("_")] += 1
+            self._slowest = max(self._slowest, time.perf_counter() - began)
+
+    def _look_up(self, client: Client, drawn: random.Random) -> None:
+        size = drawn.choice(_SIZES)
+        known = self._acknowledged.get(size)
+        try:
+            time_us = client.lookup(_KERNEL, {"N": size}, device=_DEVICE).get("time_us", math.inf)
+        except NotFound:
+            if known is not None:
+                self._fault(f"N={size} was written and is not found")
+            return
+        if known is not None and time_us > known:
+            self._fault(f"N={size} is answered with {time_us} us, when {known} us was acknowledged before")
+        if time_us not in self._offered[size]:
+            self._fault(f"N={size} is answered with {time_us} us, which nobody wrote")
+
+    def _write(self, client: Client, drawn: random.Random) -> None:
+        """Import a result that is newer and faster than all before, so that what is acknowledged only falls."""
+        size = drawn.choice(_SIZES)
+        with self._lock:
+            self._writes += 1
+            time_us = 9000.0 - self._writes / 256
+            created = self._began + timedelta(milliseconds=self._writes)
+            self._offered[size].add(time_us)
+        trial = Trial(
+            config=self._config,
+            status=Status.CORRECT,
+            time_us=time_us,
+            samples=1,
+            verified=True,
+            ordinal=1,
+            created=created,
+        )
+        scope = Scope(_KERNEL, self._hash, {"N": size}, "float32", _DEVICE, Clock.MODELLED, "soak", _CORES)
+        with open_store("sqlite://") as own:
+            own.record(scope, [trial])
+            data = encode(export_native(own, [scope]))
+        answer = client.import_results(data)
+        if answer["refused"]:
+            self._fault(f"a write was refused: {answer['refused']}")
+            return
+        with self._lock:
+            self._acknowledged[size] = min(time_us, self._acknowledged.get(size, math.inf))
+
+    def _submit(self, client: Client, drawn: random.Random) -> None:
+        shapes = [{"N": drawn.randrange(2_000_000, 9_000_000)}]
+        job = client.submit(_KERNEL, shapes, device=_MODEL, trials=2, search="random")
+        with self._lock:
+            self._submitted.add(job["id"])
+        same = client.submit(_KERNEL, shapes, device=_MODEL, trials=2, search="random")
+        if same["id"] != job["id"]:
+            self._fault(f"one request became the jobs {job['id']} and {same['id']}")
+
+    def _export(self, client: Client, drawn: random.Random) -> None:
+        client.export(kernel=_KERNEL, device=_DEVICE)
+
+    def _list(self, client: Client, drawn: random.Random) -> None:
+        for job in client.jobs(limit=50):
+            self._note_end(job["id"], job.get("finished", ""))
+        next(client.trials(kernel=_KERNEL, page=20), None)
+
+    # Kills, and the end -----------------------------------------------------------------------------------------------
+
+    def _kill(self) -> None:
+        self._memory.append(self._server.resident_mb())
+        running = self._jobs.running()
+        if running and self._drawn.random() < 0.5:
+            self._kills["job"] += 1
+            with suppress(ProcessLookupError):
+                os.kill(int(running[0].owner.split("/")[-2]), signal.SIGKILL)
+            return
+        self._kills["server"] += 1
+        self._server.kill()
+        self._server.start()
+
+    def _settle(self) -> None:
+        give_up = time.monotonic() + _SETTLE_SECONDS
+        while time.monotonic() < give_up:
+            states = [self._jobs.get(number).state for number in self._submitted]
+            if all(state.is_final for state in states):
+                return
+            time.sleep(0.5)
+        self._fault("jobs did not come to their end")
+
+    def _check(self) -> None:
+        self._memory.append(self._server.resident_mb())
+        for size, known in self._acknowledged.items():
+            found = self._store.lookup(Question(_KERNEL, {"N": size}, "float32", _DEVICE))
+            if found is None or found.winner is None or (found.winner.time_us or math.inf) > known:
+                self._fault(f"the acknowledged {known} us of N={size} are lost")
+        for number in self._submitted:
+            job = self._jobs.get(number)
+            if job.state is not State.DONE:
+                self._fault(f"job {number} is {job.state}: {job.reason}")
+            self._note_end(number, job.finished.isoformat() if job.finished else "")
+        if "Traceback" in self._server.log():
+            self._fault(f"the server's log holds a traceback: {self._server.log().partition('Traceback')[2][:500]}")
+
+    def _note_end(self, number: int, finished: str) -> None:
+        with self._lock:
+            if finished and self._finished.setdefault(number, finished) != finished:
+                self._fault(f"job {number} ended twice: {self._finished[number]} and {finished}")
+
+    def _fault(self, text: str) -> None:
+        if len(self._faults) < _MOST_FAULTS:
+            self._faults.append(text)
+
+
+def _config() -> dict[str, Value]:
+    """One that is feasible for all of `_SIZES`."""
+    spec = registry.load(_KERNEL)
+    problem = Problem(_KERNEL, {"N": _SIZES[0]}, "float32")
+    target = known_target(_DEVICE, _CORES)
+    assert target is not None
+    return dict(enumerate_space(spec, problem, target).configs[0])
