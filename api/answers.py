@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from tilewise.db.records import Question, Result
 from tilewise.db.store import Store
@@ -14,7 +15,9 @@ from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import KernelSpec
 from tilewise.tuner.lookup import Match, clip
 from tilewise.tuner.problem import make_problem
-from tilewise.tuner.stored import StoredSource, answer_from, not_tuned
+
+if TYPE_CHECKING:
+    from tilewise.tuner.stored import StoredSource
 
 __all__ = ["answer", "check_question", "exact", "registered"]
 
@@ -45,6 +48,8 @@ def answer(source: StoredSource, question: Question, match: Match, toolchain: st
     Raises `NotTuned`, or `UnknownKernel` where the kernel is neither registered nor stored, `BadDimension` where it is
     stored with other dimensions.
     """
+    from tilewise.tuner.stored import answer_from, not_tuned
+
     known = registered(question.kernel)
     if known is not None:
         return answer_from(source, question, known[0], match=match, toolchain=toolchain, known_hash=known[1])

@@ -12,7 +12,6 @@ from tilewise.api.routing import DATABASE_FAILS, PlainRoute, service_of
 from tilewise.db.exchange.native import read_native
 from tilewise.db.store import Store
 from tilewise.errors import BadImport
-from tilewise.tuner.admission import admit
 
 __all__ = ["plain"]
 
@@ -51,6 +50,8 @@ async def import_results(request: Request) -> Response:
 
 
 def _import(store: Store, data: bytes) -> dict[str, Any]:
+    from tilewise.tuner.admission import admit
+
     reading = admit(read_native(data))
     report = store.merge([(offer.scope, offer.trials) for offer in reading.offers])
     refused = [{"place": refusal.place, "reason": refusal.reason} for refusal in reading.refusals[:_MOST_REFUSALS]]

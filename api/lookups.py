@@ -5,7 +5,7 @@ An exact one runs on the event loop: a file answers it in microseconds, less tha
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
@@ -18,7 +18,9 @@ from tilewise.api.snapshot import Answer
 from tilewise.errors import UnknownKernel, UsageError
 from tilewise.tuner.lookup import Match, NotTuned, miss
 from tilewise.tuner.problem import LARGEST
-from tilewise.tuner.stored import StoredSource
+
+if TYPE_CHECKING:
+    from tilewise.tuner.stored import StoredSource
 
 __all__ = ["QUESTION", "plain", "typed"]
 

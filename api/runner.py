@@ -15,7 +15,6 @@ from concurrent.futures import Executor, Future
 from functools import partial
 from typing import Any
 
-from tilewise.api.job_process import run_job
 from tilewise.api.processes import identity, is_gone
 from tilewise.db.jobs import Job, Jobs, State
 from tilewise.errors import TilewiseError
@@ -80,6 +79,8 @@ class Runner:
                 self._hand_out(device)
 
     def _hand_out(self, device: str) -> None:
+        from tilewise.api.job_process import run_job  # the whole search: a second that no look-up should wait for
+
         job = self._jobs.next(device)
         if job is not None:
             future = self._executor.submit(run_job, self._url, job.id)

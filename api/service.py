@@ -53,8 +53,6 @@ class Service:
     """For reading, on the event loop too."""
     writer: SqlStore
     """For writing, from threads: it waits longer for others."""
-    source: StoredSource
-    """`store` with indexes for look-ups that may relax."""
     tokens: Tokens
     jobs: Jobs
     jobs_writer: Jobs
@@ -68,11 +66,22 @@ class Service:
         self.metrics.gauge("tilewise_answers_bytes", "Bytes that they take.", lambda: self.snapshot.size)
         self._devices: dict[str, str] | None = None
         self._finding = threading.Lock()
+        self._source: StoredSource | None = None
         self.streams = 0
         """Event streams that are open."""
         self.stopping = False
         self._runner: Runner | None = None
         self.recalled = self.metrics.answers.labels("exact", "memory")
+
+    @property
+    def source(self) -> StoredSource:
+        """`store` with indexes for look-ups that may relax."""
+        with self._finding:
+            if self._source is None:
+                from tilewise.tuner.stored import StoredSource  # costs a start 0.2 s
+
+                self._source = StoredSource(self.store)
+            return self._source
 
     async def open(self) -> None:
         """Raises `StoreError`."""
@@ -80,11 +89,10 @@ class Service:
         from tilewise.db.jobs import Jobs
         from tilewise.db.sql_store import open_store
         from tilewise.db.tokens import Tokens
-        from tilewise.tuner.stored import StoredSource
 
         self.writer = open_store(waiting(self._url, _WRITE_SECONDS), create=True)
         self.store = open_store(waiting(self._url, _READ_SECONDS), create=False)
-        self.source = StoredSource(self.store)
+        self._source = None
         self.tokens = Tokens(self.store.database)
         self.jobs, self.jobs_writer = Jobs(self.store.database), Jobs(self.writer.database)
         self.snapshot = Snapshot(self.store.changes(), self.options.answer_bytes)

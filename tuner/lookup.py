@@ -12,13 +12,15 @@ import math
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from functools import partial
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from tilewise.db.records import Clock, Config, Dims, Question, Result, Scope, Status, Trial
 from tilewise.errors import NotFound, NothingFeasible, UsageError
 from tilewise.kernels.spec import KernelSpec, Problem, Target
-from tilewise.tuner.portfolio import Portfolio
 from tilewise.tuner.problem import sizes_text
+
+if TYPE_CHECKING:
+    from tilewise.tuner.portfolio import Portfolio  # numpy: a fifth of a second of every start
 
 __all__ = ["NEAREST_BOUND", "Match", "NotTuned", "Source", "clip", "match_of", "miss", "relaxed"]
 
