@@ -21,6 +21,7 @@ from tilewise.kernels.spec import Config, KernelSpec, Problem
 from tilewise.tuner.devices.cuda import CudaDevice
 from tilewise.tuner.final import CONTEST
 from tilewise.tuner.search import Budget, Tuning
+from tilewise.tuner.problem import sizes_text
 from tilewise.tuner.space import enumerate_space
 
 __all__ = ["bench_repeatability"]
@@ -62,7 +63,8 @@ def bench_repeatability(
     with CudaDevice() as device:
         ours, theirs = _true_times(spec, problem, device, [orders[0]["config"], plain["config"]], rounds)
     return {
-        "command": f"tilewise bench repeatability --tunings {tunings} --trials {trials}",
+        "command": f"tilewise bench repeatability {spec.name} -s {sizes_text(problem.dims)} --tunings {tunings} "
+        f"--trials {trials} --timeout {seconds:g}",
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": name,
         "clock": "measured",

@@ -21,14 +21,13 @@ def selftest(device: str, as_json: bool) -> int:
 
     Exits with 1 where a step failed or the device is not here. What it prints, or --json, is what to report.
     """
-    from importlib.metadata import version
-
+    import tilewise
     from tilewise.tuner.devices.catalogue import choose, open_device
     from tilewise.tuner.selftest import Verdict
     from tilewise.tuner.selftest import selftest as steps
 
     chosen = choose(device)
-    about = f"tilewise {version('tilewise')}, Python {platform.python_version()}, {platform.platform()}"
+    about = f"tilewise {tilewise.__version__}, Python {platform.python_version()}, {platform.platform()}"
     if not as_json:
         click.echo(f"{chosen}: {about}")
     found = []
