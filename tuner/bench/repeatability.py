@@ -20,8 +20,8 @@ from tilewise.db.sql_store import open_store
 from tilewise.kernels.spec import Config, KernelSpec, Problem
 from tilewise.tuner.devices.cuda import CudaDevice
 from tilewise.tuner.final import CONTEST
-from tilewise.tuner.search import Budget, Tuning
 from tilewise.tuner.problem import sizes_text
+from tilewise.tuner.search import Budget, Tuning
 from tilewise.tuner.space import enumerate_space
 
 __all__ = ["bench_repeatability"]
