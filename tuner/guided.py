@@ -28,7 +28,7 @@ from tilewise.tuner.sampler import TableSampler
 from tilewise.tuner.space import Space
 from tilewise.tuner.surrogate import Array, Column, Posterior, Surrogate, columns
 
-__all__ = ["GuidedSampler", "Outlook"]
+__all__ = ["BETTER", "GuidedSampler", "Outlook"]
 
 Numbers = NDArray[np.int_]
 
@@ -77,7 +77,10 @@ _PULL = 4.0
 _LEAST_CHANCE = 0.02
 """Of running, that a config is given at least: a surrogate of failures may be wrong."""
 
-_DRAWS, _CONTENDERS, _BETTER = 256, 256, 0.005
+_DRAWS, _CONTENDERS = 256, 256
+
+BETTER = 0.005
+"""How much faster a config is, as a share of the best time, that counts as better."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -334,7 +337,7 @@ class _Belief:
         view = self._views[int(np.argmax(self._say))]
         draws = view.centre[contenders] + view.width * view.posterior.draw(contenders, _DRAWS, seed=self.told)
         gains = 1 - np.exp(np.minimum(draws.min(axis=1) - self._best, 0.0))
-        better = gains > _BETTER
+        better = gains > BETTER
         return Outlook(float(better.mean()), float(gains[better].mean()) if better.any() else 0.0)
 
     def _improvement(self) -> Array:

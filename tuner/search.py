@@ -41,6 +41,8 @@ from tilewise.tuner.why import evidence, sentence
 
 __all__ = [
     "DEFAULT_TRIALS",
+    "LEAST",
+    "NEGLIGIBLE",
     "SEARCHES",
     "Budget",
     "Plan",
@@ -59,7 +61,7 @@ PriorTable = tuple[NDArray[np.float64], NDArray[np.bool_]]
 
 SEARCHES = ("guided", "tpe", "random", "exhaustive")
 
-_LEAST, _NEGLIGIBLE = 20, 0.001
+LEAST, NEGLIGIBLE = 20, 0.001
 """The guided search ends by itself after so many trials when the chance of a better config times its expected gain is
 less than a thousandth of the best time. On the landscapes it was tried on it was then within 1% of the optimum."""
 
@@ -231,10 +233,10 @@ class Tuning:
 
     def _enough(self, study: optuna.Study) -> bool:
         """Whether the search itself expects next to nothing of going on."""
-        if self._ordinal < _LEAST or not isinstance(study.sampler, GuidedSampler):
+        if self._ordinal < LEAST or not isinstance(study.sampler, GuidedSampler):
             return False
         self.outlook = study.sampler.outlook(study)
-        return self.outlook is not None and self.outlook.expected < _NEGLIGIBLE
+        return self.outlook is not None and self.outlook.expected < NEGLIGIBLE
 
     def _late(self) -> bool:
         return self._deadline is not None and time.monotonic() >= self._deadline

@@ -19,11 +19,13 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from optuna.study import Study
 
 from tilewise.db.records import Scope, Status
 from tilewise.errors import BadImport, Unavailable, UsageError
 from tilewise.kernels.spec import KernelSpec, Problem, Target
 from tilewise.tuner.bench import forest, kernel_tuner
+from tilewise.tuner.bench.header import header
 from tilewise.tuner.bench.score import RandomSearch, aggregate, half_width
 from tilewise.tuner.devices.replay import ReplayDevice
 from tilewise.tuner.problem import scope
@@ -39,10 +41,12 @@ __all__ = [
     "COLUMNS",
     "DEFAULT",
     "MARGINS",
+    "WITHOUT_PRIOR",
     "Course",
     "Recorded",
     "bench_search",
     "check_searches",
+    "clocks",
     "load_recorded",
     "replay",
 ]
@@ -110,6 +114,11 @@ def load_recorded(file: str, noise: bool = False, seed: int = 0) -> Recorded:
     return Recorded(file, device.space, times, seconds, prior, origin, scope(device.spec, recorded, device))
 
 
+def clocks(files: Sequence[str]) -> str:
+    """That of the recorded times, or both."""
+    return " and ".join(sorted({str(load_recorded(file).scope.clock) for file in files}))
+
+
 def check_searches(searches: Sequence[str]) -> None:
     """Raises `UsageError` for a search that does not exist, `Unavailable` for one whose package is missing."""
     strategies = [KERNEL_TUNER + name for name in kernel_tuner.STRATEGIES]
@@ -122,9 +131,16 @@ def check_searches(searches: Sequence[str]) -> None:
             raise Unavailable(f"no search {name}: {reason}")
 
 
-def replay(recorded: Recorded, search: str, seed: int, budget: int, neighbours: Sequence[Recorded] = ()) -> Course:
+def replay(
+    recorded: Recorded,
+    search: str,
+    seed: int,
+    budget: int,
+    neighbours: Sequence[Recorded] = (),
+    heard: Callable[[Study, Sequence[int]], None] = lambda study, numbers: None,
+) -> Course:
     """Run one search, in batches as a device would take them. `neighbours` are what others of the kernel were
-    recorded, for the search that learns from tunings of them."""
+    recorded, for the search that learns from tunings of them; `heard` is told after each batch what was tried."""
     budget = min(budget, len(recorded.space))
     if search.startswith(KERNEL_TUNER):
         strategy = search.removeprefix(KERNEL_TUNER)
@@ -145,6 +161,7 @@ def replay(recorded: Recorded, search: str, seed: int, budget: int, neighbours: 
             study.tell(trial, PENALTY if found is None else math.log(found))
             numbers.append(number)
         spent += time.perf_counter() - began
+        heard(study, numbers)
     assert len(set(numbers)) == len(numbers) == sum(~sampler.free), "samplers suggest each config once"
     return _course(recorded, numbers, budget, spent / budget)
 
@@ -242,13 +259,18 @@ def bench_search(
                 {
                     "file": Path(file).name,
                     "configs": len(recorded.space),
+                    "device": recorded.scope.device,
+                    "clock": str(recorded.scope.clock),
                     "feasible": sum(t is not None for t in recorded.times),
                     "prior": recorded.prior is not None,
                     "optimum": recorded.optimum,
                     "searches": summaries,
                 }
             )
+    names = " ".join(row["file"] for row in rows)
+    options = " ".join(f"--search {name}" for name in chosen) + (" --noise" if noise else "")
     return {
+        **header(f"tilewise bench search {names} --budget {budget} --seeds {seeds} {options}", clocks(files)),
         "budget": budget,
         "seeds": seeds,
         "noise": noise,
