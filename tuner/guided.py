@@ -79,6 +79,10 @@ _LEAST_CHANCE = 0.02
 
 _DRAWS, _CONTENDERS = 256, 256
 
+_WIDTH, _FREEDOM = 0.6, 3
+"""Of the Student-t process from which the outlook is drawn, beside the Gaussian one. By that the chance of something
+better was overrated where it is large and underrated where it is small: docs/search.md."""
+
 BETTER = 0.005
 """How much faster a config is, as a share of the best time, that counts as better."""
 
@@ -86,7 +90,7 @@ BETTER = 0.005
 @dataclass(frozen=True, slots=True)
 class Outlook:
     """What further search may bring: the `chance` of a config more than half a percent faster than the best, and how
-    much faster it would be on average, as a share of the best time."""
+    much faster it would then be (an even chance of more, and of less), as a share of the best time."""
 
     chance: float
     gain: float
@@ -301,6 +305,14 @@ class _View:
     def deviation(self) -> Array:
         return np.asarray(self.width * np.sqrt(self.posterior.variance))
 
+    def draw(self, places: Numbers, count: int, seed: int) -> Array:
+        """Joint draws of the log times of some of the pool, a row a draw. How wide the posterior should be is in doubt
+        itself: the draws are of a Student-t process."""
+        scale = _WIDTH / np.sqrt(np.random.default_rng(seed).chisquare(_FREEDOM, count) / _FREEDOM)
+        mean = self.posterior.mean[places]
+        away = self.posterior.draw(places, count, seed=seed) - mean
+        return np.asarray(self.centre[places] + self.width * (mean + scale[:, None] * away))
+
 
 class _Belief:
     """All experts' views of the pool, after `told` trials of which the best has log time `best`."""
@@ -331,14 +343,18 @@ class _Belief:
             view.posterior.assume(place)
 
     def outlook(self, free: NDArray[np.bool_]) -> Outlook:
-        """By joint draws of the contenders' log times from the expert with the most say."""
+        """By joint draws of the contenders' log times, from each expert as many as it has a say."""
         places = np.flatnonzero(free[self._pool])
         contenders = places[np.argsort(-self._improvement()[places])[:_CONTENDERS]]
-        view = self._views[int(np.argmax(self._say))]
-        draws = view.centre[contenders] + view.width * view.posterior.draw(contenders, _DRAWS, seed=self.told)
-        gains = 1 - np.exp(np.minimum(draws.min(axis=1) - self._best, 0.0))
+        shares = np.random.default_rng(self.told).multinomial(_DRAWS, self._say)
+        draws = [
+            view.draw(contenders, count, seed=self.told)
+            for view, count in zip(self._views, shares.tolist(), strict=True)
+            if count
+        ]
+        gains = 1 - np.exp(np.minimum(np.concatenate(draws).min(axis=1) - self._best, 0.0))
         better = gains > BETTER
-        return Outlook(float(better.mean()), float(gains[better].mean()) if better.any() else 0.0)
+        return Outlook(float(better.mean()), float(np.median(gains[better])) if better.any() else 0.0)
 
     def _improvement(self) -> Array:
         total = np.zeros(len(self._pool))
