@@ -21,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export TILEWISE_DB = sqlite:///$(CURDIR)/build/$@/tilewise.db
 export TILEWISE_CACHE = $(CURDIR)/build/$@/cache
 
-.PHONY: demo test wheels lint format docs clean
+.PHONY: demo test wheels lint format docs screenshots clean
 .DELETE_ON_ERROR:
 
 demo: .venv-demo/ready
@@ -52,6 +52,9 @@ format: .venv-test/ready
 docs: .venv-test/ready
 	$(TEST)/python -m tilewise.tuner.bench.report docs/kernels.md
 	$(TEST)/python -m tilewise.tuner.bench.model_report docs
+
+screenshots: .venv-test/ready
+	$(TEST)/python docs/screenshots.py
 
 clean:
 	rm -rf .venv-demo .venv-test build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis

@@ -1,0 +1,78 @@
+"""Take the pictures of docs/page.md: tune on a modelled part, serve what came of it, and photograph it in Chromium.
+
+make screenshots
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+from playwright.sync_api import Page, sync_playwright
+
+IMAGES = Path(__file__).with_name("images")
+TUNINGS = (
+    ("row_reduce", "M=1000,N=8192", 60),
+    ("softmax", "M=4096,N=512", 40),
+    ("vector_add", "N=1000000", 20),
+)
+TILEWISE = (sys.executable, "-m", "tilewise.tuner.cli")
+QUIET = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        os.environ["TILEWISE_DB"] = f"sqlite:///{folder}/tilewise.db"
+        for kernel, sizes, trials in TUNINGS:
+            command = ("tune", kernel, "-s", sizes, "--device", "model:Ascend910B4", "--trials", str(trials))
+            subprocess.run([*TILEWISE, *command], check=True, stdout=subprocess.DEVNULL)
+        made = subprocess.run(
+            [*TILEWISE, "token", "create", "pictures", "--right", "submit", "--json"], check=True, stdout=subprocess.PIPE
+        )
+        server = subprocess.Popen([*TILEWISE, "serve", "--port", "0"], stderr=subprocess.PIPE, text=True)
+        try:
+            assert server.stderr is not None
+            ready = server.stderr.readline()  # "tilewise serves on http://..."
+            photograph(ready.split()[-1], json.loads(made.stdout)["token"])
+        finally:
+            server.terminate()
+            server.wait()
+
+
+def photograph(url: str, token: str) -> None:
+    IMAGES.mkdir(exist_ok=True)
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=shutil.which("chromium"), args=list(QUIET))
+        wide = browser.new_page(viewport={"width": 1100, "height": 420})
+        wide.goto(url)
+        keep(wide, "problems")
+        wide.get_by_role("link", name="row_reduce").click()
+        wide.locator("canvas").first.wait_for()
+        keep(wide, "problem", full=True)
+        wide.goto(f"{url}/jobs?kernel=softmax&dims=M=300,N=1024&device=model:Ascend910B4")
+        wide.get_by_label("Trials").fill("30")
+        wide.get_by_label("Token").fill(token)
+        wide.get_by_role("button", name="Tune").click()
+        wide.wait_for_url("**/jobs/*")
+        wide.locator("[data-field=best]", has_text=".").wait_for(timeout=120_000)
+        keep(wide, "job")
+        phone = browser.new_page(viewport={"width": 390, "height": 844}, color_scheme="dark")
+        phone.goto(url)
+        phone.get_by_role("link", name="row_reduce").click()
+        phone.locator("canvas").first.wait_for()
+        keep(phone, "phone")
+        browser.close()
+
+
+def keep(page: Page, name: str, *, full: bool = False) -> None:
+    page.wait_for_timeout(1000)  # charts and pictures
+    page.screenshot(path=IMAGES / f"{name}.png", full_page=full)
+
+
+if __name__ == "__main__":
+    main()
