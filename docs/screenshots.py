@@ -31,9 +31,8 @@ def main() -> None:
         for kernel, sizes, trials in TUNINGS:
             command = ("tune", kernel, "-s", sizes, "--device", "model:Ascend910B4", "--trials", str(trials))
             subprocess.run([*TILEWISE, *command], check=True, stdout=subprocess.DEVNULL)
-        made = subprocess.run(
-            [*TILEWISE, "token", "create", "pictures", "--right", "submit", "--json"], check=True, stdout=subprocess.PIPE
-        )
+        token = ("token", "create", "pictures", "--right", "submit", "--json")
+        made = subprocess.run([*TILEWISE, *token], check=True, stdout=subprocess.PIPE)
         server = subprocess.Popen([*TILEWISE, "serve", "--port", "0"], stderr=subprocess.PIPE, text=True)
         try:
             assert server.stderr is not None
