@@ -16,7 +16,7 @@ if importlib.util.find_spec("torch") is None:
 
 from tilewise.db.records import Status
 from tilewise.tuner.devices.model.device import ModelDevice, model_config
-from tilewise.tuner.prior import ranked
+from tilewise.tuner.prior import penalties, ranked
 from tilewise.tuner.space import enumerate_space
 
 SAMPLE = 3
@@ -61,13 +61,15 @@ def test_a_config_of_the_space_compiles_or_is_refused_with_its_reason(device, na
 
 @pytest.mark.parametrize("name", registry.names())
 def test_transfers_are_the_rooflines_bytes_times_the_traffic_that_the_spec_admits(device, tmp_path, name):
-    """A kernel that moves more than a tenth above its least bytes says so, with the reason, in its tiling."""
+    """A kernel that moves more than a tenth above its least bytes says so, with the reason, in its tiling. Rows of the
+    tail of a program's last step count once or twice: some kernels compute them twice, to the same values."""
     spec = registry.load(name)
     problem = problem_of(spec, "float32")
     for config, machines in best_of_each_variant(spec, problem, device.target, tmp_path):
         timed = machines.time("value")
         admitted = spec.tiling(config, problem).traffic * spec.bytes(problem)
-        assert 0.9 * admitted <= timed.bytes_in + timed.bytes_out <= 1.1 * admitted, config
+        tails = penalties(spec, problem, config, device.target)["row_tails"]
+        assert 0.9 * admitted <= timed.bytes_in + timed.bytes_out <= 1.1 * tails * admitted, config
 
 
 def best_of_each_variant(spec, problem, target, folder):
