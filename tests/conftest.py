@@ -20,8 +20,8 @@ import pytest
 from sqlalchemy import URL, create_engine, make_url, text
 from sqlalchemy.exc import OperationalError
 
-# Some tests fork this process. OpenBLAS ends its threads before a fork and, started again, may wait for itself for ever;
-# with one thread it has none. Test processes inherit it from the one that starts them.
+# Some tests fork this process. OpenBLAS ends its threads before a fork and, started again, may wait for itself for
+# ever; with one thread it has none. Test processes inherit the setting from the one that starts them.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 _SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "listen_addresses": ""}
