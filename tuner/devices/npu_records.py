@@ -46,25 +46,27 @@ def read_kernel_details(folder: Path) -> list[KernelRecord]:
     return sorted((_record(row, line) for line, row in enumerate(rows, start=2)), key=lambda record: record.start)
 
 
-def run_times_us(records: Sequence[KernelRecord], jobs: Sequence[Sequence[str]], rounds: int) -> list[list[float]]:
-    """By job, microseconds in each round; a round runs each job once, in turns, and a job launches its kernel functions
-    one after the other.
+def run_times_us(
+    records: Sequence[KernelRecord], jobs: Sequence[Sequence[str]], orders: Sequence[Sequence[int]]
+) -> list[list[float]]:
+    """By job, microseconds in each round; a round runs each job once, in the order that `orders` has for it, and a job
+    launches its kernel functions one after the other.
 
     `records` are in the order of time and may hold other kernels, which are left out. Raises `ClockError` where a
     launch was not recorded, or one too many.
     """
     names = list(dict.fromkeys(name for kernels in jobs for name in kernels))
     ours = [record for record in records if any(_is_kernel(record.name, name) for name in names)]
-    wanted = [name for kernels in jobs for name in kernels] * rounds
+    wanted = [name for order in orders for job in order for name in jobs[job]]
     if len(ours) != len(wanted):
         raise ClockError(f"{len(ours)} runs of {', '.join(names)} were recorded, {len(wanted)} were made")
     if not all(_is_kernel(record.name, name) for record, name in zip(ours, wanted, strict=True)):
         raise ClockError(f"{', '.join(names)} were recorded in another order than they were launched")
     left = iter(ours)
     times: list[list[float]] = [[] for _ in jobs]
-    for _ in range(rounds):
-        for kernels, found in zip(jobs, times, strict=True):
-            found.append(sum(next(left).us for _ in kernels))
+    for order in orders:
+        for job in order:
+            times[job].append(sum(next(left).us for _ in jobs[job]))
     return times
 
 

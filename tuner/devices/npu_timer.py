@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from tilewise.errors import Unavailable
 from tilewise.tuner.devices.npu_records import ClockError, KernelRecord, read_kernel_details, run_times_us
-from tilewise.tuner.devices.runtime import Job, Run, Timer
+from tilewise.tuner.devices.runtime import Job, Run, Timer, turns
 
 if TYPE_CHECKING:
     import mspti
@@ -77,14 +77,16 @@ class _RecordingTimer(NpuTimer):
     def rounds_us(self, jobs: Sequence[Job], count: int, warm: bool = False) -> list[list[float]]:
         import torch_npu
 
+        orders = turns(len(jobs), count)
+
         def rounds() -> None:
-            for _ in range(count):
-                for job in jobs:
+            for order in orders:
+                for job in (jobs[number] for number in order):
                     self._prepare(job.before, warm)
                     job.run()
                     torch_npu.npu.synchronize()
 
-        return run_times_us(self._recorded(rounds), [job.kernels for job in jobs], count)
+        return run_times_us(self._recorded(rounds), [job.kernels for job in jobs], orders)
 
     def busy_us(self, run: Run, times: int = PROBES) -> float:
         run()  # torch's first launch of a kernel prepares it
