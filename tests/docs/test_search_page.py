@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewise.tuner.bench.search_table import by_landscape, summary
+from tilewise.tuner.bench.search_table import by_landscape, reliability, summary
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "search.md").read_text()
@@ -26,6 +26,21 @@ def test_the_tables_of_landscapes_are_those_of_the_recorded_runs(name, margin):
     body = result(name)
     assert by_landscape(body, margin) in PAGE
     assert all((ROOT / "landscapes" / row["file"]).exists() for row in body["landscapes"])
+
+
+def test_the_table_of_forecasts_is_that_of_the_recorded_run():
+    assert reliability(result("search-outlook.json")) in PAGE
+
+
+@pytest.mark.parametrize("name", ["modelled", "h200", "outlook", "overhead", "row_reduce-1000x8192"])
+def test_every_result_says_with_what_it_was_made(name):
+    assert result(f"search-{name}.json").keys() >= {"command", "date", "device", "clock", "versions"}
+
+
+def test_searches_that_end_by_themselves_with_a_prior_leave_less_than_2_percent():
+    ends = [row for row in result("search-outlook.json")["ends"] if row["search"] == "guided" and row["ended"]]
+    assert len(ends) > 20
+    assert all(row["left"] < 0.02 for row in ends)
 
 
 def test_every_landscape_is_described():

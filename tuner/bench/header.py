@@ -9,15 +9,15 @@ from typing import Any
 
 __all__ = ["header"]
 
-_PACKAGES = ("numpy", "optuna", "scikit-learn", "kernel-tuner")
+_PACKAGES = ("numpy", "optuna", "scikit-learn", "kernel-tuner", "torch", "triton", "triton-ascend")
 
 
-def header(command: str, clock: str) -> dict[str, Any]:
-    """`clock` is that of the times which are searched: no device is used, recorded ones are replayed."""
+def header(command: str, clock: str, device: str = f"none ({platform.machine()} CPU)") -> dict[str, Any]:
+    """`clock` is that of the times which are searched; without a device, recorded ones are replayed."""
     return {
         "command": command,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
-        "device": f"none ({platform.machine()} CPU)",
+        "device": device,
         "clock": clock,
         "versions": {"python": platform.python_version(), **_installed()},
     }

@@ -17,7 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from tilewise.tuner.bench.search import load_recorded, replay
+from tilewise.tuner.bench.header import header
+from tilewise.tuner.bench.search import clocks, load_recorded, replay
 from tilewise.tuner.surrogate import Array
 
 __all__ = ["PRIORS", "bench_priors"]
@@ -56,4 +57,8 @@ def bench_priors(
 
 
 if __name__ == "__main__":
-    print(json.dumps(bench_priors(sys.argv[1:]), indent=1))
+    found = bench_priors(sys.argv[1:])
+    about = header(
+        f"python -m tilewise.tuner.bench.priors {' '.join(row['file'] for row in found)}", clocks(sys.argv[1:])
+    )
+    print(json.dumps(about | {"rows": found}, indent=1))

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["by_landscape", "summary"]
+__all__ = ["by_landscape", "reliability", "summary"]
 
 
 def summary(body: Mapping[str, Any]) -> str:
@@ -28,6 +28,21 @@ def by_landscape(body: Mapping[str, Any], margin: str) -> str:
         for row in body["landscapes"]
     )
     return "\n".join(_table(heading, rows))
+
+
+def reliability(body: Mapping[str, Any]) -> str:
+    """What `bench.outlook` found: how often what was said to be so likely came, by the moment of saying."""
+    bins = body["all"]["reliability"]
+    heading = ["after", "Brier score", "of the average", *(f"said {b['from']:.0%}-{b['to']:.0%}" for b in bins)]
+    heading += ["expected gain", "left"]
+    moments = {f"{n} evaluations": judged for n, judged in body["moments"].items()} | {"all": body["all"]}
+    return "\n".join(_table(heading, (_reliability_row(name, judged) for name, judged in moments.items())))
+
+
+def _reliability_row(name: str, judged: Mapping[str, Any]) -> list[str]:
+    came = [f"{b['came']:.0%} of {b['forecasts']}" if b["forecasts"] else "-" for b in judged["reliability"]]
+    scores = [f"{judged[key]:.3f}" for key in ("brier", "brier_of_the_average")]
+    return [name, *scores, *came, *(f"{judged[key]:.1%}" for key in ("expected_gain", "left"))]
 
 
 def _table(heading: list[str], rows: Iterator[list[str]] | Any) -> Iterator[str]:

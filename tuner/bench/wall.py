@@ -20,6 +20,7 @@ from tilewise.db.sql_store import open_store
 from tilewise.db.store import Store
 from tilewise.errors import NotFound, UsageError
 from tilewise.kernels.spec import Config, KernelSpec, Problem
+from tilewise.tuner.bench.header import header
 from tilewise.tuner.devices.cuda import CudaDevice
 from tilewise.tuner.launch import resolve_function
 from tilewise.tuner.problem import scope, sizes_text
@@ -65,12 +66,13 @@ def bench_wall(
     }
     part = random.Random(0).sample(space.configs, min(sample, len(space)))
     seconds, found = _autotune(spec, problem, part)
+    sizes = ",".join(f"{dim}={size}" for dim, size in problem.dims.items())
+    command = f"tilewise bench wall {spec.name} -s {sizes} --seeds {seeds} --sample {sample}"
     return {
+        **header(command, "measured", name),
         "kernel": spec.name,
         "dims": dict(problem.dims),
         "dtype": problem.dtype,
-        "device": name,
-        "clock": "measured",
         "toolchain": toolchain,
         "configs": len(space),
         "exhaustive_best_us": best_us,
