@@ -32,7 +32,9 @@ def test_the_table_of_forecasts_is_that_of_the_recorded_run():
     assert reliability(result("search-outlook.json")) in PAGE
 
 
-@pytest.mark.parametrize("name", ["modelled", "h200", "outlook", "overhead", "row_reduce-1000x8192"])
+@pytest.mark.parametrize(
+    "name", ["benchmark_hub", "modelled", "h200", "outlook", "overhead", "priors", "row_reduce-1000x8192"]
+)
 def test_every_result_says_with_what_it_was_made(name):
     assert result(f"search-{name}.json").keys() >= {"command", "date", "device", "clock", "versions"}
 
