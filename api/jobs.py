@@ -22,7 +22,7 @@ from tilewise.tuner.devices.catalogue import choose
 from tilewise.tuner.lookup import clip
 from tilewise.tuner.problem import make_problem
 
-__all__ = ["plain", "typed"]
+__all__ = ["job_number", "plain", "typed"]
 
 plain = APIRouter(route_class=PlainRoute)
 typed = APIRouter()
@@ -96,7 +96,7 @@ async def list_jobs(request: Request) -> Response:
 async def read_job(request: Request) -> Response:
     """What was asked for, and how far it is."""
     service = service_of(request)
-    return JSONResponse(job_json(await service.run(service.jobs.get, _number(request))))
+    return JSONResponse(job_json(await service.run(service.jobs.get, job_number(request))))
 
 
 @plain.delete(
@@ -110,7 +110,7 @@ async def cancel(request: Request) -> Response:
     """One that waits is cancelled at once, one that runs after the trial it is at; its trials are kept. A job that has
     ended stays as it is."""
     service = service_of(request)
-    return JSONResponse(job_json(await service.run(service.jobs_writer.cancel, _number(request))))
+    return JSONResponse(job_json(await service.run(service.jobs_writer.cancel, job_number(request))))
 
 
 @plain.get(
@@ -128,7 +128,7 @@ async def events(request: Request) -> Response:
     """Server-sent events: one `job` with the job's JSON now, one whenever it changes, and the end of the stream when
     the job has ended."""
     service = service_of(request)
-    job = await service.run(service.jobs.get, _number(request))
+    job = await service.run(service.jobs.get, job_number(request))
     if service.streams >= _MOST_STREAMS:
         raise Busy("too many event streams are open", 10.0)
     return StreamingResponse(
@@ -206,7 +206,8 @@ def _request(service: Service, body: schemas.JobRequest) -> kept.Request:
     )
 
 
-def _number(request: Request) -> int:
+def job_number(request: Request) -> int:
+    """The number in the path; raises `NotFound` for what can be none."""
     text: str = request.path_params["number"]
     if not (text.isascii() and text.isdigit() and 0 < int(text[:20]) < 2**63):
         raise NotFound(f"there is no job '{clip(text)}'; expected a number")

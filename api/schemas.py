@@ -105,7 +105,21 @@ class TrialCounts(TypedDict):
     timeout: Count
 
 
-class Result(TypedDict):
+class Times(TypedDict):
+    """A time, how it was taken, and how sure it is."""
+
+    time_us: NotRequired[Microseconds]
+    p20_us: NotRequired[Microseconds]
+    p80_us: NotRequired[Microseconds]
+    low_us: NotRequired[Microseconds]
+    high_us: NotRequired[Microseconds]
+    method: NotRequired[Annotated[str, Field(description="how the time was taken")]]
+    l2: NotRequired[Annotated[str, Field(description="the cache before each run: cold or warm")]]
+    tie: NotRequired[Annotated[bool, Field(description="whether others could not be told apart from the winner")]]
+    probability: NotRequired[Annotated[float, Field(ge=0, le=1, description="that none compared was faster")]]
+
+
+class Result(Times):
     """The best known config of a problem on a device, with its evidence."""
 
     kernel: str
@@ -122,15 +136,6 @@ class Result(TypedDict):
     ]
     verified: Annotated[bool, Field(description="whether the output agreed with the float64 reference")]
     config: dict[str, ConfigValue]
-    time_us: NotRequired[Microseconds]
-    p20_us: NotRequired[Microseconds]
-    p80_us: NotRequired[Microseconds]
-    low_us: NotRequired[Microseconds]
-    high_us: NotRequired[Microseconds]
-    method: NotRequired[Annotated[str, Field(description="how the time was taken")]]
-    l2: NotRequired[Annotated[str, Field(description="the cache before each run: cold or warm")]]
-    tie: NotRequired[Annotated[bool, Field(description="whether others could not be told apart from the winner")]]
-    probability: NotRequired[Annotated[float, Field(ge=0, le=1, description="that none compared was faster")]]
     samples: Count
     default: Default | None
     trials: TrialCounts
@@ -198,21 +203,12 @@ class ScopeFields(TypedDict):
     cores: Annotated[int, Field(ge=1)]
 
 
-class Trial(ScopeFields):
+class Trial(ScopeFields, Times):
     """One config tried once, and what came of it."""
 
     config: dict[str, ConfigValue]
     status: Status
     reason: str
-    time_us: NotRequired[Microseconds]
-    p20_us: NotRequired[Microseconds]
-    p80_us: NotRequired[Microseconds]
-    low_us: NotRequired[Microseconds]
-    high_us: NotRequired[Microseconds]
-    method: NotRequired[Annotated[str, Field(description="how the time was taken")]]
-    l2: NotRequired[Annotated[str, Field(description="the cache before each run: cold or warm")]]
-    tie: NotRequired[Annotated[bool, Field(description="whether others could not be told apart from the winner")]]
-    probability: NotRequired[Annotated[float, Field(ge=0, le=1, description="that none compared was faster")]]
     samples: Count
     verified: bool
     is_default: bool

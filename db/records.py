@@ -193,6 +193,13 @@ class Result:
     match: str = "exact"
     distance: float | None = 0.0
 
+    @property
+    def speed_up(self) -> float | None:
+        """The default's time by the winner's; None where either is not known."""
+        winner = self.winner.time_us if self.winner else None
+        default = self.default.time_us if self.default else None
+        return default / winner if winner and default else None
+
     def to_json(self) -> dict[str, Any]:
         """The result object of the command line and the REST service; absent means unknown, never 0."""
         scope, winner = self.scope, self.winner

@@ -7,6 +7,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
+from tilewise.api.jobs import job_number
 from tilewise.api.pages.rendering import missing, page
 from tilewise.api.routing import service_of
 from tilewise.db.jobs import Job
@@ -39,11 +40,9 @@ async def jobs(request: Request) -> Response:
 
 async def job(request: Request) -> Response:
     """One job: what was asked for, how far it is, and where its results are."""
-    service, text = service_of(request), request.path_params["number"]
+    service = service_of(request)
     try:
-        if not (text.isascii() and text.isdigit() and len(text) < 19):
-            raise NotFound(text)
-        found = await service.run(service.jobs.get, int(text))
+        found = await service.run(service.jobs.get, job_number(request))
     except NotFound:
         return missing("There is no such job.")
     return page("job.html", here="jobs", job=_shown(found))

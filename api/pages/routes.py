@@ -13,6 +13,7 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
+from tilewise.api.answers import registered
 from tilewise.api.pages import jobs
 from tilewise.api.pages.rendering import missing, page
 from tilewise.api.pages.timelines import Timelines
@@ -37,12 +38,14 @@ _timelines = Timelines()
 
 async def problems(request: Request) -> Response:
     """Tuned problems, the latest first, narrowed by the form above the table."""
+    return await run_in_threadpool(_problems, request)
+
+
+def _problems(request: Request) -> Response:
     store, asked = _store(request), {name: request.query_params.get(name, "").strip() for name in _FILTERS}
     rows, following, fault = [], "", ""
     try:
-        found = await run_in_threadpool(
-            store.results, _wanted(asked), before=_before(request.query_params.get("before")), most=_MOST
-        )
+        found = store.results(_wanted(asked), before=_before(request.query_params.get("before")), most=_MOST)
         rows = [row(result) for _, result in found]
         if len(found) == _MOST:
             following = "/?" + urlencode({**{k: v for k, v in asked.items() if v}, "before": found[-1][0]})
@@ -120,8 +123,8 @@ def _store(request: Request) -> Store:
 
 
 def _spec(kernel: str) -> KernelSpec | None:
-    """The spec of a registered kernel; a request never makes the server load another."""
-    return registry.load(kernel) if kernel in registry.names() else None
+    known = registered(kernel)
+    return known[0] if known else None
 
 
 def _wanted(asked: Mapping[str, str]) -> Wanted:

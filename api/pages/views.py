@@ -11,8 +11,10 @@ from urllib.parse import urlencode
 
 from tilewise.api.pages import charts
 from tilewise.api.pages.roofline import Roofline, roofline
+from tilewise.db.exchange.triton_module import config_source
 from tilewise.db.records import Result, Scope, Status, Trial
 from tilewise.kernels.spec import KernelSpec
+from tilewise.tuner.cli.text import config_text
 from tilewise.tuner.problem import sizes_text
 from tilewise.tuner.why import PIPE_NAMES
 
@@ -101,7 +103,7 @@ def row(result: Result) -> Row:
         device=scope.device,
         clock=str(scope.clock),
         time_us=winner.time_us,
-        speed_up=_speed_up(result),
+        speed_up=result.speed_up,
         trials=sum(result.counts.values()),
         tuned=f"{winner.created:%Y-%m-%d %H:%M}",
     )
@@ -120,37 +122,19 @@ def problem_view(
     return ProblemView(
         result=result,
         sizes=sizes_text(result.scope.dims),
-        speed_up=_speed_up(result),
+        speed_up=result.speed_up,
         fastest=timed[:_RUNNERS_UP],
         failures=_failures(trials),
         improvements=_improvements(trials),
         pipes=_pipes(result.winner),
         roofline=roofline(result, spec),
-        triton_config=triton_config(result.winner) if result.winner else "",
+        triton_config=config_source(result.winner.config) if result.winner else "",
         curl=_curl(result.scope, base_url),
         export=_export(result.scope),
         heat_map=charts.heat_map(trials, *axes) if axes else None,
         parameters=names,
         drawn={"spreads": [_plain(spread) for spread in spreads], "course": _plain(charts.course(trials))},
     )
-
-
-def triton_config(trial: Trial) -> str:
-    """The config as source: `triton.Config({...}, num_warps=8)`."""
-    options = {name: value for name, value in trial.config.items() if name in ("num_warps", "num_stages", "maxnreg")}
-    meta = {name: value for name, value in trial.config.items() if name not in options}
-    arguments = [repr(meta), *(f"{name}={value!r}" for name, value in options.items())]
-    return f"triton.Config({', '.join(arguments)})"
-
-
-def config_text(config: Mapping[str, Any]) -> str:
-    return ", ".join(f"{name}={value}" for name, value in config.items())
-
-
-def _speed_up(result: Result) -> float | None:
-    winner, default = result.winner, result.default
-    known = winner and default and winner.time_us and default.time_us
-    return default.time_us / winner.time_us if known else None  # type: ignore[union-attr, operator]
 
 
 def _failures(trials: Sequence[Trial]) -> list[Failure]:

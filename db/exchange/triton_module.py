@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from tilewise.db.exchange.jsonfile import one_line
 from tilewise.db.records import Result, Value
 
-__all__ = ["OPTIONS", "encode_module"]
+__all__ = ["OPTIONS", "config_source", "encode_module"]
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 """What `triton.Config` takes by name on every back end; all else is a keyword argument of the kernel."""
@@ -54,10 +54,11 @@ def _entry(result: Result) -> str:
     proof = "verified" if winner.verified else "NOT verified"
     time = "no time" if winner.time_us is None else f"{winner.time_us:.2f} us"
     known = f"{time} ({scope.clock}), {proof}; {scope.cores} cores, source {scope.source_hash}, {scope.toolchain}"
-    return f"    # {one_line(ValueError(known))}\n    {key!r}: {_config(winner.config)},\n"
+    return f"    # {one_line(ValueError(known))}\n    {key!r}: {config_source(winner.config)},\n"
 
 
-def _config(config: Mapping[str, Value]) -> str:
+def config_source(config: Mapping[str, Value]) -> str:
+    """The config in Python: `triton.Config({...}, num_warps=8)`."""
     arguments = {name: value for name, value in config.items() if name not in OPTIONS}
     options = "".join(f", {name}={config[name]!r}" for name in OPTIONS if name in config)
     return f"triton.Config({arguments!r}{options})"

@@ -118,8 +118,7 @@ def show_result(result: Result, trials: Sequence[Trial], progress: Progress) -> 
         ratio = f"{trial.time_us / winner.time_us:.3f}" if trial.time_us else ""
         table.add_row(label, *(str(trial.config.get(name, "")) for name in names), *shown, ratio)
     console.print(table)
-    default = result.default
-    gain = default.time_us / winner.time_us if default and default.time_us else None
+    gain = result.speed_up
     console.print(
         f"[bold]{time_text(winner.time_us, scope.clock)}[/]"
         + (f", {gain:.2f}x the speed of the default" if gain else "")

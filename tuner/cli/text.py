@@ -100,7 +100,5 @@ def _untimed_lines(result: Result, winner: Trial) -> Sequence[str]:
 
 
 def _versus(result: Result) -> str:
-    default: Trial | None = result.default
-    if default is None or not default.time_us or result.winner is None or not result.winner.time_us:
-        return "default not timed"
-    return f"{default.time_us / result.winner.time_us:.2f}x the speed of the default"
+    speed_up = result.speed_up
+    return "default not timed" if speed_up is None else f"{speed_up:.2f}x the speed of the default"
