@@ -2,11 +2,7 @@
 compiler makes of them."""
 
 import importlib.util
-import json
 import math
-import os
-import subprocess
-import sys
 
 import pytest
 from hypothesis import assume, given, settings
@@ -195,21 +191,8 @@ print(out[-columns:].unique().tolist())
 """
 
 
-def interpreted(script):
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
-
-
 @needs_torch
-def test_nan_and_infinity_propagate_as_in_torch():
+def test_nan_and_infinity_propagate_as_in_torch(interpreted):
     found = interpreted(SPECIAL.replace("NAMES", repr(KERNELS)))
     assert len(found) == 2 * len(KERNELS)
     for name, got, wanted in found:
@@ -218,7 +201,7 @@ def test_nan_and_infinity_propagate_as_in_torch():
 
 
 @needs_torch
-def test_an_element_beyond_2_to_the_31_is_found():
+def test_an_element_beyond_2_to_the_31_is_found(interpreted):
     assert interpreted(FAR) == [1.5]
 
 

@@ -2,11 +2,7 @@
 none."""
 
 import importlib.util
-import json
 import math
-import os
-import subprocess
-import sys
 
 import pytest
 from hypothesis import assume, given, settings
@@ -123,35 +119,22 @@ print(json.dumps({
 )
 
 
-def interpreted(script: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
-
-
-def test_each_element_counts_once_wherever_it_stands():
+def test_each_element_counts_once_wherever_it_stands(interpreted):
     """Row m holds what changes nothing, and in column m a number, NaN or infinity."""
-    found = json.loads(interpreted(EACH_ELEMENT))
+    found = interpreted(EACH_ELEMENT)
     assert len(found) == (2 + 3 + 3) + (2 + 3) + (2 + 3 + 3)
     for name, variant, tiles, out in found:
         assert out == pytest.approx(([3, math.nan, math.inf] * 24)[:70], nan_ok=True), (name, variant, tiles)
 
 
-def test_nan_and_infinity_propagate_as_in_torch():
-    for name, variant, got, wanted in json.loads(interpreted(STRANGE)):
+def test_nan_and_infinity_propagate_as_in_torch(interpreted):
+    for name, variant, got, wanted in interpreted(STRANGE):
         assert got == pytest.approx(wanted, rel=1e-5, nan_ok=True), (name, variant)
         assert math.isnan(wanted[2])
 
 
-def test_accumulating_without_a_reset_gives_wrong_sums_and_with_it_right_ones():
-    found = json.loads(interpreted(TRAP))
+def test_accumulating_without_a_reset_gives_wrong_sums_and_with_it_right_ones(interpreted):
+    found = interpreted(TRAP)
     total, largest = found["wanted"]
     with_reset, without = found["sum"]
     assert with_reset == pytest.approx([total], rel=1e-5)

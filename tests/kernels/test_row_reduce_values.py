@@ -1,11 +1,7 @@
 """The headline kernel's values, through Triton's interpreter: any shape, any config, and numbers that are none."""
 
 import importlib.util
-import json
 import math
-import os
-import subprocess
-import sys
 
 import pytest
 from hypothesis import assume, given, settings
@@ -87,26 +83,13 @@ print(float(out[-1]))
 """
 
 
-def interpreted(script: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return done.stdout
-
-
-def test_nan_and_infinity_propagate_as_in_torch():
-    rows = json.loads(interpreted(SPECIAL))
+def test_nan_and_infinity_propagate_as_in_torch(interpreted):
+    rows = interpreted(SPECIAL)
     assert len(rows) == 12
     assert any(math.isnan(value) for _, wanted in rows for value in wanted)
     for got, wanted in rows:
         assert got == pytest.approx(wanted, rel=1e-5, nan_ok=True)
 
 
-def test_an_element_beyond_2_to_the_31_is_found():
-    assert float(interpreted(FAR)) == pytest.approx(64 / (1 + math.exp(-1.25)), rel=1e-3)
+def test_an_element_beyond_2_to_the_31_is_found(interpreted):
+    assert interpreted(FAR) == pytest.approx(64 / (1 + math.exp(-1.25)), rel=1e-3)

@@ -2,11 +2,7 @@
 compiler makes of them."""
 
 import importlib.util
-import json
 import math
-import os
-import subprocess
-import sys
 
 import pytest
 from hypothesis import assume, given, settings
@@ -161,21 +157,8 @@ print(found)
 """
 
 
-def interpreted(script):
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", script],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
-
-
 @needs_torch
-def test_nan_and_infinity_are_treated_as_by_torch():
+def test_nan_and_infinity_are_treated_as_by_torch(interpreted):
     configs = [tiles("one_load", 12, 5, 200), tiles("one_load", 7, 1, 256), tiles("online", 12, 5, 64)]
     found = interpreted(SPECIAL.replace("CONFIGS", repr(dict.fromkeys(KERNELS, configs))))
     assert len(found) == len(KERNELS) * len(configs)
@@ -186,7 +169,7 @@ def test_nan_and_infinity_are_treated_as_by_torch():
 
 
 @needs_torch
-def test_an_element_beyond_2_to_the_31_is_found():
+def test_an_element_beyond_2_to_the_31_is_found(interpreted):
     assert interpreted(FAR) == [[1 / 64], [1 / 64]]
 
 
