@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import click
@@ -10,6 +11,9 @@ from tilewise.errors import UsageError
 from tilewise.tuner.cli.options import common, database, open_existing, print_json, problem_options
 
 __all__ = ["lookup"]
+
+_Answer = tuple[dict[str, Any], Sequence[str]]
+"""As JSON (without a config where there is none), and in words."""
 
 
 @click.command()
@@ -49,10 +53,14 @@ def lookup(
     if server and url:
         raise UsageError("--server and --db exclude each other: a server has a database of its own")
     device = device.removeprefix("model:")
-    if server:
-        answers = _ask(server, kernel, shapes, dtype, device, match, toolchain, as_json)
-    else:
-        answers = _find(url, kernel, shapes, dtype, device, match, toolchain, as_json)
+    asked = (kernel, shapes, dtype, device, match, toolchain)
+    answers: list[dict[str, Any]] = []
+    for answer, lines in _ask(server, *asked) if server else _find(url, *asked):
+        answers.append(answer)
+        if answer["config"] is None:
+            click.echo(f"tilewise: {answer['why']}", err=True)
+        elif not as_json:
+            click.echo("\n".join(lines))
     if as_json:
         print_json({"results": answers})
     return 4 if any(answer["config"] is None for answer in answers) else 0
@@ -66,8 +74,8 @@ def _find(
     device: str,
     match: str,
     toolchain: str | None,
-    as_json: bool,
-) -> list[dict[str, Any]]:
+) -> Iterator[_Answer]:
+    """From a database."""
     from tilewise.errors import NotFound, UnknownDevice, UnknownKernel
     from tilewise.kernels import registry
     from tilewise.tuner.cli.text import result_lines
@@ -85,7 +93,6 @@ def _find(
         own = f"results of {kernel!r} are stored from a file of your own"
         raise UnknownKernel(f"{own}; name it, as path/to/file.py:SPEC") from error
     problems = [make_problem(spec, parse_dims(shape), dtype) for shape in shapes]
-    answers: list[dict[str, Any]] = []
     try:
         opened = open_existing(url)
     except NotFound as error:
@@ -102,13 +109,9 @@ def _find(
                 asked = question(problem, device)
                 result = answer_from(source, asked, spec, match=Match(match), toolchain=toolchain)
             except NotTuned as error:
-                click.echo(f"tilewise: {error}", err=True)
-                answers.append(miss(asked, str(error)))
-                continue
-            answers.append(result.to_json())
-            if not as_json:
-                click.echo("\n".join(result_lines(result)))
-    return answers
+                yield miss(asked, str(error)), []
+            else:
+                yield result.to_json(), result_lines(result)
 
 
 def _ask(
@@ -119,28 +122,22 @@ def _ask(
     device: str,
     match: str,
     toolchain: str | None,
-    as_json: bool,
-) -> list[dict[str, Any]]:
+) -> Iterator[_Answer]:
     """The same from a server, which knows itself which kernels, dimensions and devices there are."""
     from tilewise.client import Client
     from tilewise.errors import NotFound
     from tilewise.settings import read_settings
     from tilewise.tuner.problem import parse_dims
 
-    answers: list[dict[str, Any]] = []
     with Client(server, token=read_settings().token) as client:
         for dims in map(parse_dims, shapes):
             try:
                 found = client.lookup(kernel, dims, device=device, dtype=dtype, match=match, toolchain=toolchain)
             except NotFound as error:
-                click.echo(f"tilewise: {error}", err=True)
                 asked = {"kernel": kernel, "dims": dims, "dtype": dtype, "device": device}
-                answers.append({**asked, "match": match, "config": None, "why": str(error)})
-                continue
-            answers.append(dict(found))
-            if not as_json:
-                click.echo("\n".join(_lines(dict(found))))
-    return answers
+                yield {**asked, "match": match, "config": None, "why": str(error)}, []
+            else:
+                yield dict(found), _lines(dict(found))
 
 
 def _lines(found: dict[str, Any]) -> list[str]:
