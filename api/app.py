@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import tilewise
-from tilewise.api import health, imports, jobs, listings, lookups, problems
+from tilewise.api import exports, health, imports, jobs, listings, lookups, problems
 from tilewise.api.front import Front
 from tilewise.api.guard import Guard, needed
 from tilewise.api.pages.routes import PAGES
@@ -30,6 +30,7 @@ _PARTS = (
     lookups.plain,
     lookups.typed,
     listings.plain,
+    exports.plain,
     imports.plain,
     jobs.plain,
     jobs.typed,

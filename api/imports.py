@@ -10,7 +10,8 @@ from starlette.responses import JSONResponse, Response
 from tilewise.api import schemas
 from tilewise.api.routing import DATABASE_FAILS, PlainRoute, service_of
 from tilewise.db.exchange.native import read_native
-from tilewise.db.store import Store
+from tilewise.db.exchange.reading import Reading
+from tilewise.db.store import MergeReport
 from tilewise.errors import BadImport
 
 __all__ = ["plain"]
@@ -44,16 +45,19 @@ async def import_results(request: Request) -> Response:
     if data.startswith(_GZIP):
         raise BadImport("the file is compressed; send it as plain JSON")
     service = service_of(request)
-    answer = await service.run(_import, service.writer, data)
+    reading = await service.run(_admitted, data)
+    report = await service.write(service.writer.merge, [(offer.scope, offer.trials) for offer in reading.offers])
     await service.snapshot.catch_up()
-    return JSONResponse(answer)
+    return JSONResponse(_answer(reading, report))
 
 
-def _import(store: Store, data: bytes) -> dict[str, Any]:
+def _admitted(data: bytes) -> Reading:
     from tilewise.tuner.admission import admit
 
-    reading = admit(read_native(data))
-    report = store.merge([(offer.scope, offer.trials) for offer in reading.offers])
+    return admit(read_native(data))
+
+
+def _answer(reading: Reading, report: MergeReport) -> dict[str, Any]:
     refused = [{"place": refusal.place, "reason": refusal.reason} for refusal in reading.refusals[:_MOST_REFUSALS]]
     counts = {"added": report.added, "updated": report.updated, "unchanged": report.unchanged}
     return {**counts, "bests_changed": len(report.changes), "refused": refused}

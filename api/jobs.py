@@ -57,7 +57,7 @@ async def submit(request: Request, body: schemas.JobRequest) -> Response:
     first and of that the oldest; each trial is kept as soon as it is made."""
     service = service_of(request)
     asked = await service.run(_request, service, body)
-    job, new = await service.run(service.jobs_writer.submit, asked, priority=body.priority)
+    job, new = await service.write(service.jobs_writer.submit, asked, priority=body.priority)
     if new:
         service.wake_runner()
     headers = {"location": f"/v1/jobs/{job.id}"}
@@ -110,7 +110,7 @@ async def cancel(request: Request) -> Response:
     """One that waits is cancelled at once, one that runs after the trial it is at; its trials are kept. A job that has
     ended stays as it is."""
     service = service_of(request)
-    return JSONResponse(job_json(await service.run(service.jobs_writer.cancel, job_number(request))))
+    return JSONResponse(job_json(await service.write(service.jobs_writer.cancel, job_number(request))))
 
 
 @plain.get(

@@ -1,4 +1,4 @@
-"""What is there: kernels, devices, trials, how a best came about, and everything as one file."""
+"""What is there: kernels, devices, trials, how a best came about."""
 
 from __future__ import annotations
 
@@ -12,12 +12,20 @@ from starlette.responses import Response
 from tilewise.api import schemas
 from tilewise.api.lookups import QUESTION
 from tilewise.api.questions import read_question
-from tilewise.api.routing import DATABASE_FAILS, MISUSED, PlainRoute, documented, given, service_of, tagged
-from tilewise.db.exchange.native import encode as encode_export
-from tilewise.db.exchange.native import export_native
+from tilewise.api.routing import (
+    DATABASE_FAILS,
+    MISUSED,
+    NARROWING,
+    UNCHANGED,
+    PlainRoute,
+    documented,
+    given,
+    service_of,
+    tagged,
+)
 from tilewise.db.exchange.trials import trial_to_json
 from tilewise.db.records import Scope, Status, Trial
-from tilewise.db.store import START, Listed, Place, Store, Wanted
+from tilewise.db.store import START, Listed, Place, Wanted
 from tilewise.errors import NotFound, UsageError
 from tilewise.kernels import registry
 from tilewise.tuner.devices.base import DeviceRow
@@ -26,23 +34,17 @@ __all__ = ["plain"]
 
 plain = APIRouter(route_class=PlainRoute)
 
-_UNCHANGED: dict[int | str, dict[str, Any]] = {304: {"description": "The client has this answer already."}}
 _MOST_TRIALS = 1000
 _PLACE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})", re.ASCII)
-_NARROWING = [
-    documented("kernel", "only this kernel", minLength=1),
-    documented("dtype", "only this dtype", minLength=1),
-    documented("device", "only this device name", minLength=1),
-]
 
 
-@plain.get("/v1/kernels", summary="What can be tuned", response_model=schemas.Kernels, responses=_UNCHANGED)
+@plain.get("/v1/kernels", summary="What can be tuned", response_model=schemas.Kernels, responses=UNCHANGED)
 async def list_kernels(request: Request) -> Response:
     """The kernels that come with tilewise; those of users' files are not listed, but can be looked up."""
     return tagged(request, {"kernels": [_kernel(name) for name in registry.names()]})
 
 
-@plain.get("/v1/devices", summary="What can be tuned on", response_model=schemas.Devices, responses=_UNCHANGED)
+@plain.get("/v1/devices", summary="What can be tuned on", response_model=schemas.Devices, responses=UNCHANGED)
 async def list_devices(request: Request) -> Response:
     """Devices as seen from the server's own machine."""
     from tilewise.tuner.devices.catalogue import rows
@@ -55,10 +57,10 @@ async def list_devices(request: Request) -> Response:
     "/v1/trials",
     summary="What was tried",
     response_model=schemas.Trials,
-    responses={**_UNCHANGED, **MISUSED, **DATABASE_FAILS},
+    responses={**UNCHANGED, **MISUSED, **DATABASE_FAILS},
     openapi_extra={
         "parameters": [
-            *_NARROWING,
+            *NARROWING,
             documented("status", "only trials that ended so", enum=[str(status) for status in Status]),
             documented("limit", "trials a page", type="integer", minimum=1, maximum=_MOST_TRIALS, default=100),
             documented("after", "`next` of the page before", pattern="^[0-9]{1,18}-[0-9]{1,18}$"),
@@ -86,7 +88,7 @@ async def list_trials(request: Request) -> Response:
     summary="How the best of a problem came about",
     response_model=schemas.History,
     responses={
-        **_UNCHANGED,
+        **UNCHANGED,
         **MISUSED,
         404: {"model": schemas.Problem, "description": "Nothing is stored for this problem."},
         **DATABASE_FAILS,
@@ -101,26 +103,6 @@ async def read_history(request: Request) -> Response:
     if not found:
         raise NotFound("nothing verified is stored for this problem; /v1/configs says what is nearest")
     return tagged(request, {**dataclasses.asdict(question), "bests": [_best(scope, trial) for scope, trial in found]})
-
-
-@plain.get(
-    "/v1/export",
-    summary="Every best with its evidence",
-    response_model=schemas.Export,
-    responses={**_UNCHANGED, **MISUSED, **DATABASE_FAILS},
-    openapi_extra={"parameters": _NARROWING},
-)
-async def export(request: Request) -> Response:
-    """The file that `tilewise import` and the decorator read."""
-    asked, service = given(request), service_of(request)
-    wanted = Wanted(kernel=asked.take("kernel"), dtype=asked.take("dtype"), device=asked.take("device"))
-    asked.finish("kernel, dtype or device")
-    return Response(await service.run(_export, service.store, wanted), media_type="application/json")
-
-
-def _export(store: Store, wanted: Wanted) -> bytes:
-    scopes = store.scopes(wanted.kernel, wanted.device)
-    return encode_export(export_native(store, (s for s in scopes if wanted.dtype in (None, s.dtype))))
 
 
 def _place(text: str | None) -> Place:

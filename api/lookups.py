@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from tilewise.api import schemas
 from tilewise.api.answers import answer, exact, registered
 from tilewise.api.questions import Asked, asked_in_body, asked_in_query
-from tilewise.api.routing import DATABASE_FAILS, MISUSED, PlainRoute, documented, encode, respond, service_of
+from tilewise.api.routing import DATABASE_FAILS, MISUSED, UNCHANGED, PlainRoute, documented, encode, respond, service_of
 from tilewise.api.snapshot import Answer
 from tilewise.errors import UnknownKernel, UsageError
 from tilewise.tuner.lookup import Match, NotTuned, miss
@@ -68,7 +68,7 @@ typed = APIRouter()
     summary="The best known config of a problem",
     response_model=schemas.Result,
     responses={
-        304: {"description": "The client has this answer already."},
+        **UNCHANGED,
         **MISUSED,
         404: {
             "model": schemas.NotTunedProblem,

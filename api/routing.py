@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 __all__ = [
     "DATABASE_FAILS",
     "MISUSED",
+    "NARROWING",
+    "UNCHANGED",
     "PlainRoute",
     "documented",
     "encode",
@@ -28,6 +30,7 @@ __all__ = [
     "respond",
     "service_of",
     "tagged",
+    "unchanged",
 ]
 
 
@@ -52,6 +55,9 @@ MISUSED: dict[int | str, dict[str, Any]] = {
 }
 
 
+UNCHANGED: dict[int | str, dict[str, Any]] = {304: {"description": "The client has this answer already."}}
+
+
 def service_of(request: Request) -> Service:
     return cast("Service", request.app.state.service)
 
@@ -70,6 +76,13 @@ def documented(
     return entry if example is None else entry | {"example": example}
 
 
+NARROWING = [
+    documented("kernel", "only this kernel", minLength=1),
+    documented("dtype", "only this dtype", minLength=1),
+    documented("device", "only this device name", minLength=1),
+]
+
+
 def tagged(request: Request, document: Any) -> Response:
     """A document as JSON with its entity tag, or 304 where the client has it."""
     return respond(request, Answer.of(encode(document)))
@@ -80,7 +93,14 @@ def encode(document: Any) -> bytes:
 
 
 def respond(request: Request, answer: Answer) -> Response:
-    headers = {"etag": answer.tag.decode(), "cache-control": CACHE_CONTROL.decode()}
-    if answer.fits(request.headers.get("if-none-match", "").encode("latin-1")):
-        return Response(status_code=304, headers=headers)
-    return Response(answer.body, media_type="application/json", headers=headers)
+    return unchanged(request, answer) or Response(answer.body, media_type="application/json", headers=_headers(answer))
+
+
+def unchanged(request: Request, answer: Answer) -> Response | None:
+    """304 where the client has the answer."""
+    fits = answer.fits(request.headers.get("if-none-match", "").encode("latin-1"))
+    return Response(status_code=304, headers=_headers(answer)) if fits else None
+
+
+def _headers(answer: Answer) -> dict[str, str]:
+    return {"etag": answer.tag.decode(), "cache-control": CACHE_CONTROL.decode()}

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import logging
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -11,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 
 from tilewise.api.metrics import Metrics
 from tilewise.api.snapshot import Snapshot
+from tilewise.errors import StoreError, Unavailable
 
 if TYPE_CHECKING:
     from tilewise.api.runner import Runner
@@ -25,10 +29,20 @@ __all__ = ["Options", "Service"]
 P = ParamSpec("P")
 T = TypeVar("T")
 
-_READ_SECONDS, _WRITE_SECONDS = 0.2, 5.0
+_READ_SECONDS, _WRITE_SECONDS = 0.2, 30.0
 """How long to wait for another process's lock on an SQLite file. Readers need not, but where somebody locks the whole
 file; they wait on the event loop, where nobody else is answered meanwhile."""
 
+_TURN_SECONDS = 30.0
+"""How long a write, or an export, waits for this server's own before it."""
+
+_WRITERS, _EXPORTS = 8, 4
+"""At once; one writer where the database is a file."""
+
+_QUIET_SECONDS = 1.0
+"""After a start, before work that no request asked for."""
+
+_log = logging.getLogger(__name__)
 
 _MOST_MISSES = 100
 """Jobs that may wait before misses make no more of them: anybody may miss."""
@@ -57,6 +71,8 @@ class Service:
     jobs: Jobs
     jobs_writer: Jobs
     snapshot: Snapshot
+    _writing: asyncio.Semaphore
+    _exporting: asyncio.Semaphore
 
     def __init__(self, store_url: str, options: Options) -> None:
         self._url, self.options = store_url, options
@@ -70,6 +86,7 @@ class Service:
         self.streams = 0
         """Event streams that are open."""
         self.stopping = False
+        self._closing = threading.Event()
         self._runner: Runner | None = None
         self.recalled = self.metrics.answers.labels("exact", "memory")
 
@@ -93,11 +110,15 @@ class Service:
         self.writer = open_store(waiting(self._url, _WRITE_SECONDS), create=True)
         self.store = open_store(waiting(self._url, _READ_SECONDS), create=False)
         self._source = None
+        self._writing = asyncio.Semaphore(1 if self.writer.is_file else _WRITERS)
+        self._exporting = asyncio.Semaphore(_EXPORTS)
         self.tokens = Tokens(self.store.database)
         self.jobs, self.jobs_writer = Jobs(self.store.database), Jobs(self.writer.database)
         self.snapshot = Snapshot(self.store.changes(), self.options.answer_bytes)
 
         self.stopping = False
+        self._closing.clear()
+        threading.Thread(target=self._prepare, daemon=True, name="prepare").start()
         if self.options.run_jobs and self.writer.database.writable:
             from tilewise.api.processes import ProcessExecutor
             from tilewise.api.runner import Runner
@@ -107,12 +128,23 @@ class Service:
 
     async def close(self) -> None:
         self.stopping = True
+        self._closing.set()
         if self._runner is not None:
             await run_in_threadpool(self._runner.stop)
             self._runner = None
         await self.snapshot.close()
         self.store.close()
         self.writer.close()
+
+    def _prepare(self) -> None:
+        """Make the indexes of shapes, so that no look-up has to wait for them."""
+        if self._closing.wait(_QUIET_SECONDS):
+            return
+        try:
+            self.source.prepare()
+        except StoreError as error:  # the first look-up near a shape will say it, unless this is the end
+            if not self.stopping:
+                _log.warning("the indexes of shapes are not ready: %s", error)
 
     def wake_runner(self) -> None:
         if self._runner is not None:
@@ -145,6 +177,32 @@ class Service:
         if self.store.is_file:
             return function(*arguments, **named)
         return await run_in_threadpool(function, *arguments, **named)
+
+    async def write(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """A transaction, in a thread, in the order asked: writers that race for SQLite's lock may starve one of them.
+
+        Raises `Unavailable` where its turn does not come within `_TURN_SECONDS`.
+        """
+        async with self._turn(self._writing):
+            return await run_in_threadpool(function, *arguments, **named)
+
+    @asynccontextmanager
+    async def export_turn(self) -> AsyncIterator[None]:
+        """While one exports: what is read stays as it was meanwhile, which costs the database. Raises `Unavailable`."""
+        async with self._turn(self._exporting):
+            yield
+
+    @asynccontextmanager
+    async def _turn(self, places: asyncio.Semaphore) -> AsyncIterator[None]:
+        try:
+            async with asyncio.timeout(_TURN_SECONDS):
+                await places.acquire()
+        except TimeoutError:
+            raise Unavailable(f"others are served, and were for {_TURN_SECONDS:g} s; ask again") from None
+        try:
+            yield
+        finally:
+            places.release()
 
     async def run(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """What takes longer, in a thread."""

@@ -183,7 +183,7 @@ _OF_ROWS: dict[str, Callable[[Database], Iterator[str]]] = {
 }
 
 
-def _rows(database: Database, statement: Any) -> Iterator[list[Any]]:
+def _rows(database: Database, statement: Any) -> Iterator[Sequence[Any]]:
     """The rows of a SELECT whose first column is the id, in pages, so that nothing is held and memory stays flat."""
     number = next(iter(statement.selected_columns))
     page = statement.where(number > bindparam("last")).order_by(number).limit(_PAGE_LENGTH)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager
 from typing import Any
 
@@ -36,7 +36,7 @@ class Database:
         self._queries: dict[Statement, Query] = {}
         self._held: Any = None
 
-    def fetch(self, statement: Statement, **parameters: str | int) -> list[list[Any]]:
+    def fetch(self, statement: Statement, **parameters: str | int) -> Sequence[Sequence[Any]]:
         """All rows of a SELECT, by position; statements are constants of a module and compiled once."""
         if (query := self._queries.get(statement)) is None:
             query = self._queries[statement] = Query(statement, self.engine.dialect)

@@ -17,6 +17,7 @@ from sqlalchemy import (
     literal_column,
     select,
     text,
+    tuple_,
 )
 
 from tilewise.db.models import best, revision, scopes, suggestions, trials
@@ -32,6 +33,7 @@ __all__ = [
     "LOOKUP",
     "LOOKUP_OF_SOURCE",
     "NEWEST",
+    "NEXT_FAMILY",
     "PAGES",
     "RESULT",
     "REVISION",
@@ -48,7 +50,7 @@ __all__ = [
 ]
 
 _PAGE_LENGTH = 500
-_PAGE_OF_SIZES = 20_000
+_PAGE_OF_SIZES = 5_000  # 5 ms, for which other threads may have to wait
 
 CURRENT = text("trials.current")  # literally the condition of the partial indexes
 
@@ -196,6 +198,15 @@ def _distinct(name: str) -> TextualSelect:
         """
     ).columns(column("value"))
 
+
+_FAMILY = (scopes.c.kernel, scopes.c.dtype, scopes.c.device)
+NEXT_FAMILY = (
+    select(*_FAMILY)
+    .where(tuple_(*_FAMILY) > tuple_(*(bindparam(each.name) for each in _FAMILY)))
+    .order_by(*_FAMILY)
+    .limit(1)
+)
+"""The first kernel, dtype and device after those: one seek."""
 
 DEVICES = _distinct("device")
 KERNELS = _distinct("kernel")

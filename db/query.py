@@ -17,7 +17,7 @@ Statement = Select[Any] | TextualSelect
 
 
 class Query:
-    """Parameters are texts and whole numbers; rows are lists with values of the statement's column types."""
+    """Parameters are texts and whole numbers; rows have values of the statement's column types."""
 
     __slots__ = ("_defaults", "_dialect", "_names", "_readers", "_sql", "_types")
 
@@ -30,14 +30,17 @@ class Query:
         self._dialect = dialect
         self._readers: list[tuple[int, Callable[[Any], Any]]] | None = None  # known with the first cursor
 
-    def run(self, connection: Any, parameters: dict[str, str | int]) -> list[list[Any]]:
+    def run(self, connection: Any, parameters: dict[str, str | int]) -> Sequence[Sequence[Any]]:
         """All rows, by a connection of the driver, whose errors come out as they are."""
         merged = self._defaults | parameters
         cursor = connection.cursor()
         cursor.execute(self._sql, [merged[name] for name in self._names] if self._names else merged)
-        rows = [list(row) for row in cursor.fetchall()]
+        found: list[tuple[Any, ...]] = cursor.fetchall()
         if self._readers is None:
             self._readers = list(self._find_readers(cursor.description))
+        if not self._readers:
+            return found
+        rows = [list(row) for row in found]
         for row in rows:
             for position, read in self._readers:
                 row[position] = read(row[position])

@@ -123,6 +123,10 @@ class SqlStore(Store):
         [[newest]] = self._database.fetch(queries.NEWEST)
         return newest or 0
 
+    def revision(self) -> int:
+        [[number]] = self._database.fetch(queries.REVISION)
+        return int(number)
+
     def retire(self, scope: Scope, mark: int) -> int:
         with self._database.write() as connection:
             scope_id = _find(connection, scope)
@@ -149,16 +153,27 @@ class SqlStore(Store):
         found = map(read_result, self._database.fetch(queries.ANSWERS, key=question.key))
         return [result for result in found if source_hash in (None, result.scope.source_hash)]
 
-    def sizes(self, kernel: str, dtype: str, device: str, *, last: int = 0) -> Iterator[tuple[int, str, Dims]]:
-        """Read in pages, as `scopes` are. Numbers grow as scopes are committed; on PostgreSQL, where two processes may
-        commit in another order than they began, one may come too late to be seen."""
+    def sizes(
+        self, kernel: str, dtype: str, device: str, *, last: int = 0
+    ) -> Iterator[tuple[int, list[tuple[str, Dims]]]]:
+        """Numbers grow as scopes are committed; on PostgreSQL, where two processes may commit in another order than
+        they began, one may come too late to be seen."""
         while rows := self._database.fetch(queries.SIZES, kernel=kernel, dtype=dtype, device=device, last=last):
-            yield from ((number, source_hash, json.loads(dims)) for number, dims, source_hash in rows)
+            parsed = json.loads(
+                f"[{','.join(dims for _, dims, _ in rows)}]"
+            )  # a third of the time that each alone takes
             last = rows[-1][0]
+            yield last, [(source_hash, dims) for (*_, source_hash), dims in zip(rows, parsed, strict=True)]
 
     def shapes(self, kernel: str, dtype: str, device: str) -> list[Dims]:
         rows = self._database.fetch(queries.SHAPES, kernel=kernel, dtype=dtype, device=device)
         return [json.loads(dims) for (dims,) in rows]
+
+    def families(self) -> Iterator[tuple[str, str, str]]:
+        kernel = dtype = device = ""
+        while rows := self._database.fetch(queries.NEXT_FAMILY, kernel=kernel, dtype=dtype, device=device):
+            [[kernel, dtype, device]] = rows
+            yield kernel, dtype, device
 
     def devices(self) -> list[str]:
         return [device for (device,) in self._database.fetch(queries.DEVICES)]

@@ -127,6 +127,10 @@ class Store(ABC):
         """This point in the order in which trials are recorded: a clock, which may be set back, cannot tell it."""
 
     @abstractmethod
+    def revision(self) -> int:
+        """A number that rises with every write to trials."""
+
+    @abstractmethod
     def retire(self, scope: Scope, mark: int) -> int:
         """Make the scope's trials recorded before `mark` history: kept, but no longer current. Returns how many."""
 
@@ -151,8 +155,11 @@ class Store(ABC):
         """All that could answer exactly this question: those among which `lookup` takes the first, in its order."""
 
     @abstractmethod
-    def sizes(self, kernel: str, dtype: str, device: str, *, last: int = 0) -> Iterator[tuple[int, str, Dims]]:
-        """A number, the source hash and the dimension sizes of each scope, of those with a number above `last`.
+    def sizes(
+        self, kernel: str, dtype: str, device: str, *, last: int = 0
+    ) -> Iterator[tuple[int, list[tuple[str, Dims]]]]:
+        """Pages of the scopes' source hashes and dimension sizes, each page with its last scope's number; of the scopes
+        with a number above `last`.
 
         For an index of shapes that is brought up to date now and then. The scopes need not have a winner (yet).
         """
@@ -160,6 +167,10 @@ class Store(ABC):
     @abstractmethod
     def shapes(self, kernel: str, dtype: str, device: str) -> list[Dims]:
         """The dimension sizes for which `lookup` has an answer, in the order they were first seen."""
+
+    @abstractmethod
+    def families(self) -> Iterator[tuple[str, str, str]]:
+        """Kernel, dtype and device name of whatever was ever tuned, sorted."""
 
     @abstractmethod
     def devices(self) -> list[str]:

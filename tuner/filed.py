@@ -58,8 +58,8 @@ class FileSource:
         if family not in self._shapes:
             index, by_source = SourceShapes(), dict[str, list[Dims]]()
             for source, dims in self._winners.sizes(*family):
-                index.add(source, dims)
                 by_source.setdefault(source, []).append(dims)
+            index.add((source, dims) for source, every in by_source.items() for dims in every)
             self._shapes[family] = index, by_source
         return self._shapes[family]
 

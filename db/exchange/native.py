@@ -10,6 +10,7 @@ whole, an entry that cannot be is refused and the others are read.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
@@ -20,14 +21,15 @@ from tilewise.db.exchange.fields import Fields
 from tilewise.db.exchange.jsonfile import one_line, parse, text_of
 from tilewise.db.exchange.reading import Offer, Reading, Refusal
 from tilewise.db.exchange.trials import result_from_json, scope_from_json, trial_from_json, trial_to_json
-from tilewise.db.records import Scope, Trial, digest
+from tilewise.db.records import Scope, Trial, canonical_json, digest
 from tilewise.db.store import Store
 from tilewise.errors import BadImport
 
-__all__ = ["FORMAT", "VERSION", "document_of", "encode", "export_native", "read_native"]
+__all__ = ["FORMAT", "VERSION", "document_of", "encode", "export_native", "read_native", "stream_native"]
 
 FORMAT = "tilewise"
 VERSION = 1
+_PIECE = 1 << 16
 
 
 def export_native(store: Store, scopes: Iterable[Scope], *, created: datetime | None = None) -> dict[str, Any]:
@@ -45,6 +47,24 @@ def export_native(store: Store, scopes: Iterable[Scope], *, created: datetime | 
 def encode(document: dict[str, Any]) -> bytes:
     """The document as an UTF-8 file, one value a line, so that version control shows what changed."""
     return (json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
+
+
+def stream_native(store: Store, scopes: Iterable[Scope], *, created: datetime | None = None) -> Iterator[bytes]:
+    """What `export_native` and `encode` make, in pieces of some 64 KiB and an entry a line: of any number of entries
+    only those of a piece are in memory. Their checksum is known at the end, and stands there."""
+    about = {"format": FORMAT, "version": VERSION, "created": (created or datetime.now(UTC)).isoformat()}
+    checksum = hashlib.sha256(b"[")
+    piece = bytearray(json.dumps(about)[:-1].encode() + b', "entries": [')
+    separator = b""
+    for entry in _entries(store, scopes):
+        checksum.update(separator + canonical_json(entry).encode())
+        piece += separator + b"\n" + json.dumps(entry, ensure_ascii=False, allow_nan=False).encode()
+        separator = b","
+        if len(piece) > _PIECE:
+            yield bytes(piece)
+            piece.clear()
+    checksum.update(b"]")
+    yield bytes(piece) + f'\n], "sha256": "{checksum.hexdigest()}"}}\n'.encode()
 
 
 def read_native(data: bytes) -> Reading:

@@ -412,10 +412,25 @@ def test_sizes_are_those_of_every_scope_of_a_kernel_dtype_and_device(store, make
     for m in (3, 1, 2):
         store.record(make_scope(dims={"M": m, "N": 8}), [make_trial(verified=m == 1)])
     store.record(make_scope(dims={"M": 9, "N": 9}, dtype="float16"), [make_trial()])
-    found = list(store.sizes("row_reduce", "float32", "Ascend910B4"))
-    assert [(source, dims) for _, source, dims in found] == [("a1", {"M": m, "N": 8}) for m in (3, 1, 2)]
-    last = found[1][0]
-    assert [dims["M"] for _, _, dims in store.sizes("row_reduce", "float32", "Ascend910B4", last=last)] == [2]
+    [(last, found)] = store.sizes("row_reduce", "float32", "Ascend910B4")
+    assert found == [("a1", {"M": m, "N": 8}) for m in (3, 1, 2)]
+    assert list(store.sizes("row_reduce", "float32", "Ascend910B4", last=last)) == []
+    store.record(make_scope(dims={"M": 4, "N": 8}), [make_trial()])
+    [(_, more)] = store.sizes("row_reduce", "float32", "Ascend910B4", last=last)
+    assert more == [("a1", {"M": 4, "N": 8})]
+
+
+def test_families_are_each_kernel_dtype_and_device_once(store, make_scope, make_trial):
+    assert list(store.families()) == []
+    for kernel, dtype, m in (("b", "float16", 1), ("a", "float32", 1), ("b", "float16", 2), ("b", "bfloat16", 1)):
+        store.record(make_scope(kernel=kernel, dtype=dtype, dims={"M": m}), [make_trial()])
+    store.record(make_scope(kernel="a", device="NVIDIA H200", dims={"M": 1}), [make_trial()])
+    assert list(store.families()) == [
+        ("a", "float32", "Ascend910B4"),
+        ("a", "float32", "NVIDIA H200"),
+        ("b", "bfloat16", "Ascend910B4"),
+        ("b", "float16", "Ascend910B4"),
+    ]
 
 
 def test_shapes_are_those_that_lookup_answers(store, make_scope, make_trial):

@@ -1,15 +1,19 @@
-"""What a recorded benchmark of the search says of itself: the command, when, with which versions, on what."""
+"""What a recorded benchmark says of itself: the command, when, with which versions, on what."""
 
 from __future__ import annotations
 
+import os
 import platform
+import sqlite3
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
-__all__ = ["header"]
+__all__ = ["header", "service_header"]
 
 _PACKAGES = ("numpy", "optuna", "scikit-learn", "kernel-tuner", "torch", "triton", "triton-ascend")
+_SERVING = ("fastapi", "psycopg", "sqlalchemy", "starlette", "uvicorn", "uvloop")
 
 
 def header(command: str, clock: str, device: str = f"none ({platform.machine()} CPU)") -> dict[str, Any]:
@@ -19,13 +23,27 @@ def header(command: str, clock: str, device: str = f"none ({platform.machine()} 
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "device": device,
         "clock": clock,
-        "versions": {"python": platform.python_version(), **_installed()},
+        "versions": {"python": platform.python_version(), **_installed(_PACKAGES)},
     }
 
 
-def _installed() -> dict[str, str]:
+def service_header(command: str) -> dict[str, Any]:
+    """Of a benchmark of the service: requests are timed on this machine's processor, and nothing else is."""
+    return {
+        "command": command,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "machine": f"{platform.machine()}, {os.cpu_count()} CPUs",
+        "versions": {
+            "python": platform.python_version(),
+            "sqlite": sqlite3.sqlite_version,
+            **_installed(_SERVING),
+        },
+    }
+
+
+def _installed(names: Iterable[str]) -> dict[str, str]:
     found = {}
-    for name in _PACKAGES:
+    for name in names:
         try:
             found[name] = version(name)
         except PackageNotFoundError:

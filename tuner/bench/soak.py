@@ -2,13 +2,16 @@
 
 What is promised, and checked: a write that was acknowledged is there; an answer is one that was written; nothing is
 answered with a 5xx while the server is up; every job ends, and none twice; memory does not grow.
+
+Kills end after three quarters of the time, so that the last server lives long enough to show whether its memory grows:
+the median over the last third of its life must be at most `_MOST_GROWTH` of that over the middle third, the first being
+for warming up. A life under `_LEAST_SAMPLES` seconds says nothing.
 """
 
 from __future__ import annotations
 
 import math
 import os
-import platform
 import random
 import signal
 import socket
@@ -19,7 +22,7 @@ import tempfile
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack, suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,6 +38,7 @@ from tilewise.errors import NotFound, Unavailable
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import Problem
+from tilewise.tuner.bench.header import service_header
 from tilewise.tuner.space import enumerate_space
 from tilewise.tuner.targets import known_target
 
@@ -46,6 +50,9 @@ _SETTLE_SECONDS = 600.0
 _CORES = 40
 _SIZES = range(1_000_000, 1_000_256)
 _MOST_FAULTS = 20
+_KILLING = 0.75
+_LEAST_SAMPLES = 60
+_MOST_GROWTH = 1.1
 
 
 def soak(
@@ -55,16 +62,15 @@ def soak(
     one. Half of the kills are of the server, half of a process that runs a job."""
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="tilewise-soak-")))
+        given = " --db URL" if url else ""
         url = url or f"sqlite:///{folder / 'tiles.db'}"
         store = opened.enter_context(open_store(url))
         server = opened.enter_context(_Server(url, folder))
         run = _Soak(store, server, seed)
         run.go(seconds, clients, kills, jobs, say)
+        command = f"tilewise bench soak --minutes {seconds / 60:g} --clients {clients} --kills {kills} --jobs {jobs}"
         return {
-            "command": f"tilewise bench soak --minutes {seconds / 60:g} --clients {clients} --kills {kills} "
-            f"--jobs {jobs} --seed {seed}",
-            "date": f"{datetime.now(UTC):%Y-%m-%d}",
-            "machine": f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}",
+            **service_header(f"{command} --seed {seed}{given}"),
             "database": "sqlite" if store.is_file else "postgresql",
             "seconds": round(seconds),
             **run.figures(),
@@ -80,6 +86,7 @@ class _Server:
         self.address = f"http://127.0.0.1:{self._port}"
         self._url, self._log = url, folder / "server.log"
         self.is_up = threading.Event()
+        self.lives = 0
         self._process: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> _Server:
@@ -99,6 +106,7 @@ class _Server:
                 if time.monotonic() > give_up or self._process.poll() is not None:
                     raise Unavailable(f"the server did not start: {self._log.read_text()[-500:]}")
                 time.sleep(0.05)
+        self.lives += 1
         self.is_up.set()
 
     def kill(self) -> None:
@@ -133,17 +141,23 @@ class _Soak:
         self._submitted: set[int] = set()
         self._finished: dict[int, str] = {}
         self._done: Counter[str] = Counter()
-        self._memory: list[float] = []
+        self._memory: dict[int, list[float]] = defaultdict(list)
         self._kills: Counter[str] = Counter()
         self._faults: list[str] = []
         self._slowest = 0.0
 
     def go(self, seconds: float, clients: int, kills: int, jobs: int, say: Callable[[str], None]) -> None:
-        threads = [threading.Thread(target=self._client, args=(number, jobs)) for number in range(clients)]
         began = time.monotonic()
+
+        def due() -> float:
+            """Jobs that may have been asked for by now, so that there are some to kill all the time."""
+            return jobs * min(1.0, 0.1 + (time.monotonic() - began) / (seconds * _KILLING))
+
+        threads = [threading.Thread(target=self._client, args=(number, due)) for number in range(clients)]
+        threads.append(threading.Thread(target=self._watch))
         for thread in threads:
             thread.start()
-        for number, moment in enumerate(sorted(self._drawn.uniform(0, seconds) for _ in range(kills))):
+        for number, moment in enumerate(sorted(self._drawn.uniform(0, seconds * _KILLING) for _ in range(kills))):
             time.sleep(max(0.0, began + moment - time.monotonic()))
             say(f"kill {number + 1} of {kills}; {len(self._faults)} faults")
             self._kill()
@@ -156,28 +170,30 @@ class _Soak:
         self._check()
 
     def figures(self) -> dict[str, Any]:
+        last = self._memory[self._server.lives]
         return {
             "kills": dict(self._kills),
             "requests": dict(self._done),
             "jobs_done": len(self._submitted),
             "slowest_answer_s": round(self._slowest, 3),
             "server_memory_mb": {
-                "median": round(statistics.median(self._memory)),
-                "largest": round(max(self._memory)),
+                "largest": round(max(mb for life in self._memory.values() for mb in life)),
+                "growth_of_last_life": _growth(last),
+                "seconds_of_last_life": len(last),
+                "rule": f"growth of last life (median of its last third by that of its middle third) <= {_MOST_GROWTH}",
             },
             "faults": self._faults,
         }
 
     # What clients do ------------------------------------------------------------------------------------------------
 
-    def _client(self, number: int, jobs: int) -> None:
+    def _client(self, number: int, due: Callable[[], float]) -> None:
         drawn = random.Random(number)
         actions = [self._look_up] * 12 + [self._write] * 4 + [self._export, self._list]
         with Client(self._server.address, token=self._token, timeout=60.0) as client:
-            for first in [self._write, *([self._submit] if number < jobs else [])]:
-                self._act(first, client, drawn)
+            self._act(self._write, client, drawn)
             while not self._end.is_set():
-                asks = drawn.random() < 0.05 and len(self._submitted) < jobs
+                asks = drawn.random() < 0.05 and len(self._submitted) < due()
                 self._act(self._submit if asks else drawn.choice(actions), client, drawn)
 
     def _act(self, action: Callable[[Client, random.Random], None], client: Client, drawn: random.Random) -> None:
@@ -185,7 +201,7 @@ class _Soak:
         try:
             action(client, drawn)
         except Unavailable as error:
-            if "cannot reach" not in str(error):  # it answered, with a 5xx
+            if "cannot reach" not in str(error) or "timed out" in str(error):  # it answered, with a 5xx, or hangs
                 self._fault(f"{action.__name__}: {error}")
             self._server.is_up.wait(_START_SECONDS)
         except Exception as error:
@@ -255,8 +271,13 @@ class _Soak:
 
     # Kills, and the end -----------------------------------------------------------------------------------------------
 
+    def _watch(self) -> None:
+        """The server's memory, once a second."""
+        while not self._end.wait(1.0):
+            with suppress(OSError):  # it may just be dying
+                self._memory[self._server.lives].append(self._server.resident_mb())
+
     def _kill(self) -> None:
-        self._memory.append(self._server.resident_mb())
         running = self._jobs.running()
         if running and self._drawn.random() < 0.5:
             self._kills["job"] += 1
@@ -277,7 +298,9 @@ class _Soak:
         self._fault("jobs did not come to their end")
 
     def _check(self) -> None:
-        self._memory.append(self._server.resident_mb())
+        grown = _growth(self._memory[self._server.lives])
+        if grown is not None and grown > _MOST_GROWTH:
+            self._fault(f"the server's memory grew: its last third takes {grown} of its middle third")
         for size, known in self._acknowledged.items():
             found = self._store.lookup(Question(_KERNEL, {"N": size}, "float32", _DEVICE))
             if found is None or found.winner is None or (found.winner.time_us or math.inf) > known:
@@ -298,6 +321,14 @@ class _Soak:
     def _fault(self, text: str) -> None:
         if len(self._faults) < _MOST_FAULTS:
             self._faults.append(text)
+
+
+def _growth(samples: Sequence[float]) -> float | None:
+    """A life's memory by its last third over that by its middle third; None where it was too short to tell."""
+    if len(samples) < _LEAST_SAMPLES:
+        return None
+    third = len(samples) // 3
+    return round(statistics.median(samples[-third:]) / statistics.median(samples[third:-third]), 3)
 
 
 def _config() -> dict[str, Value]:

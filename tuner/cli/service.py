@@ -55,7 +55,7 @@ def _show_serve(body: dict[str, Any]) -> None:
 @click.option("--minutes", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True)
 @click.option("--clients", type=click.IntRange(1), default=32, show_default=True)
 @click.option("--kills", type=click.IntRange(0), default=50, show_default=True, help="Of the server and of its jobs.")
-@click.option("--jobs", type=click.IntRange(0), default=20, show_default=True, help="Jobs to ask for.")
+@click.option("--jobs", type=click.IntRange(0), default=40, show_default=True, help="Jobs to ask for.")
 @click.option("--seed", type=int, default=0, show_default=True, help="When and what to kill.")
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @database
