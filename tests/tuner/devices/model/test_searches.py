@@ -1,14 +1,18 @@
 """Searches on the modelled device, with the real compiler: what holds on a formula holds here."""
 
 import dataclasses
+import math
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from tilewise.db.records import Status
 from tilewise.db.sql_store import open_store
 from tilewise.errors import NothingFeasible
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Constraint, Problem
+from tilewise.tuner.devices.base import Device
 from tilewise.tuner.devices.model.device import ModelDevice
 from tilewise.tuner.search import SEARCHES, Budget, Tuning, Watcher
 from tilewise.tuner.space import enumerate_space
@@ -96,3 +100,63 @@ def test_where_no_config_fits_the_message_says_what_the_compiler_wanted(device, 
         course(device, store, 10, search=search, spec=spec, problem=LARGE)
     (scope,) = store.scopes("row_reduce")
     assert {trial.status for trial in store.trials(scope)} == {Status.COMPILE}
+
+
+@pytest.fixture(scope="module")
+def known(device):
+    """What the modelled device says of each config of the small problem, asked once."""
+    configs = enumerate_space(SPEC, SMALL, device.target).configs
+    outcomes = device.evaluate(SPEC, SMALL, configs)
+    verdict = device.verify(SPEC, SMALL, configs[0])
+    return {tuple(config.values()): (outcome, verdict) for config, outcome in zip(configs, outcomes, strict=True)}
+
+
+class Strange(Device):
+    """The modelled device, but for what it says of some configs, and for one at which it goes silent for good."""
+
+    def __init__(self, device, known, times, silent_at):
+        self.id, self.clock, self.target = device.id, device.clock, device.target
+        self.toolchain, self.batch = device.toolchain, device.batch
+        self.real, self.known, self.times, self.silent_at, self.begun = device, known, times, silent_at, 0
+
+    def evaluate(self, spec, problem, configs, *, to_beat_us=lambda: None):
+        for key in (tuple(config.values()) for config in configs):
+            self.begun += 1
+            if self.begun == self.silent_at:
+                raise KeyboardInterrupt
+            outcome, _ = self.known[key]
+            time = self.times[key]
+            told = outcome.timing if time is None else dataclasses.replace(outcome.timing, time_us=time)
+            yield dataclasses.replace(outcome, timing=told)
+
+    def verify(self, spec, problem, config):
+        return self.known[tuple(config.values())][1]
+
+    def memory_bytes(self):
+        return self.real.memory_bytes()
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@settings(max_examples=5)
+@given(data=st.data())
+def test_ties_times_that_are_none_and_a_trial_never_reported_lose_and_repeat_nothing(device, known, search, data):
+    every = list(known)
+    strange_times = st.sampled_from([None, None, 9.5, 9.5, math.nan, math.inf, 0.0])
+    times = dict(zip(every, data.draw(st.lists(strange_times, min_size=len(every), max_size=len(every))), strict=True))
+    strange = Strange(device, known, times, silent_at=data.draw(st.integers(1, len(every))))
+    with open_store("sqlite://") as store:
+        tried = Tried()
+        for _ in range(2):  # stopped where the device fell silent, and once more
+            budget = Budget(len(every))
+            tuning = Tuning(SPEC, SMALL, strange, store, budget=budget, search=search, seed=1, watcher=tried)
+            try:
+                result = tuning.run()
+            except (KeyboardInterrupt, NothingFeasible):
+                result = None
+        trials = store.trials(tuning.scope)
+    assert len(tried.configs) == len(set(tried.configs))
+    assert set(tried.configs) == {tuple(trial.config.values()) for trial in trials} == set(every)
+    right = [trial.time_us for trial in trials if trial.status is Status.CORRECT]
+    finite = [time for time in times.values() if time is None or 0 < time < math.inf]
+    assert len(right) == len(finite)
+    assert (result and result.winner.time_us) == (min(right) if right else None)
