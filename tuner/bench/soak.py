@@ -71,7 +71,7 @@ def soak(
         command = f"tilewise bench soak --minutes {seconds / 60:g} --clients {clients} --kills {kills} --jobs {jobs}"
         return {
             **service_header(f"{command} --seed {seed}{given}"),
-            "database": "sqlite" if store.is_file else "postgresql",
+            "database": _engine(store),
             "seconds": round(seconds),
             **run.figures(),
         }
@@ -155,16 +155,19 @@ class _Soak:
 
         threads = [threading.Thread(target=self._client, args=(number, due)) for number in range(clients)]
         threads.append(threading.Thread(target=self._watch))
-        for thread in threads:
-            thread.start()
-        for number, moment in enumerate(sorted(self._drawn.uniform(0, seconds * _KILLING) for _ in range(kills))):
-            time.sleep(max(0.0, began + moment - time.monotonic()))
-            say(f"kill {number + 1} of {kills}; {len(self._faults)} faults")
-            self._kill()
-        time.sleep(max(0.0, began + seconds - time.monotonic()))
-        self._end.set()
-        for thread in threads:
-            thread.join()
+        try:
+            for thread in threads:
+                thread.start()
+            moments = sorted(self._drawn.uniform(0, seconds * _KILLING) for _ in range(kills))
+            for number, moment in enumerate(moments):
+                time.sleep(max(0.0, began + moment - time.monotonic()))
+                say(f"kill {number + 1} of {kills}; {len(self._faults)} faults")
+                self._kill()
+            time.sleep(max(0.0, began + seconds - time.monotonic()))
+        finally:
+            self._end.set()
+            for thread in threads:
+                thread.join()
         say("every job to its end")
         self._settle()
         self._check()
@@ -321,6 +324,11 @@ class _Soak:
     def _fault(self, text: str) -> None:
         if len(self._faults) < _MOST_FAULTS:
             self._faults.append(text)
+
+
+def _engine(store: SqlStore) -> str:
+    dialect = store.database.engine.dialect
+    return f"{dialect.name} {'.'.join(map(str, dialect.server_version_info or ()))}"
 
 
 def _growth(samples: Sequence[float]) -> float | None:
