@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from faults import Mount, mounted
 from sqlalchemy import URL, create_engine, make_url, text
 from sqlalchemy.exc import OperationalError
 
@@ -119,3 +120,11 @@ def postgres_schema(postgres_server: URL) -> Callable[[], AbstractContextManager
 def postgres_url(postgres_schema: Callable[[], AbstractContextManager[str]]) -> Iterator[str]:
     with postgres_schema() as url:
         yield url
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[tuple[Path, Mount]]:
+    """A file system of 1 MiB, and a function that remounts it with other options."""
+    folder = tmp_path / "disk"
+    with mounted(folder, "1m") as remount:
+        yield folder, remount

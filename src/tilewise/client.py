@@ -53,13 +53,17 @@ _BY_STATUS: Mapping[int, type[TilewiseError]] = {
 }
 
 
+_WRITE_SECONDS = 75.0
+"""A server lets a write wait 30 s for its turn and 30 s for a lock; who gives up does not know how it ended."""
+
+
 class Client:
     """A connection to one server, for use by several threads.
 
     `token` is needed for writing, and for reading where the server's reads are closed. `timeout` is in seconds, a
-    request. `transport` is httpx2's, for tests. Methods raise the package's errors: `NotFound` where nothing is
-    stored, `UsageError` for what makes no sense, `Forbidden` without the right token, `Unavailable` where the server
-    cannot be reached, is overloaded or answers what is no answer of it.
+    request; writes wait longer. `transport` is httpx2's, for tests. Methods raise the package's errors: `NotFound`
+    where nothing is stored, `UsageError` for what makes no sense, `Forbidden` without the right token, `Unavailable`
+    where the server cannot be reached, is overloaded or answers what is no answer of it.
     """
 
     def __init__(
@@ -74,6 +78,7 @@ class Client:
         self.url = url.rstrip("/")
         if not self.url.startswith(("http://", "https://")):
             raise UsageError(f"{url!r} is no server's address; expected http://host:port")
+        self._patient = max(timeout, _WRITE_SECONDS)
         self._http = httpx2.Client(base_url=self.url, headers=headers, timeout=timeout, transport=transport)
 
     # Reading -----------------------------------------------------------------------------------------------------
@@ -95,7 +100,7 @@ class Client:
     def lookup_many(self, queries: Sequence[Mapping[str, Any]]) -> list[schemas.Result | schemas.LookupMiss]:
         """Answers in the order of the queries, `{"kernel", "dims", "dtype", "device", "match"}` each; a miss has a
         null config."""
-        body = self._post("/v1/lookup", {"queries": list(queries)})
+        body = _document(self._send("POST", "/v1/lookup", json={"queries": list(queries)}))
         return cast("list[schemas.Result | schemas.LookupMiss]", body["results"])
 
     def kernels(self) -> list[schemas.Kernel]:
@@ -137,7 +142,8 @@ class Client:
 
     def import_results(self, data: bytes) -> schemas.Imported:
         """Merge an export file into the server's database; needs an admin's token."""
-        response = self._send("POST", "/v1/import", content=data, headers={"content-type": "application/json"})
+        headers = {"content-type": "application/json"}
+        response = self._send("POST", "/v1/import", content=data, headers=headers, timeout=self._patient)
         return cast("schemas.Imported", _document(response))
 
     # Jobs --------------------------------------------------------------------------------------------------------
@@ -149,7 +155,7 @@ class Client:
         and `priority`. Needs a token that allows to submit."""
         sizes = [dict(dims) for dims in shapes]
         asked = {"kernel": kernel, "shapes": sizes, "device": device, "dtype": dtype, **rest}
-        return cast("schemas.Job", self._post("/v1/jobs", asked))
+        return cast("schemas.Job", _document(self._send("POST", "/v1/jobs", json=asked, timeout=self._patient)))
 
     def job(self, number: int) -> schemas.Job:
         return cast("schemas.Job", self._get(f"/v1/jobs/{number}"))
@@ -159,7 +165,7 @@ class Client:
         return cast("list[schemas.Job]", self._get("/v1/jobs", {"before": before, "limit": limit})["jobs"])
 
     def cancel(self, number: int) -> schemas.Job:
-        return cast("schemas.Job", _document(self._send("DELETE", f"/v1/jobs/{number}")))
+        return cast("schemas.Job", _document(self._send("DELETE", f"/v1/jobs/{number}", timeout=self._patient)))
 
     def events(self, number: int) -> Iterator[schemas.Job]:
         """The job now and whenever it changes, until it has ended."""
@@ -197,9 +203,6 @@ class Client:
 
     def _get(self, path: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
         return _document(self._send("GET", path, params=params))
-
-    def _post(self, path: str, body: Any) -> dict[str, Any]:
-        return _document(self._send("POST", path, json=body))
 
     def _send(
         self, method: str, path: str, *, params: Mapping[str, Any] | None = None, **content: Any

@@ -8,47 +8,20 @@ from __future__ import annotations
 import os
 import shutil
 import sqlite3
-import subprocess
 import time
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from faults import Mount, fill, held, mounted
 from sqlalchemy import URL, create_engine, make_url, text
 
 from tilewise.db.backup import back_up
 from tilewise.db.check import check
 from tilewise.db.sql_store import open_store
 from tilewise.errors import StoreError
-
-Mount = Callable[[str], None]
-
-
-@contextmanager
-def mounted(folder: Path, size: str) -> Iterator[Mount]:
-    """An empty file system of that size; yields a function that remounts it with other options."""
-    folder.mkdir()
-
-    def mount(*words: str) -> None:
-        done = subprocess.run(["mount", *words, str(folder)], capture_output=True, text=True, check=False)
-        if done.returncode:
-            pytest.skip(f"cannot mount here: {done.stderr.strip()}")
-
-    mount("-t", "tmpfs", "-o", f"size={size}", "tilewise-test")
-    try:
-        yield lambda options: mount("-o", f"remount,{options}")
-    finally:
-        subprocess.run(["umount", "--lazy", str(folder)], check=True)  # a server may have it open a moment longer
-
-
-@pytest.fixture
-def disk(tmp_path: Path) -> Iterator[tuple[Path, Mount]]:
-    """A file system of 1 MiB, and a function that remounts it with other options."""
-    folder = tmp_path / "disk"
-    with mounted(folder, "1m") as remount:
-        yield folder, remount
 
 
 @pytest.fixture
@@ -70,16 +43,6 @@ def postgres_disk(postgres_server: URL, postgres_schema: Any) -> Iterator[tuple[
             connection.execute(text("DROP TABLESPACE small"))
     admin.dispose()
     folder.rmdir()
-
-
-def fill(folder: Path) -> Path:
-    """Take all space that is left."""
-    ballast = folder / "ballast"
-    full = subprocess.run(
-        ["dd", "if=/dev/zero", f"of={ballast}", "bs=4096"], capture_output=True, text=True, check=False
-    )
-    assert "No space left" in full.stderr
-    return ballast
 
 
 def test_a_disk_that_fills_up_loses_nothing_that_was_kept(disk, make_scope, make_trial):
@@ -170,31 +133,18 @@ def test_a_read_only_file_system_answers_and_refuses_to_write(disk, make_scope, 
         assert store.trials(make_scope()) == [trial, second]
 
 
-HOLD = """
-import sqlite3, sys, time
-connection = sqlite3.connect(sys.argv[1], isolation_level=None)
-connection.execute("BEGIN IMMEDIATE")
-print("held", flush=True)
-time.sleep(float(sys.argv[2]))
-connection.execute("ROLLBACK")
-"""
-
-
-def test_a_lock_held_for_ten_seconds_is_waited_for_and_readers_go_on(
-    tmp_path, file_url, python, make_scope, make_trial
-):
+def test_a_lock_held_for_ten_seconds_is_waited_for_and_readers_go_on(tmp_path, file_url, make_scope, make_trial):
     with open_store(file_url) as store, open_store(file_url + "?timeout=0.2") as hasty:
         store.record(make_scope(), [first := make_trial()])
-        holder = python(HOLD, str(tmp_path / "tilewise.db"), "10")
-        assert holder.stdout.readline() == "held\n"
-        began = time.monotonic()
-        with pytest.raises(StoreError, match="stayed locked by another process for too long; wait until"):
-            hasty.record(make_scope(), [make_trial()])
-        with open_store(file_url) as reader:  # opening needs no lock where nothing is to be upgraded
-            assert reader.trials(make_scope()) == [first]
-        assert check(file_url).whole
-        assert time.monotonic() - began < 9
-        store.record(make_scope(), [second := make_trial()])
+        with held(tmp_path / "tilewise.db", 10):
+            began = time.monotonic()
+            with pytest.raises(StoreError, match="stayed locked by another process for too long; wait until"):
+                hasty.record(make_scope(), [make_trial()])
+            with open_store(file_url) as reader:  # opening needs no lock where nothing is to be upgraded
+                assert reader.trials(make_scope()) == [first]
+            assert check(file_url).whole
+            assert time.monotonic() - began < 9
+            store.record(make_scope(), [second := make_trial()])
         assert 9 < time.monotonic() - began < 30
         assert store.trials(make_scope()) == [first, second]
 

@@ -1,0 +1,78 @@
+"""Real faults for tests: file systems that are full or read-only, and a lock that somebody keeps."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+Mount = Callable[[str], None]
+
+
+@contextmanager
+def mounted(folder: Path, size: str) -> Iterator[Mount]:
+    """An empty file system of that size; yields a function that remounts it with other options."""
+    folder.mkdir()
+
+    def mount(*words: str) -> None:
+        done = subprocess.run(["mount", *words, str(folder)], capture_output=True, text=True, check=False)
+        if done.returncode:
+            pytest.skip(f"cannot mount here: {done.stderr.strip()}")
+
+    mount("-t", "tmpfs", "-o", f"size={size}", "tilewise-test")
+    try:
+        yield lambda options: mount("-o", f"remount,{options}")
+    finally:
+        subprocess.run(["umount", "--lazy", str(folder)], check=True)  # a server may have it open a moment longer
+
+
+def fill(folder: Path) -> Path:
+    """Take all space that is left."""
+    ballast = folder / "ballast"
+    full = subprocess.run(
+        ["dd", "if=/dev/zero", f"of={ballast}", "bs=4096"], capture_output=True, text=True, check=False
+    )
+    assert "No space left" in full.stderr
+    return ballast
+
+
+_HOLD = """
+import sqlite3, sys, time
+connection = sqlite3.connect(sys.argv[1], isolation_level=None)
+connection.execute("BEGIN IMMEDIATE")
+print("held", flush=True)
+time.sleep(float(sys.argv[2]))
+connection.execute("ROLLBACK")
+"""
+
+
+@contextmanager
+def held(file: Path, seconds: float) -> Iterator[None]:
+    """Another process holds the write lock of the SQLite file, for so long at most."""
+    command = [sys.executable, "-c", _HOLD, str(file), str(seconds)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "held\n"
+        try:
+            yield
+        finally:
+            holder.kill()
+
+
+class WallClock:
+    """The wall clock of processes started with `environment`: theirs runs ahead of the machine's by `set`'s seconds."""
+
+    def __init__(self, folder: Path) -> None:
+        library, self._offset = folder / "clock.so", folder / "offset"
+        source = Path(__file__).with_name("clock.c")
+        subprocess.run(["cc", "-O1", "-shared", "-fPIC", "-o", library, source], check=True)
+        self._offset.write_bytes(bytes(8))
+        self.environment = {"LD_PRELOAD": str(library), "CLOCK_OFFSET": str(self._offset)}
+
+    def set(self, seconds: int) -> None:
+        with self._offset.open("r+b") as file:
+            file.write(seconds.to_bytes(8, sys.byteorder, signed=True))
