@@ -31,7 +31,12 @@ class Query:
         self._readers: list[tuple[int, Callable[[Any], Any]]] | None = None  # known with the first cursor
 
     def run(self, connection: Any, parameters: dict[str, str | int]) -> Sequence[Sequence[Any]]:
-        """All rows, by a connection of the driver, whose errors come out as they are."""
+        """All rows, by a connection of the driver, whose errors come out as they are.
+
+        PostgreSQL keeps no text with a NUL character and refuses to be asked for one: nothing there is like it.
+        """
+        if self._dialect.name == "postgresql" and any("\0" in str(value) for value in parameters.values()):
+            return []
         merged = self._defaults | parameters
         cursor = connection.cursor()
         cursor.execute(self._sql, [merged[name] for name in self._names] if self._names else merged)

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import random
-
 import pytest
 from starlette.testclient import TestClient
 
@@ -58,48 +55,6 @@ def test_closed_reads_take_a_token_and_memory_is_no_way_around(store_url, tune, 
         for path in ("/", "/v1/export", "/v1/trials", "/metrics", "/v1/nowhere"):
             assert client.get(path).status_code == 401
         assert client.get("/healthz").status_code == client.get("/openapi.json").status_code == 200
-
-
-def test_a_thousand_malformed_tokens_are_refused_alike_and_then_slowed_down(client, token_of):
-    good = token_of("admin")["authorization"].removeprefix("Bearer ")
-    drawn = random.Random(0)
-    seen = set()
-    for _ in range(1000):
-        text = list(good)
-        text[drawn.randrange(len(text))] = chr(drawn.choice([*range(33, 127), *range(161, 256)]))
-        text = "".join(text)[: drawn.randrange(1, 60)]
-        if text == good:
-            continue
-        response = client.post(
-            "/v1/import", content=b"{}", headers={"authorization": f"Bearer {text}".encode("latin-1")}
-        )
-        seen.add(response.status_code)
-        assert "Traceback" not in response.text
-        assert text not in response.text or len(text) < 8
-    assert seen == {401, 429}
-
-
-def test_ten_thousand_malformed_bodies_are_refused_in_one_line(client, tune, store_url, admin):
-    tune()
-    export = client.get("/v1/export").content
-    query = {"queries": [{"kernel": "row_reduce", "dims": {"M": 1, "N": 1}, "device": "Ascend910B4"}]}
-    lookup = json.dumps(query).encode()
-    drawn = random.Random(1)
-    with TestClient(create_app(store_url, Options(writes_a_minute=100_000)), raise_server_exceptions=True) as patient:
-        for number in range(10_000):
-            path, data = ("/v1/import", export) if number % 5 == 0 else ("/v1/lookup", lookup)
-            broken = bytearray(data[: drawn.randrange(len(data) + 1)] if drawn.random() < 0.3 else data)
-            for _ in range(drawn.randrange(1, 4)):
-                if broken:
-                    broken[drawn.randrange(len(broken))] = drawn.randrange(256)
-            headers = {**admin, "content-type": "application/json"}
-            response = patient.post(path, content=bytes(broken), headers=headers)
-            assert response.status_code < 500, broken
-            assert response.status_code in (200, 400, 422)
-            if response.status_code != 200:
-                detail = response.json()["detail"]
-                assert detail.isprintable()
-                assert "Traceback" not in response.text
 
 
 def test_writes_are_counted_a_token(store_url, problem_of):

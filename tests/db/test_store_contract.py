@@ -420,6 +420,13 @@ def test_sizes_are_those_of_every_scope_of_a_kernel_dtype_and_device(store, make
     assert more == [("a1", {"M": 4, "N": 8})]
 
 
+def test_nothing_is_found_for_a_name_that_no_database_keeps(store, make_scope, make_trial):
+    store.record(make_scope(), [make_trial()])
+    assert store.scope("a\0") is None
+    assert store.shapes("row_reduce\0", "float32", "Ascend910B4") == []
+    assert store.results(Wanted(kernel="\0")) == []
+
+
 def test_families_are_each_kernel_dtype_and_device_once(store, make_scope, make_trial):
     assert list(store.families()) == []
     for kernel, dtype, m in (("b", "float16", 1), ("a", "float32", 1), ("b", "float16", 2), ("b", "bfloat16", 1)):
