@@ -2,13 +2,14 @@
 
 `wrk` sends the requests. The yardstick is measured again before and after each database, so that what else the
 machine does falls on both. The look-ups of a round are of `_HOT` problems, drawn evenly from all that are stored and
-asked for once before: what varies from database to database is how many others are stored beside them.
+asked for once before: what varies from database to database is how many others are stored beside them. Look-ups never
+asked before are the same questions in other words: the answers in memory are by the words, in every order of the
+parameters another one, so that each of these goes to the database.
 """
 
 from __future__ import annotations
 
 import os
-import platform
 import random
 import re
 import shutil
@@ -20,7 +21,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime
+from itertools import islice, permutations
 from pathlib import Path
 from typing import Any
 
@@ -28,12 +29,15 @@ import httpx2
 
 from tilewise.db.records import Dims
 from tilewise.errors import Unavailable
+from tilewise.tuner.bench.header import service_header
 from tilewise.tuner.bench.many import DEVICE, KERNEL, fill, shapes
 
 __all__ = ["bench_serve"]
 
 _HOT = 1000
+_UNSEEN = 24_000
 _NEAREST = 300
+_LARGEST_EXPORT = 100_000
 _START_SECONDS = 60.0
 
 _SCRIPT = """
@@ -53,11 +57,10 @@ def bench_serve(
     with tempfile.TemporaryDirectory(prefix="tilewise-serve-") as folder, _hello() as hello:
         load = _Load(Path(folder), seconds, connections)
         rows = [_bench_size(Path(folder), count, hello, load, rounds, say) for count in sizes]
+    stored = " ".join(f"--problems {size}" for size in sizes)
+    command = f"tilewise bench serve {stored} --seconds {seconds} --connections {connections} --rounds {rounds}"
     return {
-        "command": f"tilewise bench serve {' '.join(f'--problems {size}' for size in sizes)} --seconds {seconds} "
-        f"--connections {connections} --rounds {rounds}",
-        "date": f"{datetime.now(UTC):%Y-%m-%d}",
-        "machine": f"{platform.machine()}, {os.cpu_count()} CPUs, Python {platform.python_version()}",
+        **service_header(command),
         "workers": 1,
         "connections": connections,
         "hot_problems": _HOT,
@@ -73,19 +76,21 @@ def _bench_size(
     fill(url, count)
     stored = shapes(count)
     hot = [_target(dims) for dims in random.Random(1).sample(stored, min(_HOT, count))]
-    cold = [_target(dims) for dims in random.Random(2).sample(stored, min(50_000, count))]
+    unseen = list(islice(_other_words(random.Random(2).sample(stored, min(_UNSEEN, count))), _UNSEEN))
     with _serving(url) as (address, process, began):
         say(f"{count} problems: asking")
         with httpx2.Client(base_url=address, timeout=_START_SECONDS) as client:
             _expect(client, hot[0])
             first = time.monotonic() - began
             empty = _resident_mb(process.pid)
+            near_at_once = _nearest(client, stored, 1)[0]
             for target in hot:
                 _expect(client, target)
             pairs = [(load.run(hello, ["/"]), load.run(address, hot)) for _ in range(rounds)]
             warm = _resident_mb(process.pid)
-            unseen = load.run(address, cold)
-            near = _nearest(client, stored)
+            cold = load.run(address, unseen)
+            near = sorted(_nearest(client, stored, _NEAREST))
+            exported = _export(client, process.pid) if count <= _LARGEST_EXPORT else None
         kept = _resident_mb(process.pid)
     yardstick = statistics.median(run["per_second"] for run, _ in pairs)
     served = statistics.median(run["per_second"] for _, run in pairs)
@@ -99,11 +104,13 @@ def _bench_size(
         "p99_ms": max(run["p99_ms"] for _, run in pairs),
         "hello_p99_ms": max(run["p99_ms"] for run, _ in pairs),
         "first_answer_s": round(first, 3),
-        "mostly_unseen_per_second": round(unseen["per_second"]),
-        "mostly_unseen_p99_ms": unseen["p99_ms"],
-        "nearest_first_s": near[0],
-        "nearest_p50_ms": near[1],
-        "nearest_p99_ms": near[2],
+        "unseen_per_second": round(cold["per_second"]),
+        "unseen_p50_ms": cold["p50_ms"],
+        "unseen_p99_ms": cold["p99_ms"],
+        "nearest_at_once_s": round(near_at_once, 3),
+        "nearest_p50_ms": round(1e3 * near[len(near) // 2], 3),
+        "nearest_p99_ms": round(1e3 * near[int(len(near) * 0.99)], 3),
+        **({"export": exported} if exported else {}),
         "memory_mb": {"first_answer": empty, "hot": warm, "after_all": kept},
     }
 
@@ -136,8 +143,19 @@ def _milliseconds(text: str, percentile: str) -> float:
 
 
 def _target(dims: Dims) -> str:
-    sizes = "&".join(f"{name}={size}" for name, size in dims.items())
-    return f"/v1/configs/{KERNEL}?{sizes}&dtype=float32&device={DEVICE}"
+    return f"/v1/configs/{KERNEL}?{'&'.join(_parameters(dims))}"
+
+
+def _other_words(stored: Sequence[Dims]) -> Iterator[str]:
+    """Addresses of the problems that `_target` does not give, each once: a problem in another order of parameters."""
+    for order in islice(permutations(range(len(_parameters(stored[0])))), 1, None):
+        for dims in stored:
+            given = _parameters(dims)
+            yield f"/v1/configs/{KERNEL}?{'&'.join(given[place] for place in order)}"
+
+
+def _parameters(dims: Dims) -> list[str]:
+    return [*(f"{name}={size}" for name, size in dims.items()), "dtype=float32", f"device={DEVICE}"]
 
 
 def _expect(client: httpx2.Client, target: str) -> None:
@@ -146,20 +164,38 @@ def _expect(client: httpx2.Client, target: str) -> None:
         raise Unavailable(f"{target} answered {response.status_code}: {response.text[:200]}")
 
 
-def _nearest(client: httpx2.Client, stored: Sequence[Dims]) -> tuple[float, float, float]:
-    """Seconds of the first look-up near a shape, which reads all shapes; median and 99th percentile of others in ms."""
+def _nearest(client: httpx2.Client, stored: Sequence[Dims], count: int) -> list[float]:
+    """Seconds of look-ups near shapes that are not stored."""
     known = {tuple(dims.values()) for dims in stored}
-    drawn = random.Random(3)
+    drawn = random.Random(count)
     times: list[float] = []
-    while len(times) <= _NEAREST:
+    while len(times) < count:
         dims = {name: max(1, size + drawn.randint(-3, 3)) for name, size in drawn.choice(stored).items()}
         if tuple(dims.values()) in known:
             continue
         began = time.perf_counter()
         _expect(client, f"{_target(dims)}&match=nearest")
         times.append(time.perf_counter() - began)
-    rest = sorted(times[1:])
-    return round(times[0], 3), round(1e3 * rest[len(rest) // 2], 3), round(1e3 * rest[int(len(rest) * 0.99)], 3)
+    return times
+
+
+def _export(client: httpx2.Client, process: int) -> dict[str, float]:
+    """Everything as one file; `memory_mb` is the most that the server took meanwhile."""
+    Path(f"/proc/{process}/clear_refs").write_text("5")  # the peak so far is forgotten
+    size, first, began = 0, 0.0, time.perf_counter()
+    with client.stream("GET", "/v1/export") as response:
+        for piece in response.iter_bytes():
+            first = first or time.perf_counter() - began
+            size += len(piece)
+    seconds = time.perf_counter() - began
+    peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
+    assert peak is not None
+    return {
+        "mb": round(size / 1e6, 1),
+        "first_byte_s": round(first, 3),
+        "seconds": round(seconds, 2),
+        "memory_mb": round(int(peak[1]) * 1.024e-3),
+    }
 
 
 @contextmanager

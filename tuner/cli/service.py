@@ -46,7 +46,7 @@ def _show_serve(body: dict[str, Any]) -> None:
         table.add_column(heading, justify="right")
     for row in body["rows"]:
         cells = (f"{row[key]}" for key in ("problems", "hello_per_second", "per_second", "ratio", "p99_ms"))
-        rest = (f"{row[key]}" for key in ("first_answer_s", "mostly_unseen_per_second", "nearest_p50_ms"))
+        rest = (f"{row[key]}" for key in ("first_answer_s", "unseen_per_second", "nearest_p50_ms"))
         table.add_row(*cells, *rest, str(row["memory_mb"]["hot"]))
     output().print(table)
 
