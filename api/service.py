@@ -6,7 +6,7 @@ import asyncio
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
@@ -81,7 +81,7 @@ class Service:
         self.metrics.gauge("tilewise_answers_kept", "Encoded answers in memory.", lambda: len(self.snapshot))
         self.metrics.gauge("tilewise_answers_bytes", "Bytes that they take.", lambda: self.snapshot.size)
         self._devices: dict[str, str] | None = None
-        self._finding = threading.Lock()
+        self._finding, self._indexing = threading.Lock(), threading.Lock()
         self._source: StoredSource | None = None
         self.streams = 0
         """Event streams that are open."""
@@ -93,7 +93,7 @@ class Service:
     @property
     def source(self) -> StoredSource:
         """`store` with indexes for look-ups that may relax."""
-        with self._finding:
+        with self._indexing:
             if self._source is None:
                 from tilewise.tuner.stored import StoredSource  # costs a start 0.2 s
 
@@ -186,11 +186,9 @@ class Service:
         async with self._turn(self._writing):
             return await run_in_threadpool(function, *arguments, **named)
 
-    @asynccontextmanager
-    async def export_turn(self) -> AsyncIterator[None]:
+    def export_turn(self) -> AbstractAsyncContextManager[None]:
         """While one exports: what is read stays as it was meanwhile, which costs the database. Raises `Unavailable`."""
-        async with self._turn(self._exporting):
-            yield
+        return self._turn(self._exporting)
 
     @asynccontextmanager
     async def _turn(self, places: asyncio.Semaphore) -> AsyncIterator[None]:

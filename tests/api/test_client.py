@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import defaultdict
 
 import httpx2
 import pytest
@@ -18,13 +19,14 @@ UNUSED = {("GET", "/healthz"), ("GET", "/metrics")}
 
 
 class Recorded(httpx2.BaseTransport):
-    """Hands requests to the application of a test client, and remembers their paths."""
+    """Hands requests to the application of a test client, and remembers their paths and parameters."""
 
     def __init__(self, app: TestClient) -> None:
-        self.app, self.seen = app, set()
+        self.app, self.seen, self.parameters = app, set(), defaultdict(set)
 
     def handle_request(self, request: httpx2.Request) -> httpx2.Response:
         self.seen.add((request.method, request.url.path))
+        self.parameters[request.url.path] |= set(request.url.params)
         response = self.app.request(
             request.method, str(request.url), content=request.read(), headers=dict(request.headers)
         )
@@ -78,6 +80,20 @@ def test_every_operation_has_a_method(remote, tune, client, transport):
         for method in operations
     }
     assert transport.seen == documented - UNUSED
+
+
+def test_every_parameter_can_be_given(remote, tune, client, transport):
+    tune()
+    narrowed = {"kernel": "row_reduce", "dtype": "float32", "device": "Ascend910B4"}
+    remote.lookup(**QUERY, match="older", toolchain="model-2")
+    remote.history(**QUERY)
+    list(remote.trials(**narrowed, status="correct", page=1))
+    remote.export(**narrowed)
+    remote.jobs(before=5, limit=1)
+    for path, operations in client.get("/openapi.json").json()["paths"].items():
+        for parameter in operations.get("get", {}).get("parameters", []):
+            if parameter["in"] == "query" and parameter["name"] != "dims":
+                assert parameter["name"] in transport.parameters[path.replace("{kernel}", "row_reduce")], path
 
 
 @pytest.mark.parametrize(
