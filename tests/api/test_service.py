@@ -1,10 +1,15 @@
-"""Writes of one server take turns, so that none of them is lost to the others' locks."""
+"""What the service does between requests: writes take turns, and indexes are made before somebody needs them."""
 
 from __future__ import annotations
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
+from starlette.testclient import TestClient
+
 from tilewise.api import service as services
+from tilewise.api.app import create_app
+from tilewise.api.service import Options
 from tilewise.db.jobs import Jobs
 from tilewise.db.sql_store import open_store
 
@@ -30,3 +35,27 @@ def test_a_write_whose_turn_does_not_come_is_asked_to_come_again(client, admin, 
     assert int(response.headers["retry-after"]) > 0
     client.portal.call(writing.release)
     assert client.post("/v1/jobs", json=JOB | {"shapes": [{"N": 1}]}, headers=admin).status_code == 201
+
+
+def test_the_shapes_are_indexed_after_the_start_and_a_look_up_reads_but_the_new_ones(store_url, tune, monkeypatch):
+    monkeypatch.setattr(services, "_QUIET_SECONDS", 0.0)
+    for m in range(1, 8):
+        tune(dims={"M": m, "N": 8})
+    with TestClient(create_app(store_url, Options(run_jobs=False))) as client:
+        [preparing] = [thread for thread in threading.enumerate() if thread.name == "prepare"]
+        preparing.join(timeout=60)
+        source, read = client.app.state.service.source, []
+        sizes = source.store.sizes
+
+        def noted(*family, last):
+            for number, page in sizes(*family, last=last):
+                read.extend(page)
+                yield number, page
+
+        monkeypatch.setattr(source.store, "sizes", noted)
+        near = "/v1/configs/row_reduce?M=9&N=8&device=Ascend910B4&match=nearest"
+        assert client.get(near).json()["distance"] > 0
+        assert read == []
+        tune(dims={"M": 10, "N": 8})
+        assert "M=10,N=8" in client.get(near).json()["why"]
+        assert [dims for _, dims in read] == [{"M": 10, "N": 8}]
