@@ -1,8 +1,9 @@
 """How a tuning ends: its leaders are timed again in turns, one of them is declared the winner, and that is stored.
 
-A tie is settled by a rule that has nothing to do with luck, so that tuning again gives the same answer: the spec's
-default goes first, then what takes less on-chip memory, then the config that comes first in writing. The verdict holds
-until something that was recorded later may be faster.
+A tie is settled by a rule that has nothing to do with luck, so that tuning again gives the same answer: of those that
+look alike, the spec's default goes first, then what takes less on-chip memory, then the config that comes first in
+writing. Those that only noise keeps in the tie, and look slower, do not win it. The verdict holds until something that
+was recorded later may be faster.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from tilewise.db.records import Scope, Status, Trial, canonical_json
 from tilewise.db.store import Store
 from tilewise.kernels.spec import KernelSpec, Problem
 from tilewise.tuner import contest
-from tilewise.tuner.contest import Standing
+from tilewise.tuner.contest import TIE, Standing
 from tilewise.tuner.devices.base import Device, Outcome
 from tilewise.tuner.measurement import MARGIN, summarise
 from tilewise.tuner.why import evidence, sentence
@@ -105,10 +106,11 @@ class Final:
                 if number in failed
                 else self._timed(timed[number], standing, len(entered), share)
             )
-        running = [t for t, standing in zip(timed, standings, strict=True) if not standing.behind]
+        running = [(t, standing.ratio) for t, standing in zip(timed, standings, strict=True) if not standing.behind]
         if not running:
             return timed
-        winner = min(running, key=_preference)
+        close = min(ratio for _, ratio in running) * (1 + TIE)
+        winner = min((t for t, ratio in running if ratio <= close), key=_preference)
         others = [t for t in timed if t is not winner]
         contested = {t.config_key for t in timed}
         rest = [t for t in trials if t.config_key not in contested]

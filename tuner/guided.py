@@ -28,7 +28,7 @@ from tilewise.tuner.sampler import TableSampler
 from tilewise.tuner.space import Space
 from tilewise.tuner.surrogate import Array, Column, Posterior, Surrogate, columns
 
-__all__ = ["BETTER", "GuidedSampler", "Outlook"]
+__all__ = ["BETTER", "LEAST", "NEGLIGIBLE", "PATIENCE", "GuidedSampler", "Outlook"]
 
 Numbers = NDArray[np.int_]
 
@@ -87,17 +87,30 @@ BETTER = 0.005
 """How much faster a config is, as a share of the best time, that counts as better."""
 
 
+LEAST, NEGLIGIBLE, PATIENCE = 20, 0.005, 3
+"""A search is over after so many trials when the chance of a better config times its gain is less than this share of
+the best time, and it has made this many times as many trials as it took to find the best. The outlook alone is now and
+then too sure while a search still gets on; docs/search.md says what each costs, and what is then left."""
+
+
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What further search may bring: the `chance` of a config more than half a percent faster than the best, and how
-    much faster it would then be (an even chance of more, and of less), as a share of the best time."""
+    """What further search may bring after `trials` trials, of which the one numbered `found` was the first that nothing
+    since was better than: the `chance` of a config more than half a percent faster than the best, and how much faster
+    it would then be (an even chance of more, and of less), as a share of the best time."""
 
     chance: float
     gain: float
+    trials: int
+    found: int
 
     @property
     def expected(self) -> float:
         return self.chance * self.gain
+
+    @property
+    def is_over(self) -> bool:
+        return self.trials >= max(LEAST, PATIENCE * self.found) and self.expected < NEGLIGIBLE
 
 
 class GuidedSampler(TableSampler):
@@ -158,9 +171,11 @@ class GuidedSampler(TableSampler):
         self.load(study)
         if len(self.history.told) < len(_FIRST) or len(self.history.values()) < 2:
             return None
-        if not self.free.any():
-            return Outlook(0.0, 0.0)
-        return self._believe(np.random.default_rng([self._seed, len(self.history.told)])).outlook(self.free)
+        chance, gain = 0.0, 0.0
+        if self.free.any():
+            belief = self._believe(np.random.default_rng([self._seed, len(self.history.told)]))
+            chance, gain = belief.chance_of_better(self.free)
+        return Outlook(chance, gain, len(self.history.told), _found(list(self.history.told.values())))
 
     # Where to begin ----------------------------------------------------------------------------------------------
 
@@ -342,8 +357,8 @@ class _Belief:
         for view in self._views:
             view.posterior.assume(place)
 
-    def outlook(self, free: NDArray[np.bool_]) -> Outlook:
-        """By joint draws of the contenders' log times, from each expert as many as it has a say."""
+    def chance_of_better(self, free: NDArray[np.bool_]) -> tuple[float, float]:
+        """And by how much, by joint draws of the contenders' log times, from each expert as many as it has a say."""
         places = np.flatnonzero(free[self._pool])
         contenders = places[np.argsort(-self._improvement()[places])[:_CONTENDERS]]
         shares = np.random.default_rng(self.told).multinomial(_DRAWS, self._say)
@@ -354,7 +369,7 @@ class _Belief:
         ]
         gains = 1 - np.exp(np.minimum(np.concatenate(draws).min(axis=1) - self._best, 0.0))
         better = gains > BETTER
-        return Outlook(float(better.mean()), float(np.median(gains[better])) if better.any() else 0.0)
+        return float(better.mean()), float(np.median(gains[better])) if better.any() else 0.0
 
     def _improvement(self) -> Array:
         total = np.zeros(len(self._pool))
@@ -375,6 +390,12 @@ def _sums(log_penalties: Array | None, weights: Array | None) -> list[Array]:
         return []
     sums = [log_penalties.sum(axis=1)] + ([] if weights is None else [log_penalties @ weights])
     return [mean for mean in sums if np.ptp(mean) > 0]
+
+
+def _found(values: Sequence[float | None]) -> int:
+    """After how many trials the best log time was known, or one that no later one is better than."""
+    enough = min(value for value in values if value is not None) - math.log1p(-BETTER)
+    return next(count for count, value in enumerate(values, 1) if value is not None and value <= enough)
 
 
 def _imputed(values: Array) -> Array:

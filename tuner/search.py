@@ -20,7 +20,7 @@ from tilewise.tuner.devices.base import FAULTS, Device, Outcome
 from tilewise.tuner.devices.drift import DRIFT
 from tilewise.tuner.final import Final
 from tilewise.tuner.foreseen import CONFIRMED, MODELLED, ranked
-from tilewise.tuner.guided import GuidedSampler, Outlook
+from tilewise.tuner.guided import LEAST, GuidedSampler, Outlook
 from tilewise.tuner.prior import is_likely_to_fit, penalties
 from tilewise.tuner.problem import check_memory, scope
 from tilewise.tuner.sampler import (
@@ -41,8 +41,6 @@ from tilewise.tuner.why import evidence, sentence
 
 __all__ = [
     "DEFAULT_TRIALS",
-    "LEAST",
-    "NEGLIGIBLE",
     "SEARCHES",
     "Budget",
     "Plan",
@@ -60,10 +58,6 @@ PriorTable = tuple[NDArray[np.float64], NDArray[np.bool_]]
 """Log penalties, a row a config and a column a penalty; and which configs the prior thinks feasible."""
 
 SEARCHES = ("guided", "tpe", "random", "exhaustive")
-
-LEAST, NEGLIGIBLE = 20, 0.003
-"""The guided search ends by itself after so many trials when the chance of a better config times its expected gain is
-less than this share of the best time. On recorded landscapes at most 1% was then left, but for one: docs/search.md."""
 
 _UNLEARNING = ("random", "exhaustive")
 _WIDE = 8
@@ -236,7 +230,7 @@ class Tuning:
         if self._ordinal < LEAST or not isinstance(study.sampler, GuidedSampler):
             return False
         self.outlook = study.sampler.outlook(study)
-        return self.outlook is not None and self.outlook.expected < NEGLIGIBLE
+        return self.outlook is not None and self.outlook.is_over
 
     def _late(self) -> bool:
         return self._deadline is not None and time.monotonic() >= self._deadline

@@ -7,7 +7,7 @@ import statistics
 import numpy as np
 import pytest
 
-from tilewise.tuner.guided import GuidedSampler
+from tilewise.tuner.guided import GuidedSampler, Outlook
 from tilewise.tuner.sampler import FAILED, PENALTY, distributions, quiet_study
 from tilewise.tuner.space import Space
 
@@ -185,6 +185,34 @@ def test_the_outlook_is_open_at_first_and_closed_in_the_end():
     early, late = outlooks
     assert early.chance > 0.5 and early.gain > 0.05
     assert late.expected < 0.001
+
+
+def told(*values):
+    """The outlook after trials with these log times; None is one that failed."""
+    sampler = GuidedSampler(SPACE, 0)
+    study = quiet_study(sampler)
+    for value in values:
+        trial = study.ask(fixed_distributions=distributions(SPACE))
+        trial.set_user_attr(FAILED, value is None)
+        study.tell(trial, PENALTY if value is None else value)
+    return sampler.outlook(study)
+
+
+def test_the_outlook_says_after_how_many_trials_nothing_better_came():
+    better, hardly_better = math.log(0.99), math.log(0.997)
+    assert told(*[0.0] * 10).found == 1
+    assert told(None, 0.5, None, 0.0, *[0.2] * 6).found == 4
+    assert told(0.0, *[0.2] * 5, better, *[0.2] * 3).found == 7
+    assert told(0.0, *[0.2] * 5, hardly_better, *[0.2] * 3).found == 1
+    assert told(*[0.2] * 9, 0.0).trials == 10
+
+
+def test_a_search_is_over_when_little_is_expected_and_two_thirds_of_it_brought_nothing():
+    assert Outlook(0.0, 0.0, 20, 6).is_over
+    assert not Outlook(0.0, 0.0, 19, 1).is_over
+    assert not Outlook(0.0, 0.0, 47, 16).is_over
+    assert Outlook(0.1, 0.04, 48, 16).is_over
+    assert not Outlook(0.1, 0.06, 48, 16).is_over
 
 
 def test_a_million_configs_are_searched_within_bounded_memory():

@@ -3,8 +3,7 @@
 After so many evaluations the search says how likely a config more than half a percent faster is, and how much faster it
 would be. On a recorded landscape what was left is known. Over all files and seeds: of the forecasts of each fifth, how
 often there was one (they are calibrated where the two agree); the Brier score, the mean squared difference, beside that
-of always saying how often there was one on average; what was expected to be gained beside what there was to gain; and
-what was left where the search would have ended by itself.
+of always saying how often there was one on average; and what was expected to be gained beside what there was to gain.
 """
 
 from __future__ import annotations
@@ -25,7 +24,6 @@ from tilewise.settings import read_settings
 from tilewise.tuner.bench.header import header
 from tilewise.tuner.bench.search import WITHOUT_PRIOR, clocks, load_recorded, replay
 from tilewise.tuner.guided import BETTER, GuidedSampler
-from tilewise.tuner.search import LEAST, NEGLIGIBLE
 
 __all__ = ["bench_outlook"]
 
@@ -45,53 +43,37 @@ class _Forecast:
     left: float
 
 
-@dataclass(frozen=True, slots=True)
-class _Said:
-    """All that one search said, and where it would have ended: after how many evaluations, with how much left."""
-
-    forecasts: Sequence[_Forecast]
-    ended: tuple[int, float] | None
-
-
 def bench_outlook(files: Sequence[str], *, seeds: int = 12, jobs: int = 1) -> dict[str, Any]:
     """The JSON of the benchmark: searches with the prior, where there is one, and without."""
     with ProcessPoolExecutor(jobs) as pool:
-        asked = {
-            (file, search): [pool.submit(_listen, file, search, seed) for seed in range(seeds)]
+        asked = [
+            pool.submit(_listen, file, search, seed)
             for file in files
             for search in (("guided",) if load_recorded(file).prior is None else ("guided", WITHOUT_PRIOR))
-        }
-        said = {case: [future.result() for future in futures] for case, futures in asked.items()}
-    every = [forecast for listened in said.values() for one in listened for forecast in one.forecasts]
+            for seed in range(seeds)
+        ]
+        every = [forecast for listened in asked for forecast in listened.result()]
     return {
         "seeds": seeds,
         "moments": {str(n): _judged([f for f in every if f.evaluations == n]) for n in MOMENTS},
         "all": _judged(every),
-        "ends": [
-            {"file": Path(file).name, "search": search, **_ends(listened)} for (file, search), listened in said.items()
-        ],
     }
 
 
-def _listen(file: str, search: str, seed: int) -> _Said:
+def _listen(file: str, search: str, seed: int) -> list[_Forecast]:
+    """All that one search said."""
     recorded = load_recorded(file)
     forecasts: list[_Forecast] = []
-    ends: list[tuple[int, float]] = []
 
     def heard(study: Study, numbers: Sequence[int]) -> None:
         assert isinstance(study.sampler, GuidedSampler)
-        count = len(numbers)
-        if count < LEAST or (outlook := study.sampler.outlook(study)) is None:
+        if len(numbers) not in MOMENTS or (outlook := study.sampler.outlook(study)) is None:
             return
         best = min((t for number in numbers if (t := recorded.times[number]) is not None), default=math.inf)
-        left = 1 - recorded.optimum / best
-        if outlook.expected < NEGLIGIBLE:
-            ends.append((count, left))
-        if count in MOMENTS:
-            forecasts.append(_Forecast(count, outlook.chance, outlook.expected, left))
+        forecasts.append(_Forecast(len(numbers), outlook.chance, outlook.expected, 1 - recorded.optimum / best))
 
     replay(recorded, search, seed, max(MOMENTS), heard=heard)
-    return _Said(forecasts, ends[0] if ends else None)
+    return forecasts
 
 
 def _judged(forecasts: Sequence[_Forecast]) -> dict[str, Any]:
@@ -114,18 +96,6 @@ def _bin(forecasts: Sequence[_Forecast], place: int) -> dict[str, Any]:
         row["said"] = round(statistics.fmean(f.chance for f in inside), 3)
         row["came"] = round(statistics.fmean(f.left > BETTER for f in inside), 3)
     return row
-
-
-def _ends(listened: Sequence[_Said]) -> dict[str, Any]:
-    ended = [one.ended for one in listened if one.ended]
-    if not ended:
-        return {"ended": 0}
-    return {
-        "ended": len(ended),
-        "evaluations": statistics.median(count for count, _ in ended),
-        "left": round(statistics.median(left for _, left in ended), 4),
-        "left_worst": round(max(left for _, left in ended), 4),
-    }
 
 
 if __name__ == "__main__":

@@ -226,8 +226,8 @@ def bench_search(
 ) -> dict[str, Any]:
     """Replay every search on every landscape with every seed. `done` is called after each replay.
 
-    With `noise` a search sees one recorded repetition of each config (another for each seed); what it reached is
-    judged by the recorded means all the same.
+    With `noise` a search sees times taken anew from the recorded repetitions (others for each seed); what it reached
+    is judged by the recorded times all the same.
     """
     chosen = list(searches) or list(DEFAULT)
     check_searches(chosen)

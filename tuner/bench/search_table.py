@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-__all__ = ["by_landscape", "reliability", "summary"]
+__all__ = ["by_landscape", "endings", "reliability", "summary"]
 
 
 def summary(body: Mapping[str, Any]) -> str:
@@ -37,6 +37,26 @@ def reliability(body: Mapping[str, Any]) -> str:
     heading += ["expected gain", "left"]
     moments = {f"{n} evaluations": judged for n, judged in body["moments"].items()} | {"all": body["all"]}
     return "\n".join(_table(heading, (_reliability_row(name, judged) for name, judged in moments.items())))
+
+
+def endings(body: Mapping[str, Any]) -> str:
+    """What `bench.endings` found: tunings near the best at the end of each budget, trials, and what was left, a row a
+    landscape."""
+    budgets = list(body["budgets"])
+    heading = ["landscape", *(f"{what} {n}" for n in budgets for what in ("near the best at", "trials of", "worst at"))]
+    rows = [
+        [
+            row["file"].split(".")[0],
+            *(cell for n in budgets for cell in _ending(body["budgets"][n]["landscapes"][place])),
+        ]
+        for place, row in enumerate(body["budgets"][budgets[0]]["landscapes"])
+    ]
+    rows.append(["all", *(cell for n in budgets for cell in _ending(body["budgets"][n]["all"]))])
+    return "\n".join(_table(heading, rows))
+
+
+def _ending(row: Mapping[str, Any]) -> tuple[str, str, str]:
+    return f"{row['near']} of {row['tunings']}", f"{row['trials']:.0f}", f"{row['left_worst']:.1%}"
 
 
 def _reliability_row(name: str, judged: Mapping[str, Any]) -> list[str]:

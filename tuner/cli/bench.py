@@ -98,7 +98,11 @@ def _model_row(row: dict[str, Any]) -> list[str]:
     help="Searches to replay: guided, guided-without-prior, guided-with-neighbours, tpe, random, random-calculated, "
     "exhaustive, forest, kt:STRATEGY  [default: guided with and without prior, tpe, random, random-calculated]",
 )
-@click.option("--noise", is_flag=True, help="Searches see single recorded repetitions; judged by the means.")
+@click.option(
+    "--noise",
+    is_flag=True,
+    help="Searches see times drawn anew from the recorded repetitions; judged by the recorded ones.",
+)
 @click.option("--plot", metavar="STEM", help="Also draw STEM.png and STEM.svg.")
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @database

@@ -41,7 +41,7 @@ __all__ = ["tune"]
 @click.option(
     "--l2", type=click.Choice(["cold", "warm"]), default="cold", show_default=True, help="The cache before each run."
 )
-@click.option("--noise", is_flag=True, help="Replay: draw each time from the recorded repetitions.")
+@click.option("--noise", is_flag=True, help="Replay: time anew by drawing from the recorded repetitions.")
 @click.option("--fresh", is_flag=True, help="Do not count on stored trials: try again.")
 @click.option("--misses", is_flag=True, help="Tune the shapes that programs launched untuned on this device.")
 @click.option("--cross", is_flag=True, help="Then time each shape's winner on the others: what makes a portfolio good.")

@@ -7,6 +7,7 @@ recorder's own judgement, and a time is `measured` only where the file says that
 from __future__ import annotations
 
 import hashlib
+import math
 import random
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
@@ -19,6 +20,7 @@ from tilewise.errors import BadImport, UsageError
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Config, KernelSpec, Parameter, Problem, Target, Tiling, Value
 from tilewise.tuner.devices.base import Device, Outcome, Timing, Verdict
+from tilewise.tuner.measurement import measure
 from tilewise.tuner.space import Space
 from tilewise.tuner.statistics import quantile
 
@@ -34,8 +36,10 @@ def recorded() -> None:
 class ReplayDevice(Device):
     """The file's `spec` and `problem` (which has no dimensions: a file holds one problem) are all it can evaluate.
 
-    With `noise` a config's time is one of its raw repetitions, drawn by `seed` and the config, so that the order of
-    evaluations does not matter; without, it is the recorded one (a mean or a median, as the recorder had it).
+    With `noise` a config is timed as on a device that is there, each run one of its raw repetitions: until its time is
+    known or clearly behind, and in turns with others at the end. The runs are drawn by `seed` and the config, so that
+    the order of evaluations does not matter. Without, its time is the recorded one (a mean or a median, as the recorder
+    had it).
 
     Raises `BadImport` for a file that is no landscape, or that holds no repetitions where noise is asked for.
     """
@@ -48,7 +52,7 @@ class ReplayDevice(Device):
         self.landscape = read_landscape(path)
         by_values = {tuple(row.config[name] for name in self.landscape.parameters): row for row in self.landscape.rows}
         self.rows = list(by_values.values())  # of a config that was recorded twice, the later
-        self._noise, self._seed = noise, seed
+        self.noisy, self._seed, self._contests = noise, seed, 0
         if noise and not any(row.samples_us for row in self.rows):
             raise BadImport(f"{path} holds no single repetitions to draw noise from; replay it without --noise")
         about = self.landscape.metadata
@@ -88,11 +92,7 @@ class ReplayDevice(Device):
     ) -> Iterator[Outcome]:
         self._require(spec)
         for config in configs:
-            number = self.space.index(config)
-            if number is None:
-                yield Outcome(Status.CONSTRAINTS, f"{self.path.name} records no such config")
-            else:
-                yield self._outcome(self.rows[number])
+            yield self._outcome(config, lambda row: self._timed(row, to_beat_us()))
 
     def verify(self, spec: KernelSpec, problem: Problem, config: Config) -> Verdict:
         (outcome,) = self.evaluate(spec, problem, [config])
@@ -105,22 +105,49 @@ class ReplayDevice(Device):
         if {p.name for p in spec.parameters} != set(self.space.domains):
             raise UsageError(f"{self.path} records {self.problem.kernel} and cannot run {spec.name}")
 
-    def _outcome(self, row: Row) -> Outcome:
+    def contest(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config], rounds: int) -> Sequence[Outcome]:
+        if not self.noisy:
+            return super().contest(spec, problem, configs, rounds)
+        self._contests += 1
+        occasion = f"contest {self._contests}"
+
+        def timed(row: Row) -> Timing:
+            times = self._drawn(row, occasion)(rounds)
+            return Timing(quantile(times, 0.5), samples=rounds, times_us=tuple(times))
+
+        return [self._outcome(config, timed) for config in configs]
+
+    def _outcome(self, config: Config, timed: Callable[[Row], Timing]) -> Outcome:
+        number = self.space.index(config)
+        if number is None:
+            return Outcome(Status.CONSTRAINTS, f"{self.path.name} records no such config")
+        row = self.rows[number]
         if row.status is not Status.CORRECT:
             return Outcome(row.status, f"recorded as {row.status}")
-        assert row.time_us is not None, "a correct row has a time"
         facts = {"recorded_s": row.seconds} if row.seconds is not None else {}
-        if self._noise and row.samples_us:
-            drawn = random.Random(f"{self._seed} {canonical_json(dict(row.config))}").choice(row.samples_us)
-            return Outcome(Status.CORRECT, timing=Timing(drawn), facts=facts)
-        return Outcome(Status.CORRECT, timing=self._timing(row, row.time_us), facts=facts)
+        return Outcome(Status.CORRECT, timing=timed(row), facts=facts)
 
-    def _timing(self, row: Row, time_us: float) -> Timing:
-        """The spread is that of the repetitions, widened to hold a recorded mean that lies outside."""
+    def _timed(self, row: Row, to_beat_us: float | None) -> Timing:
+        """Timed anew; or the recorded time, its spread that of the repetitions, widened to hold a recorded mean that
+        lies outside."""
+        if self.noisy:
+            return measure(self._drawn(row, "alone"), to_beat_us=to_beat_us, seconds=math.inf)
+        time_us = _time_us(row)
         if self.clock is Clock.MODELLED or len(row.samples_us) < 2:
             return Timing(time_us)
         p20, p80 = (quantile(row.samples_us, share) for share in (0.2, 0.8))
         return Timing(time_us, min(p20, time_us), max(p80, time_us), len(row.samples_us))
+
+    def _drawn(self, row: Row, occasion: str) -> Callable[[int], list[float]]:
+        """Runs of a config; one without repetitions always takes its recorded time."""
+        recorded = row.samples_us or (_time_us(row),)
+        generator = random.Random(f"{self._seed} {occasion} {canonical_json(dict(row.config))}")
+        return lambda count: generator.choices(recorded, k=count)
+
+
+def _time_us(row: Row) -> float:
+    assert row.time_us is not None, "a correct row has a time"
+    return row.time_us
 
 
 def _spec(name: str, landscape: Landscape, space: Space) -> KernelSpec:

@@ -75,8 +75,7 @@ def host(monkeypatch):
     return Subject(HostDevice(), spec, PROBLEM, good, bad, (spec, {"TILE": 5, "FAULT": "one input"}))
 
 
-@pytest.fixture
-def replayed(tmp_path):
+def landscape(tmp_path, **options):
     """Six recorded configs of known fate; one ran and gave wrong results."""
 
     def record(x, y, time, **more):
@@ -87,12 +86,22 @@ def replayed(tmp_path):
     path = tmp_path / "cache.json"
     about = {"device_name": "Some GPU", "kernel_name": "sums", "tune_params_keys": ["x", "y"]}
     path.write_text(json.dumps({**about, "cache": dict([*ran, *failed])}))
-    device = ReplayDevice(path)
+    device = ReplayDevice(path, **options)
     configs = [{"x": x, "y": y} for x, y in ((1, 1), (2, 1), (4, 1), (8, 1), (1, 2), (2, 2))]
     return Subject(device, device.spec, device.problem, configs[:3], configs[3:], (device.spec, configs[5]))
 
 
-DEVICES = ["npu_chip", "cuda_gpu", "host", "replayed"]
+@pytest.fixture
+def replayed(tmp_path):
+    return landscape(tmp_path)
+
+
+@pytest.fixture
+def replayed_with_noise(tmp_path):
+    return landscape(tmp_path, noise=True)
+
+
+DEVICES = ["npu_chip", "cuda_gpu", "host", "replayed", "replayed_with_noise"]
 
 
 @pytest.fixture(params=DEVICES)

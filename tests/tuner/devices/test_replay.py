@@ -80,20 +80,41 @@ def test_the_spread_is_that_of_the_repetitions(landscape):
     assert (outcome.timing.p20_us, outcome.timing.p80_us) == (pytest.approx(940), pytest.approx(1180))
 
 
-def test_noise_draws_repetitions_by_the_seed_in_any_order(landscape):
-    path = landscape(cache(records()))
+def noisy(landscape, seed=0):
+    return ReplayDevice(landscape(cache(records())), noise=True, seed=seed)
 
+
+def test_noise_times_configs_anew_by_the_seed_in_any_order(landscape):
     def draw(seed, configs):
-        device = ReplayDevice(path, noise=True, seed=seed)
+        device = noisy(landscape, seed)
         outcomes = device.evaluate(device.spec, device.problem, configs)
-        return [o.timing.time_us for o in outcomes]
+        return [(o.timing.time_us, o.timing.samples, o.timing.times_us) for o in outcomes]
 
     configs = [{"x": x, "layout": "row"} for x in (4, 5, 6, 7, 8)]
     assert draw(1, configs) == draw(1, configs[::-1])[::-1]
-    assert len({tuple(draw(seed, configs)) for seed in range(5)}) == 5
-    for config, time in zip(configs, draw(2, configs), strict=True):
-        recorded = 1000 * (1 + abs(config["x"] - 5) / 10)
-        assert any(math.isclose(time, recorded * share) for share in (0.9, 1, 1.3))
+    assert len({repr(draw(seed, configs)) for seed in range(5)}) == 5
+    for config, (time, samples, times) in zip(configs, draw(2, configs), strict=True):
+        repetitions = [1000 * (1 + abs(config["x"] - 5) / 10) * share for share in (0.9, 1, 1.3)]
+        assert all(any(math.isclose(t, r, rel_tol=1e-6) for r in repetitions) for t in times)
+        assert samples >= 10 and repetitions[0] <= time <= repetitions[2]
+
+
+def test_with_noise_what_is_clearly_behind_is_dropped(landscape):
+    device = noisy(landscape)
+    configs = [{"x": 5, "layout": "row"}, {"x": 11, "layout": "column"}]
+    near, behind = device.evaluate(device.spec, device.problem, configs, to_beat_us=lambda: 1000.0)
+    assert (near.timing.dropped, behind.timing.dropped) == (False, True)
+    assert near.timing.samples > behind.timing.samples == 10
+
+
+def test_with_noise_leaders_are_timed_in_turns_and_the_winner_is_declared(landscape, store):
+    alike = [{"x": x, "layout": "row", "time": 1.0, "times": [0.99, 1.0, 1.01]} for x in range(4)]
+    device = ReplayDevice(landscape(cache(alike)), noise=True)
+    first, again = (device.contest(device.spec, device.problem, device.space.configs, 20) for _ in range(2))
+    assert [len(outcome.timing.times_us) for outcome in first] == [20] * 4
+    assert first != again
+    winner = tuned(device, store).winner
+    assert winner.settled_us is not None and winner.facts["contest"]["of"] == 4
 
 
 def test_noise_without_repetitions_is_refused(landscape):
