@@ -60,8 +60,8 @@ Match = Annotated[
     Literal["exact", "older", "nearest", "portfolio", "predicted"],
     Field(
         description="exact: stored for this very problem, source and toolchain; older: with another toolchain; "
-        "nearest: won for another shape, and feasible here; portfolio: by rule among the configs that serve all tuned "
-        "shapes; predicted: by the prior. As a request: how far the answer may relax, each allowing those before it."
+        "nearest: won for another shape, and feasible here; portfolio: what the trials of all tuned shapes foretell to "
+        "be best; predicted: by the prior. As a request: how far the answer may relax, each allowing those before it."
     ),
 ]
 Status = Literal["correct", "constraints", "compile", "correctness", "runtime", "timeout"]

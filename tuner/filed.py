@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
+import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tilewise.db.exchange.jsonfile import one_line
 from tilewise.db.exchange.trials import trial_from_json
 from tilewise.db.exchange.winners import Winners
 from tilewise.db.records import Clock, Dims, Question, Result, Scope, Trial
 from tilewise.kernels.spec import KernelSpec, Target
-from tilewise.tuner.portfolio import MOST_SHAPES, Portfolio, portfolio_from_json, portfolios
+from tilewise.tuner.assembly import MOST_SHAPES, portfolios
+from tilewise.tuner.portfolio import Portfolio, portfolio_from_json
 from tilewise.tuner.shapes import SourceShapes
 from tilewise.tuner.targets import known_target
 
 __all__ = ["FileSource"]
+
+_log = logging.getLogger("tilewise.runtime")
 
 
 class FileSource:
@@ -23,7 +28,7 @@ class FileSource:
 
     def __init__(self, path: str | Path) -> None:
         self._winners = Winners(path)
-        self._portfolios = [found for body in self._winners.portfolios if (found := _portfolio(body))]
+        self._portfolios = list(self._readable(self._winners.portfolios))
         self._shapes: dict[tuple[str, str, str], tuple[SourceShapes, dict[str, list[Dims]]]] = {}
         self._built: dict[tuple[str, str, str, str | None], list[Portfolio]] = {}
         self._lock = threading.Lock()
@@ -52,6 +57,13 @@ class FileSource:
 
     def close(self) -> None:
         return
+
+    def _readable(self, bodies: Sequence[Any]) -> Iterator[Portfolio]:
+        for body in bodies:
+            try:
+                yield portfolio_from_json(body)
+            except ValueError as error:
+                _log.warning("a portfolio in %s is not used: %s", self._winners.path, one_line(error))
 
     def _of(self, question: Question) -> tuple[SourceShapes, dict[str, list[Dims]]]:
         family = (question.kernel, question.dtype, question.device)
@@ -85,10 +97,3 @@ def _trials(result: Result, evidence: Sequence[Any]) -> list[Trial]:
         return [trial_from_json(body) for body in evidence] or [result.winner]
     except ValueError:
         return [result.winner]
-
-
-def _portfolio(body: Any) -> Portfolio | None:
-    try:
-        return portfolio_from_json(body)
-    except ValueError:
-        return None

@@ -12,8 +12,9 @@ from tilewise.db.records import Dims, Question, Result
 from tilewise.db.store import Store
 from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import KernelSpec, Target
+from tilewise.tuner.assembly import portfolios
 from tilewise.tuner.lookup import Match, NotTuned, clip, relaxed
-from tilewise.tuner.portfolio import Portfolio, portfolios
+from tilewise.tuner.portfolio import Portfolio
 from tilewise.tuner.problem import sizes_text
 from tilewise.tuner.shapes import SourceShapes
 from tilewise.tuner.targets import known_target

@@ -1,4 +1,4 @@
-"""docs/runtime.md shows the figures of the recorded result."""
+"""docs/runtime.md shows the figures of the recorded results. Run as a script it writes the tables anew."""
 
 from __future__ import annotations
 
@@ -8,31 +8,86 @@ from pathlib import Path
 
 import pytest
 
-CONTENDERS = ("constants", "tilewise", "triton.autotune")
-DOCS = Path(__file__).parents[2] / "docs"
+from tilewise.tuner.portfolio import portfolio_from_json
+
+PAGE = Path(__file__).parents[2] / "docs" / "runtime.md"
+RESULTS = PAGE.parent / "results"
+TABLE = re.compile(r"(<!-- ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
+
+COSTS = (
+    "shapes in the cache",
+    "with constants",
+    "`tuned`",
+    "`triton.autotune`, warm",
+    "`tuned` adds",
+    "loading the file",
+    "first call of a shape",
+)
+PORTFOLIOS = ("kernel", "configs", "a shape left out: launched with", "the same, by the tree")
 
 
-@pytest.mark.parametrize("name", ["runtime-cpu", "runtime-h200"])
-def test_the_table_of_costs_is_that_of_the_recorded_result(name):
-    (table,) = re.findall(rf"<!-- {name} -->\n(.*?)<!-- end -->", (DOCS / "runtime.md").read_text(), re.DOTALL)
-    shown = [[cell.strip() for cell in line.strip("|").split("|")] for line in table.splitlines()[2:]]
-    rows = json.loads((DOCS / "results" / f"{name}.json").read_text())["rows"]
-    assert shown == [
-        [
+def recorded(name):
+    return json.loads((RESULTS / f"{name}.json").read_text())
+
+
+def costs(name):
+    for row in recorded(name)["rows"]:
+        yield (
             f"{row['entries']:,}",
-            *(f"{row[name]['median_us']:.2f}, {row[name]['p99_us']:.2f}" for name in CONTENDERS),
+            *(
+                f"{row[one]['median_us']:.2f}, {row[one]['p99_us']:.2f}"
+                for one in ("constants", "tilewise", "triton.autotune")
+            ),
             f"{row['tilewise']['added_median_us']:.2f}",
             f"{row['load']['seconds']:.3f} s, {row['load']['mb']:.1f} MB",
             f"{row['first_call_us']['exact_median']:.0f}",
-        ]
-        for row in rows
-    ]
+        )
+
+
+def left_out(held):
+    unknown = f"{held['unknown']} of {held['shapes'] + held['unknown']}"
+    return f"{held['mean']:.3f} (worst {held['worst']:.2f}, unknown {unknown})"
+
+
+def portfolios(name):
+    for body in recorded(name)["portfolios"]:
+        held = (left_out(body[which]) for which in ("held_out", "rule_held_out"))
+        yield f"`{body['kernel']}`", str(len(body["configs"])), *held
+
+
+def lines(headings, rows):
+    return "".join(
+        f"| {' | '.join(cells)} |\n" if cells else f"|{'---|' * len(headings)}\n" for cells in (headings, (), *rows)
+    )
+
+
+def tables():
+    return {
+        "runtime-cpu": lines(COSTS, costs("runtime-cpu")),
+        "runtime-h200": lines(COSTS, costs("runtime-h200")),
+        "portfolio-h200": lines(PORTFOLIOS, portfolios("portfolio-h200")),
+    }
+
+
+@pytest.mark.parametrize("name", ["runtime-cpu", "runtime-h200", "portfolio-h200"])
+def test_the_tables_are_those_of_the_recorded_results(name):
+    shown = {match[2]: match[3] for match in TABLE.finditer(PAGE.read_text())}
+    assert shown[name] == tables()[name]
+
+
+def test_the_recorded_portfolios_are_of_the_present_version():
+    assert len([portfolio_from_json(body) for body in recorded("portfolio-h200")["portfolios"]]) == 3
 
 
 @pytest.mark.parametrize("name", ["runtime-cpu", "runtime-h200"])
 def test_the_recorded_result_is_within_what_is_promised(name):
-    for row in json.loads((DOCS / "results" / f"{name}.json").read_text())["rows"]:
+    for row in recorded(name)["rows"]:
         assert row["tilewise"]["added_median_us"] <= 2.0
         assert row["tilewise"]["median_us"] <= row["triton.autotune"]["median_us"]
         assert row["load"]["seconds"] < 0.5
         assert row["load"]["mb"] < 100
+
+
+if __name__ == "__main__":
+    written = tables()
+    PAGE.write_text(TABLE.sub(lambda match: match[1] + written[match[2]] + match[4], PAGE.read_text()))

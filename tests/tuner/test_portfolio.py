@@ -7,7 +7,8 @@ import json
 import pytest
 
 from tilewise.db.records import Clock, Scope, Status, Trial
-from tilewise.tuner.portfolio import build, portfolio_from_json, tuned
+from tilewise.tuner.assembly import build, tuned
+from tilewise.tuner.portfolio import portfolio_from_json
 
 SCOPE = Scope("bowl", "a1", {"M": 1}, "float32", "Bowl", Clock.MEASURED, "formula 1", 8)
 SMALL, MIDDLE, LARGE = ({"TILE": tile} for tile in (1, 2, 3))
@@ -32,23 +33,49 @@ SHAPES = [
 ]
 
 
-def test_two_configs_serve_five_shapes_and_each_shape_is_given_what_suits_those_around():
+def bowl_config(tile):
+    return {"TILE": tile, "WIDTH": 64, "fast": True}
+
+
+def bowl_shapes(bowl, *more):
+    """Shapes whose best tile grows with M; the bowl's default is slow everywhere."""
+
+    def trials(small, large):
+        return trial(bowl_config(2), small), trial(bowl_config(8), large), trial(bowl.DEFAULT, 60.0, verified=False)
+
+    small, large = trials(10.0, 20.0), trials(20.0, 10.0)
+    return [*(shape(m, *small) for m in (8, 16, 32)), *(shape(m, *large) for m in (256, 512, 1024)), *more]
+
+
+def test_two_configs_serve_five_shapes_and_the_rule_gives_each_shape_what_suits_those_around():
     portfolio = build(SCOPE, SHAPES)
     assert sorted(config["TILE"] for config in portfolio.configs) == [1, 3]
     assert portfolio.smallest
     sizes = (1, 10, 20, 100, 400, 10**9)
-    assert [portfolio.picks({"M": m})[0]["TILE"] for m in sizes] == [1, 1, 1, 3, 3, 3]
     assert [portfolio.configs[portfolio.rule.pick({"M": m})]["TILE"] for m in sizes] == [1, 1, 1, 3, 3, 3]
-    assert sorted(map(str, portfolio.picks({"M": 1}))) == sorted(map(str, [*portfolio.configs, None]))
 
 
-def test_the_default_is_picked_where_it_costs_the_shapes_around_least():
-    default = Trial({"TILE": 9}, Status.CORRECT, time_us=10.1, samples=1, is_default=True)
-    shapes = [shape(m, default, trial({"TILE": m}, 10.0), trial({"TILE": 7}, 30.0)) for m in (1, 2, 3)]
-    portfolio = build(SCOPE, shapes)
-    assert portfolio.default_costs == pytest.approx((1.01, 1.01, 1.01))
-    assert portfolio.picks({"M": 1000})[0] is None
-    assert portfolio.held_out.worst == pytest.approx(1.01)
+def test_a_shape_is_launched_with_what_is_expected_to_be_fastest_there(bowl):
+    portfolio = build(SCOPE, bowl_shapes(bowl), bowl.SPEC)
+    for m, tile in ((9, 2), (25, 2), (300, 8), (3000, 8)):
+        picks = portfolio.picks(bowl.SPEC, {"M": m}, bowl.TARGET)
+        assert picks[0]["TILE"] == tile
+        assert len(picks) == len(set(map(str, picks))) == 3  # both that won somewhere, and the default
+
+
+def test_only_what_was_verified_and_is_fast_somewhere_is_launched(bowl):
+    shapes = bowl_shapes(bowl, shape(40, trial(bowl_config(4), 3.0, verified=False), trial(bowl_config(2), 10.0)))
+    portfolio = build(SCOPE, shapes, bowl.SPEC)
+    assert bowl_config(4) in portfolio.tried
+    assert bowl_config(4) not in portfolio.picks(bowl.SPEC, {"M": 40}, bowl.TARGET)
+
+
+def test_of_many_trials_some_are_kept_slow_ones_as_well():
+    many = [trial({"TILE": tile}, 10.0 + tile, verified=tile == 0) for tile in range(1500)]
+    portfolio = build(SCOPE, [shape(1, *many), shape(2, *many)])
+    assert len(portfolio.costs[0]) == 500
+    assert min(portfolio.costs[0].values()) == 1.0
+    assert max(portfolio.costs[0].values()) > 100
 
 
 def test_every_tuned_shape_stays_within_the_factor_by_one_of_the_configs():
@@ -58,11 +85,13 @@ def test_every_tuned_shape_stays_within_the_factor_by_one_of_the_configs():
         assert min(times) <= 1.05 * tuned_shape.best
 
 
-def test_a_shape_left_out_is_judged_by_its_own_times():
+def test_a_shape_left_out_is_judged_by_its_own_times(bowl):
     portfolio = build(SCOPE, SHAPES)
     assert (portfolio.held_out.shapes, portfolio.held_out.unknown) == (5, 0)
     assert portfolio.held_out.worst == pytest.approx(1.2)  # M=20 without itself: MIDDLE serves 10 and the rest
     assert portfolio.rule_held_out.worst == pytest.approx(3.0)  # without it, 10 alone is too few for a branch
+    with_spec = build(SCOPE, bowl_shapes(bowl), bowl.SPEC)
+    assert (with_spec.held_out.shapes, with_spec.held_out.mean) == (6, 1.0)
 
 
 def test_a_config_never_tried_for_a_shape_does_not_cover_it():
@@ -119,8 +148,14 @@ def test_a_portfolio_goes_through_json_whole():
         {"held_out": {}},
         {"costs": []},
         {"costs": [[1.0]] * 5},
-        {"costs": [[1.0, -1.0]] * 5},
-        {"default_costs": [1.0]},
+        {"costs": [[[0, -1.0]]] * 5},
+        {"costs": [[[7, 1.0]]] * 5},
+        {"costs": [[[0, 1.0, 2.0]]] * 5},
+        {"proven": [3]},
+        {"proven": [True]},
+        {"tried": [4]},
+        {"version": 1},
+        {"version": 3},
     ],
 )
 def test_a_portfolio_that_cannot_be_is_refused(change):

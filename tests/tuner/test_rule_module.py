@@ -16,7 +16,7 @@ RULE = Split(("M", "N"), 1000, Leaf(0), Split(("N",), 64, Leaf(1), Leaf(0)))
 CONFIGS = ({"BLOCK": 64, "EVICT": True, "VARIANT": "one"}, {"BLOCK": 128, "EVICT": False, "VARIANT": "it's"})
 HELD_OUT = HeldOut(3, 0, 1.01, 1.2)
 SHAPES = ({"M": 8, "N": 8},)
-PORTFOLIO = Portfolio(SCOPE, 1.05, CONFIGS, RULE, SHAPES, ((1.0, None),), (None,), True, HELD_OUT, HELD_OUT)
+PORTFOLIO = Portfolio(SCOPE, 1.05, CONFIGS, RULE, SHAPES, CONFIGS, (0,), ({0: 1.0},), True, HELD_OUT, HELD_OUT)
 
 
 def test_the_functions_pick_what_the_rule_picks():

@@ -18,6 +18,7 @@ from tilewise.db.sql_store import open_store
 from tilewise.errors import UsageError
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
+from tilewise.tuner.assembly import portfolios
 from tilewise.tuner.misses import Misses
 from tilewise.tuner.runtime import tuned
 
@@ -141,6 +142,28 @@ def test_a_choice_says_how_far_it_relaxed(file, misses, m, n, match):
     assert choice.match == match
     assert choice.is_guess == (match != "exact")
     assert [miss.question.dims for miss in misses.all()] == ([{"M": m, "N": n}] if choice.is_guess else [])
+
+
+def test_a_file_of_winners_and_portfolio_answers_for_a_shape_between_the_tuned_ones(tmp_path, misses):
+    wide = CONFIG | {"BLOCK_SIZE_N": 512}
+    small = [result(1000), result(1000, config=wide, time_us=60.0)]
+    large = [result(4000, time_us=60.0), result(4000, config=wide)]
+    (portfolio,) = portfolios([(some[0].scope, [one.winner for one in some]) for some in (small, large)], SPEC)
+    path = tmp_path / "runtime.json"
+    path.write_bytes(encode_winners([], [portfolio.to_json()]))
+    for m, columns in ((1300, 256), (3000, 512)):
+        kernel = over(Jitted(), path)
+        launch(kernel, m)
+        (choice,) = kernel.choices
+        assert (choice.match, choice.config["BLOCK_SIZE_N"]) == ("portfolio", columns)
+
+
+def test_a_portfolio_of_another_version_is_not_used_and_the_log_says_so(tmp_path, misses, caplog):
+    (portfolio,) = portfolios([(result(1000).scope, [result(1000).winner])], SPEC)
+    path = tmp_path / "runtime.json"
+    path.write_bytes(encode_winners([result(1000).to_json()], [portfolio.to_json() | {"version": 1}]))
+    assert launch(over(Jitted(), path), 1000) == "launched"
+    assert "a portfolio of version 1; this tilewise reads version 2: export it again" in caplog.text
 
 
 def test_without_any_result_the_prior_and_without_leave_the_default_is_launched(file, misses):

@@ -24,12 +24,12 @@ from tilewise.db.records import Config, Dims, canonical_json
 from tilewise.db.store import Store
 from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import KernelSpec, Problem
+from tilewise.tuner.assembly import portfolios
 from tilewise.tuner.crossing import cross
 from tilewise.tuner.devices.base import Device
 from tilewise.tuner.filed import FileSource
 from tilewise.tuner.lookup import Match, relaxed
 from tilewise.tuner.operator import Operator
-from tilewise.tuner.portfolio import portfolios
 from tilewise.tuner.problem import question, scope
 from tilewise.tuner.search import Budget, Tuning
 from tilewise.tuner.shapes import shape_distance
@@ -91,7 +91,12 @@ def bench_shapes(
         "tuned": len(known),
         "trials_a_shape": trials,
         "crossed": crossed,
-        "portfolio": {"configs": len(made[0].configs), "held_out": made[0].held_out.to_json()},
+        "portfolio": {
+            "configs": len(made[0].configs),
+            "proven": len(made[0].proven),
+            "held_out": made[0].held_out.to_json(),
+            "rule_held_out": made[0].rule_held_out.to_json(),
+        },
         "calls": calls,
         "held_out": _summary(rows),
         "rows": rows,

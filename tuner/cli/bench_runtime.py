@@ -84,17 +84,18 @@ def shapes(
     from tilewise.db.sql_store import open_store
     from tilewise.kernels import registry
     from tilewise.settings import read_settings
+    from tilewise.tuner.bench.header import header
     from tilewise.tuner.bench.shapes import bench_shapes
     from tilewise.tuner.cli.progress import working
     from tilewise.tuner.devices.catalogue import choose, open_device
 
+    asked = f"--device {device} --shapes {count} --tuned {tuned} --held-out {held_out} --trials {trials} --seed {seed}"
+    command = f"tilewise bench shapes {' '.join(names or _KERNELS)} --dtype {dtype} {asked}"
     specs = [registry.load(name) for name in names or _KERNELS]
     store, opened = open_store(url or read_settings().database_url), open_device(choose(device))
     with store, opened, working("shapes") as progress:
         body: dict[str, Any] = {
-            "command": "tilewise bench shapes",
-            "device": opened.target.name,
-            "clock": str(opened.clock),
+            **header(command, str(opened.clock), opened.target.name),
             "toolchain": opened.toolchain,
             "seed": seed,
             "kernels": [],

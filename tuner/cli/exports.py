@@ -126,7 +126,7 @@ def _portfolios(kind: str, store: Store, scopes: list[Scope]) -> tuple[bytes, in
     """Portfolios are made a kernel at a time, with its spec where that is at hand."""
     from tilewise.db.exchange.winners import encode_winners
     from tilewise.kernels import registry
-    from tilewise.tuner.portfolio import portfolios
+    from tilewise.tuner.assembly import portfolios
     from tilewise.tuner.rule_module import rule_module
 
     made = []

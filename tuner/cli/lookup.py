@@ -47,8 +47,8 @@ def lookup(
     """Show the best known config of KERNEL for each shape. Exits with 4 where a shape has none.
 
     Answers relax in this order: exact; older (found with another toolchain); nearest (won for another shape, whose
-    dimensions' ratios multiply to 2 at the most); portfolio (picked by rule among the configs that serve all tuned
-    shapes); predicted (what the prior likes best). Each says which it is.
+    dimensions' ratios multiply to 1.25 at the most); portfolio (what the trials of all tuned shapes foretell to be
+    best); predicted (what the prior likes best). Each says which it is.
     """
     if server and url:
         raise UsageError("--server and --db exclude each other: a server has a database of its own")
