@@ -37,6 +37,9 @@ _WHOLE, _SUMS, _APPLY = (
     f"tilewise.kernels.jit.batch_norm:batch_norm_{name}_kernel" for name in ("whole", "sums", "apply")
 )
 
+_SELECT = 2.5
+"""Operations that a select of a tile is on Ascend: a mask, what it takes from, and the choice."""
+
 _TILE = ("BLOCK_SIZE_N", "BLOCK_SIZE_C", "BLOCK_SIZE_HW")
 
 
@@ -237,6 +240,9 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
         streamed_bytes=_elements(config) * problem.item_bytes,
         resident_bytes=halves * _elements(config) * 2,
         traffic=1.5 if config["VARIANT"] == "two_passes" else 2.0,  # x twice or three times and y, not x and y
+        doubling_bytes=0,
+        reductions=3,
+        selects=_SELECT * ((not even_n) + (not even_hw)) * (1 if config["VARIANT"] == "two_passes" else 2),
     )
 
 

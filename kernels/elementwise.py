@@ -112,6 +112,7 @@ def _flat_tiling(inputs: int, temporaries: int) -> Callable[[Config, Problem], T
             # What is stored is made in float32 and narrowed in place; it is double-buffered as what is loaded.
             streamed_bytes=sub * (inputs * problem.item_bytes + 4),
             resident_bytes=sub * _work_tiles(problem, temporaries),
+            moved_back=sub <= problem.dims["N"],
         )
 
     return tiling
@@ -357,6 +358,8 @@ def _table_tiling(column_operands: int, row_operands: int) -> Callable[[Config, 
             ),
             streamed_bytes=sub * (padded * (4 + 2 * narrow) + 4 * row_operands),
             resident_bytes=padded * column_operands * (4 + 2 * narrow) + 32 * sub * row_operands,
+            moved_back=sub <= problem.dims["M"],
+            in_place=not narrow,
         )
 
     return tiling

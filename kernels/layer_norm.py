@@ -158,6 +158,7 @@ def _forward_tiling(config: Config, problem: Problem) -> Tiling:
         resident_bytes=halves * tile * 2 + 2 * cols * 4 + 128 * ceil_div(sub, 8),
         # x twice, y, and w and b a sub-tile; or x, y, and w and b a program; instead of x and y
         traffic=1.5 + 1 / sub if looped else 1 + 1 / int(config["BLOCK_SIZE_M"]),
+        reductions=3,
     )
 
 
@@ -291,7 +292,9 @@ def _backward_tiling(config: Config, problem: Problem) -> Tiling:
             (2 * step * item, (7 + widened) * step * 2 + step_n * 4),
             key=sum,
         )
-    return Tiling(_axes(config, problem), streamed_bytes=needs[0], resident_bytes=needs[1], traffic=traffic)
+    return Tiling(
+        _axes(config, problem), streamed_bytes=needs[0], resident_bytes=needs[1], traffic=traffic, reductions=2
+    )
 
 
 def _backward_reference(inputs: Tensors) -> Tensors:

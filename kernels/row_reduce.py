@@ -50,6 +50,7 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
         axes=(Axis("M", m, rows, sub), Axis("N", n, n, cols)),
         streamed_bytes=(tile + cols) * problem.item_bytes,
         resident_bytes=tiles * tile * 4,
+        reductions=1,
     )
 
 

@@ -85,7 +85,8 @@ def _launches(log: bool) -> Callable[[Config, Problem], Sequence[Launch]]:
 def _tiling(log: bool) -> Callable[[Config, Problem], Tiling]:
     """On-chip memory as the Ascend compiler plans it. Where nothing else needs the loaded tile, float32 is worked on
     in place; otherwise what is stored has buffers of its own, double like those of the load. The two reductions
-    need a scratch of half the tile each, of which a single row keeps one. `online` has buffers for both its loops."""
+    need a scratch of half the tile each, of which a single row keeps one. `online` has buffers for both its loops.
+    Where memory is tight a second buffer lies in what scratch and the other loop leave free."""
 
     def tiling(config: Config, problem: Problem) -> Tiling:
         rows, cols = int(config["ROWS_PER_BLOCK"]), int(config["BLOCK_SIZE_N"])
@@ -100,6 +101,10 @@ def _tiling(log: bool) -> Callable[[Config, Problem], Tiling]:
             streamed_bytes=rows * padded * (item * (1 + online) + stored),
             resident_bytes=rows * padded * (temporaries + scratch),
             traffic=1.5 if online else 1.0,  # x twice and the output, instead of each once
+            doubling_bytes=0 if log or online else rows * padded * item // 2,
+            reductions=2 * (ceil_div(n, cols) if online else 1),
+            moved_back=rows <= m,
+            in_place=stored == 0,
         )
 
     return tiling

@@ -165,12 +165,26 @@ class Tiling:
     `streamed_bytes` is what one trip loads, which double buffering keeps twice; `resident_bytes` is what else must be
     on chip during a trip (accumulators, temporaries, operands that stay). `traffic` is what all of the config's
     launches move through global memory, as a multiple of the least: more than 1 where data is read again.
+
+    For Ascend: `doubling_bytes` is what double buffering adds where memory is tight, less than `streamed_bytes` where
+    the second buffers lie in what temporaries leave free (None: all of it). `reductions` are those along the last axis
+    in one trip of the outermost loop. `selects` are the vector operations on each element beyond the problem's `flops`
+    that keep what lies over an edge out of results. `moved_back`: a trip that would reach over an edge starts earlier
+    instead; else its tile is filled with what changes nothing before it is loaded. `first_apart`: the inner loops'
+    first tile has a buffer of its own, so that its load and the next one wait for nothing. `in_place`: what a trip
+    stores is made in the buffer that was loaded, which is free again only after the store.
     """
 
     axes: tuple[Axis, ...]
     streamed_bytes: int
     resident_bytes: int
     traffic: float = 1.0
+    doubling_bytes: int | None = None
+    reductions: int = 0
+    selects: float = 0.0
+    moved_back: bool = False
+    first_apart: bool = False
+    in_place: bool = False
 
     @property
     def programs(self) -> int:

@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
-from tilewise.tuner.prior import penalties
 from tilewise.tuner.space import check_config, enumerate_space
 
 SPEC = registry.load("batch_norm")
@@ -158,10 +157,21 @@ def test_one_part_takes_one_launch_and_several_take_one_more_than_they_have_sums
     assert len(SPEC.plan(tiles("three_passes", 1, 1, 3136, 8, 3136), at)) == 3
 
 
-def test_the_prior_knows_how_often_the_data_passes(ascend):
+def test_the_tiling_says_how_often_the_data_passes():
     at = problem(32, 64, 3136)
-    assert penalties(SPEC, at, tiles("two_passes", 1, 1, 3136, 32, 3136), ascend)["traffic"] == 1.5
-    assert penalties(SPEC, at, tiles("three_passes", 1, 1, 3136, 32, 3136), ascend)["traffic"] == 2
+    assert SPEC.tiling(tiles("two_passes", 1, 1, 3136, 32, 3136), at).traffic == 1.5
+    assert SPEC.tiling(tiles("three_passes", 1, 1, 3136, 32, 3136), at).traffic == 2
+
+
+def test_tiles_that_do_not_end_where_the_data_does_take_a_select_each_time_that_sums_are_made():
+    at = problem(32, 64, 3136)
+    selects = {
+        (variant, block): SPEC.tiling(tiles(variant, 1, 1, block, 32, 3136), at).selects
+        for variant in ("two_passes", "three_passes")
+        for block in (1568, 2048)
+    }
+    assert selects["two_passes", 1568] == selects["three_passes", 1568] == 0
+    assert selects["three_passes", 2048] == 2 * selects["two_passes", 2048] > 0
 
 
 # On the modelled part --------------------------------------------------------------------------------------------

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem, ceil_div
-from tilewise.tuner.prior import penalties
 from tilewise.tuner.space import check_config, enumerate_space
 
 FORWARD, BACKWARD = registry.load("layer_norm"), registry.load("layer_norm_backward")
@@ -192,13 +191,13 @@ def test_rows_longer_than_the_chip_leave_only_the_looped_variants(ascend, n):
     assert ("fused_atomic" in variants(BACKWARD), "split" in variants(BACKWARD)) == (whole, True)
 
 
-def test_the_prior_knows_that_loops_read_again_and_how_often_w_and_b_are_read(ascend):
+def test_the_tiling_says_that_loops_read_again_and_how_often_w_and_b_are_read():
     at = problem(FORWARD, 1000, 1024)
-    assert penalties(FORWARD, at, tiles("one_load", 25, 5, 1024), ascend)["traffic"] == pytest.approx(1 + 1 / 25)
-    assert penalties(FORWARD, at, tiles("looped", 25, 5, 512), ascend)["traffic"] == pytest.approx(1.5 + 1 / 5)
+    assert FORWARD.tiling(tiles("one_load", 25, 5, 1024), at).traffic == pytest.approx(1 + 1 / 25)
+    assert FORWARD.tiling(tiles("looped", 25, 5, 512), at).traffic == pytest.approx(1.5 + 1 / 5)
     at = problem(BACKWARD, 1000, 1024)
-    assert penalties(BACKWARD, at, gradients("fused_atomic", 25, 5, 1024), ascend)["traffic"] == 1
-    assert penalties(BACKWARD, at, gradients("split", 25, 5, 512), ascend)["traffic"] == pytest.approx(5 / 3)
+    assert BACKWARD.tiling(gradients("fused_atomic", 25, 5, 1024), at).traffic == 1
+    assert BACKWARD.tiling(gradients("split", 25, 5, 512), at).traffic == pytest.approx(5 / 3)
 
 
 def test_the_second_launch_covers_all_rows_and_columns_with_about_as_many_programs():

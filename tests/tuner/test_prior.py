@@ -1,6 +1,7 @@
 """Penalties: 1 where a flaw is absent, rising with it, and the published winner ahead."""
 
 import dataclasses
+import functools
 import itertools
 import math
 
@@ -26,6 +27,28 @@ def on_gpu(block, sub, cols, warps=4, *, m=16384, n=8192):
     return penalties(SPEC, Problem("row_reduce", {"M": m, "N": n}, "float32"), config, NVIDIA)
 
 
+def of_sums(block, sub, cols, *, m=1000, n=8192, dtype="float32", **changes):
+    """Of a kernel that does little beside loading."""
+    rows = {"VARIANT": "direct", "BLOCK_SIZE_M": block, "SUB_BLOCK_SIZE_M": sub}
+    config = rows | {"BLOCK_SIZE_N": n, "SUB_BLOCK_SIZE_N": cols, "multibuffer": True}
+    spec = with_tiling(registry.load("sum_rows"), **changes)
+    return penalties(spec, Problem("sum_rows", {"M": m, "N": n}, dtype), config, ASCEND)
+
+
+def of_bias(block, sub, cols, *, m=200, **changes):
+    """Of an element-wise kernel."""
+    rows = {"VARIANT": "blocks", "BLOCK_SIZE_M": block, "SUB_BLOCK_SIZE_M": sub}
+    spec = with_tiling(registry.load("relu_bias_scale"), **changes)
+    problem = Problem("relu_bias_scale", {"M": m, "N": 4096}, "float32")
+    return penalties(spec, problem, rows | {"BLOCK_SIZE_N": cols, "multibuffer": True}, ASCEND)
+
+
+def with_tiling(spec, **changes):
+    return dataclasses.replace(
+        spec, tiling=lambda config, problem: dataclasses.replace(spec.tiling(config, problem), **changes)
+    )
+
+
 def rises(values):
     return all(a < b for a, b in itertools.pairwise(values))
 
@@ -41,49 +64,89 @@ def rises(values):
     ],
 )
 def test_waves(block, factor):
-    assert of(block, 5, 256)["waves"] == pytest.approx(factor)
+    """But for the launch, which takes its time anyway."""
+    assert of(block, 5, 256)["waves"] == pytest.approx(factor, rel=0.02)
 
 
 def test_waves_of_fewer_rows_than_cores_do_not_tell_configs_apart():
-    assert of(1, 1, 64, m=1)["waves"] == of(1, 1, 8192, m=1)["waves"] == 40
+    assert of(1, 1, 64, m=1)["waves"] == of(1, 1, 8192, m=1)["waves"] > 2
+
+
+def test_idle_cores_cost_nothing_where_the_memory_is_busy_anyway():
+    """32 programs of 16 rows, or 40 of 13."""
+    assert of(16, 16, 256, m=512)["waves"] == pytest.approx(1.25, rel=0.02)
+    assert of_sums(16, 16, 512, m=512)["waves"] == 1.0
 
 
 @pytest.mark.parametrize(
     ("block", "sub", "factor"), [(25, 25, 1), (25, 5, 1), (25, 1, 1), (25, 4, 1.12), (25, 13, 1.04), (25, 24, 1.92)]
 )
 def test_row_tails(block, sub, factor):
-    assert of(block, sub, 256)["row_tails"] == pytest.approx(factor)
+    assert of(block, sub, 256)["row_tails"] == pytest.approx(factor, rel=0.02)
 
 
 @pytest.mark.parametrize(
     ("n", "cols", "factor"),
-    [(8192, 256, 1), (8192, 8192, 1), (8191, 8192, 8192 / 8191), (300, 256, 512 / 300), (1, 64, 64)],
+    [(8192, 256, 1), (8192, 8192, 1), (8191, 8192, 8192 / 8191), (300, 256, 512 / 300), (65, 64, 128 / 65)],
 )
 def test_column_tails(n, cols, factor):
-    assert of(25, 25, cols, n=n)["column_tail"] == pytest.approx(factor)
+    assert of(25, 25, cols, m=50_000, n=n)["column_tail"] == pytest.approx(factor, rel=0.05)
 
 
 def test_short_trips_of_either_loop_cost_more_the_shorter_they_are():
     assert rises([of(25, 5, cols)["loop_trips"] for cols in (4096, 1024, 256, 64)])
-    assert rises([of(24, sub, 256)["sub_tiles"] for sub in (24, 12, 4, 1)])
+    assert rises([of(25, sub, 2048)["sub_tiles"] for sub in (25, 5, 1)])
     assert 1 < of(25, 1, 16384)["loop_trips"] < 1.1
 
 
 def test_short_rows_of_a_transfer_cost_more():
-    assert rises([of(25, 5, cols)["transfer"] for cols in (4096, 512, 64)])
-    assert of(25, 5, 64, dtype="float16")["transfer"] > of(25, 5, 64)["transfer"]
-    assert 1 < of(25, 1, 8192)["transfer"] < 1.01
+    assert rises([of_sums(25, 5, cols)["transfer"] for cols in (4096, 512, 128)])
+    assert of_sums(25, 5, 64, dtype="float16")["transfer"] > of_sums(25, 5, 128, dtype="float16")["transfer"]
+    assert 1 < of_sums(25, 1, 8192)["transfer"] < 1.1
+
+
+def test_a_trip_over_an_edge_is_filled_first_unless_it_is_moved_back():
+    """1000 rows are 41 blocks of 24 and a rest, 40 blocks of 25, of which 6 trips of 4 leave a row."""
+    assert of(25, 25, 256)["edges"] == of(25, 5, 256)["edges"] == 1.0
+    assert rises([1.0, of(25, 4, 256)["edges"]])
+    assert rises([1.0, of(24, 24, 256)["edges"]])
+    assert of_bias(5, 2, 4096)["edges"] == 1.0 < of_bias(5, 2, 4096, moved_back=False)["edges"]
+
+
+def test_two_trips_that_load_apart_wait_for_nothing():
+    assert of_sums(25, 5, 4608)["edges"] < of_sums(25, 5, 4608, first_apart=False)["edges"]
+
+
+def test_a_buffer_that_is_stored_from_is_free_later():
+    def product(**changes):
+        return math.prod(of_bias(5, 1, 4096, **changes).values())
+
+    assert product(in_place=False) < product(in_place=True)
+
+
+def test_reductions_and_selects_are_work():
+    def product(**changes):
+        return math.prod(of_sums(25, 5, 8192, **changes).values())
+
+    assert rises([product(reductions=count) for count in (0, 1, 3)])
+    assert product(selects=0.0) <= product(selects=1.0) < product(selects=30.0)
 
 
 def test_on_chip_memory_is_a_penalty_where_double_buffering_or_the_tile_itself_does_not_fit():
     fits_twice, fits_once = of(25, 25, 256), of(25, 5, 2048)
-    assert fits_twice["on_chip"] == 1.0
-    assert of(25, 25, 256, multibuffer=False)["on_chip"] == fits_once["on_chip"] > 1.0
+    assert fits_twice["overlap"] == fits_twice["on_chip"] == fits_once["on_chip"] == 1.0
+    assert of(25, 25, 256, multibuffer=False)["overlap"] > 1.0 < fits_once["overlap"]
     overflows = [of(25, rows, 2048) for rows in (8, 12, 25)]
     assert rises([fits_once["on_chip"], *(factors["on_chip"] for factors in overflows)])
     assert is_likely_to_fit(fits_twice)
     assert is_likely_to_fit(fits_once)
     assert not any(map(is_likely_to_fit, overflows))
+
+
+def test_second_buffers_may_lie_in_what_is_free_meanwhile():
+    """Five rows of 4096 columns fit once with half as much to reduce them in, twice only if that may be used."""
+    of_tile = functools.partial(of_sums, 25, 5, 4096, n=4096)
+    assert of_tile()["overlap"] > of_tile(doubling_bytes=0)["overlap"] == 1.0
 
 
 def test_on_a_gpu_too_few_bytes_in_flight_and_too_many_registers_are_penalties():

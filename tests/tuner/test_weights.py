@@ -16,19 +16,25 @@ PROBLEM = Problem("bowl", {"M": 64}, "float32")
 
 
 @pytest.fixture
-def space(bowl):
-    return enumerate_space(bowl.SPEC, PROBLEM, bowl.TARGET)
+def spec(bowl):
+    """The bowl with so much work in it that how it is cut up matters."""
+    return dataclasses.replace(bowl.SPEC, flops=lambda problem: 100 * 512 * problem.dims["M"])
 
 
 @pytest.fixture
-def neighbour(bowl, space):
+def space(bowl, spec):
+    return enumerate_space(spec, PROBLEM, bowl.TARGET)
+
+
+@pytest.fixture
+def neighbour(bowl, spec, space):
     """A shape at which a penalty counts `factor` times as much, and a config takes `wrong(config)` times as long."""
 
     def make(name="", factor=1.0, *, m=72, away=0.1, configs=None, wrong=lambda config: 1.0, **changes):
         problem = Problem("bowl", {"M": m}, "float32")
         times = []
         for config in configs or space.configs:
-            factors = penalties(bowl.SPEC, problem, config, bowl.TARGET)
+            factors = penalties(spec, problem, config, bowl.TARGET)
             log_time = sum(math.log(value) * (factor if at == name else 1) for at, value in factors.items())
             times.append((config, 7 * math.exp(log_time) * wrong(config)))
         winner = min(times, key=lambda pair: pair[1])[0]
@@ -38,12 +44,12 @@ def neighbour(bowl, space):
 
 
 @pytest.fixture
-def weights(bowl, space):
+def weights(bowl, spec, space):
     """By name."""
 
     def learn(*known):
-        learnt = learnt_weights(known, bowl.SPEC, bowl.TARGET, space)
-        names = penalties(bowl.SPEC, PROBLEM, space.configs[0], bowl.TARGET)
+        learnt = learnt_weights(known, spec, bowl.TARGET, space)
+        names = penalties(spec, PROBLEM, space.configs[0], bowl.TARGET)
         return None if learnt is None else dict(zip(names, learnt, strict=True))
 
     return learn
