@@ -19,6 +19,7 @@ COSTS = (
     "with constants",
     "`tuned`",
     "`triton.autotune`, warm",
+    "`libtuner`, warm",
     "`tuned` adds",
     "loading the file",
     "first call of a shape",
@@ -35,8 +36,8 @@ def costs(name):
         yield (
             f"{row['entries']:,}",
             *(
-                f"{row[one]['median_us']:.2f}, {row[one]['p99_us']:.2f}"
-                for one in ("constants", "tilewise", "triton.autotune")
+                f"{row[one]['median_us']:.2f}, {row[one]['p99_us']:.2f}" if one in row else "not run"
+                for one in ("constants", "tilewise", "triton.autotune", "flag_gems.libtuner")
             ),
             f"{row['tilewise']['added_median_us']:.2f}",
             f"{row['load']['seconds']:.3f} s, {row['load']['mb']:.1f} MB",

@@ -1,9 +1,9 @@
 """What a launch costs when its config is looked up, beside calling the jitted function with constants.
 
 Host time of one call, from Python to its return, with the garbage collector off: of the function itself, of a `tuned`
-one over it, and of `triton.autotune` over it with its cache warm, each with 1, 10^3 and 10^5 shapes in its cache, which
-are called in a random order. On a GPU the function is the real `row_reduce` kernel on small tensors; elsewhere a stand-
-in whose launch does nothing, so that what is measured is dispatch alone.
+one over it, and of `triton.autotune` and FlagGems' `libtuner` over it with warm caches, each with 1, 10^3 and 10^5
+shapes in its cache, called in a random order. On a GPU the function is the real `row_reduce` kernel on small tensors;
+elsewhere a stand-in whose launch does nothing, so that what is measured is dispatch alone.
 """
 
 from __future__ import annotations
@@ -21,14 +21,17 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tilewise.db.exchange.jsonfile import one_line
 from tilewise.db.exchange.winners import encode_winners
 from tilewise.db.records import Clock, Result, Scope, Status, Trial
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import Config, Problem, Target
+from tilewise.tuner.bench.libtuner import filled, libtuned
 from tilewise.tuner.local import local_device
 from tilewise.tuner.runtime import TunedFunction, tuned
 from tilewise.tuner.targets import known_target
@@ -50,23 +53,24 @@ def bench_runtime(
     """The JSON of `tilewise bench runtime`; times of a call are microseconds."""
     bench = _Real() if _has_gpu() else _Stubbed()
     rows = []
-    for count in entries:
-        progress(f"{count} entries")
-        with tempfile.TemporaryDirectory() as folder, _misses_off():
-            rows.append(_row(bench, Path(folder, "configs.json"), count, calls))
+    with tempfile.TemporaryDirectory() as folder, _misses_off():
+        for count in entries:
+            progress(f"{count} entries")
+            rows.append(_row(bench, Path(folder), count, calls))
     return {
         "launch": bench.name,
         "host": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
         "python": platform.python_version(),
-        "versions": {name: _version(name) for name in ("triton", "triton-ascend", "torch", "flag-gems")},
+        "versions": {name: _version(name) for name in ("triton", "triton-ascend", "torch", "flag_gems")},
         "calls": calls,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "rows": rows,
     }
 
 
-def _row(bench: _Bench, file: Path, count: int, calls: int) -> dict[str, Any]:
+def _row(bench: _Bench, folder: Path, count: int, calls: int) -> dict[str, Any]:
     shapes = list(range(1, count + 1))
+    file = folder / f"{count}.json"
     file.write_bytes(encode_winners(result.to_json() for result in _results(bench.target, shapes)))
     load_s, load_mb = _load_cost(file)
     function: TunedFunction = bench.tuned(file)
@@ -75,10 +79,11 @@ def _row(bench: _Bench, file: Path, count: int, calls: int) -> dict[str, Any]:
     first = [_timed(look_up, m) for m in shapes]
     contenders: dict[str, Call] = {"constants": constants, "tilewise": look_up}
     body: dict[str, Any] = {"entries": count, "file_mb": round(file.stat().st_size / 1e6, 2)}
-    try:
-        contenders["triton.autotune"] = bench.autotuned(shapes)
-    except Exception as error:
-        body["failed"] = {"triton.autotune": f"{type(error).__name__}: {error}"}
+    for name, make in (("triton.autotune", bench.autotuned), ("flag_gems.libtuner", partial(bench.libtuned, folder))):
+        try:
+            contenders[name] = make(shapes)
+        except Exception as error:
+            body.setdefault("not_run", {})[name] = _reason(error)
     times = _in_turns(contenders, shapes, calls)
     plain = statistics.median(times["constants"])
     for name, found in times.items():
@@ -98,6 +103,12 @@ def _row(bench: _Bench, file: Path, count: int, calls: int) -> dict[str, Any]:
             "guess_match": function.choices[-1].match,
         },
     }
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        return f"{error.name} is not installed"
+    return f"{type(error).__name__}: {one_line(error)}"
 
 
 def _in_turns(
@@ -146,7 +157,7 @@ class _Bench:
         function, grid, config = self.function, self.grid, self.config
         return lambda m: function[grid](x, w, out, m, _N, **config)
 
-    def looked_up(self, function: TunedFunction) -> Call:
+    def looked_up(self, function: Any) -> Call:
         x, w, out = self.tensors
         grid = self.grid
         return lambda m: function[grid](x, w, out, m, _N)
@@ -155,17 +166,25 @@ class _Bench:
         """`triton.autotune` with each of the shapes in its cache, none of them ever timed."""
         import triton
 
-        compile_options = {name: self.config[name] for name in ("num_warps", "num_stages") if name in self.config}
-        constants = {name: v for name, v in self.config.items() if name not in compile_options}
-        configs = [triton.Config({**constants, "BLOCK_SIZE_N": n}, **compile_options) for n in (64, 128)]
         timed = iter([1.0, 2.0] * len(shapes))  # the first config wins, and nothing is run
         options = {"do_bench": lambda call, quantiles: [next(timed)] * 3}
-        tuner = triton.autotune(configs=configs, key=["M", "N"], **options)(self.function)
-        x, w, out = self.tensors
-        grid = self.grid
+        tuner = triton.autotune(configs=self.configs(), key=["M", "N"], **options)(self.function)
+        call = self.looked_up(tuner)
         for m in shapes:
-            tuner[grid](x, w, out, m, _N)
-        return lambda m: tuner[grid](x, w, out, m, _N)
+            call(m)
+        return call
+
+    def libtuned(self, folder: Path, shapes: Sequence[int]) -> Call:
+        """FlagGems' `libtuner` with each of the shapes in its cache."""
+        return filled(self.looked_up(libtuned(self.function, self.configs(), ["M", "N"], folder)), shapes)
+
+    def configs(self) -> list[Any]:
+        """Two to choose from: one alone would never be looked up."""
+        import triton
+
+        compile_options = {name: self.config[name] for name in ("num_warps", "num_stages") if name in self.config}
+        constants = {name: v for name, v in self.config.items() if name not in compile_options}
+        return [triton.Config({**constants, "BLOCK_SIZE_N": n}, **compile_options) for n in (64, 128)]
 
 
 class _Stubbed(_Bench):
@@ -177,6 +196,9 @@ class _Stubbed(_Bench):
         super().__init__()
         self.tensors = tuple(_StubTensor() for _ in range(3))
         self.function = _StubFunction()
+
+    def libtuned(self, folder: Path, shapes: Sequence[int]) -> Call:
+        raise TypeError("its entry takes only what Triton compiles")
 
 
 class _Real(_Bench):

@@ -23,9 +23,10 @@ _KERNELS = ("row_reduce", "softmax", "sum_rows")
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @common
 def runtime(entries: tuple[int, ...], calls: int, file: str | None, as_json: bool) -> None:
-    """Time what a looked-up launch adds to one with constants, beside triton.autotune with a warm cache.
+    """Time what a looked-up launch adds to one with constants, beside triton.autotune and FlagGems with a warm cache.
 
-    On an NVIDIA GPU the launches are real; elsewhere they do nothing.
+    On an NVIDIA GPU the launches are real; elsewhere they do nothing. FlagGems takes part where flag_gems is installed
+    and has a chip; what did not run is named with the reason.
     """
     from tilewise.tuner.bench.runtime import ENTRIES, bench_runtime
     from tilewise.tuner.cli.progress import working
@@ -40,7 +41,7 @@ def _show_runtime(body: dict[str, Any]) -> None:
 
     table = Table(title=f"us a launch ({body['launch']}), median and p99", title_justify="left")
     table.add_column("entries", justify="right")
-    contenders = ("constants", "tilewise", "triton.autotune")
+    contenders = ("constants", "tilewise", "triton.autotune", "flag_gems.libtuner")
     for heading in (*contenders, "tilewise adds", "load s", "load MB", "first call"):
         table.add_column(heading, justify="right")
     for row in body["rows"]:
@@ -50,6 +51,9 @@ def _show_runtime(body: dict[str, Any]) -> None:
         cells = (f"{added:.2f}", f"{load['seconds']:.3f}", f"{load['mb']:.1f}", f"{first:.0f}")
         table.add_row(str(row["entries"]), *times, *cells)
     output().print(table)
+    for row in body["rows"]:
+        for name, reason in row.get("not_run", {}).items():
+            output().print(f"{name} with {row['entries']} shapes did not run: {reason}", markup=False)
 
 
 @click.command()
