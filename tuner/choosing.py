@@ -95,8 +95,10 @@ class Chooser:
         self._locals: dict[int, Local] = {}
         self._opened: Opened | None = None
         self._unwritten: list[Choice] = []
-        folder = read_settings().cache_folder
-        self._remote = Remote(self._server, copy_of(self._server, folder)) if self._server else None
+        settings = read_settings()
+        self._remote = Remote(self._server, copy_of(self._server, settings.cache_folder)) if self._server else None
+        told = settings.misses_server
+        self._told = Remote(told, None) if told and told != self._server else None  # whom it asks knows anyway
 
     def choose(self, dims: dict[str, int], dtype: str, tensor: Any) -> Choice:
         """The config for a problem on the device of `tensor` (a torch tensor).
@@ -175,6 +177,9 @@ class Chooser:
     def _write_misses(self) -> None:
         file = read_settings().misses_file
         missed, self._unwritten = self._unwritten, []
+        if self._told is not None:
+            for choice in missed:  # looking it up there is telling: a server may make a job of what it does not find
+                self._told.ask(choice.question, self.source_hash, Match.EXACT, lambda result: None)
         try:
             for choice in missed:
                 if file is not None:

@@ -40,11 +40,12 @@ OnAnswer = Callable[[Result], None]
 class Remote:
     """The server at `url`. One daemon thread asks it; nothing here waits for the network but that thread.
 
-    Answers are copied to `copy`, an export file, of which a later process answers while the server does not. What the
-    server says is checked like a file that somebody sent: no answer of another problem, source or form is taken.
+    Answers are copied to `copy`, an export file, of which a later process answers while the server does not; None keeps
+    none. What the server says is checked like a file that somebody sent: no answer of another problem, source or form
+    is taken.
     """
 
-    def __init__(self, url: str, copy: Path) -> None:
+    def __init__(self, url: str, copy: Path | None) -> None:
         self.url, self.copy = url.rstrip("/"), copy
         self._questions: queue.Queue[tuple[Question, str, str, OnAnswer]] = queue.Queue(_WAITING)
         self._kept: dict[str, Result] = {}
@@ -78,8 +79,7 @@ class Remote:
                 continue
             result = self._fetched(question, source_hash, match)
             if result is not None:
-                self._kept[question.key] = result
-                self._unsaved = True
+                self._keep(result)
                 try:
                     then(result)
                 except Exception:  # the thread must live on
@@ -123,9 +123,16 @@ class Remote:
             _log.warning("%s answers again", self.url)
         self._failures = 0
 
+    def _keep(self, result: Result) -> None:
+        if self.copy is not None:
+            self._kept[result.scope.question.key] = result
+            self._unsaved = True
+
     def _save(self) -> None:
         """Add what is new to the copy on disk; of two processes that do so at once the later wins."""
         self._unsaved = False
+        if self.copy is None:
+            return
         try:
             kept = {r.scope.question.key: r for r in _stored(self.copy) if r.winner and r.winner.time_us is not None}
             kept |= {key: result for key, result in self._kept.items() if result.match in ("exact", "older")}

@@ -7,6 +7,7 @@
 | `TILEWISE_DATA`  | folder of calibrations (default: user's data folder)         |
 | `TILEWISE_JOBS`  | compile processes at once (default: one a usable core)       |
 | `TILEWISE_MISSES`| file of shapes launched untuned (default: in the user's data folder; `off`: none) |
+| `TILEWISE_MISSES_SERVER` | a server that is told of such shapes (default: none is) |
 | `TILEWISE_TOKEN` | bearer token for a server that asks for one                  |
 """
 
@@ -31,6 +32,7 @@ class Settings:
     jobs: int
     token: str | None
     misses_file: Path | None
+    misses_server: str | None
 
 
 def read_settings() -> Settings:
@@ -42,6 +44,7 @@ def read_settings() -> Settings:
         jobs=_jobs(os.environ.get("TILEWISE_JOBS")),
         token=os.environ.get("TILEWISE_TOKEN") or None,
         misses_file=_misses(os.environ.get("TILEWISE_MISSES")),
+        misses_server=_server(os.environ.get("TILEWISE_MISSES_SERVER")),
     )
 
 
@@ -49,6 +52,12 @@ def _misses(text: str | None) -> Path | None:
     if text == "off":
         return None
     return Path(text) if text else user_data_path("tilewise") / "misses.jsonl"
+
+
+def _server(text: str | None) -> str | None:
+    if text and not text.startswith(("http://", "https://")):
+        raise UsageError(f"TILEWISE_MISSES_SERVER is {text!r}; expected the URL of a server, such as http://tiles:8300")
+    return text or None
 
 
 def _jobs(text: str | None) -> int:

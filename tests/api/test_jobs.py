@@ -15,8 +15,10 @@ from starlette.testclient import TestClient
 from tilewise.api import processes
 from tilewise.api.app import create_app
 from tilewise.api.service import Options
+from tilewise.client import Client
 from tilewise.db.jobs import Jobs, State
 from tilewise.db.sql_store import open_store
+from tilewise.kernels import registry
 
 JOB = {"kernel": "vector_add", "shapes": [{"N": 100_000}], "device": "model:Ascend910B4", "trials": 3}
 LONG = JOB | {"trials": 500, "search": "random", "shapes": [{"N": 123_457}]}
@@ -140,6 +142,27 @@ def test_a_look_up_that_finds_nothing_becomes_a_job_where_that_is_wanted(store_u
     assert (job["shapes"], job["device"], job["priority"]) == ([{"N": 4242}], "model:Ascend910B4", -100)
     assert client.get(asked).status_code == 404
     assert len(client.get("/v1/jobs").json()["jobs"]) == 1
+
+
+def test_a_shape_that_a_program_guessed_is_a_job_of_the_server_that_its_user_named(
+    serve, address, tmp_path, monkeypatch
+):
+    """A real server; the program launches from a file, and has no more to do with it than that."""
+    from tilewise.tuner.choosing import Chooser
+
+    class Tensor:
+        def get_device(self):
+            return 0
+
+    url = address(serve("--tune-misses", "--no-jobs"))
+    monkeypatch.setenv("TILEWISE_MISSES", "off")
+    monkeypatch.setenv("TILEWISE_MISSES_SERVER", url)
+    chooser = Chooser(registry.load("vector_add"), str(tmp_path / "none.json"), device="Ascend910B4")
+    assert chooser.choose({"N": 4243}, "float32", Tensor()).match == "predicted"
+    with Client(url) as server:
+        until(lambda: [job["shapes"] for job in server.jobs()] == [[{"N": 4243}]])
+        [job] = server.jobs()
+    assert (job["kernel"], job["device"], job["state"]) == ("vector_add", "model:Ascend910B4", "queued")
 
 
 def test_a_database_that_another_holds_is_said_and_look_ups_go_on(

@@ -11,6 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from tilewise.db.records import Clock, Result, Scope, Status, Trial
+from tilewise.errors import UsageError
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 from tilewise.tuner import remote
@@ -122,11 +123,11 @@ def test_launches_go_on_within_the_limit_and_recover_when_the_server_does(server
     monkeypatch.setattr(remote, "TIMEOUT_SECONDS", 0.3 if manner == "hang" else 5.0)
     server.manner = manner
     changed = []
-    choices = chooser(server.url, wait_seconds=0.1, on_change=changed.append)
+    choices = chooser(server.url, wait_seconds=0.1, on_change=changed.append, match="nearest")
     choose(choices, 999)  # imports
     began = time.monotonic()
-    assert choose(choices, 1000).match == "predicted"
-    assert time.monotonic() - began < 1.0  # the limit, and the prior's time on a busy machine
+    assert choose(choices, 1000).match == "default"
+    assert time.monotonic() - began < 0.5  # the limit, on a busy machine
     eventually(lambda: "does not answer" in caplog.text)
     server.manner = "answer"
     server.leave.set()
@@ -188,3 +189,65 @@ def test_threads_that_meet_new_shapes_at_once_wait_no_longer_than_one(server):
         thread.join()
     assert time.monotonic() - began < 3.0  # 16 in turn would be 6.4
     assert len(choices.choices) == 16
+
+
+@pytest.fixture
+def told(server, monkeypatch):
+    """The shapes that a server is told of, by programs that launch from a file."""
+    monkeypatch.setenv("TILEWISE_MISSES_SERVER", server.url)
+    return lambda: [int(query["M"]) for query in server.asked]
+
+
+def test_nobody_is_told_of_guesses_unless_the_user_names_a_server(server):
+    before = set(threading.enumerate())
+    choose(chooser("nowhere.json"), 1000)
+    assert not set(threading.enumerate()) - before
+    assert server.asked == []
+
+
+def test_a_server_that_the_user_names_is_told_of_each_guess_once_and_decides_nothing(server, told):
+    choices = chooser("nowhere.json")
+    for m in (1000, 2000, 1000):
+        assert choose(choices, m).match == "predicted"
+    eventually(lambda: sorted(told()) == [1000, 2000])
+    assert server.asked[0]["match"] == "exact"
+    assert {choice.match for choice in choices.choices.values()} == {"predicted"}
+    assert choices._told.copy is None
+
+
+@pytest.mark.parametrize("manner", ["hang", "500", "not JSON"])
+def test_a_server_that_fails_keeps_no_launch_waiting_and_is_told_later(server, told, manner, monkeypatch):
+    monkeypatch.setattr(remote, "TIMEOUT_SECONDS", 0.3)
+    server.manner = manner
+    choices = chooser("nowhere.json", match="nearest")  # without the prior's own time
+    choose(choices, 999)  # imports
+    began = time.monotonic()
+    for m in range(1000, 1005):
+        choose(choices, m)
+    assert time.monotonic() - began < 0.3
+    server.asked.clear()
+    server.manner = "404"
+    server.leave.set()
+    eventually(lambda: set(told()) >= set(range(1000, 1005)))
+
+
+def test_more_guesses_than_may_wait_are_not_told(server, told, monkeypatch):
+    server.manner = "hang"
+    monkeypatch.setattr(remote, "_WAITING", 2)
+    choices = chooser("nowhere.json", match="nearest")
+    for m in range(1000, 1006):
+        choose(choices, m)
+    assert choices._told._questions.qsize() <= 2
+
+
+def test_a_cache_that_is_the_server_itself_is_not_told_twice(server, told):
+    server.manner = "404"
+    choose(chooser(server.url), 1000)
+    time.sleep(0.1)
+    assert told() == [1000]
+
+
+def test_a_server_must_have_an_address(monkeypatch):
+    monkeypatch.setenv("TILEWISE_MISSES_SERVER", "tiles.example")
+    with pytest.raises(UsageError, match=r"TILEWISE_MISSES_SERVER is 'tiles\.example'; expected the URL"):
+        chooser("nowhere.json")

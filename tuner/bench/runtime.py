@@ -287,14 +287,14 @@ def _quiet() -> Iterator[None]:
 @contextmanager
 def _misses_off() -> Iterator[None]:
     """The benchmark's own shapes are nobody's to tune."""
-    before = os.environ.get("TILEWISE_MISSES")
+    names = ("TILEWISE_MISSES", "TILEWISE_MISSES_SERVER")
+    before = {name: os.environ.pop(name) for name in names if name in os.environ}
     os.environ["TILEWISE_MISSES"] = "off"
     try:
         yield
     finally:
         os.environ.pop("TILEWISE_MISSES")
-        if before is not None:
-            os.environ["TILEWISE_MISSES"] = before
+        os.environ.update(before)
 
 
 def _has_gpu() -> bool:

@@ -21,7 +21,8 @@ __all__ = ["kept_misses", "misses"]
 def misses(kernel: str | None, forget: bool, as_json: bool) -> None:
     """List shapes that programs launched without a tuned config, those of most processes first.
 
-    `tilewise tune KERNEL --misses` tunes them. They are kept in the file that TILEWISE_MISSES names, and sent nowhere.
+    `tilewise tune KERNEL --misses` tunes them. They are kept in the file that TILEWISE_MISSES names; only the server
+    that TILEWISE_MISSES_SERVER names is told of them.
     """
     from tilewise.tuner.cli.text import output
     from tilewise.tuner.problem import sizes_text
