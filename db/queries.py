@@ -45,6 +45,7 @@ __all__ = [
     "TRIALS_OF",
     "TRIALS_OF_STATUS",
     "VERIFIED",
+    "WRITTEN",
     "page_of_results",
     "page_of_scopes",
 ]
@@ -152,6 +153,12 @@ REVISION = select(revision.c.number)
 
 CHANGED = (
     select(scopes.c.question_key).where(scopes.c.revision > bindparam("seen")).limit(bindparam("most", type_=Integer))
+)
+
+WRITTEN = (
+    select(*(scopes.c[name] for name in SCOPE_COLUMNS))
+    .where(scopes.c.revision > bindparam("since"))
+    .order_by(scopes.c.revision, scopes.c.id)
 )
 
 SUGGESTIONS = (

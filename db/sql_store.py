@@ -127,6 +127,9 @@ class SqlStore(Store):
         [[number]] = self._database.fetch(queries.REVISION)
         return int(number)
 
+    def written(self, since: int) -> list[Scope]:
+        return [read_scope(row) for row in self._database.fetch(queries.WRITTEN, since=since)]
+
     def retire(self, scope: Scope, mark: int) -> int:
         with self._database.write() as connection:
             scope_id = _find(connection, scope)

@@ -131,6 +131,10 @@ class Store(ABC):
         """A number that rises with every write to trials."""
 
     @abstractmethod
+    def written(self, since: int) -> list[Scope]:
+        """The scopes whose trials were written to after that revision, each once."""
+
+    @abstractmethod
     def retire(self, scope: Scope, mark: int) -> int:
         """Make the scope's trials recorded before `mark` history: kept, but no longer current. Returns how many."""
 

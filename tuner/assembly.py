@@ -23,7 +23,7 @@ from tilewise.tuner.portfolio import ConfigKey, HeldOut, Portfolio, config_key
 from tilewise.tuner.rule import Rule, grow
 from tilewise.tuner.targets import known_target
 
-__all__ = ["FACTOR", "MOST_SHAPES", "Tuned", "build", "portfolios", "tuned"]
+__all__ = ["FACTOR", "MOST_SHAPES", "Tuned", "build", "portfolios", "sample", "tuned"]
 
 FACTOR = 1.05
 """How far from its best a shape may be left."""
@@ -79,13 +79,37 @@ def portfolios(evidence: Iterable[tuple[Scope, Sequence[Trial]]], spec: KernelSp
     for scope, trials in evidence:
         if (shape := tuned(scope.dims, trials)) is None:
             continue
-        texts = (scope.kernel, scope.source_hash, scope.dtype, scope.device, scope.toolchain)
-        shared = (scope.clock is not Clock.MEASURED, *texts, scope.cores, *scope.dims)
+        shared = (scope.clock is not Clock.MEASURED, *_shared(scope))
         groups.setdefault(shared, (scope, []))[1].append(shape)
         moment = max(trial.created for trial in trials)
         latest[shared] = max(moment, latest.get(shared, moment))
     ordered = sorted(groups, key=lambda shared: (shared[0], -latest[shared].timestamp()))
     return [build(*groups[shared], spec) for shared in ordered]
+
+
+def _shared(scope: Scope) -> tuple[Any, ...]:
+    """What the shapes of a portfolio have in common, beside the clock."""
+    texts = (scope.kernel, scope.source_hash, scope.dtype, scope.device, scope.toolchain)
+    return (*texts, scope.cores, *scope.dims)
+
+
+def sample(scopes: Iterable[Scope]) -> list[Scope]:
+    """Those whose trials are worth reading: `MOST_SHAPES` of each portfolio's, each once. More scopes leave them as
+    they are, unless some have smaller keys; no more than a few are ever held."""
+    groups: dict[tuple[Any, ...], dict[str, Scope]] = {}
+    for scope in scopes:
+        group = groups.setdefault((scope.clock, *_shared(scope)), {})
+        group[scope.key] = scope
+        if len(group) > 10 * MOST_SHAPES:
+            _trim(group)
+    for group in groups.values():
+        _trim(group)
+    return [scope for group in groups.values() for scope in group.values()]
+
+
+def _trim(group: dict[str, Scope]) -> None:
+    for key in sorted(group)[MOST_SHAPES:]:
+        del group[key]
 
 
 def build(

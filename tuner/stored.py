@@ -6,13 +6,13 @@ import dataclasses
 import math
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from tilewise.db.records import Dims, Question, Result
+from tilewise.db.records import Dims, Question, Result, Scope, Trial
 from tilewise.db.store import Store
 from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import KernelSpec, Target
-from tilewise.tuner.assembly import portfolios
+from tilewise.tuner.assembly import portfolios, sample
 from tilewise.tuner.lookup import Match, NotTuned, clip, relaxed
 from tilewise.tuner.portfolio import Portfolio
 from tilewise.tuner.problem import sizes_text
@@ -21,8 +21,8 @@ from tilewise.tuner.targets import known_target
 
 __all__ = ["StoredSource", "answer_from", "not_tuned"]
 
-PORTFOLIO_SECONDS = 60.0
-"""How long a portfolio serves before it is made anew."""
+_SHARE = 20
+"""A portfolio that trials were added to is made anew once this many times as long has passed as making it took."""
 
 _MOST_NAMED = 5
 
@@ -33,14 +33,14 @@ _Family = tuple[str, str, str]
 class StoredSource:
     """A `Source` over a store, for as long as that is open. Calls may come from any thread.
 
-    A new shape is seen by the next look-up, whoever stored it; a portfolio is up to `PORTFOLIO_SECONDS` old. The first
-    look-up near a shape reads all shapes of its kernel, 3 s for a million, unless `prepare` has.
+    A new shape is seen by the next look-up, whoever stored it, and by portfolios some seconds later. The first look-up
+    near a shape reads all shapes of its kernel, 3 s for a million, unless `prepare` has.
     """
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._shapes: dict[_Family, _Shapes] = {}
-        self._portfolios: dict[tuple[_Family, str | None], tuple[float, list[Portfolio]]] = {}
+        self._portfolios: dict[tuple[_Family, str | None], _Portfolios] = {}
         self._targets: dict[str, Target | None] = {}
 
     @property
@@ -63,13 +63,8 @@ class StoredSource:
 
     def portfolios(self, question: Question, source_hash: str | None, spec: KernelSpec) -> Sequence[Portfolio]:
         family = (question.kernel, question.dtype, question.device)
-        made, found = self._portfolios.get((family, source_hash), (0.0, []))
-        if not made or time.monotonic() - made > PORTFOLIO_SECONDS:
-            scopes = (s for s in self._store.scopes(question.kernel, question.device) if s.dtype == question.dtype)
-            wanted = [scope for scope in scopes if source_hash in (None, scope.source_hash)]
-            found = portfolios(((scope, self._store.trials(scope)) for scope in wanted), spec)
-            self._portfolios[family, source_hash] = time.monotonic(), found
-        return found
+        made = self._portfolios.setdefault((family, source_hash), _Portfolios(self._store, family, source_hash))
+        return made.now(spec)
 
     def target(self, device: str) -> Target | None:
         if device not in self._targets:
@@ -102,6 +97,62 @@ class _Shapes:
         self.follow()
         with self._lock:
             return self._index.near(dims, source_hash, bound)
+
+
+class _Portfolios:
+    """The portfolios of one family and source, made anew when its trials were written to: what is read again are the
+    trials of the scopes concerned."""
+
+    def __init__(self, store: Store, family: _Family, source_hash: str | None) -> None:
+        self._store, self._family, self._source = store, family, source_hash
+        self._evidence: dict[str, tuple[Scope, Sequence[Trial]]] = {}
+        self._made: Sequence[Portfolio] = ()
+        self._revision, self._due = -1, 0.0
+        self._lock = threading.Lock()
+
+    def now(self, spec: KernelSpec) -> Sequence[Portfolio]:
+        """While one thread makes them, others go on with those before, if there are."""
+        if self._lock.acquire(blocking=self._revision < 0):
+            try:
+                self._follow(spec)
+            finally:
+                self._lock.release()
+        return self._made
+
+    def _follow(self, spec: KernelSpec) -> None:
+        began = time.monotonic()
+        if began < self._due or (revision := self._store.revision()) == self._revision:
+            return
+        if self._read():
+            self._made = portfolios(self._evidence.values(), spec)
+        self._revision = revision
+        self._due = time.monotonic() + _SHARE * (time.monotonic() - began)
+
+    def _written(self) -> Iterable[Scope]:
+        """All there are, the first time."""
+        kernel, _, device = self._family
+        return self._store.scopes(kernel, device) if self._revision < 0 else self._store.written(self._revision)
+
+    def _is_mine(self, scope: Scope) -> bool:
+        return (scope.kernel, scope.dtype, scope.device) == self._family and self._source in (None, scope.source_hash)
+
+    def _read(self) -> bool:
+        """Whether anything was written that counts."""
+        before, stale = self._evidence, set[str]()
+
+        def scopes() -> Iterator[Scope]:
+            yield from (scope for scope, _ in before.values())
+            for scope in filter(self._is_mine, self._written()):
+                if scope.key in before:
+                    stale.add(scope.key)
+                yield scope
+
+        chosen = {scope.key: scope for scope in sample(scopes())}
+        kept = (chosen.keys() & before.keys()) - stale
+        self._evidence = {
+            key: before[key] if key in kept else (scope, self._store.trials(scope)) for key, scope in chosen.items()
+        }
+        return len(kept) < len(chosen)
 
 
 def answer_from(

@@ -420,6 +420,18 @@ def test_sizes_are_those_of_every_scope_of_a_kernel_dtype_and_device(store, make
     assert more == [("a1", {"M": 4, "N": 8})]
 
 
+def test_scopes_written_to_since_a_revision_are_each_told_once(store, make_scope, make_trial):
+    one, other = make_scope(), make_scope(kernel="other")
+    store.record(one, [make_trial()])
+    before = store.revision()
+    assert store.written(before) == []
+    store.record(other, [make_trial()])
+    store.record(one, [make_trial(20.0)])
+    store.record(other, [make_trial(20.0)])
+    assert store.written(before) == [one, other]
+    assert store.written(store.revision() - 1) == [other]
+
+
 def test_nothing_is_found_for_a_name_that_no_database_keeps(store, make_scope, make_trial):
     store.record(make_scope(), [make_trial()])
     assert store.scope("a\0") is None

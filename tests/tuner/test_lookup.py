@@ -121,6 +121,52 @@ def test_far_from_all_tuned_shapes_the_portfolio_answers(ask, keep):
     assert "fastest here of 2 configs of 2 tuned shapes" in result.winner.why
 
 
+def test_a_portfolio_is_made_once_and_anew_from_what_was_written_since(ask, keep, store, monkeypatch):
+    from tilewise.tuner import stored
+
+    read = []
+    monkeypatch.setattr(
+        store, "trials", lambda scope, trials=store.trials: read.append(scope.dims["M"]) or trials(scope)
+    )
+    monkeypatch.setattr(stored, "_SHARE", 0)  # without waiting
+    keep(100, A)
+    keep(1000, A)
+    assert [ask(m, "portfolio").winner.config for m in (10_000, 20_000)] == [A, A]
+    assert sorted(read) == [100, 1000]
+    keep(9000, B)
+    keep(9000, A, time_us=30.0)
+    keep(5, C, dtype="float16")
+    assert [ask(m, "portfolio").winner.config for m in (20_000, 30_000)] == [B, B]
+    assert sorted(read) == [100, 1000, 9000]
+    keep(9000, A, time_us=5.0)
+    assert ask(20_000, "portfolio").winner.config == A
+    assert sorted(read) == [100, 1000, 9000, 9000]
+
+
+def test_a_portfolio_that_was_just_made_serves_for_a_while(ask, keep, monkeypatch):
+    from tilewise.tuner import stored
+
+    monkeypatch.setattr(stored, "_SHARE", 1e9)
+    keep(100, A)
+    assert ask(10_000, "portfolio").winner.config == A
+    keep(9000, B)
+    keep(9000, A, time_us=30.0)
+    assert ask(20_000, "portfolio").winner.config == A
+
+
+def test_of_very_many_shapes_the_same_few_are_read(bowl):
+    from tilewise.tuner.assembly import MOST_SHAPES, sample
+
+    scopes = [
+        Scope("bowl", "a1", {"M": m}, "float32", "Bowl", clock, "formula 1", 8)
+        for clock in (Clock.MODELLED, Clock.MEASURED)
+        for m in range(1, 15 * MOST_SHAPES)
+    ]
+    chosen = sample(scopes)
+    assert len(chosen) == 2 * MOST_SHAPES
+    assert {scope.key for scope in sample([*chosen, *reversed(scopes)])} == {scope.key for scope in chosen}
+
+
 def test_with_results_of_another_dtype_alone_the_prior_predicts(ask, keep):
     keep(100, A, dtype="float16")
     result = ask(100, "predicted")
