@@ -67,7 +67,7 @@ def soak(
         url = url or f"sqlite:///{folder / 'tiles.db'}"
         store = opened.enter_context(open_store(url))
         server = opened.enter_context(_Server(url, folder))
-        run = _Soak(store, server, seed)
+        run = _Soak(store, server, opened.enter_context(open_store("sqlite://")), seed)
         run.go(seconds, clients, kills, jobs, say)
         command = f"tilewise bench soak --minutes {seconds / 60:g} --clients {clients} --kills {kills} --jobs {jobs}"
         return {
@@ -126,8 +126,9 @@ class _Server:
 
 
 class _Soak:
-    def __init__(self, store: SqlStore, server: _Server, seed: int) -> None:
-        self._store, self._server = store, server
+    def __init__(self, store: SqlStore, server: _Server, own: SqlStore, seed: int) -> None:
+        """`own` is where clients make what they write."""
+        self._store, self._server, self._own = store, server, own
         self._drawn = random.Random(seed)
         self._jobs = Jobs(store.database)
         self._token = Tokens(store.database).create("soak", Right.ADMIN)
@@ -233,10 +234,19 @@ class _Soak:
         """Import a result that is newer and faster than all before, so that what is acknowledged only falls."""
         size = drawn.choice(_SIZES)
         with self._lock:
-            self._writes += 1
-            time_us = 9000.0 - self._writes / 256
-            created = self._began + timedelta(milliseconds=self._writes)
-            self._offered[size].add(time_us)
+            time_us, data = self._result(size)
+        answer = client.import_results(data)
+        if answer["refused"]:
+            self._fault(f"a write was refused: {answer['refused']}")
+            return
+        with self._lock:
+            self._acknowledged[size] = min(time_us, self._acknowledged.get(size, math.inf))
+
+    def _result(self, size: int) -> tuple[float, bytes]:
+        """The next result, and an export of it."""
+        self._writes += 1
+        time_us = 9000.0 - self._writes / 256
+        self._offered[size].add(time_us)
         trial = Trial(
             config=self._config,
             status=Status.CORRECT,
@@ -244,18 +254,11 @@ class _Soak:
             samples=1,
             verified=True,
             ordinal=1,
-            created=created,
+            created=self._began + timedelta(milliseconds=self._writes),
         )
         scope = Scope(_KERNEL, self._hash, {"N": size}, "float32", _DEVICE, Clock.MODELLED, "soak", _CORES)
-        with open_store("sqlite://") as own:
-            own.record(scope, [trial])
-            data = encode(export_native(own, [scope]))
-        answer = client.import_results(data)
-        if answer["refused"]:
-            self._fault(f"a write was refused: {answer['refused']}")
-            return
-        with self._lock:
-            self._acknowledged[size] = min(time_us, self._acknowledged.get(size, math.inf))
+        self._own.record(scope, [trial])
+        return time_us, encode(export_native(self._own, [scope]))
 
     def _submit(self, client: Client, drawn: random.Random) -> None:
         shapes = [{"N": drawn.randrange(2_000_000, 9_000_000)}]
