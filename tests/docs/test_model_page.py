@@ -13,7 +13,7 @@ DOCS = Path(__file__).resolve().parents[2] / "docs"
 def test_the_table_of_figures_is_that_of_the_code():
     page = (DOCS / "model.md").read_text()
     assert filled(page) == page
-    with pytest.raises(ValueError, match="0 places for the table of figures"):
+    with pytest.raises(ValueError, match="0 places for 'figures'"):
         filled("a page without one")
 
 

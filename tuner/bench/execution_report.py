@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tilewise.tuner.bench.tables import markdown
+
 __all__ = ["execution_page", "mutations_page"]
 
 _EXECUTION = """# Compiled programs executed
@@ -83,7 +85,7 @@ def execution_page(body: Mapping[str, Any]) -> str:
     return _EXECUTION.format(
         **_header(body),
         count=max(counts.values()),
-        rows=_markdown(headings, rows),
+        rows=markdown(headings, rows),
         summary=f"In all: {summary}.",
         faults=_faults(body["rows"]),
         headline_config=", ".join(f"{name}={value}" for name, value in body["headline"]["config"].items()),
@@ -121,7 +123,7 @@ def mutations_page(body: Mapping[str, Any]) -> str:
     return _MUTATIONS.format(
         **_header(body),
         count=summary["changes"],
-        rows=_markdown(["change", "made", "result changed", "order changed", "either", "reported"], rows),
+        rows=markdown(["change", "made", "result changed", "order changed", "either", "reported"], rows),
         reports="\n".join([words, *(["", "Not reported:", "", *missed] if missed else [])]),
         changes=summary["changes"],
         counting=summary["change_result_or_order"],
@@ -137,11 +139,6 @@ def _header(body: Mapping[str, Any]) -> dict[str, Any]:
 
 def _sizes(dims: Mapping[str, int]) -> str:
     return ", ".join(f"{name}={size}" for name, size in dims.items())
-
-
-def _markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [headings, ["---"] * len(headings), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 if __name__ == "__main__":

@@ -6,12 +6,12 @@
 from __future__ import annotations
 
 import json
-import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from tilewise.tuner.bench.tables import markdown, placed
 from tilewise.tuner.devices.model.costs import FIGURES, REPEAT_CYCLES, Figure
 
 __all__ = ["filled", "results_page"]
@@ -56,7 +56,7 @@ def results_page(body: Mapping[str, Any]) -> str:
         toolchain=body["toolchain"],
         python=body["python"],
         source=body["source"],
-        rows=_markdown(headings, [_row(row) for row in body["cases"]]),
+        rows=markdown(headings, [_row(row) for row in body["cases"]]),
         errors="\n".join(_errors(name, found) for name, found in errors.items()),
         picks=picks,
         disagreements=summary["feasibility_disagreements"],
@@ -89,25 +89,11 @@ def filled(page: str) -> str:
     for name, figure in REPEAT_CYCLES.items():
         groups.setdefault(figure, []).append(name)
     rows += [_figure("` `".join(names), figure) for figure, names in groups.items()]
-    table = _markdown(["figure", "value", "range", "unit", "source"], rows)
-    page, found = re.subn(
-        r"<!-- figures -->\n.*?<!-- end -->",
-        lambda _: f"<!-- figures -->\n{table}\n<!-- end -->",
-        page,
-        flags=re.DOTALL,
-    )
-    if found != 1:
-        raise ValueError(f"the page has {found} places for the table of figures; expected 1")
-    return page
+    return placed(page, {"figures": markdown(["figure", "value", "range", "unit", "source"], rows)})
 
 
 def _figure(name: str, figure: Figure) -> list[str]:
     return [f"`{name}`", f"{figure.value:g}", f"{figure.low:g} - {figure.high:g}", figure.unit, figure.source]
-
-
-def _markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [headings, ["---"] * len(headings), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 if __name__ == "__main__":

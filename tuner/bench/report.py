@@ -1,19 +1,19 @@
 """The tables of docs/kernels.md, generated from the specs and the recorded results: `make docs` writes them.
 
-Each stands between `<!-- NAME -->` and `<!-- end -->`; a test compares what stands there with what would be written.
+A test compares what stands there with what would be written.
 """
 
 from __future__ import annotations
 
 import json
 import math
-import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from tilewise.kernels import registry
+from tilewise.tuner.bench.tables import markdown, placed
 from tilewise.tuner.problem import sizes_text
 
 __all__ = ["filled"]
@@ -39,16 +39,7 @@ def filled(page: str, results: Path) -> str:
         "accuracy": _accuracy(recorded["model-accuracy"], recorded["h200-accuracy"]),
         "gelu": _gelus(recorded["h200-accuracy"], h200, model),
     }
-    for name, table in tables.items():
-        page, found = re.subn(
-            rf"<!-- {name} -->\n.*?<!-- end -->",
-            lambda _, name=name, table=table: f"<!-- {name} -->\n{table}\n<!-- end -->",  # type: ignore[misc]
-            page,
-            flags=re.DOTALL,
-        )
-        if found != 1:
-            raise ValueError(f"the page has {found} places for the table {name!r}; expected 1")
-    return page
+    return placed(page, tables)
 
 
 def _kernels() -> str:
@@ -57,7 +48,7 @@ def _kernels() -> str:
         spec = registry.load(name)
         parameters = ", ".join(f"`{p.name}`" for p in spec.parameters)
         rows.append([f"`{name}`", spec.summary.replace("|", "\\|"), ", ".join(spec.dims), parameters])
-    return _markdown(["kernel", "computes", "dimensions", "tuned"], rows)
+    return markdown(["kernel", "computes", "dimensions", "tuned"], rows)
 
 
 def _results(body: Mapping[str, Any]) -> str:
@@ -68,7 +59,7 @@ def _results(body: Mapping[str, Any]) -> str:
         share = f"{row['share_of_rate']:.1%}" if "share_of_rate" in row else ""
         variant = row.get("config", {}).get("VARIANT", "")
         rows.append([f"`{row['kernel']}`", sizes_text(row["dims"]), *times, share, variant])
-    return _markdown(["kernel", "shape", *(_TIMES[key] for key in shown), "share of the rate", "variant"], rows)
+    return markdown(["kernel", "shape", *(_TIMES[key] for key in shown), "share of the rate", "variant"], rows)
 
 
 def _variants(body: Mapping[str, Any]) -> str:
@@ -77,7 +68,7 @@ def _variants(body: Mapping[str, Any]) -> str:
         sides = ", ".join(f"{name} {side['time_us']:.1f}" for name, side in row["sides"].items())
         ratio, published = (f"{row[key]:.2f}" if key in row else "" for key in ("ratio", "published_ratio"))
         rows.append([f"`{row['kernel']}`", sizes_text(row["dims"]), sides, ratio, published, row["fastest"]])
-    return _markdown(["kernel", "shape", "best of each side, us", "first to last", "document", "fastest"], rows)
+    return markdown(["kernel", "shape", "best of each side, us", "first to last", "document", "fastest"], rows)
 
 
 def _accuracy(*bodies: Mapping[str, Any]) -> str:
@@ -88,7 +79,7 @@ def _accuracy(*bodies: Mapping[str, Any]) -> str:
                 continue
             errors = [f"{row['error'][name]:.1e} / {row['torch_error'][name]:.1e}" for name in ("y", "mean", "rstd")]
             rows.append([f"`{row['kernel']}`", row["variant"], body["run_by"], *errors])
-    return _markdown(["kernel", "variant", "run by", "y: ours / torch", "mean", "rstd"], rows)
+    return markdown(["kernel", "variant", "run by", "y: ours / torch", "mean", "rstd"], rows)
 
 
 def _gelus(accuracy: Mapping[str, Any], h200: Mapping[str, Any], model: Mapping[str, Any]) -> str:
@@ -97,18 +88,13 @@ def _gelus(accuracy: Mapping[str, Any], h200: Mapping[str, Any], model: Mapping[
         if row["kernel"].startswith("gelu") and row["variant"] == "blocks":
             times = [_largest(body, row["kernel"]) for body in (h200, model)]
             rows.append([f"`{row['kernel']}`", f"{row['error']['out']:.1e}", *times])
-    return _markdown(["form", "largest deviation from the exact form", "H200, us", "Ascend910B4, modelled us"], rows)
+    return markdown(["form", "largest deviation from the exact form", "H200, us", "Ascend910B4, modelled us"], rows)
 
 
 def _largest(body: Mapping[str, Any], kernel: str) -> str:
     """The tuned time at the kernel's largest shape."""
     row = max((row for row in body["rows"] if row["kernel"] == kernel), key=lambda row: math.prod(row["dims"].values()))
     return f"{row['tuned_us']:.1f}"
-
-
-def _markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    lines = [headings, ["---"] * len(headings), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,23 @@
+"""Tables in Markdown, and their places in a page: between `<!-- NAME -->` and `<!-- end -->`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+__all__ = ["markdown", "placed"]
+
+
+def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    lines = [headings, ["---"] * len(headings), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def placed(page: str, tables: Mapping[str, str]) -> str:
+    """The page with these texts in the places of their names; raises `ValueError` unless each has one place."""
+    for name, table in tables.items():
+        marker = f"<!-- {name} -->\n"
+        if page.count(marker) != 1:
+            raise ValueError(f"the page has {page.count(marker)} places for {name!r}; expected 1")
+        before, after = page.split(marker)
+        page = f"{before}{marker}{table}\n<!-- end -->{after.partition('<!-- end -->')[2]}"
+    return page
