@@ -101,7 +101,7 @@ async def read_config(request: Request) -> Response:
             result = await service.run(answer, service.source, asked.question, asked.match, asked.toolchain)
         except NotTuned:
             if service.options.tune_misses and (known := registered(asked.question.kernel)):
-                await service.run(service.tune_miss, asked.question, known[1])
+                service.heed_miss(asked.question, known[1])
             raise
     encoded = Answer.of(encode(result.to_json()))
     if result.match == Match.EXACT:

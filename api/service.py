@@ -14,11 +14,12 @@ from starlette.concurrency import run_in_threadpool
 
 from tilewise.api.metrics import Metrics
 from tilewise.api.snapshot import Snapshot
-from tilewise.errors import StoreError, Unavailable
+from tilewise.errors import StoreError, TilewiseError, Unavailable
 
 if TYPE_CHECKING:
     from tilewise.api.runner import Runner
     from tilewise.db.jobs import Jobs
+    from tilewise.db.jobs import Request as JobRequest
     from tilewise.db.records import Question
     from tilewise.db.sql_store import SqlStore
     from tilewise.db.tokens import Tokens
@@ -83,6 +84,7 @@ class Service:
         self._devices: dict[str, str] | None = None
         self._finding, self._indexing = threading.Lock(), threading.Lock()
         self._source: StoredSource | None = None
+        self._misses: set[asyncio.Task[None]] = set()
         self.streams = 0
         """Event streams that are open."""
         self.stopping = False
@@ -129,6 +131,8 @@ class Service:
     async def close(self) -> None:
         self.stopping = True
         self._closing.set()
+        for task in self._misses:
+            task.cancel()
         if self._runner is not None:
             await run_in_threadpool(self._runner.stop)
             self._runner = None
@@ -159,18 +163,33 @@ class Service:
                 self._devices = {row.id: row.name for row in rows() if row.available}
             return self._devices
 
-    def tune_miss(self, question: Question, source_hash: str) -> None:
-        """Make a look-up that found nothing a job of the least priority, where a device here can run it."""
-        from tilewise.db.jobs import Request, State
+    def heed_miss(self, question: Question, source_hash: str) -> None:
+        """Make a look-up that found nothing a job of the least priority, where a device here can run it; in the
+        background, since no look-up waits for a write."""
+        if len(self._misses) < _MOST_MISSES:
+            task = asyncio.create_task(self._tune_miss(question, source_hash))
+            self._misses.add(task)
+            task.add_done_callback(self._misses.discard)
 
-        ids = [number for number, name in self.devices().items() if name == question.device]
+    async def _tune_miss(self, question: Question, source_hash: str) -> None:
+        from tilewise.db.jobs import Request
+
+        try:
+            devices = await self.run(self.devices)
+            if ids := [number for number, name in devices.items() if name == question.device]:
+                request = Request(question.kernel, source_hash, [question.dims], question.dtype, ids[0])
+                await self.write(self._submit_unless_many, request)
+        except TilewiseError as error:
+            _log.warning("a miss became no job: %s", error)
+
+    def _submit_unless_many(self, request: JobRequest) -> None:
+        from tilewise.db.jobs import State
+
         newest = self.jobs.page(most=_MOST_MISSES)
-        if not ids or sum(job.state is State.QUEUED for job in newest) >= _MOST_MISSES:
-            return
-        request = Request(question.kernel, source_hash, [question.dims], question.dtype, ids[0])
-        _, new = self.jobs_writer.submit(request, priority=-100)
-        if new:
-            self.wake_runner()
+        if sum(job.state is State.QUEUED for job in newest) < _MOST_MISSES:
+            _, new = self.jobs_writer.submit(request, priority=-100)
+            if new:
+                self.wake_runner()
 
     async def read(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """A question of microseconds on the event loop, where the database is a file; elsewhere in a thread."""

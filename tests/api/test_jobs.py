@@ -10,6 +10,7 @@ import time
 from contextlib import closing
 
 import pytest
+from faults import held
 from starlette.testclient import TestClient
 
 from tilewise.api import processes
@@ -138,10 +139,23 @@ def test_a_look_up_that_finds_nothing_becomes_a_job_where_that_is_wanted(store_u
         for _ in range(3):
             assert wanting.get(asked).status_code == 404
         assert wanting.get(asked.replace("Ascend910B4", "NVIDIA%20H200")).status_code == 404
-        [job] = wanting.get("/v1/jobs").json()["jobs"]
+        [job] = until(lambda: wanting.get("/v1/jobs").json()["jobs"])
+        time.sleep(0.2)
+        assert wanting.get("/v1/jobs").json()["jobs"] == [job]
     assert (job["shapes"], job["device"], job["priority"]) == ([{"N": 4242}], "model:Ascend910B4", -100)
     assert client.get(asked).status_code == 404
     assert len(client.get("/v1/jobs").json()["jobs"]) == 1
+
+
+def test_a_miss_is_answered_while_another_holds_the_lock_and_becomes_a_job_afterwards(store_url, client, tmp_path):
+    asked = "/v1/configs/vector_add?N=4242&device=Ascend910B4"
+    with TestClient(create_app(store_url, Options(run_jobs=False, tune_misses=True))) as wanting:
+        with held(tmp_path / "tilewise.db", 60):
+            began = time.monotonic()
+            assert wanting.get(asked).status_code == 404
+            assert time.monotonic() - began < 10
+            assert wanting.get("/v1/jobs").json()["jobs"] == []
+        assert until(lambda: wanting.get("/v1/jobs").json()["jobs"])[0]["shapes"] == [{"N": 4242}]
 
 
 def test_a_shape_that_a_program_guessed_is_a_job_of_the_server_that_its_user_named(
