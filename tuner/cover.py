@@ -21,7 +21,7 @@ def smallest_cover(masks: Sequence[int]) -> tuple[list[int], bool]:
     best = _greedy(masks, everything)
     first = {mask: place for place, mask in reversed(list(enumerate(masks)))}
     useful = sorted(p for m, p in first.items() if not any(m != other and m | other == other for other in first))
-    search = _Search(masks, useful)
+    search = _Search(masks, useful, everything)
     for size in range(1, len(best)):
         found = search.cover(everything, size)
         if search.steps > _MOST_STEPS:
@@ -43,8 +43,11 @@ def _greedy(masks: Sequence[int], everything: int) -> list[int]:
 class _Search:
     """Depth first: what the fewest candidates cover is covered next."""
 
-    def __init__(self, masks: Sequence[int], useful: Sequence[int]) -> None:
+    def __init__(self, masks: Sequence[int], useful: Sequence[int], everything: int) -> None:
         self.masks, self.useful, self.steps = masks, useful, 0
+        bits = (1 << bit for bit in range(everything.bit_length()) if everything >> bit & 1)
+        covering = [(bit, [place for place in useful if masks[place] & bit]) for bit in bits]
+        self._rarest_first = sorted(covering, key=lambda pair: len(pair[1]))
 
     def cover(self, missing: int, size: int) -> list[int] | None:
         self.steps += 1
@@ -62,5 +65,4 @@ class _Search:
         return None
 
     def _fewest(self, missing: int) -> list[int]:
-        bits = (1 << bit for bit in range(missing.bit_length()) if missing >> bit & 1)
-        return min(([p for p in self.useful if self.masks[p] & bit] for bit in bits), key=len)
+        return next(places for bit, places in self._rarest_first if missing & bit)
