@@ -106,11 +106,11 @@ class Final:
                 if number in failed
                 else self._timed(timed[number], standing, len(entered), share)
             )
-        running = [(t, standing.ratio) for t, standing in zip(timed, standings, strict=True) if not standing.behind]
+        running = [t for t, standing in zip(timed, standings, strict=True) if not standing.behind]
         if not running:
             return timed
-        close = min(ratio for _, ratio in running) * (1 + TIE)
-        winner = min((t for t, ratio in running if ratio <= close), key=_preference)
+        close = min(map(_time, running)) * (1 + TIE)
+        winner = min((t for t in running if _time(t) <= close), key=_preference)
         others = [t for t in timed if t is not winner]
         contested = {t.config_key for t in timed}
         rest = [t for t in trials if t.config_key not in contested]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewise.tuner.bench.search_table import by_landscape, reliability, summary
+from tilewise.tuner.bench.search_table import by_landscape, endings, reliability, summary
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "search.md").read_text()
@@ -33,16 +33,37 @@ def test_the_table_of_forecasts_is_that_of_the_recorded_run():
 
 
 @pytest.mark.parametrize(
-    "name", ["benchmark_hub", "modelled", "h200", "outlook", "overhead", "priors", "row_reduce-1000x8192"]
+    "name",
+    [
+        "benchmark_hub",
+        "modelled",
+        "h200",
+        "outlook",
+        "endings-h200",
+        "endings-modelled",
+        "endings-modelled-without-prior",
+        "overhead",
+        "priors",
+        "row_reduce-1000x8192",
+    ],
 )
 def test_every_result_says_with_what_it_was_made(name):
     assert result(f"search-{name}.json").keys() >= {"command", "date", "device", "clock", "versions"}
 
 
-def test_searches_that_end_by_themselves_with_a_prior_leave_less_than_2_percent():
-    ends = [row for row in result("search-outlook.json")["ends"] if row["search"] == "guided" and row["ended"]]
-    assert len(ends) > 20
-    assert all(row["left"] < 0.02 for row in ends)
+def test_the_table_of_endings_is_that_of_the_recorded_run():
+    assert endings(result("search-endings-h200.json")) in PAGE
+
+
+def test_tunings_of_120_trials_and_more_end_within_1_percent_of_the_best():
+    budgets = result("search-endings-h200.json")["budgets"] | {
+        f"{n}, modelled": ended for n, ended in result("search-endings-modelled.json")["budgets"].items()
+    }
+    for budget, ended in budgets.items():
+        assert ended["all"]["ended_alone_near"] >= 0.97 * ended["all"]["ended_alone"], budget
+        if budget != "60":
+            for row in ended["landscapes"]:
+                assert row["near"] >= 0.95 * row["tunings"], (budget, row["file"])
 
 
 def test_every_landscape_is_described():

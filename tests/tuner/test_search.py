@@ -415,6 +415,20 @@ def test_a_guided_search_ends_when_it_expects_next_to_nothing(bowl, tuning):
     assert again.evaluated == []
 
 
+@pytest.mark.parametrize("stop", [8, 16, 20, 24])
+def test_a_search_that_was_stopped_and_resumed_ends_where_an_unbroken_one_does(bowl, stop):
+    def ended(*budgets):
+        with open_store("sqlite://") as store:
+            for trials in budgets:
+                tuning = Tuning(bowl.SPEC, PROBLEM, bowl.FormulaDevice(), store, budget=Budget(trials), seed=5)
+                tuning.run()
+            return [trial.config for trial in store.trials(tuning.scope)], tuning.outlook
+
+    configs, outlook = ended(None)
+    assert outlook.is_over and outlook.trials < SPACE and stop < outlook.trials
+    assert ended(stop, None) == (configs, outlook)
+
+
 def test_what_won_for_the_next_shape_is_tried_early(bowl, tuning):
     tuning(None, search="exhaustive", problem=Problem("bowl", {"M": 64}, "float32")).run()
     device = bowl.FormulaDevice()
