@@ -55,15 +55,13 @@ def test_the_table_of_endings_is_that_of_the_recorded_run():
     assert endings(result("search-endings-h200.json")) in PAGE
 
 
-def test_tunings_of_120_trials_and_more_end_within_1_percent_of_the_best():
-    budgets = result("search-endings-h200.json")["budgets"] | {
-        f"{n}, modelled": ended for n, ended in result("search-endings-modelled.json")["budgets"].items()
-    }
-    for budget, ended in budgets.items():
-        assert ended["all"]["ended_alone_near"] >= 0.97 * ended["all"]["ended_alone"], budget
+@pytest.mark.parametrize("name", ["search-endings-h200.json", "search-endings-modelled.json"])
+def test_tunings_of_120_trials_and_more_end_near_the_best(name):
+    for budget, ended in result(name)["budgets"].items():
+        every = ended["all"]
+        assert every["ended_alone_near"] >= 0.97 * every["ended_alone"]
         if budget != "60":
-            for row in ended["landscapes"]:
-                assert row["near"] >= 0.95 * row["tunings"], (budget, row["file"])
+            assert every["near"] >= 0.97 * every["tunings"] and every["left_worst"] < 0.02
 
 
 def test_every_landscape_is_described():
