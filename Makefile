@@ -52,6 +52,7 @@ format: .venv-test/ready
 docs: .venv-test/ready
 	$(TEST)/python -m tilewise.tuner.bench.report docs/kernels.md
 	$(TEST)/python -m tilewise.tuner.bench.model_report docs
+	$(TEST)/python -m tilewise.tuner.bench.service_report docs
 
 screenshots: .venv-test/ready
 	$(TEST)/python docs/screenshots.py

@@ -1,8 +1,8 @@
 """A service under everything at once: look-ups, writes, jobs and exports, while its processes are killed at random.
 
 What is promised, and checked: a write that was acknowledged is there; an answer is one that was written; nothing is
-answered with a 5xx while the server is up; every job ends, and none twice; memory does not grow. The slowest answers
-are those that waited for a server to start.
+answered with a 5xx while the server is up; every job ends, and none twice; memory does not grow. A request that
+comes while a server starts waits for it, and counts among the slowest answers.
 
 Kills end after three quarters of the time, so that the last server lives long enough to show whether its memory grows:
 the median over the last third of its life must be at most `_MOST_GROWTH` of that over the middle third, the first being
