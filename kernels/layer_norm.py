@@ -159,6 +159,7 @@ def _forward_tiling(config: Config, problem: Problem) -> Tiling:
         # x twice, y, and w and b a sub-tile; or x, y, and w and b a program; instead of x and y
         traffic=1.5 + 1 / sub if looped else 1 + 1 / int(config["BLOCK_SIZE_M"]),
         reductions=3,
+        operations=1,  # the correction of the mean, or the shift once more
     )
 
 

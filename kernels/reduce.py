@@ -314,7 +314,11 @@ def _tiling(operator: _Operator) -> Callable[[Config, Problem], Tiling]:
         reducing = 0 if widened else _reduction_bytes(operator, sub_m, sub_n, item_bytes)
         beside = 0 if looped else results + reducing
         return Tiling(
-            axes, streamed, _tile_bytes(operator, config, problem) - streamed + beside, reductions=1, first_apart=looped
+            axes,
+            streamed,
+            _tile_bytes(operator, config, problem) - streamed + beside,
+            reductions=1,
+            first_apart=looped and not widened,
         )
 
     return tiling

@@ -51,6 +51,7 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
         streamed_bytes=(tile + cols) * problem.item_bytes,
         resident_bytes=tiles * tile * 4,
         reductions=1,
+        operations=2,  # the sign of the exponent, and a quotient takes as long as two additions
     )
 
 

@@ -103,6 +103,7 @@ def _tiling(log: bool) -> Callable[[Config, Problem], Tiling]:
             traffic=1.5 if online else 1.0,  # x twice and the output, instead of each once
             doubling_bytes=0 if log or online else rows * padded * item // 2,
             reductions=2 * (ceil_div(n, cols) if online else 1),
+            operations=(1 if log else 2) * online,  # the difference, and the exponential, once more
             moved_back=rows <= m,
             in_place=stored == 0,
         )

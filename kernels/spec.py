@@ -168,8 +168,8 @@ class Tiling:
 
     For Ascend: `doubling_bytes` is what double buffering adds where memory is tight, less than `streamed_bytes` where
     the second buffers lie in what temporaries leave free (None: all of it). `reductions` are those along the last axis
-    in one trip of the outermost loop. `selects` are the vector operations on each element beyond the problem's `flops`
-    that keep what lies over an edge out of results. `moved_back`: a trip that would reach over an edge starts earlier
+    in one trip of the outermost loop, `operations` the vector operations on each element beyond the problem's `flops`.
+    `moved_back`: a trip that would reach over an edge starts earlier
     instead; else its tile is filled with what changes nothing before it is loaded. `first_apart`: the inner loops'
     first tile has a buffer of its own, so that its load and the next one wait for nothing. `in_place`: what a trip
     stores is made in the buffer that was loaded, which is free again only after the store.
@@ -181,7 +181,7 @@ class Tiling:
     traffic: float = 1.0
     doubling_bytes: int | None = None
     reductions: int = 0
-    selects: float = 0.0
+    operations: float = 0.0
     moved_back: bool = False
     first_apart: bool = False
     in_place: bool = False

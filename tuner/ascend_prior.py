@@ -152,8 +152,8 @@ class _Kernel:
         stored = written if written > _STORES_TILES * self._least else 0
         self._elements = math.prod(axis.size for axis in axes)
         self._operations = spec.flops(problem) / self._elements
-        """Vector operations on an element; of each further pass one more, and those beyond the problem's."""
-        self._again = self._operations + tiling.selects + self._passes - 1
+        """Vector operations on an element that the problem needs."""
+        self._done = self._operations + tiling.operations
 
         self._loops = _loops(axes, self._passes)
         tile = math.prod(axis.step for axis in axes)
@@ -163,7 +163,7 @@ class _Kernel:
         self._bytes = taken * (read + stored) / self._elements
         share = tile / self._elements / self._passes / rates.core
         self._load, self._store, self._operation = share * read, share * stored, tile * 4 / _VECTOR_BYTES
-        self._transfer = _transfer(tile, axes[-1], problem.item_bytes, rates.core)
+        self._transfer = _transfer(tile, axes[-1], problem.item_bytes, target.align_bytes, rates.core)
         self._halvings = math.log2(max(1.0, axes[-1].step * 4 / 256))
 
     def in_even_shares(self) -> list[float]:
@@ -178,7 +178,7 @@ class _Kernel:
             return self._rates.launch + max(vector * computed * operations, memory * moved)
 
         needed = [cycles(computed, self._operations, 1.0) for computed in (1.0, tails, tails * last)]
-        return [*needed, cycles(tails * last, self._again, self._tiling.traffic)]
+        return [*needed, cycles(tails * last, self._done, self._tiling.traffic)]
 
     def cycles(self, lost: _Losses) -> float:
         """Of all launches: full waves of programs, and the last wave, in which some programs may be cut short."""
@@ -203,23 +203,30 @@ class _Kernel:
         edges = loops.trips - smooth
         transfer, latency = self._transfer * lost.transfers, _LATENCY * lost.latency
         instruction = self._operation + _INSTRUCTION * lost.instructions
-        reduction = tiling.reductions * (instruction + self._halvings * _INSTRUCTION) * lost.reductions
-        work = self._again / self._passes * instruction + (0.0 if loops.inner > 1 else reduction)
+        halving = (self._halvings + 1) * _INSTRUCTION + (self._operation if loops.inner > 1 else 0.0)
+        reduction = tiling.reductions * halving * lost.reductions
+        runs_on = loops.inner == 1 or (tiling.first_apart and not lost.turns)
+        work = self._done / self._passes * instruction + (reduction / loops.inner if runs_on else 0.0)
         load, store = self._load + transfer, self._store + transfer / self._passes if self._store else 0.0
 
+        alone = load + latency + work
+        second_cut = loops.inner == 2 and loops.whole == 1 and edges > 0
+        apart = latency + min(load, work + instruction * (edges > 0))
         if lost.turns:
-            total = smooth * (load + latency + work) + loops.trips * (store + latency * bool(store) / self._passes)
+            total = smooth * alone + loops.trips * (store + latency * bool(store) / self._passes)
+            total += 0.0 if store else latency
+            saved = loops.outer * apart
         else:
-            held = load + latency + work + (store + latency if tiling.in_place else 0.0)
-            empty = min(smooth, rounds * self._passes if loops.inner > 1 else 1) * lost.latency
-            total = empty * (load + latency + work) + (smooth - empty) * max(load, work, store, held / 2)
-            total += store + latency
-        if tiling.first_apart and (lost.turns or (edges and loops.inner == 2)):
-            total -= loops.outer * (latency + min(load, work))
+            period = max(load, work, store, (alone + (store + latency if tiling.in_place else 0.0)) / 2)
+            empty = min(smooth, 1 if runs_on else rounds * self._passes) * lost.latency
+            total = empty * alone + (smooth - empty) * period + store + latency
+            saved = (loops.outer - rounds) * apart + (apart + (smooth - empty) * period if second_cut else 0.0)
+        if tiling.first_apart:
+            total -= saved
         if edges:
             missing = max(0.0, rows / loops.rows * self._tiles - smooth)
             total += edges * (instruction + transfer + latency + work) + missing * self._load
-        return total + (loops.outer * reduction if loops.inner > 1 else 0.0)
+        return total + (reduction * (1 - 1 / loops.inner) if runs_on else loops.outer * reduction)
 
     def _memory(self, active: int, lost: _Losses) -> float:
         """A wave of so many programs, as far as the memory is concerned: others have it while a program waits to be
@@ -242,12 +249,13 @@ class _Kernel:
         return waves, programs - (waves - 1) * self._cores
 
 
-def _transfer(tile: int, columns: Axis, item_bytes: int, core_rate: float) -> float:
-    """Cycles of a tile's transfer beside its bytes: its start, a step a row, and what short rows take longer."""
-    if columns.step >= columns.size:
+def _transfer(tile: int, columns: Axis, item_bytes: int, align_bytes: int, core_rate: float) -> float:
+    """Cycles of a tile's transfer beside its bytes: its start, a step a row, and what short rows take longer. Whole
+    rows that need no filling up on chip are one run."""
+    rows, row_bytes = tile // columns.step, columns.step * item_bytes
+    if columns.step == columns.size and row_bytes % align_bytes == 0:
         return _TRANSFER
-    rows = tile // columns.step
-    short = max(0.0, _COST["short_row_bytes"] - columns.step * item_bytes) if rows > 1 else 0.0
+    short = max(0.0, _COST["short_row_bytes"] - row_bytes) if rows > 1 else 0.0
     return _TRANSFER + (rows - 1) * _COST["transfer_row"] + rows * short / core_rate
 
 

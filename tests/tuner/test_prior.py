@@ -124,12 +124,12 @@ def test_a_buffer_that_is_stored_from_is_free_later():
     assert product(in_place=False) < product(in_place=True)
 
 
-def test_reductions_and_selects_are_work():
+def test_reductions_and_further_operations_are_work():
     def product(**changes):
         return math.prod(of_sums(25, 5, 8192, **changes).values())
 
     assert rises([product(reductions=count) for count in (0, 1, 3)])
-    assert product(selects=0.0) <= product(selects=1.0) < product(selects=30.0)
+    assert product(operations=0) <= product(operations=1) < product(operations=30)
 
 
 def test_on_chip_memory_is_a_penalty_where_double_buffering_or_the_tile_itself_does_not_fit():
