@@ -42,8 +42,8 @@ def test_the_shapes_are_indexed_after_the_start_and_a_look_up_reads_but_the_new_
     for m in range(1, 8):
         tune(dims={"M": m, "N": 8})
     with TestClient(create_app(store_url, Options(run_jobs=False))) as client:
-        [preparing] = [thread for thread in threading.enumerate() if thread.name == "prepare"]
-        preparing.join(timeout=60)
+        for preparing in [thread for thread in threading.enumerate() if thread.name == "prepare"]:
+            preparing.join(timeout=60)
         source, read = client.app.state.service.source, []
         sizes = source.store.sizes
 
