@@ -37,6 +37,7 @@ def test_the_table_of_forecasts_is_that_of_the_recorded_run():
     [
         "benchmark_hub",
         "modelled",
+        "modelled-second-round",
         "h200",
         "outlook",
         "endings-h200",
