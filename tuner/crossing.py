@@ -1,4 +1,8 @@
-"""Winners of a few shapes timed on each other: what tells a portfolio which of them can stand in for which."""
+"""Configs that are good for a few shapes timed on the others: what tells a portfolio which can stand in for which.
+
+First the winners, each on every other shape. What that teaches is then asked which of all proven configs it expects to
+be fastest on each shape, and those are timed too: a forecast is best corrected where it is most hopeful.
+"""
 
 from __future__ import annotations
 
@@ -8,12 +12,17 @@ from collections.abc import Callable, Sequence
 from tilewise.db.records import Config, Result, Status, Trial, digest
 from tilewise.db.store import Store
 from tilewise.kernels.spec import KernelSpec, Problem
+from tilewise.tuner.assembly import portfolios
 from tilewise.tuner.devices.base import Device, Outcome
 from tilewise.tuner.fitting import fitted
 from tilewise.tuner.problem import scope
 from tilewise.tuner.why import evidence, sentence
 
 __all__ = ["cross"]
+
+
+_EXPECTED = 8
+"""Configs timed on each shape because they are expected to be the fastest there, if they were not before."""
 
 
 def cross(
@@ -24,26 +33,33 @@ def cross(
     *,
     progress: Callable[[str], None] = lambda line: None,
 ) -> int:
-    """Time the winner of each problem on every other, as it fits there, and keep the trials; returns how many.
+    """Time what is good for one of the problems on the others, as it fits there, and keep the trials; returns how many.
 
     One that beats the winner so far is verified, so that it becomes the best. Problems without a winner have no part.
     """
     results = [store.result(scope(spec, problem, device)) for problem in problems]
     tuned = [(problem, result) for problem, result in zip(problems, results, strict=True) if result.winner]
+    winners = [result.winner.config for _, result in tuned if result.winner]
     count = 0
     for place, (problem, result) in enumerate(tuned, 1):
         progress(f"{spec.name}: winners on each other, {place} of {len(tuned)}")
-        others = (other.winner.config for _, other in tuned if other.winner)
-        count += _time(spec, problem, device, store, result, list(others))
+        moved = (fitted(spec, problem, device.target, config) for config in winners)
+        count += _time(spec, problem, device, store, result, [config for config in moved if config is not None])
+    if len(tuned) < 2:
+        return count
+    [portfolio, *_] = portfolios(((result.scope, store.trials(result.scope)) for _, result in tuned), spec)
+    for place, (problem, _) in enumerate(tuned, 1):
+        progress(f"{spec.name}: what is expected to be fast, {place} of {len(tuned)}")
+        expected = portfolio.picks(spec, problem.dims, device.target)[:_EXPECTED]
+        count += _time(spec, problem, device, store, store.result(scope(spec, problem, device)), expected)
     return count
 
 
 def _time(
-    spec: KernelSpec, problem: Problem, device: Device, store: Store, result: Result, winners: Sequence[Config]
+    spec: KernelSpec, problem: Problem, device: Device, store: Store, result: Result, wanted: Sequence[Config]
 ) -> int:
-    moved = (fitted(spec, problem, device.target, config) for config in winners)
     known = {trial.config_key for trial in store.trials(result.scope)}
-    new = {digest(dict(config)): config for config in moved if config is not None}
+    new = {digest(dict(config)): config for config in wanted}
     configs = [config for key, config in new.items() if key not in known]
     outcomes = zip(configs, device.evaluate(spec, problem, configs), strict=True)
     trials = [_trial(spec, problem, device, config, outcome) for config, outcome in outcomes]

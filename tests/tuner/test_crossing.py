@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tilewise.db.records import Status, Trial
 from tilewise.kernels.spec import Problem
-from tilewise.tuner.bench.shapes import bench_shapes, draw_shapes, spread_out
+from tilewise.tuner.bench.shapes import bench_shapes, draw_shapes, medoids
 from tilewise.tuner.crossing import cross
 from tilewise.tuner.devices.base import Outcome, Timing
 from tilewise.tuner.problem import scope
@@ -50,6 +53,19 @@ def test_each_winner_is_timed_on_every_other_shape_once(bowl, device, store):
     assert cross(bowl.SPEC, problems, device, store) == 0
 
 
+def test_what_is_good_on_one_shape_is_timed_on_another_though_it_won_on_none(bowl, device, store):
+    here, there = (Problem("bowl", {"M": m}, "float32") for m in (16, 256))
+    winner, close, slow = ({"TILE": 2, "WIDTH": width, "fast": True} for width in (64, 128, 8))
+    known = [(winner, 10.0), (close, 10.5), (slow, 13.0)]
+    trials = [Trial(config, Status.CORRECT, time_us=time, verified=True) for config, time in known]
+    store.record(scope(bowl.SPEC, here, device), trials)
+    store.record(scope(bowl.SPEC, there, device), trials[:1])
+    cross(bowl.SPEC, [here, there], device, store)
+    crossed = [dict(t.config) for t in store.trials(scope(bowl.SPEC, there, device)) if t.search == "crossing"]
+    assert close in crossed
+    assert slow not in crossed
+
+
 def test_a_winner_from_elsewhere_that_is_faster_is_verified_and_becomes_the_best(bowl, device, store):
     here = Problem("bowl", {"M": 1}, "float32")
     own = scope(bowl.SPEC, here, device)
@@ -78,12 +94,22 @@ def test_shapes_are_drawn_within_bounds_and_the_same_every_time():
     assert all(1 << 18 <= spec.bytes(Problem("softmax", dims, "float32")) <= 1 << 27 for dims in drawn)
 
 
-def test_spread_out_shapes_are_farther_apart_than_the_first_ones():
-    shapes = [{"M": m} for m in (10, 11, 12, 13, 1000, 5)]
-    chosen = spread_out(shapes, 3)
-    assert len(chosen) == 3
-    assert {"M": 1000} in chosen
-    assert min(shape_distance(a, b) for a in chosen for b in chosen if a != b) > shape_distance({"M": 10}, {"M": 13})
+def test_the_shapes_that_are_tuned_are_those_to_which_the_others_are_near():
+    crowds = [{"M": m} for middle in (10, 100, 1000) for m in (middle - 1, middle, middle + 1)]
+    assert medoids([*crowds, {"M": 1001}], 3) == [{"M": 10}, {"M": 100}, {"M": 1000}]
+    assert medoids([{"M": 1}], 3) == [{"M": 1}]
+
+
+@given(st.lists(st.integers(1, 10**6), min_size=4, max_size=12, unique=True), st.integers(1, 4))
+def test_no_exchange_of_one_tuned_shape_brings_the_others_nearer(sizes, count):
+    shapes = [{"M": m} for m in sizes]
+
+    def away(chosen):
+        return sum(min(shape_distance(shape, other) for other in chosen) for shape in shapes)
+
+    chosen = medoids(shapes, count)
+    for leaving, coming in itertools.product(chosen, shapes):
+        assert away([*(other for other in chosen if other != leaving), coming]) >= away(chosen) - 1e-6
 
 
 def test_the_benchmark_of_shapes_judges_only_what_was_not_tuned(bowl, device, store, monkeypatch):

@@ -1,7 +1,7 @@
 """A program that calls a kernel over many shapes of which few are tuned: is every call right, and what does it cost?
 
-Shapes are drawn; those farthest from one another are tuned, their winners timed on each other, and the whole exported
-to a file. From that file alone an operator is then called on every shape, its output compared with the float64
+Shapes are drawn; those that the others are nearest to are tuned, what is good for one timed on others, and the whole
+exported to a file. From that file alone an operator is then called on every shape, its output compared with the float64
 reference. What the choices cost is judged on shapes that were not tuned: some are tuned after all, and the three
 configs (chosen, tuned, the spec's default) timed in turns. The best is the fastest of the three.
 """
@@ -19,6 +19,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from tilewise.db.exchange.winners import encode_winners
 from tilewise.db.records import Config, Dims, canonical_json
 from tilewise.db.store import Store
@@ -34,7 +36,7 @@ from tilewise.tuner.problem import question, scope
 from tilewise.tuner.search import Budget, Tuning
 from tilewise.tuner.shapes import shape_distance
 
-__all__ = ["bench_shapes", "draw_shapes", "spread_out"]
+__all__ = ["bench_shapes", "draw_shapes", "medoids"]
 
 LEAST_BYTES, MOST_BYTES = 1 << 18, 1 << 27
 """Of a drawn problem's traffic."""
@@ -63,7 +65,7 @@ def bench_shapes(
     """
     deadline = time.monotonic() + seconds
     problems = [Problem(spec.name, dims, dtype) for dims in draw_shapes(spec, dtype, shapes, seed)]
-    chosen = spread_out([problem.dims for problem in problems], tuned)
+    chosen = medoids([problem.dims for problem in problems], tuned)
     known = [problem for problem in problems if problem.dims in chosen]
     for place, problem in enumerate(known, 1):
         progress(f"{spec.name}: tuning {place} of {len(known)}")
@@ -118,14 +120,31 @@ def draw_shapes(spec: KernelSpec, dtype: str, count: int, seed: int) -> list[Dim
     return list(found.values())
 
 
-def spread_out(shapes: Sequence[Dims], count: int) -> list[Dims]:
-    """So many of the shapes, each the one farthest from those before; the first is the one in the middle."""
-    chosen = [min(shapes, key=lambda dims: sum(shape_distance(dims, other) for other in shapes))]
-    away = [math.inf] * len(shapes)
+def medoids(shapes: Sequence[Dims], count: int) -> list[Dims]:
+    """So many of the shapes, to which the others are near: the sum of the distances to the nearest of them is small.
+
+    Added one by one, then exchanged one by one while that helps (Kaufman and Rousseeuw, Finding Groups in Data, 1990,
+    chapter 2: PAM).
+    """
+    away = np.array([[shape_distance(one, other) for other in shapes] for one in shapes])
+
+    def best(kept: Sequence[int]) -> int:
+        nearest = away[:, kept].min(axis=1, initial=math.inf)
+        sums = np.minimum(nearest[:, None], away).sum(axis=0)
+        sums[list(kept)] = math.inf
+        return int(sums.argmin())
+
+    chosen: list[int] = []
     while len(chosen) < min(count, len(shapes)):
-        away = [min(far, shape_distance(dims, chosen[-1])) for far, dims in zip(away, shapes, strict=True)]
-        chosen.append(shapes[max(range(len(shapes)), key=away.__getitem__)])
-    return chosen
+        chosen.append(best(chosen))
+    settled = 0
+    while settled < len(chosen):
+        rest = chosen[1:]
+        one = best(rest)
+        better = away[:, [*rest, one]].min(axis=1).sum() < away[:, chosen].min(axis=1).sum() - 1e-9
+        settled = 0 if better else settled + 1
+        chosen = [*rest, one if better else chosen[0]]
+    return [shapes[place] for place in sorted(chosen)]
 
 
 def _judged(
