@@ -14,15 +14,9 @@ from typing import Any
 
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target, Tiling, ceil_div
 from tilewise.tuner.ascend_prior import OVERFLOW, ascend_penalties
+from tilewise.tuner.nvidia_prior import nvidia_penalties
 
 __all__ = ["is_likely_to_fit", "penalties", "ranked", "score", "tiling_facts"]
-
-_RE_READ = 0.2
-"""NVIDIA: what reading again costs beside reading first, since the caches keep most of what a program reads twice."""
-
-_FLIGHT_BYTES = 32768
-"""NVIDIA: bytes that one multiprocessor should have under way to keep global memory busy (about 5 TB/s over 132 of
-them, times about 0.8 us of latency)."""
 
 
 def penalties(spec: KernelSpec, problem: Problem, config: Config, target: Target) -> dict[str, float]:
@@ -32,7 +26,7 @@ def penalties(spec: KernelSpec, problem: Problem, config: Config, target: Target
         return {}
     if target.family == "ascend":
         return ascend_penalties(spec, problem, config, tiling, target)
-    return _nvidia(tiling, problem, config, target)
+    return nvidia_penalties(spec, problem, config, tiling, target)
 
 
 def score(factors: Mapping[str, float]) -> float:
@@ -63,39 +57,4 @@ def tiling_facts(tiling: Tiling, target: Target) -> dict[str, Any]:
         "waves": ceil_div(tiling.programs, target.cores),
         "tail_rows": sum(axis.tail for axis in tiling.axes[: max(1, len(tiling.axes) - 1)]),
         "trips": tiling.trips,
-    }
-
-
-def _waves(tiling: Tiling, target: Target) -> float:
-    """The busiest core's share of the work against an even share: idle cores and a half-empty last wave."""
-    block = math.prod(min(axis.block, axis.size) for axis in tiling.axes)
-    even = math.prod(axis.size for axis in tiling.axes) / target.cores
-    return max(1.0, ceil_div(tiling.programs, target.cores) * block / even)
-
-
-def _row_tails(tiling: Tiling) -> float:
-    """Rows computed against rows needed by a full program."""
-    return math.prod(axis.trips * axis.step / min(axis.block, axis.size) for axis in tiling.axes[:-1])
-
-
-def _column_tail(tiling: Tiling) -> float:
-    axis = tiling.axes[-1]
-    return axis.trips * axis.step / min(axis.block, axis.size)
-
-
-def _nvidia(tiling: Tiling, problem: Problem, config: Config, target: Target) -> dict[str, float]:
-    threads = 32 * int(config.get("num_warps", 4))
-    tile = math.prod(axis.step for axis in tiling.axes)
-    resident = max(1, min(2048 // threads, 32, ceil_div(tiling.programs, target.cores)))
-    flight = max(1, resident * tiling.streamed_bytes)
-    elements = tile / threads
-    return {
-        "waves": _waves(tiling, target),
-        "row_tails": _row_tails(tiling),
-        "column_tail": _column_tail(tiling),
-        "traffic": 1 + (tiling.traffic - 1) * _RE_READ,
-        "loop_trips": 1 + 0.02 * math.log2(tiling.trips),
-        "transfer": 1 + 32 / (tiling.axes[-1].step * problem.item_bytes),
-        "in_flight": max(1.0, (_FLIGHT_BYTES / flight) ** 0.7),
-        "registers": max(1.0, elements / 48),
     }

@@ -153,14 +153,27 @@ def test_second_buffers_may_lie_in_what_is_free_meanwhile():
     assert of_tile()["overlap"] > of_tile(doubling_bytes=0)["overlap"] == 1.0
 
 
-def test_on_a_gpu_too_few_bytes_in_flight_and_too_many_registers_are_penalties():
-    flawless = on_gpu(4, 4, 512)
-    assert flawless["in_flight"] == flawless["registers"] == 1.0
+def test_on_a_gpu_too_few_bytes_in_flight_too_many_registers_and_idle_threads_are_penalties():
+    flawless = on_gpu(2, 2, 1024, 8)
+    assert flawless["in_flight"] == flawless["registers"] == flawless["eviction"] == 1.0
     assert rises([on_gpu(1, 1, cols, 1)["in_flight"] for cols in (128, 64, 32)])
-    assert rises([on_gpu(4, 4, cols)["registers"] for cols in (1024, 2048, 4096)])
+    assert rises([on_gpu(4, 4, cols)["registers"] for cols in (512, 2048, 4096)])
     assert rises([on_gpu(block, 4, 512)["loop_trips"] for block in (4, 8, 32)])
-    assert rises([on_gpu(4, 4, cols)["transfer"] for cols in (1024, 256, 64)])
+    assert rises([on_gpu(1, 1, 64, warps)["idle_threads"] for warps in (1, 8, 32)])
     assert is_likely_to_fit(flawless)
+
+
+def test_on_a_gpu_a_program_that_is_alone_waits_for_its_loads():
+    alone, among_others = on_gpu(8, 8, 8192, 32), on_gpu(1, 1, 2048, 8)
+    assert alone["overlap"] > among_others["overlap"] > 1.0
+
+
+def test_on_a_gpu_lines_of_a_problem_beyond_the_second_level_cache_are_better_given_up_first():
+    small, large = (Problem("row_reduce", {"M": m, "N": 8192}, "float32") for m in (1000, 4000))
+    tile = {"BLOCK_SIZE_M": 2, "SUB_BLOCK_SIZE_M": 2, "BLOCK_SIZE_N": 1024, "num_warps": 4, "num_stages": 1}
+    keep, drop = ({**tile, "EVICT_FIRST": first} for first in (False, True))
+    assert penalties(SPEC, small, keep, NVIDIA) == penalties(SPEC, small, drop, NVIDIA)
+    assert penalties(SPEC, large, keep, NVIDIA)["eviction"] > penalties(SPEC, large, drop, NVIDIA)["eviction"] == 1.0
 
 
 @pytest.mark.parametrize("target", [ASCEND, NVIDIA], ids=["ascend", "nvidia"])
