@@ -24,6 +24,15 @@ COSTS = (
     "loading the file",
     "first call of a shape",
 )
+SHAPES = (
+    "kernel",
+    "calls, right",
+    "how they were chosen",
+    "judged",
+    "launched with",
+    "tuned after all",
+    "the spec's default",
+)
 PORTFOLIOS = ("kernel", "configs", "a shape left out: launched with", "the same, by the tree")
 
 
@@ -56,6 +65,15 @@ def portfolios(name):
         yield f"`{body['kernel']}`", str(len(body["configs"])), *held
 
 
+def shapes(name):
+    for kernel in recorded(name)["kernels"]:
+        calls, held = kernel["calls"], kernel["held_out"]
+        matches = ", ".join(f"{count} {match}" for match, count in sorted(calls["matches"].items()))
+        costs = (f"{held[who]['mean']:.3f} (worst {held[who]['worst']:.2f})" for who in ("chosen", "tuned", "default"))
+        right = f"{calls['calls']}, {calls['calls'] - len(calls['wrong'])}"
+        yield f"`{kernel['kernel']}`", right, matches, str(held["shapes"]), *costs
+
+
 def lines(headings, rows):
     return "".join(
         f"| {' | '.join(cells)} |\n" if cells else f"|{'---|' * len(headings)}\n" for cells in (headings, (), *rows)
@@ -66,11 +84,13 @@ def tables():
     return {
         "runtime-cpu": lines(COSTS, costs("runtime-cpu")),
         "runtime-h200": lines(COSTS, costs("runtime-h200")),
+        "runtime-h200-flaggems": lines(COSTS, costs("runtime-h200-flaggems")),
+        "shapes-h200": lines(SHAPES, shapes("shapes-h200")),
         "portfolio-h200": lines(PORTFOLIOS, portfolios("portfolio-h200")),
     }
 
 
-@pytest.mark.parametrize("name", ["runtime-cpu", "runtime-h200", "portfolio-h200"])
+@pytest.mark.parametrize("name", ["runtime-cpu", "runtime-h200", "runtime-h200-flaggems", "portfolio-h200", "shapes-h200"])
 def test_the_tables_are_those_of_the_recorded_results(name):
     shown = {match[2]: match[3] for match in TABLE.finditer(PAGE.read_text())}
     assert shown[name] == tables()[name]
@@ -87,6 +107,19 @@ def test_the_recorded_result_is_within_what_is_promised(name):
         assert row["tilewise"]["median_us"] <= row["triton.autotune"]["median_us"]
         assert row["load"]["seconds"] < 0.5
         assert row["load"]["mb"] < 100
+
+
+def test_every_recorded_call_was_right_and_costs_little():
+    for kernel in recorded("shapes-h200")["kernels"]:
+        held = kernel["held_out"]
+        assert (kernel["calls"]["calls"], kernel["calls"]["wrong"]) == (200, [])
+        assert held["chosen"]["mean"] <= 1.05
+        assert held["chosen"]["mean"] < held["default"]["mean"]
+
+
+def test_a_shape_left_out_costs_little():
+    for body in recorded("portfolio-h200")["portfolios"]:
+        assert portfolio_from_json(body).held_out.mean <= 1.05
 
 
 if __name__ == "__main__":

@@ -33,7 +33,8 @@ def runtime(entries: tuple[int, ...], calls: int, file: str | None, as_json: boo
 
     with working("timing") as progress:
         body = bench_runtime(entries=entries or ENTRIES, calls=calls, progress=progress)
-    give({"command": "tilewise bench runtime", **body}, as_json, file, _show_runtime)
+    command = " ".join(["tilewise bench runtime", *(f"--entries {count}" for count in entries), f"--calls {calls}"])
+    give({"command": command, **body}, as_json, file, _show_runtime)
 
 
 def _show_runtime(body: dict[str, Any]) -> None:
