@@ -74,6 +74,7 @@ def _bench_size(
     url = f"sqlite:///{folder / f'{count}.db'}"
     say(f"storing {count} problems")
     fill(url, count)
+    os.sync()  # or the disk is still busy with it while look-ups are timed
     stored = shapes(count)
     hot = [_target(dims) for dims in random.Random(1).sample(stored, min(_HOT, count))]
     unseen = list(islice(_other_words(random.Random(2).sample(stored, min(_UNSEEN, count))), _UNSEEN))
