@@ -90,7 +90,7 @@ def tables():
     }
 
 
-@pytest.mark.parametrize("name", ["runtime-cpu", "runtime-h200", "runtime-h200-flaggems", "portfolio-h200", "shapes-h200"])
+@pytest.mark.parametrize("name", tables())
 def test_the_tables_are_those_of_the_recorded_results(name):
     shown = {match[2]: match[3] for match in TABLE.finditer(PAGE.read_text())}
     assert shown[name] == tables()[name]

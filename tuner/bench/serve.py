@@ -1,8 +1,8 @@
 """How fast the service answers: beside a bare Starlette application, over databases of several sizes.
 
-`wrk` sends the requests. The yardstick is measured again before and after each database, so that what else the
-machine does falls on both. The look-ups of a round are of `_HOT` problems, drawn evenly from all that are stored and
-asked for once before: what varies from database to database is how many others are stored beside them. Look-ups never
+`wrk` sends the requests. Each round asks the yardstick and then each database's server, so that what else the machine
+does falls on all. The look-ups of a round are of `_HOT` problems, drawn evenly from all that are stored and asked for
+once before: what varies from database to database is how many others are stored beside them. Look-ups never
 asked before are the same questions in other words: the answers in memory are by the words, in every order of the
 parameters another one, so that each of these goes to the database.
 """
@@ -19,8 +19,9 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from itertools import islice, permutations
 from pathlib import Path
 from typing import Any
@@ -40,6 +41,9 @@ _NEAREST = 300
 _LARGEST_EXPORT = 100_000
 _START_SECONDS = 60.0
 
+_Run = dict[str, float]
+"""Of one run of wrk: requests a second, percentiles in milliseconds."""
+
 _SCRIPT = """
 local targets = {}
 for line in io.lines("%s") do targets[#targets + 1] = wrk.format("GET", line) end
@@ -54,9 +58,23 @@ def bench_serve(
     """One row a database size. Raises `Unavailable` where `wrk` is not installed."""
     if shutil.which("wrk") is None:
         raise Unavailable("wrk is not installed; install Debian's package wrk")
-    with tempfile.TemporaryDirectory(prefix="tilewise-serve-") as folder, _hello() as hello:
-        load = _Load(Path(folder), seconds, connections)
-        rows = [_bench_size(Path(folder), count, hello, load, rounds, say) for count in sizes]
+    with tempfile.TemporaryDirectory(prefix="tilewise-serve-") as name, _hello() as hello, ExitStack() as servers:
+        folder = Path(name)
+        for count in sizes:
+            say(f"storing {count} problems")
+            fill(_url(folder, count), count)
+        os.sync()  # or the disk is still busy with it while look-ups are timed
+        started = [servers.enter_context(_started(folder, count, say)) for count in sizes]
+        load = _Load(folder, seconds, connections)
+        runs: list[list[_Run]] = []
+        for place in range(rounds):
+            say(f"round {place + 1} of {rounds}")
+            runs.append([load.run(hello, ["/"]), *(load.run(one.address, one.hot) for one in started)])
+        rows = []
+        for place, one in enumerate(started, 1):
+            say(f"{one.count} problems: other requests")
+            pairs = [(run[0], run[place]) for run in runs]
+            rows.append({**_head(folder, one.count), **_rates(pairs), **one.first, **_others(one, load)})
     stored = " ".join(f"--problems {size}" for size in sizes)
     command = f"tilewise bench serve {stored} --seconds {seconds} --connections {connections} --rounds {rounds}"
     return {
@@ -68,51 +86,73 @@ def bench_serve(
     }
 
 
-def _bench_size(
-    folder: Path, count: int, hello: str, load: _Load, rounds: int, say: Callable[[str], None]
-) -> dict[str, Any]:
-    url = f"sqlite:///{folder / f'{count}.db'}"
-    say(f"storing {count} problems")
-    fill(url, count)
-    os.sync()  # or the disk is still busy with it while look-ups are timed
+@dataclass(frozen=True)
+class _Started:
+    """A database's server, which has answered. `hot` are addresses, `first` what was measured at once."""
+
+    count: int
+    address: str
+    process: int
+    client: httpx2.Client
+    stored: Sequence[Dims]
+    hot: Sequence[str]
+    first: Mapping[str, float]
+    empty_mb: int
+
+
+def _url(folder: Path, count: int) -> str:
+    return f"sqlite:///{folder / f'{count}.db'}"
+
+
+@contextmanager
+def _started(folder: Path, count: int, say: Callable[[str], None]) -> Iterator[_Started]:
     stored = shapes(count)
     hot = [_target(dims) for dims in random.Random(1).sample(stored, min(_HOT, count))]
-    unseen = list(islice(_other_words(random.Random(2).sample(stored, min(_UNSEEN, count))), _UNSEEN))
-    with _serving(url) as (address, process, began):
-        say(f"{count} problems: asking")
-        with httpx2.Client(base_url=address, timeout=_START_SECONDS) as client:
-            _expect(client, hot[0])
-            first = time.monotonic() - began
-            empty = _resident_mb(process.pid)
-            near_at_once = _nearest(client, stored, 1)[0]
-            for target in hot:
-                _expect(client, target)
-            pairs = [(load.run(hello, ["/"]), load.run(address, hot)) for _ in range(rounds)]
-            warm = _resident_mb(process.pid)
-            cold = load.run(address, unseen)
-            near = sorted(_nearest(client, stored, _NEAREST))
-            exported = _export(client, process.pid) if count <= _LARGEST_EXPORT else None
-        kept = _resident_mb(process.pid)
-    yardstick = statistics.median(run["per_second"] for run, _ in pairs)
-    served = statistics.median(run["per_second"] for _, run in pairs)
+    say(f"{count} problems: first answer")
+    with (
+        _serving(_url(folder, count)) as (address, process, began),
+        httpx2.Client(base_url=address, timeout=_START_SECONDS) as client,
+    ):
+        _expect(client, hot[0])
+        answered, empty = time.monotonic() - began, _resident_mb(process.pid)
+        [near] = _nearest(client, stored, 1)
+        for target in hot:
+            _expect(client, target)
+        first = {"first_answer_s": round(answered, 3), "nearest_at_once_s": round(near, 3)}
+        yield _Started(count, address, process.pid, client, stored, hot, first, empty)
+
+
+def _head(folder: Path, count: int) -> dict[str, Any]:
+    return {"problems": count, "database_mb": round((folder / f"{count}.db").stat().st_size / 1e6, 1)}
+
+
+def _rates(pairs: Sequence[tuple[_Run, _Run]]) -> dict[str, Any]:
+    """Of the yardstick and the server in the same rounds."""
     return {
-        "problems": count,
-        "database_mb": round((folder / f"{count}.db").stat().st_size / 1e6, 1),
-        "hello_per_second": round(yardstick),
-        "per_second": round(served),
-        "ratio": round(statistics.median(b["per_second"] / a["per_second"] for a, b in pairs), 3),
+        "hello_per_second": round(statistics.median(hello["per_second"] for hello, _ in pairs)),
+        "per_second": round(statistics.median(run["per_second"] for _, run in pairs)),
+        "ratio": round(statistics.median(run["per_second"] / hello["per_second"] for hello, run in pairs), 3),
         "p50_ms": statistics.median(run["p50_ms"] for _, run in pairs),
         "p99_ms": max(run["p99_ms"] for _, run in pairs),
-        "hello_p99_ms": max(run["p99_ms"] for run, _ in pairs),
-        "first_answer_s": round(first, 3),
-        "unseen_per_second": round(cold["per_second"]),
-        "unseen_p50_ms": cold["p50_ms"],
-        "unseen_p99_ms": cold["p99_ms"],
-        "nearest_at_once_s": round(near_at_once, 3),
+        "hello_p99_ms": max(hello["p99_ms"] for hello, _ in pairs),
+    }
+
+
+def _others(one: _Started, load: _Load) -> dict[str, Any]:
+    """What is no exact look-up that was asked before."""
+    warm = _resident_mb(one.process)
+    drawn = random.Random(2).sample(one.stored, min(_UNSEEN, one.count))
+    unseen = load.run(one.address, list(islice(_other_words(drawn), _UNSEEN)))
+    near = sorted(_nearest(one.client, one.stored, _NEAREST))
+    exported = {"export": _export(one.client, one.process)} if one.count <= _LARGEST_EXPORT else {}
+    return {
+        "unseen_per_second": round(unseen["per_second"]),
+        "unseen_p50_ms": unseen["p50_ms"],
+        "unseen_p99_ms": unseen["p99_ms"],
         "nearest_p50_ms": round(1e3 * near[len(near) // 2], 3),
         "nearest_p99_ms": round(1e3 * near[int(len(near) * 0.99)], 3),
-        **({"export": exported} if exported else {}),
-        "memory_mb": {"first_answer": empty, "hot": warm, "after_all": kept},
+        **exported,
+        "memory_mb": {"first_answer": one.empty_mb, "hot": warm, "after_all": _resident_mb(one.process)},
     }
 
 
@@ -122,7 +162,7 @@ class _Load:
     def __init__(self, folder: Path, seconds: int, connections: int) -> None:
         self._folder, self._seconds, self._connections = folder, seconds, connections
 
-    def run(self, address: str, targets: Sequence[str]) -> dict[str, float]:
+    def run(self, address: str, targets: Sequence[str]) -> _Run:
         listed = self._folder / "targets"
         listed.write_text("\n".join(targets) + "\n")
         script = self._folder / "targets.lua"
