@@ -18,13 +18,11 @@ def test_the_tables_are_what_make_docs_would_write():
 
 
 def test_look_ups_are_as_fast_as_promised_however_much_is_stored():
-    """Where a bare hello takes its time itself, the machine was busy, and a look-up is held to that."""
     rows = json.loads((RESULTS / "serve.json").read_text())["rows"]
     assert [row["problems"] for row in rows] == [10**3, 10**5, 10**6]
     for row in rows:
-        busy = row["hello_p99_ms"] > 8
-        assert row["p99_ms"] < (1.3 * row["hello_p99_ms"] if busy else 10)
-        assert row["first_answer_s"] < (5 if busy else 1.5)
+        assert row["p99_ms"] < 10
+        assert row["first_answer_s"] < 1.5
         assert row["ratio"] >= 0.45
         assert row["nearest_p50_ms"] < 5
         assert row.get("export", {"memory_mb": 0})["memory_mb"] < 200
