@@ -25,6 +25,10 @@ from sqlalchemy.exc import OperationalError
 # ever; with one thread it has none. Test processes inherit the setting from the one that starts them.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
+# Whoever starts the tests in the background may have had Ctrl-C ignored, which what they start would inherit.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
 _SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "listen_addresses": ""}
 
 
