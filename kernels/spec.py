@@ -146,14 +146,19 @@ class Axis:
         return ceil_div(self.size, self.block)
 
     @property
+    def taken(self) -> int:
+        """Elements of one full program."""
+        return min(self.block, self.size)
+
+    @property
     def trips(self) -> int:
         """Trips of one full program."""
-        return ceil_div(min(self.block, self.size), self.step)
+        return ceil_div(self.taken, self.step)
 
     @property
     def tail(self) -> int:
         """Elements of a full program's last trip that are computed but not needed."""
-        return self.trips * self.step - min(self.block, self.size)
+        return self.trips * self.step - self.taken
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,10 +174,10 @@ class Tiling:
     For Ascend: `doubling_bytes` is what double buffering adds where memory is tight, less than `streamed_bytes` where
     the second buffers lie in what temporaries leave free (None: all of it). `reductions` are those along the last axis
     in one trip of the outermost loop, `operations` the vector operations on each element beyond the problem's `flops`.
-    `moved_back`: a trip that would reach over an edge starts earlier
-    instead; else its tile is filled with what changes nothing before it is loaded. `first_apart`: the inner loops'
-    first tile has a buffer of its own, so that its load and the next one wait for nothing. `in_place`: what a trip
-    stores is made in the buffer that was loaded, which is free again only after the store.
+    `moved_back`: a trip that would reach over an edge starts earlier instead; else its tile is filled with what changes
+    nothing before it is loaded. `first_apart`: the inner loops' first tile has a buffer of its own, so that its load
+    and the next one wait for nothing. `in_place`: what a trip stores is made in the buffer that was loaded, which is
+    free again only after the store.
     """
 
     axes: tuple[Axis, ...]

@@ -1,13 +1,16 @@
-"""A PostgreSQL server of the tests' own, one a test process, started when a test first asks for it."""
+"""For all tests: a PostgreSQL server of their own, one a test process, started when a test first asks for it, and
+scripts run with Triton's interpreter."""
 
 from __future__ import annotations
 
 import ctypes
+import json
 import os
 import pwd
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
 import uuid
@@ -132,3 +135,22 @@ def disk(tmp_path: Path) -> Iterator[tuple[Path, Mount]]:
     folder = tmp_path / "disk"
     with mounted(folder, "1m") as remount:
         yield folder, remount
+
+
+@pytest.fixture(scope="session")
+def interpreted() -> Callable[..., Any]:
+    """Runs a script with Triton's interpreter in a process of its own, for what it prints as JSON."""
+
+    def run(script: str, *arguments: str) -> Any:
+        done = subprocess.run(
+            [sys.executable, "-W", "ignore", "-c", script, *arguments],
+            env={**os.environ, "TRITON_INTERPRET": "1"},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+        return json.loads(done.stdout)
+
+    return run

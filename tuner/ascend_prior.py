@@ -128,12 +128,12 @@ def _loops(axes: Sequence[Axis], passes: int) -> _Loops:
     """A single axis has inner trips only."""
     first, inner = axes[0], axes[1:] or axes
     trips = passes * math.prod(axis.trips for axis in inner)
-    whole = passes * math.prod(_taken(axis) // axis.step for axis in inner)
+    whole = passes * math.prod(axis.taken // axis.step for axis in inner)
     if len(axes) == 1:
         return _Loops(1, trips, whole, rows=1, step=1, cut=1, cut_programs=0)
-    cut = first.size - (first.programs - 1) * first.block if first.programs > 1 else _taken(first)
+    cut = first.size - (first.programs - 1) * first.block if first.programs > 1 else first.taken
     alike = math.prod(axis.programs for axis in inner)
-    return _Loops(first.trips, trips, whole, _taken(first), first.step, cut, alike)
+    return _Loops(first.trips, trips, whole, first.taken, first.step, cut, alike)
 
 
 class _Kernel:
@@ -158,7 +158,7 @@ class _Kernel:
         self._loops = _loops(axes, self._passes)
         tile = math.prod(axis.step for axis in axes)
         computed = math.prod(axis.trips * axis.step for axis in axes)
-        taken = computed if tiling.moved_back else math.prod(map(_taken, axes))
+        taken = computed if tiling.moved_back else math.prod(axis.taken for axis in axes)
         self._tiles = taken * self._passes / tile
         self._bytes = taken * (read + stored) / self._elements
         share = tile / self._elements / self._passes / rates.core
@@ -168,7 +168,7 @@ class _Kernel:
 
     def in_even_shares(self) -> list[float]:
         """Cycles of the needed work, then with the tails of rows, with both tails, and with what is read again."""
-        *rows, last = (axis.trips * axis.step / _taken(axis) for axis in self._tiling.axes)
+        *rows, last = (axis.trips * axis.step / axis.taken for axis in self._tiling.axes)
         tails = math.prod(rows)
         vector = self._elements / self._cores * 4 / _VECTOR_BYTES
         memory = self._least / self._rates.memory
@@ -257,8 +257,3 @@ def _transfer(tile: int, columns: Axis, item_bytes: int, align_bytes: int, core_
         return _TRANSFER
     short = max(0.0, _COST["short_row_bytes"] - row_bytes) if rows > 1 else 0.0
     return _TRANSFER + (rows - 1) * _COST["transfer_row"] + rows * short / core_rate
-
-
-def _taken(axis: Axis) -> int:
-    """What a program takes of an axis."""
-    return min(axis.block, axis.size)

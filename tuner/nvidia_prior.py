@@ -56,7 +56,7 @@ def nvidia_penalties(
     flight = max(1, resident * tiling.streamed_bytes)
     return {
         "waves": _waves(tiling, target),
-        "row_tails": math.prod(axis.trips * axis.step / min(axis.block, axis.size) for axis in tiling.axes[:-1]),
+        "row_tails": math.prod(axis.trips * axis.step / axis.taken for axis in tiling.axes[:-1]),
         "column_tail": _tail(tiling),
         "traffic": 1 + (tiling.traffic - 1) * _RE_READ,
         "loop_trips": 1 + _TRIP * math.log2(tiling.trips),
@@ -83,9 +83,9 @@ def _waves(tiling: Tiling, target: Target) -> float:
 
 def _block(tiling: Tiling) -> int:
     """Elements of a program."""
-    return math.prod(min(axis.block, axis.size) for axis in tiling.axes)
+    return math.prod(axis.taken for axis in tiling.axes)
 
 
 def _tail(tiling: Tiling) -> float:
     axis = tiling.axes[-1]
-    return axis.trips * axis.step / min(axis.block, axis.size)
+    return axis.trips * axis.step / axis.taken

@@ -441,5 +441,5 @@ def _cases(axis: Axis) -> tuple[object, ...]:
         axis.block if axis.block != axis.size else None,
         tail,
         tail % axis.step,
-        min(axis.block, axis.size) % axis.step,
+        axis.taken % axis.step,
     )

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 import pytest
 
+from tilewise.tuner.bench.tables import markdown, placed
 from tilewise.tuner.portfolio import portfolio_from_json
 
 PAGE = Path(__file__).parents[2] / "docs" / "runtime.md"
 RESULTS = PAGE.parent / "results"
-TABLE = re.compile(r"(<!-- ([\w-]+) -->\n)(.*?)(<!-- end -->)", re.DOTALL)
 
 COSTS = (
     "shapes in the cache",
@@ -74,26 +73,20 @@ def shapes(name):
         yield f"`{kernel['kernel']}`", right, matches, str(held["shapes"]), *costs
 
 
-def lines(headings, rows):
-    return "".join(
-        f"| {' | '.join(cells)} |\n" if cells else f"|{'---|' * len(headings)}\n" for cells in (headings, (), *rows)
-    )
-
-
 def tables():
     return {
-        "runtime-cpu": lines(COSTS, costs("runtime-cpu")),
-        "runtime-h200": lines(COSTS, costs("runtime-h200")),
-        "runtime-h200-flaggems": lines(COSTS, costs("runtime-h200-flaggems")),
-        "shapes-h200": lines(SHAPES, shapes("shapes-h200")),
-        "portfolio-h200": lines(PORTFOLIOS, portfolios("portfolio-h200")),
+        "runtime-cpu": markdown(COSTS, costs("runtime-cpu")),
+        "runtime-h200": markdown(COSTS, costs("runtime-h200")),
+        "runtime-h200-flaggems": markdown(COSTS, costs("runtime-h200-flaggems")),
+        "shapes-h200": markdown(SHAPES, shapes("shapes-h200")),
+        "portfolio-h200": markdown(PORTFOLIOS, portfolios("portfolio-h200")),
     }
 
 
 @pytest.mark.parametrize("name", tables())
 def test_the_tables_are_those_of_the_recorded_results(name):
-    shown = {match[2]: match[3] for match in TABLE.finditer(PAGE.read_text())}
-    assert shown[name] == tables()[name]
+    page = PAGE.read_text()
+    assert placed(page, {name: tables()[name]}) == page
 
 
 def test_the_recorded_portfolios_are_of_the_present_version():
@@ -123,5 +116,4 @@ def test_a_shape_left_out_costs_little():
 
 
 if __name__ == "__main__":
-    written = tables()
-    PAGE.write_text(TABLE.sub(lambda match: match[1] + written[match[2]] + match[4], PAGE.read_text()))
+    PAGE.write_text(placed(PAGE.read_text(), tables()))

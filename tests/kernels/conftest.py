@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
-import json
 import os
-import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -67,22 +65,3 @@ def normalisations() -> Iterator[Callable[..., Any]]:
 
     yield call
     worker.close()
-
-
-@pytest.fixture(scope="session")
-def interpreted() -> Callable[[str], Any]:
-    """Runs a script with Triton's interpreter in a process of its own, for what it prints as JSON."""
-
-    def run(script: str) -> Any:
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", script],
-            env={**os.environ, "TRITON_INTERPRET": "1"},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr[-2000:]
-        return json.loads(done.stdout)
-
-    return run

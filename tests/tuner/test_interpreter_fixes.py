@@ -1,10 +1,6 @@
 """What Triton's interpreter is taught: atomic maxima and minima of floats, and reductions by halves."""
 
 import importlib.util
-import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -65,19 +61,10 @@ print(json.dumps([t.tolist() for t in (most, least, rows, cols, everything, wher
 
 
 @pytest.fixture(scope="module")
-def results(tmp_path_factory):
+def results(tmp_path_factory, interpreted):
     folder = tmp_path_factory.mktemp("interpreted")
     Path(folder, "kernels_of_this_test.py").write_text(KERNELS)
-    done = subprocess.run(
-        [sys.executable, "-W", "ignore", "-c", SCRIPT, str(folder)],
-        env={**os.environ, "TRITON_INTERPRET": "1"},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return json.loads(done.stdout)
+    return interpreted(SCRIPT, str(folder))
 
 
 def test_atomic_maxima_and_minima_of_floats_hold_for_every_sign(results):

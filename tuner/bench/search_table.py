@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from tilewise.tuner.bench.tables import markdown
+
 __all__ = ["by_landscape", "endings", "reliability", "summary"]
 
 
@@ -16,7 +18,7 @@ def summary(body: Mapping[str, Any]) -> str:
     columns = list(next(iter(body["mean"].values()))["fraction"])
     rows = sorted(body["mean"].items(), key=lambda item: -item[1]["fraction"][columns[-1]])
     heading = ["search", *(f"at {n}" for n in columns), "score", "score over time", "ms an evaluation"]
-    return "\n".join(_table(heading, ([name, *_mean_cells(mean, columns)] for name, mean in rows)))
+    return markdown(heading, ([name, *_mean_cells(mean, columns)] for name, mean in rows))
 
 
 def by_landscape(body: Mapping[str, Any], margin: str) -> str:
@@ -27,7 +29,7 @@ def by_landscape(body: Mapping[str, Any], margin: str) -> str:
         [row["file"].split(".")[0], str(row["configs"]), *(_reached(row["searches"][name], margin) for name in names)]
         for row in body["landscapes"]
     )
-    return "\n".join(_table(heading, rows))
+    return markdown(heading, rows)
 
 
 def reliability(body: Mapping[str, Any]) -> str:
@@ -36,7 +38,7 @@ def reliability(body: Mapping[str, Any]) -> str:
     heading = ["after", "Brier score", "of the average", *(f"said {b['from']:.0%}-{b['to']:.0%}" for b in bins)]
     heading += ["expected gain", "left"]
     moments = {f"{n} evaluations": judged for n, judged in body["moments"].items()} | {"all": body["all"]}
-    return "\n".join(_table(heading, (_reliability_row(name, judged) for name, judged in moments.items())))
+    return markdown(heading, (_reliability_row(name, judged) for name, judged in moments.items()))
 
 
 def endings(body: Mapping[str, Any]) -> str:
@@ -52,7 +54,7 @@ def endings(body: Mapping[str, Any]) -> str:
         for place, row in enumerate(body["budgets"][budgets[0]]["landscapes"])
     ]
     rows.append(["all", *(cell for n in budgets for cell in _ending(body["budgets"][n]["all"]))])
-    return "\n".join(_table(heading, rows))
+    return markdown(heading, rows)
 
 
 def _ending(row: Mapping[str, Any]) -> tuple[str, str, str]:
@@ -63,13 +65,6 @@ def _reliability_row(name: str, judged: Mapping[str, Any]) -> list[str]:
     came = [f"{b['came']:.0%} of {b['forecasts']}" if b["forecasts"] else "-" for b in judged["reliability"]]
     scores = [f"{judged[key]:.3f}" for key in ("brier", "brier_of_the_average")]
     return [name, *scores, *came, *(f"{judged[key]:.1%}" for key in ("expected_gain", "left"))]
-
-
-def _table(heading: list[str], rows: Iterator[list[str]] | Any) -> Iterator[str]:
-    yield f"| {' | '.join(heading)} |"
-    yield f"|{'---|' * len(heading)}"
-    for row in rows:
-        yield f"| {' | '.join(row)} |"
 
 
 def _mean_cells(mean: Mapping[str, Any], columns: list[str]) -> Iterator[str]:
