@@ -14,7 +14,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from tilewise.api.processes import identity, leave_with_parent
+from tilewise.api.processes import identity
 from tilewise.db.jobs import Job, Jobs, State
 from tilewise.db.records import Dims, Trial
 from tilewise.db.sql_store import SqlStore, open_store
@@ -40,7 +40,6 @@ class _Cancelled(BaseException):
 
 def run_job(url: str, number: int) -> None:
     """Run a queued job to its end, if nobody else has taken it."""
-    leave_with_parent()
     with open_store(url) as store:
         jobs, owner = Jobs(store.database), identity()
         job = jobs.get(number)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
+import pickle
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from functools import cache
-from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ProcessEnded", "ProcessExecutor", "identity", "is_gone", "leave_with_parent"]
+from tilewise.tuner.worker import import_path
+
+__all__ = ["ProcessEnded", "ProcessExecutor", "identity", "is_gone"]
 
 
 def identity() -> str:
@@ -46,39 +49,26 @@ def _started(pid: int) -> str:
     return "" if fields[0] in ("Z", "X") else fields[19]
 
 
-def leave_with_parent() -> None:
-    """End this process when the one that started it has ended."""
-    parent = os.getppid()
-
-    def watch() -> None:
-        while os.getppid() == parent:
-            time.sleep(0.5)
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True, name="leave-with-parent").start()
-
-
 class ProcessEnded(Exception):
     """The process ended before its function had; the message says how."""
 
 
 class ProcessExecutor(Executor):
-    """Runs each call in a fresh process of its own; the future of one that returned holds None.
+    """Runs each call in a fresh process of its own, which ends on the spot when this one does; the future of a call
+    that returned holds None.
 
     For functions that keep what they find in a database. What is submitted and its arguments are pickled.
     """
 
     def __init__(self) -> None:
-        self._context = multiprocessing.get_context("spawn")
-        self._running: set[BaseProcess] = set()
+        self._running: set[subprocess.Popen[bytes]] = set()
         self._lock = threading.Lock()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[None]:  # type: ignore[override]
-        process = self._context.Process(target=fn, args=args, kwargs=kwargs)
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()
         with self._lock:
-            process.start()
+            process = _start(pickle.dumps((fn, args, kwargs)))
             self._running.add(process)
         threading.Thread(target=self._await, args=(process, future), daemon=True).start()
         return future
@@ -91,15 +81,42 @@ class ProcessExecutor(Executor):
             if cancel_futures:
                 process.kill()
             if wait:
-                process.join()
+                process.wait()
 
-    def _await(self, process: BaseProcess, future: Future[None]) -> None:
-        process.join()
+    def _await(self, process: subprocess.Popen[bytes], future: Future[None]) -> None:
+        code = process.wait()
         with self._lock:
             self._running.discard(process)
-        code = process.exitcode or 0
         if code == 0:
             future.set_result(None)
         else:
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
             future.set_exception(ProcessEnded(f"its process ended with {how}"))
+
+
+def _start(call: bytes) -> subprocess.Popen[bytes]:
+    """The whole call is in memory that the process inherits before it begins: a caller that is killed leaves none that
+    waits for the rest of it."""
+    with os.fdopen(os.memfd_create("call"), "w+b") as memory:
+        memory.write(call)
+        memory.seek(0)
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", __name__, str(os.getpid())],
+            stdin=memory,
+            env={**os.environ, "PYTHONPATH": import_path()},
+        )
+
+
+def _leave_with(parent: int) -> None:
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True, name="leave-with-parent").start()
+
+
+if __name__ == "__main__":
+    _leave_with(int(sys.argv[1]))
+    function, arguments, keywords = pickle.load(sys.stdin.buffer)
+    function(*arguments, **keywords)

@@ -49,6 +49,7 @@ __all__ = [
     "WorkerPool",
     "WorkerTimeout",
     "describe",
+    "import_path",
     "in_worker",
     "one_line",
 ]
@@ -107,6 +108,11 @@ def in_worker() -> bool:
     """Whether this process is a worker."""
     main = sys.modules.get("__main__")
     return getattr(getattr(main, "__spec__", None), "name", "") == __name__
+
+
+def import_path() -> str:
+    """This process's, as the PYTHONPATH of another: it may have found its modules elsewhere than a fresh one would."""
+    return os.pathsep.join(path or os.getcwd() for path in sys.path)
 
 
 def one_line(text: str, limit: int = 300) -> str:
@@ -256,9 +262,8 @@ class Worker:
                 raise WorkerExceeded(message, self._last_lines())
 
     def _environment(self, folder: str) -> dict[str, str]:
-        """Ours, with `env` applied, and with our import path: this process may have found its modules elsewhere."""
-        path = os.pathsep.join(p or os.getcwd() for p in sys.path)
-        merged = {**os.environ, "PYTHONPATH": path, "TMPDIR": folder, **self._env}
+        """Ours, with `env` applied."""
+        merged = {**os.environ, "PYTHONPATH": import_path(), "TMPDIR": folder, **self._env}
         return {name: value for name, value in merged.items() if value is not None}
 
     def _forget_noise(self) -> None:

@@ -47,6 +47,7 @@ class Server:
                 pass
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._http.handle_error = lambda *_: None  # a client that does not wait for its answer is what is tested
         self._http.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._http.server_port}"
         threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True).start()
