@@ -121,14 +121,14 @@ def test_a_server_that_answers_in_time_decides_the_first_launch(server):
 
 @pytest.mark.parametrize("manner", ["hang", "500", "not JSON", "no result", "a list", "other question"])
 def test_launches_go_on_within_the_limit_and_recover_when_the_server_does(server, manner, caplog, monkeypatch):
-    monkeypatch.setattr(remote, "TIMEOUT_SECONDS", 0.3 if manner == "hang" else 5.0)
+    monkeypatch.setattr(remote, "TIMEOUT_SECONDS", 3.0)
     server.manner = manner
     changed = []
     choices = chooser(server.url, wait_seconds=0.1, on_change=changed.append, match="nearest")
     choose(choices, 999)  # imports
     began = time.monotonic()
     assert choose(choices, 1000).match == "default"
-    assert time.monotonic() - began < 0.5  # the limit, on a busy machine
+    assert time.monotonic() - began < 2.0  # the limit, on a busy machine, and less than a server has for its answer
     eventually(lambda: "does not answer" in caplog.text)
     server.manner = "answer"
     server.leave.set()
@@ -218,14 +218,14 @@ def test_a_server_that_the_user_names_is_told_of_each_guess_once_and_decides_not
 
 @pytest.mark.parametrize("manner", ["hang", "500", "not JSON"])
 def test_a_server_that_fails_keeps_no_launch_waiting_and_is_told_later(server, told, manner, monkeypatch):
-    monkeypatch.setattr(remote, "TIMEOUT_SECONDS", 0.3)
+    monkeypatch.setattr(remote, "TIMEOUT_SECONDS", 3.0)
     server.manner = manner
     choices = chooser("nowhere.json", match="nearest")  # without the prior's own time
     choose(choices, 999)  # imports
     began = time.monotonic()
     for m in range(1000, 1005):
         choose(choices, m)
-    assert time.monotonic() - began < 0.3
+    assert time.monotonic() - began < 2.0
     server.asked.clear()
     server.manner = "404"
     server.leave.set()

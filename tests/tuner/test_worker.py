@@ -152,18 +152,16 @@ def test_leaving_is_a_death_with_its_code(worker):
 
 def test_the_last_lines_are_kept_of_whatever_ends_a_call(worker):
     with pytest.raises(WorkerTimeout) as caught:
-        worker.call("[print(n, flush=True) for n in range(9)], time.sleep(60)", timeout=0.5)
+        worker.call("[print(n, flush=True) for n in range(9)], time.sleep(60)", timeout=2)
     assert caught.value.last_lines == ("4", "5", "6", "7", "8")
 
 
 def test_a_crash_leaves_the_imports_to_be_used_again(worker):
-    """The next process comes from a supervisor that has them: it is there at once."""
-    worker.call("1", timeout=10)
+    """The next process comes from the supervisor that has them."""
+    supervisor = worker.call("os.getppid()", timeout=10)
     with pytest.raises(WorkerDied):
         worker.call("os.abort()", timeout=10)
-    begin = time.perf_counter()
-    assert worker.call("1 + 1", timeout=10) == 2
-    assert time.perf_counter() - begin < 0.5
+    assert worker.call("os.getppid()", timeout=10) == supervisor
 
 
 def test_a_restart_is_another_process(worker):
