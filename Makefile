@@ -21,7 +21,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export TILEWISE_DB = sqlite:///$(CURDIR)/build/$@/tilewise.db
 export TILEWISE_CACHE = $(CURDIR)/build/$@/cache
 
-.PHONY: demo test wheels lint format docs screenshots clean
+.PHONY: demo test wheels lint format docs client screenshots clean
 .DELETE_ON_ERROR:
 
 demo: .venv-demo/ready
@@ -53,6 +53,10 @@ docs: .venv-test/ready
 	$(TEST)/python -m tilewise.tuner.bench.report docs/kernels.md
 	$(TEST)/python -m tilewise.tuner.bench.model_report docs
 	$(TEST)/python -m tilewise.tuner.bench.service_report docs
+
+client: .venv-test/ready
+	$(TEST)/python -m tilewise.api.generator src/tilewise/client.py
+	$(TEST)/ruff format -q src/tilewise/client.py
 
 screenshots: .venv-test/ready
 	$(TEST)/python docs/screenshots.py

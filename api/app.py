@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -62,6 +63,9 @@ def create_app(store_url: str, options: Options | None = None) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
     )
+    for route in app.routes:
+        if isinstance(route, APIRoute):
+            route.operation_id = route.name  # what clients made from the document call it
     app.state.service = service
     app.add_middleware(BodyLimit)
     app.add_middleware(Guard, service=service)

@@ -23,7 +23,7 @@ from tilewise.errors import StoreError
 
 __all__ = ["plain"]
 
-plain = APIRouter(route_class=PlainRoute)
+plain = APIRouter(route_class=PlainRoute, tags=["files"])
 
 _MOST_SECONDS = 600.0
 """How long a client may take to read an export: the database keeps what was replaced meanwhile."""

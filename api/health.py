@@ -12,7 +12,7 @@ from tilewise.db.records import Question
 
 __all__ = ["plain"]
 
-plain = APIRouter(route_class=PlainRoute)
+plain = APIRouter(route_class=PlainRoute, tags=["health"])
 
 
 @plain.get("/healthz", summary="Whether the server runs", response_model=schemas.Health)

@@ -16,7 +16,7 @@ from tilewise.errors import BadImport
 
 __all__ = ["plain"]
 
-plain = APIRouter(route_class=PlainRoute)
+plain = APIRouter(route_class=PlainRoute, tags=["files"])
 
 _GZIP = b"\x1f\x8b"
 _MOST_REFUSALS = 100

@@ -24,8 +24,8 @@ from tilewise.tuner.problem import make_problem
 
 __all__ = ["job_number", "plain", "typed"]
 
-plain = APIRouter(route_class=PlainRoute)
-typed = APIRouter()
+plain = APIRouter(route_class=PlainRoute, tags=["jobs"])
+typed = APIRouter(tags=["jobs"])
 
 _MOST_STREAMS = 200
 _POLL_SECONDS = 0.5
@@ -35,6 +35,19 @@ _QUIET_SECONDS = 15.0
 _NUMBER = documented(
     "number", "the job's number", where="path", required=True, type="integer", minimum=1, maximum=2**63 - 1
 )
+_EVENT = {
+    "type": "object",
+    "required": ["event", "data"],
+    "properties": {
+        "event": {"const": "job"},
+        "data": {
+            "type": "string",
+            "contentMediaType": "application/json",
+            "contentSchema": {"$ref": "#/components/schemas/Job"},
+        },
+    },
+}
+"""As OpenAPI 3.2 tells what is in a stream."""
 _UNKNOWN: dict[int | str, dict[str, Any]] = {404: {"model": schemas.Problem, "description": "There is no such job."}}
 
 
@@ -76,7 +89,7 @@ async def submit(request: Request, body: schemas.JobRequest) -> Response:
         ]
     },
 )
-async def list_jobs(request: Request) -> Response:
+async def jobs(request: Request) -> Response:
     """The last job's number given as `before` brings the next page."""
     asked, service = given(request), service_of(request)
     most = asked.take_number("limit", 50, least=1, most=200)
@@ -93,7 +106,7 @@ async def list_jobs(request: Request) -> Response:
     responses={**_UNKNOWN, **DATABASE_FAILS},
     openapi_extra={"parameters": [_NUMBER]},
 )
-async def read_job(request: Request) -> Response:
+async def job(request: Request) -> Response:
     """What was asked for, and how far it is."""
     service = service_of(request)
     return JSONResponse(job_json(await service.run(service.jobs.get, job_number(request))))
@@ -118,7 +131,7 @@ async def cancel(request: Request) -> Response:
     summary="How a job goes, as it goes",
     response_class=StreamingResponse,
     responses={
-        200: {"content": {"text/event-stream": {"schema": {"type": "string"}}}},
+        200: {"content": {"text/event-stream": {"schema": {"type": "string"}, "itemSchema": _EVENT}}},
         **_UNKNOWN,
         **DATABASE_FAILS,
     },

@@ -32,20 +32,25 @@ from tilewise.tuner.devices.base import DeviceRow
 
 __all__ = ["plain"]
 
-plain = APIRouter(route_class=PlainRoute)
+plain = APIRouter(route_class=PlainRoute, tags=["listings"])
 
 _MOST_TRIALS = 1000
+_NEXT_PAGE = {
+    "operationId": "trials",
+    "parameters": {"after": "$response.body#/next"},
+    "description": "The next page; with the other parameters as they were.",
+}
 _PLACE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})", re.ASCII)
 
 
 @plain.get("/v1/kernels", summary="What can be tuned", response_model=schemas.Kernels, responses=UNCHANGED)
-async def list_kernels(request: Request) -> Response:
+async def kernels(request: Request) -> Response:
     """The kernels that come with tilewise; those of users' files are not listed, but can be looked up."""
     return tagged(request, {"kernels": [_kernel(name) for name in registry.names()]})
 
 
 @plain.get("/v1/devices", summary="What can be tuned on", response_model=schemas.Devices, responses=UNCHANGED)
-async def list_devices(request: Request) -> Response:
+async def devices(request: Request) -> Response:
     """Devices as seen from the server's own machine."""
     from tilewise.tuner.devices.catalogue import rows
 
@@ -57,17 +62,17 @@ async def list_devices(request: Request) -> Response:
     "/v1/trials",
     summary="What was tried",
     response_model=schemas.Trials,
-    responses={**UNCHANGED, **MISUSED, **DATABASE_FAILS},
+    responses={200: {"links": {"next": _NEXT_PAGE}}, **UNCHANGED, **MISUSED, **DATABASE_FAILS},
     openapi_extra={
         "parameters": [
             *NARROWING,
-            documented("status", "only trials that ended so", enum=[str(status) for status in Status]),
+            documented("status", "only trials that ended so", form="Status"),
             documented("limit", "trials a page", type="integer", minimum=1, maximum=_MOST_TRIALS, default=100),
             documented("after", "`next` of the page before", pattern="^[0-9]{1,18}-[0-9]{1,18}$"),
         ]
     },
 )
-async def list_trials(request: Request) -> Response:
+async def trials(request: Request) -> Response:
     """Pages of trials, with those that newer ones replaced. `next` leads to the next page; it is absent on the last.
     A page may be shorter than `limit`, and even empty, before the last one."""
     asked, service = given(request), service_of(request)
@@ -95,7 +100,7 @@ async def list_trials(request: Request) -> Response:
     },
     openapi_extra={"parameters": QUESTION},
 )
-async def read_history(request: Request) -> Response:
+async def history(request: Request) -> Response:
     """Every trial that was the fastest of its source, toolchain and clock when it was recorded, in that order."""
     service = service_of(request)
     question = read_question(request.path_params["kernel"], given(request))

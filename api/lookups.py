@@ -37,7 +37,7 @@ QUESTION: list[dict[str, Any]] = [
         "name": "dims",
         "in": "query",
         "required": True,
-        "description": "the size of each of the kernel's dimensions, one query parameter each: `M=1000&N=8192`",
+        "description": "the size of each of the kernel's dimensions: one query parameter each, once, in plain digits",
         "style": "form",
         "explode": True,
         "schema": {
@@ -59,8 +59,8 @@ QUESTION: list[dict[str, Any]] = [
 ]
 """A kernel and a problem of it, as an address has them."""
 
-plain = APIRouter(route_class=PlainRoute)
-typed = APIRouter()
+plain = APIRouter(route_class=PlainRoute, tags=["look-ups"])
+typed = APIRouter(tags=["look-ups"])
 
 
 @plain.get(
@@ -80,17 +80,14 @@ typed = APIRouter()
         "parameters": [
             *QUESTION,
             documented(
-                "match",
-                "how far the answer may relax; each allows those before it",
-                enum=[match.value for match in Match],
-                default="exact",
+                "match", "how far the answer may relax; each allows those before it", form="Match", default="exact"
             ),
             documented("toolchain", "what exactly the time must have been found with", minLength=1),
         ]
     },
 )
-async def read_config(request: Request) -> Response:
-    """Each of the kernel's dimensions is a query parameter, once, in plain digits."""
+async def lookup(request: Request) -> Response:
+    """An answer says in `match` how it is known, and in `why` what from."""
     service = service_of(request)
     asked = asked_in_query(request.path_params["kernel"], request.query_params.multi_items())
     service.snapshot.follow()
@@ -125,7 +122,7 @@ async def read_config(request: Request) -> Response:
         **DATABASE_FAILS,
     },
 )
-async def look_up(request: Request, body: schemas.LookupRequest) -> Response:
+async def lookup_many(request: Request, body: schemas.LookupRequest) -> Response:
     """Answers come in the order of the queries; what nothing stored answers has a null `config`."""
     service = service_of(request)
     asked = [_numbered(index, query) for index, query in enumerate(body.queries)]

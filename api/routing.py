@@ -67,12 +67,14 @@ def given(request: Request) -> Parameters:
 
 
 def documented(
-    name: str, description: str, *, where: str = "query", required: bool = False, **schema: Any
+    name: str, description: str, *, where: str = "query", required: bool = False, form: str = "", **schema: Any
 ) -> dict[str, Any]:
-    """A parameter of an operation as OpenAPI has it; `example` stands beside the schema."""
+    """A parameter of an operation as OpenAPI has it; `form` is a name of `schemas`, `example` stands beside the
+    schema."""
     example = schema.pop("example", None)
     entry: dict[str, Any] = {"name": name, "in": where, "description": description, "required": required}
-    entry["schema"] = {"type": "string", **schema}
+    of = {"$ref": f"#/components/schemas/{form}"} if form else {"type": "string"}
+    entry["schema"] = {**of, **schema}
     return entry if example is None else entry | {"example": example}
 
 

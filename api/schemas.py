@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
-from typing_extensions import TypedDict  # Pydantic cannot read typing's before Python 3.12
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, with_config
+from typing_extensions import TypeAliasType, TypedDict  # Pydantic cannot read typing's before Python 3.12
 
 from tilewise.tuner.problem import LARGEST
 
@@ -49,22 +49,44 @@ def _as_integer(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-Size = Annotated[int, BeforeValidator(_as_integer), Field(strict=True, ge=1, le=LARGEST)]
+# The validator stands behind the bounds, which the document would not have under JSON Schema's names otherwise.
+Size = Annotated[int, Field(strict=True, ge=1, le=LARGEST), BeforeValidator(_as_integer)]
 Name = Annotated[str, Field(strict=True, min_length=1, max_length=200)]
 Microseconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=0)]
-ConfigValue = int | float | str | bool
 Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
-Clock = Annotated[Literal["measured", "modelled"], Field(description="how the times came about")]
-Match = Annotated[
-    Literal["exact", "older", "nearest", "portfolio", "predicted"],
-    Field(
-        description="exact: stored for this very problem, source and toolchain; older: with another toolchain; "
-        "nearest: won for another shape, and feasible here; portfolio: what the trials of all tuned shapes foretell to "
-        "be best; predicted: by the prior. As a request: how far the answer may relax, each allowing those before it."
-    ),
-]
-Status = Literal["correct", "constraints", "compile", "correctness", "runtime", "timeout"]
+
+# Named, so that clients made from the document have these names too.
+Dims = TypeAliasType(
+    "Dims", Annotated[dict[str, Size], Field(description="The size of each of a kernel's dimensions.")]
+)
+Config = TypeAliasType(
+    "Config",
+    Annotated[
+        dict[str, int | float | str | bool],
+        Field(description="A value for each of a kernel's tile parameters and compile options."),
+    ],
+)
+Clock = TypeAliasType("Clock", Annotated[Literal["measured", "modelled"], Field(description="How times came about.")])
+Match = TypeAliasType(
+    "Match",
+    Annotated[
+        Literal["exact", "older", "nearest", "portfolio", "predicted"],
+        Field(
+            description="How an answer is known. exact: stored for this very problem, source and toolchain; "
+            "older: with another toolchain; nearest: won for another shape, and feasible here; portfolio: what the "
+            "trials of all tuned shapes foretell to be best; predicted: by the prior. As a request: how far the answer "
+            "may relax, each allowing those before it."
+        ),
+    ],
+)
+Status = TypeAliasType(
+    "Status",
+    Annotated[
+        Literal["correct", "constraints", "compile", "correctness", "runtime", "timeout"],
+        Field(description="How a trial ended."),
+    ],
+)
 
 
 class LookupQuery(BaseModel):
@@ -73,7 +95,7 @@ class LookupQuery(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     kernel: Name
-    dims: Annotated[dict[str, Size], Field(examples=[{"M": 1000, "N": 8192}])]
+    dims: Annotated[Dims, Field(examples=[{"M": 1000, "N": 8192}])]
     dtype: Name = "float32"
     device: Annotated[Name, Field(examples=["Ascend910B4"])]
     match: Match = "exact"
@@ -89,7 +111,7 @@ class LookupRequest(BaseModel):
 class Default(TypedDict):
     """What one would launch without tuning."""
 
-    config: dict[str, ConfigValue]
+    config: Config
     time_us: NotRequired[Microseconds]
 
 
@@ -123,7 +145,7 @@ class Result(Times):
     """The best known config of a problem on a device, with its evidence."""
 
     kernel: str
-    dims: dict[str, Size]
+    dims: Dims
     dtype: str
     device: str
     clock: Clock
@@ -135,7 +157,7 @@ class Result(Times):
         Annotated[float, Field(ge=0, description="sum of the log ratios of the answer's shape to the question's")]
     ]
     verified: Annotated[bool, Field(description="whether the output agreed with the float64 reference")]
-    config: dict[str, ConfigValue]
+    config: Config
     samples: Count
     default: Default | None
     trials: TrialCounts
@@ -149,7 +171,7 @@ class LookupMiss(TypedDict):
     """A question that nothing stored answers; `why` says what is known instead."""
 
     kernel: str
-    dims: dict[str, Size]
+    dims: Dims
     dtype: str
     device: str
     match: Match
@@ -164,6 +186,8 @@ class LookupResults(TypedDict):
 
 
 class Kernel(TypedDict):
+    """What can be tuned."""
+
     name: str
     summary: str
     dims: list[str]
@@ -180,7 +204,7 @@ class Device(TypedDict):
 
     id: Annotated[str, Field(examples=["model:Ascend910B4"])]
     name: Annotated[str, Field(examples=["Ascend910B4"])]
-    clock: Literal["measured", "modelled"]
+    clock: Clock
     cores: NotRequired[Annotated[int, Field(ge=1)]]
     available: bool
     why_not: NotRequired[Annotated[str, Field(min_length=1, description="what it lacks, where it is not available")]]
@@ -195,7 +219,7 @@ class ScopeFields(TypedDict):
 
     kernel: str
     source_hash: str
-    dims: dict[str, Size]
+    dims: Dims
     dtype: str
     device: str
     clock: Clock
@@ -206,7 +230,7 @@ class ScopeFields(TypedDict):
 class Trial(ScopeFields, Times):
     """One config tried once, and what came of it."""
 
-    config: dict[str, ConfigValue]
+    config: Config
     status: Status
     reason: str
     samples: Count
@@ -230,7 +254,7 @@ class Trials(TypedDict):
 class Best(TypedDict):
     """A config that was the fastest of its source, toolchain and clock when it was recorded."""
 
-    config: dict[str, ConfigValue]
+    config: Config
     time_us: Microseconds
     search: str
     ordinal: NotRequired[Count]
@@ -241,13 +265,16 @@ class Best(TypedDict):
 
 
 class History(TypedDict):
+    """Every best that a problem had, in the order in which they were recorded."""
+
     kernel: str
-    dims: dict[str, Size]
+    dims: Dims
     dtype: str
     device: str
     bests: list[Best]
 
 
+@with_config(ConfigDict(json_schema_extra={"x-file": True}))  # to be kept and sent as it is
 class Export(TypedDict):
     """An export file; an entry is a result with its source hash, cores and evidence."""
 
@@ -259,6 +286,8 @@ class Export(TypedDict):
 
 
 class Refused(TypedDict):
+    """A part of an import that was not taken."""
+
     place: str
     reason: str
 
@@ -279,14 +308,14 @@ class JobRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     kernel: Name
-    shapes: Annotated[list[dict[str, Size]], Field(min_length=1, max_length=100, examples=[[{"M": 1000, "N": 8192}]])]
+    shapes: Annotated[list[Dims], Field(min_length=1, max_length=100, examples=[[{"M": 1000, "N": 8192}]])]
     dtype: Name = "float32"
     device: Annotated[Name, Field(description="a device's id in /v1/devices", examples=["model:Ascend910B4"])]
-    trials: Annotated[int, BeforeValidator(_as_integer), Field(strict=True, ge=1, le=100_000)] | None = None
+    trials: Annotated[int, Field(strict=True, ge=1, le=100_000), BeforeValidator(_as_integer)] | None = None
     seconds: Annotated[float, Field(gt=0, le=7 * 86400)] | None = None
     search: Literal["guided", "tpe", "random", "exhaustive"] = "guided"
-    seed: Annotated[int, BeforeValidator(_as_integer), Field(strict=True, ge=0, le=2**31 - 1)] = 0
-    priority: Annotated[int, BeforeValidator(_as_integer), Field(strict=True, ge=-100, le=100)] = 0
+    seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1), BeforeValidator(_as_integer)] = 0
+    priority: Annotated[int, Field(strict=True, ge=-100, le=100), BeforeValidator(_as_integer)] = 0
 
 
 class Progress(TypedDict):
@@ -294,7 +323,7 @@ class Progress(TypedDict):
 
     shapes_done: NotRequired[Count]
     shapes: NotRequired[Count]
-    dims: NotRequired[Annotated[dict[str, Size], Field(description="the shape that is being tuned")]]
+    dims: NotRequired[Annotated[Dims, Field(description="the shape that is being tuned")]]
     trials: NotRequired[Annotated[int, Field(ge=0, description="of that shape, stored ones included")]]
     of: NotRequired[Count]
     best_us: NotRequired[Microseconds]
@@ -304,9 +333,11 @@ class Progress(TypedDict):
 
 
 class Job(TypedDict):
+    """A tuning that was asked for, and how far it is."""
+
     id: Annotated[int, Field(ge=1)]
     kernel: str
-    shapes: list[dict[str, Size]]
+    shapes: list[Dims]
     dtype: str
     device: str
     trials: NotRequired[Count]
@@ -329,6 +360,8 @@ class Jobs(TypedDict):
 
 
 class Health(TypedDict):
+    """All is well."""
+
     status: Literal["ok"]
 
 
@@ -344,7 +377,7 @@ class Problem(TypedDict):
 
 class NotTunedProblem(Problem):
     nearest: NotRequired[
-        Annotated[list[dict[str, Size]], Field(max_length=5, description="tuned shapes of the kernel, nearest first")]
+        Annotated[list[Dims], Field(max_length=5, description="tuned shapes of the kernel, nearest first")]
     ]
 
 

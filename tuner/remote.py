@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from tilewise.db.exchange.files import write_file
 from tilewise.db.exchange.trials import result_from_json
@@ -17,6 +17,9 @@ from tilewise.db.exchange.winners import Winners, encode_winners
 from tilewise.db.records import Question, Result
 from tilewise.errors import BadImport, Forbidden, NotFound, StoreError, Unavailable, UsageError
 from tilewise.settings import read_settings
+
+if TYPE_CHECKING:
+    from tilewise.client import Match as HowFar
 
 __all__ = ["Remote", "copy_of"]
 
@@ -105,7 +108,7 @@ class Remote:
         kernel, dims, dtype, device = question.kernel, question.dims, question.dtype, question.device
         with Client(self.url, token=read_settings().token, timeout=TIMEOUT_SECONDS) as client:
             try:
-                body = client.lookup(kernel, dims, dtype=dtype, device=device, match=match)
+                body = client.lookup(kernel, dims, dtype=dtype, device=device, match=cast("HowFar", match))
             except NotFound:
                 return None
             except (UsageError, Forbidden) as error:

@@ -1,114 +1,353 @@
 """A client of the REST service: one method an operation, problems as the package's own errors.
 
     with Client("http://tiles.example:8300") as client:
-        result = client.lookup("row_reduce", {"M": 1000, "N": 8192}, device="NVIDIA H200", match="nearest")
+        result = client.lookup("row_reduce", {"M": 1000, "N": 8192}, "NVIDIA H200", match="nearest")
 
-Answers are the service's JSON, typed by the very schemas that it documents. Imports nothing but httpx2.
+Answers are the service's JSON, typed by the schemas that it documents. Made from the service's OpenAPI document by
+`make client`, and not to be changed by hand.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from types import TracebackType
-from typing import TYPE_CHECKING, Any, Self, cast
-from urllib.parse import quote
+from typing import Any, Literal, NotRequired, TypedDict, cast
 
-import httpx2
+from tilewise.connection import Connection, part
 
-from tilewise.errors import (
-    Busy,
-    Forbidden,
-    NotFound,
-    NothingFeasible,
-    TilewiseError,
-    Unauthorized,
-    Unavailable,
-    UnknownKernel,
-    UsageError,
-)
+__all__ = [
+    "Best",
+    "Client",
+    "Clock",
+    "Config",
+    "Default",
+    "Device",
+    "Dims",
+    "Health",
+    "History",
+    "Imported",
+    "Job",
+    "Kernel",
+    "LookupMiss",
+    "LookupQuery",
+    "Match",
+    "Progress",
+    "Refused",
+    "Result",
+    "Status",
+    "Trial",
+    "TrialCounts",
+]
 
-if TYPE_CHECKING:
-    from tilewise.api import schemas
+Clock = Literal["measured", "modelled"]
+"""How times came about."""
 
-__all__ = ["Client"]
+Config = Mapping[str, int | float | str | bool]
+"""A value for each of a kernel's tile parameters and compile options."""
 
-_ERRORS: Mapping[str, type[TilewiseError]] = {
-    "bad-request": UsageError,
-    "not-found": NotFound,
-    "not-tuned": NotFound,
-    "nothing-feasible": NothingFeasible,
-    "unknown-kernel": UnknownKernel,
-}
-"""By the last part of a problem's type."""
+Dims = Mapping[str, int]
+"""The size of each of a kernel's dimensions."""
 
-_BY_STATUS: Mapping[int, type[TilewiseError]] = {
-    400: UsageError,
-    401: Unauthorized,
-    403: Forbidden,
-    404: NotFound,
-    413: UsageError,
-    422: UsageError,
-    429: Busy,
-}
+Match = Literal["exact", "older", "nearest", "portfolio", "predicted"]
+"""How an answer is known. exact: stored for this very problem, source and toolchain; older: with another toolchain;
+nearest: won for another shape, and feasible here; portfolio: what the trials of all tuned shapes foretell to be
+best; predicted: by the prior. As a request: how far the answer may relax, each allowing those before it."""
+
+Status = Literal["correct", "constraints", "compile", "correctness", "runtime", "timeout"]
+"""How a trial ended."""
 
 
-_WRITE_SECONDS = 75.0
-"""A server lets a write wait 30 s for its turn and 30 s for a lock; who gives up does not know how it ended."""
+class Best(TypedDict):
+    """A config that was the fastest of its source, toolchain and clock when it was recorded."""
+
+    config: Config
+    time_us: float
+    search: str
+    ordinal: NotRequired[int]
+    source_hash: str
+    clock: Clock
+    toolchain: str
+    tuned_at: str
 
 
-class Client:
-    """A connection to one server, for use by several threads.
+class Default(TypedDict):
+    """What one would launch without tuning."""
 
-    `token` is needed for writing, and for reading where the server's reads are closed. `timeout` is in seconds, a
-    request; writes wait longer. `transport` is httpx2's, for tests. Methods raise the package's errors: `NotFound`
-    where nothing is stored, `UsageError` for what makes no sense, `Forbidden` without the right token, `Unavailable`
-    where the server cannot be reached, is overloaded or answers what is no answer of it.
-    """
+    config: Config
+    time_us: NotRequired[float]
 
-    def __init__(
-        self,
-        url: str,
-        *,
-        token: str | None = None,
-        timeout: float = 10.0,
-        transport: httpx2.BaseTransport | None = None,
-    ) -> None:
-        headers = {"authorization": f"Bearer {token}"} if token else {}
-        self.url = url.rstrip("/")
-        if not self.url.startswith(("http://", "https://")):
-            raise UsageError(f"{url!r} is no server's address; expected http://host:port")
-        self._patient = max(timeout, _WRITE_SECONDS)
-        self._http = httpx2.Client(base_url=self.url, headers=headers, timeout=timeout, transport=transport)
 
-    # Reading -----------------------------------------------------------------------------------------------------
+class Device(TypedDict):
+    """A device that the server's own machine knows of."""
+
+    id: str
+    name: str
+    clock: Clock
+    cores: NotRequired[int]
+    available: bool
+    why_not: NotRequired[str]
+    """What it lacks, where it is not available."""
+
+
+class Health(TypedDict):
+    """All is well."""
+
+    status: Literal["ok"]
+
+
+class History(TypedDict):
+    """Every best that a problem had, in the order in which they were recorded."""
+
+    kernel: str
+    dims: Dims
+    dtype: str
+    device: str
+    bests: Sequence[Best]
+
+
+class Imported(TypedDict):
+    """What an import did: trials that were new, replaced one, or changed nothing; and what was not taken."""
+
+    added: int
+    updated: int
+    unchanged: int
+    bests_changed: int
+    refused: Sequence[Refused]
+
+
+class Job(TypedDict):
+    """A tuning that was asked for, and how far it is."""
+
+    id: int
+    kernel: str
+    shapes: Sequence[Dims]
+    dtype: str
+    device: str
+    trials: NotRequired[int]
+    seconds: NotRequired[float]
+    search: str
+    seed: int
+    priority: int
+    state: Literal["queued", "running", "done", "failed", "cancelled"]
+    reason: str
+    """Why it failed; empty otherwise."""
+    progress: Progress
+    attempts: int
+    """How often it was begun; it goes on from its stored trials."""
+    cancelling: bool
+    created: str
+    started: NotRequired[str]
+    finished: NotRequired[str]
+
+
+class Kernel(TypedDict):
+    """What can be tuned."""
+
+    name: str
+    summary: str
+    dims: Sequence[str]
+    dtypes: Sequence[str]
+    parameters: Sequence[str]
+    """Tile parameters and compile options, by name."""
+
+
+class LookupMiss(TypedDict):
+    """A question that nothing stored answers; `why` says what is known instead."""
+
+    kernel: str
+    dims: Dims
+    dtype: str
+    device: str
+    match: Match
+    config: None
+    why: str
+
+
+class LookupQuery(TypedDict):
+    """One question: a kernel's problem and the name of the device that is to run it."""
+
+    kernel: str
+    dims: Dims
+    dtype: NotRequired[str]
+    device: str
+    match: NotRequired[Match]
+    toolchain: NotRequired[str | None]
+    """What exactly the time must have been found with."""
+
+
+class Progress(TypedDict):
+    """How far a job is; what is not known yet is absent."""
+
+    shapes_done: NotRequired[int]
+    shapes: NotRequired[int]
+    dims: NotRequired[Dims]
+    """The shape that is being tuned."""
+    trials: NotRequired[int]
+    """Of that shape, stored ones included."""
+    of: NotRequired[int]
+    best_us: NotRequired[float]
+    clock: NotRequired[Clock]
+    scope: NotRequired[str]
+    """Key of what is being tuned: /problems/{key} shows it."""
+    failed: NotRequired[Sequence[str]]
+
+
+class Refused(TypedDict):
+    """A part of an import that was not taken."""
+
+    place: str
+    reason: str
+
+
+class Result(TypedDict):
+    """The best known config of a problem on a device, with its evidence."""
+
+    time_us: NotRequired[float]
+    p20_us: NotRequired[float]
+    p80_us: NotRequired[float]
+    low_us: NotRequired[float]
+    high_us: NotRequired[float]
+    method: NotRequired[str]
+    """How the time was taken."""
+    l2: NotRequired[str]
+    """The cache before each run: cold or warm."""
+    tie: NotRequired[bool]
+    """Whether others could not be told apart from the winner."""
+    probability: NotRequired[float]
+    """That none compared was faster."""
+    kernel: str
+    dims: Dims
+    dtype: str
+    device: str
+    clock: Clock
+    toolchain: str
+    source_hash: str
+    cores: int
+    match: Match
+    distance: NotRequired[float]
+    """Sum of the log ratios of the answer's shape to the question's."""
+    verified: bool
+    """Whether the output agreed with the float64 reference."""
+    config: Config
+    samples: int
+    default: Default | None
+    trials: TrialCounts
+    evaluations_to_best: NotRequired[int]
+    seconds: float
+    """Wall time that the trials took."""
+    why: str
+    tuned_at: str
+
+
+class Trial(TypedDict):
+    """One config tried once, and what came of it."""
+
+    kernel: str
+    source_hash: str
+    dims: Dims
+    dtype: str
+    device: str
+    clock: Clock
+    toolchain: str
+    cores: int
+    time_us: NotRequired[float]
+    p20_us: NotRequired[float]
+    p80_us: NotRequired[float]
+    low_us: NotRequired[float]
+    high_us: NotRequired[float]
+    method: NotRequired[str]
+    """How the time was taken."""
+    l2: NotRequired[str]
+    """The cache before each run: cold or warm."""
+    tie: NotRequired[bool]
+    """Whether others could not be told apart from the winner."""
+    probability: NotRequired[float]
+    """That none compared was faster."""
+    config: Config
+    status: Status
+    reason: str
+    samples: int
+    verified: bool
+    is_default: bool
+    ordinal: NotRequired[int]
+    search: str
+    seed: NotRequired[int]
+    facts: Mapping[str, Any]
+    why: str
+    seconds: float
+    created: str
+    current: bool
+    """Whether it counts; false where a newer one replaced it."""
+
+
+class TrialCounts(TypedDict):
+    """How many trials there were, and how they ended."""
+
+    total: int
+    correct: int
+    constraints: int
+    compile: int
+    correctness: int
+    runtime: int
+    timeout: int
+
+
+class Client(Connection):
+    """All that can be asked of a server; `Connection` says how."""
 
     def lookup(
         self,
         kernel: str,
         dims: Mapping[str, int],
-        *,
         device: str,
+        *,
         dtype: str = "float32",
-        match: str = "exact",
+        match: Match = "exact",
         toolchain: str | None = None,
-    ) -> schemas.Result:
-        """The best known config; raises `NotFound` where nothing qualifies."""
-        asked = {**dims, "dtype": dtype, "device": device, "match": match, "toolchain": toolchain}
-        return cast("schemas.Result", self._get(f"/v1/configs/{_part(kernel)}", asked))
+    ) -> Result:
+        """The best known config of a problem.
 
-    def lookup_many(self, queries: Sequence[Mapping[str, Any]]) -> list[schemas.Result | schemas.LookupMiss]:
-        """Answers in the order of the queries, `{"kernel", "dims", "dtype", "device", "match"}` each; a miss has a
-        null config."""
-        body = _document(self._send("POST", "/v1/lookup", json={"queries": list(queries)}))
-        return cast("list[schemas.Result | schemas.LookupMiss]", body["results"])
+        An answer says in `match` how it is known, and in `why` what from.
 
-    def kernels(self) -> list[schemas.Kernel]:
-        return cast("list[schemas.Kernel]", self._get("/v1/kernels")["kernels"])
+        - `kernel`: name of a kernel: one of /v1/kernels, or of a user's file
+        - `dims`: the size of each of the kernel's dimensions: one query parameter each, once, in plain digits
+        - `dtype`: type of the kernel's inputs
+        - `device`: the device's name, whether its times were measured or modelled
+        - `match`: how far the answer may relax; each allows those before it
+        - `toolchain`: what exactly the time must have been found with
 
-    def devices(self) -> list[schemas.Device]:
-        """What the server's own machine has."""
-        return cast("list[schemas.Device]", self._get("/v1/devices")["devices"])
+        Raises `NotFound`: Unknown kernel, or nothing stored for this problem.
+        """
+        return cast(
+            "Result",
+            self._document(
+                "GET",
+                f"/v1/configs/{part(kernel)}",
+                params={**dims, "dtype": dtype, "device": device, "match": match, "toolchain": toolchain},
+            ),
+        )
+
+    def lookup_many(self, queries: Sequence[LookupQuery]) -> Sequence[Result | LookupMiss]:
+        """Many look-ups at once.
+
+        Answers come in the order of the queries; what nothing stored answers has a null `config`.
+        """
+        return cast(
+            "Sequence[Result | LookupMiss]", self._document("POST", "/v1/lookup", body={"queries": queries})["results"]
+        )
+
+    def kernels(self) -> Sequence[Kernel]:
+        """What can be tuned.
+
+        The kernels that come with tilewise; those of users' files are not listed, but can be looked up.
+        """
+        return cast("Sequence[Kernel]", self._document("GET", "/v1/kernels")["kernels"])
+
+    def devices(self) -> Sequence[Device]:
+        """What can be tuned on.
+
+        Devices as seen from the server's own machine.
+        """
+        return cast("Sequence[Device]", self._document("GET", "/v1/devices")["devices"])
 
     def trials(
         self,
@@ -116,127 +355,173 @@ class Client:
         kernel: str | None = None,
         dtype: str | None = None,
         device: str | None = None,
-        status: str | None = None,
-        page: int = 1000,
-    ) -> Iterator[schemas.Trial]:
-        """All that fit, `page` at a time."""
-        asked = {"kernel": kernel, "dtype": dtype, "device": device, "status": status, "limit": page}
-        after: str | None = None
-        while True:
-            body = self._get("/v1/trials", asked | {"after": after})
-            yield from body["trials"]
-            after = body.get("next")
-            if after is None:
-                return
+        status: Status | None = None,
+        limit: int = 100,
+    ) -> Iterator[Trial]:
+        """What was tried.
 
-    def history(
-        self, kernel: str, dims: Mapping[str, int], *, device: str, dtype: str = "float32"
-    ) -> list[schemas.Best]:
-        """How the best of a problem came about."""
-        body = self._get(f"/v1/history/{_part(kernel)}", {**dims, "dtype": dtype, "device": device})
-        return cast("list[schemas.Best]", body["bests"])
+        Pages of trials, with those that newer ones replaced. `next` leads to the next page; it is absent on the
+        last. A page may be shorter than `limit`, and even empty, before the last one.
+
+        - `kernel`: only this kernel
+        - `dtype`: only this dtype
+        - `device`: only this device name
+        - `status`: only trials that ended so
+        - `limit`: trials a page
+        """
+        return self._pages(
+            "GET",
+            "/v1/trials",
+            "trials",
+            ("after", "next"),
+            params={"kernel": kernel, "dtype": dtype, "device": device, "status": status, "limit": limit},
+        )
+
+    def history(self, kernel: str, dims: Mapping[str, int], device: str, *, dtype: str = "float32") -> History:
+        """How the best of a problem came about.
+
+        Every trial that was the fastest of its source, toolchain and clock when it was recorded, in that order.
+
+        - `kernel`: name of a kernel: one of /v1/kernels, or of a user's file
+        - `dims`: the size of each of the kernel's dimensions: one query parameter each, once, in plain digits
+        - `dtype`: type of the kernel's inputs
+        - `device`: the device's name, whether its times were measured or modelled
+
+        Raises `NotFound`: Nothing is stored for this problem.
+        """
+        return cast(
+            "History",
+            self._document("GET", f"/v1/history/{part(kernel)}", params={**dims, "dtype": dtype, "device": device}),
+        )
 
     def export(self, *, kernel: str | None = None, dtype: str | None = None, device: str | None = None) -> bytes:
-        """The export file of every best that fits."""
+        """Every best with its evidence.
+
+        The file that `tilewise import` and the decorator read: of one moment, and sent as it is read. A connection
+        that ends before the checksum, which comes last, was cut off.
+
+        - `kernel`: only this kernel
+        - `dtype`: only this dtype
+        - `device`: only this device name
+        """
         return self._send("GET", "/v1/export", params={"kernel": kernel, "dtype": dtype, "device": device}).content
 
-    def import_results(self, data: bytes) -> schemas.Imported:
-        """Merge an export file into the server's database; needs an admin's token."""
-        headers = {"content-type": "application/json"}
-        response = self._send("POST", "/v1/import", content=data, headers=headers, timeout=self._patient)
-        return cast("schemas.Imported", _document(response))
+    def import_results(self, data: bytes) -> Imported:
+        """Results of another database.
 
-    # Jobs --------------------------------------------------------------------------------------------------------
+        Merge an export file, in one transaction; what is there and better known stays. What cannot be is refused,
+        each with its place and the reason, and the rest is taken.
+
+        - `data`: the file's content
+        """
+        return cast("Imported", self._document("POST", "/v1/import", body=data))
+
+    def jobs(self, *, limit: int = 50, before: int | None = None) -> Sequence[Job]:
+        """Jobs, the newest first.
+
+        The last job's number given as `before` brings the next page.
+
+        - `limit`: jobs a page
+        - `before`: the last number of the page before
+        """
+        return cast(
+            "Sequence[Job]", self._document("GET", "/v1/jobs", params={"limit": limit, "before": before})["jobs"]
+        )
 
     def submit(
-        self, kernel: str, shapes: Sequence[Mapping[str, int]], *, device: str, dtype: str = "float32", **rest: Any
-    ) -> schemas.Job:
-        """Ask for a tuning; the same request twice is one job. `rest` may hold `trials`, `seconds`, `search`, `seed`
-        and `priority`. Needs a token that allows to submit."""
-        sizes = [dict(dims) for dims in shapes]
-        asked = {"kernel": kernel, "shapes": sizes, "device": device, "dtype": dtype, **rest}
-        return cast("schemas.Job", _document(self._send("POST", "/v1/jobs", json=asked, timeout=self._patient)))
+        self,
+        kernel: str,
+        shapes: Sequence[Dims],
+        device: str,
+        *,
+        dtype: str = "float32",
+        trials: int | None = None,
+        seconds: float | None = None,
+        search: Literal["guided", "tpe", "random", "exhaustive"] = "guided",
+        seed: int = 0,
+        priority: int = 0,
+    ) -> Job:
+        """Ask for a tuning.
 
-    def job(self, number: int) -> schemas.Job:
-        return cast("schemas.Job", self._get(f"/v1/jobs/{number}"))
+        The same request twice is one job. Jobs run on the server's own devices, one a device, the highest priority
+        first and of that the oldest; each trial is kept as soon as it is made.
 
-    def jobs(self, *, before: int | None = None, limit: int = 50) -> list[schemas.Job]:
-        """The newest first."""
-        return cast("list[schemas.Job]", self._get("/v1/jobs", {"before": before, "limit": limit})["jobs"])
+        - `device`: a device's id in /v1/devices
 
-    def cancel(self, number: int) -> schemas.Job:
-        return cast("schemas.Job", _document(self._send("DELETE", f"/v1/jobs/{number}", timeout=self._patient)))
+        Raises `NotFound`: The kernel is not one of /v1/kernels.
+        """
+        return cast(
+            "Job",
+            self._document(
+                "POST",
+                "/v1/jobs",
+                body={
+                    "kernel": kernel,
+                    "shapes": shapes,
+                    "dtype": dtype,
+                    "device": device,
+                    "trials": trials,
+                    "seconds": seconds,
+                    "search": search,
+                    "seed": seed,
+                    "priority": priority,
+                },
+            ),
+        )
 
-    def events(self, number: int) -> Iterator[schemas.Job]:
-        """The job now and whenever it changes, until it has ended."""
-        try:
-            with self._http.stream("GET", f"/v1/jobs/{number}/events", timeout=60.0) as response:
-                if response.status_code >= 400:
-                    response.read()
-                    raise _error(response, self.url)
-                for line in response.iter_lines():
-                    if line.startswith("data: "):
-                        yield json.loads(line.removeprefix("data: "))
-        except httpx2.HTTPError as error:
-            raise Unavailable(f"lost {self.url}: {error or type(error).__name__}") from error
+    def job(self, number: int) -> Job:
+        """One job.
 
-    def ready(self) -> bool:
-        """Whether the server is there and can answer."""
-        try:
-            self._get("/readyz")
-        except Unavailable:
-            return False
-        return True
+        What was asked for, and how far it is.
 
-    # How ---------------------------------------------------------------------------------------------------------
+        - `number`: the job's number
 
-    def close(self) -> None:
-        self._http.close()
+        Raises `NotFound`: There is no such job.
+        """
+        return cast("Job", self._document("GET", f"/v1/jobs/{part(number)}"))
 
-    def __enter__(self) -> Self:
-        return self
+    def cancel(self, number: int) -> Job:
+        """Cancel a job.
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
+        One that waits is cancelled at once, one that runs after the trial it is at; its trials are kept. A job that
+        has ended stays as it is.
 
-    def _get(self, path: str, params: Mapping[str, Any] | None = None) -> dict[str, Any]:
-        return _document(self._send("GET", path, params=params))
+        - `number`: the job's number
 
-    def _send(
-        self, method: str, path: str, *, params: Mapping[str, Any] | None = None, **content: Any
-    ) -> httpx2.Response:
-        given = {name: value for name, value in (params or {}).items() if value is not None}
-        try:
-            response = self._http.request(method, path, params=given or None, **content)
-        except (httpx2.HTTPError, httpx2.InvalidURL) as error:
-            raise Unavailable(f"cannot reach {self.url}: {error or type(error).__name__}") from error
-        if response.status_code >= 400:
-            raise _error(response, self.url)
-        return response
+        Raises `NotFound`: There is no such job.
+        """
+        return cast("Job", self._document("DELETE", f"/v1/jobs/{part(number)}"))
 
+    def events(self, number: int) -> Iterator[Job]:
+        """How a job goes, as it goes.
 
-def _part(name: str) -> str:
-    """A name as one part of a path."""
-    return quote(name, safe="")
+        Server-sent events: one `job` with the job's JSON now, one whenever it changes, and the end of the stream
+        when the job has ended.
 
+        - `number`: the job's number
 
-def _document(response: httpx2.Response) -> dict[str, Any]:
-    try:
-        body = response.json()
-    except ValueError as error:
-        raise Unavailable(f"{response.url} answered what is no JSON; is a tilewise server there?") from error
-    if not isinstance(body, dict):
-        raise Unavailable(f"{response.url} answered what is no document; is a tilewise server there?")
-    return body
+        Raises `NotFound`: There is no such job.
+        """
+        return self._events("GET", f"/v1/jobs/{part(number)}/events")
 
+    def healthz(self) -> Health:
+        """Whether the server runs.
 
-def _error(response: httpx2.Response, url: str) -> TilewiseError:
-    """A problem document as the error that the service raised; anything else by its status alone."""
-    try:
-        problem = response.json()
-        detail, kind = " ".join(str(problem["detail"]).split()), str(problem["type"]).rpartition(":")[2]
-    except (ValueError, KeyError, TypeError):
-        detail, kind = f"{url} answered {response.status_code}", ""
-    return _ERRORS.get(kind, _BY_STATUS.get(response.status_code, Unavailable))(detail)
+        Does not touch the database.
+        """
+        return cast("Health", self._document("GET", "/healthz"))
+
+    def readyz(self) -> Health:
+        """Whether it can answer.
+
+        Asks the database for the version of its schema, which must be the one that this program needs, and one
+        indexed question.
+        """
+        return cast("Health", self._document("GET", "/readyz"))
+
+    def metrics(self) -> str:
+        """Figures for Prometheus.
+
+        In Prometheus' text format.
+        """
+        return self._send("GET", "/metrics").text

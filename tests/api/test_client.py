@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import sysconfig
 from collections import defaultdict
+from pathlib import Path
+from types import MappingProxyType
 
 import httpx2
 import pytest
 from starlette.testclient import TestClient
 
+from tilewise.api.generator import client_source
 from tilewise.client import Client
 from tilewise.errors import NotFound, Unavailable, UnknownKernel, UsageError
 
 QUERY = {"kernel": "row_reduce", "dims": {"M": 1000, "N": 8192}, "dtype": "float32", "device": "Ascend910B4"}
-UNUSED = {("GET", "/healthz"), ("GET", "/metrics")}
-"""What programs other than tilewise's ask."""
+ROOT = Path(__file__).parents[2]
+RUFF = Path(sysconfig.get_path("scripts")) / "ruff"
 
 
 class Recorded(httpx2.BaseTransport):
@@ -65,21 +69,40 @@ def test_every_operation_has_a_method(remote, tune, client, transport):
     assert remote.lookup_many([QUERY, {**QUERY, "device": "B"}])[1]["config"] is None
     assert "row_reduce" in {kernel["name"] for kernel in remote.kernels()}
     assert remote.devices()
-    assert len(list(remote.trials(page=1))) == len(list(remote.trials(kernel="row_reduce"))) == 3
-    assert [best["time_us"] for best in remote.history(**QUERY)] == [31.5]
+    assert len(list(remote.trials(limit=1))) == len(list(remote.trials(kernel="row_reduce"))) == 3
+    assert [best["time_us"] for best in remote.history(**QUERY)["bests"]] == [31.5]
     assert b'"format": "tilewise"' in remote.export(device="Ascend910B4")
     job = remote.submit("row_reduce", [QUERY["dims"]], device="model:Ascend910B4", trials=2)
     assert remote.cancel(job["id"])["state"] == "cancelled"
     assert remote.job(job["id"]) == remote.jobs()[0]
     assert [told["state"] for told in remote.events(job["id"])] == ["cancelled"]
     assert remote.import_results(remote.export())["unchanged"] == 3
+    assert remote.readyz() == remote.healthz() == {"status": "ok"}
+    assert "tilewise_answers_kept" in remote.metrics()
     assert remote.ready()
     documented = {
         (method.upper(), path.replace("{kernel}", "row_reduce").replace("{number}", "1"))
         for path, operations in client.get("/openapi.json").json()["paths"].items()
         for method in operations
     }
-    assert transport.seen == documented - UNUSED
+    assert transport.seen == documented
+
+
+def test_the_client_is_as_it_would_be_made_now(client):
+    """`make client` makes it anew."""
+    made = client_source(client.get("/openapi.json").json())
+    command = [RUFF, "format", "--stdin-filename", "src/tilewise/client.py", "-"]
+    formatted = subprocess.run(command, input=made, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    assert formatted == (ROOT / "src/tilewise/client.py").read_text()
+
+
+def test_any_mapping_and_sequence_can_be_sent(remote, tune):
+    tune()
+    dims = MappingProxyType(QUERY["dims"])
+    assert remote.lookup("row_reduce", dims, "Ascend910B4")["dims"] == dims
+    assert remote.lookup_many((MappingProxyType(QUERY | {"dims": dims}),))[0]["config"]
+    with pytest.raises(TypeError, match="cannot be sent"):
+        remote.lookup_many([{"kernel": object()}])
 
 
 def test_every_parameter_can_be_given(remote, tune, client, transport):
@@ -87,7 +110,7 @@ def test_every_parameter_can_be_given(remote, tune, client, transport):
     narrowed = {"kernel": "row_reduce", "dtype": "float32", "device": "Ascend910B4"}
     remote.lookup(**QUERY, match="older", toolchain="model-2")
     remote.history(**QUERY)
-    list(remote.trials(**narrowed, status="correct", page=1))
+    list(remote.trials(**narrowed, status="correct", limit=1))
     remote.export(**narrowed)
     remote.jobs(before=5, limit=1)
     for path, operations in client.get("/openapi.json").json()["paths"].items():

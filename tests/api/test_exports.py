@@ -143,7 +143,7 @@ def test_a_database_that_fails_on_the_way_ends_the_connection_before_the_checksu
     assert b"damaged" not in body_of(sent)
 
 
-def test_memory_holds_a_piece_and_not_the_file(client, tune, store_url):
+def test_memory_holds_a_piece_and_not_the_file(tune, store_url):
     tune()
     with open_store(store_url) as store:
         [scope] = store.scopes()

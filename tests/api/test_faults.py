@@ -186,7 +186,7 @@ def test_a_clock_that_jumps_changes_nothing_but_the_moments_that_are_told(
         assert ended["attempts"] == 1
         found = client.lookup("vector_add", {"N": 100_000}, device="Ascend910B4")
         assert found["time_us"] == ended["progress"]["best_us"]
-        paged = list(client.trials(page=1))
+        paged = list(client.trials(limit=1))
         assert len(paged) == len({(*trial["dims"].items(), *trial["config"].items()) for trial in paged})
         tag = httpx2.get(url + ASKED).headers["etag"]
         clock.set(3 * day)

@@ -275,7 +275,7 @@ class _Soak:
     def _list(self, client: Client, drawn: random.Random) -> None:
         for job in client.jobs(limit=50):
             self._note_end(job["id"], job.get("finished", ""))
-        next(client.trials(kernel=_KERNEL, page=20), None)
+        next(client.trials(kernel=_KERNEL, limit=20), None)
 
     # Kills, and the end -----------------------------------------------------------------------------------------------
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from tilewise.errors import UsageError
 from tilewise.tuner.cli.options import common, database, open_existing, print_json, problem_options
+
+if TYPE_CHECKING:
+    from tilewise.client import Match as HowFar
 
 __all__ = ["lookup"]
 
@@ -38,7 +41,7 @@ def lookup(
     shapes: tuple[str, ...],
     dtype: str,
     device: str,
-    match: str,
+    match: HowFar,
     toolchain: str | None,
     server: str | None,
     url: str | None,
@@ -72,7 +75,7 @@ def _find(
     shapes: tuple[str, ...],
     dtype: str,
     device: str,
-    match: str,
+    match: HowFar,
     toolchain: str | None,
 ) -> Iterator[_Answer]:
     """From a database."""
@@ -120,7 +123,7 @@ def _ask(
     shapes: tuple[str, ...],
     dtype: str,
     device: str,
-    match: str,
+    match: HowFar,
     toolchain: str | None,
 ) -> Iterator[_Answer]:
     """The same from a server, which knows itself which kernels, dimensions and devices there are."""
@@ -132,7 +135,7 @@ def _ask(
     with Client(server, token=read_settings().token) as client:
         for dims in map(parse_dims, shapes):
             try:
-                found = client.lookup(kernel, dims, device=device, dtype=dtype, match=match, toolchain=toolchain)
+                found = client.lookup(kernel, dims, device, dtype=dtype, match=match, toolchain=toolchain)
             except NotFound as error:
                 asked = {"kernel": kernel, "dims": dims, "dtype": dtype, "device": device}
                 yield {**asked, "match": match, "config": None, "why": str(error)}, []
