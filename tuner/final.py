@@ -8,6 +8,7 @@ was recorded later may be faster.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -158,8 +159,7 @@ def _declared(winner: Trial, facts: Mapping[str, Any], beaten_us: float, running
     """The winner as it is stored; `running` counts those that are not behind, itself among them."""
     said = f"{facts['chance']:.1%} sure to be the fastest of {facts['of']} timed in turns"
     if running > 1:
-        rule = "the default goes first" if winner.is_default else "settled by on-chip memory"
-        said = f"tied with {running - 1} other{'s' * (running > 2)}, {rule}"
+        said = f"tied with {running - 1} other{'s' * (running > 2)}, {_rule(winner)}"
     why = ", ".join(part for part in (winner.why, said) if part)
     return replace(winner, settled_us=beaten_us, facts={**winner.facts, CONTEST: facts}, why=why)
 
@@ -180,6 +180,13 @@ def _contest_facts(standing: Standing, of: int) -> dict[str, Any]:
 def _preference(trial: Trial) -> tuple[bool, float, str]:
     """How ties are settled."""
     return not trial.is_default, _on_chip(trial.facts), canonical_json(dict(trial.config))
+
+
+def _rule(winner: Trial) -> str:
+    """By what it won a tie."""
+    if winner.is_default:
+        return "the default goes first"
+    return "settled by on-chip memory" if math.isfinite(_on_chip(winner.facts)) else "the first in writing"
 
 
 def _on_chip(facts: Mapping[str, Any]) -> float:

@@ -175,6 +175,8 @@ class Tuning:
         watcher: Watcher | None = None,
     ) -> None:
         check_memory(spec, problem, device)
+        if not 0 <= seed < 2**63:
+            raise UsageError(f"a seed of {seed}; expected 0 or more, below 2^63")
         self._spec, self._problem, self._device, self._store = spec, problem, device, store
         self._search, self._seed, self._fresh = search, seed, fresh
         self._watcher = watcher or Watcher()
@@ -416,7 +418,10 @@ class Tuning:
 
     def _conclude(self) -> Result:
         if self._best is None:
-            trials = self._counted()
+            if not (trials := self._counted()):
+                raise NothingFeasible(
+                    f"{self._budget.seconds} seconds are over before a config was tried; give it more"
+                )
             reasons = sorted({f"{t.status}: {t.reason}" for t in trials if t.status is not Status.CORRECT})
             raise NothingFeasible(f"none of {len(trials)} configs ran correctly; {'; '.join(reasons[:3])}")
         return self._store.result(self.scope)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import zlib
+from codecs import getincrementaldecoder
 from collections import Counter
 from collections.abc import Callable
 from typing import Any, NoReturn
@@ -20,8 +21,8 @@ _NUL = re.compile(rb"(?<!\\)(\\\\)*\\u0000")  # not a backslash that is followed
 _ODD_ESCAPE = re.compile(r"\\u(d[89a-f]|0000)", re.IGNORECASE)
 
 
-def unpacked(data: bytes) -> bytes:
-    """The bytes, decompressed where they are gzipped. Raises `ValueError`."""
+def unpacked(data: bytes, *, cut: bool = False) -> bytes:
+    """The bytes, decompressed where they are gzipped; with `cut` as far as they go. Raises `ValueError`."""
     if not data.startswith(_GZIP):
         return data
     try:
@@ -32,14 +33,16 @@ def unpacked(data: bytes) -> bytes:
     if not stream.eof:
         if len(plain) >= LARGEST:
             raise ValueError(f"it is more than {LARGEST // 2**20} MiB when decompressed")
+        if cut:
+            return plain
         raise ValueError("its compressed data is damaged (it ends early)")
     return plain
 
 
-def text_of(data: bytes) -> str:
-    """The text of a file, plain or gzipped. Raises `ValueError`."""
+def text_of(data: bytes, *, cut: bool = False) -> str:
+    """The text of a file, plain or gzipped; with `cut` it may end anywhere. Raises `ValueError`."""
     try:
-        return unpacked(data).decode("utf-8-sig")
+        return getincrementaldecoder("utf-8-sig")().decode(unpacked(data, cut=cut), final=not cut)
     except UnicodeDecodeError as error:
         raise ValueError("it is not UTF-8 text") from error
 

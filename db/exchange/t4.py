@@ -1,6 +1,7 @@
 """The T4 results format of the auto-tuning community, and the landscapes that it and Kernel Tuner's caches hold.
 
-T4 is described by the results schema 1.0.0 that Kernel Tuner ships. Its times are milliseconds; ours are microseconds.
+T4 is described by the results schema 1.0.0 that Kernel Tuner ships. Its times are in the `timeunit` that its metadata
+name, milliseconds where they name none; ours are microseconds.
 What a T4 file of ours holds beyond the schema: `metadata` (the scope), `verified` (whether the output agreed with the
 reference), and `total` among a result's times (the wall time of the trial). `runtimes` are the kept repetitions of a
 measured time, else the one time there is; `time` among the measurements is their median.
@@ -9,9 +10,12 @@ measured time, else the one time there is; `time` among the measurements is thei
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
+from json import JSONDecodeError
 from pathlib import Path
 from typing import Any
 
@@ -32,16 +36,30 @@ __all__ = [
 ]
 
 _SCHEMA_VERSION = "1.0.0"
-_US_PER = {"": 1e3, "ms": 1e3, "milliseconds": 1e3, "us": 1.0, "microseconds": 1.0, "s": 1e6, "seconds": 1e6}
-"""Microseconds per unit of a T4 measurement; Kernel Tuner, which means milliseconds, sometimes leaves it out."""
+_MS = 1e3
+_US_PER = {"ms": _MS, "us": 1.0, "ns": 1e-3, "s": 1e6}
+_US_PER |= {"milliseconds": _MS, "microseconds": 1.0, "nanoseconds": 1e-3, "seconds": 1e6}
+"""Microseconds per unit of time. A measurement that names none is in the file's, which is milliseconds if it names none
+either."""
 
+_KERNEL_TUNER_ERROR = "__error__"
 _KERNEL_TUNER_ERRORS = {"InvalidConfig": Status.CONSTRAINTS, "CompilationFailedConfig": Status.COMPILE}
-"""What stands in place of a time; all else (`RuntimeFailedConfig`, free text) means that the run failed."""
+"""What stands in place of a time, or in its own field where there is none; all else (`RuntimeFailedConfig`, free text)
+means that the run failed."""
 
-_KERNEL_TUNER_PARTS_MS = ("compile_time", "verification_time", "benchmark_time", "framework_time")
+_KERNEL_TUNER_PARTS = ("compile_time", "verification_time", "benchmark_time", "framework_time")
 """The wall time of a recorded trial, less `strategy_time`, which is the recorded search's own."""
 
-_T4_PARTS_MS = ("compilation", "compilation_time", "validation", "benchmark", "framework")
+_T4_PARTS = ("compilation", "compilation_time", "validation", "benchmark", "framework")
+
+_MARKS = re.compile(r'"(?:[^"\\]|\\.)*"?|[][{}]')
+"""Brackets, and the texts whose brackets do not count, the last of which may be cut off."""
+
+_DEPTH = 2
+
+_UNFINISHED = re.compile(r'[\s,]*(?:"(?:[^"\\]|\\.)*\\?|\\?[-+.\w]*)')
+"""What is left from the place where a document that was cut off makes no sense: the rest of one that is damaged is
+more than a word."""
 
 _KERNEL_TUNER_ERROR_VALUE = 1e20
 """Older recorders write this "time" for a config that failed."""
@@ -94,8 +112,8 @@ def export_t4(store: Store, scope: Scope) -> dict[str, Any]:
 def read_landscape(path: str | Path) -> Landscape:
     """Read a T4 file or a Kernel Tuner cache, plain or gzipped; raises `BadImport`.
 
-    A cache that was cut off while being written (last braces missing, last record half there) is read up to its last
-    whole record.
+    One that was cut off while being written (last braces missing, last record half there) is read up to its last whole
+    record.
     """
     path = Path(path)
     try:
@@ -107,15 +125,16 @@ def read_landscape(path: str | Path) -> Landscape:
 
 def parse_recording(data: bytes) -> Fields:
     """The document of a T4 file or a Kernel Tuner cache, perhaps cut off. Raises `ValueError`."""
-    return Fields.of(_load(text_of(data)))
+    return Fields.of(_load(text_of(data, cut=True)))
 
 
 def recorded_rows(document: Fields) -> Iterator[tuple[str, Row | ValueError]]:
     """Each record's place in the document and the record, or what is wrong with it. Raises `ValueError`."""
     if "results" in document.body:
+        read = partial(_t4_row, us_per=_us_per(recorded_metadata(document).get("timeunit", "ms")))
         parameters = _t4_parameters(document)
         for number, result in enumerate(document.items("results"), 1):
-            yield f"result {number}", _row_or_error(_t4_row, result, parameters)
+            yield f"result {number}", _row_or_error(read, result, parameters)
     else:
         parameters = _names(document.items("tune_params_keys"))
         for key, record in document.mapping("cache").items():
@@ -184,31 +203,44 @@ def _bytes(path: Path) -> bytes:
 
 
 def _load(text: str) -> Any:
-    """Parse JSON, closing what a recorder that was stopped left open: records end with the only inner braces."""
-    if '"tune_params_keys"' not in text:  # no cache, which is the only kind that is left open
+    """Parse JSON. Recorders write NaN and Infinity for times that failed, and leave open what they are stopped in."""
+    try:
         return parse(text, constant=float)
-    whole, kept = text.strip().rstrip(","), text[: text.rfind("}") + 1]
-    first: ValueError | None = None
-    for candidate in (whole, whole + "}", whole + "}}", kept + "}", kept + "}}"):
-        try:
-            return parse(candidate, constant=float)  # recorders write NaN and Infinity for times that failed
-        except ValueError as error:
-            first = first or error
-    raise first or ValueError("it is not JSON")
+    except ValueError as error:
+        wrong = error.__cause__
+        if not isinstance(wrong, JSONDecodeError) or not _UNFINISHED.fullmatch(text, wrong.pos):
+            raise
+        return parse(_up_to_the_last_record(text), constant=float)
+
+
+def _up_to_the_last_record(text: str) -> str:
+    """A document that was cut off, up to the end of its last whole record, and closed. Records are objects two levels
+    deep, in a cache as in a T4 file."""
+    closers: list[str] = []
+    kept, left = 0, ""
+    for mark in _MARKS.finditer(text):
+        found = mark.group()
+        if found in "{[":
+            closers.append("}" if found == "{" else "]")
+        elif found in "}]":
+            closers.pop()
+            if len(closers) <= _DEPTH:
+                kept, left = mark.end(), "".join(reversed(closers))
+    return text[:kept] + left
 
 
 def _cache_row(record: Any, parameters: tuple[str, ...]) -> Row:
     fields = Fields.of(record)
-    if "time" not in fields.body:
+    if not fields.body.keys() & {"time", _KERNEL_TUNER_ERROR}:
         raise ValueError("time is missing")
     config = Fields({"config": {name: fields.body[name] for name in parameters if name in fields.body}}).config(
         "config"
     )
     if len(config) < len(parameters):
         raise ValueError(f"it lacks {', '.join(name for name in parameters if name not in config)}")
-    time, status = _cache_time(fields.body["time"])
-    samples = _samples(fields.body.get("times") or []) if status is Status.CORRECT else ()
-    return Row(config, status, time, samples, _seconds(fields, _KERNEL_TUNER_PARTS_MS), created=_moment(fields))
+    time, status = _cache_time(fields.body.get(_KERNEL_TUNER_ERROR) or fields.body.get("time"))
+    samples = _samples(fields.body.get("times") or [], _MS) if status is Status.CORRECT else ()
+    return Row(config, status, time, samples, _seconds(fields, _KERNEL_TUNER_PARTS, _MS), created=_moment(fields))
 
 
 def _cache_time(time: Any) -> tuple[float | None, Status]:
@@ -216,7 +248,7 @@ def _cache_time(time: Any) -> tuple[float | None, Status]:
         return None, _KERNEL_TUNER_ERRORS.get(time, Status.RUNTIME)
     if not _is_time(time) or time >= _KERNEL_TUNER_ERROR_VALUE:
         return None, Status.RUNTIME
-    return _us(time, 1e3), Status.CORRECT
+    return _us(time, _MS), Status.CORRECT
 
 
 def _t4_parameters(document: Fields) -> tuple[str, ...]:
@@ -225,46 +257,52 @@ def _t4_parameters(document: Fields) -> tuple[str, ...]:
     return _names(recorded_metadata(document).get("parameters") or list(first))
 
 
-def _t4_row(result: Any, parameters: tuple[str, ...]) -> Row:
+def _t4_row(result: Any, parameters: tuple[str, ...], us_per: float) -> Row:
     fields = Fields.of(result)
     config = fields.config("configuration")
     if set(config) != set(parameters):
         raise ValueError(f"its configuration names {', '.join(config)}; expected {', '.join(parameters)}")
     status = _invalidity(fields.text("invalidity"))
     times = Fields(fields.mapping("times"))
-    samples = _samples(times.body.get("runtimes") or []) if status is Status.CORRECT else ()
+    samples = _samples(times.body.get("runtimes") or [], us_per) if status is Status.CORRECT else ()
     return Row(
         config={name: config[name] for name in parameters},
         status=status,
-        time_us=_t4_time(fields, samples) if status is Status.CORRECT else None,
+        time_us=_t4_time(fields, samples, us_per) if status is Status.CORRECT else None,
         samples_us=samples,
-        seconds=_seconds(times, ("total",) if "total" in times.body else _T4_PARTS_MS),
-        p20_us=_measurement(fields, "p20"),
-        p80_us=_measurement(fields, "p80"),
+        seconds=_seconds(times, ("total",) if "total" in times.body else _T4_PARTS, us_per),
+        p20_us=_measurement(fields, "p20", us_per),
+        p80_us=_measurement(fields, "p80", us_per),
         verified=fields.body.get("verified") is True and status is Status.CORRECT,
         created=_moment(fields),
     )
 
 
-def _t4_time(fields: Fields, samples: tuple[float, ...]) -> float:
+def _t4_time(fields: Fields, samples: tuple[float, ...], us_per: float) -> float:
     """The measurement called `time`, else the mean of the repetitions, as Kernel Tuner has it."""
-    if (time := _measurement(fields, "time")) is not None:
+    if (time := _measurement(fields, "time", us_per)) is not None:
         return time
     if not samples:
         raise ValueError("it is correct but has neither a measurement called time nor runtimes")
     return math.fsum(samples) / len(samples)
 
 
-def _measurement(fields: Fields, name: str) -> float | None:
-    """In microseconds."""
+def _measurement(fields: Fields, name: str, us_per: float) -> float | None:
+    """In microseconds; `us_per` is the unit of one that names none."""
     measurements = fields.items("measurements") if fields.body.get("measurements") is not None else []
     for measurement in map(Fields.of, measurements):
         if measurement.body.get("name") == name:
-            unit, value = measurement.body.get("unit", ""), measurement.number("value")
-            if not isinstance(unit, str) or unit not in _US_PER or value <= 0:
-                raise ValueError(f"its {name} is {value} {unit!r}; expected a positive number of ms, us or s")
-            return _us(value, _US_PER[unit])
+            unit, value = measurement.body.get("unit"), measurement.number("value")
+            if value <= 0:
+                raise ValueError(f"its {name} is {value}; expected a positive number")
+            return _us(value, _us_per(unit) if unit else us_per)
     return None
+
+
+def _us_per(unit: Any) -> float:
+    if not isinstance(unit, str) or unit not in _US_PER:
+        raise ValueError(f"its unit of time is {str(unit)[:40]!r}; expected {', '.join(_US_PER)}")
+    return _US_PER[unit]
 
 
 def _moment(fields: Fields) -> datetime | None:
@@ -288,15 +326,15 @@ def _names(values: list[Any]) -> tuple[str, ...]:
     return tuple(values)
 
 
-def _samples(values: Any) -> tuple[float, ...]:
+def _samples(values: Any, us_per: float) -> tuple[float, ...]:
     if not isinstance(values, list) or not all(map(_is_time, values)):
         raise ValueError("its repetitions are not all positive numbers")
-    return tuple(_us(value, 1e3) for value in values)
+    return tuple(_us(value, us_per) for value in values)
 
 
-def _seconds(fields: Fields, parts_ms: tuple[str, ...]) -> float | None:
-    known = [fields.number(name) for name in parts_ms if fields.body.get(name) is not None]
-    return math.fsum(known) / 1000 if known else None
+def _seconds(fields: Fields, parts: tuple[str, ...], us_per: float) -> float | None:
+    known = [fields.number(name) for name in parts if fields.body.get(name) is not None]
+    return math.fsum(known) / (1e6 / us_per) if known else None
 
 
 def _is_time(value: Any) -> bool:

@@ -113,6 +113,26 @@ def test_a_t4_file_of_kernel_tuner_is_read(tmp_path):
     assert landscape.rows[1].time_us == 2.5
 
 
+@pytest.mark.parametrize("indent", [None, 1])
+def test_a_t4_file_cut_off_anywhere_is_read_up_to_its_last_whole_result(landscape_of, document, indent):
+    text, whole = json.dumps(document, indent=indent), landscape_of(json.dumps(document)).rows
+    ends = [len(text) - len(text.split(f'"{result["timestamp"]}"', 1)[1]) for result in document["results"]]
+    ends = [text.index('"objectives"', end) for end in ends]
+    ends = [text.index("}", end) + 1 for end in ends]
+    for length in range(ends[0], len(text) + 1):
+        assert landscape_of(text[:length]).rows == whole[: sum(end <= length for end in ends)], text[:length][-30:]
+
+
+@pytest.mark.parametrize(("unit", "us"), [("milliseconds", 2000.0), ("microseconds", 2.0), ("seconds", 2e6)])
+def test_times_are_in_the_unit_that_the_t4_file_names(landscape_of, unit, us):
+    times = {"compilation": 3, "runtimes": [1, 3]}
+    result = {"configuration": {"threads": 64}, "times": times, "invalidity": "correct", "correctness": 1}
+    named = result | {"measurements": [{"name": "time", "value": 2, "unit": ""}]}
+    rows = landscape_of(json.dumps({"results": [result, named], "metadata": {"timeunit": unit}})).rows
+    assert [row.time_us for row in rows] == [us, us]
+    assert (rows[0].samples_us, rows[0].seconds) == ((us / 2, us * 1.5), pytest.approx(us * 1.5e-6))
+
+
 # Kernel Tuner caches
 
 
@@ -172,6 +192,22 @@ def test_whatever_stands_for_a_time_that_failed_is_a_failed_run(landscape_of, ti
     assert (row.status, row.time_us, row.samples_us) == (Status.RUNTIME, None, ())
 
 
+def test_a_failure_that_stands_beside_the_place_of_a_time_is_read(landscape_of):
+    """As Kernel Tuner writes them since its version 1.5."""
+    failed = [
+        {name: value for name, value in r.items() if name != "time"} | {"__error__": r["time"]} for r in RECORDS[1:]
+    ]
+    assert landscape_of(json.dumps(cache(RECORDS[0], *failed))).rows == ROWS
+
+
+def test_a_cache_whose_compressed_data_is_cut_off_is_read_as_far_as_it_goes(landscape_of):
+    records = [record(n, 1, 1.0 + n / 1000) for n in range(1, 500)]
+    packed = gzip.compress(json.dumps(cache(*records)).encode())
+    rows = landscape_of(packed[: len(packed) // 2]).rows
+    assert 100 < len(rows) < 400
+    assert rows == landscape_of(packed).rows[: len(rows)]
+
+
 @pytest.mark.parametrize("indent", [None, 1])
 def test_a_cache_cut_off_anywhere_is_read_up_to_its_last_whole_record(landscape_of, indent):
     """As the recorder leaves it: at every length, no record is lost that was whole, and none is made up."""
@@ -188,7 +224,7 @@ def test_a_cache_cut_off_anywhere_is_read_up_to_its_last_whole_record(landscape_
         (b"", "it is not JSON"),
         (b"no json", "it is not JSON"),
         (b"\xff\xff", "it is not UTF-8"),
-        (gzip.compress(b'{"results": []}' * 99, mtime=0)[:-12], "its compressed data is damaged"),
+        (b"\x1f\x8b and more", "its compressed data is damaged"),
         (b"[]", "expected an object, found a list"),
         (b"{}", "tune_params_keys is missing"),
         (b'{"results": []}', "its parameter names are missing"),
@@ -199,6 +235,8 @@ def test_a_cache_cut_off_anywhere_is_read_up_to_its_last_whole_record(landscape_
         (json.dumps(cache() | {"cache": {"32,1": {"threads": 32, "time": 1}}}), "record '32,1': it lacks tile"),
         (json.dumps(cache(record(32, 1, 1.0, times=["x"]))), "record '32,1': its repetitions are not all positive"),
         (json.dumps(cache(*RECORDS)).replace('"tile": 2', '"tile: 2', 1), "it is not JSON"),
+        (json.dumps(cache(*RECORDS)).replace("}, ", "}} ", 1), "it is not JSON"),
+        (b'{"results": [], "metadata": {"timeunit": "hours"}}', "its unit of time is 'hours'; expected ms, us, ns, s"),
         (
             b'{"results": [{"configuration": {"a": 1}, "times": {}, "invalidity": "odd"}]}',
             "result 1: invalidity is 'odd'",

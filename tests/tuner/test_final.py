@@ -188,7 +188,7 @@ def test_a_wrong_leader_does_not_take_part(bowl, tuning, store):
     result = tuning(device, None, search="exhaustive").run()
     assert all(config["TILE"] != 4 for contest in device.contests for config in contest)
     assert result.winner.config == {"TILE": 5, "WIDTH": 64, "fast": True}
-    assert result.winner.why.endswith("tied with 1 other, settled by on-chip memory")
+    assert result.winner.why.endswith("tied with 1 other, the first in writing")
 
 
 def test_a_leader_that_fails_in_the_contest_is_recorded_so_and_another_wins(bowl, tuning, store):

@@ -108,6 +108,12 @@ def test_a_budget_that_allows_nothing_is_refused(trials, seconds, message):
         Budget(trials, seconds)
 
 
+@pytest.mark.parametrize("seed", [-1, 2**63])
+def test_a_seed_that_is_no_seed_is_refused(bowl, tuning, seed):
+    with pytest.raises(UsageError, match=f"a seed of {seed}; expected 0 or more, below 2\\^63"):
+        tuning(5, seed=seed)
+
+
 def test_where_nobody_says_only_the_exhaustive_search_tries_everything():
     assert {search: default_trials(search) for search in SEARCHES} == {
         "guided": DEFAULT_TRIALS,

@@ -7,7 +7,6 @@ has had its budget of different configs, or when it only repeats itself.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import importlib.util
 import random
@@ -46,7 +45,8 @@ def why_not() -> str:
 def run_strategy(strategy: str, space: Space, times: Sequence[float | None], seed: int, budget: int) -> list[int]:
     """The numbers of the configs that the strategy evaluates, each once, in order; fewer than `budget` if it ends.
 
-    Raises `Unavailable` where Kernel Tuner is not installed.
+    Raises `Unavailable` where Kernel Tuner is not installed, and where the strategy breaks: some do in spaces of less
+    configs than they draw at first.
     """
     if reason := why_not():
         raise Unavailable(reason)
@@ -75,8 +75,15 @@ def run_strategy(strategy: str, space: Space, times: Sequence[float | None], see
     np.random.seed(seed)  # Kernel Tuner draws from the global generators
     while len(runner.seen) < budget and runner.repeats < _PATIENCE * budget:
         before = len(runner.seen)
-        with contextlib.suppress(util.StopCriterionReached):
+        try:
             module.tune(searchspace, runner, options)
+        except util.StopCriterionReached:
+            pass
+        except Exception as error:
+            said = f"{type(error).__name__}: {error}"
+            raise Unavailable(
+                f"Kernel Tuner's {strategy} breaks in a space of {len(space)} configs ({said})"
+            ) from error
         if len(runner.seen) == before:
             break
     return runner.seen

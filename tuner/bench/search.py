@@ -229,7 +229,7 @@ def bench_search(
     With `noise` a search sees times taken anew from the recorded repetitions (others for each seed); what it reached
     is judged by the recorded times all the same.
     """
-    chosen = list(searches) or list(DEFAULT)
+    chosen = _chosen(searches)
     check_searches(chosen)
     rows: list[dict[str, Any]] = []
     curves: dict[str, list[list[float]]] = {name: [] for name in chosen}
@@ -387,4 +387,9 @@ def _mean(summaries: Sequence[Mapping[str, Any]], curves: Sequence[Sequence[floa
 
 def replays(files: Sequence[str], seeds: int, searches: Sequence[str]) -> int:
     """How many replays `bench_search` will run, for a progress bar."""
-    return len(files) * seeds * len([name for name in (searches or DEFAULT) if name != CALCULATED])
+    return len(files) * seeds * len([name for name in _chosen(searches) if name != CALCULATED])
+
+
+def _chosen(searches: Sequence[str]) -> list[str]:
+    """Each once."""
+    return list(dict.fromkeys(searches or DEFAULT))

@@ -12,7 +12,7 @@ from tilewise.errors import BadImport, Unavailable, UsageError
 from tilewise.tuner.bench import kernel_tuner
 from tilewise.tuner.bench.plot import plot_search
 from tilewise.tuner.bench.score import RandomSearch, aggregate, half_width
-from tilewise.tuner.bench.search import bench_search, check_searches, load_recorded, replay
+from tilewise.tuner.bench.search import bench_search, check_searches, load_recorded, replay, replays
 
 TIMES = [10.0, 10.5, 11.0, 14.0, None, 20.0, 25.0, None, 40.0, 80.0, 15.0, 16.0]
 
@@ -134,6 +134,20 @@ def test_kernel_tuner_s_strategies_are_counted_by_different_configs(landscape, s
     course = replay(recorded, f"kt:{strategy}", 1, 40)
     assert len(set(course.numbers)) == len(course.numbers) <= 40
     assert len(course.best) == 40
+
+
+def test_a_strategy_of_kernel_tuner_s_that_breaks_says_so(tmp_path):
+    pytest.importorskip("kernel_tuner")
+    path = tmp_path / "one.json"
+    path.write_text(json.dumps({"tune_params_keys": ["x"], "cache": {"1": {"x": 1, "time": 1.0}}}))
+    with pytest.raises(Unavailable, match=r"Kernel Tuner's pso breaks in a space of 1 configs \(IndexError"):
+        replay(load_recorded(str(path)), "kt:pso", 0, 10)
+
+
+def test_a_search_that_is_asked_for_twice_runs_once(landscape):
+    body = bench_search([landscape()], budget=20, seeds=1, searches=["random", "random"])
+    assert list(body["mean"]) == ["random"]
+    assert replays(["one.json"], 3, ["random", "random"]) == 3
 
 
 def test_a_search_that_does_not_exist_is_refused():

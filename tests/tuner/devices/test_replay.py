@@ -152,6 +152,22 @@ def test_another_kernel_cannot_be_run_on_it(landscape, bowl):
         list(device.evaluate(bowl.SPEC, device.problem, [{}]))
 
 
+def test_seconds_that_are_over_before_a_config_was_tried_are_said(landscape, store):
+    device = ReplayDevice(landscape(cache(records())))
+    tuning = Tuning(device.spec, device.problem, device, store, budget=Budget(5, 1e-9))
+    with pytest.raises(NothingFeasible, match="1e-09 seconds are over before a config was tried; give it more"):
+        tuning.run()
+
+
+def test_a_tie_says_by_what_it_was_settled(landscape, store):
+    """Nothing is known of a recorded config's on-chip memory."""
+    equal = [{"x": x, "layout": "row", "time": 2.0} for x in (3, 1, 2)]
+    result = tuned(ReplayDevice(landscape(cache(equal))), store)
+    assert result.winner is not None
+    assert result.winner.config["x"] == 1
+    assert result.winner.why == "tied with 2 others, the first in writing"
+
+
 def test_a_landscape_in_which_all_failed_says_so(landscape, store):
     failed = [{"x": x, "layout": "row", "time": "RuntimeFailedConfig"} for x in range(5)]
     with pytest.raises(NothingFeasible, match="none of 5 configs ran correctly; runtime: recorded as runtime"):
