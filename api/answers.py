@@ -13,7 +13,7 @@ from tilewise.errors import BadDimension, UnknownKernel
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import KernelSpec
-from tilewise.tuner.lookup import Match, clip
+from tilewise.tuner.lookup import Match, clip, is_of
 from tilewise.tuner.problem import make_problem
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ def answer(source: StoredSource, question: Question, match: Match, toolchain: st
         return answer_from(source, question, known[0], match=match, toolchain=toolchain, known_hash=known[1])
     found = source.answers(question, None)
     for result in found:
-        if toolchain in (None, result.scope.toolchain):
+        if toolchain is None or is_of(result, toolchain):
             return result
     if found and match.allows(Match.OLDER):
         return dataclasses.replace(found[0], match=Match.OLDER.value)

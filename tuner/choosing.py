@@ -25,7 +25,7 @@ from tilewise.tuner.local import Local, is_capturing, local_device
 from tilewise.tuner.lookup import Match, match_of, relaxed
 from tilewise.tuner.misses import Misses
 from tilewise.tuner.problem import make_problem, sizes_text
-from tilewise.tuner.remote import Remote, copy_of
+from tilewise.tuner.remote import Asked, Remote, copy_of
 from tilewise.tuner.sources import Nothing, Opened, forget_opened, is_server, open_source
 from tilewise.tuner.targets import known_target
 
@@ -136,27 +136,29 @@ class Chooser:
             toolchain=local.toolchain or None,
             target=local.target,
         )
-        exact = find(self._source(), match=Match.OLDER if self._match.allows(Match.OLDER) else Match.EXACT)
-        if exact is None and self._remote is not None:
-            self._ask(self._remote, question, answers)
-            exact = answers[0] if answers else None
-        result = exact or find(self._source(), match=self._match)
+        result = find(self._source(), match=Match.EXACT)
+        if self._remote is not None:  # asked for what is kept too: the server may know better by the next process
+            self._ask(self._remote, question, local, answers, wait=result is None)
+        result = result or (answers[0] if answers else find(self._source(), match=self._match))
         return self._default(question, problem, local.target) if result is None else _choice(question, result)
 
-    def _ask(self, remote: Remote, question: Question, answers: list[Result]) -> None:
-        """Wait for the server's answer within the limit; one that comes later replaces what was chosen meanwhile."""
+    def _ask(self, remote: Remote, question: Question, local: Local, answers: list[Result], *, wait: bool) -> None:
+        """Wait for the server's answer within the limit; one that comes later replaces what was chosen meanwhile,
+        where that relaxed further."""
         answered = threading.Event()
 
-        def note(result: Result) -> None:
-            answers.append(result)
+        def note(result: Result | None) -> None:
+            if result is not None:
+                answers.append(result)
             answered.set()
             with self.lock:
                 known = self.choices.get(question.key)
-                if known is not None and self._is_better(result, known):
+                if result is not None and known is not None and self._is_better(result, known):
                     self._on_change(self._keep(_choice(question, result)))
 
-        remote.ask(question, self.source_hash, Match.OLDER if self._match.allows(Match.OLDER) else Match.EXACT, note)
-        if not remote.is_away and not is_capturing():
+        cores = None if self._device else local.target.cores
+        remote.ask(Asked(question, self.source_hash, self._match, local.toolchain or None, cores, note))
+        if wait and not remote.is_away and not is_capturing():
             answered.wait(self._wait)
 
     def _is_better(self, result: Result, known: Choice) -> bool:
@@ -179,7 +181,7 @@ class Chooser:
         missed, self._unwritten = self._unwritten, []
         if self._told is not None:
             for choice in missed:  # looking it up there is telling: a server may make a job of what it does not find
-                self._told.ask(choice.question, self.source_hash, Match.EXACT, lambda result: None)
+                self._told.ask(Asked(choice.question, self.source_hash, Match.EXACT))
         try:
             for choice in missed:
                 if file is not None:

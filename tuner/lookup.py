@@ -22,7 +22,7 @@ from tilewise.tuner.problem import sizes_text
 if TYPE_CHECKING:
     from tilewise.tuner.portfolio import Portfolio  # numpy: a fifth of a second of every start
 
-__all__ = ["NEAREST_BOUND", "Match", "NotTuned", "Source", "clip", "match_of", "miss", "relaxed"]
+__all__ = ["NEAREST_BOUND", "Match", "NotTuned", "Source", "clip", "is_of", "match_of", "miss", "relaxed"]
 
 NEAREST_BOUND = math.log(1.25)
 """How far a neighbour may be: its dimensions' ratios multiply to 1.25 at the most. Beyond, what all tuned shapes tell
@@ -102,7 +102,7 @@ def relaxed(
     cores = target.cores if target else None
     found = [result for result in source.answers(question, source_hash) if cores in (None, result.scope.cores)]
     for result in found:
-        if toolchain is None or _is_of(result, toolchain):
+        if toolchain is None or is_of(result, toolchain):
             return result
     if match.allows(Match.OLDER) and found:
         return dataclasses.replace(found[0], match=Match.OLDER.value)
@@ -129,7 +129,8 @@ def clip(text: str) -> str:
     return line if len(line) <= 60 else line[:57] + "..."
 
 
-def _is_of(result: Result, toolchain: str) -> bool:
+def is_of(result: Result, toolchain: str) -> bool:
+    """Whether that is the result's toolchain, or the start of it up to a comma."""
     return f"{result.scope.toolchain},".startswith(f"{toolchain},")
 
 

@@ -7,7 +7,8 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -15,13 +16,14 @@ from tilewise.db.exchange.files import write_file
 from tilewise.db.exchange.trials import result_from_json
 from tilewise.db.exchange.winners import Winners, encode_winners
 from tilewise.db.records import Question, Result
-from tilewise.errors import BadImport, Forbidden, NotFound, StoreError, Unavailable, UsageError
+from tilewise.errors import BadImport, Forbidden, NotFound, StoreError, TilewiseError, UsageError
 from tilewise.settings import read_settings
+from tilewise.tuner.lookup import Match, is_of
 
 if TYPE_CHECKING:
     from tilewise.client import Match as HowFar
 
-__all__ = ["Remote", "copy_of"]
+__all__ = ["Asked", "Remote", "copy_of"]
 
 _log = logging.getLogger("tilewise.runtime")
 
@@ -37,7 +39,28 @@ _GATHER_SECONDS = 0.2
 _WAITING = 10_000
 """Questions that may wait for a server that is away; more are not asked."""
 
-OnAnswer = Callable[[Result], None]
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A question, and what its answer may be: `source_hash` and, where they are named, `cores` must be its own.
+
+    `match` says how far it may relax, `toolchain` (or the start of one) what exact means. `then` is called with the
+    answer, or with None where the server has none.
+    """
+
+    question: Question
+    source_hash: str
+    match: Match
+    toolchain: str | None = None
+    cores: int | None = None
+    then: Callable[[Result | None], None] = lambda result: None
+
+    def steps(self) -> Iterator[Match]:
+        """What a server is asked for in turn. What nobody tuned comes to its notice only where nothing relaxes; and
+        the prior is at hand here."""
+        yield Match.OLDER if self.match.allows(Match.OLDER) else Match.EXACT
+        if self.match.allows(Match.NEAREST):
+            yield Match.PORTFOLIO if self.match.allows(Match.PORTFOLIO) else Match.NEAREST
 
 
 class Remote:
@@ -50,8 +73,9 @@ class Remote:
 
     def __init__(self, url: str, copy: Path | None) -> None:
         self.url, self.copy = url.rstrip("/"), copy
-        self._questions: queue.Queue[tuple[Question, str, str, OnAnswer]] = queue.Queue(_WAITING)
+        self._questions: queue.Queue[Asked] = queue.Queue(_WAITING)
         self._kept: dict[str, Result] = {}
+        self._refusal = ""
         self._unsaved = False
         self._failures = 0
         self._thread: threading.Thread | None = None
@@ -61,10 +85,10 @@ class Remote:
         """Whether the last request failed, so that there is no point in waiting for the next."""
         return self._failures > 0
 
-    def ask(self, question: Question, source_hash: str, match: str, then: OnAnswer) -> None:
-        """Ask in the background; `then` is called there with the answer, if there is one."""
+    def ask(self, asked: Asked) -> None:
+        """Ask in the background, from where `asked.then` is called."""
         try:
-            self._questions.put_nowait((question, source_hash, match, then))
+            self._questions.put_nowait(asked)
         except queue.Full:
             return
         if self._thread is None:
@@ -74,47 +98,55 @@ class Remote:
     def _run(self) -> None:
         while True:
             try:
-                question, source_hash, match, then = self._questions.get(
-                    timeout=_GATHER_SECONDS if self._unsaved else None
-                )
+                asked = self._questions.get(timeout=_GATHER_SECONDS if self._unsaved else None)
             except queue.Empty:
                 self._save()
                 continue
-            result = self._fetched(question, source_hash, match)
+            result = self._fetched(asked)
             if result is not None:
                 self._keep(result)
-                try:
-                    then(result)
-                except Exception:  # the thread must live on
-                    _log.exception("an answer of %s could not be used", self.url)
+            try:
+                asked.then(result)
+            except Exception:  # the thread must live on
+                _log.exception("an answer of %s could not be used", self.url)
 
-    def _fetched(self, question: Question, source_hash: str, match: str) -> Result | None:
+    def _fetched(self, asked: Asked) -> Result | None:
         """The server's answer, asked for until it gives one; None where it has none."""
         while True:
             try:
-                result = self._answer(question, source_hash, match)
+                result = self._answer(asked)
                 self._recovered()
                 return result
-            except (Unavailable, ValueError, RecursionError) as error:
+            except (TilewiseError, ValueError, RecursionError) as error:  # away, busy, its database gone, garbage
                 self._failed(error)
                 if self._unsaved:
                     self._save()
                 time.sleep(min(_FIRST_PAUSE * 2 ** (self._failures - 1), _LONGEST_PAUSE))
 
-    def _answer(self, question: Question, source_hash: str, match: str) -> Result | None:
-        """Raises `Unavailable` or `ValueError` where the server does not answer or answers garbage."""
+    def _answer(self, asked: Asked) -> Result | None:
+        """Raises `TilewiseError` or `ValueError` where the server does not answer or answers garbage."""
         from tilewise.client import Client
 
-        kernel, dims, dtype, device = question.kernel, question.dims, question.dtype, question.device
+        kernel, dims, dtype, device = astuple(asked.question)
         with Client(self.url, token=read_settings().token, timeout=TIMEOUT_SECONDS) as client:
-            try:
-                body = client.lookup(kernel, dims, dtype=dtype, device=device, match=cast("HowFar", match))
-            except NotFound:
-                return None
-            except (UsageError, Forbidden) as error:
-                _log.warning("%s refuses to look %s up: %s", self.url, kernel, error)
-                return None
-        return _checked(body, question, source_hash)
+            for match in asked.steps():
+                try:
+                    how_far = cast("HowFar", match.value)
+                    body = client.lookup(
+                        kernel, dims, dtype=dtype, device=device, match=how_far, toolchain=asked.toolchain
+                    )
+                except NotFound:
+                    continue
+                except (UsageError, Forbidden) as error:
+                    self._refused(error)
+                    return None
+                return _checked(body, asked)
+        return None
+
+    def _refused(self, error: TilewiseError) -> None:
+        if str(error) != self._refusal:  # else a line for each shape
+            self._refusal = str(error)
+            _log.warning("%s refuses: %s", self.url, error)
 
     def _failed(self, error: Exception) -> None:
         if self._failures == 0:
@@ -157,9 +189,13 @@ def _stored(path: Path) -> list[Result]:
         return []
 
 
-def _checked(body: Any, question: Question, source_hash: str) -> Result | None:
-    """The answer as a result; None for one without a config or of another source; raises `ValueError` for garbage."""
+def _checked(body: Any, asked: Asked) -> Result | None:
+    """The answer as a result; None for one of another source or number of cores; raises `ValueError` for garbage."""
     result = result_from_json(body)
-    if result.scope.question != question:
+    if result.scope.question != asked.question:
         raise ValueError("its answer is to another question")
-    return result if result.scope.source_hash == source_hash else None
+    if result.scope.source_hash != asked.source_hash or asked.cores not in (None, result.scope.cores):
+        return None
+    if Match(result.match) is Match.EXACT and asked.toolchain is not None and not is_of(result, asked.toolchain):
+        return replace(result, match=Match.OLDER.value) if asked.match.allows(Match.OLDER) else None
+    return result

@@ -62,7 +62,7 @@ def tuned(
     """
     loaded = registry.load(spec) if isinstance(spec, str) else spec
     if loaded.launches is not None:
-        raise UsageError(f"kernel {loaded.name} takes several functions; call tilewise.operator({loaded.name!r}, ..)")
+        raise UsageError(f"kernel {loaded.name} takes several functions; call tilewise.Operator({loaded.name!r}, ..)")
 
     def decorate(function: Any) -> TunedFunction:
         return TunedFunction(

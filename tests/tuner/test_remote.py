@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import threading
 import time
@@ -14,8 +15,10 @@ from tilewise.db.records import Clock, Result, Scope, Status, Trial
 from tilewise.errors import UsageError
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
-from tilewise.tuner import remote
+from tilewise.tuner import choosing, remote
 from tilewise.tuner.choosing import Chooser
+from tilewise.tuner.local import Local
+from tilewise.tuner.targets import known_target
 
 SPEC = registry.load("row_reduce")
 CONFIG = {"BLOCK_SIZE_M": 25, "SUB_BLOCK_SIZE_M": 25, "BLOCK_SIZE_N": 256, "multibuffer": True}
@@ -30,6 +33,12 @@ def answer(dims, **changes):
     fields = {"kernel": "row_reduce", "source_hash": source_hash(SPEC), "dims": dims, "dtype": "float32"}
     fields |= {"device": "Ascend910B4", "clock": Clock.MEASURED, "toolchain": "1", "cores": 40}
     return Result(Scope(**fields | changes), Trial(CONFIG, Status.CORRECT, time_us=9.0, verified=True), None, {}, 1.0)
+
+
+def neighbour(dims):
+    won = answer(dims)
+    untimed = Trial(CONFIG, Status.CORRECT, why="won at M=1024,N=8192")
+    return dataclasses.replace(won, winner=untimed, match="nearest", distance=0.1)
 
 
 class Server:
@@ -59,6 +68,8 @@ class Server:
         dims = {name: int(query[name]) for name in ("M", "N")}
         bodies = {
             "answer": answer(dims).to_json(),
+            "other toolchain": answer(dims, toolchain="2").to_json(),
+            "other cores": answer(dims, cores=39).to_json(),
             "other source": answer(dims, source_hash="other").to_json(),
             "other question": answer({"M": 1, "N": 1}).to_json(),
             "not JSON": b"<html>\xff",
@@ -68,8 +79,12 @@ class Server:
         if self.manner == "hang":
             self.leave.wait(30)
             return
-        status = {"500": 500, "404": 404}.get(self.manner, 200)
-        body = bodies.get(self.manner, {"type": "about:blank", "detail": "no"})
+        relaxing = query["match"] in ("nearest", "portfolio")
+        status = int(self.manner) if self.manner.isdigit() else 200
+        if self.manner == "neighbour":
+            status, bodies["neighbour"] = (200, neighbour(dims).to_json()) if relaxing else (404, {})
+        kind = {429: "urn:tilewise:problem:busy", 503: "urn:tilewise:problem:database"}.get(status, "about:blank")
+        body = bodies.get(self.manner, {"type": kind, "detail": "no"})
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         handler.send_response(status)
         handler.send_header("content-length", str(len(data)))
@@ -119,12 +134,12 @@ def test_a_server_that_answers_in_time_decides_the_first_launch(server):
     assert server.asked == [{"M": "1000", "N": "8192", "dtype": "float32", "device": "Ascend910B4", "match": "older"}]
 
 
-@pytest.mark.parametrize("manner", ["hang", "500", "not JSON", "no result", "a list", "other question"])
+@pytest.mark.parametrize("manner", ["hang", "500", "429", "503", "not JSON", "no result", "a list", "other question"])
 def test_launches_go_on_within_the_limit_and_recover_when_the_server_does(server, manner, caplog, monkeypatch):
     monkeypatch.setattr(remote, "TIMEOUT_SECONDS", 3.0)
     server.manner = manner
     changed = []
-    choices = chooser(server.url, wait_seconds=0.1, on_change=changed.append, match="nearest")
+    choices = chooser(server.url, wait_seconds=0.1, on_change=changed.append, match="older")
     choose(choices, 999)  # imports
     began = time.monotonic()
     assert choose(choices, 1000).match == "default"
@@ -168,14 +183,77 @@ def test_a_copy_that_is_damaged_is_as_if_there_were_none(server, caplog):
     assert choose(second, 1000).match == "exact"
 
 
-@pytest.mark.parametrize("manner", ["404", "other source"])
-def test_what_the_server_has_no_answer_to_is_chosen_here_and_asked_once(server, manner):
+@pytest.mark.parametrize(
+    ("manner", "asked"), [("404", ["older", "portfolio"]), ("other source", ["older"]), ("401", ["older"])]
+)
+def test_what_the_server_has_no_answer_to_is_chosen_here_and_asked_once(server, manner, asked):
     server.manner = manner
-    choices = chooser(server.url, wait_seconds=0.3)
+    choices = chooser(server.url, wait_seconds=20.0)
+    choose(chooser("nowhere.json"), 1)  # imports
+    began = time.monotonic()
     assert choose(choices, 1000).match == "predicted"
     assert choose(choices, 1000).match == "predicted"
-    assert len(server.asked) == 1
+    assert time.monotonic() - began < 10.0  # that there is no answer is one
+    assert [query["match"] for query in server.asked] == asked
     assert not choices._remote.is_away
+
+
+def test_a_shape_that_nobody_tuned_gets_what_the_server_has_nearest(server):
+    server.manner = "neighbour"
+    choices = chooser(server.url)
+    choice = choose(choices, 1000)
+    assert (choice.match, choice.config, choice.why) == ("nearest", CONFIG, "won at M=1024,N=8192")
+    assert choose(chooser(server.url, match="older"), 1000).match == "default"
+    assert choose(chooser(server.url, match="nearest"), 1000).match == "nearest"
+    assert [query["match"] for query in server.asked] == ["older", "portfolio", "older", "older", "nearest"]
+    server.manner = "answer"
+    later = chooser(server.url)
+    assert choose(later, 1000).match == "exact"  # a guess is not what is kept
+
+
+def local(monkeypatch, toolchain="1", cores=40):
+    """Tensors are on a chip of this process."""
+    here = Local(known_target("Ascend910B4", cores), toolchain)
+    monkeypatch.setattr(choosing, "local_device", lambda tensor: here)
+
+
+@pytest.mark.parametrize(("manner", "match"), [("answer", "exact"), ("other toolchain", "older")])
+def test_another_toolchain_than_that_of_this_process_is_named(server, monkeypatch, manner, match):
+    local(monkeypatch)
+    server.manner = manner
+    assert choose(Chooser(SPEC, server.url, wait_seconds=5.0), 1000).match == match
+    assert server.asked[0]["toolchain"] == "1"
+    assert choose(Chooser(SPEC, server.url, wait_seconds=5.0, match="exact"), 2000).match == (
+        "exact" if match == "exact" else "default"
+    )
+
+
+def test_a_chip_with_another_number_of_cores_is_refused(server, monkeypatch):
+    local(monkeypatch)
+    server.manner = "other cores"
+    assert choose(Chooser(SPEC, server.url, wait_seconds=5.0), 1000).match == "predicted"
+    assert choose(chooser(server.url), 1000).match == "exact"  # that of the name is asked for
+
+
+def test_what_is_kept_is_launched_with_at_once_and_brought_up_to_date_for_the_next_process(server):
+    first = chooser(server.url)
+    choose(first, 1000)
+    eventually(lambda: first._remote.copy.exists())
+    server.manner = "hang"
+    second = chooser(server.url)
+    began = time.monotonic()
+    assert choose(second, 1000).match == "exact"
+    assert time.monotonic() - began < 2.0
+    eventually(lambda: len(server.asked) == 2)
+
+
+def test_a_server_that_refuses_is_one_line_of_the_log(server, caplog):
+    server.manner = "401"
+    choices = chooser(server.url, match="nearest")
+    for m in range(1000, 1005):
+        choose(choices, m)
+    eventually(lambda: len(server.asked) == 5)
+    assert caplog.text.count("refuses") == 1
 
 
 def test_threads_that_meet_new_shapes_at_once_wait_no_longer_than_one(server):
@@ -245,7 +323,7 @@ def test_a_cache_that_is_the_server_itself_is_not_told_twice(server, told):
     server.manner = "404"
     choose(chooser(server.url), 1000)
     time.sleep(0.1)
-    assert told() == [1000]
+    assert [query["match"] for query in server.asked] == ["older", "portfolio"]
 
 
 def test_a_server_must_have_an_address(monkeypatch):
