@@ -27,6 +27,7 @@ from tilewise.tuner.misses import Misses
 from tilewise.tuner.problem import make_problem, sizes_text
 from tilewise.tuner.remote import Asked, Remote, copy_of
 from tilewise.tuner.sources import Nothing, Opened, forget_opened, is_server, open_source
+from tilewise.tuner.space import is_launchable
 from tilewise.tuner.targets import known_target
 
 __all__ = ["WAIT_SECONDS", "Choice", "Chooser"]
@@ -138,22 +139,33 @@ class Chooser:
         )
         result = find(self._source(), match=Match.EXACT)
         if self._remote is not None:  # asked for what is kept too: the server may know better by the next process
-            self._ask(self._remote, question, local, answers, wait=result is None)
+            self._ask(self._remote, question, problem, local, answers, wait=result is None)
         result = result or (answers[0] if answers else find(self._source(), match=self._match))
         return self._default(question, problem, local.target) if result is None else _choice(question, result)
 
-    def _ask(self, remote: Remote, question: Question, local: Local, answers: list[Result], *, wait: bool) -> None:
+    def _ask(
+        self,
+        remote: Remote,
+        question: Question,
+        problem: Problem,
+        local: Local,
+        answers: list[Result],
+        *,
+        wait: bool,
+    ) -> None:
         """Wait for the server's answer within the limit; one that comes later replaces what was chosen meanwhile,
         where that relaxed further."""
         answered = threading.Event()
 
         def note(result: Result | None) -> None:
-            if result is not None:
-                answers.append(result)
+            if result is None or not is_launchable(self.spec, problem, local.target, _config(result)):
+                answered.set()
+                return
+            answers.append(result)
             answered.set()
             with self.lock:
                 known = self.choices.get(question.key)
-                if result is not None and known is not None and self._is_better(result, known):
+                if known is not None and self._is_better(result, known):
                     self._on_change(self._keep(_choice(question, result)))
 
         cores = None if self._device else local.target.cores
@@ -239,13 +251,18 @@ def _located(spec: KernelSpec) -> KernelSpec:
         return spec
 
 
+def _config(result: Result) -> Config:
+    assert result.winner is not None, "answers have winners"
+    return dict(result.winner.config)
+
+
 def _choice(question: Question, result: Result) -> Choice:
     assert result.winner is not None, "answers have winners"
     winner = result.winner
     time_us = "" if winner.time_us is None else f"{winner.time_us:.2f} us {result.scope.clock}"
     toolchain = f"found with {result.scope.toolchain}" if result.match == Match.OLDER else ""
     why = ", ".join(part for part in (time_us, toolchain, winner.why) if part)
-    return Choice(question, dict(winner.config), result.match, why, result)
+    return Choice(question, _config(result), result.match, why, result)
 
 
 def _restart(chooser: Chooser | None) -> None:

@@ -94,13 +94,14 @@ def relaxed(
 ) -> Result | None:
     """The answer that relaxes least, no farther than `match`; None where even that finds none.
 
-    `target` is the device where it is at hand, and results found with another number of cores are then of another
-    chip; otherwise it is made up from its name and what is stored for it. `toolchain` may be the start of one, up to a
-    comma. An answer that was not tried for this very problem has no time, is not verified, and says in `why` where it
-    is from.
+    `target` is the device where it is at hand: results found with another number of cores are then of another chip, and
+    what could not be passed to the kernel is no config; otherwise it is made up from its name and what is stored for
+    it. `toolchain` may be the start of one, up to a comma. An answer that was not tried for this very problem has no
+    time, is not verified, and says in `why` where it is from.
     """
-    cores = target.cores if target else None
-    found = [result for result in source.answers(question, source_hash) if cores in (None, result.scope.cores)]
+    found = source.answers(question, source_hash)
+    if target is not None:
+        found = [result for result in found if _runs_on(target, result, question, spec)]
     for result in found:
         if toolchain is None or is_of(result, toolchain):
             return result
@@ -132,6 +133,14 @@ def clip(text: str) -> str:
 def is_of(result: Result, toolchain: str) -> bool:
     """Whether that is the result's toolchain, or the start of it up to a comma."""
     return f"{result.scope.toolchain},".startswith(f"{toolchain},")
+
+
+def _runs_on(target: Target, result: Result, question: Question, spec: KernelSpec) -> bool:
+    from tilewise.tuner.space import is_launchable
+
+    assert result.winner is not None, "sources give winners only"
+    same_chip = result.scope.cores == target.cores
+    return same_chip and is_launchable(spec, _problem(question), target, result.winner.config)
 
 
 def _problem(question: Question) -> Problem:

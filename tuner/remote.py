@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any
 
 from tilewise.db.exchange.files import write_file
 from tilewise.db.exchange.trials import result_from_json
@@ -19,9 +19,6 @@ from tilewise.db.records import Question, Result
 from tilewise.errors import BadImport, Forbidden, NotFound, StoreError, TilewiseError, UsageError
 from tilewise.settings import read_settings
 from tilewise.tuner.lookup import Match, is_of
-
-if TYPE_CHECKING:
-    from tilewise.client import Match as HowFar
 
 __all__ = ["Asked", "Remote", "copy_of"]
 
@@ -131,9 +128,8 @@ class Remote:
         with Client(self.url, token=read_settings().token, timeout=TIMEOUT_SECONDS) as client:
             for match in asked.steps():
                 try:
-                    how_far = cast("HowFar", match.value)
                     body = client.lookup(
-                        kernel, dims, dtype=dtype, device=device, match=how_far, toolchain=asked.toolchain
+                        kernel, dims, dtype=dtype, device=device, match=match.value, toolchain=asked.toolchain
                     )
                 except NotFound:
                     continue

@@ -15,7 +15,7 @@ from tilewise.db.records import digest
 from tilewise.errors import BadConfig, NothingFeasible
 from tilewise.kernels.spec import Config, Constraint, KernelSpec, Problem, Target, Value
 
-__all__ = ["Codes", "Space", "broken_rule", "check_config", "domains", "enumerate_space"]
+__all__ = ["Codes", "Space", "broken_rule", "check_config", "domains", "enumerate_space", "is_launchable"]
 
 Codes = NDArray[np.uint16]
 """Positions, a row a config and a column a parameter."""
@@ -170,6 +170,17 @@ def check_config(spec: KernelSpec, problem: Problem, target: Target, config: Con
         if not any(value == allowed and type(value) is type(allowed) for allowed in ranges[name]):
             raise BadConfig(f"{name}={value} is outside the space; it may be {', '.join(map(str, ranges[name]))}")
     return broken_rule(spec, problem, target, config)
+
+
+def is_launchable(spec: KernelSpec, problem: Problem, target: Target, config: Config) -> bool:
+    """Whether the config's names and types are those of the space or of the default: what else could not be passed to
+    the kernel. Values are not looked at, nor rules: 10 to 50 us."""
+    if dict(config) == dict(spec.default(problem, target)):
+        return True
+    ranges = domains(spec, problem, target)
+    return ranges.keys() == config.keys() and all(
+        type(config[name]) in {type(value) for value in allowed} for name, allowed in ranges.items()
+    )
 
 
 def broken_rule(spec: KernelSpec, problem: Problem, target: Target, config: Config) -> str:

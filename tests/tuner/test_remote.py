@@ -29,10 +29,10 @@ class Tensor:
         return 0
 
 
-def answer(dims, **changes):
+def answer(dims, config=CONFIG, **changes):
     fields = {"kernel": "row_reduce", "source_hash": source_hash(SPEC), "dims": dims, "dtype": "float32"}
     fields |= {"device": "Ascend910B4", "clock": Clock.MEASURED, "toolchain": "1", "cores": 40}
-    return Result(Scope(**fields | changes), Trial(CONFIG, Status.CORRECT, time_us=9.0, verified=True), None, {}, 1.0)
+    return Result(Scope(**fields | changes), Trial(config, Status.CORRECT, time_us=9.0, verified=True), None, {}, 1.0)
 
 
 def neighbour(dims):
@@ -69,6 +69,7 @@ class Server:
         bodies = {
             "answer": answer(dims).to_json(),
             "other toolchain": answer(dims, toolchain="2").to_json(),
+            "other parameters": answer(dims, config={"FOO": 1}).to_json(),
             "other cores": answer(dims, cores=39).to_json(),
             "other source": answer(dims, source_hash="other").to_json(),
             "other question": answer({"M": 1, "N": 1}).to_json(),
@@ -184,7 +185,8 @@ def test_a_copy_that_is_damaged_is_as_if_there_were_none(server, caplog):
 
 
 @pytest.mark.parametrize(
-    ("manner", "asked"), [("404", ["older", "portfolio"]), ("other source", ["older"]), ("401", ["older"])]
+    ("manner", "asked"),
+    [("404", ["older", "portfolio"]), ("other source", ["older"]), ("other parameters", ["older"]), ("401", ["older"])],
 )
 def test_what_the_server_has_no_answer_to_is_chosen_here_and_asked_once(server, manner, asked):
     server.manner = manner

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import logging
 import multiprocessing
@@ -18,9 +19,11 @@ from tilewise.db.sql_store import open_store
 from tilewise.errors import UsageError
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
+from tilewise.kernels.spec import Problem
 from tilewise.tuner.assembly import portfolios
 from tilewise.tuner.misses import Misses
 from tilewise.tuner.runtime import tuned
+from tilewise.tuner.targets import known_target
 
 SPEC = registry.load("row_reduce")
 CONFIG = {"BLOCK_SIZE_M": 25, "SUB_BLOCK_SIZE_M": 25, "BLOCK_SIZE_N": 256, "multibuffer": True}
@@ -186,6 +189,41 @@ def test_another_source_and_another_chip_are_not_used(tmp_path, misses):
     asked_for = over(Jitted(), path, device="Ascend910B1")
     launch(asked_for, 1000)
     assert asked_for.choices[0].match == "exact"
+
+
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"FOO": 1},
+        {"BLOCK_SIZE_M": 25},
+        {**CONFIG, "grid": 3},
+        {**CONFIG, "BLOCK_SIZE_M": "25"},
+        {**CONFIG, "BLOCK_SIZE_M": 25.0},
+    ],
+)
+def test_what_could_not_be_passed_to_the_kernel_is_no_config(tmp_path, misses, config):
+    result = Result(SCOPE, Trial(config, Status.CORRECT, time_us=9.0, verified=True), None, {}, 1.0)
+    path = tmp_path / "configs.json"
+    path.write_bytes(encode_winners([result.to_json()]))
+    kernel = over(Jitted(), path)
+    launch(kernel, 1000)
+    assert kernel.choices[0].is_guess
+    assert {name: type(value) for name, value in kernel.choices[0].config.items()} == {
+        name: type(value) for name, value in CONFIG.items()
+    }
+
+
+def test_the_default_is_launched_where_it_won_wherever_it_is(tmp_path, misses):
+    default = SPEC.default(Problem("row_reduce", SCOPE.dims, "float32"), known_target("Ascend910B4", 40))
+    spec = dataclasses.replace(SPEC, default=lambda problem, target: {**default, "BLOCK_SIZE_N": 384.0})
+    result = Result(
+        SCOPE, Trial({**default, "BLOCK_SIZE_N": 384.0}, Status.CORRECT, time_us=9.0, verified=True), None, {}, 1.0
+    )
+    path = tmp_path / "configs.json"
+    path.write_bytes(encode_winners([result.to_json()]))
+    kernel = tuned(spec, path, device="Ascend910B4")(Jitted())
+    launch(kernel, 1000)
+    assert kernel.choices[0].match == "exact"
 
 
 def test_tensors_on_no_known_device_need_one_named(file):
