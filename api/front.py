@@ -6,6 +6,7 @@ Starlette's `BaseHTTPMiddleware` would cost more than all of this.
 
 from __future__ import annotations
 
+import asyncio
 import itertools
 import logging
 import os
@@ -58,6 +59,8 @@ class Front:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        if scope["method"] == "HEAD":
+            scope, receive, send = {**scope, "method": "GET"}, *_without_body(send)
         began = time.perf_counter()
         given = tag = None
         for name, value in scope["headers"]:
@@ -100,6 +103,10 @@ class Front:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = message["headers"] = [*message["headers"], (b"x-request-id", number), *_SAFE]
+                if not any(
+                    name == b"cache-control" for name, _ in headers
+                ):  # else a proxy may keep a 404 of its own accord
+                    headers.append(_CACHED)
                 headers.append(_PAGE_POLICY if _is_page(headers) else _POLICY)
             await send(message)
 
@@ -121,6 +128,23 @@ class Front:
         level = _level(scope["method"], status)
         if _log.isEnabledFor(level):
             _log.log(level, "%s %s %d", scope["method"], scope["path"], status, extra=_facts(scope, number, seconds))
+
+
+def _without_body(send: Send) -> tuple[Receive, Send]:
+    """For HEAD: what GET would answer, ended where its body begins, however long that is."""
+    told = asyncio.Event()
+
+    async def leave() -> Message:
+        await told.wait()
+        return {"type": "http.disconnect"}
+
+    async def head(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            await send(message)
+            await send({"type": "http.response.body", "body": b""})
+            told.set()
+
+    return leave, head
 
 
 def _is_page(headers: list[tuple[bytes, bytes]]) -> bool:

@@ -16,6 +16,7 @@ from tilewise.api.routing import DATABASE_FAILS, MISUSED, PlainRoute, documented
 from tilewise.api.service import Service
 from tilewise.db import jobs as kept
 from tilewise.db.jobs import Job
+from tilewise.db.records import Dims
 from tilewise.errors import Busy, NotFound, StoreError, UnknownKernel, UsageError
 from tilewise.kernels import registry
 from tilewise.tuner.devices.catalogue import choose
@@ -203,16 +204,17 @@ def _request(service: Service, body: schemas.JobRequest) -> kept.Request:
     if known is None:
         raise UnknownKernel(f"unknown kernel '{clip(body.kernel)}'; {registry.known(body.kernel)}")
     spec, source_hash = known
-    shapes = []
+    shapes: list[Dims] = []
     for number, dims in enumerate(body.shapes):
         try:
-            shapes.append(make_problem(spec, dims, body.dtype).dims)
+            shape = make_problem(spec, dims, body.dtype).dims
         except UsageError as error:
             raise type(error)(f"shapes[{number}]: {error}") from error
-    device = choose(body.device)
+        shapes += [shape] if shape not in shapes else []
+    device = choose("auto") if body.device == "auto" else body.device
     if device not in service.devices():
         raise UsageError(
-            f"this server has no device {clip(device)}; it has {', '.join(sorted(service.devices())) or 'none'}"
+            f"this server has no device '{clip(device)}'; it has {', '.join(sorted(service.devices())) or 'none'}"
         )
     return kept.Request(
         body.kernel, source_hash, shapes, body.dtype, device, body.trials, body.seconds, body.search, body.seed

@@ -145,4 +145,4 @@ def _answer_or_miss(source: StoredSource, asked: Asked) -> dict[str, Any]:
     try:
         return answer(source, asked.question, asked.match, asked.toolchain).to_json()
     except (NotTuned, UnknownKernel) as error:
-        return miss(asked.question, str(error))
+        return miss(asked.question, asked.match, str(error))

@@ -97,17 +97,20 @@ async def of_ours(request: Request, error: Exception) -> ProblemResponse:
 async def _of_http(request: Request, error: Exception) -> ProblemResponse:
     """Starlette's and FastAPI's own errors: unknown paths, wrong methods, unreadable bodies."""
     assert isinstance(error, HTTPException)
+    headers = dict(error.headers or {})
+    if "GET" in headers.get("Allow", "").split(", "):
+        headers["Allow"] = headers["Allow"].replace("GET", "GET, HEAD")
     details = {
         404: f"there is nothing at {request.url.path!r}; /openapi.json lists what there is",
-        405: f"{request.method} is not allowed here; allowed: {(error.headers or {}).get('Allow', 'nothing')}",
+        405: f"{request.method} is not allowed here; allowed: {headers.get('Allow', 'nothing')}",
     }
-    return _problem(request, error.status_code, details.get(error.status_code, error.detail), headers=error.headers)
+    return _problem(request, error.status_code, details.get(error.status_code, error.detail), headers=headers)
 
 
 async def _of_validation(request: Request, error: Exception) -> ProblemResponse:
     """A body that is no JSON or not of the documented form; each fault with the JSON pointer of its place."""
     assert isinstance(error, RequestValidationError)
-    faults = [{"pointer": _pointer(fault["loc"]), "detail": fault["msg"]} for fault in error.errors()]
+    faults = [{"pointer": _pointer(fault), "detail": fault["msg"]} for fault in error.errors()]
     first = f"{faults[0]['pointer']}: {faults[0]['detail']}"
     detail = first if len(faults) == 1 else f"{first} (and {len(faults) - 1} more)"
     return _problem(request, 422, f"the request does not fit: {detail}", members={"errors": faults})
@@ -152,7 +155,8 @@ def _instance(request: Request) -> str:
     return quote(path + b"?" + query if query else path, safe="/?%&=+:@!$'()*,;~")
 
 
-def _pointer(location: tuple[str | int, ...]) -> str:
-    """RFC 6901 as a URI fragment: `("body", "queries", 0, "dims")` gives `#/queries/0/dims`."""
-    parts = (str(part).replace("~", "~0").replace("/", "~1") for part in location[1:])
+def _pointer(fault: Mapping[str, Any]) -> str:
+    """Where it is: RFC 6901 as a URI fragment: `("body", "queries", 0, "dims")` gives `#/queries/0/dims`."""
+    place = () if fault["type"] == "json_invalid" else fault["loc"][1:]  # of what is no JSON that is a character
+    parts = (str(part).replace("~", "~0").replace("/", "~1") for part in place)
     return "#" + "".join(f"/{quote(part)}" for part in parts)

@@ -39,10 +39,8 @@ class Runner:
         jobs: Jobs,
         devices: Callable[[], Container[str]],
         executor: Executor,
-        *,
-        poll: float = _POLL_SECONDS,
     ) -> None:
-        self._url, self._jobs, self._devices, self._executor, self._poll = url, jobs, devices, executor, poll
+        self._url, self._jobs, self._devices, self._executor = url, jobs, devices, executor
         self._stopping = threading.Event()
         self._woken = threading.Event()
         self._handed: dict[str, Future[Any]] = {}

@@ -19,7 +19,7 @@ from sqlalchemy.exc import IntegrityError
 
 from tilewise.db import models
 from tilewise.db.database import Database
-from tilewise.db.records import Dims, digest
+from tilewise.db.records import Dims, canonical_json, digest
 from tilewise.errors import NotFound, StoreError
 
 __all__ = ["ATTEMPTS", "Job", "Jobs", "Request", "State"]
@@ -59,8 +59,8 @@ class Request:
 
     @property
     def key(self) -> str:
-        """Equal for requests that ask for the same."""
-        shapes = [dict(dims) for dims in self.shapes]
+        """Equal for requests that ask for the same, in whatever order."""
+        shapes = sorted(map(canonical_json, self.shapes))
         budget = [self.trials, self.seconds, self.search, self.seed]
         return digest([self.kernel, self.source_hash, shapes, self.dtype, self.device, *budget])
 

@@ -119,9 +119,9 @@ def relaxed(
     return next((result for result in answers if result is not None), None)
 
 
-def miss(question: Question, why: str) -> dict[str, Any]:
-    """The result object of a question without an answer."""
-    return {**dataclasses.asdict(question), "match": "exact", "config": None, "why": why}
+def miss(question: Question, match: str, why: str) -> dict[str, Any]:
+    """The result object of a question that was allowed to relax so far, and has no answer."""
+    return {**dataclasses.asdict(question), "match": str(match), "config": None, "why": why}
 
 
 def clip(text: str) -> str:

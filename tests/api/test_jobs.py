@@ -55,6 +55,17 @@ def test_the_same_request_twice_is_one_job(client, submitting, problem_of):
     problem_of(client.get("/v1/jobs/x"), 404)
 
 
+def test_shapes_in_another_order_or_given_twice_are_the_same_request(client, submitting):
+    def submit(*sizes):
+        body = JOB | {"shapes": [{"N": size} for size in sizes]}
+        return client.post("/v1/jobs", json=body, headers=submitting).json()
+
+    first = submit(100, 200, 100)
+    assert first["shapes"] == [{"N": 100}, {"N": 200}]
+    assert submit(200, 100) == first
+    assert submit(200)["id"] != first["id"]
+
+
 def test_a_waiting_job_can_be_cancelled_and_asked_for_again(client, submitting, problem_of):
     number = client.post("/v1/jobs", json=JOB, headers=submitting).json()["id"]
     problem_of(client.delete(f"/v1/jobs/{number}"), 401)
@@ -72,8 +83,9 @@ def test_a_waiting_job_can_be_cancelled_and_asked_for_again(client, submitting, 
         ({"kernel": "os.py:SPEC"}, 404, "unknown kernel"),
         ({"shapes": [{"N": 1}, {"M": 1}]}, 400, "shapes[1]: kernel vector_add needs N"),
         ({"dtype": "int3"}, 400, "takes no 'int3'"),
-        ({"device": "replay:/etc/passwd"}, 400, "this server has no device replay:/etc/passwd"),
-        ({"device": "model:Ascend1"}, 400, "unknown Ascend part"),
+        ({"device": "replay:/etc/passwd"}, 400, "this server has no device 'replay:/etc/passwd'; it has model:"),
+        ({"device": "model:Ascend1"}, 400, "this server has no device 'model:Ascend1'"),
+        ({"device": "Ascend910B4"}, 400, "this server has no device 'Ascend910B4'; it has model:"),
         ({"trials": 0}, 422, "#/trials"),
         ({"shapes": []}, 422, "#/shapes"),
         ({"priority": 1000}, 422, "#/priority"),

@@ -85,6 +85,11 @@ def test_a_body_that_is_no_request_is_refused(client, problem_of, body):
     assert problem["errors"]
 
 
+def test_of_what_is_no_json_the_pointer_is_the_whole(client, problem_of):
+    response = client.post("/v1/lookup", content=b'{"queries": x}', headers={"content-type": "application/json"})
+    assert problem_of(response, 422)["errors"] == [{"pointer": "#", "detail": "JSON decode error"}]
+
+
 @pytest.mark.parametrize("body", [b"[" * 200_000, b'{"queries": [{"dims": {"M": ' + b"9" * 5000 + b"}}]}"])
 def test_a_body_that_python_cannot_read_is_refused(client, problem_of, body):
     problem_of(client.post("/v1/lookup", content=body, headers={"content-type": "application/json"}), 400)

@@ -43,10 +43,10 @@ def test_an_unknown_path_is_a_problem(client, problem_of, path):
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
-        ("POST", "/v1/configs/row_reduce", "GET"),
-        ("DELETE", "/v1/kernels", "GET"),
+        ("POST", "/v1/configs/row_reduce", "GET, HEAD"),
+        ("DELETE", "/v1/kernels", "GET, HEAD"),
         ("GET", "/v1/lookup", "POST"),
-        ("PUT", "/healthz", "GET"),
+        ("PUT", "/healthz", "GET, HEAD"),
     ],
 )
 def test_a_wrong_method_is_a_problem_that_says_which_is_right(client, problem_of, admin, method, path, allowed):

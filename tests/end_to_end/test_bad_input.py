@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sqlite3
 
 import pytest
@@ -84,6 +85,14 @@ def test_a_user_file_without_a_usable_spec_is_named(fault, tilewise):
 def test_a_look_up_that_finds_nothing_exits_with_4_and_names_the_nearest(tuned):
     done = tuned("lookup", "row_reduce", "-s", "M=201,N=1000", "--device", "Ascend910B4")
     assert_one_line(done, 4, "nearest tuned shapes: M=200,N=1000")
+
+
+def test_a_look_up_where_nothing_was_ever_stored_has_a_document_without_a_config(tilewise):
+    done = tilewise("lookup", "row_reduce", *SHAPE, "--device", "Ascend910B4", "--match", "nearest", "--json")
+    assert (done.returncode, done.stderr.count("\n")) == (4, 1)
+    [result] = json.loads(done.stdout)["results"]
+    assert (result["config"], result["match"]) == (None, "nearest")
+    assert not (tilewise.folder / "tiles.db").exists()
 
 
 def test_a_look_up_on_a_device_nobody_knows_is_bad_usage(tuned):

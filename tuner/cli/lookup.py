@@ -101,7 +101,8 @@ def _find(
     except NotFound as error:
         if not is_device_name(device):
             raise UnknownDevice(f"unknown device {device!r}; and {error}") from error
-        raise
+        yield from ((miss(question(problem, device), match, str(error)), []) for problem in problems)
+        return
     with opened as store:
         if not is_device_name(device) and device not in store.devices():
             known = ", ".join(store.devices()) or "none"
@@ -112,7 +113,7 @@ def _find(
                 asked = question(problem, device)
                 result = answer_from(source, asked, spec, match=Match(match), toolchain=toolchain)
             except NotTuned as error:
-                yield miss(asked, str(error)), []
+                yield miss(asked, match, str(error)), []
             else:
                 yield result.to_json(), result_lines(result)
 

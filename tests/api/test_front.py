@@ -1,0 +1,42 @@
+"""What every answer has: headers, and what HEAD brings."""
+
+from __future__ import annotations
+
+import pytest
+
+ASKED = "/v1/configs/row_reduce?M=1000&N=8192&device=Ascend910B4"
+JOB = {"kernel": "vector_add", "shapes": [{"N": 100}], "device": "model:Ascend910B4"}
+OF_ONE_REQUEST = ("x-request-id", "content-length", "transfer-encoding")
+
+
+@pytest.mark.parametrize(
+    "path", [ASKED, "/v1/configs/row_reduce?M=1", "/v1/kernels", "/v1/export", "/metrics", "/healthz", "/", "/nowhere"]
+)
+def test_head_is_get_without_the_body(client, tune, path):
+    tune()
+    for _ in range(2):  # the second look-up comes from memory
+        got, head = client.get(path), client.head(path)
+        assert (head.status_code, head.content) == (got.status_code, b"")
+        assert {name: value for name, value in head.headers.items() if name not in OF_ONE_REQUEST} == {
+            name: value for name, value in got.headers.items() if name not in OF_ONE_REQUEST
+        }
+
+
+def test_head_takes_the_entity_tag(client, tune):
+    tune()
+    tag = client.head(ASKED).headers["etag"]
+    assert client.head(ASKED, headers={"if-none-match": tag}).status_code == 304
+
+
+def test_head_of_a_stream_ends(client, token_of):
+    job = client.post("/v1/jobs", json=JOB, headers=token_of("submit")).json()
+    head = client.head(f"/v1/jobs/{job['id']}/events")
+    assert (head.status_code, head.content) == (200, b"")
+    assert head.headers["content-type"].startswith("text/event-stream")
+    assert client.app.state.service.streams == 0
+
+
+@pytest.mark.parametrize("path", [ASKED, "/v1/jobs", "/v1/nowhere", "/", "/healthz", "/static/style.css"])
+def test_nobody_between_keeps_an_answer_unasked(client, path):
+    """Caches may keep a 404 by themselves, and would say for hours that what was tuned since is not."""
+    assert client.get(path).headers["cache-control"] == "no-cache"
