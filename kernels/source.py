@@ -7,6 +7,7 @@ import hashlib
 import importlib.util
 import inspect
 import io
+import threading
 import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -82,7 +83,7 @@ def _contract(spec: KernelSpec) -> Iterator[str]:
     path, _, name = place.rpartition(":")
     with tokenize.open(path) as file:
         text = file.read()
-    definitions = _definitions(ast.parse(text))
+    definitions = _definitions(_parsed(text))
     if name not in definitions:
         return
     lines = text.splitlines(keepends=True)
@@ -102,6 +103,15 @@ def _contract(spec: KernelSpec) -> Iterator[str]:
     used = {node.id for root in roots for node in ast.walk(root) if isinstance(node, ast.Name)} & definitions.keys()
     for reached in sorted({inner for outer in used - {name} for inner in _reachable(outer, definitions)}):
         yield "\n".join(_tokens(lines, node) for node in definitions[reached])
+
+
+_PARSING = threading.Lock()
+"""CPython 3.11 counts how deep the parsers of all threads are together, and fails where two parse at once."""
+
+
+def _parsed(text: str) -> ast.Module:
+    with _PARSING:
+        return ast.parse(text)
 
 
 def registered(name: str) -> str:
@@ -135,7 +145,7 @@ def _parts(path: Path, name: str) -> Iterator[str]:
     """The normalised text of a function and of each definition that it reaches."""
     with tokenize.open(path) as file:
         lines = file.readlines()
-    definitions = _definitions(ast.parse("".join(lines)))
+    definitions = _definitions(_parsed("".join(lines)))
     if name not in definitions:
         raise BadSpec(f"{path} has no function {name!r} at its top level")
     for used in sorted(_reachable(name, definitions)):
