@@ -40,7 +40,7 @@ _TURN_SECONDS = 30.0
 _WRITERS, _EXPORTS = 8, 4
 """At once; one writer where the database is a file."""
 
-_QUIET_SECONDS = 1.0
+_QUIET_SECONDS = 0.2
 """After a start, before work that no request asked for."""
 
 _log = logging.getLogger(__name__)

@@ -156,16 +156,21 @@ class SqlStore(Store):
         found = map(read_result, self._database.fetch(queries.ANSWERS, key=question.key))
         return [result for result in found if source_hash in (None, result.scope.source_hash)]
 
-    def sizes(
-        self, kernel: str, dtype: str, device: str, *, last: int = 0
-    ) -> Iterator[tuple[int, list[tuple[str, Dims]]]]:
+    def sizes(self, kernel: str, dtype: str, device: str, *, last: int = 0) -> Iterator[tuple[int, dict[str, str]]]:
         """Numbers grow as scopes are committed; on PostgreSQL, where two processes may commit in another order than
         they began, one may come too late to be seen."""
         while rows := self._database.fetch(queries.SIZES, kernel=kernel, dtype=dtype, device=device, last=last):
-            # At once, in a third of the time that each alone takes.
-            parsed = json.loads(f"[{','.join(dims for _, dims, _ in rows)}]")
-            last = rows[-1][0]
-            yield last, [(source_hash, dims) for (*_, source_hash), dims in zip(rows, parsed, strict=True)]
+            last = max(number for number, _, _ in rows)
+            yield last, {source_hash: f"[{sizes}]" for _, source_hash, sizes in rows}
+
+    def draw(self, kernel: str, dtype: str, device: str, source_hash: str | None, *, most: int) -> list[Scope]:
+        family = {"kernel": kernel, "dtype": dtype, "device": device}
+        drawn: list[Scope] = []
+        for source, clock, toolchain, cores in self._database.fetch(queries.GROUPS, **family):
+            if source_hash in (None, source):
+                shared = {"source_hash": source, "clock": clock, "toolchain": toolchain, "cores": cores}
+                drawn += map(read_scope, self._database.fetch(queries.DRAWN, **family, **shared, most=most))
+        return drawn
 
     def shapes(self, kernel: str, dtype: str, device: str) -> list[Dims]:
         rows = self._database.fetch(queries.SHAPES, kernel=kernel, dtype=dtype, device=device)

@@ -159,14 +159,17 @@ class Store(ABC):
         """All that could answer exactly this question: those among which `lookup` takes the first, in its order."""
 
     @abstractmethod
-    def sizes(
-        self, kernel: str, dtype: str, device: str, *, last: int = 0
-    ) -> Iterator[tuple[int, list[tuple[str, Dims]]]]:
-        """Pages of the scopes' source hashes and dimension sizes, each page with its last scope's number; of the scopes
-        with a number above `last`.
+    def sizes(self, kernel: str, dtype: str, device: str, *, last: int = 0) -> Iterator[tuple[int, dict[str, str]]]:
+        """Pages of the scopes' dimension sizes: by the source's hash a list of them in canonical JSON, in any order.
+        Each page with its last scope's number; of the scopes with a number above `last`.
 
         For an index of shapes that is brought up to date now and then. The scopes need not have a winner (yet).
         """
+
+    @abstractmethod
+    def draw(self, kernel: str, dtype: str, device: str, source_hash: str | None, *, most: int) -> list[Scope]:
+        """The `most` scopes with the smallest keys of each source, clock, toolchain and core count: as good as drawn at
+        random, and hardly changed by what is stored later. `source_hash` None is any source."""
 
     @abstractmethod
     def shapes(self, kernel: str, dtype: str, device: str) -> list[Dims]:

@@ -95,21 +95,11 @@ def _shared(scope: Scope) -> tuple[Any, ...]:
 
 def sample(scopes: Iterable[Scope]) -> list[Scope]:
     """Those whose trials are worth reading: `MOST_SHAPES` of each portfolio's, each once. More scopes leave them as
-    they are, unless some have smaller keys; no more than a few are ever held."""
+    they are, unless some have smaller keys (`Store.draw`)."""
     groups: dict[tuple[Any, ...], dict[str, Scope]] = {}
     for scope in scopes:
-        group = groups.setdefault((scope.clock, *_shared(scope)), {})
-        group[scope.key] = scope
-        if len(group) > 10 * MOST_SHAPES:
-            _trim(group)
-    for group in groups.values():
-        _trim(group)
-    return [scope for group in groups.values() for scope in group.values()]
-
-
-def _trim(group: dict[str, Scope]) -> None:
-    for key in sorted(group)[MOST_SHAPES:]:
-        del group[key]
+        groups.setdefault((scope.clock, *_shared(scope)), {})[scope.key] = scope
+    return [group[key] for group in groups.values() for key in sorted(group)[:MOST_SHAPES]]
 
 
 def build(

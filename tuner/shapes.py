@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -23,6 +24,8 @@ _THINNEST = 1 / 64
 
 _ROUNDING = 1e-4
 """What float32 may have lost of a distance."""
+
+_TO_SPACES = str.maketrans("[]{},", "     ")
 
 _SAMPLE = 10_000
 """Shapes by which the dimension that tells best apart is chosen."""
@@ -50,9 +53,8 @@ class ShapeIndex:
     def __len__(self) -> int:
         return len(self._sizes) + sum(map(len, self._waiting))
 
-    def add(self, names: Sequence[str], rows: Sequence[Sequence[int]]) -> None:
-        """Sizes in the order of `names`. A shape that is there already counts twice, which does no harm."""
-        sizes = np.array(rows, dtype=np.int64)
+    def add(self, names: Sequence[str], sizes: NDArray[np.int64]) -> None:
+        """A row a shape, in the order of `names`. A shape that is there already counts twice, which does no harm."""
         self._waiting.append(sizes[:, [names.index(name) for name in self.names]])
 
     def near(self, dims: Dims, bound: float, most: int = _MOST) -> list[tuple[float, Dims]]:
@@ -108,6 +110,20 @@ def _logs_of(sizes: NDArray[np.int64]) -> NDArray[np.float32]:
     return np.log(sizes).astype(np.float32)
 
 
+def _sizes(shapes: str, names: Sequence[str]) -> NDArray[np.int64] | None:
+    """A row a shape of a list in canonical JSON, in a fifth of the time that parsing it takes; None unless all shapes
+    have these names."""
+    count = shapes.count("{")
+    for name in names:
+        key = f"{json.dumps(name, ensure_ascii=False)}:"
+        if shapes.count(key) != count:
+            return None
+        shapes = shapes.replace(key, "")
+    if '"' in shapes:
+        return None
+    return np.fromstring(shapes.translate(_TO_SPACES), dtype=np.int64, sep=" ").reshape(count, len(names))
+
+
 class SourceShapes:
     """The shapes of one kernel, dtype and device, by the hash of the source that they were tuned with."""
 
@@ -120,7 +136,19 @@ class SourceShapes:
         for source_hash, dims in shapes:
             groups[source_hash, tuple(dims)].append(tuple(dims.values()))
         for (source_hash, names), rows in groups.items():
-            self._indexes.setdefault((source_hash, frozenset(names)), ShapeIndex(names)).add(names, rows)
+            self._of(source_hash, names).add(names, np.array(rows, dtype=np.int64))
+
+    def read(self, source_hash: str, shapes: str) -> None:
+        """A list of shapes in canonical JSON."""
+        names = tuple(json.JSONDecoder().raw_decode(shapes, 1)[0])
+        sizes = _sizes(shapes, names)
+        if sizes is None:
+            self.add((source_hash, dims) for dims in json.loads(shapes))
+        else:
+            self._of(source_hash, names).add(names, sizes)
+
+    def _of(self, source_hash: str, names: Sequence[str]) -> ShapeIndex:
+        return self._indexes.setdefault((source_hash, frozenset(names)), ShapeIndex(names))
 
     def settle(self) -> None:
         for index in self._indexes.values():

@@ -12,7 +12,7 @@ from tilewise.db.records import Dims, Question, Result, Scope, Trial
 from tilewise.db.store import Store
 from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import KernelSpec, Target
-from tilewise.tuner.assembly import portfolios, sample
+from tilewise.tuner.assembly import MOST_SHAPES, portfolios, sample
 from tilewise.tuner.lookup import Match, NotTuned, clip, relaxed
 from tilewise.tuner.portfolio import Portfolio
 from tilewise.tuner.problem import sizes_text
@@ -34,7 +34,7 @@ class StoredSource:
     """A `Source` over a store, for as long as that is open. Calls may come from any thread.
 
     A new shape is seen by the next look-up, whoever stored it, and by portfolios some seconds later. The first look-up
-    near a shape reads all shapes of its kernel, 3 s for a million, unless `prepare` has.
+    near a shape reads all shapes of its kernel, a second for a million, unless `prepare` has.
     """
 
     def __init__(self, store: Store) -> None:
@@ -89,7 +89,8 @@ class _Shapes:
     def follow(self) -> None:
         with self._lock:
             for last, page in self._store.sizes(*self._family, last=self._last):
-                self._index.add(page)
+                for source_hash, sizes in page.items():
+                    self._index.read(source_hash, sizes)
                 self._last = last
             self._index.settle()
 
@@ -129,9 +130,10 @@ class _Portfolios:
         self._due = time.monotonic() + _SHARE * (time.monotonic() - began)
 
     def _written(self) -> Iterable[Scope]:
-        """All there are, the first time."""
-        kernel, _, device = self._family
-        return self._store.scopes(kernel, device) if self._revision < 0 else self._store.written(self._revision)
+        """Enough to choose among, the first time."""
+        if self._revision < 0:
+            return self._store.draw(*self._family, self._source, most=MOST_SHAPES)
+        return self._store.written(self._revision)
 
     def _is_mine(self, scope: Scope) -> bool:
         return (scope.kernel, scope.dtype, scope.device) == self._family and self._source in (None, scope.source_hash)

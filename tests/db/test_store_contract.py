@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
@@ -412,12 +413,33 @@ def test_sizes_are_those_of_every_scope_of_a_kernel_dtype_and_device(store, make
     for m in (3, 1, 2):
         store.record(make_scope(dims={"M": m, "N": 8}), [make_trial(verified=m == 1)])
     store.record(make_scope(dims={"M": 9, "N": 9}, dtype="float16"), [make_trial()])
+    store.record(make_scope(dims={"M": 5, "N": 8}, source_hash="b2"), [make_trial()])
     [(last, found)] = store.sizes("row_reduce", "float32", "Ascend910B4")
-    assert found == [("a1", {"M": m, "N": 8}) for m in (3, 1, 2)]
+    assert found.keys() == {"a1", "b2"}
+    assert sorted(shape["M"] for shape in json.loads(found["a1"])) == [1, 2, 3]
+    assert found["b2"] == '[{"M":5,"N":8}]'
     assert list(store.sizes("row_reduce", "float32", "Ascend910B4", last=last)) == []
     store.record(make_scope(dims={"M": 4, "N": 8}), [make_trial()])
     [(_, more)] = store.sizes("row_reduce", "float32", "Ascend910B4", last=last)
-    assert more == [("a1", {"M": 4, "N": 8})]
+    assert more == {"a1": '[{"M":4,"N":8}]'}
+
+
+def test_of_each_source_clock_toolchain_and_core_count_the_smallest_keys_are_drawn(store, make_scope, make_trial):
+    groups = [{}, {"source_hash": "b2"}, {"clock": Clock.MEASURED}, {"toolchain": "other"}, {"cores": 20}]
+    scopes = [make_scope(dims={"M": m, "N": 8}, **changes) for m in range(1, 9) for changes in groups]
+    for scope in (*scopes, make_scope(dtype="float16")):
+        store.record(scope, [make_trial()])
+
+    def draw(source_hash, most):
+        return store.draw("row_reduce", "float32", "Ascend910B4", source_hash, most=most)
+
+    drawn = draw(None, 3)
+    assert len(drawn) == 3 * len(groups)
+    for changes in groups:
+        group = [scope for scope in scopes if scope == make_scope(dims=scope.dims, **changes)]
+        assert sorted((s for s in drawn if s in group), key=lambda s: s.key) == sorted(group, key=lambda s: s.key)[:3]
+    assert {scope.source_hash for scope in draw("b2", 100)} == {"b2"}
+    assert len(draw("b2", 100)) == 8
 
 
 def test_scopes_written_to_since_a_revision_are_each_told_once(store, make_scope, make_trial):

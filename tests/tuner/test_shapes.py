@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 import random
 
+import numpy as np
 import pytest
 
-from tilewise.tuner.shapes import ShapeIndex, shape_distance
+from tilewise.db.records import canonical_json
+from tilewise.tuner.shapes import ShapeIndex, SourceShapes, shape_distance
 
 
 def test_the_distance_is_the_sum_of_log_ratios_either_way():
@@ -26,7 +28,7 @@ def test_what_is_near_is_what_looking_at_every_shape_finds(count, same, bound):
     index = ShapeIndex(("M", "N"))
     asked = {"M": 700, "N": 64}
     for place, shape in enumerate(shapes):
-        index.add(("N", "M"), [(shape["N"], shape["M"])])
+        index.add(("N", "M"), np.array([[shape["N"], shape["M"]]]))
         if place in (1500, 2700):
             index.near(asked, 0.1)  # sorts what is there so far
     unique = {tuple(shape.values()): shape for shape in shapes}.values()
@@ -38,6 +40,25 @@ def test_what_is_near_is_what_looking_at_every_shape_finds(count, same, bound):
 
 def test_the_shape_itself_is_not_its_neighbour():
     index = ShapeIndex(("M",))
-    index.add(("M",), [(5,)])
+    index.add(("M",), np.array([[5]]))
     assert index.near({"M": 5}, 1.0) == []
     assert len(index) == 1
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        [{"M": 1, "N": 20}, {"M": 300, "N": 4}],
+        [{"M": 1}, {"M": 2, "N": 2}, {"M": 3, "K": 5}, {"K": 5}],
+        [{'2": {\\': 3, "Größe,": 7, "7": 2}, {'2": {\\': 1, "Größe,": 9, "7": 8}],
+    ],
+)
+def test_shapes_read_from_text_are_those_that_parsing_gives(shapes):
+    read, parsed = SourceShapes(), SourceShapes()
+    read.read("a1", canonical_json(shapes))
+    parsed.add(("a1", shape) for shape in shapes)
+    for shape in shapes:
+        asked = {name: size + 1 for name, size in shape.items()}
+        found, expected = (index.near(asked, "a1", math.inf) for index in (read, parsed))
+        assert [dims for _, dims in found] == [dims for _, dims in expected]
+        assert shape in [dims for _, dims in found]
