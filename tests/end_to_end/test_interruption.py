@@ -76,6 +76,22 @@ def test_an_interrupted_tuning_leaves_nothing_running_and_says_how_to_go_on(numb
     assert int(last.split(";")[1].split()[0]) == len(stored(tilewise))
 
 
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_an_interrupted_benchmark_does_not_wait_for_its_replays(number, code, tilewise):
+    file = Path(__file__).parents[2] / "landscapes" / "row_reduce-1000x8192-float32-Ascend910B4-modelled.json.gz"
+    process = tilewise.start("bench", "search", str(file), "--budget", "3000", "--seeds", "8")
+    end = time.monotonic() + 60
+    while not (workers := descendants(process.pid)):
+        assert process.poll() is None and time.monotonic() < end
+        time.sleep(0.05)
+    time.sleep(0.5)  # each replay takes a minute
+    process.send_signal(number)
+    _, err = process.communicate(timeout=5)
+    assert process.returncode == code, err
+    assert "Traceback" not in err
+    assert not [pid for pid in workers if is_running(pid)]
+
+
 def is_running(pid: int) -> bool:
     """One that has ended and that nobody asked after yet is not."""
     try:

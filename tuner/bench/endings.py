@@ -13,7 +13,6 @@ import dataclasses
 import json
 import statistics
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,8 @@ from tilewise.db.sql_store import open_store
 from tilewise.kernels.spec import KernelSpec, Problem
 from tilewise.settings import read_settings
 from tilewise.tuner.bench.header import header
+from tilewise.tuner.bench.processes import processes
+from tilewise.tuner.bench.script import script
 from tilewise.tuner.bench.search import Recorded, clocks, load_recorded
 from tilewise.tuner.devices.cuda import CudaDevice
 from tilewise.tuner.devices.replay import ReplayDevice
@@ -51,7 +52,7 @@ def bench_endings(
     files: Sequence[str], *, budgets: Sequence[int] = BUDGETS, seeds: int = 40, prior: bool = True, jobs: int = 1
 ) -> dict[str, Any]:
     """The JSON of the benchmark."""
-    with ProcessPoolExecutor(jobs) as pool:
+    with processes(jobs) as pool:
         asked = {file: [pool.submit(_tune, file, budgets, seed, prior) for seed in range(seeds)] for file in files}
         endings = {file: [future.result() for future in futures] for file, futures in asked.items()}
     return {
@@ -150,4 +151,5 @@ def main(files: tuple[str, ...], seeds: int, budgets: tuple[int, ...], without_p
 
 
 if __name__ == "__main__":
-    main()
+    with script():
+        main()

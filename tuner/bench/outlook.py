@@ -13,7 +13,6 @@ import math
 import statistics
 import sys
 from collections.abc import Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,6 +21,8 @@ from optuna.study import Study
 
 from tilewise.settings import read_settings
 from tilewise.tuner.bench.header import header
+from tilewise.tuner.bench.processes import processes
+from tilewise.tuner.bench.script import script
 from tilewise.tuner.bench.search import WITHOUT_PRIOR, clocks, load_recorded, replay
 from tilewise.tuner.guided import BETTER, GuidedSampler
 
@@ -45,7 +46,7 @@ class _Forecast:
 
 def bench_outlook(files: Sequence[str], *, seeds: int = 12, jobs: int = 1) -> dict[str, Any]:
     """The JSON of the benchmark: searches with the prior, where there is one, and without."""
-    with ProcessPoolExecutor(jobs) as pool:
+    with processes(jobs) as pool:
         asked = [
             pool.submit(_listen, file, search, seed)
             for file in files
@@ -99,6 +100,7 @@ def _bin(forecasts: Sequence[_Forecast], place: int) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    body = bench_outlook(sys.argv[1:], jobs=read_settings().jobs)
+    with script():
+        found = bench_outlook(sys.argv[1:], jobs=read_settings().jobs)
     names = " ".join(Path(file).name for file in sys.argv[1:])
-    print(json.dumps(header(f"python -m tilewise.tuner.bench.outlook {names}", clocks(sys.argv[1:])) | body, indent=1))
+    print(json.dumps(header(f"python -m tilewise.tuner.bench.outlook {names}", clocks(sys.argv[1:])) | found, indent=1))

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from tilewise.tuner.bench.header import header
+from tilewise.tuner.bench.script import script
 from tilewise.tuner.bench.search import clocks, load_recorded, replay
 from tilewise.tuner.surrogate import Array
 
@@ -57,7 +58,8 @@ def bench_priors(
 
 
 if __name__ == "__main__":
-    found = bench_priors(sys.argv[1:])
+    with script():
+        found = bench_priors(sys.argv[1:])
     about = header(
         f"python -m tilewise.tuner.bench.priors {' '.join(row['file'] for row in found)}", clocks(sys.argv[1:])
     )

@@ -11,7 +11,6 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -26,6 +25,7 @@ from tilewise.errors import BadImport, Unavailable, UsageError
 from tilewise.kernels.spec import KernelSpec, Problem, Target
 from tilewise.tuner.bench import forest, kernel_tuner
 from tilewise.tuner.bench.header import header
+from tilewise.tuner.bench.processes import processes
 from tilewise.tuner.bench.score import RandomSearch, aggregate, half_width
 from tilewise.tuner.devices.replay import ReplayDevice
 from tilewise.tuner.problem import scope
@@ -233,7 +233,7 @@ def bench_search(
     check_searches(chosen)
     rows: list[dict[str, Any]] = []
     curves: dict[str, list[list[float]]] = {name: [] for name in chosen}
-    with ProcessPoolExecutor(jobs) as pool:
+    with processes(jobs) as pool:
         for file in files:
             recorded = load_recorded(file)
             run = [name for name in chosen if name != CALCULATED]
