@@ -2,6 +2,7 @@
 
 `python -m tilewise.api.generator src/tilewise/client.py` writes that module; a test compares it with what would be
 written.
+
 The document's names are the client's: an operation's id is a method, a schema is a type. Of what is general to clients:
 a body's members are parameters, as those of the path and the query are; an answer with nothing but a list is that list;
 an operation that links to itself is one over pages; and what the document marks with `x-file` is handed over as bytes.
@@ -48,12 +49,16 @@ class _Forms:
 
     def __init__(self, schemas: Mapping[str, _Schema]) -> None:
         self._schemas = schemas
-        self._used: dict[str, _Schema] = {}
+        self._used: set[str] = set()
 
     def of(self, schema: _Schema) -> str:
         """Containers are those that cannot be changed: what is given may then be any, and answers are the reader's."""
         if "$ref" in schema:
-            return self._name(schema["$ref"])
+            name = _name(schema)
+            if "x-file" in self._schemas[name]:
+                return "bytes"
+            self._used.add(name)
+            return name
         if "anyOf" in schema:
             return " | ".join(dict.fromkeys(map(self.of, schema["anyOf"])))
         if choices := schema.get("enum") or [schema[key] for key in ("const",) if key in schema]:
@@ -68,31 +73,24 @@ class _Forms:
         return _PLAIN[schema["type"]]
 
     def resolved(self, schema: _Schema) -> _Schema:
-        return self._schemas[schema["$ref"].rpartition("/")[2]] if "$ref" in schema else schema
+        return self._schemas[_name(schema)] if "$ref" in schema else schema
 
     def named(self) -> list[dict[str, Any]]:
         """What is to be declared: other names of plain types, then types with fields."""
         declared: dict[str, dict[str, Any]] = {}
-        while left := self._used.keys() - declared.keys():  # fields need further ones
-            declared |= {name: self._declared(name, self._used[name]) for name in left}
+        while left := self._used - declared.keys():  # fields need further ones
+            declared |= {name: self._declared(name) for name in left}
         return sorted(declared.values(), key=lambda each: ("fields" in each, each["name"]))
 
-    def _name(self, reference: str) -> str:
-        name = reference.rpartition("/")[2]
-        if _is_file(self._schemas[name]):
-            return "bytes"
-        self._used[name] = self._schemas[name]
-        return name
-
-    def _declared(self, name: str, schema: _Schema) -> dict[str, Any]:
+    def _declared(self, name: str) -> dict[str, Any]:
+        schema = self._schemas[name]
         head = {"name": name, "about": schema.get("description", "")}
         if "properties" not in schema:
             return {**head, "form": self.of(schema)}
-        required = schema.get("required", ())
         fields = [
             {
-                "name": _identifier(field),
-                "form": self.of(each) if field in required else f"NotRequired[{self.of(each)}]",
+                "name": field,
+                "form": self.of(each) if field in schema.get("required", ()) else f"NotRequired[{self.of(each)}]",
                 "about": each.get("description", ""),
             }
             for field, each in schema["properties"].items()
@@ -100,38 +98,38 @@ class _Forms:
         return {**head, "fields": fields}
 
 
+def _name(schema: _Schema) -> str:
+    return str(schema["$ref"]).rpartition("/")[2]
+
+
 @dataclass(frozen=True, slots=True)
 class _Parameter:
-    """`place` is where it is sent: path, query or body; `spread` is one whose members are parameters of the query."""
+    """`place` is where it is sent: path, query, body, or `file` for all of the body. One without a default must be
+    given."""
 
     name: str
     form: str
     place: str
     about: str
     default: str | None = None
-    spread: bool = False
 
-    @classmethod
-    def of(cls, forms: _Forms, name: str, schema: _Schema, place: str, required: bool, about: str) -> _Parameter:
-        spread = place == "query" and forms.resolved(schema).get("type") == "object"
-        form, default = forms.of(schema), None
-        if not required:
-            default = repr(schema.get("default"))
-            if default == "None" and "None" not in form.split(" | "):
-                form += " | None"
-        return cls(_identifier(name), form, place, about, default, spread)
+    @property
+    def sent(self) -> str:
+        """As a member of what is sent; of a mapping in the query each member is one."""
+        spread = self.place == "query" and self.form.startswith("Mapping")
+        return f"**{self.name}" if spread else f"{self.name!r}: {self.name}"
 
 
 def _operation(forms: _Forms, path: str, method: str, operation: Mapping[str, Any]) -> dict[str, Any]:
     """What the template has to know of an operation."""
     success = next(response for status, response in operation["responses"].items() if status.startswith("2"))
-    [(media, content)] = success["content"].items()
     cursor = _cursor(operation["operationId"], success)
     parameters = [each for each in _parameters(forms, operation) if not cursor or each.name != cursor[0]]
-    sent = [repr(method.upper()), _path(path), *_sent(parameters)]
-    form, call = _answer(forms, media, content, sent, cursor)
+    address = f"f{path!r}" if "{" in path else repr(path)
+    sent = [repr(method.upper()), re.sub(r"{(\w+)}", r"{part(\1)}", address), *_sent(parameters)]
+    form, call = _answer(forms, success["content"], sent, cursor)
     return {
-        "name": _identifier(operation["operationId"]),
+        "name": operation["operationId"],
         "required": [each for each in parameters if each.default is None],
         "optional": [each for each in parameters if each.default is not None],
         "returns": form,
@@ -142,51 +140,55 @@ def _operation(forms: _Forms, path: str, method: str, operation: Mapping[str, An
 
 def _parameters(forms: _Forms, operation: Mapping[str, Any]) -> Iterator[_Parameter]:
     for each in operation.get("parameters", ()):
-        about = each.get("description", "")
-        yield _Parameter.of(forms, each["name"], each["schema"], each["in"], each["required"], about)
-    if "requestBody" not in operation:
-        return
-    schema = operation["requestBody"]["content"]["application/json"]["schema"]
-    body = forms.resolved(schema)
-    if _is_file(body):
-        yield _Parameter("data", "bytes", "file", "the file's content")
-        return
-    for name, each in body["properties"].items():
-        yield _Parameter.of(forms, name, each, "body", name in body["required"], each.get("description", ""))
+        yield _parameter(forms, each["name"], each["schema"], each["in"], each["required"], each["description"])
+    if "requestBody" in operation:
+        body = forms.resolved(operation["requestBody"]["content"]["application/json"]["schema"])
+        if "x-file" in body:
+            yield _Parameter("data", "bytes", "file", "the file's content")
+            return
+        for name, each in body["properties"].items():
+            yield _parameter(forms, name, each, "body", name in body["required"], each.get("description", ""))
+
+
+def _parameter(forms: _Forms, name: str, schema: _Schema, place: str, required: bool, about: str) -> _Parameter:
+    form, default = forms.of(schema), repr(schema.get("default"))
+    if required:
+        return _Parameter(name, form, place, about)
+    if default == "None":
+        form = f"{form.removesuffix(' | None')} | None"
+    return _Parameter(name, form, place, about, default)
 
 
 def _sent(parameters: list[_Parameter]) -> Iterator[str]:
     """Arguments of a call."""
-    if any(each.place == "file" for each in parameters):
-        yield "body=data"
     for place, argument in (("query", "params"), ("body", "body")):
-        there = [each for each in parameters if each.place == place]
-        members = (f"**{each.name}" if each.spread else f"{each.name!r}: {each.name}" for each in there)
-        if there:
+        if members := [each.sent for each in parameters if each.place == place]:
             yield f"{argument}={{{', '.join(members)}}}"
+    yield from (f"body={each.name}" for each in parameters if each.place == "file")
 
 
 def _answer(
-    forms: _Forms, media: str, content: _Schema, sent: list[str], cursor: tuple[str, str] | None
+    forms: _Forms, content: Mapping[str, _Schema], sent: list[str], cursor: tuple[str, str] | None
 ) -> tuple[str, str]:
     """Type and expression."""
     arguments = ", ".join(sent)
-    if media == "text/event-stream":
-        data = content["itemSchema"]["properties"]["data"]["contentSchema"]
+    if stream := content.get("text/event-stream"):
+        data = stream["itemSchema"]["properties"]["data"]["contentSchema"]
         return f"Iterator[{forms.of(data)}]", f"self._events({arguments})"
-    if media != "application/json":
+    if "application/json" not in content:
         return "str", f"self._send({arguments}).text"
-    members = forms.resolved(content["schema"])["properties"]
+    schema = content["application/json"]["schema"]
+    members = forms.resolved(schema)["properties"]
     lists = [name for name, member in members.items() if member.get("type") == "array"]
     if cursor:
         [items] = lists
-        one = forms.of(members[items]["items"])
-        return f"Iterator[{one}]", f"self._pages({', '.join([*sent[:2], repr(items), repr(cursor), *sent[2:]])})"
+        paged = ", ".join([*sent[:2], repr(items), repr(cursor), *sent[2:]])
+        return f"Iterator[{forms.of(members[items]['items'])}]", f"self._pages({paged})"
     if lists == list(members):
         [items] = lists
         form = forms.of(members[items])
         return form, f'cast("{form}", self._document({arguments})[{items!r}])'
-    form = forms.of(content["schema"])
+    form = forms.of(schema)
     if form == "bytes":
         return form, f"self._send({arguments}).content"
     return form, f'cast("{form}", self._document({arguments}))'
@@ -199,15 +201,6 @@ def _cursor(name: str, success: Mapping[str, Any]) -> tuple[str, str] | None:
             [(parameter, place)] = link["parameters"].items()
             return parameter, place.removeprefix("$response.body#/")
     return None
-
-
-def _is_file(schema: _Schema) -> bool:
-    return bool(schema.get("x-file"))
-
-
-def _path(path: str) -> str:
-    quoted = re.sub(r"{(\w+)}", r"{part(\1)}", path)
-    return repr(path) if quoted == path else f"f{quoted!r}"
 
 
 def _about(operation: Mapping[str, Any], parameters: list[_Parameter]) -> str:
@@ -232,12 +225,6 @@ def _docstring(text: str, indent: int) -> str:
     ]
     quoted = '"""' + "\n".join(lines) + ('\n"""' if len(lines) > 1 else '"""')
     return textwrap.indent(quoted, " " * indent).lstrip()
-
-
-def _identifier(name: str) -> str:
-    if not name.isidentifier():
-        raise ValueError(f"{name!r} is no name in Python")
-    return name
 
 
 if __name__ == "__main__":
