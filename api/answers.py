@@ -1,4 +1,4 @@
-"""Look-ups of registered kernels, and of users' kernels that are stored."""
+"""Look-ups of registered kernels, and of others that are stored."""
 
 from __future__ import annotations
 

@@ -35,6 +35,13 @@ __all__ = ["serve"]
 @click.option(
     "--writes-a-minute", type=click.IntRange(1), default=120, show_default=True, help="Writes a token may make."
 )
+@click.option(
+    "--kernel",
+    "kernels",
+    multiple=True,
+    metavar="FILE.py:SPEC",
+    help="A kernel of your own to serve and tune, beside those of tilewise; repeatable.",
+)
 @click.option("--tune-misses", is_flag=True, help="Make look-ups that find nothing jobs of the least priority.")
 @click.option("--jobs/--no-jobs", default=True, show_default=True, help="Whether to run jobs on this machine.")
 @database
@@ -45,6 +52,7 @@ def serve(
     log_level: str,
     reads: str,
     writes_a_minute: int,
+    kernels: tuple[str, ...],
     jobs: bool,
     tune_misses: bool,
     url: str | None,
@@ -59,7 +67,10 @@ def serve(
     from tilewise.api.server import run
     from tilewise.api.service import Options
     from tilewise.db.sql_store import open_store
+    from tilewise.kernels import registry
 
+    for kernel in kernels:
+        registry.register(kernel)
     store_url = url or read_settings().database_url
     open_store(store_url, create=True).close()  # whatever is wrong with the database is said here, in one line
     options = Options(

@@ -38,18 +38,18 @@ class _Cancelled(BaseException):
     """Passes through everything, as Ctrl-C does."""
 
 
-def run_job(url: str, number: int) -> None:
-    """Run a queued job to its end, if nobody else has taken it."""
+def run_job(url: str, number: int, kernel: str) -> None:
+    """Run a queued job to its end, if nobody else has taken it; `kernel` says where the spec stands."""
     with open_store(url) as store:
         jobs, owner = Jobs(store.database), identity()
         job = jobs.get(number)
         if job.state is State.QUEUED and jobs.claim(job, owner):
-            _Run(store, jobs, job, owner).to_the_end()
+            _Run(store, jobs, job, owner, kernel).to_the_end()
 
 
 class _Run(Watcher):
-    def __init__(self, store: SqlStore, jobs: Jobs, job: Job, owner: str) -> None:
-        self._store, self._jobs, self._job, self._owner = store, jobs, job, owner
+    def __init__(self, store: SqlStore, jobs: Jobs, job: Job, owner: str, kernel: str) -> None:
+        self._store, self._jobs, self._job, self._owner, self._kernel = store, jobs, job, owner, kernel
         self._cancelled = threading.Event()
         self._progress: Mapping[str, Any] = {"shapes_done": 0, "shapes": len(job.shapes), "failed": []}
 
@@ -67,7 +67,7 @@ class _Run(Watcher):
         self._finish(state, reason)
 
     def _tune(self) -> tuple[State, str]:
-        spec = registry.load(self._job.kernel)
+        spec = registry.load(self._kernel)
         trials = default_trials(self._job.search) if self._job.trials is None else self._job.trials
         budget = Budget(trials, self._job.seconds)
         failed: list[str] = []

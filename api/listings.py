@@ -45,7 +45,8 @@ _PLACE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})", re.ASCII)
 
 @plain.get("/v1/kernels", summary="What can be tuned", response_model=schemas.Kernels, responses=UNCHANGED)
 async def kernels(request: Request) -> Response:
-    """The kernels that come with tilewise; those of users' files are not listed, but can be looked up."""
+    """The kernels that come with tilewise, and those that the server was started with; others that are stored can be
+    looked up too."""
     return tagged(request, {"kernels": [_kernel(name) for name in registry.names()]})
 
 

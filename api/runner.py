@@ -18,6 +18,7 @@ from typing import Any
 from tilewise.api.processes import identity, is_gone
 from tilewise.db.jobs import Job, Jobs, State
 from tilewise.errors import TilewiseError
+from tilewise.kernels import registry
 
 __all__ = ["LEASE_SECONDS", "Runner"]
 
@@ -71,7 +72,7 @@ class Runner:
     def turn(self) -> None:
         """Take back what is lost, and give every idle device its next job."""
         busy = self._take_back_lost()
-        for device in self._jobs.waiting_devices() - busy:
+        for device in self._jobs.waiting(registry.names()) - busy:
             handed = self._handed.get(device)
             if (handed is None or handed.done()) and device in self._devices():
                 self._hand_out(device)
@@ -79,9 +80,9 @@ class Runner:
     def _hand_out(self, device: str) -> None:
         from tilewise.api.job_process import run_job  # the whole search: a second that no look-up should wait for
 
-        job = self._jobs.next(device)
+        job = self._jobs.next(device, registry.names())
         if job is not None:
-            future = self._executor.submit(run_job, self._url, job.id)
+            future = self._executor.submit(run_job, self._url, job.id, registry.place(job.kernel))
             self._handed[device] = future
             future.add_done_callback(partial(self._ended, job))
 

@@ -8,7 +8,7 @@ want the same one only one gets it, and a job that was taken from its owner is n
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -100,9 +100,11 @@ _KEYED = _ALL.where(_J.key == bindparam("key"), text("state IN ('queued', 'runni
 _PAGE = _ALL.where(_J.id < bindparam("before")).order_by(_J.id.desc()).limit(_MOST)
 _RUNNING = _ALL.where(_J.state == "running").order_by(_J.id)
 _NEXT = (
-    _ALL.where(_J.state == "queued", _J.device == bindparam("device")).order_by(_J.priority.desc(), _J.id).limit(_MOST)
+    _ALL.where(_J.state == "queued", _J.device == bindparam("device"), _J.kernel == bindparam("kernel"))
+    .order_by(_J.priority.desc(), _J.id)
+    .limit(_MOST)
 )
-_WAITING = select(_J.device).where(_J.state == "queued").distinct()
+_WAITING = select(_J.device, _J.kernel).where(_J.state == "queued").distinct()
 _LAST = 2**63 - 1
 
 
@@ -159,13 +161,15 @@ class Jobs:
     def running(self) -> list[Job]:
         return [_read(row) for row in self._database.fetch(_RUNNING)]
 
-    def waiting_devices(self) -> set[str]:
-        return {device for (device,) in self._database.fetch(_WAITING)}
+    def waiting(self, kernels: Container[str]) -> set[str]:
+        """The devices that jobs of these kernels wait for."""
+        return {device for device, kernel in self._database.fetch(_WAITING) if kernel in kernels}
 
-    def next(self, device: str) -> Job | None:
-        """What that device should do: the highest priority, of that the oldest."""
-        rows = self._database.fetch(_NEXT, device=device, most=1)
-        return _read(rows[0]) if rows else None
+    def next(self, device: str, kernels: Container[str]) -> Job | None:
+        """What of these kernels that device should do: the highest priority, of that the oldest."""
+        queued = [kernel for waits, kernel in self._database.fetch(_WAITING) if waits == device and kernel in kernels]
+        rows = (row for kernel in queued for row in self._database.fetch(_NEXT, device=device, kernel=kernel, most=1))
+        return min(map(_read, rows), key=lambda job: (-job.priority, job.id), default=None)
 
     def claim(self, job: Job, owner: str) -> bool:
         """Make a queued job the owner's, unless somebody else has taken it."""

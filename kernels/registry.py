@@ -14,7 +14,7 @@ from tilewise.errors import BadSpec, UnknownKernel
 from tilewise.kernels.source import digest
 from tilewise.kernels.spec import KernelSpec
 
-__all__ = ["known", "load", "located", "names", "place"]
+__all__ = ["known", "load", "located", "names", "place", "register"]
 
 _MODULES = {
     "log_softmax": "tilewise.kernels.softmax:LOG_SOFTMAX",
@@ -39,13 +39,31 @@ _MODULES = {
 """Where each kernel's spec stands; read only when that kernel is asked for."""
 
 
+_own: dict[str, str] = {}
+"""Users' kernels that this process also knows by name, each with its `path/to/file.py:SPEC`."""
+
+
 def names() -> list[str]:
-    return sorted(_MODULES)
+    return sorted({*_MODULES, *_own})
 
 
 def place(name: str) -> str:
-    """Where a registered kernel's spec stands: `package.module:ATTRIBUTE`; empty for any other name."""
-    return _MODULES.get(name, "")
+    """What `load` finds a registered kernel by in any process: its name, or for one of a user's file
+    `path/to/file.py:SPEC`; empty for any other name."""
+    return _own.get(name) or (name if name in _MODULES else "")
+
+
+def register(text: str) -> str:
+    """Make the user's kernel `path/to/file.py:SPEC` known to this process by its name, which is returned.
+
+    Raises `BadSpec` for a file without a usable spec, and where another kernel has that name.
+    """
+    spec = load(text)
+    if spec.origin != (place(spec.name) or spec.origin):
+        raise BadSpec(f"{text} names its kernel {spec.name}, and {place(spec.name)} does so already; rename one")
+    if spec.name not in _MODULES:
+        _own[spec.name] = spec.origin
+    return spec.name
 
 
 def located(spec: KernelSpec) -> KernelSpec:
@@ -84,7 +102,7 @@ def load(text: str) -> KernelSpec:
         module, _, attribute = _MODULES[text].partition(":")
         spec: KernelSpec = getattr(importlib.import_module(module), attribute)
         return dataclasses.replace(spec, origin=text)
-    path, colon, attribute = text.rpartition(":")
+    path, colon, attribute = _own.get(text, text).rpartition(":")
     if colon and path.endswith(".py"):
         return _load_file(Path(path), attribute)
     if text.endswith(".py"):

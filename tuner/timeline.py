@@ -37,7 +37,7 @@ def timeline(scope: Scope, config: Config) -> str:
     try:
         return str(
             worker.call(
-                scope.kernel,
+                registry.place(scope.kernel),
                 dict(scope.dims),
                 scope.dtype,
                 scope.device,

@@ -338,7 +338,8 @@ class Client(Connection):
     def kernels(self) -> Sequence[Kernel]:
         """What can be tuned.
 
-        The kernels that come with tilewise; those of users' files are not listed, but can be looked up.
+        The kernels that come with tilewise, and those that the server was started with; others that are stored can
+        be looked up too.
         """
         return cast("Sequence[Kernel]", self._document("GET", "/v1/kernels")["kernels"])
 

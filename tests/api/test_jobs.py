@@ -19,6 +19,7 @@ from tilewise.api.service import Options
 from tilewise.client import Client
 from tilewise.db.jobs import Jobs, State
 from tilewise.db.sql_store import open_store
+from tilewise.db.tokens import Right, Tokens
 from tilewise.kernels import registry
 
 JOB = {"kernel": "vector_add", "shapes": [{"N": 100_000}], "device": "model:Ascend910B4", "trials": 3}
@@ -108,6 +109,29 @@ def test_a_job_runs_tells_how_it_goes_and_its_result_is_looked_up(store_url, cli
         found = running.get("/v1/configs/vector_add?N=100000&device=Ascend910B4").json()
         assert found["time_us"] == told[-1]["progress"]["best_us"]
         assert running.post("/v1/jobs", json=JOB, headers=submitting).status_code == 200
+
+
+OWN = """
+from dataclasses import replace
+from tilewise.kernels import registry
+SPEC = replace(registry.load("vector_add"), name="mine", origin="")
+"""
+
+
+def test_a_kernel_that_the_operator_named_is_listed_tuned_and_answered_for(serve, address, store_url, tmp_path):
+    own = tmp_path / "own.py"
+    own.write_text(OWN)
+    url = address(serve("--kernel", f"{own}:SPEC"))
+    with open_store(store_url) as store:
+        token = Tokens(store.database).create("test", Right.SUBMIT)
+    with Client(url, token=token) as server:
+        assert "mine" in [kernel["name"] for kernel in server.kernels()]
+        job = server.submit("mine", [{"N": 100_000}], device="model:Ascend910B4", trials=2)
+        told = list(server.events(job["id"]))
+        assert told[-1]["state"] == "done", told[-1]
+        assert server.lookup("mine", {"N": 100_001}, device="Ascend910B4", match="nearest")["match"] == "nearest"
+    done = serve("--kernel", f"{tmp_path}/none.py:SPEC")
+    assert (done.wait(30), done.stderr.read().count("\n")) == (2, 1)
 
 
 def test_a_job_whose_process_is_killed_goes_on_from_its_trials_and_one_that_is_cancelled_stops(

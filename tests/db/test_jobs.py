@@ -38,13 +38,22 @@ def test_the_highest_priority_goes_first_and_of_that_the_oldest(jobs):
 
     low, first, second = submit(1, -1), submit(2, 5), submit(3, 5)
     order = []
-    while job := jobs.next(REQUEST.device):
+    while job := jobs.next(REQUEST.device, [REQUEST.kernel]):
         assert jobs.claim(job, "me")
         order.append(job.id)
     assert order == [first, second, low]
-    assert jobs.next("cuda") is None
+    assert jobs.next("cuda", [REQUEST.kernel]) is None
     assert [job.id for job in jobs.page(most=2)] == [second, first]
     assert [job.id for job in jobs.page(before=first)] == [low]
+
+
+def test_a_job_waits_for_who_knows_its_kernel(jobs):
+    unknown = jobs.submit(Request("theirs", "b2", REQUEST.shapes, "float32", REQUEST.device), priority=9)[0]
+    known = jobs.submit(REQUEST)[0]
+    assert jobs.waiting(["mine"]) == set()
+    assert jobs.waiting([REQUEST.kernel]) == {REQUEST.device}
+    assert jobs.next(REQUEST.device, [REQUEST.kernel]) == known
+    assert jobs.next(REQUEST.device, [REQUEST.kernel, "theirs"]) == unknown
 
 
 def test_of_two_that_claim_a_job_one_gets_it(jobs):

@@ -134,3 +134,30 @@ def test_ctrl_c_while_a_file_imports_is_no_error_of_the_file(tmp_path):
     file.write_text("raise KeyboardInterrupt\n")
     with pytest.raises(KeyboardInterrupt):
         registry.load(f"{file}:SPEC")
+
+
+@pytest.fixture
+def registering(monkeypatch):
+    """What is registered meanwhile is forgotten afterwards."""
+    monkeypatch.setattr(registry, "_own", {})
+
+
+def test_a_users_kernel_can_be_made_known_by_its_name(user_file, registering):
+    assert registry.register(f"{user_file}:SPEC") == "mine"
+    assert "mine" in registry.names()
+    assert registry.load("mine").origin == registry.place("mine") == f"{user_file}:SPEC"
+    assert registry.register(f"{user_file}:SPEC") == "mine"
+    assert registry.register("softmax") == "softmax"
+    assert registry.place("softmax") == "softmax"
+
+
+def test_two_kernels_cannot_have_one_name(user_file, registering, tmp_path):
+    registry.register(f"{user_file}:SPEC")
+    same = tmp_path / "same.py"
+    same.write_text(SPEC_TEXT.format(summary="another"))
+    with pytest.raises(BadSpec, match=r"names its kernel mine, and .*mine\.py:SPEC does so already"):
+        registry.register(f"{same}:SPEC")
+    ours = tmp_path / "ours.py"
+    ours.write_text(SPEC_TEXT.format(summary="another").replace('"other"', '"softmax"'))
+    with pytest.raises(BadSpec, match="names its kernel softmax, and softmax does so already"):
+        registry.register(f"{ours}:OTHER")
