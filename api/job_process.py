@@ -58,7 +58,7 @@ class _Run(Watcher):
         try:
             state, reason = self._tune()
         except _Cancelled:
-            state, reason = State.CANCELLED, "cancelled"
+            state, reason = State.CANCELLED, ""
         except TilewiseError as error:
             state, reason = State.FAILED, str(error)
         except Exception as error:
@@ -95,7 +95,11 @@ class _Run(Watcher):
     # Watcher, on the thread that tunes -----------------------------------------------------------------------------
 
     def started(self, plan: Plan) -> None:
+        known = self._store.result(plan.scope).winner
+        self._progress = {name: value for name, value in self._progress.items() if name != "best_us"}
         self._note(trials=plan.resumed, of=plan.trials, clock=str(plan.scope.clock), scope=plan.scope.key)
+        if known is not None and known.time_us is not None:
+            self._note(best_us=known.time_us)
         self._stop_if_cancelled()
 
     def tried(self, trial: Trial, best: Trial | None) -> None:

@@ -196,7 +196,7 @@ class Jobs:
             _J.id == job.id, _J.state == "running", _J.owner == job.owner, _J.beats == job.beats
         )
         if job.cancelling:
-            ended = {"state": "cancelled", "reason": "cancelled", "finished": datetime.now(UTC)}
+            ended = {"state": "cancelled", "finished": datetime.now(UTC)}
         elif job.attempts >= ATTEMPTS:
             reason = f"begun {job.attempts} times and never ended: {why}"
             ended = {"state": "failed", "reason": reason, "finished": datetime.now(UTC)}
@@ -207,7 +207,7 @@ class Jobs:
     def cancel(self, number: int) -> Job:
         """Cancel a job that waits, and ask the owner of one that runs to stop; others stay. Raises `NotFound`."""
         waits = update(models.jobs).where(_J.id == number, _J.state == "queued")
-        ended = {"state": "cancelled", "reason": "cancelled", "finished": datetime.now(UTC)}
+        ended = {"state": "cancelled", "finished": datetime.now(UTC)}
         if not self._change(waits.values(**ended)):
             runs = update(models.jobs).where(_J.id == number, _J.state == "running")
             self._change(runs.values(cancelling=True))

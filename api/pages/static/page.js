@@ -48,7 +48,8 @@ function drawSpread(home, spread) {
 
 function drawCourse(place, course) {
   const stepped = { ...line(), points: { show: false }, paths: uPlot.paths.stepped({ align: 1 }) };
-  chart(place, "us by evaluation, and the best so far", {}, {}, [dots(), stepped],
+  const whole = { incrs: [1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000, 10000] };
+  chart(place, "us by evaluation, and the best so far", whole, {}, [dots(), stepped],
     [course.ordinals, course.times_us, course.best_us], course.times_us);
 }
 
