@@ -5,6 +5,7 @@ A path that is not named here is closed the safe way: reading needs `read`, anyt
 
 from __future__ import annotations
 
+import base64
 import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING
@@ -77,7 +78,7 @@ class Guard:
         if right is None or (right is Right.READ and self._service.reads_open):
             return
         caller = (scope.get("client") or ("unknown",))[0]
-        text = _bearer(scope)
+        text = _token(scope)
         found = await self._service.read(self._service.tokens.check, text) if text else None
         if found is None:
             self._failures.take(caller)
@@ -90,9 +91,23 @@ class Guard:
             self._writes.take(number)
 
 
-def _bearer(scope: Scope) -> str:
+def _token(scope: Scope) -> str:
+    """The bearer token of a request, or the password of one that reads; empty where there is none.
+
+    Browsers send a password by themselves, so one must not be enough to write.
+    """
     for name, value in scope["headers"]:
         if name == b"authorization":
-            kind, _, text = value.decode("latin-1").partition(" ")
-            return text.strip() if kind.lower() == "bearer" else ""
+            kind, _, text = str(value, "latin-1").partition(" ")
+            if kind.lower() == "bearer":
+                return text.strip()
+            if kind.lower() == "basic" and scope["method"] in _READING:
+                return _password(text.strip())
     return ""
+
+
+def _password(text: str) -> str:
+    try:
+        return base64.b64decode(text, validate=True).decode("latin-1").partition(":")[2]
+    except ValueError:
+        return ""

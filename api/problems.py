@@ -86,12 +86,17 @@ async def of_ours(request: Request, error: Exception) -> ProblemResponse:
         _log.error("the database failed: %s", error)
         detail = "the database does not answer; the server's log says why"  # the message may name files of the server
     title = kind.replace("-", " ").capitalize()
-    headers = {401: {"WWW-Authenticate": "Bearer"}, 503: {"Retry-After": RETRY_SECONDS}}.get(status)
+    headers = {401: {"WWW-Authenticate": _challenge(request)}, 503: {"Retry-After": RETRY_SECONDS}}.get(status)
     if isinstance(error, Busy):
         headers = {"Retry-After": str(math.ceil(error.retry_seconds))}
     return _problem(
         request, status, detail, kind=f"urn:tilewise:problem:{kind}", title=title, members=members, headers=headers
     )
+
+
+def _challenge(request: Request) -> str:
+    """A browser asks its user for a password where the page is closed, and not where a script sent a token."""
+    return "Bearer" if request.url.path.startswith("/v1/") else 'Basic realm="tilewise: a token as password"'
 
 
 async def _of_http(request: Request, error: Exception) -> ProblemResponse:

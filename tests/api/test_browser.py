@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 
 from tilewise.db.records import Trial
 from tilewise.db.sql_store import open_store
@@ -104,6 +104,28 @@ def test_a_user_asks_for_a_job_and_watches_it_finish(page, url, store_url):
     assert state.inner_text() == "done", page.locator("main").inner_text()
     page.get_by_role("link", name="What was tried").click()
     assert page.locator("h1").inner_text().startswith("vector_add")
+
+
+def test_a_closed_page_asks_for_the_token_as_a_password(browser, serve, tune, address, store_url):
+    tune()
+    url = address(serve("--reads", "closed", "--no-jobs"))
+    with open_store(store_url) as store:
+        tokens = Tokens(store.database)
+        password, token = tokens.create("reader", Right.READ), tokens.create("test", Right.SUBMIT)
+    context = browser.new_context(http_credentials={"username": "me", "password": password})
+    page = context.new_page()
+    page.goto(f"{url}/jobs")
+    page.get_by_label("Kernel").select_option("vector_add")
+    page.get_by_label("Sizes").fill("N=4096")
+    page.get_by_label("Device").select_option("model:Ascend910B4")
+    page.get_by_label("Token").fill(token)
+    page.get_by_role("button", name="Tune").click()
+    page.wait_for_url("**/jobs/1")
+    expect(page.locator("[data-field=state]")).to_have_text("queued")
+    page.get_by_label("Token").fill(token)
+    page.get_by_role("button", name="Cancel this job").click()
+    expect(page.locator("[data-field=state]")).to_have_text("cancelled")  # told by the stream of events
+    context.close()
 
 
 def test_what_a_job_lacks_is_said(page, url):

@@ -57,6 +57,21 @@ def test_closed_reads_take_a_token_and_memory_is_no_way_around(store_url, tune, 
         assert client.get("/healthz").status_code == client.get("/openapi.json").status_code == 200
 
 
+def test_a_password_opens_a_closed_page_to_its_reader_and_writes_nothing(store_url, tune, problem_of):
+    tune()
+    with TestClient(create_app(store_url, Options(reads_open=False, run_jobs=False))) as client:
+        token = Tokens(client.app.state.service.writer.database).create("reader", Right.ADMIN)
+        assert 'Basic realm="' in client.get("/").headers["www-authenticate"]
+        assert client.get(ASKED).headers["www-authenticate"] == "Bearer"
+        for path in ("/", "/jobs", ASKED):
+            assert client.get(path, auth=("anybody", token)).status_code == 200
+            for header in ("Basic", "Basic %", "Basic dG9rZW4=", f"Basic {token}"):
+                assert client.get(path, headers={"authorization": header}).status_code == 401
+        job = {"kernel": "vector_add", "shapes": [{"N": 1}], "device": "model:Ascend910B4"}
+        problem_of(client.post("/v1/jobs", json=job, auth=("anybody", token)), 401)
+        assert client.post("/v1/jobs", json=job, headers={"authorization": f"Bearer {token}"}).status_code == 201
+
+
 def test_writes_are_counted_a_token(store_url, problem_of):
     with TestClient(create_app(store_url, Options(writes_a_minute=3))) as client:
         tokens = Tokens(client.app.state.service.writer.database)
