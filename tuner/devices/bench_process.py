@@ -169,7 +169,7 @@ class Bench:
             worst = worst or {"ratio": round(ratio, 3), **self._state()}
             if repeats < len(PAUSES):
                 time.sleep(PAUSES[repeats])
-        facts: dict[str, Any] = {"timing_s": round(time.monotonic() - began, 4)}
+        facts: dict[str, Any] = {"timing_s": round(time.monotonic() - began, 4), **self._state()}
         if worst is not None:
             facts[DRIFT] = {**worst, "repeats": repeats, "lasts": ratio is not None}
         if reference is not None and ratio is not None:

@@ -102,7 +102,12 @@ def timed(slow, monkeypatch):
 def test_on_a_steady_device_a_config_is_timed_once(monkeypatch):
     timing, facts, timer = timed([1.0], monkeypatch)
     assert (timing.time_us, timing.method, timing.l2, timer.candidates) == (10.0, "scripted", "cold", 1)
-    assert facts.keys() == {"timing_s"}
+    assert facts.keys() == {"timing_s", "clock_mhz", "throttled"}
+
+
+def test_the_clock_and_what_throttles_it_are_kept_with_each_time(monkeypatch):
+    _, facts, _ = timed([1.0], monkeypatch)
+    assert (facts["clock_mhz"], facts["throttled"]) == (1200.0, "power cap")
 
 
 def test_a_disturbed_config_is_timed_again_until_the_device_is_as_it_was(monkeypatch):
