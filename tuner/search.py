@@ -267,7 +267,8 @@ class Tuning:
             return [] if self._fresh else neighbours(self._store, self.scope)
 
         def prior() -> PriorTable | None:
-            return prior_table(self._spec, self._problem, self._space, self._device.target)
+            spec, problem, target = self._device.subject(self._spec, self._problem)
+            return prior_table(spec, problem, self._space, target)
 
         def elsewhere() -> list[int]:
             if self._fresh:

@@ -14,6 +14,7 @@ from tilewise.kernels.spec import KernelSpec
 from tilewise.settings import read_settings
 from tilewise.tuner.devices.base import Device
 from tilewise.tuner.devices.catalogue import open_device
+from tilewise.tuner.devices.replay import ReplayDevice
 from tilewise.tuner.problem import make_problem
 from tilewise.tuner.search import SEARCHES, Budget, Tuning, Watcher, default_trials
 from tilewise.tuner.worker import in_worker
@@ -39,7 +40,8 @@ def tune(
 
     `spec` is a `KernelSpec`, a registered name, or `path/to/file.py:SPEC`. `trials` counts stored trials of the same
     problem too (default: 60, or the whole space for `search="exhaustive"`); `seconds` ends the search at the first
-    batch after it. `store` is a store, a database URL, or None for the configured one.
+    batch after it. Of a recorded landscape (`device="replay:FILE"`) `spec` is the name of what the file records; `dims`
+    may be empty, and dtype is what it was. `store` is a store, a database URL, or None for the configured one.
 
     Raises `UsageError` (and its kinds) for a request that makes no sense, `Unavailable` for a device that is not
     here, `NothingFeasible` where no config runs correctly.
@@ -50,10 +52,15 @@ def tune(
         raise UsageError(
             "tune() was called while a worker imported the script; put the call under __name__ == '__main__'"
         )
-    loaded = registry.load(spec) if isinstance(spec, str) else registry.located(spec)
-    problem = make_problem(loaded, dims, dtype)
     budget = Budget(default_trials(search) if trials is None else trials, seconds)
     with ExitStack() as opened:
+        if isinstance(device, str) and device.startswith("replay:"):
+            device = opened.enter_context(open_device(device))
+        if isinstance(device, ReplayDevice):
+            loaded, problem = device.asked(spec if isinstance(spec, str) else spec.name, dims)
+        else:
+            loaded = registry.load(spec) if isinstance(spec, str) else registry.located(spec)
+            problem = make_problem(loaded, dims, dtype)
         used_device = opened.enter_context(open_device(device)) if isinstance(device, str) else device
         if isinstance(store, Store):
             used_store = store

@@ -1,5 +1,6 @@
 """`tune`: the whole job as one call, and requests refused before anything is opened."""
 
+import json
 from pathlib import Path
 
 import pytest
@@ -59,6 +60,18 @@ def test_a_kernel_in_a_file_is_tuned_into_a_database_by_url(opened, bowl, url):
     assert opened[0].closed
     with open_store(url) as store:
         assert store.lookup(result.scope.question) == result
+
+
+def test_a_recorded_landscape_is_tuned_by_the_name_of_what_it_records(tmp_path):
+    cache = {f"{x}": {"x": x, "time": 1.0 + abs(x - 3)} for x in range(8)}
+    (tmp_path / "gemm.json").write_text(
+        json.dumps({"kernel_name": "gemm", "device_name": "RTX 1", "tune_params_keys": ["x"], "cache": cache})
+    )
+    result = tune("gemm", {}, device=f"replay:{tmp_path / 'gemm.json'}", store="sqlite://")
+    assert result.winner is not None
+    assert (result.winner.config, result.scope.device) == ({"x": 3}, "RTX 1")
+    with pytest.raises(UsageError, match="records gemm and nothing else"):
+        tune("softmax", {"M": 4, "N": 4}, device=f"replay:{tmp_path / 'gemm.json'}", store="sqlite://")
 
 
 def test_without_numbers_a_search_tries_60_and_the_exhaustive_one_all(opened, bowl, store):

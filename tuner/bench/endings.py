@@ -81,7 +81,9 @@ def _tune(file: str, budgets: Sequence[int], seed: int, prior: bool) -> list[_En
     recorded = load_recorded(file)
     gpu = recorded.origin is not None and recorded.origin[1].family == "nvidia"
     device = (_RecordedGpu if gpu else ReplayDevice)(file, noise=recorded.scope.clock is Clock.MEASURED, seed=seed)
-    spec, problem = _origin(device, recorded) if prior else (device.spec, device.problem)
+    if not prior:
+        device.origin = None
+    spec, problem = _origin(device, recorded)
     true_us, found = _true_us(device), []
     with open_store("sqlite://") as store:
         for budget in budgets:

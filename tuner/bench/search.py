@@ -32,7 +32,6 @@ from tilewise.tuner.problem import scope
 from tilewise.tuner.sampler import FAILED, PENALTY, TableSampler, distributions, quiet_study
 from tilewise.tuner.search import DEFAULT_TRIALS, SEARCHES, PriorTable, make_sampler, prior_table
 from tilewise.tuner.space import Space
-from tilewise.tuner.targets import known_target
 from tilewise.tuner.transfer import MOST, Neighbour, distance, winners
 from tilewise.tuner.weights import learnt_weights
 
@@ -106,11 +105,9 @@ def load_recorded(file: str, noise: bool = False, seed: int = 0) -> Recorded:
     seconds = np.array(known, dtype=float) if all(s is not None and s > 0 for s in known) else None
     dims, dtype = device.landscape.metadata.get("dims"), device.landscape.metadata.get("dtype")
     recorded = Problem(device.problem.kernel, dims if isinstance(dims, dict) else {}, str(dtype or "recorded"))
-    prior, origin = None, None
-    if device.origin is not None:  # one of our own kernels
-        spec, problem = device.origin
-        origin = spec, known_target(device.target.name, device.target.cores)
-        prior = prior_table(spec, problem, device.space, origin[1])
+    spec, problem, target = device.subject(device.spec, device.problem)
+    prior = prior_table(spec, problem, device.space, target)
+    origin = (spec, target) if device.origin is not None else None
     return Recorded(file, device.space, times, seconds, prior, origin, scope(device.spec, recorded, device))
 
 

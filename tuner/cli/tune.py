@@ -178,14 +178,16 @@ def _recorded(kernel: str, device: str, shapes: Sequence[str], noise: bool, seed
     """The job of a recorded landscape: KERNEL is `replay:FILE`, or the name of what `--device replay:FILE` records."""
     from tilewise.errors import UsageError
     from tilewise.tuner.devices.replay import ReplayDevice
+    from tilewise.tuner.problem import parse_dims
 
     text = kernel if kernel.startswith("replay:") else device
     opened = ReplayDevice(text.removeprefix("replay:"), noise=noise, seed=seed)
-    if device not in ("auto", text) or kernel not in (text, opened.spec.name):
-        raise UsageError(f"{text} records {opened.spec.name} and nothing else; write tilewise tune {text}")
-    if shapes:
-        raise UsageError(f"{text} is of one shape, which the file says; leave -s away")
-    return opened.spec, [opened.problem], lambda: opened
+    if device not in ("auto", text):
+        raise UsageError(f"{text} is a device itself; leave --device away")
+    name = opened.spec.name if kernel == text else kernel
+    for dims in [parse_dims(shape) for shape in shapes] or [{}]:
+        spec, problem = opened.asked(name, dims)
+    return spec, [problem], lambda: opened
 
 
 def _foreseen(trials: Sequence[Trial]) -> dict[str, Any]:

@@ -135,6 +135,10 @@ class Device(ABC):
         order of the rounds. Only of a device that is `noisy`."""
         raise NotImplementedError(f"{self.id} has no times that vary")
 
+    def subject(self, spec: KernelSpec, problem: Problem) -> tuple[KernelSpec, Problem, Target]:
+        """What the prior is of: the kernel and the problem on this device, or what a record says that it is of."""
+        return spec, problem, self.target
+
     def foresee(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> Sequence[float | None] | None:
         """What a model of this device expects each config to take, in microseconds, without running any; None for one
         that it expects to fail, and None for all where there is no such model."""

@@ -21,8 +21,10 @@ from tilewise.kernels import registry
 from tilewise.kernels.spec import Config, KernelSpec, Parameter, Problem, Target, Tiling, Value
 from tilewise.tuner.devices.base import Device, Outcome, Timing, Verdict
 from tilewise.tuner.measurement import measure
-from tilewise.tuner.space import Space
+from tilewise.tuner.problem import make_problem, sizes_text
+from tilewise.tuner.space import Space, domains
 from tilewise.tuner.statistics import quantile
+from tilewise.tuner.targets import known_target
 
 __all__ = ["ReplayDevice", "recorded"]
 
@@ -65,22 +67,46 @@ class ReplayDevice(Device):
     @cached_property
     def space(self) -> Space:
         """Every recorded config, in the order of `rows`."""
-        domains = {name: _domain(self.landscape, name) for name in self.landscape.parameters}
-        return Space(domains, [row.config for row in self.rows])
+        values = {name: _domain(self.landscape, name) for name in self.landscape.parameters}
+        return Space(values, [row.config for row in self.rows])
 
     @cached_property
     def origin(self) -> tuple[KernelSpec, Problem] | None:
         """The project's own kernel and problem that were recorded; None where the file names none, or one that is no
-        longer as it was: other parameters."""
+        longer as it was: other parameters, or values of another kind."""
         about = self.landscape.metadata
         if about.get("kernel") not in registry.names():
             return None
         spec = registry.load(about["kernel"])
         dims, dtype = about.get("dims"), about.get("dtype")
-        if not isinstance(dims, dict) or set(dims) != set(spec.dims) or dtype not in spec.dtypes:
+        try:
+            problem = make_problem(spec, dims if isinstance(dims, dict) else {}, str(dtype))
+        except UsageError:
             return None
-        names = {p.name for p in spec.parameters}
-        return (spec, Problem(spec.name, dims, dtype)) if names >= set(self.space.domains) else None
+        allowed = domains(spec, problem, self._recorded_on())
+        if allowed.keys() != self.space.domains.keys():
+            return None
+        alike = (_are_like(values, allowed[name]) for name, values in self.space.domains.items())
+        return (spec, problem) if all(alike) else None
+
+    def subject(self, spec: KernelSpec, problem: Problem) -> tuple[KernelSpec, Problem, Target]:
+        if self.origin is None:
+            return super().subject(spec, problem)
+        return *self.origin, self._recorded_on()
+
+    def _recorded_on(self) -> Target:
+        return known_target(self.target.name, self.target.cores)
+
+    def asked(self, kernel: str, dims: Mapping[str, int]) -> tuple[KernelSpec, Problem]:
+        """What is tuned where somebody asks for this kernel with these sizes, or with none; raises `UsageError` where
+        that is not what was recorded."""
+        name, sizes = self.problem.kernel, self.landscape.metadata.get("dims")
+        if kernel != name:
+            raise UsageError(f"{self.id} records {name} and nothing else")
+        if dims and dims != sizes:
+            of = sizes_text(sizes) if isinstance(sizes, dict) else "one shape, which it does not say"
+            raise UsageError(f"{self.id} is of {of} and of nothing else; leave the shape away")
+        return self.spec, self.problem
 
     def evaluate(
         self,
@@ -177,6 +203,12 @@ def _domain(landscape: Landscape, name: str) -> tuple[Value, ...]:
     values = dict.fromkeys(row.config[name] for row in landscape.rows)
     numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
     return tuple(sorted(numbers)) if len(numbers) == len(values) else tuple(values)
+
+
+def _are_like(values: Sequence[Value], allowed: Sequence[Value]) -> bool:
+    """Whether these could be values of a parameter of ours: of its types, and numbers no smaller than its smallest."""
+    types, least = set(map(type, allowed)), min((v for v in allowed if not isinstance(v, str)), default=0)
+    return all(type(value) in types and (isinstance(value, str) or value >= least) for value in values)
 
 
 def _clock(about: Mapping[str, Any]) -> Clock:
