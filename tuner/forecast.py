@@ -79,6 +79,8 @@ class Forecast:
 
     def left_out(self, places: Sequence[int]) -> list[float]:
         """The same of these observations, from all others."""
+        if not places:
+            return []
         block = np.array(places, dtype=np.intp)
         inner = self._inverse[np.ix_(block, block)]
         forecast = _UNHEARD + self._surprises[block] - np.linalg.solve(inner, self._weights[block])

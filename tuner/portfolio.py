@@ -71,12 +71,16 @@ class Portfolio:
 
     def picks(self, spec: KernelSpec, dims: Dims, target: Target) -> list[Config]:
         """Configs of that shape's own space, the one that is expected to be fastest there first: the proven ones as
-        they fit there, and the spec's default. Takes about a millisecond a config, the first time some more."""
+        they fit there, and the spec's default. None where no trial is of its shape's space. Takes about a millisecond
+        a config, the first time some more."""
+        forecast = self.forecast(spec, target)
+        if not forecast.observations:
+            return []
         problem = Problem(spec.name, dims, self.scope.dtype)
         proven = (fitted(spec, problem, target, self.tried[place]) for place in self.proven)
         default = spec.default(problem, target)
         configs = {config_key(config): config for config in [*proven, default] if config}
-        costs = self.forecast(spec, target).costs(dims, list(configs.values()))
+        costs = forecast.costs(dims, list(configs.values()))
         return [config for _, config in sorted(zip(costs, configs.values(), strict=True), key=lambda pair: pair[0])]
 
     def to_json(self) -> dict[str, Any]:

@@ -121,6 +121,14 @@ def test_far_from_all_tuned_shapes_the_portfolio_answers(ask, keep):
     assert "fastest here of 2 configs of 2 tuned shapes" in result.winner.why
 
 
+def test_trials_outside_the_kernels_space_make_no_portfolio(ask, keep):
+    keep(100, {"SIZE": 3})
+    keep(1000, {"SIZE": 4})
+    with pytest.raises(NotTuned):
+        ask(10_000, "portfolio")
+    assert ask(10_000, "predicted").match == "predicted"
+
+
 def test_a_portfolio_is_made_once_and_anew_from_what_was_written_since(ask, keep, store, monkeypatch):
     from tilewise.tuner import stored
 
