@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 
@@ -50,6 +51,22 @@ def test_a_name_that_is_not_there_is_an_attribute_error():
 def test_importing_brings_in_only_what_is_used(code, kept_out):
     check = f"{code}\nimport sys\nprint([n for n in {[*kept_out, 'torch', 'triton']} if n in sys.modules])"
     assert subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True).stdout == "[]\n"
+
+
+@pytest.mark.parametrize(("told", "threads"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3")])
+def test_the_command_line_keeps_numpy_to_one_thread_unless_it_is_told_otherwise(told, threads):
+    code = """
+import os, sys
+from tilewise.tuner.cli import main
+assert "numpy" not in sys.modules
+try:
+    main(["--version"])
+finally:
+    print(os.environ["OPENBLAS_NUM_THREADS"])
+"""
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"} | told
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
+    assert done.stdout.split()[-1] == threads
 
 
 def test_a_look_up_answers_from_a_database_and_says_what_is_wrong(tmp_path, stored):
