@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from tilewise.errors import BadSpec, UnknownKernel
+from tilewise.kernels.asked import raised
 from tilewise.kernels.source import digest
 from tilewise.kernels.spec import KernelSpec
 
@@ -137,6 +138,6 @@ def _import_file(path: Path) -> ModuleType:
         del sys.modules[name]
         if isinstance(error, KeyboardInterrupt):
             raise
-        reason = ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
-        raise BadSpec(f"{path} does not import: {reason}") from error
+        reason = f": {error}" if isinstance(error, BadSpec) else f" does not import: {raised(error, str(path))}"
+        raise BadSpec(f"{path}{reason}") from error
     return module

@@ -12,6 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tilewise.errors import BadSpec
+from tilewise.kernels.asked import asked, cut
+
 __all__ = [
     "ITEM_BYTES",
     "Axis",
@@ -111,6 +114,11 @@ class Parameter:
     values: Callable[[Problem, Target], Sequence[Value]]
     role: Literal["constexpr", "option"] = "constexpr"
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "values", asked(f"parameter {self.name}", self.values, _values))
+        if self.role not in ("constexpr", "option"):
+            raise BadSpec(f"parameter {self.name} has the role {cut(self.role)}; expected 'constexpr' or 'option'")
+
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
@@ -118,6 +126,9 @@ class Constraint:
 
     rule: str
     holds: Callable[[Config, Problem, Target], bool]
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "holds", asked(f"the constraint {self.rule!r}", self.holds, _truth))
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,8 +254,18 @@ class KernelSpec:
     """How another process finds this spec again: a registered name or `path/to/file.py:SPEC`; set on loading."""
 
     def __post_init__(self) -> None:
+        """Raises `BadSpec` for fields of another kind; what the functions answer is checked whenever they are asked."""
         if (self.grid is None) == (self.launches is None) or isinstance(self.function, tuple) != (self.grid is None):
-            raise ValueError(f"kernel {self.name} needs one function and a grid, or a tuple of them and launches")
+            raise BadSpec(f"kernel {self.name} needs one function and a grid, or a tuple of them and launches")
+        for name, kind in _TUPLES.items():
+            _require_tuple(f"{name} of kernel {self.name}", getattr(self, name), kind)
+        if unknown := [dtype for dtype in self.dtypes if dtype not in ITEM_BYTES]:
+            raise BadSpec(f"kernel {self.name} takes {', '.join(unknown)}; known dtypes: {', '.join(ITEM_BYTES)}")
+        for name, wrong in _WRONG.items():
+            function = getattr(self, name)
+            if function is not None or name not in ("grid", "launches", "configs"):
+                more = {"spared": _may_be_a_devices} if name == "reference" else {}
+                object.__setattr__(self, name, asked(f"{name}() of kernel {self.name}", function, wrong, **more))
 
     def functions(self) -> tuple[Any, ...]:
         """Every function that some config launches."""
@@ -264,3 +285,87 @@ class KernelSpec:
     def options(self) -> frozenset[str]:
         """Names of the parameters that are compile options rather than arguments."""
         return frozenset(p.name for p in self.parameters if p.role == "option")
+
+
+# What is wrong with fields and answers ---------------------------------------------------------------------------
+
+_TUPLES: dict[str, type] = {"dims": str, "dtypes": str, "parameters": Parameter, "constraints": Constraint}
+
+
+def _require_tuple(what: str, value: object, kind: type) -> None:
+    if not isinstance(value, tuple) or not all(isinstance(item, kind) for item in value):
+        one = "a string" if kind is str else f"a {kind.__name__}"
+        raise BadSpec(f"{what} is {cut(value)}; expected a tuple, each item {one} (a tuple of one ends in a comma)")
+
+
+def _values(values: object) -> str:
+    if isinstance(values, Sequence) and not isinstance(values, str) and all(isinstance(v, Value) for v in values):
+        return ""
+    return f"{cut(values)}; expected a list of numbers, strings or truth values"
+
+
+def _truth(held: object) -> str:
+    return "None; expected True or False" if held is None else ""
+
+
+def _buffers(buffers: object) -> str:
+    if not isinstance(buffers, Mapping) or not all(isinstance(buffer, Buffer) for buffer in buffers.values()):
+        return f"{cut(buffers)}; expected a Buffer for each name"
+    return next(filter(None, (_buffer(name, buffer) for name, buffer in buffers.items())), "")
+
+
+def _buffer(name: str, buffer: Buffer) -> str:
+    if not isinstance(buffer.shape, tuple) or not all(isinstance(size, int) and size > 0 for size in buffer.shape):
+        return f"{name} the shape {cut(buffer.shape)}; expected a tuple of sizes from 1"
+    if buffer.dtype not in ITEM_BYTES:
+        return f"{name} the dtype {cut(buffer.dtype)}; expected one of {', '.join(ITEM_BYTES)}"
+    return (
+        ""
+        if buffer.role in ("in", "out", "inout")
+        else f"{name} the role {cut(buffer.role)}; expected in, out or inout"
+    )
+
+
+def _numbers(scalars: object) -> str:
+    fits = isinstance(scalars, Mapping) and all(isinstance(value, int | float) for value in scalars.values())
+    return "" if fits else f"{cut(scalars)}; expected a number for each name"
+
+
+def _grid(grid: object) -> str:
+    fits = isinstance(grid, Sequence) and 1 <= len(grid) <= 3 and all(isinstance(n, int) and n > 0 for n in grid)
+    return "" if fits else f"the grid {cut(grid)}; expected a tuple of one to three whole numbers from 1"
+
+
+def _launches(launches: object) -> str:
+    if not isinstance(launches, Sequence) or not all(isinstance(launch, Launch) for launch in launches):
+        return f"{cut(launches)}; expected a list of Launch"
+    return next(filter(None, (_grid(launch.grid) for launch in launches)), "")
+
+
+def _outputs(outputs: object) -> str:
+    fits = isinstance(outputs, Mapping) and all(hasattr(tensor, "requires_grad") for tensor in outputs.values())
+    return "" if fits else f"{cut(outputs)}; expected a torch tensor for each output's name"
+
+
+def _may_be_a_devices(error: Exception, given: tuple[Any, ...]) -> bool:
+    """Memory that runs out, or a fault of the kernel before, shows as such an error in whatever torch does next."""
+    return isinstance(error, RuntimeError) and any(tensor.device.type != "cpu" for tensor in given[0].values())
+
+
+def _only(kind: Any, expected: str) -> Callable[[object], str]:
+    return lambda answer: "" if isinstance(answer, kind) else f"{cut(answer)}; expected {expected}"
+
+
+_WRONG: dict[str, Callable[[Any], str]] = {
+    "buffers": _buffers,
+    "scalars": _numbers,
+    "grid": _grid,
+    "launches": _launches,
+    "scratch": _buffers,
+    "tiling": _only(Tiling, "a Tiling"),
+    "reference": _outputs,
+    "flops": _only(int | float, "a number"),
+    "default": _only(Mapping, "a value for each parameter"),
+    "configs": _only(Sequence, "a list of configs"),
+}
+"""What is wrong with an answer of each function of a spec; empty where it is as it should be."""

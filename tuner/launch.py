@@ -33,7 +33,8 @@ def resolve_function(spec: KernelSpec, function: Any) -> Any:
             f"kernel {spec.name} is wrapped in triton.autotune; remove that, the spec's parameters replace it"
         )
     if not (hasattr(resolved, "run") and hasattr(resolved, "fn")) or not hasattr(resolved, "__getitem__"):
-        raise BadSpec(f"kernel {spec.name} names {resolved!r}, which is no triton.jit function")
+        name = getattr(resolved, "__name__", repr(resolved))
+        raise BadSpec(f"kernel {spec.name} names {name}, which is no triton.jit function; write @triton.jit above it")
     return resolved
 
 

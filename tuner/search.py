@@ -33,7 +33,7 @@ from tilewise.tuner.sampler import (
     distributions,
     quiet_study,
 )
-from tilewise.tuner.space import Space, enumerate_space
+from tilewise.tuner.space import Space, check_tilings, enumerate_space
 from tilewise.tuner.suggested import with_suggestions
 from tilewise.tuner.transfer import Neighbour, neighbours, winners
 from tilewise.tuner.weights import learnt_weights
@@ -182,6 +182,7 @@ class Tuning:
         self._watcher = watcher or Watcher()
         self.scope = scope(spec, problem, device)
         self._space = enumerate_space(spec, problem, device.target)
+        check_tilings(spec, problem, self._space.configs)
         self._default = _default(spec, problem, device.target, self._space)
         self._began = store.mark()
         self._spent = _spent(store.trials(self.scope))

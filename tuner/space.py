@@ -12,15 +12,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tilewise.db.records import digest
-from tilewise.errors import BadConfig, NothingFeasible
+from tilewise.errors import BadConfig, BadSpec, NothingFeasible
 from tilewise.kernels.spec import Config, Constraint, KernelSpec, Problem, Target, Value
 
-__all__ = ["Codes", "Space", "broken_rule", "check_config", "domains", "enumerate_space", "is_launchable"]
+__all__ = [
+    "Codes",
+    "Space",
+    "broken_rule",
+    "check_config",
+    "check_tilings",
+    "domains",
+    "enumerate_space",
+    "is_launchable",
+]
 
 Codes = NDArray[np.uint16]
 """Positions, a row a config and a column a parameter."""
 
 _MOST_VALUES = 2**16
+_TILINGS = 32
+"""Configs whose tiling is compared with their grid."""
 
 
 class Space:
@@ -186,6 +197,21 @@ def is_launchable(spec: KernelSpec, problem: Problem, target: Target, config: Co
 def broken_rule(spec: KernelSpec, problem: Problem, target: Target, config: Config) -> str:
     """The first rule that a config with values of the domains breaks, or an empty text."""
     return next((rule.rule for rule in _rules(spec) if not rule.holds(config, problem, target)), "")
+
+
+def check_tilings(spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> None:
+    """Raises `BadSpec` where the tiling of one of some configs, evenly apart, has other programs than each of its
+    launches: the prior would foresee another kernel than the one that runs."""
+    for config in configs[:: max(1, len(configs) // _TILINGS)]:
+        tiling = spec.tiling(config, problem)
+        grids = [math.prod(launch.grid) for launch in spec.plan(config, problem)]
+        if tiling.axes and tiling.programs not in grids:
+            axes = ", ".join(f"{axis.name} in {axis.programs}" for axis in tiling.axes)
+            where = ", ".join(f"{name}={value}" for name, value in config.items())
+            raise BadSpec(
+                f"tiling() of kernel {spec.name} cuts {axes}, which is {tiling.programs} programs where {where}; "
+                f"its grid has {' or '.join(map(str, grids))}"
+            )
 
 
 def domains(spec: KernelSpec, problem: Problem, target: Target) -> dict[str, tuple[Value, ...]]:

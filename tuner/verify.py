@@ -277,7 +277,8 @@ def compare(
 
     Deviations are measured in the reference's RMS, or in the output's scale if that is more."""
     if outputs.keys() != expected.keys():
-        return disagreement(f"the reference gives {sorted(expected)}, the kernel's outputs are {sorted(outputs)}")
+        given, wanted = (", ".join(sorted(names)) or "nothing" for names in (expected, outputs))
+        return disagreement(f"the reference gives {given}, the kernel's outputs are {wanted}")
     return _worst([_compare(name, outputs[name], expected[name], scales.get(name, 0.0)) for name in outputs])
 
 

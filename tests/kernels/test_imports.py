@@ -61,4 +61,6 @@ except BadSpec as error:
 """,
         str(file),
     )
-    assert done.stdout == f"{file} does not import: ModuleNotFoundError: No module named 'triton'\n", done.stderr
+    assert (
+        done.stdout == f"{file} does not import: ModuleNotFoundError: No module named 'triton' (mine.py, line 1)\n"
+    ), done.stderr

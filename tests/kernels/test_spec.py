@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tilewise.errors import BadSpec
 from tilewise.kernels import registry
 from tilewise.kernels.spec import ITEM_BYTES, Axis, Buffer, KernelSpec, Launch, Problem, Tiling, ceil_div
 
@@ -78,7 +79,7 @@ def test_a_kernel_of_several_functions_launches_what_it_says():
     ids=["neither", "both", "several functions and one grid"],
 )
 def test_grid_and_launches_exclude_each_other(changes):
-    with pytest.raises(ValueError, match="kernel k needs one function and a grid"):
+    with pytest.raises(BadSpec, match="kernel k needs one function and a grid"):
         a_spec(**changes)
 
 

@@ -5,9 +5,9 @@ import itertools
 
 import pytest
 
-from tilewise.errors import BadConfig, NothingFeasible
-from tilewise.kernels.spec import Constraint, Parameter, Problem
-from tilewise.tuner.space import Space, check_config, enumerate_space
+from tilewise.errors import BadConfig, BadSpec, NothingFeasible
+from tilewise.kernels.spec import Constraint, Launch, Parameter, Problem, Tiling
+from tilewise.tuner.space import Space, check_config, check_tilings, enumerate_space
 
 PROBLEM = Problem("bowl", {"M": 64}, "float32")
 
@@ -150,3 +150,30 @@ def test_what_is_no_config_of_the_space(bowl, changes, message):
         check_config(bowl.SPEC, PROBLEM, bowl.TARGET, config)
     assert str(caught.value).startswith(message)
     assert "\n" not in str(caught.value)
+
+
+# --- check_tilings --------------------------------------------------------------------------------------------------
+
+
+def test_a_tiling_with_other_programs_than_the_grid_is_refused(bowl, space):
+    lying = dataclasses.replace(bowl.SPEC, grid=lambda config, problem: (7,))
+    with pytest.raises(BadSpec) as caught:
+        check_tilings(lying, PROBLEM, space.configs)
+    assert str(caught.value) == (
+        "tiling() of kernel bowl cuts M in 64, N in 1, which is 64 programs where TILE=1, WIDTH=8, fast=True; "
+        "its grid has 7"
+    )
+
+
+def test_a_tiling_that_is_that_of_some_launch_or_not_known_is_taken(bowl, space):
+    def launches(config, problem):
+        (own,) = bowl.SPEC.plan(config, problem)
+        return [own, Launch(own.function, (1,))]
+
+    check_tilings(
+        dataclasses.replace(bowl.SPEC, function=(bowl.bowl,), grid=None, launches=launches), PROBLEM, space.configs
+    )
+    unknown = dataclasses.replace(
+        bowl.SPEC, tiling=lambda config, problem: Tiling((), 0, 0), grid=lambda config, problem: (7,)
+    )
+    check_tilings(unknown, PROBLEM, space.configs)

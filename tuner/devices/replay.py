@@ -185,7 +185,7 @@ def _spec(name: str, landscape: Landscape, space: Space) -> KernelSpec:
         summary="a recorded landscape",
         function="tilewise.tuner.devices.replay:recorded",
         dims=(),
-        dtypes=("recorded",),
+        dtypes=(),
         parameters=tuple(parameter(name, values) for name, values in space.domains.items()),
         buffers=lambda problem: {},
         scalars=lambda problem: {},

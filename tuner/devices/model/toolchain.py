@@ -27,7 +27,7 @@ from typing import Any
 
 from tilewise.errors import BadSpec, Unavailable
 from tilewise.kernels.spec import Buffer, Config, KernelSpec, Launch, Problem, Target
-from tilewise.tuner.launch import resolve_function
+from tilewise.tuner.launch import arguments_of, options_of, resolve_function
 
 __all__ = ["Compiled", "arguments", "compile_linalg", "fingerprint", "lower", "target", "tool", "why_not"]
 
@@ -82,6 +82,10 @@ def _installed(package: str, module: str) -> bool:
         return False
 
 
+_OPTIONS = {"multibuffer", "num_warps", "num_ctas", "num_stages"}
+"""Compile options of a config that may be modelled; all but the first change nothing on Ascend."""
+
+
 # From Triton to Linalg ------------------------------------------------------------------------------------------
 
 
@@ -126,8 +130,12 @@ def lower(
     function = resolve_function(spec, launch.function)
     gpu = GPUTarget("npu", part, 0)
     backend = AscendBackend(gpu)
-    options = backend.parse_options({name: config[name] for name in spec.options() if name in config})
+    wanted = options_of(spec, config)
+    if unknown := sorted(wanted.keys() - _OPTIONS):
+        raise ValueError(f"the option {', '.join(unknown)} is not modelled; multibuffer is")
+    options = backend.parse_options(wanted)
     buffers, scalars = _buffers(spec, problem, config), spec.scalars(problem)
+    arguments_of(spec, problem, config, launch, buffers, function)  # raises where they are not the function's
     constexprs = {**config, **launch.constants}
     values = [_value(p, constexprs, buffers, scalars) for p in function.params]
     attributes = backend.get_attrs_descriptor(function.params, values)
@@ -172,7 +180,7 @@ def _value(
         return _Pointer()
     given = constexprs if parameter.is_constexpr else scalars
     if name not in given and not (parameter.is_constexpr and parameter.has_default):
-        raise BadSpec(f"the spec gives no {name}, which its Triton function takes")
+        raise BadSpec(f"the spec gives no {name}; the model takes no default of a run-time argument")
     return given.get(name, parameter.default)
 
 

@@ -8,7 +8,7 @@ import pytest
 from tilewise.db.records import Status
 from tilewise.errors import BadSpec
 from tilewise.kernels import registry
-from tilewise.kernels.spec import Problem
+from tilewise.kernels.spec import Parameter, Problem
 from tilewise.tuner.devices.model.device import model_config
 from tilewise.tuner.devices.model.hivm import MemRef, parse
 from tilewise.tuner.devices.model.timeline import UnknownOperation
@@ -198,6 +198,25 @@ def test_a_missing_argument_is_the_specs_fault_and_named(case, target, cache_fol
     spec, problem = case("ONE_ARGUMENT_MORE")
     with pytest.raises(BadSpec, match="gives no MISSING"):
         model_config(spec, problem, spec.default(problem, target), target, cache_folder)
+
+
+def test_an_argument_too_many_is_the_specs_fault_and_named(case, target, cache_folder):
+    spec, problem = case("RELU")
+    wrong = dataclasses.replace(spec, scalars=lambda problem: {**problem.dims, "stride": 1})
+    with pytest.raises(BadSpec, match="gives stride, which its function does not take"):
+        model_config(wrong, problem, spec.default(problem, target), target, cache_folder)
+
+
+def test_an_option_that_is_not_modelled_does_not_compile_and_is_named(case, target, cache_folder):
+    spec, problem = case("RELU")
+    option = Parameter("unit_flag", lambda problem, target: [True, False], role="option")
+    more = dataclasses.replace(spec, parameters=(*spec.parameters, option))
+    config = {**spec.default(problem, target), "unit_flag": True}
+    outcome, _ = model_config(more, problem, config, target, cache_folder)
+    assert (outcome.status, outcome.reason) == (
+        Status.COMPILE,
+        "the option unit_flag is not modelled; multibuffer is",
+    )
 
 
 def test_a_wrong_number_of_arguments_is_refused(case, function, run):
