@@ -210,7 +210,7 @@ def configs():
 
 def _tiling(config, problem):
     m, n = problem.dims["M"], problem.dims["N"]
-    return Tiling((Axis("M", m, 1, 1), Axis("N", n, n, n)), 0, 0)
+    return Tiling((Axis("M", m, m, 1), Axis("N", n, n, n)), 0, 0)
 
 
 SPEC = KernelSpec(
