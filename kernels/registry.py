@@ -15,7 +15,7 @@ from tilewise.kernels.asked import raised
 from tilewise.kernels.source import digest
 from tilewise.kernels.spec import KernelSpec
 
-__all__ = ["known", "load", "located", "names", "place", "register"]
+__all__ = ["home", "known", "load", "located", "names", "place", "register"]
 
 _MODULES = {
     "log_softmax": "tilewise.kernels.softmax:LOG_SOFTMAX",
@@ -52,6 +52,11 @@ def place(name: str) -> str:
     """What `load` finds a registered kernel by in any process: its name, or for one of a user's file
     `path/to/file.py:SPEC`; empty for any other name."""
     return _own.get(name) or (name if name in _MODULES else "")
+
+
+def home(name: str) -> str:
+    """`package.module:ATTRIBUTE` of one of the project's own specs; empty for any other name."""
+    return _MODULES.get(name, "")
 
 
 def register(text: str) -> str:

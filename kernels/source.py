@@ -115,10 +115,10 @@ def _parsed(text: str) -> ast.Module:
 
 
 def registered(name: str) -> str:
-    """`path/to/file.py:ATTRIBUTE` of a registered kernel's spec; empty for any other name."""
-    from tilewise.kernels.registry import place
+    """`path/to/file.py:ATTRIBUTE` of one of the project's own specs; empty for any other name."""
+    from tilewise.kernels.registry import home
 
-    module, _, attribute = place(name).partition(":")
+    module, _, attribute = home(name).partition(":")
     found = importlib.util.find_spec(module) if module else None
     return f"{found.origin}:{attribute}" if found is not None else ""
 

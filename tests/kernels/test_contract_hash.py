@@ -12,7 +12,7 @@ import pytest
 from tilewise.errors import BadSpec
 from tilewise.kernels import registry
 from tilewise.kernels.row_reduce import SPEC
-from tilewise.kernels.source import source_hash
+from tilewise.kernels.source import registered, source_hash
 
 README = (Path(__file__).parents[2] / "README.md").read_text()
 TEXT = re.findall(r"<!-- tests/end_to_end runs exactly this text -->\n```python\n(.*?)```", README, re.DOTALL)[0]
@@ -70,3 +70,10 @@ def test_a_spec_object_is_found_in_the_file_of_its_function(tmp_path):
 def test_a_spec_object_without_a_place_is_one_clear_line():
     with pytest.raises(BadSpec, match="cannot be found by other processes"):
         registry.located(dataclasses.replace(SPEC, name="nameless"))
+
+
+@pytest.mark.parametrize("name", ["row_reduce", "layer_norm_backward", "relu_bias_scale"])
+def test_the_contract_of_a_registered_kernel_counts_as_that_of_a_file(name):
+    place = registered(name)
+    assert Path(place.partition(":")[0]).is_file()
+    assert source_hash(registry.load(name)) == source_hash(registry.load(place))
