@@ -49,10 +49,10 @@ def _cut(text: str) -> str:
 def make_problem(spec: KernelSpec, dims: Mapping[str, int], dtype: str) -> Problem:
     """Raises `BadDimension` for missing, unknown or impossible dimensions, `UnknownDtype` for a dtype not taken."""
     wanted = ", ".join(spec.dims)
-    if missing := [name for name in spec.dims if name not in dims]:
-        raise BadDimension(f"kernel {spec.name} needs {wanted}; {', '.join(missing)} is missing")
     if unknown := [name for name in dims if name not in spec.dims]:
         raise BadDimension(f"kernel {spec.name} has no dimension {', '.join(unknown)}; it has {wanted}")
+    if missing := [name for name in spec.dims if name not in dims]:
+        raise BadDimension(f"kernel {spec.name} needs {wanted}; {', '.join(missing)} is missing")
     for name, size in dims.items():
         if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= LARGEST:
             raise BadDimension(f"dimension {name} is {size}; expected a whole number from 1 to {LARGEST}")

@@ -50,7 +50,7 @@ def _why(buffer: Buffer, read: int, written: int, *, scratch: bool, largest: int
     times = read / buffer.bytes
     if buffer.role != "in":
         stored = written / buffer.bytes
-        return f"written {stored:.1f} times" + (f" and read {times:.1f} times" if read else "")
+        return f"written {stored:.2f} times" + (f" and read {times:.2f} times" if read else "")
     if times < 1.5:
         return f"read {times:.2f} times: tiles overlap or reach over the edge"
     if buffer.bytes <= _SMALL * largest:

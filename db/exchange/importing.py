@@ -30,7 +30,7 @@ def kind_of(text: str) -> str:
     for kind, mark in _MARKS:
         if re.search(mark, text):
             return kind
-    raise BadImport(f"no format is known that looks so; --format says which it is: {', '.join(KINDS)}")
+    raise BadImport(f"no known format looks like this file; --format says which it is: {', '.join(KINDS)}")
 
 
 def read(data: bytes, name: str, about: About, *, written: datetime, kind: str = "") -> Reading:

@@ -16,6 +16,11 @@ MISTAKES = {
     "unknown device": (("tune", "row_reduce", *SHAPE, "--device", "gpu"), 2, "unknown device 'gpu'"),
     "unknown part": (("tune", "row_reduce", *SHAPE, "--device", "model:Ascend1"), 2, "unknown Ascend part 'Ascend1'"),
     "unknown dtype": (("tune", "row_reduce", *SHAPE, "--dtype", "int4", *MODEL), 2, "takes no 'int4'"),
+    "dimension in small letters": (
+        ("tune", "row_reduce", "-s", "m=1,n=1", *MODEL),
+        2,
+        "no dimension m, n; it has M, N",
+    ),
     "missing dimension": (("tune", "row_reduce", "-s", "M=1000", *MODEL), 2, "N is missing"),
     "unknown dimension": (("tune", "row_reduce", "-s", "M=1,N=1,K=1", *MODEL), 2, "no dimension K"),
     "zero dimension": (("tune", "row_reduce", "-s", "M=0,N=8192", *MODEL), 2, "M is 0"),
@@ -27,7 +32,18 @@ MISTAKES = {
     "no shape": (("tune", "row_reduce", *MODEL), 2, "--shape"),
     "no trials": (("tune", "row_reduce", *SHAPE, "--trials", "0", *MODEL), 2, "--trials"),
     "unknown search": (("tune", "row_reduce", *SHAPE, "--search", "magic", *MODEL), 2, "magic"),
-    "unknown verb": (("tine",), 2, "tine"),
+    "unknown verb": (("tine",), 2, "unknown command 'tine'; did you mean tune?; see tilewise --help"),
+    "unknown option": (
+        ("tune", "row_reduce", *SHAPE, "--devise", "npu"),
+        2,
+        "'--device', '--misses', '--noise'?); see tilewise tune --help",
+    ),
+    "no device": (("lookup", "row_reduce", *SHAPE), 2, "Missing option '--device'; see tilewise lookup --help"),
+    "list in two words": (
+        ("tune", "row_reduce", "-s", "M=1000,", "N=8192"),
+        2,
+        "extra argument (N=8192); what follows -s or -c is one word, such as -s M=1000,N=8192; see",
+    ),
     "config outside the space": (
         ("explain", "row_reduce", *SHAPE, "-c", "BLOCK_SIZE_M=26,SUB_BLOCK_SIZE_M=25,BLOCK_SIZE_N=256", *MODEL),
         2,

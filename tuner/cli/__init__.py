@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import importlib
 import os
 import sys
@@ -47,6 +48,16 @@ class _Verbs(click.Group):
         command: click.Command = getattr(importlib.import_module(module), attribute)
         return command
 
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name = args[0]
+        if name not in _VERBS and not name.startswith("-"):
+            close = difflib.get_close_matches(name, _VERBS, n=1)
+            meant = f"; did you mean {close[0]}?" if close else ""
+            raise click.UsageError(f"unknown command {name!r}{meant}", ctx)
+        return super().resolve_command(ctx, args)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, text) for name, (_, text) in _VERBS.items()])
@@ -76,7 +87,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         click.echo(error.ctx.get_help() if error.ctx else "", err=True)
         code = 2
     except click.ClickException as error:
-        code = _fail(error.format_message(), 2)
+        code = _fail(_misused(error), 2)
     except (KeyboardInterrupt, click.Abort) as error:
         code = exit_code(error)
     except TilewiseError as error:
@@ -91,6 +102,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
             raise
         code = _fail(_unforeseen(error), 1)
     sys.exit(code)
+
+
+def _misused(error: click.ClickException) -> str:
+    """What is wrong with the words that were typed, and where it stands how they should be."""
+    message = error.format_message().rstrip(".")
+    if message.startswith("Got unexpected extra argument") and "=" in message:
+        message += "; what follows -s or -c is one word, such as -s M=1000,N=8192"
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    return f"{message}; see {ctx.command_path} --help" if ctx else message
 
 
 def _unforeseen(error: Exception) -> str:

@@ -10,7 +10,7 @@ import click
 from tilewise.tuner.cli.bench_runtime import runtime, shapes
 from tilewise.tuner.cli.execution import execute, mutations
 from tilewise.tuner.cli.faults import faults
-from tilewise.tuner.cli.options import common, database, give, print_json
+from tilewise.tuner.cli.options import Group, common, database, give, print_json
 from tilewise.tuner.cli.service import serve, soak
 from tilewise.tuner.cli.text import output
 from tilewise.tuner.cli.timing import repeatability, timing
@@ -19,7 +19,7 @@ from tilewise.tuner.problem import sizes_text
 __all__ = ["bench"]
 
 
-@click.group()
+@click.group(cls=Group)
 def bench() -> None:
     """Run the project's own benchmarks."""
 

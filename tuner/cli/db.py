@@ -7,12 +7,12 @@ from pathlib import Path
 
 import click
 
-from tilewise.tuner.cli.options import common, database, existing_url, print_json
+from tilewise.tuner.cli.options import Group, common, database, existing_url, print_json
 
 __all__ = ["db"]
 
 
-@click.group()
+@click.group(cls=Group)
 def db() -> None:
     """Check, upgrade or back up the database."""
 

@@ -160,7 +160,7 @@ def _lines(body: dict[str, Any]) -> Iterator[str]:
     yield f"  feasible    {'yes' if body['feasible'] else 'no: ' + body['reason']}"
     yield from _on_chip(body)
     waves = f"{body['waves']} wave{'s' * (body['waves'] != 1)}"
-    tails = "no tail rows" if body["tail_rows"] == 0 else f"{body['tail_rows']} tail rows a program"
+    tails = "no tail rows" if not (rows := body["tail_rows"]) else f"{rows} tail row{'s' * (rows != 1)} a program"
     yield f"  grid        {body['programs']} programs on {body['cores']} cores in {waves}, {tails}"
     if "time_us" in body:
         floor = f", {body['time_us'] / body['floor_us']:.2f}x the memory floor" if "floor_us" in body else ""
@@ -168,9 +168,10 @@ def _lines(body: dict[str, Any]) -> Iterator[str]:
     yield from _where_time_goes(body)
     yield from _traffic(body)
     yield from _what_else(body)
-    yield f"  prior       score {body['prior_score']:.3f} (1 is a config without a flaw), from penalties:"
-    for name, factor in body["penalties"].items():
-        yield f"    {name:18} x{factor:.3f}"
+    yield f"  prior       score {body['prior_score']:.3f} (1 is a config without a flaw)"
+    for name, factor in sorted(body["penalties"].items(), key=lambda row: -row[1]):
+        if round(factor, 3) != 1:
+            yield f"    {name:18} x{factor:.3f}"
     if "why" in body:
         yield f"  why         {body['why']}"
 

@@ -12,9 +12,18 @@ import click
 from tilewise.db.store import Store
 from tilewise.errors import NotFound
 
-__all__ = ["common", "database", "existing_url", "give", "open_existing", "print_json", "problem_options"]
+__all__ = ["Group", "common", "database", "existing_url", "give", "open_existing", "print_json", "problem_options"]
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Group(click.Group):
+    """Commands of a verb, listed with all of the first sentence of what they do."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            rows = [(name, command.get_short_help_str(limit=1000)) for name, command in sorted(self.commands.items())]
+            formatter.write_dl(rows)
 
 
 def common(function: F) -> F:
@@ -46,7 +55,7 @@ def problem_options(*, required: bool = True) -> Callable[[F], F]:
         help="Dimension sizes; repeatable.",
     )
     dtype = click.option("--dtype", default="float32", show_default=True, help="Type of the kernel's inputs.")
-    return lambda function: dtype(shape(function))
+    return lambda function: shape(dtype(function))
 
 
 def _file(url: str) -> Path:

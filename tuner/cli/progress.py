@@ -11,7 +11,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from tilewise.db.records import Clock, Config, Result, Status, Trial
-from tilewise.tuner.cli.text import config_text, counts_line, output, problem_text, time_text, verdict_text
+from tilewise.tuner.cli.text import config_text, counts_line, found_text, output, problem_text, time_text, verdict_text
 from tilewise.tuner.final import CONTEST
 from tilewise.tuner.foreseen import agreement
 from tilewise.tuner.problem import sizes_text
@@ -66,7 +66,7 @@ class Progress(Watcher):
         self._best = best
         if self._bar:
             self._bar.update(self._task, completed=self._count, description="trying", best=self._standing())
-        elif improved or self._count % _PLAIN_EVERY == 0:
+        elif improved or (trial.ordinal is not None and self._count % _PLAIN_EVERY == 0):
             assert self.plan is not None
             elapsed = time.monotonic() - self._began
             self._console.print(
@@ -133,8 +133,7 @@ def show_result(result: Result, trials: Sequence[Trial], progress: Progress) -> 
         )
     if (order := agreement(trials)) is not None:
         console.print(order.text())
-    found = f"best found at evaluation {winner.ordinal or '-'}"
-    console.print(f"{counts_line(result)}; {found}; {verdict_text(result)}; {result.seconds:.1f} s.")
+    console.print(f"{counts_line(result)}; {found_text(winner)}; {verdict_text(result)}; {result.seconds:.1f} s.")
 
 
 def _rows(result: Result, trials: Sequence[Trial]) -> list[tuple[str, Trial]]:

@@ -12,7 +12,16 @@ from tilewise.tuner.problem import sizes_text
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["config_text", "counts_line", "output", "problem_text", "result_lines", "time_text", "verdict_text"]
+__all__ = [
+    "config_text",
+    "counts_line",
+    "found_text",
+    "output",
+    "problem_text",
+    "result_lines",
+    "time_text",
+    "verdict_text",
+]
 
 
 _WIDTH_OF_A_FILE = 140
@@ -70,6 +79,13 @@ def counts_line(result: Result) -> str:
     return f"{total} trial{'s' * (total != 1)}: {kinds}"
 
 
+def found_text(winner: Trial) -> str:
+    """At which evaluation of its search a winner was tried, if a search drew it."""
+    if winner.ordinal is not None:
+        return f"best at evaluation {winner.ordinal}"
+    return "best is the spec's default" if winner.is_default else "best not drawn by a search"
+
+
 def result_lines(result: Result) -> Sequence[str]:
     """A stored result and how it is known."""
     winner, scope = result.winner, result.scope
@@ -81,7 +97,7 @@ def result_lines(result: Result) -> Sequence[str]:
         f"  config     {config_text(winner.config)}",
         f"  why        {winner.why}",
         f"  verified   {'output agreed with the float64 reference' if winner.verified else 'no'}",
-        f"  evidence   {counts_line(result)}; best at evaluation {winner.ordinal or '-'}; {_versus(result)}",
+        f"  evidence   {counts_line(result)}; {found_text(winner)}; {_versus(result)}",
         f"  toolchain  {scope.toolchain}",
         f"  tuned at   {winner.created:%Y-%m-%d %H:%M} UTC, match {result.match}",
     ]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tilewise.tuner.cli.options import common, database, print_json
+from tilewise.tuner.cli.options import Group, common, database, print_json
 
 if TYPE_CHECKING:
     from tilewise.db.tokens import Tokens
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["token"]
 
 
-@click.group()
+@click.group(cls=Group)
 def token() -> None:
     """Make, list and revoke the tokens of a service."""
 

@@ -26,10 +26,18 @@ __all__ = ["tune"]
 @click.argument("kernel")
 @problem_options(required=False)
 @click.option("--device", default="auto", show_default=True, help="auto, npu, cuda, model:PART or replay:FILE.")
-@click.option("--trials", type=click.IntRange(1), help="Trials a shape may have, stored ones included.  [default: 60]")
+@click.option(
+    "--trials",
+    type=click.IntRange(1),
+    help="Trials a shape may have, stored ones included; the spec's default is one more.  [default: 60]",
+)
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Time a shape may take.")
 @click.option(
-    "--search", type=click.Choice(["guided", "tpe", "random", "exhaustive"]), default="guided", show_default=True
+    "--search",
+    type=click.Choice(["guided", "tpe", "random", "exhaustive"]),
+    default="guided",
+    show_default=True,
+    help="How it is chosen what to try next.",
 )
 @click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same course on a modelled device.")
 @click.option(
