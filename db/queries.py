@@ -79,7 +79,8 @@ def _results(*, with_winner: bool) -> Select[Any]:
             *(winner.c[name] for name in TRIAL_COLUMNS),
             *(default.c[name] for name in TRIAL_COLUMNS),
             *(_total(func.count(), _tally.c.status == literal_column(f"'{status}'")) for status in Status),
-            _total(func.sum(_tally.c.seconds)),
+            # Of any status: SQLite would otherwise take an index without `seconds`, and read every trial for it.
+            _total(func.sum(_tally.c.seconds), _tally.c.status >= ""),
         )
         .select_from(scopes)
         .join(winner, winner.c.id == winner_id, isouter=not with_winner)

@@ -97,9 +97,7 @@ def multiply(connection: Connection) -> None:
     assert connection.execute(text("SELECT count(*) FROM best")).scalar() == PROBLEMS
 
 
-@pytest.mark.parametrize("name", STATEMENTS)
-def test_no_query_reads_a_whole_table(many: tuple[Engine, str], name: str):
-    """What keeps look-ups flat from 10^3 to 10^6 problems."""
+def plan_of(many: tuple[Engine, str], name: str) -> list[str]:
     engine, key = many
     compiled = STATEMENTS[name].compile(dialect=engine.dialect)
     values = {**compiled.params, **{n: v for n, v in {**WORDS, **NUMBERS, "key": key}.items() if n in compiled.params}}
@@ -107,6 +105,21 @@ def test_no_query_reads_a_whole_table(many: tuple[Engine, str], name: str):
     parameters = tuple(values[n] for n in compiled.positiontup) if compiled.positiontup else values
     explain = "EXPLAIN QUERY PLAN" if engine.dialect.name == "sqlite" else "EXPLAIN"
     with engine.connect() as connection:
-        plan = [str(row[-1]) for row in connection.exec_driver_sql(f"{explain} {compiled}", parameters)]
+        return [str(row[-1]) for row in connection.exec_driver_sql(f"{explain} {compiled}", parameters)]
+
+
+@pytest.mark.parametrize("name", STATEMENTS)
+def test_no_query_reads_a_whole_table(many: tuple[Engine, str], name: str):
+    """What keeps look-ups flat from 10^3 to 10^6 problems."""
+    plan = plan_of(many, name)
     scans = [step for step in plan if re.search(r"^SCAN (?!seen|revision|page)|Seq Scan on (scopes|trials)", step)]
     assert scans == [], "\n".join(plan)
+
+
+@pytest.mark.parametrize("many", ["sqlite"], indirect=True)
+@pytest.mark.parametrize("name", ["LOOKUP", "LOOKUP_OF_SOURCE", "ANSWERS", "RESULT"])
+def test_what_all_trials_of_a_problem_add_up_to_is_read_from_one_index(many: tuple[Engine, str], name: str):
+    """Of hundreds of trials, only those that are told are read."""
+    plan = plan_of(many, name)
+    tallies = [step for step in plan if "tally" in step]
+    assert tallies and all("ix_trials_tally" in step for step in tallies), "\n".join(plan)
