@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from tilewise.errors import BadSpec, UnknownKernel
-from tilewise.kernels.asked import raised
+from tilewise.kernels.asked import cut, raised
 from tilewise.kernels.source import digest
 from tilewise.kernels.spec import KernelSpec
 
@@ -77,6 +77,8 @@ def located(spec: KernelSpec) -> KernelSpec:
 
     A spec is found by name among the registered ones, or as a name at the top of the file that defines its function.
     """
+    if not isinstance(spec, KernelSpec):
+        raise BadSpec(f"{cut(spec)} is no KernelSpec; tune one, a registered name or path/to/file.py:SPEC")
     if spec.origin:
         return spec
     if spec.name in _MODULES and load(spec.name).function == spec.function:

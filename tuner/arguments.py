@@ -36,6 +36,9 @@ class Reading:
         It is put together as text, as `namedtuple` does it: the hit of a launch is this call and one of a dictionary.
         """
         places = {name: place for place, name in enumerate(names)}
+        if missing := [name for name in (*self.names, self.tensor) if name not in places]:
+            given = f"the function has {', '.join(names)}"
+            raise BadSpec(f"a problem is read from {', '.join(dict.fromkeys(missing))}, but {given}: is it the spec's?")
         parts = [f"a[{places[n]}]" if axis is None else f"a[{places[n]}].shape[{axis}]" for n, axis in self.dims]
         tensor = f"a[{places[self.tensor]}]"
         key: Callable[[Sequence[Any]], tuple[Any, ...]] = eval(  # of integers and places alone

@@ -49,6 +49,8 @@ def _cut(text: str) -> str:
 def make_problem(spec: KernelSpec, dims: Mapping[str, int], dtype: str) -> Problem:
     """Raises `BadDimension` for missing, unknown or impossible dimensions, `UnknownDtype` for a dtype not taken."""
     wanted = ", ".join(spec.dims)
+    if not isinstance(dims, Mapping):
+        raise BadDimension(f"the dimensions are {dims!r:.60}; expected the size of each of {wanted} by name")
     if unknown := [name for name in dims if name not in spec.dims]:
         raise BadDimension(f"kernel {spec.name} has no dimension {', '.join(unknown)}; it has {wanted}")
     if missing := [name for name in spec.dims if name not in dims]:

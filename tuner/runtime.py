@@ -94,6 +94,9 @@ class TunedFunction:
         **options: Any,
     ) -> None:
         self.fn, self.spec = function, spec
+        if not hasattr(function, "arg_names") or not hasattr(function, "run"):
+            name = getattr(function, "__name__", repr(function))
+            raise UsageError(f"{name} is no triton.jit function; write @triton.jit between tuned(..) and it")
         self.arg_names: list[str] = list(function.arg_names)
         self._run = function.run
         self._options = frozenset() if interpreted(function) else spec.options()

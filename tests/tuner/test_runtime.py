@@ -16,7 +16,7 @@ import pytest
 from tilewise.db.exchange.winners import encode_winners
 from tilewise.db.records import Clock, Result, Scope, Status, Trial
 from tilewise.db.sql_store import open_store
-from tilewise.errors import UsageError
+from tilewise.errors import BadSpec, UsageError
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import Problem
@@ -412,3 +412,18 @@ def test_misses_are_counted_by_process_and_forgotten_once_tuned(misses):
 def test_a_kernel_of_several_functions_is_no_decorators(file):
     with pytest.raises(UsageError, match="takes several functions"):
         tuned("softmax", file)
+
+
+def test_what_is_no_jitted_function_or_another_specs_is_refused_when_it_is_wrapped(file):
+    def plain(x_ptr):
+        pass
+
+    with pytest.raises(UsageError, match=r"^plain is no triton\.jit function; write @triton\.jit between tuned"):
+        tuned(SPEC, file)(plain)
+    other = Jitted()
+    other.arg_names = ("x_ptr", "out_ptr", "n_elements")
+    with pytest.raises(BadSpec) as caught:
+        tuned(SPEC, file)(other)
+    assert str(caught.value) == (
+        "a problem is read from M, N, but the function has x_ptr, out_ptr, n_elements: is it the spec's?"
+    )

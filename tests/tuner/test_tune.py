@@ -31,6 +31,8 @@ def opened(bowl, monkeypatch):
     [
         ({"spec": "no_such_kernel"}, UnknownKernel, "unknown kernel 'no_such_kernel'"),
         ({"spec": "no/such/file.py:SPEC"}, BadSpec, "no file no/such/file.py"),
+        ({"spec": len}, BadSpec, "<built-in function len> is no KernelSpec; tune one, a registered name or"),
+        ({"dims": [1000, 8192]}, BadDimension, "the dimensions are .*; expected the size of each of M by name"),
         ({"search": "best"}, UsageError, "unknown search 'best'; expected one of guided, tpe, random, exhaustive"),
         ({"dtype": "float8"}, UnknownDtype, "kernel bowl takes no 'float8'; it takes float32, float16"),
         ({"dims": {}}, BadDimension, "kernel bowl needs M; M is missing"),
