@@ -21,6 +21,7 @@ from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import KernelSpec, Problem, Target
 from tilewise.settings import read_settings
+from tilewise.tuner.devices.catalogue import is_device_name
 from tilewise.tuner.local import Local, is_capturing, local_device
 from tilewise.tuner.lookup import Match, match_of, relaxed
 from tilewise.tuner.misses import Misses
@@ -215,6 +216,8 @@ class Chooser:
         name = device.removeprefix("model:")
         target = self._source().target(name)
         if target is None:
+            if not is_device_name(name):
+                _log.warning("nothing is known of a device %r: its name is taken as that of an Ascend part", name)
             target = known_target(name, _CORES)
         return Local(target, "")
 

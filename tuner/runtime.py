@@ -93,6 +93,7 @@ class TunedFunction:
         reset: bool = True,
         **options: Any,
     ) -> None:
+        _refuse_misfits(function, spec)
         self.fn, self.spec = function, spec
         if not hasattr(function, "arg_names") or not hasattr(function, "run"):
             name = getattr(function, "__name__", repr(function))
@@ -104,7 +105,7 @@ class TunedFunction:
         self._dtype_argument = dtype_argument(spec)
         self._dims_of = dims
         self._reading = None if dims else reading(spec)
-        self._key = self._reading.key_of(self.arg_names) if self._reading else self._key_by_user
+        self._key = self._key_of_arguments()
         self._initials = _initials(spec) if reset else {}
         self._configs: dict[tuple[Any, ...], dict[str, Any]] = {}
         self._shared: dict[str, dict[str, Any]] = {}
@@ -213,6 +214,15 @@ class TunedFunction:
                 f"kernel {self.spec.name} is told its shape by {wanted}; one of them is missing"
             ) from error
 
+    def _key_of_arguments(self) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
+        """How positional arguments tell the problem. Raises `UsageError` where the function has no such arguments."""
+        told = (self._dtype_argument, *(self._reading.names if self._reading else ()))
+        if missing := sorted(set(told) - set(self.arg_names)):
+            raise UsageError(
+                f"kernel {self.spec.name} is told its problem by {', '.join(missing)}, which the function does not take"
+            )
+        return self._reading.key_of(self.arg_names) if self._reading else self._key_by_user
+
     def _key_by_user(self, args: Sequence[Any]) -> tuple[Any, ...]:
         assert self._dims_of is not None
         named = dict(zip(self.arg_names, args, strict=False))
@@ -222,6 +232,21 @@ class TunedFunction:
     def _reset(self, named: Mapping[str, Any]) -> None:
         for name, value in self._initials.items():
             named[name].fill_(value)
+
+
+def _refuse_misfits(function: Any, spec: KernelSpec) -> None:
+    """Raises `UsageError` for what is no function that configs of the spec could be launched with."""
+    wrapped = function
+    while wrapped is not None:
+        if type(wrapped).__name__ in ("Autotuner", "LibTuner", "TunedFunction"):
+            name = type(wrapped).__name__
+            raise UsageError(f"the function for {spec.name} is wrapped in {name} already; tuned takes its place")
+        wrapped = getattr(wrapped, "fn", None)
+    if not hasattr(function, "run") or not hasattr(function, "arg_names"):
+        raise UsageError(f"tuned wraps a triton.jit function; for {spec.name} it got {function!r}")
+    constants = {parameter.name for parameter in spec.parameters} - spec.options()
+    if missing := sorted(constants - set(function.arg_names)):
+        raise UsageError(f"the function for {spec.name} does not take {', '.join(missing)}, which the spec tunes")
 
 
 def _initials(spec: KernelSpec) -> dict[str, float]:

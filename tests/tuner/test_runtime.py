@@ -49,7 +49,8 @@ class Tensor:
 class Jitted:
     """As much of a JITFunction as is wrapped. `fails` names the exception of a config's launch."""
 
-    arg_names = ("x_ptr", "w_ptr", "out_ptr", "M", "N", "BLOCK_SIZE_M", "SUB_BLOCK_SIZE_M", "BLOCK_SIZE_N")
+    constants = ("BLOCK_SIZE_M", "SUB_BLOCK_SIZE_M", "BLOCK_SIZE_N", "EVICT_FIRST")
+    arg_names = ("x_ptr", "w_ptr", "out_ptr", "M", "N", *constants)
 
     def __init__(self, fails=lambda config: None):
         self.launches, self.fails = [], fails
@@ -224,6 +225,37 @@ def test_the_default_is_launched_where_it_won_wherever_it_is(tmp_path, misses):
     kernel = tuned(spec, path, device="Ascend910B4")(Jitted())
     launch(kernel, 1000)
     assert kernel.choices[0].match == "exact"
+
+
+def test_what_does_not_fit_the_spec_is_refused_when_it_is_wrapped(file):
+    class Other(Jitted):
+        arg_names = ("a_ptr", "n", *Jitted.constants)
+
+    class Fixed(Jitted):
+        arg_names = tuple(name for name in Jitted.arg_names if name != "BLOCK_SIZE_N")
+
+    class Autotuner(Jitted):
+        def __init__(self, function):
+            super().__init__()
+            self.fn = function
+
+    for function, said in (
+        (Other(), "is told its problem by M, N, x_ptr, which the function does not take"),
+        (Fixed(), "does not take BLOCK_SIZE_N, which the spec tunes"),
+        (Autotuner(Jitted()), "is wrapped in Autotuner already; tuned takes its place"),
+        (over(Jitted(), file), "is wrapped in TunedFunction already"),
+        (len, "tuned wraps a triton.jit function; for row_reduce it got <built-in function len>"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            over(function, file)
+        assert said in str(caught.value)
+
+
+def test_a_device_that_nobody_knows_is_said(file, caplog):
+    launch(over(Jitted(), file), 1000)
+    assert "nothing is known" not in caplog.text
+    launch(tuned(SPEC, file, device="Ascent910B4")(Jitted()), 1000)
+    assert caplog.text.count("nothing is known of a device 'Ascent910B4'") == 1
 
 
 def test_tensors_on_no_known_device_need_one_named(file):

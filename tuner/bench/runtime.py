@@ -229,10 +229,11 @@ class _StubTensor:
 class _StubFunction:
     """As much of a JITFunction as dispatch calls; a launch does nothing."""
 
-    arg_names = ("x_ptr", "w_ptr", "out_ptr", "M", "N", "BLOCK_SIZE_M", "SUB_BLOCK_SIZE_M", "BLOCK_SIZE_N")
+    constants = ("BLOCK_SIZE_M", "SUB_BLOCK_SIZE_M", "BLOCK_SIZE_N", "EVICT_FIRST")
+    arg_names = ("x_ptr", "w_ptr", "out_ptr", "M", "N", *constants)
 
     def __init__(self) -> None:
-        self.fn = lambda x_ptr, w_ptr, out_ptr, M, N, BLOCK_SIZE_M, SUB_BLOCK_SIZE_M, BLOCK_SIZE_N: None  # noqa: N803
+        self.fn = lambda x_ptr, w_ptr, out_ptr, M, N, **constants: None  # noqa: N803
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         return lambda *args, **kwargs: self.run(*args, grid=grid, warmup=False, **kwargs)  # as triton's own does
