@@ -20,7 +20,8 @@ UNKNOWN_SOURCE = "unknown"
 class About:
     """What a file of somebody else's does not say, and the caller may; empty where the caller does not either.
 
-    `key` names the arguments that triton's autotuner was keyed on, in its order. `cores` is 0 where unknown.
+    `key` names the arguments that triton's autotuner was keyed on, in its order; `rung` is the dimension that a table
+    goes by. `cores` is 0 where unknown.
     """
 
     kernel: str = ""
@@ -29,6 +30,7 @@ class About:
     dims: Mapping[str, int] = field(default_factory=dict)
     key: tuple[str, ...] = ()
     cores: int = 0
+    rung: str = "M"
 
 
 @dataclass(frozen=True, slots=True)

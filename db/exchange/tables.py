@@ -56,7 +56,7 @@ def _encode(table: Mapping[int, Result]) -> bytes:
     return (json.dumps(body, indent=4, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
-def read_table(data: bytes, name: str, about: About, *, rung: str = "M") -> Reading:
+def read_table(data: bytes, name: str, about: About) -> Reading:
     """A table as suggestions: it says neither how fast its configs are nor that they are right.
 
     What the file's name says goes before what `about` does. Raises `BadImport`.
@@ -76,7 +76,7 @@ def read_table(data: bytes, name: str, about: About, *, rung: str = "M") -> Read
         if size in _NOT_CONFIGS:
             continue
         try:
-            sizes = {**dims, rung: _rung(size)}
+            sizes = {**dims, about.rung: _rung(size)}
             suggestions.append(Suggestion(kernel, sizes, dtype, device, document.config(size), f"table {name}"))
         except ValueError as error:
             refusals.append(Refusal(f"size {size[:20]}", one_line(error)))

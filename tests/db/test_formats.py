@@ -158,6 +158,14 @@ def test_a_table_comes_back_as_suggestions(store, make_scope, make_trial):
     assert second.config == {"BLOCK_SIZE_M": 32, "BLOCK_SIZE_N": 128, "num_warps": 8, "num_stages": 3}
 
 
+def test_a_table_by_another_dimension_comes_back_by_it(store, make_scope, make_trial):
+    ladder_of(store, make_scope, make_trial, (16, 32))
+    results = bests(store, store.scopes())
+    [data] = [data for name, data in encode_tables(results, "N", (8192,)).items() if name.startswith("M=16,")]
+    reading = read_table(data, "M=16,device_name=NVIDIA_H200,dtype=float32.json", About(kernel="row_reduce", rung="N"))
+    assert [suggestion.dims for suggestion in reading.suggestions] == [{"M": 16, "N": 8192}]
+
+
 def test_a_hostile_name_does_not_leave_the_folder(store, make_scope, make_trial):
     store.record(make_scope(dims={"M": 1, "../../N": 2}, device="../a/b c", dtype="..\\f\0"), [make_trial()])
     [name] = encode_tables(bests(store, store.scopes()), "M", (1,))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
@@ -56,12 +57,29 @@ def test_every_format_is_written(stored):
     assert list(json.loads((stored.folder / "tables" / name).read_text())) == ["1024", "2048"]
 
 
+def test_of_one_problem_with_two_toolchains_the_one_that_answers_is_written(stored):
+    with open_store(stored.database) as store:
+        scope = dataclasses.replace(next(iter(store.scopes())), toolchain="t 2")
+        store.record(scope, [Trial(GPU | {"EVICT_FIRST": False}, Status.CORRECT, time_us=20.0, verified=True)])
+    for kind in ("t4", "kernel-tuner", "triton"):
+        done = stored("export", "--format", kind, "-s", "M=1024,N=8192", "-o", f"{kind}.txt")
+        assert done.returncode == 0, done.stderr
+    assert json.loads((stored.folder / "t4.txt").read_text())["metadata"]["toolchain"] == "t 2"
+    module = (stored.folder / "triton.txt").read_text()
+    assert module.count("triton.Config({") == 1
+    assert "20.00 us (measured), verified; 132 cores" in module
+
+
 def test_an_export_that_cannot_be_says_why_in_one_line(stored):
     for words, code, text in (
         (("--format", "vllm", "-o", "tables"), 4, "would lack M=1, 2, 4"),
         (("--format", "vllm", "--rung", "K", "-o", "tables"), 2, "row_reduce has no dimension K"),
         (("--format", "vllm", "--sizes", "1,x", "-o", "tables"), 2, "--sizes is '1,x'"),
-        (("--format", "t4", "-o", "one.json"), 2, "a t4 file holds one problem, and 2 fit"),
+        (
+            ("--format", "t4", "-o", "one.json"),
+            2,
+            "a t4 file holds one problem, and 2 fit: row_reduce M=1024,N=8192 float32 on NVIDIA H200; ",
+        ),
         (("--kernel", "softmax", "-o", "one.json"), 4, "nothing that is stored fits"),
     ):
         done = stored("export", *words)
@@ -100,6 +118,10 @@ def test_a_table_of_vllm_becomes_suggestions_and_no_best(stored):
     with open_store(stored.database) as store:
         assert len(list(store.scopes())) == 2
         assert store.suggestions("row_reduce")[0].dims == {"N": 8192, "M": 4096}
+    other = "M=1024,device_name=NVIDIA_H200,dtype=float32.json"
+    (stored.folder / other).write_text(json.dumps({"4096": GPU | {"EVICT_FIRST": True}}))
+    done = stored("import", other, "--kernel", "row_reduce", "--rung", "N", "--json")
+    assert json.loads(done.stdout)["suggested"] == 1, done.stderr
 
 
 def test_a_triton_cache_is_kept_as_unverified_times(stored):

@@ -102,11 +102,11 @@ def _encoded(kind: str, store: Store, scopes: list[Scope], *, unverified: bool) 
     if kind == "t4":
         from tilewise.db.exchange.t4 import export_t4
 
-        return json.dumps(export_t4(store, _only(scopes, kind)), allow_nan=False).encode(), 1
+        return json.dumps(export_t4(store, _only(store, scopes, kind)), allow_nan=False).encode(), 1
     if kind == "kernel-tuner":
         from tilewise.db.exchange.kernel_tuner_cache import encode_cache
 
-        return encode_cache(store, _only(scopes, kind)), 1
+        return encode_cache(store, _only(store, scopes, kind)), 1
     if kind in ("csv", "parquet"):
         from tilewise.db.exchange.flat import encode_csv, encode_parquet
 
@@ -172,15 +172,20 @@ def _sizes(text: str | None) -> tuple[int, ...]:
     return tuple(int(word) for word in words)
 
 
-def _only(scopes: list[Scope], kind: str) -> Scope:
-    if len(scopes) > 1:
-        names = "; ".join(
-            sorted({f"{s.kernel} {dict(s.dims)} {s.dtype} on {s.device} ({s.clock})" for s in scopes})[:4]
-        )
+def _only(store: Store, scopes: list[Scope], kind: str) -> Scope:
+    """Of one problem's toolchains and sources that which a look-up answers from, or the last."""
+    from tilewise.tuner.problem import sizes_text
+
+    questions = {scope.question.key: scope.question for scope in scopes}
+    if len(questions) > 1:
+        asked = list(questions.values())
+        named = "; ".join(f"{one.kernel} {sizes_text(one.dims)} {one.dtype} on {one.device}" for one in asked[:4])
+        more = f" and {len(asked) - 4} more" if len(asked) > 4 else ""
         raise UsageError(
-            f"a {kind} file holds one problem, and {len(scopes)} fit: {names}; choose with --kernel, --device, -s"
+            f"a {kind} file holds one problem, and {len(asked)} fit: {named}{more}; choose with --kernel, --device, -s"
         )
-    return scopes[0]
+    found = store.lookup(scopes[0].question)
+    return found.scope if found else scopes[-1]
 
 
 def _write(output: str, data: bytes) -> None:

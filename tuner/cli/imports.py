@@ -32,6 +32,7 @@ _MOST_SHOWN = 20
 @click.option(
     "--key", default="", metavar="M,N", help="Names of the values of a triton autotune cache's key, in order."
 )
+@click.option("--rung", default="M", show_default=True, help="vllm: the dimension that a table goes by.")
 @database
 @common
 def import_(
@@ -43,6 +44,7 @@ def import_(
     shape: str | None,
     dtype: str,
     key: str,
+    rung: str,
     url: str | None,
     as_json: bool,
 ) -> int:
@@ -66,6 +68,7 @@ def import_(
         dtype=dtype,
         dims=parse_dims(shape) if shape else {},
         key=tuple(name.strip() for name in key.split(",") if name.strip()),
+        rung=rung,
         cores=cores,
     )
     with open_store(url or read_settings().database_url) as store:
