@@ -13,11 +13,14 @@ from tilewise.api.routing import service_of
 from tilewise.db.jobs import Job
 from tilewise.errors import NotFound
 from tilewise.kernels import registry
+from tilewise.tuner.devices.catalogue import DEFAULT_PART
 from tilewise.tuner.problem import sizes_text
 
 __all__ = ["job", "jobs"]
 
 _MOST = 50
+_PREFERRED = ("npu", "cuda", f"model:{DEFAULT_PART}")
+"""Devices that the form offers first, as `--device auto` chooses."""
 _ASKED = {"kernel": "row_reduce", "dims": "", "dtype": "float32", "device": ""}
 
 
@@ -27,6 +30,7 @@ async def jobs(request: Request) -> Response:
     found = await service.run(service.jobs.page, before=2**63 - 1, most=_MOST)
     asked = {name: request.query_params.get(name, value) for name, value in _ASKED.items()}
     devices = sorted(await service.run(service.devices))
+    asked["device"] = asked["device"] or next((there for there in _PREFERRED if there in devices), "")
     return page(
         "jobs.html",
         here="jobs",

@@ -152,7 +152,9 @@ def test_texts_stand_out_from_their_ground(page, url, scheme):
     """A contrast of 4.5 for every text that is shown (WCAG 2, AA)."""
     page.emulate_media(color_scheme=scheme)
     page.goto(url)
+    assert page.evaluate(CONTRASTS) == []
     page.locator("tbody a").first.click()
+    page.wait_for_url("**/problems/*")  # and its style sheet
     assert page.evaluate(CONTRASTS) == []
 
 
@@ -160,6 +162,8 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(page, url):
     page.set_viewport_size({"width": 390, "height": 800})
     page.goto(url)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+    time = page.locator("tbody tr").first.locator("td", has_text=re.compile(r"^\d+\.\d\d$")).first.bounding_box()
+    assert time is not None and time["x"] + time["width"] <= 390  # what one looks for is in sight
     page.locator("tbody a").first.click()
     page.locator("canvas").first.wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

@@ -178,6 +178,15 @@ def test_the_form_for_a_job_is_filled_from_a_problem(client, tune):
     assert 'value="M=1000,N=8192"' in shown
 
 
+def test_the_form_for_a_job_offers_the_device_that_the_command_line_would_choose_and_says_where_tokens_come_from(
+    client,
+):
+    client.app.state.service._devices = {f"model:{part}": part for part in ("Ascend910B1", "Ascend910B4")}
+    shown = page(client, "/jobs")
+    assert "<option>model:Ascend910B1</option><option selected>model:Ascend910B4</option>" in shown
+    assert "tilewise token create NAME --right submit" in shown
+
+
 def test_a_job_shows_what_was_asked_and_how_far_it_is(client, token_of):
     body = {"kernel": "vector_add", "shapes": [{"N": 5}, {"N": 6}], "device": "model:Ascend910B4"}
     number = client.post("/v1/jobs", json=body, headers=token_of("submit")).json()["id"]
