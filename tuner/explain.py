@@ -12,7 +12,7 @@ from tilewise.tuner.crossover import crossover
 from tilewise.tuner.devices.base import Device, Outcome
 from tilewise.tuner.insight import option_effects, suggestions
 from tilewise.tuner.prior import penalties, score
-from tilewise.tuner.space import check_config
+from tilewise.tuner.space import check_config, check_tilings
 from tilewise.tuner.traffic import traffic
 from tilewise.tuner.why import evidence, sentence
 
@@ -33,9 +33,10 @@ def explain(
     would help is compiled and timed.
     Beside it stands the best of each of the kernel's variants: of stored `trials` of the problem, or timed now.
 
-    Raises `BadConfig` where it is no config of the space.
+    Raises `BadConfig` where it is no config of the space, `BadSpec` where its tiling is not that of its launches.
     """
     broken = check_config(spec, problem, device.target, config)
+    check_tilings(spec, problem, [config])
     outcome = (
         Outcome(Status.CONSTRAINTS, f"breaks the rule: {broken}")
         if broken

@@ -28,6 +28,7 @@ def test_explain_takes_the_time_apart_and_writes_its_pictures(tilewise):
     assert plot.read_bytes().startswith(b"\x89PNG")
     shown = tilewise(*words, "--trace", str(picture)).stdout
     assert picture.read_text().startswith("<svg")
+    assert "  config      BLOCK_SIZE_M=5, SUB_BLOCK_SIZE_M=5, BLOCK_SIZE_N=256, multibuffer=True\n" in shown
     for text in ("waiting", "launch", "tl.sigmoid", "traffic", "option      multibuffer=True; with False"):
         assert text in shown
 

@@ -42,3 +42,13 @@ def test_the_last_line_says_at_which_evaluation_the_best_was_tried(shown):
 def test_a_default_that_wins_is_said_to_have_won(bowl, shown):
     out, _ = shown(3, default=dict(bowl.BEST))
     assert "; best is the spec's default; verified" in out[-1]
+
+
+def test_a_time_far_above_the_memory_floor_is_not_held_against_it(bowl, store, capsys):
+    for floor, said in ((1.0, True), (0.001, False)):
+        device, watcher = bowl.FormulaDevice(), Progress()
+        device.floor_us = lambda spec, problem, floor=floor: floor
+        tuning = Tuning(bowl.SPEC, PROBLEM, device, store, budget=Budget(2), fresh=True, watcher=watcher)
+        show_result(tuning.run(), store.trials(tuning.scope), watcher)
+        out, errors = capsys.readouterr()
+        assert ("the memory floor" in errors, "that floor" in out) == (said, said)

@@ -65,7 +65,7 @@ def model(url: str | None, as_json: bool) -> None:
 def _summed(value: Any) -> str:
     if isinstance(value, dict):
         return ", ".join(f"{name.replace('_', ' ')} {each}" for name, each in value.items())
-    return ", ".join(value) if isinstance(value, list) else str(value)
+    return ", ".join(value) or "none" if isinstance(value, list) else str(value)
 
 
 def _model_row(row: dict[str, Any]) -> list[str]:

@@ -103,8 +103,8 @@ def explain(
         check_memory(spec, problem, opened)
         default = spec.default(problem, opened.target)
         trials = _stored(url, scope(spec, problem, opened))
-        options = {name: default[name] for name in spec.options() if name in default}
-        full = {**options, **config} if given else _best(trials) or default
+        left_out = {name: value for name, value in default.items() if name in spec.options() - config.keys()}
+        full = {**config, **left_out} if given else _best(trials) or default
         body = explained(opened, spec, problem, full, trials)
         if trace:
             _write_trace(trace, opened, spec, problem, full, body)

@@ -80,9 +80,11 @@ class Progress(Watcher):
     def _standing(self) -> str:
         if self._best is None or self._best.time_us is None or self.plan is None:
             return "nothing correct yet"
-        floor = self.plan.floor_us
-        above = f", {self._best.time_us / floor:.2f}x the memory floor" if floor else ""
-        return f"best {self._best.time_us:.2f} us{above}"
+        return f"best {self._best.time_us:.2f} us{self._above_the_floor(self._best.time_us)}"
+
+    def _above_the_floor(self, time_us: float) -> str:
+        floor = self.plan.floor_us if self.plan else None
+        return f", {time_us / floor:.2f}x the memory floor" if floor and time_us < _MEANINGFUL * floor else ""
 
     def _config(self) -> str:
         return f" ({config_text(self._best.config)})" if self._best else ""
