@@ -30,6 +30,7 @@ from tilewise.tuner.remote import Asked, Remote, copy_of
 from tilewise.tuner.sources import Nothing, Opened, forget_opened, is_server, open_source
 from tilewise.tuner.space import is_launchable
 from tilewise.tuner.targets import known_target
+from tilewise.tuner.worker import describe
 
 __all__ = ["WAIT_SECONDS", "Choice", "Chooser"]
 
@@ -37,6 +38,16 @@ _log = logging.getLogger("tilewise.runtime")
 
 WAIT_SECONDS = 0.05
 """How long the first launch of a shape may wait for a server; later launches never do."""
+
+_DOES_NOT_FIT = {
+    "OutOfResources",
+    "CompilationError",
+    "CompileTimeAssertionFailure",
+    "PTXASError",
+    "MLIRCompilationError",
+    "UnsupportedLanguageConstruct",
+}
+"""Exceptions that a launch raises before anything runs, by name."""
 
 DEFAULT = "default"
 """`Choice.match` where not even the prior had an answer."""
@@ -119,14 +130,18 @@ class Chooser:
                 choice = _choice(question, answers[0])
             return self.choices.get(question.key) or self._keep(choice)
 
-    def default(self, choice: Choice, reason: str) -> Choice:
-        """The spec's default instead of a guess that does not run."""
+    def instead(self, choice: Choice, error: Exception) -> Choice | None:
+        """The spec's default, where the error of a launch says that a guess does not run here; None for any other."""
+        if type(error).__name__ not in _DOES_NOT_FIT or not choice.is_guess:
+            return None
         problem = Problem(choice.question.kernel, choice.question.dims, choice.question.dtype)
         target = next(local.target for local in self._locals.values() if local.target.name == choice.question.device)
-        instead = self._default(choice.question, problem, target)
-        instead = dataclasses.replace(instead, why=f"the guess {dict(choice.config)} does not run here: {reason}")
+        default = self._default(choice.question, problem, target)
+        reason = f"{type(error).__name__}: {describe(error)}"
         with self.lock:
-            return self._keep(instead)
+            return self._keep(
+                dataclasses.replace(default, why=f"the guess {dict(choice.config)} does not run here: {reason}")
+            )
 
     def _chosen(self, question: Question, problem: Problem, local: Local, answers: list[Result]) -> Choice:
         """The choice of now; what a server says, now or later, is added to `answers`."""

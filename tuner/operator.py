@@ -56,7 +56,7 @@ class Operator:
         self.arguments = tuple(self.spec.buffers(probe))
         self._key = self._reading.key_of(self.arguments)
         self._plans: dict[tuple[Any, ...], _Plan] = {}
-        self._keys: dict[str, list[tuple[Any, ...]]] = {}
+        self._keys: dict[str, set[tuple[Any, ...]]] = {}
         self._chooser = Chooser(
             self.spec,
             cache,
@@ -77,7 +77,13 @@ class Operator:
         if len(tensors) > len(self.arguments) or given.keys() != set(self.arguments):
             raise UsageError(f"kernel {self.spec.name} is called with the tensors {', '.join(self.arguments)}")
         ordered = [given[name] for name in self.arguments]
-        plan = self._plans.get(self._key_of(ordered)) or self._planned(ordered)
+        plan = self._plans.get(self._key_of(ordered))
+        if plan is not None:
+            self._launch(plan, given)
+        else:
+            self._launch_first(ordered, given)
+
+    def _launch(self, plan: _Plan, given: dict[str, Any]) -> None:
         for name, shape in plan.shapes.items():
             if tuple(given[name].shape) != shape or not given[name].is_contiguous():
                 raise UsageError(
@@ -86,9 +92,21 @@ class Operator:
         for name, value in plan.initials.items():
             given[name].fill_(value)
         for name, (shape, dtype) in plan.scratch.items():
-            given[name] = ordered[0].new_empty(shape, dtype=dtype)
+            given[name] = given[self.arguments[0]].new_empty(shape, dtype=dtype)
         for run, wanted in plan.steps:
             run(**{name: given[name] for name in wanted})
+
+    def _launch_first(self, ordered: list[Any], given: dict[str, Any]) -> None:
+        """A shape's first launch, or that of a guess which came later: one that does not run gives way."""
+        key, choice, plan = self._planned(ordered)
+        try:
+            self._launch(plan, given)
+        except Exception as error:
+            instead = self._chooser.instead(choice, error)
+            if instead is None:
+                raise
+            self._plans[key] = plan = self._plan(instead)
+            self._launch(plan, given)
 
     def _key_of(self, ordered: list[Any]) -> tuple[Any, ...]:
         try:
@@ -96,19 +114,24 @@ class Operator:
         except IndexError as error:
             raise UsageError(f"kernel {self.spec.name}: a tensor has too few dimensions") from error
 
-    def _planned(self, ordered: list[Any]) -> _Plan:
+    def _planned(self, ordered: list[Any]) -> tuple[tuple[Any, ...], Choice, _Plan]:
+        """A shape's key, and what it is launched with."""
         key = self._key_of(ordered)
         *sizes, dtype, _ = key
         dims = dict(zip(self.spec.dims, sizes, strict=True))
         choice = self._chooser.choose(dims, str(dtype).removeprefix("torch."), ordered[0])
         with self._chooser.lock:  # under which a better answer would come
-            self._keys.setdefault(choice.question.key, []).append(key)
-            self._plans[key] = plan = self._plan(self._chooser.choices[choice.question.key])
-        return plan
+            self._keys.setdefault(choice.question.key, set()).add(key)
+            choice = self._chooser.choices[choice.question.key]
+            self._plans[key] = plan = self._plan(choice)
+        return key, choice, plan
 
     def _changed(self, choice: Choice) -> None:
         for key in self._keys.get(choice.question.key, ()):
-            self._plans[key] = self._plan(choice)
+            if choice.is_guess:
+                self._plans.pop(key, None)
+            else:
+                self._plans[key] = self._plan(choice)
 
     def _plan(self, choice: Choice) -> _Plan:
         import torch

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewise.db.store import Store
-from tilewise.errors import UsageError
+from tilewise.errors import BadSpec, UsageError
 from tilewise.kernels import registry
 from tilewise.kernels.spec import KernelSpec, Problem
 from tilewise.tuner.arguments import DimsOf, dtype_argument, reading
@@ -21,19 +21,8 @@ from tilewise.tuner.choosing import WAIT_SECONDS, Choice, Chooser
 from tilewise.tuner.launch import interpreted
 from tilewise.tuner.lookup import Match
 from tilewise.tuner.opaque import opaque
-from tilewise.tuner.worker import describe
 
 __all__ = ["TunedFunction", "tuned"]
-
-_DOES_NOT_FIT = {
-    "OutOfResources",
-    "CompilationError",
-    "CompileTimeAssertionFailure",
-    "PTXASError",
-    "MLIRCompilationError",
-    "UnsupportedLanguageConstruct",
-}
-"""Exceptions that a launch raises before anything runs, by name."""
 
 
 def tuned(
@@ -93,11 +82,8 @@ class TunedFunction:
         reset: bool = True,
         **options: Any,
     ) -> None:
-        _refuse_misfits(function, spec)
+        _refuse_others(function)
         self.fn, self.spec = function, spec
-        if not hasattr(function, "arg_names") or not hasattr(function, "run"):
-            name = getattr(function, "__name__", repr(function))
-            raise UsageError(f"{name} is no triton.jit function; write @triton.jit between tuned(..) and it")
         self.arg_names: list[str] = list(function.arg_names)
         self._run = function.run
         self._options = frozenset() if interpreted(function) else spec.options()
@@ -105,11 +91,15 @@ class TunedFunction:
         self._dtype_argument = dtype_argument(spec)
         self._dims_of = dims
         self._reading = None if dims else reading(spec)
-        self._key = self._key_of_arguments()
+        self._key = self._reading.key_of(self.arg_names) if self._reading else self._key_by_user
+        if missing := sorted(self._tuned_names - spec.options() - set(self.arg_names)):
+            raise BadSpec(
+                f"{spec.name} tunes {', '.join(missing)}, which the function does not take: is it the spec's?"
+            )
         self._initials = _initials(spec) if reset else {}
         self._configs: dict[tuple[Any, ...], dict[str, Any]] = {}
         self._shared: dict[str, dict[str, Any]] = {}
-        self._keys: dict[str, list[tuple[Any, ...]]] = {}
+        self._keys: dict[str, set[tuple[Any, ...]]] = {}
         self.chooser = Chooser(spec, cache, on_change=self._changed, **options)
         self._is_compiling: Callable[[], bool] = bool  # without torch nothing is
         if "torch" in sys.modules:
@@ -126,10 +116,8 @@ class TunedFunction:
         return partial(self._launch, grid)
 
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
-        """As `JITFunction.run`."""
-        named = self._named(args, kwargs)
-        config = self._configs.get(self._key_of(named)) or self._choose(named)
-        return self._run(*args, grid=grid, warmup=warmup, **kwargs, **config)
+        """As `JITFunction.run`, by which functions that wrap this one launch it."""
+        return self._launch_by_name(grid, args, kwargs, warmup=warmup)
 
     def warmup(self, *args: Any, grid: Any, **kwargs: Any) -> Any:
         """Compile what a launch with these arguments would run."""
@@ -159,28 +147,29 @@ class TunedFunction:
             self._reset(self._named(args, kwargs))
         return self._run(*args, grid=grid, warmup=False, **kwargs, **config)
 
-    def _launch_by_name(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _launch_by_name(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, warmup: bool = False) -> Any:
         named = self._named(args, kwargs)
+        launch = partial(self._run, *args, grid=grid, warmup=warmup, **kwargs)
         config = self._configs.get(self._key_of(named))
-        self._reset(named)
+        if not warmup:
+            self._reset(named)
         if config is not None:
-            return self._run(*args, grid=grid, warmup=False, **kwargs, **config)
+            return launch(**config)
         try:
-            return self._run(*args, grid=grid, warmup=False, **kwargs, **self._choose(named))
+            return launch(**self._choose(named))
         except Exception as error:
-            choice = self._choice_of(named)
-            if type(error).__name__ not in _DOES_NOT_FIT or not choice.is_guess:
+            instead = self.chooser.instead(self._choice_of(named), error)
+            if instead is None:
                 raise
-            instead = self.chooser.default(choice, f"{type(error).__name__}: {describe(error)}")
             self._changed(instead)
-            return self._run(*args, grid=grid, warmup=False, **kwargs, **self._arguments(instead))
+            return launch(**self._arguments(instead))
 
     def _choose(self, named: Mapping[str, Any]) -> dict[str, Any]:
         """The config for a call, kept for the next of its shape."""
         choice = self._choice_of(named)
         key = self._key_of(named)
         with self.chooser.lock:  # under which a better answer would come
-            self._keys.setdefault(choice.question.key, []).append(key)
+            self._keys.setdefault(choice.question.key, set()).add(key)
             self._configs[key] = arguments = self._arguments(self.chooser.choices[choice.question.key])
         return arguments
 
@@ -191,9 +180,12 @@ class TunedFunction:
         return self.chooser.choose(dims, str(dtype).removeprefix("torch."), tensor)
 
     def _changed(self, choice: Choice) -> None:
-        """A better answer came later."""
+        """A better answer came later. One that is a guess is launched as a new shape's: it may not run here."""
         for key in self._keys.get(choice.question.key, ()):
-            self._configs[key] = self._arguments(choice)
+            if choice.is_guess:
+                self._configs.pop(key, None)
+            else:
+                self._configs[key] = self._arguments(choice)
 
     def _arguments(self, choice: Choice) -> dict[str, Any]:
         """The config as arguments of the function; Triton's interpreter knows no compile options."""
@@ -214,15 +206,6 @@ class TunedFunction:
                 f"kernel {self.spec.name} is told its shape by {wanted}; one of them is missing"
             ) from error
 
-    def _key_of_arguments(self) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-        """How positional arguments tell the problem. Raises `UsageError` where the function has no such arguments."""
-        told = (self._dtype_argument, *(self._reading.names if self._reading else ()))
-        if missing := sorted(set(told) - set(self.arg_names)):
-            raise UsageError(
-                f"kernel {self.spec.name} is told its problem by {', '.join(missing)}, which the function does not take"
-            )
-        return self._reading.key_of(self.arg_names) if self._reading else self._key_by_user
-
     def _key_by_user(self, args: Sequence[Any]) -> tuple[Any, ...]:
         assert self._dims_of is not None
         named = dict(zip(self.arg_names, args, strict=False))
@@ -234,19 +217,17 @@ class TunedFunction:
             named[name].fill_(value)
 
 
-def _refuse_misfits(function: Any, spec: KernelSpec) -> None:
-    """Raises `UsageError` for what is no function that configs of the spec could be launched with."""
+def _refuse_others(function: Any) -> None:
+    """Raises `UsageError` for what is no jitted function, and for one that chooses configs by itself."""
+    name = getattr(function, "__name__", repr(function))
+    if not hasattr(function, "arg_names") or not hasattr(function, "run"):
+        raise UsageError(f"{name} is no triton.jit function; write @triton.jit between tuned(..) and it")
     wrapped = function
     while wrapped is not None:
-        if type(wrapped).__name__ in ("Autotuner", "LibTuner", "TunedFunction"):
-            name = type(wrapped).__name__
-            raise UsageError(f"the function for {spec.name} is wrapped in {name} already; tuned takes its place")
+        kind = type(wrapped).__name__
+        if kind in ("Autotuner", "LibTuner", "TunedFunction"):
+            raise UsageError(f"{name} is wrapped in {kind} already, which tuned(..) takes the place of: remove it")
         wrapped = getattr(wrapped, "fn", None)
-    if not hasattr(function, "run") or not hasattr(function, "arg_names"):
-        raise UsageError(f"tuned wraps a triton.jit function; for {spec.name} it got {function!r}")
-    constants = {parameter.name for parameter in spec.parameters} - spec.options()
-    if missing := sorted(constants - set(function.arg_names)):
-        raise UsageError(f"the function for {spec.name} does not take {', '.join(missing)}, which the spec tunes")
 
 
 def _initials(spec: KernelSpec) -> dict[str, float]:
