@@ -145,9 +145,8 @@ def _engine(url: URL) -> Engine:
     try:
         engine = create_engine(url, pool_pre_ping=True)
     except ModuleNotFoundError as error:
-        raise StoreError(
-            f"the driver of {url.drivername!r} is not installed; install the package {error.name!r}"
-        ) from error
+        package = "tilewise[postgres]" if error.name == "psycopg" else error.name
+        raise StoreError(f"the driver of {url.drivername!r} is not installed: pip install '{package}'") from error
     event.listen(engine, "connect", _limit_waiting)
     return engine
 

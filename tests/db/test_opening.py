@@ -116,10 +116,11 @@ def test_a_url_that_names_no_database_is_refused(url, complaint):
     assert complaint in refusal(url)
 
 
-def test_a_missing_driver_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pg8000", None)  # as if it were not installed
-    message = refusal("postgresql+pg8000://me:secret@host/name")
-    assert "'postgresql+pg8000' is not installed; install the package 'pg8000'" in message
+@pytest.mark.parametrize(("driver", "package"), [("pg8000", "pg8000"), ("psycopg", "tilewise[postgres]")])
+def test_a_missing_driver_is_named(monkeypatch, driver, package):
+    monkeypatch.setitem(sys.modules, driver, None)  # as if it were not installed
+    message = refusal(f"postgresql+{driver}://me:secret@host/name")
+    assert message == f"the driver of 'postgresql+{driver}' is not installed: pip install '{package}'"
 
 
 def test_an_unreachable_server_is_said_so_without_the_password():
