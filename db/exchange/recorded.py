@@ -24,13 +24,14 @@ __all__ = ["read_recorded"]
 def read_recorded(data: bytes, about: About, *, written: datetime) -> Reading:
     """`written` is when the file was: the age of records that do not say their own. Raises `BadImport`."""
     try:
-        document = parse_recording(data)
+        document, whole = parse_recording(data)
         scope = _scope(recorded_metadata(document), about, is_cache="cache" in document.body)
         rows = [(place, _trial(row, written)) for place, row in recorded_rows(document)]
     except (ValueError, RecursionError) as error:
         raise BadImport(f"not a usable T4 file or Kernel Tuner cache: {one_line(error)}") from error
     trials = tuple(trial for _, trial in rows if isinstance(trial, Trial))
     refused = tuple(Refusal(place, one_line(error)) for place, error in rows if isinstance(error, ValueError))
+    refused += () if whole else (Refusal("what followed the last whole record", "the file was cut off"),)
     return Reading(offers=(Offer("the recording", scope, trials),), refusals=refused)
 
 

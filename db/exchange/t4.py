@@ -82,11 +82,13 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Landscape:
-    """A recorded search space: the parameters' names in order, what was recorded beside it, and one row a config."""
+    """A recorded search space: the parameters' names in order, what was recorded beside it, one row a config, and
+    whether the file is whole."""
 
     parameters: tuple[str, ...]
     metadata: Mapping[str, Any]
     rows: tuple[Row, ...]
+    whole: bool = True
 
 
 def export_t4(store: Store, scope: Scope) -> dict[str, Any]:
@@ -117,15 +119,17 @@ def read_landscape(path: str | Path) -> Landscape:
     """
     path = Path(path)
     try:
-        landscape = _landscape(parse_recording(_bytes(path)))
+        landscape = _landscape(*parse_recording(_bytes(path)))
     except (ValueError, RecursionError) as error:
         raise BadImport(f"{path} is no usable T4 file or Kernel Tuner cache: {one_line(error)}") from error
     return landscape
 
 
-def parse_recording(data: bytes) -> Fields:
-    """The document of a T4 file or a Kernel Tuner cache, perhaps cut off. Raises `ValueError`."""
-    return Fields.of(_load(text_of(data, cut=True)))
+def parse_recording(data: bytes) -> tuple[Fields, bool]:
+    """The document of a T4 file or a Kernel Tuner cache, and whether it is whole: of one that was cut off while it was
+    written, the last record may be lost. Raises `ValueError`."""
+    document, whole = _load(text_of(data, cut=True))
+    return Fields.of(document), whole
 
 
 def recorded_rows(document: Fields) -> Iterator[tuple[str, Row | ValueError]]:
@@ -148,7 +152,7 @@ def _row_or_error(read: Callable[..., Row], record: Any, parameters: tuple[str, 
         return error
 
 
-def _landscape(document: Fields) -> Landscape:
+def _landscape(document: Fields, whole: bool) -> Landscape:
     rows = []
     for place, row in recorded_rows(document):
         if isinstance(row, ValueError):
@@ -156,7 +160,7 @@ def _landscape(document: Fields) -> Landscape:
         rows.append(row)
     if not rows:
         raise ValueError("it holds no configs")
-    return Landscape(tuple(rows[0].config), recorded_metadata(document), tuple(rows))
+    return Landscape(tuple(rows[0].config), recorded_metadata(document), tuple(rows), whole)
 
 
 def recorded_metadata(document: Fields) -> dict[str, Any]:
@@ -202,20 +206,21 @@ def _bytes(path: Path) -> bytes:
         raise ValueError(error.strerror or str(error)) from error
 
 
-def _load(text: str) -> Any:
+def _load(text: str) -> tuple[Any, bool]:
     """Parse JSON. Recorders write NaN and Infinity for times that failed, and leave open what they are stopped in."""
     try:
-        return parse(text, constant=float)
+        return parse(text, constant=float), True
     except ValueError as error:
         wrong = error.__cause__
         if not isinstance(wrong, JSONDecodeError) or not _UNFINISHED.fullmatch(text, wrong.pos):
             raise
-        return parse(_up_to_the_last_record(text), constant=float)
+        kept, left = _up_to_the_last_record(text)
+        return parse(kept + left, constant=float), not text[len(kept) :].strip(" \n\r\t,")
 
 
-def _up_to_the_last_record(text: str) -> str:
-    """A document that was cut off, up to the end of its last whole record, and closed. Records are objects two levels
-    deep, in a cache as in a T4 file."""
+def _up_to_the_last_record(text: str) -> tuple[str, str]:
+    """A document that was cut off, up to the end of its last whole record, and what closes it. Records are objects two
+    levels deep, in a cache as in a T4 file."""
     closers: list[str] = []
     kept, left = 0, ""
     for mark in _MARKS.finditer(text):
@@ -226,7 +231,7 @@ def _up_to_the_last_record(text: str) -> str:
             closers.pop()
             if len(closers) <= _DEPTH:
                 kept, left = mark.end(), "".join(reversed(closers))
-    return text[:kept] + left
+    return text[:kept], left
 
 
 def _cache_row(record: Any, parameters: tuple[str, ...]) -> Row:

@@ -106,6 +106,17 @@ def test_a_bad_record_is_refused_and_the_others_are_read():
 
 
 @pytest.mark.parametrize(
+    ("less", "more", "count", "lost"), [(0, "", 2, 0), (1, "", 2, 0), (2, ",\n", 2, 0), (4, "", 1, 1)]
+)
+def test_of_a_cache_that_was_cut_off_the_rest_is_refused_and_of_one_left_open_nothing(less, more, count, lost):
+    """Kernel Tuner appends records, and closes a cache when it is through."""
+    text = json.dumps(cache(*({"threads": n, "tile": 1, "time": 1.25} for n in (32, 64))))
+    reading = reading_of((text[: len(text) - less] + more).encode())
+    assert len(reading.offers[0].trials) == count
+    assert reading.refusals == (Refusal("what followed the last whole record", "the file was cut off"),) * lost
+
+
+@pytest.mark.parametrize(
     ("missing", "option"), [("kernel", "--kernel"), ("dtype", "--dtype"), ("dims", "-s"), ("cores", "--cores")]
 )
 def test_what_a_foreign_file_does_not_say_must_be_given(missing, option):

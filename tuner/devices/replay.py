@@ -52,6 +52,7 @@ class ReplayDevice(Device):
         self.id = f"replay:{path}"
         self.path = Path(path)
         self.landscape = read_landscape(path)
+        self.notes = () if self.landscape.whole else ("the file was cut off after its last whole record",)
         by_values = {tuple(row.config[name] for name in self.landscape.parameters): row for row in self.landscape.rows}
         self.rows = list(by_values.values())  # of a config that was recorded twice, the later
         self.noisy, self._seed, self._contests = noise, seed, 0
