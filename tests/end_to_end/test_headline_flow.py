@@ -25,6 +25,14 @@ def test_tuning_gives_a_verified_best_with_its_evidence(tuned):
     assert "programs on 40 cores" in result["why"]
 
 
+def test_the_readme_shows_what_its_first_command_prints(tilewise):
+    text = (Path(__file__).parents[2] / "README.md").read_text()
+    command, shown = re.search(r"```\n\$ tilewise (tune .*)\n```\n\n```\n(.*?)```", text, re.DOTALL).groups()
+    seconds = r"\d+\.\d s\.$"
+    printed = re.sub(seconds, "", tilewise(*command.split()).stdout, flags=re.MULTILINE)
+    assert printed == re.sub(seconds, "", shown, flags=re.MULTILINE)
+
+
 def test_a_second_run_repeats_no_trial_and_answers_the_same(tuned):
     before = looked_up(tuned)
     again = tuned.json("tune", *PROBLEM, "--device", "model:Ascend910B4", "--trials", "8")["results"][0]
