@@ -82,7 +82,7 @@ def test_a_waiting_job_can_be_cancelled_and_asked_for_again(client, submitting, 
     ("change", "status", "said"),
     [
         ({"kernel": "os.py:SPEC"}, 404, "unknown kernel"),
-        ({"shapes": [{"N": 1}, {"M": 1}]}, 400, "shapes[1]: kernel vector_add needs N"),
+        ({"shapes": [{"N": 1}, {"M": 1}]}, 400, "shapes[1]: kernel vector_add has no dimension M"),
         ({"dtype": "int3"}, 400, "takes no 'int3'"),
         ({"device": "replay:/etc/passwd"}, 400, "this server has no device 'replay:/etc/passwd'; it has model:"),
         ({"device": "model:Ascend1"}, 400, "this server has no device 'model:Ascend1'"),
