@@ -120,7 +120,8 @@ class Service:
 
         self.stopping = False
         self._closing.clear()
-        threading.Thread(target=self._prepare, daemon=True, name="prepare").start()
+        self._preparing = threading.Thread(target=self._prepare, daemon=True, name="prepare")
+        self._preparing.start()
         if self.options.run_jobs and self.writer.database.writable:
             from tilewise.api.processes import ProcessExecutor
             from tilewise.api.runner import Runner
@@ -139,6 +140,7 @@ class Service:
         await self.snapshot.close()
         self.store.close()
         self.writer.close()
+        await run_in_threadpool(self._preparing.join)  # a closed store ends it; a process that ends under it aborts
 
     def _prepare(self) -> None:
         """Make the indexes of shapes, so that no look-up has to wait for them."""

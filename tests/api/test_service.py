@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 
 from starlette.testclient import TestClient
@@ -59,3 +60,17 @@ def test_the_shapes_are_indexed_after_the_start_and_a_look_up_reads_but_the_new_
         tune(dims={"M": 9, "N": 8})
         assert "M=9,N=8" in client.get(near).json()["why"]
         assert read == ['[{"M":9,"N":8}]']
+
+
+def test_a_service_that_ends_while_it_makes_its_indexes_leaves_no_thread_behind(store_url, monkeypatch):
+    began = threading.Event()
+
+    def prepare(source):
+        began.set()
+        time.sleep(0.5)
+
+    monkeypatch.setattr(services, "_QUIET_SECONDS", 0.0)
+    monkeypatch.setattr("tilewise.tuner.stored.StoredSource.prepare", prepare)
+    with TestClient(create_app(store_url, Options(run_jobs=False))):
+        assert began.wait(30)
+    assert "prepare" not in [thread.name for thread in threading.enumerate()]
