@@ -116,9 +116,14 @@ def _started(folder: Path, count: int, say: Callable[[str], None]) -> Iterator[_
         _expect(client, hot[0])
         answered, empty = time.monotonic() - began, _resident_mb(process.pid)
         [near] = _nearest(client, stored, 1)
+        far = _portfolio(client)
         for target in hot:
             _expect(client, target)
-        first = {"first_answer_s": round(answered, 3), "nearest_at_once_s": round(near, 3)}
+        first = {
+            "first_answer_s": round(answered, 3),
+            "nearest_at_once_s": round(near, 3),
+            "portfolio_at_once_s": round(far, 3),
+        }
         yield _Started(count, address, process.pid, client, stored, hot, first, empty)
 
 
@@ -218,6 +223,15 @@ def _nearest(client: httpx2.Client, stored: Sequence[Dims], count: int) -> list[
         _expect(client, f"{_target(dims)}&match=nearest")
         times.append(time.perf_counter() - began)
     return times
+
+
+def _portfolio(client: httpx2.Client) -> float:
+    """Seconds of a look-up far from all shapes."""
+    began = time.perf_counter()
+    answer = client.get(f"{_target({'M': 1, 'N': 1})}&match=portfolio").json()
+    if answer.get("match") != "portfolio":
+        raise Unavailable(f"a look-up far from all shapes was answered with {str(answer)[:200]}")
+    return time.perf_counter() - began
 
 
 def _export(client: httpx2.Client, process: int) -> dict[str, float]:
