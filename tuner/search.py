@@ -424,8 +424,7 @@ class Tuning:
                 raise NothingFeasible(
                     f"{self._budget.seconds} seconds are over before a config was tried; give it more"
                 )
-            reasons = sorted({f"{t.status}: {t.reason}" for t in trials if t.status is not Status.CORRECT})
-            raise NothingFeasible(f"none of {len(trials)} configs ran correctly; {'; '.join(reasons[:3])}")
+            raise NothingFeasible(f"none of {len(trials)} configs ran correctly; {'; '.join(_reasons(trials))}")
         return self._store.result(self.scope)
 
     def _counted(self) -> list[Trial]:
@@ -442,6 +441,16 @@ def _default(spec: KernelSpec, problem: Problem, target: Target, space: Space) -
         names = f"{', '.join(default) or 'no parameter'}; expected {', '.join(space.domains)}"
         raise BadSpec(f"the default of kernel {spec.name} on {target.name} gives {names}")
     return default
+
+
+def _reasons(trials: Sequence[Trial]) -> list[str]:
+    """Why trials failed: of each way to fail the reason of the one that came nearest to fitting on chip."""
+    failed = sorted((t for t in trials if t.status is not Status.CORRECT), key=_bits_required, reverse=True)
+    return sorted(f"{status}: {reason}" for status, reason in {t.status: t.reason for t in failed}.items())
+
+
+def _bits_required(trial: Trial) -> int:
+    return int(trial.facts.get("on_chip_bits", {}).get("required", 0))
 
 
 def _spent(trials: Sequence[Trial]) -> dict[str, Outcome]:

@@ -12,6 +12,7 @@ from tilewise.db.records import Clock, Status, Trial
 from tilewise.db.sql_store import open_store
 from tilewise.errors import BadDimension, BadSpec, NothingFeasible, UsageError
 from tilewise.kernels.spec import Problem
+from tilewise.tuner.devices.base import Outcome
 from tilewise.tuner.search import DEFAULT_TRIALS, SEARCHES, Budget, Tuning, Watcher, default_trials
 
 PROBLEM = Problem("bowl", {"M": 64}, "float32")
@@ -209,6 +210,17 @@ def test_nothing_feasible_says_how_many_were_tried_and_why_they_failed(bowl, tun
         failed.run()
     kept = len(store.trials(failed.scope))
     assert str(caught.value) == f"none of {kept} configs ran correctly; compile: it is compile; runtime: it is runtime"
+
+
+def test_of_configs_that_overflow_the_one_that_came_nearest_to_fitting_is_named(bowl, tuning):
+    class Overflowing(bowl.FormulaDevice):
+        def evaluate(self, spec, problem, configs, **options):
+            for config in configs:
+                bits = 1000 * config["TILE"] * config["WIDTH"]
+                yield Outcome(Status.COMPILE, f"{bits} bits", facts={"on_chip_bits": {"required": bits}})
+
+    with pytest.raises(NothingFeasible, match=r"; compile: 8000 bits$"):
+        tuning(None, Overflowing(), search="exhaustive").run()
 
 
 # --- the default ----------------------------------------------------------------------------------------------------
