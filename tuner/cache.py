@@ -29,7 +29,9 @@ class Cache:
 
     def __init__(self, place: str | Path | Store | None = None) -> None:
         if isinstance(place, str) and is_server(place):
-            raise UsageError(f"{place} is a server: ask it by HTTP (GET /v1/configs), or give it to tuned or Operator")
+            raise UsageError(
+                f"{place} is a server: ask it with tilewise.Client(..).lookup(..), or give it to tuned or Operator"
+            )
         self._source = open_source(place)
 
     def lookup(
