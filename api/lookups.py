@@ -15,11 +15,13 @@ from tilewise.api.answers import answer, exact, registered
 from tilewise.api.questions import Asked, asked_in_body, asked_in_query
 from tilewise.api.routing import DATABASE_FAILS, MISUSED, UNCHANGED, PlainRoute, documented, encode, respond, service_of
 from tilewise.api.snapshot import Answer
+from tilewise.db.records import Question
 from tilewise.errors import UnknownKernel, UsageError
 from tilewise.tuner.lookup import Match, NotTuned, miss
 from tilewise.tuner.problem import LARGEST
 
 if TYPE_CHECKING:
+    from tilewise.api.service import Service
     from tilewise.tuner.stored import StoredSource
 
 __all__ = ["QUESTION", "plain", "typed"]
@@ -97,8 +99,7 @@ async def lookup(request: Request) -> Response:
         try:
             result = await service.run(answer, service.source, asked.question, asked.match, asked.toolchain)
         except NotTuned:
-            if service.options.tune_misses and (known := registered(asked.question.kernel)):
-                service.heed_miss(asked.question, known[1])
+            _heed_miss(service, asked.question)
             raise
     encoded = Answer.of(encode(result.to_json()))
     if result.match == Match.EXACT:
@@ -126,7 +127,16 @@ async def lookup_many(request: Request, body: schemas.LookupRequest) -> Response
     """Answers come in the order of the queries; what nothing stored answers has a null `config`."""
     service = service_of(request)
     asked = [_numbered(index, query) for index, query in enumerate(body.queries)]
-    return JSONResponse({"results": await service.run(_answers, service.source, asked)})
+    results = await service.run(_answers, service.source, asked)
+    for each, result in zip(asked, results, strict=True):
+        if result["config"] is None:
+            _heed_miss(service, each.question)
+    return JSONResponse({"results": results})
+
+
+def _heed_miss(service: Service, question: Question) -> None:
+    if service.options.tune_misses and (known := registered(question.kernel)):
+        service.heed_miss(question, known[1])
 
 
 def _numbered(index: int, query: schemas.LookupQuery) -> Asked:

@@ -183,9 +183,15 @@ def test_a_look_up_that_finds_nothing_becomes_a_job_where_that_is_wanted(store_u
         [job] = until(lambda: wanting.get("/v1/jobs").json()["jobs"])
         time.sleep(0.2)
         assert wanting.get("/v1/jobs").json()["jobs"] == [job]
+        query = {"kernel": "vector_add", "dims": {"N": 4242}, "device": "Ascend910B4"}
+        queries = [query, query | {"dims": {"N": 4343}}, query | {"kernel": "nobody_s"}]
+        assert wanting.post("/v1/lookup", json={"queries": queries}).status_code == 200
+        until(lambda: len(wanting.get("/v1/jobs").json()["jobs"]) == 2)
+        newest = wanting.get("/v1/jobs").json()["jobs"][0]
+        assert newest["shapes"] == [{"N": 4343}]
     assert (job["shapes"], job["device"], job["priority"]) == ([{"N": 4242}], "model:Ascend910B4", -100)
-    assert client.get(asked).status_code == 404
-    assert len(client.get("/v1/jobs").json()["jobs"]) == 1
+    assert client.get(asked.replace("4242", "4444")).status_code == 404
+    assert len(client.get("/v1/jobs").json()["jobs"]) == 2
 
 
 def test_a_miss_is_answered_while_another_holds_the_lock_and_becomes_a_job_afterwards(store_url, client, tmp_path):
