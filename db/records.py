@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, KeysView, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -199,6 +199,17 @@ class Result:
         winner = self.winner.time_us if self.winner else None
         default = self.default.time_us if self.default else None
         return default / winner if winner and default else None
+
+    def __getitem__(self, name: str) -> Any:
+        """A value of the result object, as the command line prints it: `result["config"]`; raises `KeyError`."""
+        return self.to_json()[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.keys())
+
+    def keys(self) -> KeysView[str]:
+        """The keys of the result object: `dict(result)` is what the command line prints."""
+        return self.to_json().keys()
 
     def to_json(self) -> dict[str, Any]:
         """The result object of the command line and the REST service; absent means unknown, never 0."""

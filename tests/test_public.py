@@ -36,6 +36,22 @@ def test_these_names_are_public_and_no_others():
     assert set(tilewise.__all__) <= set(dir(tilewise))
 
 
+def test_tune_and_tuned_are_the_tuners_too():
+    from tilewise.tuner import tune, tuned
+
+    assert (tune, tuned) == (tilewise.tune, tilewise.tuned)
+
+
+def test_a_result_is_read_as_the_command_line_prints_it(stored):
+    scope, trial = stored
+    result = tilewise.Result(scope, trial, None, {}, 1.0)
+    assert dict(result) == result.to_json()
+    assert result["config"] == dict(trial.config)
+    assert "time_us" in result and "p20_us" not in result
+    with pytest.raises(KeyError, match="nothing"):
+        result["nothing"]
+
+
 def test_a_name_that_is_not_there_is_an_attribute_error():
     with pytest.raises(AttributeError, match="no attribute 'nothing'"):
         _ = tilewise.nothing

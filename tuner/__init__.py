@@ -1,16 +1,21 @@
-"""How the fastest config is found; `tune` is the whole job as one call."""
+"""How the fastest config is found, and launched with; `tune` and `tuned` are the whole of it as one call each."""
 
 from __future__ import annotations
 
-from typing import Any
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
-__all__ = ["tune"]
+if TYPE_CHECKING:
+    from tilewise.tuner.runtime import tuned
+    from tilewise.tuner.tuning import tune
+
+__all__ = ["tune", "tuned"]
+
+_HOMES = {"tune": "tilewise.tuner.tuning", "tuned": "tilewise.tuner.runtime"}
 
 
 def __getattr__(name: str) -> Any:
     """The public names, imported when asked for: the search needs Optuna, look-ups do not."""
-    if name == "tune":
-        from tilewise.tuner.tuning import tune
-
-        return tune
+    if name in _HOMES:
+        return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
