@@ -6,6 +6,7 @@ asked, and is what a shape is launched with.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,12 +17,18 @@ from tilewise.db.records import Config, Dims, Scope
 from tilewise.kernels.spec import KernelSpec, Problem, Target
 from tilewise.tuner.fitting import fitted
 from tilewise.tuner.forecast import Forecast, Observation
+from tilewise.tuner.prior import penalties, score
 from tilewise.tuner.rule import Rule, rule_from_json
 
 __all__ = ["ConfigKey", "HeldOut", "Portfolio", "config_key", "portfolio_from_json"]
 
 VERSION = 2
 """Of a portfolio in JSON."""
+
+_DOUBTED = 4.0
+"""How much slower than the spec's default the prior may hold a pick. Where few shapes were tuned, and far away, they
+say little of how a block's size is to change with the shape; of 193 picks on an H200, whose shapes were tuned
+afterwards (docs/runtime.md), the prior held none as slow."""
 
 ConfigKey = tuple[tuple[str, Any], ...]
 
@@ -71,8 +78,8 @@ class Portfolio:
 
     def picks(self, spec: KernelSpec, dims: Dims, target: Target) -> list[Config]:
         """Configs of that shape's own space, the one that is expected to be fastest there first: the proven ones as
-        they fit there, and the spec's default. None where no trial is of its shape's space. Takes about a millisecond
-        a config, the first time some more."""
+        they fit there, and the spec's default, which goes before those that the prior holds to be far slower. None
+        where no trial is of its shape's space. Takes about a millisecond a config, the first time some more."""
         forecast = self.forecast(spec, target)
         if not forecast.observations:
             return []
@@ -80,8 +87,10 @@ class Portfolio:
         proven = (fitted(spec, problem, target, self.tried[place]) for place in self.proven)
         default = spec.default(problem, target)
         configs = {config_key(config): config for config in [*proven, default] if config}
-        costs = forecast.costs(dims, list(configs.values()))
-        return [config for _, config in sorted(zip(costs, configs.values(), strict=True), key=lambda pair: pair[0])]
+        costs = dict(zip(configs, forecast.costs(dims, list(configs.values())), strict=True))
+        slow = {key: 1 / score(penalties(spec, problem, config, target)) for key, config in configs.items()}
+        limit = _DOUBTED * slow.get(config_key(default), math.inf)
+        return [configs[key] for key in sorted(configs, key=lambda key: (slow[key] > limit, costs[key]))]
 
     def to_json(self) -> dict[str, Any]:
         """All that `portfolio_from_json` reads back."""

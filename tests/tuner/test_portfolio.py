@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 
 import pytest
 
 from tilewise.db.records import Clock, Scope, Status, Trial
+from tilewise.kernels.spec import Axis, Tiling
 from tilewise.tuner.assembly import build, tuned
 from tilewise.tuner.portfolio import portfolio_from_json
 
@@ -61,6 +63,18 @@ def test_a_shape_is_launched_with_what_is_expected_to_be_fastest_there(bowl):
         picks = portfolio.picks(bowl.SPEC, {"M": m}, bowl.TARGET)
         assert picks[0]["TILE"] == tile
         assert len(picks) == len(set(map(str, picks))) == 3  # both that won somewhere, and the default
+
+
+def test_one_large_shape_does_not_make_a_small_one_leave_the_cores_idle(bowl):
+    def tiling(config, problem):
+        rows = Axis("M", problem.dims["M"], config["TILE"], 1)
+        return Tiling((rows, Axis("N", 2**20, 2**20, config["WIDTH"])), 4 * config["WIDTH"], 0)
+
+    spec = dataclasses.replace(bowl.SPEC, default=lambda problem, target: bowl_config(1), tiling=tiling)
+    large = [trial(bowl_config(10), 10.0), trial(bowl_config(1), 20.0, verified=False)]
+    portfolio = build(SCOPE, [shape(1000, *large)], spec)
+    picks = [portfolio.picks(spec, {"M": m}, bowl.TARGET)[0] for m in (900, 8)]
+    assert picks == [bowl_config(10), bowl_config(1)]
 
 
 def test_only_what_was_verified_and_is_fast_somewhere_is_launched(bowl):
