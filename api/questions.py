@@ -39,11 +39,16 @@ def read_question(kernel: str, given: Parameters) -> Question:
     if device is None:
         raise UsageError("device is missing; expected the name of a device, such as Ascend910B4")
     check_question(kernel, given.names, dtype)
-    return Question(kernel, given.take_sizes(), dtype, device)
+    return Question(kernel, given.take_sizes(), dtype, _name(device))
 
 
 def asked_in_body(query: LookupQuery) -> Asked:
     """What one query of a batch asks; raises `UsageError` where the kernel has no such dimensions or dtype."""
     check_question(query.kernel, query.dims.keys(), query.dtype)
-    question = Question(query.kernel, query.dims, query.dtype, query.device)
+    question = Question(query.kernel, query.dims, query.dtype, _name(query.device))
     return Asked(question, Match(query.match), query.toolchain)
+
+
+def _name(device: str) -> str:
+    """Results are stored by a device's name; the id of a modelled one means that, as on the command line."""
+    return device.removeprefix("model:")

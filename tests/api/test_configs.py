@@ -56,6 +56,15 @@ def test_a_result_recorded_while_the_server_runs_is_served(client, tune, problem
     assert client.get(ASKED).status_code == 200
 
 
+def test_the_id_of_a_modelled_device_means_its_name(client, tune):
+    tune()
+    asked = "/v1/configs/row_reduce?M=1000&N=8192&device="
+    for _ in range(2):
+        assert client.get(f"{asked}model:Ascend910B4").json() == client.get(f"{asked}Ascend910B4").json()
+    query = {"kernel": "row_reduce", "dims": {"M": 1000, "N": 8192}, "device": "model:Ascend910B4"}
+    assert client.post("/v1/lookup", json={"queries": [query]}).json()["results"][0]["device"] == "Ascend910B4"
+
+
 def test_the_order_of_the_parameters_does_not_matter(client, tune):
     tune()
     assert client.get("/v1/configs/row_reduce?device=Ascend910B4&N=8192&M=1000").status_code == 200
@@ -77,9 +86,9 @@ def test_a_miss_names_at_most_five_tuned_shapes_nearest_first(client, tune, prob
 
 def test_a_miss_on_another_device_names_the_devices_with_results(client, tune, problem_of):
     tune()
-    problem = problem_of(client.get("/v1/configs/row_reduce?M=1000&N=8192&device=model:Ascend910B4"), 404)
+    problem = problem_of(client.get("/v1/configs/row_reduce?M=1000&N=8192&device=NVIDIA%20H100"), 404)
     assert problem["nearest"] == []
-    assert problem["detail"].endswith("is not tuned for model:Ascend910B4; devices with results: Ascend910B4")
+    assert problem["detail"].endswith("is not tuned for NVIDIA H100; devices with results: Ascend910B4")
 
 
 def test_a_result_of_another_version_of_the_kernel_is_not_exact(client, tune, problem_of):
