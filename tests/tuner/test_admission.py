@@ -119,6 +119,6 @@ def test_suggestions_name_the_kernels_own_sizes_and_parameters(scope):
     assert reading.suggestions == (good,)
     assert [text.split(";")[0] for _, text in reasons(reading)] == [
         "row_reduce has no parameter 'BLOCK_SIZE_K'",
-        "kernel row_reduce needs M, N",
+        "kernel row_reduce has no dimension K",
         "kernel 'no_such_kernel' is not known here",
     ]

@@ -54,16 +54,16 @@ def export(
     """Write what is stored to a file that others can use offline.
 
     \b
-    json      every best with its evidence: for tilewise import and the decorator
-    runtime   bests without their evidence, and the portfolios: small, for programs that only launch
-    python    the portfolios' rules as functions that need nothing
-    triton    bests as a Python module of triton.Config
-    vllm      bests of one kernel as vLLM's and SGLang's tables: a folder of files
-    flaggems  bests as FlagGems' tune_configs.yaml
-    t4        all trials of one problem as a landscape in the T4 format
+    json          every best with its evidence, for tilewise import
+    runtime       bests alone and portfolios, for programs that only launch
+    python        the portfolios' rules as functions that need nothing
+    triton        bests as a Python module of triton.Config
+    vllm          bests of one kernel as tables of vLLM and SGLang: a folder
+    flaggems      bests as FlagGems' tune_configs.yaml
+    t4            all trials of one problem as a landscape in the T4 format
     kernel-tuner  the same as a cache for Kernel Tuner's simulation mode
-    csv       all trials, a row each
-    parquet   the same in Parquet
+    csv           all trials, a row each
+    parquet       the same in Parquet
     """
     from tilewise.tuner.problem import parse_dims
 
