@@ -184,12 +184,11 @@ def check_config(spec: KernelSpec, problem: Problem, target: Target, config: Con
 
 
 def is_launchable(spec: KernelSpec, problem: Problem, target: Target, config: Config) -> bool:
-    """Whether the config's names and types are those of the space or of the default: what else could not be passed to
-    the kernel. Values are not looked at, nor rules: 10 to 50 us."""
+    """Whether the config's names and types are those of the space, less compile options, or of the default: what else
+    could not be passed to the kernel. Values are not looked at, nor rules: 10 to 50 us."""
     ranges = domains(spec, problem, target)
-    if ranges.keys() == config.keys() and all(
-        type(config[name]) in {type(value) for value in allowed} for name, allowed in ranges.items()
-    ):
+    named = ranges.keys() - spec.options() <= config.keys() <= ranges.keys()
+    if named and all(type(value) in {type(allowed) for allowed in ranges[name]} for name, value in config.items()):
         return True
     return dict(config) == dict(spec.default(problem, target))
 

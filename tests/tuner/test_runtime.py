@@ -214,6 +214,16 @@ def test_what_could_not_be_passed_to_the_kernel_is_no_config(tmp_path, misses, c
     }
 
 
+def test_a_config_from_before_its_spec_had_an_option_is_launched_without(tmp_path, misses):
+    config = {name: value for name, value in CONFIG.items() if name != "multibuffer"}
+    result = Result(SCOPE, Trial(config, Status.CORRECT, time_us=9.0, verified=True), None, {}, 1.0)
+    path = tmp_path / "configs.json"
+    path.write_bytes(encode_winners([result.to_json()]))
+    kernel = over(Jitted(), path)
+    launch(kernel, 1000)
+    assert (kernel.choices[0].match, kernel.choices[0].config) == ("exact", config)
+
+
 def test_the_default_is_launched_where_it_won_wherever_it_is(tmp_path, misses):
     default = SPEC.default(Problem("row_reduce", SCOPE.dims, "float32"), known_target("Ascend910B4", 40))
     spec = dataclasses.replace(SPEC, default=lambda problem, target: {**default, "BLOCK_SIZE_N": 384.0})
