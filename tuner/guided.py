@@ -3,8 +3,10 @@
 Each *expert* is a mean of the log time that somebody foresaw, and a `Surrogate` of what it got wrong. One expert
 foresees nothing. With a prior, a second one takes the prior's log penalties, times a weight learnt from the trials (2
 where the prior says too little, negative where it says the opposite). Where the kernel was tuned for other shapes, a
-third takes the penalties by the weights that each had there. How much each has a say is how likely it made
-the times that came: a right prior is followed from the first evaluation, and a wrong one outvoted after a few.
+third takes the penalties by the weights that each had there. Without a prior, the second foresees nothing either, and
+takes neighbouring values to have less in common: one divides a dimension, the next leaves a tail, as a prior would have
+foreseen. How much each has a say is how likely it made the times that came: a right prior is followed from the first
+evaluation, and a wrong one outvoted after a few.
 
 The next config is the one of largest expected improvement under the experts' mixture. Configs that were suggested and
 not told yet are taken to turn out as predicted (Ginsbourger's believer), so that a batch is spread out. Without a
@@ -138,16 +140,18 @@ class GuidedSampler(TableSampler):
         self._seed, self._known, self._elsewhere = seed, list(dict.fromkeys(known)), list(elsewhere)
         self._codes = space.codes
         self._unit = space.codes / np.maximum(space.codes.max(axis=0, initial=0), 1).astype(np.float32)
-        described = columns([(values, space.is_ordered(name)) for name, values in space.domains.items()])
-        self._plain = _Expert(space, described, None)
+        parameters = [(values, space.is_ordered(name)) for name, values in space.domains.items()]
+        described = columns(parameters)
         self._likely = np.ones(len(space), dtype=bool) if likely is None else likely
         self._foreseen: list[Array] = []
-        self._experts = [self._plain]
+        self._experts = [_Expert(space, described, None)]
         self._room = Surrogate(space.codes, described)
         self._room_fitted = 0
         for mean in _sums(log_penalties, weights):
             self._foreseen.append(np.where(self._likely, mean, mean - _UNLIKELY_FEASIBLE))
             self._experts.append(_Expert(space, described, mean))
+        if not self._foreseen:
+            self._experts.append(_Expert(space, columns(parameters, rugged=True), None))
         self._belief: _Belief | None = None
 
     def choose(self, study: Study, trial: FrozenTrial) -> int:

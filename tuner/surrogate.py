@@ -32,6 +32,12 @@ _RATE, _FLOOR, _NOISE, _SCALE = (0.0, 1.0), (0.0, 1.5), (-4.0, 1.0), (0.0, 1.0)
 """Mean and standard deviation of the priors: of the rate's logarithm, the floor's logit, and the logarithms of the
 noise and scale variances, in units of the data's variance."""
 
+_SELDOM = 2.0
+"""Mean of the floor's logit for what numbers have beyond their order: mostly there is nothing."""
+
+_FEW = 3
+"""Among so few numbers each is another thing anyway."""
+
 _STEP, _STEPS, _FORGET, _FORGET_SQUARES = 0.15, 12, 0.8, 0.95
 _LIMIT = 8.0
 _JITTER = 1e-8
@@ -39,17 +45,20 @@ _JITTER = 1e-8
 
 @dataclass(frozen=True)
 class Column:
-    """One way in which the values of a parameter differ: squared distances, a row and a column a value."""
+    """One way in which the values of a parameter differ: squared distances, a row and a column a value, and the prior's
+    mean of the floor's logit."""
 
     parameter: int
     squares: Array
+    floor: float = _FLOOR[0]
 
 
-def columns(domains: Sequence[tuple[Sequence[Any], bool]]) -> list[Column]:
+def columns(domains: Sequence[tuple[Sequence[Any], bool]], *, rugged: bool = False) -> list[Column]:
     """The columns of a space's parameters, given the values of each and whether they are ordered numbers.
 
     Numbers differ by place, or by logarithm where they span a wide range, and also by how often two divides them
-    where that is another thing: hardware likes 128 better than 120. Other values differ or do not.
+    where that is another thing: hardware likes 128 better than 120. Other values differ or do not; so do numbers too
+    if the space is `rugged`: one that divides a dimension, beside two that leave tails.
     """
     found = []
     for parameter, (values, ordered) in enumerate(domains):
@@ -62,6 +71,8 @@ def columns(domains: Sequence[tuple[Sequence[Any], bool]]) -> list[Column]:
         if (twos := _twos(values)) is not None:
             scales.append(twos)
         found += [Column(parameter, (scale[:, None] - scale[None, :]) ** 2) for scale in scales]
+        if rugged and len(values) > _FEW:
+            found.append(Column(parameter, 1.0 - np.eye(len(values)), _SELDOM))
     return found
 
 
@@ -88,7 +99,7 @@ class Surrogate:
     def __init__(self, codes: Codes, columns: Sequence[Column]) -> None:
         self._codes, self._columns = codes, columns
         count = len(columns)
-        means = [_RATE[0]] * count + [_FLOOR[0]] * count + [_NOISE[0], _SCALE[0]]
+        means = [_RATE[0]] * count + [column.floor for column in columns] + [_NOISE[0], _SCALE[0]]
         widths = [_RATE[1]] * count + [_FLOOR[1]] * count + [_NOISE[1], _SCALE[1]]
         self._mean, self._width = np.array(means), np.array(widths)
         self._free = self._mean.copy()

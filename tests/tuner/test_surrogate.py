@@ -38,6 +38,31 @@ def test_numbers_have_a_scale_and_their_twos_and_words_are_alike_or_not():
     np.testing.assert_array_equal(words, 1 - np.eye(3))
 
 
+def test_in_a_rugged_space_numbers_also_differ_or_do_not_which_is_expected_to_matter_little():
+    described = columns([(values, SPACE.is_ordered(name)) for name, values in VALUES.items()], rugged=True)
+    assert [column.parameter for column in described] == [0, 0, 0, 1, 1, 2]
+    for column in (described[2], described[4]):
+        np.testing.assert_array_equal(column.squares, 1 - np.eye(len(column.squares)))
+        assert column.floor > described[0].floor
+
+
+def test_rugged_times_are_likelier_to_a_rugged_surrogate_and_smooth_ones_hardly_less_likely():
+    domain = tuple(range(1, 41))
+    space = Space({"A": domain}, [{"A": a} for a in domain])
+    told = np.repeat(np.arange(5, 30), 2)
+    divides = np.where(40 % (told + 1) == 0, -1.0, 0.6)
+    gains = []
+    for values in (divides, np.sin(told / 8)):
+        values = (values - values.mean()) / values.std()
+        evidence = []
+        for rugged in (False, True):
+            surrogate = Surrogate(space.codes, columns([(domain, True)], rugged=rugged))
+            surrogate.fit(told, values, steps=60)
+            evidence.append(surrogate.evidence(told, values))
+        gains.append(evidence[1] - evidence[0])
+    assert gains[0] > 5 and gains[1] > -3
+
+
 def test_a_parameter_of_one_value_has_no_column():
     assert columns([((5,), True), (("a",), False)]) == []
 
