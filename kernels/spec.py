@@ -115,7 +115,9 @@ class Parameter:
     role: Literal["constexpr", "option"] = "constexpr"
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "values", asked(f"parameter {self.name}", self.values, _values))
+        object.__setattr__(
+            self, "values", asked(f"values(problem, target) of parameter {self.name}", self.values, _values)
+        )
         if self.role not in ("constexpr", "option"):
             raise BadSpec(f"parameter {self.name} has the role {cut(self.role)}; expected 'constexpr' or 'option'")
 
@@ -261,11 +263,11 @@ class KernelSpec:
             _require_tuple(f"{name} of kernel {self.name}", getattr(self, name), kind)
         if unknown := [dtype for dtype in self.dtypes if dtype not in ITEM_BYTES]:
             raise BadSpec(f"kernel {self.name} takes {', '.join(unknown)}; known dtypes: {', '.join(ITEM_BYTES)}")
-        for name, wrong in _WRONG.items():
+        for name, (given, wrong) in _ANSWERS.items():
             function = getattr(self, name)
             if function is not None or name not in ("grid", "launches", "configs"):
                 more = {"spared": _may_be_a_devices} if name == "reference" else {}
-                object.__setattr__(self, name, asked(f"{name}() of kernel {self.name}", function, wrong, **more))
+                object.__setattr__(self, name, asked(f"{name}({given}) of kernel {self.name}", function, wrong, **more))
 
     def functions(self) -> tuple[Any, ...]:
         """Every function that some config launches."""
@@ -356,16 +358,16 @@ def _only(kind: Any, expected: str) -> Callable[[object], str]:
     return lambda answer: "" if isinstance(answer, kind) else f"{cut(answer)}; expected {expected}"
 
 
-_WRONG: dict[str, Callable[[Any], str]] = {
-    "buffers": _buffers,
-    "scalars": _numbers,
-    "grid": _grid,
-    "launches": _launches,
-    "scratch": _buffers,
-    "tiling": _only(Tiling, "a Tiling"),
-    "reference": _outputs,
-    "flops": _only(int | float, "a number"),
-    "default": _only(Mapping, "a value for each parameter"),
-    "configs": _only(Sequence, "a list of configs"),
+_ANSWERS: dict[str, tuple[str, Callable[[Any], str]]] = {
+    "buffers": ("problem", _buffers),
+    "scalars": ("problem", _numbers),
+    "grid": ("config, problem", _grid),
+    "launches": ("config, problem", _launches),
+    "scratch": ("config, problem", _buffers),
+    "tiling": ("config, problem", _only(Tiling, "a Tiling")),
+    "reference": ("inputs", _outputs),
+    "flops": ("problem", _only(int | float, "a number")),
+    "default": ("problem, target", _only(Mapping, "a value for each parameter")),
+    "configs": ("problem, target", _only(Sequence, "a list of configs")),
 }
-"""What is wrong with an answer of each function of a spec; empty where it is as it should be."""
+"""What each function of a spec is given, and what is wrong with its answer; empty where that is as it should be."""

@@ -208,8 +208,8 @@ def check_tilings(spec: KernelSpec, problem: Problem, configs: Sequence[Config])
             axes = ", ".join(f"{axis.name} in {axis.programs}" for axis in tiling.axes)
             where = ", ".join(f"{name}={value}" for name, value in config.items())
             raise BadSpec(
-                f"tiling() of kernel {spec.name} cuts {axes}, which is {tiling.programs} programs where {where}; "
-                f"its grid has {' or '.join(map(str, grids))}"
+                f"tiling(config, problem) of kernel {spec.name} cuts {axes}, which is {tiling.programs} programs "
+                f"where {where}; its grid has {' or '.join(map(str, grids))}"
             )
 
 

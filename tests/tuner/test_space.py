@@ -160,8 +160,8 @@ def test_a_tiling_with_other_programs_than_the_grid_is_refused(bowl, space):
     with pytest.raises(BadSpec) as caught:
         check_tilings(lying, PROBLEM, space.configs)
     assert str(caught.value) == (
-        "tiling() of kernel bowl cuts M in 64, N in 1, which is 64 programs where TILE=1, WIDTH=8, fast=True; "
-        "its grid has 7"
+        "tiling(config, problem) of kernel bowl cuts M in 64, N in 1, which is 64 programs where TILE=1, WIDTH=8, "
+        "fast=True; its grid has 7"
     )
 
 
