@@ -40,7 +40,7 @@ there is none, s far from all before, as all are where nothing is known beforeha
 points the wrong way would be believed until its corner of the space is worn out, and winners from elsewhere would
 anchor the search."""
 
-_FIRST_OF_NEXT = "Ppwp..sw"
+_FIRST_OF_NEXT = "PpPw..sw"
 """The same where the prior's weights were learnt on other shapes: P is the best by the prior as it is, p by these
 weights, and at the dots the surrogate has its say already."""
 
@@ -64,9 +64,9 @@ _RANDOM_SHARE = 0.05
 """With something known beforehand: seeds can anchor a search. Without, the surrogate's own doubt explores."""
 
 _UNLIKELY_FEASIBLE = math.log(0.1 / 0.95)
-_TWINS, _REACH = 0.3, 0.4
-"""Before the first result the best foreseen are penalised where they are near what was already taken: by so much log
-time, within that many steps of a whole parameter's range."""
+_TWINS, _TWINS_OF_NEXT, _REACH = 0.3, 0.1, 0.4
+"""In the opening the best foreseen are penalised where they are near what was already taken: by so much log time, less
+where the prior's weights were learnt, within that many steps of a whole parameter's range."""
 
 _DECISIVE = 4
 """Trials whose evidence alone decides how much each expert has a say: of more, the evidence of an average four. The
@@ -194,7 +194,8 @@ class GuidedSampler(TableSampler):
             new = new if len(new) <= _POOL else new[np.argpartition(foreseen[new], _POOL)[:_POOL]]
             merit = -foreseen[new]
             if len(taken):
-                merit = merit - _TWINS * np.exp(-self._steps(new, taken) / _REACH)
+                twins = _TWINS_OF_NEXT if len(self._foreseen) > 1 else _TWINS
+                merit = merit - twins * np.exp(-self._steps(new, taken) / _REACH)
             return int(new[np.argmax(merit)])
         likely = new[self._likely[new]]
         new = likely if len(likely) else new

@@ -28,6 +28,18 @@ def test_the_tables_of_landscapes_are_those_of_the_recorded_runs(name, margin):
     assert all((ROOT / "landscapes" / row["file"]).exists() for row in body["landscapes"])
 
 
+def test_every_modelled_landscape_takes_what_was_aimed_at():
+    for row in result("search-modelled.json")["landscapes"]:
+        guided, helped = (row["searches"][name] for name in ("guided", "guided-with-neighbours"))
+        assert guided["evaluations_to"]["2%"] <= 10 and guided["evaluations_to_p95"]["2%"] <= 25, row["file"]
+        assert helped["evaluations_to"]["2%"] <= 5, row["file"]
+
+
+def test_every_landscape_of_the_h200_takes_what_was_aimed_at():
+    for row in result("search-h200.json")["landscapes"]:
+        assert row["searches"]["guided"]["evaluations_to"]["3%"] <= 20, row["file"]
+
+
 def test_the_table_of_forecasts_is_that_of_the_recorded_run():
     assert reliability(result("search-outlook.json")) in PAGE
 
