@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import signal
 import socket
 from collections.abc import Callable
@@ -12,7 +13,10 @@ from tilewise.api import logs
 from tilewise.api.app import create_app
 from tilewise.api.service import Options
 
-__all__ = ["run"]
+__all__ = ["one_arena", "run"]
+
+_M_ARENA_MAX = -8
+"""Of glibc's malloc.h."""
 
 
 def run(
@@ -28,6 +32,7 @@ def run(
     Requests in flight get 5 seconds. SIGTERM is how services are stopped, so it ends the call; SIGINT raises
     `KeyboardInterrupt`.
     """
+    one_arena()
     logs.configure(log_level)
     config = uvicorn.Config(
         create_app(store_url, options),
@@ -45,6 +50,15 @@ def run(
         _Server(config, ready).run(sockets=[listener])
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def one_arena() -> None:
+    """Let all threads allocate from one heap, where the C library is glibc, which gives each its own: what one frees,
+    others do not use, and a service under every kind of request at once grows for as long as anybody looks. Threads
+    wait for each other's allocations then, but the interpreter has them take turns anyway."""
+    library = ctypes.CDLL(None)
+    if hasattr(library, "mallopt"):
+        library.mallopt(_M_ARENA_MAX, 1)
 
 
 class _Server(uvicorn.Server):

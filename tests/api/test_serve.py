@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import platform
 import signal
 import socket
 import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -82,3 +84,28 @@ def test_the_command_line_asks_a_server(serve, tune, address):
     done = ask("-s", "M=1000,N=8190", "--match", "nearest")
     assert "not timed" in done.stdout
     assert ask("-s", "M=1,N=1", "--db", "sqlite://").returncode == 2
+
+
+ARENAS = """
+import ctypes, sys, threading
+from tilewise.api.server import one_arena
+if "one" in sys.argv:
+    one_arena()
+together = threading.Barrier(8)
+def allocate():
+    kept = [bytes(1000 + n) for n in range(100)]
+    together.wait()
+threads = [threading.Thread(target=allocate) for _ in range(8)]
+[thread.start() for thread in threads]
+[thread.join() for thread in threads]
+ctypes.CDLL(None).malloc_stats()
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc's allocator is what has arenas")
+def test_threads_of_the_service_share_one_heap():
+    def arenas(*words):
+        told = subprocess.run([sys.executable, "-c", ARENAS, *words], capture_output=True, text=True, check=True).stderr
+        return told.count("Arena ")
+
+    assert arenas("one") == 1 < arenas()
