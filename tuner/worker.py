@@ -189,7 +189,7 @@ class Worker:
                 self._pid = self._receive(self._start_seconds)
             self._forget_noise()
             assert self._connection is not None
-            self._connection.send(arguments)
+            self._connection.send((self._pid, arguments))
             return self._receive(timeout, memory_bytes)
         except (EOFError, OSError) as error:
             raise self._lost() from error
@@ -464,14 +464,16 @@ def _live(connection: Connection, function: Callable[..., Any]) -> NoReturn:
 
 
 def _serve(connection: Connection, function: Callable[..., Any]) -> None:
-    """Answer requests until the other side is gone."""
-    connection.send((_READY, os.getpid()))
+    """Answer requests until the other side is gone; not those that were for a process that ended before it read them,
+    whose sender has heard of its end."""
+    connection.send((_READY, me := os.getpid()))
     while True:
         try:
-            arguments = connection.recv()
+            addressee, arguments = connection.recv()
         except EOFError:
             return
-        connection.send(_answer(function, arguments))
+        if addressee == me:
+            connection.send(_answer(function, arguments))
 
 
 def _answer(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[str, Any]:

@@ -1,6 +1,7 @@
 """The helper process: answers, failures, crashes, time-outs, noise, and its end."""
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -162,6 +163,13 @@ def test_a_crash_leaves_the_imports_to_be_used_again(worker):
     with pytest.raises(WorkerDied):
         worker.call("os.abort()", timeout=10)
     assert worker.call("os.getppid()", timeout=10) == supervisor
+
+
+def test_a_call_to_a_process_that_had_ended_by_then_is_not_answered_by_the_next(worker):
+    os.kill(worker.call("os.getpid()", timeout=10), signal.SIGKILL)
+    with pytest.raises(WorkerDied, match="SIGKILL"):
+        worker.call("'first'", timeout=10)
+    assert [worker.call(f"{number}", timeout=10) for number in (2, 3)] == [2, 3]
 
 
 def test_a_restart_is_another_process(worker):

@@ -249,12 +249,12 @@ class MeasuredDevice(Device):
         return replace(second, facts=found)
 
     def _attempt(
-        self, request: Request, spec: KernelSpec, problem: Problem, *about: Any
+        self, request: Request, spec: KernelSpec, problem: Problem, *about: Any, configs: int = 1
     ) -> tuple[Outcome | Verdict | list[list[float]], bool]:
-        """The answer about a config or several, and whether it cost the process, which is then replaced."""
+        """The answer about so many configs, and whether it cost the process, which is then replaced."""
         self._prepare(spec, problem)
         job = (spec.origin, problem, *about)
-        limit = self._run_seconds(spec, problem)
+        limit = configs * self._run_seconds(spec, problem)
         try:
             reply: Reply[Outcome | Verdict | list[list[float]]] = self._bench.call(
                 self._runtime, request, *job, timeout=limit, memory_bytes=self._allowed_bytes
@@ -273,7 +273,8 @@ class MeasuredDevice(Device):
         self, spec: KernelSpec, problem: Problem, configs: Sequence[Config], rounds: int
     ) -> list[Outcome] | None:
         """What comes of timing the configs in turns; None where that failed, whichever of them it was."""
-        times, _ = self._attempt("contest", spec, problem, [dict(config) for config in configs], rounds)
+        entered = [dict(config) for config in configs]
+        times, _ = self._attempt("contest", spec, problem, entered, rounds, configs=max(1, len(entered)))
         if not isinstance(times, list) or len(times) != len(configs):
             return None
         timings = [Timing(quantile(each, 0.5), samples=len(each), times_us=tuple(each)) for each in times]

@@ -106,6 +106,7 @@ def compile_config(origin, problem, config):
 def sums(runtime, x_ptr, out_ptr, config):
     """Sums of rows; `FAULT` says how it goes wrong."""
     runtime.synchronize()
+    time.sleep(0.2 * (config["FAULT"] == "slow"))
     if runtime.late:
         runtime.late -= 1
         if not runtime.late:
@@ -124,7 +125,7 @@ def sums(runtime, x_ptr, out_ptr, config):
             x_ptr[0, 0] = 0.0
         case "late":
             runtime.late = 8
-        case fault if fault:
+        case fault if fault not in ("", "slow"):
             misbehave(runtime, fault)
     out_ptr.copy_(total)
     runtime.now_us += time_us(config)

@@ -109,6 +109,15 @@ def test_a_config_that_another_has_spoilt_is_timed_again(host, device, spec):
     assert "SIGABRT" in victim.facts["first_fault"]
 
 
+def test_configs_that_take_turns_have_the_time_of_as_many_runs(host, spec):
+    slow = [config(tile, "slow") for tile in (1, 2, 3, 4)]
+    began = time.monotonic()
+    with host.HostDevice(name="Slow") as device:
+        outcomes = device.contest(spec, host.PROBLEM, slow, 2)
+    assert [(o.status, o.timing.samples) for o in outcomes] == [(Status.CORRECT, 2)] * 4
+    assert time.monotonic() - began > host.LIMITS.run_seconds
+
+
 def test_a_config_that_is_right_on_one_kind_of_data_only_is_refused(host, device, spec):
     (outcome,) = device.evaluate(spec, host.PROBLEM, [config(1, "one input")])
     verdict = device.verify(spec, host.PROBLEM, config(1, "one input"))
