@@ -91,7 +91,8 @@ def test_a_busy_worker_ends_soon_after_its_parent(calls, worker):
     """A worker starts one of its own, leaves it busy and is killed: the grandchild must not stay."""
     script = (
         f"[w := __import__('tilewise.tuner.worker', fromlist=['x']).Worker({calls!r}), w.start(),"
-        " w.call('1', timeout=10), w._connection.send(('time.sleep(60)',)), globals().update(kept=w), w.pid][-1]"
+        " w.call('1', timeout=10), w._connection.send((w.pid, ('time.sleep(60)',))),"
+        " globals().update(kept=w), w.pid][-1]"
     )
     grandchild = worker.call(script, timeout=20)
     assert alive(grandchild)
