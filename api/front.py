@@ -103,10 +103,8 @@ class Front:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 headers = message["headers"] = [*message["headers"], (b"x-request-id", number), *_SAFE]
-                if not any(
-                    name == b"cache-control" for name, _ in headers
-                ):  # else a proxy may keep a 404 of its own accord
-                    headers.append(_CACHED)
+                if all(name != b"cache-control" for name, _ in headers):
+                    headers.append(_CACHED)  # else a proxy may keep a 404 of its own accord
                 headers.append(_PAGE_POLICY if _is_page(headers) else _POLICY)
             await send(message)
 

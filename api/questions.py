@@ -10,7 +10,7 @@ from tilewise.api.parameters import Parameters
 from tilewise.api.schemas import LookupQuery
 from tilewise.db.records import Question
 from tilewise.errors import UsageError
-from tilewise.tuner.lookup import Match
+from tilewise.tuner.lookup import Match, device_name
 
 __all__ = ["Asked", "asked_in_body", "asked_in_query", "read_question"]
 
@@ -39,16 +39,11 @@ def read_question(kernel: str, given: Parameters) -> Question:
     if device is None:
         raise UsageError("device is missing; expected the name of a device, such as Ascend910B4")
     check_question(kernel, given.names, dtype)
-    return Question(kernel, given.take_sizes(), dtype, _name(device))
+    return Question(kernel, given.take_sizes(), dtype, device_name(device))
 
 
 def asked_in_body(query: LookupQuery) -> Asked:
     """What one query of a batch asks; raises `UsageError` where the kernel has no such dimensions or dtype."""
     check_question(query.kernel, query.dims.keys(), query.dtype)
-    question = Question(query.kernel, query.dims, query.dtype, _name(query.device))
+    question = Question(query.kernel, query.dims, query.dtype, device_name(query.device))
     return Asked(question, Match(query.match), query.toolchain)
-
-
-def _name(device: str) -> str:
-    """Results are stored by a device's name; the id of a modelled one means that, as on the command line."""
-    return device.removeprefix("model:")

@@ -13,7 +13,7 @@ from tilewise.errors import UsageError
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import KernelSpec
-from tilewise.tuner.lookup import Match, NotTuned, match_of, relaxed
+from tilewise.tuner.lookup import Match, NotTuned, device_name, match_of, relaxed
 from tilewise.tuner.problem import make_problem, question, sizes_text
 from tilewise.tuner.sources import is_server, open_source
 
@@ -49,7 +49,7 @@ class Cache:
         Raises `NotTuned` where there is none, and `UsageError` (and its kinds) for a question that makes no sense.
         """
         spec = registry.load(kernel) if isinstance(kernel, str) else registry.located(kernel)
-        asked = question(make_problem(spec, dims, dtype), device.removeprefix("model:"))
+        asked = question(make_problem(spec, dims, dtype), device_name(device))
         found = relaxed(
             self._source, asked, spec, source_hash=source_hash(spec), match=match_of(match), toolchain=toolchain
         )

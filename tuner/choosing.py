@@ -23,7 +23,7 @@ from tilewise.kernels.spec import KernelSpec, Problem, Target
 from tilewise.settings import read_settings
 from tilewise.tuner.devices.catalogue import is_device_name
 from tilewise.tuner.local import Local, is_capturing, local_device
-from tilewise.tuner.lookup import Match, match_of, relaxed
+from tilewise.tuner.lookup import Match, device_name, match_of, relaxed
 from tilewise.tuner.misses import Misses
 from tilewise.tuner.problem import make_problem, sizes_text
 from tilewise.tuner.remote import Asked, Remote, copy_of
@@ -228,7 +228,7 @@ class Chooser:
 
     def _asked_for(self, device: str) -> Local:
         """The device that the user named: another chip than the one here is taken only so."""
-        name = device.removeprefix("model:")
+        name = device_name(device)
         target = self._source().target(name)
         if target is None:
             if not is_device_name(name):

@@ -22,7 +22,18 @@ from tilewise.tuner.problem import sizes_text
 if TYPE_CHECKING:
     from tilewise.tuner.portfolio import Portfolio  # numpy: a fifth of a second of every start
 
-__all__ = ["NEAREST_BOUND", "Match", "NotTuned", "Source", "clip", "is_of", "match_of", "miss", "relaxed"]
+__all__ = [
+    "NEAREST_BOUND",
+    "Match",
+    "NotTuned",
+    "Source",
+    "clip",
+    "device_name",
+    "is_of",
+    "match_of",
+    "miss",
+    "relaxed",
+]
 
 NEAREST_BOUND = math.log(1.25)
 """How far a neighbour may be: its dimensions' ratios multiply to 1.25 at the most. Beyond, what all tuned shapes tell
@@ -117,6 +128,11 @@ def relaxed(
     ]
     answers = (find() for step, find in steps if match.allows(step))
     return next((result for result in answers if result is not None), None)
+
+
+def device_name(device: str) -> str:
+    """What results of a device are stored by; the id of a modelled one means its name."""
+    return device.removeprefix("model:")
 
 
 def miss(question: Question, match: str, why: str) -> dict[str, Any]:

@@ -53,9 +53,11 @@ def lookup(
     dimensions' ratios multiply to 1.25 at the most); portfolio (what the trials of all tuned shapes foretell to be
     best); predicted (what the prior likes best). Each says which it is.
     """
+    from tilewise.tuner.lookup import device_name
+
     if server and url:
         raise UsageError("--server and --db exclude each other: a server has a database of its own")
-    device = device.removeprefix("model:")
+    device = device_name(device)
     asked = (kernel, shapes, dtype, device, match, toolchain)
     answers: list[dict[str, Any]] = []
     for answer, lines in _ask(server, *asked) if server else _find(url, *asked):

@@ -162,7 +162,7 @@ class MeasuredDevice(Device):
             return outcomes
         alone = [self._settled(spec, problem, config, {}) for config in configs]
         sound = [config for config, outcome in zip(configs, alone, strict=True) if outcome.timing is not None]
-        again = self._rounds(spec, problem, sound, rounds)
+        again = self._rounds(spec, problem, sound, rounds) if sound else []
         if again is None:
             raise Unavailable(f"{self.id} runs {len(sound)} configs one by one and fails when they take turns")
         timed = iter(again)
@@ -274,7 +274,7 @@ class MeasuredDevice(Device):
     ) -> list[Outcome] | None:
         """What comes of timing the configs in turns; None where that failed, whichever of them it was."""
         entered = [dict(config) for config in configs]
-        times, _ = self._attempt("contest", spec, problem, entered, rounds, configs=max(1, len(entered)))
+        times, _ = self._attempt("contest", spec, problem, entered, rounds, configs=len(entered))
         if not isinstance(times, list) or len(times) != len(configs):
             return None
         timings = [Timing(quantile(each, 0.5), samples=len(each), times_us=tuple(each)) for each in times]
