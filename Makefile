@@ -1,5 +1,6 @@
 # make demo    tune the headline kernel on a modelled Ascend910B4, look it up, explain and export it
-# make test    all checks: ruff, mypy, pytest
+# make test    all checks: ruff, mypy, import-linter, pytest
+# make wheel   a wheel and a source distribution in dist/
 #
 # Both need Linux x86_64 and CPython 3.11 (another name or path of it: make demo PYTHON=...) and each makes an
 # environment of its own, once. Versions are those of constraints.txt.
@@ -21,7 +22,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export TILEWISE_DB = sqlite:///$(CURDIR)/build/$@/tilewise.db
 export TILEWISE_CACHE = $(CURDIR)/build/$@/cache
 
-.PHONY: demo test wheels lint format docs client screenshots clean
+.PHONY: demo test wheel wheels lint format docs client screenshots clean
 .DELETE_ON_ERROR:
 
 demo: .venv-demo/ready
@@ -31,7 +32,7 @@ demo: .venv-demo/ready
 	$(DEMO)/tilewise explain $(PROBLEM) --device model:Ascend910B4 -c "$$($(WINNER))"
 	$(DEMO)/tilewise export --format json -o build/demo/configs.json
 
-test: lint wheels
+test: lint wheels .venv-core/ready
 	mkdir -p build/test && rm -f build/test/tilewise.db*
 	$(TEST)/pytest -n 2
 
@@ -40,29 +41,41 @@ wheels: $(TORCH_NPU:%=build/wheels/%)
 build/wheels/%: | .venv-test/ready
 	$(TEST)/pip download -qq --no-deps --only-binary :all: -d $@ torch_npu==$*
 
+wheel: .venv-test/ready
+	$(TEST)/python -m build --no-isolation --outdir dist .
+
 lint: .venv-test/ready
 	$(TEST)/ruff check .
 	$(TEST)/ruff format --check .
 	$(TEST)/mypy --strict -p tilewise
+	$(TEST)/lint-imports --no-cache
 
 format: .venv-test/ready
 	$(TEST)/ruff check --fix .
 	$(TEST)/ruff format .
 
 docs: .venv-test/ready
-	$(TEST)/python -m tilewise.tuner.bench.report docs/kernels.md
-	$(TEST)/python -m tilewise.tuner.bench.model_report docs
-	$(TEST)/python -m tilewise.tuner.bench.service_report docs
+	$(TEST)/python -m tilewise.benchmarks.gpu.report docs/kernels.md
+	$(TEST)/python -m tilewise.benchmarks.model.model_report docs
+	$(TEST)/python -m tilewise.benchmarks.service.service_report docs
 
 client: .venv-test/ready
-	$(TEST)/python -m tilewise.api.generator src/tilewise/client.py
+	$(TEST)/python tools/generate_client.py src/tilewise/client.py
 	$(TEST)/ruff format -q src/tilewise/client.py
 
 screenshots: .venv-test/ready
 	$(TEST)/python docs/screenshots.py
 
 clean:
-	rm -rf .venv-demo .venv-test build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv-demo .venv-test .venv-core build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+
+# An environment with the core dependencies alone, into which tests install the wheel.
+.venv-core/ready: pyproject.toml constraints.txt
+	rm -rf .venv-core
+	$(PYTHON) -m venv .venv-core
+	.venv-core/bin/pip install -qq --no-compile -c constraints.txt .
+	.venv-core/bin/pip uninstall -qqy tilewise
+	touch $@
 
 .venv-demo/ready: EXTRAS := ascend
 .venv-test/ready: EXTRAS := ascend,test,dev

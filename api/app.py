@@ -8,23 +8,18 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
-from starlette.exceptions import HTTPException
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 import tilewise
-from tilewise.api import exports, health, imports, jobs, listings, lookups, problems
-from tilewise.api.front import Front
-from tilewise.api.guard import Guard, needed
+from tilewise.api.http import problems
+from tilewise.api.http.auth import Authorization, required_right
+from tilewise.api.http.body_limit import BodyLimit
+from tilewise.api.http.middleware import Middleware
 from tilewise.api.pages.routes import PAGES
-from tilewise.api.service import Options, Service
+from tilewise.api.routes import exports, health, imports, jobs, listings, lookups
+from tilewise.api.service.service import Options, Service
 from tilewise.db.tokens import Right
 
-__all__ = ["LARGEST_BODY", "LARGEST_IMPORT", "create_app"]
-
-LARGEST_BODY = 1 << 20
-"""Bytes: a batch of `MOST_QUERIES` queries takes some 150,000."""
-
-LARGEST_IMPORT = 64 << 20
+__all__ = ["create_app"]
 
 
 _PARTS = (
@@ -68,8 +63,8 @@ def create_app(store_url: str, options: Options | None = None) -> FastAPI:
             route.operation_id = route.name  # what clients made from the document call it
     app.state.service = service
     app.add_middleware(BodyLimit)
-    app.add_middleware(Guard, service=service)
-    app.add_middleware(Front, service=service)  # the last added is the outermost
+    app.add_middleware(Authorization, service=service)
+    app.add_middleware(Middleware, service=service)  # the last added is the outermost
     problems.install(app)
     return app
 
@@ -98,7 +93,7 @@ def _add_rights(document: dict[str, Any]) -> None:
     problem = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            right = needed(method.upper(), path)
+            right = required_right(method.upper(), path)
             if right is None:
                 continue
             operation["security"] = [{"token": []}, *([{}] if right is Right.READ else [])]
@@ -110,30 +105,3 @@ def _error_responses(document: dict[str, Any]) -> Iterator[dict[str, Any]]:
     for path in document["paths"].values():
         for operation in path.values():
             yield from (response for status, response in operation["responses"].items() if status >= "400")
-
-
-class BodyLimit:
-    """Refuse bodies over their limit, announced or streamed, before they fill the memory."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http" and scope["method"] not in ("GET", "HEAD"):
-            receive = _limited(receive, LARGEST_IMPORT if scope["path"] == "/v1/import" else LARGEST_BODY)
-        await self._app(scope, receive, send)
-
-
-def _limited(receive: Receive, most: int) -> Receive:
-    """`receive`, raising HTTP's 413 as soon as more than `most` bytes have come."""
-    total = 0
-
-    async def counted() -> Message:
-        nonlocal total
-        message = await receive()
-        total += len(message.get("body", b""))
-        if total > most:
-            raise HTTPException(413, f"the body is larger than {most} bytes; send less at once")
-        return message
-
-    return counted

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import uvicorn
 
-from tilewise.api import logs
 from tilewise.api.app import create_app
-from tilewise.api.service import Options
+from tilewise.api.http import logs
+from tilewise.api.service.service import Options
 
 __all__ = ["one_arena", "run"]
 

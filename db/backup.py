@@ -13,9 +13,9 @@ from pathlib import Path
 
 from sqlalchemy import make_url
 
-from tilewise.db import sqlite
-from tilewise.db.database import Database, connect
-from tilewise.db.faults import fault
+from tilewise.db.sql import sqlite
+from tilewise.db.sql.database import Database, connect
+from tilewise.db.sql.faults import fault
 from tilewise.errors import StoreError, UsageError
 
 __all__ = ["Backup", "back_up"]

@@ -11,12 +11,12 @@ from typing import Any
 
 from sqlalchemy import Table, Text, bindparam, func, inspect, select, text, type_coerce
 
-from tilewise.db import schema
-from tilewise.db.database import Database, connect
 from tilewise.db.evidence import flaw
-from tilewise.db.models import UtcDateTime, best, metadata, scopes, suggestions, trials
 from tilewise.db.records import Trial
-from tilewise.db.rows import (
+from tilewise.db.sql import schema
+from tilewise.db.sql.database import Database, connect
+from tilewise.db.sql.models import UtcDateTime, best, metadata, scopes, suggestions, trials
+from tilewise.db.sql.rows import (
     SCOPE_COLUMNS,
     SUGGESTION_COLUMNS,
     TRIAL_COLUMNS,

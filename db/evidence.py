@@ -12,7 +12,10 @@ from tilewise.db.records import Result, Scope, Status, Trial, canonical_json
 __all__ = ["flaw", "outranks", "summarize", "winner"]
 
 _COUNTS = ("samples", "ordinal", "seed")
-_TIMES = ("time_us", "p20_us", "p80_us", "low_us", "high_us", "settled_us")
+_TIMES = {name: name for name in ("time_us", "p20_us", "p80_us", "low_us", "high_us")} | {
+    "settled_us": "time_to_beat_us"
+}
+"""Fields by the name that stored and exported trials have for them."""
 
 
 def flaw(trial: Trial) -> str | None:
@@ -21,8 +24,8 @@ def flaw(trial: Trial) -> str | None:
 
 
 def _flaws(trial: Trial) -> Iterator[str]:
-    for name in _TIMES:
-        time = getattr(trial, name)
+    for name, field in _TIMES.items():
+        time = getattr(trial, field)
         if time is not None and not 0 < time < math.inf:
             yield f"{name} is {time}; expected a positive number"
     for name in _COUNTS:
@@ -47,8 +50,8 @@ def _contradictions(trial: Trial) -> Iterator[str]:
         yield f"p20_us {trial.p20_us} is above p80_us {trial.p80_us}"
     if trial.low_us is not None and trial.high_us is not None and trial.low_us > trial.high_us:
         yield f"low_us {trial.low_us} is above high_us {trial.high_us}"
-    if trial.settled_us is not None and (trial.time_us is None or trial.settled_us > trial.time_us):
-        yield f"settled_us {trial.settled_us} is above time_us {trial.time_us}"
+    if trial.time_to_beat_us is not None and (trial.time_us is None or trial.time_to_beat_us > trial.time_us):
+        yield f"settled_us {trial.time_to_beat_us} is above time_us {trial.time_us}"
     if trial.created.tzinfo is None:
         yield "created has no time zone"
 
@@ -60,7 +63,7 @@ def winner(trials: Iterable[Trial]) -> Trial | None:
 
 
 def _rank(trial: Trial) -> tuple[float, bool, bool, int]:
-    return trial.standing_us or math.inf, trial.settled_us is None, trial.ordinal is None, trial.ordinal or 0
+    return trial.ranking_us or math.inf, trial.time_to_beat_us is None, trial.ordinal is None, trial.ordinal or 0
 
 
 def outranks(trial: Trial, other: Trial) -> bool:
@@ -82,7 +85,7 @@ def _weight(trial: Trial) -> tuple[int, int, bool, datetime, str]:
     return (
         says,
         trial.samples,
-        trial.settled_us is not None,
+        trial.time_to_beat_us is not None,
         trial.created,
         canonical_json([trial.time_us, str(trial.status)]),
     )

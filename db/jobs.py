@@ -1,7 +1,7 @@
 """Jobs: tunings that were asked for, kept until they are done, and run by one process at a time.
 
-A process that runs a job is its *owner* and gives signs of life by counting `beats`. Whether an owner lives is for
-`tilewise.api.runner` to judge; here every change of state holds the job to what it was, so that of two processes that
+A process that runs a job is its *owner* and gives signs of life by counting `beats`. `tilewise.api.jobs.runner` judges
+whether an owner still lives; here every change of state holds the job to what it was, so that of two processes that
 want the same one only one gets it, and a job that was taken from its owner is no longer the owner's to end.
 """
 
@@ -17,9 +17,9 @@ from typing import Any
 from sqlalchemy import Integer, bindparam, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 
-from tilewise.db import models
-from tilewise.db.database import Database
 from tilewise.db.records import Dims, canonical_json, digest
+from tilewise.db.sql import models
+from tilewise.db.sql.database import Database
 from tilewise.errors import NotFound, StoreError
 
 __all__ = ["ATTEMPTS", "Job", "Jobs", "Request", "State"]

@@ -1,4 +1,4 @@
-"""What is kept, as plain values: the scope of a tuning, its trials, and the result made from them.
+"""What is kept, as plain values: problems, the scope of a tuning, its trials, and the result made from them.
 
 Times are microseconds. JSON forms are those of the command line, the REST service and the export file.
 """
@@ -8,29 +8,39 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterator, KeysView, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
 
 __all__ = [
+    "ITEM_BYTES",
     "Clock",
     "Config",
     "Dims",
+    "Flags",
+    "Problem",
     "Question",
     "Result",
     "Scope",
+    "Shape",
     "Status",
     "Suggestion",
     "Trial",
     "Value",
     "canonical_json",
     "digest",
+    "shape_text",
 ]
 
 Value = int | float | str | bool
 Config = Mapping[str, Value]
 Dims = Mapping[str, int]
+Flags = Mapping[str, bool | str]
+Shape = Mapping[str, int | bool | str]
+"""Dimensions and flags in one mapping, as users write them and as they are stored."""
+
+ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "int32": 4, "int64": 8, "int8": 1, "uint8": 1}
 
 
 class Clock(StrEnum):
@@ -61,28 +71,101 @@ def digest(value: Any) -> str:
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
 
 
+def shape_text(shape: Shape) -> str:
+    """`M=1000,N=8192`, as users write it."""
+    return ",".join(f"{name}={value}" for name, value in shape.items())
+
+
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What a look-up asks for: a problem and the name of the device that is to run it."""
+class Problem:
+    """The thing tuned: a kernel's name, the size of each of its dimensions, the dtype of its inputs, and its flags.
+
+    A flag is a choice that changes the work without being a size (causal or not, the name of an activation). Most
+    kernels have none. Problems of other flags are other problems: they never answer for each other.
+    """
 
     kernel: str
     dims: Dims
     dtype: str
+    flags: Flags = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, kernel: str, shape: Shape, dtype: str) -> Problem:
+        """The problem of a shape, which holds dimensions and flags in one mapping."""
+        flags = {name: value for name, value in shape.items() if isinstance(value, bool | str)}
+        dims = {name: value for name, value in shape.items() if not isinstance(value, bool | str)}
+        return cls(kernel, dims, dtype, flags)
+
+    @property
+    def shape(self) -> Shape:
+        return {**self.dims, **self.flags}
+
+    def to_json(self) -> dict[str, Any]:
+        return {"kernel": self.kernel, "dims": dict(self.shape), "dtype": self.dtype}
+
+    def __str__(self) -> str:
+        """`row_reduce M=1000,N=8192 float32`."""
+        return " ".join(filter(None, (self.kernel, shape_text(self.shape), self.dtype)))
+
+    @property
+    def item_bytes(self) -> int:
+        return ITEM_BYTES[self.dtype]
+
+    def resized(self, dims: Dims) -> Problem:
+        return replace(self, dims=dims)
+
+
+class _OfProblem:
+    """The fields of a record's problem, as the record's own."""
+
+    __slots__ = ()
+    problem: Problem
+
+    @property
+    def kernel(self) -> str:
+        return self.problem.kernel
+
+    @property
+    def dims(self) -> Dims:
+        return self.problem.dims
+
+    @property
+    def shape(self) -> Shape:
+        return self.problem.shape
+
+    @property
+    def dtype(self) -> str:
+        return self.problem.dtype
+
+
+@dataclass(frozen=True, slots=True)
+class Question(_OfProblem):
+    """What a look-up asks for: a problem and the name of the device that is to run it."""
+
+    problem: Problem
     device: str
 
     @property
     def key(self) -> str:
-        return digest([self.kernel, dict(self.dims), self.dtype, self.device])
+        return digest([self.kernel, dict(self.shape), self.dtype, self.device])
+
+    def to_json(self) -> dict[str, Any]:
+        return {**self.problem.to_json(), "device": self.device}
+
+    def __str__(self) -> str:
+        """`row_reduce M=1000,N=8192 float32 on Ascend910B4`."""
+        return f"{self.problem} on {self.device}"
+
+    def resized(self, dims: Dims) -> Question:
+        return replace(self, problem=self.problem.resized(dims))
 
 
 @dataclass(frozen=True, slots=True)
-class Scope:
+class Scope(_OfProblem):
     """What trials must share to be compared: the problem, the kernel's source, the device and its toolchain."""
 
-    kernel: str
+    problem: Problem
     source_hash: str
-    dims: Dims
-    dtype: str
     device: str
     clock: Clock
     toolchain: str
@@ -90,7 +173,7 @@ class Scope:
 
     @property
     def question(self) -> Question:
-        return Question(self.kernel, self.dims, self.dtype, self.device)
+        return Question(self.problem, self.device)
 
     @property
     def key(self) -> str:
@@ -98,7 +181,7 @@ class Scope:
             [
                 self.kernel,
                 self.source_hash,
-                dict(self.dims),
+                dict(self.shape),
                 self.dtype,
                 self.device,
                 self.clock,
@@ -106,6 +189,21 @@ class Scope:
                 self.cores,
             ]
         )
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "kernel": self.kernel,
+            "dims": dict(self.shape),
+            "dtype": self.dtype,
+            "device": self.device,
+            "clock": str(self.clock),
+            "toolchain": self.toolchain,
+            "source_hash": self.source_hash,
+            "cores": self.cores,
+        }
+
+    def resized(self, dims: Dims) -> Scope:
+        return replace(self, problem=self.problem.resized(dims))
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,9 +217,9 @@ class Trial:
 
     The median lies between `low_us` and `high_us` with 95% confidence. `dropped` says that the config was clearly
     behind the best after a few repetitions, so that its time is an estimate. `method` is how the time was taken and
-    `l2` the state of the cache before each run, `cold` or `warm`. `settled_us` is there only where a comparison of the
-    leaders declared this trial the winner: the smallest time of all that it was declared over, which is what a trial
-    recorded later has to beat.
+    `l2` the state of the cache before each run, `cold` or `warm`. Only a trial that was declared the winner by a
+    comparison has a `time_to_beat_us`: the smallest time among all that it was declared over, which a trial recorded
+    later has to beat.
     """
 
     config: Config
@@ -136,7 +234,7 @@ class Trial:
     dropped: bool = False
     method: str = ""
     l2: str = ""
-    settled_us: float | None = None
+    time_to_beat_us: float | None = None
     verified: bool = False
     is_default: bool = False
     ordinal: int | None = None
@@ -152,28 +250,26 @@ class Trial:
         return digest(dict(self.config))
 
     @property
-    def standing_us(self) -> float | None:
-        """What the best is chosen by."""
-        return self.time_us if self.settled_us is None else self.settled_us
+    def ranking_us(self) -> float | None:
+        """The time by which the best trial is chosen."""
+        return self.time_us if self.time_to_beat_us is None else self.time_to_beat_us
 
 
 @dataclass(frozen=True, slots=True)
-class Suggestion:
+class Suggestion(_OfProblem):
     """A config that somebody recommends for a problem without a time of it: where a search may start, no more.
 
     `device` is the name the recommendation is for, `origin` says where it was read (`vllm table FILE`).
     """
 
-    kernel: str
-    dims: Dims
-    dtype: str
+    problem: Problem
     device: str
     config: Config
     origin: str
 
     @property
     def key(self) -> str:
-        return digest([self.kernel, dict(self.dims), self.dtype, self.device, dict(self.config)])
+        return digest([self.kernel, dict(self.shape), self.dtype, self.device, dict(self.config)])
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,14 +311,7 @@ class Result:
         """The result object of the command line and the REST service; absent means unknown, never 0."""
         scope, winner = self.scope, self.winner
         body: dict[str, Any] = {
-            "kernel": scope.kernel,
-            "dims": dict(scope.dims),
-            "dtype": scope.dtype,
-            "device": scope.device,
-            "clock": str(scope.clock),
-            "toolchain": scope.toolchain,
-            "source_hash": scope.source_hash,
-            "cores": scope.cores,
+            **scope.to_json(),
             "match": self.match,
             **({} if self.distance is None else {"distance": self.distance}),
             "verified": winner is not None and winner.verified,

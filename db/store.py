@@ -73,10 +73,10 @@ class Store(ABC):
 
     A trial is *current* until a later one of the same scope and config is recorded, or its scope is retired. Only
     current trials count in results. The winner is the current trial with the smallest time among those that are
-    `correct` and verified; one with a `settled_us`, declared the winner by a comparison, counts with that time and goes
-    first at it. Equal times are settled by the earlier ordinal (none counts as the last), then the earlier record. A
-    trial that cannot have happened (correct without a time, verified but failed, a time that is not positive) is
-    refused with `StoreError`.
+    `correct` and verified; one with a `time_to_beat_us`, declared the winner by a comparison, counts with that
+    time and goes first at it. Equal times are settled by the earlier ordinal (none counts as the last), then the
+    earlier record. A trial that cannot have happened (correct without a time, verified but failed, a time that is not
+    positive) is refused with `StoreError`.
     """
 
     @abstractmethod
@@ -159,7 +159,9 @@ class Store(ABC):
         """All that could answer exactly this question: those among which `lookup` takes the first, in its order."""
 
     @abstractmethod
-    def sizes(self, kernel: str, dtype: str, device: str, *, last: int = 0) -> Iterator[tuple[int, dict[str, str]]]:
+    def shape_pages(
+        self, kernel: str, dtype: str, device: str, *, last: int = 0
+    ) -> Iterator[tuple[int, dict[str, str]]]:
         """Pages of the scopes' dimension sizes: by the source's hash a list of them in canonical JSON, in any order.
         Each page with its last scope's number; of the scopes with a number above `last`.
 
@@ -170,10 +172,6 @@ class Store(ABC):
     def draw(self, kernel: str, dtype: str, device: str, source_hash: str | None, *, most: int) -> list[Scope]:
         """The `most` scopes with the smallest keys of each source, clock, toolchain and core count: as good as drawn at
         random, and hardly changed by what is stored later. `source_hash` None is any source."""
-
-    @abstractmethod
-    def shapes(self, kernel: str, dtype: str, device: str) -> list[Dims]:
-        """The dimension sizes for which `lookup` has an answer, in the order they were first seen."""
 
     @abstractmethod
     def families(self) -> Iterator[tuple[str, str, str]]:

@@ -12,8 +12,8 @@ from enum import StrEnum
 
 from sqlalchemy import bindparam, insert, select, update
 
-from tilewise.db import models
-from tilewise.db.database import Database
+from tilewise.db.sql import models
+from tilewise.db.sql.database import Database
 from tilewise.errors import NotFound, UsageError
 
 __all__ = ["Right", "Token", "Tokens"]

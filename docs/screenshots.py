@@ -21,7 +21,7 @@ TUNINGS = (
     ("softmax", "M=4096,N=512", 40),
     ("vector_add", "N=1000000", 20),
 )
-TILEWISE = (sys.executable, "-m", "tilewise.tuner.cli")
+TILEWISE = (sys.executable, "-m", "tilewise.cli")
 QUIET = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
 
 

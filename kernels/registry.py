@@ -11,52 +11,25 @@ from pathlib import Path
 from types import ModuleType
 
 from tilewise.errors import BadSpec, UnknownKernel
-from tilewise.kernels.asked import cut, raised
+from tilewise.kernels.catalogue import SPECS
 from tilewise.kernels.source import digest
 from tilewise.kernels.spec import KernelSpec
+from tilewise.kernels.validated_callback import cut, raised
 
-__all__ = ["home", "known", "load", "located", "names", "place", "register"]
-
-_MODULES = {
-    "log_softmax": "tilewise.kernels.softmax:LOG_SOFTMAX",
-    "softmax": "tilewise.kernels.softmax:SOFTMAX",
-    "row_reduce": "tilewise.kernels.row_reduce:SPEC",
-    "max_all": "tilewise.kernels.reduce:MAX_ALL",
-    "max_rows": "tilewise.kernels.reduce:MAX_ROWS",
-    "prod_all": "tilewise.kernels.reduce:PROD_ALL",
-    "prod_rows": "tilewise.kernels.reduce:PROD_ROWS",
-    "sum_all": "tilewise.kernels.reduce:SUM_ALL",
-    "sum_rows": "tilewise.kernels.reduce:SUM_ROWS",
-    "gelu_erf": "tilewise.kernels.elementwise:GELU_ERF",
-    "gelu_rational": "tilewise.kernels.elementwise:GELU_RATIONAL",
-    "gelu_tanh": "tilewise.kernels.elementwise:GELU_TANH",
-    "layer_norm_apply": "tilewise.kernels.elementwise:LAYER_NORM_APPLY",
-    "relu_bias_scale": "tilewise.kernels.elementwise:RELU_BIAS_SCALE",
-    "vector_add": "tilewise.kernels.elementwise:VECTOR_ADD",
-    "batch_norm": "tilewise.kernels.batch_norm:SPEC",
-    "layer_norm": "tilewise.kernels.layer_norm:FORWARD",
-    "layer_norm_backward": "tilewise.kernels.layer_norm:BACKWARD",
-}
-"""Where each kernel's spec stands; read only when that kernel is asked for."""
-
+__all__ = ["known", "load", "located", "names", "place", "register"]
 
 _own: dict[str, str] = {}
 """Users' kernels that this process also knows by name, each with its `path/to/file.py:SPEC`."""
 
 
 def names() -> list[str]:
-    return sorted({*_MODULES, *_own})
+    return sorted({*SPECS, *_own})
 
 
 def place(name: str) -> str:
     """What `load` finds a registered kernel by in any process: its name, or for one of a user's file
     `path/to/file.py:SPEC`; empty for any other name."""
-    return _own.get(name) or (name if name in _MODULES else "")
-
-
-def home(name: str) -> str:
-    """`package.module:ATTRIBUTE` of one of the project's own specs; empty for any other name."""
-    return _MODULES.get(name, "")
+    return _own.get(name) or (name if name in SPECS else "")
 
 
 def register(text: str) -> str:
@@ -67,7 +40,7 @@ def register(text: str) -> str:
     spec = load(text)
     if spec.origin != (place(spec.name) or spec.origin):
         raise BadSpec(f"{text} names its kernel {spec.name}, and {place(spec.name)} does so already; rename one")
-    if spec.name not in _MODULES:
+    if spec.name not in SPECS:
         _own[spec.name] = spec.origin
     return spec.name
 
@@ -81,7 +54,7 @@ def located(spec: KernelSpec) -> KernelSpec:
         raise BadSpec(f"{cut(spec)} is no KernelSpec; tune one, a registered name or path/to/file.py:SPEC")
     if spec.origin:
         return spec
-    if spec.name in _MODULES and load(spec.name).function == spec.function:
+    if spec.name in SPECS and load(spec.name).function == spec.function:
         return dataclasses.replace(spec, origin=spec.name)
     function = spec.functions()[0]
     home = sys.modules.get(getattr(getattr(function, "fn", function), "__module__", ""))
@@ -106,8 +79,8 @@ def load(text: str) -> KernelSpec:
 
     Raises `UnknownKernel` for an unregistered name and `BadSpec` for a file without a usable spec.
     """
-    if text in _MODULES:
-        module, _, attribute = _MODULES[text].partition(":")
+    if text in SPECS:
+        module, _, attribute = SPECS[text].partition(":")
         spec: KernelSpec = getattr(importlib.import_module(module), attribute)
         return dataclasses.replace(spec, origin=text)
     path, colon, attribute = _own.get(text, text).rpartition(":")

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewise.errors import BadSpec
+from tilewise.kernels.catalogue import SPECS
 from tilewise.kernels.spec import KernelSpec
 
 __all__ = ["digest", "function_hash", "locate", "source_hash"]
@@ -116,9 +117,7 @@ def _parsed(text: str) -> ast.Module:
 
 def registered(name: str) -> str:
     """`path/to/file.py:ATTRIBUTE` of one of the project's own specs; empty for any other name."""
-    from tilewise.kernels.registry import home
-
-    module, _, attribute = home(name).partition(":")
+    module, _, attribute = SPECS.get(name, "").partition(":")
     found = importlib.util.find_spec(module) if module else None
     return f"{found.origin}:{attribute}" if found is not None else ""
 

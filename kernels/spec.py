@@ -12,8 +12,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from tilewise.db.records import ITEM_BYTES, Config, Problem, Value
 from tilewise.errors import BadSpec
-from tilewise.kernels.asked import asked, cut
+from tilewise.kernels.validated_callback import cut, validated
 
 __all__ = [
     "ITEM_BYTES",
@@ -32,12 +33,8 @@ __all__ = [
     "ceil_div",
 ]
 
-Value = int | float | str | bool
-Config = Mapping[str, Value]
 Tensors = Mapping[str, Any]
 """Torch tensors by argument name; `Any`, so that specs need no torch."""
-
-ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "int32": 4, "int64": 8, "int8": 1, "uint8": 1}
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -59,19 +56,6 @@ class Target:
     on_chip_bytes: int
     align_bytes: int
     max_programs: int
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """A kernel's name, the size of each of its dimensions, and the dtype of its inputs."""
-
-    kernel: str
-    dims: Mapping[str, int]
-    dtype: str
-
-    @property
-    def item_bytes(self) -> int:
-        return ITEM_BYTES[self.dtype]
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +100,7 @@ class Parameter:
 
     def __post_init__(self) -> None:
         object.__setattr__(
-            self, "values", asked(f"values(problem, target) of parameter {self.name}", self.values, _values)
+            self, "values", validated(f"values(problem, target) of parameter {self.name}", self.values, _values)
         )
         if self.role not in ("constexpr", "option"):
             raise BadSpec(f"parameter {self.name} has the role {cut(self.role)}; expected 'constexpr' or 'option'")
@@ -130,7 +114,7 @@ class Constraint:
     holds: Callable[[Config, Problem, Target], bool]
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "holds", asked(f"the constraint {self.rule!r}", self.holds, _truth))
+        object.__setattr__(self, "holds", validated(f"the constraint {self.rule!r}", self.holds, _truth))
 
 
 @dataclass(frozen=True, slots=True)
@@ -267,7 +251,15 @@ class KernelSpec:
             function = getattr(self, name)
             if function is not None or name not in ("grid", "launches", "configs"):
                 more = {"spared": _may_be_a_devices} if name == "reference" else {}
-                object.__setattr__(self, name, asked(f"{name}({given}) of kernel {self.name}", function, wrong, **more))
+                object.__setattr__(
+                    self, name, validated(f"{name}({given}) of kernel {self.name}", function, wrong, **more)
+                )
+
+    def to_json(self) -> dict[str, Any]:
+        """What can be tuned, as the command line and the REST service list it."""
+        parameters = [parameter.name for parameter in self.parameters]
+        listed = {"dims": list(self.dims), "dtypes": list(self.dtypes), "parameters": parameters}
+        return {"name": self.name, "summary": self.summary, **listed}
 
     def functions(self) -> tuple[Any, ...]:
         """Every function that some config launches."""

@@ -24,6 +24,8 @@ from faults import Mount, mounted
 from sqlalchemy import URL, create_engine, make_url, text
 from sqlalchemy.exc import OperationalError
 
+pytest_plugins = ["tuning_fixtures", "npu_fixtures", "service_fixtures"]
+
 # Some tests fork this process. OpenBLAS ends its threads before a fork and, started again, may wait for itself for
 # ever; with one thread it has none. Test processes inherit the setting from the one that starts them.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")

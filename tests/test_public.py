@@ -10,7 +10,7 @@ import pytest
 
 import tilewise
 from tilewise.errors import UsageError
-from tilewise.tuner.lookup import NotTuned
+from tilewise.tuner.lookup.resolve import NotTuned
 
 
 def test_these_names_are_public_and_no_others():
@@ -73,7 +73,7 @@ def test_importing_brings_in_only_what_is_used(code, kept_out):
 def test_the_command_line_keeps_numpy_to_one_thread_unless_it_is_told_otherwise(told, threads):
     code = """
 import os, sys
-from tilewise.tuner.cli import main
+from tilewise.cli import main
 assert "numpy" not in sys.modules
 try:
     main(["--version"])
@@ -87,11 +87,11 @@ finally:
 
 def test_a_look_up_answers_from_a_database_and_says_what_is_wrong(tmp_path, stored):
     scope, trial = stored
-    from tilewise.db.sql_store import open_store
+    from tilewise.db.sql.sql_store import open_store
 
     with open_store(f"sqlite:///{tmp_path / 'tiles.db'}") as store:
         store.record(scope, [trial])
-        found = tilewise.lookup("row_reduce", {"M": 1000, "N": 8192}, device="model:Ascend910B4", cache=store)
+        found = tilewise.lookup("row_reduce", {"M": 1000, "N": 8192}, device="model:Ascend910B4", source=store)
         assert (found.match, dict(found.winner.config)) == ("exact", dict(trial.config))
         with tilewise.Cache(store) as cache:
             assert cache.lookup("row_reduce", {"M": 1001, "N": 8192}, device="Ascend910B4", match="nearest").distance
@@ -108,11 +108,13 @@ def test_a_cache_is_no_server():
 
 @pytest.fixture
 def stored():
-    from tilewise.db.records import Clock, Scope, Status, Trial
+    from tilewise.db.records import Clock, Problem, Scope, Status, Trial
     from tilewise.kernels import registry
     from tilewise.kernels.source import source_hash
 
     config = {"BLOCK_SIZE_M": 25, "SUB_BLOCK_SIZE_M": 25, "BLOCK_SIZE_N": 256, "multibuffer": True}
     known = source_hash(registry.load("row_reduce"))
-    scope = Scope("row_reduce", known, {"M": 1000, "N": 8192}, "float32", "Ascend910B4", Clock.MODELLED, "model-1", 40)
+    scope = Scope(
+        Problem("row_reduce", {"M": 1000, "N": 8192}, "float32"), known, "Ascend910B4", Clock.MODELLED, "model-1", 40
+    )
     return scope, Trial(config, Status.CORRECT, time_us=31.5, samples=1, verified=True)

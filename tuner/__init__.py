@@ -6,12 +6,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from tilewise.tuner.runtime import tuned
-    from tilewise.tuner.tuning import tune
+    from tilewise.tuner.runtime.tuned import tuned
+    from tilewise.tuner.tuning.tune import tune
 
 __all__ = ["tune", "tuned"]
 
-_HOMES = {"tune": "tilewise.tuner.tuning", "tuned": "tilewise.tuner.runtime"}
+_HOMES = {"tune": "tilewise.tuner.tuning.tune", "tuned": "tilewise.tuner.runtime.tuned"}
 
 
 def __getattr__(name: str) -> Any:

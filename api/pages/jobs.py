@@ -7,14 +7,14 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tilewise.api.jobs import job_number
+from tilewise.api.http.routing import service_of
 from tilewise.api.pages.rendering import missing, page
-from tilewise.api.routing import service_of
+from tilewise.api.routes.jobs import job_number
 from tilewise.db.jobs import Job
+from tilewise.db.records import shape_text
 from tilewise.errors import NotFound
 from tilewise.kernels import registry
-from tilewise.tuner.devices.catalogue import DEFAULT_PART
-from tilewise.tuner.problem import sizes_text
+from tilewise.tuner.devices.registry import DEFAULT_PART
 
 __all__ = ["job", "jobs"]
 
@@ -57,7 +57,7 @@ def _shown(job: Job) -> dict[str, Any]:
     return {
         "id": job.id,
         "kernel": job.kernel,
-        "shapes": [sizes_text(dims) for dims in job.shapes],
+        "shapes": [shape_text(dims) for dims in job.shapes],
         "dtype": job.dtype,
         "device": job.device,
         "search": job.search,

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from tilewise.db.records import Clock, Result
-from tilewise.kernels.spec import KernelSpec, Problem
-from tilewise.tuner.devices.model.calibration import calibrated
-from tilewise.tuner.devices.model.costs import costs
-from tilewise.tuner.devices.model.parts import PARTS
+from tilewise.kernels.spec import KernelSpec
+from tilewise.tuner.hardware.ascend_costs import costs
+from tilewise.tuner.hardware.ascend_parts import PARTS
+from tilewise.tuner.hardware.calibrated_costs import calibrated
 
 __all__ = ["Roofline", "roofline"]
 
@@ -37,7 +37,7 @@ def roofline(result: Result, spec: KernelSpec | None) -> Roofline | None:
     if spec is None or result.winner is None or not result.winner.time_us:
         return None
     scope = result.scope
-    problem = Problem(scope.kernel, scope.dims, scope.dtype)
+    problem = scope.problem
     moved, operations = spec.bytes(problem), spec.flops(problem)
     if not moved:
         return None

@@ -13,19 +13,19 @@ from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
-from tilewise.api.answers import registered
+from tilewise.api.http.routing import service_of
 from tilewise.api.pages import jobs
 from tilewise.api.pages.rendering import missing, page
 from tilewise.api.pages.timelines import Timelines
 from tilewise.api.pages.views import problem_view, row
-from tilewise.api.routing import service_of
-from tilewise.db.records import Clock, Scope
+from tilewise.api.service.answers import registered
+from tilewise.db.records import Clock, Scope, shape_text
 from tilewise.db.store import Store, Wanted
 from tilewise.errors import UsageError
 from tilewise.kernels import registry
 from tilewise.kernels.spec import KernelSpec
-from tilewise.tuner.problem import parse_dims, sizes_text
-from tilewise.tuner.timeline import is_drawable
+from tilewise.tuner.explain.timeline import is_drawable
+from tilewise.tuner.space.problem import parse_dims
 
 __all__ = ["PAGES"]
 
@@ -97,7 +97,7 @@ def _problem_of(scope: Scope) -> dict[str, str]:
     modelled = scope.clock is Clock.MODELLED
     return {
         "kernel": scope.kernel,
-        "dims": sizes_text(scope.dims),
+        "dims": shape_text(scope.shape),
         "dtype": scope.dtype,
         "device": f"model:{scope.device}" if modelled else "",
     }

@@ -7,7 +7,7 @@ from collections import OrderedDict
 
 from tilewise.db.records import Scope, Trial
 from tilewise.errors import Unavailable
-from tilewise.tuner.timeline import timeline
+from tilewise.tuner.explain.timeline import timeline
 
 __all__ = ["Timelines"]
 

@@ -11,12 +11,11 @@ from urllib.parse import urlencode
 
 from tilewise.api.pages import charts
 from tilewise.api.pages.roofline import Roofline, roofline
-from tilewise.db.exchange.triton_module import config_source
-from tilewise.db.records import Result, Scope, Status, Trial
+from tilewise.db.exchange.foreign.caches.triton_module import config_source
+from tilewise.db.records import Result, Scope, Status, Trial, shape_text
 from tilewise.kernels.spec import KernelSpec
-from tilewise.tuner.cli.text import config_text
-from tilewise.tuner.problem import sizes_text
-from tilewise.tuner.why import PIPE_NAMES
+from tilewise.tuner.space.problem import config_text
+from tilewise.tuner.tuning.evidence import PIPE_NAMES
 
 __all__ = ["Failure", "Improvement", "Pipe", "ProblemView", "Row", "problem_view", "row"]
 
@@ -98,7 +97,7 @@ def row(result: Result) -> Row:
     return Row(
         key=scope.key,
         kernel=scope.kernel,
-        sizes=sizes_text(scope.dims),
+        sizes=shape_text(scope.shape),
         dtype=scope.dtype,
         device=scope.device,
         clock=str(scope.clock),
@@ -121,7 +120,7 @@ def problem_view(
         axes = _telling(spreads)
     return ProblemView(
         result=result,
-        sizes=sizes_text(result.scope.dims),
+        sizes=shape_text(result.scope.shape),
         speed_up=result.speed_up,
         fastest=timed[:_RUNNERS_UP],
         failures=_failures(trials),
@@ -179,5 +178,5 @@ def _curl(scope: Scope, base_url: str) -> str:
 
 
 def _export(scope: Scope) -> str:
-    chosen = f"--kernel {scope.kernel} --device '{scope.device}' -s {sizes_text(scope.dims)} --dtype {scope.dtype}"
+    chosen = f"--kernel {scope.kernel} --device '{scope.device}' -s {shape_text(scope.shape)} --dtype {scope.dtype}"
     return f"tilewise export --format json {chosen} -o {scope.kernel}.json"

@@ -1,15 +1,72 @@
-"""Trials and scopes as JSON: all of their fields, absent where unknown."""
+"""Trials, scopes and results as JSON: all of their fields, absent where unknown."""
 
 from __future__ import annotations
 
 from datetime import UTC, datetime
 from typing import Any
 
+import msgspec
+
 from tilewise.db.evidence import flaw
-from tilewise.db.exchange.fields import Fields
-from tilewise.db.records import Clock, Result, Scope, Status, Trial
+from tilewise.db.exchange.typed import Config, Count, Moment, Number, Object, Shape, Size, typed
+from tilewise.db.records import Clock, Problem, Result, Scope, Status, Trial
 
 __all__ = ["result_from_json", "scope_from_json", "trial_from_json", "trial_to_json"]
+
+
+class _Trial(msgspec.Struct, rename={"time_to_beat_us": "settled_us"}):
+    """The `evidence` item of the export file; its fields are those of `Trial`."""
+
+    config: Config
+    status: Status
+    reason: str
+    samples: Count
+    verified: bool
+    is_default: bool
+    search: str
+    facts: Object
+    why: str
+    seconds: Number
+    created: Moment
+    time_us: Number | None = None
+    p20_us: Number | None = None
+    p80_us: Number | None = None
+    low_us: Number | None = None
+    high_us: Number | None = None
+    dropped: bool | None = None
+    method: str | None = None
+    l2: str | None = None
+    time_to_beat_us: Number | None = None
+    ordinal: Count | None = None
+    seed: Count | None = None
+
+
+class _Scope(msgspec.Struct):
+    kernel: str
+    source_hash: str
+    dims: Shape
+    dtype: str
+    device: str
+    clock: Clock
+    toolchain: str
+    cores: Size
+
+
+class _Result(msgspec.Struct):
+    """What `Result.to_json` says of the winner."""
+
+    config: Config
+    samples: Count
+    verified: bool
+    why: str
+    seconds: Number
+    match: str
+    time_us: Number | None = None
+    p20_us: Number | None = None
+    p80_us: Number | None = None
+    evaluations_to_best: Count | None = None
+    tuned_at: Moment | None = None
+    distance: Number | None = None
 
 
 def trial_to_json(trial: Trial) -> dict[str, Any]:
@@ -27,7 +84,7 @@ def trial_to_json(trial: Trial) -> dict[str, Any]:
         "dropped": trial.dropped or None,
         "method": trial.method or None,
         "l2": trial.l2 or None,
-        "settled_us": trial.settled_us,
+        "settled_us": trial.time_to_beat_us,
         "verified": trial.verified,
         "is_default": trial.is_default,
         "ordinal": trial.ordinal,
@@ -43,34 +100,9 @@ def trial_to_json(trial: Trial) -> dict[str, Any]:
 
 def trial_from_json(body: Any) -> Trial:
     """The trial that `trial_to_json` wrote; raises `ValueError` for what is missing, ill-typed or impossible."""
-    fields = Fields.of(body)
-    trial = Trial(
-        config=fields.config("config"),
-        status=_status(fields.text("status")),
-        reason=fields.text("reason"),
-        time_us=fields.optional_number("time_us"),
-        p20_us=fields.optional_number("p20_us"),
-        p80_us=fields.optional_number("p80_us"),
-        samples=fields.integer("samples"),
-        low_us=fields.optional_number("low_us"),
-        high_us=fields.optional_number("high_us"),
-        dropped=fields.optional_flag("dropped"),
-        method=fields.optional_text("method"),
-        l2=fields.optional_text("l2"),
-        settled_us=fields.optional_number("settled_us"),
-        verified=fields.flag("verified"),
-        is_default=fields.flag("is_default"),
-        ordinal=fields.optional_integer("ordinal"),
-        search=fields.text("search"),
-        seed=fields.optional_integer("seed"),
-        facts=fields.mapping("facts"),
-        why=fields.text("why"),
-        seconds=fields.number("seconds"),
-        created=fields.moment("created"),
-    )
-    if found := flaw(trial):
-        raise ValueError(found)
-    return trial
+    known = msgspec.structs.asdict(typed(body, _Trial))
+    texts = {"dropped": bool(known["dropped"]), "method": known["method"] or "", "l2": known["l2"] or ""}
+    return _possible(Trial(**known | texts | {"created": _utc(known["created"])}))
 
 
 def result_from_json(body: Any) -> Result:
@@ -78,45 +110,40 @@ def result_from_json(body: Any) -> Result:
 
     Raises `ValueError` for what is missing, ill-typed or impossible, and for a result without a config.
     """
-    fields = Fields.of(body)
-    time = fields.optional_number("time_us")
+    known = typed(body, _Result)
+    if known.time_us is not None and known.tuned_at is None:
+        raise ValueError("tuned_at is missing")
     winner = Trial(
-        config=fields.config("config"),
+        config=known.config,
         status=Status.CORRECT,
-        time_us=time,
-        p20_us=fields.optional_number("p20_us"),
-        p80_us=fields.optional_number("p80_us"),
-        samples=fields.integer("samples"),
-        verified=fields.flag("verified"),
-        ordinal=fields.optional_integer("evaluations_to_best"),
-        why=fields.text("why"),
-        created=fields.moment("tuned_at") if time is not None else datetime.now(UTC),
+        time_us=known.time_us,
+        p20_us=known.p20_us,
+        p80_us=known.p80_us,
+        samples=known.samples,
+        verified=known.verified,
+        ordinal=known.evaluations_to_best,
+        why=known.why,
+        created=_utc(known.tuned_at) if known.tuned_at and known.time_us is not None else datetime.now(UTC),
     )
-    if time is not None and (found := flaw(winner)):
-        raise ValueError(found)
-    match, distance = fields.text("match"), fields.optional_number("distance")
-    return Result(scope_from_json(body), winner, None, {}, fields.number("seconds"), match, distance)
+    winner = winner if known.time_us is None else _possible(winner)
+    return Result(scope_from_json(body), winner, None, {}, known.seconds, known.match, known.distance)
 
 
 def scope_from_json(body: Any) -> Scope:
     """The scope that an entry of the export file names; raises `ValueError` for what is missing or ill-typed."""
-    fields = Fields.of(body)
-    clock = fields.text("clock")
-    if clock not in list(Clock):
-        raise ValueError(f"clock is {clock[:40]!r}; expected {' or '.join(Clock)}")
-    return Scope(
-        kernel=fields.text("kernel"),
-        source_hash=fields.text("source_hash"),
-        dims=fields.dims("dims"),
-        dtype=fields.text("dtype"),
-        device=fields.text("device"),
-        clock=Clock(clock),
-        toolchain=fields.text("toolchain"),
-        cores=fields.integer("cores", least=1),
-    )
+    known = typed(body, _Scope)
+    problem = Problem.of(known.kernel, known.dims, known.dtype)
+    return Scope(problem, known.source_hash, known.device, known.clock, known.toolchain, known.cores)
 
 
-def _status(text: str) -> Status:
-    if text not in list(Status):
-        raise ValueError(f"status is {text[:40]!r}; expected one of {', '.join(Status)}")
-    return Status(text)
+def _possible(trial: Trial) -> Trial:
+    if found := flaw(trial):
+        raise ValueError(found)
+    return trial
+
+
+def _utc(moment: datetime) -> datetime:
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError as error:
+        raise ValueError(f"{moment.isoformat()} is no moment of the calendar in UTC") from error

@@ -1,4 +1,4 @@
-"""Batch normalisation over [N, C, HW], training forward; see `tilewise.kernels.batch_norm` for the spec.
+"""Batch normalisation over [N, C, HW], training forward; see `tilewise.kernels.vector.batch_norm` for the spec.
 
 A program works on BLOCK_SIZE_C channels and, of each, on one part: PART_N images by PART_HW pixels. It goes through it
 in tiles of [BLOCK_SIZE_N, BLOCK_SIZE_C, BLOCK_SIZE_HW]. With one part a channel a single launch does everything; with

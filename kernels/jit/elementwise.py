@@ -1,4 +1,4 @@
-"""Element-wise kernels; see `tilewise.kernels.elementwise` for their specs.
+"""Element-wise kernels; see `tilewise.kernels.vector.elementwise` for their specs.
 
 A program works through its share of an axis in trips of one sub-block. The share is a contiguous block (`blocks`), or
 sub-blocks that lie as far apart as all programs together reach (`grid_stride`), which is a persistent loop where there

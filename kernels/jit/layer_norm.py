@@ -1,4 +1,4 @@
-"""Layer normalisation over rows, forward and backward; see `tilewise.kernels.layer_norm` for the specs."""
+"""Layer normalisation over rows, forward and backward; see `tilewise.kernels.vector.layer_norm` for the specs."""
 
 import triton
 import triton.language as tl

@@ -1,4 +1,4 @@
-"""Reductions of rows, and of everything as one long row; see `tilewise.kernels.reduce` for the specs.
+"""Reductions of rows, and of everything as one long row; see `tilewise.kernels.vector.reduce` for the specs.
 
 A program takes BLOCK_SIZE_M rows and, of each, the BLOCK_SIZE_N columns of one of PARTS parts. OP is "sum", "prod" or
 "max"; NEUTRAL is what changes nothing in it, and stands for what lies outside the matrix, so that no select is needed.

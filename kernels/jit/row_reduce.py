@@ -1,4 +1,4 @@
-"""Element-wise work fused with a sum over rows; see `tilewise.kernels.row_reduce` for the spec."""
+"""Element-wise work fused with a sum over rows; see `tilewise.kernels.vector.row_reduce` for the spec."""
 
 import triton
 import triton.language as tl

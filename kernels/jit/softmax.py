@@ -1,4 +1,4 @@
-"""Softmax and log-softmax over rows; see `tilewise.kernels.softmax` for the specs.
+"""Softmax and log-softmax over rows; see `tilewise.kernels.vector.softmax` for the specs.
 
 Both kernels take BLOCK_SIZE_M rows a program, ROWS_PER_BLOCK at a time, and compute in float32. No row is masked where
 there are as many rows as a step takes (`FITS_M`): a step that would reach beyond the last row is moved back, and the

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
     from tilewise.db.records import Result
     from tilewise.errors import TilewiseError
     from tilewise.kernels.spec import KernelSpec
-    from tilewise.tuner.cache import Cache, lookup
-    from tilewise.tuner.harvest import harvesting
-    from tilewise.tuner.lookup import Match, NotTuned
-    from tilewise.tuner.operator import Operator
-    from tilewise.tuner.runtime import tuned
-    from tilewise.tuner.tuning import tune
+    from tilewise.tuner.ingest.autotune_listener import harvesting
+    from tilewise.tuner.lookup.cache import Cache, lookup
+    from tilewise.tuner.lookup.resolve import Match, NotTuned
+    from tilewise.tuner.runtime.operators import Operator
+    from tilewise.tuner.runtime.tuned import tuned
+    from tilewise.tuner.tuning.tune import tune
 
     __version__: str
 
@@ -44,18 +44,18 @@ __all__ = [
 ]
 
 _HOMES = {
-    "Cache": "tilewise.tuner.cache",
+    "Cache": "tilewise.tuner.lookup.cache",
     "Client": "tilewise.client",
     "KernelSpec": "tilewise.kernels.spec",
-    "Match": "tilewise.tuner.lookup",
-    "NotTuned": "tilewise.tuner.lookup",
-    "Operator": "tilewise.tuner.operator",
+    "Match": "tilewise.tuner.lookup.resolve",
+    "NotTuned": "tilewise.tuner.lookup.resolve",
+    "Operator": "tilewise.tuner.runtime.operators",
     "Result": "tilewise.db.records",
     "TilewiseError": "tilewise.errors",
-    "harvesting": "tilewise.tuner.harvest",
-    "lookup": "tilewise.tuner.cache",
-    "tune": "tilewise.tuner.tuning",
-    "tuned": "tilewise.tuner.runtime",
+    "harvesting": "tilewise.tuner.ingest.autotune_listener",
+    "lookup": "tilewise.tuner.lookup.cache",
+    "tune": "tilewise.tuner.tuning.tune",
+    "tuned": "tilewise.tuner.runtime.tuned",
 }
 
 

@@ -1,6 +1,6 @@
 """Real faults under a running service: what it answers meanwhile, and that it goes on afterwards.
 
-What docs/operations.md says of each is what is asserted here, and in tests/db/test_faults.py of the store alone.
+What docs/operations.md says of each is what is asserted here, and in tests/db/sql/test_faults.py of the store alone.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from faults import WallClock, fill, held
 from starlette.testclient import TestClient
 
 from tilewise.api.app import create_app
-from tilewise.api.service import Options
+from tilewise.api.service.service import Options
 from tilewise.client import Client
-from tilewise.db import schema
-from tilewise.db.sql_store import open_store
+from tilewise.db.sql import schema
+from tilewise.db.sql.sql_store import open_store
 from tilewise.db.tokens import Right, Tokens
 
 ASKED = "/v1/configs/row_reduce?M=1000&N=8192&device=Ascend910B4"
@@ -110,7 +110,7 @@ def test_on_a_read_only_file_system_everything_is_read_and_nothing_written(disk,
 KILLED = """
 import os, signal, sys
 from sqlalchemy import Engine, event
-from tilewise.tuner.cli import main
+from tilewise.cli import main
 
 left = int(sys.argv.pop(1))
 

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scopes import changed
 
-from tilewise.db.records import Clock, Scope, Status, Trial
-from tilewise.db.sql_store import open_store
+from tilewise.db.records import Clock, Problem, Scope, Status, Trial
+from tilewise.db.sql.sql_store import open_store
 from tilewise.db.store import Store
 
 MakeScope = Callable[..., Scope]
@@ -21,18 +22,11 @@ MakeTrial = Callable[..., Trial]
 
 @pytest.fixture
 def make_scope() -> MakeScope:
+    problem = Problem("row_reduce", {"M": 1000, "N": 8192}, "float32")
+    scope = Scope(problem, "a1", "Ascend910B4", Clock.MODELLED, "triton-ascend 3.2.0", 40)
+
     def make(**changes: Any) -> Scope:
-        fields: dict[str, Any] = {
-            "kernel": "row_reduce",
-            "source_hash": "a1",
-            "dims": {"M": 1000, "N": 8192},
-            "dtype": "float32",
-            "device": "Ascend910B4",
-            "clock": Clock.MODELLED,
-            "toolchain": "triton-ascend 3.2.0",
-            "cores": 40,
-        }
-        return Scope(**fields | changes)
+        return changed(scope, **changes)
 
     return make
 

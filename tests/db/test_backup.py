@@ -9,15 +9,15 @@ import pytest
 
 from tilewise.db.backup import back_up
 from tilewise.db.check import check
-from tilewise.db.sql_store import open_store
+from tilewise.db.sql.sql_store import open_store
 from tilewise.errors import StoreError, UsageError
 
 WRITER = """
 import itertools, sys
-from tilewise.db.records import Clock, Scope, Status, Trial
-from tilewise.db.sql_store import open_store
+from tilewise.db.records import Clock, Problem, Scope, Status, Trial
+from tilewise.db.sql.sql_store import open_store
 
-scope = Scope("row_reduce", "a1", {"M": 1000, "N": 8192}, "float32", "Ascend910B4", Clock.MODELLED, "t", 40)
+scope = Scope(Problem("row_reduce", {"M": 1000, "N": 8192}, "float32"), "a1", "Ascend910B4", Clock.MODELLED, "t", 40)
 with open_store(sys.argv[1]) as store:
     for n in itertools.count(1):  # two trials a transaction
         store.record(scope, [Trial({"B": n, "half": half}, Status.CORRECT, time_us=5.0) for half in (1, 2)])

@@ -6,15 +6,15 @@ import re
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
+from places import ROOT
 from sqlalchemy import create_engine, make_url
 
 from tilewise.db.check import MOST_FAULTS, check
-from tilewise.db.records import Status, Suggestion
-from tilewise.db.schema import HEAD
-from tilewise.db.sql_store import open_store
+from tilewise.db.records import Problem, Status, Suggestion
+from tilewise.db.sql.schema import HEAD
+from tilewise.db.sql.sql_store import open_store
 from tilewise.errors import StoreError
 
 
@@ -25,7 +25,7 @@ def url(request, make_scope, make_trial):
     with open_store(url) as store:
         store.record(make_scope(), [make_trial(), make_trial(None, status=Status.TIMEOUT)])
         store.record(make_scope(dtype="float16"), [make_trial()])
-        store.suggest([Suggestion("softmax", {"N": 1}, "float32", "NVIDIA H200", {"BLOCK": 64}, "a table")])
+        store.suggest([Suggestion(Problem("softmax", {"N": 1}, "float32"), "NVIDIA H200", {"BLOCK": 64}, "a table")])
     return url
 
 
@@ -102,7 +102,7 @@ def test_a_trial_of_the_future_is_named(url, make_scope, make_trial):
 
 
 def test_what_a_clock_that_ran_ahead_left_can_be_put_right(url, make_scope, make_trial):
-    page = (Path(__file__).parents[2] / "docs/operations.md").read_text()
+    page = (ROOT / "docs/operations.md").read_text()
     [statement] = re.findall(r"^UPDATE trials .*$", page, re.MULTILINE)
     with open_store(url) as store:
         store.record(make_scope(toolchain="old"), [make_trial(created=datetime.now(UTC) + timedelta(days=400))])

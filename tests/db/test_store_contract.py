@@ -10,10 +10,11 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from scopes import changed
 
 from tilewise.db.evidence import summarize
-from tilewise.db.records import Clock, Question, Status, Suggestion, Trial
-from tilewise.db.sql_store import open_store
+from tilewise.db.records import Clock, Problem, Question, Status, Suggestion, Trial
+from tilewise.db.sql.sql_store import open_store
 from tilewise.db.store import Change, MergeReport, Wanted
 from tilewise.errors import NotFound, StoreError
 
@@ -38,7 +39,7 @@ def test_every_field_of_a_trial_is_kept(store, make_scope):
         dropped=True,
         method="cupti",
         l2="cold",
-        settled_us=47.5,
+        time_to_beat_us=47.5,
         verified=True,
         is_default=True,
         ordinal=7,
@@ -128,8 +129,8 @@ def test_scopes_do_not_mix(store, make_scope, make_trial):
         ({"time_us": float("inf")}, "time_us is inf"),
         ({"p20_us": 3.0, "p80_us": 2.0}, "above p80_us"),
         ({"low_us": 3.0, "high_us": 2.0}, "above high_us"),
-        ({"time_us": 2.0, "settled_us": 3.0}, "settled_us 3.0 is above time_us 2.0"),
-        ({"settled_us": -1.0}, "settled_us is -1.0"),
+        ({"time_us": 2.0, "time_to_beat_us": 3.0}, "settled_us 3.0 is above time_us 2.0"),
+        ({"time_to_beat_us": -1.0}, "settled_us is -1.0"),
         ({"status": Status.RUNTIME, "verified": True}, "verified but its status is runtime"),
         ({"samples": -1}, "samples is -1"),
         ({"seed": 2**63}, "seed is"),
@@ -174,7 +175,7 @@ def test_equal_times_go_to_the_earlier_ordinal_then_to_the_earlier_record(store,
 def test_a_declared_winner_goes_before_faster_ones_until_something_is_faster_than_all_it_was_declared_over(
     store, make_scope, make_trial
 ):
-    fastest, declared = make_trial(50, ordinal=1), make_trial(50.2, settled_us=50, ordinal=2)
+    fastest, declared = make_trial(50, ordinal=1), make_trial(50.2, time_to_beat_us=50, ordinal=2)
     store.record(make_scope(), [fastest, declared])
     assert store.result(make_scope()).winner == store.lookup(make_scope().question).winner == declared
     within = make_trial(50.1)
@@ -186,7 +187,7 @@ def test_a_declared_winner_goes_before_faster_ones_until_something_is_faster_tha
 
 
 def test_a_declared_winner_that_is_tried_again_or_found_wrong_is_no_longer_declared(store, make_scope, make_trial):
-    fastest, declared = make_trial(50), make_trial(50.2, settled_us=50)
+    fastest, declared = make_trial(50), make_trial(50.2, time_to_beat_us=50)
     for scope in (make_scope(), make_scope(dtype="float16")):
         store.record(scope, [fastest, declared])
     store.record(make_scope(), [make_trial(50.2, config=declared.config)])
@@ -223,7 +224,7 @@ _trials = st.builds(
         config={"BLOCK": config},
         status=status,
         time_us=float(time) if status is Status.CORRECT else None,
-        settled_us=min(time, settled) if settled and status is Status.CORRECT else None,
+        time_to_beat_us=min(time, settled) if settled and status is Status.CORRECT else None,
         verified=verified and status is Status.CORRECT,
         is_default=is_default,
         ordinal=ordinal,
@@ -357,15 +358,15 @@ def test_a_retired_config_may_be_tried_again(store, make_scope, make_trial):
 def test_lookup_answers_exactly_the_question(store, make_scope, make_trial):
     trial = make_trial()
     store.record(make_scope(), [trial])
-    found = store.lookup(Question("row_reduce", {"N": 8192, "M": 1000}, "float32", "Ascend910B4"))
+    found = store.lookup(Question(Problem("row_reduce", {"N": 8192, "M": 1000}, "float32"), "Ascend910B4"))
     assert found == store.result(make_scope())
     assert (found.winner, found.match, found.distance) == (trial, "exact", 0.0)
     for question in (
-        Question("softmax", {"M": 1000, "N": 8192}, "float32", "Ascend910B4"),
-        Question("row_reduce", {"M": 1001, "N": 8192}, "float32", "Ascend910B4"),
-        Question("row_reduce", {"M": 1000}, "float32", "Ascend910B4"),
-        Question("row_reduce", {"M": 1000, "N": 8192}, "float16", "Ascend910B4"),
-        Question("row_reduce", {"M": 1000, "N": 8192}, "float32", "Ascend910B3"),
+        Question(Problem("softmax", {"M": 1000, "N": 8192}, "float32"), "Ascend910B4"),
+        Question(Problem("row_reduce", {"M": 1001, "N": 8192}, "float32"), "Ascend910B4"),
+        Question(Problem("row_reduce", {"M": 1000}, "float32"), "Ascend910B4"),
+        Question(Problem("row_reduce", {"M": 1000, "N": 8192}, "float16"), "Ascend910B4"),
+        Question(Problem("row_reduce", {"M": 1000, "N": 8192}, "float32"), "Ascend910B3"),
     ):
         assert store.lookup(question) is None
 
@@ -414,13 +415,13 @@ def test_sizes_are_those_of_every_scope_of_a_kernel_dtype_and_device(store, make
         store.record(make_scope(dims={"M": m, "N": 8}), [make_trial(verified=m == 1)])
     store.record(make_scope(dims={"M": 9, "N": 9}, dtype="float16"), [make_trial()])
     store.record(make_scope(dims={"M": 5, "N": 8}, source_hash="b2"), [make_trial()])
-    [(last, found)] = store.sizes("row_reduce", "float32", "Ascend910B4")
+    [(last, found)] = store.shape_pages("row_reduce", "float32", "Ascend910B4")
     assert found.keys() == {"a1", "b2"}
     assert sorted(shape["M"] for shape in json.loads(found["a1"])) == [1, 2, 3]
     assert found["b2"] == '[{"M":5,"N":8}]'
-    assert list(store.sizes("row_reduce", "float32", "Ascend910B4", last=last)) == []
+    assert list(store.shape_pages("row_reduce", "float32", "Ascend910B4", last=last)) == []
     store.record(make_scope(dims={"M": 4, "N": 8}), [make_trial()])
-    [(_, more)] = store.sizes("row_reduce", "float32", "Ascend910B4", last=last)
+    [(_, more)] = store.shape_pages("row_reduce", "float32", "Ascend910B4", last=last)
     assert more == {"a1": '[{"M":4,"N":8}]'}
 
 
@@ -457,7 +458,6 @@ def test_scopes_written_to_since_a_revision_are_each_told_once(store, make_scope
 def test_nothing_is_found_for_a_name_that_no_database_keeps(store, make_scope, make_trial):
     store.record(make_scope(), [make_trial()])
     assert store.scope("a\0") is None
-    assert store.shapes("row_reduce\0", "float32", "Ascend910B4") == []
     assert store.results(Wanted(kernel="\0")) == []
 
 
@@ -472,19 +472,6 @@ def test_families_are_each_kernel_dtype_and_device_once(store, make_scope, make_
         ("b", "bfloat16", "Ascend910B4"),
         ("b", "float16", "Ascend910B4"),
     ]
-
-
-def test_shapes_are_those_that_lookup_answers(store, make_scope, make_trial):
-    first, second = {"M": 16384, "N": 8192}, {"M": 1000, "N": 8192}
-    store.record(make_scope(dims=first), [make_trial()])
-    store.record(make_scope(dims=second), [make_trial()])
-    store.record(make_scope(dims=second, toolchain="another"), [make_trial()])
-    store.record(make_scope(dims={"M": 1, "N": 1}), [make_trial(verified=False)])
-    store.record(make_scope(dims={"M": 2, "N": 2}, device="Ascend910B3"), [make_trial()])
-    store.record(make_scope(dims={"M": 3, "N": 3}, dtype="float16"), [make_trial()])
-    store.record(make_scope(dims={"M": 4, "N": 4}, kernel="softmax"), [make_trial()])
-    assert store.shapes("row_reduce", "float32", "Ascend910B4") == [first, second]
-    assert store.shapes("row_reduce", "float32", "nothing") == []
 
 
 def test_devices_are_all_that_anything_was_tuned_on(store, make_scope, make_trial):
@@ -648,11 +635,22 @@ def test_merging_nothing_reports_nothing(store, make_scope):
 # Suggestions and snapshots
 
 
+def test_problems_of_other_flags_never_answer_for_each_other(store, make_scope, make_trial):
+    plain, causal = make_scope(), make_scope(flags={"CAUSAL": True, "ACT": "gelu"})
+    store.record(plain, [make_trial(time_us=9.0, verified=True)])
+    assert store.lookup(causal.question) is None
+    store.record(causal, [make_trial(time_us=5.0, verified=True)])
+    assert [store.lookup(scope.question).scope for scope in (plain, causal)] == [plain, causal]
+    assert list(store.scopes()) == [plain, causal]
+
+
 def test_suggestions_are_kept_once_and_by_kernel(store, make_scope, make_trial):
-    one = Suggestion("row_reduce", {"M": 1, "N": 2}, "float32", "NVIDIA H200", {"BLOCK": 4, "fast": True}, "a table")
+    one = Suggestion(
+        Problem("row_reduce", {"M": 1, "N": 2}, "float32"), "NVIDIA H200", {"BLOCK": 4, "fast": True}, "a table"
+    )
     two = replace(one, config={"BLOCK": 8, "fast": False})
     assert store.suggest([one, two, one]) == 2
-    assert store.suggest([replace(one, origin="another table"), replace(one, kernel="softmax")]) == 1
+    assert store.suggest([replace(one, origin="another table"), changed(one, kernel="softmax")]) == 1
     assert store.suggestions("row_reduce") == [one, two]
     assert store.suggestions("nothing") == []
     assert list(store.scopes()) == []  # they are no trials

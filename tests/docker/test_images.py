@@ -2,39 +2,26 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import re
 import shutil
 import subprocess
 import sysconfig
 from pathlib import Path
-from typing import Any
 
 import pytest
+import run_dockerfile
 import yaml
+from places import ROOT
 
-ROOT = Path(__file__).parents[2]
 IMAGES = sorted((ROOT / "docker").glob("Dockerfile.*"))
 COMPOSE = yaml.safe_load((ROOT / "docker/compose.yaml").read_text())
 
 each_image = pytest.mark.parametrize("path", IMAGES, ids=lambda path: path.suffix[1:])
 
 
-def _by_hand() -> Any:
-    spec = importlib.util.spec_from_file_location("by_hand", ROOT / "docker/by_hand.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-by_hand = _by_hand()
-
-
 def arguments(path: Path, name: str) -> list[str]:
-    return [rest for word, rest in by_hand.instructions(path) if word == name]
+    return [rest for word, rest in run_dockerfile.instructions(path) if word == name]
 
 
 def test_there_is_an_image_for_each_use():
@@ -89,11 +76,11 @@ def test_the_service_says_whether_it_is_healthy():
     assert arguments(ROOT / "docker/Dockerfile.serve", "EXPOSE") == ["8300"]
 
 
-def test_the_image_that_is_built_by_hand_is_the_present_one():
+def test_the_recorded_image_was_built_from_the_present_dockerfile():
     """It takes minutes, so what was last seen is kept, and holds as long as the instructions are the same."""
     seen = json.loads((ROOT / "docs/results/docker-serve.json").read_text())
     assert [step["step"] for step in seen["image"]["steps"]] == [
-        " ".join(instruction) for instruction in by_hand.instructions(ROOT / "docker/Dockerfile.serve")
+        " ".join(instruction) for instruction in run_dockerfile.instructions(ROOT / "docker/Dockerfile.serve")
     ]
     assert (seen["run"]["user"], seen["run"]["absent"], seen["run"]["ended_with"]) == ("10001", "[]", 0)
 

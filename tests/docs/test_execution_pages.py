@@ -1,12 +1,11 @@
 """The pages of executed programs and of mutations say what is recorded, and what is recorded is what was asked for."""
 
 import json
-from pathlib import Path
 
+from places import RESULTS
+
+from tilewise.benchmarks.model.execution_report import execution_page, mutations_page
 from tilewise.kernels import registry
-from tilewise.tuner.bench.execution_report import execution_page, mutations_page
-
-RESULTS = Path(__file__).resolve().parents[2] / "docs" / "results"
 
 
 def recorded(name):

@@ -6,27 +6,34 @@ import json
 import re
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 
 import pytest
+from places import DOCS
 
-from tilewise.db.exchange.bests import bests
-from tilewise.db.exchange.flaggems import encode_flaggems
-from tilewise.db.exchange.flat import encode_csv
-from tilewise.db.exchange.native import encode, export_native
-from tilewise.db.exchange.t4 import export_t4
-from tilewise.db.exchange.tables import encode_tables
-from tilewise.db.exchange.triton_module import encode_module
-from tilewise.db.records import Clock, Scope, Status, Trial
-from tilewise.db.sql_store import open_store
+from tilewise.db.exchange.foreign.caches.triton_module import encode_module
+from tilewise.db.exchange.foreign.landscapes.t4 import export_t4
+from tilewise.db.exchange.foreign.tables.csv_parquet import encode_csv
+from tilewise.db.exchange.foreign.tables.flaggems import encode_flaggems
+from tilewise.db.exchange.foreign.tables.vllm import encode_tables
+from tilewise.db.exchange.native.export_file import encode, export_native
+from tilewise.db.exchange.selection import best_results
+from tilewise.db.records import Clock, Problem, Scope, Status, Trial
+from tilewise.db.sql.sql_store import open_store
 
-PAGE = Path(__file__).parents[2] / "docs" / "formats.md"
+PAGE = DOCS / "formats.md"
 EXAMPLE = re.compile(r"(<!-- example: (\w+) -->\n```\w*\n)(.*?)(```)", re.DOTALL)
 
 
 def examples() -> Mapping[str, str]:
     scopes = [
-        Scope("row_reduce", "5d1c", {"M": m, "N": 8192}, "float32", "NVIDIA H200", Clock.MEASURED, "triton 3.6.0", 132)
+        Scope(
+            Problem("row_reduce", {"M": m, "N": 8192}, "float32"),
+            "5d1c",
+            "NVIDIA H200",
+            Clock.MEASURED,
+            "triton 3.6.0",
+            132,
+        )
         for m in (1024, 2048)
     ]
     with open_store("sqlite://") as store:
@@ -35,7 +42,7 @@ def examples() -> Mapping[str, str]:
             made = datetime(2026, 11, 21, 12, tzinfo=UTC)
             won = Trial(config, Status.CORRECT, time_us=time_us, samples=100, verified=True, ordinal=1, created=made)
             store.record(scope, [won])
-        results = bests(store, store.scopes())
+        results = best_results(store, store.scopes())
         native = export_native(store, scopes[:1], created=datetime(2026, 11, 21, 12, tzinfo=UTC))
         [table] = encode_tables(results, "M", (1024, 2048)).values()
         return {

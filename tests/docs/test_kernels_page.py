@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from places import DOCS
 
+from tilewise.benchmarks.common.cases import SHAPES
+from tilewise.benchmarks.gpu.report import filled
 from tilewise.kernels import registry
-from tilewise.tuner.bench.cases import SHAPES
-from tilewise.tuner.bench.report import filled
-
-DOCS = Path(__file__).parents[2] / "docs"
 
 
 def test_the_tables_are_what_make_docs_would_write():

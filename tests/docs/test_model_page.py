@@ -1,13 +1,11 @@
 """docs/model.md and the page of published timings say what the code and the recorded results say."""
 
 import json
-from pathlib import Path
 
 import pytest
+from places import DOCS
 
-from tilewise.tuner.bench.model_report import filled, results_page
-
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+from tilewise.benchmarks.model.model_report import filled, results_page
 
 
 def test_the_table_of_figures_is_that_of_the_code():

@@ -1,12 +1,12 @@
 """docs/npu.md against the code: its variables, its files, its releases."""
 
 import re
-from pathlib import Path
 
-from tilewise.tuner.devices.npu_faults import FAULTS
-from tilewise.tuner.devices.npu_names import sources
+from npu_names import sources
+from places import ROOT
 
-ROOT = Path(__file__).parents[2]
+from tilewise.tuner.devices.npu.faults import FAULTS
+
 PAGE = (ROOT / "docs/npu.md").read_text()
 
 

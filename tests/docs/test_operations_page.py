@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from places import ROOT
+
 PAGE = (ROOT / "docs/operations.md").read_text()
 
 
@@ -22,7 +22,7 @@ def test_every_fault_names_tests_that_are_there():
 
 def test_the_lines_it_quotes_are_those_of_the_program():
     quoted = re.findall(r"`((?:no space|stayed|another process|was left|is read-only|is damaged)[^`]*)`", PAGE)
-    program = "\n".join(path.read_text() for path in (ROOT / "db").glob("*.py"))
+    program = "\n".join(path.read_text() for path in (ROOT / "db").rglob("*.py"))
     assert len(quoted) >= 6
     for line in quoted:
         assert all(part in program for part in re.split(r"\s*\.\.\.;?\s*", line)), line

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
+from places import DOCS
 
-from tilewise.tuner.bench.tables import markdown, placed
-from tilewise.tuner.portfolio import portfolio_from_json
+from tilewise.benchmarks.common.tables import markdown, placed
+from tilewise.tuner.portfolio.portfolio import portfolio_from_json
 
-PAGE = Path(__file__).parents[2] / "docs" / "runtime.md"
+PAGE = DOCS / "runtime.md"
 RESULTS = PAGE.parent / "results"
 
 COSTS = (

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
+from places import ROOT
 
-from tilewise.tuner.bench.search_table import by_landscape, endings, reliability, summary
+from tilewise.benchmarks.search.search_table import by_landscape, endings, reliability, summary
 
-ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs" / "search.md").read_text()
 
 

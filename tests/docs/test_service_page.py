@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
+from places import RESULTS
 
-from tilewise.tuner.bench.service_report import SOAKS, filled
-
-RESULTS = Path(__file__).parents[2] / "docs/results"
+from tilewise.benchmarks.service.service_report import SOAKS, filled
 
 
 def test_the_tables_are_what_make_docs_would_write():

@@ -26,7 +26,7 @@ class CommandLine:
         return f"sqlite:///{self.folder / 'tiles.db'}"
 
     def start(self, *words: str, prelude: str = "") -> subprocess.Popen[str]:
-        code = f"{prelude}\nimport sys\nfrom tilewise.tuner.cli import main\nmain(sys.argv[1:])"
+        code = f"{prelude}\nimport sys\nfrom tilewise.cli import main\nmain(sys.argv[1:])"
         settings = {"TILEWISE_DB": self.database, "TILEWISE_JOBS": "2", **self.environment}
         return subprocess.Popen(
             [sys.executable, "-c", code, *words],

@@ -7,8 +7,8 @@ import sqlite3
 import subprocess
 from contextlib import closing
 
-from tilewise.db.schema import HEAD
-from tilewise.db.sql_store import open_store
+from tilewise.db.sql.schema import HEAD
+from tilewise.db.sql.sql_store import open_store
 
 
 def test_check_says_what_is_whole_and_what_is_not(tilewise):

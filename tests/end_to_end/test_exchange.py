@@ -7,8 +7,8 @@ import json
 
 import pytest
 
-from tilewise.db.records import Clock, Scope, Status, Trial
-from tilewise.db.sql_store import open_store
+from tilewise.db.records import Clock, Problem, Scope, Status, Trial
+from tilewise.db.sql.sql_store import open_store
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 
@@ -22,10 +22,8 @@ def stored(tilewise):
     with open_store(tilewise.database) as store:
         for m in (1024, 2048):
             scope = Scope(
-                "row_reduce",
+                Problem("row_reduce", {"M": m, "N": 8192}, "float32"),
                 source_hash(spec),
-                {"M": m, "N": 8192},
-                "float32",
                 "NVIDIA H200",
                 Clock.MEASURED,
                 "t 1",

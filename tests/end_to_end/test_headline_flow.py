@@ -8,6 +8,8 @@ import signal
 import urllib.request
 from pathlib import Path
 
+from places import ROOT
+
 PROBLEM = ("row_reduce", "-s", "M=200,N=1000")
 
 
@@ -26,7 +28,7 @@ def test_tuning_gives_a_verified_best_with_its_evidence(tuned):
 
 
 def test_the_readme_shows_what_its_first_command_prints(tilewise):
-    text = (Path(__file__).parents[2] / "README.md").read_text()
+    text = (ROOT / "README.md").read_text()
     command, shown = re.search(r"```\n\$ tilewise (tune .*)\n```\n\n```\n(.*?)```", text, re.DOTALL).groups()
     seconds = r"\d+\.\d s\.$"
     printed = re.sub(seconds, "", tilewise(*command.split()).stdout, flags=re.MULTILINE)

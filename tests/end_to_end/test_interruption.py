@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 import pytest
+from places import LANDSCAPES
 
 WORDS = (
     "tune",
@@ -78,7 +79,7 @@ def test_an_interrupted_tuning_leaves_nothing_running_and_says_how_to_go_on(numb
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_benchmark_does_not_wait_for_its_replays(number, code, tilewise):
-    file = Path(__file__).parents[2] / "landscapes" / "row_reduce-1000x8192-float32-Ascend910B4-modelled.json.gz"
+    file = LANDSCAPES / "row_reduce-1000x8192-float32-Ascend910B4-modelled.json.gz"
     process = tilewise.start("bench", "search", str(file), "--budget", "3000", "--seeds", "8")
     end = time.monotonic() + 60
     while not (workers := descendants(process.pid)):

@@ -15,13 +15,13 @@ def keep(tilewise, tmp_path):
 
 
 def test_shapes_launched_untuned_are_listed_tuned_and_struck_off(keep):
-    from tilewise.db.records import Question
-    from tilewise.tuner.misses import Misses
+    from tilewise.db.records import Problem, Question
+    from tilewise.tuner.runtime.untuned_shapes import UntunedShapes
 
     tilewise, file = keep
-    misses = Misses(file)
+    misses = UntunedShapes(file)
     for m, device in ((64, "Ascend910B4"), (64, "Ascend910B4"), (65, "NVIDIA H200")):
-        misses.add(Question("row_reduce", {"M": m, "N": 256}, "float32", device), "row_reduce", "portfolio")
+        misses.add(Question(Problem("row_reduce", {"M": m, "N": 256}, "float32"), device), "row_reduce", "portfolio")
     listed = tilewise.json("misses", "row_reduce")["misses"]
     assert [(miss["dims"]["M"], miss["processes"]) for miss in listed] == [(64, 2), (65, 1)]
     words = ("tune", "row_reduce", "--misses", "--device", "model:Ascend910B4", "--trials", "2")

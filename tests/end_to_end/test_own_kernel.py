@@ -6,9 +6,10 @@ import os
 import re
 import subprocess
 import sys
-from pathlib import Path
 
-README = Path(__file__).parents[2] / "README.md"
+from places import ROOT
+
+README = ROOT / "README.md"
 
 
 def test_the_kernel_in_the_readme_is_tuned_as_it_stands(tilewise):

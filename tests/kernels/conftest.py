@@ -6,15 +6,15 @@ import importlib.util
 import os
 import sys
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import settings
+from places import HELPERS
 
+from tilewise.benchmarks.model.interpreter import InterpreterVerifier
 from tilewise.kernels.spec import Config, Problem, Target
-from tilewise.tuner.interpreter import InterpreterVerifier
-from tilewise.tuner.worker import Worker
+from tilewise.tuner.workers.worker import Worker
 
 settings.register_profile("same every time", derandomize=True, deadline=None)
 settings.load_profile("same every time")
@@ -51,7 +51,7 @@ def interpreter() -> Iterator[InterpreterVerifier]:
 @pytest.fixture(scope="session")
 def normalisations() -> Iterator[Callable[..., Any]]:
     """Calls the jobs of `normalisations.py` in a process of the interpreter."""
-    path = os.pathsep.join([str(Path(__file__).parent), *sys.path])
+    path = os.pathsep.join([str(HELPERS), *sys.path])
     worker = Worker("normalisations:call", env={"TRITON_INTERPRET": "1", "PYTHONPATH": path})
 
     def call(job: str, name: str, problem: Problem, config: Config, argument: Any) -> Any:

@@ -8,13 +8,14 @@ import sys
 from pathlib import Path
 
 import pytest
+from places import ROOT
 
 from tilewise.errors import BadSpec
 from tilewise.kernels import registry
-from tilewise.kernels.row_reduce import SPEC
 from tilewise.kernels.source import registered, source_hash
+from tilewise.kernels.vector.row_reduce import SPEC
 
-README = (Path(__file__).parents[2] / "README.md").read_text()
+README = (ROOT / "README.md").read_text()
 TEXT = re.findall(r"<!-- tests/end_to_end runs exactly this text -->\n```python\n(.*?)```", README, re.DOTALL)[0]
 
 

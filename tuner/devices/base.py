@@ -3,73 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from tilewise.db.records import Clock, Status
+from tilewise.db.records import Clock, Scope, shape_text
+from tilewise.errors import BadDimension
+from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
+from tilewise.tuner.measure.outcome import Outcome, Verdict
 
-__all__ = ["FAULTS", "LAST_LINES", "Device", "DeviceRow", "Outcome", "Timing", "Verdict"]
-
-FAULTS = "faults"
-"""Among an outcome's facts: how many processes the config has cost. One that cost two is not tried again."""
-
-LAST_LINES = "last_lines"
-"""Among an outcome's facts: the last that a process printed before it ended."""
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Device time of one launch, in microseconds, over `samples` repetitions (1 on a modelled clock).
-
-    A modelled time has no spread, so its `p20_us`, `p80_us` and the ends of its interval are None. `times_us` are
-    single repetitions to keep, in the order they were taken; of many, some evenly spread ones. The median lies between
-    `low_us` and `high_us` with 95% confidence. `dropped` says that the config was clearly behind the best, so that its
-    time is an estimate from few repetitions. `method` is how the time was taken, `l2` whether the cache was `cold` or
-    `warm` before each run.
-    """
-
-    time_us: float
-    p20_us: float | None = None
-    p80_us: float | None = None
-    samples: int = 1
-    times_us: tuple[float, ...] = ()
-    low_us: float | None = None
-    high_us: float | None = None
-    dropped: bool = False
-    method: str = ""
-    l2: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What came of one config: a timing where `status` is `correct`, a one-line reason where it is not.
-
-    `correct` here means compiled and timed; whether the output is right is `verify`'s to say. `facts` are plain JSON
-    values: `effective_options`, `on_chip_bits` (`required`, `available`), `pipes_us`, `bound_by`, ...
-    """
-
-    status: Status
-    reason: str = ""
-    timing: Timing | None = None
-    facts: Mapping[str, Any] = field(default_factory=dict)
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """Whether a config's output agreed with the float64 reference.
-
-    `error` is the largest absolute deviation divided by the reference's RMS, `tolerance` what was allowed. `status` is
-    what becomes of a trial that did not agree: the check itself may have failed, which says nothing of the values.
-    """
-
-    agreed: bool
-    error: float
-    tolerance: float
-    reason: str = ""
-    status: Status = Status.CORRECTNESS
+__all__ = ["Device", "DeviceRow"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +26,13 @@ class DeviceRow:
     clock: Clock
     cores: int | None
     available: bool
-    why_not: str = ""
+    unavailable_reason: str = ""
+
+    def to_json(self) -> dict[str, Any]:
+        """Absent means unknown; `why_not` is there only for a device that is not available."""
+        body = {"id": self.id, "name": self.name, "clock": str(self.clock), "cores": self.cores}
+        body |= {"available": self.available, "why_not": self.unavailable_reason or None}
+        return {name: value for name, value in body.items() if value is not None}
 
 
 class Device(ABC):
@@ -126,11 +77,24 @@ class Device(ABC):
     def memory_bytes(self) -> int:
         """Global memory that a problem's buffers may fill."""
 
+    def scope(self, spec: KernelSpec, problem: Problem) -> Scope:
+        """The scope under which this device's trials of the problem are stored."""
+        target = self.target
+        return Scope(problem, source_hash(spec), target.name, self.clock, self.toolchain, target.cores)
+
+    def check_memory(self, spec: KernelSpec, problem: Problem) -> None:
+        """Raises `BadDimension` where the problem's buffers do not fit the device's memory."""
+        needed = sum(buffer.bytes for buffer in spec.buffers(problem).values())
+        if needed > self.memory_bytes():
+            free = self.memory_bytes() / 2**30
+            wanted = f"{shape_text(problem.shape)} needs {needed / 2**30:.1f} GiB of buffers"
+            raise BadDimension(f"{wanted}; {self.target.name} takes {free:.0f} GiB")
+
     def floor_us(self, spec: KernelSpec, problem: Problem) -> float | None:
         """The time below which memory alone allows no kernel: its least bytes at the device's rate. None if unknown."""
         return None
 
-    def contest(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config], rounds: int) -> Sequence[Outcome]:
+    def race(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config], rounds: int) -> Sequence[Outcome]:
         """Time each config once a round, in turns: an outcome a config, a correct one with all of its `times_us` in the
         order of the rounds. Only of a device that is `noisy`."""
         raise NotImplementedError(f"{self.id} has no times that vary")
@@ -139,7 +103,9 @@ class Device(ABC):
         """What the prior is of: the kernel and the problem on this device, or what a record says that it is of."""
         return spec, problem, self.target
 
-    def foresee(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> Sequence[float | None] | None:
+    def predict_us(
+        self, spec: KernelSpec, problem: Problem, configs: Sequence[Config]
+    ) -> Sequence[float | None] | None:
         """What a model of this device expects each config to take, in microseconds, without running any; None for one
         that it expects to fail, and None for all where there is no such model."""
         return None

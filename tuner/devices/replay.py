@@ -14,17 +14,18 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from tilewise.db.exchange.t4 import Landscape, Row, read_landscape
-from tilewise.db.records import Clock, Status, canonical_json
+from tilewise.db.exchange.foreign.landscapes.t4 import Landscape, Row, read_landscape
+from tilewise.db.records import Clock, Shape, Status, canonical_json, shape_text
 from tilewise.errors import BadImport, UsageError
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Config, KernelSpec, Parameter, Problem, Target, Tiling, Value
-from tilewise.tuner.devices.base import Device, Outcome, Timing, Verdict
-from tilewise.tuner.measurement import measure
-from tilewise.tuner.problem import make_problem, sizes_text
-from tilewise.tuner.space import Space, domains
-from tilewise.tuner.statistics import quantile
-from tilewise.tuner.targets import known_target
+from tilewise.tuner.devices.base import Device
+from tilewise.tuner.hardware.targets import known_target
+from tilewise.tuner.measure.adaptive_timing import time_adaptively
+from tilewise.tuner.measure.outcome import Outcome, Timing, Verdict
+from tilewise.tuner.measure.robust_stats import quantile
+from tilewise.tuner.space.problem import make_problem
+from tilewise.tuner.space.search_space import Space, domains
 
 __all__ = ["ReplayDevice", "recorded"]
 
@@ -98,14 +99,14 @@ class ReplayDevice(Device):
     def _recorded_on(self) -> Target:
         return known_target(self.target.name, self.target.cores)
 
-    def asked(self, kernel: str, dims: Mapping[str, int]) -> tuple[KernelSpec, Problem]:
+    def asked(self, kernel: str, dims: Shape) -> tuple[KernelSpec, Problem]:
         """What is tuned where somebody asks for this kernel with these sizes, or with none; raises `UsageError` where
         that is not what was recorded."""
         name, sizes = self.problem.kernel, self.landscape.metadata.get("dims")
         if kernel != name:
             raise UsageError(f"{self.id} records {name} and nothing else")
         if dims and dims != sizes:
-            of = sizes_text(sizes) if isinstance(sizes, dict) else "one shape, which it does not say"
+            of = shape_text(sizes) if isinstance(sizes, dict) else "one shape, which it does not say"
             raise UsageError(f"{self.id} is of {of} and of nothing else; leave the shape away")
         return self.spec, self.problem
 
@@ -132,9 +133,9 @@ class ReplayDevice(Device):
         if {p.name for p in spec.parameters} != set(self.space.domains):
             raise UsageError(f"{self.path} records {self.problem.kernel} and cannot run {spec.name}")
 
-    def contest(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config], rounds: int) -> Sequence[Outcome]:
+    def race(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config], rounds: int) -> Sequence[Outcome]:
         if not self.noisy:
-            return super().contest(spec, problem, configs, rounds)
+            return super().race(spec, problem, configs, rounds)
         self._contests += 1
         occasion = f"contest {self._contests}"
 
@@ -158,7 +159,7 @@ class ReplayDevice(Device):
         """Timed anew; or the recorded time, its spread that of the repetitions, widened to hold a recorded mean that
         lies outside."""
         if self.noisy:
-            return measure(self._drawn(row, "alone"), to_beat_us=to_beat_us, seconds=math.inf)
+            return time_adaptively(self._drawn(row, "alone"), to_beat_us=to_beat_us, seconds=math.inf)
         time_us = _time_us(row)
         if self.clock is Clock.MODELLED or len(row.samples_us) < 2:
             return Timing(time_us)

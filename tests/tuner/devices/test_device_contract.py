@@ -5,20 +5,21 @@ A device joins by a fixture in DEVICES that gives a `Subject`: the device, and a
 
 import json
 from dataclasses import dataclass
-from pathlib import Path
 
 import pytest
+from places import HELPERS
 
 from tilewise.db.records import Clock, Status
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
-from tilewise.tuner.devices import cuda
-from tilewise.tuner.devices.base import Device, Outcome, Timing, Verdict
+from tilewise.tuner.devices.base import Device
+from tilewise.tuner.devices.cuda import device as cuda
 from tilewise.tuner.devices.replay import ReplayDevice
+from tilewise.tuner.measure.outcome import Outcome, Timing, Verdict
 
 pytest.importorskip("torch")
 
-KERNELS = Path(__file__).parent.parent / "faulty_kernels.py"
+KERNELS = HELPERS / "faulty_kernels.py"
 
 
 @dataclass
@@ -47,7 +48,7 @@ def npu_chip(shared_npu, halves):
 
 @pytest.fixture
 def cuda_gpu():
-    if (why_not := cuda.available()) is not None:
+    if (why_not := cuda.unavailable_reason()) is not None:
         pytest.skip(why_not)
     good = [{"ROWS": 8, "SUB": sub, "COLS": 64} for sub in (1, 4, 8)]
     return Subject(
@@ -66,8 +67,8 @@ def cuda_gpu():
 @pytest.fixture
 def host(monkeypatch):
     """This machine's processor through all that measured devices share."""
-    monkeypatch.syspath_prepend(Path(__file__).parent)
-    spec = registry.load(f"{Path(__file__).parent / 'host.py'}:SPEC")
+    monkeypatch.syspath_prepend(HELPERS)
+    spec = registry.load(f"{HELPERS / 'host.py'}:SPEC")
     from host import PROBLEM, HostDevice
 
     good = [{"TILE": tile, "FAULT": ""} for tile in (1, 2, 3)]
@@ -209,11 +210,11 @@ def test_a_noisy_device_times_configs_in_turns_and_finds_the_one_that_fails(subj
     device, good = subject.device, subject.good[:2]
     if not device.noisy:
         with pytest.raises(NotImplementedError, match=device.id):
-            device.contest(subject.spec, subject.problem, good, 3)
+            device.race(subject.spec, subject.problem, good, 3)
         return
-    outcomes = device.contest(subject.spec, subject.problem, good, 3)
+    outcomes = device.race(subject.spec, subject.problem, good, 3)
     assert [(o.status, len(o.timing.times_us)) for o in outcomes] == [(Status.CORRECT, 3)] * 2
-    mixed = device.contest(subject.spec, subject.problem, [good[0], subject.bad[0], good[1]], 2)
+    mixed = device.race(subject.spec, subject.problem, [good[0], subject.bad[0], good[1]], 2)
     assert [o.status is Status.CORRECT for o in mixed] == [True, False, True]
     assert mixed[1].reason
     assert len(mixed[2].timing.times_us) == 2

@@ -3,21 +3,21 @@
 import gzip
 import json
 import math
-from pathlib import Path
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from places import LANDSCAPES
 
-from tilewise.db.exchange.t4 import export_t4
+from tilewise.db.exchange.foreign.landscapes.t4 import export_t4
 from tilewise.db.records import Clock, Status
-from tilewise.db.sql_store import open_store
+from tilewise.db.sql.sql_store import open_store
 from tilewise.errors import BadImport, NothingFeasible, UsageError
 from tilewise.kernels import registry
 from tilewise.tuner.devices.replay import ReplayDevice
-from tilewise.tuner.search import SEARCHES, Budget, Tuning, prior_table
-from tilewise.tuner.space import enumerate_space
+from tilewise.tuner.space.search_space import enumerate_space
+from tilewise.tuner.tuning.loop import SEARCHES, Budget, Tuning, prior_table
 
 
 def cache(records, **about):
@@ -112,11 +112,11 @@ def test_with_noise_what_is_clearly_behind_is_dropped(landscape):
 def test_with_noise_leaders_are_timed_in_turns_and_the_winner_is_declared(landscape, store):
     alike = [{"x": x, "layout": "row", "time": 1.0, "times": [0.99, 1.0, 1.01]} for x in range(4)]
     device = ReplayDevice(landscape(cache(alike)), noise=True)
-    first, again = (device.contest(device.spec, device.problem, device.space.configs, 20) for _ in range(2))
+    first, again = (device.race(device.spec, device.problem, device.space.configs, 20) for _ in range(2))
     assert [len(outcome.timing.times_us) for outcome in first] == [20] * 4
     assert first != again
     winner = tuned(device, store).winner
-    assert winner.settled_us is not None and winner.facts["contest"]["of"] == 4
+    assert winner.time_to_beat_us is not None and winner.facts["contest"]["of"] == 4
 
 
 def test_noise_without_repetitions_is_refused(landscape):
@@ -218,7 +218,7 @@ def test_a_recording_of_our_own_kernel_brings_its_prior(landscape):
 
 def test_a_recording_of_our_own_kernel_is_tuned_with_its_prior(store):
     """Of 1116 configs one in a hundred is within 2%; the best is the first that the prior foresees."""
-    file = Path(__file__).parents[3] / "landscapes" / "softmax-777x3000-float32-Ascend910B4-modelled.json.gz"
+    file = LANDSCAPES / "softmax-777x3000-float32-Ascend910B4-modelled.json.gz"
     device = ReplayDevice(file)
     result = tuned(device, store, "guided", trials=4)
     assert result.winner is not None

@@ -1,0 +1,1 @@
+"""The HTTP layer: middleware, authentication, errors, parsing of requests, response schemas."""

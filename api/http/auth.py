@@ -1,0 +1,113 @@
+"""Who may do what: every request but a few needs a right, given to everybody or by a bearer token.
+
+A path that is not named here is closed the safe way: reading needs `read`, anything else `submit`.
+"""
+
+from __future__ import annotations
+
+import base64
+import time
+from collections import OrderedDict
+from typing import TYPE_CHECKING
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from tilewise.api.http import problems
+from tilewise.db.tokens import Right
+from tilewise.errors import Busy, Forbidden, TilewiseError, Unauthorized
+
+if TYPE_CHECKING:
+    from tilewise.api.service.service import Service
+
+__all__ = ["Authorization", "Buckets", "required_right"]
+
+_OPEN = ("/healthz", "/readyz", "/openapi.json")
+_READING = ("GET", "HEAD", "OPTIONS")
+_MOST_CALLERS = 10_000
+_FAILURES_A_MINUTE = 60
+
+
+def required_right(method: str, path: str) -> Right | None:
+    """The right that a request takes; None for what everybody may always ask."""
+    if method in _READING and (path in _OPEN or path.startswith("/static/")):
+        return None
+    if method in _READING or path == "/v1/lookup":
+        return Right.READ
+    return Right.ADMIN if path == "/v1/import" else Right.SUBMIT
+
+
+class Buckets:
+    """So many requests a minute for each caller, all at once or spread out; callers not seen for long are forgotten."""
+
+    def __init__(self, a_minute: int) -> None:
+        self._most, self._rate = float(a_minute), a_minute / 60
+        self._left: OrderedDict[object, tuple[float, float]] = OrderedDict()
+
+    def take(self, caller: object) -> None:
+        """Raises `Busy` where the caller has none left."""
+        now = time.monotonic()
+        left, then = self._left.pop(caller, (self._most, now))
+        left = min(self._most, left + (now - then) * self._rate)
+        self._left[caller] = max(left - 1, left if left < 1 else 0.0), now
+        if len(self._left) > _MOST_CALLERS:
+            self._left.popitem(last=False)
+        if left < 1:
+            raise Busy("too many requests; slow down", (1 - left) / self._rate)
+
+
+class Authorization:
+    """Refuses with 401, 403 or 429 before anything of the request's body is read."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app, self._service = app, service
+        self._writes = Buckets(service.options.writes_a_minute)
+        self._failures = Buckets(_FAILURES_A_MINUTE)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            try:
+                await self._admit(scope)
+            except TilewiseError as error:
+                await (await problems.of_ours(Request(scope), error))(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    async def _admit(self, scope: Scope) -> None:
+        right = required_right(scope["method"], scope["path"])
+        if right is None or (right is Right.READ and self._service.reads_open):
+            return
+        caller = (scope.get("client") or ("unknown",))[0]
+        text = _token(scope)
+        found = await self._service.read(self._service.tokens.check, text) if text else None
+        if found is None:
+            self._failures.take(caller)
+            problem = "this token is unknown or revoked" if text else "a token is needed"
+            raise Unauthorized(f"{problem}; send `Authorization: Bearer TOKEN`, as tilewise token create gives it")
+        number, held = found
+        if not held.includes(right):
+            raise Forbidden(f"this token allows to {held}; {right} is needed")
+        if right is not Right.READ:
+            self._writes.take(number)
+
+
+def _token(scope: Scope) -> str:
+    """The bearer token of a request, or the password of one that reads; empty where there is none.
+
+    Browsers send a password by themselves, so one must not be enough to write.
+    """
+    for name, value in scope["headers"]:
+        if name == b"authorization":
+            kind, _, text = str(value, "latin-1").partition(" ")
+            if kind.lower() == "bearer":
+                return text.strip()
+            if kind.lower() == "basic" and scope["method"] in _READING:
+                return _password(text.strip())
+    return ""
+
+
+def _password(text: str) -> str:
+    try:
+        return base64.b64decode(text, validate=True).decode("latin-1").partition(":")[2]
+    except ValueError:
+        return ""

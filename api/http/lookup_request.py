@@ -1,0 +1,49 @@
+"""Reading questions from query strings and bodies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tilewise.api.http.parameters import Parameters
+from tilewise.api.http.schemas import LookupQuery
+from tilewise.api.service.answers import check_question
+from tilewise.db.records import Problem, Question
+from tilewise.errors import UsageError
+from tilewise.tuner.lookup.resolve import Match, device_name
+
+__all__ = ["LookupRequest", "question_from_parameters", "request_from_body", "request_from_query"]
+
+
+@dataclass(frozen=True, slots=True)
+class LookupRequest:
+    """A question, and how far its answer may relax."""
+
+    question: Question
+    match: Match = Match.EXACT
+    toolchain: str | None = None
+
+
+def request_from_query(kernel: str, items: Iterable[tuple[str, str]]) -> LookupRequest:
+    """What a query string asks about `kernel`; raises `UsageError` where it makes no sense."""
+    given = Parameters(items)
+    match = given.take_choice("match", [match.value for match in Match]) or Match.EXACT
+    toolchain = given.take("toolchain")
+    return LookupRequest(question_from_parameters(kernel, given), Match(match), toolchain)
+
+
+def question_from_parameters(kernel: str, given: Parameters) -> Question:
+    """What is left of the parameters as a question: dtype, device and dimensions."""
+    dtype = given.take("dtype") or "float32"
+    device = given.take("device")
+    if device is None:
+        raise UsageError("device is missing; expected the name of a device, such as Ascend910B4")
+    check_question(kernel, given.names, dtype)
+    return Question(Problem(kernel, given.take_sizes(), dtype), device_name(device))
+
+
+def request_from_body(query: LookupQuery) -> LookupRequest:
+    """What one query of a batch asks; raises `UsageError` where the kernel has no such dimensions or dtype."""
+    check_question(query.kernel, query.dims.keys(), query.dtype)
+    question = Question(Problem(query.kernel, query.dims, query.dtype), device_name(query.device))
+    return LookupRequest(question, Match(query.match), query.toolchain)

@@ -1,0 +1,167 @@
+"""Errors as RFC 9457 problem documents: the one place where an error meets an HTTP status."""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections.abc import Mapping
+from http import HTTPStatus
+from typing import Any
+from urllib.parse import quote
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.responses import JSONResponse
+
+from tilewise.errors import (
+    Busy,
+    Forbidden,
+    NotFound,
+    NothingFeasible,
+    StoreError,
+    TilewiseError,
+    Unauthorized,
+    Unavailable,
+    UnknownKernel,
+    UsageError,
+)
+from tilewise.tuner.lookup.resolve import NotTuned
+
+__all__ = ["MEDIA_TYPE", "ProblemResponse", "install", "of_ours", "of_unexpected", "status_of"]
+
+MEDIA_TYPE = "application/problem+json"
+
+_STATUS: Mapping[type[TilewiseError], tuple[int, str]] = {
+    NotTuned: (404, "not-tuned"),
+    NotFound: (404, "not-found"),
+    UnknownKernel: (404, "unknown-kernel"),
+    Busy: (429, "busy"),
+    Unauthorized: (401, "unauthorized"),
+    Forbidden: (403, "forbidden"),
+    UsageError: (400, "bad-request"),
+    NothingFeasible: (422, "nothing-feasible"),
+    Unavailable: (503, "unavailable"),
+    StoreError: (503, "database"),
+    TilewiseError: (500, "failed"),
+}
+"""Status and last part of the problem's `type`; the closest class of an error's ancestry counts."""
+
+RETRY_SECONDS = "5"
+"""When to ask again that which the database did not answer."""
+
+_LONGEST = 500
+"""Characters of a detail."""
+
+_log = logging.getLogger(__name__)
+
+
+class ProblemResponse(JSONResponse):
+    media_type = MEDIA_TYPE
+
+
+def status_of(error: TilewiseError) -> int:
+    return _entry(error)[0]
+
+
+def install(app: FastAPI) -> None:
+    """Make every error that the application can answer with a problem document."""
+    app.add_exception_handler(TilewiseError, of_ours)
+    app.add_exception_handler(HTTPException, _of_http)
+    app.add_exception_handler(RequestValidationError, _of_validation)
+
+
+def _entry(error: TilewiseError) -> tuple[int, str]:
+    return next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
+
+
+async def of_ours(request: Request, error: Exception) -> ProblemResponse:
+    assert isinstance(error, TilewiseError)
+    status, kind = _entry(error)
+    members: dict[str, Any] = {}
+    detail = str(error)
+    if isinstance(error, NotTuned):
+        members["nearest"] = [dict(dims) for dims in error.nearest]
+    elif isinstance(error, StoreError):
+        _log.error("the database failed: %s", error)
+        detail = "the database does not answer; the server's log says why"  # the message may name files of the server
+    title = kind.replace("-", " ").capitalize()
+    headers = {401: {"WWW-Authenticate": _challenge(request)}, 503: {"Retry-After": RETRY_SECONDS}}.get(status)
+    if isinstance(error, Busy):
+        headers = {"Retry-After": str(math.ceil(error.retry_seconds))}
+    return _problem(
+        request, status, detail, kind=f"urn:tilewise:problem:{kind}", title=title, members=members, headers=headers
+    )
+
+
+def _challenge(request: Request) -> str:
+    """A browser asks its user for a password where the page is closed, and not where a script sent a token."""
+    return "Bearer" if request.url.path.startswith("/v1/") else 'Basic realm="tilewise: a token as password"'
+
+
+async def _of_http(request: Request, error: Exception) -> ProblemResponse:
+    """Starlette's and FastAPI's own errors: unknown paths, wrong methods, unreadable bodies."""
+    assert isinstance(error, HTTPException)
+    headers = dict(error.headers or {})
+    if "GET" in headers.get("Allow", "").split(", "):
+        headers["Allow"] = headers["Allow"].replace("GET", "GET, HEAD")
+    details = {
+        404: f"there is nothing at {request.url.path!r}; /openapi.json lists what there is",
+        405: f"{request.method} is not allowed here; allowed: {headers.get('Allow', 'nothing')}",
+    }
+    return _problem(request, error.status_code, details.get(error.status_code, error.detail), headers=headers)
+
+
+async def _of_validation(request: Request, error: Exception) -> ProblemResponse:
+    """A body that is no JSON or not of the documented form; each fault with the JSON pointer of its place."""
+    assert isinstance(error, RequestValidationError)
+    faults = [{"pointer": _pointer(fault), "detail": fault["msg"]} for fault in error.errors()]
+    first = f"{faults[0]['pointer']}: {faults[0]['detail']}"
+    detail = first if len(faults) == 1 else f"{first} (and {len(faults) - 1} more)"
+    return _problem(request, 422, f"the request does not fit: {detail}", members={"errors": faults})
+
+
+def of_unexpected(request: Request) -> ProblemResponse:
+    """A defect of ours."""
+    return _problem(request, 500, "the server failed unexpectedly; its log says why")
+
+
+def _problem(
+    request: Request,
+    status: int,
+    detail: str,
+    *,
+    kind: str = "about:blank",
+    title: str | None = None,
+    members: Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+) -> ProblemResponse:
+    body = {
+        "type": kind,
+        "title": title or HTTPStatus(status).phrase,
+        "status": status,
+        "detail": _one_line(detail),
+        "instance": _instance(request),
+    }
+    return ProblemResponse(body | dict(members or {}), status_code=status, headers=headers)
+
+
+def _one_line(text: str) -> str:
+    """Details may quote what was sent, of any length and with any characters."""
+    line = "".join(
+        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text[:_LONGEST]
+    )
+    return line if len(text) <= _LONGEST else f"{line}..."
+
+
+def _instance(request: Request) -> str:
+    """The request's path and query as sent, so that the problem alone says what was asked."""
+    path, query = request.scope["raw_path"], request.scope["query_string"]
+    return quote(path + b"?" + query if query else path, safe="/?%&=+:@!$'()*,;~")
+
+
+def _pointer(fault: Mapping[str, Any]) -> str:
+    """Where it is: RFC 6901 as a URI fragment: `("body", "queries", 0, "dims")` gives `#/queries/0/dims`."""
+    place = () if fault["type"] == "json_invalid" else fault["loc"][1:]  # of what is no JSON that is a character
+    parts = (str(part).replace("~", "~0").replace("/", "~1") for part in place)
+    return "#" + "".join(f"/{quote(part)}" for part in parts)

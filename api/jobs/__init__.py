@@ -1,0 +1,1 @@
+"""Run queued tuning jobs, each in a process of its own."""

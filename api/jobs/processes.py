@@ -1,0 +1,122 @@
+"""Who a process is, so that another can tell whether it still lives; and an executor of one process a call."""
+
+from __future__ import annotations
+
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Executor, Future
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from tilewise.tuner.workers.worker import import_path
+
+__all__ = ["ProcessEnded", "ProcessExecutor", "identity", "is_gone"]
+
+
+def identity() -> str:
+    """This process: its host, the host's boot, its number, and when that was given to it."""
+    return f"{_host()}/{os.getpid()}/{_started(os.getpid())}"
+
+
+def is_gone(owner: str) -> bool | None:
+    """Whether the process that gave this identity has ended; None where that cannot be told: it is of another host."""
+    host, _, rest = owner.rpartition("/")
+    host, _, number = host.rpartition("/")
+    if host != _host() or not number.isdigit():
+        return None
+    return _started(int(number)) != rest
+
+
+@cache
+def _host() -> str:
+    boot = Path("/proc/sys/kernel/random/boot_id")
+    return f"{socket.gethostname()}/{boot.read_text().strip() if boot.exists() else 'unknown'}"
+
+
+def _started(pid: int) -> str:
+    """Clock ticks since boot; empty for a process that is gone. A zombie is: it does nothing any more."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return ""
+    return "" if fields[0] in ("Z", "X") else fields[19]
+
+
+class ProcessEnded(Exception):
+    """The process ended before its function had; the message says how."""
+
+
+class ProcessExecutor(Executor):
+    """Runs each call in a fresh process of its own, which ends on the spot when this one does; the future of a call
+    that returned holds None.
+
+    For functions that keep what they find in a database. What is submitted and its arguments are pickled.
+    """
+
+    def __init__(self) -> None:
+        self._running: set[subprocess.Popen[bytes]] = set()
+        self._lock = threading.Lock()
+
+    def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[None]:  # type: ignore[override]
+        future: Future[None] = Future()
+        future.set_running_or_notify_cancel()
+        with self._lock:
+            process = _start(pickle.dumps((fn, args, kwargs)))
+            self._running.add(process)
+        threading.Thread(target=self._await, args=(process, future), daemon=True).start()
+        return future
+
+    def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
+        """With `cancel_futures` the processes are killed."""
+        with self._lock:
+            running = list(self._running)
+        for process in running:
+            if cancel_futures:
+                process.kill()
+            if wait:
+                process.wait()
+
+    def _await(self, process: subprocess.Popen[bytes], future: Future[None]) -> None:
+        code = process.wait()
+        with self._lock:
+            self._running.discard(process)
+        if code == 0:
+            future.set_result(None)
+        else:
+            how = f"signal {-code}" if code < 0 else f"exit code {code}"
+            future.set_exception(ProcessEnded(f"its process ended with {how}"))
+
+
+def _start(call: bytes) -> subprocess.Popen[bytes]:
+    """The whole call is in memory that the process inherits before it begins: a caller that is killed leaves none that
+    waits for the rest of it."""
+    with os.fdopen(os.memfd_create("call"), "w+b") as memory:
+        memory.write(call)
+        memory.seek(0)
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", __name__, str(os.getpid())],
+            stdin=memory,
+            env={**os.environ, "PYTHONPATH": import_path()},
+        )
+
+
+def _leave_with(parent: int) -> None:
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(0.5)
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True, name="leave-with-parent").start()
+
+
+if __name__ == "__main__":
+    _leave_with(int(sys.argv[1]))
+    function, arguments, keywords = pickle.load(sys.stdin.buffer)
+    function(*arguments, **keywords)

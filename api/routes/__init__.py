@@ -1,0 +1,1 @@
+"""The REST endpoints, one subject a module."""

@@ -1,0 +1,1 @@
+"""The state of a running service: stores, answers in memory, metrics."""

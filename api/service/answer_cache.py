@@ -1,0 +1,142 @@
+"""Encoded answers in memory, kept true to what any process writes.
+
+Before an answer is given, the database is asked whether anything was written since: once a turn of the event loop, and
+after the requests of that turn arrived, so that an answer is never older than its question. SQLite tells in
+microseconds; of other databases a background task asks at an interval (`POLL_SECONDS`), which is how old an answer
+from there may be. What was written to is dropped and read again when it is next asked for.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from typing import NamedTuple
+
+from tilewise.db.sql.changes import Changes
+
+__all__ = ["POLL_SECONDS", "Answer", "AnswerCache"]
+
+POLL_SECONDS = 0.1
+
+_OVERHEAD = 500
+"""Bytes that an answer takes beside its own text: measured with 10^5 of them."""
+
+
+class Answer(NamedTuple):
+    """A body with its entity tag."""
+
+    body: bytes
+    tag: bytes
+
+    @classmethod
+    def of(cls, body: bytes) -> Answer:
+        return cls(body, b'"%s"' % hashlib.blake2b(body, digest_size=9).hexdigest().encode())
+
+    def fits(self, asked: bytes) -> bool:
+        """Whether an `If-None-Match` names this answer; tags are quoted, so no tag is a part of another."""
+        return self.tag in asked or asked.strip() == b"*"
+
+
+class AnswerCache:
+    """Answers by the request's target, at most `most_bytes` of them; the oldest make place for new ones.
+
+    For the event loop's thread only.
+    """
+
+    def __init__(self, changes: Changes, most_bytes: int) -> None:
+        self._changes, self._most_bytes = changes, most_bytes
+        self._answers: dict[bytes, tuple[Answer, str]] = {}
+        self._targets: dict[str, list[bytes]] = {}
+        self._bytes = 0
+        self._checked = False
+        self._loop = asyncio.get_running_loop()
+        self.generation = 0
+        """Rises whenever anything was written: what was read before may be old."""
+        self._poller = None if changes.is_quick else self._loop.create_task(self._poll())
+
+    def __len__(self) -> int:
+        return len(self._answers)
+
+    @property
+    def size(self) -> int:
+        """Bytes that the answers take."""
+        return self._bytes
+
+    def find(self, target: bytes) -> Answer | None:
+        """The answer that is still true. Raises `StoreError` where the database does not say whether it is."""
+        if not self._checked:
+            self.follow()
+        found = self._answers.get(target)
+        return found[0] if found else None
+
+    def follow(self) -> None:
+        """Drop what was written to since the last time; at most once a turn of the event loop."""
+        if self._checked or self._poller is not None:
+            return
+        changed = self._changes.poll()
+        self._checked = True
+        self._loop.call_soon(self._lapse)
+        if changed is None or changed:
+            self._drop(changed)
+
+    def keep(self, target: bytes, question: str, answer: Answer, *, read_at: int) -> None:
+        """Keep an answer that was read at that generation; not one that may be old by now."""
+        if read_at != self.generation or target in self._answers:
+            return
+        self._answers[target] = answer, question
+        self._targets.setdefault(question, []).append(target)
+        self._bytes += _size(target, answer)
+        while self._bytes > self._most_bytes:
+            self._forget(next(iter(self._answers)))
+
+    async def close(self) -> None:
+        if self._poller is not None:
+            self._poller.cancel()
+            await asyncio.gather(self._poller, return_exceptions=True)
+        self._changes.close()
+
+    async def catch_up(self) -> None:
+        """See what this process has just written itself."""
+        self._checked = False
+        if self._poller is None:
+            self.follow()
+        else:
+            self._drop(await asyncio.to_thread(self._changes.poll))
+
+    def _lapse(self) -> None:
+        self._checked = False
+
+    def _drop(self, questions: object) -> None:
+        if questions == ():
+            return
+        self.generation += 1
+        if questions is None:
+            self._answers.clear()
+            self._targets.clear()
+            self._bytes = 0
+            return
+        assert isinstance(questions, list)
+        for question in questions:
+            for target in self._targets.pop(question, ()):
+                answer, _ = self._answers.pop(target)
+                self._bytes -= _size(target, answer)
+
+    def _forget(self, target: bytes) -> None:
+        answer, question = self._answers.pop(target)
+        self._bytes -= _size(target, answer)
+        targets = self._targets[question]
+        targets.remove(target)
+        if not targets:
+            del self._targets[question]
+
+    async def _poll(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_SECONDS)
+            try:
+                self._drop(await asyncio.to_thread(self._changes.poll))
+            except Exception:  # the database is away: nothing in memory is known to be true
+                self._drop(None)
+
+
+def _size(target: bytes, answer: Answer) -> int:
+    return len(target) + len(answer.body) + _OVERHEAD

@@ -1,0 +1,87 @@
+"""Look-ups of registered kernels, and of others that are stored."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from tilewise.db.records import Question, Result
+from tilewise.db.store import Store
+from tilewise.errors import BadDimension, UnknownKernel
+from tilewise.kernels import registry
+from tilewise.kernels.source import source_hash
+from tilewise.kernels.spec import KernelSpec
+from tilewise.tuner.lookup.resolve import Match, clip, is_of, resolve_or_raise
+from tilewise.tuner.space.problem import make_problem
+
+if TYPE_CHECKING:
+    from tilewise.tuner.lookup.store_source import StoreSource
+
+__all__ = ["answer", "check_question", "exact", "registered"]
+
+
+def check_question(kernel: str, dims: Iterable[str], dtype: str) -> None:
+    """Raise `BadDimension` or `UnknownDtype` where a registered kernel has no such dimensions or dtype.
+
+    A kernel that is not registered may still be stored, from a user's file: that is for `answer` to find out.
+    """
+    if known := registered(kernel):
+        make_problem(known[0], dict.fromkeys(dims, 1), dtype)
+
+
+def exact(store: Store, question: Question) -> Result | None:
+    """What is stored for exactly this question: one seek.
+
+    A registered kernel answers only with results of the source that is installed here: those of another version of
+    it are not exact.
+    """
+    known = registered(question.kernel)
+    return store.lookup(question, source_hash=known[1] if known else None)
+
+
+def answer(source: StoreSource, question: Question, match: Match, toolchain: str | None) -> Result:
+    """The answer that relaxes least, no farther than `match`. May take long: milliseconds for a neighbour, seconds
+    where the kernel's shapes or portfolio were never asked for.
+
+    Raises `NotTuned`, or `UnknownKernel` where the kernel is neither registered nor stored, `BadDimension` where it is
+    stored with other dimensions.
+    """
+    known = registered(question.kernel)
+    if known is not None:
+        return resolve_or_raise(source, question, known[0], source_hash=known[1], match=match, toolchain=toolchain)
+    found = source.answers(question, None)
+    for result in found:
+        if toolchain is None or is_of(result, toolchain):
+            return result
+    if found and match.allows(Match.OLDER):
+        return dataclasses.replace(found[0], match=Match.OLDER.value)
+    _check_stored(source.store, question)
+    raise source.not_tuned(question)
+
+
+def registered(kernel: str) -> tuple[KernelSpec, str] | None:
+    """A registered kernel's spec and source hash; None for any other name.
+
+    `registry.load` also takes files, which a request must never make the server import.
+    """
+    return _load(kernel) if kernel in registry.names() else None
+
+
+@functools.cache  # registered kernels do not change while the process lives
+def _load(kernel: str) -> tuple[KernelSpec, str]:
+    spec = registry.load(kernel)
+    return spec, source_hash(spec)
+
+
+def _check_stored(store: Store, question: Question) -> None:
+    """Raise `UnknownKernel` or `BadDimension` where no result of a kernel that is not registered could answer."""
+    stored = {frozenset(scope.dims) for scope in store.scopes(kernel=question.kernel)}
+    if not stored:
+        known = registry.known(question.kernel)
+        raise UnknownKernel(f"unknown kernel '{clip(question.kernel)}'; {known}; no other is stored")
+    if frozenset(question.dims) not in stored:
+        expected = " or ".join(sorted(", ".join(sorted(names)) for names in stored))
+        given = ", ".join(sorted(question.dims)) or "none"
+        raise BadDimension(f"{question.kernel} has the dimensions {expected}; given: '{clip(given)}'")

@@ -1,0 +1,276 @@
+"""`tilewise bench kernels`, `wall`, `faults`, `timing` and `repeatability`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tilewise.cli.formatting import output
+from tilewise.cli.options import common, database, give, print_json
+from tilewise.db.records import shape_text
+
+__all__ = ["faults", "kernels", "repeatability", "timing", "wall"]
+
+
+@click.command()
+@click.argument("names", nargs=-1)
+@click.option(
+    "-s", "--shape", "shapes", multiple=True, metavar="M=1000,N=8192", help="Shapes (default: the benchmark's own)."
+)
+@click.option("--dtype", default="float32", show_default=True)
+@click.option("--device", default="auto", show_default=True, help="auto, npu, cuda or model:PART.")
+@click.option("--trials", type=click.IntRange(1), help="Trials a shape may have when it is tuned first.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@database
+@common
+def kernels(
+    names: tuple[str, ...],
+    shapes: tuple[str, ...],
+    dtype: str,
+    device: str,
+    trials: int | None,
+    file: str | None,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """Tune kernels and show them beside their defaults and the memory rate.
+
+    On an NVIDIA GPU all are timed again in turns, by one timer, beside eager PyTorch and torch.compile.
+    """
+    from tilewise.benchmarks.common import cases as known
+    from tilewise.benchmarks.gpu.kernels import bench
+    from tilewise.cli.progress import Progress
+    from tilewise.db.sql.sql_store import open_store
+    from tilewise.kernels import registry
+    from tilewise.settings import read_settings
+    from tilewise.tuner.devices.registry import choose, open_device
+    from tilewise.tuner.space.problem import make_problem, parse_dims
+    from tilewise.tuner.tuning.loop import DEFAULT_TRIALS, Budget
+
+    specs = [registry.load(name) for name in (names or registry.names())]
+    given = [parse_dims(shape) for shape in shapes]
+    problems = [(spec, make_problem(spec, dims, dtype)) for spec in specs for dims in given or known.shapes(spec.name)]
+    with open_store(url or read_settings().database_url) as store, open_device(choose(device)) as opened:
+        body = bench(opened, store, problems, budget=Budget(trials or DEFAULT_TRIALS), watcher=Progress)
+    give(body, as_json, file, _show_kernels)
+
+
+def _show_kernels(body: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    rate = f", memory rate {body['read_rate_tb_s']:.2f} TB/s" if "read_rate_tb_s" in body else ""
+    table = Table(title=f"{body['device']}{rate} ({body['clock']})", title_justify="left")
+    times = ("tuned_us", "default_us", "eager_us", "compile_us", "max_autotune_us")
+    shown = [key for key in times if any(key in row for row in body["rows"])]
+    for heading in ("kernel", "shape", "dtype"):
+        table.add_column(heading)
+    for key in (*shown, "share_of_rate"):
+        table.add_column(key.replace("_", " "), justify="right")
+    for row in body["rows"]:
+        cells = [f"{row[key]:.2f}" if key in row else "-" for key in shown]
+        share = f"{row['share_of_rate']:.1%}" if "share_of_rate" in row else "-"
+        table.add_row(row["kernel"], shape_text(row["dims"]), row["dtype"], *cells, share)
+    output().print(table)
+
+
+@click.command()
+@click.argument("kernel")
+@click.option("-s", "--shape", required=True, metavar="M=16384,N=1024", help="The shape; an exhaustive run is stored.")
+@click.option("--dtype", default="float32", show_default=True)
+@click.option("--seeds", type=click.IntRange(1), default=3, show_default=True, help="Repetitions of each search.")
+@click.option("--sample", type=click.IntRange(1), default=40, show_default=True, help="Configs for triton.autotune.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@database
+@common
+def wall(
+    kernel: str, shape: str, dtype: str, seeds: int, sample: int, file: str | None, url: str | None, as_json: bool
+) -> None:
+    """Wall clock on an NVIDIA GPU from nothing to within 3% of the best, beside triton.autotune and random search."""
+    from tilewise.benchmarks.gpu.wall import bench_wall
+    from tilewise.cli.options import open_existing
+    from tilewise.kernels import registry
+    from tilewise.tuner.space.problem import make_problem, parse_dims
+
+    spec = registry.load(kernel)
+    problem = make_problem(spec, parse_dims(shape), dtype)
+    with open_existing(url) as store:
+        body = bench_wall(spec, problem, store, seeds=seeds, sample=sample)
+    give(body, as_json, file, _show_wall)
+
+
+def _show_wall(body: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    title = f"{body['kernel']} {shape_text(body['dims'])} on {body['device']}: {body['configs']} configs"
+    table = Table(title=f"{title}, best {body['exhaustive_best_us']:.2f} us", title_justify="left")
+    table.add_column("search")
+    for heading in ("seed", "evaluations", "seconds", "best us"):
+        table.add_column(heading, justify="right")
+    for name, runs in body["searches"].items():
+        for run in runs:
+            reached = "" if run["reached"] else " (not within 3%)"
+            cells = (f"{run['seconds']:.1f}", f"{run['best_us']:.2f}{reached}")
+            table.add_row(name, str(run["seed"]), str(run["evaluations"]), *cells)
+    auto = body["autotune"]
+    table.add_row("triton.autotune", "-", str(auto["configs"]), f"{auto['seconds']:.1f}", "")
+    table.add_row("triton.autotune, scaled", "-", str(body["configs"]), f"{auto['scaled_seconds']:.0f}", "")
+    output().print(table)
+
+
+@click.command()
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@common
+def faults(file: str | None, as_json: bool) -> int:
+    """Tune with configs among the others that crash, hang and lie, on an NVIDIA GPU.
+
+    Exits with 1 where a sound config got no time, a faulty one not its own reason, or something is left behind.
+    """
+    from tilewise.benchmarks.gpu.faults import bench_faults
+    from tilewise.cli.progress import working
+
+    with working("faults:") as progress:
+        body = {"command": "tilewise bench faults", **bench_faults(progress=progress)}
+    if file:
+        Path(file).write_text(json.dumps(body, indent=2) + "\n")
+    if as_json:
+        print_json(body)
+    else:
+        _show_faults(body)
+    sound = body["innocent"]["timed"] == body["configs"]["sound"]
+    expected = body["as_expected"] == body["configs"]["faulty"]
+    return 0 if sound and expected and not any(body["left_behind"].values()) else 1
+
+
+def _show_faults(body: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    table = Table(title=f"{body['device']}: faults among sound configs", title_justify="left")
+    for heading in ("fault", "stored as", "reason", "as expected"):
+        table.add_column(heading)
+    for row in body["faults"]:
+        table.add_row(row["fault"], row["status"], row["reason"], "yes" if row["as_expected"] else "NO")
+    console = output()
+    console.print(table)
+    innocent, configs = body["innocent"], body["configs"]
+    console.print(f"{innocent['timed']} of {configs['sound']} sound configs timed; times by those of a clean run:")
+    for name in ("clean_again", "among_faults"):
+        low, median, high = (innocent[name][key] for key in ("lowest", "median", "highest"))
+        console.print(f"  {name.replace('_', ' ')}: {low:.3f} to {high:.3f}, median {median:.3f}")
+    left = {what: names for what, names in body["left_behind"].items() if names}
+    console.print(f"left behind: {left or 'nothing'}")
+
+
+@click.command()
+@click.option("--processes", type=click.IntRange(2), default=10, show_default=True, help="Fresh processes, in turn.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@common
+def timing(processes: int, file: str | None, as_json: bool) -> None:
+    """Compare ways to time a kernel on an NVIDIA GPU, triton.testing's among them."""
+    from tilewise.benchmarks.gpu.timing import bench_timing
+    from tilewise.cli.progress import working
+
+    _require_gpu()
+    with working("timing in") as progress:
+        body = bench_timing(processes, progress)
+    give(body, as_json, file, _show_timing)
+
+
+def _show_timing(body: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    title = f"{body['device']}: medians of {len(body['processes'])} processes"
+    table = Table(title=title, title_justify="left")
+    for heading in ("size", "method"):
+        table.add_column(heading)
+    for heading in ("median us", "largest by smallest", "seconds a measurement"):
+        table.add_column(heading, justify="right")
+    for row in body["rows"]:
+        cells = (
+            (row["error"], "", "")
+            if "error" in row
+            else (f"{row['median_us']:.3f}", f"{row['spread']:+.2%}", f"{row['seconds']:.3f}")
+        )
+        table.add_row(row["size"], row["method"], *cells)
+    output().print(table)
+
+
+@click.command()
+@click.argument("kernel", default="row_reduce")
+@click.option("-s", "--shape", default="M=1000,N=8192", show_default=True, metavar="M=1000,N=8192")
+@click.option("--dtype", default="float32", show_default=True)
+@click.option("--tunings", type=click.IntRange(2), default=10, show_default=True, help="Tunings from nothing.")
+@click.option("--trials", type=click.IntRange(2), default=60, show_default=True, help="Trials of each.")
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), default=600.0, show_default=True, help="Seconds.")
+@click.option("--rounds", type=click.IntRange(20), default=500, show_default=True, help="Of the winners' true times.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@common
+def repeatability(
+    kernel: str,
+    shape: str,
+    dtype: str,
+    tunings: int,
+    trials: int,
+    timeout: float,
+    rounds: int,
+    file: str | None,
+    as_json: bool,
+) -> None:
+    """Tune one problem several times on an NVIDIA GPU: whether the answers agree, and what timing costs."""
+    from tilewise.benchmarks.gpu.repeatability import bench_repeatability
+    from tilewise.cli.progress import working
+    from tilewise.kernels import registry
+    from tilewise.tuner.space.problem import make_problem, parse_dims
+
+    spec = registry.load(kernel)
+    problem = make_problem(spec, parse_dims(shape), dtype)
+    _require_gpu()
+    with working("repeatability:") as progress:
+        body = bench_repeatability(
+            spec, problem, tunings=tunings, trials=trials, rounds=rounds, seconds=timeout, progress=progress
+        )
+    give(body, as_json, file, _show_repeatability)
+
+
+def _show_repeatability(body: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    title = f"{body['kernel']} {shape_text(body['dims'])} on {body['device']}, tuned {len(body['tunings'])} times"
+    table = Table(title=title, title_justify="left")
+    for heading in ("seed", "true us", "us", "verdict", "compared", "dropped", "timing s"):
+        table.add_column(heading, justify="right")
+    order, timing = body["order"], body["timing"]
+    for name, run in (
+        *((str(r["seed"]), r) for r in body["tunings"]),
+        *((n, order[n]) for n in ("forward", "reversed")),
+    ):
+        verdict = "tie" if run["tie"] else f"{run['probability'] or 0:.1%}"
+        table.add_row(
+            name,
+            f"{run['true_us']:.3f}",
+            f"{run['time_us']:.3f}",
+            verdict,
+            str(run["compared"]),
+            f"{run['dropped']}/{run['trials']}",
+            f"{run['timing_s']:.2f}",
+        )
+    console = output()
+    console.print(table)
+    console.print(f"True times of the winners differ by {body['true_us_largest_by_smallest']:.2%}.")
+    for row in body["one_config_in_processes"]:
+        shown = f"{row['median_us']:.2f} us, processes differ by {row['largest_by_smallest']:.2%}"
+        console.print(f"One config of row_reduce {row['shape']}: {shown}.")
+    agreed = "the same winner or a tie" if order["same_or_tie"] else "another winner"
+    console.print(f"The order reversed gives {agreed}.")
+    ratio, loss = timing["ratio"], timing["winner_true_us"] / timing["do_bench_winner_true_us"] - 1
+    console.print(f"do_bench takes {ratio:.1f} times as long to time; our winner is {loss:+.2%} of its winner's time.")
+
+
+def _require_gpu() -> None:
+    from tilewise.errors import Unavailable
+    from tilewise.tuner.devices.cuda import device as cuda
+
+    if (why_not := cuda.unavailable_reason()) is not None:
+        raise Unavailable(f"no device cuda: {why_not}")

@@ -1,0 +1,102 @@
+"""The tables of docs/kernels.md, generated from the specs and the recorded results: `make docs` writes them.
+
+A test compares what stands there with what would be written.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tilewise.benchmarks.common.tables import markdown, placed
+from tilewise.db.records import shape_text
+from tilewise.kernels import registry
+
+__all__ = ["filled"]
+
+_TIMES = {
+    "tuned_us": "tuned",
+    "default_us": "default",
+    "eager_us": "eager",
+    "compile_us": "`torch.compile`",
+    "max_autotune_us": "max-autotune",
+}
+
+
+def filled(page: str, results: Path) -> str:
+    """The page with its tables as they are now; `results` is the folder of recorded results."""
+    recorded = {path.stem: json.loads(path.read_text()) for path in sorted(results.glob("*.json"))}
+    h200, model = recorded["h200-kernels"], recorded["model-kernels"]
+    tables = {
+        "kernels": _kernels(),
+        "h200": _results(h200),
+        "model": _results(model),
+        "variants": _variants(recorded["model-variants"]),
+        "accuracy": _accuracy(recorded["model-accuracy"], recorded["h200-accuracy"]),
+        "gelu": _gelus(recorded["h200-accuracy"], h200, model),
+    }
+    return placed(page, tables)
+
+
+def _kernels() -> str:
+    rows = []
+    for name in registry.names():
+        spec = registry.load(name)
+        parameters = ", ".join(f"`{p.name}`" for p in spec.parameters)
+        rows.append([f"`{name}`", spec.summary.replace("|", "\\|"), ", ".join(spec.dims), parameters])
+    return markdown(["kernel", "computes", "dimensions", "tuned"], rows)
+
+
+def _results(body: Mapping[str, Any]) -> str:
+    shown = [key for key in _TIMES if any(key in row for row in body["rows"])]
+    rows = []
+    for row in body["rows"]:
+        times = [f"{row[key]:.2f}" if key in row else "" for key in shown]
+        share = f"{row['share_of_rate']:.1%}" if "share_of_rate" in row else ""
+        variant = row.get("config", {}).get("VARIANT", "")
+        rows.append([f"`{row['kernel']}`", shape_text(row["dims"]), *times, share, variant])
+    return markdown(["kernel", "shape", *(_TIMES[key] for key in shown), "share of the rate", "variant"], rows)
+
+
+def _variants(body: Mapping[str, Any]) -> str:
+    rows = []
+    for row in body["rows"]:
+        sides = ", ".join(f"{name} {side['time_us']:.1f}" for name, side in row["sides"].items())
+        ratio, published = (f"{row[key]:.2f}" if key in row else "" for key in ("ratio", "published_ratio"))
+        rows.append([f"`{row['kernel']}`", shape_text(row["dims"]), sides, ratio, published, row["fastest"]])
+    return markdown(["kernel", "shape", "best of each side, us", "first to last", "document", "fastest"], rows)
+
+
+def _accuracy(*bodies: Mapping[str, Any]) -> str:
+    rows = []
+    for body in bodies:
+        for row in body["rows"]:
+            if row["kernel"].startswith("gelu"):
+                continue
+            errors = [f"{row['error'][name]:.1e} / {row['torch_error'][name]:.1e}" for name in ("y", "mean", "rstd")]
+            rows.append([f"`{row['kernel']}`", row["variant"], body["run_by"], *errors])
+    return markdown(["kernel", "variant", "run by", "y: ours / torch", "mean", "rstd"], rows)
+
+
+def _gelus(accuracy: Mapping[str, Any], h200: Mapping[str, Any], model: Mapping[str, Any]) -> str:
+    rows = []
+    for row in accuracy["rows"]:
+        if row["kernel"].startswith("gelu") and row["variant"] == "blocks":
+            times = [_largest(body, row["kernel"]) for body in (h200, model)]
+            rows.append([f"`{row['kernel']}`", f"{row['error']['out']:.1e}", *times])
+    return markdown(["form", "largest deviation from the exact form", "H200, us", "Ascend910B4, modelled us"], rows)
+
+
+def _largest(body: Mapping[str, Any], kernel: str) -> str:
+    """The tuned time at the kernel's largest shape."""
+    row = max((row for row in body["rows"] if row["kernel"] == kernel), key=lambda row: math.prod(row["dims"].values()))
+    return f"{row['tuned_us']:.1f}"
+
+
+if __name__ == "__main__":
+    page = Path(sys.argv[1])
+    page.write_text(filled(page.read_text(), page.parent / "results"))

@@ -1,0 +1,311 @@
+"""What a launch costs when its config is looked up, beside calling the jitted function with constants.
+
+Host time of one call, from Python to its return, with the garbage collector off: of the function itself, of a `tuned`
+one over it, and of `triton.autotune` and FlagGems' `libtuner` over it with warm caches, each with 1, 10^3 and 10^5
+shapes in its cache, called in a random order. On a GPU the function is the real `row_reduce` kernel on small tensors;
+elsewhere a stand-in whose launch does nothing, so that what is measured is dispatch alone.
+"""
+
+from __future__ import annotations
+
+import gc
+import importlib.metadata
+import os
+import platform
+import random
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tilewise.benchmarks.launch.libtuner import filled, libtuned
+from tilewise.db.exchange.jsonfile import one_line
+from tilewise.db.exchange.native.runtime_file import encode_winners
+from tilewise.db.records import Clock, Result, Scope, Status, Trial
+from tilewise.kernels import registry
+from tilewise.kernels.source import source_hash
+from tilewise.kernels.spec import Config, Problem, Target
+from tilewise.tuner.hardware.targets import known_target
+from tilewise.tuner.runtime.current_device import current_device
+from tilewise.tuner.runtime.tuned import TunedFunction, tuned
+
+__all__ = ["bench_runtime"]
+
+ENTRIES = (1, 1000, 100_000)
+CALLS = 20_000
+_SPEC = "row_reduce"
+_N = 64
+
+Call = Callable[[int], Any]
+"""Launches the shape with that many rows."""
+
+
+def bench_runtime(
+    *, entries: Sequence[int] = ENTRIES, calls: int = CALLS, progress: Callable[[str], None] = lambda line: None
+) -> dict[str, Any]:
+    """The JSON of `tilewise bench runtime`; times of a call are microseconds."""
+    bench = _Real() if _has_gpu() else _Stubbed()
+    rows = []
+    with tempfile.TemporaryDirectory() as folder, _misses_off():
+        for count in entries:
+            progress(f"{count} entries")
+            rows.append(_row(bench, Path(folder), count, calls))
+    return {
+        "launch": bench.name,
+        "host": f"{platform.processor() or platform.machine()}, {os.cpu_count()} cores",
+        "python": platform.python_version(),
+        "versions": {name: _version(name) for name in ("triton", "triton-ascend", "torch", "flag_gems")},
+        "calls": calls,
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        "rows": rows,
+    }
+
+
+def _row(bench: _Bench, folder: Path, count: int, calls: int) -> dict[str, Any]:
+    shapes = list(range(1, count + 1))
+    file = folder / f"{count}.json"
+    file.write_bytes(encode_winners(result.to_json() for result in _results(bench.target, shapes)))
+    load_s, load_mb = _load_cost(file)
+    function: TunedFunction = bench.tuned(file)
+    constants = bench.direct()
+    look_up = bench.looked_up(function)
+    first = [_timed(look_up, m) for m in shapes]
+    contenders: dict[str, Call] = {"constants": constants, "tilewise": look_up}
+    body: dict[str, Any] = {"entries": count, "file_mb": round(file.stat().st_size / 1e6, 2)}
+    for name, make in (("triton.autotune", bench.autotuned), ("flag_gems.libtuner", partial(bench.libtuned, folder))):
+        try:
+            contenders[name] = make(shapes)
+        except Exception as error:
+            body.setdefault("not_run", {})[name] = _reason(error)
+    times = _in_turns(contenders, shapes, calls)
+    plain = statistics.median(times["constants"])
+    for name, found in times.items():
+        body[name] = {
+            "median_us": round(statistics.median(found), 3),
+            "p99_us": round(_p99(found), 3),
+            "added_median_us": round(statistics.median(found) - plain, 3),
+        }
+    guess = count + 1  # a shape beside the tuned ones
+    return {
+        **body,
+        "load": {"seconds": round(load_s, 3), "mb": round(load_mb, 1)},
+        "first_call_us": {
+            "exact_median": round(statistics.median(first), 1),
+            "exact_p99": round(_p99(first), 1),
+            "guess": round(_timed(look_up, guess), 1),
+            "guess_match": function.choices[-1].match,
+        },
+    }
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, ModuleNotFoundError):
+        return f"{error.name} is not installed"
+    return f"{type(error).__name__}: {one_line(error)}"
+
+
+def _in_turns(
+    contenders: dict[str, Call], shapes: Sequence[int], calls: int, rounds: int = 5
+) -> dict[str, list[float]]:
+    """Microseconds of each call: in rounds, so that a machine that slows down does so for all."""
+    draw = random.Random(0)
+    times: dict[str, list[float]] = {name: [] for name in contenders}
+    with _quiet():
+        for _ in range(rounds):
+            order = draw.choices(shapes, k=calls // rounds)
+            for name, call in contenders.items():
+                for m in order[:200]:
+                    call(m)
+                times[name] += [_timed(call, m) for m in order]
+    return times
+
+
+def _timed(call: Call, m: int) -> float:
+    began = time.perf_counter_ns()
+    call(m)
+    return (time.perf_counter_ns() - began) / 1e3
+
+
+class _Bench:
+    """What is launched: `tensors` and `grid` are arguments of every call."""
+
+    name: str
+    target: Target
+    tensors: tuple[Any, ...]
+    function: Any
+    device: str | None = None
+
+    def __init__(self) -> None:
+        self.spec = registry.load(_SPEC)
+        self.config = dict(self.spec.default(Problem(_SPEC, {"M": 1, "N": _N}, "float32"), self.target))
+
+    def grid(self, meta: Config) -> tuple[int, ...]:
+        return (1,)
+
+    def tuned(self, file: Path) -> TunedFunction:
+        return tuned(self.spec, file, device=self.device)(self.function)
+
+    def direct(self) -> Call:
+        x, w, out = self.tensors
+        function, grid, config = self.function, self.grid, self.config
+        return lambda m: function[grid](x, w, out, m, _N, **config)
+
+    def looked_up(self, function: Any) -> Call:
+        x, w, out = self.tensors
+        grid = self.grid
+        return lambda m: function[grid](x, w, out, m, _N)
+
+    def autotuned(self, shapes: Sequence[int]) -> Call:
+        """`triton.autotune` with each of the shapes in its cache, none of them ever timed."""
+        import triton
+
+        timed = iter([1.0, 2.0] * len(shapes))  # the first config wins, and nothing is run
+        options = {"do_bench": lambda call, quantiles: [next(timed)] * 3}
+        tuner = triton.autotune(configs=self.configs(), key=["M", "N"], **options)(self.function)
+        call = self.looked_up(tuner)
+        for m in shapes:
+            call(m)
+        return call
+
+    def libtuned(self, folder: Path, shapes: Sequence[int]) -> Call:
+        """FlagGems' `libtuner` with each of the shapes in its cache."""
+        return filled(self.looked_up(libtuned(self.function, self.configs(), ["M", "N"], folder)), shapes)
+
+    def configs(self) -> list[Any]:
+        """Two to choose from: one alone would never be looked up."""
+        import triton
+
+        compile_options = {name: self.config[name] for name in ("num_warps", "num_stages") if name in self.config}
+        constants = {name: v for name, v in self.config.items() if name not in compile_options}
+        return [triton.Config({**constants, "BLOCK_SIZE_N": n}, **compile_options) for n in (64, 128)]
+
+
+class _Stubbed(_Bench):
+    name = "stubbed"
+    device = "Ascend910B4"
+
+    def __init__(self) -> None:
+        self.target = known_target("Ascend910B4", 40)
+        super().__init__()
+        self.tensors = tuple(_StubTensor() for _ in range(3))
+        self.function = _StubFunction()
+
+    def libtuned(self, folder: Path, shapes: Sequence[int]) -> Call:
+        raise TypeError("its entry takes only what Triton compiles")
+
+
+class _Real(_Bench):
+    name = "real"
+
+    def __init__(self) -> None:
+        import torch
+
+        from tilewise.tuner.measure.launch import resolve_functions
+
+        x = torch.zeros(max(ENTRIES) + 2, _N, device="cuda")
+        self.target = current_device(x).target
+        super().__init__()
+        self.name = f"real, on {self.target.name}"
+        self.tensors = (x, torch.zeros(_N, device="cuda"), torch.zeros(len(x), device="cuda"))
+        (self.function,) = resolve_functions(self.spec)
+
+
+class _StubTensor:
+    """As much of a torch tensor as dispatch looks at."""
+
+    dtype = "torch.float32"
+
+    def get_device(self) -> int:
+        return 0
+
+
+class _StubFunction:
+    """As much of a JITFunction as dispatch calls; a launch does nothing."""
+
+    constants = ("BLOCK_SIZE_M", "SUB_BLOCK_SIZE_M", "BLOCK_SIZE_N", "EVICT_FIRST")
+    arg_names = ("x_ptr", "w_ptr", "out_ptr", "M", "N", *constants)
+
+    def __init__(self) -> None:
+        self.fn = lambda x_ptr, w_ptr, out_ptr, M, N, **constants: None  # noqa: N803
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        return lambda *args, **kwargs: self.run(*args, grid=grid, warmup=False, **kwargs)  # as triton's own does
+
+    def run(self, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
+        return
+
+
+def _results(target: Target, shapes: Sequence[int]) -> Iterator[Result]:
+    spec = registry.load(_SPEC)
+    known, moment = source_hash(spec), datetime(2026, 11, 21, tzinfo=UTC)
+    clock = Clock.MEASURED if target.family == "nvidia" else Clock.MODELLED
+    config = spec.default(Problem(_SPEC, {"M": 1, "N": _N}, "float32"), target)
+    winner = Trial(config, Status.CORRECT, time_us=10.0, p20_us=9.9, p80_us=10.1, verified=True, created=moment)
+    for m in shapes:
+        scope = Scope(Problem(_SPEC, {"M": m, "N": _N}, "float32"), known, target.name, clock, "bench", target.cores)
+        yield Result(scope, winner, None, {}, 1.0)
+
+
+_LOAD = """
+import resource, sys, time
+from tilewise.tuner.lookup.file_source import FileSource
+def megabytes():
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize() / 1e6
+before, began = megabytes(), time.perf_counter()
+source = FileSource(sys.argv[1])
+print(time.perf_counter() - began, megabytes() - before)
+"""
+
+
+def _load_cost(file: Path) -> tuple[float, float]:
+    """Seconds and resident megabytes (pages of the file itself included) of loading it, in a process of its own."""
+    done = subprocess.run([sys.executable, "-c", _LOAD, str(file)], capture_output=True, text=True, check=True)
+    seconds, megabytes = map(float, done.stdout.split())
+    return seconds, megabytes
+
+
+def _p99(times: Sequence[float]) -> float:
+    return sorted(times)[int(0.99 * (len(times) - 1))]
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+@contextmanager
+def _misses_off() -> Iterator[None]:
+    """The benchmark's own shapes are nobody's to tune."""
+    names = ("TILEWISE_MISSES", "TILEWISE_MISSES_SERVER")
+    before = {name: os.environ.pop(name) for name in names if name in os.environ}
+    os.environ["TILEWISE_MISSES"] = "off"
+    try:
+        yield
+    finally:
+        os.environ.pop("TILEWISE_MISSES")
+        os.environ.update(before)
+
+
+def _has_gpu() -> bool:
+    from tilewise.tuner.devices.cuda.device import row
+
+    return row().available
+
+
+def _version(package: str) -> str:
+    try:
+        return importlib.metadata.version(package)
+    except importlib.metadata.PackageNotFoundError:
+        return "not installed"

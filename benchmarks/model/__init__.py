@@ -1,0 +1,1 @@
+"""Benchmarks of the modelled Ascend part: its clock, its executor, its verification."""

@@ -1,0 +1,193 @@
+"""`tilewise bench model`, `variants`, `accuracy`, `execute` and `mutations`."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tilewise.cli.formatting import output
+from tilewise.cli.options import common, database, give, print_json
+from tilewise.db.records import shape_text
+from tilewise.tuner.space.problem import config_text
+
+__all__ = ["accuracy", "execute", "model", "mutations", "variants"]
+
+
+@click.command()
+@database
+@common
+def model(url: str | None, as_json: bool) -> None:
+    """Compare modelled times with published ones of a real Ascend part."""
+    from rich.table import Table
+
+    from tilewise.benchmarks.model.model import bench_model
+
+    body = bench_model()
+    if as_json:
+        print_json(body)
+        return
+    table = Table(title=f"{body['part']}, published (measured by others) against modelled", title_justify="left")
+    for heading in ("case", "config"):
+        table.add_column(heading)
+    for heading in ("published us", "modelled us", "interval", "published ratio", "modelled ratio", "ratio error"):
+        table.add_column(heading, justify="right")
+    table.add_column("note")
+    for row in body["cases"]:
+        table.add_row(*_model_row(row))
+    console = output()
+    console.print(table)
+    for name, value in body["summary"].items():
+        console.print(f"{name.replace('_', ' ')}: {_summed(value)}")
+
+
+def _summed(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name.replace('_', ' ')} {each}" for name, each in value.items())
+    return ", ".join(value) or "none" if isinstance(value, list) else str(value)
+
+
+def _model_row(row: dict[str, Any]) -> list[str]:
+    config = ", ".join(f"{value}" for value in row["config"].values())
+    cells = [row["id"], config, f"{row['published_us']:.2f}" if "published_us" in row else "-"]
+    if "modelled_us" not in row:
+        return [*cells, "-", "-", "-", "-", "-", row.get("reason", "")]
+    interval = f"{row['low_us']:.1f}-{row['high_us']:.1f}"
+    notes = (["used for fitting"] if row["used_for_fitting"] else []) + (
+        [] if row["double_buffered"] else ["single buffer"]
+    )
+    if "published_failure" in row:
+        ratios, notes = ["-", "-", "-"], [f"published: {row['published_failure']}", *notes]
+    else:
+        error = row["modelled_ratio"] / row["published_ratio"] - 1
+        ratios = [f"{row['published_ratio']:.2f}", f"{row['modelled_ratio']:.2f}", f"{error:+.1%}"]
+    return [*cells, f"{row['modelled_us']:.2f}", interval, *ratios, ", ".join(notes)]
+
+
+@click.command()
+@click.option("--device", default="auto", show_default=True, help="auto, npu, cuda or model:PART.")
+@click.option("--trials", type=click.IntRange(1), default=24, show_default=True, help="Trials each side may have.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@common
+def variants(device: str, trials: int, file: str | None, as_json: bool) -> None:
+    """Tune both sides of what the seed documents compare: loads, passes, parts, fused or not."""
+    from tilewise.benchmarks.model.variants import bench_variants
+    from tilewise.cli.progress import working
+    from tilewise.tuner.devices.registry import choose, open_device
+
+    with open_device(choose(device)) as opened, working("tuning") as progress:
+        body = bench_variants(opened, trials=trials, progress=progress)
+    give(body, as_json, file, _show_variants)
+
+
+def _show_variants(body: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    table = Table(title=f"{body['device']} ({body['clock']}), us", title_justify="left")
+    for heading in ("kernel", "shape", "sides, best of each", "fastest"):
+        table.add_column(heading)
+    for heading in ("ratio", "documents"):
+        table.add_column(heading, justify="right")
+    for row in body["rows"]:
+        sides = ", ".join(f"{name} {side['time_us']:.1f}" for name, side in row["sides"].items())
+        ratio, published = (f"{row[key]:.2f}" if key in row else "-" for key in ("ratio", "published_ratio"))
+        table.add_row(row["kernel"], shape_text(row["dims"]), sides, row["fastest"] or "-", ratio, published)
+    output().print(table)
+
+
+@click.command()
+@click.option("--device", default="auto", show_default=True, help="auto, npu, cuda or model:PART.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@common
+def accuracy(device: str, file: str | None, as_json: bool) -> None:
+    """Compare normalisations far from zero, and the GELUs, with float64, beside torch's own kernels."""
+    from tilewise.benchmarks.model.accuracy import bench_accuracy
+    from tilewise.cli.progress import working
+    from tilewise.tuner.devices.registry import choose, open_device
+
+    with open_device(choose(device)) as opened, working("running") as progress:
+        body = bench_accuracy(opened, progress=progress)
+    give(body, as_json, file, _show_accuracy)
+
+
+def _show_accuracy(body: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    table = Table(
+        title=f"{body['device']}, run by {body['run_by']}: largest deviation from float64", title_justify="left"
+    )
+    for heading in ("kernel", "variant", "data", "output"):
+        table.add_column(heading)
+    for heading in ("error", "torch"):
+        table.add_column(heading, justify="right")
+    for row in body["rows"]:
+        for name, error in row["error"].items():
+            cells = (f"{error:.1e}", f"{row['torch_error'][name]:.1e}")
+            table.add_row(row["kernel"], row["variant"], row["data"], name, *cells)
+    output().print(table)
+
+
+_PART = click.option("--part", default="Ascend910B4", show_default=True, help="The modelled part.")
+
+
+_SEED = click.option("--seed", type=int, default=0, show_default=True, help="Of the configs or changes drawn.")
+
+
+_FILE = click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+
+
+@click.command()
+@click.argument("kernels", nargs=-1)
+@click.option("--count", type=click.IntRange(1), default=20, show_default=True, help="Configs a kernel, of two dtypes.")
+@_PART
+@_SEED
+@_FILE
+@common
+def execute(kernels: tuple[str, ...], count: int, part: str, seed: int, file: str | None, as_json: bool) -> None:
+    """Execute compiled configs of the kernels (default: all) and compare with float64 and Triton's interpreter."""
+    from tilewise.benchmarks.model.execution import bench_execute, execution_body, headline
+    from tilewise.kernels import registry
+    from tilewise.settings import read_settings
+
+    for name in kernels:
+        registry.load(name)
+    rows, folder = [], read_settings().cache_folder
+    for row in bench_execute(part, folder, count=count, seed=seed, kernels=kernels):
+        rows.append(row)
+        if not as_json and row.fault:
+            output().print(f"{row.kernel} {row.dtype} {config_text(row.config)}: {row.fault}", markup=False)
+    _give(execution_body(rows, part, seed, headline(part, folder)), file, as_json)
+
+
+@click.command()
+@click.option("--count", type=click.IntRange(1), default=200, show_default=True, help="Changes to make.")
+@_PART
+@_SEED
+@_FILE
+@common
+def mutations(count: int, part: str, seed: int, file: str | None, as_json: bool) -> None:
+    """Change compiled programs at random and see whether execution reports it."""
+    from tilewise.benchmarks.model.execution import bench_mutations, mutations_body
+    from tilewise.settings import read_settings
+
+    findings = []
+    for finding in bench_mutations(part, read_settings().cache_folder, count=count, seed=seed):
+        findings.append(finding)
+        if not as_json and finding.counts and not finding.report:
+            output().print(f"not reported: {finding.kernel}, {finding.change}", markup=False)
+    _give(mutations_body(findings, part, seed), file, as_json)
+
+
+def _give(body: dict[str, Any], file: str | None, as_json: bool) -> None:
+    """The whole as JSON, or its summary; and the whole in a file where one is asked for."""
+    from tilewise.db.exchange.files import write_file
+
+    if as_json:
+        print_json(body)
+    else:
+        for name, value in body["summary"].items():
+            output().print(f"{name.replace('_', ' ')}: {value}", markup=False)
+    if file:
+        write_file(Path(file), (json.dumps(body, indent=1) + "\n").encode())

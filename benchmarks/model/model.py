@@ -1,0 +1,125 @@
+"""`tilewise bench model`: the modelled part beside timings that others measured on a real one."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import platform
+import statistics
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib.resources import files
+from typing import Any
+
+from tilewise.db.records import Status
+from tilewise.errors import Unavailable
+from tilewise.kernels import registry
+from tilewise.kernels.spec import KernelSpec
+from tilewise.settings import read_settings
+from tilewise.tuner.devices.ascend_model import toolchain
+from tilewise.tuner.devices.ascend_model.model_config import model_config
+from tilewise.tuner.hardware.ascend_parts import part
+from tilewise.tuner.hardware.calibrated_costs import model_fingerprint
+from tilewise.tuner.space.problem import make_problem
+
+__all__ = ["bench_model"]
+
+
+def bench_model() -> dict[str, Any]:
+    """Every published timing for which the project has a kernel: published and modelled time, the interval that the
+    costs' ranges give, and the ratios of both to the case's fastest config. Raises `Unavailable`."""
+    if reason := toolchain.unavailable_reason():
+        raise Unavailable(f"bench model {reason}")
+    published = json.loads(files("tilewise.benchmarks.model").joinpath("published.json").read_text())
+    modelled = [_model(case, published["part"]) for case in published["cases"] if case["kernel"]]
+    rows = [row for group in _groups(modelled).values() for row in _with_ratios(group)]
+    missing = sorted({case["id"] for case in published["cases"] if not case["kernel"]})
+    return {
+        "part": published["part"],
+        "date": f"{datetime.now(UTC):%Y-%m-%d}",
+        "python": platform.python_version(),
+        "toolchain": f"{toolchain.fingerprint()}, model {model_fingerprint(part(published['part']))}",
+        "source": published["source"],
+        "cases": rows,
+        "summary": _summary(rows, missing),
+    }
+
+
+def _model(case: Mapping[str, Any], name: str) -> dict[str, Any]:
+    folder = read_settings().cache_folder
+    spec = _load(case["kernel"])
+    problem = make_problem(spec, case["dims"], case["dtype"])
+    target = toolchain.target(name, folder)
+    options = {k: v for k, v in spec.default(problem, target).items() if k in spec.options()}
+    outcome, machines = model_config(spec, problem, {**options, **case["config"]}, target, folder)
+    row = {key: case[key] for key in ("id", "kernel", "dims", "dtype", "config", "published_us", "used_for_fitting")}
+    row |= {"feasible": outcome.status is Status.CORRECT, "double_buffered": outcome.facts.get("double_buffered")}
+    if outcome.reason:
+        row["reason"] = outcome.reason
+    if "published_failure" in case:
+        row["published_failure"] = case["published_failure"]
+    if machines is not None:
+        ends = {"modelled_us": "value", "low_us": "low", "high_us": "high"}
+        row |= {key: round(machines.time(end).time_us, 2) for key, end in ends.items()}  # type: ignore[arg-type]
+    return {key: value for key, value in row.items() if value is not None}
+
+
+def _load(kernel: str) -> KernelSpec:
+    """A registered kernel, or `module:ATTRIBUTE` of one that is there for its published timings only."""
+    module, colon, attribute = kernel.partition(":")
+    if not colon:
+        return registry.load(kernel)
+    spec: KernelSpec = getattr(importlib.import_module(module), attribute)
+    return spec
+
+
+def _groups(rows: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    groups: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        groups.setdefault(row["id"], []).append(row)
+    return groups
+
+
+def _with_ratios(group: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Times against the fastest of the case: what a search needs to get right."""
+    both = [row for row in group if "published_us" in row and "modelled_us" in row]
+    best = {key: min((row[key] for row in both), default=None) for key in ("published_us", "modelled_us")}
+    for row in both:
+        row["published_ratio"] = round(row["published_us"] / best["published_us"], 3)
+        row["modelled_ratio"] = round(row["modelled_us"] / best["modelled_us"], 3)
+    return list(group)
+
+
+def _summary(rows: Sequence[Mapping[str, Any]], missing: Sequence[str]) -> dict[str, Any]:
+    both = [row for row in rows if "published_ratio" in row]
+    judged = [row for row in both if not row["used_for_fitting"]]
+    cases = dict.fromkeys(row["id"] for row in both)
+    picks = {case: round(_cost_of_pick([row for row in both if row["id"] == case]), 4) for case in cases}
+    return {
+        **_errors(both),
+        "judged": _errors(judged) if judged else {"compared": 0},
+        "cost_of_trusting_the_pick": picks,
+        "worst_cost_of_trusting_the_pick": max(picks.values()),
+        "feasibility_disagreements": sum(row["feasible"] == ("published_failure" in row) for row in rows),
+        "no_kernel_yet": list(missing),
+    }
+
+
+def _errors(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """How far the times, and their ratios to the case's best, are from the published ones."""
+    ratios: list[float] = [row["modelled_ratio"] / row["published_ratio"] - 1 for row in rows]
+    largest: float = max(ratios, key=abs)
+    times: list[float] = [row["modelled_us"] / row["published_us"] - 1 for row in rows]
+    return {
+        "compared": len(rows),
+        "mean_absolute_ratio_error": round(statistics.fmean(map(abs, ratios)), 4),
+        "largest_ratio_error": round(largest, 4),
+        "mean_absolute_time_error": round(statistics.fmean(map(abs, times)), 4),
+        "within_interval": sum(row["low_us"] <= row["published_us"] <= row["high_us"] for row in rows),
+    }
+
+
+def _cost_of_pick(rows: Sequence[Mapping[str, Any]]) -> float:
+    """The published time of the config that the model picks, against the best published."""
+    pick = min(rows, key=lambda row: row["modelled_us"])
+    return float(pick["published_us"] / min(row["published_us"] for row in rows))

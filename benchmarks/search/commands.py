@@ -1,0 +1,113 @@
+"""`tilewise bench search`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tilewise.cli.formatting import output
+from tilewise.cli.options import common, database, give
+
+__all__ = ["search"]
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
+@click.option("--budget", type=click.IntRange(1), default=200, show_default=True, help="Evaluations a search may make.")
+@click.option(
+    "--seeds", type=click.IntRange(1), default=12, show_default=True, help="Repetitions, with seeds 0, 1, ..."
+)
+@click.option(
+    "--search",
+    "searches",
+    multiple=True,
+    help="Searches to replay: guided, guided-without-prior, guided-with-neighbours, tpe, random, random-calculated, "
+    "exhaustive, forest, kt:STRATEGY  [default: guided with and without prior, tpe, random, random-calculated]",
+)
+@click.option(
+    "--noise",
+    is_flag=True,
+    help="Searches see times drawn anew from the recorded repetitions; judged by the recorded ones.",
+)
+@click.option("--plot", metavar="STEM", help="Also draw STEM.png and STEM.svg.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@database
+@common
+def search(
+    files: tuple[str, ...],
+    budget: int,
+    seeds: int,
+    searches: tuple[str, ...],
+    noise: bool,
+    plot: str | None,
+    file: str | None,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """Replay searches on recorded landscapes: T4 files and Kernel Tuner caches, plain or gzipped."""
+    from rich.progress import Progress
+
+    from tilewise.benchmarks.search.plot import plot_search
+    from tilewise.benchmarks.search.search import bench_search, check_searches, replays
+    from tilewise.settings import read_settings
+
+    check_searches(searches)
+    console = output(stderr=True)
+    with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
+        task = progress.add_task("replaying", total=replays(files, seeds, searches))
+        body = bench_search(
+            files,
+            budget=budget,
+            seeds=seeds,
+            searches=searches,
+            noise=noise,
+            jobs=read_settings().jobs,
+            done=lambda: progress.advance(task),
+        )
+    give(body, as_json, file, _show_search)
+    if plot:
+        plot_search(body, Path(plot))
+
+
+def _show_search(body: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    console = output()
+    for row in body["landscapes"]:
+        title = f"{row['file']}: {row['configs']} configs, {row['feasible']} feasible, optimum {row['optimum']:.2f} us"
+        table = Table(title=f"{title}; {body['seeds']} seeds", title_justify="left")
+        _search_columns(table, next(iter(row["searches"].values())))
+        for name, summary in row["searches"].items():
+            table.add_row(name, *_search_cells(summary))
+        console.print(table)
+    if len(body["landscapes"]) > 1:
+        table = Table(title=f"mean of {len(body['landscapes'])} landscapes", title_justify="left")
+        _search_columns(table, next(iter(body["mean"].values())))
+        for name, mean in body["mean"].items():
+            table.add_row(name, *_search_cells(mean))
+        console.print(table)
+
+
+def _search_columns(table: Any, summary: dict[str, Any]) -> None:
+    table.add_column("search")
+    for n in summary["fraction"]:
+        table.add_column(f"at {n}", justify="right")
+    margins = ("to 10%", "to 5%", "to 2%") if "evaluations_to" in summary else ()
+    for heading in (*margins, "score", "over time", "ms each"):
+        table.add_column(heading, justify="right")
+
+
+def _search_cells(summary: dict[str, Any]) -> list[str]:
+    widths = summary.get("fraction_ci95", {})
+    cells = [f"{value:.3f}" + (f" ±{widths[n]:.3f}" if n in widths else "") for n, value in summary["fraction"].items()]
+    if "evaluations_to" in summary:
+        cells += [_count(summary["evaluations_to"].get(margin)) for margin in ("10%", "5%", "2%")]
+    over_time, own = summary.get("score_over_time"), summary.get("seconds_per_evaluation")
+    cells += [f"{summary['score']:.3f}", "-" if over_time is None else f"{over_time:.3f}"]
+    return [*cells, "-" if own is None else f"{own * 1e3:.1f}"]
+
+
+def _count(value: float | None) -> str:
+    return "-" if value is None else f"{value:g}"

@@ -1,0 +1,157 @@
+"""`python -m tilewise.benchmarks.search.endings FILE...`: what whole tunings of recorded landscapes end with.
+
+Each is tuned from nothing with many seeds as on the device that was recorded: its batches, the prior, the default last,
+and where single runs were recorded, times drawn from these, configs dropped that are clearly behind, and leaders timed
+in turns. What was left is how much longer the declared winner takes than the best of the file, by recorded times, which
+are the medians of the repetitions where times are drawn from these.
+With `--without-prior` the search is told nothing but the configs.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tilewise.benchmarks.common.header import header
+from tilewise.benchmarks.common.processes import processes
+from tilewise.benchmarks.common.script import script
+from tilewise.benchmarks.search.search import Recorded, clocks, load_recorded
+from tilewise.db.records import Clock, canonical_json
+from tilewise.db.sql.sql_store import open_store
+from tilewise.kernels.spec import KernelSpec, Problem
+from tilewise.settings import read_settings
+from tilewise.tuner.devices.cuda.device import CudaDevice
+from tilewise.tuner.devices.replay import ReplayDevice
+from tilewise.tuner.measure.robust_stats import quantile
+from tilewise.tuner.tuning.loop import Budget, Tuning
+
+__all__ = ["bench_endings"]
+
+BUDGETS = (60, 120, 240)
+NEAR = 0.01
+"""How far the true times of two tunings' winners may be apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """`alone`: by itself, before its budget was spent. `left` is a share of the optimum."""
+
+    trials: int
+    alone: bool
+    left: float
+
+
+def bench_endings(
+    files: Sequence[str], *, budgets: Sequence[int] = BUDGETS, seeds: int = 40, prior: bool = True, jobs: int = 1
+) -> dict[str, Any]:
+    """The JSON of the benchmark."""
+    with processes(jobs) as pool:
+        asked = {file: [pool.submit(_tune, file, budgets, seed, prior) for seed in range(seeds)] for file in files}
+        endings = {file: [future.result() for future in futures] for file, futures in asked.items()}
+    return {
+        "seeds": seeds,
+        "prior": prior,
+        "near": NEAR,
+        "budgets": {
+            str(budget): {
+                "all": _summary([one[place] for tunings in endings.values() for one in tunings]),
+                "landscapes": [
+                    {"file": Path(file).name, **_summary([one[place] for one in tunings])}
+                    for file, tunings in endings.items()
+                ],
+            }
+            for place, budget in enumerate(budgets)
+        },
+    }
+
+
+class _RecordedGpu(ReplayDevice):
+    batch = CudaDevice.batch
+
+
+def _tune(file: str, budgets: Sequence[int], seed: int, prior: bool) -> list[_Ending]:
+    """One tuning, resumed with each of the (rising) budgets, and what it had come to at the end of each."""
+    recorded = load_recorded(file)
+    gpu = recorded.origin is not None and recorded.origin[1].family == "nvidia"
+    device = (_RecordedGpu if gpu else ReplayDevice)(file, noise=recorded.scope.clock is Clock.MEASURED, seed=seed)
+    if not prior:
+        device.origin = None
+    spec, problem = _origin(device, recorded)
+    true_us, found = _true_us(device), []
+    with open_store("sqlite://") as store:
+        for budget in budgets:
+            tuning = Tuning(spec, problem, device, store, budget=Budget(budget), seed=seed)
+            winner = tuning.run().winner
+            assert winner is not None, "a tuning without a winner raises"
+            drawn = sum(trial.ordinal is not None for trial in store.trials(tuning.scope))
+            left = true_us[canonical_json(dict(winner.config))] / min(true_us.values()) - 1
+            found.append(_Ending(drawn, drawn < min(budget, len(device.space)), left))
+    return found
+
+
+def _true_us(device: ReplayDevice) -> dict[str, float]:
+    """By config: around what its times lie."""
+    return {
+        canonical_json(dict(row.config)): quantile(
+            row.samples_us if device.noisy and row.samples_us else [row.time_us], 0.5
+        )
+        for row in device.rows
+        if row.time_us is not None
+    }
+
+
+def _origin(device: ReplayDevice, recorded: Recorded) -> tuple[KernelSpec, Problem]:
+    """What was tuned, over the recorded configs; the device becomes as much as is known of the recorded one."""
+    if device.origin is None or recorded.origin is None:
+        return device.spec, device.problem
+    spec, problem = device.origin
+    device.target = recorded.origin[1]
+    default = spec.default(problem, device.target)
+    known = {name: default[name] for name in recorded.space.domains}
+    over = dataclasses.replace(
+        spec,
+        parameters=device.spec.parameters,
+        configs=lambda *_: recorded.space.configs,
+        default=lambda *_: known,
+    )
+    return over, problem
+
+
+def _summary(endings: Sequence[_Ending]) -> dict[str, Any]:
+    alone = [ending for ending in endings if ending.alone]
+    return {
+        "tunings": len(endings),
+        "near": sum(ending.left <= NEAR for ending in endings),
+        "left_worst": round(max(ending.left for ending in endings), 4),
+        "trials": round(statistics.fmean(ending.trials for ending in endings), 1),
+        "ended_alone": len(alone),
+        "ended_alone_near": sum(ending.left <= NEAR for ending in alone),
+    }
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True)
+@click.option("--seeds", default=40, show_default=True)
+@click.option("--budget", "budgets", multiple=True, type=int, default=BUDGETS, show_default=True)
+@click.option("--without-prior", is_flag=True)
+def main(files: tuple[str, ...], seeds: int, budgets: tuple[int, ...], without_prior: bool) -> None:
+    body = bench_endings(
+        files, budgets=sorted(budgets), seeds=seeds, prior=not without_prior, jobs=read_settings().jobs
+    )
+    names = " ".join(Path(file).name for file in files)
+    options = f"--seeds {seeds} " + " ".join(f"--budget {budget}" for budget in sorted(budgets))
+    options += " --without-prior" * without_prior
+    command = f"python -m tilewise.benchmarks.search.endings {names} {options}"
+    print(json.dumps(header(command, clocks(files)) | body, indent=1))
+
+
+if __name__ == "__main__":
+    with script():
+        main()

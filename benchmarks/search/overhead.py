@@ -1,0 +1,70 @@
+"""`python -m tilewise.benchmarks.search.overhead`: what the guided search costs by itself, in spaces of several sizes.
+
+A fifth of the configs fail, so that where they do is learnt as well.
+Times are the process's CPU seconds with one thread, so that what else the machine does is not in them.
+"""
+
+from __future__ import annotations
+
+import json
+import resource
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewise.benchmarks.common.header import header
+from tilewise.tuner.samplers.base import FAILED, PENALTY, distributions, quiet_study
+from tilewise.tuner.samplers.guided import GuidedSampler
+from tilewise.tuner.space.search_space import Space
+
+__all__ = ["overhead"]
+
+_BATCH = 4
+_FAILING = 0.2
+_CASES = (((10, 10, 10, 20), 200), ((10,) * 6, 200))
+
+
+def overhead(sizes: Sequence[int], trials: int, *, prior: bool) -> dict[str, Any]:
+    """Milliseconds of CPU an evaluation (ask, number, tell) over a search of `trials` in a space of parameters with so
+    many values, of which the last 40, the slowest single one, and the process's largest memory so far in MB."""
+    count = int(np.prod(sizes))
+    codes = np.array(np.unravel_index(np.arange(count), sizes)).T.astype(np.uint16)
+    space = Space({f"P{n}": tuple(2**place for place in range(size)) for n, size in enumerate(sizes)}, codes=codes)
+    away = np.abs(codes - np.array(sizes) / 2).sum(axis=1)
+    log_times = 0.1 * away + 0.2 * (codes[:, 0] == codes[:, 1])
+    guess = log_times + np.random.default_rng(0).normal(0, 0.2, count)
+    fails = np.random.default_rng(1).random(count) < _FAILING
+    study = quiet_study(GuidedSampler(space, 0, log_penalties=guess[:, None] if prior else None))
+    offered = distributions(space)
+    spent: list[float] = []
+    while len(spent) < trials:
+        asked = []
+        for _ in range(_BATCH):
+            began = time.process_time()
+            trial = study.ask(fixed_distributions=offered)
+            number = space.numbered([trial.params[name] for name in space.domains])
+            assert number is not None, "samplers suggest configs of the space only"
+            asked.append((trial, number))
+            spent.append(time.process_time() - began)
+        for place, (trial, number) in enumerate(asked):
+            began = time.process_time()
+            trial.set_user_attr(FAILED, bool(fails[number]))
+            study.tell(trial, PENALTY if fails[number] else float(log_times[number]))
+            spent[place - _BATCH] += time.process_time() - began
+    return {
+        "configs": count,
+        "prior": prior,
+        "trials": trials,
+        "mean_ms": round(1e3 * float(np.mean(spent)), 1),
+        "last_40_ms": round(1e3 * float(np.mean(spent[-40:])), 1),
+        "slowest_ms": round(1e3 * max(spent)),
+        "memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
+    }
+
+
+if __name__ == "__main__":
+    rows = [overhead(sizes, trials, prior=prior) for sizes, trials in _CASES for prior in (False, True)]
+    about = header("OPENBLAS_NUM_THREADS=1 python -m tilewise.benchmarks.search.overhead", "none: times by formula")
+    print(json.dumps(about | {"failing": _FAILING, "rows": rows}, indent=1))

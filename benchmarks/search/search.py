@@ -1,0 +1,397 @@
+"""`tilewise bench search`: searches replayed on recorded landscapes, where every answer is known.
+
+A recorded landscape tells what each config would have given, failures too; a search on it costs no device. Every
+different config that a search asks for counts as one evaluation, also one that failed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from optuna.study import Study
+
+from tilewise.benchmarks.common.header import header
+from tilewise.benchmarks.common.processes import processes
+from tilewise.benchmarks.search import forest, kernel_tuner
+from tilewise.benchmarks.search.score import RandomSearch, aggregate, half_width
+from tilewise.db.records import Scope, Status
+from tilewise.errors import BadImport, Unavailable, UsageError
+from tilewise.kernels.spec import KernelSpec, Problem, Target
+from tilewise.tuner.devices.replay import ReplayDevice
+from tilewise.tuner.samplers.base import FAILED, PENALTY, TableSampler, distributions, quiet_study
+from tilewise.tuner.samplers.prior_weights import learnt_weights
+from tilewise.tuner.samplers.warm_start import MOST, Neighbour, neighbour_indices, scope_distance
+from tilewise.tuner.space.search_space import Space
+from tilewise.tuner.tuning.loop import DEFAULT_TRIALS, SEARCHES, PriorTable, make_sampler, prior_table
+
+__all__ = [
+    "CALCULATED",
+    "COLUMNS",
+    "DEFAULT",
+    "MARGINS",
+    "WITHOUT_PRIOR",
+    "Course",
+    "Recorded",
+    "bench_search",
+    "check_searches",
+    "clocks",
+    "load_recorded",
+    "replay",
+]
+
+COLUMNS = (20, 50, 100, 200)
+MARGINS = (0.10, 0.05, 0.03, 0.02)
+WITHOUT_PRIOR = "guided-without-prior"
+NEIGHBOURS = "guided-with-neighbours"
+"""With what a tuning of each of the other files of the same kernel would have stored."""
+
+CALCULATED = "random-calculated"
+FOREST = "forest"
+KERNEL_TUNER = "kt:"
+DEFAULT = ("guided", WITHOUT_PRIOR, "tpe", "random", CALCULATED)
+
+_BATCH = 4
+"""As many at once as the modelled device takes."""
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A landscape as a space to search: by config number, `times` in microseconds (None where the config failed) and
+    the `seconds` that trying it took (None where any is unknown). `origin` is what the prior is of."""
+
+    file: str
+    space: Space
+    times: Sequence[float | None]
+    seconds: NDArray[np.float64] | None
+    prior: PriorTable | None
+    origin: tuple[KernelSpec, Target] | None
+    scope: Scope
+
+    @property
+    def optimum(self) -> float:
+        return min(t for t in self.times if t is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Course:
+    """One replayed search: the configs by number in the order of evaluation, the best time after each (inf before the
+    first success), and the sampler's own seconds an evaluation (None where they are not known)."""
+
+    numbers: Sequence[int]
+    best: Sequence[float]
+    seconds_per_evaluation: float | None
+
+
+@cache
+def load_recorded(file: str, noise: bool = False, seed: int = 0) -> Recorded:
+    """Raises `BadImport` for a file that is no landscape, or one in which nothing succeeded."""
+    device = ReplayDevice(file, noise=noise, seed=seed)
+    outcomes = device.evaluate(device.spec, device.problem, device.space.configs)
+    times = [o.timing.time_us if o.status is Status.CORRECT and o.timing else None for o in outcomes]
+    if not any(t is not None for t in times):
+        raise BadImport(f"{file} holds no config that ran correctly")
+    known = [row.seconds for row in device.rows]
+    seconds = np.array(known, dtype=float) if all(s is not None and s > 0 for s in known) else None
+    dims, dtype = device.landscape.metadata.get("dims"), device.landscape.metadata.get("dtype")
+    recorded = Problem(device.problem.kernel, dims if isinstance(dims, dict) else {}, str(dtype or "recorded"))
+    spec, problem, target = device.subject(device.spec, device.problem)
+    prior = prior_table(spec, problem, device.space, target)
+    origin = (spec, target) if device.origin is not None else None
+    return Recorded(file, device.space, times, seconds, prior, origin, device.scope(device.spec, recorded))
+
+
+def clocks(files: Sequence[str]) -> str:
+    """That of the recorded times, or both."""
+    return " and ".join(sorted({str(load_recorded(file).scope.clock) for file in files}))
+
+
+def check_searches(searches: Sequence[str]) -> None:
+    """Raises `UsageError` for a search that does not exist, `Unavailable` for one whose package is missing."""
+    strategies = [KERNEL_TUNER + name for name in kernel_tuner.STRATEGIES]
+    known = (*SEARCHES, WITHOUT_PRIOR, NEIGHBOURS, CALCULATED, FOREST, *strategies)
+    for name in searches:
+        if name not in known:
+            raise UsageError(f"unknown search {name!r}; expected {', '.join(known)}")
+        reason = (
+            forest.unavailable_reason()
+            if name == FOREST
+            else kernel_tuner.unavailable_reason()
+            if name in strategies
+            else ""
+        )
+        if reason:
+            raise Unavailable(f"no search {name}: {reason}")
+
+
+def replay(
+    recorded: Recorded,
+    search: str,
+    seed: int,
+    budget: int,
+    neighbours: Sequence[Recorded] = (),
+    heard: Callable[[Study, Sequence[int]], None] = lambda study, numbers: None,
+) -> Course:
+    """Run one search, in batches as a device would take them. `neighbours` are what others of the kernel were
+    recorded, for the search that learns from tunings of them; `heard` is told after each batch what was tried."""
+    budget = min(budget, len(recorded.space))
+    if search.startswith(KERNEL_TUNER):
+        strategy = search.removeprefix(KERNEL_TUNER)
+        numbers = kernel_tuner.run_strategy(strategy, recorded.space, recorded.times, seed, budget)
+        return _course(recorded, numbers, budget, None)
+    study = quiet_study(sampler := _sampler(recorded, search, seed, neighbours))
+    offered = distributions(recorded.space)
+    numbers = []
+    spent = 0.0
+    while len(numbers) < budget:
+        began = time.perf_counter()
+        asked = [study.ask(fixed_distributions=offered) for _ in range(min(_BATCH, budget - len(numbers)))]
+        for trial in asked:
+            number = recorded.space.numbered([trial.params[n] for n in recorded.space.domains])
+            assert number is not None, "samplers suggest configs of the space only"
+            found = recorded.times[number]
+            trial.set_user_attr(FAILED, found is None)
+            study.tell(trial, PENALTY if found is None else math.log(found))
+            numbers.append(number)
+        spent += time.perf_counter() - began
+        heard(study, numbers)
+    assert len(set(numbers)) == len(numbers) == sum(~sampler.free), "samplers suggest each config once"
+    return _course(recorded, numbers, budget, spent / budget)
+
+
+def _sampler(recorded: Recorded, search: str, seed: int, neighbours: Sequence[Recorded] = ()) -> TableSampler:
+    if search == FOREST:
+        return forest.ForestSampler(recorded.space, seed)
+    name = "guided" if search in (WITHOUT_PRIOR, NEIGHBOURS) else search
+    known = _known(recorded, seed, neighbours) if search == NEIGHBOURS else []
+    return make_sampler(
+        name,
+        recorded.space,
+        seed,
+        lambda: None if search == WITHOUT_PRIOR else recorded.prior,
+        elsewhere=lambda: neighbour_indices(known, recorded.space),
+        weights=lambda: learnt_weights(known, *recorded.origin, recorded.space) if recorded.origin else None,
+    )
+
+
+def _known(recorded: Recorded, seed: int, others: Sequence[Recorded]) -> list[Neighbour]:
+    """As `warm_start.neighbours` would find them in a store, had each of the others been tuned before. A landscape
+    learns nothing from another recording of its own problem."""
+    mine = recorded.scope
+    alike = (n for n in others if n.scope.kernel == mine.kernel and n.scope.dims.keys() == mine.dims.keys())
+    others = [n for n in alike if scope_distance(replace(n.scope, source_hash=mine.source_hash), mine) > 0]
+    near = sorted(others, key=lambda n: scope_distance(n.scope, mine))[:MOST]
+    return [_tuned(n, seed, scope_distance(n.scope, mine)) for n in near]
+
+
+def _tuned(recorded: Recorded, seed: int, away: float) -> Neighbour:
+    course = _tuning(recorded.file, seed)
+    ran = [
+        (recorded.space.configs[number], t) for number in course.numbers if (t := recorded.times[number]) is not None
+    ]
+    at = recorded.scope
+    winner = min(ran, key=lambda pair: pair[1])[0]
+    return Neighbour(away, Problem(at.kernel, at.dims, at.dtype), at.device, winner, ran)
+
+
+@cache
+def _tuning(file: str, seed: int) -> Course:
+    """What a tuning that knows nothing of neighbours would have stored."""
+    return replay(load_recorded(file), "guided", seed, DEFAULT_TRIALS)
+
+
+def _course(recorded: Recorded, numbers: Sequence[int], budget: int, spent: float | None) -> Course:
+    """A search that ended early keeps its best to the end of the budget."""
+    times = [math.inf if (t := recorded.times[number]) is None else t for number in numbers]
+    best = list(itertools.accumulate(times, min))
+    return Course(numbers, best + best[-1:] * (budget - len(best)), spent)
+
+
+def bench_search(
+    files: Sequence[str],
+    *,
+    budget: int = 200,
+    seeds: int = 12,
+    searches: Sequence[str] = (),
+    noise: bool = False,
+    jobs: int = 1,
+    done: Callable[[], None] = lambda: None,
+) -> dict[str, Any]:
+    """Replay every search on every landscape with every seed. `done` is called after each replay.
+
+    With `noise` a search sees times taken anew from the recorded repetitions (others for each seed); what it reached
+    is judged by the recorded times all the same.
+    """
+    chosen = _chosen(searches)
+    check_searches(chosen)
+    rows: list[dict[str, Any]] = []
+    curves: dict[str, list[list[float]]] = {name: [] for name in chosen}
+    with processes(jobs) as pool:
+        for file in files:
+            recorded = load_recorded(file)
+            run = [name for name in chosen if name != CALCULATED]
+            futures = {
+                name: [pool.submit(_replay_file, file, name, s, budget, noise, tuple(files)) for s in range(seeds)]
+                for name in run
+            }
+            courses: dict[str, list[Course]] = {name: [] for name in run}
+            for name, waiting in futures.items():
+                for future in waiting:
+                    courses[name].append(future.result())
+                    done()
+            random = RandomSearch(recorded.times)
+            summaries = {
+                name: _calculated(random, budget)
+                if name == CALCULATED
+                else _summary(recorded, random, courses[name], budget)
+                for name in chosen
+            }
+            for name in chosen:
+                curves[name].append(summaries[name].pop("curve"))
+            rows.append(
+                {
+                    "file": Path(file).name,
+                    "configs": len(recorded.space),
+                    "device": recorded.scope.device,
+                    "clock": str(recorded.scope.clock),
+                    "feasible": sum(t is not None for t in recorded.times),
+                    "prior": recorded.prior is not None,
+                    "optimum": recorded.optimum,
+                    "searches": summaries,
+                }
+            )
+    names = " ".join(row["file"] for row in rows)
+    options = " ".join(f"--search {name}" for name in chosen) + (" --noise" if noise else "")
+    return {
+        **header(f"tilewise bench search {names} --budget {budget} --seeds {seeds} {options}", clocks(files)),
+        "budget": budget,
+        "seeds": seeds,
+        "noise": noise,
+        "landscapes": rows,
+        "mean": {name: _mean([row["searches"][name] for row in rows], curves[name]) for name in chosen},
+    }
+
+
+def _replay_file(file: str, search: str, seed: int, budget: int, noise: bool, files: Sequence[str]) -> Course:
+    neighbours = [load_recorded(other) for other in files] if search == NEIGHBOURS else []
+    if not noise:
+        return replay(load_recorded(file), search, seed, budget, neighbours)
+    seen = load_recorded(file, True, seed)
+    return _judged(replay(seen, search, seed, budget, neighbours), seen, load_recorded(file))
+
+
+def _judged(course: Course, seen: Recorded, true: Recorded) -> Course:
+    """The course by the recorded means: after each evaluation, that of the config that led by the times seen."""
+    leader, best = course.numbers[0], []
+    for number in course.numbers:
+        if (seen.times[number] or math.inf) < (seen.times[leader] or math.inf):
+            leader = number
+        best.append(true.times[leader] or math.inf)
+    return Course(course.numbers, best + best[-1:] * (len(course.best) - len(best)), course.seconds_per_evaluation)
+
+
+def _summary(recorded: Recorded, random: RandomSearch, courses: Sequence[Course], budget: int) -> dict[str, Any]:
+    """Means over seeds of the fraction of the optimum, with 95% intervals; medians of the evaluations to come within a
+    margin of it, failures to come there counted as infinite; and the aggregate scores."""
+    optimum = recorded.optimum
+    fractions = [[optimum / best for best in course.best] for course in courses]
+    columns = [n for n in COLUMNS if n <= budget]
+    spent = [c.seconds_per_evaluation for c in courses if c.seconds_per_evaluation is not None]
+    reached = {f"{m:.0%}": [_evaluations_to(course, optimum * (1 + m)) for course in courses] for m in MARGINS}
+    summary: dict[str, Any] = {
+        "fraction": {str(n): round(statistics.fmean(f[_last(n, f)] for f in fractions), 4) for n in columns},
+        "fraction_ci95": {str(n): _rounded(half_width([f[_last(n, f)] for f in fractions])) for n in columns},
+        "evaluations_to": {margin: _finite(statistics.median(counts)) for margin, counts in reached.items()},
+        "evaluations_to_p95": {margin: _finite(_p95(counts)) for margin, counts in reached.items()},
+        "score": round(_score(courses, random, None, 1.0), 4),
+        "curve": [statistics.fmean(f[_last(n, f)] for f in fractions) for n in range(1, budget + 1)],
+    }
+    if recorded.seconds is not None:
+        average = float(recorded.seconds.mean())
+        summary["score_over_time"] = round(_score(courses, random, recorded.seconds, average), 4)
+    if spent:
+        summary["seconds_per_evaluation"] = round(statistics.fmean(spent), 5)
+    for key in ("evaluations_to", "evaluations_to_p95"):
+        summary[key] = {margin: value for margin, value in summary[key].items() if value is not None}
+    summary["fraction_ci95"] = {n: v for n, v in summary["fraction_ci95"].items() if v is not None}
+    return summary
+
+
+def _score(
+    courses: Sequence[Course], random: RandomSearch, seconds: NDArray[np.float64] | None, average: float
+) -> float:
+    moments = []
+    for course in courses:
+        each = np.full(len(course.best), average)  # a search that ended early waits
+        if seconds is not None:
+            each[: len(course.numbers)] = seconds[list(course.numbers)]
+        moments.append(np.cumsum(each))
+    return aggregate([course.best for course in courses], moments, random, average)
+
+
+def _calculated(random: RandomSearch, budget: int) -> dict[str, Any]:
+    """Random search's expected course, and the evaluations for an even chance to come within a margin."""
+    curve = [random.fraction(n) for n in range(1, budget + 1)]
+    to = {f"{m:.0%}": random.evaluations_to(m) for m in MARGINS}
+    return {
+        "fraction": {str(n): round(curve[n - 1], 4) for n in COLUMNS if n <= budget},
+        "evaluations_to": to,
+        "score": 0.0,
+        "curve": curve,
+    }
+
+
+def _last(evaluations: int, course: Sequence[float]) -> int:
+    return min(evaluations, len(course)) - 1
+
+
+def _evaluations_to(course: Course, time_us: float) -> float:
+    return next((n for n, best in enumerate(course.best, 1) if best <= time_us), math.inf)
+
+
+def _p95(counts: Sequence[float]) -> float:
+    """The smallest count that 95% of the seeds kept to."""
+    return sorted(counts)[math.ceil(0.95 * len(counts)) - 1]
+
+
+def _finite(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def _rounded(value: float) -> float | None:
+    return round(value, 4) if math.isfinite(value) else None
+
+
+def _mean(summaries: Sequence[Mapping[str, Any]], curves: Sequence[Sequence[float]]) -> dict[str, Any]:
+    """Over the landscapes. The interval of a mean of landscapes is that of its seeds, the landscapes being given."""
+    columns = list(summaries[0]["fraction"])
+    mean: dict[str, Any] = {
+        "fraction": {n: round(statistics.fmean(s["fraction"][n] for s in summaries), 4) for n in columns},
+        "curve": [round(statistics.fmean(points), 4) for points in zip(*curves, strict=True)],
+    }
+    widths = {n: [s["fraction_ci95"][n] for s in summaries if n in s.get("fraction_ci95", {})] for n in columns}
+    if all(len(found) == len(summaries) for found in widths.values()):
+        mean["fraction_ci95"] = {n: round(math.hypot(*found) / len(found), 4) for n, found in widths.items()}
+    for key in ("score", "score_over_time", "seconds_per_evaluation"):
+        if all(key in s for s in summaries):
+            mean[key] = round(statistics.fmean(s[key] for s in summaries), 5)
+    return mean
+
+
+def replays(files: Sequence[str], seeds: int, searches: Sequence[str]) -> int:
+    """How many replays `bench_search` will run, for a progress bar."""
+    return len(files) * seeds * len([name for name in _chosen(searches) if name != CALCULATED])
+
+
+def _chosen(searches: Sequence[str]) -> list[str]:
+    """Each once."""
+    return list(dict.fromkeys(searches or DEFAULT))

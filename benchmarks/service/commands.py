@@ -1,0 +1,87 @@
+"""`tilewise bench serve` and `tilewise bench soak`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tilewise.cli.formatting import output
+from tilewise.cli.options import common, database, give
+
+__all__ = ["serve", "soak"]
+
+
+@click.command()
+@click.option(
+    "--problems",
+    "sizes",
+    type=click.IntRange(1),
+    multiple=True,
+    default=(1_000, 100_000, 1_000_000),
+    show_default=True,
+    help="How many are stored; repeatable.",
+)
+@click.option("--seconds", type=click.IntRange(1), default=5, show_default=True, help="Length of a round.")
+@click.option("--connections", type=click.IntRange(1), default=64, show_default=True)
+@click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Rounds; the median counts.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@common
+def serve(sizes: tuple[int, ...], seconds: int, connections: int, rounds: int, file: str | None, as_json: bool) -> None:
+    """Time the service's look-ups beside a bare Starlette application, by wrk."""
+    from tilewise.benchmarks.service.serve import bench_serve
+    from tilewise.cli.progress import working
+
+    with working("serving") as progress:
+        body = bench_serve(sizes, seconds=seconds, connections=connections, rounds=rounds, say=progress)
+    give(body, as_json, file, _show_serve)
+
+
+def _show_serve(body: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    table = Table(title=f"{body['connections']} connections, one worker; {body['machine']}", title_justify="left")
+    more = ("first answer s", "unseen/s", "nearest ms", "MB")
+    for heading in ("problems", "hello/s", "look-ups/s", "ratio", "p99 ms", *more):
+        table.add_column(heading, justify="right")
+    for row in body["rows"]:
+        cells = (f"{row[key]}" for key in ("problems", "hello_per_second", "per_second", "ratio", "p99_ms"))
+        rest = (f"{row[key]}" for key in ("first_answer_s", "unseen_per_second", "nearest_p50_ms"))
+        table.add_row(*cells, *rest, str(row["memory_mb"]["hot"]))
+    output().print(table)
+
+
+@click.command()
+@click.option("--minutes", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True)
+@click.option("--clients", type=click.IntRange(1), default=32, show_default=True)
+@click.option("--kills", type=click.IntRange(0), default=50, show_default=True, help="Of the server and of its jobs.")
+@click.option("--jobs", type=click.IntRange(0), default=40, show_default=True, help="Jobs to ask for.")
+@click.option("--seed", type=int, default=0, show_default=True, help="When and what to kill.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@database
+@common
+def soak(
+    minutes: float, clients: int, kills: int, jobs: int, seed: int, file: str | None, url: str | None, as_json: bool
+) -> int:
+    """Ask a service for everything at once while its processes are killed at random.
+
+    Exits with 1 where a promise was broken: an acknowledged write lost, a wrong answer, a 5xx, a job lost or ended
+    twice. --db names a new database of its own; without it an SQLite file is made for the time.
+    """
+    from tilewise.benchmarks.service.soak import soak as run
+    from tilewise.cli.progress import working
+
+    with working("soaking:") as say:
+        body = run(seconds=60 * minutes, clients=clients, kills=kills, jobs=jobs, url=url, seed=seed, say=say)
+    give(body, as_json, file, _show_soak)
+    return 1 if body["faults"] else 0
+
+
+def _show_soak(body: dict[str, Any]) -> None:
+    for name, value in body.items():
+        if name != "faults":
+            click.echo(f"{name.replace('_', ' ')}: {value}")
+    for fault in body["faults"]:
+        click.echo(f"fault: {fault}")
+    if not body["faults"]:
+        click.echo("no promise was broken")

@@ -1,0 +1,300 @@
+"""How fast the service answers: beside a bare Starlette application, over databases of several sizes.
+
+`wrk` sends the requests. Each round asks the yardstick and then each database's server, so that what else the machine
+does falls on all. The look-ups of a round are of `_HOT` problems, drawn evenly from all that are stored and asked for
+once before: what varies from database to database is how many others are stored beside them. Look-ups never
+asked before are the same questions in other words: the answers in memory are by the words, in every order of the
+parameters another one, so that each of these goes to the database.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import re
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from itertools import islice, permutations
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from tilewise.benchmarks.common.header import service_header
+from tilewise.benchmarks.common.many import DEVICE, KERNEL, fill, shapes
+from tilewise.db.records import Dims
+from tilewise.errors import Unavailable
+
+__all__ = ["bench_serve"]
+
+_HOT = 1000
+_UNSEEN = 24_000
+_NEAREST = 300
+_LARGEST_EXPORT = 100_000
+_START_SECONDS = 60.0
+
+_Run = dict[str, float]
+"""Of one run of wrk: requests a second, percentiles in milliseconds."""
+
+_SCRIPT = """
+local targets = {}
+for line in io.lines("%s") do targets[#targets + 1] = wrk.format("GET", line) end
+local at = 0
+request = function() at = at %% #targets + 1; return targets[at] end
+"""
+
+
+def bench_serve(
+    sizes: Sequence[int], *, seconds: int, connections: int, rounds: int, say: Callable[[str], None]
+) -> dict[str, Any]:
+    """One row a database size. Raises `Unavailable` where `wrk` is not installed."""
+    if shutil.which("wrk") is None:
+        raise Unavailable("wrk is not installed; install Debian's package wrk")
+    with tempfile.TemporaryDirectory(prefix="tilewise-serve-") as name, _hello() as hello, ExitStack() as servers:
+        folder = Path(name)
+        for count in sizes:
+            say(f"storing {count} problems")
+            fill(_url(folder, count), count)
+        os.sync()  # or the disk is still busy with it while look-ups are timed
+        started = [servers.enter_context(_started(folder, count, say)) for count in sizes]
+        load = _Load(folder, seconds, connections)
+        runs: list[list[_Run]] = []
+        for place in range(rounds):
+            say(f"round {place + 1} of {rounds}")
+            runs.append([load.run(hello, ["/"]), *(load.run(one.address, one.hot) for one in started)])
+        rows = []
+        for place, one in enumerate(started, 1):
+            say(f"{one.count} problems: other requests")
+            pairs = [(run[0], run[place]) for run in runs]
+            rows.append({**_head(folder, one.count), **_rates(pairs), **one.first, **_others(one, load)})
+    stored = " ".join(f"--problems {size}" for size in sizes)
+    command = f"tilewise bench serve {stored} --seconds {seconds} --connections {connections} --rounds {rounds}"
+    return {
+        **service_header(command),
+        "workers": 1,
+        "connections": connections,
+        "hot_problems": _HOT,
+        "rows": rows,
+    }
+
+
+@dataclass(frozen=True)
+class _Started:
+    """A database's server, which has answered. `hot` are addresses, `first` what was measured at once."""
+
+    count: int
+    address: str
+    process: int
+    client: httpx2.Client
+    stored: Sequence[Dims]
+    hot: Sequence[str]
+    first: Mapping[str, float]
+    empty_mb: int
+
+
+def _url(folder: Path, count: int) -> str:
+    return f"sqlite:///{folder / f'{count}.db'}"
+
+
+@contextmanager
+def _started(folder: Path, count: int, say: Callable[[str], None]) -> Iterator[_Started]:
+    stored = shapes(count)
+    hot = [_target(dims) for dims in random.Random(1).sample(stored, min(_HOT, count))]
+    say(f"{count} problems: first answer")
+    with (
+        _serving(_url(folder, count)) as (address, process, began),
+        httpx2.Client(base_url=address, timeout=_START_SECONDS) as client,
+    ):
+        _expect(client, hot[0])
+        answered, empty = time.monotonic() - began, _resident_mb(process.pid)
+        [near] = _nearest(client, stored, 1)
+        far = _portfolio(client)
+        for target in hot:
+            _expect(client, target)
+        first = {
+            "first_answer_s": round(answered, 3),
+            "nearest_at_once_s": round(near, 3),
+            "portfolio_at_once_s": round(far, 3),
+        }
+        yield _Started(count, address, process.pid, client, stored, hot, first, empty)
+
+
+def _head(folder: Path, count: int) -> dict[str, Any]:
+    return {"problems": count, "database_mb": round((folder / f"{count}.db").stat().st_size / 1e6, 1)}
+
+
+def _rates(pairs: Sequence[tuple[_Run, _Run]]) -> dict[str, Any]:
+    """Of the yardstick and the server in the same rounds."""
+    return {
+        "hello_per_second": round(statistics.median(hello["per_second"] for hello, _ in pairs)),
+        "per_second": round(statistics.median(run["per_second"] for _, run in pairs)),
+        "ratio": round(statistics.median(run["per_second"] / hello["per_second"] for hello, run in pairs), 3),
+        "p50_ms": statistics.median(run["p50_ms"] for _, run in pairs),
+        "p99_ms": max(run["p99_ms"] for _, run in pairs),
+        "hello_p99_ms": max(hello["p99_ms"] for hello, _ in pairs),
+    }
+
+
+def _others(one: _Started, load: _Load) -> dict[str, Any]:
+    """What is no exact look-up that was asked before."""
+    warm = _resident_mb(one.process)
+    drawn = random.Random(2).sample(one.stored, min(_UNSEEN, one.count))
+    unseen = load.run(one.address, list(islice(_other_words(drawn), _UNSEEN)))
+    near = sorted(_nearest(one.client, one.stored, _NEAREST))
+    exported = {"export": _export(one.client, one.process)} if one.count <= _LARGEST_EXPORT else {}
+    return {
+        "unseen_per_second": round(unseen["per_second"]),
+        "unseen_p50_ms": unseen["p50_ms"],
+        "unseen_p99_ms": unseen["p99_ms"],
+        "nearest_p50_ms": round(1e3 * near[len(near) // 2], 3),
+        "nearest_p99_ms": round(1e3 * near[int(len(near) * 0.99)], 3),
+        **exported,
+        "memory_mb": {"first_answer": one.empty_mb, "hot": warm, "after_all": _resident_mb(one.process)},
+    }
+
+
+class _Load:
+    """Rounds of requests by wrk, one thread."""
+
+    def __init__(self, folder: Path, seconds: int, connections: int) -> None:
+        self._folder, self._seconds, self._connections = folder, seconds, connections
+
+    def run(self, address: str, targets: Sequence[str]) -> _Run:
+        listed = self._folder / "targets"
+        listed.write_text("\n".join(targets) + "\n")
+        script = self._folder / "targets.lua"
+        script.write_text(_SCRIPT % listed)
+        arguments = ["-t1", f"-c{self._connections}", f"-d{self._seconds}", "--latency", "-s", str(script), address]
+        done = subprocess.run(["wrk", *arguments], capture_output=True, text=True, check=True)
+        if found := re.search(r"Non-2xx or 3xx responses: (\d+)|Socket errors: .*", done.stdout):
+            raise Unavailable(f"the benchmark's requests failed: {found[0]}")
+        rate = re.search(r"Requests/sec:\s+([\d.]+)", done.stdout)
+        assert rate is not None, done.stdout
+        percent = {f"p{name}_ms": _milliseconds(done.stdout, name) for name in ("50", "99")}
+        return {"per_second": float(rate[1]), **percent}
+
+
+def _milliseconds(text: str, percentile: str) -> float:
+    found = re.search(rf"{percentile}%\s+([\d.]+)(us|ms|s)\b", text)
+    assert found is not None, text
+    return float(found[1]) * {"us": 1e-3, "ms": 1.0, "s": 1e3}[found[2]]
+
+
+def _target(dims: Dims) -> str:
+    return f"/v1/configs/{KERNEL}?{'&'.join(_parameters(dims))}"
+
+
+def _other_words(stored: Sequence[Dims]) -> Iterator[str]:
+    """Addresses of the problems that `_target` does not give, each once: a problem in another order of parameters."""
+    for order in islice(permutations(range(len(_parameters(stored[0])))), 1, None):
+        for dims in stored:
+            given = _parameters(dims)
+            yield f"/v1/configs/{KERNEL}?{'&'.join(given[place] for place in order)}"
+
+
+def _parameters(dims: Dims) -> list[str]:
+    return [*(f"{name}={size}" for name, size in dims.items()), "dtype=float32", f"device={DEVICE}"]
+
+
+def _expect(client: httpx2.Client, target: str) -> None:
+    response = client.get(target)
+    if response.status_code != 200:
+        raise Unavailable(f"{target} answered {response.status_code}: {response.text[:200]}")
+
+
+def _nearest(client: httpx2.Client, stored: Sequence[Dims], count: int) -> list[float]:
+    """Seconds of look-ups near shapes that are not stored."""
+    known = {tuple(dims.values()) for dims in stored}
+    drawn = random.Random(count)
+    times: list[float] = []
+    while len(times) < count:
+        dims = {name: max(1, size + drawn.randint(-3, 3)) for name, size in drawn.choice(stored).items()}
+        if tuple(dims.values()) in known:
+            continue
+        began = time.perf_counter()
+        _expect(client, f"{_target(dims)}&match=nearest")
+        times.append(time.perf_counter() - began)
+    return times
+
+
+def _portfolio(client: httpx2.Client) -> float:
+    """Seconds of a look-up far from all shapes."""
+    began = time.perf_counter()
+    answer = client.get(f"{_target({'M': 1, 'N': 1})}&match=portfolio").json()
+    if answer.get("match") != "portfolio":
+        raise Unavailable(f"a look-up far from all shapes was answered with {str(answer)[:200]}")
+    return time.perf_counter() - began
+
+
+def _export(client: httpx2.Client, process: int) -> dict[str, float]:
+    """Everything as one file; `memory_mb` is the most that the server took meanwhile."""
+    Path(f"/proc/{process}/clear_refs").write_text("5")  # the peak so far is forgotten
+    size, first, began = 0, 0.0, time.perf_counter()
+    with client.stream("GET", "/v1/export") as response:
+        for piece in response.iter_bytes():
+            first = first or time.perf_counter() - began
+            size += len(piece)
+    seconds = time.perf_counter() - began
+    peak = re.search(r"VmHWM:\s+(\d+) kB", Path(f"/proc/{process}/status").read_text())
+    assert peak is not None
+    return {
+        "mb": round(size / 1e6, 1),
+        "first_byte_s": round(first, 3),
+        "seconds": round(seconds, 2),
+        "memory_mb": round(int(peak[1]) * 1.024e-3),
+    }
+
+
+@contextmanager
+def _hello() -> Iterator[str]:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = subprocess.Popen([sys.executable, "-m", "tilewise.benchmarks.service.hello", str(port)])
+    try:
+        address = f"http://127.0.0.1:{port}"
+        _wait(lambda: httpx2.get(address).status_code == 200, process)
+        yield address
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def _serving(url: str) -> Iterator[tuple[str, subprocess.Popen[str], float]]:
+    """A server of its own process: its address, the process, and when it was started."""
+    command = [sys.executable, "-m", "tilewise.cli", "serve", "--port", "0", "--db", url, "--log-level", "error"]
+    began = time.monotonic()
+    process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+    try:
+        assert process.stderr is not None
+        line = process.stderr.readline()
+        if not line.startswith("tilewise serves on "):
+            raise Unavailable(f"the server did not start: {line.strip()}")
+        yield line.split()[-1], process, began
+    finally:
+        process.kill()
+        process.wait()
+
+
+def _wait(ready: Callable[[], bool], process: subprocess.Popen[bytes]) -> None:
+    give_up = time.monotonic() + _START_SECONDS
+    while time.monotonic() < give_up and process.poll() is None:
+        try:
+            if ready():
+                return
+        except httpx2.TransportError:
+            time.sleep(0.05)
+    raise Unavailable("the yardstick's server did not start")
+
+
+def _resident_mb(pid: int) -> int:
+    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
+    return round(pages * os.sysconf("SC_PAGE_SIZE") / 1e6)

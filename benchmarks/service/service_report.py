@@ -1,0 +1,89 @@
+"""The tables of docs/service.md from the JSON of `tilewise bench serve` and `bench soak`.
+
+`python -m tilewise.benchmarks.service.service_report docs` writes them; a test compares them with the page.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from tilewise.benchmarks.common.tables import markdown, placed
+
+__all__ = ["SOAKS", "filled"]
+
+SOAKS = ("soak-sqlite", "soak-postgresql")
+_SOAKED = ["database", "kills: server, jobs", "look-ups", "writes", "exports", "jobs", "slowest: look-up, write"]
+_SERVED = ["stored problems", "look-ups a second", "share of hello's", "p99 (hello's), ms", "first answer, s"]
+_LESS_HOT = ["never asked before, a second", "nearest, median ms", "nearest, portfolio right after the start, s"]
+_AT_ONCE = ("nearest_at_once_s", "portfolio_at_once_s")
+_MEMORY = "memory: first answer, later, MB"
+
+
+def filled(page: str, results: Path) -> str:
+    """The page with its tables as they are now; `results` is the folder of recorded results."""
+    served, *soaked = (json.loads((results / f"{name}.json").read_text()) for name in ("serve", *SOAKS))
+    rows = served["rows"]
+    return placed(
+        page,
+        {
+            "soak": markdown([*_SOAKED, "memory"], [_soak(body) for body in soaked]),
+            "about": _about(served),
+            "serve": markdown([*_SERVED, *_LESS_HOT, _MEMORY], [_served(row) for row in rows]),
+            "export": _export([row for row in rows if "export" in row][-1]),
+        },
+    )
+
+
+def _soak(body: Mapping[str, Any]) -> list[str]:
+    kills, asked, slowest, memory = (body[key] for key in ("kills", "requests", "slowest_answer_s", "server_memory_mb"))
+    return [
+        body["database"],
+        f"{kills['server']}, {kills['job']}",
+        *(f"{asked[name]}" for name in ("look_up", "write", "export")),
+        f"{body['jobs_done']}",
+        f"{slowest['look_up']:.1f} s, {slowest['write']:.1f} s",
+        f"{memory['largest']} MB, x{memory['growth_of_last_life']:.2f}",
+    ]
+
+
+def _served(row: Mapping[str, Any]) -> list[str]:
+    return [
+        _power(row["problems"]),
+        f"{row['per_second']}",
+        f"{row['ratio']:.2f}",
+        f"{row['p99_ms']:.1f} ({row['hello_p99_ms']:.1f})",
+        f"{row['first_answer_s']:.2f}",
+        f"{row['unseen_per_second']}",
+        f"{row['nearest_p50_ms']:.1f}",
+        ", ".join(f"{row[name]:.2f}" for name in _AT_ONCE if name in row),  # earlier benchmarks asked for the one alone
+        f"{row['memory_mb']['first_answer']}, {row['memory_mb']['after_all']}",
+    ]
+
+
+def _about(body: Mapping[str, Any]) -> str:
+    return (
+        f"Exact look-ups beside a bare Starlette hello in the same run: one worker, {body['connections']} connections, "
+        f"{body['machine']}, Python {body['versions']['python']}, {body['date'][:10]} ([results](results/serve.json))."
+    )
+
+
+def _export(row: Mapping[str, Any]) -> str:
+    made = row["export"]
+    return (
+        f"An export of {_power(row['problems'])} problems, {made['mb']:.0f} MB, took {made['seconds']:.0f} s, its "
+        f"first byte {1e3 * made['first_byte_s']:.0f} ms and the server {made['memory_mb']} MB at most."
+    )
+
+
+def _power(count: int) -> str:
+    return f"10^{len(str(count)) - 1}"
+
+
+if __name__ == "__main__":
+    docs = Path(sys.argv[1])
+    page = docs / "service.md"
+    page.write_text(filled(page.read_text(), docs / "results"))

@@ -1,0 +1,112 @@
+"""The command line: one module a verb, imported when that verb is called."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+
+import click
+
+from tilewise.cli.signals import exit_code, unwind_on_sigterm
+from tilewise.cli.verbs import VerbGroup
+from tilewise.errors import NotFound, TilewiseError, UsageError
+
+__all__ = ["cli", "main"]
+
+_VERBS = {
+    "kernels": ("results.listings:kernels", "List the kernels that can be tuned."),
+    "devices": ("results.listings:devices", "List the devices that can be tuned for."),
+    "tune": ("tuning.tune:tune", "Find the fastest config of a kernel for one or more shapes."),
+    "lookup": ("results.lookup:lookup", "Show the best known config and how it is known."),
+    "explain": ("tuning.explain:explain", "Show why one config is as fast as it is."),
+    "export": (
+        "results.export:export",
+        "Write what is stored to a file that others can use offline.",
+    ),
+    "import": ("results.import_:import_", "Merge an exported file into the database."),
+    "harvest": (
+        "tuning.harvest:harvest",
+        "Run a program and keep what triton.autotune finds in it.",
+    ),
+    "misses": (
+        "tuning.misses:misses",
+        "List shapes that programs launched without a tuned config.",
+    ),
+    "token": ("service.token:token", "Make, list and revoke the tokens of a service."),
+    "serve": ("service.serve:serve", "Answer look-ups over HTTP."),
+    "db": ("admin.db:db", "Check, upgrade or back up the database."),
+    "selftest": (
+        "tuning.selftest:selftest",
+        "Check on this machine every step that tuning relies on.",
+    ),
+    "calibrate": ("tuning.calibrate:calibrate", "Fit the modelled part to this machine's chip."),
+    "bench": ("bench:bench", "Run the project's own benchmarks."),
+}
+"""Each verb's command and its line of help, so that `--help` imports none of them."""
+
+
+@click.group(
+    cls=VerbGroup,
+    package="tilewise.cli.commands",
+    verbs=_VERBS,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+@click.version_option(package_name="tilewise", prog_name="tilewise")
+def cli() -> None:
+    """Find the fastest tile config of a Triton kernel, keep it with its evidence, and hand it out.
+
+    Exit codes: 0 done, 1 failed, 2 bad usage, 4 nothing found, 130 interrupted, 143 terminated.
+    """
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command and exit with its code; an error is one line on stderr, a traceback only with --debug."""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    debug = "--debug" in words
+    unwind_on_sigterm()
+    # Numpy's own threads wait for each other spinning: with fewer idle cores than threads, a matrix of 400 rows took
+    # 1.7 s to invert; one thread takes 10 ms. Said before numpy is imported, and to the processes that are started too.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    try:
+        result = cli.main(words, prog_name="tilewise", standalone_mode=False)
+        code = result if isinstance(result, int) else 0
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.ctx.get_help() if error.ctx else "", err=True)
+        code = 2
+    except click.ClickException as error:
+        code = _fail(_misused(error), 2)
+    except (KeyboardInterrupt, click.Abort) as error:
+        code = exit_code(error)
+    except TilewiseError as error:
+        if debug:
+            raise
+        code = _fail(str(error), 2 if isinstance(error, UsageError) else 4 if isinstance(error, NotFound) else 1)
+    except BrokenPipeError:  # the reader of a pipe had enough
+        sys.stderr.close()
+        code = 1
+    except Exception as error:
+        if debug:
+            raise
+        code = _fail(_unforeseen(error), 1)
+    sys.exit(code)
+
+
+def _misused(error: click.ClickException) -> str:
+    """What is wrong with the words that were typed, and where it stands how they should be."""
+    message = error.format_message().rstrip(".")
+    if message.startswith("Got unexpected extra argument") and "=" in message:
+        message += "; what follows -s or -c is one word, such as -s M=1000,N=8192"
+    ctx = error.ctx if isinstance(error, click.UsageError) else None
+    return f"{message}; see {ctx.command_path} --help" if ctx else message
+
+
+def _unforeseen(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename:  # a file that the user named
+        return f"{error.filename}: {(error.strerror or str(error)).lower()}"
+    return f"internal error: {type(error).__name__}: {error}; run again with --debug and report it"
+
+
+def _fail(message: str, code: int) -> int:
+    click.echo(f"tilewise: {' '.join(message.split())}", err=True)
+    return code

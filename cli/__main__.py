@@ -1,0 +1,4 @@
+from tilewise.cli import main
+
+if __name__ == "__main__":
+    main()

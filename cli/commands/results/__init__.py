@@ -1,0 +1,1 @@
+"""Verbs that list, look up, export and import results."""

@@ -1,0 +1,114 @@
+"""`tilewise export`."""
+
+from __future__ import annotations
+
+import gzip
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import click
+
+from tilewise.cli.options import common, database, open_existing, print_json
+from tilewise.db.exchange import registry
+from tilewise.db.exchange.files import write_file
+from tilewise.db.exchange.format import Format
+from tilewise.db.exchange.selection import Selection
+from tilewise.errors import NotFound, UsageError
+from tilewise.tuner.portfolio import formats
+
+__all__ = ["export"]
+
+_ORDER = ("json", "runtime", "python", "triton", "vllm", "flaggems", "t4", "kernel-tuner", "csv", "parquet")
+
+
+def _formats() -> dict[str, Format]:
+    """Every format that can be written, the commonest first."""
+    known = {**registry.FORMATS, **formats.FORMATS}
+    writable = {name: one for name, one in known.items() if one.write is not None}
+    return dict(sorted(writable.items(), key=lambda item: (*_ORDER, item[0]).index(item[0])))
+
+
+_FORMATS = _formats()
+_HELP = "\n".join(f"{name:13} {one.summary}" for name, one in _FORMATS.items())
+
+
+@click.command(help=f"Write what is stored to a file that others can use offline.\n\n\b\n{_HELP}")
+@click.option("--format", "kind", type=click.Choice(list(_FORMATS)), default="json", show_default=True)
+@click.option(
+    "-o",
+    "--output",
+    required=True,
+    metavar="FILE",
+    help="Where to write; - is stdout, .gz is compressed; vllm: a folder.",
+)
+@click.option("--kernel", help="Only this kernel.")
+@click.option("--device", help="Only this device name.")
+@click.option("-s", "--shape", metavar="M=1000,N=8192", help="Only this shape.")
+@click.option("--dtype", help="Only this dtype.")
+@click.option("--unverified", is_flag=True, help="triton, vllm, flaggems: also the fastest where nobody verified any.")
+@click.option("--rung", default="M", show_default=True, help="vllm: the dimension that a table goes by.")
+@click.option("--sizes", metavar="1,16,64", help="vllm: the sizes that each table must have (default: vLLM's own 18).")
+@database
+@common
+def export(
+    kind: str,
+    output: str,
+    kernel: str | None,
+    device: str | None,
+    shape: str | None,
+    dtype: str | None,
+    unverified: bool,
+    rung: str,
+    sizes: str | None,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    from tilewise.tuner.space.problem import parse_dims
+
+    dims = parse_dims(shape) if shape else None
+    with open_existing(url) as opened, opened.snapshot() as store:
+        scopes = [
+            s for s in store.scopes(kernel, device) if (not dims or s.dims == dims) and (not dtype or s.dtype == dtype)
+        ]
+        if not scopes:
+            raise NotFound("nothing that is stored fits; see what is there without the filters")
+        write = _FORMATS[kind].write
+        assert write is not None, "only formats that can be written are offered"
+        written = write(Selection(store, scopes, unverified, rung, _sizes(sizes)))
+    if written.is_folder:
+        files = written.files
+        _write_folder(output, files)
+    else:
+        data = written.files[""]
+        files = {"": gzip.compress(data, mtime=0) if output.endswith(".gz") else data}
+        _write(output, files[""])
+    if as_json and output != "-":
+        print_json({"file": output, "format": kind, "entries": written.problems})
+    elif output != "-":
+        what = "problem" if written.problems == 1 else "problems"
+        click.echo(f"{output}: {written.problems} {what} as {kind}, {sum(map(len, files.values())) / 1024:.1f} KiB")
+
+
+def _sizes(text: str | None) -> tuple[int, ...]:
+    words = [word.strip() for word in (text or "").split(",") if word.strip()]
+    if not all(word.isdecimal() and len(word) < 12 and int(word) > 0 for word in words):
+        raise UsageError(f"--sizes is {text!r}; expected whole numbers, as in --sizes 1,16,64")
+    return tuple(int(word) for word in words)
+
+
+def _write(output: str, data: bytes) -> None:
+    if output == "-":
+        sys.stdout.buffer.write(data)
+    else:
+        write_file(Path(output), data)
+
+
+def _write_folder(output: str, files: Mapping[str, bytes]) -> None:
+    """Replace each file as a whole; make the folder where it is missing."""
+    folder = Path(output)
+    if output == "-" or (folder.exists() and not folder.is_dir()):
+        raise UsageError(f"tables are several files; -o {output} is no folder")
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, data in files.items():
+        write_file(folder / name, data)

@@ -1,0 +1,157 @@
+"""`tilewise import`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from tilewise.cli.options import common, database, print_json
+from tilewise.db.exchange.import_file import About, ImportFile
+from tilewise.db.exchange.registry import READABLE, read
+from tilewise.db.records import Trial
+from tilewise.db.store import Change, MergeReport, Store
+from tilewise.errors import BadImport
+from tilewise.kernels.spec import KernelSpec
+
+__all__ = ["import_"]
+
+_MOST_SHOWN = 20
+
+
+@click.command("import")
+@click.argument("file", type=click.Path())
+@click.option("--format", "kind", type=click.Choice(READABLE), help="What FILE is (default: what it looks like).")
+@click.option("--kernel", default="", help="The kernel, where FILE does not say; or path/to/file.py:SPEC of your own.")
+@click.option("--device", default="", help="Name of the device, where FILE does not say.")
+@click.option("--cores", default=0, type=click.IntRange(min=0), help="Its core count, where nothing is stored of it.")
+@click.option("-s", "--shape", metavar="M=1000,N=8192", help="The sizes that FILE does not say.")
+@click.option("--dtype", default="", help="The dtype, where FILE does not say.")
+@click.option(
+    "--key", default="", metavar="M,N", help="Names of the values of a triton autotune cache's key, in order."
+)
+@click.option("--rung", default="M", show_default=True, help="vllm: the dimension that a table goes by.")
+@database
+@common
+def import_(
+    file: str,
+    kind: str | None,
+    kernel: str,
+    device: str,
+    cores: int,
+    shape: str | None,
+    dtype: str,
+    key: str,
+    rung: str,
+    url: str | None,
+    as_json: bool,
+) -> int:
+    """Merge FILE into the database; what is there and better known stays.
+
+    FILE is an export (json, t4), a cache of Kernel Tuner or of triton's autotuner (<function>.autotune.json), or a
+    table of vLLM or SGLang, whose configs become starting points of searches. What cannot be is refused, each with its
+    reason, and the rest is taken; the exit code is 1 then.
+    """
+    from tilewise.db.sql.sql_store import open_store
+    from tilewise.settings import read_settings
+    from tilewise.tuner.ingest.import_checks import checked_import
+    from tilewise.tuner.space.problem import parse_dims
+
+    data, written = _bytes(file)
+    own = _own(kernel)
+    about = About(
+        kernel=own.name if own else kernel,
+        device=device,
+        dtype=dtype,
+        dims=parse_dims(shape) if shape else {},
+        key=tuple(name.strip() for name in key.split(",") if name.strip()),
+        rung=rung,
+        cores=cores,
+    )
+    with open_store(url or read_settings().database_url) as store:
+        about = about if cores else replace(about, cores=_stored_cores(store, device))
+        found = read(data, Path(file).name, about, written=written, kind=kind or "")
+        reading = checked_import(found, {own.name: own} if own else {})
+        report, suggested = _keep(store, reading)
+    if as_json:
+        print_json(_json(file, reading, report, suggested))
+    else:
+        _print(file, report, suggested)
+    for refusal in reading.refusals:
+        click.echo(f"tilewise: {refusal.place} is refused: {refusal.reason}", err=True)
+    return 1 if reading.refusals else 0
+
+
+def _bytes(file: str) -> tuple[bytes, datetime]:
+    """The file, and when it was written."""
+    try:
+        return Path(file).read_bytes(), datetime.fromtimestamp(Path(file).stat().st_mtime, UTC)
+    except OSError as error:
+        raise BadImport(f"cannot read {file}: {error.strerror}") from error
+
+
+def _own(kernel: str) -> KernelSpec | None:
+    """The spec of a user's file, named as `path/to/file.py:SPEC`."""
+    from tilewise.kernels import registry
+
+    return registry.load(kernel) if ".py" in kernel else None
+
+
+def _stored_cores(store: Store, device: str) -> int:
+    """The core count under which results of a device are stored; 0 where there are none."""
+    scope = next(store.scopes(device=device), None) if device else None
+    return scope.cores if scope else 0
+
+
+def _keep(store: Store, reading: ImportFile) -> tuple[MergeReport, int]:
+    report = store.merge([(offer.scope, offer.trials) for offer in reading.offers])
+    return report, store.suggest(reading.suggestions) if reading.suggestions else 0
+
+
+def _json(file: str, reading: ImportFile, report: MergeReport, suggested: int) -> dict[str, Any]:
+    return {
+        "file": file,
+        "added": report.added,
+        "updated": report.updated,
+        "unchanged": report.unchanged,
+        "suggested": suggested,
+        "changes": [_change_json(change) for change in report.changes],
+        "refused": [{"place": refusal.place, "reason": refusal.reason} for refusal in reading.refusals],
+    }
+
+
+def _change_json(change: Change) -> dict[str, Any]:
+    scope = change.scope
+    named = {"kernel": scope.kernel, "dims": dict(scope.dims), "dtype": scope.dtype, "device": scope.device}
+    rest = {"clock": str(scope.clock), "toolchain": scope.toolchain}
+    return named | rest | {"before": _winner_json(change.before), "after": _winner_json(change.after)}
+
+
+def _winner_json(trial: Trial | None) -> dict[str, Any] | None:
+    return None if trial is None else {"config": dict(trial.config), "time_us": trial.time_us}
+
+
+def _print(file: str, report: MergeReport, suggested: int) -> None:
+    counts = {"added": report.added, "updated": report.updated, "unchanged": report.unchanged}
+    told = ", ".join(f"{count} trials {what}" for what, count in counts.items())
+    click.echo(f"{file}: {told}" + (f", {suggested} suggestions added" if suggested else ""))
+    for change in report.changes[:_MOST_SHOWN]:
+        click.echo(f"  {_change_line(change)}")
+    if (more := len(report.changes) - _MOST_SHOWN) > 0:
+        click.echo(f"  and {more} more bests changed")
+
+
+def _change_line(change: Change) -> str:
+    from tilewise.cli.formatting import time_text
+    from tilewise.tuner.space.problem import config_text
+
+    scope = change.scope
+    problem = str(scope.question)
+
+    def told(trial: Trial | None) -> str:
+        return "none" if trial is None else f"{config_text(trial.config)} at {time_text(trial.time_us, scope.clock)}"
+
+    return f"{problem}: {told(change.before)} -> {told(change.after)}"

@@ -1,0 +1,167 @@
+"""`tilewise lookup`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilewise.cli.options import common, database, open_existing, print_json, problem_options
+from tilewise.errors import UsageError
+
+if TYPE_CHECKING:
+    from tilewise.client import Match as HowFar
+
+__all__ = ["lookup"]
+
+_Answer = tuple[dict[str, Any], Sequence[str]]
+"""As JSON (without a config where there is none), and in words."""
+
+
+@click.command()
+@click.argument("kernel")
+@problem_options()
+@click.option(
+    "--device", required=True, help='Name of the device that is to run it, such as Ascend910B4 or "NVIDIA H200".'
+)
+@click.option(
+    "--match",
+    type=click.Choice(["exact", "older", "nearest", "portfolio", "predicted"]),
+    default="exact",
+    show_default=True,
+    help="How far the answer may relax; each allows those before it.",
+)
+@click.option("--toolchain", help="What exactly the time must have been found with; older: anything else will do too.")
+@click.option("--server", metavar="URL", help="Ask this server instead of a database.")
+@database
+@common
+def lookup(
+    kernel: str,
+    shapes: tuple[str, ...],
+    dtype: str,
+    device: str,
+    match: HowFar,
+    toolchain: str | None,
+    server: str | None,
+    url: str | None,
+    as_json: bool,
+) -> int:
+    """Show the best known config of KERNEL for each shape. Exits with 4 where a shape has none.
+
+    Answers relax in this order: exact; older (found with another toolchain); nearest (won for another shape, whose
+    dimensions' ratios multiply to 1.25 at the most); portfolio (what the trials of all tuned shapes foretell to be
+    best); predicted (what the prior likes best). Each says which it is.
+    """
+    from tilewise.tuner.lookup.resolve import device_name
+
+    if server and url:
+        raise UsageError("--server and --db exclude each other: a server has a database of its own")
+    device = device_name(device)
+    asked = (kernel, shapes, dtype, device, match, toolchain)
+    answers: list[dict[str, Any]] = []
+    for answer, lines in _ask(server, *asked) if server else _find(url, *asked):
+        answers.append(answer)
+        if answer["config"] is None:
+            click.echo(f"tilewise: {answer['why']}", err=True)
+        elif not as_json:
+            click.echo("\n".join(lines))
+    if as_json:
+        print_json({"results": answers})
+    return 4 if any(answer["config"] is None for answer in answers) else 0
+
+
+def _find(
+    url: str | None,
+    kernel: str,
+    shapes: tuple[str, ...],
+    dtype: str,
+    device: str,
+    match: HowFar,
+    toolchain: str | None,
+) -> Iterator[_Answer]:
+    """From a database."""
+    from tilewise.cli.formatting import result_lines
+    from tilewise.db.records import Question
+    from tilewise.errors import NotFound, UnknownDevice, UnknownKernel
+    from tilewise.kernels import registry
+    from tilewise.kernels.source import source_hash
+    from tilewise.tuner.devices.registry import is_device_name
+    from tilewise.tuner.lookup.resolve import Match, NotTuned, miss, resolve_or_raise
+    from tilewise.tuner.lookup.store_source import StoreSource
+    from tilewise.tuner.space.problem import make_problem, parse_dims
+
+    try:
+        spec = registry.load(kernel)
+    except UnknownKernel as error:
+        with open_existing(url) as store:
+            if not any(store.scopes(kernel)):
+                raise
+        own = f"results of {kernel!r} are stored from a file of your own"
+        raise UnknownKernel(f"{own}; name it, as path/to/file.py:SPEC") from error
+    problems = [make_problem(spec, parse_dims(shape), dtype) for shape in shapes]
+    try:
+        opened = open_existing(url)
+    except NotFound as error:
+        if not is_device_name(device):
+            raise UnknownDevice(f"unknown device {device!r}; and {error}") from error
+        yield from ((miss(Question(problem, device), match, str(error)), []) for problem in problems)
+        return
+    with opened as store:
+        if not is_device_name(device) and device not in store.devices():
+            known = ", ".join(store.devices()) or "none"
+            raise UnknownDevice(f"unknown device {device!r}; results are stored for: {known}")
+        source, known = StoreSource(store), source_hash(spec)
+        for problem in problems:
+            try:
+                asked = Question(problem, device)
+                result = resolve_or_raise(
+                    source, asked, spec, source_hash=known, match=Match(match), toolchain=toolchain
+                )
+            except NotTuned as error:
+                yield miss(asked, match, str(error)), []
+            else:
+                yield result.to_json(), result_lines(result)
+
+
+def _ask(
+    server: str,
+    kernel: str,
+    shapes: tuple[str, ...],
+    dtype: str,
+    device: str,
+    match: HowFar,
+    toolchain: str | None,
+) -> Iterator[_Answer]:
+    """The same from a server, which knows itself which kernels, dimensions and devices there are."""
+    from tilewise.client import Client
+    from tilewise.errors import NotFound
+    from tilewise.settings import read_settings
+    from tilewise.tuner.space.problem import parse_dims
+
+    with Client(server, token=read_settings().token) as client:
+        for dims in map(parse_dims, shapes):
+            try:
+                found = client.lookup(kernel, dims, device, dtype=dtype, match=match, toolchain=toolchain)
+            except NotFound as error:
+                asked = {"kernel": kernel, "dims": dims, "dtype": dtype, "device": device}
+                yield {**asked, "match": match, "config": None, "why": str(error)}, []
+            else:
+                yield dict(found), _lines(dict(found))
+
+
+def _lines(found: dict[str, Any]) -> list[str]:
+    """A server's answer in words."""
+    from tilewise.cli.formatting import time_text
+    from tilewise.db.records import Clock, shape_text
+    from tilewise.tuner.space.problem import config_text
+
+    time = time_text(found["time_us"], Clock(found["clock"])) if "time_us" in found else "not timed"
+    return [
+        f"{found['kernel']} {shape_text(found['dims'])} {found['dtype']} on {found['device']}: {time}",
+        f"  config     {config_text(found['config'])}",
+        f"  why        {found['why']}",
+        f"  verified   {'output agreed with the float64 reference' if found['verified'] else 'no'}",
+        f"  toolchain  {found['toolchain']}",
+        f"  match      {found['match']}",
+    ]

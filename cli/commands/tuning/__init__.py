@@ -1,0 +1,1 @@
+"""Verbs that tune, explain, and check devices."""

@@ -1,0 +1,203 @@
+"""`tilewise tune`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from tilewise.cli.options import common, database, print_json, problem_options
+from tilewise.cli.signals import exit_code
+
+if TYPE_CHECKING:
+    from tilewise.db.records import Result
+    from tilewise.db.store import Store
+    from tilewise.kernels.spec import KernelSpec, Problem
+    from tilewise.tuner.devices.base import Device
+
+    _Job = tuple[KernelSpec, Sequence[Problem], Callable[[], Device]]
+
+__all__ = ["tune"]
+
+
+@click.command()
+@click.argument("kernel")
+@problem_options(required=False)
+@click.option("--device", default="auto", show_default=True, help="auto, npu, cuda, model:PART or replay:FILE.")
+@click.option(
+    "--trials",
+    type=click.IntRange(1),
+    help="Trials a shape may have, stored ones included; the spec's default is one more.  [default: 60]",
+)
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Time a shape may take.")
+@click.option(
+    "--search",
+    type=click.Choice(["guided", "tpe", "random", "exhaustive"]),
+    default="guided",
+    show_default=True,
+    help="How it is chosen what to try next.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same course on a modelled device.")
+@click.option(
+    "--wait",
+    type=click.FloatRange(0),
+    metavar="SECONDS",
+    help="How long to wait for a device that another process tunes; 0 does not wait.  [default: as long as it takes]",
+)
+@click.option(
+    "--l2", type=click.Choice(["cold", "warm"]), default="cold", show_default=True, help="The cache before each run."
+)
+@click.option("--noise", is_flag=True, help="Replay: time anew by drawing from the recorded repetitions.")
+@click.option("--fresh", is_flag=True, help="Do not count on stored trials: try again.")
+@click.option("--misses", is_flag=True, help="Tune the shapes that programs launched untuned on this device.")
+@click.option("--cross", is_flag=True, help="Then time each shape's winner on the others: what makes a portfolio good.")
+@database
+@common
+def tune(
+    kernel: str,
+    shapes: tuple[str, ...],
+    dtype: str,
+    device: str,
+    trials: int | None,
+    timeout: float | None,
+    search: str,
+    seed: int,
+    wait: float | None,
+    l2: str,
+    noise: bool,
+    fresh: bool,
+    misses: bool,
+    cross: bool,
+    url: str | None,
+    as_json: bool,
+) -> int:
+    """Find the fastest config of KERNEL for each shape.
+
+    KERNEL is a name that `tilewise kernels` lists, or path/to/file.py:SPEC for a kernel of your own. A second run
+    resumes: stored trials are not run again. `tilewise tune replay:FILE` searches a recorded landscape (a T4 file or a
+    Kernel Tuner cache), which says itself which kernel and shape it records.
+    """
+    from tilewise.cli.commands.tuning.misses import kept_misses
+    from tilewise.db.records import Question
+    from tilewise.db.sql.sql_store import open_store
+    from tilewise.settings import read_settings
+    from tilewise.tuner.tuning.loop import Budget, default_trials
+    from tilewise.tuner.tuning.tune import tune as run
+
+    Budget(trials or default_trials(search), timeout)  # refuses a budget that makes no sense before a device is opened
+    if kernel.startswith("replay:") or device.startswith("replay:"):
+        spec, problems, opener = _recorded(kernel, device, shapes, noise, seed)
+    elif shapes or misses:
+        spec, problems, opener = _named(kernel, device, shapes, dtype, noise, wait, l2)
+    else:
+        raise click.MissingParameter(param_hint="'-s' / '--shape'", param_type="option")
+    results: list[dict[str, Any]] = []
+    with open_store(url or read_settings().database_url) as store, opener() as opened:
+        problems = [*problems, *(_missed(spec, opened) if misses else ())]
+        options: dict[str, Any] = {"trials": trials, "timeout": timeout, "search": search, "seed": seed, "fresh": fresh}
+        tune_one = partial(run, device=opened, db=store, **options)
+        for problem in problems:
+            results.append(_tuned(spec, problem, opened, store, tune_one, fresh=fresh, as_json=as_json))
+            if misses and results[-1]["config"] is not None:
+                kept_misses().forget(Question(problem, opened.target.name))
+        if cross:
+            _cross_evaluate(spec, problems, opened, store)
+    if as_json:
+        print_json({"results": results})
+    return 1 if any(result["config"] is None for result in results) else 0
+
+
+def _tuned(
+    spec: KernelSpec,
+    problem: Problem,
+    device: Device,
+    store: Store,
+    tune_one: Callable[..., Result],
+    *,
+    fresh: bool,
+    as_json: bool,
+) -> dict[str, Any]:
+    """Tune one problem and show it; returns its result object."""
+    from tilewise.cli.progress import Progress, show_outlook, show_result
+    from tilewise.errors import NothingFeasible
+    from tilewise.tuner.samplers.model_ranking import agreement
+
+    watcher = Progress()
+    scope = device.scope(spec, problem)
+    try:
+        result = tune_one(spec, problem.shape, problem.dtype, watcher=watcher)
+    except NothingFeasible as error:
+        click.echo(f"tilewise: {error}", err=True)
+        asked = {**problem.to_json(), "device": device.target.name, "clock": str(device.clock)}
+        return {**asked, "config": None, "why": str(error)}
+    except KeyboardInterrupt as error:
+        command = "the same command without --fresh" if fresh else "the same command"
+        click.echo(f"tilewise: interrupted; {len(store.trials(scope))} trials are kept, {command} resumes", err=True)
+        raise click.exceptions.Exit(exit_code(error)) from None
+    trials = store.trials(scope)
+    if not as_json:
+        show_result(result, trials, watcher)
+        show_outlook(watcher.outlook)
+    body = result.to_json()
+    if found := agreement(trials):
+        body["model_agreement"] = found.to_json()
+    if watcher.outlook is not None:
+        body["outlook"] = watcher.outlook.to_json()
+    return body
+
+
+def _missed(spec: KernelSpec, device: Device) -> list[Problem]:
+    """The shapes of the kernel that programs launched untuned on this device, those of most processes first."""
+    from tilewise.cli.commands.tuning.misses import kept_misses
+    from tilewise.errors import NotFound
+    from tilewise.tuner.space.problem import make_problem
+
+    asked = (miss.question for miss in kept_misses().all())
+    found = [q for q in asked if (q.kernel, q.device) == (spec.name, device.target.name)]
+    if not found:
+        raise NotFound(f"no shape of {spec.name} was launched untuned on {device.target.name}")
+    return [make_problem(spec, question.dims, question.dtype) for question in found]
+
+
+def _cross_evaluate(spec: KernelSpec, problems: Sequence[Problem], device: Device, store: Store) -> None:
+    from tilewise.cli.progress import working
+    from tilewise.tuner.portfolio.cross_evaluation import cross_evaluate
+
+    with working("crossing") as progress:
+        count = cross_evaluate(spec, problems, device, store, progress=progress)
+    click.echo(f"tilewise: {count} more trials of winners on each other's shapes", err=True)
+
+
+def _named(
+    kernel: str, device: str, shapes: Sequence[str], dtype: str, noise: bool, wait: float | None, l2: str
+) -> _Job:
+    """The job of a kernel that runs; everything typed is checked before a device is opened."""
+    from tilewise.errors import UsageError
+    from tilewise.kernels import registry
+    from tilewise.tuner.devices.registry import choose, open_device
+    from tilewise.tuner.space.problem import make_problem, parse_dims
+
+    if noise:
+        raise UsageError("--noise is for recorded landscapes (replay:FILE); other devices have noise of their own")
+    spec = registry.load(kernel)
+    problems = [make_problem(spec, parse_dims(shape), dtype) for shape in shapes]
+    chosen = choose(device)
+    return spec, problems, lambda: open_device(chosen, wait=wait, warm=l2 == "warm")
+
+
+def _recorded(kernel: str, device: str, shapes: Sequence[str], noise: bool, seed: int) -> _Job:
+    """The job of a recorded landscape: KERNEL is `replay:FILE`, or the name of what `--device replay:FILE` records."""
+    from tilewise.errors import UsageError
+    from tilewise.tuner.devices.replay import ReplayDevice
+    from tilewise.tuner.space.problem import parse_dims
+
+    text = kernel if kernel.startswith("replay:") else device
+    opened = ReplayDevice(text.removeprefix("replay:"), noise=noise, seed=seed)
+    if device not in ("auto", text):
+        raise UsageError(f"{text} is a device itself; leave --device away")
+    name = opened.spec.name if kernel == text else kernel
+    for dims in [parse_dims(shape) for shape in shapes] or [{}]:
+        spec, problem = opened.asked(name, dims)
+    return spec, [problem], lambda: opened

@@ -1,0 +1,109 @@
+"""Results in words, the same for every verb."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from tilewise.db.records import Clock, Result, Status, Trial
+from tilewise.tuner.space.problem import config_text
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+__all__ = [
+    "counts_line",
+    "found_text",
+    "output",
+    "result_lines",
+    "time_text",
+    "verdict_text",
+]
+
+
+_WIDTH_OF_A_FILE = 140
+
+
+def output(*, stderr: bool = False) -> Console:
+    """A console as wide as the terminal, or wide enough for any table where the output goes to a file or a pipe."""
+    from rich.console import Console
+
+    console = Console(stderr=stderr, highlight=False, soft_wrap=True)
+    if not console.is_terminal:
+        console.width = _WIDTH_OF_A_FILE
+    return console
+
+
+def time_text(time_us: float | None, clock: Clock) -> str:
+    """A time with its clock: a modelled time is never shown as if it were measured."""
+    if time_us is None:
+        return "no time"
+    shown = f"{time_us:.2f} us" if time_us < 1000 else f"{time_us / 1000:.3f} ms"
+    return f"{shown} ({clock})"
+
+
+_ENDINGS = {
+    Status.CORRECT: "correct",
+    Status.CONSTRAINTS: "against the kernel's rules",
+    Status.COMPILE: "did not compile",
+    Status.CORRECTNESS: "gave wrong results",
+    Status.RUNTIME: "failed to run",
+    Status.TIMEOUT: "ran out of time",
+}
+
+
+def verdict_text(result: Result) -> str:
+    """How the winner is known to be right."""
+    if result.winner is None or not result.winner.verified:
+        return "not verified"
+    recorded = result.scope.toolchain.startswith("replay of ")
+    return "correct as recorded, not run here" if recorded else "verified against the float64 reference"
+
+
+def counts_line(result: Result) -> str:
+    """Such as "61 trials: 58 correct, 3 did not compile"."""
+    total = sum(result.counts.values())
+    kinds = ", ".join(f"{result.counts[s]} {_ENDINGS[s]}" for s in Status if result.counts.get(s))
+    return f"{total} trial{'s' * (total != 1)}: {kinds}"
+
+
+def found_text(winner: Trial) -> str:
+    """At which evaluation of its search a winner was tried, if a search drew it."""
+    if winner.ordinal is not None:
+        return f"best at evaluation {winner.ordinal}"
+    return "best is the spec's default" if winner.is_default else "best not drawn by a search"
+
+
+def result_lines(result: Result) -> Sequence[str]:
+    """A stored result and how it is known."""
+    winner, scope = result.winner, result.scope
+    assert winner is not None, "a look-up answers with winners only"
+    if winner.time_us is None:
+        return _untimed_lines(result, winner)
+    return [
+        f"{result.scope.question}: {time_text(winner.time_us, scope.clock)}",
+        f"  config     {config_text(winner.config)}",
+        f"  why        {winner.why}",
+        f"  verified   {'output agreed with the float64 reference' if winner.verified else 'no'}",
+        f"  evidence   {counts_line(result)}; {found_text(winner)}; {_versus(result)}",
+        f"  toolchain  {scope.toolchain}",
+        f"  tuned at   {winner.created:%Y-%m-%d %H:%M} UTC, match {result.match}",
+    ]
+
+
+def _untimed_lines(result: Result, winner: Trial) -> Sequence[str]:
+    """An answer that was not tried for the shape asked for."""
+    away = "" if result.distance is None else f", {math.exp(result.distance):.2f}x away from a tuned shape"
+    return [
+        f"{result.scope.question}: not timed",
+        f"  config     {config_text(winner.config)}",
+        f"  match      {result.match}{away}",
+        f"  why        {winner.why}",
+        f"  toolchain  {result.scope.toolchain} ({result.scope.clock})",
+    ]
+
+
+def _versus(result: Result) -> str:
+    speed_up = result.speed_up
+    return "default not timed" if speed_up is None else f"{speed_up:.2f}x the speed of the default"

@@ -1,0 +1,96 @@
+"""Options that verbs share, and how a verb prints JSON."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from tilewise.db.store import Store
+from tilewise.errors import NotFound
+
+__all__ = ["Group", "common", "database", "existing_url", "give", "open_existing", "print_json", "problem_options"]
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Group(click.Group):
+    """Commands of a verb, listed with all of the first sentence of what they do."""
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            rows = [(name, command.get_short_help_str(limit=1000)) for name, command in sorted(self.commands.items())]
+            formatter.write_dl(rows)
+
+
+def common(function: F) -> F:
+    """`--json` and `--debug`."""
+    function = click.option(
+        "--json", "as_json", is_flag=True, help="Print one JSON document on stdout, and nothing else."
+    )(function)
+    return click.option("--debug", is_flag=True, expose_value=False, help="On an error, show the traceback.")(function)
+
+
+def database(function: F) -> F:
+    return click.option(
+        "--db",
+        "url",
+        metavar="URL",
+        help="Database, such as sqlite:///tiles.db (default: $TILEWISE_DB or the user's own).",
+    )(function)
+
+
+def problem_options(*, required: bool = True) -> Callable[[F], F]:
+    """`-s M=1000,N=8192` (repeatable) and `--dtype`."""
+    shape = click.option(
+        "-s",
+        "--shape",
+        "shapes",
+        multiple=True,
+        required=required,
+        metavar="M=1000,N=8192",
+        help="Dimension sizes; repeatable.",
+    )
+    dtype = click.option("--dtype", default="float32", show_default=True, help="Type of the kernel's inputs.")
+    return lambda function: shape(dtype(function))
+
+
+def _file(url: str) -> Path:
+    """The file of an SQLite URL, which may end in options: `sqlite:///tiles.db?timeout=5`."""
+    return Path(url.removeprefix("sqlite:///").partition("?")[0])
+
+
+def print_json(document: Any) -> None:
+    click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
+
+
+def existing_url(url: str | None) -> str:
+    """The database that must be there already. Raises `NotFound` where the default one was never made."""
+    from tilewise.settings import read_settings
+
+    chosen = url or read_settings().database_url
+    if not url and chosen.startswith("sqlite:///") and not _file(chosen).exists():
+        raise NotFound(f"nothing is stored yet: no database at {chosen}; run tilewise tune or import first")
+    return chosen
+
+
+def open_existing(url: str | None) -> Store:
+    """The store of `existing_url`."""
+    from tilewise.db.sql.sql_store import open_store
+
+    return open_store(existing_url(url), create=False)
+
+
+def give(body: dict[str, Any], as_json: bool, file: str | None, show: Callable[[dict[str, Any]], None]) -> None:
+    """The result on stdout, as JSON or shown, and in a file where one is asked for."""
+    from tilewise.db.exchange.files import write_file
+
+    if as_json:
+        print_json(body)
+    else:
+        show(body)
+    if file:
+        write_file(Path(file), (json.dumps(body, indent=1) + "\n").encode())

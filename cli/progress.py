@@ -1,0 +1,171 @@
+"""What a person sees while a tuning runs, and at its end."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import click
+from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
+from rich.progress import Progress as Bar
+from rich.table import Table
+
+from tilewise.cli.formatting import counts_line, found_text, output, time_text, verdict_text
+from tilewise.db.records import Clock, Config, Result, Status, Trial, shape_text
+from tilewise.tuner.samplers.guided import Outlook
+from tilewise.tuner.samplers.model_ranking import agreement
+from tilewise.tuner.space.problem import config_text
+from tilewise.tuner.tuning.loop import Plan, Watcher
+from tilewise.tuner.tuning.rebenchmark import CONTEST
+
+__all__ = ["Progress", "show_result", "working"]
+
+_PLAIN_EVERY = 10
+_RUNNERS_UP = 3
+_MEANINGFUL = 100
+"""Beyond this many times the memory floor a kernel is bound by its launch, and the floor says nothing."""
+
+
+class Progress(Watcher):
+    """A live bar on a terminal; elsewhere a line for each new best and every tenth trial. All on stderr."""
+
+    def __init__(self) -> None:
+        self._console = output(stderr=True)
+        self._bar: Bar | None = None
+        self._task = TaskID(0)
+        self._count = 0
+        self._began = time.monotonic()
+        self._best: Trial | None = None
+        self.plan: Plan | None = None
+        self.outlook: Outlook | None = None
+
+    def started(self, plan: Plan) -> None:
+        self.plan, self._count = plan, plan.resumed
+        scope = plan.scope
+        sizes = f"{shape_text(scope.shape)} " if scope.dims else ""
+        self._console.print(f"[bold]{scope.kernel}[/] {sizes}{scope.dtype} on {plan.device_id} ({scope.clock} times)")
+        resumed = f", {plan.resumed} of them stored already" if plan.resumed else ""
+        self._console.print(f"{plan.search} search, {plan.trials} trials of {plan.space} configs{resumed}")
+        if self._console.is_terminal:
+            columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+            self._bar = Bar(*columns, TextColumn("{task.fields[best]}"), console=self._console, transient=True)
+            self._task = self._bar.add_task("trying", total=plan.trials, completed=plan.resumed, best="")
+            self._bar.start()
+
+    def verifying(self, config: Config) -> None:
+        if self._bar:
+            self._bar.update(self._task, description="checking the result")
+
+    def noticed(self, text: str) -> None:
+        self._console.print(text, style="yellow")
+
+    def comparing(self, trials: Sequence[Trial]) -> None:
+        self._console.print(f"timing the {len(trials)} leaders in turns")
+
+    def tried(self, trial: Trial, best: Trial | None) -> None:
+        self._count += trial.ordinal is not None
+        improved = best is not None and best != self._best
+        self._best = best
+        if self._bar:
+            self._bar.update(self._task, completed=self._count, description="trying", best=self._standing())
+        elif improved or (trial.ordinal is not None and self._count % _PLAIN_EVERY == 0):
+            assert self.plan is not None
+            elapsed = time.monotonic() - self._began
+            self._console.print(
+                f"trial {self._count}/{self.plan.trials}, {elapsed:.0f} s: {self._standing()}{self._config()}"
+            )
+
+    def finished(self, outlook: Outlook | None) -> None:
+        self.outlook = outlook
+        if self._bar:
+            self._bar.stop()
+
+    def _standing(self) -> str:
+        if self._best is None or self._best.time_us is None or self.plan is None:
+            return "nothing correct yet"
+        return f"best {self._best.time_us:.2f} us{self._above_the_floor(self._best.time_us)}"
+
+    def _above_the_floor(self, time_us: float) -> str:
+        floor = self.plan.floor_us if self.plan else None
+        return f", {time_us / floor:.2f}x the memory floor" if floor and time_us < _MEANINGFUL * floor else ""
+
+    def _config(self) -> str:
+        return f" ({config_text(self._best.config)})" if self._best else ""
+
+
+@contextmanager
+def working(what: str) -> Iterator[Callable[[str], None]]:
+    """Shows on stderr what is being done: one line that changes on a terminal, a line each elsewhere."""
+    console = output(stderr=True)
+    if not console.is_terminal:
+        yield lambda text: console.print(f"{what} {text}")
+        return
+    with console.status(what) as status:
+        yield lambda text: status.update(f"{what} {text}")
+
+
+def show_outlook(outlook: Outlook | None) -> None:
+    if outlook is not None:
+        gain = f", {outlook.gain:.1%} faster" if outlook.chance else ""
+        click.echo(f"Expected of further search: {outlook.chance:.0%} chance of a better config{gain}.")
+
+
+def show_result(result: Result, trials: Sequence[Trial], progress: Progress) -> None:
+    """The table on stdout: winner, default, runners-up, the speed-up, and why the winner wins."""
+    console = output()
+    scope, winner = result.scope, result.winner
+    assert winner is not None and winner.time_us is not None, "a tuning without a winner raises"
+    names = list(winner.config)
+    table = Table(title=f"{result.scope.question}, {scope.clock} times", title_justify="left", title_style="bold")
+    for heading in ("", *(name.replace("_", " ") for name in names)):
+        table.add_column(heading, justify="right" if heading else "left")
+    measured = scope.clock is Clock.MEASURED
+    for heading in (f"us, {scope.clock}", *(["p20 - p80"] if measured else []), "to best"):
+        table.add_column(heading, justify="right")
+    for label, trial in _rows(result, trials):
+        shown = [f"{trial.time_us:.2f}" if trial.time_us else str(trial.status)]
+        if measured:
+            shown.append(_spread(trial))
+        ratio = f"{trial.time_us / winner.time_us:.3f}" if trial.time_us else ""
+        table.add_row(label, *(str(trial.config.get(name, "")) for name in names), *shown, ratio)
+    console.print(table)
+    gain = result.speed_up
+    console.print(
+        f"[bold]{time_text(winner.time_us, scope.clock)}[/]"
+        + (f", {gain:.2f}x the speed of the default" if gain else "")
+    )
+    console.print(f"Config: {config_text(winner.config)}")
+    if winner.why:
+        console.print(f"Why: {winner.why}.")
+    floor = progress.plan.floor_us if progress.plan else None
+    if floor and winner.time_us < _MEANINGFUL * floor:
+        console.print(
+            f"Memory alone would take {floor:.2f} us: the winner is at {winner.time_us / floor:.2f}x that floor."
+        )
+    if (order := agreement(trials)) is not None:
+        console.print(order.text())
+    console.print(f"{counts_line(result)}; {found_text(winner)}; {verdict_text(result)}; {result.seconds:.1f} s.")
+
+
+def _rows(result: Result, trials: Sequence[Trial]) -> list[tuple[str, Trial]]:
+    assert result.winner is not None
+    taken = {result.winner.config_key} | ({result.default.config_key} if result.default else set())
+    others = sorted(
+        (t for t in trials if t.status is Status.CORRECT and t.time_us and t.config_key not in taken),
+        key=lambda t: t.time_us or 0,
+    )
+    rows = [("winner", result.winner), *((_label(t), t) for t in others[:_RUNNERS_UP])]
+    if result.default and result.default.config_key != result.winner.config_key:
+        rows.append(("default", result.default))
+    return rows
+
+
+def _label(trial: Trial) -> str:
+    """Those with which the winner is tied have been settled by a rule, and may be as fast."""
+    return "tied" if trial.facts.get(CONTEST, {}).get("tied") else "runner-up"
+
+
+def _spread(trial: Trial) -> str:
+    known = trial.p20_us is not None and trial.p80_us is not None
+    return f"{trial.p20_us:.2f} - {trial.p80_us:.2f}" if known else ""

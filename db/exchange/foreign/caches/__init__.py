@@ -1,0 +1,1 @@
+"""Triton's autotune cache and modules of `triton.Config`."""

@@ -1,0 +1,123 @@
+"""What triton's own autotuner found: its `<function>.autotune.json` cache, and what its listener is told.
+
+Triton writes one file for each kernel and key when `TRITON_CACHE_AUTOTUNING=1` or `cache_results=True`:
+
+    {"key": [argument values ..., "torch.float32" ...], "configs_timings": [[config, [median, p20, p80]], ...]}
+
+Times are milliseconds; a config that failed has `Infinity`. Neither device, nor source, nor the key's argument names
+are in the file.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from tilewise.db.evidence import flaw
+from tilewise.db.exchange.import_file import About, ImportFile, Offer, Refusal, foreign_scope
+from tilewise.db.exchange.jsonfile import one_line, parse, text_of
+from tilewise.db.exchange.typed import Config as ConfigJson
+from tilewise.db.exchange.typed import Object, typed
+from tilewise.db.records import Config, Status, Trial, Value
+from tilewise.errors import BadImport
+
+__all__ = ["Key", "config_of", "read_triton_cache", "split_key", "trial_of"]
+
+_ORIGIN = "triton autotune cache"
+_OPTIONS: Mapping[str, Value] = {"num_warps": 4, "num_stages": 3}
+_RARE_OPTIONS = ("num_ctas", "maxnreg", "ir_override")
+"""Options that every `triton.Config` has; the rare ones are kept only where somebody set them."""
+
+_UNSET = (None, 1)
+_DTYPE = "torch."
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Key:
+    """What a tuning of triton's autotuner was for: sizes by name, the tensors' dtypes, and anything else by name."""
+
+    dims: dict[str, int]
+    dtype: str
+    rest: dict[str, Any]
+
+
+class _Cache(msgspec.Struct):
+    key: list[Any]
+    configs_timings: list[Any]
+
+
+class _Options(msgspec.Struct):
+    kwargs: Object
+
+
+def read_triton_cache(data: bytes, about: About, *, written: datetime) -> ImportFile:
+    """`about.key` names the key's values in their order; the file's age is that of its trials. Raises `BadImport`."""
+    try:
+        document = typed(parse(text_of(data), constant=float), _Cache)
+        key = split_key(document.key, about.key)
+        if key.rest:
+            raise ValueError(f"its key holds {', '.join(map(str, key.rest))}, which is no size; leave such kernels out")
+        dims, dtype = {**key.dims, **about.dims}, about.dtype or key.dtype
+        scope = foreign_scope(dataclasses.replace(about, dims=dims, dtype=dtype), _ORIGIN)
+    except (ValueError, RecursionError) as error:
+        raise BadImport(f"not a usable autotune cache of triton: {one_line(error)}") from error
+    read = [(f"config {number}", _read(item, written)) for number, item in enumerate(document.configs_timings, 1)]
+    trials = tuple(trial for _, trial in read if isinstance(trial, Trial))
+    refused = tuple(Refusal(place, one_line(error)) for place, error in read if isinstance(error, ValueError))
+    return ImportFile(offers=(Offer("the cache", scope, trials),), refusals=refused)
+
+
+def split_key(key: Sequence[Any], names: Sequence[str]) -> Key:
+    """Raises `ValueError` where `names` are not as many as the key's values before its dtypes."""
+    count = len(key)
+    while count and isinstance(key[count - 1], str) and key[count - 1].startswith(_DTYPE):
+        count -= 1
+    if len(names) != count:
+        shown = ", ".join(str(value)[:20] for value in key[:count])
+        raise ValueError(f"its key has {count} values ({shown}); name them in their order with --key, as in --key M,N")
+    values = dict(zip(names, key[:count], strict=True))
+    sizes = {name: value for name, value in values.items() if _is_size(value)}
+    rest = {name: value for name, value in values.items() if name not in sizes}
+    dtypes = dict.fromkeys(str(text)[len(_DTYPE) :] for text in key[count:])
+    return Key(sizes, ",".join(dtypes), rest)
+
+
+def config_of(fields: Mapping[str, Any]) -> Config:
+    """The config of a `triton.Config`'s attributes. Raises `ValueError`."""
+    body = dict(typed(dict(fields), _Options).kwargs)
+    body |= {name: fields.get(name, default) for name, default in _OPTIONS.items()}
+    body |= {name: fields[name] for name in _RARE_OPTIONS if fields.get(name) not in _UNSET}
+    return typed(body, ConfigJson)
+
+
+def trial_of(fields: Mapping[str, Any], timings: Any, created: datetime) -> Trial:
+    """What triton measured of one config: median and two percentiles, or one time. Raises `ValueError`."""
+    times = list(timings) if isinstance(timings, list | tuple) else [timings]
+    if not times or not all(isinstance(time, int | float) and not isinstance(time, bool) for time in times):
+        raise ValueError("its times are not numbers")
+    if not math.isfinite(times[0]):
+        return Trial(config_of(fields), Status.RUNTIME, "triton's autotuner could not run it", created=created)
+    median, *percentiles = (float(f"{time * 1000:.15g}") for time in times)
+    low, high = percentiles if len(percentiles) == 2 else (None, None)
+    trial = Trial(config_of(fields), Status.CORRECT, time_us=median, p20_us=low, p80_us=high, created=created)
+    if found := flaw(trial):
+        raise ValueError(found)
+    return trial
+
+
+def _read(item: Any, written: datetime) -> Trial | ValueError:
+    try:
+        if not isinstance(item, list) or len(item) != 2:
+            raise ValueError("expected a config and its times")
+        return trial_of(typed(item[0], Object), item[1], written)
+    except (ValueError, OverflowError) as error:
+        return ValueError(str(error))
+
+
+def _is_size(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value < 2**63

@@ -1,0 +1,1 @@
+"""Recorded search spaces: T4 files and Kernel Tuner caches."""

@@ -1,0 +1,94 @@
+"""T4 files and Kernel Tuner caches as results to import.
+
+A T4 file of ours says what problem it is of; of any other the caller must say it, and its trials are measured ones
+that nobody here verified.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from tilewise.db.evidence import flaw
+from tilewise.db.exchange.foreign.landscapes.kernel_tuner_cache import encode_cache
+from tilewise.db.exchange.foreign.landscapes.t4 import Row, export_t4, parse_recording, recorded_metadata, recorded_rows
+from tilewise.db.exchange.format import Format, Written
+from tilewise.db.exchange.import_file import About, ImportFile, Offer, Refusal, foreign_scope
+from tilewise.db.exchange.jsonfile import one_line
+from tilewise.db.exchange.selection import Selection
+from tilewise.db.exchange.trials import scope_from_json
+from tilewise.db.records import Scope, Trial
+from tilewise.errors import BadImport
+
+__all__ = ["KERNEL_TUNER", "T4", "read_recorded"]
+
+
+def read_recorded(data: bytes, about: About, *, written: datetime) -> ImportFile:
+    """`written` is when the file was: the age of records that do not say their own. Raises `BadImport`."""
+    try:
+        document, whole = parse_recording(data)
+        scope = _scope(recorded_metadata(document), about, is_cache="cache" in document)
+        rows = [(place, _trial(row, written)) for place, row in recorded_rows(document)]
+    except (ValueError, RecursionError) as error:
+        raise BadImport(f"not a usable T4 file or Kernel Tuner cache: {one_line(error)}") from error
+    trials = tuple(trial for _, trial in rows if isinstance(trial, Trial))
+    refused = tuple(Refusal(place, one_line(error)) for place, error in rows if isinstance(error, ValueError))
+    refused += () if whole else (Refusal("what followed the last whole record", "the file was cut off"),)
+    return ImportFile(offers=(Offer("the recording", scope, trials),), refusals=refused)
+
+
+def _scope(metadata: Mapping[str, Any], about: About, *, is_cache: bool) -> Scope:
+    if not is_cache and "source_hash" in metadata:
+        return scope_from_json(dict(metadata))
+    named = str(metadata.get("device_name") or "")
+    return foreign_scope(about, "Kernel Tuner cache" if is_cache else "T4 file", device=about.device or named)
+
+
+def _trial(row: Row | ValueError, written: datetime) -> Trial | ValueError:
+    if isinstance(row, ValueError):
+        return row
+    trial = Trial(
+        config=dict(row.config),
+        status=row.status,
+        time_us=row.time_us,
+        p20_us=row.p20_us,
+        p80_us=row.p80_us,
+        samples=len(row.samples_us),
+        verified=row.verified,
+        facts={"times_us": list(row.samples_us)} if len(row.samples_us) > 1 else {},
+        seconds=row.seconds or 0.0,
+        created=row.created or written,
+    )
+    found = flaw(trial)
+    return ValueError(found) if found else trial
+
+
+def _read(data: bytes, name: str, about: About, written: datetime) -> ImportFile:
+    return read_recorded(data, about, written=written)
+
+
+def _write_t4(selection: Selection) -> Written:
+    document = export_t4(selection.store, selection.single_scope("t4"))
+    return Written.single(json.dumps(document, allow_nan=False).encode(), 1)
+
+
+def _write_cache(selection: Selection) -> Written:
+    return Written.single(encode_cache(selection.store, selection.single_scope("kernel-tuner")), 1)
+
+
+T4 = Format(
+    "t4",
+    "all trials of one problem as a landscape in the T4 format",
+    write=_write_t4,
+    read=_read,
+    mark=r'"schema_version"|"results"\s*:',
+)
+KERNEL_TUNER = Format(
+    "kernel-tuner",
+    "the same as a cache for Kernel Tuner's simulation mode",
+    write=_write_cache,
+    read=_read,
+    mark=r'"tune_params_keys"',
+)

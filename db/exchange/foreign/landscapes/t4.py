@@ -1,0 +1,386 @@
+"""The T4 results format of the auto-tuning community, and the landscapes that it and Kernel Tuner's caches hold.
+
+T4 is described by the results schema 1.0.0 that Kernel Tuner ships. Its times are in the `timeunit` that its metadata
+name, milliseconds where they name none; ours are microseconds.
+What a T4 file of ours holds beyond the schema: `metadata` (the scope), `verified` (whether the output agreed with the
+reference), and `total` among a result's times (the wall time of the trial). `runtimes` are the kept repetitions of a
+measured time, else the one time there is; `time` among the measurements is their median.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from json import JSONDecodeError
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tilewise.db.exchange.jsonfile import one_line, parse, text_of
+from tilewise.db.exchange.typed import Config as ConfigJson
+from tilewise.db.exchange.typed import Number, Object, typed
+from tilewise.db.records import Config, Scope, Status, Trial
+from tilewise.db.store import Store
+from tilewise.errors import BadImport, NotFound
+
+__all__ = [
+    "Landscape",
+    "Row",
+    "export_t4",
+    "parse_recording",
+    "read_landscape",
+    "recorded_metadata",
+    "recorded_rows",
+]
+
+_SCHEMA_VERSION = "1.0.0"
+_MS = 1e3
+_US_PER = {"ms": _MS, "us": 1.0, "ns": 1e-3, "s": 1e6}
+_US_PER |= {"milliseconds": _MS, "microseconds": 1.0, "nanoseconds": 1e-3, "seconds": 1e6}
+"""Microseconds per unit of time. A measurement that names none is in the file's, which is milliseconds if it names none
+either."""
+
+_KERNEL_TUNER_ERROR = "__error__"
+_KERNEL_TUNER_ERRORS = {"InvalidConfig": Status.CONSTRAINTS, "CompilationFailedConfig": Status.COMPILE}
+"""What stands in place of a time, or in its own field where there is none; all else (`RuntimeFailedConfig`, free text)
+means that the run failed."""
+
+_KERNEL_TUNER_PARTS = ("compile_time", "verification_time", "benchmark_time", "framework_time")
+"""The wall time of a recorded trial, less `strategy_time`, which is the recorded search's own."""
+
+_T4_PARTS = ("compilation", "compilation_time", "validation", "benchmark", "framework")
+
+_MARKS = re.compile(r'"(?:[^"\\]|\\.)*"?|[][{}]')
+"""Brackets, and the texts whose brackets do not count, the last of which may be cut off."""
+
+_DEPTH = 2
+
+_UNFINISHED = re.compile(r'[\s,]*(?:"(?:[^"\\]|\\.)*\\?|\\?[-+.\w]*)')
+"""What is left from the place where a document that was cut off makes no sense: the rest of one that is damaged is
+more than a word."""
+
+_KERNEL_TUNER_ERROR_VALUE = 1e20
+"""Older recorders write this "time" for a config that failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One recorded config; `seconds` is the wall time that trying it took. None is what the record does not say."""
+
+    config: Config
+    status: Status
+    time_us: float | None
+    samples_us: tuple[float, ...]
+    seconds: float | None
+    p20_us: float | None = None
+    p80_us: float | None = None
+    verified: bool = False
+    created: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Landscape:
+    """A recorded search space: the parameters' names in order, what was recorded beside it, one row a config, and
+    whether the file is whole."""
+
+    parameters: tuple[str, ...]
+    metadata: Mapping[str, Any]
+    rows: tuple[Row, ...]
+    whole: bool = True
+
+
+class _T4(msgspec.Struct):
+    results: list[Any]
+    metadata: Object = {}
+
+
+class _T4Configuration(msgspec.Struct):
+    configuration: ConfigJson
+
+
+class _T4Result(_T4Configuration):
+    invalidity: Status
+    times: Object
+    measurements: list[Object] | None = None
+    verified: Any = None
+    timestamp: Any = None
+
+
+class _Measurement(msgspec.Struct):
+    value: Number
+
+
+class _Cache(msgspec.Struct):
+    tune_params_keys: list[Any]
+    cache: Object
+
+
+class _Config(msgspec.Struct):
+    config: ConfigJson
+
+
+def export_t4(store: Store, scope: Scope) -> dict[str, Any]:
+    """The scope's current trials as a T4 document; raises `NotFound` where there is none."""
+    trials = store.trials(scope)
+    if not trials:
+        raise NotFound(f"no trial of {scope.problem} is stored for {scope.device}")
+    metadata = {
+        "kernel": scope.kernel,
+        "source_hash": scope.source_hash,
+        "dims": dict(scope.dims),
+        "dtype": scope.dtype,
+        "device": scope.device,
+        "clock": str(scope.clock),
+        "cores": scope.cores,
+        "toolchain": scope.toolchain,
+        "parameters": list(trials[0].config),
+    }
+    results = [_result(trial) for trial in trials]
+    return {"schema_version": _SCHEMA_VERSION, "metadata": metadata, "results": results}
+
+
+def read_landscape(path: str | Path) -> Landscape:
+    """Read a T4 file or a Kernel Tuner cache, plain or gzipped; raises `BadImport`.
+
+    One that was cut off while being written (last braces missing, last record half there) is read up to its last whole
+    record.
+    """
+    path = Path(path)
+    try:
+        landscape = _landscape(*parse_recording(_bytes(path)))
+    except (ValueError, RecursionError) as error:
+        raise BadImport(f"{path} is no usable T4 file or Kernel Tuner cache: {one_line(error)}") from error
+    return landscape
+
+
+def parse_recording(data: bytes) -> tuple[Object, bool]:
+    """The document of a T4 file or a Kernel Tuner cache, and whether it is whole: of one that was cut off while it was
+    written, the last record may be lost. Raises `ValueError`."""
+    document, whole = _load(text_of(data, cut=True))
+    return typed(document, Object), whole
+
+
+def recorded_rows(document: Object) -> Iterator[tuple[str, Row | ValueError]]:
+    """Each record's place in the document and the record, or what is wrong with it. Raises `ValueError`."""
+    if "results" in document:
+        read = partial(_t4_row, us_per=_us_per(recorded_metadata(document).get("timeunit", "ms")))
+        parameters = _t4_parameters(document)
+        for number, result in enumerate(typed(document, _T4).results, 1):
+            yield f"result {number}", _row_or_error(read, result, parameters)
+    else:
+        cache = typed(document, _Cache)
+        parameters = _names(cache.tune_params_keys)
+        for key, record in cache.cache.items():
+            yield f"record {key[:40]!r}", _row_or_error(_cache_row, record, parameters)
+
+
+def _row_or_error(read: Callable[..., Row], record: Any, parameters: tuple[str, ...]) -> Row | ValueError:
+    try:
+        return read(record, parameters)
+    except ValueError as error:
+        return error
+
+
+def _landscape(document: Object, whole: bool) -> Landscape:
+    rows = []
+    for place, row in recorded_rows(document):
+        if isinstance(row, ValueError):
+            raise ValueError(f"{place}: {row}")
+        rows.append(row)
+    if not rows:
+        raise ValueError("it holds no configs")
+    return Landscape(tuple(rows[0].config), recorded_metadata(document), tuple(rows), whole)
+
+
+def recorded_metadata(document: Object) -> dict[str, Any]:
+    """What stands beside the records."""
+    if "results" in document:
+        return typed(document, _T4).metadata
+    return {name: value for name, value in document.items() if name not in ("cache", "tune_params_keys")}
+
+
+# Writing
+
+
+def _result(trial: Trial) -> dict[str, Any]:
+    kept, compiling = trial.facts.get("times_us"), trial.facts.get("compile_s")
+    if not isinstance(kept, list) or not all(map(_is_time, kept)):  # facts are free: an import may hold anything
+        kept = [] if trial.time_us is None else [trial.time_us]
+    times: dict[str, Any] = {"runtimes": [time / 1000 for time in kept], "total": trial.seconds * 1000}
+    if isinstance(compiling, int | float):
+        times["compilation"] = compiling * 1000
+    milliseconds = {"time": trial.time_us, "p20": trial.p20_us, "p80": trial.p80_us}
+    measurements = [
+        {"name": name, "value": value / 1000, "unit": "ms"} for name, value in milliseconds.items() if value is not None
+    ]
+    return {
+        "timestamp": trial.created.isoformat(),
+        "configuration": dict(trial.config),
+        "times": times,
+        "invalidity": str(trial.status),
+        "correctness": 1 if trial.status is Status.CORRECT else 0,
+        "verified": trial.verified,
+        "measurements": measurements,
+        "objectives": ["time"],
+    }
+
+
+# Reading
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise ValueError(error.strerror or str(error)) from error
+
+
+def _load(text: str) -> tuple[Any, bool]:
+    """Parse JSON. Recorders write NaN and Infinity for times that failed, and leave open what they are stopped in."""
+    try:
+        return parse(text, constant=float), True
+    except ValueError as error:
+        wrong = error.__cause__
+        if not isinstance(wrong, JSONDecodeError) or not _UNFINISHED.fullmatch(text, wrong.pos):
+            raise
+        kept, left = _up_to_the_last_record(text)
+        return parse(kept + left, constant=float), not text[len(kept) :].strip(" \n\r\t,")
+
+
+def _up_to_the_last_record(text: str) -> tuple[str, str]:
+    """A document that was cut off, up to the end of its last whole record, and what closes it. Records are objects two
+    levels deep, in a cache as in a T4 file."""
+    closers: list[str] = []
+    kept, left = 0, ""
+    for mark in _MARKS.finditer(text):
+        found = mark.group()
+        if found in "{[":
+            closers.append("}" if found == "{" else "]")
+        elif found in "}]":
+            closers.pop()
+            if len(closers) <= _DEPTH:
+                kept, left = mark.end(), "".join(reversed(closers))
+    return text[:kept], left
+
+
+def _cache_row(record: Any, parameters: tuple[str, ...]) -> Row:
+    fields = typed(record, Object)
+    if not fields.keys() & {"time", _KERNEL_TUNER_ERROR}:
+        raise ValueError("time is missing")
+    given = {name: fields[name] for name in parameters if name in fields}
+    config = typed({"config": given}, _Config).config
+    if len(config) < len(parameters):
+        raise ValueError(f"it lacks {', '.join(name for name in parameters if name not in config)}")
+    time, status = _cache_time(fields.get(_KERNEL_TUNER_ERROR) or fields.get("time"))
+    samples = _samples(fields.get("times") or [], _MS) if status is Status.CORRECT else ()
+    return Row(
+        config,
+        status,
+        time,
+        samples,
+        _seconds(fields, _KERNEL_TUNER_PARTS, _MS),
+        created=_moment(fields.get("timestamp")),
+    )
+
+
+def _cache_time(time: Any) -> tuple[float | None, Status]:
+    if isinstance(time, str):
+        return None, _KERNEL_TUNER_ERRORS.get(time, Status.RUNTIME)
+    if not _is_time(time) or time >= _KERNEL_TUNER_ERROR_VALUE:
+        return None, Status.RUNTIME
+    return _us(time, _MS), Status.CORRECT
+
+
+def _t4_parameters(document: Object) -> tuple[str, ...]:
+    results = typed(document, _T4).results
+    first = typed(results[0], _T4Configuration).configuration if results else {}
+    return _names(recorded_metadata(document).get("parameters") or list(first))
+
+
+def _t4_row(result: Any, parameters: tuple[str, ...], us_per: float) -> Row:
+    known = typed(result, _T4Result)
+    config, times, correct = known.configuration, known.times, known.invalidity is Status.CORRECT
+    if set(config) != set(parameters):
+        raise ValueError(f"its configuration names {', '.join(config)}; expected {', '.join(parameters)}")
+    samples = _samples(times.get("runtimes") or [], us_per) if correct else ()
+    return Row(
+        config={name: config[name] for name in parameters},
+        status=known.invalidity,
+        time_us=_t4_time(known, samples, us_per) if correct else None,
+        samples_us=samples,
+        seconds=_seconds(times, ("total",) if "total" in times else _T4_PARTS, us_per),
+        p20_us=_measurement(known, "p20", us_per),
+        p80_us=_measurement(known, "p80", us_per),
+        verified=known.verified is True and correct,
+        created=_moment(known.timestamp),
+    )
+
+
+def _t4_time(result: _T4Result, samples: tuple[float, ...], us_per: float) -> float:
+    """The measurement called `time`, else the mean of the repetitions, as Kernel Tuner has it."""
+    if (time := _measurement(result, "time", us_per)) is not None:
+        return time
+    if not samples:
+        raise ValueError("it is correct but has neither a measurement called time nor runtimes")
+    return math.fsum(samples) / len(samples)
+
+
+def _measurement(result: _T4Result, name: str, us_per: float) -> float | None:
+    """In microseconds; `us_per` is the unit of one that names none."""
+    for measurement in result.measurements or []:
+        if measurement.get("name") == name:
+            unit, value = measurement.get("unit"), typed(measurement, _Measurement).value
+            if value <= 0:
+                raise ValueError(f"its {name} is {value}; expected a positive number")
+            return _us(value, _us_per(unit) if unit else us_per)
+    return None
+
+
+def _us_per(unit: Any) -> float:
+    if not isinstance(unit, str) or unit not in _US_PER:
+        raise ValueError(f"its unit of time is {str(unit)[:40]!r}; expected {', '.join(_US_PER)}")
+    return _US_PER[unit]
+
+
+def _moment(text: Any) -> datetime | None:
+    """When a record was made, where it says so in a way that can be read; without a zone it is taken to be UTC."""
+    try:
+        moment = datetime.fromisoformat(text)
+        return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    except (TypeError, ValueError, OverflowError):
+        return None
+
+
+def _names(values: list[Any]) -> tuple[str, ...]:
+    if not isinstance(values, list) or not all(isinstance(value, str) for value in values) or not values:
+        raise ValueError("its parameter names are missing; expected a list of texts")
+    return tuple(values)
+
+
+def _samples(values: Any, us_per: float) -> tuple[float, ...]:
+    if not isinstance(values, list) or not all(map(_is_time, values)):
+        raise ValueError("its repetitions are not all positive numbers")
+    return tuple(_us(value, us_per) for value in values)
+
+
+def _seconds(times: Object, parts: tuple[str, ...], us_per: float) -> float | None:
+    known = [typed({name: times[name]}, dict[str, Number])[name] for name in parts if times.get(name) is not None]
+    return math.fsum(known) / (1e6 / us_per) if known else None
+
+
+_LONGEST = 1e100
+"""No time of any unit; whole numbers beyond it may be larger than every float."""
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool) and 0 < value < _LONGEST
+
+
+def _us(value: float, us_per_unit: float) -> float:
+    """Microseconds to 15 significant digits, so that a time that left as milliseconds comes back as it was."""
+    return float(f"{value * us_per_unit:.15g}")

@@ -1,0 +1,1 @@
+"""Tables of configs or trials: vLLM and SGLang, FlagGems, CSV and Parquet."""

@@ -1,0 +1,1 @@
+"""tilewise's own file formats."""

@@ -1,0 +1,50 @@
+"""All file formats of `db`, and the format of a file by what it looks like.
+
+A format is one module that defines a `Format`, and one line here. (Formats made of portfolios stand in
+`tuner.portfolio.formats`, above the database.)
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import datetime
+
+from tilewise.db.exchange.foreign.caches.triton import TRITON
+from tilewise.db.exchange.foreign.landscapes.recording import KERNEL_TUNER, T4
+from tilewise.db.exchange.foreign.tables.csv_parquet import CSV, PARQUET
+from tilewise.db.exchange.foreign.tables.flaggems import FLAGGEMS
+from tilewise.db.exchange.foreign.tables.vllm import VLLM
+from tilewise.db.exchange.format import Format
+from tilewise.db.exchange.import_file import About, ImportFile
+from tilewise.db.exchange.jsonfile import one_line, text_of
+from tilewise.db.exchange.native.export_file import JSON
+from tilewise.errors import BadImport
+
+__all__ = ["FORMATS", "READABLE", "detect", "read"]
+
+FORMATS = {one.name: one for one in (JSON, TRITON, VLLM, FLAGGEMS, T4, KERNEL_TUNER, CSV, PARQUET)}
+"""Formats by name."""
+
+READABLE = tuple(one.name for one in (JSON, T4, KERNEL_TUNER, TRITON, VLLM))
+"""Names of the formats that can be imported, in the order in which their marks are looked for."""
+
+
+def detect(text: str) -> Format:
+    """The format of a file with this text. Raises `BadImport` where no format looks like it."""
+    for name in READABLE:
+        if re.search(FORMATS[name].mark, text):
+            return FORMATS[name]
+    raise BadImport(f"no known format looks like this file; --format says which it is: {', '.join(READABLE)}")
+
+
+def read(data: bytes, name: str, about: About, *, written: datetime, kind: str = "") -> ImportFile:
+    """Read a file of the format `kind`, or of the one that it looks like.
+
+    Raises `BadImport`, whose message is one line, for a file that cannot be used at all.
+    """
+    try:
+        found = FORMATS[kind] if kind else detect(text_of(data))
+    except ValueError as error:
+        raise BadImport(f"not a usable file: {one_line(error)}") from error
+    assert found.read is not None, "only readable formats are detected or offered"
+    return found.read(data, name, about, written)

@@ -1,9 +1,0 @@
-"""Alembic's entry: runs revisions on the connection, and in the transaction, that `upgrade` hands over."""
-
-from alembic import context
-
-from tilewise.db.models import metadata
-
-context.configure(connection=context.config.attributes["connection"], target_metadata=metadata, transactional_ddl=True)
-with context.begin_transaction():
-    context.run_migrations()

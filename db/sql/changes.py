@@ -1,0 +1,79 @@
+"""What other processes write, so that a cache can follow them.
+
+Every transaction that changes what a look-up may answer raises `revision.number` and writes the new number to the
+scopes that it touched, before it commits. So the scopes above a number are those that were written since.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, update
+
+from tilewise.db.sql import models, queries
+from tilewise.db.sql.database import Database
+
+__all__ = ["Changes", "touch"]
+
+_MOST = 1000
+"""Changed questions to tell apart; of more, everything counts as changed."""
+
+_COUNT = update(models.revision).values(number=models.revision.c.number + 1).returning(models.revision.c.number)
+_STAMP = update(models.scopes).where(models.scopes.c.id == bindparam("touched")).values(revision=bindparam("now"))
+
+
+def touch(connection: Connection, scope_ids: Sequence[int | None]) -> None:
+    """Count this transaction, which wrote to these scopes. Call it last: it makes other writers wait for the commit."""
+    number = connection.execute(_COUNT).scalar_one()
+    if scope_ids:
+        connection.execute(_STAMP, [{"touched": scope_id, "now": number} for scope_id in scope_ids])
+
+
+class Changes:
+    """Follows a database from the moment it is made. Calls may come from any thread, one at a time.
+
+    `is_quick` says that `poll` costs microseconds where nothing was written: SQLite counts the commits of others for
+    each connection.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self.is_quick = database.is_file and database.writable
+        self._lock = threading.Lock()
+        self._connection: Any = database.engine.raw_connection() if self.is_quick else None
+        self._version: int | None = None
+        self._seen = -1
+        self.poll()
+
+    def poll(self) -> Sequence[str] | None:
+        """The keys of the questions written to since the last call; None where any may have been.
+
+        Raises `StoreError`, after which the next call tells what this one could not.
+        """
+        with self._lock:
+            if self._connection is None:
+                return self._changed()
+            with self._database.translated():
+                [version] = self._connection.execute("PRAGMA data_version").fetchone()
+            if version == self._version:
+                return ()
+            changed = self._changed()
+            self._version = version
+            return changed
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def _changed(self) -> Sequence[str] | None:
+        [[number]] = self._database.fetch(queries.REVISION)
+        changed: Sequence[str] | None = ()
+        if number < self._seen or self._seen < 0:  # below: the database was replaced by an older one
+            changed = None
+        elif number > self._seen:
+            rows = self._database.fetch(queries.CHANGED, seen=self._seen, most=_MOST)
+            changed = None if len(rows) == _MOST else [key for (key,) in rows]
+        self._seen = number
+        return changed

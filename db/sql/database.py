@@ -1,0 +1,158 @@
+"""One database: its engine, what to call it in messages, and its read and write transactions."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
+from typing import Any
+
+from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+
+from tilewise.db.sql import sqlite
+from tilewise.db.sql.faults import fault, read_only_fault
+from tilewise.db.sql.query import Query, Statement
+from tilewise.errors import StoreError
+
+__all__ = ["Database", "connect", "waiting"]
+
+_BEGIN_SNAPSHOT = {"sqlite": "BEGIN", "postgresql": "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"}
+_EXPECTED = "expected sqlite:///path/to/file.db or postgresql+psycopg://user@host/name"
+
+
+class Database:
+    """`name` is the file, or the URL without its password."""
+
+    def __init__(self, name: str, engine: Engine, *, writable: bool, is_file: bool) -> None:
+        self.name = name
+        self.engine = engine
+        self.writable = writable
+        self.is_file = is_file
+        self._writer = engine.execution_options(writing=True)
+        self._errors = (engine.dialect.loaded_dbapi.Error, SQLAlchemyError)
+        self._closed = False
+        self._queries: dict[Statement, Query] = {}
+        self._held: Any = None
+
+    def fetch(self, statement: Statement, **parameters: str | int) -> Sequence[Sequence[Any]]:
+        """All rows of a SELECT, by position; statements are constants of a module and compiled once."""
+        if (query := self._queries.get(statement)) is None:
+            query = self._queries[statement] = Query(statement, self.engine.dialect)
+        self._refuse_if_closed()
+        with self.translated(), self._reading() as connection:
+            return query.run(connection, parameters)
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Database]:
+        """This database in one read transaction; one in memory as it is, since it has but one connection."""
+        self._refuse_if_closed()
+        kind = self.engine.dialect.name
+        if kind == "sqlite" and not self.is_file:
+            yield self
+            return
+        frozen = Database(self.name, self.engine, writable=False, is_file=self.is_file)
+        frozen._queries = self._queries
+        with self.translated(), closing(self.engine.raw_connection()) as connection:
+            frozen._held = connection
+            for statement in (_BEGIN_SNAPSHOT[kind], "SELECT version_num FROM alembic_version"):
+                connection.cursor().execute(statement)  # the first SELECT fixes what the transaction sees
+            try:
+                yield frozen
+            finally:
+                frozen._closed = True
+                connection.rollback()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Any]:
+        """A connection of the driver for one SELECT."""
+        if self._held is not None:
+            yield self._held
+            return
+        with closing(self.engine.raw_connection()) as connection:
+            yield connection
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """A transaction that is kept as a whole when the block ends, and undone as a whole when it raises."""
+        self._refuse_if_closed()
+        if not self.writable:
+            raise read_only_fault(self.name)
+        with self.translated(), self._writer.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def translated(self) -> Iterator[None]:
+        """Raise what the database complains of as a `StoreError`."""
+        try:
+            yield
+        except self._errors as error:
+            raise fault(self.name, error) from error
+
+    def close(self) -> None:
+        self._closed = True
+        self.engine.dispose()
+
+    def _refuse_if_closed(self) -> None:
+        if self._closed:
+            raise StoreError(f"the store of {self.name} is closed; open it again")
+
+
+def connect(text: str, *, create: bool, read_only: bool) -> Database:
+    """The database at a SQLAlchemy URL; raises `StoreError` where there is none or its driver is missing."""
+    url = _parse(text)
+    if url.get_backend_name() == "postgresql":
+        return Database(url.render_as_string(), _engine(url), writable=not read_only, is_file=False)
+    path = sqlite.database_path(url)
+    name = str(path or (url.database or "").removeprefix(":memory:") or "the database in memory")
+    if path is not None:
+        sqlite.make_place(path, create=create and not read_only)
+        read_only = read_only or not sqlite.is_writable(path)
+    try:
+        engine = sqlite.create_sqlite_engine(url, path, read_only=read_only)
+    except sqlite3.Error as error:
+        raise fault(name, error) from error
+    return Database(name, engine, writable=not read_only, is_file=path is not None)
+
+
+def waiting(text: str, seconds: float) -> str:
+    """The URL of an SQLite file with how long to wait for other writers, where it does not say that itself."""
+    url = _parse(text)
+    if url.get_backend_name() != "sqlite" or "timeout" in url.query:
+        return text
+    return url.update_query_dict({"timeout": f"{seconds:g}"}).render_as_string(hide_password=False)
+
+
+def _parse(text: str) -> URL:
+    try:
+        url = make_url(text)
+        sqlite.busy_seconds(url)
+    except (ArgumentError, ValueError) as error:  # ValueError: a port or timeout that is no number
+        hidden = re.sub(r":[^:@/]*@", ":***@", text)
+        raise StoreError(f"{hidden!r} is no database URL; {_EXPECTED}") from error
+    try:
+        dialect = url.get_dialect()
+    except NoSuchModuleError as error:
+        raise StoreError(f"unknown database driver {url.drivername!r}; {_EXPECTED}") from error
+    if dialect.name not in ("sqlite", "postgresql") or dialect.is_async:  # the others lack partial indexes
+        raise StoreError(f"the database driver {url.drivername!r} is not supported; {_EXPECTED}")
+    return url
+
+
+def _engine(url: URL) -> Engine:
+    """PostgreSQL's: connections that a restart of the server broke are replaced before they are used."""
+    try:
+        engine = create_engine(url, pool_pre_ping=True)
+    except ModuleNotFoundError as error:
+        package = "tilewise[postgres]" if error.name == "psycopg" else error.name
+        raise StoreError(f"the driver of {url.drivername!r} is not installed: pip install '{package}'") from error
+    event.listen(engine, "connect", _limit_waiting)
+    return engine
+
+
+def _limit_waiting(connection: Any, _: object) -> None:
+    """Wait for a lock as long as SQLite does, where neither the URL nor the server says how long: not for ever."""
+    limit = f"set_config('lock_timeout', '{sqlite.BUSY_SECONDS}s', false)"
+    connection.cursor().execute(f"SELECT {limit} WHERE current_setting('lock_timeout') = '0'")
+    connection.commit()

@@ -1,0 +1,239 @@
+"""The store's SELECTs. Each is one statement, so that it sees one state of the database without a transaction."""
+
+from __future__ import annotations
+
+import functools
+from typing import Any
+
+from sqlalchemy import (
+    ColumnElement,
+    Integer,
+    Select,
+    TextualSelect,
+    bindparam,
+    column,
+    func,
+    literal_column,
+    select,
+    text,
+    tuple_,
+)
+
+from tilewise.db.records import Status
+from tilewise.db.sql.models import best, revision, scopes, suggestions, trials
+from tilewise.db.sql.rows import SCOPE_COLUMNS, SUGGESTION_COLUMNS, TRIAL_COLUMNS
+
+__all__ = [
+    "ANSWERS",
+    "CHANGED",
+    "CURRENT",
+    "DEVICES",
+    "DRAWN",
+    "GROUPS",
+    "KERNELS",
+    "LOOKUP",
+    "LOOKUP_OF_SOURCE",
+    "NEWEST",
+    "NEXT_FAMILY",
+    "PAGES",
+    "RESULT",
+    "REVISION",
+    "SCOPE",
+    "SIZES",
+    "SUGGESTIONS",
+    "TRIALS",
+    "TRIALS_OF",
+    "TRIALS_OF_STATUS",
+    "VERIFIED",
+    "WRITTEN",
+    "page_of_results",
+    "page_of_scopes",
+]
+
+_PAGE_LENGTH = 500
+_PAGE_OF_SIZES = 10_000  # 4 ms to take apart, for which other threads may have to wait
+
+CURRENT = text("trials.current")  # literally the condition of the partial indexes
+
+_tally = trials.alias("tally")
+
+
+def _total(figure: ColumnElement[Any], *of: ColumnElement[bool]) -> ColumnElement[Any]:
+    """A figure over the scope's current trials, read from `ix_trials_tally` alone."""
+    counted = select(figure).select_from(_tally).where(_tally.c.scope_id == scopes.c.id, text("tally.current"), *of)
+    return counted.scalar_subquery()
+
+
+def _results(*, with_winner: bool) -> Select[Any]:
+    """Rows for `read_result`, of all scopes or of those that have a winner."""
+    winner, default, baseline = trials.alias("winner"), trials.alias("default_trial"), trials.alias("baseline")
+    winner_id = select(best.c.id).where(best.c.scope_id == scopes.c.id).scalar_subquery()
+    default_id = select(func.max(baseline.c.id)).where(
+        baseline.c.scope_id == scopes.c.id, text("baseline.current AND baseline.is_default")
+    )
+    return (
+        select(
+            *(scopes.c[name] for name in SCOPE_COLUMNS),
+            *(winner.c[name] for name in TRIAL_COLUMNS),
+            *(default.c[name] for name in TRIAL_COLUMNS),
+            *(_total(func.count(), _tally.c.status == literal_column(f"'{status}'")) for status in Status),
+            # Of any status: SQLite would otherwise take an index without `seconds`, and read every trial for it.
+            _total(func.sum(_tally.c.seconds), _tally.c.status >= ""),
+        )
+        .select_from(scopes)
+        .join(winner, winner.c.id == winner_id, isouter=not with_winner)
+        .join(default, default.c.id == default_id.scalar_subquery(), isouter=True)
+    )
+
+
+def _answers() -> Select[Any]:
+    found = _results(with_winner=True).where(scopes.c.question_key == bindparam("key"))
+    newest = text("winner.created DESC")
+    return found.order_by(scopes.c.clock, newest, scopes.c.id.desc())  # "measured" sorts before "modelled"
+
+
+RESULT = _results(with_winner=False).where(scopes.c.key == bindparam("key"))
+ANSWERS = _answers()
+LOOKUP = ANSWERS.limit(1)
+LOOKUP_OF_SOURCE = LOOKUP.where(scopes.c.source_hash == bindparam("source_hash"))
+
+SCOPE = select(*(scopes.c[name] for name in SCOPE_COLUMNS)).where(scopes.c.key == bindparam("key"))
+
+
+VERIFIED = (
+    select(*(scopes.c[name] for name in SCOPE_COLUMNS), *(trials.c[name] for name in TRIAL_COLUMNS))
+    .join(trials, trials.c.scope_id == scopes.c.id)
+    .where(scopes.c.question_key == bindparam("key"), trials.c.verified)
+    .order_by(trials.c.id)
+)
+
+TRIALS_OF = (
+    select(trials.c.id, trials.c.current, *(trials.c[name] for name in TRIAL_COLUMNS))
+    .where(trials.c.scope_id == bindparam("scope"), trials.c.id > bindparam("after"))
+    .order_by(trials.c.id)
+    .limit(bindparam("most", type_=Integer))
+)
+
+TRIALS_OF_STATUS = TRIALS_OF.where(trials.c.status == bindparam("status"))
+
+
+@functools.cache
+def page_of_scopes(columns: frozenset[str], dims: int) -> Select[Any]:
+    """Scopes from the id `first` on, that id before each; narrowed as `page_of_results` is."""
+    page = select(scopes.c.id, *(scopes.c[name] for name in SCOPE_COLUMNS)).where(scopes.c.id >= bindparam("first"))
+    return _narrowed(page, columns, dims).order_by(scopes.c.id).limit(bindparam("most", type_=Integer))
+
+
+@functools.cache
+def page_of_results(columns: frozenset[str], dims: int) -> Select[Any]:
+    """Rows for `read_result` with the scope's id behind, the latest scopes first, narrowed by those columns and by that
+    many dimensions, each a pattern that the sizes are like: JSON with a comma behind the last too."""
+    page = _results(with_winner=True).add_columns(scopes.c.id).where(scopes.c.id < bindparam("before"))
+    return _narrowed(page, columns, dims).order_by(scopes.c.id.desc()).limit(bindparam("most", type_=Integer))
+
+
+def _narrowed(page: Select[Any], columns: frozenset[str], dims: int) -> Select[Any]:
+    for name in sorted(columns):
+        page = page.where(scopes.c[name] == bindparam(name))
+    for number in range(dims):
+        sizes = func.replace(scopes.c.dims, "}", ",")
+        page = page.where(sizes.like(bindparam(f"dim_{number}"), escape="\\"))
+    return page
+
+
+TRIALS = (
+    select(*(trials.c[name] for name in TRIAL_COLUMNS))
+    .join(scopes, scopes.c.id == trials.c.scope_id)
+    .where(scopes.c.key == bindparam("key"), CURRENT, trials.c.id > bindparam("since"))
+    .order_by(trials.c.id)
+)
+
+NEWEST = select(func.max(trials.c.id))
+
+REVISION = select(revision.c.number)
+
+CHANGED = (
+    select(scopes.c.question_key).where(scopes.c.revision > bindparam("seen")).limit(bindparam("most", type_=Integer))
+)
+
+WRITTEN = (
+    select(*(scopes.c[name] for name in SCOPE_COLUMNS))
+    .where(scopes.c.revision > bindparam("since"))
+    .order_by(scopes.c.revision, scopes.c.id)
+)
+
+SUGGESTIONS = (
+    select(*(suggestions.c[name] for name in SUGGESTION_COLUMNS))
+    .where(suggestions.c.kernel == bindparam("kernel"))
+    .order_by(suggestions.c.id)
+)
+
+_OF_FAMILY = tuple(scopes.c[name] == bindparam(name) for name in ("kernel", "dtype", "device"))
+
+
+def _sizes() -> Select[Any]:
+    """One row a source: the database puts the texts together in a third of the time that fetching them takes, and lets
+    other threads go on meanwhile."""
+    page = (
+        select(scopes.c.id, scopes.c.dims, scopes.c.source_hash)
+        .where(*_OF_FAMILY, scopes.c.id > bindparam("last"))
+        .order_by(scopes.c.id)
+        .limit(_PAGE_OF_SIZES)
+        .subquery("page")
+    )
+    comma: Any = literal_column("','")  # a text would be filled in only when executed, which `Query` does not do
+    together = func.aggregate_strings(page.c.dims, comma)
+    return select(func.max(page.c.id), page.c.source_hash, together).group_by(page.c.source_hash)
+
+
+SIZES = _sizes()
+
+_COMPARED = tuple(scopes.c[name] for name in ("source_hash", "clock", "toolchain", "cores"))
+"""What the scopes of a family must share for their times to be compared across shapes."""
+
+GROUPS = select(*_COMPARED).where(*_OF_FAMILY).distinct()
+
+DRAWN = (
+    select(*(scopes.c[name] for name in SCOPE_COLUMNS))
+    .where(*_OF_FAMILY, *(column == bindparam(column.name) for column in _COMPARED))
+    .order_by(scopes.c.key)
+    .limit(bindparam("most", type_=Integer))
+)
+
+
+def _distinct(name: str) -> TextualSelect:
+    """An indexed column's values: one seek a value, where `SELECT DISTINCT` would read an entry a scope."""
+    return text(
+        f"""
+        WITH RECURSIVE seen (value) AS (
+            SELECT min({name}) FROM scopes
+            UNION ALL
+            SELECT (SELECT min({name}) FROM scopes WHERE {name} > seen.value) FROM seen WHERE seen.value IS NOT NULL
+        )
+        SELECT value FROM seen WHERE value IS NOT NULL
+        """
+    ).columns(column("value"))
+
+
+_FAMILY = (scopes.c.kernel, scopes.c.dtype, scopes.c.device)
+NEXT_FAMILY = (
+    select(*_FAMILY)
+    .where(tuple_(*_FAMILY) > tuple_(*(bindparam(each.name) for each in _FAMILY)))
+    .order_by(*_FAMILY)
+    .limit(1)
+)
+"""The first kernel, dtype and device after those: one seek."""
+
+DEVICES = _distinct("device")
+KERNELS = _distinct("kernel")
+
+
+def _scope_page(*filters: str) -> Select[Any]:
+    page = select(scopes.c.id, *(scopes.c[name] for name in SCOPE_COLUMNS)).where(scopes.c.id > bindparam("last"))
+    for name in filters:
+        page = page.where(scopes.c[name] == bindparam(name))
+    return page.order_by(scopes.c.id).limit(_PAGE_LENGTH)
+
+
+PAGES = {frozenset(names): _scope_page(*names) for names in ((), ("kernel",), ("device",), ("kernel", "device"))}
+"""By the columns they filter on: one page of scopes after the id `last`, that id before each."""

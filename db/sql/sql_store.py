@@ -1,0 +1,354 @@
+"""The store in SQL: SQLite first, PostgreSQL as well."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, insert, select, update
+from sqlalchemy.exc import IntegrityError
+
+from tilewise.db.evidence import flaw, outranks, winner
+from tilewise.db.records import Config, Question, Result, Scope, Status, Suggestion, Trial, digest
+from tilewise.db.sql import models, queries, schema
+from tilewise.db.sql.changes import Changes, touch
+from tilewise.db.sql.database import Database, connect
+from tilewise.db.sql.rows import (
+    SCOPE_COLUMNS,
+    read_result,
+    read_scope,
+    read_suggestion,
+    read_trial,
+    scope_values,
+    suggestion_values,
+    trial_values,
+)
+from tilewise.db.store import START, Change, Listed, MergeReport, Place, Store, Wanted
+from tilewise.errors import NotFound, StoreError
+
+__all__ = ["SqlStore", "open_store"]
+
+
+def open_store(url: str, *, create: bool = True, read_only: bool = False) -> SqlStore:
+    """Open the database at a SQLAlchemy URL, bringing its schema up to date.
+
+    With `create` a missing SQLite file and its folder are made. With `read_only` nothing is ever written; a file that
+    cannot be written is opened that way in any case. `?timeout=SECONDS` in an SQLite URL says how long to wait for
+    another writer (default 30). Raises `StoreError`.
+    """
+    database = connect(url, create=create, read_only=read_only)
+    try:
+        schema.bring_up(database)
+    except BaseException:
+        database.close()
+        raise
+    return SqlStore(database)
+
+
+class SqlStore(Store):
+    """See `Store`. Calls may come from any thread."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    @property
+    def name(self) -> str:
+        """The database file, or the URL without its password."""
+        return self._database.name
+
+    @property
+    def database(self) -> Database:
+        """The database itself, which tokens and jobs are kept in too."""
+        return self._database
+
+    @property
+    def is_file(self) -> bool:
+        """Whether it is a file of this machine, which answers in microseconds."""
+        return self._database.is_file
+
+    def record(self, scope: Scope, trials: Sequence[Trial]) -> None:
+        _refuse_flaws(trials)
+        if trials:
+            with self._database.write() as connection:
+                scope_id = _find_or_add(connection, scope)
+                _add(connection, scope_id, trials)
+                touch(connection, [scope_id])
+
+    def merge(self, evidence: Sequence[tuple[Scope, Sequence[Trial]]]) -> MergeReport:
+        for _, trials in evidence:
+            _refuse_flaws(trials)
+        with self._database.write() as connection:
+            merged = [_merge(connection, scope, trials) for scope, trials in evidence if trials]
+            touch(connection, [scope_id for scope_id, _, _ in merged])
+        changes = tuple(change for *_, change in merged if change.before != change.after)
+        counts = zip((0, 0, 0), *(counts for _, counts, _ in merged), strict=True)
+        added, updated, unchanged = (sum(column) for column in counts)
+        return MergeReport(len(evidence), added, updated, unchanged, changes)
+
+    def suggest(self, suggestions: Sequence[Suggestion]) -> int:
+        new = {suggestion.key: suggestion for suggestion in suggestions}
+        with self._database.write() as connection:
+            return sum(_add_suggestion(connection, suggestion) for suggestion in new.values())
+
+    def suggestions(self, kernel: str) -> list[Suggestion]:
+        return [read_suggestion(row) for row in self._database.fetch(queries.SUGGESTIONS, kernel=kernel)]
+
+    @contextmanager
+    def snapshot(self) -> Iterator[SqlStore]:
+        with self._database.snapshot() as frozen:
+            yield SqlStore(frozen)
+
+    def verify(
+        self,
+        scope: Scope,
+        config: Config,
+        *,
+        agreed: bool,
+        reason: str = "",
+        status: Status = Status.CORRECTNESS,
+    ) -> None:
+        failed = {"verified": False, "status": status.value, "reason": reason}
+        with self._database.write() as connection:
+            scope_id = _find(connection, scope)
+            change = _change_current(scope_id).where(_TRIAL.config_key == digest(dict(config)))
+            if connection.execute(change.values({"verified": True} if agreed else failed)).rowcount == 0:
+                raise NotFound(f"no trial of {dict(config)} is stored for {scope.question}")
+            touch(connection, [scope_id])
+
+    def mark(self) -> int:
+        [[newest]] = self._database.fetch(queries.NEWEST)
+        return newest or 0
+
+    def revision(self) -> int:
+        [[number]] = self._database.fetch(queries.REVISION)
+        return int(number)
+
+    def written(self, since: int) -> list[Scope]:
+        return [read_scope(row) for row in self._database.fetch(queries.WRITTEN, since=since)]
+
+    def retire(self, scope: Scope, mark: int) -> int:
+        with self._database.write() as connection:
+            scope_id = _find(connection, scope)
+            change = _change_current(scope_id).where(_TRIAL.id <= mark)
+            retired = connection.execute(change.values(current=False)).rowcount
+            touch(connection, [scope_id] if retired else [])
+            return retired
+
+    def trials(self, scope: Scope, *, since: int = 0) -> list[Trial]:
+        return [read_trial(row) for row in self._database.fetch(queries.TRIALS, key=scope.key, since=since)]
+
+    def result(self, scope: Scope) -> Result:
+        rows = self._database.fetch(queries.RESULT, key=scope.key)
+        return read_result(rows[0]) if rows else Result(scope, None, None, {}, 0.0)
+
+    def lookup(self, question: Question, *, source_hash: str | None = None) -> Result | None:
+        if source_hash is None:
+            rows = self._database.fetch(queries.LOOKUP, key=question.key)
+        else:
+            rows = self._database.fetch(queries.LOOKUP_OF_SOURCE, key=question.key, source_hash=source_hash)
+        return read_result(rows[0]) if rows else None
+
+    def answers(self, question: Question, *, source_hash: str | None = None) -> list[Result]:
+        found = map(read_result, self._database.fetch(queries.ANSWERS, key=question.key))
+        return [result for result in found if source_hash in (None, result.scope.source_hash)]
+
+    def shape_pages(
+        self, kernel: str, dtype: str, device: str, *, last: int = 0
+    ) -> Iterator[tuple[int, dict[str, str]]]:
+        """Numbers grow as scopes are committed; on PostgreSQL, where two processes may commit in another order than
+        they began, one may come too late to be seen."""
+        while rows := self._database.fetch(queries.SIZES, kernel=kernel, dtype=dtype, device=device, last=last):
+            last = max(number for number, _, _ in rows)
+            yield last, {source_hash: f"[{sizes}]" for _, source_hash, sizes in rows}
+
+    def draw(self, kernel: str, dtype: str, device: str, source_hash: str | None, *, most: int) -> list[Scope]:
+        family = {"kernel": kernel, "dtype": dtype, "device": device}
+        drawn: list[Scope] = []
+        for source, clock, toolchain, cores in self._database.fetch(queries.GROUPS, **family):
+            if source_hash in (None, source):
+                shared = {"source_hash": source, "clock": clock, "toolchain": toolchain, "cores": cores}
+                drawn += map(read_scope, self._database.fetch(queries.DRAWN, **family, **shared, most=most))
+        return drawn
+
+    def families(self) -> Iterator[tuple[str, str, str]]:
+        kernel = dtype = device = ""
+        while rows := self._database.fetch(queries.NEXT_FAMILY, kernel=kernel, dtype=dtype, device=device):
+            [[kernel, dtype, device]] = rows
+            yield kernel, dtype, device
+
+    def devices(self) -> list[str]:
+        return [device for (device,) in self._database.fetch(queries.DEVICES)]
+
+    def scopes(self, kernel: str | None = None, device: str | None = None) -> Iterator[Scope]:
+        """Read in pages: nothing is held while the caller works, and scopes added meanwhile come last."""
+        chosen = {name: value for name, value in (("kernel", kernel), ("device", device)) if value is not None}
+        statement, last = queries.PAGES[frozenset(chosen)], 0
+        while rows := self._database.fetch(statement, last=last, **chosen):
+            yield from (read_scope(row[1:]) for row in rows)
+            last = rows[-1][0]
+
+    def scope(self, key: str) -> Scope | None:
+        rows = self._database.fetch(queries.SCOPE, key=key)
+        return read_scope(rows[0]) if rows else None
+
+    def kernels(self) -> list[str]:
+        return [kernel for (kernel,) in self._database.fetch(queries.KERNELS)]
+
+    def results(self, wanted: Wanted, *, before: int | None = None, most: int = 50) -> list[tuple[int, Result]]:
+        chosen, sizes = _filters(wanted)
+        statement = queries.page_of_results(frozenset(chosen), len(sizes))
+        rows = self._database.fetch(statement, before=before or _LAST, most=most, **chosen, **sizes)
+        return [(row[-1], read_result(row[:-1])) for row in rows]
+
+    def trial_page(
+        self, wanted: Wanted, *, status: Status | None = None, after: Place = START, most: int = 100
+    ) -> tuple[list[Listed], Place | None]:
+        chosen, sizes = _filters(wanted)
+        statement = queries.page_of_scopes(frozenset(chosen), len(sizes))
+        scopes = self._database.fetch(statement, first=after.scope, most=_SCOPES_A_PAGE, **chosen, **sizes)
+        of_status = {"status": status.value} if status else {}
+        query = queries.TRIALS_OF_STATUS if status else queries.TRIALS_OF
+        listed: list[Listed] = []
+        for number, *row in scopes:
+            seen = after.trial if number == after.scope else 0
+            found = self._database.fetch(query, scope=number, after=seen, most=most - len(listed), **of_status)
+            scope = read_scope(row)
+            listed += [Listed(Place(number, rest[0]), scope, read_trial(rest[2:]), rest[1]) for rest in found]
+            if len(listed) >= most:
+                return listed, listed[-1].place
+        return listed, Place(scopes[-1][0] + 1, 0) if len(scopes) == _SCOPES_A_PAGE else None
+
+    def history(self, question: Question) -> list[tuple[Scope, Trial]]:
+        rows = self._database.fetch(queries.VERIFIED, key=question.key)
+        width = len(SCOPE_COLUMNS)
+        found = [(read_scope(row[:width]), read_trial(row[width:])) for row in rows]
+        best: dict[str, float] = {}
+        return [(scope, trial) for scope, trial in found if _improves(best, scope.key, trial)]
+
+    def check_schema(self) -> None:
+        """Raise `StoreError` where the database does not answer, or its schema is not the one that is needed."""
+        version = schema.revision(self._database)
+        if version != schema.HEAD:
+            raise StoreError(f"{self.name} has schema {version}; expected {schema.HEAD}")
+
+    def changes(self) -> Changes:
+        """What is written from now on, by whichever process."""
+        return Changes(self._database)
+
+    def close(self) -> None:
+        self._database.close()
+
+
+_LAST = 2**63 - 1
+_SCOPES_A_PAGE = 500
+
+_TRIAL = models.trials.c
+
+
+def _filters(wanted: Wanted) -> tuple[dict[str, str], dict[str, str]]:
+    """What narrows a listing: columns by name, and patterns of sizes as `page_of_results` takes them."""
+    columns = {"kernel": wanted.kernel, "dtype": wanted.dtype, "device": wanted.device}
+    chosen = {name: value for name, value in columns.items() if value is not None}
+    return chosen, {f"dim_{number}": _like(*size) for number, size in enumerate(wanted.dims.items())}
+
+
+def _improves(best: dict[str, float], scope: str, trial: Trial) -> bool:
+    """Whether the trial is faster than those before it in its scope, which `best` holds."""
+    if trial.time_us is None or trial.time_us >= best.get(scope, math.inf):
+        return False
+    best[scope] = trial.time_us
+    return True
+
+
+def _like(name: str, size: int) -> str:
+    """What `{"M":1000,"N":8192,` is like, a problem's sizes as `page_of_results` reads them."""
+    pattern = json.dumps(name, ensure_ascii=False) + f":{size},"
+    for special in "\\%_":
+        pattern = pattern.replace(special, "\\" + special)
+    return f"%{pattern}%"
+
+
+def _refuse_flaws(trials: Sequence[Trial]) -> None:
+    for trial in trials:
+        if found := flaw(trial):
+            raise StoreError(f"cannot keep the trial of {dict(trial.config)}: {found}")
+
+
+def _find(connection: Connection, scope: Scope) -> int | None:
+    """The scope's id, locked for this transaction (SQLite's writers hold the whole file anyway)."""
+    found = select(models.scopes.c.id).where(models.scopes.c.key == scope.key).with_for_update()
+    return connection.execute(found).scalar()
+
+
+def _find_or_add(connection: Connection, scope: Scope) -> int:
+    if (known := _find(connection, scope)) is not None:
+        return known
+    try:
+        with connection.begin_nested():
+            connection.execute(insert(models.scopes).values(scope_values(scope) | {"first_seen": datetime.now(UTC)}))
+    except IntegrityError:  # on PostgreSQL another process may have added it just now
+        pass
+    added = _find(connection, scope)
+    if added is None:
+        raise StoreError(f"the database does not keep the scope of {scope.question}")
+    return added
+
+
+def _change_current(scope_id: int | None) -> Any:
+    """An UPDATE of the scope's current trials; of none where the scope is unknown."""
+    return update(models.trials).where(_TRIAL.scope_id == scope_id, queries.CURRENT)
+
+
+_SUPERSEDE = (
+    update(models.trials)
+    .where(_TRIAL.scope_id == bindparam("scope"), queries.CURRENT, _TRIAL.config_key == bindparam("superseded"))
+    .values(current=False)
+)
+
+
+def _add(connection: Connection, scope_id: int, trials: Sequence[Trial]) -> None:
+    rows = [trial_values(trial) | {"scope_id": scope_id} for trial in trials]
+    latest = {row["config_key"]: row for row in rows}  # of one config offered twice, the later is the current one
+    for row in rows:
+        row["current"] = latest[row["config_key"]] is row
+    connection.execute(_SUPERSEDE, [{"scope": scope_id, "superseded": key} for key in latest])
+    connection.execute(insert(models.trials), rows)
+
+
+def _add_suggestion(connection: Connection, suggestion: Suggestion) -> bool:
+    """Whether it was not known."""
+    try:
+        with connection.begin_nested():
+            connection.execute(insert(models.suggestions).values(suggestion_values(suggestion)))
+    except IntegrityError:
+        return False
+    return True
+
+
+def _current(connection: Connection, scope: Scope) -> list[Trial]:
+    return [read_trial(row) for row in connection.execute(queries.TRIALS, {"key": scope.key, "since": 0})]
+
+
+def _merge(connection: Connection, scope: Scope, trials: Sequence[Trial]) -> tuple[int, tuple[int, int, int], Change]:
+    """Keep what outranks the current trials.
+
+    Returns the scope's id, how many trials were added, updated and left unchanged, and who wins now.
+    """
+    scope_id = _find_or_add(connection, scope)
+    stored = _current(connection, scope)
+    known = {trial.config_key: trial for trial in stored}
+    better: dict[str, Trial] = {}
+    for trial in trials:
+        rival = better.get(trial.config_key) or known.get(trial.config_key)
+        if rival is None or outranks(trial, rival):
+            better[trial.config_key] = trial
+    if better:
+        _add(connection, scope_id, list(better.values()))
+    updated = len(better.keys() & known.keys())
+    now = winner(_current(connection, scope)) if better else winner(stored)
+    counts = (len(better) - updated, updated, len(trials) - len(better))
+    return scope_id, counts, Change(scope, winner(stored), now)

@@ -1,0 +1,27 @@
+"""The kernels that come with tilewise, by name: where each one's spec stands."""
+
+from __future__ import annotations
+
+__all__ = ["SPECS"]
+
+SPECS = {
+    "log_softmax": "tilewise.kernels.vector.softmax:LOG_SOFTMAX",
+    "softmax": "tilewise.kernels.vector.softmax:SOFTMAX",
+    "row_reduce": "tilewise.kernels.vector.row_reduce:SPEC",
+    "max_all": "tilewise.kernels.vector.reduce:MAX_ALL",
+    "max_rows": "tilewise.kernels.vector.reduce:MAX_ROWS",
+    "prod_all": "tilewise.kernels.vector.reduce:PROD_ALL",
+    "prod_rows": "tilewise.kernels.vector.reduce:PROD_ROWS",
+    "sum_all": "tilewise.kernels.vector.reduce:SUM_ALL",
+    "sum_rows": "tilewise.kernels.vector.reduce:SUM_ROWS",
+    "gelu_erf": "tilewise.kernels.vector.elementwise:GELU_ERF",
+    "gelu_rational": "tilewise.kernels.vector.elementwise:GELU_RATIONAL",
+    "gelu_tanh": "tilewise.kernels.vector.elementwise:GELU_TANH",
+    "layer_norm_apply": "tilewise.kernels.vector.elementwise:LAYER_NORM_APPLY",
+    "relu_bias_scale": "tilewise.kernels.vector.elementwise:RELU_BIAS_SCALE",
+    "vector_add": "tilewise.kernels.vector.elementwise:VECTOR_ADD",
+    "batch_norm": "tilewise.kernels.vector.batch_norm:SPEC",
+    "layer_norm": "tilewise.kernels.vector.layer_norm:FORWARD",
+    "layer_norm_backward": "tilewise.kernels.vector.layer_norm:BACKWARD",
+}
+"""`package.module:ATTRIBUTE` of each spec, imported only when that kernel is asked for."""

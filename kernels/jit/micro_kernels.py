@@ -1,0 +1,80 @@
+"""Micro-kernels that `tilewise calibrate` times: each is slow for one reason."""
+
+import triton
+import triton.language as tl
+
+__all__ = [
+    "probe_atomic_kernel",
+    "probe_chain_kernel",
+    "probe_empty_kernel",
+    "probe_load_kernel",
+    "probe_store_kernel",
+]
+
+
+@triton.jit
+def probe_empty_kernel(out_ptr, WIDTH: tl.constexpr):
+    """One short store: what remains is launching and handing out programs."""
+    at = tl.program_id(0) * WIDTH + tl.arange(0, WIDTH)
+    tl.store(out_ptr + at, tl.full([WIDTH], 1.0, tl.float32))
+
+
+@triton.jit
+def probe_load_kernel(
+    x_ptr,
+    out_ptr,
+    TILES: tl.constexpr,
+    REPEATS: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLS: tl.constexpr,
+    PITCH: tl.constexpr,
+):
+    """Tiles of rows PITCH apart, read over and over into a sum that is faster than any load."""
+    first = tl.program_id(0).to(tl.int64) * TILES * ROWS * PITCH
+    at = tl.arange(0, ROWS)[:, None] * PITCH + tl.arange(0, COLS)[None, :]
+    total = tl.zeros([ROWS, COLS], dtype=tl.float32)
+    for _ in range(REPEATS):
+        for tile in range(TILES):
+            total += tl.load(x_ptr + first + tile * ROWS * PITCH + at)
+    out = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
+    tl.store(out_ptr + out, tl.sum(total, axis=1))
+
+
+@triton.jit
+def probe_store_kernel(out_ptr, TILES: tl.constexpr, REPEATS: tl.constexpr, WIDTH: tl.constexpr):
+    """One tile, written to many places over and over."""
+    first = tl.program_id(0) * TILES * WIDTH
+    tile = tl.full([WIDTH], 1.0, tl.float32)
+    for _ in range(REPEATS):
+        for at in range(TILES):
+            tl.store(out_ptr + first + at * WIDTH + tl.arange(0, WIDTH), tile)
+
+
+@triton.jit
+def probe_chain_kernel(x_ptr, out_ptr, OP: tl.constexpr, TRIPS: tl.constexpr, WIDTH: tl.constexpr):
+    """One operation on a tile that stays on chip, again and again."""
+    at = tl.arange(0, WIDTH)
+    y = tl.load(x_ptr + at)
+    x = y
+    for _ in range(TRIPS):
+        if OP == "add":
+            x = x + y
+        elif OP == "exp":
+            x = tl.exp(x)
+        elif OP == "log":
+            x = tl.log(x)
+        elif OP == "sqrt":
+            x = tl.sqrt(x)
+        elif OP == "divide":
+            x = y / x
+        elif OP == "cast":
+            x = x.to(tl.float16).to(tl.float32) + y
+        else:
+            x = tl.where(x > y, y, x)
+    tl.store(out_ptr + at, x)
+
+
+@triton.jit
+def probe_atomic_kernel(x_ptr, out_ptr, WIDTH: tl.constexpr):
+    """Every program adds to the same address."""
+    tl.atomic_add(out_ptr, tl.sum(tl.load(x_ptr + tl.arange(0, WIDTH)), axis=0))

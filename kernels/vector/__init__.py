@@ -1,0 +1,1 @@
+"""Specs of vector kernels, one family a module."""

@@ -1,0 +1,35 @@
+"""Keywords that were renamed: the old name works for one release, with a `DeprecationWarning`."""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+__all__ = ["renamed_keywords"]
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def renamed_keywords(**names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
+    """Decorate a function so that it takes each keyword by its old name too: `renamed_keywords(old="new")`.
+
+    Giving both is a `TypeError`, as giving one twice is.
+    """
+
+    def decorate(function: Callable[P, R]) -> Callable[P, R]:
+        @functools.wraps(function)
+        def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            for old in names.keys() & kwargs.keys():
+                new = names[old]
+                if new in kwargs:
+                    raise TypeError(f"{function.__qualname__}() was given {new} and its old name {old}")
+                warnings.warn(f"{old}= is now called {new}=", DeprecationWarning, stacklevel=2)
+                kwargs[new] = kwargs.pop(old)
+            return function(*args, **kwargs)
+
+        return call
+
+    return decorate

@@ -1,0 +1,157 @@
+"""The OpenAPI document is true to the code."""
+
+from __future__ import annotations
+
+import collections
+
+import hypothesis
+import pytest
+import schemathesis
+from schemathesis import GenerationMode
+from schemathesis.specs.openapi.checks import positive_data_acceptance
+
+from tilewise.api.app import create_app
+from tilewise.api.http.body_limit import LARGEST_BODY, LARGEST_IMPORT
+from tilewise.api.service.service import Options
+from tilewise.db.records import digest
+from tilewise.db.sql.sql_store import open_store
+from tilewise.db.tokens import Right, Tokens
+
+METHODS = {"get", "post", "put", "delete", "patch"}
+TUNED = "/v1/configs/row_reduce?M=1000&N=8192&device=Ascend910B4"
+PROBLEM = {"application/problem+json"}
+JSON = {"application/json"}
+MEDIA = collections.defaultdict(lambda: PROBLEM, {"200": JSON, "201": JSON, "304": set()})
+QUERY = {"kernel": "row_reduce", "dims": {"M": 1000, "N": 8192}, "device": "Ascend910B4"}
+
+JOB = {"kernel": "row_reduce", "shapes": [{"M": 1000, "N": 8192}], "device": "model:Ascend910B4", "trials": 2}
+STREAMS = ("/v1/jobs/{number}/events", "GET", 200)
+"""Ends with its job only: `test_jobs` reads one."""
+EMPTY = {"format": "tilewise", "version": 1, "created": "2026-11-20T00:00:00+00:00", "entries": []}
+EMPTY["sha256"] = digest([])
+
+REQUESTS = [
+    ("/v1/configs/{kernel}", "GET", 200, TUNED, None),
+    ("/v1/configs/{kernel}", "GET", 400, "/v1/configs/row_reduce", None),
+    ("/v1/configs/{kernel}", "GET", 404, TUNED.replace("8192", "8191"), None),
+    ("/v1/configs/{kernel}", "GET", 503, TUNED, None),
+    ("/v1/lookup", "POST", 200, "/v1/lookup", {"queries": [QUERY, QUERY | {"device": "elsewhere"}]}),
+    ("/v1/lookup", "POST", 400, "/v1/lookup", {"queries": [QUERY | {"dims": {"M": 1}}]}),
+    ("/v1/lookup", "POST", 413, "/v1/lookup", {"queries": [], "padding": " " * (1 << 20)}),
+    ("/v1/lookup", "POST", 422, "/v1/lookup", {"queries": [{}]}),
+    ("/v1/lookup", "POST", 503, "/v1/lookup", {"queries": [QUERY]}),
+    ("/v1/import", "POST", 200, "/v1/import", EMPTY),
+    ("/v1/import", "POST", 400, "/v1/import", {}),
+    ("/v1/import", "POST", 413, "/v1/import", {"padding": " " * LARGEST_IMPORT}),
+    ("/v1/import", "POST", 503, "/v1/import", EMPTY),
+    ("/v1/jobs", "POST", 200, "/v1/jobs", JOB),
+    ("/v1/jobs", "POST", 201, "/v1/jobs", JOB | {"seed": 1}),
+    ("/v1/jobs", "POST", 400, "/v1/jobs", JOB | {"device": "npu:7"}),
+    ("/v1/jobs", "POST", 404, "/v1/jobs", JOB | {"kernel": "row_redcue"}),
+    ("/v1/jobs", "POST", 413, "/v1/jobs", JOB | {"padding": " " * LARGEST_BODY}),
+    ("/v1/jobs", "POST", 422, "/v1/jobs", {}),
+    ("/v1/jobs", "POST", 503, "/v1/jobs", JOB),
+    ("/v1/jobs", "GET", 200, "/v1/jobs?limit=1", None),
+    ("/v1/jobs", "GET", 400, "/v1/jobs?limit=0", None),
+    ("/v1/jobs", "GET", 503, "/v1/jobs", None),
+    ("/v1/jobs/{number}", "GET", 200, "/v1/jobs/1", None),
+    ("/v1/jobs/{number}", "GET", 404, "/v1/jobs/99", None),
+    ("/v1/jobs/{number}", "GET", 503, "/v1/jobs/1", None),
+    ("/v1/jobs/{number}", "DELETE", 200, "/v1/jobs/1", None),
+    ("/v1/jobs/{number}", "DELETE", 404, "/v1/jobs/99", None),
+    ("/v1/jobs/{number}", "DELETE", 503, "/v1/jobs/1", None),
+    ("/v1/jobs/{number}/events", "GET", 404, "/v1/jobs/99/events", None),
+    ("/v1/jobs/{number}/events", "GET", 503, "/v1/jobs/1/events", None),
+    ("/v1/kernels", "GET", 200, "/v1/kernels", None),
+    ("/v1/devices", "GET", 200, "/v1/devices", None),
+    ("/v1/trials", "GET", 200, "/v1/trials?kernel=row_reduce&status=correct&limit=1", None),
+    ("/v1/trials", "GET", 400, "/v1/trials?after=x", None),
+    ("/v1/trials", "GET", 503, "/v1/trials", None),
+    ("/v1/history/{kernel}", "GET", 200, TUNED.replace("configs", "history"), None),
+    ("/v1/history/{kernel}", "GET", 400, "/v1/history/row_reduce", None),
+    ("/v1/history/{kernel}", "GET", 404, TUNED.replace("configs", "history").replace("8192", "8191"), None),
+    ("/v1/history/{kernel}", "GET", 503, TUNED.replace("configs", "history"), None),
+    ("/v1/export", "GET", 200, "/v1/export", None),
+    ("/v1/export", "GET", 400, "/v1/export?kernal=row_reduce", None),
+    ("/v1/export", "GET", 503, "/v1/export", None),
+    ("/metrics", "GET", 200, "/metrics", None),
+    ("/healthz", "GET", 200, "/healthz", None),
+    ("/readyz", "GET", 200, "/readyz", None),
+    ("/readyz", "GET", 503, "/readyz", None),
+]
+"""One request for every documented answer: path, method, status, what to send."""
+
+
+@pytest.fixture(scope="module")
+def schema(tmp_path_factory, tune_into):
+    """Of an application of its own, which schemathesis keeps running until the process ends."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('openapi')}/tilewise.db"
+    tune_into(url)
+    with open_store(url) as store:
+        token = Tokens(store.database).create("tests", Right.ADMIN)
+    schema = schemathesis.openapi.from_asgi(
+        "/openapi.json", create_app(url, Options(writes_a_minute=100_000, run_jobs=False))
+    )
+    schema.config.update(headers={"authorization": f"Bearer {token}"})
+    return schema
+
+
+def test_every_documented_answer_has_a_request_here(client):
+    document = client.get("/openapi.json").json()
+    documented = {
+        (path, method.upper(), int(status))
+        for path, operations in document["paths"].items()
+        for method, operation in operations.items()
+        if method in METHODS
+        for status in operation["responses"]
+        if status not in ("304", "401", "403", "429")  # tests of their own hold these
+    }
+    assert documented - {STREAMS} == {(path, method, status) for path, method, status, _, _ in REQUESTS}
+
+
+@pytest.mark.parametrize(("path", "method", "status", "url", "body"), REQUESTS)
+def test_every_documented_answer_is_as_documented(
+    client, tune, schema, path, method, status, url, body, break_database, admin
+):
+    tune()
+    if "jobs" in path:
+        client.post("/v1/jobs", json=JOB, headers=admin)
+    if status == 503 and method != "GET" and path != "/v1/lookup":
+        client.app.state.service.writer.close()  # only writing fails: the token has to be found yet
+    elif status == 503:
+        break_database()
+    response = client.request(method, url, json=body, headers=admin)
+    assert response.status_code == status
+    schema[path][method].validate_response(response)
+
+
+@pytest.mark.parametrize("mode", list(GenerationMode))
+@pytest.mark.parametrize(
+    ("path", "method"), sorted({(path, method) for path, method, *_ in REQUESTS if "events" not in path})
+)
+def test_whatever_is_sent_is_answered_as_documented(schema, path, method, mode):
+    operation = schema[path][method]
+    if mode is GenerationMode.NEGATIVE and not (operation.query or operation.path_parameters or operation.body):
+        return  # nothing can be sent wrong where nothing is taken
+
+    @hypothesis.settings(max_examples=25, derandomize=True, database=None, deadline=None)
+    @hypothesis.given(case=schema[path][method].as_strategy(generation_mode=mode))
+    def check(case):
+        # A document cannot say which dimensions go with which kernel, so some of what it allows is refused.
+        case.call_and_validate(excluded_checks=[positive_data_acceptance])
+
+    check()
+
+
+def test_the_document_names_no_media_type_but_the_two(client):
+    document = client.get("/openapi.json").json()
+    del document["paths"]["/metrics"], document["paths"]["/v1/jobs/{number}/events"]
+    for operations in document["paths"].values():
+        for operation in operations.values():
+            for status, response in operation["responses"].items():
+                assert set(response.get("content", {})) == MEDIA[status]
+
+
+def test_the_document_needs_no_database(tmp_path):
+    assert create_app(f"sqlite:///{tmp_path}/none.db").openapi()["info"]["title"] == "tilewise"
+    assert list(tmp_path.iterdir()) == []

@@ -1,0 +1,65 @@
+"""Calls in processes of their own, which end with the process that asked for them, whenever that is killed."""
+
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from tilewise.api.jobs.processes import ProcessEnded, ProcessExecutor
+
+ASKS = """
+import sys, time
+from tilewise.api.jobs.processes import ProcessExecutor
+with ProcessExecutor() as executor:
+    while True:
+        executor.submit(time.sleep, 60)
+        print(flush=True)
+"""
+
+
+def children_of(pid):
+    return [
+        int(word) for task in Path(f"/proc/{pid}/task").iterdir() for word in (task / "children").read_text().split()
+    ]
+
+
+def is_alive(pid):
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_a_call_has_a_process_of_its_own_and_its_end_is_told():
+    with ProcessExecutor() as executor:
+        assert executor.submit(os.getpid).result(30) is None
+        with pytest.raises(ProcessEnded, match="exit code 3"):
+            executor.submit(os._exit, 3).result(30)
+        with pytest.raises(ProcessEnded, match="signal 6"):
+            executor.submit(os.abort).result(30)
+        running = executor.submit(time.sleep, 60)
+        executor.shutdown(cancel_futures=True)
+        with pytest.raises(ProcessEnded, match="signal 9"):
+            running.result(30)
+
+
+def test_what_a_killed_process_had_started_ends_without_a_word(tmp_path):
+    drawn = random.Random(0)
+    for _ in range(3):
+        with (tmp_path / "log").open("ab") as log:
+            caller = subprocess.Popen([sys.executable, "-c", ASKS], stdout=subprocess.PIPE, stderr=log)
+        caller.stdout.readline()
+        time.sleep(drawn.uniform(0, 0.05))
+        started = children_of(caller.pid)
+        caller.send_signal(signal.SIGKILL)
+        caller.wait()
+        give_up = time.monotonic() + 30
+        while any(map(is_alive, started)):
+            assert time.monotonic() < give_up, "a process has outlived its caller"
+            time.sleep(0.05)
+    assert (tmp_path / "log").read_text() == ""

@@ -1,0 +1,47 @@
+"""The service needs the core install only."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+HIDDEN = """
+import sys
+from importlib.machinery import PathFinder
+
+class Hiding(PathFinder):
+    @classmethod
+    def find_spec(cls, name, path=None, target=None):
+        return None if name.partition(".")[0] in {names} else PathFinder.find_spec(name, path, target)
+
+sys.meta_path[sys.meta_path.index(PathFinder)] = Hiding
+"""
+"""Makes packages look as if they were not installed."""
+
+
+def python(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-c", text, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+def test_the_service_answers_without_torch_and_triton(store_url, tune):
+    tune()
+    asked = """
+import importlib.util
+assert importlib.util.find_spec("torch") is None and importlib.util.find_spec("triton") is None
+from starlette.testclient import TestClient
+from tilewise.api.app import create_app
+with TestClient(create_app(sys.argv[1])) as client:
+    print(client.get("/v1/configs/row_reduce?M=1000&N=8192&device=Ascend910B4").status_code)
+    print(client.get("/v1/kernels").status_code, client.get("/v1/devices").status_code)
+"""
+    done = python(HIDDEN.format(names={"torch", "triton", "torch_npu", "ascendnpuir", "xdsl"}) + asked, store_url)
+    assert (done.stdout.split(), done.stderr, done.returncode) == (["200", "200", "200"], "", 0)
+
+
+def test_the_command_is_defined_without_loading_the_service():
+    done = python(
+        HIDDEN.format(names={"fastapi", "uvicorn", "sqlalchemy"}) + "import tilewise.cli.commands.service.serve"
+    )
+    assert (done.stderr, done.returncode) == ("", 0)

@@ -1,0 +1,76 @@
+"""What the service does between requests: writes take turns, and indexes are made before somebody needs them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+from starlette.testclient import TestClient
+
+from tilewise.api.app import create_app
+from tilewise.api.service import service as services
+from tilewise.api.service.service import Options
+from tilewise.db.jobs import Jobs
+from tilewise.db.sql.sql_store import open_store
+
+JOB = {"kernel": "vector_add", "device": "model:Ascend910B4"}
+
+
+def test_writes_at_once_wait_for_each_other_and_not_for_the_lock(client, admin, store_url, monkeypatch):
+    """The store does not wait at all here: two writers at once would fail one of them."""
+    service = client.app.state.service
+    with open_store(f"{store_url}?timeout=0") as hasty, ThreadPoolExecutor(16) as pool:
+        monkeypatch.setattr(service, "jobs_writer", Jobs(hasty.database))
+        bodies = [JOB | {"shapes": [{"N": n}]} for n in range(1, 49)]
+        answers = pool.map(lambda body: client.post("/v1/jobs", json=body, headers=admin).status_code, bodies)
+        assert set(answers) == {201}
+
+
+def test_a_write_whose_turn_does_not_come_is_asked_to_come_again(client, admin, problem_of, monkeypatch):
+    monkeypatch.setattr(services, "_TURN_SECONDS", 0.05)
+    writing = client.app.state.service._writing
+    client.portal.call(writing.acquire)
+    response = client.post("/v1/jobs", json=JOB | {"shapes": [{"N": 1}]}, headers=admin)
+    assert "others are served" in problem_of(response, 503)["detail"]
+    assert int(response.headers["retry-after"]) > 0
+    client.portal.call(writing.release)
+    assert client.post("/v1/jobs", json=JOB | {"shapes": [{"N": 1}]}, headers=admin).status_code == 201
+
+
+def test_the_shapes_are_indexed_after_the_start_and_a_look_up_reads_but_the_new_ones(store_url, tune, monkeypatch):
+    monkeypatch.setattr(services, "_QUIET_SECONDS", 0.0)
+    for m in range(1, 8):
+        tune(dims={"M": m, "N": 8})
+    with TestClient(create_app(store_url, Options(run_jobs=False))) as client:
+        for preparing in [thread for thread in threading.enumerate() if thread.name == "prepare"]:
+            preparing.join(timeout=60)
+        source, read = client.app.state.service.source, []
+        shape_pages = source.store.shape_pages
+
+        def noted(*family, last):
+            for number, page in shape_pages(*family, last=last):
+                read.extend(page.values())
+                yield number, page
+
+        monkeypatch.setattr(source.store, "shape_pages", noted)
+        near = "/v1/configs/row_reduce?M=8&N=8&device=Ascend910B4&match=nearest"
+        assert client.get(near).json()["distance"] > 0
+        assert read == []
+        tune(dims={"M": 9, "N": 8})
+        assert "M=9,N=8" in client.get(near).json()["why"]
+        assert read == ['[{"M":9,"N":8}]']
+
+
+def test_a_service_that_ends_while_it_makes_its_indexes_leaves_no_thread_behind(store_url, monkeypatch):
+    began = threading.Event()
+
+    def prepare(source):
+        began.set()
+        time.sleep(0.5)
+
+    monkeypatch.setattr(services, "_QUIET_SECONDS", 0.0)
+    monkeypatch.setattr("tilewise.tuner.lookup.store_source.StoreSource.prepare", prepare)
+    with TestClient(create_app(store_url, Options(run_jobs=False))):
+        assert began.wait(30)
+    assert "prepare" not in [thread.name for thread in threading.enumerate()]

@@ -1,0 +1,53 @@
+"""`bench kernels` on a GPU, and what of it needs none."""
+
+import json
+
+import pytest
+
+from tilewise.kernels import registry
+from tilewise.kernels.spec import Problem
+from tilewise.tuner.devices.cuda import device as cuda
+from tilewise.tuner.measure.outcome import Timing
+
+pytest.importorskip("torch")
+
+from tilewise.benchmarks.gpu import kernels
+
+why_no_gpu = cuda.unavailable_reason()
+
+
+class CountingTimer:
+    def __init__(self):
+        self.order = []
+
+    def device_time_us(self, run, *, reset=None, seconds):
+        self.order.append(run())
+        return Timing(float(len(self.order)))
+
+
+def test_contenders_take_turns_and_every_round_starts_with_another():
+    class Device:
+        events = CountingTimer()
+
+    runs = {name: (lambda name=name: name, None) for name in "abc"}
+    times = kernels._in_turns(Device, runs, rounds=3, seconds=0)
+    assert "".join(Device.events.order) == "abcbcacab"
+    assert times == {"a": [1, 6, 8], "b": [2, 4, 9], "c": [3, 5, 7]}
+
+
+@pytest.mark.skipif(why_no_gpu is not None, reason=f"no CUDA GPU: {why_no_gpu}")
+def test_a_row_has_every_contender_on_a_gpu():
+    spec = registry.load("row_reduce")
+    problem = Problem("row_reduce", {"M": 4096, "N": 1024}, "float32")
+    with cuda.CudaDevice(jobs=2) as device:
+        config = spec.default(problem, device.target)
+        report = kernels.bench_kernels(device, [(spec, problem, config)], rounds=2, seconds=0.01)
+    (row,) = json.loads(json.dumps(report))["rows"]
+    assert "failed" not in row
+    assert row["verified"]
+    names = ("tuned_us", "default_us", "eager_us", "compile_us", "max_autotune_us")
+    assert all(row[name] > report["timer_floor_us"] for name in names)
+    assert row["tuned_us"] == pytest.approx(row["default_us"], rel=0.2)  # the same config here
+    assert row["eager_us"] > row["compile_us"]
+    assert 0 < row["share_of_rate"] < 1.2
+    assert report["read_rate_tb_s"] == max(report["rates_tb_s"].values())

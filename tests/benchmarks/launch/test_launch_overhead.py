@@ -1,0 +1,36 @@
+"""What launching through a look-up costs beside others: who takes part, and what is said of who does not."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tilewise.benchmarks.launch.launch_overhead import bench_runtime
+from tilewise.benchmarks.launch.libtuner import filled, libtuned
+
+
+def test_who_cannot_run_is_named_with_the_reason(monkeypatch):
+    pytest.importorskip("triton")
+    monkeypatch.setattr("tilewise.benchmarks.launch.launch_overhead._has_gpu", lambda: False)
+    body = bench_runtime(entries=(3,), calls=100)
+    (row,) = body["rows"]
+    assert {"constants", "tilewise", "triton.autotune"} <= row.keys()
+    assert row["not_run"] == {"flag_gems.libtuner": "TypeError: its entry takes only what Triton compiles"}
+    assert row["first_call_us"]["guess_match"] in ("nearest", "portfolio")
+
+
+def test_without_flag_gems_its_tuner_is_missing_by_name(tmp_path, monkeypatch):
+    for name in ("GEMS_VENDOR", "FLAGGEMS_CACHE_DIR", "FLAGGEMS_DB_URL"):
+        monkeypatch.setenv(name, "kept")  # as it was, afterwards
+    monkeypatch.setitem(sys.modules, "flag_gems", None)
+    with pytest.raises(ModuleNotFoundError, match="flag_gems"):
+        libtuned(None, [], ["M"], tmp_path)
+
+
+def test_a_cache_is_filled_by_calls_and_not_for_longer_than_allowed():
+    called = []
+    assert filled(called.append, [1, 2, 3]) == called.append
+    assert called == [1, 2, 3]
+    with pytest.raises(TimeoutError, match="its cache took 0 of 3 shapes"):
+        filled(called.append, [1, 2, 3], seconds=-1)

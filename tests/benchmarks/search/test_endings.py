@@ -1,0 +1,58 @@
+"""Whole tunings of a recorded landscape, and what they end with."""
+
+import itertools
+import json
+import math
+import random
+
+import pytest
+
+from tilewise.benchmarks.search.endings import bench_endings
+
+
+@pytest.fixture
+def recorded(tmp_path):
+    """A row_reduce landscape, 240 configs, best at BLOCK_SIZE_N = 1024 with 8 warps; runs vary by 1%."""
+
+    def write(clock):
+        generator, results = random.Random(0), []
+        for m, n, warps in itertools.product((1, 2, 4, 8), (128, 256, 512, 1024, 2048), (1, 2, 4, 8, 16, 32)):
+            for evict in (False, True):
+                config = {"BLOCK_SIZE_M": m, "SUB_BLOCK_SIZE_M": m, "BLOCK_SIZE_N": n, "num_warps": warps}
+                away = abs(math.log2(n) - 10) + abs(math.log2(warps) - 3) + 0.3 * math.log2(m) + 0.2 * evict
+                ms = 0.02 * (1 + 0.1 * away)
+                times = [ms * (1 + generator.gauss(0, 0.01)) for _ in range(32)]
+                results.append(
+                    {
+                        "configuration": {**config, "num_stages": 1, "EVICT_FIRST": evict},
+                        "times": {"runtimes": times if clock == "measured" else []},
+                        "invalidity": "correct",
+                        "measurements": [{"name": "time", "value": ms, "unit": "ms"}],
+                    }
+                )
+        about = {"kernel": "row_reduce", "dims": {"M": 1000, "N": 8192}, "dtype": "float32", "cores": 132}
+        path = tmp_path / f"{clock}.json"
+        path.write_text(
+            json.dumps({"metadata": {**about, "device": "NVIDIA H200", "clock": clock}, "results": results})
+        )
+        return str(path)
+
+    return write
+
+
+@pytest.mark.parametrize("clock", ["measured", "modelled"])
+def test_tunings_are_judged_by_the_recorded_time_of_what_they_declared(recorded, clock):
+    body = bench_endings([recorded(clock)], budgets=(8, 120), seeds=4)
+    short, long = (body["budgets"][budget]["landscapes"][0] for budget in ("8", "120"))
+    assert (short["tunings"], short["trials"], short["ended_alone"]) == (4, 8, 0)
+    assert long["ended_alone"] == long["ended_alone_near"] == long["near"] == 4
+    assert 20 <= long["trials"] < 120 and long["left_worst"] < 0.01 <= short["left_worst"]
+    assert body["budgets"]["120"]["all"]["near"] == 4
+
+
+def test_without_the_prior_a_tuning_knows_the_configs_only(recorded):
+    (with_prior, without) = (
+        bench_endings([recorded("modelled")], budgets=(8,), seeds=2, prior=prior)["budgets"]["8"]["all"]
+        for prior in (True, False)
+    )
+    assert with_prior["left_worst"] != without["left_worst"]

@@ -1,0 +1,54 @@
+"""What a person sees of a tuning where the output is no terminal."""
+
+import dataclasses
+
+import pytest
+
+from tilewise.cli.progress import Progress, show_result
+from tilewise.kernels.spec import Problem
+from tilewise.tuner.tuning.loop import Budget, Tuning
+
+PROBLEM = Problem("bowl", {"M": 64}, "float32")
+
+
+@pytest.fixture
+def shown(bowl, store, capsys):
+    """Tune the bowl and show it: what was written on stdout and stderr, in lines."""
+
+    def tune(trials: int, default=None, search="exhaustive") -> tuple[list[str], list[str]]:
+        spec = dataclasses.replace(bowl.SPEC, default=lambda problem, target: default or bowl.DEFAULT)
+        watcher = Progress()
+        tuning = Tuning(
+            spec, PROBLEM, bowl.FormulaDevice(), store, budget=Budget(trials), search=search, watcher=watcher
+        )
+        show_result(tuning.run(), store.trials(tuning.scope), watcher)
+        return tuple(text.splitlines() for text in capsys.readouterr())
+
+    return tune
+
+
+def test_every_tenth_trial_and_every_new_best_is_a_line_and_none_is_said_twice(shown):
+    _, errors = shown(20)
+    trials = [line.split(",")[0] for line in errors if line.startswith("trial ")]
+    assert {"trial 1/20", "trial 10/20", "trial 20/20"} <= set(trials)
+    assert len(trials) == len(set(trials))
+
+
+def test_the_last_line_says_at_which_evaluation_the_best_was_tried(shown):
+    out, _ = shown(20, search="guided")
+    assert "; best at evaluation " in out[-1]
+
+
+def test_a_default_that_wins_is_said_to_have_won(bowl, shown):
+    out, _ = shown(3, default=dict(bowl.BEST))
+    assert "; best is the spec's default; verified" in out[-1]
+
+
+def test_a_time_far_above_the_memory_floor_is_not_held_against_it(bowl, store, capsys):
+    for floor, said in ((1.0, True), (0.001, False)):
+        device, watcher = bowl.FormulaDevice(), Progress()
+        device.floor_us = lambda spec, problem, floor=floor: floor
+        tuning = Tuning(bowl.SPEC, PROBLEM, device, store, budget=Budget(2), fresh=True, watcher=watcher)
+        show_result(tuning.run(), store.trials(tuning.scope), watcher)
+        out, errors = capsys.readouterr()
+        assert ("the memory floor" in errors, "that floor" in out) == (said, said)

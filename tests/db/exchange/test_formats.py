@@ -1,0 +1,259 @@
+"""What each export holds, as the programs it is for read it."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+import json
+import sys
+from datetime import timedelta
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+import yaml
+
+from tilewise.db.exchange.foreign.caches.triton_module import encode_module
+from tilewise.db.exchange.foreign.landscapes.kernel_tuner_cache import encode_cache
+from tilewise.db.exchange.foreign.tables.csv_parquet import COLUMNS, encode_csv, encode_parquet
+from tilewise.db.exchange.foreign.tables.flaggems import encode_flaggems
+from tilewise.db.exchange.foreign.tables.vllm import LADDER, encode_tables, read_table
+from tilewise.db.exchange.import_file import About
+from tilewise.db.exchange.selection import best_results
+from tilewise.db.records import Clock, Status
+from tilewise.db.sql.sql_store import open_store
+from tilewise.errors import NotFound, Unavailable
+
+H200 = {"device": "NVIDIA H200", "clock": Clock.MEASURED, "cores": 132}
+
+
+@pytest.fixture
+def store():
+    with open_store("sqlite://") as opened:
+        yield opened
+
+
+def ladder_of(store, make_scope, make_trial, sizes, **scope: Any) -> None:
+    for size in sizes:
+        config = {"BLOCK_SIZE_M": size, "BLOCK_SIZE_N": 128, "num_warps": 8, "num_stages": 3}
+        trials = [make_trial(5.0, config=config), make_trial(9.0, config=config | {"num_warps": 4})]
+        store.record(make_scope(dims={"M": size, "N": 8192}, **H200 | scope), trials)
+
+
+# Which result speaks for a problem
+
+
+def test_a_measured_best_goes_before_a_modelled_one_and_a_newer_before_an_older(store, make_scope, make_trial):
+    older = make_trial(40)
+    newer = make_trial(45, created=older.created + timedelta(days=1))
+    store.record(make_scope(), [make_trial(10, created=newer.created + timedelta(days=1))])
+    store.record(make_scope(clock=Clock.MEASURED, toolchain="a"), [newer])
+    store.record(make_scope(clock=Clock.MEASURED, toolchain="b"), [older])
+    [result] = best_results(store, store.scopes())
+    assert result.winner == newer
+    assert result == store.lookup(make_scope().question)
+
+
+def test_what_nobody_verified_is_a_best_only_on_request(store, make_scope, make_trial):
+    slow, fast = make_trial(50, verified=False), make_trial(40, verified=False)
+    store.record(make_scope(), [slow, fast, make_trial(None, status=Status.COMPILE)])
+    assert best_results(store, store.scopes()) == []
+    [result] = best_results(store, store.scopes(), unverified=True)
+    assert result.winner == fast
+
+
+# triton
+
+
+def module_of(text: bytes, folder: Path) -> ModuleType:
+    path = folder / "configs.py"
+    path.write_bytes(text)
+    location = importlib.util.spec_from_file_location("exported_configs", path)
+    assert location is not None and location.loader is not None
+    module = importlib.util.module_from_spec(location)
+    location.loader.exec_module(module)
+    return module
+
+
+def test_the_triton_module_gives_configs_of_the_installed_triton(store, make_scope, make_trial, tmp_path):
+    triton = pytest.importorskip("triton")
+    ladder_of(store, make_scope, make_trial, (16, 32))
+    store.record(make_scope(), [make_trial(47.5, config={"BLOCK_SIZE_M": 25, "multibuffer": True})])
+    module = module_of(encode_module(best_results(store, store.scopes())), tmp_path)
+    best = module.best("row_reduce", "NVIDIA H200", "float32", N=8192, M=32)
+    assert isinstance(best, triton.Config)
+    assert best.kwargs == {"BLOCK_SIZE_M": 32, "BLOCK_SIZE_N": 128}
+    assert (best.num_warps, best.num_stages) == (8, 3)
+    assert module.best("row_reduce", "Ascend910B4", "float32", M=1000, N=8192).kwargs["multibuffer"] is True
+    assert [config.kwargs["BLOCK_SIZE_M"] for config in module.configs("row_reduce", "NVIDIA H200", "float32")] == [
+        16,
+        32,
+    ]
+    with pytest.raises(KeyError):
+        module.best("row_reduce", "NVIDIA H200", "float32", M=33, N=8192)
+
+
+def test_the_triton_module_says_how_each_config_is_known(store, make_scope, make_trial):
+    store.record(make_scope(), [make_trial(47.58, verified=False)])
+    text = encode_module(best_results(store, store.scopes(), unverified=True)).decode()
+    assert "# 47.58 us (modelled), NOT verified; 40 cores, source a1, triton-ascend 3.2.0\n" in text
+
+
+def test_hostile_names_stay_data_in_the_triton_module(store, make_scope, make_trial, tmp_path, monkeypatch):
+    evil = 'x\n}\nimport os; os.hurt = 1\n#\'"""\u2028'
+    store.record(make_scope(kernel=evil, toolchain=evil, source_hash=evil), [make_trial(config={evil: evil, "n": 1})])
+    monkeypatch.setitem(sys.modules, "triton", ModuleType("triton"))
+    sys.modules["triton"].Config = lambda kwargs, **options: kwargs
+    module = module_of(encode_module(best_results(store, store.scopes())), tmp_path)
+    assert module.best(evil, "Ascend910B4", "float32", M=1000, N=8192) == {evil: evil, "n": 1}
+    assert not hasattr(__import__("os"), "hurt")
+
+
+# vLLM and SGLang
+
+
+def vllm_choice(folder: Path, name: str, m: int) -> dict[str, Any]:
+    """vLLM's documented rule (get_moe_configs): the file of that name, integer keys, the nearest of them wins."""
+    table = json.loads((folder / name).read_text())
+    table.pop("triton_version", None)
+    configs = {int(key): value for key, value in table.items()}
+    return configs[min(configs, key=lambda size: abs(size - m))]
+
+
+def test_tables_answer_by_vllms_rule_with_what_was_tuned(store, make_scope, make_trial, tmp_path):
+    ladder_of(store, make_scope, make_trial, LADDER)
+    ladder_of(store, make_scope, make_trial, LADDER, dtype="float16")
+    files = encode_tables(best_results(store, store.scopes()), "M")
+    assert sorted(files) == [f"N=8192,device_name=NVIDIA_H200,dtype={dtype}.json" for dtype in ("float16", "float32")]
+    for name, data in files.items():
+        (tmp_path / name).write_bytes(data)
+    name = "N=8192,device_name=NVIDIA_H200,dtype=float32.json"
+    for m, rung in ((1, 1), (20, 16), (21, 24), (100, 96), (1025, 1024), (10**6, 4096)):
+        won = store.result(make_scope(dims={"M": rung, "N": 8192}, **H200)).winner
+        assert vllm_choice(tmp_path, name, m) == dict(won.config)
+
+
+def test_a_table_with_a_gap_is_not_written(store, make_scope, make_trial):
+    ladder_of(store, make_scope, make_trial, (1, 16, 4096))
+    results = best_results(store, store.scopes())
+    with pytest.raises(NotFound, match=r"would lack M=2, 4, 8, 24, 32, 48, \.\.\., and its readers"):
+        encode_tables(results, "M")
+    assert list(json.loads(next(iter(encode_tables(results, "M", (1, 16, 4096)).values())))) == ["1", "16", "4096"]
+
+
+def test_a_table_comes_back_as_suggestions(store, make_scope, make_trial):
+    ladder_of(store, make_scope, make_trial, (16, 32))
+    [(name, data)] = encode_tables(best_results(store, store.scopes()), "M", (16, 32)).items()
+    reading = read_table(data, name, About(kernel="row_reduce"))
+    assert (reading.offers, reading.refusals) == ((), ())
+    first, second = reading.suggestions
+    assert (first.kernel, first.dims, first.dtype, first.device) == (
+        "row_reduce",
+        {"N": 8192, "M": 16},
+        "float32",
+        "NVIDIA H200",
+    )
+    assert second.config == {"BLOCK_SIZE_M": 32, "BLOCK_SIZE_N": 128, "num_warps": 8, "num_stages": 3}
+
+
+def test_a_table_by_another_dimension_comes_back_by_it(store, make_scope, make_trial):
+    ladder_of(store, make_scope, make_trial, (16, 32))
+    results = best_results(store, store.scopes())
+    [data] = [data for name, data in encode_tables(results, "N", (8192,)).items() if name.startswith("M=16,")]
+    reading = read_table(data, "M=16,device_name=NVIDIA_H200,dtype=float32.json", About(kernel="row_reduce", rung="N"))
+    assert [suggestion.dims for suggestion in reading.suggestions] == [{"M": 16, "N": 8192}]
+
+
+def test_a_hostile_name_does_not_leave_the_folder(store, make_scope, make_trial):
+    store.record(make_scope(dims={"M": 1, "../../N": 2}, device="../a/b c", dtype="..\\f\0"), [make_trial()])
+    [name] = encode_tables(best_results(store, store.scopes()), "M", (1,))
+    assert not set(name) & set("/\\\0")
+
+
+# FlagGems
+
+
+def test_flaggems_loader_reads_the_configs_it_would_time(store, make_scope, make_trial):
+    """By the rule of its ConfigLoader.get_tuned_config: META as it is, three options beside it or its defaults."""
+    ladder_of(store, make_scope, make_trial, (16, 32))
+    ladder_of(store, make_scope, make_trial, (16,), kernel="softmax")
+    store.record(
+        make_scope(kernel="softmax", **H200), [make_trial(config={"TILE": 4, "fast": True, "layout": "nz: 1"})]
+    )
+    loaded = yaml.safe_load(encode_flaggems(best_results(store, store.scopes())))
+    assert list(loaded) == ["row_reduce", "softmax"]
+    read = [(c["META"], c.get("num_warps", 4), c.get("num_stages", 2)) for c in loaded["row_reduce"]]
+    assert read == [({"BLOCK_SIZE_M": size, "BLOCK_SIZE_N": 128}, 8, 3) for size in (16, 32)]
+    assert loaded["softmax"][-1] == {"META": {"TILE": 4, "fast": True, "layout": "nz: 1"}}
+
+
+# Tables of trials
+
+
+def trials_of_every_kind(store, make_scope, make_trial) -> None:
+    store.record(make_scope(), [make_trial(47.5, why='a "why",\nof two lines', facts={"waves": 2})])
+    store.record(make_scope(**H200), [make_trial(None, status=Status.TIMEOUT, ordinal=None)])
+
+
+def test_csv_has_a_row_a_trial_with_every_field(store, make_scope, make_trial):
+    trials_of_every_kind(store, make_scope, make_trial)
+    text = b"".join(encode_csv(store, store.scopes())).decode()
+    first, second = csv.DictReader(io.StringIO(text, newline=""))
+    assert tuple(first) == COLUMNS
+    assert (first["kernel"], first["clock"], first["cores"], first["status"]) == (
+        "row_reduce",
+        "modelled",
+        "40",
+        "correct",
+    )
+    assert json.loads(first["dims"]) == {"M": 1000, "N": 8192}
+    assert json.loads(first["facts"]) == {"waves": 2}
+    assert (first["time_us"], first["why"]) == ("47.5", 'a "why",\nof two lines')
+    assert (second["time_us"], second["status"], second["device"], second["ordinal"]) == (
+        "",
+        "timeout",
+        "NVIDIA H200",
+        "",
+    )
+
+
+def test_parquet_has_typed_columns_and_the_same_rows(store, make_scope, make_trial):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    trials_of_every_kind(store, make_scope, make_trial)
+    table = parquet.read_table(io.BytesIO(encode_parquet(store, store.scopes())))
+    assert tuple(table.column_names) == COLUMNS
+    assert table.column("time_us").to_pylist() == [47.5, None]
+    assert table.column("verified").to_pylist() == [True, False]
+    assert table.column("created").to_pylist()[0] == store.trials(make_scope())[0].created
+    assert [json.loads(config) for config in table.column("config").to_pylist()] == [
+        dict(trial.config) for scope in store.scopes() for trial in store.trials(scope)
+    ]
+    assert str(table.schema.field("cores").type) == "int64"
+
+
+def test_parquet_of_nothing_is_a_table_without_rows(store):
+    parquet = pytest.importorskip("pyarrow.parquet")
+    assert parquet.read_table(io.BytesIO(encode_parquet(store, []))).num_rows == 0
+
+
+def test_without_pyarrow_parquet_is_said_to_be_missing(store, monkeypatch):
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(Unavailable, match=r"pip install 'tilewise\[parquet\]'"):
+        encode_parquet(store, [])
+
+
+# Kernel Tuner
+
+
+def test_kernel_tuners_simulation_mode_finds_the_fastest(store, make_scope, make_trial, tmp_path):
+    interface = pytest.importorskip("kernel_tuner.interface")
+    configs = [{"BLOCK": block, "fast": fast} for block in (1, 2, 4) for fast in (True, False)]
+    trials = [make_trial(10.0 + place, config=config) for place, config in enumerate(configs[:-1])]
+    store.record(make_scope(), [*trials, make_trial(None, config=configs[-1], status=Status.COMPILE)])
+    path = tmp_path / "cache.json"
+    path.write_bytes(encode_cache(store, make_scope()))
+    results, environment = interface.tune_cache(str(path), strategy="brute_force", quiet=True)
+    times = [result["time"] for result in results if "__error__" not in result]
+    assert (len(times), min(times), environment["simulation"]) == (5, 0.01, True)

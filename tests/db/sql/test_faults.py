@@ -1,0 +1,201 @@
+"""Real faults under a store: a full disk, a lock that is kept, a read-only file system, a log left by a killed writer.
+
+What docs/operations.md says of each is what is asserted here.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from faults import Mount, fill, held, mounted
+from sqlalchemy import URL, create_engine, make_url, text
+
+from tilewise.db.backup import back_up
+from tilewise.db.check import check
+from tilewise.db.sql.sql_store import open_store
+from tilewise.errors import StoreError
+
+
+@pytest.fixture
+def postgres_disk(postgres_server: URL, postgres_schema: Any) -> Iterator[tuple[str, Mount]]:
+    """A PostgreSQL database whose tables lie on a file system of 2 MiB, and a function that remounts it."""
+    home = Path(str(postgres_server.query["host"]))
+    if not home.is_dir():
+        pytest.skip("the server is not one of this machine's")
+    folder = home / "disk"
+    admin = create_engine(postgres_server, isolation_level="AUTOCOMMIT")
+    with mounted(folder, "2m") as remount:
+        shutil.chown(folder, home.owner(), home.group())
+        with admin.connect() as connection:
+            connection.execute(text(f"CREATE TABLESPACE small LOCATION '{folder}'"))
+        with postgres_schema() as url:
+            options = str(make_url(url).query["options"]) + " -cdefault_tablespace=small"
+            yield make_url(url).update_query_dict({"options": options}).render_as_string(False), remount
+        with admin.connect() as connection:
+            connection.execute(text("DROP TABLESPACE small"))
+    admin.dispose()
+    folder.rmdir()
+
+
+def test_a_disk_that_fills_up_loses_nothing_that_was_kept(disk, make_scope, make_trial):
+    folder, _ = disk
+    url, scope = f"sqlite:///{folder}/tiles.db", make_scope()
+    kept = []
+    with open_store(url) as store:
+
+        def record_until_full() -> None:
+            while trial := make_trial(why="x" * 5000):
+                store.record(scope, [trial])
+                kept.append(trial)
+
+        with pytest.raises(StoreError, match=f"no space left for {folder}/tiles.db; nothing was written"):
+            record_until_full()
+        assert len(kept) > 10
+        assert store.trials(scope) == kept
+        assert store.lookup(scope.question).winner == kept[0]
+    assert check(url).whole
+    with open_store(url) as store:
+        assert store.trials(scope) == kept
+
+
+def test_after_space_was_freed_the_same_store_goes_on(disk, make_scope, make_trial):
+    folder, _ = disk
+    with open_store(f"sqlite:///{folder}/tiles.db") as store:
+        store.record(make_scope(), [first := make_trial()])
+        ballast = fill(folder)
+        with pytest.raises(StoreError, match="no space left"):
+            store.record(make_scope(), [make_trial(why="x" * 100_000)])
+        ballast.unlink()
+        store.record(make_scope(), [second := make_trial(why="x" * 100_000)])
+        assert store.trials(make_scope()) == [first, second]
+
+
+def test_a_full_disk_under_postgresql_is_reported_and_nothing_half_written(postgres_disk, make_scope, make_trial):
+    url, remount = postgres_disk
+    with open_store(url) as store:
+        store.record(make_scope(), [first := make_trial()])
+        many = [make_trial(facts={"noise": os.urandom(1000).hex()}) for _ in range(3000)]
+        with pytest.raises(StoreError, match=r"no space left for postgresql.*; nothing was written"):
+            store.record(make_scope(), many)
+        assert store.trials(make_scope()) == [first]
+        remount("size=64m")
+        store.record(make_scope(), many)
+        assert store.trials(make_scope()) == [first, *many]
+
+
+def test_a_full_disk_refuses_a_new_database_a_backup_and_an_upgrade_in_one_line(disk, file_url, make_scope, make_trial):
+    folder, _ = disk
+    with open_store(file_url) as store:
+        store.record(make_scope(), [make_trial()])
+    back_up(file_url, folder / "copy.db")
+    copy = (folder / "copy.db").read_bytes()
+    fill(folder)
+    refused = f"no space left for {folder}/"
+    with pytest.raises(StoreError, match=refused):
+        open_store(f"sqlite:///{folder}/new.db")
+    with pytest.raises(StoreError, match=refused):
+        back_up(file_url, folder / "copy.db")
+    assert (folder / "copy.db").read_bytes() == copy
+    assert {path.name for path in folder.iterdir()} <= {"ballast", "copy.db", "new.db"}
+    (folder / "ballast").unlink()
+    open_store(f"sqlite:///{folder}/new.db").close()
+    assert check(f"sqlite:///{folder}/new.db").whole
+
+
+def test_a_read_only_file_system_answers_and_refuses_to_write(disk, make_scope, make_trial):
+    folder, remount = disk
+    url = f"sqlite:///{folder}/tiles.db"
+    with open_store(url) as store:
+        store.record(make_scope(), [trial := make_trial()])
+    remount("ro")
+    with open_store(url) as store:
+        assert store.lookup(make_scope().question).winner == trial
+        with pytest.raises(StoreError, match="is read-only; give write permission"):
+            store.record(make_scope(), [make_trial()])
+    assert check(url).whole
+    with pytest.raises(StoreError, match=f"cannot write {folder}/copy.db: Read-only file system"):
+        back_up(url, folder / "copy.db")
+    back_up(url, folder.parent / "copy.db")
+    assert check(f"sqlite:///{folder.parent}/copy.db").whole
+    with pytest.raises(StoreError, match="cannot open"):
+        open_store(f"sqlite:///{folder}/new.db")
+    remount("rw")
+    with open_store(url) as store:
+        store.record(make_scope(), [second := make_trial()])
+        assert store.trials(make_scope()) == [trial, second]
+
+
+def test_a_lock_held_for_ten_seconds_is_waited_for_and_readers_go_on(tmp_path, file_url, make_scope, make_trial):
+    with open_store(file_url) as store, open_store(file_url + "?timeout=0.2") as hasty:
+        store.record(make_scope(), [first := make_trial()])
+        with held(tmp_path / "tilewise.db", 10):
+            began = time.monotonic()
+            with pytest.raises(StoreError, match="stayed locked by another process for too long; wait until"):
+                hasty.record(make_scope(), [make_trial()])
+            with open_store(file_url) as reader:  # opening needs no lock where nothing is to be upgraded
+                assert reader.trials(make_scope()) == [first]
+            assert check(file_url).whole
+            assert time.monotonic() - began < 9
+            store.record(make_scope(), [second := make_trial()])
+        assert 9 < time.monotonic() - began < 30
+        assert store.trials(make_scope()) == [first, second]
+
+
+KILLED_WHILE_WRITING = """
+import os, signal, sqlite3, sys
+from tilewise.db.records import Clock, Problem, Scope, Status, Trial
+from tilewise.db.sql.sql_store import open_store
+
+scope = Scope(Problem("row_reduce", {"M": 1000, "N": 8192}, "float32"), "a1", "Ascend910B4", Clock.MODELLED, "t", 40)
+store = open_store(sys.argv[1])
+for n in range(20):
+    store.record(scope, [Trial({"B": n}, Status.CORRECT, time_us=5.0, verified=True)])
+with store._database.write() as connection:  # killed between two statements of a transaction
+    connection.exec_driver_sql("UPDATE trials SET current = 0")
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_log_left_by_a_killed_writer_is_read_and_then_taken_in(tmp_path, file_url, python, make_scope):
+    assert python(KILLED_WHILE_WRITING, file_url).wait(timeout=60) == -9
+    assert (tmp_path / "tilewise.db-wal").stat().st_size > 0
+    scope = make_scope(toolchain="t")
+    with open_store(file_url, read_only=True) as store:
+        assert len(store.trials(scope)) == 20
+    assert check(file_url).whole
+    with open_store(file_url) as store:
+        assert len(store.trials(scope)) == 20
+    assert not (tmp_path / "tilewise.db-wal").exists()
+
+
+def test_a_log_left_on_a_disk_that_is_read_only_now_is_not_passed_over(disk, python, make_scope):
+    """Without its log the file is older than what was promised; answering from it would be wrong."""
+    folder, remount = disk
+    url = f"sqlite:///{folder}/tiles.db"
+    assert python(KILLED_WHILE_WRITING, url).wait(timeout=60) == -9
+    (folder / "tiles.db-shm").unlink()  # as after a copy or a restart of the machine
+    remount("ro")
+    with pytest.raises(StoreError, match="was left by a writer that was killed; open it once where it is writable"):
+        open_store(url)
+    remount("rw")
+    with open_store(url) as store:
+        assert len(store.trials(make_scope(toolchain="t"))) == 20
+
+
+def test_a_copy_without_its_log_is_an_older_but_whole_database(tmp_path, file_url, python):
+    """Why a backup is made with `tilewise db backup` and not with cp."""
+    python(KILLED_WHILE_WRITING, file_url).wait(timeout=60)
+    shutil.copy(tmp_path / "tilewise.db", tmp_path / "copied.db")
+    back_up(file_url, tmp_path / "backup.db")
+    with closing(sqlite3.connect(tmp_path / "backup.db")) as database:
+        assert database.execute("SELECT count(*) FROM trials").fetchone() == (20,)
+    with closing(sqlite3.connect(tmp_path / "copied.db")) as database:
+        assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)

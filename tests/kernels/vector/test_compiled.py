@@ -1,0 +1,84 @@
+"""A sample of every kernel's configs through the real Ascend compiler: each compiles and is timed, or says why not."""
+
+import importlib.util
+import math
+import random
+
+import pytest
+
+from tilewise.kernels import registry
+from tilewise.kernels.spec import Problem
+from tilewise.tuner.devices.ascend_model import toolchain
+
+if reason := toolchain.unavailable_reason():
+    pytest.skip(reason, allow_module_level=True)
+if importlib.util.find_spec("torch") is None:
+    pytest.skip("needs torch", allow_module_level=True)
+
+from tilewise.db.records import Status
+from tilewise.tuner.devices.ascend_model.device import ModelDevice
+from tilewise.tuner.devices.ascend_model.model_config import model_config
+from tilewise.tuner.prior.penalties import rank_by_prior
+from tilewise.tuner.space.search_space import enumerate_space
+
+SAMPLE = 3
+TRIED = 5
+SIZES = {"M": 1000, "N": 4096, "C": 128, "HW": 3136}
+
+
+@pytest.fixture(scope="module")
+def device():
+    with ModelDevice("Ascend910B4") as opened:
+        yield opened
+
+
+def problem_of(spec, dtype):
+    sizes = SIZES | ({"N": 2**20} if spec.dims == ("N",) else {"N": 32} if "HW" in spec.dims else {})
+    return Problem(spec.name, {name: sizes[name] for name in spec.dims}, dtype)
+
+
+def sample(spec, problem, target, count):
+    """Configs drawn over the whole space, one of each variant at least."""
+    configs = list(enumerate_space(spec, problem, target).configs)
+    random.Random(spec.name).shuffle(configs)
+    one_each = {config.get("VARIANT"): config for config in configs}
+    rest = [config for config in configs if config not in one_each.values()]
+    return [*one_each.values(), *rest][: max(count, len(one_each))]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("name", registry.names())
+def test_a_config_of_the_space_compiles_or_is_refused_with_its_reason(device, name, dtype):
+    spec = registry.load(name)
+    problem = problem_of(spec, dtype)
+    configs = sample(spec, problem, device.target, SAMPLE)
+    for config, outcome in zip(configs, device.evaluate(spec, problem, configs), strict=True):
+        if outcome.status is Status.CORRECT:
+            assert 0 < outcome.timing.time_us < 1e5
+            assert outcome.facts["on_chip_bits"]["required"] <= outcome.facts["on_chip_bits"]["available"]
+        else:
+            assert outcome.status is Status.COMPILE, f"{config}: {outcome.status}, {outcome.reason}"
+            assert outcome.reason.startswith("UB overflow: "), f"{config}: {outcome.reason}"
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_transfers_are_the_rooflines_bytes_times_the_traffic_that_the_spec_admits(device, tmp_path, name):
+    """A kernel that moves more than a tenth above its least bytes says so, with the reason, in its tiling. Rows of the
+    tail of a program's last step count once or twice: some kernels compute them twice, to the same values."""
+    spec = registry.load(name)
+    problem = problem_of(spec, "float32")
+    for config, machines in best_of_each_variant(spec, problem, device.target, tmp_path):
+        timed = machines.time("value")
+        tiling = spec.tiling(config, problem)
+        admitted = tiling.traffic * spec.bytes(problem)
+        tails = math.prod(axis.trips * axis.step / min(axis.block, axis.size) for axis in tiling.axes[:-1])
+        assert 0.9 * admitted <= timed.bytes_in + timed.bytes_out <= 1.1 * tails * admitted, config
+
+
+def best_of_each_variant(spec, problem, target, folder):
+    """The config that the prior likes best among those of each variant that compile, and what times it."""
+    configs = rank_by_prior(spec, problem, enumerate_space(spec, problem, target).configs, target)
+    for variant in sorted({str(config.get("VARIANT")) for config in configs}):
+        mine = [config for config in configs if str(config.get("VARIANT")) == variant]
+        made = ((config, *model_config(spec, problem, config, target, folder)) for config in mine[:TRIED])
+        yield next((config, machines) for config, outcome, machines in made if outcome.status is Status.CORRECT)

@@ -1,0 +1,95 @@
+"""A database written at commit e37392d, and what that version answered: users' databases go on answering the same.
+
+`golden/tiles.db.gz` holds tunings on modelled parts, H200 times from the recorded landscapes, a user's kernel and a
+replay. `answers.jsonl.gz` holds what `tilewise.Cache` answered, `identity.json.gz` the REST answers, every kernel's
+source hash, the modelled parts' fingerprints, and the keys under which everything is stored.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from starlette.testclient import TestClient
+
+import tilewise
+from tilewise.api.app import create_app
+from tilewise.api.service.service import Options
+from tilewise.db.exchange.native.export_file import export_native
+from tilewise.db.sql.sql_store import open_store
+from tilewise.kernels import registry
+from tilewise.kernels.source import source_hash
+from tilewise.tuner.hardware.ascend_parts import part
+from tilewise.tuner.hardware.calibrated_costs import model_fingerprint
+
+GOLDEN = Path(__file__).parent / "golden"
+IDENTITY = json.loads(gzip.decompress((GOLDEN / "identity.json.gz").read_bytes()))
+OWN_KERNEL = f"{GOLDEN / 'scaled_add.py'}:SPEC"
+
+
+@pytest.fixture(scope="module")
+def database(tmp_path_factory: pytest.TempPathFactory) -> str:
+    file = tmp_path_factory.mktemp("golden") / "tiles.db"
+    file.write_bytes(gzip.decompress((GOLDEN / "tiles.db.gz").read_bytes()))
+    return f"sqlite:///{file}"
+
+
+@pytest.fixture(autouse=True)
+def no_calibration(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TILEWISE_DATA", str(tmp_path))
+
+
+def test_every_kernel_has_the_source_hash_that_its_results_are_stored_under():
+    places = {name: OWN_KERNEL if name == "scaled_add" else name for name in IDENTITY["source_hashes"]}
+    assert {name: source_hash(registry.load(place)) for name, place in places.items()} == IDENTITY["source_hashes"]
+
+
+def test_every_modelled_part_has_the_fingerprint_that_its_results_are_stored_under():
+    fingerprints = IDENTITY["model_fingerprints"]
+    assert {name: model_fingerprint(part(name)) for name in fingerprints} == fingerprints
+
+
+def test_stored_keys_are_made_as_they_were(database):
+    with open_store(database) as store:
+        scopes = list(store.scopes())
+    assert sorted(scope.key for scope in scopes) == IDENTITY["scope_keys"]
+    assert sorted({scope.question.key for scope in scopes}) == IDENTITY["question_keys"]
+
+
+def test_an_export_of_the_database_is_the_same_export(database):
+    with open_store(database) as store:
+        assert export_native(store, store.scopes())["sha256"] == IDENTITY["export_sha256"]
+
+
+def test_every_look_up_is_answered_as_it_was(database):
+    lines = gzip.decompress((GOLDEN / "answers.jsonl.gz").read_bytes()).splitlines()
+    with tilewise.Cache(database) as cache:
+        different = [
+            (asked, found, expected)
+            for asked, expected in (json.loads(line).values() for line in lines)
+            if (found := _answer(cache, *asked)) != expected
+        ]
+    assert not different, different[:3]
+
+
+def test_the_service_answers_as_it_did(database):
+    with TestClient(create_app(database, Options(run_jobs=False))) as client:
+        for asked in IDENTITY["rest"]:
+            answer = client.get(f"/v1/configs/{asked['kernel']}", params=asked["given"])
+            body = answer.json()
+            if answer.status_code != 200:
+                body = {"nearest": body.get("nearest")}
+            assert (answer.status_code, body) == (asked["status"], asked["body"])
+
+
+def _answer(cache: tilewise.Cache, kernel: str, dims: dict[str, int], dtype: str, device: str, match: str) -> Any:
+    spec = OWN_KERNEL if kernel == "scaled_add" else kernel
+    try:
+        return cache.lookup(spec, dims, dtype=dtype, device=device, match=match).to_json()
+    except tilewise.NotTuned as error:
+        return {"miss": "NotTuned", "nearest": [dict(shape) for shape in error.nearest]}
+    except tilewise.TilewiseError as error:
+        return {"miss": type(error).__name__}

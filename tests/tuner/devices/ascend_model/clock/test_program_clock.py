@@ -1,0 +1,567 @@
+"""One program on one core: pipes, flags, barriers, loops. Times of programs by hand follow from the cost table.
+
+A tile is 4096 float32: 16384 bytes, 64 vector repeats. Programs by hand move 32 bytes a cycle.
+"""
+
+import pytest
+
+from tilewise.tuner.devices.ascend_model.clock import core, loops
+from tilewise.tuner.devices.ascend_model.clock.program_clock import UnknownOperation
+from tilewise.tuner.hardware.ascend_costs import costs
+
+COSTS = costs()
+LOAD = COSTS["mte2_start"] + 16384 / 32
+STORE = COSTS["mte3_start"] + 16384 / 32
+EXP = 64 * COSTS.repeat_cycles["vexp"]
+ADD = 64 * COSTS.repeat_cycles["vadd"]
+ISSUE, FLAG, BARRIER = COSTS["vector_issue"], COSTS["flag"], COSTS["barrier"]
+LATENCY, START, LOOP = COSTS["transfer_latency"], COSTS["vector_start"], COSTS["iteration"]
+
+
+def loop(times, *lines):
+    """Lines in a loop over `%i` from 0."""
+    return (
+        f'%end{times} = "arith.constant"() <{{value = {times} : index}}> : () -> index',
+        f'"scf.for"(%c0, %end{times}, %c1) ({{',
+        "^bb0(%i: index):",
+        *lines,
+        '"scf.yield"() : () -> ()',
+        "}) : (index, index, index) -> ()",
+    )
+
+
+# Order ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_load_takes_its_start_its_bytes_and_its_latency(run):
+    timed = run("load")
+    assert timed.cycles == pytest.approx(ISSUE + LOAD + LATENCY)
+    assert timed.busy["MTE2"] == pytest.approx(LOAD)
+    assert (timed.bytes_in, timed.bytes_out) == (16384, 0)
+
+
+def test_a_vector_operation_takes_its_repeats_and_its_start(run):
+    timed = run("exp")
+    assert timed.cycles == pytest.approx(ISSUE + EXP + START)
+    assert timed.busy["V"] == pytest.approx(EXP)
+
+
+def test_the_vector_pipe_waits_for_a_transfer_that_it_has_a_flag_from(run):
+    timed = run("load", "set MTE2 V 0", "wait MTE2 V 0", "exp")
+    assert timed.cycles == pytest.approx(ISSUE + LOAD + LATENCY + FLAG + EXP + START)
+
+
+def test_without_a_flag_pipes_work_side_by_side(run):
+    timed = run("load", "exp")
+    assert timed.cycles == pytest.approx(ISSUE + LOAD + LATENCY)
+    assert timed.cycles > 2 * ISSUE + EXP + START
+
+
+def test_a_load_computation_and_store_in_turn_add_up(run):
+    timed = run("load", "set MTE2 V 0", "wait MTE2 V 0", "exp", "set V MTE3 0", "wait V MTE3 0", "store")
+    expected = ISSUE + LOAD + LATENCY + FLAG + EXP + START + FLAG + STORE + LATENCY
+    assert timed.cycles == pytest.approx(expected)
+    assert timed.bytes_in == timed.bytes_out == 16384
+
+
+def test_flags_of_one_event_are_taken_in_the_order_they_were_set(run):
+    early = run("load", "set MTE2 V 0", "load", "set MTE2 V 0", "wait MTE2 V 0", "exp").cycles
+    late = run("load", "set MTE2 V 0", "load", "set MTE2 V 0", "wait MTE2 V 0", "wait MTE2 V 0", "exp").cycles
+    assert early == pytest.approx(ISSUE + 2 * LOAD + LATENCY)  # exp runs beside the second load
+    assert late == pytest.approx(ISSUE + 2 * LOAD + LATENCY + FLAG + EXP + START)
+
+
+def test_a_flag_of_another_event_is_another_flag(run):
+    with pytest.raises(ValueError, match="deadlock: V waits for event 1 of MTE2, which is never set"):
+        run("load", "set MTE2 V 0", "wait MTE2 V 1", "exp")
+
+
+def test_a_wait_that_is_never_set_is_a_deadlock(run):
+    with pytest.raises(ValueError, match="deadlock: MTE2 waits for event 0 of V, which is never set"):
+        run("wait V MTE2 0", "load")
+
+
+def test_a_flag_serves_one_wait(run):
+    with pytest.raises(ValueError, match="deadlock"):
+        run("load", "set MTE2 V 0", "wait MTE2 V 0", "wait MTE2 V 0")
+
+
+def test_an_event_may_be_a_value(run):
+    """As the compiler writes it where buffers alternate."""
+    pipes = "set_pipe = #hivm.pipe<PIPE_MTE2>, wait_pipe = #hivm.pipe<PIPE_V>"
+    dynamic = f'"hivm.hir.set_flag"(%zero) <{{{pipes}}}> : (i64) -> ()'
+    by_value = run("load", dynamic, "wait MTE2 V 0", "exp")
+    assert by_value.cycles == run("load", "set MTE2 V 0", "wait MTE2 V 0", "exp").cycles
+
+
+def test_the_scalar_unit_waits_for_a_flag_and_holds_up_what_it_issues(run):
+    timed = run("load", "set MTE2 S 0", "wait MTE2 S 0", "exp")
+    assert timed.cycles == pytest.approx(ISSUE + LOAD + LATENCY + FLAG + ISSUE + EXP + START)
+
+
+def test_without_a_barrier_start_up_is_hidden(run):
+    assert run("exp", "exp").cycles == pytest.approx(ISSUE + 2 * EXP + START)
+
+
+def test_a_barrier_drains_its_pipe(run):
+    assert run("exp", "barrier V", "exp").cycles == pytest.approx(ISSUE + 2 * (EXP + START) + BARRIER)
+
+
+def test_a_barrier_of_one_pipe_leaves_the_others_alone(run):
+    timed = run("load", "barrier V", "exp")
+    assert timed.cycles == pytest.approx(ISSUE + LOAD + LATENCY)
+
+
+def test_a_barrier_of_all_pipes_waits_for_everything(run):
+    timed = run("load", "barrier ALL", "exp")
+    assert timed.cycles == pytest.approx(ISSUE + LOAD + LATENCY + BARRIER + ISSUE + EXP + START)
+
+
+SINGLE = ("wait V MTE2 0", "load", "set MTE2 V 0", "wait MTE2 V 0", "exp", "set V MTE2 0")
+DOUBLE = (*SINGLE, *(line.replace(" 0", " 1") for line in SINGLE))
+
+
+def test_double_buffering_overlaps_loading_with_computing(run):
+    single = run("set V MTE2 0", *loop(20, *SINGLE), "wait V MTE2 0").cycles
+    double = run("set V MTE2 0", "set V MTE2 1", *loop(10, *DOUBLE), "wait V MTE2 0", "wait V MTE2 1").cycles
+    serial = LOAD + LATENCY + FLAG + EXP + START + FLAG
+    assert single == pytest.approx(20 * serial, rel=0.02)
+    assert double < 0.75 * single
+    assert double >= 20 * max(LOAD, EXP)
+
+
+def test_a_double_buffer_is_bound_by_the_longer_of_two_stages(run):
+    """Slow memory: loading is all that counts. The latency is hidden but where a tile waits for its buffer."""
+    double = run("set V MTE2 0", "set V MTE2 1", *loop(50, *DOUBLE), "wait V MTE2 0", "wait V MTE2 1", rate=8.0)
+    load = COSTS["mte2_start"] + 16384 / 8
+    assert double.busy["MTE2"] == pytest.approx(100 * load)
+    assert double.cycles == pytest.approx(100 * load, rel=0.01)
+
+
+# Layouts --------------------------------------------------------------------------------------------------------
+
+
+def tile(name, space, sizes, strides):
+    """A view of a buffer by hand: rows and columns with strides."""
+    shape, steps = "x".join(map(str, sizes)), ", ".join(map(str, strides))
+    source, kind = ("%arg", "memref<?xf32, #hivm.address_space<gm>>") if space == "gm" else ("%a", "UB")
+    view = f"memref<{shape}xf32, strided<[{steps}]>, #hivm.address_space<{space}>>"
+    make = (
+        f'%{name} = "memref.reinterpret_cast"({source}) <{{operandSegmentSizes = array<i32: 1, 0, 0, 0>, '
+        f"static_offsets = array<i64: 0>, static_sizes = array<i64: {', '.join(map(str, sizes))}>, "
+        f"static_strides = array<i64: {steps}>}}> : ({kind}) -> {view}"
+    )
+    return make, view
+
+
+def move(run, outside, inside, sizes=(16, 64)):
+    """Time of loading a tile with these strides on either side."""
+    near, near_view = tile("near", "ub", sizes, inside)
+    far, far_view = tile("far", "gm", sizes, outside)
+    return run(near, far, f'"hivm.hir.load"(%far, %near) : ({far_view}, {near_view}) -> ()').busy["MTE2"]
+
+
+def test_rows_that_lie_apart_cost_a_step_each(run):
+    start, step = COSTS["mte2_start"], COSTS["transfer_row"]
+    assert move(run, (64, 1), (64, 1)) == pytest.approx(start + 4096 / 32)
+    assert move(run, (128, 1), (64, 1)) == pytest.approx(start + 15 * step + 4096 / 32)
+    narrow = move(run, (9999, 1), (64, 1), sizes=(16, 8))
+    assert narrow == pytest.approx(start + 15 * step + 16 * 256 / 32)  # short rows move as 256 bytes
+
+
+@pytest.mark.parametrize(("outside", "inside"), [((64, 1), (72, 1)), ((72, 1), (64, 1)), ((72, 1), (72, 1))])
+def test_a_transfer_is_cut_where_either_side_is(outside, inside, run):
+    sizes = (128, 2)
+    cut = move(run, outside, inside, sizes)
+    assert cut >= COSTS["mte2_start"] + 127 * COSTS["transfer_row"]
+
+
+def test_a_transposed_transfer_goes_element_by_element(run):
+    elements = 16 * 64
+    expected = COSTS["mte2_start"] + (elements - 1) * COSTS["transfer_row"] + elements * 256 / 32
+    assert move(run, (1, 9999), (64, 1)) == pytest.approx(expected)
+
+
+def test_starting_and_stepping_hide_behind_a_small_share_of_the_memory(run):
+    """They keep the core's own transfer unit busy, while others draw on the memory."""
+    own = run("load").busy["MTE2"]
+    assert own == pytest.approx(LOAD)
+    assert run("load", share=31.9).busy["MTE2"] == pytest.approx(own)
+    assert run("load", share=8.0).busy["MTE2"] == pytest.approx(16384 / 8)
+
+
+@pytest.mark.parametrize(
+    ("strides", "sizes", "repeats"),
+    [
+        ((64, 1), (16, 64), 16),  # contiguous: 256 bytes a repeat
+        ((96, 1), (16, 64), 16),  # one repeat a row
+        ((96, 1), (16, 65), 18),  # rows of nine blocks: a block of eight rows a repeat
+        ((96, 1), (16, 8), 2),  # rows of 32 bytes: eight a repeat
+        ((96, 1), (16, 1), 2),  # an element takes its block of 32 bytes
+        ((1024, 8), (16, 64), 128),
+    ],
+)
+def test_a_vector_operation_pays_for_the_layout_of_its_operands(strides, sizes, repeats, run):
+    make, view = tile("t", "ub", sizes, strides)
+    exp = f'"hivm.hir.vexp"(%t, %t) <{{operandSegmentSizes = array<i32: 1, 1, 0>}}> : ({view}, {view}) -> ()'
+    timed = run(make, exp)
+    assert timed.busy["V"] == pytest.approx(max(repeats * COSTS.repeat_cycles["vexp"], timed.busy["S"]))
+
+
+def test_scratch_space_is_not_work(run):
+    """A cast's last operand is scratch space, here twice as large as what is cast."""
+    small, view = tile("t", "ub", (1024,), (1,))
+    cast = '"hivm.hir.vcast"(%t, %t, %a) <{operandSegmentSizes = array<i32: 1, 1, 1>}> '
+    timed = run(small, f"{cast} : ({view}, {view}, UB) -> ()")
+    assert timed.busy["V"] == pytest.approx(16 * COSTS.repeat_cycles["vcast"])
+
+
+SUBVIEW = """%part = "memref.subview"(%t) <{operandSegmentSizes = array<i32: 1, 0, 0, 0>,
+  static_offsets = array<i64: 0, 0, 0>, static_sizes = array<i64: 32, 16, 1>,
+  static_strides = array<i64: 1, 1, 1>}> : (SOURCE) -> memref<32x16xf32, strided<[128, 8]>, #hivm.address_space<ub>>"""
+
+
+def test_a_subview_may_drop_any_dimension_of_size_one(run):
+    make, view = tile("t", "ub", (32, 16, 8), (128, 8, 1))
+    kind = "memref<32x16xf32, strided<[128, 8]>, #hivm.address_space<ub>>"
+    exp = f'"hivm.hir.vexp"(%part, %part) <{{operandSegmentSizes = array<i32: 1, 1, 0>}}> : ({kind}, {kind}) -> ()'
+    timed = run(make, SUBVIEW.replace("SOURCE", view), exp)
+    assert timed.busy["V"] >= 64 * COSTS.repeat_cycles["vexp"]  # 512 elements in blocks of their own
+
+
+def reduction(run, sizes, dims):
+    steps = [1]
+    for size in reversed(sizes[1:]):
+        steps.insert(0, steps[0] * size)
+    make, view = tile("t", "ub", sizes, steps)
+    reduce = f'"hivm.hir.vreduce"(%t, %a) <{{arith = #hivm.reduce_op<sum>, reduce_dims = array<i64: {dims}>}}>'
+    return run(make, f"{reduce} : ({view}, UB) -> ()").busy["V"]
+
+
+def test_a_reduction_over_rows_or_columns_adds_every_element_about_once(run):
+    """16 x 128: 32 repeats of data, halved until 16 repeats, one a row, are left; or until one row is."""
+    add = COSTS.repeat_cycles["vadd"]
+    assert reduction(run, (16, 128), 1) == pytest.approx((16 + 16) * add)
+    assert reduction(run, (16, 128), 0) == pytest.approx(sum(max(r * add, ISSUE) for r in (16, 8, 4, 2)))
+
+
+def test_a_unit_axis_after_the_reduced_one_changes_nothing(run):
+    assert reduction(run, (16, 128, 1), 1) == reduction(run, (16, 128), 1)
+
+
+def test_a_longer_reduction_takes_longer(run):
+    times = [reduction(run, (1, n), 1) for n in (64, 128, 512, 2048, 4096)]
+    assert times == sorted(times) and len(set(times)) == len(times)
+
+
+# Loops ----------------------------------------------------------------------------------------------------------
+
+TILES = {
+    "one sub-tile": (25, 25, 256),
+    "sub-tiles with a tail": (25, 4, 512),
+    "single rows": (7, 1, 1024),
+    "wide": (3, 2, 2048),
+    "single buffers": (25, 5, 2048),
+}
+SHAPES = {
+    "even": (1000, 8192),
+    "primes": (997, 8191),
+    "one row": (1, 8192),
+    "one column": (1000, 1),
+    "long": (31, 60_008),
+}
+
+
+def in_full(monkeypatch):
+    """From here on no iteration is skipped."""
+    monkeypatch.setattr(loops, "_steady", lambda history: None)
+
+
+@pytest.mark.parametrize("tile", TILES)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_skipping_the_steady_part_of_a_loop_changes_nothing(
+    tile, shape, row_reduce, problem, rows, function, run, monkeypatch
+):
+    config, size = rows(*TILES[tile]), problem(*SHAPES[shape])
+    code, arguments = function(row_reduce, size, config)
+    last = arguments[-3] - 1
+    skipped = [run(code, arguments=arguments, program=program) for program in (0, last)]
+    in_full(monkeypatch)
+    for program, quick in zip((0, last), skipped, strict=True):
+        full = run(code, arguments=arguments, program=program)
+        assert quick.cycles == pytest.approx(full.cycles, rel=1e-9)
+        assert quick.busy == pytest.approx(full.busy, rel=1e-9)
+        assert (quick.bytes_in, quick.bytes_out) == (full.bytes_in, full.bytes_out)
+
+
+@pytest.mark.parametrize("rate", [2.0, 30.0, 300.0])
+@pytest.mark.parametrize("end", ["low", "high"])
+def test_skipping_changes_nothing_whatever_bounds_the_loop(
+    rate, end, row_reduce, problem, rows, function, run, monkeypatch
+):
+    code, arguments = function(row_reduce, problem(997, 30_011), rows(25, 4, 512))
+    quick = run(code, arguments=arguments, rate=rate, end=end)
+    in_full(monkeypatch)
+    full = run(code, arguments=arguments, rate=rate, end=end)
+    assert quick.cycles == pytest.approx(full.cycles, rel=1e-9)
+
+
+def test_a_long_loop_is_skipped_over(row_reduce, problem, rows, function, run, monkeypatch):
+    """Otherwise the tests above would compare the same with the same."""
+    code, arguments = function(row_reduce, problem(1000, 1 << 22), rows(25, 25, 256))
+    interpreted = 0
+    genuine = core.Core.occupy
+
+    def count(self, pipe, cycles, latency):
+        nonlocal interpreted
+        interpreted += 1
+        genuine(self, pipe, cycles, latency)
+
+    monkeypatch.setattr(core.Core, "occupy", count)
+    timed = run(code, arguments=arguments)
+    assert timed.bytes_in == (25 + 1) * 4 * (1 << 22)
+    assert interpreted < 1000  # of 16384 iterations
+
+
+PART = "memref<?xf32, strided<[1], offset: ?>, #hivm.address_space<gm>>"
+CUT = f"""%p = "memref.subview"(%x, %now) <{{operandSegmentSizes = array<i32: 1, 0, 1, 0>,
+  static_offsets = array<i64: 0>, static_sizes = array<i64: -9223372036854775808>,
+  static_strides = array<i64: 1>}}> : (GM, index) -> {PART}"""
+SHRINKING = (
+    '%size = "arith.constant"() <{value = 4096 : index}> : () -> index',
+    '%n2 = "arith.index_cast"(%n) : (i32) -> index',
+    *loop(
+        100,
+        '%done = "arith.muli"(%i, %size) : (index, index) -> index',
+        '%rest = "arith.subi"(%n2, %done) : (index, index) -> index',
+        '%some = "arith.minsi"(%rest, %size) : (index, index) -> index',
+        '%now = "arith.maxsi"(%some, %c0) : (index, index) -> index',
+        CUT,
+        f'"hivm.hir.load"(%p, %a) : ({PART}, UB) -> ()',
+    ),
+)
+
+
+@pytest.mark.parametrize("tiles", [0, 1, 3.5, 40, 40.25, 93.5, 99, 100, 250])
+def test_a_loop_that_runs_on_after_its_data_has_ended_is_timed_right(tiles, run, monkeypatch):
+    """What an iteration does may change far from the loop's end, where sizes fall to nothing."""
+    elements = int(tiles * 4096)
+    quick = run(*SHRINKING, arguments=(elements, 1, 1, 1))
+    assert quick.bytes_in == 4 * min(elements, 100 * 4096)
+    in_full(monkeypatch)
+    assert quick.cycles == pytest.approx(run(*SHRINKING, arguments=(elements, 1, 1, 1)).cycles, rel=1e-9)
+
+
+@pytest.mark.parametrize("ahead", [0, 10, 50, 300])
+def test_a_pipe_that_starts_far_ahead_is_caught_up_with(ahead, run, monkeypatch):
+    """Until the slower pipe has caught up, all iterations look alike; afterwards they do so again, but otherwise."""
+    lines = (*["exp"] * ahead, *loop(400, "load", "set MTE2 V 0", "wait MTE2 V 0", "exp"))
+    quick = run(*lines)
+    in_full(monkeypatch)
+    assert quick.cycles == pytest.approx(run(*lines).cycles, rel=1e-9)
+
+
+def branch(condition, *lines, mark=""):
+    return (f'"scf.if"({condition}) ({{', *lines, '"scf.yield"() : () -> ()', "}, {", f"}}) {{{mark}}} : (i1) -> ()")
+
+
+def equals(number):
+    return (
+        f'%at = "arith.constant"() <{{value = {number} : index}}> : () -> index',
+        '%hit = "arith.cmpi"(%i, %at) <{predicate = 0 : i64}> : (index, index) -> i1',
+    )
+
+
+@pytest.mark.parametrize("at", [0, 37, 50, 99])
+def test_a_branch_of_the_kernels_own_is_timed_wherever_it_is_taken(at, run):
+    timed = run(*loop(100, "add", *equals(at), *branch("%hit", "exp")))
+    assert timed.busy["V"] == pytest.approx(100 * ADD + EXP)
+
+
+def test_a_branch_for_the_tail_at_the_end_of_a_loop_is_timed(run):
+    """Such a branch does not keep the loop from being skipped over."""
+    timed = run(*loop(1000, "add", *equals(999), *branch("%hit", "exp", mark="hivm.unlikely_condition")))
+    assert timed.busy["V"] == pytest.approx(1000 * ADD + EXP)
+
+
+def test_a_loop_of_no_iterations_takes_no_time_on_the_pipes(run):
+    timed = run(*loop(0, "load", "exp"))
+    assert timed.busy["V"] == timed.busy["MTE2"] == 0
+
+
+def test_values_carried_round_a_loop_are_right_after_skipping(run):
+    """A counter that grows by three in each of 1001 iterations is the trip count of a second loop."""
+    lines = (
+        '%three = "arith.constant"() <{value = 3 : index}> : () -> index',
+        '%many = "arith.constant"() <{value = 1001 : index}> : () -> index',
+        '%total = "scf.for"(%c0, %many, %c1, %c0) ({',
+        "^bb0(%i: index, %so: index):",
+        "add",
+        '%next = "arith.addi"(%so, %three) : (index, index) -> index',
+        '"scf.yield"(%next) : (index) -> ()',
+        "}) : (index, index, index, index) -> index",
+        '"scf.for"(%c0, %total, %c1) ({',
+        "^bb0(%j: index):",
+        "exp",
+        '"scf.yield"() : () -> ()',
+        "}) : (index, index, index) -> ()",
+    )
+    assert run(*lines).busy["V"] == pytest.approx(1001 * ADD + 3003 * EXP)
+
+
+def test_a_while_loop_ends_when_its_condition_says(run):
+    lines = (
+        '%ten = "arith.constant"() <{value = 10 : index}> : () -> index',
+        '%last = "scf.while"(%c0) ({',
+        "^bb0(%k: index):",
+        '%more = "arith.cmpi"(%k, %ten) <{predicate = 2 : i64}> : (index, index) -> i1',
+        '"scf.condition"(%more, %k) : (i1, index) -> ()',
+        "}, {",
+        "^bb0(%l: index):",
+        "exp",
+        '%m = "arith.addi"(%l, %c1) : (index, index) -> index',
+        '"scf.yield"(%m) : (index) -> ()',
+        "}) : (index) -> index",
+        '"scf.for"(%c0, %last, %c1) ({',
+        "^bb0(%j: index):",
+        "add",
+        '"scf.yield"() : () -> ()',
+        "}) : (index, index, index) -> ()",
+    )
+    assert run(*lines).busy["V"] == pytest.approx(10 * EXP + 10 * ADD)
+
+
+# Scalars --------------------------------------------------------------------------------------------------------
+
+READ = '%read = "memref.load"(%a, %c0) : (UB, index) -> f32'
+READ_OUTSIDE = '%read = "memref.load"(%x, %c0) : (GM, index) -> f32'
+WRITE = '"memref.store"(%read, %x, %c0) : (f32, GM, index) -> ()'
+
+
+def test_reading_a_number_takes_the_scalar_unit_time(run):
+    assert run(READ).busy["S"] == pytest.approx(COSTS["scalar_on_chip"])
+    outside = run(READ_OUTSIDE)
+    assert outside.busy["S"] == pytest.approx(COSTS["scalar_outside"])
+    assert (outside.bytes_in, outside.bytes_out) == (4, 0)
+    both = run(READ, WRITE)
+    assert (both.bytes_in, both.bytes_out) == (0, 4)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        '%u = "arith.addf"(%read, %read) : (f32, f32) -> f32',
+        '%u = "arith.maximumf"(%read, %read) : (f32, f32) -> f32',
+        '%u = "math.sqrt"(%read) : (f32) -> f32',
+        '%u = "arith.fptosi"(%read) : (f32) -> i32',
+        '%u = "arith.cmpf"(%read, %read) <{predicate = 2 : i64}> : (f32, f32) -> i1',
+        '%u = "arith.negf"(%read) : (f32) -> f32',
+    ],
+)
+def test_what_follows_from_data_is_unknown_and_costs_time_all_the_same(use, run):
+    assert run(READ, use).busy["S"] > run(READ).busy["S"]
+
+
+DECIDED = '%d = "arith.cmpf"(%read, %read) <{predicate = 1 : i64}> : (f32, f32) -> i1'
+
+
+@pytest.mark.parametrize("condition", ["gt", "eq", "and", "select"])
+def test_a_branch_on_data_is_refused(condition, run):
+    """However the condition comes about."""
+    lines = {
+        "gt": ['%c = "arith.cmpf"(%read, %read) <{predicate = 2 : i64}> : (f32, f32) -> i1'],
+        "eq": [DECIDED, '%c = "arith.cmpi"(%d, %d) <{predicate = 0 : i64}> : (i1, i1) -> i1'],
+        "and": [DECIDED, '%c = "arith.andi"(%d, %d) : (i1, i1) -> i1'],
+        "select": [DECIDED, '%c = "arith.select"(%d, %d, %d) : (i1, i1, i1) -> i1'],
+    }[condition]
+    with pytest.raises(UnknownOperation, match=r"cannot follow scf\.if where it depends on tensor contents"):
+        run(READ, *lines, *branch("%c", "exp"))
+
+
+def test_a_trip_count_from_data_is_refused(run):
+    lines = ('%t = "arith.fptosi"(%read) : (f32) -> index', '"scf.for"(%c0, %t, %c1) ({', "^bb0(%i: index):")
+    with pytest.raises(UnknownOperation, match=r"cannot follow scf\.for"):
+        run(READ, *lines, "exp", '"scf.yield"() : () -> ()', "}) : (index, index, index) -> ()")
+
+
+def test_where_data_points_to_does_not_matter_to_the_time(run):
+    """A gather: the offset comes from memory."""
+    view = "memref<64xf32, strided<[1], offset: ?>, #hivm.address_space<gm>>"
+    sizes = "static_sizes = array<i64: 64>, static_strides = array<i64: 1>"
+    offset = "operandSegmentSizes = array<i32: 1, 1, 0, 0>, static_offsets = array<i64: -9223372036854775808>"
+    kinds = f"(memref<?xf32, #hivm.address_space<gm>>, index) -> {view}"
+    at = (
+        '%t = "arith.fptosi"(%read) : (f32) -> index',
+        f'%v = "memref.reinterpret_cast"(%arg, %t) <{{{offset}, {sizes}}}> : {kinds}',
+    )
+    timed = run(READ, *at, f'"hivm.hir.load"(%v, %a) : ({view}, UB) -> ()')
+    assert timed.bytes_in == 256
+
+
+@pytest.mark.parametrize(
+    ("n", "operation", "expected"),
+    [
+        (7, "addi", 9),
+        (7, "subi", 5),
+        (7, "divsi", 3),
+        (-7, "divsi", -3),
+        (-7, "remsi", -1),
+        (-7, "floordivsi", -4),
+        (-7, "ceildivsi", -3),
+        (7, "minsi", 2),
+        (7, "maxsi", 7),
+        (7, "andi", 2),
+        (5, "xori", 7),
+        (5, "shli", 20),
+        (-5, "shrsi", -2),
+    ],
+)
+def test_whole_numbers_are_computed_as_the_machine_does(n, operation, expected, run):
+    """The result, made positive, is a trip count."""
+    shift = 10
+    lines = (
+        '%two = "arith.constant"() <{value = 2 : i32}> : () -> i32',
+        f'%shift = "arith.constant"() <{{value = {shift} : i32}}> : () -> i32',
+        f'%r = "arith.{operation}"(%n, %two) : (i32, i32) -> i32',
+        '%sum = "arith.addi"(%r, %shift) : (i32, i32) -> i32',
+        '%times = "arith.index_cast"(%sum) : (i32) -> index',
+        '"scf.for"(%c0, %times, %c1) ({',
+        "^bb0(%j: index):",
+        "exp",
+        '"scf.yield"() : () -> ()',
+        "}) : (index, index, index) -> ()",
+    )
+    timed = run(*lines, arguments=(n, 1, 1, 1))
+    assert timed.busy["V"] == pytest.approx((expected + shift) * EXP)
+
+
+# Bounds ---------------------------------------------------------------------------------------------------------
+
+KINDS = [
+    ((25, 25, 256), (1000, 8192)),
+    ((25, 4, 512), (997, 8191)),
+    ((25, 5, 2048), (1000, 8192)),
+    ((7, 1, 1024), (31, 1000)),
+]
+
+
+@pytest.mark.parametrize(("tile", "shape"), KINDS)
+def test_more_bandwidth_never_makes_a_program_slower(tile, shape, row_reduce, problem, rows, function, run):
+    code, arguments = function(row_reduce, problem(*shape), rows(*tile))
+    cycles = [run(code, arguments=arguments, rate=rate).cycles for rate in (1, 2, 4, 8, 13, 16, 28, 32, 64, 100, 1000)]
+    assert cycles == sorted(cycles, reverse=True)
+    assert cycles[0] > 2 * cycles[-1]
+
+
+@pytest.mark.parametrize(("tile", "shape"), KINDS)
+def test_a_program_is_never_faster_than_its_busiest_pipe(tile, shape, row_reduce, problem, rows, function, run):
+    code, arguments = function(row_reduce, problem(*shape), rows(*tile))
+    timed = run(code, arguments=arguments)
+    assert max(timed.busy.values()) <= timed.cycles
+
+
+@pytest.mark.parametrize(("tile", "shape"), KINDS)
+def test_low_costs_are_fastest_and_high_costs_slowest(tile, shape, row_reduce, problem, rows, function, run):
+    code, arguments = function(row_reduce, problem(*shape), rows(*tile))
+    low, value, high = (run(code, arguments=arguments, end=end).cycles for end in ("low", "value", "high"))
+    assert low < value < high

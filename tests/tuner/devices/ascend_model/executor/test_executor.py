@@ -1,0 +1,282 @@
+"""Compiled programs executed: control flow, double buffers, memory, and what Triton's own interpreter computes."""
+
+import numpy as np
+import pytest
+
+from tilewise.kernels import registry
+from tilewise.kernels.spec import Problem
+from tilewise.tuner.devices.ascend_model.executor.executor import Executor
+from tilewise.tuner.devices.ascend_model.executor.memory import Fault, OutOfBounds
+from tilewise.tuner.devices.ascend_model.executor.verification import compile_config, execute, judge
+from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
+from tilewise.tuner.measure.verify import Arguments, compare
+from tilewise.tuner.workers.worker import Worker
+
+UB = 196608
+
+
+def constant(name, value, kind="index"):
+    return f'%{name} = "arith.constant"() <{{value = {value} : {kind}}}> : () -> {kind}'
+
+
+def binary(name, operation, a, b, kind="index"):
+    return f'%{name} = "arith.{operation}"(%{a}, %{b}) : ({kind}, {kind}) -> {kind}'
+
+
+ID = ('%id = "hivm.hir.get_block_idx"() : () -> i64', '%p = "arith.index_cast"(%id) : (i64) -> index')
+
+
+def put(value, at, kind="index"):
+    """Store a number into the buffer."""
+    as_whole = f'%w_{value} = "arith.index_cast"(%{value}) : ({kind}) -> i64'
+    as_float = f'%f_{value} = "arith.sitofp"(%w_{value}) : (i64) -> f32'
+    return as_whole, as_float, f'"memref.store"(%f_{value}, %x, %{at}) : (f32, GM, index) -> ()'
+
+
+@pytest.fixture
+def run(program):
+    """What a program by hand leaves in its buffer of 4096 elements, run as so many programs."""
+
+    def execute_lines(*lines, programs=1, size=UB, data=None):
+        data = np.arange(4096, dtype=np.float32) if data is None else data
+        Executor(program(*lines), size).run({"x_ptr": data}, [7], (programs,))
+        return data
+
+    return execute_lines
+
+
+# Control flow -----------------------------------------------------------------------------------------------------
+
+
+def test_programs_that_branch_differently_go_on_alone(run):
+    lines = (
+        *ID,
+        constant("five", 5),
+        binary("odd", "andi", "p", "c1"),
+        '%is_odd = "arith.cmpi"(%odd, %c1) <{predicate = 0 : i64}> : (index, index) -> i1',
+        '%r = "scf.if"(%is_odd) ({',
+        binary("times", "muli", "p", "five"),
+        '"scf.yield"(%times) : (index) -> ()',
+        "}, {",
+        binary("plus", "addi", "p", "five"),
+        '"scf.yield"(%plus) : (index) -> ()',
+        "}) : (i1) -> index",
+        *put("r", "p"),
+    )
+    assert run(*lines, programs=6)[:6].tolist() == [5, 5, 7, 15, 9, 25]
+
+
+def test_loops_run_as_often_as_each_program_says_and_carry_values(run):
+    lines = (
+        *ID,
+        '%sum = "scf.for"(%c0, %p, %c1, %c0) ({',
+        "^bb0(%i: index, %carried: index):",
+        binary("next", "addi", "carried", "i"),
+        '"scf.yield"(%next) : (index) -> ()',
+        "}) : (index, index, index, index) -> index",
+        *put("sum", "p"),
+    )
+    assert run(*lines, programs=7)[:7].tolist() == [sum(range(p)) for p in range(7)]
+
+
+def test_while_loops_end_for_each_program_on_its_own(run):
+    lines = (
+        *ID,
+        constant("two", 2),
+        '%rest, %trips = "scf.while"(%p, %c0) ({',
+        "^bb0(%left: index, %count: index):",
+        '%more = "arith.cmpi"(%left, %c0) <{predicate = 4 : i64}> : (index, index) -> i1',
+        '"scf.condition"(%more, %left, %count) : (i1, index, index) -> ()',
+        "}, {",
+        "^bb0(%l: index, %c: index):",
+        binary("half", "divsi", "l", "two"),
+        binary("counted", "addi", "c", "c1"),
+        '"scf.yield"(%half, %counted) : (index, index) -> ()',
+        "}) : (index, index) -> (index, index)",
+        *put("trips", "p"),
+    )
+    assert run(*lines, programs=9)[:9].tolist() == [p.bit_length() for p in range(9)]
+
+
+def test_iterations_take_a_buffers_addresses_in_turn_over_all_loops_around_it(run):
+    """Three times three iterations: the last of each parity were the ninth and the eighth."""
+    lines = (
+        constant("three", 3),
+        constant("first", 1024, "i64"),
+        constant("second", 2048, "i64"),
+        '"scf.for"(%c0, %three, %c1) ({',
+        "^bb0(%i: index):",
+        '"scf.for"(%c0, %three, %c1) ({',
+        "^bb0(%j: index):",
+        binary("rows", "muli", "i", "three"),
+        binary("count", "addi", "rows", "j"),
+        '%wide = "arith.index_cast"(%count) : (index) -> i64',
+        '%value = "arith.sitofp"(%wide) : (i64) -> f32',
+        '%t = "hivm.hir.pointer_cast"(%first, %second) <{operandSegmentSizes = array<i32: 2, 0>}> : (i64, i64) -> UB',
+        '"memref.store"(%value, %t, %c0) : (f32, UB, index) -> ()',
+        '"scf.yield"() : () -> ()',
+        "}) : (index, index, index) -> ()",
+        '"scf.yield"() : () -> ()',
+        "}) : (index, index, index) -> ()",
+        '%t1 = "hivm.hir.pointer_cast"(%first) <{operandSegmentSizes = array<i32: 1, 0>}> : (i64) -> UB',
+        '%t2 = "hivm.hir.pointer_cast"(%second) <{operandSegmentSizes = array<i32: 1, 0>}> : (i64) -> UB',
+        '%v1 = "memref.load"(%t1, %c0) : (UB, index) -> f32',
+        '%v2 = "memref.load"(%t2, %c0) : (UB, index) -> f32',
+        '"memref.store"(%v1, %x, %c0) : (f32, GM, index) -> ()',
+        '"memref.store"(%v2, %x, %c1) : (f32, GM, index) -> ()',
+    )
+    assert run(*lines)[:2].tolist() == [8, 7]
+
+
+def test_more_programs_than_run_side_by_side_all_run(run):
+    assert run(*ID, *put("p", "p"), programs=4096).tolist() == list(range(4096))
+
+
+def test_arguments_and_the_grid_come_after_the_buffers(run):
+    lines = (
+        '%size = "arith.index_cast"(%n) : (i32) -> index',
+        '%programs = "arith.index_cast"(%gx) : (i32) -> index',
+        *put("size", "c0"),
+        *put("programs", "c1"),
+    )
+    assert run(*lines)[:2].tolist() == [7, 1]
+
+
+def test_a_wrong_number_of_arguments_is_refused(program):
+    with pytest.raises(ValueError, match="by_hand takes 4 scalars, 5 were given"):
+        Executor(program("load"), UB).run({"x_ptr": np.zeros(4096, np.float32)}, [1, 2], (1,))
+
+
+# Memory -----------------------------------------------------------------------------------------------------------
+
+IN_OUT = ("load", "set MTE2 V 0", "wait MTE2 V 0", "exp", "set V MTE3 0", "wait V MTE3 0", "store")
+
+
+def test_a_tile_goes_in_through_the_vector_unit_and_out(run):
+    data = np.linspace(-3, 3, 4096, dtype=np.float32)
+    np.testing.assert_allclose(run(*IN_OUT, data=data.copy()), np.exp(data.astype(np.float64)), rtol=4 * 2**-24)
+
+
+def test_what_was_never_loaded_is_nan(run):
+    assert np.isnan(run("store")).all()
+
+
+def test_a_buffer_that_ends_too_early_is_named(run):
+    with pytest.raises(OutOfBounds, match=r"load \(operation \d+\) uses element 4095 of x_ptr, which has 4000"):
+        run(*IN_OUT, data=np.zeros(4000, np.float32))
+
+
+def test_a_plan_beyond_on_chip_memory_is_refused(program):
+    with pytest.raises(OutOfBounds, match="by_hand has planned 16384 bytes of on-chip memory, which has 8192"):
+        Executor(program("load"), 8192)
+
+
+def test_a_transfer_between_different_shapes_is_a_fault(run):
+    half = '"memref.subview"(%a) <{operandSegmentSizes = array<i32: 1, 0, 0, 0>, static_offsets = array<i64: 0>, '
+    half += "static_sizes = array<i64: 2048>, static_strides = array<i64: 1>}> : (UB) -> "
+    kind = "memref<2048xf32, strided<[1]>, #hivm.address_space<ub>>"
+    with pytest.raises(Fault, match=r"between memory of shapes \(4096,\) and \(2048,\)"):
+        run(f"%half = {half}{kind}", f'"hivm.hir.load"(%x, %half) : (GM, {kind}) -> ()')
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (
+            '"hivm.hir.load"(%a, %x) : (UB, GM) -> ()',
+            r"load \(operation \d+\) uses global memory as if it were on chip",
+        ),
+        ('"hivm.hir.store"(%x, %a) : (GM, UB) -> ()', r"store \(operation \d+\) uses global memory as if"),
+        (
+            '"hivm.hir.store"(%a, %a) : (UB, UB) -> ()',
+            r"store \(operation \d+\) uses on-chip memory as if it were global",
+        ),
+        (
+            '"hivm.hir.vexp"(%x, %a) <{operandSegmentSizes = array<i32: 1, 1, 0>}> : (GM, UB) -> ()',
+            "uses global memory",
+        ),
+    ],
+)
+def test_memory_on_the_wrong_side_is_a_fault(run, line, message):
+    with pytest.raises(Fault, match=message):
+        run(line)
+
+
+def test_an_unknown_operation_is_an_error_that_names_it(run):
+    with pytest.raises(UnknownOperation, match=r"hivm\.hir\.vmystery"):
+        run('"hivm.hir.vmystery"(%a, %a) : (UB, UB) -> ()')
+    with pytest.raises(UnknownOperation, match=r"scf\.mystery"):
+        run('"scf.mystery"() : () -> ()')
+
+
+# Whole kernels, as compiled ---------------------------------------------------------------------------------------
+
+MASKED = [
+    *("RELU", "EXTREMES", "SELECT", "ROOTS", "ROUNDING", "QUOTIENT", "CASTS", "NARROWING", "COMPARISON", "BITS"),
+    *("POSITIONS", "NUMBERS", "WHOLE_NUMBERS", "STANDARDISE", "PERSISTENT_WHILE", "HALVING_WHILE", "NESTED_IF"),
+    *("SOFTMAX", "ROW_FOLDS", "BROADCASTS", "TRANSPOSED_LOAD", "BLOCK_POINTERS", "LAYER_NORM", "ONLINE_LOG_SUM"),
+    *("HALVES", "BRAIN_HALVES", "LONGS", "BYTES"),
+]
+WHOLE = ["RUNNING_SUMS", "TRANSPOSE", "RESHAPE"]
+"""Kernels of `operation_kernels.py`: with masks, and of whole tiles only."""
+
+SIZES = {("N",): {"N": 1000}, ("M", "N"): {"M": 50, "N": 127}}
+
+
+@pytest.fixture(scope="module")
+def interpreter():
+    worker = Worker("tilewise.benchmarks.model.interpreter_worker:outputs", env={"TRITON_INTERPRET": "1"})
+    worker.start()
+    yield worker
+    worker.close()
+
+
+@pytest.fixture(scope="module")
+def user(kernel_file, target):
+    def load(name, dims=None):
+        spec = registry.load(f"{kernel_file}:{name}")
+        problem = Problem(spec.name, dims or SIZES[spec.dims], spec.dtypes[0])
+        return spec, problem, dict(spec.default(problem, target))
+
+    return load
+
+
+@pytest.mark.parametrize("name", [*MASKED, *WHOLE])
+def test_the_compiled_program_computes_what_tritons_interpreter_does(name, user, target, cache_folder, interpreter):
+    import torch
+
+    spec, problem, config = user(name, {"M": 48, "N": 128} if name in WHOLE else None)
+    arguments = Arguments(spec, problem)
+    tensors = arguments.bind(config)
+    arguments.poison()
+    functions = compile_config(spec, problem, config, target, cache_folder)
+    execute(spec, problem, config, functions, tensors, target.on_chip_bytes)
+
+    wanted = interpreter.call(spec.origin, problem, config, timeout=60.0)
+    verdict = compare(arguments.outputs, {key: torch.from_numpy(values) for key, values in wanted.items()})
+    assert verdict.agreed, verdict.reason
+
+
+@pytest.mark.parametrize("name", ["STRIDED", "STRIDED_BY_SIZE", "GATHER", "SCATTER", "RUNNING_SUMS"])
+def test_reading_or_writing_beyond_a_buffer_is_found_where_a_kernel_has_no_mask(name, user, target, cache_folder):
+    spec, problem, config = user(name)
+    arguments = Arguments(spec, problem)
+    functions = compile_config(spec, problem, config, target, cache_folder)
+    verdict = judge(spec, problem, config, functions, arguments, target.on_chip_bytes)
+    assert not verdict.agreed
+    assert " uses element " in verdict.reason
+
+
+KERNELS = [
+    ("row_reduce", {"M": 61, "N": 600}, "float16", {"BLOCK_SIZE_M": 25, "SUB_BLOCK_SIZE_M": 4, "BLOCK_SIZE_N": 256}),
+    ("row_reduce", {"M": 61, "N": 600}, "bfloat16", {"BLOCK_SIZE_M": 8, "SUB_BLOCK_SIZE_M": 8, "BLOCK_SIZE_N": 64}),
+]
+
+
+@pytest.mark.parametrize(("name", "dims", "dtype", "tile"), KERNELS)
+@pytest.mark.parametrize("multibuffer", [True, False])
+def test_16_bit_inputs_with_tails_agree_with_float64(name, dims, dtype, tile, multibuffer, target, cache_folder):
+    spec, problem, config = registry.load(name), Problem(name, dims, dtype), tile | {"multibuffer": multibuffer}
+    functions = compile_config(spec, problem, config, target, cache_folder)
+    verdict = judge(spec, problem, config, functions, Arguments(spec, problem), target.on_chip_bytes)
+    assert verdict.agreed, verdict.reason

@@ -1,0 +1,145 @@
+"""On-chip memory byte by byte, and global buffers that end where they end."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from tilewise.tuner.devices.ascend_model.executor.memory import Global, OnChip, OutOfBounds, View, decode, encode
+from tilewise.tuner.devices.ascend_model.ir.hivm import Op
+from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
+
+OP = Op("hivm.hir.vadd", (), (), {}, (), (), (), 7)
+
+
+def tile(address, *sizes, dtype="f32", strides=None, offset=0):
+    dense = [math.prod(sizes[axis + 1 :]) for axis in range(len(sizes))]
+    return View(-1, address, offset, sizes, tuple(strides or dense), dtype)
+
+
+def test_memory_starts_as_nan_in_every_float_type():
+    chip = OnChip(2, 64)
+    for dtype in ("f32", "f16", "bf16"):
+        assert np.isnan(chip.read(tile(0, 4, dtype=dtype), OP)).all()
+
+
+def test_what_is_written_is_read_by_every_view_of_the_same_bytes():
+    chip = OnChip(1, 64)
+    chip.write(tile(32, 8), np.arange(8, dtype=np.float32), OP)
+    assert chip.read(tile(32, 4, strides=(2,)), OP).tolist() == [[0, 2, 4, 6]]
+    assert chip.read(tile(0, 2, offset=9), OP).tolist() == [[1, 2]]
+    as_halves = chip.read(tile(32, 16, dtype="f16"), OP)[0]
+    assert as_halves.tobytes() == np.arange(8, dtype=np.float32).tobytes()
+
+
+def test_programs_have_memories_of_their_own():
+    chip = OnChip(3, 32)
+    chip.write(tile(0, 2), np.array([[1, 2], [3, 4], [5, 6]], np.float32), OP)
+    assert chip.take(np.array([False, True, True])).read(tile(0, 2), OP).tolist() == [[3, 4], [5, 6]]
+
+
+@pytest.mark.parametrize(
+    "view",
+    [tile(32, 9), tile(0, 2, 8, strides=(16, 1)), tile(0, 4, strides=(-1,)), tile(-32, 4), tile(0, 4, offset=14)],
+)
+def test_an_access_beyond_the_memory_is_refused_with_its_place(view):
+    with pytest.raises(OutOfBounds, match=r"vadd \(operation 7\) uses bytes .* of on-chip memory, which has 64"):
+        OnChip(1, 64).read(view, OP)
+
+
+def test_an_address_that_no_element_can_have_is_refused():
+    with pytest.raises(OutOfBounds, match="not aligned"):
+        OnChip(1, 64).read(tile(2, 4), OP)
+
+
+@pytest.mark.parametrize("columns", [1, 7, 8, 13, 64])
+def test_masks_are_bits_in_rows_that_start_on_a_byte(columns):
+    chip = OnChip(2, 256)
+    mask = np.random.default_rng(columns).random((2, 3, columns)) < 0.5
+    view = tile(32, 3, columns, dtype="i1", strides=(256, 1))
+    chip.write(view, mask, OP)
+    assert (chip.read(view, OP) == mask).all()
+    row = np.unpackbits(chip.read(tile(64, 32, dtype="i8"), OP).view(np.uint8)[1], bitorder="little")
+    assert (row[:columns].astype(bool) == mask[1, 1]).all()
+
+
+def test_masks_that_start_within_a_byte_are_refused():
+    with pytest.raises(UnknownOperation, match="masks"):
+        OnChip(1, 64).read(tile(0, 2, 8, dtype="i1", strides=(12, 1)), OP)
+
+
+def test_bfloat16_is_rounded_as_torch_rounds_it():
+    values = np.random.default_rng(0).standard_normal(4096).astype(np.float32) * 10.0 ** np.arange(-2048, 2048).clip(
+        -38, 38
+    )
+    values = np.concatenate([values, [0.0, -0.0, math.inf, -math.inf, 3.4e38, 1 + 2**-8, 1 + 3 * 2**-8]]).astype(
+        np.float32
+    )
+    expected = torch.from_numpy(values).bfloat16()
+    assert (encode(values, "bf16").view(np.int16) == expected.view(torch.int16).numpy()).all()
+    assert (decode(encode(values, "bf16"), "bf16") == expected.float().numpy()).all()
+    assert np.isnan(decode(encode(np.array([math.nan], np.float32), "bf16"), "bf16")).all()
+
+
+def test_a_row_fills_up_the_block_that_it_ends_in_and_no_more():
+    chip = OnChip(1, 128)
+    rows = tile(0, 2, 5, strides=(16, 1))
+    chip.write(rows, np.zeros((2, 5), np.float32), OP)
+    chip.fill_block(rows, 9.0, OP)
+    left = chip.read(tile(0, 2, 16), OP)[0]
+    assert left[:, :8].tolist() == [[0, 0, 0, 0, 0, 9, 9, 9]] * 2
+    assert np.isnan(left[:, 8:]).all()
+
+
+def test_rows_without_room_between_them_are_not_filled_up():
+    chip = OnChip(1, 64)
+    rows = tile(0, 2, 5, strides=(6, 1))
+    chip.write(rows, np.ones((2, 5), np.float32), OP)
+    chip.fill_block(rows, 9.0, OP)
+    assert chip.read(rows, OP).tolist() == [[[1] * 5] * 2]
+
+
+def test_scratch_space_is_left_useless():
+    chip = OnChip(1, 64)
+    chip.write(tile(0, 16), np.zeros(16, np.float32), OP)
+    chip.spoil(tile(32, 4), OP)
+    assert np.isnan(chip.read(tile(0, 16), OP)[0]).tolist() == [False] * 8 + [True] * 4 + [False] * 4
+
+
+# Global buffers -------------------------------------------------------------------------------------------------
+
+
+def window(offset, *sizes, strides=None, dtype="f32"):
+    return tile(0, *sizes, strides=strides, dtype=dtype, offset=offset)
+
+
+def test_evenly_spaced_programs_are_one_window():
+    buffer = Global("x_ptr", np.arange(12, dtype=np.float32))
+    ((part, values),) = buffer.pieces(window(np.array([0, 4, 8]), 3), 3, OP)
+    assert part == slice(0, 3)
+    assert values.tolist() == [[0, 1, 2], [4, 5, 6], [8, 9, 10]]
+
+
+def test_programs_anywhere_are_a_window_each_in_their_order():
+    data = np.arange(12, dtype=np.float32)
+    pieces = list(Global("x_ptr", data).pieces(window(np.array([0, 9, 4]), 3), 3, OP))
+    assert [values[0].tolist() for _, values in pieces] == [[0, 1, 2], [9, 10, 11], [4, 5, 6]]
+    pieces[1][1][...] = -1
+    assert data[9:].tolist() == [-1, -1, -1]
+
+
+@pytest.mark.parametrize(
+    ("view", "element"),
+    [
+        (window(10, 3), 12),
+        (window(np.array([0, 10]), 3), 12),
+        (window(-1, 3), -1),
+        (window(0, 3, 4, strides=(5, 1)), 13),
+        (window(3, 4, strides=(-2,)), -3),
+    ],
+)
+def test_the_first_element_beyond_a_buffer_is_named(view, element):
+    message = rf"vadd \(operation 7\) uses element {element} of x_ptr, which has 12"
+    with pytest.raises(OutOfBounds, match=message):
+        list(Global("x_ptr", np.zeros(12, np.float32)).pieces(view, np.size(view.offset), OP))

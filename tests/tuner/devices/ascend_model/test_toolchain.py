@@ -1,0 +1,248 @@
+"""The real compiler: what it knows of parts, what it refuses and drops, and how its answers are kept."""
+
+import gzip
+import re
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from tilewise.errors import Unavailable, UnknownDevice
+from tilewise.tuner.devices.ascend_model import toolchain
+from tilewise.tuner.devices.ascend_model.ir.hivm import MemRef, parse
+from tilewise.tuner.hardware.ascend_parts import PARTS, part
+
+MORE_CORES = {
+    *("Ascend910B1", "Ascend910B2", "Ascend910B2C"),
+    *("Ascend910_9381", "Ascend910_9382", "Ascend910_9391", "Ascend910_9392"),
+}
+
+
+def kept_files(folder):
+    return sorted(folder.glob("hivm/*/*.json.gz"))
+
+
+@pytest.fixture
+def no_compiler(monkeypatch):
+    """From here on, running any tool is a failure."""
+
+    def refuse(command, **_):
+        raise AssertionError(f"ran {command[0]}")
+
+    monkeypatch.setattr(toolchain.subprocess, "run", refuse)
+
+
+def test_the_parts_are_those_of_the_compiler_in_both_families():
+    tool = toolchain.tool("bishengir-compile")
+    text = subprocess.run([tool, "--help"], capture_output=True, text=True, check=False).stdout
+    listed = set(re.findall(r"^ +=(Ascend910(?:B\d\w*(?:-\d)?|_93\d\d)) +-", text, re.MULTILINE))
+    assert "Ascend910B4" in listed
+    assert set(PARTS) == listed
+
+
+@pytest.mark.parametrize("name", PARTS)
+def test_every_part_is_read_from_a_compiled_module(name, cache_folder):
+    target = toolchain.target(name, cache_folder)
+    assert target.cores == (48 if name in MORE_CORES else 40)
+    assert target.on_chip_bytes * 8 == 1572864
+    assert (target.family, target.name, target.align_bytes, target.max_programs) == ("ascend", name, 32, 65535)
+
+
+def test_a_part_is_asked_for_once(cache_folder, target, no_compiler):
+    assert toolchain.target("Ascend910B4", cache_folder) == target
+
+
+@pytest.mark.parametrize("damage", ["", "{", "null", "[1]"])
+def test_a_damaged_description_of_a_part_is_asked_for_again(damage, tmp_path, target):
+    toolchain.target("Ascend910B4", tmp_path)
+    (file,) = tmp_path.glob("parts/*.json")
+    file.write_text(damage)
+    assert toolchain.target("Ascend910B4", tmp_path) == target
+
+
+def test_an_unmodelled_part_is_unknown():
+    with pytest.raises(UnknownDevice, match="'Ascend310'; modelled: Ascend910B1"):
+        part("Ascend310")
+
+
+def test_a_part_that_the_compiler_lacks_is_unavailable(tmp_path):
+    with pytest.raises(Unavailable, match="describes no part Ascend1B9"):
+        toolchain.target("Ascend1B9", tmp_path)
+
+
+def test_an_overflowing_tile_is_refused_with_both_sizes(row_reduce, problem, rows, compiled):
+    made = compiled(row_reduce, problem(1000, 8192), rows(25, 25, 2048))
+    assert made.code == ""
+    assert made.required_bits > 1572864
+    assert made.refusal == f"UB overflow: {made.required_bits} bits required, 1572864 available"
+    assert not made.timed_out
+
+
+def test_dropped_options_are_reported(row_reduce, problem, rows, compiled):
+    made = compiled(row_reduce, problem(1000, 8192), rows(25, 5, 2048))
+    assert made.dropped == ("code-motion", "auto-multi-buffer")
+    assert not parse(made.code).multi_buffered()
+
+
+def test_double_buffering_is_what_was_asked_for(row_reduce, problem, rows, compiled):
+    double = compiled(row_reduce, problem(1000, 8192), rows(25, 25, 256))
+    single = compiled(row_reduce, problem(1000, 8192), rows(25, 25, 256, multibuffer=False))
+    assert double.dropped == single.dropped == ()
+    assert parse(double.code).multi_buffered()
+    assert not parse(single.code).multi_buffered()
+    assert parse(single.code).on_chip_bytes() < parse(double.code).on_chip_bytes()
+
+
+def test_a_kept_result_is_identical_and_runs_no_compiler(
+    row_reduce, problem, rows, linalg, target, tmp_path, monkeypatch
+):
+    text = linalg(row_reduce, problem(1000, 8192), rows(25, 25, 256))
+    first = toolchain.compile_linalg(text, target.name, multibuffer=True, cache_folder=tmp_path)
+    monkeypatch.setattr(toolchain, "tool", lambda name: "/nowhere/" + name)
+    assert toolchain.compile_linalg(text, target.name, multibuffer=True, cache_folder=tmp_path) == first
+    for other in ({"multibuffer": False}, {"part": "Ascend910B3"}, {"linalg": text + "\n"}):
+        arguments = {"linalg": text, "part": target.name, "multibuffer": True} | other
+        with pytest.raises(FileNotFoundError):
+            toolchain.compile_linalg(**arguments, cache_folder=tmp_path)
+
+
+def test_a_refusal_is_kept_too(row_reduce, problem, rows, compiled, tmp_path):
+    first = compiled(row_reduce, problem(1000, 8192), rows(25, 25, 2048), tmp_path)
+    (file,) = kept_files(tmp_path)
+    changed = file.stat().st_mtime_ns
+    assert compiled(row_reduce, problem(1000, 8192), rows(25, 25, 2048), tmp_path) == first
+    assert file.stat().st_mtime_ns == changed
+
+
+def cut(content):
+    return content[: len(content) // 2]
+
+
+def garbled(content):
+    middle = len(content) // 2
+    return content[:middle] + b"\0" * 64 + content[middle + 64 :]
+
+
+def empty(content):
+    return b""
+
+
+def other_form(content):
+    return gzip.compress(b'{"answer": 42}')
+
+
+def no_object(content):
+    return gzip.compress(b"[]")
+
+
+@pytest.mark.parametrize("damage", [cut, garbled, empty, other_form, no_object])
+def test_a_damaged_file_is_compiled_again(damage, row_reduce, problem, rows, compiled, tmp_path):
+    config = rows(8, 8, 64)
+    first = compiled(row_reduce, problem(16, 64), config, tmp_path)
+    (file,) = kept_files(tmp_path)
+    whole = file.read_bytes()
+    file.write_bytes(damage(whole))
+    assert compiled(row_reduce, problem(16, 64), config, tmp_path) == first
+    assert file.read_bytes() == whole
+
+
+def test_processes_share_one_folder(row_reduce, problem, rows, linalg, tmp_path):
+    """Two threads here, each with a compiler of its own, and another process, all after the same result."""
+    text = linalg(row_reduce, problem(16, 64), rows(8, 8, 64))
+    (tmp_path / "kernel.mlir").write_text(text)
+    code = """
+import sys
+from pathlib import Path
+from tilewise.tuner.devices.ascend_model.toolchain import compile_linalg
+folder = Path(sys.argv[1])
+text = (folder / "kernel.mlir").read_text()
+print(compile_linalg(text, "Ascend910B4", multibuffer=True, cache_folder=folder / "cache").code)
+"""
+    child = subprocess.Popen([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, text=True)
+    results = []
+
+    def compile_here():
+        made = toolchain.compile_linalg(text, "Ascend910B4", multibuffer=True, cache_folder=tmp_path / "cache")
+        results.append(made.code.strip())
+
+    threads = [threading.Thread(target=compile_here) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    printed, _ = child.communicate(timeout=60)
+    assert results == [printed.strip()] * 2
+    assert "hacc.entry" in printed
+    (kept,) = kept_files(tmp_path / "cache")
+    assert [file for file in (tmp_path / "cache").rglob("*") if file.is_file()] == [kept]  # nothing half written
+
+
+@pytest.mark.parametrize("slow", ["bishengir-compile", "bishengir-opt"])
+def test_a_compile_that_takes_too_long_is_a_timeout_and_not_kept(
+    slow, row_reduce, problem, rows, compiled, tmp_path, monkeypatch
+):
+    """The slow tool is a script that sleeps; the other one is genuine."""
+    script = tmp_path / slow
+    script.write_text("#!/bin/sh\nexec sleep 30\n")
+    script.chmod(0o755)
+    genuine = toolchain.tool
+    monkeypatch.setattr(toolchain, "tool", lambda name: str(script) if name == slow else genuine(name))
+    genuine_run = toolchain._run
+
+    def impatient_run(command, folder):
+        monkeypatch.setattr(toolchain, "_SECONDS", 0.2 if command[0] == str(script) else 120)
+        return genuine_run(command, folder)
+
+    monkeypatch.setattr(toolchain, "_run", impatient_run)
+    made = compiled(row_reduce, problem(16, 64), rows(8, 8, 64), tmp_path)
+    assert made.timed_out
+    assert "ran past" in made.refusal
+    assert made.code == ""
+    assert kept_files(tmp_path) == []
+
+
+def test_a_cache_folder_that_cannot_be_written_is_one_clear_line(row_reduce, problem, rows, compiled, tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(Unavailable, match=r"^cannot write to the cache folder .*; set TILEWISE_CACHE to another$"):
+        compiled(row_reduce, problem(16, 64), rows(8, 8, 64), tmp_path / "file")
+
+
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (1, 640), (70, 1)])
+def test_a_dimension_of_one_is_a_constant_as_triton_makes_it(m, n, row_reduce, problem, rows, function, run):
+    code, arguments = function(row_reduce, problem(m, n), rows(8, 4, 64))
+    scalars = [kind for _, kind in code.arguments[1:] if not isinstance(kind, MemRef)]
+    assert len(scalars) == (m > 1) + (n > 1) + 3
+    assert arguments == [size for size in (m, n) if size > 1] + [-(-m // 8), 1, 1]
+    timed = run(code, arguments=arguments)
+    assert timed.bytes_out == 4 * min(m, 8)
+    assert timed.bytes_in == 4 * n * (min(m, 8) + 2)  # two sub-tiles, and each reads w
+
+
+@pytest.mark.parametrize(("dtype", "item"), [("float32", 4), ("float16", 2), ("bfloat16", 2)])
+def test_every_dtype_compiles_and_moves_its_own_bytes(dtype, item, row_reduce, problem, rows, function, run):
+    code, arguments = function(row_reduce, problem(1000, 8192, dtype), rows(25, 25, 256))
+    timed = run(code, arguments=arguments)
+    assert timed.bytes_in == (25 + 1) * 8192 * item
+    assert timed.bytes_out == 25 * item
+
+
+def test_the_fingerprint_names_both_compilers_and_their_versions():
+    assert re.fullmatch(r"triton-ascend \d\S*, ascendnpu-ir \d\S*", toolchain.fingerprint())
+
+
+def test_what_is_missing_is_named(monkeypatch):
+    assert toolchain.unavailable_reason() == ""
+    monkeypatch.setattr(toolchain, "_MODULES", {"xdsl": "xdsl", "no-such-compiler": "xdsl", "numpy": "no_module"})
+    assert toolchain.unavailable_reason() == (
+        "needs the Ascend compiler: pip install 'tilewise[ascend]' (missing: no-such-compiler, numpy)"
+    )
+
+
+def test_compiling_leaves_nothing_in_the_working_folder(row_reduce, problem, rows, compiled, tmp_path, monkeypatch):
+    here = tmp_path / "here"
+    here.mkdir()
+    monkeypatch.chdir(here)
+    compiled(row_reduce, problem(16, 64), rows(8, 8, 64), tmp_path / "cache")
+    assert list(Path.cwd().iterdir()) == []

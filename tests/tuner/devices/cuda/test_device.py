@@ -1,0 +1,138 @@
+"""CUDA: discovery everywhere, compiling where upstream Triton is, timing where a GPU is."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from places import HELPERS
+
+from tilewise.db.records import Status
+from tilewise.errors import Unavailable
+from tilewise.kernels import registry
+from tilewise.kernels.spec import Problem, Target
+from tilewise.tuner.devices.cuda import compile as cuda_compile
+from tilewise.tuner.devices.cuda import device as cuda
+from tilewise.tuner.devices.cuda.accelerator import CudaRuntime
+from tilewise.tuner.workers.worker import WorkerFailed, WorkerPool
+
+KERNELS = HELPERS / "faulty_kernels.py"
+HEADLINE = Problem("row_reduce", {"M": 1000, "N": 8192}, "float32")
+H200 = Target("nvidia", "NVIDIA H200", 132, 228 * 1024, 16, 2**31 - 1)
+
+why_no_gpu = cuda.unavailable_reason()
+needs_gpu = pytest.mark.skipif(why_no_gpu is not None, reason=f"no CUDA GPU: {why_no_gpu}")
+
+
+def upstream_triton():
+    found = importlib.util.find_spec("triton")
+    return found is not None and (Path(found.origin).parent / "backends" / "nvidia").is_dir()
+
+
+# --- everywhere -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(why_no_gpu is None, reason="this machine has a GPU")
+def test_a_host_without_a_gpu_says_so_in_one_line_and_imports_nothing():
+    code = (
+        "import sys; from tilewise.tuner.devices.cuda import device;"
+        "print(device.unavailable_reason()); print(device.row().unavailable_reason);"
+        "print([m for m in ('torch', 'triton') if m in sys.modules])"
+    )
+    lines = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
+    assert lines == [why_no_gpu, why_no_gpu, "[]"]
+    with pytest.raises(Unavailable, match="no device cuda: "):
+        cuda.CudaDevice()
+
+
+@pytest.mark.parametrize(
+    ("kind", "status"),
+    [
+        ("CompilationError", Status.COMPILE),
+        ("OutOfResources", Status.CONSTRAINTS),
+        ("AcceleratorError", Status.RUNTIME),
+    ],
+)
+def test_an_error_says_by_its_kind_what_became_of_the_config(kind, status):
+    assert cuda_compile.status(kind) is status
+
+
+# --- where upstream Triton is ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.skipif(not upstream_triton(), reason="needs upstream triton (its NVIDIA compiler needs no GPU)")
+def test_configs_are_compiled_in_processes_without_a_gpu(tmp_path):
+    config = dict(registry.load("row_reduce").default(HEADLINE, H200))
+    pool = WorkerPool(cuda_compile.ENTRY, 2, env={**cuda._NO_GPU, "TRITON_CACHE_DIR": str(tmp_path)})
+    try:
+        tried = [config, config | {"SUB_BLOCK_SIZE_M": 3}, config | {"num_warps": 3}]
+        good, odd_rows, odd_warps = [pool.submit("row_reduce", HEADLINE, c, 90, timeout=100) for c in tried]
+        assert good.result()["shared_bytes"] >= 0
+        assert list(tmp_path.rglob("*.cubin"))
+        with pytest.raises(WorkerFailed, match=r"CompilationError: .*power of 2"):
+            odd_rows.result()
+        with pytest.raises(WorkerFailed, match="num_warps must be a power of 2"):
+            odd_warps.result()
+    finally:
+        pool.close()
+
+
+# --- where a GPU is -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def device():
+    device = cuda.CudaDevice(jobs=4)
+    yield device
+    device.close()
+
+
+@needs_gpu
+def test_the_headline_problem_is_compiled_timed_and_verified(device):
+    spec = registry.load("row_reduce")
+    config = spec.default(HEADLINE, device.target)
+    (outcome,) = device.evaluate(spec, HEADLINE, [config])
+    assert outcome.status is Status.CORRECT, outcome.reason
+    assert outcome.facts["compiled"] == "ahead"
+    assert outcome.timing.time_us >= 0.9 * device.floor_us(spec, HEADLINE)
+    assert outcome.timing.samples >= 20
+    assert device.verify(spec, HEADLINE, config).agreed
+
+
+@needs_gpu
+def test_a_second_timing_agrees_with_the_first(device):
+    spec = registry.load("row_reduce")
+    config = spec.default(HEADLINE, device.target)
+    first, second = device.evaluate(spec, HEADLINE, [config, config])
+    assert second.timing.time_us == pytest.approx(first.timing.time_us, rel=0.1)
+
+
+@needs_gpu
+def test_accumulating_kernels_are_timed_and_verified(device):
+    spec = registry.load(f"{KERNELS}:ADDING")
+    problem = Problem("adding", {"M": 19, "N": 150}, "float32")
+    config = {"ROWS": 8, "SUB": 1, "COLS": 64}
+    (outcome,) = device.evaluate(spec, problem, [config])
+    assert outcome.status is Status.CORRECT, outcome.reason
+    assert device.verify(spec, problem, config).agreed
+
+
+@needs_gpu
+def test_the_timer_takes_any_callable():
+    import torch
+
+    runtime = CudaRuntime()
+    x = torch.randn(1 << 20, device=runtime.place)
+    eager = runtime.events.device_time_us(lambda: (x * 2 + 1).sigmoid().sum(), seconds=0.01)
+    single = runtime.events.device_time_us(x.sum, seconds=0.01)
+    assert runtime.events.floor_us() < single.time_us < eager.time_us
+
+
+@needs_gpu
+def test_the_process_that_tunes_opens_no_context():
+    code = (
+        "from tilewise.tuner.devices.cuda.device import CudaDevice; import sys\n"
+        "with CudaDevice(jobs=1) as device: print([m for m in ('torch', 'triton') if m in sys.modules])"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"

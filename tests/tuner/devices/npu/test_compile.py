@@ -1,0 +1,93 @@
+"""Compiling for an NPU where there is none: Triton's front end, Huawei's compiler, and what that says on the way.
+
+Only CANN's closed half is a stand-in, which makes bishengir-compile succeed as on a host with CANN.
+"""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tilewise.tuner.devices.ascend_model import toolchain
+from tilewise.tuner.devices.npu.compile import effective_options
+
+if reason := toolchain.unavailable_reason():
+    pytest.skip(reason, allow_module_level=True)
+
+SCRIPT = """
+import json, sys
+from tilewise.kernels.spec import Problem
+from tilewise.tuner.devices.npu.compile import compile_config
+problem, said = Problem("row_reduce", {"M": 1000, "N": 8192}, "float32"), []
+for m, sub_m, n, multibuffer in json.loads(sys.argv[1]):
+    config = {"BLOCK_SIZE_M": m, "SUB_BLOCK_SIZE_M": sub_m, "BLOCK_SIZE_N": n, "multibuffer": multibuffer}
+    try:
+        said.append(compile_config("row_reduce", problem, config, "Ascend910B4"))
+    except Exception as error:
+        said.append([type(error).__name__, str(error)])
+print(json.dumps([said, [m for m in ("torch_npu", "acl") if m in sys.modules]]))
+"""
+PLAIN, TIGHT, TIGHT_SINGLE, TOO_LARGE = (
+    (25, 25, 256, True),
+    (25, 5, 2048, True),
+    (25, 5, 2048, False),
+    (50, 25, 512, True),
+)
+
+
+@pytest.fixture(scope="module")
+def in_processes(npu_environment, cann, tmp_path_factory):
+    """What a fresh process says of each config, and a second one that finds the first one's binaries."""
+    cache = tmp_path_factory.mktemp("triton")
+    environment = os.environ | npu_environment(cann) | {"TRITON_CACHE_DIR": str(cache), "TMPDIR": str(cache)}
+    environment |= {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+
+    def run(*configs):
+        command = [sys.executable, "-c", SCRIPT, json.dumps(configs)]
+        ran = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
+        assert ran.returncode == 0, ran.stderr
+        said, imported = json.loads(ran.stdout.splitlines()[-1])
+        assert imported == []  # no NPU, no CANN
+        return said
+
+    first = run(PLAIN, TIGHT, TIGHT_SINGLE, TOO_LARGE, PLAIN)
+    return first, run(TIGHT, PLAIN), cache
+
+
+def test_double_buffering_that_the_compiler_dropped_is_noticed_although_it_succeeds(in_processes):
+    first, _, _ = in_processes
+    assert first[0]["effective_options"] == {"multibuffer": True, "code_motion": True}
+    assert first[1]["effective_options"] == {"multibuffer": False, "code_motion": False}
+    assert first[2]["effective_options"] == {"multibuffer": False, "code_motion": True}  # as asked
+
+
+def test_it_is_remembered_with_the_binary(in_processes):
+    _, second, cache = in_processes
+    assert [said["effective_options"]["multibuffer"] for said in second] == [False, True]
+    assert all(said["compile_s"] < 1 for said in second[1:])
+    words = [file.read_text() for file in Path(cache).rglob("bishengir-compile.txt")]
+    assert len(words) == 3
+    assert sum("enable-auto-multi-buffer to false; compilation then succeeded" in text for text in words) == 1
+
+
+def test_a_refusal_is_the_compilers_own_first_error_and_taints_nobody(in_processes):
+    first, _, _ = in_processes
+    kind, message = first[3]
+    assert kind == "CompilerRefused"
+    assert message.startswith("ub overflow, requires 1654784 bits while 1572864 bits available!")
+    assert first[4]["effective_options"] == first[0]["effective_options"]
+
+
+def test_the_binaries_are_made_from_what_the_real_compiler_scheduled(in_processes):
+    _, _, cache = in_processes
+    binaries = list(Path(cache).rglob("*.npubin"))
+    assert len(binaries) == 3
+    assert all(b"hivm.hir" in file.read_bytes() for file in binaries)
+
+
+def test_what_nobody_heard_is_not_known():
+    assert effective_options({"multibuffer": True}, ["", None]) == {}
+    assert effective_options({}, [""]) == {"effective_options": {"multibuffer": True, "code_motion": True}}

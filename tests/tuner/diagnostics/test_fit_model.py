@@ -1,0 +1,228 @@
+"""Calibration: planted figures are recovered from noisy times, on a model and through the NPU device."""
+
+import random
+from dataclasses import replace
+
+import pytest
+
+from tilewise.errors import Unavailable
+from tilewise.tuner.devices.ascend_model import toolchain
+
+if reason := toolchain.unavailable_reason():
+    pytest.skip(reason, allow_module_level=True)
+pytest.importorskip("torch")
+
+from tilewise.settings import read_settings
+from tilewise.tuner.devices.ascend_model.device import ModelDevice
+from tilewise.tuner.devices.ascend_model.model_config import model_config
+from tilewise.tuner.diagnostics.fit_model import Measured, fit, parameters, time_probes
+from tilewise.tuner.diagnostics.micro_kernels import probes
+from tilewise.tuner.hardware.ascend_costs import FIGURES, REPEAT_CYCLES, Figure, costs
+from tilewise.tuner.hardware.ascend_parts import part
+from tilewise.tuner.hardware.calibrated_costs import (
+    Calibration,
+    calibrated,
+    calibration_file,
+    forget,
+    keep,
+    model_fingerprint,
+)
+
+PART = "Ascend910B4"
+PLANTED = {
+    "launch_us": 0.8,
+    "dispatch_us": 0.018,
+    "transfer_row": 26.0,
+    "l2_core_gb_s": 84.0,
+    "l2_sum_gb_s": 2050.0,
+    "vexp": 3.1,
+    "vdiv": 6.2,
+}
+PROBES = (
+    "empty, 1 programs",
+    "empty, 40 programs",
+    "empty, 400 programs",
+    "load, one core",
+    "load, all cores",
+    "load, rows of 1 KB",
+    "exp",
+    "divide",
+)
+
+
+@pytest.fixture(autouse=True)
+def data_folder(monkeypatch, tmp_path):
+    monkeypatch.setenv("TILEWISE_DATA", str(tmp_path))
+    return tmp_path
+
+
+@pytest.fixture(scope="module")
+def target():
+    return toolchain.target(PART, read_settings().cache_folder)
+
+
+@pytest.fixture(scope="module")
+def compiled(target):
+    """A few probes, each with its compiled code ready to be timed at any costs."""
+    made = {}
+    for probe in probes(40):
+        if probe.name in PROBES:
+            outcome, machines = model_config(
+                probe.spec, probe.problem, probe.config, target, read_settings().cache_folder, evicted=True
+            )
+            assert machines is not None, outcome.reason
+            made[probe.name] = (probe, machines)
+    assert set(made) == set(PROBES)
+    return made
+
+
+def planted(values):
+    """The cost table with these figures instead."""
+    instead = {}
+    for parameter in parameters(tuple(values)):
+        (value,) = [values[name] for name in parameter.names if name in values]
+        instead |= dict.fromkeys(parameter.names, replace(parameter.shipped, value=value))
+    return costs(instead=instead)
+
+
+def measured(compiled, values, *, noise, names=PROBES):
+    generator = random.Random(7)
+    chosen = planted(values)
+
+    def timed(name):
+        machines = compiled[name][1]
+        time_us = machines.time_at(chosen).time_us * (1 + generator.gauss(0, noise))
+        return Measured(name, time_us, noise, lambda at: machines.time_at(at).time_us)
+
+    return [timed(name) for name in names]
+
+
+def test_planted_figures_are_recovered_from_times_with_noise(compiled):
+    found = fit(measured(compiled, PLANTED, noise=0.01), parameters(tuple(PLANTED)), "planted")
+    for name, value in PLANTED.items():
+        figure = found.figures[name]
+        assert figure.value == pytest.approx(value, rel=0.07), name
+        assert figure.low < value < figure.high, name
+        assert figure.source == "planted"
+    assert set(PLANTED) <= found.determined
+    assert found.error("shipped") > 0.15
+    assert found.error("fitted") < 0.02
+
+
+def test_operations_that_cost_the_same_are_fitted_as_one(compiled):
+    found = fit(measured(compiled, {"vdiv": 6.0}, noise=0.01, names=("exp", "divide")), parameters(("vln",)), "x")
+    alike = [name for name, figure in REPEAT_CYCLES.items() if figure == REPEAT_CYCLES["vln"]]
+    assert len(alike) > 5
+    assert len({found.figures[name] for name in alike}) == 1
+
+
+def test_what_the_probes_say_nothing_about_stays_as_shipped(compiled):
+    names = ("exp", "empty, 1 programs")
+    found = fit(measured(compiled, {"vexp": 3.0}, noise=0.01, names=names), parameters(("vexp", "hbm_share")), "x")
+    assert found.figures["hbm_share"].value == pytest.approx(FIGURES["hbm_share"].value, rel=1e-6)
+    assert "hbm_share" not in found.determined
+    assert "vexp" in found.determined
+
+
+def test_noise_widens_what_is_left_open(compiled):
+    quiet, loud = (
+        fit(measured(compiled, {}, noise=noise, names=("exp",)), parameters(("vexp",)), "x").figures["vexp"]
+        for noise in (0.01, 0.2)
+    )
+    assert loud.high / loud.low > 1.5 * quiet.high / quiet.low
+
+
+def test_the_report_holds_each_probe_and_each_figure(compiled):
+    body = fit(measured(compiled, PLANTED, noise=0.01), parameters(("launch_us", "vexp")), "x").to_json()
+    assert [row["name"] for row in body["probes"]] == list(PROBES)
+    (exp,) = [row for row in body["probes"] if row["name"] == "exp"]
+    assert abs(exp["fitted_us"] / exp["measured_us"] - 1) < abs(exp["shipped_us"] / exp["measured_us"] - 1)
+    (launch,) = [row for row in body["figures"] if row["name"] == "launch_us"]
+    assert launch["shipped"] == FIGURES["launch_us"].value
+    assert launch["low"] <= launch["fitted"] <= launch["high"]
+
+
+# Through the NPU device ------------------------------------------------------------------------------------------
+
+
+def test_a_chip_is_calibrated_through_its_own_clock(npu, compiled):
+    """The stand-in takes the times that the model gives with planted figures; a probe that fails is named."""
+    values = {"launch_us": 0.8, "vexp": 3.1}
+    chosen = planted(values)
+    empty, exp = (compiled[name][1].time_at(chosen).time_us for name in ("empty, 1 programs", "exp"))
+    times = {"probe_empty_kernel": empty, "probe_chain_kernel": exp, "probe_load_kernel": None}
+    device = npu(times_us=times)
+    probed = [compiled[name][0] for name in ("load, one core", "empty, 1 programs", "exp")]
+    timed, failed = time_probes(device, probed)
+    assert [(row["name"], row["reason"]) for row in failed] == [
+        ("load, one core", "RuntimeError: probe_load_kernel does not run")
+    ]
+    assert [probe.time_us for probe in timed] == [pytest.approx(empty, rel=1e-3), pytest.approx(exp, rel=1e-3)]
+    assert all(0 < probe.noise < 0.02 for probe in timed)
+    found = fit(timed, parameters(tuple(values)), "the stand-in")
+    for name, value in values.items():
+        assert found.figures[name].value == pytest.approx(value, rel=0.1)
+    with pytest.raises(Unavailable, match=r"no probe ran on npu; the first failed with: RuntimeError: probe_load"):
+        time_probes(device, probed[:1])
+
+
+def test_a_chip_that_is_not_modelled_cannot_be_fitted(npu):
+    with pytest.raises(
+        Unavailable, match="Ascend310P is not modelled, so there is nothing to fit; modelled: Ascend910B1"
+    ):
+        time_probes(npu(name="Ascend310P"), [])
+
+
+# What is kept ----------------------------------------------------------------------------------------------------
+
+
+def made(**values):
+    figures = {name: Figure(value, 0.9 * value, 1.1 * value, "us", "a test") for name, value in values.items()}
+    return Calibration(PART, "npu", "CANN x", "2026-11-20", figures)
+
+
+def test_a_calibration_replaces_shipped_figures_until_it_is_forgotten(compiled):
+    _, machines = compiled["empty, 1 programs"]
+    before, shipped = machines.time("value").time_us, model_fingerprint(part(PART))
+    file = keep(made(launch_us=5.0))
+    assert file == calibration_file(PART)
+    assert machines.time("value").time_us == pytest.approx(before + 5.0 - FIGURES["launch_us"].value)
+    assert machines.time("low").time_us < machines.time("value").time_us < machines.time("high").time_us
+    assert model_fingerprint(part(PART)).endswith(" calibrated")
+    assert model_fingerprint(part("Ascend910B3")) != model_fingerprint(part(PART))
+    keep(made(launch_us=6.0))  # again: the later one counts
+    assert calibrated(PART)["launch_us"].value == 6.0
+    assert forget(PART)
+    assert not forget(PART)
+    assert machines.time("value").time_us == pytest.approx(before)
+    assert model_fingerprint(part(PART)) == shipped
+
+
+def test_times_of_a_calibrated_part_are_another_scope(monkeypatch):
+    with ModelDevice(PART, jobs=1) as shipped:
+        keep(made(launch_us=5.0))
+        with ModelDevice(PART, jobs=1) as fitted:
+            assert fitted.toolchain != shipped.toolchain
+            assert fitted.toolchain.endswith("calibrated")
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("{", "is no calibration"),
+        ("{}", "is no calibration"),
+        ('{"part": "x", "device": "", "toolchain": "", "created": "", "figures": {"speed": %s}}', "does not fit"),
+    ],
+)
+def test_a_damaged_calibration_is_an_error_that_names_the_file(text, message):
+    file = calibration_file(PART)
+    file.parent.mkdir()
+    file.write_text(text.replace("%s", '{"value": 1, "low": 1, "high": 1, "unit": "", "source": ""}'))
+    with pytest.raises(Unavailable, match=message):
+        calibrated(PART)
+
+
+def test_a_folder_that_cannot_be_written_to_is_an_error(data_folder):
+    (data_folder / "calibrations").write_text("in the way")
+    with pytest.raises(Unavailable, match=r"cannot write .*; set TILEWISE_DATA to another folder"):
+        keep(made(launch_us=1.0))

@@ -1,0 +1,126 @@
+"""Imported results against the kernels they claim to be of."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from scopes import changed
+
+from tilewise.db.exchange.import_file import ImportFile, Offer
+from tilewise.db.records import Clock, Problem, Scope, Status, Suggestion, Trial
+from tilewise.kernels import registry
+from tilewise.kernels.source import source_hash
+from tilewise.tuner.hardware.targets import known_target
+from tilewise.tuner.ingest.import_checks import checked_import
+
+CONFIG = {"BLOCK_SIZE_M": 25, "SUB_BLOCK_SIZE_M": 25, "BLOCK_SIZE_N": 256, "multibuffer": True}
+
+
+@pytest.fixture(scope="module")
+def scope() -> Scope:
+    spec = registry.load("row_reduce")
+    dims = {"M": 1000, "N": 8192}
+    return Scope(Problem("row_reduce", dims, "float32"), source_hash(spec), "Ascend910B4", Clock.MODELLED, "t", 40)
+
+
+def trial(time_us: float = 47.5, **changes) -> Trial:
+    return Trial(**{"config": CONFIG, "status": Status.CORRECT, "time_us": time_us, "verified": True} | changes)
+
+
+def admitted(scope, *trials, own=None):
+    return checked_import(ImportFile(offers=(Offer("entry 1", scope, trials),)), own)
+
+
+def reasons(reading) -> list[tuple[str, str]]:
+    return [(refusal.place, refusal.reason) for refusal in reading.refusals]
+
+
+def test_a_result_of_the_kernel_as_it_is_here_is_taken(scope):
+    default = dict(registry.load("row_reduce").default(problem(scope), known_target("Ascend910B4", 40)))
+    trials = (trial(), trial(80, config=default, is_default=True), trial(None, status=Status.COMPILE, verified=False))
+    reading = admitted(scope, *trials)
+    assert reading.offers == (Offer("entry 1", scope, trials),)
+    assert reading.refusals == ()
+
+
+def problem(scope) -> Problem:
+    return Problem(scope.kernel, scope.dims, scope.dtype)
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"config": CONFIG | {"BLOCK_SIZE_M": 26}}, "BLOCK_SIZE_M=26 is outside the space"),
+        ({"config": {"TILE": 1}}, "the config lacks BLOCK_SIZE_M"),
+        ({"config": CONFIG | {"num_warps": 4}}, "has no parameter num_warps on Ascend910B4"),
+        ({"config": CONFIG | {"BLOCK_SIZE_N": 4096}}, "breaks a rule of row_reduce: two float32 tiles fit on chip"),
+        ({"config": CONFIG | {"multibuffer": 1}}, "multibuffer=1 is outside the space"),
+        ({"time_us": 0.5}, "is less than 'Ascend910B4' needs to move the problem's bytes"),
+        ({"time_to_beat_us": 0.5}, "is less than 'Ascend910B4' needs to move the problem's bytes"),
+        ({"time_us": 1e300}, "more than an hour"),
+        ({"config": CONFIG | {"BLOCK_SIZE_M": 26}, "is_default": True}, "outside the space"),
+    ],
+)
+def test_what_cannot_be_a_best_is_refused_and_the_rest_is_taken(scope, changes, complaint):
+    good = trial(50)
+    reading = admitted(scope, trial(**changes), good)
+    assert [offer.trials for offer in reading.offers] == [(good,)]
+    [(place, reason)] = reasons(reading)
+    assert place == "entry 1, trial 1"
+    assert complaint in reason
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"kernel": "no_such_kernel"}, "kernel 'no_such_kernel' is not known here; if it is your own, add --kernel"),
+        ({"dims": {"M": 1000}}, "N is missing"),
+        ({"dims": {"M": 1000, "N": 2**40}}, "N is 1099511627776"),
+        ({"dtype": "int4"}, "takes no 'int4'"),
+    ],
+)
+def test_a_problem_that_cannot_be_is_refused_whole(scope, changes, complaint):
+    reading = admitted(changed(scope, **changes), trial(), trial(60))
+    assert reading.offers == ()
+    [(place, reason)] = reasons(reading)
+    assert place == "entry 1"
+    assert complaint in reason
+
+
+def test_times_without_a_verdict_may_be_of_any_kernel_as_they_never_win(scope):
+    claims = trial(verified=False)
+    assert admitted(changed(scope, kernel="somebody_elses"), claims).offers[0].trials == (claims,)
+    assert reasons(admitted(scope, trial(0.1, verified=False)))
+
+
+def test_another_source_of_the_kernel_may_have_had_another_space(scope):
+    other = trial(config=CONFIG | {"BLOCK_SIZE_M": 26})
+    assert admitted(replace(scope, source_hash="older"), other).refusals == ()
+
+
+def test_a_kernel_of_ones_own_is_known_by_its_spec(scope, bowl):
+    mine = changed(scope, kernel="bowl", dims={"M": 64}, source_hash=source_hash(bowl.SPEC), device="Ascend910B4")
+    good, bad = trial(config=bowl.BEST), trial(config=bowl.BEST | {"TILE": 99})
+    assert admitted(mine, good).offers == ()
+    reading = admitted(mine, good, bad, own={"bowl": bowl.SPEC})
+    assert reading.offers[0].trials == (good,)
+    assert "TILE=99 is outside the space" in reading.refusals[0].reason
+
+
+def test_suggestions_name_the_kernels_own_sizes_and_parameters(scope):
+    good = Suggestion(
+        Problem("row_reduce", {"M": 1, "N": 64}, "float32"), "NVIDIA H200", {"BLOCK_SIZE_M": 1}, "a table"
+    )
+    bad = [
+        replace(good, config={"BLOCK_SIZE_K": 1}),
+        changed(good, dims={"M": 1, "K": 1}),
+        changed(good, kernel="no_such_kernel"),
+    ]
+    reading = checked_import(ImportFile(suggestions=(good, *bad)))
+    assert reading.suggestions == (good,)
+    assert [text.split(";")[0] for _, text in reasons(reading)] == [
+        "row_reduce has no parameter 'BLOCK_SIZE_K'",
+        "kernel row_reduce has no dimension K",
+        "kernel 'no_such_kernel' is not known here",
+    ]

@@ -1,0 +1,82 @@
+"""The index of shapes."""
+
+from __future__ import annotations
+
+import math
+import random
+
+import numpy as np
+import pytest
+
+from tilewise.db.records import Problem, canonical_json
+from tilewise.tuner.lookup.shape_index import ShapeIndex, ShapesBySource
+from tilewise.tuner.space.problem import shape_distance
+
+
+def test_the_distance_is_the_sum_of_log_ratios_either_way():
+    assert shape_distance({"M": 8, "N": 4}, {"M": 4, "N": 8}) == pytest.approx(2 * math.log(2))
+    assert shape_distance({"M": 8, "N": 4}, {"M": 8, "N": 4}) == 0
+
+
+@pytest.mark.parametrize("count", [1, 40, 3000])  # sorted; the same; sorted, some sorted in, and some one by one
+@pytest.mark.parametrize("same", [None, "M", "N"])
+@pytest.mark.parametrize("bound", [0.001, math.log(2), math.inf])
+def test_what_is_near_is_what_looking_at_every_shape_finds(count, same, bound):
+    draw = random.Random(count)
+    shapes = [{"M": draw.randint(1, 5000), "N": draw.randint(1, 900)} for _ in range(count)]
+    if same:
+        shapes = [shape | {same: 64} for shape in shapes]
+    index = ShapeIndex(("M", "N"))
+    asked = {"M": 700, "N": 64}
+    for place, shape in enumerate(shapes):
+        index.add(("N", "M"), np.array([[shape["N"], shape["M"]]]))
+        if place in (1500, 2700):
+            index.near(asked, 0.1)  # sorts what is there so far
+    unique = {tuple(shape.values()): shape for shape in shapes}.values()
+    wanted = sorted(d for shape in unique if 0 < (d := shape_distance(shape, asked)) <= bound)[:8]
+    found = index.near(asked, bound)
+    assert [distance for distance, _ in found] == pytest.approx(wanted)
+    assert all(shape_distance(shape, asked) == pytest.approx(distance) for distance, shape in found)
+
+
+def test_the_shape_itself_is_not_its_neighbour():
+    index = ShapeIndex(("M",))
+    index.add(("M",), np.array([[5]]))
+    assert index.near({"M": 5}, 1.0) == []
+    assert len(index) == 1
+
+
+@pytest.mark.parametrize(
+    "shapes",
+    [
+        [{"M": 1, "N": 20}, {"M": 300, "N": 4}],
+        [{"M": 1}, {"M": 2, "N": 2}, {"M": 3, "K": 5}, {"K": 5}],
+        [{'2": {\\': 3, "Größe,": 7, "7": 2}, {'2": {\\': 1, "Größe,": 9, "7": 8}],
+    ],
+)
+def test_shapes_read_from_text_are_those_that_parsing_gives(shapes):
+    read, parsed = ShapesBySource(), ShapesBySource()
+    read.read("a1", canonical_json(shapes))
+    parsed.add(("a1", shape) for shape in shapes)
+    for shape in shapes:
+        asked = {name: size + 1 for name, size in shape.items()}
+        found, expected = (index.near(Problem("k", asked, "float32"), "a1", math.inf) for index in (read, parsed))
+        assert [dims for _, dims in found] == [dims for _, dims in expected]
+        assert shape in [dims for _, dims in found]
+
+
+def test_a_shape_without_dimensions_has_no_neighbours_and_does_not_hide_those_of_others():
+    shapes = ShapesBySource()
+    shapes.read("a1", "[{}]")
+    shapes.read("a1", '[{},{"M":8},{"M":9}]')
+    shapes.settle()
+    assert [dims for _, dims in shapes.near(Problem("k", {"M": 8}, "float32"), "a1", 1.0)] == [{"M": 9}]
+    assert shapes.near(Problem("k", {}, "float32"), "a1", 1.0) == []
+
+
+def test_shapes_of_other_flags_are_no_neighbours():
+    shapes = ShapesBySource()
+    shapes.read("a1", '[{"M":8,"CAUSAL":true},{"CAUSAL":false,"M":9},{"M":10},{"M":11,"ACT":"gelu"}]')
+    causal = Problem("k", {"M": 12}, "float32", {"CAUSAL": True})
+    assert [dims for _, dims in shapes.near(causal, "a1", 1.0)] == [{"M": 8}]
+    assert [dims for _, dims in shapes.near(Problem("k", {"M": 12}, "float32"), "a1", 1.0)] == [{"M": 10}]

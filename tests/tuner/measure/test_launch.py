@@ -1,0 +1,117 @@
+"""Binding a spec to its function: found lazily, bound completely, refused clearly."""
+
+import dataclasses
+import importlib.util
+
+import pytest
+from places import HELPERS
+
+if importlib.util.find_spec("triton") is None or importlib.util.find_spec("torch") is None:
+    pytest.skip("needs torch and triton", allow_module_level=True)
+
+import torch
+import triton
+
+from tilewise.errors import BadSpec
+from tilewise.kernels import registry
+from tilewise.kernels.spec import Buffer, Parameter, Problem
+from tilewise.tuner.measure.launch import compiled, launch, launcher, resolve_functions
+
+KERNELS = HELPERS / "faulty_kernels.py"
+CONFIG = {"ROWS": 8, "SUB": 4, "COLS": 64}
+PROBLEM = Problem("k", {"M": 19, "N": 150}, "float32")
+
+
+@pytest.fixture
+def spec():
+    return registry.load(f"{KERNELS}:RIGHT")
+
+
+class Recorder:
+    """A jitted function that keeps what it is launched with."""
+
+    __name__ = "right_kernel"
+
+    def __init__(self, function):
+        self.fn, self.launches = function, []
+
+    def run(self, *args, **kwargs):
+        raise NotImplementedError
+
+    def __getitem__(self, grid):
+        return lambda **arguments: self.launches.append((grid, arguments))
+
+    def warmup(self, *args, grid, **options):
+        self.launches.append((grid, args))
+
+
+def test_a_named_function_is_imported_when_asked_for():
+    (function,) = resolve_functions(registry.load("row_reduce"))
+    assert isinstance(function, triton.JITFunction)
+    assert function.__name__ == "row_reduce_kernel"
+
+
+def test_a_function_object_is_taken_as_it_is(spec):
+    assert resolve_functions(spec) == (spec.function,)
+
+
+@pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("tilewise.no_such_module:kernel", "does not import: No module named"),
+        ("tilewise.kernels.jit.row_reduce:no_such_kernel", "no_such_kernel"),
+        (len, "which is no triton.jit function"),
+    ],
+)
+def test_what_is_no_triton_function_is_refused(spec, function, message):
+    with pytest.raises(BadSpec, match=message):
+        resolve_functions(dataclasses.replace(spec, function=function))
+
+
+def test_an_autotuned_function_is_refused(spec):
+    class Autotuner:
+        fn = run = None
+
+    with pytest.raises(BadSpec, match="remove that"):
+        resolve_functions(dataclasses.replace(spec, function=Autotuner()))
+
+
+def test_everything_is_bound_and_options_are_passed_on(spec):
+    recorder = Recorder(spec.function.fn)
+    option = Parameter("multibuffer", lambda problem, target: [True], role="option")
+    spec = dataclasses.replace(spec, function=recorder, parameters=(*spec.parameters, option))
+    x, out = torch.zeros(19, 150), torch.zeros(19)
+    launch(spec, PROBLEM, {**CONFIG, "multibuffer": True}, {"x_ptr": x, "out_ptr": out})
+    ((grid, arguments),) = recorder.launches
+    assert grid == (3,)
+    assert arguments.pop("x_ptr") is x
+    assert arguments.pop("out_ptr") is out
+    assert arguments == {"M": 19, "N": 150, **CONFIG, "multibuffer": True}
+
+
+def test_a_launcher_launches_as_often_as_it_is_called(spec):
+    recorder = Recorder(spec.function.fn)
+    run = launcher(dataclasses.replace(spec, function=recorder), PROBLEM, CONFIG, {"x_ptr": 0, "out_ptr": 0})
+    run()
+    run()
+    assert len(recorder.launches) == 2
+
+
+def test_an_argument_that_the_function_lacks_is_named(spec):
+    wrong = dataclasses.replace(spec, scalars=lambda problem: {**problem.dims, "stride": 1})
+    with pytest.raises(BadSpec, match="gives stride, which its function does not take"):
+        launcher(wrong, PROBLEM, CONFIG, {"x_ptr": 0, "out_ptr": 0})
+
+
+def test_an_argument_that_nobody_gives_is_named(spec):
+    wrong = dataclasses.replace(spec, buffers=lambda problem: {"x_ptr": Buffer((1,), "float32")})
+    with pytest.raises(BadSpec, match="gives no out_ptr, which its function takes"):
+        launcher(wrong, PROBLEM, CONFIG, {"x_ptr": 0})
+
+
+def test_an_argument_left_to_its_default_does_not_shift_those_behind_it_when_compiling_ahead(spec):
+    def right_kernel(x_ptr, out_ptr, M, N, ROWS, UNROLL=1, SUB=2, COLS=3): ...  # noqa: N803 - as Triton names them
+
+    recorder = Recorder(right_kernel)
+    list(compiled(dataclasses.replace(spec, function=recorder), PROBLEM, CONFIG))
+    assert recorder.launches == [((3,), (torch.float32, torch.float32, 19, 150, 8, 1, 4, 64))]

@@ -1,0 +1,343 @@
+"""Comparing with the reference, poisoning and guards, and the small problem with the same tails."""
+
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from places import HELPERS
+
+from tilewise.kernels import registry
+from tilewise.kernels.spec import Axis, Buffer, KernelSpec, Problem, Tiling, ceil_div
+from tilewise.tuner.measure.verify import Arguments, compare, reduced_problem, tolerance, verify
+
+torch = pytest.importorskip("torch")
+
+KERNELS = HELPERS / "faulty_kernels.py"
+
+
+def a_spec(buffers, reference=lambda inputs: {}, tiling=None, dims=("M",)):
+    return KernelSpec(
+        name="k",
+        summary="",
+        function="nowhere:nothing",
+        dims=dims,
+        dtypes=("float32",),
+        parameters=(),
+        buffers=lambda problem: buffers,
+        scalars=lambda problem: {},
+        grid=lambda config, problem: (1,),
+        tiling=tiling or (lambda config, problem: Tiling((), 0, 0)),
+        reference=reference,
+        flops=lambda problem: 0,
+        default=lambda problem, target: {},
+    )
+
+
+PROBLEM = Problem("k", {"M": 4}, "float32")
+
+
+def doubled(buffers, run, **kwargs):
+    """The verdict on `run(tensors)`, where `out` must be `2 * x`."""
+    spec = a_spec(buffers, lambda inputs: {"out": 2 * inputs["x"]})
+    arguments = Arguments(spec, PROBLEM, **kwargs)
+    return verify(spec, PROBLEM, {}, arguments, run=lambda: run(arguments.tensors))
+
+
+def in_and_out(dtype="float32", shape=(4, 5)):
+    return {"x": Buffer(shape, dtype), "out": Buffer(shape, dtype, role="out")}
+
+
+# --- verify ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32", "int8", "uint8"])
+def test_the_right_output_agrees(dtype):
+    verdict = doubled(in_and_out(dtype), lambda t: t["out"].copy_(2 * t["x"]))
+    assert verdict.agreed, verdict.reason
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32", "int8", "uint8"])
+def test_an_element_that_was_never_written_disagrees(dtype):
+    verdict = doubled(in_and_out(dtype), lambda t: t["out"][:3].copy_(2 * t["x"][:3]))
+    assert not verdict.agreed
+    assert "[3, " in verdict.reason
+
+
+def test_the_reason_counts_unwritten_elements_and_names_the_first():
+    verdict = doubled(in_and_out(), lambda t: t["out"][:, :4].copy_(2 * t["x"][:, :4]))
+    assert "out: 4 of 20 elements wrong, never written" in verdict.reason
+    assert verdict.reason.endswith("at [0, 4]")
+
+
+def test_an_output_right_from_an_earlier_run_does_not_help():
+    spec = a_spec(in_and_out(), lambda inputs: {"out": 2 * inputs["x"]})
+    arguments = Arguments(spec, PROBLEM)
+    t = arguments.tensors
+    assert verify(spec, PROBLEM, {}, arguments, run=lambda: t["out"].copy_(2 * t["x"])).agreed
+    assert not verify(spec, PROBLEM, {}, arguments, run=lambda: None).agreed
+
+
+@pytest.mark.parametrize("offset", [-1, 20])
+def test_a_write_outside_the_output_disagrees(offset):
+    def run(t):
+        t["out"].copy_(2 * t["x"])
+        t["out"].as_strided((1,), (1,), t["out"].storage_offset() + offset).fill_(7.0)
+
+    verdict = doubled(in_and_out(), run)
+    assert not verdict.agreed
+    assert verdict.reason == "out: the kernel wrote outside the tensor"
+
+
+def test_a_read_outside_the_input_shows_as_nan():
+    def run(t):
+        shifted = t["x"].as_strided((4, 5), (5, 1), t["x"].storage_offset() + 1)
+        t["out"].copy_(t["x"] + shifted)
+
+    assert "computed from outside" in doubled(in_and_out(), run).reason
+
+
+def test_accumulators_start_from_zero_and_inout_buffers_from_their_first_values():
+    buffers = {"x": Buffer((8,), "float32", role="inout"), "sum": Buffer((8,), "float32", role="out", initial=0.0)}
+    spec = a_spec(buffers, lambda inputs: {"x": inputs["x"] + 1, "sum": inputs["x"]})
+    arguments = Arguments(spec, PROBLEM)
+
+    def run():
+        arguments.tensors["sum"].add_(arguments.tensors["x"])
+        arguments.tensors["x"].add_(1)
+
+    assert arguments.needs_reset
+    assert [verify(spec, PROBLEM, {}, arguments, run=run).agreed for _ in range(3)] == [True] * 3
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_maximum_is_accumulated_from_minus_infinity(dtype):
+    buffers = {"x": Buffer((8,), "float32"), "most": Buffer((1,), dtype, role="out", initial=-math.inf)}
+    spec = a_spec(buffers, lambda inputs: {"most": -inputs["x"].square().amin(0, keepdim=True)})
+    arguments = Arguments(spec, PROBLEM)
+    t = arguments.tensors
+
+    def run():
+        t["most"].copy_(torch.maximum(t["most"], -t["x"].square().min().to(t["most"].dtype)))
+
+    assert arguments.needs_reset
+    assert [verify(spec, PROBLEM, {}, arguments, run=run).agreed for _ in range(3)] == [True] * 3
+
+
+def test_a_buffer_may_say_what_its_random_data_is():
+    def draw(tensor, generator):
+        tensor.uniform_(7.0, 8.0, generator=generator)
+
+    arguments = Arguments(
+        a_spec({"x": Buffer((1000,), "float32", draw=draw), "y": Buffer((1000,), "float32")}), PROBLEM
+    )
+    assert 7 <= arguments.tensors["x"].min() < arguments.tensors["x"].max() <= 8
+    assert arguments.tensors["y"].min() < 0
+    again = Arguments(a_spec({"x": Buffer((1000,), "float32", draw=draw)}), PROBLEM)
+    assert torch.equal(again.tensors["x"], arguments.tensors["x"])
+
+
+def test_equal_seeds_give_equal_inputs_and_others_do_not():
+    spec = a_spec(in_and_out())
+    first, second, other = (Arguments(spec, PROBLEM, seed=seed).tensors["x"] for seed in (1, 1, 2))
+    assert torch.equal(first, second)
+    assert not torch.equal(first, other)
+
+
+def test_the_reference_sees_float64_of_the_very_inputs():
+    seen = {}
+
+    def reference(inputs):
+        seen.update(inputs)
+        return {"out": inputs["x"]}
+
+    buffers = {**in_and_out("bfloat16"), "index": Buffer((3,), "int32")}
+    arguments = Arguments(a_spec(buffers, reference), PROBLEM)
+    arguments.expected()
+    assert seen["x"].dtype == torch.float64
+    assert torch.equal(seen["x"], arguments.tensors["x"].double())
+    assert seen["index"].dtype == torch.int64
+
+
+# --- compare --------------------------------------------------------------------------------------------------------
+
+
+def test_the_error_is_the_largest_deviation_over_the_rms():
+    expected = torch.tensor([3.0, -4.0, 3.0, -4.0], dtype=torch.float64)
+    verdict = compare({"out": torch.tensor([3.0, -4.0, 4.0, -4.0])}, {"out": expected})
+    assert verdict.error == pytest.approx(1 / math.sqrt(12.5))
+    assert not verdict.agreed
+    assert "out: 4 instead of 3 at [2]" in verdict.reason
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_rounding_to_the_outputs_dtype_is_allowed_and_a_few_times_that_is_not(dtype):
+    expected = torch.randn(10_000, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    rounded = expected.to(getattr(torch, dtype))
+    assert compare({"out": rounded}, {"out": expected}).agreed
+    peak = int(expected.abs().argmax())
+    rounded[peak] *= 1 + {"float16": 2**-8, "bfloat16": 2**-5}[dtype]
+    assert not compare({"out": rounded}, {"out": expected}).agreed
+
+
+def test_one_column_lost_from_the_headline_sum_is_too_much_in_float32():
+    x = torch.randn(50, 8192, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).sigmoid()
+    assert compare({"out": x.sum(1).float()}, {"out": x.sum(1)}).agreed
+    assert not compare({"out": x[:, :-1].sum(1).float()}, {"out": x.sum(1)}).agreed
+
+
+def test_a_single_sum_that_happens_to_be_small_is_judged_by_the_size_it_has_by_rights():
+    import torch
+
+    wanted, got = torch.tensor([1.3], dtype=torch.float64), torch.tensor([1.3 + 6e-5])
+    assert not compare({"out": got}, {"out": wanted}).agreed
+    assert compare({"out": got}, {"out": wanted}, {"out": 316.0}).agreed
+    assert not compare({"out": got + 0.5}, {"out": wanted}, {"out": 316.0}).agreed  # one term of 100000 lost
+
+
+def test_nan_and_infinity_must_stand_where_the_reference_has_them():
+    expected = torch.tensor([math.nan, math.inf, -math.inf, 1.0], dtype=torch.float64)
+    assert compare({"out": expected.float()}, {"out": expected}).agreed
+    for position, wrong in ((0, 1.0), (1, -math.inf), (2, 5.0), (3, math.nan), (3, math.inf)):
+        actual = expected.float()
+        actual[position] = wrong
+        assert not compare({"out": actual}, {"out": expected}).agreed
+
+
+def test_an_overflow_of_the_outputs_dtype_is_right():
+    expected = torch.tensor([1e6, 1.0], dtype=torch.float64)
+    assert compare({"out": torch.tensor([math.inf, 1.0], dtype=torch.float16)}, {"out": expected}).agreed
+
+
+def test_integers_must_be_equal():
+    assert tolerance("int32", 1.0) == 0
+    expected = torch.tensor([1000, 2], dtype=torch.int64)
+    assert compare({"out": torch.tensor([1000, 2], dtype=torch.int32)}, {"out": expected}).agreed
+    assert not compare({"out": torch.tensor([1001, 2], dtype=torch.int32)}, {"out": expected}).agreed
+
+
+def test_a_reference_of_zeros_is_compared_in_absolute_terms():
+    zeros = torch.zeros(3, dtype=torch.float64)
+    assert compare({"out": zeros.float()}, {"out": zeros}).agreed
+    assert not compare({"out": zeros.float() + 1e-3}, {"out": zeros}).agreed
+
+
+def test_the_worst_output_decides():
+    expected = {"a": torch.ones(2, dtype=torch.float64), "b": torch.ones(2, dtype=torch.float64)}
+    verdict = compare({"a": torch.ones(2), "b": torch.tensor([1.0, 1.5])}, expected)
+    assert not verdict.agreed
+    assert verdict.reason.startswith("b: ")
+
+
+def test_other_names_or_shapes_than_the_reference_gives_disagree():
+    ones = torch.ones(2, dtype=torch.float64)
+    assert compare({"a": ones.float()}, {"b": ones}).reason == "the reference gives b, the kernel's outputs are a"
+    assert "shape" in compare({"a": torch.ones(3)}, {"a": ones}).reason
+
+
+# --- reduced_problem ------------------------------------------------------------------------------------------------
+
+
+def matmul_like(config, problem):
+    """M in blocks, N in blocks of sub-tiles, K whole in steps, and an axis that is no dimension."""
+    m, n, k = (problem.dims[d] for d in "MNK")
+    axes = (
+        Axis("M", m, config["m"], config["m"]),
+        Axis("N", n, config["n"], config["sub"]),
+        Axis("K", k, k, config["k"]),
+    )
+    return Tiling((*axes, Axis("splits", 4, 1, 1)), 0, 0)
+
+
+SIZES = st.integers(1, 5000)
+TILES = st.integers(1, 300)
+
+
+@settings(max_examples=300, deadline=None)
+@given(m=SIZES, n=SIZES, k=SIZES, tm=TILES, tn=TILES, sub=TILES, tk=TILES)
+def test_the_reduced_problem_meets_the_same_cases(m, n, k, tm, tn, sub, tk):
+    spec = a_spec({}, tiling=matmul_like, dims=("M", "N", "K"))
+    config = {"m": tm, "n": tn, "sub": sub, "k": tk}
+    problem = Problem("k", {"M": m, "N": n, "K": k}, "float32")
+    small = reduced_problem(spec, problem, config)
+    assert (small.kernel, small.dtype, list(small.dims)) == ("k", "float32", ["M", "N", "K"])
+    for before, after in zip(matmul_like(config, problem).axes, matmul_like(config, small).axes, strict=True):
+        assert 1 <= after.size <= before.size
+        assert after.step == before.step
+        assert (after.programs > 1) == (before.programs > 1)
+        assert (after.trips > 1) == (before.trips > 1)
+        assert (after.block > after.size) == (before.block > before.size)
+        assert after.size % after.block == before.size % before.block
+        assert after.tail == before.tail
+        assert tail_program(after) == tail_program(before)
+        if before.name == "splits":
+            assert after == before
+        elif before.programs > 1:
+            assert after.size < 3 * after.block  # small: at most two blocks and the tail
+        elif before.block == before.size and before.name == "K":
+            assert after.size < 3 * after.step
+
+
+def tail_program(axis):
+    """Rows and trips of the last program, if it is not full, and the elements its last trip computes in vain."""
+    rows = axis.size % axis.block
+    return rows, ceil_div(rows, axis.step), -rows % axis.step
+
+
+@settings(max_examples=100, deadline=None)
+@given(m=st.integers(1, 200_000), n=SIZES, rows=TILES, sub=TILES, shift=st.integers(0, 12))
+def test_reducing_twice_changes_nothing_more(m, n, rows, sub, shift):
+    spec = registry.load("row_reduce")
+    config = {"BLOCK_SIZE_M": rows, "SUB_BLOCK_SIZE_M": sub, "BLOCK_SIZE_N": 1 << shift}
+    small = reduced_problem(spec, Problem("row_reduce", {"M": m, "N": n}, "float32"), config)
+    assert reduced_problem(spec, small, config) == small
+
+
+@pytest.mark.parametrize(
+    ("dims", "tiles", "expected"),
+    [
+        ({"M": 1000, "N": 8192}, (25, 25, 256), {"M": 50, "N": 512}),  # no tails
+        ({"M": 1000, "N": 8192}, (24, 10, 3000), {"M": 64, "N": 8192}),  # tails everywhere, two trips and a bit
+        ({"M": 131072, "N": 1024}, (25, 4, 1024), {"M": 72, "N": 1024}),  # one trip of columns stays one
+        ({"M": 17, "N": 100}, (25, 4, 256), {"M": 17, "N": 100}),  # blocks larger than the axes
+        ({"M": 25, "N": 100}, (25, 4, 256), {"M": 25, "N": 100}),  # one full block
+        ({"M": 1, "N": 1}, (1, 1, 64), {"M": 1, "N": 1}),
+    ],
+)
+def test_reductions_of_the_headline_kernel(dims, tiles, expected):
+    config = dict(zip(("BLOCK_SIZE_M", "SUB_BLOCK_SIZE_M", "BLOCK_SIZE_N"), tiles, strict=True))
+    small = reduced_problem(registry.load("row_reduce"), Problem("row_reduce", dims, "float32"), config)
+    assert small.dims == expected
+
+
+def test_a_dimension_that_the_tiling_follows_elsewhere_stays():
+    """Two axes cut the same dimension: no smaller size would keep both."""
+
+    def tiling(config, problem):
+        return Tiling((Axis("M", problem.dims["M"], 8, 8), Axis("M", problem.dims["M"], 10, 10)), 0, 0)
+
+    problem = Problem("k", {"M": 1003}, "float32")
+    assert reduced_problem(a_spec({}, tiling=tiling), problem, {}) == problem
+
+
+# --- inputs are only read ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32", "int8", "uint8"])
+def test_a_kernel_that_writes_to_its_input_is_caught_even_where_its_output_then_fits(dtype):
+    def run(tensors):
+        tensors["x"].fill_(1)
+        tensors["out"].fill_(2)
+
+    verdict = doubled(in_and_out(dtype), run)
+    assert not verdict.agreed
+    assert verdict.reason == "x: the kernel wrote to its input"
+
+
+def test_a_config_is_not_judged_by_what_another_did_to_the_inputs():
+    spec = a_spec(in_and_out(), lambda inputs: {"out": 2 * inputs["x"]})
+    arguments = Arguments(spec, PROBLEM)
+    drawn = arguments.tensors["x"].clone()
+    arguments.tensors["x"].zero_()  # a stray write while another config was timed
+    assert verify(spec, PROBLEM, {}, arguments, run=lambda: arguments.tensors["out"].copy_(2 * drawn)).agreed
+    assert torch.equal(arguments.tensors["x"], drawn)

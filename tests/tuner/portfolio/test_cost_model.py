@@ -1,0 +1,76 @@
+"""What a config is expected to cost at a shape where nobody timed it."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from tilewise.db.records import Problem
+from tilewise.tuner.portfolio.cost_model import CostModel, Observation
+
+
+def config(tile, fast=True):
+    return {"TILE": tile, "WIDTH": 64, "fast": fast}
+
+
+def forecast_of(bowl, *seen, spec=True):
+    return CostModel(
+        [Observation(*one) for one in seen],
+        Problem("bowl", {"M": 1, "N": 1}, "float32"),
+        bowl.TARGET,
+        bowl.SPEC if spec else None,
+    )
+
+
+@pytest.fixture(params=[True, False], ids=["with the spec", "without"])
+def seen(bowl, request):
+    small, large = ({"M": 16}, {"M": 1024})
+    return forecast_of(
+        bowl,
+        (small, config(2), 1.0),
+        (small, config(8), 2.0),
+        (large, config(2), 2.0),
+        (large, config(8), 1.0),
+        spec=request.param,
+    )
+
+
+def test_what_was_timed_is_expected_again(seen):
+    costs = seen.costs({"M": 16}, [config(2), config(8)])
+    assert costs == pytest.approx([0.0, math.log(2)], abs=0.05)
+
+
+def test_a_shape_is_expected_to_be_like_those_around(seen):
+    for m, best in ((20, 2), (800, 8)):
+        tiles = (2, 8)
+        costs = seen.costs({"M": m}, [config(tile) for tile in tiles])
+        assert tiles[costs.index(min(costs))] == best
+
+
+def test_a_config_like_none_that_was_timed_is_expected_to_cost_twice_the_best(seen):
+    (cost,) = seen.costs({"M": 16}, [{"TILE": 2**60, "WIDTH": 2**60, "fast": False}])
+    assert cost == pytest.approx(math.log(2), abs=0.01)
+
+
+def test_with_winners_alone_the_nearest_shapes_winner_is_expected_to_be_best(bowl):
+    winners = forecast_of(bowl, ({"M": 16}, config(2), 1.0), ({"M": 1024}, config(8), 1.0))
+    for m, tile in ((30, 2), (700, 8)):
+        costs = dict(zip((2, 8), winners.costs({"M": m}, [config(2), config(8)]), strict=True))
+        assert min(costs, key=costs.__getitem__) == tile
+
+
+def test_observations_left_out_are_forecast_as_if_they_had_never_been_made(bowl):
+    shapes = [{"M": m} for m in (8, 32, 128)]
+    seen = [(dims, config(tile), 1 + abs(tile - m) / 8) for m, dims in enumerate(shapes) for tile in (1, 2, 4)]
+    without = forecast_of(bowl, *(one for one in seen if one[0] != shapes[1]))
+    expected = without.costs(shapes[1], [one[1] for one in seen if one[0] == shapes[1]])
+    assert forecast_of(bowl, *seen).left_out([3, 4, 5]) == pytest.approx(expected)
+
+
+def test_observations_outside_the_kernels_space_say_nothing(bowl):
+    odd = [{"TILE": 99, "WIDTH": 64, "fast": True}, {"TILE": 10, "WIDTH": 256, "fast": True}, {"TILE": 2}]
+    seen = forecast_of(bowl, *(({"M": 8}, one, 1.0) for one in odd), ({"M": 8}, config(2), 1.0))
+    assert [one.config for one in seen.observations] == [config(2)]
+    assert forecast_of(bowl, ({"M": 2**62}, config(2), 1.0), ({"K": 8}, config(2), 1.0)).observations == []
+    assert forecast_of(bowl).costs({"M": 8}, [config(2)]) == [math.log(2)]

@@ -1,0 +1,47 @@
+"""Portfolios as Python."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from scopes import changed
+
+from tilewise.db.records import Clock, Problem, Scope
+from tilewise.tuner.portfolio.decision_tree import Leaf, Split
+from tilewise.tuner.portfolio.portfolio import HeldOut, Portfolio
+from tilewise.tuner.portfolio.rule_module import rule_module
+
+SCOPE = Scope(
+    Problem("row_reduce", {"M": 1, "N": 1}, "float32"), "a1", "NVIDIA H200", Clock.MEASURED, "triton 3.6.0", 132
+)
+RULE = Split(("M", "N"), 1000, Leaf(0), Split(("N",), 64, Leaf(1), Leaf(0)))
+CONFIGS = ({"BLOCK": 64, "EVICT": True, "VARIANT": "one"}, {"BLOCK": 128, "EVICT": False, "VARIANT": "it's"})
+HELD_OUT = HeldOut(3, 0, 1.01, 1.2)
+SHAPES = ({"M": 8, "N": 8},)
+PORTFOLIO = Portfolio(SCOPE, 1.05, CONFIGS, RULE, SHAPES, CONFIGS, (0,), ({0: 1.0},), True, HELD_OUT, HELD_OUT)
+
+
+def test_the_functions_pick_what_the_rule_picks():
+    names: dict = {}
+    exec(rule_module([PORTFOLIO]), names)
+    for m, n in ((1, 1), (10, 100), (10, 101), (100, 64), (100, 65), (1000, 1)):
+        assert names["row_reduce_float32_nvidia_h200"](m, n) == CONFIGS[RULE.pick({"M": m, "N": n})]
+
+
+def test_two_portfolios_of_one_device_are_two_functions():
+    names: dict = {}
+    exec(rule_module([PORTFOLIO, PORTFOLIO]), names)
+    assert callable(names["row_reduce_float32_nvidia_h200_older"])
+
+
+@pytest.mark.parametrize("text", ['"""\nraise SystemExit\n"""', "a\\", "class", "1x", "", "x = 1; y"])
+def test_names_from_elsewhere_cannot_become_code(text):
+    scope = changed(SCOPE, kernel=text, device=text, toolchain=text, dims={text: 1})
+    rule = Split((text,), 10, Leaf(0), Leaf(1))
+    config = {text: text}
+    portfolio = dataclasses.replace(PORTFOLIO, scope=scope, rule=rule, configs=(config, config), shapes=({text: 3},))
+    names: dict = {}
+    exec(rule_module([portfolio]), names)
+    (function,) = (value for name, value in names.items() if name != "__builtins__" and callable(value))
+    assert function(5) == config

@@ -1,0 +1,46 @@
+"""Smallest covers."""
+
+from __future__ import annotations
+
+import itertools
+import random
+
+import pytest
+
+from tilewise.tuner.portfolio.set_cover import smallest_set_cover
+
+
+def test_a_greedy_choice_is_undone_where_fewer_masks_do():
+    masks = [0b011110, 0b000111, 0b111000]
+    assert smallest_set_cover(masks) == ([1, 2], True)
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_no_smaller_set_covers_everything(seed):
+    draw = random.Random(seed)
+    masks = [draw.getrandbits(9) & draw.getrandbits(9) for _ in range(8)]
+    everything = 0
+    for mask in masks:
+        everything |= mask
+    places, proven = smallest_set_cover(masks)
+    covered = 0
+    for place in places:
+        covered |= masks[place]
+    assert proven
+    assert covered == everything
+    for fewer in itertools.combinations(masks, max(0, len(places) - 1)):
+        union = 0
+        for mask in fewer:
+            union |= mask
+        assert union != everything or not everything
+
+
+def test_a_search_that_takes_too_long_says_that_nothing_is_proven():
+    draw = random.Random(1)
+    masks = [sum(1 << bit for bit in draw.sample(range(150), 9)) for _ in range(200)]
+    places, proven = smallest_set_cover(masks)
+    covered = 0
+    for place in places:
+        covered |= masks[place]
+    assert not proven
+    assert covered.bit_count() == len(set().union(*({b for b in range(150) if m >> b & 1} for m in masks)))

@@ -1,0 +1,122 @@
+"""Operators, run by Triton's interpreter in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+PROGRAM = """
+import math
+import torch
+from tilewise import Operator
+from tilewise.errors import UsageError
+
+options = {"device": "Ascend910B4", "match": "predicted"}
+softmax = Operator("softmax", "missing.json", **options)
+for m, n in ((5, 70), (33, 1000), (5, 70)):
+    x = torch.randn(m, n)
+    out = torch.full_like(x, math.nan)
+    softmax(x, out)
+    assert (out - x.softmax(1)).abs().max() < 1e-5
+    softmax(out_ptr=out, x_ptr=2 * x)
+    assert (out - (2 * x).softmax(1)).abs().max() < 1e-5
+assert len(softmax.choices) == 2
+
+# accumulated outputs are set to their initial value, every time
+total = Operator("sum_all", "missing.json", **options)
+x, out = torch.randn(3000), torch.full((1,), 1000.0)
+for _ in range(2):
+    total(x, out)
+    assert abs(out.item() - x.double().sum().item()) < 1e-3
+
+norm = Operator("layer_norm", "missing.json", **options)
+x, w, b = torch.randn(9, 200), torch.randn(200), torch.randn(200)
+y, mean, rstd = torch.empty(9, 200), torch.empty(9), torch.empty(9)
+norm(x, w, b, y, mean, rstd)
+assert (y - torch.nn.functional.layer_norm(x, (200,), w, b)).abs().max() < 1e-5
+
+# a guess that does not run gives way to the default
+from tilewise.tuner.runtime import operators as operator
+
+class OutOfResources(Exception):
+    pass
+
+class Tight:
+    def __init__(self, function):
+        self.fn, self.calls = function, 0
+
+    def run(self, **arguments):
+        self.calls += 1
+        if self.calls == 1:
+            raise OutOfResources("shared memory")
+        self.fn.run(**arguments)
+
+    def __getitem__(self, grid):
+        raise AssertionError(grid)
+
+row, resolve = Operator("row_reduce", "missing.json", **options), operator.resolve_function
+tight = Tight(resolve(row.spec, row.spec.function))
+operator.resolve_function = lambda spec, function: tight
+x, w, out = torch.randn(20, 100), torch.randn(100), torch.empty(20)
+for _ in range(2):
+    row(x, w, out)
+    assert (out - (2 * x + w).sigmoid().sum(1)).abs().max() < 1e-4
+assert [choice.match for choice in row.choices] == ["default"] and tight.calls == 3
+assert "OutOfResources: shared memory" in row.choices[0].why
+operator.resolve_function = resolve
+
+x = torch.randn(6, 80)
+for tensors, words in (
+    ((x,), "called with the tensors x_ptr, out_ptr"),
+    ((x, x, x), "called with the tensors x_ptr, out_ptr"),
+    ((x, x.t()), "out_ptr is (80, 6); expected (6, 80), contiguous"),
+    ((x.t(), torch.empty(80, 6)), "x_ptr is (80, 6); expected (80, 6), contiguous"),
+    ((x[0], x), "too few dimensions"),
+    ((x.double(), x.double()), "takes no 'float64'"),
+):
+    try:
+        softmax(*tensors)
+    except UsageError as error:
+        assert words in str(error), error
+    else:
+        raise AssertionError(words)
+print("done")
+"""
+
+COMPILED = """
+import math
+import torch
+from tilewise import tuned
+from tilewise.kernels.jit.row_reduce import row_reduce_kernel
+
+kernel = tuned("row_reduce", "missing.json", device="Ascend910B4")(row_reduce_kernel)
+
+
+def program(x, w):
+    m, n = x.shape
+    out = torch.empty(m)
+    kernel[lambda meta: (math.ceil(m / meta["BLOCK_SIZE_M"]),)](x * 2, w, out, m, n)
+    return out + 1
+
+
+compiled = torch.compile(program, fullgraph=True, backend="aot_eager")
+for m in (20, 24, 33):
+    x, w = torch.randn(m, 100), torch.randn(100)
+    assert (compiled(x, w) - ((4 * x + w).sigmoid().sum(1) + 1)).abs().max() < 1e-4
+assert len(kernel.choices) == 3
+print("done")
+"""
+
+
+@pytest.mark.parametrize("program", [PROGRAM, COMPILED], ids=["operator", "torch.compile"])
+def test_in_a_process_that_interprets(program, tmp_path):
+    pytest.importorskip("triton")
+    settings = {"TRITON_INTERPRET": "1", "TILEWISE_MISSES": "off"}
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=tmp_path, env={**os.environ, **settings}, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert ran.stdout == "done\n"

@@ -1,0 +1,115 @@
+"""The surrogate: a Gaussian process over tables of values, against the textbook's formulas."""
+
+import itertools
+
+import numpy as np
+import pytest
+
+from tilewise.tuner.samplers.gaussian_process import GaussianProcess, columns
+from tilewise.tuner.space.search_space import Space
+
+VALUES = {"A": (1, 2, 3, 4, 6, 8), "B": (16, 32, 64, 128), "C": ("x", "y", "z")}
+SPACE = Space(VALUES, [dict(zip(VALUES, v, strict=True)) for v in itertools.product(*VALUES.values())])
+COLUMNS = columns([(values, SPACE.is_ordered(name)) for name, values in VALUES.items()])
+RANDOM = np.random.default_rng(0)
+TRIED = RANDOM.choice(len(SPACE), 30, replace=False)
+REST = np.setdiff1d(np.arange(len(SPACE)), TRIED)
+
+
+def log_times(numbers):
+    codes = SPACE.codes[numbers].astype(float)
+    values = 0.5 * np.abs(codes[:, 0] - 3) + 0.3 * codes[:, 1] * (codes[:, 2] == 1)
+    return (values - values.mean()) / values.std()
+
+
+@pytest.fixture
+def fitted():
+    surrogate = GaussianProcess(SPACE.codes, COLUMNS)
+    surrogate.fit(TRIED, log_times(TRIED), steps=60)
+    return surrogate
+
+
+def test_numbers_have_a_scale_and_their_twos_and_words_are_alike_or_not():
+    assert [column.parameter for column in COLUMNS] == [0, 0, 1, 2]
+    places, twos, powers, words = (column.squares for column in COLUMNS)
+    assert places[0, -1] == powers[0, -1] == 1
+    assert powers[0, 1] == pytest.approx(1 / 9)  # logarithms
+    assert twos[0, 2] == 0 and twos[0, 5] == 1  # 1 and 3 are odd, 8 is 2^3
+    np.testing.assert_array_equal(words, 1 - np.eye(3))
+
+
+def test_in_a_rugged_space_numbers_also_differ_or_do_not_which_is_expected_to_matter_little():
+    described = columns([(values, SPACE.is_ordered(name)) for name, values in VALUES.items()], rugged=True)
+    assert [column.parameter for column in described] == [0, 0, 0, 1, 1, 2]
+    for column in (described[2], described[4]):
+        np.testing.assert_array_equal(column.squares, 1 - np.eye(len(column.squares)))
+        assert column.floor > described[0].floor
+
+
+def test_rugged_times_are_likelier_to_a_rugged_surrogate_and_smooth_ones_hardly_less_likely():
+    domain = tuple(range(1, 41))
+    space = Space({"A": domain}, [{"A": a} for a in domain])
+    told = np.repeat(np.arange(5, 30), 2)
+    divides = np.where(40 % (told + 1) == 0, -1.0, 0.6)
+    gains = []
+    for values in (divides, np.sin(told / 8)):
+        values = (values - values.mean()) / values.std()
+        evidence = []
+        for rugged in (False, True):
+            surrogate = GaussianProcess(space.codes, columns([(domain, True)], rugged=rugged))
+            surrogate.fit(told, values, steps=60)
+            evidence.append(surrogate.evidence(told, values))
+        gains.append(evidence[1] - evidence[0])
+    assert gains[0] > 5 and gains[1] > -3
+
+
+def test_a_parameter_of_one_value_has_no_column():
+    assert columns([((5,), True), (("a",), False)]) == []
+
+
+def test_a_gradient_is_the_slope_of_the_evidence(fitted):
+    values = log_times(TRIED)
+    codes = SPACE.codes[TRIED]
+    places = [np.eye(len(column.squares))[codes[:, column.parameter]] for column in COLUMNS]
+    slope = fitted._gradient(codes, places, values)
+    for number in range(len(slope)):
+        ends = []
+        for step in (1e-5, -1e-5):
+            fitted._free[number] += step
+            ends.append(fitted.evidence(TRIED, values))
+            fitted._free[number] -= step
+        assert slope[number] == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-3, abs=1e-4)
+
+
+def test_fitting_makes_the_data_more_likely():
+    surrogate = GaussianProcess(SPACE.codes, COLUMNS)
+    before = surrogate.evidence(TRIED, log_times(TRIED))
+    surrogate.fit(TRIED, log_times(TRIED), steps=60)
+    assert surrogate.evidence(TRIED, log_times(TRIED)) > before + 5
+
+
+def test_what_was_tried_is_remembered_and_the_rest_is_foreseen(fitted):
+    values = log_times(np.arange(len(SPACE)))
+    scale = (values[TRIED].mean(), values[TRIED].std())
+    posterior = fitted.posterior(TRIED, (values[TRIED] - scale[0]) / scale[1], np.arange(len(SPACE)))
+    foreseen = posterior.mean * scale[1] + scale[0]
+    assert np.abs(foreseen[TRIED] - values[TRIED]).max() < 0.2
+    assert np.corrcoef(foreseen[REST], values[REST])[0, 1] > 0.9
+    assert posterior.variance[TRIED].max() < posterior.variance[REST].mean()
+
+
+def test_assuming_a_config_is_conditioning_on_its_own_prediction(fitted):
+    values = log_times(TRIED)
+    assumed = fitted.posterior(TRIED, values, REST)
+    assumed.assume(7)
+    predicted = fitted.posterior(TRIED, values, REST).mean[7]
+    told = fitted.posterior(np.append(TRIED, REST[7]), np.append(values, predicted), REST)
+    np.testing.assert_allclose(assumed.mean, told.mean, atol=1e-6)
+    np.testing.assert_allclose(assumed.variance, told.variance, atol=1e-6)
+
+
+def test_draws_have_the_posterior_s_mean_and_variance(fitted):
+    posterior = fitted.posterior(TRIED, log_times(TRIED), REST)
+    draws = posterior.draw(np.arange(10), 4000, seed=1)
+    np.testing.assert_allclose(draws.mean(axis=0), posterior.mean[:10], atol=0.06)
+    np.testing.assert_allclose(draws.var(axis=0), posterior.variance[:10], rtol=0.15, atol=0.01)

@@ -1,0 +1,244 @@
+"""The guided sampler: it trusts its prior until the times say otherwise, and stays away from where configs fail."""
+
+import itertools
+import math
+import statistics
+
+import numpy as np
+import pytest
+
+from tilewise.tuner.samplers.base import FAILED, PENALTY, distributions, quiet_study
+from tilewise.tuner.samplers.guided import GuidedSampler, Outlook
+from tilewise.tuner.space.search_space import Space
+
+ROWS, COLUMNS, FLAGS = tuple(range(16)), tuple(2**i for i in range(8)), (True, False)
+CONFIGS = tuple({"A": a, "B": b, "F": f} for a, b, f in itertools.product(ROWS, COLUMNS, FLAGS))
+SPACE = Space({"A": ROWS, "B": COLUMNS, "F": FLAGS}, CONFIGS)
+SEEDS = range(12)
+
+
+def landscape(a, b, per_a=0.35, per_b=0.5):
+    """Log penalties by parameter, none of them at A = a, B = 2^b; their sum is the log time."""
+    rows = [(per_a * abs(c["A"] - a), per_b * abs(math.log2(c["B"]) - b), 0.3 * (not c["F"])) for c in CONFIGS]
+    return np.array(rows)
+
+
+TRUE = landscape(11, 5)
+
+
+def course(log_time, seed, count, *, prior=None, likely=None, until=frozenset()):
+    """The numbers of the configs tried; `log_time(number)` is None where a config fails."""
+    study = quiet_study(GuidedSampler(SPACE, seed, log_penalties=prior, likely=likely))
+    numbers = []
+    for _ in range(count):
+        trial = study.ask(fixed_distributions=distributions(SPACE))
+        number = SPACE.numbered([trial.params[name] for name in SPACE.domains])
+        assert number is not None
+        value = log_time(number)
+        trial.set_user_attr(FAILED, value is None)
+        study.tell(trial, PENALTY if value is None else value)
+        numbers.append(number)
+        if number in until:
+            break
+    return numbers
+
+
+def evaluations_to_2_percent(log_time, count=60, **options):
+    """The median over the seeds."""
+    every = [log_time(number) for number in range(len(SPACE))]
+    near = min(value for value in every if value is not None) + math.log(1.02)
+    good = {number for number, value in enumerate(every) if value is not None and value <= near}
+    courses = [course(log_time, seed, count, until=good, **options) for seed in SEEDS]
+    return statistics.median(len(c) if c[-1] in good else math.inf for c in courses)
+
+
+def times(table):
+    return lambda number: float(table[number].sum())
+
+
+@pytest.mark.parametrize("weight", [1.0, 0.5, 2.0])
+def test_a_prior_that_ranks_rightly_needs_one_evaluation(weight):
+    assert evaluations_to_2_percent(times(TRUE), 3, prior=weight * TRUE) == 1
+
+
+def test_a_prior_that_says_the_opposite_is_overcome_within_12_evaluations():
+    assert evaluations_to_2_percent(times(TRUE), 20, prior=TRUE.max(axis=0) - TRUE) <= 12
+
+
+def test_a_prior_of_noise_is_overcome_within_30_evaluations():
+    noise = np.random.default_rng(0).permutation(TRUE)
+    assert evaluations_to_2_percent(times(TRUE), prior=noise) <= 30
+
+
+def test_without_a_prior_the_best_of_256_takes_15_evaluations():
+    assert evaluations_to_2_percent(times(TRUE)) <= 15
+
+
+def test_the_scale_and_unit_of_time_do_not_matter():
+    shifted = [course(lambda n, by=by: float(TRUE[n].sum()) + by, 3, 30, prior=TRUE / 2) for by in (0.0, 5.0)]
+    assert shifted[0] == shifted[1]
+
+
+def test_configs_unlikely_to_fit_do_not_come_first():
+    unlikely = np.array([c["A"] > 7 for c in CONFIGS])  # where the prior's best is
+    first = course(lambda number: None, 0, 3, prior=TRUE, likely=~unlikely)
+    assert not any(unlikely[number] for number in first)
+
+
+def fails(number):
+    """A corner of 28% of the space."""
+    config = CONFIGS[number]
+    return config["A"] * math.log2(config["B"] + 1) > 40
+
+
+def test_an_optimum_is_found_beside_a_corner_that_fails():
+    inside = times(landscape(5, 3))
+    assert evaluations_to_2_percent(lambda n: None if fails(n) else inside(n)) <= 25
+
+
+def test_an_optimum_is_found_although_the_prior_points_into_a_corner_that_fails():
+    rising = np.array([[-0.2 * c["A"] - 0.3 * math.log2(c["B"])] for c in CONFIGS])
+    towards = times(rising + 0.3 * np.array([[not c["F"]] for c in CONFIGS]))
+    assert evaluations_to_2_percent(lambda n: None if fails(n) else towards(n), prior=rising) <= 30
+
+
+def test_the_first_batch_is_no_set_of_twins():
+    flat = np.zeros((len(SPACE), 1))
+    study = quiet_study(GuidedSampler(SPACE, 0, log_penalties=flat))
+    asked = [study.ask(fixed_distributions=distributions(SPACE)).params for _ in range(4)]
+    for left, right in itertools.combinations(asked, 2):
+        assert abs(left["A"] - right["A"]) / 15 + abs(left["B"] - right["B"]) / 7 + (left["F"] != right["F"]) > 0.3
+
+
+@pytest.mark.parametrize("prior", [None, TRUE.max(axis=0) - TRUE])
+def test_a_winner_from_elsewhere_has_a_share_of_the_first_evaluations_and_no_more(prior):
+    won = [17, 200, 33]
+    sampler = GuidedSampler(SPACE, 0, log_penalties=prior, elsewhere=won)
+    study = quiet_study(sampler)
+    first = []
+    for _ in range(8):
+        trial = study.ask(fixed_distributions=distributions(SPACE))
+        first.append(SPACE.numbered([trial.params[name] for name in SPACE.domains]))
+    assert first[0 if prior is None else 1] == 17
+    assert 1 < len(set(first) & set(won)) <= 3
+    assert len(set(first)) == 8
+
+
+def weighted_course(true, prior, weights, seed, count):
+    """The numbers tried where another shape's winner (far from the best here) and its weights are known."""
+    study = quiet_study(GuidedSampler(SPACE, seed, log_penalties=prior, weights=weights, elsewhere=[0]))
+    numbers = []
+    for _ in range(count):
+        trial = study.ask(fixed_distributions=distributions(SPACE))
+        numbers.append(SPACE.numbered([trial.params[name] for name in SPACE.domains]))
+        study.tell(trial, float(true[numbers[-1]].sum()))
+    return numbers
+
+
+def test_weights_learnt_elsewhere_are_tried_at_once():
+    """The prior misses by a factor in each penalty; another shape has shown by which."""
+    factors = np.array([0.1, 1.5, -2.0])
+    prior = TRUE / factors
+    best = int(np.argmin(TRUE.sum(axis=1)))
+    assert all(best in weighted_course(TRUE, prior, factors, seed, 2) for seed in SEEDS)
+
+
+def test_wrong_weights_from_elsewhere_cost_little_where_the_prior_is_right():
+    best = int(np.argmin(TRUE.sum(axis=1)))
+    wrong = np.array([-1.0, -1.0, -1.0])
+    assert all(best in weighted_course(TRUE, TRUE, wrong, seed, 2) for seed in SEEDS)
+    off = landscape(9, 3)  # neither the prior nor the weights know where the best is
+    needed = [weighted_course(TRUE, off, wrong, seed, 40).index(best) for seed in SEEDS]
+    assert statistics.median(needed) < 20
+
+
+def test_a_bad_winner_from_elsewhere_costs_little():
+    def needed(elsewhere):
+        counts = []
+        for seed in SEEDS:
+            study = quiet_study(GuidedSampler(SPACE, seed, elsewhere=elsewhere))
+            reached = False
+            count = 0
+            while not reached and count < 40:
+                trial = study.ask(fixed_distributions=distributions(SPACE))
+                number = SPACE.numbered([trial.params[name] for name in SPACE.domains])
+                study.tell(trial, float(TRUE[number].sum()))
+                reached, count = TRUE[number].sum() < 0.02, count + 1
+            counts.append(count)
+        return statistics.median(counts)
+
+    worst = np.argsort(-TRUE.sum(axis=1))[:3].tolist()
+    assert needed(worst) <= needed([]) + 6
+
+
+def test_the_outlook_is_open_at_first_and_closed_in_the_end():
+    sampler = GuidedSampler(SPACE, 0)
+    study = quiet_study(sampler)
+    assert sampler.outlook(study) is None
+    outlooks = []
+    for count in range(1, 61):
+        trial = study.ask(fixed_distributions=distributions(SPACE))
+        number = SPACE.numbered([trial.params[name] for name in SPACE.domains])
+        study.tell(trial, float(TRUE[number].sum()))
+        if count in (8, 60):
+            outlooks.append(sampler.outlook(study))
+    early, late = outlooks
+    assert early.chance > 0.5 and early.gain > 0.05
+    assert late.expected < 0.001
+
+
+def told(*values):
+    """The outlook after trials with these log times; None is one that failed."""
+    sampler = GuidedSampler(SPACE, 0)
+    study = quiet_study(sampler)
+    for value in values:
+        trial = study.ask(fixed_distributions=distributions(SPACE))
+        trial.set_user_attr(FAILED, value is None)
+        study.tell(trial, PENALTY if value is None else value)
+    return sampler.outlook(study)
+
+
+def test_the_outlook_says_after_how_many_trials_nothing_better_came():
+    better, hardly_better = math.log(0.99), math.log(0.997)
+    assert told(*[0.0] * 10).found == 1
+    assert told(None, 0.5, None, 0.0, *[0.2] * 6).found == 4
+    assert told(0.0, *[0.2] * 5, better, *[0.2] * 3).found == 7
+    assert told(0.0, *[0.2] * 5, hardly_better, *[0.2] * 3).found == 1
+    assert told(*[0.2] * 9, 0.0).trials == 10
+
+
+def test_a_search_is_over_when_little_is_expected_and_two_thirds_of_it_brought_nothing():
+    assert Outlook(0.0, 0.0, 20, 6).is_over
+    assert not Outlook(0.0, 0.0, 19, 1).is_over
+    assert not Outlook(0.0, 0.0, 47, 16).is_over
+    assert Outlook(0.1, 0.04, 48, 16).is_over
+    assert not Outlook(0.1, 0.06, 48, 16).is_over
+
+
+def test_a_million_configs_are_searched_within_bounded_memory():
+    sizes = (10,) * 6
+    codes = np.array(np.unravel_index(np.arange(10**6), sizes)).T.astype(np.uint16)
+    space = Space({f"P{n}": tuple(range(10)) for n in range(6)}, codes=codes)
+    sampler = GuidedSampler(space, 0)
+    study = quiet_study(sampler)
+    best = math.inf
+    for _ in range(32):
+        trial = study.ask(fixed_distributions=distributions(space))
+        number = space.numbered([trial.params[name] for name in space.domains])
+        value = 0.2 * float(np.abs(codes[number].astype(int) - 6).sum())
+        best = min(best, value)
+        study.tell(trial, value)
+    assert best <= 0.8  # of random ones, one in a thousand
+    held = sampler._belief._views[0].posterior
+    assert held._cross.size < 60 * 5000
+
+
+def test_failures_where_the_prior_leads_do_not_turn_the_search_from_what_it_favours():
+    """F = True is twice as fast, as the prior says; but half of it, the prior's favourites first, fails."""
+    table = np.column_stack([0.7 * (~np.array([c["F"] for c in CONFIGS])), landscape(11, 5, 0.02, 0.02)[:, :2]])
+    favoured = np.array([c["F"] and abs(c["A"] - 11) <= 3 for c in CONFIGS])
+
+    def log_time(number):
+        return None if favoured[number] else float(table[number].sum())
+
+    assert evaluations_to_2_percent(log_time, prior=table) <= 16

@@ -1,0 +1,57 @@
+"""Configs of one shape made configs of another's space."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from tilewise.kernels import registry
+from tilewise.kernels.spec import Problem, Target
+from tilewise.tuner.hardware.targets import known_target
+from tilewise.tuner.space.nearest_config import adapt_config
+from tilewise.tuner.space.search_space import check_config, enumerate_space
+
+TARGETS = [known_target("Ascend910B4", 40), known_target("NVIDIA H200", 132)]
+
+
+@pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.family)
+@pytest.mark.parametrize("kernel", registry.names())
+def test_what_is_fitted_is_always_a_config_of_the_space(kernel, target: Target):
+    spec = registry.load(kernel)
+    small, large = (
+        Problem(kernel, dict(zip(spec.dims, (size, 96, 80), strict=False)), "float32") for size in (37, 1000)
+    )
+    for here, there in ((small, large), (large, small)):
+        configs = enumerate_space(spec, here, target).configs
+        chosen = random.Random(0).sample(range(len(configs)), min(12, len(configs)))
+        for number in chosen:
+            found = adapt_config(spec, there, target, configs[number])
+            assert found is None or check_config(spec, there, target, found) == ""
+
+
+def test_a_config_of_the_space_stays_as_it_is(bowl):
+    problem = Problem("bowl", {"M": 8}, "float32")
+    assert adapt_config(bowl.SPEC, problem, bowl.TARGET, bowl.BEST) == bowl.BEST
+
+
+def test_values_move_to_the_nearest_and_another_is_changed_where_a_rule_breaks(bowl):
+    problem = Problem("bowl", {"M": 8}, "float32")
+    found = adapt_config(bowl.SPEC, problem, bowl.TARGET, {"TILE": 9, "WIDTH": 200, "fast": False})
+    assert found == {"TILE": 4, "WIDTH": 256, "fast": False}
+
+
+def test_a_config_of_other_parameters_has_no_place(bowl):
+    problem = Problem("bowl", {"M": 8}, "float32")
+    assert adapt_config(bowl.SPEC, problem, bowl.TARGET, {"TILE": 9}) is None
+
+
+def test_a_row_in_one_load_goes_with_the_row():
+    """The block that holds a row is another for another row."""
+    spec = registry.load("softmax")
+    target = known_target("NVIDIA H200", 132)
+    config = dict(spec.default(Problem("softmax", {"M": 4096, "N": 1000}, "float32"), target))
+    assert config["VARIANT"] == "one_load"
+    for n in (600, 1024, 1100, 2000):
+        found = adapt_config(spec, Problem("softmax", {"M": 4096, "N": n}, "float32"), target, config)
+        assert found is not None

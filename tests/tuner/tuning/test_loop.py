@@ -1,0 +1,525 @@
+"""A tuning: its budget, what may become best, what is kept, and what a second one does with it."""
+
+import dataclasses
+import itertools
+import math
+from datetime import datetime, timedelta, tzinfo
+
+import pytest
+
+from tilewise.db import records
+from tilewise.db.records import Clock, Status, Trial
+from tilewise.db.sql.sql_store import open_store
+from tilewise.errors import BadDimension, BadSpec, NothingFeasible, UsageError
+from tilewise.kernels.spec import Problem
+from tilewise.tuner.measure.outcome import Outcome
+from tilewise.tuner.tuning.loop import DEFAULT_TRIALS, SEARCHES, Budget, Tuning, Watcher, default_trials
+
+PROBLEM = Problem("bowl", {"M": 64}, "float32")
+SPACE = 104
+
+
+class Recorder(Watcher):
+    """All that a watcher hears, in order."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+        self.plan = None
+        self.trials: list[Trial] = []
+
+    def started(self, plan):
+        self.plan = plan
+        self.heard.append("started")
+
+    def tried(self, trial, best):
+        self.trials.append(trial)
+        self.heard.append("tried")
+
+    def verifying(self, config):
+        self.heard.append("verifying")
+
+    def finished(self, outlook):
+        self.heard.append("finished")
+
+
+@pytest.fixture
+def tuning(bowl, store):
+    """Make a tuning of the bowl into the store; `device` and `budget` have defaults."""
+
+    def make(trials: int | None = 20, device=None, *, seconds=None, spec=None, problem=PROBLEM, **options) -> Tuning:
+        budget = Budget(trials, seconds)
+        return Tuning(spec or bowl.SPEC, problem, device or bowl.FormulaDevice(), store, budget=budget, **options)
+
+    return make
+
+
+def outcomes(device):
+    """A device's configs as hashable values, in the order they were evaluated."""
+    return [tuple(config.values()) for config in device.evaluated]
+
+
+# --- the budget -----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_a_tuning_tries_as_many_configs_as_its_budget_allows_and_the_default(bowl, tuning, store, search):
+    device = bowl.FormulaDevice()
+    result = tuning(17, device, search=search).run()
+    assert result.counts == {Status.CORRECT: 17 + (tuple(bowl.DEFAULT.values()) not in outcomes(device)[:17])}
+    assert len(outcomes(device)) == len(set(outcomes(device))) == sum(result.counts.values())
+
+
+def test_all_of_the_space_is_tried_where_no_number_is_given(bowl, tuning):
+    device = bowl.FormulaDevice()
+    result = tuning(None, device, search="exhaustive").run()
+    assert len(device.evaluated) == len(set(outcomes(device))) == SPACE
+    assert result.winner is not None
+    assert (result.winner.config, result.winner.time_us) == (bowl.BEST, 10.0)
+
+
+def test_a_budget_beyond_the_space_ends_with_it(bowl, tuning):
+    device = bowl.FormulaDevice()
+    tuning(10**6, device, search="random").run()
+    assert len(device.evaluated) == SPACE
+
+
+def test_seconds_end_the_search_after_the_batch_that_is_running(bowl, tuning, monkeypatch):
+    now = itertools.count(0.0, 1.0)
+    monkeypatch.setattr("tilewise.tuner.tuning.loop.time.monotonic", lambda: next(now))
+    device = bowl.FormulaDevice()
+    result = tuning(None, device, seconds=12, search="random").run()
+    searched = len(device.evaluated) - 1
+    assert searched in (8, 12)
+    assert searched % device.batch == 0
+    assert result.winner is not None
+
+
+@pytest.mark.parametrize(
+    ("trials", "seconds", "message"),
+    [
+        (0, None, "a budget of 0 trials; expected 1 or more"),
+        (-1, None, "a budget of -1 trials"),
+        (5, 0.0, "a budget of 0.0 seconds; expected more than 0"),
+        (5, -2, "a budget of -2 seconds"),
+        (5, math.nan, "a budget of nan seconds"),
+    ],
+)
+def test_a_budget_that_allows_nothing_is_refused(trials, seconds, message):
+    with pytest.raises(UsageError, match=message):
+        Budget(trials, seconds)
+
+
+@pytest.mark.parametrize("seed", [-1, 2**63])
+def test_a_seed_that_is_no_seed_is_refused(bowl, tuning, seed):
+    with pytest.raises(UsageError, match=f"a seed of {seed}; expected 0 or more, below 2\\^63"):
+        tuning(5, seed=seed)
+
+
+def test_where_nobody_says_only_the_exhaustive_search_tries_everything():
+    assert {search: default_trials(search) for search in SEARCHES} == {
+        "guided": DEFAULT_TRIALS,
+        "tpe": DEFAULT_TRIALS,
+        "random": DEFAULT_TRIALS,
+        "exhaustive": None,
+    }
+
+
+# --- what becomes best ----------------------------------------------------------------------------------------------
+
+
+def test_the_winner_is_the_fastest_and_verified_and_says_why(bowl, tuning, store):
+    result = tuning(SPACE, search="random").run()
+    winner = result.winner
+    assert winner is not None and winner.verified
+    assert winner.config == bowl.BEST
+    fastest = min(trial.time_us for trial in store.trials(result.scope))
+    assert winner.time_us == fastest == 10.0
+    assert winner.why == f"13 programs on 8 cores in 2 waves, no tail rows, {winner.facts['gb_s'] / 1e3:.2f} TB/s"
+    assert winner.facts["waves"] == 2
+    assert result.scope.clock is Clock.MODELLED
+
+
+def test_only_configs_that_would_lead_are_verified(bowl, tuning):
+    device, watcher = bowl.FormulaDevice(), Recorder()
+    tuning(None, device, search="random", watcher=watcher).run()
+    leading, best = [], math.inf
+    for trial in watcher.trials:
+        if trial.time_us < best:
+            best = trial.time_us
+            leading.append(dict(trial.config))
+        assert trial.verified == (trial.time_us == best and trial.config == leading[-1])
+    assert device.verified == leading
+
+
+def test_a_config_with_a_wrong_output_never_becomes_best_and_the_next_one_does(bowl, tuning, store):
+    device = bowl.FormulaDevice(wrong=lambda config: config["fast"] and config["TILE"] == 5)
+    result = tuning(None, device, search="exhaustive").run()
+    times = {bowl.time_us(c) for c in device.evaluated if not (c["fast"] and c["TILE"] == 5)}
+    assert result.winner is not None
+    assert result.winner.time_us == min(times) == 12.0
+    assert result.winner.verified
+    wrong = [trial for trial in store.trials(result.scope) if trial.status is Status.CORRECTNESS]
+    assert wrong
+    assert all(trial.config["TILE"] == 5 and trial.reason == "x_ptr: off by 1.0" for trial in wrong)
+    assert all(trial.time_us < 1000 and not trial.verified for trial in wrong)
+
+
+def test_the_search_hears_of_a_wrong_output_as_a_failure(bowl, tuning):
+    """Everything fast is wrong: a guided search that took it for fast would try nothing else."""
+    device = bowl.FormulaDevice(wrong=lambda config: config["fast"])
+    result = tuning(60, device).run()
+    assert result.winner is not None
+    assert result.winner.time_us == 12.0
+
+
+def test_failures_are_kept_with_their_reasons(bowl, tuning, store):
+    kinds = [Status.COMPILE, Status.RUNTIME, Status.TIMEOUT, None]
+
+    def failing(config):
+        return kinds[config["TILE"] % 4] or bowl.time_us(config)
+
+    result = tuning(None, bowl.FormulaDevice(failing), search="exhaustive").run()
+    kept = {trial.status: trial.reason for trial in store.trials(result.scope)}
+    assert kept == {
+        Status.COMPILE: "it is compile",
+        Status.RUNTIME: "it is runtime",
+        Status.TIMEOUT: "it is timeout",
+        Status.CORRECT: "",
+    }
+    assert sum(result.counts.values()) == SPACE
+
+
+@pytest.mark.parametrize(
+    ("time", "search"),
+    [*((math.nan, search) for search in SEARCHES), (math.inf, "random"), (0.0, "random"), (-1.0, "random")],
+)
+def test_a_time_that_cannot_be_is_a_failure(bowl, tuning, store, time, search):
+    device = bowl.FormulaDevice(lambda config: time if config["fast"] else bowl.time_us(config))
+    result = tuning(None, device, search=search).run()
+    strange = [trial for trial in store.trials(result.scope) if trial.config["fast"]]
+    assert strange
+    assert {(t.status, t.reason) for t in strange} == {(Status.RUNTIME, f"the device reported a time of {time} us")}
+    assert result.winner is not None
+    assert result.winner.time_us == 12.0
+
+
+def test_nothing_feasible_says_how_many_were_tried_and_why_they_failed(bowl, tuning, store):
+    device = bowl.FormulaDevice(lambda config: Status.COMPILE if config["fast"] else Status.RUNTIME)
+    failed = tuning(10, device, search="random")
+    with pytest.raises(NothingFeasible) as caught:
+        failed.run()
+    kept = len(store.trials(failed.scope))
+    assert str(caught.value) == f"none of {kept} configs ran correctly; compile: it is compile; runtime: it is runtime"
+
+
+def test_of_configs_that_overflow_the_one_that_came_nearest_to_fitting_is_named(bowl, tuning):
+    class Overflowing(bowl.FormulaDevice):
+        def evaluate(self, spec, problem, configs, **options):
+            for config in configs:
+                bits = 1000 * config["TILE"] * config["WIDTH"]
+                yield Outcome(Status.COMPILE, f"{bits} bits", facts={"on_chip_bits": {"required": bits}})
+
+    with pytest.raises(NothingFeasible, match=r"; compile: 8000 bits$"):
+        tuning(None, Overflowing(), search="exhaustive").run()
+
+
+# --- the default ----------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_the_default_is_timed_last_and_gives_the_search_no_hint(bowl, tuning, search):
+    device, watcher = bowl.FormulaDevice(), Recorder()
+    undrawn = {"TILE": 7, "WIDTH": 100, "fast": True}
+    spec = dataclasses.replace(bowl.SPEC, default=lambda problem, target: undrawn)
+    result = tuning(10, device, spec=spec, search=search, watcher=watcher).run()
+    assert device.evaluated[-1] == undrawn
+    last = watcher.trials[-1]
+    assert (last.is_default, last.ordinal) == (True, None)
+    assert result.default == last
+    assert [trial.ordinal for trial in watcher.trials[:-1]] == list(range(1, 11))
+
+
+def test_a_resumed_search_is_not_told_the_default_either(bowl):
+    """With the optimum as the default, a search that heard of it would go there; one that did not takes its course."""
+    courses = []
+    for default in ({"TILE": 5, "WIDTH": 64, "fast": False}, {"TILE": 10, "WIDTH": 8, "fast": False}):
+        spec = dataclasses.replace(bowl.SPEC, default=lambda problem, target, d=default: d)
+        with open_store("sqlite://") as store:  # a store of its own: winners of one shape are a hint for another
+            for trials in (6, 12):
+                device = bowl.FormulaDevice()
+                Tuning(spec, PROBLEM, device, store, budget=Budget(trials)).run()
+        courses.append(outcomes(device))
+    assert courses[0] == courses[1]
+    assert len(courses[0]) == 6
+
+
+def test_the_default_is_the_baseline_even_where_it_fails(bowl, tuning):
+    device = bowl.FormulaDevice(lambda c: Status.COMPILE if dict(c) == bowl.DEFAULT else bowl.time_us(c))
+    result = tuning(5, device).run()
+    assert result.default is not None
+    assert (result.default.config, result.default.status) == (bowl.DEFAULT, Status.COMPILE)
+
+
+def test_a_default_that_beats_all_that_was_tried_is_verified_and_wins(bowl, tuning):
+    device = bowl.FormulaDevice()
+    spec = dataclasses.replace(bowl.SPEC, default=lambda problem, target: dict(bowl.BEST))
+    result = tuning(3, device, spec=spec, search="exhaustive").run()
+    assert result.winner == result.default
+    assert result.winner is not None and result.winner.verified and result.winner.is_default
+    assert result.winner.ordinal is None
+
+
+def test_a_default_drawn_by_the_search_is_not_timed_again(bowl, tuning):
+    device = bowl.FormulaDevice()
+    result = tuning(None, device, search="exhaustive").run()
+    assert outcomes(device).count(tuple(bowl.DEFAULT.values())) == 1
+    assert result.default is not None
+    assert result.default.ordinal is not None
+
+
+def test_a_default_outside_the_space_is_timed_as_it_is(bowl, tuning):
+    outside = {"TILE": 7, "WIDTH": 100, "fast": True}
+    spec = dataclasses.replace(bowl.SPEC, default=lambda problem, target: outside)
+    result = tuning(3, spec=spec).run()
+    assert result.default is not None
+    assert result.default.config == outside
+    assert result.default.time_us == bowl.time_us(outside)
+
+
+@pytest.mark.parametrize("default", [{}, {"TILE": 1, "WIDTH": 8}, {"TILE": 1, "WIDTH": 8, "fast": True, "warps": 4}])
+def test_a_default_with_other_parameters_is_refused_before_anything_runs(bowl, tuning, default):
+    device = bowl.FormulaDevice()
+    spec = dataclasses.replace(bowl.SPEC, default=lambda problem, target: default)
+    with pytest.raises(BadSpec, match=r"^the default of kernel bowl on Bowl gives .*; expected TILE, WIDTH, fast$"):
+        tuning(3, device, spec=spec)
+    assert not device.evaluated
+
+
+# --- a second tuning ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_a_resumed_tuning_repeats_nothing_and_counts_all(bowl, tuning, search):
+    first, second, watcher = bowl.FormulaDevice(), bowl.FormulaDevice(), Recorder()
+    tuning(8, first, search=search).run()
+    result = tuning(20, second, search=search, watcher=watcher).run()
+    tried = set(outcomes(first)[:8])
+    assert len(tried) == 8
+    assert not tried & set(outcomes(second))
+    assert watcher.plan is not None and (watcher.plan.resumed, watcher.plan.trials) == (8, 20)
+    assert [trial.ordinal for trial in watcher.trials if trial.ordinal] == list(range(9, 21))
+    assert sum(result.counts.values()) in (20, 21)
+
+
+def test_a_tuning_with_nothing_left_to_do_runs_nothing_and_answers_the_same(bowl, tuning):
+    first = tuning(12).run()
+    device = bowl.FormulaDevice()
+    assert tuning(12, device).run() == first
+    assert tuning(5, device).run() == first
+    assert device.evaluated == device.verified == []
+
+
+def test_another_kind_of_search_resumes_as_well(bowl, tuning):
+    first, second = bowl.FormulaDevice(), bowl.FormulaDevice()
+    tuning(20, first, search="random").run()
+    tuning(40, second, search="guided").run()
+    assert not set(outcomes(first)[:20]) & set(outcomes(second))
+
+
+def test_a_stored_leader_that_was_never_verified_is_verified_before_it_counts(bowl, tuning, store):
+    scope = tuning().scope
+    configs = [{"TILE": 5, "WIDTH": 64, "fast": True}, {"TILE": 5, "WIDTH": 64, "fast": False}]
+    store.record(
+        scope, [Trial(c, Status.CORRECT, time_us=bowl.time_us(c), ordinal=i) for i, c in enumerate(configs, 1)]
+    )
+    device = bowl.FormulaDevice(wrong=lambda config: config["fast"])
+    result = tuning(2, device).run()
+    assert device.verified == configs
+    assert result.winner is not None
+    assert (result.winner.config, result.winner.verified) == (configs[1], True)
+    assert result.counts[Status.CORRECTNESS] == 1
+
+
+def test_trials_of_another_source_dtype_or_toolchain_are_not_resumed(bowl, tuning):
+    tuning(8).run()
+    device = bowl.FormulaDevice()
+    device.toolchain = "formula 2"
+    assert sum(tuning(8, device).run().counts.values()) == len(device.evaluated) >= 8
+    device = bowl.FormulaDevice()
+    other = tuning(8, device, problem=Problem("bowl", {"M": 64}, "float16")).run()
+    assert sum(other.counts.values()) == len(device.evaluated) >= 8
+
+
+def test_stored_trials_outside_the_space_are_kept_and_not_counted_on(bowl, tuning, store):
+    scope = tuning().scope
+    gone = Trial({"TILE": 3, "WIDTH": 48, "fast": True}, Status.CORRECT, time_us=99.0, ordinal=1)
+    store.record(scope, [gone])
+    device = bowl.FormulaDevice()
+    tuning(6, device).run()
+    assert len(device.evaluated) == 7
+    assert gone.config in [trial.config for trial in store.trials(scope)]
+
+
+def test_fresh_tries_again_and_its_result_counts_only_its_own(bowl, tuning):
+    first, second = bowl.FormulaDevice(), bowl.FormulaDevice(lambda config: 2 * bowl.time_us(config))
+    tuning(12, first, search="random").run()
+    result = tuning(12, second, search="random", fresh=True).run()
+    assert outcomes(second) == outcomes(first)
+    assert sum(result.counts.values()) == 13
+    assert result.winner is not None
+    assert result.winner.time_us == min(2 * bowl.time_us(config) for config in second.evaluated)
+
+
+def test_a_clock_set_back_during_a_fresh_tuning_loses_none_of_its_trials(bowl, tuning, monkeypatch):
+    tuning(12, bowl.FormulaDevice(), search="random").run()
+    ago = itertools.count(1)
+
+    class SetBack(datetime):
+        @classmethod
+        def now(cls, tz: tzinfo | None = None) -> datetime:
+            return datetime.now(tz) - timedelta(hours=next(ago))
+
+    monkeypatch.setattr(records, "datetime", SetBack)
+    result = tuning(12, bowl.FormulaDevice(), search="random", fresh=True).run()
+    assert sum(result.counts.values()) == 13
+
+
+def test_a_fresh_tuning_that_finds_nothing_says_so_and_leaves_the_old_winner(bowl, tuning, store):
+    old = tuning(None, search="exhaustive").run()
+    device = bowl.FormulaDevice(lambda config: Status.RUNTIME)
+    with pytest.raises(NothingFeasible, match=r"^none of 5 configs ran correctly; runtime: it is runtime$"):
+        tuning(5, device, search="exhaustive", fresh=True).run()
+    assert store.result(old.scope).winner == old.winner
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_the_same_seed_takes_the_same_course(bowl, search):
+    courses = []
+    for _ in range(2):
+        device = bowl.FormulaDevice()
+        with open_store("sqlite://") as store:
+            Tuning(bowl.SPEC, PROBLEM, device, store, budget=Budget(15), search=search, seed=7).run()
+        courses.append(outcomes(device))
+    assert courses[0] == courses[1]
+
+
+@pytest.mark.parametrize("search", ["guided", "random", "exhaustive"])
+@pytest.mark.parametrize("stops", [4, 8, 12, 16])
+def test_resuming_after_any_batch_gives_what_an_unbroken_run_gives(bowl, search, stops):
+    def course(*budgets):
+        tried = []
+        with open_store("sqlite://") as store:
+            for trials in budgets:
+                device = bowl.FormulaDevice(lambda c: Status.COMPILE if c["WIDTH"] == 256 else bowl.time_us(c))
+                watcher = Recorder()
+                Tuning(
+                    bowl.SPEC, PROBLEM, device, store, budget=Budget(trials), search=search, seed=2, watcher=watcher
+                ).run()
+                tried += [tuple(trial.config.values()) for trial in watcher.trials if trial.ordinal]
+        return tried
+
+    assert course(stops, 20) == course(20)
+
+
+def test_a_guided_search_ends_when_it_expects_next_to_nothing(bowl, tuning):
+    device = bowl.FormulaDevice()
+    ended = tuning(None, device)
+    result = ended.run()
+    assert result.winner is not None and result.winner.config == bowl.BEST
+    assert 20 <= len(device.evaluated) < SPACE
+    assert ended.outlook is not None and ended.outlook.expected < 0.001
+    again = bowl.FormulaDevice()
+    assert tuning(None, again).run() == result
+    assert again.evaluated == []
+
+
+@pytest.mark.parametrize("stop", [8, 16, 20, 24])
+def test_a_search_that_was_stopped_and_resumed_ends_where_an_unbroken_one_does(bowl, stop):
+    def ended(*budgets):
+        with open_store("sqlite://") as store:
+            for trials in budgets:
+                tuning = Tuning(bowl.SPEC, PROBLEM, bowl.FormulaDevice(), store, budget=Budget(trials), seed=5)
+                tuning.run()
+            return {
+                trial.ordinal: trial.config for trial in store.trials(tuning.scope) if trial.ordinal
+            }, tuning.outlook
+
+    configs, outlook = ended(None)
+    assert outlook.is_over and outlook.trials < SPACE and stop < outlook.trials
+    assert ended(stop, None) == (configs, outlook)
+
+
+def test_what_won_for_the_next_shape_is_tried_early(bowl, tuning):
+    tuning(None, search="exhaustive", problem=Problem("bowl", {"M": 64}, "float32")).run()
+    device = bowl.FormulaDevice()
+    tuning(4, device, problem=Problem("bowl", {"M": 72}, "float32")).run()
+    assert bowl.BEST in device.evaluated[:4]
+    alone = bowl.FormulaDevice()
+    tuning(4, alone, problem=Problem("bowl", {"M": 80}, "float32"), fresh=True, seed=1).run()
+    assert outcomes(alone) != outcomes(device)
+
+
+def test_winners_of_another_kernel_are_not_transferred(bowl, tuning, store):
+    tuning(None, search="exhaustive").run()
+    other = dataclasses.replace(bowl.SPEC, name="other")
+    first, second = bowl.FormulaDevice(), bowl.FormulaDevice()
+    tuning(8, first, spec=other, problem=Problem("other", {"M": 64}, "float32")).run()
+    with open_store("sqlite://") as empty:
+        Tuning(other, Problem("other", {"M": 64}, "float32"), second, empty, budget=Budget(8)).run()
+    assert outcomes(first) == outcomes(second)
+
+
+# --- interruptions --------------------------------------------------------------------------------------------------
+
+
+def test_ctrl_c_in_the_middle_of_a_batch_keeps_what_is_finished(bowl, tuning, store):
+    def pressed(config):
+        if len(device.evaluated) == 6:
+            raise KeyboardInterrupt
+        return bowl.time_us(config)
+
+    device, watcher = bowl.FormulaDevice(pressed), Recorder()
+    interrupted = tuning(20, device, search="random", watcher=watcher)
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.run()
+    assert [tuple(trial.config.values()) for trial in store.trials(interrupted.scope)] == outcomes(device)[:5]
+    assert watcher.heard[-1] == "finished"
+    second = bowl.FormulaDevice()
+    tuning(20, second, search="random").run()
+    assert not set(outcomes(device)[:5]) & set(outcomes(second))
+    assert len(second.evaluated) == 15 + 1
+
+
+def test_ctrl_c_during_verification_keeps_what_is_finished(bowl, tuning, store):
+    class Pressed(bowl.FormulaDevice):
+        def verify(self, spec, problem, config):
+            if self.verified:
+                raise KeyboardInterrupt
+            return super().verify(spec, problem, config)
+
+    device = Pressed()
+    interrupted = tuning(20, device, search="random")
+    with pytest.raises(KeyboardInterrupt):
+        interrupted.run()
+    kept = store.trials(interrupted.scope)
+    assert len(kept) == len(device.evaluated) - 1
+    assert [trial.verified for trial in kept].count(True) == 1
+
+
+# --- what a watcher hears -------------------------------------------------------------------------------------------
+
+
+def test_a_watcher_hears_the_plan_each_trial_and_the_end(tuning):
+    watcher = Recorder()
+    tuning(6, search="random", watcher=watcher).run()
+    assert watcher.heard[0] == "started"
+    assert watcher.heard[-1] == "finished"
+    assert watcher.heard.count("tried") == 7
+    plan = watcher.plan
+    assert plan is not None
+    assert (plan.device_id, plan.search, plan.space, plan.trials, plan.resumed) == ("formula", "random", SPACE, 6, 0)
+
+
+def test_a_problem_beyond_the_devices_memory_is_refused_before_anything_runs(tuning):
+    with pytest.raises(BadDimension, match="GiB of buffers"):
+        tuning(problem=Problem("bowl", {"M": 2**31 - 1}, "float32"))

@@ -1,0 +1,251 @@
+"""The helper process: answers, failures, crashes, time-outs, noise, and its end."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+from tilewise.tuner.workers.worker import Worker, WorkerDied, WorkerExceeded, WorkerFailed, WorkerPool, WorkerTimeout
+
+
+@pytest.fixture
+def calls(tmp_path, monkeypatch):
+    """An entry that runs a Python expression, in a module that only our import path knows."""
+    (tmp_path / "calls_for_test.py").write_text("import os, sys, time\n\ndef run(text):\n    return eval(text)\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    return "calls_for_test:run"
+
+
+@pytest.fixture
+def worker(calls):
+    worker = Worker(calls, env={"ONLY_THERE": "yes", "PATH": None})
+    yield worker
+    worker.close()
+
+
+def alive(pid):
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def test_one_process_answers_all_calls(worker):
+    first = worker.call("os.getpid()", timeout=10)
+    assert worker.call("os.getpid()", timeout=10) == first == worker.pid
+
+
+def test_it_runs_in_the_given_environment(worker):
+    assert worker.call("(os.environ['ONLY_THERE'], 'PATH' in os.environ)", timeout=10) == ("yes", False)
+
+
+def test_an_exception_is_told_and_the_process_lives(worker):
+    pid = worker.call("os.getpid()", timeout=10)
+    with pytest.raises(WorkerFailed, match="ZeroDivisionError: division by zero") as caught:
+        worker.call("1 / 0", timeout=10)
+    assert caught.value.kind == "ZeroDivisionError"
+    assert worker.call("os.getpid()", timeout=10) == pid
+
+
+def test_a_crash_is_told_with_the_last_words_and_the_next_call_starts_anew(worker):
+    with pytest.raises(WorkerDied, match=r"SIGKILL after printing: goodbye"):
+        worker.call("(os.write(2, b'goodbye\\n'), os.kill(os.getpid(), 9))", timeout=10)
+    assert worker.call("1 + 1", timeout=10) == 2
+
+
+def test_an_exit_is_told_with_its_code(worker):
+    with pytest.raises(WorkerDied, match="exit code 3"):
+        worker.call("os._exit(3)", timeout=10)
+
+
+def test_a_slow_call_is_killed_in_time(worker):
+    pid = worker.call("os.getpid()", timeout=10)
+    begin = time.perf_counter()
+    with pytest.raises(WorkerTimeout, match=r"no answer within 0\.3 s"):
+        worker.call("time.sleep(60)", timeout=0.3)
+    assert time.perf_counter() - begin < 5
+    assert not alive(pid)
+
+
+def test_noise_on_stdout_does_not_reach_the_answers(worker):
+    assert worker.call("(print('noise'), os.write(1, b'more'), sys.stdout.flush(), 7)[-1]", timeout=10) == 7
+
+
+def test_closing_ends_the_process(worker):
+    pid = worker.call("os.getpid()", timeout=10)
+    worker.close()
+    assert not alive(pid)
+
+
+def test_a_module_that_does_not_import_is_told():
+    worker = Worker("no_such_module_anywhere:run")
+    with pytest.raises(WorkerDied, match="No module named 'no_such_module_anywhere'"):
+        worker.call(timeout=10)
+
+
+def test_a_busy_worker_ends_soon_after_its_parent(calls, worker):
+    """A worker starts one of its own, leaves it busy and is killed: the grandchild must not stay."""
+    script = (
+        f"[w := __import__('tilewise.tuner.workers.worker', fromlist=['x']).Worker({calls!r}), w.start(),"
+        " w.call('1', timeout=10), w._connection.send((w.pid, ('time.sleep(60)',))),"
+        " globals().update(kept=w), w.pid][-1]"
+    )
+    grandchild = worker.call(script, timeout=20)
+    assert alive(grandchild)
+    worker.close()
+    assert ends(grandchild)
+
+
+def running(pid):
+    """Alive and no zombie (an orphan may wait long to be reaped in a container)."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+def ends(pid):
+    end = time.monotonic() + 10
+    while running(pid) and time.monotonic() < end:
+        time.sleep(0.05)
+    return not running(pid)
+
+
+# What a call may take, leave and spoil -------------------------------------------------------------------------------
+
+COMPILER = "__import__('subprocess').Popen(['sleep', '60']).pid"
+JUNK = "open(os.path.join(os.environ['TMPDIR'], 'junk'), 'wb').write(b'x' * (8 << 20))"
+
+
+def test_a_call_that_takes_too_much_memory_is_killed(worker):
+    with pytest.raises(WorkerExceeded, match=r"it took 0\.\d+ GiB of memory where 0\.\d+ GiB are allowed"):
+        worker.call("[b'x' * (16 << 20) for _ in range(400)], time.sleep(60)", timeout=30, memory_bytes=200 << 20)
+    assert worker.call("1 + 1", timeout=10) == 2
+
+
+def test_a_call_that_fills_the_disk_is_killed_and_what_it_wrote_is_gone(calls):
+    worker = Worker(calls, disk_bytes=4 << 20)
+    try:
+        folder = worker.call("os.environ['TMPDIR']", timeout=10)
+        with pytest.raises(WorkerExceeded, match=r"GiB of disk"):
+            worker.call(f"{JUNK}, time.sleep(60)", timeout=30)
+        assert worker.call("os.listdir(os.environ['TMPDIR'])", timeout=10) == []
+    finally:
+        worker.close()
+    assert not os.path.exists(folder)
+
+
+@pytest.mark.parametrize("deed", ["os.closerange(3, 64)", "os.write(4, b'junk' * 100), time.sleep(60)"])
+def test_a_call_that_meddles_with_the_connection_costs_only_itself(worker, deed):
+    with pytest.raises((WorkerDied, WorkerTimeout)):
+        worker.call(deed, timeout=1)
+    assert worker.call("1 + 1", timeout=10) == 2
+
+
+def test_leaving_is_a_death_with_its_code(worker):
+    with pytest.raises(WorkerDied, match="exit code 3"):
+        worker.call("sys.exit(3)", timeout=10)
+
+
+def test_the_last_lines_are_kept_of_whatever_ends_a_call(worker):
+    with pytest.raises(WorkerTimeout) as caught:
+        worker.call("[print(n, flush=True) for n in range(9)], time.sleep(60)", timeout=2)
+    assert caught.value.last_lines == ("4", "5", "6", "7", "8")
+
+
+def test_a_crash_leaves_the_imports_to_be_used_again(worker):
+    """The next process comes from the supervisor that has them."""
+    supervisor = worker.call("os.getppid()", timeout=10)
+    with pytest.raises(WorkerDied):
+        worker.call("os.abort()", timeout=10)
+    assert worker.call("os.getppid()", timeout=10) == supervisor
+
+
+def test_a_call_to_a_process_that_had_ended_by_then_is_not_answered_by_the_next(worker):
+    os.kill(worker.call("os.getpid()", timeout=10), signal.SIGKILL)
+    with pytest.raises(WorkerDied, match="SIGKILL"):
+        worker.call("'first'", timeout=10)
+    assert [worker.call(f"{number}", timeout=10) for number in (2, 3)] == [2, 3]
+
+
+def test_a_restart_is_another_process(worker):
+    pid = worker.call("os.getpid()", timeout=10)
+    worker.restart()
+    assert not alive(pid)
+    assert worker.call("os.getpid()", timeout=10) != pid
+
+
+@pytest.mark.parametrize("end", ["time-out", "crash", "close"])
+def test_what_a_call_has_started_ends_with_it(worker, end):
+    compiler = worker.call(COMPILER, timeout=10)
+    assert running(compiler)
+    if end == "close":
+        worker.close()
+    else:
+        with pytest.raises((WorkerDied, WorkerTimeout)):
+            worker.call("time.sleep(60)" if end == "time-out" else "os.abort()", timeout=0.3)
+    assert ends(compiler)
+
+
+SCRIPT = """
+import sys, time
+from tilewise.tuner.workers.worker import Worker
+worker = Worker(sys.argv[1])
+print(*worker.call("(os.getpid(), os.environ['TMPDIR'], {compiler})", timeout=20), flush=True)
+worker.call("[0 for _ in iter(int, 1)]", timeout=60)
+"""
+
+
+def test_nothing_outlives_a_parent_that_is_killed(calls):
+    """Not the process, though it is busy, nor what it had started, nor its temporary files."""
+    path = os.pathsep.join(sys.path)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", SCRIPT.replace("{compiler}", COMPILER), calls],
+        stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    try:
+        pid, folder, compiler = parent.stdout.readline().split()
+        assert running(pid)
+        assert running(compiler)
+    finally:
+        parent.kill()
+        parent.communicate()
+    assert ends(pid)
+    assert ends(compiler)
+    end = time.monotonic() + 5
+    while os.path.exists(folder) and time.monotonic() < end:
+        time.sleep(0.05)
+    assert not os.path.exists(folder)
+
+
+# Pools ---------------------------------------------------------------------------------------------------------------
+
+
+def test_a_pool_runs_calls_side_by_side_and_a_crash_costs_one_call(calls):
+    pool = WorkerPool(calls, 2)
+    try:
+        crash = pool.submit("os._exit(1)", timeout=10)
+        others = [pool.submit(f"{n} * {n}", timeout=10) for n in range(4)]
+        assert [future.result() for future in others] == [0, 1, 4, 9]
+        with pytest.raises(WorkerDied):
+            crash.result()
+    finally:
+        pool.close()
+
+
+def test_closing_a_pool_does_not_wait_for_its_calls(calls):
+    pool = WorkerPool(calls, 1)
+    pool.submit("0", timeout=10).result()
+    running_call = pool.submit("time.sleep(60)", timeout=90)
+    waiting = pool.submit("1", timeout=90)
+    time.sleep(0.2)
+    begin = time.perf_counter()
+    pool.close()
+    assert time.perf_counter() - begin < 5
+    assert isinstance(running_call.exception(), WorkerDied)
+    assert waiting.cancelled()

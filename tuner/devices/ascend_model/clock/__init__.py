@@ -1,0 +1,1 @@
+"""A discrete-event clock for compiled Ascend programs."""

@@ -1,0 +1,537 @@
+"""One program on one vector core: the scheduled code interpreted, with a clock for each pipe.
+
+The scalar unit issues in program order; a vector operation or transfer starts when it is issued, its pipe is free and
+the flags it waits for are set. An operation leaves its pipe free for the next one after its throughput cost and is
+done after its start-up or latency as well; a barrier makes the pipe wait until all before it is done. Tensor contents
+are not computed; sizes, strides and loop bounds are. A scalar read from memory is unknown, and so is what follows from
+it; a kernel whose course depends on such a value is refused, not guessed.
+
+Loops in a steady state are not interpreted to their end: once two periods advance every clock and counter alike, the
+middle periods are added at once, and the last ones, where tails are, are interpreted again.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from tilewise.tuner.devices.ascend_model.clock.core import MTE2, MTE3, PIPES, Core, Memory, ProgramTime, Rate, S, V
+from tilewise.tuner.devices.ascend_model.clock.loops import iterations
+from tilewise.tuner.devices.ascend_model.ir.hivm import (
+    DYNAMIC,
+    Block,
+    Function,
+    MemRef,
+    Op,
+    index_plan,
+    kept_dimensions,
+)
+from tilewise.tuner.devices.ascend_model.ir.scalars import scalar_function
+from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, UnknownOperation, View, ceil
+from tilewise.tuner.hardware.ascend_costs import Costs
+
+__all__ = ["PIPES", "Memory", "ProgramClock", "ProgramTime", "Rate", "Step", "UnknownOperation"]
+
+_PIPE_NUMBERS = {"PIPE_S": S, "PIPE_V": V, "PIPE_MTE2": MTE2, "PIPE_MTE3": MTE3}
+
+_Values = list[Any]
+Step = Callable[[_Values, Core], None]
+
+
+class ProgramClock:
+    """A compiled function ready to be timed: `run(arguments, program, memory)`."""
+
+    skipping = True
+    """Whether the steady part of a loop is added at once."""
+
+    def __init__(self, function: Function, costs: Costs) -> None:
+        self._function = function
+        self._costs = costs
+        self._issue_cycles, self._vector_start = costs["vector_issue"], costs["vector_start"]
+        self._repeats_per_issue = int(costs["repeats_per_issue"])
+        self._memory = Memory({}, {})
+        self._steps = self._compile(function.body)
+
+    def run(
+        self, arguments: Sequence[int | float], program: int, memory: Memory, core: Core | None = None
+    ) -> ProgramTime:
+        """Time one program. `arguments` are the function's scalars in order: those of the kernel, then the grid;
+        `core` is a fresh one where its course is to be kept."""
+        kinds = [kind for _, kind in self._function.arguments]
+        wanted = len([kind for kind in kinds[1:] if not isinstance(kind, MemRef)])
+        if len(arguments) != wanted:
+            raise ValueError(f"{self._function.name} takes {wanted} scalars, {len(arguments)} were given")
+        self._memory = memory
+        values: _Values = [None] * self._function.values
+        scalars = iter(arguments)
+        for position, (number, kind) in enumerate(self._function.arguments):
+            if isinstance(kind, MemRef):
+                values[number] = View(position, 0, (0,), (1,), kind.item_bits)
+            else:
+                values[number] = 0 if position == 0 else next(scalars)  # argument 0 is the address of a sync area
+        core = core or Core(program, len(kinds))
+        for step in self._steps:
+            step(values, core)
+        return core.finished()
+
+    # From operations to steps ----------------------------------------------------------------------------------
+
+    def _compile(self, block: Block) -> list[Step]:
+        return [step for op in block.operations if (step := self._step(op)) is not None]
+
+    def _step(self, op: Op) -> Step | None:
+        dialect, _, short = op.name.rpartition(".")
+        if dialect in ("arith", "math"):
+            return self._arith(op, short)
+        if op.name in _STRUCTURE:
+            return _STRUCTURE[op.name](self, op)
+        if dialect == "hivm.hir" and short in self._costs.repeat_cycles:
+            return self._vector(op, short)
+        raise UnknownOperation(f"the model does not know the operation {op.name}")
+
+    def _arith(self, op: Op, short: str) -> Step:
+        result = op.results[0]
+        if short == "constant":
+            value = op.attributes["value"]
+
+            def constant(values: _Values, core: Core) -> None:
+                values[result] = value
+
+            return constant
+        function = scalar_function(op)
+        cost = 0.0 if short in _CASTS else self._costs["scalar_function" if op.name.startswith("math.") else "scalar"]
+        operands = op.operands
+
+        def arith(values: _Values, core: Core) -> None:
+            try:
+                values[result] = function(*[values[i] for i in operands])
+            except (TypeError, ArithmeticError, ValueError):  # of an unknown value, or without a value: n / 0, log(-1)
+                values[result] = UNKNOWN
+            core.scalar(cost)
+
+        return arith
+
+    # Structure -------------------------------------------------------------------------------------------------
+
+    def _nothing(self, op: Op) -> None:
+        return None
+
+    def _program(self, op: Op) -> Step:
+        result = op.results[0]
+
+        def program(values: _Values, core: Core) -> None:
+            values[result] = core.program
+
+        return program
+
+    def _if(self, op: Op) -> Step:
+        condition = op.operands[0]
+        branches = [(self._compile(region), region.yielded()) for region in op.regions]
+        cost, results = self._costs["iteration"], op.results
+
+        def branch(values: _Values, core: Core) -> None:
+            core.scalar(cost)
+            taken = 0 if _known(values[condition], op) else 1
+            if taken < len(branches):
+                steps, yielded = branches[taken]
+                for step in steps:
+                    step(values, core)
+                _assign(values, results, yielded)
+
+        return branch
+
+    def _for(self, op: Op) -> Step:
+        body = op.regions[0]
+        steps, yielded = self._compile(body), body.yielded()
+        index, carried = body.arguments[0], body.arguments[1:]
+        cost, results = self._costs["iteration"], op.results
+        skips = self.skipping and not any(_decides(inner) for inner in body.walk())
+
+        def once(values: _Values, core: Core, at: int) -> None:
+            values[index] = at
+            core.scalar(cost)
+            for step in steps:
+                step(values, core)
+            _assign(values, carried, yielded)
+
+        def loop(values: _Values, core: Core) -> None:
+            low, high, step = (_known(values[i], op) for i in op.operands[:3])
+            _assign(values, carried, op.operands[3:])
+            every = range(low, high, step)
+            for at in iterations(values, core, every, carried) if skips else every:
+                once(values, core, at)
+            _assign(values, results, carried)
+
+        return loop
+
+    def _while(self, op: Op) -> Step:
+        """`before` decides and passes values on, to `after` or out of the loop; `after` yields to `before` again."""
+        before, after = op.regions
+        deciding, steps = self._compile(before), self._compile(after)
+        condition, *passed = before.operations[-1].operands
+        cost = self._costs["iteration"]
+
+        def loop(values: _Values, core: Core) -> None:
+            _assign(values, before.arguments, op.operands)
+            while True:
+                core.scalar(cost)
+                for step in deciding:
+                    step(values, core)
+                if not _known(values[condition], op):
+                    break
+                _assign(values, after.arguments, passed)
+                for step in steps:
+                    step(values, core)
+                _assign(values, before.arguments, after.yielded())
+            _assign(values, op.results, passed)
+
+        return loop
+
+    # Views of memory -------------------------------------------------------------------------------------------
+
+    def _pointer_cast(self, op: Op) -> Step:
+        kind = op.result_types[0]
+        assert isinstance(kind, MemRef)
+        if DYNAMIC in kind.shape:
+            raise UnknownOperation(f"the model does not know the operation {op.name} to a dynamic shape")
+        view = View(-1, 0, kind.shape, kind.strides, kind.item_bits)
+        result = op.results[0]
+
+        def cast(values: _Values, core: Core) -> None:
+            values[result] = view
+
+        return cast
+
+    def _subview(self, op: Op) -> Step:
+        (source,), *_ = op.segments()
+        plan = index_plan(op)
+        result = op.results[0]
+        kind = op.result_types[0]
+        assert isinstance(kind, MemRef)
+        kept = kept_dimensions(op.attributes["static_sizes"], kind.shape)
+
+        def subview(values: _Values, core: Core) -> None:
+            view: View = values[source]
+            offsets, sizes, steps = (tuple(values[v] if known is None else known for known, v in part) for part in plan)
+            try:
+                moved = view.offset + sum(o * s for o, s in zip(offsets, view.strides, strict=True))
+            except TypeError:  # where it lies depends on data; how large it is does not
+                moved = UNKNOWN
+            extents = tuple(max(0, _known(sizes[i], op)) for i in kept)
+            strides = tuple(view.strides[i] * steps[i] for i in kept)
+            values[result] = View(view.base, moved, extents, strides, view.item_bits)
+
+        return subview
+
+    def _reinterpret(self, op: Op) -> Step:
+        (source,), *_ = op.segments()
+        plan = index_plan(op)
+        result = op.results[0]
+
+        def reinterpret(values: _Values, core: Core) -> None:
+            view: View = values[source]
+            offsets, sizes, strides = (
+                tuple(values[v] if known is None else known for known, v in part) for part in plan
+            )
+            extents = tuple(_known(size, op) for size in sizes)
+            values[result] = View(view.base, offsets[0], extents, strides, view.item_bits)
+
+        return reinterpret
+
+    def _metadata(self, op: Op) -> Step:
+        """A view taken apart: its base, offset, sizes and strides."""
+        source, (base, offset, *rest) = op.operands[0], op.results
+
+        def metadata(values: _Values, core: Core) -> None:
+            view: View = values[source]
+            values[base] = View(view.base, 0, (), (), view.item_bits)
+            for number, value in zip([offset, *rest], [view.offset, *view.sizes, *view.strides], strict=True):
+                values[number] = value
+
+        return metadata
+
+    def _collapse(self, op: Op) -> Step:
+        groups = tuple(tuple(group) for group in op.attributes["reassociation"])
+        source, result = op.operands[0], op.results[0]
+
+        def collapse(values: _Values, core: Core) -> None:
+            view: View = values[source]
+            values[result] = view.collapsed(groups)
+
+        return collapse
+
+    def _retype(self, op: Op) -> Step:
+        """expand_shape, cast, bitcast and the like: the same memory under the result's static type."""
+        kind = op.result_types[0]
+        source, result = op.operands[0], op.results[0]
+        assert isinstance(kind, MemRef)
+
+        def retype(values: _Values, core: Core) -> None:
+            view: View = values[source]
+            if DYNAMIC in kind.shape + kind.strides and len(kind.shape) != len(view.sizes):
+                raise UnknownOperation(f"the model does not know the operation {op.name} to a dynamic shape")
+            sizes = view.sizes if DYNAMIC in kind.shape else kind.shape
+            strides = view.strides if DYNAMIC in kind.strides else kind.strides
+            values[result] = View(view.base, view.offset, sizes, strides, kind.item_bits)
+
+        return retype
+
+    # Pipes -----------------------------------------------------------------------------------------------------
+
+    def _barrier(self, op: Op) -> Step:
+        pipe = None if op.attributes["pipe"] == "PIPE_ALL" else _pipe(op.attributes["pipe"])
+        cost = self._costs["barrier"]
+
+        def barrier(values: _Values, core: Core) -> None:
+            core.barrier(pipe, cost)
+
+        return barrier
+
+    def _set_flag(self, op: Op) -> Step:
+        source, target, event = _flag(op)
+
+        def set_flag(values: _Values, core: Core) -> None:
+            core.set_flag(source, target, event(values))
+
+        return set_flag
+
+    def _wait_flag(self, op: Op) -> Step:
+        source, target, event = _flag(op)
+        cost = self._costs["flag"]
+
+        def wait_flag(values: _Values, core: Core) -> None:
+            core.wait_flag(source, target, event(values), cost)
+
+        return wait_flag
+
+    def _transfer(self, op: Op) -> Step:
+        """`load` (GM to UB, on MTE2) and `store` (UB to GM, on MTE3)."""
+        source, target = op.operands[:2]
+        inward = op.name == "hivm.hir.load"
+        pipe = MTE2 if inward else MTE3
+        start = self._costs["mte2_start" if inward else "mte3_start"]
+        row_cycles, latency, short = (self._costs[n] for n in ("transfer_row", "transfer_latency", "short_row_bytes"))
+        issue = self._costs["vector_issue"]
+        atomic = not inward and op.attributes.get("atomic_kind", "none") != "none"
+
+        def transfer(values: _Values, core: Core) -> None:
+            core.scalar(issue)
+            outside: View = values[source] if inward else values[target]
+            inside: View = values[target] if inward else values[source]
+            size = outside.bytes()
+            if size == 0:
+                return
+            (far, _), (near, _) = outside.rows(), inside.rows()
+            rate = _rate(self._memory.inward if inward else self._memory.outward, outside, op)
+            drawn = max(size, far * (short if far > 1 else 32))
+            steps = max(far, near) - 1  # a run ends where it does on either side
+            alone = start + steps * row_cycles + drawn / rate.core
+            core.occupy(pipe, max(alone, rate.start + drawn / rate.share), latency)
+            core.elements += size
+            (core.reads if inward else core.writes)[outside.base] += size
+            if atomic:
+                core.atomics[outside.base] += size
+
+        return transfer
+
+    def _access(self, op: Op) -> Step:
+        """`memref.load` and `memref.store`: one element between a register and memory, by the scalar unit."""
+        reads = op.name == "memref.load"
+        number = op.operands[0 if reads else 1]
+        on_chip, outside = self._costs["scalar_on_chip"], self._costs["scalar_outside"]
+
+        def access(values: _Values, core: Core) -> None:
+            view: View = values[number]
+            core.scalar(on_chip if view.base < 0 else outside)
+            size = ceil(view.item_bits, 8)
+            core.elements += size
+            if view.base >= 0:
+                (core.reads if reads else core.writes)[view.base] += size
+            if reads:
+                values[op.results[0]] = UNKNOWN
+
+        return access
+
+    def _vector(self, op: Op, short: str) -> Step:
+        """An element-wise operation, fill, cast, copy or move on chip."""
+        cycles = self._costs.repeat_cycles[short]
+        numbers = _operands_and_result(op)
+        if op.attributes.get("broadcast_dims"):
+            numbers = numbers[-1:]
+        broadcast = bool(op.attributes.get("broadcast"))
+
+        def vector(values: _Values, core: Core) -> None:
+            views = [values[n] for n in numbers]
+            repeats = max(view.repeats() for view in views)
+            self._issue(core, repeats, cycles, _instructions(views, broadcast))
+            core.elements += max(view.elements() for view in views)
+
+        return vector
+
+    def _reduce(self, op: Op) -> Step:
+        """A reduction: halving additions, over the last axis until one repeat a row is left and then one repeat a row,
+        over another axis until one row is left."""
+        source, dims = op.operands[0], op.attributes["reduce_dims"]
+        cycles = self._costs.repeat_cycles["vadd"]
+
+        def reduce(values: _Values, core: Core) -> None:
+            view: View = values[source]
+            lanes = 256 * 8 // view.item_bits
+            outer, extent, inner = _around(view.sizes, dims)
+            floor = lanes if inner == 1 else 1
+            while extent > floor:
+                extent = ceil(extent, 2)
+                row = ceil(extent * inner, lanes)
+                self._issue(core, outer * row, cycles, min(outer, row))
+                core.barrier(V, self._costs["barrier"])
+            if inner == 1:
+                self._issue(core, outer, cycles, 1)
+            core.elements += view.elements()
+
+        return reduce
+
+    def _cumulate(self, op: Op) -> Step:
+        """A running sum or product: each row along the axis waits for the one before it."""
+        source, dims = op.operands[0], op.attributes["cum_dims"]
+        cycles = self._costs.repeat_cycles["vadd"]
+
+        def cumulate(values: _Values, core: Core) -> None:
+            view: View = values[source]
+            outer, extent, inner = _around(view.sizes, dims)
+            row = ceil(inner * view.item_bits, 256 * 8)
+            for _ in range(extent):
+                self._issue(core, outer * row, cycles, outer)
+                core.barrier(V, self._costs["barrier"])
+            core.elements += view.elements()
+
+        return cumulate
+
+    def _sort(self, op: Op) -> Step:
+        """Runs of 32 sorted at once, then merged four by four; an element moves with its index, as 8 bytes."""
+        source = op.operands[0]
+        cycles = self._costs.repeat_cycles["vsort"]
+
+        def sort(values: _Values, core: Core) -> None:
+            view: View = values[source]
+            outer, extent, inner = _around(view.sizes, (op.attributes["sort_axis"],))
+            passes, run = 1, 32
+            while run < extent:
+                passes, run = passes + 1, run * 4
+            for _ in range(passes):
+                self._issue(core, outer * inner * ceil(extent * 8, 256), cycles, outer * inner)
+                core.barrier(V, self._costs["barrier"])
+            core.elements += view.elements()
+
+        return sort
+
+    def _issue(self, core: Core, repeats: int, cycles: float, instructions: int) -> None:
+        issue = self._issue_cycles * max(instructions, ceil(repeats, self._repeats_per_issue))
+        core.scalar(issue)
+        core.occupy(V, max(repeats * cycles, issue), self._vector_start)
+
+
+_STRUCTURE: Mapping[str, Callable[[ProgramClock, Op], Step | None]] = {
+    "scf.for": ProgramClock._for,
+    "scf.if": ProgramClock._if,
+    "scf.while": ProgramClock._while,
+    "scf.yield": ProgramClock._nothing,
+    "scf.condition": ProgramClock._nothing,
+    "func.return": ProgramClock._nothing,
+    "annotation.mark": ProgramClock._nothing,
+    "hivm.hir.set_mask_norm": ProgramClock._nothing,
+    "hivm.hir.get_block_idx": ProgramClock._program,
+    "hivm.hir.pointer_cast": ProgramClock._pointer_cast,
+    "hivm.hir.pipe_barrier": ProgramClock._barrier,
+    "hivm.hir.set_flag": ProgramClock._set_flag,
+    "hivm.hir.wait_flag": ProgramClock._wait_flag,
+    "hivm.hir.load": ProgramClock._transfer,
+    "hivm.hir.store": ProgramClock._transfer,
+    "hivm.hir.vreduce": ProgramClock._reduce,
+    "hivm.hir.vcumsum": ProgramClock._cumulate,
+    "hivm.hir.vcumprod": ProgramClock._cumulate,
+    "hivm.hir.vsort": ProgramClock._sort,
+    "hivm.hir.bitcast": ProgramClock._retype,
+    "memref.load": ProgramClock._access,
+    "memref.store": ProgramClock._access,
+    "memref.extract_strided_metadata": ProgramClock._metadata,
+    "memref.subview": ProgramClock._subview,
+    "memref.reinterpret_cast": ProgramClock._reinterpret,
+    "memref.collapse_shape": ProgramClock._collapse,
+    "memref.expand_shape": ProgramClock._retype,
+    "memref.cast": ProgramClock._retype,
+}
+
+
+_CASTS = ("index_cast", "index_castui", "extsi", "extui", "trunci")  # free: registers have one width
+
+
+def _known(value: Any, op: Op) -> Any:
+    if value is UNKNOWN:
+        raise UnknownOperation(f"the model cannot follow {op.name} where it depends on tensor contents")
+    return value
+
+
+def _assign(values: _Values, targets: Sequence[int], sources: Sequence[int]) -> None:
+    """All at once: a source may be a target too."""
+    for number, value in zip(targets, [values[source] for source in sources], strict=True):
+        values[number] = value
+
+
+def _decides(op: Op) -> bool:
+    """Whether iterations may differ in more than a tail: a branch or loop of the kernel's own, on any condition.
+
+    The branches that the compiler adds for tails carry its mark of being unlikely.
+    """
+    return op.name == "scf.while" or (op.name == "scf.if" and "hivm.unlikely_condition" not in op.attributes)
+
+
+def _pipe(name: str) -> int:
+    if name not in _PIPE_NUMBERS:
+        raise UnknownOperation(f"the model does not know the pipe {name}; it models vector cores only")
+    return _PIPE_NUMBERS[name]
+
+
+def _flag(op: Op) -> tuple[int, int, Callable[[_Values], int]]:
+    source, target = _pipe(op.attributes["set_pipe"]), _pipe(op.attributes["wait_pipe"])
+    static = op.attributes.get("static_event_id")
+    if static is not None:
+        event = int(static.removeprefix("EVENT_ID"))
+        return source, target, lambda values: event
+    number = op.operands[0]
+    return source, target, lambda values: int(values[number])
+
+
+def _around(sizes: Sequence[int], dims: Sequence[int]) -> tuple[int, int, int]:
+    """Elements before, along and after the given neighbouring axes."""
+    first, last = min(dims), max(dims)
+    return math.prod(sizes[:first]), math.prod(sizes[first : last + 1]), math.prod(sizes[last + 1 :])
+
+
+def _rate(rates: Mapping[int, Rate], view: View, op: Op) -> Rate:
+    if view.base not in rates:
+        raise UnknownOperation(f"the model does not know {op.name} of memory that is no argument of the kernel")
+    return rates[view.base]
+
+
+def _operands_and_result(op: Op) -> list[int]:
+    """A vector operation's memory operands without the scratch space that its last group names."""
+    if "operandSegmentSizes" in op.attributes:
+        inputs, outputs, *_ = op.segments()
+        wanted = {*inputs, *outputs}
+    else:
+        wanted = {*op.operands}
+    pairs = zip(op.operands, op.types, strict=True)
+    return [number for number, kind in pairs if isinstance(kind, MemRef) and number in wanted]
+
+
+def _instructions(views: Sequence[View], broadcast: bool) -> int:
+    """Vector instructions that an operation takes: one over contiguous operands; over rows that lie apart or are
+    broadcast, one a row or one a column of 256 bytes, whichever is fewer."""
+    whole = max(views, key=View.elements)
+    if not broadcast and all(view.rows()[0] == 1 for view in views):
+        return 1
+    cols = max(1, whole.sizes[-1]) if whole.sizes else 1
+    rows = whole.elements() // cols
+    widest = max(view.item_bits for view in views)
+    return max(1, min(rows, ceil(cols * widest, 256 * 8)))

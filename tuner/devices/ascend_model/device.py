@@ -1,0 +1,176 @@
+"""`model:PART`: the real compiler in worker processes, the discrete-event clock, the compiled program executed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from tilewise import errors
+from tilewise.db.records import Clock, Status
+from tilewise.errors import Unavailable
+from tilewise.kernels.spec import Config, KernelSpec, Problem
+from tilewise.settings import read_settings
+from tilewise.tuner.devices.ascend_model import toolchain
+from tilewise.tuner.devices.ascend_model.executor.verification import verify_compiled
+from tilewise.tuner.devices.ascend_model.model_config import model_config
+from tilewise.tuner.devices.ascend_model.report.analysis import Analysis, analyse
+from tilewise.tuner.devices.base import Device
+from tilewise.tuner.hardware.ascend_costs import costs
+from tilewise.tuner.hardware.ascend_parts import part as part_named
+from tilewise.tuner.hardware.calibrated_costs import calibrated, model_fingerprint
+from tilewise.tuner.measure.outcome import Outcome, Verdict
+from tilewise.tuner.measure.verify import disagreement
+from tilewise.tuner.workers.core_slots import CoreSlots
+from tilewise.tuner.workers.worker import WorkerDied, WorkerError, WorkerFailed, WorkerPool, WorkerTimeout
+
+__all__ = ["ModelDevice"]
+
+_ENTRY = "tilewise.tuner.devices.ascend_model.compile_job:call"
+_SECONDS = 600.0  # for one config; the compiler's own limit is shorter
+_VERIFY_SECONDS = 60.0
+_MEMORY_BYTES = 8 << 30
+"""What compiling or executing one config may take; ordinary ones take some hundred megabytes."""
+
+_MACHINE_FAULTS = ("OSError", "FileNotFoundError", "PermissionError", "MemoryError")
+"""What a compile process may raise for which no config is to blame."""
+
+
+class ModelDevice(Device):
+    """A modelled Ascend part. Compiling runs in `jobs` processes, which share the machine's cores with those of
+    other tunings; outcomes come in order.
+
+    `cores` are those that a process may use, where that is not all of the part's. With `evicted` times are those of
+    runs that find the L2 cache empty, as a chip's timer makes sure; else they are of a kernel called again and again.
+    """
+
+    clock = Clock.MODELLED
+    batch = 4
+
+    def __init__(
+        self,
+        part: str,
+        *,
+        jobs: int | None = None,
+        cache_folder: Path | None = None,
+        cores: int | None = None,
+        evicted: bool = False,
+    ) -> None:
+        if reason := toolchain.unavailable_reason():
+            raise Unavailable(f"model:{part} {reason}")
+        settings = read_settings()
+        self.part = part_named(part)
+        self.id = f"model:{part}"
+        self._folder = cache_folder or settings.cache_folder
+        target = toolchain.target(part, self._folder)
+        self.target = replace(target, cores=cores or target.cores)
+        self._evicted = evicted
+        self.toolchain = f"{toolchain.fingerprint()}, model {model_fingerprint(self.part)}" + ", evicted" * evicted
+        self._workers = WorkerPool(
+            _ENTRY,
+            jobs or settings.jobs,
+            env={"TRITON_INTERPRET": None},
+            imports=("torch", "triton.backends.ascend.compiler", "xdsl.parser"),
+            memory_bytes=_MEMORY_BYTES,
+            cores=CoreSlots(settings.cache_folder / "cores", max(settings.jobs, len(os.sched_getaffinity(0)))),
+        )
+
+    def evaluate(
+        self,
+        spec: KernelSpec,
+        problem: Problem,
+        configs: Sequence[Config],
+        *,
+        to_beat_us: Callable[[], float | None] = lambda: None,
+    ) -> Iterator[Outcome]:
+        """A spec without an origin cannot be found by other processes: it is compiled in this one."""
+        if not spec.origin:
+            for config in configs:
+                yield model_config(spec, problem, config, self.target, self._folder, evicted=self._evicted)[0]
+            return
+        rest = (self.target, self._folder, self._evicted)
+        jobs = [("evaluate", spec.origin, problem, dict(config), *rest) for config in configs]
+        futures = [self._workers.submit(*job, timeout=_SECONDS) for job in jobs]
+        try:
+            for future in futures:
+                yield _outcome(future)
+        finally:
+            for future in futures:
+                future.cancel()
+
+    def verify(self, spec: KernelSpec, problem: Problem, config: Config) -> Verdict:
+        """Execute the compiled program; a check that fails or ends otherwise than with results is no disagreement."""
+        if not spec.origin:
+            return verify_compiled(spec, problem, config, self.target, self._folder)
+        job = ("verify", spec.origin, problem, dict(config), self.target, self._folder)
+        return _verdict(self._workers.submit(*job, timeout=_VERIFY_SECONDS))
+
+    def analyse(self, spec: KernelSpec, problem: Problem, config: Config) -> Analysis:
+        """Where the time of a config goes that was found feasible; raises `Unavailable` where it is not."""
+        return analyse(spec, problem, config, self.target, self._folder, evicted=self._evicted)
+
+    def interval_us(self, spec: KernelSpec, problem: Problem, config: Config) -> tuple[float, float]:
+        """A feasible config's time with all figures at the fast, and at the slow ends of their ranges."""
+        outcome, machines = model_config(spec, problem, config, self.target, self._folder, evicted=self._evicted)
+        if machines is None:
+            raise Unavailable(f"{self.id} has no time for {spec.name}: {outcome.reason}")
+        return machines.time("low").time_us, machines.time("high").time_us
+
+    def memory_bytes(self) -> int:
+        return self.part.hbm_gib * 2**30
+
+    def floor_us(self, spec: KernelSpec, problem: Problem) -> float:
+        fits = sum(buffer.bytes for buffer in spec.buffers(problem).values()) <= self.part.l2_mib * 2**20
+        figures = costs(instead=calibrated(self.part.name))
+        rate = figures["l2_sum_gb_s"] if fits else self.part.hbm_gb_s * figures["hbm_share"]
+        return spec.bytes(problem) / rate / 1e3
+
+    def warm_up(self) -> None:
+        """Start the processes that will be needed, so that they load while others work."""
+        self._workers.start()
+
+    def close(self) -> None:
+        self._workers.close()
+
+
+def _outcome(future: Future[Any]) -> Outcome:
+    """What a compile process made of a config; its death and its silence are outcomes too."""
+    try:
+        outcome: Outcome = future.result()
+        return outcome
+    except WorkerTimeout as error:
+        return Outcome(Status.TIMEOUT, str(error))
+    except WorkerDied as error:
+        return Outcome(Status.COMPILE, f"the compiler's front end crashed: {error}")
+    except WorkerFailed as error:
+        _blame_no_config(error)
+        return Outcome(Status.RUNTIME, str(error))
+    except WorkerError as error:
+        raise Unavailable(str(error)) from error
+
+
+def _verdict(future: Future[Any]) -> Verdict:
+    """What became of executing a config in a compile process."""
+    try:
+        verdict: Verdict = future.result()
+        return verdict
+    except WorkerTimeout as error:
+        return disagreement(f"executing the program: {error}", status=Status.TIMEOUT)
+    except WorkerDied as error:
+        return disagreement(f"executing the program: {error}", status=Status.RUNTIME)
+    except WorkerFailed as error:
+        _blame_no_config(error)
+        return disagreement(f"executing the program: {error}", status=Status.RUNTIME)
+    except WorkerError as error:
+        raise Unavailable(str(error)) from error
+
+
+def _blame_no_config(error: WorkerFailed) -> None:
+    """Raise what is the spec's or the machine's fault."""
+    if error.kind in errors.__all__:
+        raise getattr(errors, error.kind)(error.message) from error
+    if error.kind in _MACHINE_FAULTS:
+        raise Unavailable(f"a compile process failed: {error}") from error

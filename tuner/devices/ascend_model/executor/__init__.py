@@ -1,0 +1,1 @@
+"""Execute compiled Ascend programs, and find races and wrong results."""

@@ -1,0 +1,624 @@
+"""The scheduled program of a launch, executed: its results, and every hazard on the way.
+
+Programs run side by side as long as they take the same course: numbers that differ between them are arrays, on-chip
+memory has a row for each. Where a loop's bounds, a branch or a size differs, the group is split and its parts go on
+alone. Operations are executed in program order, which gives the right values wherever nothing races; what might race
+is an error (`hazards.py`), as is an access out of bounds (`memory.py`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tilewise.tuner.devices.ascend_model.clock.core import MTE2, MTE3, PIPES, S, V
+from tilewise.tuner.devices.ascend_model.executor.hazards import Order, Sharing
+from tilewise.tuner.devices.ascend_model.executor.memory import (
+    BLOCK_BYTES,
+    Array,
+    Fault,
+    Global,
+    OnChip,
+    OutOfBounds,
+    View,
+    decode,
+    encode,
+    place,
+)
+from tilewise.tuner.devices.ascend_model.executor.vector_ops import combine, computation
+from tilewise.tuner.devices.ascend_model.ir.hivm import (
+    DYNAMIC,
+    Block,
+    Function,
+    IndexPlan,
+    MemRef,
+    Op,
+    index_plan,
+    kept_dimensions,
+)
+from tilewise.tuner.devices.ascend_model.ir.scalars import scalar_function
+from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
+
+__all__ = ["Executor"]
+
+_PIPES = {f"PIPE_{name}": number for number, name in enumerate(PIPES)}
+
+_TOGETHER_BYTES = 12 << 20
+"""On-chip memory of the programs that run side by side: more would leave the host's caches."""
+
+_TOGETHER = 1024
+"""Programs that run side by side at most."""
+
+_IGNORED = ("annotation.mark", "func.return", "hivm.hir.set_mask_norm", "scf.condition", "scf.yield")
+
+
+@dataclass(frozen=True, slots=True)
+class _Trip:
+    """Where a loop is."""
+
+    index: int
+    low: int
+    high: int
+    step: int
+
+
+class _Group:
+    """Programs on the same course, and all that they have computed."""
+
+    __slots__ = ("chip", "order", "programs", "trips", "values")
+
+    def __init__(self, programs: Array, values: list[Any], chip: OnChip, order: Order, trips: list[_Trip]) -> None:
+        self.programs, self.values, self.chip, self.order, self.trips = programs, values, chip, order, trips
+
+    def split(self, numbers: Iterable[int]) -> list[_Group]:
+        """One group for each combination of these values, which become plain numbers."""
+        varying = [n for n in numbers if isinstance(self.values[n], np.ndarray)]
+        if not varying:
+            return [self]
+        rows, members = np.unique(np.stack([self.values[n] for n in varying], axis=1), axis=0, return_inverse=True)
+        groups = [self] if len(rows) == 1 else [self._part(members.ravel() == row) for row in range(len(rows))]
+        for group, row in zip(groups, rows, strict=True):
+            for number, value in zip(varying, row.tolist(), strict=True):
+                group.values[number] = value
+        return groups
+
+    def _part(self, chosen: Array) -> _Group:
+        values = [_rows(value, chosen) for value in self.values]
+        return _Group(self.programs[chosen], values, self.chip.take(chosen), self.order.copy(), [*self.trips])
+
+    def assign(self, targets: Sequence[int], sources: Sequence[int]) -> None:
+        """All at once: a source may be a target too."""
+        for number, value in zip(targets, [self.values[source] for source in sources], strict=True):
+            self.values[number] = value
+
+    def iteration(self) -> int:
+        """How many times the innermost body has been entered before, over all loops around it."""
+        count = 0
+        for trip in self.trips:
+            count = count * max(0, -(-(trip.high - trip.low) // trip.step)) + (trip.index - trip.low) // trip.step
+        return count
+
+
+def _rows(value: Any, chosen: Array) -> Any:
+    if isinstance(value, View):
+        return replace(value, offset=value.offset[chosen]) if isinstance(value.offset, np.ndarray) else value
+    return value[chosen] if isinstance(value, np.ndarray) else value
+
+
+_Step = Callable[[_Group], list[_Group] | None]
+"""Does one operation; None where the group stays whole."""
+
+
+class Executor:
+    """A compiled function on a part with `on_chip_bytes` a core; raises `UnknownOperation` for what it cannot run.
+
+    `unbarriered` names operations on one pipe that no barrier separates although one uses the other's result, where
+    the pipe's own order is enough.
+    """
+
+    def __init__(self, function: Function, on_chip_bytes: int, *, order: Callable[[int], Order] | None = None) -> None:
+        """With `order`, accesses are handed to what it makes instead, and programs are not checked for sharing."""
+        self._function = function
+        self._order = order or Order
+        self._size = _planned(function, on_chip_bytes)
+        self.unbarriered: set[str] = set()
+        self._globals: dict[int, Global] = {}
+        self._sharing = Sharing([], [], [])
+        self._written = set() if order else _written(function)
+        self._steps = self._block(function.body)
+
+    def run(self, buffers: dict[str, Array], scalars: Sequence[int | float], grid: Sequence[int]) -> None:
+        """Execute a launch over the grid (one to three axes), in place on `buffers`: the arguments in order, by name,
+        each one axis of its stored type. Raises `Fault` where the program does what no correct program does."""
+        sizes = [*grid, 1, 1][:3]
+        memrefs = [p for p, (_, kind) in enumerate(self._function.arguments) if isinstance(kind, MemRef)]
+        given = dict(zip(memrefs[len(memrefs) - len(buffers) :], buffers, strict=True))
+        names = [given.get(p, f"argument {p}") for p in range(len(self._function.arguments))]
+        self._globals = {p: Global(name, buffers[name]) for p, name in given.items()}
+        elements = [buffers[given[p]].size if p in given else 0 for p in range(len(names))]
+        self._sharing = Sharing(elements, self._written, names)
+        together = min(_TOGETHER, max(1, _TOGETHER_BYTES // self._size))
+        programs = np.arange(math.prod(sizes), dtype=np.int64)
+        with np.errstate(all="ignore"):
+            for start in range(0, len(programs), together):
+                self._together(programs[start : start + together], [*scalars, *sizes])
+
+    def _together(self, programs: Array, scalars: Sequence[int | float]) -> None:
+        kinds = self._function.arguments
+        wanted = len([kind for _, kind in kinds[1:] if not isinstance(kind, MemRef)])
+        if len(scalars) != wanted:
+            raise ValueError(f"{self._function.name} takes {wanted} scalars, {len(scalars)} were given")
+        values: list[Any] = [None] * self._function.values
+        rest = iter(scalars)
+        for position, (number, kind) in enumerate(kinds):
+            if isinstance(kind, MemRef):
+                values[number] = View(position, 0, 0, (), (), kind.dtype)
+            else:
+                values[number] = 0 if position == 0 else next(rest)  # argument 0 is the address of a sync area
+        group = _Group(programs, values, OnChip(len(programs), self._size), self._order(self._size), [])
+        for part in _all(self._steps, [group]):
+            part.order.finish()
+            self.unbarriered |= part.order.unbarriered
+
+    # From operations to steps ----------------------------------------------------------------------------------
+
+    def _block(self, block: Block) -> list[_Step]:
+        return [self._step(op) for op in block.operations if op.name not in _IGNORED]
+
+    def _step(self, op: Op) -> _Step:
+        if op.name.startswith(("arith.", "math.")):
+            return self._scalar(op)
+        if op.name in _STRUCTURE:
+            return _STRUCTURE[op.name](self, op)
+        if op.name.startswith("hivm.hir."):
+            return self._vector(op)
+        raise UnknownOperation(f"the model does not know the operation {op.name}")
+
+    def _scalar(self, op: Op) -> _Step:
+        (result,), operands = op.results, op.operands
+        if op.name == "arith.constant":
+            value = op.attributes["value"]
+
+            def constant(group: _Group) -> None:
+                group.values[result] = value
+
+            return constant
+        if op.name == "arith.select" and isinstance(op.result_types[0], MemRef):
+            return self._choose(op)
+        function = scalar_function(op)
+
+        def scalar(group: _Group) -> None:
+            values = group.values
+            values[result] = function(*[values[n] for n in operands])
+
+        return scalar
+
+    def _choose(self, op: Op) -> _Step:
+        condition, yes, no = op.operands
+
+        def choose(group: _Group) -> list[_Group]:
+            groups = group.split([condition])
+            for part in groups:
+                part.values[op.results[0]] = part.values[yes if part.values[condition] else no]
+            return groups
+
+        return choose
+
+    def _program(self, op: Op) -> _Step:
+        def program(group: _Group) -> None:
+            group.values[op.results[0]] = group.programs if len(group.programs) > 1 else int(group.programs[0])
+
+        return program
+
+    # Structure -------------------------------------------------------------------------------------------------
+
+    def _if(self, op: Op) -> _Step:
+        branches = [(self._block(region), region.yielded()) for region in op.regions]
+
+        def branch(group: _Group) -> list[_Group]:
+            done = []
+            for part in group.split(op.operands):
+                steps, yielded = branches[0 if part.values[op.operands[0]] else 1]
+                for end in _all(steps, [part]):
+                    end.assign(op.results, yielded)
+                    done.append(end)
+            return done
+
+        return branch
+
+    def _for(self, op: Op) -> _Step:
+        (body,) = op.regions
+        steps, yielded = self._block(body), body.yielded()
+        index, *carried = body.arguments
+
+        def loop(group: _Group) -> list[_Group]:
+            return [end for part in group.split(op.operands[:3]) for end in whole(part)]
+
+        def whole(group: _Group) -> list[_Group]:
+            low, high, step = (int(group.values[n]) for n in op.operands[:3])
+            if step <= 0:
+                raise UnknownOperation(f"the model does not know {place(op)} with a step of {step}")
+            group.assign(carried, op.operands[3:])
+            groups = [group]
+            for at in range(low, high, step):
+                for part in groups:
+                    part.values[index] = at
+                    part.trips.append(_Trip(at, low, high, step))
+                groups = _all(steps, groups)
+                for part in groups:
+                    part.trips.pop()
+                    part.assign(carried, yielded)
+            for part in groups:
+                part.assign(op.results, carried)
+            return groups
+
+        return loop
+
+    def _while(self, op: Op) -> _Step:
+        """`before` decides and passes values on, to `after` or out of the loop; `after` yields to `before` again."""
+        before, after = op.regions
+        deciding, steps = self._block(before), self._block(after)
+        condition, *passed = before.operations[-1].operands
+
+        def loop(group: _Group) -> list[_Group]:
+            group.assign(before.arguments, op.operands)
+            running, done = [group], []
+            while running:
+                again = []
+                for part in [p for g in _all(deciding, running) for p in g.split([condition])]:
+                    if part.values[condition]:
+                        part.assign(after.arguments, passed)
+                        again.append(part)
+                    else:
+                        part.assign(op.results, passed)
+                        done.append(part)
+                running = _all(steps, again)
+                for part in running:
+                    part.assign(before.arguments, after.yielded())
+            return done
+
+        return loop
+
+    # Views of memory -------------------------------------------------------------------------------------------
+
+    def _pointer_cast(self, op: Op) -> _Step:
+        """A planned buffer; where it has several addresses, iterations take them in turn."""
+        addresses, kind, result = op.segments()[0], op.result_types[0], op.results[0]
+        assert isinstance(kind, MemRef)
+        if DYNAMIC in kind.shape:
+            raise UnknownOperation(f"the model does not know {place(op)} to a dynamic shape")
+
+        def cast(group: _Group) -> None:
+            turn = group.iteration() % len(addresses) if len(addresses) > 1 else 0
+            address = int(group.values[addresses[turn]])
+            group.values[result] = View(-1, address, 0, kind.shape, kind.strides, kind.dtype)
+
+        return cast
+
+    def _subview(self, op: Op) -> _Step:
+        (source,), *_ = op.segments()
+        offsets, sizes, steps = index_plan(op)
+        kind, result = op.result_types[0], op.results[0]
+        assert isinstance(kind, MemRef)
+        kept = kept_dimensions(op.attributes["static_sizes"], kind.shape)
+        uniform = [number for known, number in [*sizes, *steps] if known is None]
+
+        def subview(group: _Group) -> list[_Group]:
+            groups = group.split(uniform)
+            for part in groups:
+                view: View = part.values[source]
+                moves = [o * s for o, s in zip(_read(offsets, part), view.strides, strict=True)]
+                extents, strides = _read(sizes, part), _read(steps, part)
+                part.values[result] = replace(
+                    view,
+                    offset=view.offset + sum(moves),
+                    sizes=tuple(max(0, int(extents[i])) for i in kept),
+                    strides=tuple(view.strides[i] * int(strides[i]) for i in kept),
+                )
+            return groups
+
+        return subview
+
+    def _reinterpret(self, op: Op) -> _Step:
+        (source,), *_ = op.segments()
+        offsets, sizes, strides = index_plan(op)
+        kind, result = op.result_types[0], op.results[0]
+        assert isinstance(kind, MemRef)
+        uniform = [number for known, number in [*sizes, *strides] if known is None]
+
+        def reinterpret(group: _Group) -> list[_Group]:
+            groups = group.split(uniform)
+            for part in groups:
+                part.values[result] = replace(
+                    part.values[source],
+                    offset=_read(offsets, part)[0],
+                    sizes=tuple(max(0, int(size)) for size in _read(sizes, part)),
+                    strides=tuple(int(stride) for stride in _read(strides, part)),
+                    dtype=kind.dtype,
+                )
+            return groups
+
+        return reinterpret
+
+    def _metadata(self, op: Op) -> _Step:
+        """A view taken apart: its base, offset, sizes and strides."""
+        source, (base, offset, *rest) = op.operands[0], op.results
+
+        def metadata(group: _Group) -> None:
+            view: View = group.values[source]
+            group.values[base] = replace(view, offset=0, sizes=(), strides=())
+            for number, value in zip([offset, *rest], [view.offset, *view.sizes, *view.strides], strict=True):
+                group.values[number] = value
+
+        return metadata
+
+    def _collapse(self, op: Op) -> _Step:
+        groups, source, result = op.attributes["reassociation"], op.operands[0], op.results[0]
+
+        def collapse(group: _Group) -> None:
+            view: View = group.values[source]
+            sizes = tuple(math.prod(view.sizes[i] for i in axes) for axes in groups)
+            group.values[result] = replace(view, sizes=sizes, strides=tuple(_stride(view, axes) for axes in groups))
+
+        return collapse
+
+    def _retype(self, op: Op) -> _Step:
+        """expand_shape, cast, bitcast and the like: the same memory under the result's static type."""
+        kind, source, result = op.result_types[0], op.operands[0], op.results[0]
+        assert isinstance(kind, MemRef)
+
+        def retype(group: _Group) -> None:
+            view: View = group.values[source]
+            if DYNAMIC in kind.shape + kind.strides and len(kind.shape) != len(view.sizes):
+                raise UnknownOperation(f"the model does not know {place(op)} to a dynamic shape")
+            sizes = view.sizes if DYNAMIC in kind.shape else kind.shape
+            strides = view.strides if DYNAMIC in kind.strides else kind.strides
+            if kind.dtype != view.dtype and kind.item_bits != view.item_bits:
+                raise UnknownOperation(f"the model does not know {place(op)} between types of different widths")
+            group.values[result] = replace(view, sizes=sizes, strides=strides, dtype=kind.dtype)
+
+        return retype
+
+    # Pipes -----------------------------------------------------------------------------------------------------
+
+    def _barrier(self, op: Op) -> _Step:
+        pipe = None if op.attributes["pipe"] == "PIPE_ALL" else _pipe(op.attributes["pipe"])
+
+        def barrier(group: _Group) -> None:
+            group.order.barrier(pipe)
+
+        return barrier
+
+    def _flag(self, op: Op) -> _Step:
+        source, target = _pipe(op.attributes["set_pipe"]), _pipe(op.attributes["wait_pipe"])
+        static = op.attributes.get("static_event_id")
+        event = None if static is None else int(static.removeprefix("EVENT_ID"))
+        sets = op.name == "hivm.hir.set_flag"
+
+        def flag(group: _Group) -> list[_Group]:
+            groups = group.split(op.operands)
+            for part in groups:
+                act = part.order.set_flag if sets else part.order.wait_flag
+                act(source, target, int(part.values[op.operands[0]]) if event is None else event, op)
+            return groups
+
+        return flag
+
+    def _load(self, op: Op) -> _Step:
+        """From global to on-chip memory, on MTE2; each row fills up the block that it ends in."""
+        source, target = op.operands[:2]
+        padding = op.operands[2] if op.attributes.get("pad_mode") == "PadValue" else None
+        if op.attributes.get("init_out_buffer"):
+            raise UnknownOperation(f"the model does not know {place(op)} with an initial value")
+
+        def load(group: _Group) -> None:
+            outside, inside = group.values[source], group.values[target]
+            if not inside.elements():
+                return
+            _require_transfer(outside, inside, op)
+            group.order.use(MTE2, op, [], [inside])
+            self._sharing.load(group.order, MTE2, op, outside, group.programs)
+            stored = group.chip.stored(inside, op)
+            for part, window in self._global(outside, op).pieces(outside, len(group.programs), op):
+                stored[part] = window.reshape(-1, *inside.sizes)
+            value = np.nan if padding is None and inside.dtype in ("f16", "f32", "bf16", "f64") else -1
+            group.chip.fill_block(inside, value if padding is None else group.values[padding], op)
+
+        return load
+
+    def _store(self, op: Op) -> _Step:
+        """From on-chip to global memory, on MTE3; atomic ones in the order of the programs."""
+        source, target = op.operands[:2]
+        kind = op.attributes.get("atomic_kind", "none")
+        if kind != "none" and kind not in combine:
+            raise UnknownOperation(f"the model does not know {place(op)} of atomic kind {kind}")
+
+        def store(group: _Group) -> None:
+            inside, outside = group.values[source], group.values[target]
+            if not inside.elements():
+                return
+            _require_transfer(outside, inside, op)
+            group.order.use(MTE3, op, [inside], [])
+            self._to_global(group, MTE3, op, outside, group.chip.stored(inside, op).reshape(-1, *outside.sizes), kind)
+
+        return store
+
+    def _access(self, op: Op) -> _Step:
+        """`memref.load` and `memref.store`: one element between a register and memory, by the scalar unit."""
+        reads = op.name == "memref.load"
+        number, *indices = op.operands if reads else op.operands[1:]
+
+        def element(group: _Group) -> View:
+            view: View = group.values[number]
+            moves = [group.values[i] * s for i, s in zip(indices, view.strides, strict=True)]
+            return replace(view, offset=view.offset + sum(moves), sizes=(), strides=())
+
+        def load(group: _Group, view: View) -> None:
+            if view.base < 0:
+                group.order.use(S, op, [view], [])
+                value = group.chip.read(view, op)
+            else:
+                group.order.issue(S, op)
+                self._sharing.load(group.order, S, op, view, group.programs)
+                pieces = list(self._global(view, op).pieces(view, len(group.programs), op))
+                value = decode(np.concatenate([window for _, window in pieces]), view.dtype)
+            group.values[op.results[0]] = value.copy() if len(group.programs) > 1 else value.item()
+
+        def store(group: _Group, view: View) -> None:
+            value = group.values[op.operands[0]]
+            if view.base < 0:
+                group.order.use(S, op, [], [view])
+                group.chip.write(view, value, op)
+                return
+            group.order.issue(S, op)
+            stored = encode(np.broadcast_to(value, len(group.programs)), view.dtype)
+            self._to_global(group, S, op, view, stored, "none")
+
+        def access(group: _Group) -> list[_Group]:
+            view: View = group.values[number]
+            groups = group.split(indices) if view.base < 0 else [group]
+            for part in groups:
+                (load if reads else store)(part, element(part))
+            return groups
+
+        return access
+
+    def _vector(self, op: Op) -> _Step:
+        compute, inputs, outputs = computation(op)
+
+        def vector(group: _Group) -> None:
+            values = group.values
+            reads, writes = [values[n] for n in inputs], [values[n] for n in outputs]
+            _require_on_chip([*reads, *writes], op)
+            if all(view.elements() for view in [*reads, *writes]):
+                group.order.use(V, op, reads, writes)
+                try:
+                    compute(group.chip, values)
+                except (Fault, UnknownOperation):
+                    raise
+                except ValueError as error:  # numpy's, of shapes that do not go together
+                    shapes = ", ".join(str(view.sizes) for view in [*reads, *writes])
+                    raise Fault(f"{place(op)} has operands of shapes {shapes}") from error
+
+        return vector
+
+    def _to_global(self, group: _Group, pipe: int, op: Op, view: View, values: Array, kind: str) -> None:
+        """Store one row of values a program, or (`kind`) combine it with what is there."""
+        programs = group.programs
+        windows = self._global(view, op).pieces(view, len(programs), op)
+        pieces = [(part, window, values[part]) for part, window in windows]
+        if kind != "none":
+            self._sharing.add(op, view, programs)
+            for _, window, added in pieces:
+                _accumulate(combine[kind], window, added, view.dtype)
+            return
+        self._sharing.store(group.order, pipe, op, view, programs, pieces)
+
+    def _global(self, view: View, op: Op) -> Global:
+        if view.base not in self._globals:
+            raise UnknownOperation(f"the model does not know {place(op)} of memory that is no argument of the kernel")
+        return self._globals[view.base]
+
+
+_STRUCTURE: dict[str, Callable[[Executor, Op], _Step]] = {
+    "scf.for": Executor._for,
+    "scf.if": Executor._if,
+    "scf.while": Executor._while,
+    "hivm.hir.get_block_idx": Executor._program,
+    "hivm.hir.pointer_cast": Executor._pointer_cast,
+    "hivm.hir.pipe_barrier": Executor._barrier,
+    "hivm.hir.set_flag": Executor._flag,
+    "hivm.hir.wait_flag": Executor._flag,
+    "hivm.hir.load": Executor._load,
+    "hivm.hir.store": Executor._store,
+    "hivm.hir.bitcast": Executor._retype,
+    "memref.load": Executor._access,
+    "memref.store": Executor._access,
+    "memref.extract_strided_metadata": Executor._metadata,
+    "memref.subview": Executor._subview,
+    "memref.reinterpret_cast": Executor._reinterpret,
+    "memref.collapse_shape": Executor._collapse,
+    "memref.expand_shape": Executor._retype,
+    "memref.cast": Executor._retype,
+}
+
+
+def _all(steps: Sequence[_Step], groups: list[_Group]) -> list[_Group]:
+    """Every group through every step, one step after the other."""
+    for step in steps:
+        if len(groups) == 1:
+            groups = step(groups[0]) or groups
+        else:
+            groups = [part for group in groups for part in (step(group) or (group,))]
+    return groups
+
+
+def _accumulate(function: np.ufunc, window: Array, added: Array, dtype: str) -> None:
+    """One program after the other: several may add to the same elements."""
+    for row, more in zip(window, added, strict=True):
+        row[...] = encode(function(decode(row, dtype), decode(more, dtype)), dtype)
+
+
+def _require_on_chip(views: Sequence[View], op: Op) -> None:
+    if any(view.base >= 0 for view in views):
+        raise Fault(f"{place(op)} uses global memory as if it were on chip")
+
+
+def _require_transfer(outside: View, inside: View, op: Op) -> None:
+    """It is between global and on-chip memory, of equal shapes, whatever axes of extent 1 they are seen with; raises
+    `Fault`."""
+    _require_on_chip([inside], op)
+    if outside.base < 0:
+        raise Fault(f"{place(op)} uses on-chip memory as if it were global")
+    if [n for n in outside.sizes if n != 1] != [n for n in inside.sizes if n != 1]:
+        raise Fault(f"{place(op)} is between memory of shapes {outside.sizes} and {inside.sizes}")
+
+
+def _planned(function: Function, available: int) -> int:
+    """Bytes of on-chip memory up to the end of the last planned buffer, in whole blocks; raises `OutOfBounds`."""
+    planned = -(-function.on_chip_bytes() // BLOCK_BYTES) * BLOCK_BYTES
+    if planned > available:
+        raise OutOfBounds(f"{function.name} has planned {planned} bytes of on-chip memory, which has {available}")
+    return max(BLOCK_BYTES, planned)
+
+
+def _written(function: Function) -> set[int]:
+    """Positions of the arguments that the function stores to."""
+    positions = {number: position for position, (number, _) in enumerate(function.arguments)}
+    roots = dict(positions)
+    written = set()
+    for op in function.body.walk():
+        if op.name == "scf.for":
+            arguments = op.regions[0].arguments[1:]
+            sources: Iterator[tuple[int, int]] = zip(arguments, op.operands[3:], strict=True)
+            roots |= {target: roots[source] for target, source in sources if source in roots}
+            roots |= {
+                target: roots[source]
+                for target, source in zip(op.results, op.operands[3:], strict=True)
+                if source in roots
+            }
+        elif op.operands and op.operands[0] in roots and op.results and isinstance(op.types[0], MemRef):
+            roots[op.results[0]] = roots[op.operands[0]]
+        elif op.name in ("hivm.hir.store", "memref.store") and op.operands[1] in roots:
+            written.add(roots[op.operands[1]])
+    return written
+
+
+def _pipe(name: str) -> int:
+    if name not in _PIPES:
+        raise UnknownOperation(f"the model does not know the pipe {name}; it models vector cores only")
+    return _PIPES[name]
+
+
+def _read(plan: IndexPlan, group: _Group) -> list[Any]:
+    return [group.values[number] if known is None else known for known, number in plan]
+
+
+def _stride(view: View, axes: Sequence[int]) -> int:
+    """The stride of dimensions folded into one: that of the innermost which is longer than 1."""
+    longer = [view.strides[i] for i in axes if view.sizes[i] != 1]
+    return longer[-1] if longer else 1

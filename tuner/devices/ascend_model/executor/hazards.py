@@ -1,0 +1,311 @@
+"""What orders the pipes of a core, and every access that nothing orders.
+
+Within a pipe operations start in order but may overlap; a barrier makes the pipe wait for its own, a flag makes one
+pipe wait for all that another did before setting it, and the scalar unit, which issues everything, holds back what
+follows when it waits itself. Each pipe therefore knows how far every other one is done (a vector clock). On-chip
+memory remembers, for each block of 32 bytes and each pipe, the last operation that wrote and the last that read it;
+global memory, for each element of a buffer that is written, also which program did. An access to what a pipe does not
+know to be done is a race, whatever values it happened to see.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import deque
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cache
+
+import numpy as np
+
+from tilewise.tuner.devices.ascend_model.clock.core import PIPES, S
+from tilewise.tuner.devices.ascend_model.executor.memory import BLOCK_BYTES, Array, Fault, Global, View, place
+from tilewise.tuner.devices.ascend_model.ir.hivm import Op
+
+__all__ = ["FlagFault", "Order", "Race", "Sharing"]
+
+_ALWAYS = np.iinfo(np.int64).max
+
+_SEVERAL = -1
+"""In place of a program: more than one, or one atomically."""
+
+_IN_STEP_BYTES = 16 * 1024
+"""Two operations of one pipe over the very same elements run through them in the same order: from so many bytes on
+(64 repeats) the first is long done with an element when the second comes to it (start-up 35 cycles)."""
+
+Blocks = slice | Array
+Pieces = Sequence[tuple[slice, Array, Array]]
+"""Some programs, their windows on a buffer, and the values for them."""
+
+
+class Race(Fault):
+    """Two accesses to the same bytes, one of them a write, that nothing orders."""
+
+
+class FlagFault(Fault):
+    """A flag that is waited for and not set, or set and not waited for."""
+
+
+class Order:
+    """Vector clocks of one core's pipes, and who last used each block of its on-chip memory.
+
+    Time is the number of operations issued so far. `unbarriered` names pairs of operations on one pipe that only its
+    own order keeps apart.
+    """
+
+    def __init__(self, size: int) -> None:
+        blocks = math.ceil(size / BLOCK_BYTES)
+        self.unbarriered: set[str] = set()
+        self._issued: list[_Issued] = []
+        self._wrote: Array = np.zeros((len(PIPES), blocks), np.int64)
+        self._read: Array = np.zeros((len(PIPES), blocks), np.int64)
+        self._done: Array = np.zeros((len(PIPES), len(PIPES)), np.int64)
+        self._done[S, S] = _ALWAYS  # one operation after the other
+        self._flags: dict[tuple[int, int, int], deque[tuple[Array, Op]]] = {}
+
+    def copy(self) -> Order:
+        twin = Order(0)
+        twin.unbarriered = self.unbarriered
+        twin._issued = [*self._issued]
+        twin._wrote, twin._read, twin._done = self._wrote.copy(), self._read.copy(), self._done.copy()
+        twin._flags = {key: deque(waiting) for key, waiting in self._flags.items()}
+        return twin
+
+    @property
+    def now(self) -> int:
+        return len(self._issued)
+
+    def issue(self, pipe: int, op: Op, views: Sequence[View] = ()) -> None:
+        """One more operation on a pipe."""
+        self._issued.append((op, pipe, views))
+
+    def done(self, pipe: int) -> Array:
+        """Up to which time each pipe is known to be done when the next operation on `pipe` starts."""
+        clock: Array = self._done[pipe]
+        return clock
+
+    def use(self, pipe: int, op: Op, reads: Sequence[View], writes: Sequence[View]) -> None:
+        """An operation on on-chip memory; raises `Race`."""
+        known = self._done[pipe][:, None]
+        inward, outward = [(view, _blocks_of(view)) for view in reads], [(view, _blocks_of(view)) for view in writes]
+        for view, blocks in inward:
+            self._require(self._wrote[:, blocks] <= known, self._wrote, view, op, pipe, ("reads", "wrote"))
+        for view, blocks in outward:
+            self._require(self._wrote[:, blocks] <= known, self._wrote, view, op, pipe, ("writes", "wrote"))
+            self._require(self._read[:, blocks] <= known, self._read, view, op, pipe, ("writes", "read"))
+        self.issue(pipe, op, (*reads, *writes))
+        for _, blocks in inward:
+            self._read[pipe, blocks] = self.now
+        for _, blocks in outward:
+            self._wrote[pipe, blocks] = self.now
+
+    def barrier(self, pipe: int | None) -> None:
+        """A pipe waits for its own operations; all pipes wait for all where `pipe` is None."""
+        if pipe is None:
+            self._done[...] = self.now
+            self._done[S, S] = _ALWAYS
+        elif pipe != S:
+            self._done[pipe, pipe] = self.now
+
+    def set_flag(self, source: int, target: int, event: int, op: Op) -> None:
+        clock = self._done[source].copy()
+        clock[source] = self.now
+        self._flags.setdefault((source, target, event), deque()).append((clock, op))
+
+    def wait_flag(self, source: int, target: int, event: int, op: Op) -> None:
+        """Raises `FlagFault` where the flag is not set."""
+        waiting = self._flags.get((source, target, event))
+        if not waiting:
+            flag = f"event {event} of {PIPES[source]}"
+            raise FlagFault(f"deadlock: {PIPES[target]} waits at {place(op)} for {flag}, which is not set")
+        clock, _ = waiting.popleft()
+        np.maximum(self._done[target], clock, out=self._done[target])
+        if target == S:  # what is issued later starts later; but what the scalar unit stored needs a flag of its own
+            others = [pipe for pipe in range(len(PIPES)) if pipe != S]
+            self._done[:, others] = np.maximum(self._done[:, others], self._done[S, others])
+
+    def finish(self) -> None:
+        """Raises `FlagFault` where a flag stays set: the core's next program would not wait for it."""
+        for (source, target, event), waiting in sorted(self._flags.items()):
+            if waiting:
+                flag = f"event {event} from {PIPES[source]} to {PIPES[target]}"
+                raise FlagFault(f"{flag} is set at {place(waiting[0][1])} and never waited for")
+
+    def earlier(self, time: int) -> str:
+        """The operation of that time, for a message."""
+        op, pipe, _ = self._issued[time - 1]
+        return f"{place(op)} on {PIPES[pipe]}"
+
+    def _require(self, ordered: Array, history: Array, view: View, op: Op, pipe: int, verbs: tuple[str, str]) -> None:
+        if ordered.all():
+            return
+        blocks = np.arange(history.shape[1])[_blocks_of(view)]
+        for other, position in np.argwhere(~ordered)[::-1]:
+            time = int(history[other, blocks[position]])
+            if other != pipe or not self._in_step(time, view):
+                raise Race(
+                    f"race: {place(op)} on {PIPES[pipe]} {verbs[0]} on-chip byte {blocks[position] * BLOCK_BYTES}, "
+                    f"which {self.earlier(time)} {verbs[1]}, and nothing orders them"
+                )
+        self.unbarriered.add(f"{place(op)} {verbs[0]} what {self.earlier(time)} {verbs[1]} without a barrier between")
+
+    def _in_step(self, time: int, view: View) -> bool:
+        """Whether an earlier operation of the same pipe went through the very same elements, and many of them."""
+        _, _, views = self._issued[time - 1]
+        return view in views and view.elements() * view.item_bits // 8 >= _IN_STEP_BYTES
+
+
+_Issued = tuple[Op, int, Sequence[View]]
+
+
+def _blocks_of(view: View) -> Blocks:
+    bits = view.item_bits
+    return _blocks(view.address * 8 + int(view.offset) * bits, view.sizes, tuple(s * bits for s in view.strides), bits)
+
+
+@cache
+def _blocks(start: int, sizes: tuple[int, ...], strides: tuple[int, ...], item: int) -> Blocks:
+    """The 32-byte blocks that a view touches; all arguments but `sizes` in bits."""
+    block = BLOCK_BYTES * 8
+    starts = np.array([start])
+    run = item
+    for size, stride in zip(reversed(sizes), reversed(strides), strict=True):
+        if stride <= max(run, block) and size and stride >= 0:  # no block is left out between neighbours
+            run += (size - 1) * stride
+        else:
+            starts = (starts[:, None] + np.arange(size) * stride).ravel()
+    first, last = starts // block, (starts + run - 1) // block
+    touched = np.unique(np.concatenate([np.arange(a, b + 1) for a, b in zip(first, last, strict=True)]))
+    if touched.size == touched[-1] - touched[0] + 1:
+        return slice(int(touched[0]), int(touched[-1]) + 1)
+    return touched
+
+
+@dataclass
+class _Shadow:
+    """For each element of a buffer: which program wrote and read it (0 none, -1 several or atomically), and when."""
+
+    writer: Global
+    reader: Global
+    wrote: dict[int, Global] = field(default_factory=dict)
+    read: dict[int, Global] = field(default_factory=dict)
+
+
+class Sharing:
+    """Who used which element of the global buffers that a launch writes.
+
+    Programs run in any order: an element that one writes is no other's to read, nor to write with another value,
+    except all atomically. (Programs whose last tiles overlap write the same value twice, which is harmless.)
+    """
+
+    def __init__(self, elements: Sequence[int], written: Collection[int], names: Sequence[str]) -> None:
+        self._elements, self._names = elements, names
+        self._shadows = {base: _Shadow(self._blank(base), self._blank(base)) for base in written}
+
+    def load(self, order: Order, pipe: int, op: Op, view: View, programs: Array) -> None:
+        """A read by these programs; raises `Race`."""
+        if (shadow := self._shadows.get(view.base)) is None:
+            return
+        own = _column(programs, view)
+        self._refuse_others(shadow.writer, view, own, op, "reads", "writes")
+        self._require_done(order, pipe, shadow.wrote, shadow.writer, view, own, op, ("reads", "wrote"))
+        for part, readers in _windows(shadow.reader, view, own, op):
+            readers[...] = np.where((readers == 0) | (readers == own[part]), own[part], _SEVERAL)
+        self._stamp(shadow.read, order, pipe, view, own, op)
+
+    def store(self, order: Order, pipe: int, op: Op, view: View, programs: Array, pieces: Pieces) -> None:
+        """Make a write of these programs; raises `Race`."""
+        if (shadow := self._shadows.get(view.base)) is None:
+            for _, there, new in pieces:
+                there[...] = new
+            return
+        own = _column(programs, view)
+        self._refuse_others(shadow.reader, view, own, op, "writes", "reads")
+        self._require_done(order, pipe, shadow.read, shadow.reader, view, own, op, ("writes", "read"))
+        self._require_done(order, pipe, shadow.wrote, shadow.writer, view, own, op, ("writes", "wrote"))
+        for (part, writers), (_, there, new) in zip(_windows(shadow.writer, view, own, op), pieces, strict=True):
+            strange = (writers != 0) & (writers != own[part])
+            if strange.any() and not _same(there[strange], new[strange]):
+                raise Race(self._shared(view, op, "writes", "writes otherwise", int(writers[strange][0])))
+            writers[...] = own[part]
+            there[...] = new
+            if _meet(view, new) and not _same(there, new):  # side by side, they left different values
+                raise Race(self._shared(view, op, "writes", "writes otherwise", _SEVERAL))
+        self._stamp(shadow.wrote, order, pipe, view, own, op)
+
+    def add(self, op: Op, view: View, programs: Array) -> None:
+        """An atomic update by these programs; raises `Race`."""
+        if (shadow := self._shadows.get(view.base)) is None:
+            return
+        own = _column(programs, view)
+        self._refuse_others(shadow.reader, view, own, op, "adds to", "reads")
+        for _, writers in _windows(shadow.writer, view, own, op):
+            if (writers > 0).any():
+                raise Race(self._shared(view, op, "adds to", "writes", int(writers.max())))
+            writers[...] = _SEVERAL
+
+    def _blank(self, base: int) -> Global:
+        return Global(self._names[base], np.zeros(self._elements[base], np.int32))
+
+    def _refuse_others(self, users: Global, view: View, own: Array, op: Op, verb: str, other: str) -> None:
+        for part, window in _windows(users, view, own, op):
+            strange = (window != 0) & (window != own[part])
+            if strange.any():
+                raise Race(self._shared(view, op, verb, other, int(window[strange][0])))
+
+    def _shared(self, view: View, op: Op, verb: str, other: str, user: int) -> str:
+        who = f"program {user - 1}" if user > 0 else "another program"
+        name = self._names[view.base]
+        return f"race: {place(op)} {verb} elements of {name} that {who} {other} in the same launch"
+
+    def _require_done(
+        self,
+        order: Order,
+        pipe: int,
+        history: Mapping[int, Global],
+        users: Global,
+        view: View,
+        own: Array,
+        op: Op,
+        verbs: tuple[str, str],
+    ) -> None:
+        """What the same program did to these elements before."""
+        for other, times in history.items():
+            known = order.done(pipe)[other]
+            for (part, window), (_, user) in zip(
+                _windows(times, view, own, op), _windows(users, view, own, op), strict=True
+            ):
+                late = (window > known) & (user == own[part])
+                if late.any():
+                    before = order.earlier(int(window[late][0]))
+                    raise Race(
+                        f"race: {place(op)} on {PIPES[pipe]} {verbs[0]} elements of {self._names[view.base]} "
+                        f"that {before} {verbs[1]}, and nothing orders them"
+                    )
+
+    def _stamp(self, stamps: dict[int, Global], order: Order, pipe: int, view: View, own: Array, op: Op) -> None:
+        if pipe not in stamps:
+            stamps[pipe] = self._blank(view.base)
+        for _, window in _windows(stamps[pipe], view, own, op):
+            window[...] = order.now
+
+
+def _windows(shadow: Global, view: View, own: Array, op: Op) -> list[tuple[slice, Array]]:
+    return list(shadow.pieces(replace(view, dtype="i32"), len(own), op))
+
+
+def _meet(view: View, new: Array) -> bool:
+    """Whether windows of several programs may overlap; they are evenly apart."""
+    if len(new) == 1:
+        return False
+    low, high = view.span()
+    first, second = np.broadcast_to(view.offset, len(new))[:2]
+    return abs(int(second) - int(first)) <= high - low
+
+
+def _same(there: Array, new: Array) -> bool:
+    return bool(((there == new) | ((there != there) & (new != new))).all())
+
+
+def _column(programs: Array, view: View) -> Array:
+    return (programs + 1).reshape(-1, *[1] * len(view.sizes))

@@ -1,0 +1,244 @@
+"""The memory of a vector core, byte by byte, for many programs at once.
+
+On-chip memory is a byte array a program, of the part's size: a planned address is a place in it, so that buffers alias
+and overlap as on the chip. It starts as NaN in every float type. Global buffers are the caller's arrays, and every
+transfer is checked against their ends.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewise.tuner.devices.ascend_model.ir.hivm import Op
+from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
+
+__all__ = ["BLOCK_BYTES", "Array", "Fault", "Global", "OnChip", "OutOfBounds", "View", "decode", "encode", "place"]
+
+Array = NDArray[Any]
+
+BLOCK_BYTES = 32
+"""What on-chip memory is addressed by: a transfer or vector operation starts on such a block and fills its last one."""
+
+_POISON = 0xFF  # a NaN in every float type, -1 in every integer
+
+_STORAGE = {
+    "f64": np.float64,
+    "f32": np.float32,
+    "f16": np.float16,
+    "bf16": np.uint16,  # numpy has none: the upper half of a float32
+    "i64": np.int64,
+    "i32": np.int32,
+    "i16": np.int16,
+    "i8": np.int8,
+}
+_STORAGES = {name: np.dtype(kind) for name, kind in _STORAGE.items()}
+
+
+class Fault(ValueError):
+    """The compiled program did what no correct program does; the message names the operation and its place."""
+
+
+class OutOfBounds(Fault):
+    """An access beyond the end of a buffer or of on-chip memory, or where no transfer can start."""
+
+
+def place(op: Op) -> str:
+    """How messages call an operation: its name, and its number in the text of the compiled function."""
+    return f"{op.name.removeprefix('hivm.hir.')} (operation {op.number})"
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """A memref at run time. `base` is the function argument's number, -1 on chip, where `address` is in bytes.
+
+    `offset` (one for all programs, or one each) and `strides` are in elements.
+    """
+
+    base: int
+    address: int
+    offset: Any
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    dtype: str
+
+    @property
+    def item_bits(self) -> int:
+        return 1 if self.dtype == "i1" else _storage(self.dtype).itemsize * 8
+
+    def elements(self) -> int:
+        return math.prod(self.sizes)
+
+    def span(self) -> tuple[int, int]:
+        """The lowest and highest element, relative to `offset`."""
+        steps = [(size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True)]
+        return sum(min(0, step) for step in steps), sum(max(0, step) for step in steps)
+
+
+def _storage(dtype: str) -> np.dtype[Any]:
+    if dtype not in _STORAGES:
+        raise UnknownOperation(f"the model does not know the element type {dtype}")
+    return _STORAGES[dtype]
+
+
+def decode(stored: Array, dtype: str) -> Array:
+    """Values to compute with: as stored, but bfloat16 as float32."""
+    if dtype != "bf16":
+        return stored
+    return (stored.astype(np.uint32) << 16).view(np.float32)
+
+
+def encode(values: Any, dtype: str) -> Any:
+    """Values as they are stored: floats rounded to the nearest even, integers wrapped."""
+    if dtype != "bf16":
+        return np.asarray(values).astype(_storage(dtype), copy=False)
+    bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
+    rounded = (bits + (0x7FFF + ((bits >> 16) & 1))) >> 16
+    return np.where(np.isnan(values), 0x7FC0, rounded).astype(np.uint16)
+
+
+class OnChip:
+    """The unified buffers of `programs` cores, `size` bytes each."""
+
+    def __init__(self, programs: int, size: int) -> None:
+        self._bytes: Array = np.full((programs, size), _POISON, np.uint8)
+
+    def take(self, programs: Array) -> OnChip:
+        """A copy of some of the programs' memories."""
+        part = OnChip(0, 0)
+        part._bytes = self._bytes[programs]
+        return part
+
+    def stored(self, view: View, op: Op) -> Array:
+        """The view's own memory, writable: one row a program."""
+        item = _storage(view.dtype)
+        return self._window(view, op, item, view.sizes, view.strides, self._start(view, op))
+
+    def read(self, view: View, op: Op) -> Array:
+        if view.dtype == "i1":
+            packed = self._packed(view, op)
+            bits = np.unpackbits(packed, axis=-1, bitorder="little")[..., : _width(view)]
+            return bits.astype(bool).reshape(packed.shape[0], *view.sizes)
+        return decode(self.stored(view, op), view.dtype)
+
+    def write(self, view: View, values: Any, op: Op) -> None:
+        if view.dtype == "i1":
+            packed = self._packed(view, op)
+            bits = np.broadcast_to(values, (packed.shape[0], *view.sizes)).reshape(*packed.shape[:-1], _width(view))
+            packed[...] = np.packbits(bits, axis=-1, bitorder="little")
+        else:
+            self.stored(view, op)[...] = encode(values, view.dtype)
+
+    def spoil(self, view: View, op: Op) -> None:
+        """What an operation leaves in its scratch space is nobody's to rely on."""
+        if view.elements():
+            self._window(view, op, np.dtype(np.uint8), (_bytes(view),), (1,), self._start(view, op))[...] = _POISON
+
+    def fill_block(self, view: View, value: Any, op: Op) -> None:
+        """Set the rest of the 32-byte block in which each row of the view ends, as a transfer inward does."""
+        item = _storage(view.dtype)
+        if not view.elements():
+            return
+        rows, width, strides = _runs(view)
+        end = self._start(view, op) + width * item.itemsize
+        spare = -end % BLOCK_BYTES
+        if spare and all(step * item.itemsize % BLOCK_BYTES == 0 for step in strides):
+            rest = self._window(view, op, item, (*rows, spare // item.itemsize), (*strides, 1), end)
+            rest[...] = encode(value, view.dtype)
+
+    def _packed(self, view: View, op: Op) -> Array:
+        """The bytes that hold a view of bits: each row starts on a byte."""
+        *outer, _ = view.strides or (1,)
+        start = view.address * 8 + _whole(view.offset, op)
+        if (view.strides and view.strides[-1] != 1 and view.sizes[-1] > 1) or any(n % 8 for n in [start, *outer]):
+            raise UnknownOperation(f"the model does not know masks that lie as those of {place(op)}")
+        sizes = (*view.sizes[:-1], math.ceil(_width(view) / 8))
+        strides = (*(stride // 8 for stride in outer), 1)
+        return self._window(view, op, np.dtype(np.uint8), sizes, strides, start // 8)
+
+    def _start(self, view: View, op: Op) -> int:
+        return view.address + _whole(view.offset, op) * view.item_bits // 8
+
+    def _window(
+        self, view: View, op: Op, item: np.dtype[Any], sizes: tuple[int, ...], strides: tuple[int, ...], start: int
+    ) -> Array:
+        programs, size = self._bytes.shape
+        low, high = View(-1, 0, 0, sizes, strides, view.dtype).span()
+        first, last = start + low * item.itemsize, start + (high + 1) * item.itemsize
+        if first < 0 or last > size:
+            raise OutOfBounds(f"{place(op)} uses bytes {first} to {last} of on-chip memory, which has {size}")
+        if start % item.itemsize:
+            raise OutOfBounds(f"{place(op)} uses {view.dtype} at byte {start} of on-chip memory, which is not aligned")
+        steps = (size, *(stride * item.itemsize for stride in strides))
+        return np.ndarray((programs, *sizes), item, self._bytes, start, steps)
+
+
+def _bytes(view: View) -> int:
+    return math.ceil((view.span()[1] + 1) * view.item_bits / 8)
+
+
+def _width(view: View) -> int:
+    return view.sizes[-1] if view.sizes else 1
+
+
+def _runs(view: View) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
+    """The view as contiguous runs: how many along each outer axis, the elements of one, and the runs' strides."""
+    width, axis = 1, len(view.sizes)
+    while axis and (view.sizes[axis - 1] == 1 or view.strides[axis - 1] == width):
+        axis -= 1
+        width *= view.sizes[axis]
+    return view.sizes[:axis], width, view.strides[:axis]
+
+
+def _whole(offset: Any, op: Op) -> int:
+    if isinstance(offset, np.ndarray):
+        raise UnknownOperation(
+            f"the model does not know on-chip addresses that depend on data, as those of {place(op)}"
+        )
+    return int(offset)
+
+
+class Global:
+    """One global buffer: the bytes between its guards."""
+
+    def __init__(self, name: str, data: Array) -> None:
+        self.name = name
+        self._bytes = data.reshape(-1).view(np.uint8)
+
+    def pieces(self, view: View, programs: int, op: Op) -> Iterator[tuple[slice, Array]]:
+        """The programs' windows on the buffer, in program order: many at once where they are evenly apart.
+
+        Raises `OutOfBounds` where one reaches beyond the buffer.
+        """
+        if not view.elements():
+            return
+        self._check(view, op)
+        item = _storage(view.dtype)
+        strides = tuple(stride * item.itemsize for stride in view.strides)
+        offsets = np.broadcast_to(view.offset, programs)
+        steps = np.diff(offsets)
+        if programs == 1 or (steps == steps[0]).all():
+            step = int(steps[0]) * item.itemsize if programs > 1 else 0
+            yield slice(0, programs), self._at(int(offsets[0]), item, (programs, *view.sizes), (step, *strides))
+            return
+        for program, offset in enumerate(offsets):
+            yield slice(program, program + 1), self._at(int(offset), item, (1, *view.sizes), (0, *strides))
+
+    def elements(self, dtype: str) -> int:
+        return self._bytes.size // _storage(dtype).itemsize
+
+    def _at(self, offset: int, item: np.dtype[Any], sizes: tuple[int, ...], strides: tuple[int, ...]) -> Array:
+        return np.ndarray(sizes, item, self._bytes, offset * item.itemsize, strides)
+
+    def _check(self, view: View, op: Op) -> None:
+        low, high = view.span()
+        first, last = int(np.min(view.offset)) + low, int(np.max(view.offset)) + high
+        size = self.elements(view.dtype)
+        if first < 0 or last >= size:
+            wrong = first if first < 0 else last
+            raise OutOfBounds(f"{place(op)} uses element {wrong} of {self.name}, which has {size}")

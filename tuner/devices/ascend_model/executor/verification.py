@@ -1,0 +1,198 @@
+"""Whether the *compiled* program of a config is right: executed on the modelled core, compared with the reference.
+
+Inputs, guards, poison and tolerance are those of real devices. Beside a wrong value, an access out of bounds, a race
+between pipes or programs and a flag that is never set make a config wrong, even where no value shows it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tilewise.db.records import Status, shape_text
+from tilewise.errors import TilewiseError
+from tilewise.kernels import registry
+from tilewise.kernels.spec import Config, KernelSpec, Problem, Target, ceil_div
+from tilewise.tuner.devices.ascend_model import toolchain
+from tilewise.tuner.devices.ascend_model.executor.executor import Executor
+from tilewise.tuner.devices.ascend_model.executor.memory import Fault
+from tilewise.tuner.devices.ascend_model.ir.hivm import Function, parse
+from tilewise.tuner.devices.ascend_model.ir.source_lines import without_locations
+from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
+from tilewise.tuner.measure.outcome import Verdict
+from tilewise.tuner.measure.verify import Arguments, disagreement, reduced_problem, verify
+from tilewise.tuner.workers.worker import describe
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["compile_config", "execute", "executed_problem", "judge", "stored", "verify_compiled"]
+
+ELEMENTS = 1 << 24
+"""Elements of the tiled space up to which a problem is executed at its own size: about a second of arithmetic."""
+
+TRIPS = 2048
+"""Trips of the inner loop, in groups of programs that run side by side: about half a millisecond each."""
+
+_SIDE_BY_SIDE = 64
+_KEPT_BYTES = 1 << 28
+
+
+def executed_problem(spec: KernelSpec, problem: Problem, config: Config) -> Problem:
+    """The problem itself where executing it takes a second or two; else the smallest one with the same tails."""
+    tiling = spec.tiling(config, problem)
+    elements = math.prod(axis.programs * axis.trips * axis.step for axis in tiling.axes)
+    buffers = sum(buffer.elements for buffer in spec.buffers(problem).values())
+    trips = ceil_div(tiling.programs, _SIDE_BY_SIDE) * tiling.trips
+    if max(elements, buffers) <= ELEMENTS and trips <= TRIPS:
+        return problem
+    return reduced_problem(spec, problem, config)
+
+
+def verify_compiled(spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path) -> Verdict:
+    """Compile and execute one config in this process, on `executed_problem`; the verdict on its results, and on which
+    sizes they were wrong where those are not the problem's own.
+
+    What cannot be compiled or executed is no disagreement about values: its status says so. Raises `BadSpec` where
+    the spec is wrong.
+    """
+    executed = executed_problem(spec, problem, config)
+    try:
+        functions = compile_config(spec, executed, config, target, folder)
+    except TilewiseError:
+        raise
+    except TimeoutError as error:
+        return disagreement(str(error), status=Status.TIMEOUT)
+    except Exception as error:  # the front end raises of every kind
+        return disagreement(describe(error), status=Status.COMPILE)
+    verdict = judge(spec, executed, config, functions, _arguments(spec, executed), target.on_chip_bytes)
+    if verdict.agreed:
+        return verdict
+    reason = _with_lines(verdict.reason, spec, executed, config, functions, target, folder)
+    return replace(verdict, reason=reason if executed == problem else f"on {shape_text(executed.shape)}: {reason}")
+
+
+def _with_lines(
+    reason: str,
+    spec: KernelSpec,
+    problem: Problem,
+    config: Config,
+    functions: Sequence[Function],
+    target: Target,
+    folder: Path,
+) -> str:
+    """The reason with source lines beside the numbers of operations; as it is where the compiler gives no lines."""
+    named = re.match(r"(?:launch (\d+): )?.*\(operation \d+\)", reason)
+    if named is None:
+        return reason
+    number = int(named.group(1) or 1) - 1
+    launch = spec.plan(config, problem)[number]
+    linalg = toolchain.lower(spec, problem, config, launch, target.name, locations=True)
+    multibuffer = bool(config.get("multibuffer", True))
+    made = toolchain.compile_linalg(linalg, target.name, multibuffer=multibuffer, cache_folder=folder, locations=True)
+    _, operations = without_locations(made.code)
+    if [name for name, _ in operations] != [op.name for op in functions[number].body.walk()]:
+        return reason
+    places = {str(at): place for at, (_, place) in enumerate(operations, 1) if place is not None}
+
+    def with_line(found: re.Match[str]) -> str:
+        place = places.get(found.group(1))
+        return f"({place})" if place else found.group()
+
+    return re.sub(r"\(operation (\d+)\)", with_line, reason)
+
+
+def compile_config(
+    spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path
+) -> tuple[Function, ...]:
+    """The scheduled code of each of a config's launches; raises `ValueError` or `TimeoutError` where there is none,
+    and whatever the front end raises."""
+    functions = []
+    for launch in spec.plan(config, problem):
+        linalg = toolchain.lower(spec, problem, config, launch, target.name)
+        multibuffer = bool(config.get("multibuffer", True))
+        made = toolchain.compile_linalg(linalg, target.name, multibuffer=multibuffer, cache_folder=folder)
+        if not made.code:
+            raise (TimeoutError if made.timed_out else ValueError)(made.refusal)
+        functions.append(parse(made.code))
+    return tuple(functions)
+
+
+def judge(
+    spec: KernelSpec,
+    problem: Problem,
+    config: Config,
+    functions: Sequence[Function],
+    arguments: Arguments,
+    on_chip_bytes: int,
+) -> Verdict:
+    """Execute a config's launches, given as compiled, on these arguments; the verdict on what they leave."""
+    tensors = arguments.bind(config)
+    try:
+        return verify(
+            spec,
+            problem,
+            config,
+            arguments,
+            run=lambda: execute(spec, problem, config, functions, tensors, on_chip_bytes),
+        )
+    except Fault as fault:
+        return disagreement(str(fault))
+    except UnknownOperation as error:
+        return disagreement(str(error), status=Status.RUNTIME)
+    except (ValueError, IndexError) as error:  # views that no compiler would make
+        return disagreement(f"the compiled program cannot be executed: {error}", status=Status.RUNTIME)
+
+
+def execute(
+    spec: KernelSpec,
+    problem: Problem,
+    config: Config,
+    functions: Sequence[Function],
+    tensors: Mapping[str, torch.Tensor],
+    on_chip_bytes: int,
+) -> set[str]:
+    """Run a config's launches on tensors by argument name; raises `Fault` and `UnknownOperation`.
+
+    What it returns names operations on one pipe that no barrier separates although one uses the other's result, where
+    the pipe's own order is enough.
+    """
+    unbarriered: set[str] = set()
+    for number, (launch, function) in enumerate(zip(spec.plan(config, problem), functions, strict=True), 1):
+        sizes, scalars = toolchain.arguments(spec, problem, config, launch)
+        executor = Executor(function, on_chip_bytes)
+        try:
+            executor.run({name: stored(tensors[name]) for name in sizes}, scalars, launch.grid)
+        except Fault as fault:
+            if len(functions) == 1:
+                raise
+            raise type(fault)(f"launch {number}: {fault}") from fault
+        unbarriered |= executor.unbarriered
+    return unbarriered
+
+
+def stored(tensor: torch.Tensor) -> Any:
+    """The tensor's memory as an array; bfloat16, which numpy lacks, as the integers of its bits."""
+    import torch
+
+    flat = tensor.view(-1)
+    return (flat.view(torch.int16) if flat.dtype == torch.bfloat16 else flat).numpy()
+
+
+def _arguments(spec: KernelSpec, problem: Problem) -> Arguments:
+    """Drawn and referred to once a problem where that is not much to keep: several configs of a search are checked."""
+    size = sum(buffer.bytes for buffer in spec.buffers(problem).values())
+    if not spec.origin or size > _KEPT_BYTES:
+        return Arguments(spec, problem)
+    return _kept(spec.origin, tuple(problem.dims.items()), problem.dtype)
+
+
+@lru_cache(maxsize=2)
+def _kept(origin: str, dims: tuple[tuple[str, int], ...], dtype: str) -> Arguments:
+    spec = registry.load(origin)
+    return Arguments(spec, Problem(spec.name, dict(dims), dtype))

@@ -1,0 +1,206 @@
+"""The scalar unit's arithmetic, for one number or for an array of one number a program."""
+
+from __future__ import annotations
+
+import math
+import operator
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from tilewise.tuner.devices.ascend_model.ir.hivm import Op
+from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
+
+__all__ = ["scalar_function"]
+
+_WIDTHS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "index": 64}
+_FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
+
+
+def scalar_function(op: Op) -> Callable[..., Any]:
+    """What an `arith` or `math` operation computes; raises `UnknownOperation`."""
+    short = op.name.rpartition(".")[2]
+    kind = str(op.result_types[0])
+    if short == "select":
+        return _select
+    if short == "cmpi":
+        return _INTEGER_COMPARISONS[int(op.attributes["predicate"])]
+    if short == "cmpf":
+        return _float_comparison(int(op.attributes["predicate"]))
+    if short in _EXTENSIONS:
+        return _extension(short, str(op.types[0]), kind)
+    if short not in _FUNCTIONS:
+        raise UnknownOperation(f"the model does not know the operation {op.name}")
+    function = _FUNCTIONS[short]
+    if kind in _FLOATS:
+        return _rounded(function, _FLOATS[kind])
+    if kind in _WIDTHS:
+        return function
+    raise UnknownOperation(f"the model does not know {op.name} of {kind}")
+
+
+def _rounded(function: Callable[..., Any], kind: Any) -> Callable[..., Any]:
+    """In the operation's own type, as a register holds it; no trap where there is no value."""
+
+    def call(*operands: Any) -> Any:
+        with np.errstate(all="ignore"):
+            numbers = [operand if _is_whole(operand) else np.asarray(operand, kind)[()] for operand in operands]
+            return np.asarray(function(*numbers)).astype(kind)[()]
+
+    return call
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, int) or (isinstance(value, np.ndarray) and value.dtype.kind in "ib")
+
+
+def _select(condition: Any, a: Any, b: Any) -> Any:
+    if isinstance(condition, np.ndarray):
+        return np.where(condition, a, b)
+    return a if condition else b
+
+
+def _extension(short: str, before: str, after: str) -> Callable[[Any], Any]:
+    """Between widths: `trunci` wraps; `extui` of a negative number is large; a bit is 0 or 1, -1 where signed."""
+    if after == "i1":
+        return lambda value: value & 1
+    if short == "extsi" and before == "i1":
+        return lambda value: -(value * 1)
+    if short in ("extui", "index_castui") and before != "i1":
+        width = _WIDTHS[before]
+        return (lambda value: value & ((1 << width) - 1)) if width < 64 else (lambda value: value)
+    if short == "trunci":
+        half = 1 << (_WIDTHS[after] - 1)
+        return lambda value: ((value + half) & (2 * half - 1)) - half
+    return lambda value: value * 1  # an int, where it was a bool
+
+
+_EXTENSIONS = ("index_cast", "index_castui", "extsi", "extui", "trunci")
+
+
+def _quotient(a: Any, b: Any) -> Any:
+    """Towards zero, whatever the signs; dividing by zero gives 0, as no program may use the result."""
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        with np.errstate(all="ignore"):
+            return np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))
+    return 0 if b == 0 else abs(a) // abs(b) * (1 if (a < 0) == (b < 0) else -1)
+
+
+def _floor_quotient(a: Any, b: Any) -> Any:
+    if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
+        with np.errstate(all="ignore"):
+            return a // b
+    return 0 if b == 0 else a // b
+
+
+def _maximum(a: Any, b: Any) -> Any:
+    return np.maximum(a, b) if isinstance(a, np.ndarray) or isinstance(b, np.ndarray) else max(a, b)
+
+
+def _minimum(a: Any, b: Any) -> Any:
+    return np.minimum(a, b) if isinstance(a, np.ndarray) or isinstance(b, np.ndarray) else min(a, b)
+
+
+def _unsigned(value: Any) -> Any:
+    return value.astype(np.int64).view(np.uint64) if isinstance(value, np.ndarray) else int(value) % 2**64
+
+
+def _to_whole(value: Any) -> Any:
+    """Towards zero; what is no number becomes 0."""
+    whole = np.trunc(np.nan_to_num(np.asarray(value, np.float64), nan=0.0, posinf=2.0**62, neginf=-(2.0**62)))
+    return whole.astype(np.int64) if isinstance(value, np.ndarray) else int(whole)
+
+
+_erf = np.vectorize(math.erf, otypes=[np.float64])
+
+
+_FUNCTIONS: Mapping[str, Callable[..., Any]] = {
+    "addi": operator.add,
+    "subi": operator.sub,
+    "muli": operator.mul,
+    "divsi": _quotient,
+    "remsi": lambda a, b: a - b * _quotient(a, b),
+    "divui": _floor_quotient,
+    "remui": lambda a, b: a - b * _floor_quotient(a, b),
+    "ceildivsi": lambda a, b: -_floor_quotient(-a, b),
+    "floordivsi": _floor_quotient,
+    "maxsi": _maximum,
+    "minsi": _minimum,
+    "maxui": _maximum,  # sizes and indices, which are not negative
+    "minui": _minimum,
+    "andi": operator.and_,
+    "ori": operator.or_,
+    "xori": operator.xor,
+    "shli": operator.lshift,
+    "shrsi": operator.rshift,
+    "absi": abs,
+    "addf": np.add,
+    "subf": np.subtract,
+    "mulf": np.multiply,
+    "divf": np.divide,
+    "remf": np.fmod,
+    "negf": np.negative,
+    "maximumf": np.maximum,
+    "minimumf": np.minimum,
+    "maxnumf": np.fmax,
+    "minnumf": np.fmin,
+    "sitofp": lambda a: a,
+    "uitofp": lambda a: a,
+    "truncf": lambda a: a,
+    "extf": lambda a: a,
+    "fptosi": _to_whole,
+    "fptoui": _to_whole,
+    "absf": np.abs,
+    "sqrt": np.sqrt,
+    "rsqrt": lambda a: 1 / np.sqrt(a),
+    "exp": np.exp,
+    "exp2": np.exp2,
+    "log": np.log,
+    "log2": np.log2,
+    "floor": np.floor,
+    "ceil": np.ceil,
+    "sin": np.sin,
+    "cos": np.cos,
+    "tanh": np.tanh,
+    "erf": _erf,
+    "fma": lambda a, b, c: a * b + c,
+}
+
+_INTEGER_COMPARISONS: Sequence[Callable[[Any, Any], Any]] = (
+    lambda a, b: a == b,
+    lambda a, b: a != b,
+    lambda a, b: a < b,
+    lambda a, b: a <= b,
+    lambda a, b: a > b,
+    lambda a, b: a >= b,
+    lambda a, b: _unsigned(a) < _unsigned(b),
+    lambda a, b: _unsigned(a) <= _unsigned(b),
+    lambda a, b: _unsigned(a) > _unsigned(b),
+    lambda a, b: _unsigned(a) >= _unsigned(b),
+)
+
+_FLOAT_ORDER: Sequence[Callable[[Any, Any], Any]] = (
+    lambda a, b: a == b,
+    lambda a, b: a > b,
+    lambda a, b: a >= b,
+    lambda a, b: a < b,
+    lambda a, b: a <= b,
+    lambda a, b: (a < b) | (a > b),
+)
+
+
+def _float_comparison(predicate: int) -> Callable[[Any, Any], Any]:
+    """MLIR's numbering: false, six that a NaN fails, ordered, six that a NaN passes, unordered, true."""
+
+    def unordered(a: Any, b: Any) -> Any:
+        return np.isnan(a) | np.isnan(b)
+
+    if predicate in (0, 15):
+        return lambda a, b: predicate == 15
+    if predicate in (7, 14):
+        return lambda a, b: unordered(a, b) == (predicate == 14)
+    if predicate < 7:
+        return _FLOAT_ORDER[predicate - 1]
+    compare = _FLOAT_ORDER[predicate - 8]
+    return lambda a, b: compare(a, b) | unordered(a, b)

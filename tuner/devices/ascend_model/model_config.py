@@ -1,0 +1,107 @@
+"""Compile one config for a modelled part, and time the compiled code by the discrete-event clock."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from tilewise.db.records import Status
+from tilewise.errors import TilewiseError
+from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
+from tilewise.tuner.devices.ascend_model import toolchain
+from tilewise.tuner.devices.ascend_model.clock.machine import KernelTime, Machine
+from tilewise.tuner.devices.ascend_model.ir.hivm import Function, parse
+from tilewise.tuner.hardware.ascend_costs import Costs, End, costs
+from tilewise.tuner.hardware.ascend_parts import part as part_named
+from tilewise.tuner.hardware.calibrated_costs import calibrated
+from tilewise.tuner.measure.outcome import Outcome, Timing
+from tilewise.tuner.workers.worker import describe
+
+__all__ = ["Machines", "model_config"]
+
+
+def model_config(
+    spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path, *, evicted: bool = False
+) -> tuple[Outcome, Machines | None]:
+    """Compile and time one config in this process. Beside the outcome, what is needed to time it at other costs.
+
+    Of a config with several launches, each is compiled; the first that fails gives the outcome. An operation that the
+    model does not know is status `runtime` with its name, never a time. Raises `BadSpec` where the spec is wrong.
+    """
+    multibuffer = bool(config.get("multibuffer", True))
+    compiled = []
+    for launch in spec.plan(config, problem):
+        try:
+            linalg = toolchain.lower(spec, problem, config, launch, target.name)
+        except TilewiseError:
+            raise
+        except Exception as error:  # the front end raises of every kind; all mean that this config does not compile
+            return Outcome(Status.COMPILE, describe(error)), None
+        made = toolchain.compile_linalg(linalg, target.name, multibuffer=multibuffer, cache_folder=folder)
+        if not made.code:
+            return _refusal(made, target), None
+        compiled.append(made)
+    facts: dict[str, Any] = {}
+    try:
+        functions = [parse(made.code) for made in compiled]
+        facts = _facts(functions, {option for made in compiled for option in made.dropped}, multibuffer, target)
+        machines = Machines(spec, problem, config, target, functions, evicted=evicted)
+        timed = machines.time("value")
+    except ValueError as error:  # code that the model does not know, or that cannot run to its end
+        return Outcome(Status.RUNTIME, str(error), facts=facts), None
+    return Outcome(Status.CORRECT, timing=Timing(round(timed.time_us, 4)), facts=facts | timed.to_json()), machines
+
+
+def _refusal(compiled: toolchain.Compiled, target: Target) -> Outcome:
+    bits = {"available": target.on_chip_bytes * 8}
+    if compiled.required_bits is not None:
+        bits["required"] = compiled.required_bits
+    status = Status.TIMEOUT if compiled.timed_out else Status.COMPILE
+    return Outcome(status, compiled.refusal, facts={"on_chip_bits": bits})
+
+
+def _facts(functions: Sequence[Function], dropped: set[str], multibuffer: bool, target: Target) -> dict[str, Any]:
+    """What compiling found; of several launches, the most on-chip memory, and options that held in all of them."""
+    required = max(function.on_chip_bytes() for function in functions) * 8
+    return {
+        "on_chip_bits": {"required": required, "available": target.on_chip_bytes * 8},
+        "effective_options": {
+            "multibuffer": multibuffer and "auto-multi-buffer" not in dropped,
+            "code_motion": "code-motion" not in dropped,
+        },
+        "double_buffered": any(function.multi_buffered() for function in functions),
+    }
+
+
+class Machines:
+    """One compiled config on a part, to be timed at each end of the costs' ranges."""
+
+    def __init__(
+        self,
+        spec: KernelSpec,
+        problem: Problem,
+        config: Config,
+        target: Target,
+        functions: Sequence[Function],
+        *,
+        evicted: bool = False,
+    ) -> None:
+        self._part, self._cores, self._evicted = part_named(target.name), target.cores, evicted
+        self._steps = []
+        for launch, function in zip(spec.plan(config, problem), functions, strict=True):
+            sizes, scalars = toolchain.arguments(spec, problem, config, launch)
+            self._steps.append((function, list(sizes.values()), scalars, launch.grid))
+
+    def time(self, end: End) -> KernelTime:
+        """At an end of the figures' ranges, as calibrated where the part was."""
+        return self.time_at(costs(end, calibrated(self._part.name)))
+
+    def time_at(self, chosen: Costs) -> KernelTime:
+        """All launches, one after the other. Raises `UnknownOperation` where the compiled code holds one."""
+        return KernelTime.in_turn(
+            [
+                Machine(self._part, self._cores, function, buffers, chosen, evicted=self._evicted).time(scalars, grid)
+                for function, buffers, scalars, grid in self._steps
+            ]
+        )

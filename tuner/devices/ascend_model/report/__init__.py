@@ -1,0 +1,1 @@
+"""Reports on one config's modelled time: tables, traces and drawings."""

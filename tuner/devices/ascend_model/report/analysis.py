@@ -1,0 +1,182 @@
+"""Where one config's modelled time goes: by pipe, by what holds it up, by line of the Triton source, by buffer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tilewise.errors import TilewiseError, Unavailable
+from tilewise.kernels.spec import Config, KernelSpec, Launch, Problem, Target
+from tilewise.tuner.devices.ascend_model import toolchain
+from tilewise.tuner.devices.ascend_model.clock.core import PIPES
+from tilewise.tuner.devices.ascend_model.clock.machine import KernelTime, Machine
+from tilewise.tuner.devices.ascend_model.clock.recording import Event, Recording
+from tilewise.tuner.devices.ascend_model.ir.hivm import parse
+from tilewise.tuner.devices.ascend_model.ir.source_lines import Place, without_locations
+from tilewise.tuner.hardware.ascend_costs import costs
+from tilewise.tuner.hardware.ascend_parts import part
+from tilewise.tuner.hardware.calibrated_costs import calibrated
+from tilewise.tuner.workers.worker import describe
+
+__all__ = ["Analysis", "LaunchCourse", "LineTime", "Step", "analyse"]
+
+_LEAST_STEP = 0.002
+"""Of a program's time: what stands for itself on its critical path."""
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchCourse:
+    """One launch: its time, the course of the program that stands for it, and the source line of each operation.
+
+    `cycle_us` is what one cycle of that program counts for in the launch, whose waves it stands for; `clock_ghz` is
+    the part's, for times within the program. `buffers` are bytes by name, in the order of `time.reads`.
+    """
+
+    name: str
+    time: KernelTime
+    recording: Recording
+    places: Sequence[Place | None]
+    buffers: Mapping[str, int]
+    cycle_us: float
+    clock_ghz: float
+
+    def place(self, event: Event) -> Place | None:
+        return self.places[event.op]
+
+
+@dataclass(frozen=True, slots=True)
+class LineTime:
+    """A source line: time of each pipe on it, and its share of the critical path; microseconds of the whole config."""
+
+    place: Place
+    pipes_us: Mapping[str, float]
+    path_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A stretch of the critical path on one pipe and source line, waiting included; microseconds of the config."""
+
+    pipe: str
+    place: Place | None
+    time_us: float
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """A config's launches in order."""
+
+    launches: Sequence[LaunchCourse]
+
+    @property
+    def time_us(self) -> float:
+        return sum(launch.time.time_us for launch in self.launches)
+
+    def rows(self) -> dict[str, float]:
+        """The whole time in microseconds, taken apart: each pipe's work on the critical path, `waiting` on it (first
+        bytes, start-up and flags, with no pipe at work that the end depends on), and what lies outside of programs."""
+        rows = dict.fromkeys((*PIPES, "waiting"), 0.0)
+        for launch in self.launches:
+            for event, cycles in launch.recording.critical_path():
+                work = event.end - event.start if event.work else 0.0
+                rows[PIPES[event.pipe]] += work * launch.cycle_us
+                rows["waiting"] += (cycles - work) * launch.cycle_us
+            for name, time in launch.time.overhead_us.items():
+                rows[name] = rows.get(name, 0.0) + time
+        return rows
+
+    def lines(self) -> list[LineTime]:
+        """The lines that take time, the longest on the critical path first."""
+        pipes: dict[Place, dict[str, float]] = {}
+        path: dict[Place, float] = {}
+        for launch in self.launches:
+            for event in launch.recording.events:
+                if event.work and (place := launch.place(event)):
+                    busy = pipes.setdefault(place, dict.fromkeys(PIPES, 0.0))
+                    busy[PIPES[event.pipe]] += (event.end - event.start) * launch.cycle_us
+            for event, cycles in launch.recording.critical_path():
+                if place := launch.place(event):
+                    path[place] = path.get(place, 0.0) + cycles * launch.cycle_us
+        found = [
+            LineTime(place, pipes.get(place, dict.fromkeys(PIPES, 0.0)), path.get(place, 0.0))
+            for place in {**pipes, **path}
+        ]
+        return sorted(found, key=lambda line: (-line.path_us, -max(line.pipes_us.values()), str(line.place)))
+
+    def critical_path(self) -> list[Step]:
+        """From the start to the end of each launch's program; short stretches count as part of those around them."""
+        steps: list[Step] = []
+        for launch in self.launches:
+            least = _LEAST_STEP * launch.recording.time.cycles
+            for event, cycles in reversed(list(launch.recording.critical_path())):
+                pipe, place = PIPES[event.pipe], launch.place(event)
+                if steps and (cycles < least or (steps[-1].pipe, steps[-1].place) == (pipe, place)):
+                    pipe, place = steps[-1].pipe, steps[-1].place
+                    cycles += steps.pop().time_us / launch.cycle_us
+                steps.append(Step(pipe, place, cycles * launch.cycle_us))
+        return steps
+
+    def traffic(self) -> dict[str, tuple[int, int]]:
+        """Bytes read and written by buffer, over all launches."""
+        moved: dict[str, tuple[int, int]] = {}
+        for launch in self.launches:
+            for name, read, written in zip(launch.buffers, launch.time.reads, launch.time.writes, strict=True):
+                before = moved.get(name, (0, 0))
+                moved[name] = (before[0] + read, before[1] + written)
+        return moved
+
+
+def analyse(
+    spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path, *, evicted: bool = False
+) -> Analysis:
+    """Compile a config that is known to be feasible again, with source lines, and record its course.
+
+    Raises `Unavailable` where it cannot be compiled or timed after all.
+    """
+    try:
+        return Analysis(list(_launches(spec, problem, config, target, folder, evicted)))
+    except ValueError as error:
+        raise Unavailable(f"the course of {spec.name} cannot be recorded: {error}") from error
+
+
+def _launches(
+    spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path, evicted: bool
+) -> Iterator[LaunchCourse]:
+    hardware, chosen = part(target.name), costs(instead=calibrated(target.name))
+    for launch in spec.plan(config, problem):
+        linalg = _lowered(spec, problem, config, launch, target)
+        multibuffer = bool(config.get("multibuffer", True))
+        made = toolchain.compile_linalg(
+            linalg, target.name, multibuffer=multibuffer, cache_folder=folder, locations=True
+        )
+        if not made.code:
+            raise ValueError(made.refusal)
+        code, operations = without_locations(made.code)
+        sizes, scalars = toolchain.arguments(spec, problem, config, launch)
+        machine = Machine(hardware, target.cores, parse(code), list(sizes.values()), chosen, evicted=evicted)
+        time, recording = machine.record(scalars, launch.grid)
+        running = time.time_us - sum(time.overhead_us.values())
+        yield LaunchCourse(
+            name=_name(launch),
+            time=time,
+            recording=recording,
+            places=[place for _, place in operations],
+            buffers=sizes,
+            cycle_us=running / recording.time.cycles,
+            clock_ghz=hardware.clock_ghz,
+        )
+
+
+def _lowered(spec: KernelSpec, problem: Problem, config: Config, launch: Launch, target: Target) -> str:
+    try:
+        return toolchain.lower(spec, problem, config, launch, target.name, locations=True)
+    except TilewiseError:
+        raise
+    except Exception as error:  # the front end raises of every kind
+        raise ValueError(describe(error)) from error
+
+
+def _name(launch: Launch) -> str:
+    function = launch.function
+    return function.rpartition(":")[2] if isinstance(function, str) else str(getattr(function, "__name__", function))

@@ -1,0 +1,78 @@
+"""A config's course as a picture: one lane a pipe, a bar an operation, the critical path in the strong colour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from xml.sax.saxutils import escape
+
+from tilewise.tuner.devices.ascend_model.clock.core import PIPES
+from tilewise.tuner.devices.ascend_model.clock.recording import Event
+from tilewise.tuner.devices.ascend_model.report.analysis import Analysis, LaunchCourse
+from tilewise.tuner.devices.ascend_model.report.trace import LANES
+
+__all__ = ["drawing"]
+
+_WIDTH, _LEFT, _LANE, _BAR, _HEAD = 1200, 150, 34, 24, 44
+_COLOURS = ("#8a8f98", "#3b7dd8", "#2a9d6f", "#d98a1f")
+"""Of the pipes, in their order; readable on white and on black."""
+
+_FAINT = 0.35
+"""Opacity of what the end does not depend on."""
+
+_TICKS = 8
+
+
+def drawing(analysis: Analysis) -> str:
+    """SVG: the launches one under the other, each the course of the one program that stands for it."""
+    height = _HEAD + len(PIPES) * _LANE + 30
+    body = [line for number, launch in enumerate(analysis.launches) for line in _launch(launch, number * height)]
+    total = height * len(analysis.launches)
+    return "\n".join(
+        [
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {total}" font-family="sans-serif">',
+            f'<rect width="{_WIDTH}" height="{total}" fill="#ffffff"/>',
+            *body,
+            "</svg>",
+            "",
+        ]
+    )
+
+
+def _launch(launch: LaunchCourse, top: int) -> Iterator[str]:
+    cycles = launch.recording.time.cycles
+    scale = (_WIDTH - _LEFT - 10) / cycles
+    us = cycles / launch.clock_ghz / 1e3
+    title = f"{launch.name}: one program, {us:.2f} us of {launch.time.time_us:.2f}; solid: what its end depends on"
+    yield f'<text x="10" y="{top + 20}" font-size="15">{escape(title)}</text>'
+    critical = {id(event) for event, _ in launch.recording.critical_path()}
+    for lane, name in enumerate(LANES):
+        y = top + _HEAD + lane * _LANE
+        yield f'<text x="10" y="{y + 17}" font-size="13">{name}</text>'
+        yield f'<line x1="{_LEFT}" x2="{_WIDTH - 10}" y1="{y + _BAR}" y2="{y + _BAR}" stroke="#d0d4da"/>'
+        events = [event for event in launch.recording.events if event.work and event.pipe == lane]
+        for strong in (False, True):
+            bars = _merged([event for event in events if (id(event) in critical) is strong], scale)
+            opacity = 1 if strong else _FAINT
+            path = "".join(f"M{x:.1f} {y}h{width:.1f}v{_BAR}h-{width:.1f}z" for x, width in bars)
+            yield f'<path d="{path}" fill="{_COLOURS[lane]}" opacity="{opacity}"/>' if path else ""
+    foot = top + _HEAD + len(PIPES) * _LANE
+    for tick in range(_TICKS + 1):
+        x = _LEFT + tick / _TICKS * cycles * scale
+        anchor = "end" if tick == _TICKS else "middle"
+        label = f"{tick / _TICKS * us:.1f}" + (" us" if tick == _TICKS else "")
+        yield f'<text x="{x:.1f}" y="{foot + 16}" font-size="12" text-anchor="{anchor}">{label}</text>'
+
+
+def _merged(events: list[Event], scale: float) -> Iterator[tuple[float, float]]:
+    """Bars from left to right; those nearer to each other than half a point of the picture are drawn as one."""
+    begin = end = -1.0
+    for event in sorted(events, key=lambda event: event.start):
+        left, right = _LEFT + event.start * scale, _LEFT + event.end * scale
+        if begin >= 0 and left - end < 0.5:
+            end = max(end, right)
+            continue
+        if begin >= 0:
+            yield begin, max(end - begin, 0.3)
+        begin, end = left, right
+    if begin >= 0:
+        yield begin, max(end - begin, 0.3)

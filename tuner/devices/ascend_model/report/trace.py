@@ -1,0 +1,69 @@
+"""A config's course as Chrome's trace events, which Perfetto opens: a lane a pipe, arrows for flags.
+
+The form is that of "Trace Event Format": complete events (`X`) on threads of a process, named by metadata (`M`), and
+flows from a start (`s`) to a finish (`f`) that bind to the slices around them. Timestamps are microseconds of the
+part's clock from the start of a program; launches stand as processes, one under the other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from tilewise.tuner.devices.ascend_model.clock.core import PIPES
+from tilewise.tuner.devices.ascend_model.clock.recording import Event
+from tilewise.tuner.devices.ascend_model.report.analysis import Analysis, LaunchCourse
+
+__all__ = ["LANES", "trace_events"]
+
+LANES = ("scalar unit", "vector pipe", "inward transfers", "outward transfers")
+"""What the pipes are called, in the order of `PIPES`."""
+
+
+def trace_events(analysis: Analysis) -> dict[str, Any]:
+    """The JSON object of a trace file. Overlapping waits are left out: a lane shows what its pipe did."""
+    events = [event for number, launch in enumerate(analysis.launches) for event in _launch(launch, number)]
+    return {"traceEvents": events, "displayTimeUnit": "ns"}
+
+
+def _launch(launch: LaunchCourse, process: int) -> Iterator[dict[str, Any]]:
+    yield _named("process_name", f"{launch.name}: one program", pid=process, tid=0)
+    for lane, name in enumerate(LANES):
+        yield _named("thread_name", f"{name} ({PIPES[lane]})", pid=process, tid=lane)
+        yield {"ph": "M", "name": "thread_sort_index", "pid": process, "tid": lane, "args": {"sort_index": lane}}
+    recording = launch.recording
+    on_path = {id(event) for event, _ in recording.critical_path()}
+    for event in recording.events:
+        if event.work:
+            yield _slice(launch, event, process, critical=id(event) in on_path)
+    for number, flow in enumerate(recording.flows):
+        source, target = recording.events[flow.source], recording.events[flow.target]
+        shared = {"name": f"flag {flow.event}", "cat": "flag", "id": f"{process}.{number}", "pid": process}
+        leaving = (source.start + source.end) / 2  # within its slice, to which it binds
+        yield {"ph": "s", "tid": source.pipe, "ts": _us(launch, leaving), **shared}
+        yield {"ph": "f", "bp": "e", "tid": target.pipe, "ts": _us(launch, target.start), **shared}
+
+
+def _named(what: str, name: str, *, pid: int, tid: int) -> dict[str, Any]:
+    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}}
+
+
+def _slice(launch: LaunchCourse, event: Event, process: int, *, critical: bool) -> dict[str, Any]:
+    operation = launch.recording.names[event.op]
+    arguments: dict[str, Any] = {"operation": event.op, "critical": critical}
+    if place := launch.place(event):
+        arguments |= {"line": str(place), "source": place.text}
+    return {
+        "ph": "X",
+        "name": operation.removeprefix("hivm.hir."),
+        "cat": PIPES[event.pipe],
+        "pid": process,
+        "tid": event.pipe,
+        "ts": _us(launch, event.start),
+        "dur": _us(launch, event.end - event.start),
+        "args": arguments,
+    }
+
+
+def _us(launch: LaunchCourse, cycles: float) -> float:
+    return round(cycles / launch.clock_ghz / 1e3, 6)

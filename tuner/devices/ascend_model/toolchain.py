@@ -1,0 +1,355 @@
+"""The Ascend compiler, run on a machine without an NPU.
+
+Triton's front end lowers a kernel to Linalg, the open Ascend compiler takes that to scheduled HIVM code and stops
+where the closed one (`hivmc`, part of CANN) would go on: after all memory planning and scheduling. The flags are those
+that triton-ascend's own backend passes for a vector kernel.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import importlib.util
+import json
+import os
+import re
+import signal
+import subprocess
+import tempfile
+import zlib
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from tilewise.errors import BadSpec, Unavailable
+from tilewise.kernels.spec import Buffer, Config, KernelSpec, Launch, Problem, Target
+from tilewise.tuner.measure.launch import arguments_of, options_of, resolve_function
+
+__all__ = ["Compiled", "arguments", "compile_linalg", "fingerprint", "lower", "target", "tool", "unavailable_reason"]
+
+_MODULES = {"triton-ascend": "triton", "ascendnpu-ir": "ascendnpuir", "xdsl": "xdsl"}
+_SECONDS = 120
+_SCHEDULED = "hivm-graph-sync-solver"
+_LOCATIONS = "--mlir-print-debuginfo"
+_TYPES = {
+    "float32": "fp32",
+    "float16": "fp16",
+    "bfloat16": "bf16",
+    "int32": "i32",
+    "int64": "i64",
+    "int8": "i8",
+    "uint8": "u8",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What the compiler made of one config: scheduled code in MLIR's generic form, or why there is none.
+
+    `required_bits` is the on-chip memory that a refused config wanted. `dropped` names the options that the compiler
+    turned off by itself because on-chip memory overflowed with them. `timed_out`: it ran past its time limit.
+    """
+
+    code: str = ""
+    refusal: str = ""
+    required_bits: int | None = None
+    dropped: tuple[str, ...] = ()
+    timed_out: bool = False
+
+
+def unavailable_reason() -> str:
+    """Empty where the toolchain is installed, else one line naming what is missing."""
+    missing = [package for package, module in _MODULES.items() if not _installed(package, module)]
+    if missing:
+        return f"needs the Ascend compiler: pip install 'tilewise[ascend]' (missing: {', '.join(missing)})"
+    return ""
+
+
+def fingerprint() -> str:
+    """The compilers' names and versions."""
+    return ", ".join(f"{name} {version(name)}" for name in ("triton-ascend", "ascendnpu-ir"))
+
+
+def _installed(package: str, module: str) -> bool:
+    """Both must be there: `triton` may be upstream's, and a package's record may outlive its files."""
+    try:
+        return bool(version(package)) and importlib.util.find_spec(module) is not None
+    except (PackageNotFoundError, ImportError, ValueError):
+        return False
+
+
+_OPTIONS = {"multibuffer", "num_warps", "num_ctas", "num_stages"}
+"""Compile options of a config that may be modelled; all but the first change nothing on Ascend."""
+
+
+# From Triton to Linalg ------------------------------------------------------------------------------------------
+
+
+class _Pointer:
+    """Stands for an aligned tensor when Triton decides how to specialise a kernel."""
+
+    def data_ptr(self) -> int:
+        return 0
+
+
+def arguments(
+    spec: KernelSpec, problem: Problem, config: Config, launch: Launch
+) -> tuple[dict[str, int], list[int | float]]:
+    """Buffers (bytes by name) and scalars as a launch's compiled function takes them: in order, without those that
+    Triton makes constants because they are 1."""
+    buffers, scalars = _buffers(spec, problem, config), spec.scalars(problem)
+    parameters = [p for p in resolve_function(spec, launch.function).params if not p.is_constexpr]
+    sizes = {p.name: buffers[p.name].bytes for p in parameters if p.name in buffers}
+    kept = [p.name for p in parameters if p.name in scalars and not _becomes_constant(p, scalars[p.name])]
+    return sizes, [scalars[name] for name in kept]
+
+
+def _becomes_constant(parameter: Any, value: int | float) -> bool:
+    """Triton's rule: whole numbers that are 1, but neither 1.0 nor True, unless the kernel forbids it."""
+    return type(value) is int and value == 1 and not parameter.do_not_specialize
+
+
+def lower(
+    spec: KernelSpec, problem: Problem, config: Config, launch: Launch, part: str, *, locations: bool = False
+) -> str:
+    """Linalg text of one launch's function under `config`, specialised as a launch with these arguments would be;
+    with the Triton source's lines if `locations` says so.
+
+    Raises `BadSpec` where spec and function do not match, and whatever Triton's front end raises for a kernel or
+    config that it cannot take.
+    """
+    from triton._C.libtriton import ir
+    from triton.backends.ascend.compiler import AscendBackend, make_ttir, ttir_to_linalg
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+
+    function = resolve_function(spec, launch.function)
+    gpu = GPUTarget("npu", part, 0)
+    backend = AscendBackend(gpu)
+    wanted = options_of(spec, config)
+    if unknown := sorted(wanted.keys() - _OPTIONS):
+        raise ValueError(f"the option {', '.join(unknown)} is not modelled; multibuffer is")
+    options = backend.parse_options(wanted)
+    buffers, scalars = _buffers(spec, problem, config), spec.scalars(problem)
+    arguments_of(spec, problem, config, launch, buffers, function)  # raises where they are not the function's
+    constexprs = {**config, **launch.constants}
+    values = [_value(p, constexprs, buffers, scalars) for p in function.params]
+    attributes = backend.get_attrs_descriptor(function.params, values)
+    fixed = attributes.get_constants()
+    constants = {p.name: v for p, v in zip(function.params, values, strict=True) if p.is_constexpr or p.num in fixed}
+    signature = {p.name: _signature(p.name, buffers, scalars) for p in function.params if not p.is_constexpr}
+    context = ir.context()
+    ir.load_dialects(context)
+    source = ASTSource(function, signature, constants, attributes)
+    module = source.make_ir(options, backend.get_codegen_implementation(), backend.get_module_map(), context)
+    metadata = {"target": gpu, **options.__dict__}
+    with _line_info(locations):
+        linalg: str = ttir_to_linalg(make_ttir(module, metadata, options), metadata, options, named_ops=True)
+    if 'mix_mode = "aiv"' not in linalg:
+        raise ValueError("the kernel needs matrix cores, which are not modelled")
+    return linalg.replace(', mix_mode = "aiv"', "")
+
+
+@contextmanager
+def _line_info(wanted: bool) -> Iterator[None]:
+    """The front end asks the environment whether to keep source lines."""
+    before = os.environ.get("TRITON_DISABLE_LINE_INFO")
+    os.environ["TRITON_DISABLE_LINE_INFO"] = "0" if wanted else "1"
+    try:
+        yield
+    finally:
+        del os.environ["TRITON_DISABLE_LINE_INFO"]
+        if before is not None:
+            os.environ["TRITON_DISABLE_LINE_INFO"] = before
+
+
+def _buffers(spec: KernelSpec, problem: Problem, config: Config) -> dict[str, Buffer]:
+    return {**spec.buffers(problem), **spec.scratch(config, problem)}
+
+
+def _value(
+    parameter: Any, constexprs: Config, buffers: Mapping[str, Buffer], scalars: Mapping[str, int | float]
+) -> object:
+    """What a launch gives for one parameter of the function."""
+    name = parameter.name
+    if name in buffers:
+        return _Pointer()
+    given = constexprs if parameter.is_constexpr else scalars
+    if name not in given and not (parameter.is_constexpr and parameter.has_default):
+        raise BadSpec(f"the spec gives no {name}; the model takes no default of a run-time argument")
+    return given.get(name, parameter.default)
+
+
+def _signature(name: str, buffers: Mapping[str, Buffer], scalars: Mapping[str, int | float]) -> str:
+    if name in buffers:
+        return "*" + _TYPES[buffers[name].dtype]
+    if isinstance(scalars[name], (float, bool)):
+        return "fp32" if isinstance(scalars[name], float) else "i1"
+    return "i32" if -(2**31) <= scalars[name] < 2**31 else "i64"
+
+
+# From Linalg to scheduled HIVM ----------------------------------------------------------------------------------
+
+
+def compile_linalg(
+    linalg: str, part: str, *, multibuffer: bool, cache_folder: Path, locations: bool = False
+) -> Compiled:
+    """The scheduled code of a kernel, with source lines if `locations` says so; kept on disk under a hash of everything
+    that it depends on."""
+    flags = [
+        f"--target={part}",
+        f"--enable-auto-multi-buffer={multibuffer}",
+        "--enable-auto-bind-sub-block=True",
+        "--enable-hfusion-compile=true",
+        "--enable-hivm-compile=true",
+        "--enable-triton-kernel-compile=true",
+        *([_LOCATIONS] if locations else []),
+    ]
+    key = hashlib.sha256("\0".join([fingerprint(), *flags, linalg]).encode()).hexdigest()
+    file = cache_folder / "hivm" / key[:2] / f"{key}.json.gz"
+    if (kept := _read(file)) is not None:
+        return kept
+    made = _compile(linalg, flags)
+    if not made.timed_out:
+        _write(file, gzip.compress(json.dumps(asdict(made)).encode(), mtime=0))
+    return made
+
+
+def _read(file: Path) -> Compiled | None:
+    try:
+        fields = json.loads(gzip.decompress(file.read_bytes()))
+        return Compiled(**fields | {"dropped": tuple(fields["dropped"])})
+    except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError):  # absent, damaged or of another form
+        return None
+
+
+def _write(file: Path, content: bytes) -> None:
+    """Whole or not at all: other processes read and write the same folder."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as temporary:
+            temporary.write(content)
+        os.replace(temporary.name, file)
+    except OSError as error:
+        message = f"cannot write to the cache folder {file.parent}: {error.strerror}; set TILEWISE_CACHE to another"
+        raise Unavailable(message) from error
+
+
+def _compile(linalg: str, flags: list[str]) -> Compiled:
+    with tempfile.TemporaryDirectory(prefix="tilewise-") as folder:
+        source, scheduled = Path(folder, "kernel.mlir"), Path(folder, "scheduled.mlir")
+        source.write_text(linalg)
+        command = [
+            tool("bishengir-compile"),
+            str(source),
+            *flags,
+            f"--bishengir-print-ir-after={_SCHEDULED}",
+            "-o",
+            "kernel.o",
+        ]
+        if (run := _run(command, folder)) is None:
+            return _timed_out()
+        if run.returncode == -signal.SIGKILL:  # not the config's fault, and not to be kept
+            raise Unavailable("the Ascend compiler was killed; is the machine out of memory? try a lower TILEWISE_JOBS")
+        output = run.stdout + run.stderr
+        dumps = re.split(r"// -----// IR Dump After .*\n", output)
+        if "compilation still failed" in output or len(dumps) < 2:
+            return _refused(output)
+        function = re.match(r".*?\n}[^\n]*\n", dumps[-1], flags=re.DOTALL)  # a retry prints again; the last one counts
+        scheduled.write_text(function.group() if function else dumps[-1])
+        command = [tool("bishengir-opt"), str(scheduled), "--lower-affine", "--mlir-print-op-generic"]
+        command += [flag for flag in flags if flag == _LOCATIONS]
+        if (generic := _run(command, folder)) is None:
+            return _timed_out()
+        if generic.returncode != 0:
+            return Compiled(refusal=f"bishengir-opt: {_first_error(generic.stderr)}")
+        return Compiled(code=generic.stdout, dropped=_dropped(output))
+
+
+def _run(command: list[str], folder: str) -> subprocess.CompletedProcess[str] | None:
+    """The finished process, or None where it ran past its time."""
+    try:
+        return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return None
+
+
+def _timed_out() -> Compiled:
+    return Compiled(refusal=f"the compiler ran past {_SECONDS} s", timed_out=True)
+
+
+def _refused(output: str) -> Compiled:
+    overflow = re.search(r"(\w+) overflow, requires (\d+) bits while (\d+) bits available", output)
+    if overflow:
+        memory, required, available = overflow.group(1).upper(), int(overflow.group(2)), int(overflow.group(3))
+        reason = f"{memory} overflow: {required} bits required, {available} available"
+        return Compiled(refusal=reason, required_bits=required)
+    return Compiled(refusal=_first_error(output))
+
+
+def _first_error(output: str) -> str:
+    errors = [line for line in output.splitlines() if "error:" in line and "hivmc" not in line]
+    return errors[0].partition("error:")[2].strip() if errors else "the compiler failed without an error text"
+
+
+def _dropped(output: str) -> tuple[str, ...]:
+    note = re.search(r"Due to Ub overflow, automatically (.*); compilation then succeeded", output)
+    return tuple(re.findall(r"set enable-([\w-]+) to false", note.group(1))) if note else ()
+
+
+@cache
+def tool(name: str) -> str:
+    """Where a program of the open Ascend compiler is; raises `Unavailable`."""
+    found = importlib.util.find_spec("ascendnpuir")
+    if found is None or found.origin is None:
+        raise Unavailable(unavailable_reason())
+    return str(Path(found.origin).parent / "bin" / name)
+
+
+# What the compiler knows of a part -------------------------------------------------------------------------------
+
+
+def target(part: str, cache_folder: Path) -> Target:
+    """The part as the compiler describes it in every module it compiles for it."""
+    entries = _device_spec(part, cache_folder)
+    return Target(
+        family="ascend",
+        name=part,
+        cores=entries["VECTOR_CORE_COUNT"],
+        on_chip_bytes=entries["UB_SIZE"] // 8,
+        align_bytes=entries["UB_ALIGN_SIZE"] // 8,
+        max_programs=65535,  # triton-ascend's launcher refuses more
+    )
+
+
+def _device_spec(part: str, cache_folder: Path) -> dict[str, int]:
+    file = cache_folder / "parts" / f"{part}-{hashlib.sha256(fingerprint().encode()).hexdigest()[:12]}.json"
+    try:
+        return dict(json.loads(file.read_text()))
+    except (OSError, ValueError, TypeError):  # absent, damaged or of another form
+        entries = _ask_device_spec(part)
+    _write(file, json.dumps(entries).encode())
+    return entries
+
+
+def _ask_device_spec(part: str) -> dict[str, int]:
+    with tempfile.TemporaryDirectory(prefix="tilewise-") as folder:
+        source = Path(folder, "empty.mlir")
+        source.write_text("module {}")
+        command = [tool("bishengir-compile"), str(source), f"--target={part}", "--enable-hivm-compile=true"]
+        command += [
+            "--enable-triton-kernel-compile=true",
+            "--mlir-print-ir-after=hacc-append-device-spec",
+            "-o",
+            "empty.o",
+        ]
+        run = _run(command, folder)
+    output = run.stdout + run.stderr if run is not None else f"error: it ran past {_SECONDS} s"
+    entries = re.findall(r'#dlti\.dl_entry<"(\w+)", (\d+) : i32>', output)
+    if not entries:
+        raise Unavailable(f"the Ascend compiler describes no part {part}: {_first_error(output)}")
+    return {name: int(value) for name, value in entries}

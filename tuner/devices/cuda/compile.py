@@ -1,0 +1,67 @@
+"""Compiling for an NVIDIA GPU ahead of the launch, in processes that never touch one.
+
+Each process compiles into Triton's cache on disk; the launch in the measuring process then finds the binary there. A
+compiler that crashes or hangs takes only its own config with it.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tilewise.db.records import Status
+from tilewise.kernels import registry
+from tilewise.kernels.spec import Config, Problem
+from tilewise.tuner.measure.launch import compiled
+
+__all__ = ["ENTRY", "compile_config", "status"]
+
+ENTRY = "tilewise.tuner.devices.cuda.compile:compile_config"
+
+
+_COMPILE_ERRORS = {
+    "CompilationError",
+    "CompileTimeAssertionFailure",
+    "UnsupportedLanguageConstruct",
+    "PTXASError",
+    "MLIRCompilationError",
+}
+_LIMIT_ERRORS = {"OutOfResources"}
+
+
+def status(kind: str) -> Status:
+    """What an exception of that name, from compiling or launching, says of its config."""
+    if kind in _LIMIT_ERRORS:
+        return Status.CONSTRAINTS
+    return Status.COMPILE if kind in _COMPILE_ERRORS else Status.RUNTIME
+
+
+class _Target:
+    """As much of a Triton driver as compiling asks for."""
+
+    def __init__(self, capability: int) -> None:
+        from triton.backends.compiler import GPUTarget
+
+        self._target = GPUTarget("cuda", capability, 32)
+
+    def get_current_target(self) -> Any:
+        return self._target
+
+    def get_current_device(self) -> int:
+        return 0
+
+    def get_current_stream(self, device: int) -> int:
+        return 0
+
+
+def compile_config(origin: str, problem: Problem, config: Config, capability: int) -> dict[str, float]:
+    """Compile for compute capability `capability` (90 for 9.0); returns facts of the binary (bytes) and of the
+    compiling (wall seconds of this process, near 0 where Triton's cache held the binary)."""
+    from triton.runtime.driver import driver
+
+    driver.set_active(_Target(capability))
+    spec = registry.load(origin)
+    began = time.perf_counter()
+    kernels = list(compiled(spec, problem, config))
+    seconds = time.perf_counter() - began
+    return {"shared_bytes": max(int(k.metadata.shared) for k in kernels), "compile_s": round(seconds, 4)}

@@ -1,0 +1,1 @@
+"""Accelerators timed for real: compile workers, one bench process, recovery from faults."""

@@ -1,0 +1,203 @@
+"""The bench process of a measured device: the tensors, the launches and the clock.
+
+It answers the requests below, one at a time, through `call`. What a config does to it (a fault, a hang, memory that
+grows) is for the other side to see and to answer by a new process. The same `Bench` may be used without a process of
+its own, by benchmarks that time other things beside configs.
+"""
+
+from __future__ import annotations
+
+import errno
+import functools
+import importlib
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any, Generic, Literal, TypeVar
+
+from tilewise.db.records import Status
+from tilewise.errors import BadSpec
+from tilewise.kernels import registry
+from tilewise.kernels.spec import Config, KernelSpec, Problem
+from tilewise.tuner.devices.measured.accelerator import Description, Failure, Job, Runtime
+from tilewise.tuner.measure.adaptive_timing import time_adaptively
+from tilewise.tuner.measure.drift import DRIFT, Reference
+from tilewise.tuner.measure.outcome import Outcome, Timing, Verdict
+from tilewise.tuner.measure.verify import DRAWS, Arguments, check_outputs, disagreement, verify
+
+__all__ = ["ENTRY", "Bench", "Reply", "Request", "call"]
+
+ENTRY = "tilewise.tuner.devices.measured.bench_process:call"
+
+Request = Literal["describe", "bytes_per_us", "prepare", "measure", "race", "verify"]
+
+Answer = TypeVar("Answer", bound=Outcome | Verdict | list[list[float]])
+
+SECONDS = 1.0
+"""Of timing one config, beyond which no further look is taken: kernels of many milliseconds."""
+
+PAUSES = (0.1, 0.5, 2.0)
+"""Seconds to wait for the device to be as it was, each followed by timing the config again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reply(Generic[Answer]):
+    """The answer about one config; after a `lost` one this process can do nothing more."""
+
+    answer: Answer
+    lost: bool = False
+
+
+def call(runtime: Sequence[Any], request: Request, *arguments: Any) -> Any:
+    """Answer one request. `runtime` is how to open the accelerator: `"package.module:function"` and its arguments.
+
+    Requests about a config name the kernel by where its spec stands. Raises `BadSpec` and `Unavailable` only.
+    """
+    bench = _bench(*runtime)
+    if request in ("describe", "bytes_per_us"):
+        return getattr(bench, request)()
+    origin, problem, *rest = arguments
+    return getattr(bench, request)(_spec(origin), problem, *rest)
+
+
+@functools.cache
+def _bench(runtime: str, *arguments: Any) -> Bench:
+    module, _, name = runtime.partition(":")
+    return Bench(getattr(importlib.import_module(module), name)(*arguments))
+
+
+_spec = functools.cache(registry.load)
+
+
+class Bench:
+    """One accelerator and the tensors of one problem on it; only the last problem's are kept."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self._held: tuple[KernelSpec, Problem, Arguments] | None = None
+        self._reference: Reference | None = None
+
+    def describe(self) -> Description:
+        return self.runtime.describe()
+
+    def bytes_per_us(self) -> float | None:
+        return self.runtime.bytes_per_us()
+
+    def prepare(self, spec: KernelSpec, problem: Problem) -> None:
+        """Draw the inputs and compute the reference, which takes long on some devices. Raises `BadSpec`."""
+        self.runtime.check(spec)
+        self.arguments(spec, problem).expected()
+        self.runtime.synchronize()
+
+    def measure(
+        self, spec: KernelSpec, problem: Problem, config: Config, to_beat_us: float | None = None
+    ) -> Reply[Outcome]:
+        """Run the config once on poisoned outputs, time it, and see that it kept to its tensors. It is not timed to the
+        end where it is clearly behind `to_beat_us`."""
+        try:
+            return Reply(self._measured(spec, problem, config, to_beat_us))
+        except BadSpec:
+            raise
+        except Exception as error:
+            failure = self._failure(error)
+            return Reply(failure.outcome, failure.lost)
+
+    def race(
+        self, spec: KernelSpec, problem: Problem, configs: Sequence[Config], rounds: int
+    ) -> Reply[list[list[float]]]:
+        """Microseconds by config and round: each config once a round, in turns. None where one of them fails, which
+        is then to be found by trying them one by one."""
+        try:
+            jobs = [self.job(spec, problem, config) for config in configs]
+            times = self.runtime.timer.rounds_us(jobs, rounds, self.runtime.warm)
+            self.runtime.synchronize()
+            return Reply(times)
+        except Exception as error:
+            return Reply([], self._failure(error).lost)
+
+    def verify(self, spec: KernelSpec, problem: Problem, config: Config) -> Reply[Verdict]:
+        """Compare with the float64 reference on every draw of the inputs."""
+        try:
+            arguments = self.arguments(spec, problem)
+            run = self.runtime.launcher(spec, problem, config, arguments.bind(config))
+            return Reply(verify(spec, problem, config, arguments, run=run, draws=DRAWS))
+        except Exception as error:
+            failure = self._failure(error)
+            outcome = failure.outcome
+            return Reply(disagreement(f"the launch failed: {outcome.reason}", status=outcome.status), failure.lost)
+
+    def arguments(self, spec: KernelSpec, problem: Problem) -> Arguments:
+        """The problem's tensors, made once."""
+        if self._held is None or self._held[0] != spec or self._held[1] != problem:
+            self._held = None  # free the old ones first
+            place, reference = self.runtime.place, self.runtime.reference_place
+            self._held = (spec, problem, Arguments(spec, problem, device=place, reference_device=reference))
+        return self._held[2]
+
+    def job(self, spec: KernelSpec, problem: Problem, config: Config) -> Job:
+        arguments = self.arguments(spec, problem)
+        run = self.runtime.launcher(spec, problem, config, arguments.bind(config))
+        before = arguments.resetter() if arguments.needs_reset else None
+        return Job(run, self.runtime.kernel_names(spec, problem, config), before)
+
+    def _measured(self, spec: KernelSpec, problem: Problem, config: Config, to_beat_us: float | None) -> Outcome:
+        arguments = self.arguments(spec, problem)
+        job = self.job(spec, problem, config)
+        arguments.restore()
+        arguments.poison()
+        kernels = job.run()
+        self.runtime.synchronize()
+        if self.runtime.place == self.runtime.reference_place:  # elsewhere the comparison costs more than the timing
+            verdict = check_outputs(arguments)
+            if not verdict.agreed:
+                return Outcome(verdict.status, verdict.reason)
+        timing, facts = self._timed(job, to_beat_us)
+        self.runtime.synchronize()
+        if (damage := arguments.damage()) is not None:
+            return Outcome(Status.CORRECTNESS, damage)
+        return Outcome(Status.CORRECT, timing=timing, facts={**self.runtime.kernel_facts(kernels), **facts})
+
+    def _timed(self, job: Job, to_beat_us: float | None) -> tuple[Timing, dict[str, Any]]:
+        """A timing between two times of the reference that are the usual, and facts of what it took to get there."""
+        reference = self._steady()
+        began, worst = time.monotonic(), None
+        for repeats in range(len(PAUSES) + 1):
+            timing = time_adaptively(self._sampler(job), to_beat_us=to_beat_us, seconds=SECONDS)
+            ratio = reference.ratio() if reference else None
+            if ratio is None:
+                break
+            worst = worst or {"ratio": round(ratio, 3), **self._state()}
+            if repeats < len(PAUSES):
+                time.sleep(PAUSES[repeats])
+        facts: dict[str, Any] = {"timing_s": round(time.monotonic() - began, 4), **self._state()}
+        if worst is not None:
+            facts[DRIFT] = {**worst, "repeats": repeats, "lasts": ratio is not None}
+        if reference is not None and ratio is not None:
+            reference.renew()
+        return replace(timing, method=self.runtime.timer.name, l2="warm" if self.runtime.warm else "cold"), facts
+
+    def _sampler(self, job: Job) -> Callable[[int], list[float]]:
+        timer, warm = self.runtime.timer, self.runtime.warm
+        return functools.partial(timer.samples_us, job.run, job.kernels, before=job.before, warm=warm)
+
+    def _steady(self) -> Reference | None:
+        """What shows whether the device changes, timed for the first time with the first config."""
+        if self._reference is None and (job := self.runtime.reference()) is not None:
+            self._reference = Reference(self._sampler(job))
+        return self._reference
+
+    def _state(self) -> dict[str, Any]:
+        """What the device says of itself, as far as it does."""
+        return {name: value for name, value in asdict(self.runtime.state()).items() if value}
+
+    def _failure(self, error: Exception) -> Failure:
+        """What the error means, and whether the device still works after it."""
+        failure = self.runtime.failure(error)
+        if isinstance(error, OSError) and error.errno == errno.ENOSPC:
+            return Failure(failure.outcome, lost=True)  # what fills the disk goes with the process's folder
+        if not failure.lost:
+            try:
+                self.runtime.synchronize()
+            except Exception as second:
+                return Failure(self.runtime.failure(second).outcome, lost=True)
+        return failure

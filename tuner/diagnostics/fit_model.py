@@ -1,0 +1,241 @@
+"""The model's figures fitted to a chip: micro-kernels timed on it, and the same compiled code timed by the model.
+
+Least squares in logarithms: each probe's ratio of modelled to measured time weighs by how well it was measured, each
+figure's ratio to the shipped one by the range that the shipped one may lie in. Where probes say nothing about a figure
+it stays what it was; where they do, its range shrinks to what they leave open.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewise.errors import Unavailable
+from tilewise.kernels.spec import Target
+from tilewise.settings import read_settings
+from tilewise.tuner.devices.ascend_model import toolchain
+from tilewise.tuner.devices.ascend_model.model_config import Machines, model_config
+from tilewise.tuner.devices.base import Device
+from tilewise.tuner.hardware.ascend_costs import FIGURES, REPEAT_CYCLES, Costs, Figure, costs
+from tilewise.tuner.hardware.ascend_parts import PARTS
+from tilewise.tuner.measure.outcome import Timing
+
+if TYPE_CHECKING:
+    from tilewise.tuner.diagnostics.micro_kernels import Probe
+
+__all__ = ["FITTED", "Fit", "Measured", "Parameter", "fit", "parameters", "time_probes"]
+
+Vector = NDArray[np.float64]
+
+FITTED = (
+    "launch_us",
+    "dispatch_us",
+    "program_start",
+    "transfer_latency",
+    "transfer_row",
+    "mte2_start",
+    "l2_core_gb_s",
+    "l2_sum_gb_s",
+    "l2_start",
+    "hbm_share",
+    "ub_out_share",
+    "atomic_us",
+    "vector_start",
+)
+"""Figures of launches and transfers that the probes may move; costs of operations are fitted besides."""
+
+_OPERATIONS = ("vadd", "vexp", "vdiv", "vln", "vcmp", "vcast")
+"""One operation of each class whose cost a probe shows; the others of its class cost as much."""
+
+_ITERATIONS, _STEP, _CLOSE = 12, 0.02, 1e-4
+_LEAST_NOISE = 0.02
+"""Of a time: what a probe may be off for other reasons than noise, such as what the model leaves out."""
+
+_P20_TO_P80 = 1.683
+"""Standard deviations from the 20th to the 80th percentile of a normal distribution."""
+
+_LEAST_PRIOR = 0.05
+"""Standard deviation, in logarithms, of a figure whose shipped range is a point."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """A probe: its time on the chip, the relative standard deviation of that, and its modelled time at given costs."""
+
+    name: str
+    time_us: float
+    noise: float
+    modelled: Callable[[Costs], float]
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """What is fitted as one: the names of figures that share it."""
+
+    names: tuple[str, ...]
+    shipped: Figure
+
+    @property
+    def spread(self) -> float:
+        """Standard deviation of the logarithm beforehand: the shipped range is about two of them wide."""
+        least = max(self.shipped.low, self.shipped.value / 4)  # 0 has no logarithm
+        return max(_LEAST_PRIOR, float(np.log(self.shipped.high / least)) / 2)
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """What came of it. `determined` are the parameters, by first name, that the probes tell more of than the range."""
+
+    figures: Mapping[str, Figure]
+    determined: frozenset[str]
+    rows: Sequence[Mapping[str, Any]]
+
+    def error(self, which: str) -> float:
+        """Mean absolute error of the modelled times, relative: `shipped` or `fitted`."""
+        return statistics.fmean(abs(row[f"{which}_us"] / row["measured_us"] - 1) for row in self.rows)
+
+    def to_json(self) -> dict[str, Any]:
+        shipped = {**FIGURES, **REPEAT_CYCLES}
+        return {
+            "probes": [dict(row) for row in self.rows],
+            "figures": [
+                {
+                    "name": name,
+                    "shipped": shipped[name].value,
+                    "fitted": round(figure.value, 6),
+                    "low": round(figure.low, 6),
+                    "high": round(figure.high, 6),
+                    "unit": figure.unit,
+                    "determined": name in self.determined,
+                }
+                for name, figure in self.figures.items()
+            ],
+            "mean_error": {which: round(self.error(which), 4) for which in ("shipped", "fitted")},
+        }
+
+
+def parameters(names: Sequence[str] = (*FITTED, *_OPERATIONS)) -> list[Parameter]:
+    """The parameters behind these figures; an operation stands for all that cost the same."""
+    made = []
+    for name in names:
+        if name in FIGURES:
+            made.append(Parameter((name,), FIGURES[name]))
+        else:
+            like = tuple(other for other, figure in REPEAT_CYCLES.items() if figure == REPEAT_CYCLES[name])
+            made.append(Parameter(like, REPEAT_CYCLES[name]))
+    return made
+
+
+def fit(probes: Sequence[Measured], sought: Sequence[Parameter], source: str) -> Fit:
+    """Gauss-Newton steps, each shortened until it helps. `source` is what the fitted figures say of themselves."""
+    weights = np.array([1 / max(_LEAST_NOISE, probe.noise) for probe in probes])
+    priors = np.array([1 / parameter.spread for parameter in sought])
+    measured = np.log([probe.time_us for probe in probes])
+
+    def off(x: Vector) -> Vector:
+        chosen = costs(instead=_figures(sought, x))
+        found: Vector = weights * (np.log([probe.modelled(chosen) for probe in probes]) - measured)
+        return found
+
+    def loss(residuals: Vector, x: Vector) -> float:
+        return float(residuals @ residuals + (priors * x) @ (priors * x))
+
+    x, step = np.zeros(len(sought)), np.zeros(len(sought))
+    start = residuals = off(x)
+    slopes, curvature = _slopes(off, x, residuals), np.eye(len(sought))
+    for _ in range(_ITERATIONS):
+        curvature = slopes.T @ slopes + np.diag(priors**2)
+        step = np.linalg.solve(curvature, -(slopes.T @ residuals + priors**2 * x))
+        while loss(tried := off(x + step), x + step) > loss(residuals, x) and np.abs(step).max() > _CLOSE:
+            step = step / 2
+        if np.abs(step).max() <= _CLOSE:
+            break
+        x, residuals = x + step, tried
+        slopes = _slopes(off, x, residuals)
+    deviations = np.sqrt(np.diag(np.linalg.inv(curvature)))
+    rows = [
+        {
+            "name": probe.name,
+            "measured_us": probe.time_us,
+            "shipped_us": round(float(probe.time_us * np.exp(before / weight)), 4),
+            "fitted_us": round(float(probe.time_us * np.exp(after / weight)), 4),
+        }
+        for probe, weight, before, after in zip(probes, weights, start, residuals, strict=True)
+    ]
+    told = [d < p.spread / 2 for d, p in zip(deviations, sought, strict=True)]
+    determined = frozenset(name for p, known in zip(sought, told, strict=True) if known for name in p.names)
+    return Fit(_with_ranges(sought, x, deviations, source), determined, rows)
+
+
+def _slopes(off: Callable[[Vector], Vector], x: Vector, residuals: Vector) -> Vector:
+    """By differences, a column a parameter."""
+    columns = [(off(x + _STEP * unit) - residuals) / _STEP for unit in np.eye(len(x))]
+    return np.array(columns).T
+
+
+def _figures(sought: Sequence[Parameter], x: Vector) -> dict[str, Figure]:
+    return {
+        name: replace(parameter.shipped, value=parameter.shipped.value * float(np.exp(change)))
+        for parameter, change in zip(sought, x, strict=True)
+        for name in parameter.names
+    }
+
+
+def _with_ranges(sought: Sequence[Parameter], x: Vector, deviations: Vector, source: str) -> dict[str, Figure]:
+    """Each value with two standard deviations either way."""
+    made: dict[str, Figure] = {}
+    for parameter, change, deviation in zip(sought, x, deviations, strict=True):
+        value = parameter.shipped.value * float(np.exp(change))
+        reach = float(np.exp(2 * deviation))
+        made |= dict.fromkeys(
+            parameter.names, Figure(value, value / reach, value * reach, parameter.shipped.unit, source)
+        )
+    return made
+
+
+def time_probes(
+    device: Device, probes: Sequence[Probe], done: Callable[[str], None] = lambda name: None
+) -> tuple[list[Measured], list[dict[str, str]]]:
+    """Each probe timed on the device and compiled for the model of its part; and those that failed, with the reason.
+    The device empties its cache before each run, and so does the model.
+
+    `done` is told each probe's name. Raises `Unavailable` where the part is not modelled, or no probe ran.
+    """
+    target, folder = _target(device), read_settings().cache_folder
+    timed: list[Measured] = []
+    failed: list[dict[str, str]] = []
+    for probe in probes:
+        (outcome,) = device.evaluate(probe.spec, probe.problem, [probe.config])
+        modelled, machines = model_config(probe.spec, probe.problem, probe.config, target, folder, evicted=True)
+        if outcome.timing is None or machines is None:
+            failed.append({"name": probe.name, "reason": outcome.reason or modelled.reason})
+        else:
+            timed.append(_measured(probe.name, outcome.timing, machines))
+        done(probe.name)
+    if not timed:
+        raise Unavailable(f"no probe ran on {device.id}; the first failed with: {failed[0]['reason']}")
+    return timed, failed
+
+
+def _target(device: Device) -> Target:
+    """The device's part as the compiler knows it, with the cores that this process may use."""
+    if reason := toolchain.unavailable_reason():
+        raise Unavailable(f"calibrate {reason}")
+    if device.target.name not in PARTS:
+        raise Unavailable(
+            f"{device.target.name} is not modelled, so there is nothing to fit; modelled: {', '.join(PARTS)}"
+        )
+    return replace(toolchain.target(device.target.name, read_settings().cache_folder), cores=device.target.cores)
+
+
+def _measured(name: str, timing: Timing, machines: Machines) -> Measured:
+    noise = 0.0
+    if timing.p20_us is not None and timing.p80_us is not None:  # of a median: 1.25 deviations over the root of samples
+        deviation = (timing.p80_us - timing.p20_us) / _P20_TO_P80
+        noise = 1.25 * deviation / timing.time_us / timing.samples**0.5
+    return Measured(name, timing.time_us, noise, lambda chosen: machines.time_at(chosen).time_us)

@@ -1,0 +1,155 @@
+"""Micro-kernels that calibration times: each is slow for one reason, so together they decide the model's figures."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tilewise.kernels.spec import Buffer, Config, KernelSpec, Launch, Parameter, Problem, Tiling, Value
+
+__all__ = ["Probe", "probes"]
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """One launch of one micro-kernel: how much of everything is the problem's, the operation and the compile options
+    are the config's."""
+
+    name: str
+    spec: KernelSpec
+    problem: Problem
+    config: Mapping[str, Value]
+
+
+def _spec(
+    attribute: str,
+    function: str,
+    sizes: Sequence[str],
+    buffers: Callable[[Mapping[str, int]], Mapping[str, Buffer]],
+    choices: Sequence[Parameter] = (),
+) -> KernelSpec:
+    """The spec at the top of this file called `attribute`. `sizes` are constexpr arguments, each a dimension."""
+    named = f"tilewise.kernels.jit.micro_kernels:{function}"
+
+    def launches(config: Config, problem: Problem) -> list[Launch]:
+        return [Launch(named, (problem.dims["programs"],), {size: problem.dims[size] for size in sizes})]
+
+    return KernelSpec(
+        name=function,
+        summary="a micro-kernel that calibration times",
+        function=(named,),
+        dims=("programs", *sizes),
+        dtypes=("float32",),
+        parameters=(*choices, Parameter("multibuffer", lambda problem, target: [True, False], role="option")),
+        buffers=lambda problem: buffers(problem.dims),
+        scalars=lambda problem: {},
+        launches=launches,
+        tiling=lambda config, problem: Tiling((), 0, 0),
+        reference=lambda inputs: {},
+        flops=lambda problem: 1,
+        default=lambda problem, target: {"multibuffer": True},
+        origin=f"{__file__}:{attribute}",
+    )
+
+
+OPERATIONS = ("add", "exp", "log", "sqrt", "divide", "cast", "select")
+
+EMPTY = _spec(
+    "EMPTY",
+    "probe_empty_kernel",
+    ("WIDTH",),
+    lambda dims: {"out_ptr": Buffer((dims["programs"] * dims["WIDTH"],), "float32", role="out")},
+)
+LOAD = _spec(
+    "LOAD",
+    "probe_load_kernel",
+    ("TILES", "REPEATS", "ROWS", "COLS", "PITCH"),
+    lambda dims: {
+        "x_ptr": Buffer((dims["programs"] * dims["TILES"] * dims["ROWS"] * dims["PITCH"],), "float32"),
+        "out_ptr": Buffer((dims["programs"] * dims["ROWS"],), "float32", role="out"),
+    },
+)
+STORE = _spec(
+    "STORE",
+    "probe_store_kernel",
+    ("TILES", "REPEATS", "WIDTH"),
+    lambda dims: {"out_ptr": Buffer((dims["programs"] * dims["TILES"] * dims["WIDTH"],), "float32", role="out")},
+)
+CHAIN = _spec(
+    "CHAIN",
+    "probe_chain_kernel",
+    ("TRIPS", "WIDTH"),
+    lambda dims: {
+        "x_ptr": Buffer((dims["WIDTH"],), "float32"),
+        "out_ptr": Buffer((dims["WIDTH"],), "float32", role="out"),
+    },
+    (Parameter("OP", lambda problem, target: OPERATIONS),),
+)
+ATOMIC = _spec(
+    "ATOMIC",
+    "probe_atomic_kernel",
+    ("WIDTH",),
+    lambda dims: {
+        "x_ptr": Buffer((dims["WIDTH"],), "float32"),
+        "out_ptr": Buffer((1,), "float32", role="out", initial=0.0),
+    },
+)
+
+
+def probes(cores: int) -> Sequence[Probe]:
+    """All of them, for a part of so many vector cores. Buffers of some are read many times over, so that emptying the
+    cache beforehand makes no difference; one is larger than any cache."""
+    empty = [_empty(programs) for programs in (1, cores, 10 * cores, 50 * cores)]
+    loads = [
+        _load("load, one core", 1, rows=1, cols=8192, repeats=40),
+        _load("load, half the cores", cores // 2, rows=1, cols=8192, repeats=40),
+        _load("load, all cores", cores, rows=1, cols=8192, repeats=40),
+        _load("load, short tiles", 1, rows=1, cols=512, repeats=80),
+        _load("load, short tiles, all cores", cores, rows=1, cols=2048, repeats=80),
+        _load("load, rows of 1 KB", 1, rows=32, cols=256, pitch=512, repeats=40),
+        _load("load, rows of 256 B", 1, rows=64, cols=64, pitch=512, repeats=40),
+        _load("load, one after the other", 1, rows=1, cols=1024, repeats=40, multibuffer=False),
+        _load("load, short programs", 10 * cores, rows=1, cols=4096, tiles=1, repeats=4),
+        _load("load, from global memory", cores, rows=1, cols=8192, tiles=400, repeats=1),
+    ]
+    stores = [_store("store, one core", 1), _store("store, all cores", cores)]
+    chains = [_chain(op) for op in OPERATIONS]
+    atomics = [_atomic(programs) for programs in (cores, 10 * cores)]
+    return [*empty, *loads, *stores, *chains, *atomics]
+
+
+def _empty(programs: int) -> Probe:
+    return _probe(f"empty, {programs} programs", EMPTY, {"programs": programs, "WIDTH": 8})
+
+
+def _load(
+    name: str,
+    programs: int,
+    *,
+    rows: int,
+    cols: int,
+    repeats: int,
+    pitch: int | None = None,
+    tiles: int = 8,
+    multibuffer: bool = True,
+) -> Probe:
+    sizes = {"TILES": tiles, "REPEATS": repeats, "ROWS": rows, "COLS": cols, "PITCH": pitch or cols}
+    return _probe(name, LOAD, {"programs": programs, **sizes}, multibuffer=multibuffer)
+
+
+def _store(name: str, programs: int) -> Probe:
+    return _probe(name, STORE, {"programs": programs, "TILES": 8, "REPEATS": 40, "WIDTH": 8192})
+
+
+def _chain(op: str) -> Probe:
+    return _probe(op, CHAIN, {"programs": 1, "TRIPS": 200, "WIDTH": 8192}, OP=op)
+
+
+def _atomic(programs: int) -> Probe:
+    return _probe(f"atomic, {programs} programs", ATOMIC, {"programs": programs, "WIDTH": 64})
+
+
+def _probe(
+    name: str, spec: KernelSpec, dims: Mapping[str, int], *, multibuffer: bool = True, **choices: Value
+) -> Probe:
+    return Probe(name, spec, Problem(spec.name, dims, "float32"), {**choices, "multibuffer": multibuffer})

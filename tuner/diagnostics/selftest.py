@@ -1,0 +1,202 @@
+"""`tilewise selftest`: whether a device does what tilewise relies on, one step after the other.
+
+Every step is a function of an opened device by the `Device` contract alone, so that all devices take the same ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from enum import StrEnum
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from tilewise.db.records import Clock, Status
+from tilewise.errors import Unavailable
+from tilewise.kernels import registry
+from tilewise.kernels.spec import Axis, Buffer, Config, KernelSpec, Parameter, Problem, Tiling, ceil_div
+from tilewise.tuner.devices.base import Device
+from tilewise.tuner.devices.replay import ReplayDevice
+from tilewise.tuner.measure.outcome import Outcome
+
+__all__ = ["SPEC", "STEPS", "Bench", "Step", "Verdict", "selftest"]
+
+RIGHT: Config = {"BLOCK": 8192, "SUB_BLOCK": 2048, "SHIFT": 0}
+WRONG: Config = {**RIGHT, "SHIFT": 1}
+
+SMALL, LARGE = Problem("doubled", {"N": 100_003}, "float32"), Problem("doubled", {"N": 1 << 25}, "float32")
+"""For values, with a tail; and for times: 268 MB moved, which no cache holds."""
+
+REPEATS, APART = 5, 0.02
+"""Timings of one config, and what the largest may be above the smallest at 50 us and more."""
+
+LEAST_SHARE = 0.3
+"""Of the device's own memory rate: a plain kernel with a tile that was never tuned reaches that anywhere."""
+
+
+def _tiling(config: Config, problem: Problem) -> Tiling:
+    block, sub_block = int(config["BLOCK"]), int(config["SUB_BLOCK"])
+    axis = Axis("N", problem.dims["N"], block, sub_block)
+    return Tiling((axis,), streamed_bytes=2 * sub_block * problem.item_bytes, resident_bytes=0)
+
+
+SPEC = KernelSpec(
+    name="doubled",
+    summary="out = 2 * x",
+    function="tilewise.kernels.jit.selftest:doubled_kernel",
+    dims=("N",),
+    dtypes=("float32",),
+    parameters=(
+        Parameter("BLOCK", lambda problem, target: [8192]),
+        Parameter("SUB_BLOCK", lambda problem, target: [2048]),
+        Parameter("SHIFT", lambda problem, target: [0, 1]),
+    ),
+    buffers=lambda problem: {
+        "x_ptr": Buffer((problem.dims["N"],), problem.dtype),
+        "out_ptr": Buffer((problem.dims["N"],), problem.dtype, role="out"),
+    },
+    scalars=lambda problem: dict(problem.dims),
+    grid=lambda config, problem: (ceil_div(problem.dims["N"], int(config["BLOCK"])),),
+    tiling=_tiling,
+    reference=lambda inputs: {"out_ptr": 2 * inputs["x_ptr"]},
+    flops=lambda problem: problem.dims["N"],
+    default=lambda problem, target: dict(RIGHT),
+)
+
+
+class Verdict(StrEnum):
+    OK = "ok"
+    FAILED = "failed"
+    NOT_HERE = "not here"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """What came of a step: `detail` is one line, `facts` are plain JSON values."""
+
+    name: str
+    verdict: Verdict
+    detail: str
+    facts: dict[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"verdict": str(self.verdict)}
+
+
+class Bench:
+    """An opened device with the kernel of the self-test, and what several steps look at."""
+
+    def __init__(self, device: Device) -> None:
+        self.device = device
+        self.spec = registry.load(f"{Path(__file__)}:SPEC")
+
+    @cached_property
+    def small(self) -> Outcome:
+        return self._run(SMALL)
+
+    @cached_property
+    def times_us(self) -> list[float]:
+        """Of one config, timed anew each time; empty where it does not run."""
+        outcomes = [self._run(LARGE) for _ in range(REPEATS)]
+        return [o.timing.time_us for o in outcomes if o.timing is not None]
+
+    def _run(self, problem: Problem) -> Outcome:
+        return next(iter(self.device.evaluate(self.spec, problem, [RIGHT])))
+
+
+def compile_step(bench: Bench) -> Step:
+    outcome = bench.small
+    seconds = outcome.facts.get("compile_s")
+    took = f" in {seconds:.1f} s" if isinstance(seconds, int | float) else ""
+    facts = {k: outcome.facts[k] for k in ("compile_s", "effective_options", "on_chip_bits") if k in outcome.facts}
+    if outcome.status in (Status.COMPILE, Status.CONSTRAINTS) or outcome.reason.startswith("compiling"):
+        return Step("compile", Verdict.FAILED, outcome.reason, facts)
+    return Step("compile", Verdict.OK, f"a kernel compiles{took}", facts)
+
+
+def launch_step(bench: Bench) -> Step:
+    if (timing := bench.small.timing) is None:
+        return Step("launch", Verdict.FAILED, bench.small.reason, dict(bench.small.facts))
+    facts = {"time_us": timing.time_us, "samples": timing.samples, "method": timing.method, "l2": timing.l2}
+    timed = f", timed by {timing.method} with a {timing.l2} L2" if timing.method else ""
+    return Step("launch", Verdict.OK, f"it runs in {timing.time_us:.2f} us ({bench.device.clock}){timed}", facts)
+
+
+def right_step(bench: Bench) -> Step:
+    verdict = bench.device.verify(bench.spec, SMALL, RIGHT)
+    facts = {"error": verdict.error, "tolerance": verdict.tolerance}
+    if not verdict.agreed:
+        return Step("right values", Verdict.FAILED, verdict.reason, {})
+    return Step("right values", Verdict.OK, f"they agree with float64 to {verdict.error:.1e} of their size", facts)
+
+
+def wrong_step(bench: Bench) -> Step:
+    verdict = bench.device.verify(bench.spec, SMALL, WRONG)
+    if verdict.agreed:
+        return Step("wrong values", Verdict.FAILED, "a kernel that adds 1 to every value passed for right")
+    if verdict.status is not Status.CORRECTNESS:
+        return Step("wrong values", Verdict.FAILED, f"they were not compared: {verdict.reason}")
+    return Step("wrong values", Verdict.OK, "a wrong kernel is refused")
+
+
+def repeat_step(bench: Bench) -> Step:
+    times = bench.times_us
+    if len(times) < REPEATS:
+        return Step("repeated timing", Verdict.FAILED, f"{REPEATS - len(times)} of {REPEATS} timings failed")
+    apart = max(times) / min(times) - 1
+    verdict = Verdict.OK if apart <= APART else Verdict.FAILED
+    facts = {"times_us": times, "apart": round(apart, 5)}
+    return Step("repeated timing", verdict, f"{REPEATS} timings lie {apart:.2%} apart (allowed: {APART:.0%})", facts)
+
+
+def bandwidth_step(bench: Bench) -> Step:
+    if not bench.times_us:
+        return Step("bandwidth", Verdict.FAILED, "nothing was timed")
+    best, moved = min(bench.times_us), bench.spec.bytes(LARGE)
+    floor = bench.device.floor_us(bench.spec, LARGE)
+    facts: dict[str, Any] = {"gb_s": round(moved / best / 1e3, 1)}
+    said = f"{moved / best / 1e6:.2f} TB/s ({bench.device.clock})"
+    if floor is None:
+        return Step("bandwidth", Verdict.OK, f"{said}; the device's own rate is not known", facts)
+    share = floor / best
+    facts["share"] = round(share, 4)
+    verdict = Verdict.OK if LEAST_SHARE <= share <= 1.1 else Verdict.FAILED
+    return Step("bandwidth", verdict, f"{said}, {share:.0%} of the device's own rate", facts)
+
+
+STEPS: dict[str, Callable[[Bench], Step]] = {
+    "compile": compile_step,
+    "launch": launch_step,
+    "right values": right_step,
+    "wrong values": wrong_step,
+    "repeated timing": repeat_step,
+    "bandwidth": bandwidth_step,
+}
+
+
+def selftest(open_device: Callable[[], Device]) -> Iterator[Step]:
+    """The steps' verdicts, each as soon as it is known; those after a device that is not there are left out."""
+    try:
+        device = open_device()
+    except Unavailable as error:
+        yield Step("device", Verdict.NOT_HERE, str(error))
+        return
+    with device:
+        facts = {"toolchain": device.toolchain, "notes": list(device.notes)}
+        yield Step("device", Verdict.OK, "; ".join([_described(device), *device.notes]), facts)
+        if isinstance(device, ReplayDevice):
+            yield Step("kernels", Verdict.OK, f"none to test: a record of {len(device.rows)} configs runs nothing")
+            return
+        bench = Bench(device)
+        for name, step in STEPS.items():
+            try:
+                yield step(bench)
+            except Exception as error:
+                yield Step(name, Verdict.FAILED, f"{type(error).__name__}: {' '.join(str(error).split())}")
+
+
+def _described(device: Device) -> str:
+    memory = f"{device.memory_bytes() / 2**30:.1f} GiB for a problem" if device.memory_bytes() < 2**62 else "no memory"
+    modelled = " (nothing runs on hardware)" if device.clock is Clock.MODELLED else ""
+    return f"{device.target.name}, {device.target.cores} cores, {memory}{modelled}; {device.toolchain}"

@@ -1,0 +1,126 @@
+"""Why one config is as fast, or as impossible, as it is."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from tilewise.db.records import Status, Trial
+from tilewise.errors import Unavailable
+from tilewise.kernels.spec import Config, KernelSpec, Problem
+from tilewise.tuner.devices.base import Device
+from tilewise.tuner.explain.memory_traffic import traffic
+from tilewise.tuner.explain.variants import compare_variants
+from tilewise.tuner.explain.what_if import option_effects, suggest_changes
+from tilewise.tuner.measure.outcome import Outcome
+from tilewise.tuner.prior.penalties import penalties, score
+from tilewise.tuner.space.search_space import check_config, check_tilings
+from tilewise.tuner.tuning.evidence import evidence, explanation
+
+if TYPE_CHECKING:
+    from tilewise.tuner.devices.ascend_model.device import ModelDevice
+    from tilewise.tuner.devices.ascend_model.report.analysis import Analysis
+
+__all__ = ["course", "explain"]
+
+
+def explain(
+    device: Device, spec: KernelSpec, problem: Problem, config: Config, trials: Sequence[Trial] = ()
+) -> dict[str, Any]:
+    """All that is known of a config, as the JSON object of `tilewise explain`; absent means unknown.
+
+    The config is compiled and timed unless it breaks one of the kernel's own rules. Where the part is modelled, its
+    `modelled_us` are taken apart as well (`rows_us` add up to it); on the model itself what its options do and what
+    would help is compiled and timed.
+    Beside it stands the best of each of the kernel's variants: of stored `trials` of the problem, or timed now.
+
+    Raises `BadConfig` where it is no config of the space, `BadSpec` where its tiling is not that of its launches.
+    """
+    broken = check_config(spec, problem, device.target, config)
+    check_tilings(spec, problem, [config])
+    outcome = (
+        Outcome(Status.CONSTRAINTS, f"breaks the rule: {broken}")
+        if broken
+        else _evaluate(device, spec, problem, config)
+    )
+    factors = penalties(spec, problem, config, device.target)
+    facts = evidence(spec, problem, config, device.target, outcome)
+    body: dict[str, Any] = {
+        "kernel": spec.name,
+        "dims": dict(problem.dims),
+        "dtype": problem.dtype,
+        "device": device.target.name,
+        "clock": str(device.clock),
+        "toolchain": device.toolchain,
+        "config": dict(config),
+        "feasible": outcome.status is Status.CORRECT,
+        "reason": outcome.reason,
+        **facts,
+        "penalties": {name: round(factor, 4) for name, factor in factors.items()},
+        "prior_score": round(score(factors), 4),
+    }
+    if outcome.timing:
+        body["time_us"] = outcome.timing.time_us
+        body["why"] = explanation(facts, outcome.timing.time_us)
+        if floor := device.floor_us(spec, problem):
+            body["floor_us"] = round(floor, 3)
+        body |= _taken_apart(device, spec, problem, config)
+    if (model := _model(device)) is device and not broken:
+        if outcome.timing:
+            body["options"] = option_effects(model, spec, problem, config, outcome)
+        body["suggestions"] = suggest_changes(model, spec, problem, config, outcome)
+    if sides := compare_variants(device, spec, problem, trials):
+        body["variants"] = sides
+    return body
+
+
+def course(device: Device, spec: KernelSpec, problem: Problem, config: Config) -> Analysis | None:
+    """Where a feasible config's modelled time goes; None on a device that is not modelled."""
+    model = _model(device)
+    return model.analyse(spec, problem, config) if model else None
+
+
+def _model(device: Device) -> ModelDevice | None:
+    """The device itself, or the model of a real one's part."""
+    from tilewise.tuner.devices.ascend_model.device import ModelDevice
+    from tilewise.tuner.devices.npu.device import NpuDevice
+
+    if isinstance(device, NpuDevice):
+        return device.model()
+    return device if isinstance(device, ModelDevice) else None
+
+
+def _taken_apart(device: Device, spec: KernelSpec, problem: Problem, config: Config) -> dict[str, Any]:
+    """Where the modelled time goes; on a real device `not_modelled` says why that is not known."""
+    model = _model(device)
+    if model is None:
+        return {}
+    try:
+        found = model.analyse(spec, problem, config)
+        low, high = model.interval_us(spec, problem, config)
+    except Unavailable as error:
+        return {"not_modelled": str(error)}
+    lines = [
+        {
+            "line": str(line.place),
+            "source": line.place.text,
+            "path_us": round(line.path_us, 3),
+            "pipes_us": {pipe: round(busy, 3) for pipe, busy in line.pipes_us.items() if busy},
+        }
+        for line in found.lines()
+    ]
+    return {
+        "modelled_us": round(found.time_us, 4),
+        "modelled_between_us": [round(low, 4), round(high, 4)],
+        "rows_us": {name: round(time, 3) for name, time in found.rows().items()},
+        "critical_path": [
+            {"pipe": step.pipe, "line": str(step.place) if step.place else "", "us": round(step.time_us, 3)}
+            for step in found.critical_path()
+        ],
+        "lines": lines,
+        "traffic": traffic(spec, problem, config, found.traffic()),
+    }
+
+
+def _evaluate(device: Device, spec: KernelSpec, problem: Problem, config: Config) -> Outcome:
+    return next(iter(device.evaluate(spec, problem, [config])))

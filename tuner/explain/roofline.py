@@ -1,0 +1,78 @@
+"""A config under its roofline: work a byte on one axis, work a second on the other; needs the `plot` extra."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilewise.db.records import shape_text
+from tilewise.errors import Unavailable, UsageError
+from tilewise.kernels.spec import KernelSpec, Problem
+from tilewise.tuner.devices.base import Device
+
+__all__ = ["Roofs", "draw", "modelled_roofs"]
+
+
+@dataclass(frozen=True, slots=True)
+class Roofs:
+    """What bounds any kernel: bytes a second by where they come from (GB/s), additions a second (GFLOP/s)."""
+
+    memory_gb_s: Mapping[str, float]
+    vector_gflop_s: float
+
+
+def modelled_roofs(device: Device) -> Roofs:
+    """A modelled part's. Raises `UsageError` for another device, whose rates are not known."""
+    from tilewise.tuner.devices.ascend_model.device import ModelDevice
+    from tilewise.tuner.hardware.ascend_costs import costs
+    from tilewise.tuner.hardware.calibrated_costs import calibrated
+
+    if not isinstance(device, ModelDevice):
+        raise UsageError(f"--roofline needs a modelled part, such as --device model:Ascend910B4, not {device.id}")
+    figures = costs(instead=calibrated(device.part.name))
+    lanes = 256 / 4 / figures.repeat_cycles["vadd"]  # of float32, a cycle
+    return Roofs(
+        {
+            "global memory": device.part.hbm_gb_s * figures["hbm_share"],
+            "L2 cache": figures["l2_sum_gb_s"],
+        },
+        device.target.cores * lanes * device.part.clock_ghz,
+    )
+
+
+def draw(file: Path, device: Device, spec: KernelSpec, problem: Problem, body: Mapping[str, Any]) -> None:
+    """Write the plot; its form follows the file's suffix, `.png` or `.svg`. `body` is what `explain` found.
+
+    Raises `UsageError` for another suffix or device, `Unavailable` without matplotlib.
+    """
+    if file.suffix not in (".png", ".svg"):
+        raise UsageError(f"--roofline writes .png or .svg, not {file.name!r}")
+    roofs = modelled_roofs(device)
+    if importlib.util.find_spec("matplotlib") is None:
+        raise Unavailable("--roofline needs matplotlib: pip install 'tilewise[plot]'")
+    import matplotlib as mpl
+    from matplotlib.figure import Figure
+
+    mpl.rcParams["svg.hashsalt"] = "tilewise"  # the same file for the same plot
+    flops, time_us = spec.flops(problem), float(body["time_us"])
+    moved = body.get("traffic", {}).get("bytes", spec.bytes(problem))
+    figure = Figure(figsize=(7.5, 5), layout="constrained")
+    axes = figure.subplots()
+    low, high = (flops / spec.bytes(problem) * factor for factor in (1 / 30, 30))
+    for name, rate in roofs.memory_gb_s.items():
+        knee = roofs.vector_gflop_s / rate
+        points = [low, min(max(knee, low), high), high]
+        axes.plot(points, [min(rate * x, roofs.vector_gflop_s) for x in points], label=f"{name}, {rate:.0f} GB/s")
+    axes.axhline(
+        roofs.vector_gflop_s, linestyle=":", color="gray", label=f"{roofs.vector_gflop_s:.0f} GFLOP/s, additions"
+    )
+    achieved = flops / time_us / 1e3
+    axes.plot(flops / moved, achieved, "o", color="black", label=f"this config, {time_us:.2f} us ({body['clock']})")
+    axes.axvline(flops / spec.bytes(problem), linestyle="--", color="silver", label="least traffic")
+    axes.set(xscale="log", yscale="log", xlabel="FLOP a byte moved", ylabel="GFLOP/s", xlim=(low, high))
+    axes.set_title(f"{spec.name} {shape_text(problem.shape)} {problem.dtype} on {body['device']}")
+    axes.legend(loc="lower right", fontsize="small")
+    figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None, dpi=120)

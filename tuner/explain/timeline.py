@@ -1,0 +1,64 @@
+"""A modelled config's timeline, drawn in a process of its own: a server must neither import nor wait for compilers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilewise.db.records import Clock, Scope
+from tilewise.errors import Unavailable
+from tilewise.kernels import registry
+from tilewise.kernels.source import source_hash
+from tilewise.kernels.spec import Config
+from tilewise.tuner.devices.ascend_model import toolchain
+from tilewise.tuner.hardware.ascend_parts import PARTS
+from tilewise.tuner.space.problem import make_problem
+from tilewise.tuner.workers.worker import Worker, WorkerError
+
+__all__ = ["draw", "is_drawable", "timeline"]
+
+_ENTRY = "tilewise.tuner.explain.timeline:draw"
+_SECONDS = 60.0
+
+
+def is_drawable(scope: Scope) -> bool:
+    """Whether this machine has what it takes: the Ascend compiler, and the kernel as it was tuned."""
+    return (
+        scope.clock is Clock.MODELLED
+        and scope.device in PARTS
+        and scope.kernel in registry.names()
+        and not toolchain.unavailable_reason()
+        and source_hash(registry.load(scope.kernel)) == scope.source_hash
+    )
+
+
+def timeline(scope: Scope, config: Config) -> str:
+    """SVG of the course of one program; raises `Unavailable` where it cannot be drawn."""
+    worker = Worker(_ENTRY, env={"TRITON_INTERPRET": None})
+    try:
+        return str(
+            worker.call(
+                registry.place(scope.kernel),
+                dict(scope.dims),
+                scope.dtype,
+                scope.device,
+                scope.toolchain,
+                dict(config),
+                timeout=_SECONDS,
+            )
+        )
+    except WorkerError as error:
+        raise Unavailable(f"the timeline cannot be drawn: {error}") from error
+    finally:
+        worker.close()
+
+
+def draw(kernel: str, dims: Mapping[str, int], dtype: str, part: str, made_with: str, config: Config) -> str:
+    """In the worker; raises `Unavailable` where the result was made with another toolchain than the one here."""
+    from tilewise.tuner.devices.ascend_model.device import ModelDevice
+    from tilewise.tuner.devices.ascend_model.report.drawing import drawing
+
+    spec = registry.load(kernel)
+    with ModelDevice(part, jobs=1) as device:
+        if device.toolchain != made_with:
+            raise Unavailable(f"tuned with {made_with}; here is {device.toolchain}")
+        return drawing(device.analyse(spec, make_problem(spec, dims, dtype), config))

@@ -1,0 +1,1 @@
+"""Figures of devices: targets by name, Ascend parts and their costs."""

@@ -1,0 +1,97 @@
+"""Figures fitted to one user's chip, kept in a file a part beside the shipped table, which they replace there."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from tilewise.errors import Unavailable
+from tilewise.settings import read_settings
+from tilewise.tuner.hardware.ascend_costs import FIGURES, HBM_CORE_GB_S, REPEAT_CYCLES, Figure
+from tilewise.tuner.hardware.ascend_parts import Part
+
+__all__ = ["Calibration", "calibrated", "calibration", "calibration_file", "forget", "keep", "model_fingerprint"]
+
+
+@dataclass(frozen=True, slots=True)
+class Calibration:
+    """`figures` by name, of either table; `device` and `toolchain` say what they were fitted on, `created` when."""
+
+    part: str
+    device: str
+    toolchain: str
+    created: str
+    figures: Mapping[str, Figure]
+
+
+def calibration_file(part: str) -> Path:
+    return read_settings().data_folder / "calibrations" / f"{part}.json"
+
+
+def keep(made: Calibration) -> Path:
+    """Replaces an earlier calibration of the part. Raises `Unavailable` where the folder cannot be written to."""
+    file = calibration_file(made.part)
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(json.dumps(asdict(made), indent=1))
+    except OSError as error:
+        raise Unavailable(f"cannot write {file}: {error.strerror}; set TILEWISE_DATA to another folder") from error
+    return file
+
+
+def forget(part: str) -> bool:
+    """Back to the shipped figures; False where there was no calibration."""
+    file = calibration_file(part)
+    there = file.is_file()
+    file.unlink(missing_ok=True)
+    return there
+
+
+def calibration(part: str) -> Calibration | None:
+    """The part's calibration, if it has one. Raises `Unavailable` where its file makes no sense."""
+    file = calibration_file(part)
+    try:
+        changed = file.stat().st_mtime_ns
+    except OSError:
+        return None
+    return _read(file, changed)
+
+
+def calibrated(part: str) -> Mapping[str, Figure]:
+    """The figures to put in place of the shipped ones; none where the part was not calibrated."""
+    found = calibration(part)
+    return found.figures if found else {}
+
+
+@lru_cache(maxsize=8)
+def _read(file: Path, changed: int) -> Calibration:
+    """`changed` is the file's time, so that a new file is read again."""
+    try:
+        body = json.loads(file.read_text())
+        figures = {name: Figure(**fields) for name, fields in body.pop("figures").items()}
+        made = Calibration(**body, figures=figures)
+        unknown = figures.keys() - FIGURES.keys() - REPEAT_CYCLES.keys()
+        wrong = [name for name, figure in figures.items() if not 0 < figure.low <= figure.value <= figure.high]
+    except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
+        raise Unavailable(f"{file} is no calibration ({error}); delete it or run tilewise calibrate again") from error
+    if unknown or wrong:
+        names = ", ".join(sorted([*unknown, *wrong]))
+        raise Unavailable(f"{file} does not fit this version of the model ({names}); run tilewise calibrate again")
+    return made
+
+
+_MODEL_VERSION = 6
+"""Counts changes of the model that move its times; part of the toolchain, as the compilers' versions are."""
+
+
+def model_fingerprint(part: Part) -> str:
+    """The model's version and a digest of all its figures for a part: what a modelled time depends on beside code."""
+    fitted = calibrated(part.name)
+    figures = {name: asdict(figure) for name, figure in {**FIGURES, **REPEAT_CYCLES, **fitted}.items()}
+    table = [figures, HBM_CORE_GB_S, asdict(part)]
+    digest = hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:8]
+    return f"{_MODEL_VERSION}.{digest}" + (" calibrated" if fitted else "")

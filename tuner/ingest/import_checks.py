@@ -1,0 +1,141 @@
+"""Imported results before they are kept: what could become a best is held against the kernel it claims to be of.
+
+A trial without a verdict never becomes a best before `tilewise tune` verifies it, so that all it needs is a time that
+can be. A verified one must be of a kernel that is known here, and, if it is of the kernel's present source, its config
+must be in the kernel's space.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from functools import lru_cache
+
+from tilewise.db.exchange.import_file import ImportFile, Offer, Refusal
+from tilewise.db.exchange.jsonfile import one_line
+from tilewise.db.records import Scope, Status, Suggestion, Trial, shape_text
+from tilewise.errors import TilewiseError, UnknownKernel
+from tilewise.kernels import registry
+from tilewise.kernels.source import source_hash
+from tilewise.kernels.spec import KernelSpec, Problem
+from tilewise.tuner.hardware.targets import known_target, memory_gb_s
+from tilewise.tuner.space.problem import make_problem
+from tilewise.tuner.space.search_space import check_config
+
+__all__ = ["checked_import"]
+
+_LONGEST_US = 3.6e9
+"""An hour for one launch: no time that anybody measured."""
+
+_LEAST_SHARE = 0.5
+"""Of the time that the device's memory needs for the problem's least bytes: below it, a time is no time."""
+
+
+def checked_import(reading: ImportFile, own: Mapping[str, KernelSpec] | None = None) -> ImportFile:
+    """The same reading without what cannot be, each of it refused by its place and the reason.
+
+    `own` are specs by name that are not registered.
+    """
+    judge = _Judge(own or {})
+    offers, refusals, suggestions = [], list(reading.refusals), []
+    for offer in reading.offers:
+        kept, refused = judge.offer(offer)
+        offers += [kept] if kept.trials else []
+        refusals += refused
+    for suggestion in reading.suggestions:
+        if reason := judge.suggestion(suggestion):
+            refusals.append(Refusal(f"size {shape_text(suggestion.dims)}"[:60], reason))
+        else:
+            suggestions.append(suggestion)
+    return ImportFile(tuple(offers), tuple(refusals), tuple(suggestions))
+
+
+class _Judge:
+    """Finds specs once for all entries of a file."""
+
+    def __init__(self, own: Mapping[str, KernelSpec]) -> None:
+        self._specs: dict[str, KernelSpec | None] = dict(own)
+
+    def offer(self, offer: Offer) -> tuple[Offer, list[Refusal]]:
+        """What of an offer may be kept; where its winner has to go, the scope's others stay."""
+        spec, problem, wrong = self._problem(offer.scope)
+        if wrong and any(trial.verified for trial in offer.trials):
+            return replace(offer, trials=()), [Refusal(offer.place, wrong)]
+        kept, refused = [], []
+        for number, trial in enumerate(offer.trials, 1):
+            if reason := next(self._flaws(trial, offer.scope, spec, problem), ""):
+                refused.append(Refusal(f"{offer.place}, trial {number}", reason))
+            else:
+                kept.append(trial)
+        return replace(offer, trials=tuple(kept)), refused
+
+    def suggestion(self, suggestion: Suggestion) -> str:
+        """Why it is of no use, or an empty text."""
+        spec = self._spec(suggestion.kernel)
+        if spec is None:
+            return _unknown(suggestion.kernel)
+        try:
+            make_problem(spec, suggestion.dims, suggestion.dtype)
+        except TilewiseError as error:
+            return one_line(error)
+        unknown = sorted(suggestion.config.keys() - {parameter.name for parameter in spec.parameters})
+        return f"{spec.name} has no parameter {unknown[0][:40]!r}" if unknown else ""
+
+    def _problem(self, scope: Scope) -> tuple[KernelSpec | None, Problem | None, str]:
+        """The spec and the problem, or in a few words why there is none."""
+        spec = self._spec(scope.kernel)
+        if spec is None:
+            return None, None, _unknown(scope.kernel)
+        try:
+            return spec, make_problem(spec, scope.dims, scope.dtype), ""
+        except TilewiseError as error:
+            return spec, None, one_line(error)
+
+    def _flaws(self, trial: Trial, scope: Scope, spec: KernelSpec | None, problem: Problem | None) -> Iterator[str]:
+        if trial.status is not Status.CORRECT:
+            return
+        fastest = min(time for time in (trial.time_us, trial.ranking_us) if time is not None)
+        if not fastest <= _LONGEST_US:
+            yield f"time_us is {fastest:.3g}, more than an hour"
+        if spec is None or problem is None:
+            return
+        floor = _LEAST_SHARE * spec.bytes(problem) / memory_gb_s(scope.device, spec.bytes(problem)) / 1e3
+        if fastest < floor:
+            needed = f"needs to move the problem's bytes ({floor:.3g} us)"
+            yield f"{fastest:.3g} us is less than {scope.device[:60]!r} {needed}"
+        if trial.verified and not _is_default(trial, spec, problem, scope) and scope.source_hash == _hash(spec):
+            yield from _misfits(trial, spec, problem, scope)
+
+    def _spec(self, name: str) -> KernelSpec | None:
+        if name not in self._specs:
+            try:
+                self._specs[name] = registry.load(name) if registry.place(name) else None
+            except UnknownKernel:
+                self._specs[name] = None
+        return self._specs[name]
+
+
+@lru_cache(maxsize=64)
+def _hash(spec: KernelSpec) -> str:
+    return source_hash(spec)
+
+
+def _misfits(trial: Trial, spec: KernelSpec, problem: Problem, scope: Scope) -> Iterator[str]:
+    try:
+        broken = check_config(spec, problem, known_target(scope.device, scope.cores), trial.config)
+    except TilewiseError as error:
+        yield one_line(error)
+    except Exception as error:  # a spec's own code, asked about a device that no spec was tried on
+        yield f"its config cannot be checked: {type(error).__name__}: {one_line(error)}"
+    else:
+        yield from [f"its config breaks a rule of {spec.name}: {broken}"] if broken else []
+
+
+def _is_default(trial: Trial, spec: KernelSpec, problem: Problem, scope: Scope) -> bool:
+    """The spec's default may have values outside the space."""
+    default = spec.default(problem, known_target(scope.device, scope.cores))
+    return trial.is_default and dict(trial.config) == dict(default)
+
+
+def _unknown(kernel: str) -> str:
+    return f"kernel {kernel[:40]!r} is not known here; if it is your own, add --kernel path/to/file.py:SPEC"

@@ -1,0 +1,1 @@
+"""Look up stored results: sources, relaxation from exact to predicted, nearest shapes."""

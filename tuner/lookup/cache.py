@@ -1,0 +1,91 @@
+"""`Cache` and `lookup`: answers for programs that ask themselves."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tilewise.db.records import Question, Result
+from tilewise.db.store import Store
+from tilewise.deprecation import renamed_keywords
+from tilewise.errors import UsageError
+from tilewise.kernels import registry
+from tilewise.kernels.source import source_hash
+from tilewise.kernels.spec import KernelSpec
+from tilewise.tuner.lookup.open_source import is_server, open_source
+from tilewise.tuner.lookup.resolve import Match, NotTuned, device_name, match_of, resolve_with_fallback
+from tilewise.tuner.space.problem import make_problem
+
+__all__ = ["Cache", "lookup"]
+
+
+class Cache:
+    """Tuned configs to look up in: an exported file, a database URL, a store, or None for the configured database.
+
+    Opened once in a process, however many caches name it. Raises `BadImport` for a file and `StoreError` for a database
+    that cannot be used.
+    """
+
+    @renamed_keywords(place="source")
+    def __init__(self, source: str | Path | Store | None = None) -> None:
+        if isinstance(source, str) and is_server(source):
+            raise UsageError(
+                f"{source} is a server: ask it with tilewise.Client(..).lookup(..), or give it to tuned or Operator"
+            )
+        self._source = open_source(source)
+
+    def lookup(
+        self,
+        kernel: KernelSpec | str,
+        dims: Mapping[str, int],
+        dtype: str = "float32",
+        *,
+        device: str,
+        match: str = Match.EXACT,
+        toolchain: str | None = None,
+    ) -> Result:
+        """The best config known for a problem on the device of that name, as far relaxed as `match` allows.
+
+        Raises `NotTuned` where there is none, and `UsageError` (and its kinds) for a question that makes no sense.
+        """
+        spec = registry.load(kernel) if isinstance(kernel, str) else registry.located(kernel)
+        asked = Question(make_problem(spec, dims, dtype), device_name(device))
+        found = resolve_with_fallback(
+            self._source, asked, spec, source_hash=source_hash(spec), match=match_of(match), toolchain=toolchain
+        )
+        if found is None:
+            raise NotTuned(_miss(asked, match))
+        return found
+
+    def close(self) -> None:
+        """Release files and connections, of every cache of the same place."""
+        self._source.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+@renamed_keywords(cache="source")
+def lookup(
+    kernel: KernelSpec | str,
+    dims: Mapping[str, int],
+    dtype: str = "float32",
+    *,
+    device: str,
+    match: str = Match.EXACT,
+    source: str | Path | Store | None = None,
+) -> Result:
+    """`Cache(source).lookup(..)`: the best config known for a problem on the device of that name."""
+    return Cache(source).lookup(kernel, dims, dtype, device=device, match=match)
+
+
+def _miss(asked: Question, match: str) -> str:
+    problem = str(asked.problem)
+    return f"{problem} has no answer for {asked.device} with match={match}; tune it, or relax further"

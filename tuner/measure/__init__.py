@@ -1,0 +1,1 @@
+"""Launch, time and verify a config; the statistics behind a time."""

@@ -1,0 +1,1 @@
+"""Penalties that predict a config's cost before it runs."""

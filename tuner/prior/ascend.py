@@ -1,0 +1,259 @@
+"""What a config should cost on an Ascend part, from counting alone: the Ascend side of the prior.
+
+A program takes the outermost axis in outer trips and, in each, all other axes in inner ones, as often as the data
+passes. Double buffering lets loads, vector work and stores of different trips go on at once, but where a loop runs
+empty a load and what follows it are waited for. A trip that reaches over an edge fills its tile first, and its load
+waits for that. No launch ends before the memory has moved its bytes: where that takes longest, idle cores cost nothing.
+
+Each penalty is how much longer the kernel takes with one more of these counted, so that their product is the expected
+time over that of the same work in even shares with nothing lost.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from tilewise.kernels.spec import Axis, Config, KernelSpec, Problem, Target, Tiling, ceil_div
+from tilewise.tuner.hardware.ascend_costs import FIGURES, REPEAT_CYCLES
+from tilewise.tuner.hardware.ascend_parts import PARTS
+
+__all__ = ["OVERFLOW", "ascend_penalties"]
+
+OVERFLOW = 4.0
+"""Tiles estimated beyond on-chip memory are probably refused; grows with the overflow."""
+
+_SIBLING = "Ascend910B4"
+"""Whose clock, memory rate and cache stand for those of a part that is not listed."""
+
+_COST = {name: figure.value for name, figure in FIGURES.items()}
+"""Those of the modelled part; docs/model.md gives the source of each."""
+
+_INSTRUCTION = _COST["vector_start"] + _COST["barrier"]
+"""Cycles of a vector instruction beside its work, as the next one waits for its result."""
+
+_PROGRAM, _TRANSFER, _LATENCY = _COST["program_start"], _COST["mte2_start"], _COST["transfer_latency"]
+"""Cycles: starting a program, starting a transfer, and until its first byte is there."""
+
+_STORES_TILES = 0.1
+"""Share of all bytes that are written from which each trip stores its tile; below it are results of rows."""
+
+_VECTOR_BYTES = 256 / REPEAT_CYCLES["vadd"].value
+"""What a vector instruction works through in a cycle."""
+
+
+class _Losses(NamedTuple):
+    """What takes time beside the work, in the order in which it is counted."""
+
+    instructions: bool = False
+    """Each instruction of a trip waits for the one before."""
+    reductions: bool = False
+    transfers: bool = False
+    """Starting a transfer, and stepping from row to row."""
+    latency: bool = False
+    """Loads that nothing hides: those of each loop's first trip."""
+    edges: bool = False
+    """Trips that reach over an edge."""
+    starts: bool = False
+    """Of programs and launches."""
+    turns: bool = False
+    """Loads, work and stores take turns."""
+
+
+_PENALTIES = (
+    *("row_tails", "column_tail", "traffic"),
+    "waves",  # the work dealt out to programs, nothing lost
+    *("loop_trips", "sub_tiles", "transfer", "fill", "edges", "starts", "overlap"),  # those of `_Losses`
+)
+
+
+def ascend_penalties(
+    spec: KernelSpec, problem: Problem, config: Config, tiling: Tiling, target: Target
+) -> dict[str, float]:
+    """The penalties by name, each 1 or more."""
+    single = tiling.streamed_bytes + tiling.resident_bytes
+    double = single + (tiling.streamed_bytes if tiling.doubling_bytes is None else tiling.doubling_bytes)
+    in_turns = not config.get("multibuffer", True) or double > target.on_chip_bytes
+    kernel = _Kernel(spec, problem, config, tiling, target)
+    losses = [*[True] * (len(_Losses._fields) - 1), in_turns]
+    steps = (_Losses(*losses[:count]) for count in range(len(losses) + 1))
+    longest = itertools.accumulate([*kernel.in_even_shares(), *map(kernel.cycles, steps)], max)
+    factors = {
+        name: after / before for name, (before, after) in zip(_PENALTIES, itertools.pairwise(longest), strict=True)
+    }
+    overflow = single / target.on_chip_bytes
+    return {**factors, "on_chip": OVERFLOW * overflow if overflow > 1 else 1.0}
+
+
+class _Rates(NamedTuple):
+    """Bytes a cycle of the memory and of one core, and cycles."""
+
+    memory: float
+    core: float
+    launch: float
+    dispatch: float
+    visible: float
+    """What of a transfer's start other cores' transfers do not hide."""
+
+
+def _rates(name: str, needed_bytes: int) -> _Rates:
+    part = PARTS.get(name, PARTS[_SIBLING])
+    cached = needed_bytes <= part.l2_mib * 2**20
+    gb_s = _COST["l2_sum_gb_s"] if cached else part.hbm_gb_s * _COST["hbm_share"]
+    launch, dispatch = (_COST[name] * part.clock_ghz * 1e3 for name in ("launch_us", "dispatch_us"))
+    core = _COST["l2_core_gb_s"] / part.clock_ghz
+    return _Rates(gb_s / part.clock_ghz, core, launch, dispatch, _COST["l2_start"] if cached else 0.0)
+
+
+class _Loops(NamedTuple):
+    """Trips of a full program, those of all passes; `whole` are the inner ones that reach over no edge. A program takes
+    `rows` of the outermost axis, `step` a trip, but `cut` in the `cut_programs` at its end."""
+
+    outer: int
+    inner: int
+    whole: int
+    rows: int
+    step: int
+    cut: int
+    cut_programs: int
+
+    @property
+    def trips(self) -> int:
+        return self.outer * self.inner
+
+
+def _loops(axes: Sequence[Axis], passes: int) -> _Loops:
+    """A single axis has inner trips only."""
+    first, inner = axes[0], axes[1:] or axes
+    trips = passes * math.prod(axis.trips for axis in inner)
+    whole = passes * math.prod(axis.taken // axis.step for axis in inner)
+    if len(axes) == 1:
+        return _Loops(1, trips, whole, rows=1, step=1, cut=1, cut_programs=0)
+    cut = first.size - (first.programs - 1) * first.block if first.programs > 1 else first.taken
+    alike = math.prod(axis.programs for axis in inner)
+    return _Loops(first.trips, trips, whole, first.taken, first.step, cut, alike)
+
+
+class _Kernel:
+    """A config's launches: the one that its tiling describes, and how many programs the others have."""
+
+    def __init__(self, spec: KernelSpec, problem: Problem, config: Config, tiling: Tiling, target: Target) -> None:
+        buffers, axes = spec.buffers(problem).values(), tiling.axes
+        self._tiling, self._cores, self._programs = tiling, target.cores, tiling.programs
+        self._rates = rates = _rates(target.name, sum(buffer.bytes for buffer in buffers))
+        self._others = [math.prod(launch.grid) for launch in spec.plan(config, problem)[1:]] if spec.launches else []
+
+        self._least = spec.bytes(problem)
+        written = sum(buffer.bytes for buffer in buffers if buffer.role != "in")
+        read = tiling.traffic * self._least - written
+        self._passes = max(1, round(read / max(1, self._least - written)))
+        stored = written if written > _STORES_TILES * self._least else 0
+        self._elements = math.prod(axis.size for axis in axes)
+        self._operations = spec.flops(problem) / self._elements
+        """Vector operations on an element that the problem needs."""
+        self._done = self._operations + tiling.operations
+
+        self._loops = _loops(axes, self._passes)
+        tile = math.prod(axis.step for axis in axes)
+        computed = math.prod(axis.trips * axis.step for axis in axes)
+        taken = computed if tiling.moved_back else math.prod(axis.taken for axis in axes)
+        self._tiles = taken * self._passes / tile
+        self._bytes = taken * (read + stored) / self._elements
+        share = tile / self._elements / self._passes / rates.core
+        self._load, self._store, self._operation = share * read, share * stored, tile * 4 / _VECTOR_BYTES
+        self._transfer = _transfer(tile, axes[-1], problem.item_bytes, target.align_bytes, rates.core)
+        self._halvings = math.log2(max(1.0, axes[-1].step * 4 / 256))
+
+    def in_even_shares(self) -> list[float]:
+        """Cycles of the needed work, then with the tails of rows, with both tails, and with what is read again."""
+        *rows, last = (axis.trips * axis.step / axis.taken for axis in self._tiling.axes)
+        tails = math.prod(rows)
+        vector = self._elements / self._cores * 4 / _VECTOR_BYTES
+        memory = self._least / self._rates.memory
+
+        def cycles(computed: float, operations: float, traffic: float) -> float:
+            moved = computed * traffic if self._tiling.moved_back else traffic
+            return self._rates.launch + max(vector * computed * operations, memory * moved)
+
+        needed = [cycles(computed, self._operations, 1.0) for computed in (1.0, tails, tails * last)]
+        return [*needed, cycles(tails * last, self._done, self._tiling.traffic)]
+
+    def cycles(self, lost: _Losses) -> float:
+        """Of all launches: full waves of programs, and the last wave, in which some programs may be cut short."""
+        rates, loops, programs = self._rates, self._loops, self._programs
+        waves, last = self._waves(programs)
+        whole = ending = self._busy(loops.rows, lost)
+        if lost.edges and loops.cut < loops.rows:
+            ending = max(self._busy(loops.cut, lost), whole if last > loops.cut_programs else 0.0)
+        full = max(whole, self._memory(min(programs, self._cores), lost))
+        total = rates.launch + (waves - 1) * full + max(ending, self._memory(last, lost))
+        if not lost.starts:
+            return total
+        handed = max((last - 1) * rates.dispatch, (programs - 1) * rates.dispatch - (waves - 1) * (full + _PROGRAM))
+        return total + waves * _PROGRAM + handed + sum(map(self._other, self._others))
+
+    def _busy(self, rows: int, lost: _Losses) -> float:
+        """A program of so many rows, as far as its own core is concerned."""
+        loops, tiling = self._loops, self._tiling
+        fills = lost.edges and not tiling.moved_back
+        rounds = rows // loops.step if fills else loops.outer
+        smooth = rounds * (loops.whole if fills else loops.inner)
+        edges = loops.trips - smooth
+        transfer, latency = self._transfer * lost.transfers, _LATENCY * lost.latency
+        instruction = self._operation + _INSTRUCTION * lost.instructions
+        halving = (self._halvings + 1) * _INSTRUCTION + (self._operation if loops.inner > 1 else 0.0)
+        reduction = tiling.reductions * halving * lost.reductions
+        runs_on = loops.inner == 1 or (tiling.first_apart and not lost.turns)
+        work = self._done / self._passes * instruction + (reduction / loops.inner if runs_on else 0.0)
+        load, store = self._load + transfer, self._store + transfer / self._passes if self._store else 0.0
+
+        alone = load + latency + work
+        second_cut = loops.inner == 2 and loops.whole == 1 and edges > 0
+        apart = latency + min(load, work + instruction * (edges > 0))
+        if lost.turns:
+            total = smooth * alone + loops.trips * (store + latency * bool(store) / self._passes)
+            total += 0.0 if store else latency
+            saved = loops.outer * apart
+        else:
+            period = max(load, work, store, (alone + (store + latency if tiling.in_place else 0.0)) / 2)
+            empty = min(smooth, 1 if runs_on else rounds * self._passes) * lost.latency
+            total = empty * alone + (smooth - empty) * period + store + latency
+            saved = (loops.outer - rounds) * apart + (apart + (smooth - empty) * period if second_cut else 0.0)
+        if tiling.first_apart:
+            total -= saved
+        if edges:
+            missing = max(0.0, rows / loops.rows * self._tiles - smooth)
+            total += edges * (instruction + transfer + latency + work) + missing * self._load
+        return total + (reduction * (1 - 1 / loops.inner) if runs_on else loops.outer * reduction)
+
+    def _memory(self, active: int, lost: _Losses) -> float:
+        """A wave of so many programs, as far as the memory is concerned: others have it while a program waits to be
+        handed out and started."""
+        moving = self._bytes * active / self._rates.memory
+        if lost.transfers:
+            moving += self._rates.visible * self._loops.trips * (1 + bool(self._store) / self._passes)
+        if lost.starts:
+            moving -= _PROGRAM + active * self._rates.dispatch / ceil_div(self._programs, self._cores)
+        return moving
+
+    def _other(self, programs: int) -> float:
+        """Another launch, but for its work."""
+        waves, last = self._waves(programs)
+        return self._rates.launch + waves * _PROGRAM + (last - 1) * self._rates.dispatch + 2 * (_TRANSFER + _LATENCY)
+
+    def _waves(self, programs: int) -> tuple[int, int]:
+        """How many, and the programs of the last."""
+        waves = ceil_div(programs, self._cores)
+        return waves, programs - (waves - 1) * self._cores
+
+
+def _transfer(tile: int, columns: Axis, item_bytes: int, align_bytes: int, core_rate: float) -> float:
+    """Cycles of a tile's transfer beside its bytes: its start, a step a row, and what short rows take longer. Whole
+    rows that need no filling up on chip are one run."""
+    rows, row_bytes = tile // columns.step, columns.step * item_bytes
+    if columns.step == columns.size and row_bytes % align_bytes == 0:
+        return _TRANSFER
+    short = max(0.0, _COST["short_row_bytes"] - row_bytes) if rows > 1 else 0.0
+    return _TRANSFER + (rows - 1) * _COST["transfer_row"] + rows * short / core_rate

@@ -1,0 +1,1 @@
+"""Launch kernels with stored configs: `tuned`, `Operator`, and how a config is chosen for a call."""

@@ -1,0 +1,157 @@
+"""A kernel of a spec as something to call with tensors: its config is looked up, its launches are the spec's."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tilewise.db.store import Store
+from tilewise.deprecation import renamed_keywords
+from tilewise.errors import UsageError
+from tilewise.kernels import registry
+from tilewise.kernels.spec import KernelSpec, Problem
+from tilewise.tuner.lookup.resolve import Match
+from tilewise.tuner.measure.launch import arguments_of, interpreted, options_of, resolve_function
+from tilewise.tuner.runtime.call_signature import signature_from_buffers
+from tilewise.tuner.runtime.config_selector import WAIT_SECONDS, Choice, ConfigSelector
+
+__all__ = ["Operator"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """What launching a shape takes: the shapes that its buffers must have, scratch to be made, and the steps."""
+
+    shapes: Mapping[str, tuple[int, ...]]
+    initials: Mapping[str, float]
+    scratch: Mapping[str, tuple[tuple[int, ...], Any]]
+    steps: tuple[tuple[Callable[..., Any], tuple[str, ...]], ...]
+
+
+class Operator:
+    """Calls a kernel on contiguous tensors, outputs included, in the order of the spec's buffers or by their names.
+
+    See `tuned` for the parameters. Outputs that the kernel accumulates into are set to their initial values first, and
+    scratch buffers are allocated. Raises `UsageError` for tensors that do not make a problem of the kernel.
+
+        softmax = tilewise.Operator("softmax", "configs.json")
+        softmax(x, out)
+    """
+
+    @renamed_keywords(cache="source", wait_seconds="timeout")
+    def __init__(
+        self,
+        spec: KernelSpec | str,
+        source: str | Path | Store | None = None,
+        *,
+        device: str | None = None,
+        match: str = Match.PREDICTED,
+        timeout: float = WAIT_SECONDS,
+        explain: bool = False,
+    ) -> None:
+        self.spec = registry.load(spec) if isinstance(spec, str) else spec
+        self._reading = signature_from_buffers(self.spec)
+        probe = Problem(self.spec.name, dict.fromkeys(self.spec.dims, 64), self.spec.dtypes[0])
+        self.arguments = tuple(self.spec.buffers(probe))
+        self._key = self._reading.key_of(self.arguments)
+        self._plans: dict[tuple[Any, ...], _Plan] = {}
+        self._keys: dict[str, set[tuple[Any, ...]]] = {}
+        self._selector = ConfigSelector(
+            self.spec,
+            source,
+            device=device,
+            match=match,
+            timeout=timeout,
+            explain=explain,
+            on_change=self._changed,
+        )
+
+    @property
+    def choices(self) -> list[Choice]:
+        """What each shape so far is launched with, and why."""
+        return list(self._selector.choices.values())
+
+    def __call__(self, *tensors: Any, **named: Any) -> None:
+        given = {**dict(zip(self.arguments, tensors, strict=False)), **named}
+        if len(tensors) > len(self.arguments) or given.keys() != set(self.arguments):
+            raise UsageError(f"kernel {self.spec.name} is called with the tensors {', '.join(self.arguments)}")
+        ordered = [given[name] for name in self.arguments]
+        plan = self._plans.get(self._key_of(ordered))
+        if plan is not None:
+            self._launch(plan, given)
+        else:
+            self._launch_first(ordered, given)
+
+    def _launch(self, plan: _Plan, given: dict[str, Any]) -> None:
+        for name, shape in plan.shapes.items():
+            if tuple(given[name].shape) != shape or not given[name].is_contiguous():
+                raise UsageError(
+                    f"kernel {self.spec.name}: {name} is {tuple(given[name].shape)}; expected {shape}, contiguous"
+                )
+        for name, value in plan.initials.items():
+            given[name].fill_(value)
+        for name, (shape, dtype) in plan.scratch.items():
+            given[name] = given[self.arguments[0]].new_empty(shape, dtype=dtype)
+        for run, wanted in plan.steps:
+            run(**{name: given[name] for name in wanted})
+
+    def _launch_first(self, ordered: list[Any], given: dict[str, Any]) -> None:
+        """A shape's first launch, or that of a guess which came later: one that does not run gives way."""
+        key, choice, plan = self._planned(ordered)
+        try:
+            self._launch(plan, given)
+        except Exception as error:
+            instead = self._selector.instead(choice, error)
+            if instead is None:
+                raise
+            self._plans[key] = plan = self._plan(instead)
+            self._launch(plan, given)
+
+    def _key_of(self, ordered: list[Any]) -> tuple[Any, ...]:
+        try:
+            return self._key(ordered)
+        except IndexError as error:
+            raise UsageError(f"kernel {self.spec.name}: a tensor has too few dimensions") from error
+
+    def _planned(self, ordered: list[Any]) -> tuple[tuple[Any, ...], Choice, _Plan]:
+        """A shape's key, and what it is launched with."""
+        key = self._key_of(ordered)
+        *sizes, dtype, _ = key
+        dims = dict(zip(self.spec.dims, sizes, strict=True))
+        choice = self._selector.choose(dims, str(dtype).removeprefix("torch."), ordered[0])
+        with self._selector.lock:  # under which a better answer would come
+            self._keys.setdefault(choice.question.key, set()).add(key)
+            choice = self._selector.choices[choice.question.key]
+            self._plans[key] = plan = self._plan(choice)
+        return key, choice, plan
+
+    def _changed(self, choice: Choice) -> None:
+        for key in self._keys.get(choice.question.key, ()):
+            if choice.is_guess:
+                self._plans.pop(key, None)
+            else:
+                self._plans[key] = self._plan(choice)
+
+    def _plan(self, choice: Choice) -> _Plan:
+        import torch
+
+        spec, config = self.spec, choice.config
+        problem = choice.question.problem
+        buffers, scratch = spec.buffers(problem), spec.scratch(config, problem)
+        steps = []
+        for step in spec.plan(config, problem):
+            function = resolve_function(spec, step.function)
+            values = arguments_of(spec, problem, config, step, dict.fromkeys([*buffers, *scratch]), function)
+            wanted = tuple(name for name in values if name in buffers or name in scratch)
+            fixed = {name: value for name, value in values.items() if name not in wanted}
+            options = {} if interpreted(function) else options_of(spec, config)
+            steps.append((partial(function.run, grid=step.grid, warmup=False, **fixed, **options), wanted))
+        return _Plan(
+            shapes={name: buffer.shape for name, buffer in buffers.items()},
+            initials={name: buffer.initial for name, buffer in buffers.items() if buffer.initial is not None},
+            scratch={name: (buffer.shape, getattr(torch, buffer.dtype)) for name, buffer in scratch.items()},
+            steps=tuple(steps),
+        )

@@ -1,0 +1,36 @@
+"""A tuned launch as one operation of torch, which `torch.compile` puts into its graph and does not look into."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilewise.kernels.spec import KernelSpec, Problem
+
+__all__ = ["custom_op"]
+
+_numbers = itertools.count(1)
+
+
+def custom_op(spec: KernelSpec, names: Sequence[str], launch: Callable[..., None]) -> Any:
+    """An operation `(*arguments) -> ()` that calls `launch`; its arguments, called `names`, are the spec's buffers and
+    scalars. None where one is neither, so that its type is not known."""
+    import torch
+
+    problem = Problem(spec.name, dict.fromkeys(spec.dims, 64), spec.dtypes[0])
+    buffers, scalars = spec.buffers(problem), spec.scalars(problem)
+    written = [name for name in names if name in buffers and buffers[name].role != "in"]
+    declared: list[str] = []
+    for name in names:
+        if name in buffers:
+            declared.append(f"Tensor(a{len(declared)}!) {name}" if name in written else f"Tensor {name}")
+        elif name in scalars:
+            declared.append(f"{'float' if isinstance(scalars[name], float) else 'SymInt'} {name}")
+        else:
+            return None
+    schema = f"({', '.join(declared)}) -> ()"
+    name = f"tilewise::{spec.name}_{next(_numbers)}"
+    operation = torch.library.custom_op(name, launch, mutates_args=written, schema=schema)
+    operation.register_fake(lambda *arguments: None)
+    return operation

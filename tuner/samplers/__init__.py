@@ -1,0 +1,1 @@
+"""Samplers that choose which config to try next."""

@@ -1,0 +1,182 @@
+"""Samplers over an enumerated space, under Optuna's ask and tell.
+
+Optuna neither removes duplicates nor enforces constraints, so each sampler here chooses among the numbered configs of
+a `Space` that were not tried yet: what it suggests is always valid and always new.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import optuna
+from optuna.distributions import BaseDistribution, CategoricalDistribution, IntDistribution
+from optuna.samplers import BaseSampler, TPESampler
+from optuna.study import Study
+from optuna.trial import FrozenTrial, TrialState
+
+from tilewise.tuner.space.search_space import Space
+
+__all__ = [
+    "FAILED",
+    "PENALTY",
+    "ExhaustiveSampler",
+    "History",
+    "RandomSampler",
+    "TableSampler",
+    "TpeSampler",
+    "distributions",
+    "quiet_study",
+]
+
+FAILED = "failed"
+"""User attribute of a trial that has no time; its value is `PENALTY`."""
+
+PENALTY = 50.0
+"""The value told for a failed config: larger than the logarithm of any time in microseconds, and finite, since
+Optuna's own samplers do not see trials that are told as failed."""
+
+
+def distributions(space: Space) -> dict[str, BaseDistribution]:
+    """The space as Optuna sees it: an ordered parameter by the place of its value, another as a category."""
+    return {
+        name: IntDistribution(0, len(values) - 1)
+        if space.is_ordered(name)
+        else CategoricalDistribution(list(range(len(values))))
+        for name, values in space.domains.items()
+    }
+
+
+@dataclass(slots=True)
+class History:
+    """What came of the configs so far, by number: the logarithm of the time, or None for one that failed or whose
+    value is not finite; `pending` are suggested but not told."""
+
+    told: dict[int, float | None] = field(default_factory=dict)
+    pending: set[int] = field(default_factory=set)
+
+    def values(self) -> dict[int, float]:
+        return {number: value for number, value in self.told.items() if value is not None}
+
+
+class TableSampler(BaseSampler):
+    """Suggests numbered configs of a space; a subclass says which.
+
+    `study.ask` raises `LookupError` when every config was suggested.
+    """
+
+    def __init__(self, space: Space) -> None:
+        self.space = space
+        self.history = History()
+        self.free = np.ones(len(space), dtype=bool)
+        self._distributions = distributions(space)
+        self._loaded = False
+        self._chosen = 0
+
+    @abstractmethod
+    def choose(self, study: Study, trial: FrozenTrial) -> int:
+        """The number of a config that is `self.free`: neither told nor pending."""
+
+    def before_trial(self, study: Study, trial: FrozenTrial) -> None:
+        """The choice is made here, since Optuna does not ask for parameters that have one value only."""
+        self.load(study)
+        if len(self.history.told) + len(self.history.pending) >= len(self.space):
+            raise LookupError("every config of the space was tried")
+        self._chosen = self.choose(study, trial)
+        assert self.free[self._chosen], "a config is suggested once"
+        self.free[self._chosen] = False
+        self.history.pending.add(self._chosen)
+
+    def infer_relative_search_space(self, study: Study, trial: FrozenTrial) -> dict[str, BaseDistribution]:
+        return self._distributions
+
+    def sample_relative(
+        self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
+    ) -> dict[str, Any]:
+        return dict(zip(self.space.domains, self.space.codes[self._chosen].tolist(), strict=True))
+
+    def sample_independent(
+        self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
+    ) -> Any:
+        raise ValueError(f"{param_name} is no parameter of this space")
+
+    def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
+        self._note(trial, values[0] if values else None)
+
+    def load(self, study: Study) -> None:
+        """Trials that the study held before this sampler's first suggestion."""
+        if not self._loaded:
+            self._loaded = True
+            for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
+                self._note(trial, trial.value)
+
+    def _note(self, trial: FrozenTrial, value: float | None) -> None:
+        number = self.space.numbered([trial.params[name] for name in self.space.domains])
+        assert number is not None, "only configs of the space are suggested or added"
+        self.free[number] = False
+        self.history.pending.discard(number)
+        usable = value is not None and math.isfinite(value) and not trial.user_attrs.get(FAILED)
+        self.history.told[number] = value if usable else None
+
+
+class ExhaustiveSampler(TableSampler):
+    """Every config, in the order of the space."""
+
+    def __init__(self, space: Space, seed: int = 0) -> None:
+        super().__init__(space)
+        self._next = 0
+
+    def choose(self, study: Study, trial: FrozenTrial) -> int:
+        while not self.free[self._next]:
+            self._next += 1
+        return self._next
+
+
+class RandomSampler(TableSampler):
+    """Every config, in a random order."""
+
+    def __init__(self, space: Space, seed: int = 0) -> None:
+        super().__init__(space)
+        self._order = list(range(len(space)))
+        random.Random(seed).shuffle(self._order)
+
+    def choose(self, study: Study, trial: FrozenTrial) -> int:
+        while not self.free[self._order[-1]]:
+            self._order.pop()
+        return self._order[-1]
+
+
+class TpeSampler(TableSampler):
+    """Optuna's TPE, each suggestion moved to the nearest valid config that was not tried."""
+
+    def __init__(self, space: Space, seed: int = 0) -> None:
+        super().__init__(space)
+        self._tpe = TPESampler(seed=seed)
+        self._random = random.Random(seed)
+        self._ordered = np.array([space.is_ordered(name) for name in space.domains], dtype=bool)
+        self._scales = np.array([max(1, len(values) - 1) for values in space.domains.values()])
+
+    def choose(self, study: Study, trial: FrozenTrial) -> int:
+        new = np.flatnonzero(self.free)
+        suggested: Mapping[str, Any] = self._tpe.sample_relative(study, trial, self._distributions)
+        if not suggested:  # TPE starts at random
+            return int(self._random.choice(new))
+        wanted = np.array([suggested[name] for name in self.space.domains])
+        away = np.abs(self.space.codes[new] - wanted)
+        distance = np.where(self._ordered, away / self._scales, away > 0).sum(axis=1)
+        return int(new[np.argmin(distance)])
+
+    def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
+        super().after_trial(study, trial, state, values)
+        self._tpe.after_trial(study, trial, state, values)
+
+
+def quiet_study(sampler: BaseSampler) -> Study:
+    """A study in memory that minimises; Optuna's own log is off, since trials are reported by the search."""
+    optuna.logging.set_verbosity(optuna.logging.WARNING)
+    return optuna.create_study(sampler=sampler)

@@ -1,0 +1,214 @@
+"""What the guided search believes of configs it has not tried: a Gaussian process over a discrete space.
+
+The correlation of two configs is a product over the parameters; a parameter's factor depends on its two values alone,
+so it is a small table, and a covariance is looked up rather than computed. The factor of a column of distances is
+`floor + (1 - floor) * exp(-rate * distance^2)`: where the floor is high, the parameter matters little however far
+apart its values are (an ANOVA kernel: products of "alike or not" in any number of parameters). Rates, floors, noise
+and scale are those that make the data most likely under weak priors (maximum a posteriori, by Adam).
+
+The equations are those of Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006: prediction by
+algorithm 2.1, the likelihood's gradient by (5.9).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tilewise.tuner.space.search_space import Codes
+
+__all__ = ["Array", "Column", "GaussianProcess", "Posterior", "columns"]
+
+Array = NDArray[np.float64]
+_WIDE = 4.0
+"""Numbers that span this ratio or more are compared by their logarithms."""
+
+_RATE, _FLOOR, _NOISE, _SCALE = (0.0, 1.0), (0.0, 1.5), (-4.0, 1.0), (0.0, 1.0)
+"""Mean and standard deviation of the priors: of the rate's logarithm, the floor's logit, and the logarithms of the
+noise and scale variances, in units of the data's variance."""
+
+_SELDOM = 2.0
+"""Mean of the floor's logit for what numbers have beyond their order: mostly there is nothing."""
+
+_FEW = 3
+"""Among so few numbers each is another thing anyway."""
+
+_STEP, _STEPS, _FORGET, _FORGET_SQUARES = 0.15, 12, 0.8, 0.95
+_LIMIT = 8.0
+_JITTER = 1e-8
+
+
+@dataclass(frozen=True)
+class Column:
+    """One way in which the values of a parameter differ: squared distances, a row and a column a value, and the prior's
+    mean of the floor's logit."""
+
+    parameter: int
+    squares: Array
+    floor: float = _FLOOR[0]
+
+
+def columns(domains: Sequence[tuple[Sequence[Any], bool]], *, rugged: bool = False) -> list[Column]:
+    """The columns of a space's parameters, given the values of each and whether they are ordered numbers.
+
+    Numbers differ by place, or by logarithm where they span a wide range, and also by how often two divides them
+    where that is another thing: hardware likes 128 better than 120. Other values differ or do not; so do numbers too
+    if the space is `rugged`: one that divides a dimension, beside two that leave tails.
+    """
+    found = []
+    for parameter, (values, ordered) in enumerate(domains):
+        if len(values) < 2:
+            continue
+        if not ordered:
+            found.append(Column(parameter, 1.0 - np.eye(len(values))))
+            continue
+        scales = [_scale(values)]
+        if (twos := _twos(values)) is not None:
+            scales.append(twos)
+        found += [Column(parameter, (scale[:, None] - scale[None, :]) ** 2) for scale in scales]
+        if rugged and len(values) > _FEW:
+            found.append(Column(parameter, 1.0 - np.eye(len(values)), _SELDOM))
+    return found
+
+
+def _scale(values: Sequence[float]) -> Array:
+    """From 0 to 1."""
+    numbers = np.array(values, dtype=float)
+    wide = numbers.min() > 0 and numbers.max() >= _WIDE * numbers.min()
+    scale = np.log(numbers / numbers[0]) if wide else np.arange(len(numbers), dtype=float)
+    return np.asarray(scale / scale[-1])
+
+
+def _twos(values: Sequence[float]) -> Array | None:
+    """How often two divides each value, from 0 to 1; None where that says nothing that the size does not."""
+    if not all(isinstance(v, int) and v > 0 for v in values):
+        return None
+    twos = np.array([(int(v) & -int(v)).bit_length() - 1 for v in values], dtype=float)
+    powers_only = all(int(v).bit_count() == 1 for v in values)
+    return None if powers_only or len(set(twos)) < 3 else np.asarray(twos / twos.max())
+
+
+class GaussianProcess:
+    """A Gaussian process over configs, which are numbered rows of `codes`."""
+
+    def __init__(self, codes: Codes, columns: Sequence[Column]) -> None:
+        self._codes, self._columns = codes, columns
+        count = len(columns)
+        means = [_RATE[0]] * count + [column.floor for column in columns] + [_NOISE[0], _SCALE[0]]
+        widths = [_RATE[1]] * count + [_FLOOR[1]] * count + [_NOISE[1], _SCALE[1]]
+        self._mean, self._width = np.array(means), np.array(widths)
+        self._free = self._mean.copy()
+        self._slope, self._square, self._time = np.zeros(2 * count + 2), np.zeros(2 * count + 2), 0
+
+    def fit(self, tried: NDArray[np.int_], values: Array, steps: int = _STEPS) -> None:
+        """Move rates, floors, noise and scale towards what makes these values (of mean 0, variance 1) most likely."""
+        codes = self._codes[tried]
+        places = [np.eye(len(column.squares))[codes[:, column.parameter]] for column in self._columns]
+        for _ in range(steps):
+            gradient = self._gradient(codes, places, values) - (self._free - self._mean) / self._width**2
+            self._time += 1
+            self._slope = _FORGET * self._slope + (1 - _FORGET) * gradient
+            self._square = _FORGET_SQUARES * self._square + (1 - _FORGET_SQUARES) * gradient**2
+            slope = self._slope / (1 - _FORGET**self._time)
+            square = self._square / (1 - _FORGET_SQUARES**self._time)
+            self._free = np.clip(self._free + _STEP * slope / (np.sqrt(square) + 1e-8), -_LIMIT, _LIMIT)
+
+    def _gradient(self, codes: Codes, places: Sequence[Array], values: Array) -> Array:
+        count = len(self._columns)
+        smooth = self._scale * self._correlation(codes, codes)
+        inverse = np.linalg.inv(smooth + (self.noise + _JITTER) * np.eye(len(values)))
+        weights = inverse @ values
+        pull = np.outer(weights, weights) - inverse
+        shares = pull * smooth
+        gradient = np.empty(2 * count + 2)
+        for number, column in enumerate(self._columns):
+            rate, floor = self._rate(number), self._floor(number)
+            alike = np.exp(-rate * column.squares)
+            factor = floor + (1 - floor) * alike
+            by_value = places[number].T @ shares @ places[number] / factor
+            gradient[number] = -0.5 * (by_value * alike * column.squares).sum() * (1 - floor) * rate
+            gradient[count + number] = 0.5 * (by_value * (1 - alike)).sum() * floor * (1 - floor)
+        gradient[-2] = 0.5 * self.noise * np.trace(pull)
+        gradient[-1] = 0.5 * shares.sum()
+        return gradient
+
+    def evidence(self, tried: NDArray[np.int_], values: Array) -> float:
+        """The logarithm of the values' likelihood."""
+        factor = self._factor(tried)
+        whitened = np.linalg.solve(factor, values)
+        return float(
+            -0.5 * whitened @ whitened - np.log(np.diag(factor)).sum() - 0.5 * len(values) * math.log(2 * math.pi)
+        )
+
+    def posterior(self, tried: NDArray[np.int_], values: Array, pool: NDArray[np.int_]) -> Posterior:
+        factor = self._factor(tried)
+        cross: Array = np.asarray(np.linalg.solve(factor, self.covariance(tried, pool)))
+        mean = cross.T @ np.linalg.solve(factor, values)
+        variance = np.asarray(self._scale - np.einsum("ij,ij->j", cross, cross))
+        return Posterior(self, pool, cross, np.asarray(mean), np.maximum(variance, _JITTER))
+
+    def covariance(self, left: NDArray[np.int_], right: NDArray[np.int_]) -> Array:
+        return self._scale * self._correlation(self._codes[left], self._codes[right])
+
+    @property
+    def noise(self) -> float:
+        """Variance that repeating a config would show, and what no correlation explains."""
+        return math.exp(self._free[-2])
+
+    @property
+    def _scale(self) -> float:
+        return math.exp(self._free[-1])
+
+    def _factor(self, tried: NDArray[np.int_]) -> Array:
+        covariance = self.covariance(tried, tried)
+        return np.asarray(np.linalg.cholesky(covariance + (self.noise + _JITTER) * np.eye(len(tried))))
+
+    def _correlation(self, left: Codes, right: Codes) -> Array:
+        """A parameter's columns make one table; its rows are picked for `right` first, so that for each config of the
+        (longer) other side a whole row is copied."""
+        product = np.ones((len(left), len(right)))
+        tables: dict[int, Array] = {}
+        for number, column in enumerate(self._columns):
+            floor = self._floor(number)
+            factor = floor + (1 - floor) * np.exp(-self._rate(number) * column.squares)
+            tables[column.parameter] = tables.get(column.parameter, 1.0) * factor
+        for parameter, table in tables.items():
+            product *= table[:, right[:, parameter]][left[:, parameter]]
+        return product
+
+    def _rate(self, number: int) -> float:
+        return math.exp(self._free[number])
+
+    def _floor(self, number: int) -> float:
+        return 1 / (1 + math.exp(-self._free[len(self._columns) + number]))
+
+
+@dataclass
+class Posterior:
+    """What is believed of the configs `pool`: `mean` and `variance`, a value a config."""
+
+    surrogate: GaussianProcess
+    pool: NDArray[np.int_]
+    _cross: Array
+    mean: Array
+    variance: Array
+
+    def assume(self, place: int) -> None:
+        """Take the config at `place` of the pool to turn out as predicted: the means stay, doubt around it goes."""
+        row = self.surrogate.covariance(self.pool[place : place + 1], self.pool)[0]
+        row = (row - self._cross[:, place] @ self._cross) / math.sqrt(self.variance[place] + self.surrogate.noise)
+        self._cross = np.vstack([self._cross, row])
+        self.variance = np.maximum(self.variance - row**2, _JITTER)
+
+    def draw(self, places: NDArray[np.int_], count: int, seed: int) -> Array:
+        """Joint deviations from the mean of some of the pool: a row a draw."""
+        numbers, cross = self.pool[places], self._cross[:, places]
+        covariance = self.surrogate.covariance(numbers, numbers) - cross.T @ cross
+        values, vectors = np.linalg.eigh(covariance)
+        normal = np.random.default_rng(seed).standard_normal((count, len(places)))
+        return np.asarray(self.mean[places] + normal * np.sqrt(np.maximum(values, 0.0)) @ vectors.T)

@@ -1,0 +1,425 @@
+"""The guided sampler: Gaussian processes that learn from every trial, with and without what is known beforehand.
+
+Each *expert* is a mean of the log time that somebody foresaw, and a `GaussianProcess` of what it got wrong. One expert
+foresees nothing. With a prior, a second one takes the prior's log penalties, times a weight learnt from the trials (2
+where the prior says too little, negative where it says the opposite). Where the kernel was tuned for other shapes, a
+third takes the penalties by the weights that each had there. Without a prior, the second foresees nothing either, and
+takes neighbouring values to have less in common: one divides a dimension, the next leaves a tail, as a prior would have
+foreseen. How much each has a say is how likely it made the times that came: a right prior is followed from the first
+evaluation, and a wrong one outvoted after a few.
+
+The next config is the one of largest expected improvement under the experts' mixture. Configs that were suggested and
+not told yet are taken to turn out as predicted (Ginsbourger's believer), so that a batch is spread out. Without a
+prior a config that failed counts as slow as the slowest that ran: the search leaves where it fails as it leaves where
+it is slow. With one, it says nothing of time, which the prior may know well; a surrogate of its own learns where
+configs fail, and the improvement that is expected is times the chance to run.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from optuna.study import Study
+from optuna.trial import FrozenTrial
+
+from tilewise.tuner.samplers.base import TableSampler
+from tilewise.tuner.samplers.gaussian_process import Array, Column, GaussianProcess, Posterior, columns
+from tilewise.tuner.space.search_space import Space
+
+__all__ = ["BETTER", "LEAST", "NEGLIGIBLE", "PATIENCE", "GuidedSampler", "Outlook"]
+
+Numbers = NDArray[np.int_]
+
+_FIRST = "pwspswps"
+"""The first evaluations: p is the best that is foreseen, w a winner from elsewhere, each in the other's place where
+there is none, s far from all before, as all are where nothing is known beforehand. Without the latter, a prior that
+points the wrong way would be believed until its corner of the space is worn out, and winners from elsewhere would
+anchor the search."""
+
+_FIRST_OF_NEXT = "PpPw..sw"
+"""The same where the prior's weights were learnt on other shapes: P is the best by the prior as it is, p by these
+weights, and at the dots the surrogate has its say already."""
+
+_SPREAD_AMONG = 300
+"""Random configs from which the one farthest from all before is taken."""
+
+_POOL = 4000
+"""Configs considered at once in larger spaces: this many random ones, drawn anew for each batch; all that differ from
+one of the `_NEAR` best in one parameter; and the `_FORESEEN` best that the prior foresees."""
+
+_NEAR, _FORESEEN = 5, 500
+
+_GROWTH = 1.1
+"""The surrogates are fitted again when there are a tenth more trials."""
+
+_EVIDENCE = 400
+"""Trials that a surrogate holds at most: the better half of them the best, the others evenly spread over the run."""
+
+_LEAST_FOR_FIT = 4
+_RANDOM_SHARE = 0.05
+"""With something known beforehand: seeds can anchor a search. Without, the surrogate's own doubt explores."""
+
+_UNLIKELY_FEASIBLE = math.log(0.1 / 0.95)
+_TWINS, _TWINS_OF_NEXT, _REACH = 0.3, 0.1, 0.4
+"""In the opening the best foreseen are penalised where they are near what was already taken: by so much log time, less
+where the prior's weights were learnt, within that many steps of a whole parameter's range."""
+
+_DECISIVE = 4
+"""Trials whose evidence alone decides how much each expert has a say: of more, the evidence of an average four. The
+trials of a search are all near one another, and what an expert says of them is no new evidence each time; the full
+likelihood would silence one expert for good after a dozen."""
+
+_PULL = 4.0
+"""How strongly the prior's weight is held at 1: as by this many trials."""
+
+_LEAST_CHANCE = 0.02
+"""Of running, that a config is given at least: a surrogate of failures may be wrong."""
+
+_DRAWS, _CONTENDERS = 256, 256
+
+_WIDTH, _FREEDOM = 0.6, 3
+"""Of the Student-t process from which the outlook is drawn, beside the Gaussian one. By that the chance of something
+better was overrated where it is large and underrated where it is small: docs/search.md."""
+
+BETTER = 0.005
+"""How much faster a config is, as a share of the best time, that counts as better."""
+
+
+LEAST, NEGLIGIBLE, PATIENCE = 20, 0.005, 3
+"""A search is over after so many trials when the chance of a better config times its gain is less than this share of
+the best time, and it has made this many times as many trials as it took to find the best. The outlook alone is now and
+then too sure while a search still gets on; docs/search.md says what each costs, and what is then left."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outlook:
+    """What further search may bring after `trials` trials, of which the one numbered `found` was the first that nothing
+    since was better than: the `chance` of a config more than half a percent faster than the best, and how much faster
+    it would then be (an even chance of more, and of less), as a share of the best time."""
+
+    chance: float
+    gain: float
+    trials: int
+    found: int
+
+    @property
+    def expected(self) -> float:
+        return self.chance * self.gain
+
+    def to_json(self) -> dict[str, float]:
+        return {"chance": round(self.chance, 4), "gain": round(self.gain, 4)}
+
+    @property
+    def is_over(self) -> bool:
+        return self.trials >= max(LEAST, PATIENCE * self.found) and self.expected < NEGLIGIBLE
+
+
+class GuidedSampler(TableSampler):
+    """`log_penalties` has a row a config and a column a penalty: natural logarithms, 0 where there is none.
+
+    Without a prior (None) only the trials speak. `likely` says which configs the prior thinks feasible. `known` are
+    configs, by number, to begin with, in that order. `elsewhere` are those that won for another shape, dtype or
+    device, the best guess first: they have a share of the first evaluations. `weights`, one a penalty, are what the
+    penalties were found to count there.
+    The same trials and the same seed give the same suggestions, whether the trials were made or added.
+    """
+
+    def __init__(
+        self,
+        space: Space,
+        seed: int = 0,
+        *,
+        log_penalties: Array | None = None,
+        likely: NDArray[np.bool_] | None = None,
+        known: Sequence[int] = (),
+        elsewhere: Sequence[int] = (),
+        weights: Array | None = None,
+    ) -> None:
+        super().__init__(space)
+        self._seed, self._known, self._elsewhere = seed, list(dict.fromkeys(known)), list(elsewhere)
+        self._codes = space.codes
+        self._unit = space.codes / np.maximum(space.codes.max(axis=0, initial=0), 1).astype(np.float32)
+        parameters = [(values, space.is_ordered(name)) for name, values in space.domains.items()]
+        described = columns(parameters)
+        self._likely = np.ones(len(space), dtype=bool) if likely is None else likely
+        self._foreseen: list[Array] = []
+        self._experts = [_Expert(space, described, None)]
+        self._room = GaussianProcess(space.codes, described)
+        self._room_fitted = 0
+        for mean in _sums(log_penalties, weights):
+            self._foreseen.append(np.where(self._likely, mean, mean - _UNLIKELY_FEASIBLE))
+            self._experts.append(_Expert(space, described, mean))
+        if not self._foreseen:
+            self._experts.append(_Expert(space, columns(parameters, rugged=True), None))
+        self._belief: _Belief | None = None
+
+    def choose(self, study: Study, trial: FrozenTrial) -> int:
+        history = self.history
+        count = len(history.told) + len(history.pending)
+        random = np.random.default_rng([self._seed, count])
+        while self._known:
+            if self.free[number := self._known.pop(0)]:
+                return number
+        opening = _FIRST_OF_NEXT if len(self._foreseen) > 1 else _FIRST
+        letter = opening[count % len(opening)]
+        if len(history.values()) < 2 or (len(history.told) < len(opening) and letter != "."):
+            return self._first(letter, random)
+        if self._foreseen and random.random() < _RANDOM_SHARE:
+            return int(random.choice(np.flatnonzero(self.free)))
+        belief = self._believe(random)
+        return belief.suggest(self.free)
+
+    def outlook(self, study: Study) -> Outlook | None:
+        """What further search may bring; None as long as too little is known to say."""
+        self.load(study)
+        if len(self.history.told) < len(_FIRST) or len(self.history.values()) < 2:
+            return None
+        chance, gain = 0.0, 0.0
+        if self.free.any():
+            belief = self._believe(np.random.default_rng([self._seed, len(self.history.told)]))
+            chance, gain = belief.chance_of_better(self.free)
+        return Outlook(chance, gain, len(self.history.told), _found(list(self.history.told.values())))
+
+    # Where to begin ----------------------------------------------------------------------------------------------
+
+    def _first(self, letter: str, random: np.random.Generator) -> int:
+        new = np.flatnonzero(self.free)
+        taken = np.array([*self.history.told, *sorted(self.history.pending)], dtype=int)
+        won = [number for number in self._elsewhere if self.free[number]]
+        if won and (letter == "w" or (letter == "p" and not self._foreseen)):
+            return won[0]
+        if letter != "s" and self._foreseen:
+            foreseen = self._foreseen[0 if letter == "P" else -1]
+            new = new if len(new) <= _POOL else new[np.argpartition(foreseen[new], _POOL)[:_POOL]]
+            merit = -foreseen[new]
+            if len(taken):
+                twins = _TWINS_OF_NEXT if len(self._foreseen) > 1 else _TWINS
+                merit = merit - twins * np.exp(-self._steps(new, taken) / _REACH)
+            return int(new[np.argmax(merit)])
+        likely = new[self._likely[new]]
+        new = likely if len(likely) else new
+        among = random.choice(new, min(_SPREAD_AMONG, len(new)), replace=False)
+        return int(among[np.argmax(self._steps(among, taken))] if len(taken) else among[0])
+
+    def _steps(self, numbers: Numbers, taken: Numbers) -> Array:
+        """How far each config is from the nearest of `taken`: the sum over parameters of shares of their range."""
+        nearest = np.full(len(numbers), np.inf)
+        for number in taken:
+            nearest = np.minimum(nearest, np.abs(self._unit[numbers] - self._unit[number]).sum(axis=1))
+        return nearest
+
+    # What is believed --------------------------------------------------------------------------------------------
+
+    def _believe(self, random: np.random.Generator) -> _Belief:
+        """The belief after all that was told; kept until more is."""
+        told = self.history.told
+        if self._belief is None or self._belief.told != len(told):
+            self._belief = self._new_belief(random)
+        return self._belief
+
+    def _new_belief(self, random: np.random.Generator) -> _Belief:
+        tried = np.array(list(self.history.told))
+        values = np.array([math.nan if v is None else v for v in self.history.told.values()])
+        for expert in self._experts:
+            expert.learn(tried, values)
+        kept = _most_telling(values)
+        held, times = tried[kept], values[kept]
+        pending = np.array(sorted(self.history.pending), dtype=int)
+        pool = np.concatenate([self._pool(tried, values, random), pending])
+        views = [expert.view(held, times, pool) for expert in self._experts]
+        chance = self._chance(tried, np.isfinite(values), pool)
+        belief = _Belief(len(tried), pool, views, float(np.nanmin(values)), chance)
+        for place in range(len(pool) - len(pending), len(pool)):
+            belief.assume(place)
+        return belief
+
+    def _chance(self, tried: Numbers, ran: NDArray[np.bool_], pool: Numbers) -> Array | None:
+        """The chance that each config of the pool runs, where a prior leads the search and something failed."""
+        if not self._foreseen or ran.all():
+            return None
+        labels = np.where(ran, 1.0, -1.0)
+        while (count := max(_LEAST_FOR_FIT, math.ceil(self._room_fitted * _GROWTH), self._room_fitted + 1)) <= min(
+            len(tried), _EVIDENCE
+        ):
+            self._room_fitted = count
+            self._room.fit(tried[:count], labels[:count] - 1.0)
+        recent = slice(-_EVIDENCE, None)
+        mean = self._room.posterior(tried[recent], labels[recent] - 1.0, pool).mean + 1.0
+        return np.asarray(np.clip((mean + 1) / 2, _LEAST_CHANCE, 1.0))
+
+    def _pool(self, tried: Numbers, values: Array, random: np.random.Generator) -> Numbers:
+        new = np.flatnonzero(self.free)
+        if len(new) <= _POOL:
+            return new
+        best = tried[np.argsort(values)[:_NEAR]]  # those that failed come last
+        chosen = np.zeros(len(self.free), dtype=bool)
+        chosen[random.choice(new, _POOL, replace=False)] = True
+        for number in best:
+            chosen |= (self._codes != self._codes[number]).sum(axis=1) == 1
+        if self._foreseen:
+            chosen[new[np.argpartition(self._foreseen[-1][new], _FORESEEN)[:_FORESEEN]]] = True
+        return np.flatnonzero(chosen & self.free)
+
+
+class _Expert:
+    """What was foreseen (log times up to a constant and a factor, or None), and a surrogate of the rest."""
+
+    def __init__(self, space: Space, described: Sequence[Column], foreseen: Array | None) -> None:
+        self._surrogate = GaussianProcess(space.codes, described)
+        self._foreseen = foreseen
+        self._pull = 0.0 if foreseen is None else _PULL * float(np.var(foreseen))
+        self._fitted = 0
+
+    def learn(self, tried: Numbers, values: Array) -> None:
+        """Fit the surrogate to the first 4 trials, the first 5, and so on by tenths: always the same, however many
+        trials there are by now, so that a resumed search fits as an unbroken one did."""
+        while (count := max(_LEAST_FOR_FIT, math.ceil(self._fitted * _GROWTH), self._fitted + 1)) <= min(
+            len(tried), _EVIDENCE
+        ):
+            self._fitted = count
+            if np.isfinite(values[:count]).sum() > 1:
+                told, rest, _, width = self._rest(tried[:count], values[:count])
+                self._surrogate.fit(told, rest / width)
+
+    def view(self, tried: Numbers, values: Array, pool: Numbers) -> _View:
+        told, rest, weight, width = self._rest(tried, values)
+        posterior = self._surrogate.posterior(told, rest / width, pool)
+        ran = np.isfinite(values)
+        centre = np.full(len(pool), _imputed(values).mean() if self._foreseen is None else values[ran].mean())
+        if self._foreseen is not None:
+            centre += weight * (self._foreseen[pool] - self._foreseen[told].mean())
+        judged = rest if self._foreseen is not None else rest[ran]
+        evidence = self._surrogate.evidence(tried[ran], judged / width) - len(judged) * math.log(width)
+        return _View(posterior, centre, width, evidence)
+
+    def _rest(self, tried: Numbers, values: Array) -> tuple[Numbers, Array, float, float]:
+        """The trials that count, what was not foreseen of them (of mean 0), the weight of what was, and the rest's
+        standard deviation. Where something was foreseen, failures speak of room on chip and not of time."""
+        weight = 0.0
+        if self._foreseen is None:
+            rest = _imputed(values) - _imputed(values).mean()
+        else:
+            ran = np.isfinite(values)
+            tried, rest = tried[ran], values[ran] - values[ran].mean()
+            said = self._foreseen[tried] - self._foreseen[tried].mean()
+            weight = float((said @ rest + self._pull) / (said @ said + self._pull))
+            rest = rest - weight * said
+        return tried, rest, weight, max(float(rest.std()), 1e-9)
+
+
+@dataclass
+class _View:
+    """An expert's prediction of the pool: log time is `centre` plus `width` times the posterior."""
+
+    posterior: Posterior
+    centre: Array
+    width: float
+    evidence: float
+
+    @property
+    def mean(self) -> Array:
+        return self.centre + self.width * self.posterior.mean
+
+    @property
+    def deviation(self) -> Array:
+        return np.asarray(self.width * np.sqrt(self.posterior.variance))
+
+    def draw(self, places: Numbers, count: int, seed: int) -> Array:
+        """Joint draws of the log times of some of the pool, a row a draw. How wide the posterior should be is in doubt
+        itself: the draws are of a Student-t process."""
+        scale = _WIDTH / np.sqrt(np.random.default_rng(seed).chisquare(_FREEDOM, count) / _FREEDOM)
+        mean = self.posterior.mean[places]
+        away = self.posterior.draw(places, count, seed=seed) - mean
+        return np.asarray(self.centre[places] + self.width * (mean + scale[:, None] * away))
+
+
+class _Belief:
+    """All experts' views of the pool, after `told` trials of which the best has log time `best`."""
+
+    def __init__(
+        self, told: int, pool: Numbers, views: Sequence[_View], best: float, chance: Array | None = None
+    ) -> None:
+        self.told, self._pool, self._views, self._best = told, pool, views, best
+        self._chance = np.ones(len(pool)) if chance is None else chance
+        evidence = np.array([view.evidence for view in views]) * min(1.0, _DECISIVE / told)
+        likelihood = np.exp(evidence - evidence.max())
+        self._say = likelihood / likelihood.sum()
+
+    def suggest(self, free: NDArray[np.bool_]) -> int:
+        """The free config of the largest expected improvement, which is then assumed."""
+        open_ = free[self._pool]
+        gain = self._improvement() * self._chance
+        if gain[open_].max() > 0:
+            place = int(np.argmax(np.where(open_, gain, -1.0)))
+        else:  # no hope anywhere: the least bad
+            mean = sum(say * view.mean for say, view in zip(self._say, self._views, strict=True))
+            place = int(np.argmin(np.where(open_, mean, np.inf)))
+        self.assume(place)
+        return int(self._pool[place])
+
+    def assume(self, place: int) -> None:
+        for view in self._views:
+            view.posterior.assume(place)
+
+    def chance_of_better(self, free: NDArray[np.bool_]) -> tuple[float, float]:
+        """And by how much, by joint draws of the contenders' log times, from each expert as many as it has a say."""
+        places = np.flatnonzero(free[self._pool])
+        contenders = places[np.argsort(-self._improvement()[places])[:_CONTENDERS]]
+        shares = np.random.default_rng(self.told).multinomial(_DRAWS, self._say)
+        draws = [
+            view.draw(contenders, count, seed=self.told)
+            for view, count in zip(self._views, shares.tolist(), strict=True)
+            if count
+        ]
+        gains = 1 - np.exp(np.minimum(np.concatenate(draws).min(axis=1) - self._best, 0.0))
+        better = gains > BETTER
+        return float(better.mean()), float(np.median(gains[better])) if better.any() else 0.0
+
+    def _improvement(self) -> Array:
+        total = np.zeros(len(self._pool))
+        for say, view in zip(self._say, self._views, strict=True):
+            if say < 1e-3:
+                continue
+            deviation = view.deviation
+            ahead = (self._best - view.mean) / deviation
+            density = np.exp(-0.5 * ahead**2) / math.sqrt(2 * math.pi)
+            total += say * deviation * np.maximum(ahead * _normal_cdf(ahead) + density, 0.0)
+        return total
+
+
+def _sums(log_penalties: Array | None, weights: Array | None) -> list[Array]:
+    """The log penalties' plain sum, and the weighted one where there are weights; neither where it is the same for all
+    configs."""
+    if log_penalties is None:
+        return []
+    sums = [log_penalties.sum(axis=1)] + ([] if weights is None else [log_penalties @ weights])
+    return [mean for mean in sums if np.ptp(mean) > 0]
+
+
+def _found(values: Sequence[float | None]) -> int:
+    """After how many trials the best log time was known, or one that no later one is better than."""
+    enough = min(value for value in values if value is not None) - math.log1p(-BETTER)
+    return next(count for count, value in enumerate(values, 1) if value is not None and value <= enough)
+
+
+def _imputed(values: Array) -> Array:
+    """Failures as slow as the slowest success."""
+    return np.where(np.isnan(values), np.nanmax(values), values)
+
+
+def _most_telling(values: Array) -> Numbers:
+    """All trials, or of too many the best and some evenly spread over the others."""
+    if len(values) <= _EVIDENCE:
+        return np.arange(len(values))
+    order = np.argsort(values)
+    best, others = order[: _EVIDENCE // 2], np.sort(order[_EVIDENCE // 2 :])
+    spread = others[np.linspace(0, len(others) - 1, _EVIDENCE - len(best)).astype(int)]
+    return np.sort(np.concatenate([best, spread]))
+
+
+def _normal_cdf(x: Array) -> Array:
+    return np.array([0.5 * math.erfc(-v) for v in (x / math.sqrt(2)).tolist()])

@@ -1,0 +1,1 @@
+"""Problems, the space of valid configs, and the nearest valid config."""

@@ -1,0 +1,1 @@
+"""Tune: the search loop, the final comparison of the leaders, and the evidence that is stored."""

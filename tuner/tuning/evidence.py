@@ -1,0 +1,113 @@
+"""From an outcome to the trial that is stored: its facts, and one sentence on why the config is as fast as it is."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from tilewise.db.records import Status, Trial
+from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
+from tilewise.tuner.measure.outcome import Outcome, Timing
+from tilewise.tuner.prior.penalties import tiling_facts
+
+__all__ = ["PIPE_NAMES", "evidence", "explanation", "timing_fields", "trial_from_outcome"]
+
+PIPE_NAMES = {"S": "scalar unit", "V": "vector pipe", "MTE2": "inward transfers", "MTE3": "outward transfers"}
+
+
+def trial_from_outcome(
+    spec: KernelSpec,
+    problem: Problem,
+    config: Config,
+    target: Target,
+    outcome: Outcome,
+    *,
+    facts: Mapping[str, Any] | None = None,
+    **about: Any,
+) -> Trial:
+    """The trial of an outcome. `facts` are added to those of `evidence`, `about` are further fields of the trial.
+
+    A success whose time cannot be is a failure of the device: a `runtime` trial.
+    """
+    outcome = _plausible(outcome)
+    known = {**evidence(spec, problem, config, target, outcome), **(facts or {})}
+    return Trial(
+        config=dict(config),
+        status=outcome.status,
+        reason=outcome.reason,
+        facts=known,
+        why=explanation(known, outcome.timing.time_us if outcome.timing else None),
+        **timing_fields(outcome.timing),
+        **about,
+    )
+
+
+def timing_fields(timing: Timing | None) -> dict[str, Any]:
+    """The fields of a trial that its timing gives, all but the single times."""
+    if timing is None:
+        return {}
+    return {
+        "time_us": timing.time_us,
+        "p20_us": timing.p20_us,
+        "p80_us": timing.p80_us,
+        "samples": timing.samples,
+        "low_us": timing.low_us,
+        "high_us": timing.high_us,
+        "dropped": timing.dropped,
+        "method": timing.method,
+        "l2": timing.l2,
+    }
+
+
+def _plausible(outcome: Outcome) -> Outcome:
+    time_us = outcome.timing.time_us if outcome.timing else None
+    if outcome.status is not Status.CORRECT or (time_us is not None and 0 < time_us < math.inf):
+        return outcome
+    return Outcome(Status.RUNTIME, f"the device reported a time of {time_us} us", facts=outcome.facts)
+
+
+def evidence(spec: KernelSpec, problem: Problem, config: Config, target: Target, outcome: Outcome) -> dict[str, Any]:
+    """The facts of a trial: how the config cuts the work up, what the device found, and the rate it comes to."""
+    tiling = spec.tiling(config, problem)
+    facts = {**(tiling_facts(tiling, target) if tiling.axes else {}), **outcome.facts}
+    if outcome.timing and outcome.timing.times_us:
+        facts["times_us"] = list(outcome.timing.times_us)
+    if outcome.timing and spec.bytes(problem):
+        facts["gb_s"] = round(spec.bytes(problem) / outcome.timing.time_us / 1e3, 1)
+    return facts
+
+
+def explanation(facts: Mapping[str, Any], time_us: float | None) -> str:
+    """Such as "40 programs on 40 cores, no tail rows, double-buffered, vector pipe busy 81% of the time"."""
+    parts = [_grid(facts), _tails(facts), _buffers(facts), _bound(facts, time_us)]
+    return ", ".join(part for part in parts if part)
+
+
+def _grid(facts: Mapping[str, Any]) -> str:
+    if "programs" not in facts:
+        return ""
+    waves = facts["waves"]
+    programs = f"{facts['programs']} program{'s' * (facts['programs'] != 1)}"
+    return f"{programs} on {facts['cores']} cores" + (f" in {waves} waves" if waves > 1 else "")
+
+
+def _tails(facts: Mapping[str, Any]) -> str:
+    rows = facts.get("tail_rows")
+    return "" if rows is None else "no tail rows" if rows == 0 else f"{rows} tail row{'s' * (rows > 1)} a program"
+
+
+def _buffers(facts: Mapping[str, Any]) -> str:
+    """Silent where double buffering was asked for and granted, but nothing is loaded in a loop."""
+    if facts.get("double_buffered"):
+        return "double-buffered"
+    return "not double-buffered" if not facts.get("effective_options", {}).get("multibuffer", True) else ""
+
+
+def _bound(facts: Mapping[str, Any], time_us: float | None) -> str:
+    if not time_us:
+        return ""
+    if "pipes_us" in facts:
+        pipe = facts["bound_by"]
+        return f"{PIPE_NAMES[pipe]} busy {facts['pipes_us'][pipe] / time_us:.0%} of the time"
+    return f"{facts['gb_s'] / 1e3:.2f} TB/s" if "gb_s" in facts else ""

@@ -1,0 +1,1 @@
+"""Worker processes, and locks on cores and devices."""

@@ -1,0 +1,32 @@
+"""A lock on a file that ends with the process that holds it, however that ends."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from tilewise.errors import Unavailable
+
+if TYPE_CHECKING:
+    from filelock import BaseFileLock
+
+__all__ = ["try_lock"]
+
+
+def try_lock(file: Path, what: str) -> BaseFileLock | None:
+    """Take the lock on `file`, made where it is missing, or return None where somebody holds it.
+
+    Two locks on one file exclude each other within a process too. Raises `Unavailable`, which says that `what` cannot
+    be had, where the file cannot be made.
+    """
+    from filelock import FileLock, Timeout  # 70 ms to import, and needed only where something runs
+
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        lock = FileLock(file, blocking=False, thread_local=False)
+        lock.acquire()
+    except Timeout:
+        return None
+    except OSError as error:
+        raise Unavailable(f"cannot {what}: {file}: {error.strerror}; set TILEWISE_CACHE to another folder") from error
+    return lock
