@@ -55,5 +55,5 @@ class ForestSampler(TableSampler):
         good = values <= np.quantile(values, _SHARE, method="higher")
         if good.all():
             return np.zeros(len(new))
-        forest = RandomForestClassifier(_TREES, random_state=self._seed).fit(self.space.codes[told], good)
-        return np.asarray(forest.predict_proba(self.space.codes[new])[:, 1])
+        forest = RandomForestClassifier(_TREES, random_state=self._seed).fit(self.space.value_indices[told], good)
+        return np.asarray(forest.predict_proba(self.space.value_indices[new])[:, 1])

@@ -30,10 +30,12 @@ def overhead(sizes: Sequence[int], trials: int, *, prior: bool) -> dict[str, Any
     """Milliseconds of CPU an evaluation (ask, number, tell) over a search of `trials` in a space of parameters with so
     many values, of which the last 40, the slowest single one, and the process's largest memory so far in MB."""
     count = int(np.prod(sizes))
-    codes = np.array(np.unravel_index(np.arange(count), sizes)).T.astype(np.uint16)
-    space = Space({f"P{n}": tuple(2**place for place in range(size)) for n, size in enumerate(sizes)}, codes=codes)
-    away = np.abs(codes - np.array(sizes) / 2).sum(axis=1)
-    log_times = 0.1 * away + 0.2 * (codes[:, 0] == codes[:, 1])
+    value_indices = np.array(np.unravel_index(np.arange(count), sizes)).T.astype(np.uint16)
+    space = Space(
+        {f"P{n}": tuple(2**place for place in range(size)) for n, size in enumerate(sizes)}, value_indices=value_indices
+    )
+    away = np.abs(value_indices - np.array(sizes) / 2).sum(axis=1)
+    log_times = 0.1 * away + 0.2 * (value_indices[:, 0] == value_indices[:, 1])
     guess = log_times + np.random.default_rng(0).normal(0, 0.2, count)
     fails = np.random.default_rng(1).random(count) < _FAILING
     study = quiet_study(GuidedSampler(space, 0, log_penalties=guess[:, None] if prior else None))
@@ -44,7 +46,7 @@ def overhead(sizes: Sequence[int], trials: int, *, prior: bool) -> dict[str, Any
         for _ in range(_BATCH):
             began = time.process_time()
             trial = study.ask(fixed_distributions=offered)
-            number = space.numbered([trial.params[name] for name in space.domains])
+            number = space.index_of([trial.params[name] for name in space.domains])
             assert number is not None, "samplers suggest configs of the space only"
             asked.append((trial, number))
             spent.append(time.process_time() - began)

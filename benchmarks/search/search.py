@@ -156,7 +156,7 @@ def replay(
         began = time.perf_counter()
         asked = [study.ask(fixed_distributions=offered) for _ in range(min(_BATCH, budget - len(numbers)))]
         for trial in asked:
-            number = recorded.space.numbered([trial.params[n] for n in recorded.space.domains])
+            number = recorded.space.index_of([trial.params[n] for n in recorded.space.domains])
             assert number is not None, "samplers suggest configs of the space only"
             found = recorded.times[number]
             trial.set_user_attr(FAILED, found is None)

@@ -61,7 +61,7 @@ class History:
     pending: set[int] = field(default_factory=set)
 
     def values(self) -> dict[int, float]:
-        return {number: value for number, value in self.told.items() if value is not None}
+        return {index: value for index, value in self.told.items() if value is not None}
 
 
 class TableSampler(BaseSampler):
@@ -98,7 +98,7 @@ class TableSampler(BaseSampler):
     def sample_relative(
         self, study: Study, trial: FrozenTrial, search_space: dict[str, BaseDistribution]
     ) -> dict[str, Any]:
-        return dict(zip(self.space.domains, self.space.codes[self._chosen].tolist(), strict=True))
+        return dict(zip(self.space.domains, self.space.value_indices[self._chosen].tolist(), strict=True))
 
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
@@ -116,12 +116,12 @@ class TableSampler(BaseSampler):
                 self._note(trial, trial.value)
 
     def _note(self, trial: FrozenTrial, value: float | None) -> None:
-        number = self.space.numbered([trial.params[name] for name in self.space.domains])
-        assert number is not None, "only configs of the space are suggested or added"
-        self.free[number] = False
-        self.history.pending.discard(number)
+        index = self.space.index_of([trial.params[name] for name in self.space.domains])
+        assert index is not None, "only configs of the space are suggested or added"
+        self.free[index] = False
+        self.history.pending.discard(index)
         usable = value is not None and math.isfinite(value) and not trial.user_attrs.get(FAILED)
-        self.history.told[number] = value if usable else None
+        self.history.told[index] = value if usable else None
 
 
 class ExhaustiveSampler(TableSampler):
@@ -167,7 +167,7 @@ class TpeSampler(TableSampler):
         if not suggested:  # TPE starts at random
             return int(self._random.choice(new))
         wanted = np.array([suggested[name] for name in self.space.domains])
-        away = np.abs(self.space.codes[new] - wanted)
+        away = np.abs(self.space.value_indices[new] - wanted)
         distance = np.where(self._ordered, away / self._scales, away > 0).sum(axis=1)
         return int(new[np.argmin(distance)])
 

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from tilewise.tuner.space.search_space import Codes
+from tilewise.tuner.space.search_space import ValueIndices
 
 __all__ = ["Array", "Column", "GaussianProcess", "Posterior", "columns"]
 
@@ -96,8 +96,8 @@ def _twos(values: Sequence[float]) -> Array | None:
 class GaussianProcess:
     """A Gaussian process over configs, which are numbered rows of `codes`."""
 
-    def __init__(self, codes: Codes, columns: Sequence[Column]) -> None:
-        self._codes, self._columns = codes, columns
+    def __init__(self, value_indices: ValueIndices, columns: Sequence[Column]) -> None:
+        self._value_indices, self._columns = value_indices, columns
         count = len(columns)
         means = [_RATE[0]] * count + [column.floor for column in columns] + [_NOISE[0], _SCALE[0]]
         widths = [_RATE[1]] * count + [_FLOOR[1]] * count + [_NOISE[1], _SCALE[1]]
@@ -107,10 +107,10 @@ class GaussianProcess:
 
     def fit(self, tried: NDArray[np.int_], values: Array, steps: int = _STEPS) -> None:
         """Move rates, floors, noise and scale towards what makes these values (of mean 0, variance 1) most likely."""
-        codes = self._codes[tried]
-        places = [np.eye(len(column.squares))[codes[:, column.parameter]] for column in self._columns]
+        value_indices = self._value_indices[tried]
+        places = [np.eye(len(column.squares))[value_indices[:, column.parameter]] for column in self._columns]
         for _ in range(steps):
-            gradient = self._gradient(codes, places, values) - (self._free - self._mean) / self._width**2
+            gradient = self._gradient(value_indices, places, values) - (self._free - self._mean) / self._width**2
             self._time += 1
             self._slope = _FORGET * self._slope + (1 - _FORGET) * gradient
             self._square = _FORGET_SQUARES * self._square + (1 - _FORGET_SQUARES) * gradient**2
@@ -118,21 +118,21 @@ class GaussianProcess:
             square = self._square / (1 - _FORGET_SQUARES**self._time)
             self._free = np.clip(self._free + _STEP * slope / (np.sqrt(square) + 1e-8), -_LIMIT, _LIMIT)
 
-    def _gradient(self, codes: Codes, places: Sequence[Array], values: Array) -> Array:
+    def _gradient(self, value_indices: ValueIndices, places: Sequence[Array], values: Array) -> Array:
         count = len(self._columns)
-        smooth = self._scale * self._correlation(codes, codes)
+        smooth = self._scale * self._correlation(value_indices, value_indices)
         inverse = np.linalg.inv(smooth + (self.noise + _JITTER) * np.eye(len(values)))
         weights = inverse @ values
         pull = np.outer(weights, weights) - inverse
         shares = pull * smooth
         gradient = np.empty(2 * count + 2)
-        for number, column in enumerate(self._columns):
-            rate, floor = self._rate(number), self._floor(number)
+        for index, column in enumerate(self._columns):
+            rate, floor = self._rate(index), self._floor(index)
             alike = np.exp(-rate * column.squares)
             factor = floor + (1 - floor) * alike
-            by_value = places[number].T @ shares @ places[number] / factor
-            gradient[number] = -0.5 * (by_value * alike * column.squares).sum() * (1 - floor) * rate
-            gradient[count + number] = 0.5 * (by_value * (1 - alike)).sum() * floor * (1 - floor)
+            by_value = places[index].T @ shares @ places[index] / factor
+            gradient[index] = -0.5 * (by_value * alike * column.squares).sum() * (1 - floor) * rate
+            gradient[count + index] = 0.5 * (by_value * (1 - alike)).sum() * floor * (1 - floor)
         gradient[-2] = 0.5 * self.noise * np.trace(pull)
         gradient[-1] = 0.5 * shares.sum()
         return gradient
@@ -153,7 +153,7 @@ class GaussianProcess:
         return Posterior(self, pool, cross, np.asarray(mean), np.maximum(variance, _JITTER))
 
     def covariance(self, left: NDArray[np.int_], right: NDArray[np.int_]) -> Array:
-        return self._scale * self._correlation(self._codes[left], self._codes[right])
+        return self._scale * self._correlation(self._value_indices[left], self._value_indices[right])
 
     @property
     def noise(self) -> float:
@@ -168,24 +168,24 @@ class GaussianProcess:
         covariance = self.covariance(tried, tried)
         return np.asarray(np.linalg.cholesky(covariance + (self.noise + _JITTER) * np.eye(len(tried))))
 
-    def _correlation(self, left: Codes, right: Codes) -> Array:
+    def _correlation(self, left: ValueIndices, right: ValueIndices) -> Array:
         """A parameter's columns make one table; its rows are picked for `right` first, so that for each config of the
         (longer) other side a whole row is copied."""
         product = np.ones((len(left), len(right)))
         tables: dict[int, Array] = {}
-        for number, column in enumerate(self._columns):
-            floor = self._floor(number)
-            factor = floor + (1 - floor) * np.exp(-self._rate(number) * column.squares)
+        for index, column in enumerate(self._columns):
+            floor = self._floor(index)
+            factor = floor + (1 - floor) * np.exp(-self._rate(index) * column.squares)
             tables[column.parameter] = tables.get(column.parameter, 1.0) * factor
         for parameter, table in tables.items():
             product *= table[:, right[:, parameter]][left[:, parameter]]
         return product
 
-    def _rate(self, number: int) -> float:
-        return math.exp(self._free[number])
+    def _rate(self, index: int) -> float:
+        return math.exp(self._free[index])
 
-    def _floor(self, number: int) -> float:
-        return 1 / (1 + math.exp(-self._free[len(self._columns) + number]))
+    def _floor(self, index: int) -> float:
+        return 1 / (1 + math.exp(-self._free[len(self._columns) + index]))
 
 
 @dataclass

@@ -32,7 +32,7 @@ from tilewise.tuner.space.search_space import Space
 
 __all__ = ["BETTER", "LEAST", "NEGLIGIBLE", "PATIENCE", "GuidedSampler", "Outlook"]
 
-Numbers = NDArray[np.int_]
+Indices = NDArray[np.int_]
 
 _FIRST = "pwspswps"
 """The first evaluations: p is the best that is foreseen, w a winner from elsewhere, each in the other's place where
@@ -51,7 +51,7 @@ _POOL = 4000
 """Configs considered at once in larger spaces: this many random ones, drawn anew for each batch; all that differ from
 one of the `_NEAR` best in one parameter; and the `_FORESEEN` best that the prior foresees."""
 
-_NEAR, _FORESEEN = 5, 500
+_NEAR, _PREDICTED = 5, 500
 
 _GROWTH = 1.1
 """The surrogates are fitted again when there are a tenth more trials."""
@@ -141,19 +141,19 @@ class GuidedSampler(TableSampler):
     ) -> None:
         super().__init__(space)
         self._seed, self._known, self._elsewhere = seed, list(dict.fromkeys(known)), list(elsewhere)
-        self._codes = space.codes
-        self._unit = space.codes / np.maximum(space.codes.max(axis=0, initial=0), 1).astype(np.float32)
+        self._value_indices = space.value_indices
+        self._unit = space.value_indices / np.maximum(space.value_indices.max(axis=0, initial=0), 1).astype(np.float32)
         parameters = [(values, space.is_ordered(name)) for name, values in space.domains.items()]
         described = columns(parameters)
         self._likely = np.ones(len(space), dtype=bool) if likely is None else likely
-        self._foreseen: list[Array] = []
+        self._predicted: list[Array] = []
         self._experts = [_Expert(space, described, None)]
-        self._room = GaussianProcess(space.codes, described)
+        self._room = GaussianProcess(space.value_indices, described)
         self._room_fitted = 0
         for mean in _sums(log_penalties, weights):
-            self._foreseen.append(np.where(self._likely, mean, mean - _UNLIKELY_FEASIBLE))
+            self._predicted.append(np.where(self._likely, mean, mean - _UNLIKELY_FEASIBLE))
             self._experts.append(_Expert(space, described, mean))
-        if not self._foreseen:
+        if not self._predicted:
             self._experts.append(_Expert(space, columns(parameters, rugged=True), None))
         self._belief: _Belief | None = None
 
@@ -162,13 +162,13 @@ class GuidedSampler(TableSampler):
         count = len(history.told) + len(history.pending)
         random = np.random.default_rng([self._seed, count])
         while self._known:
-            if self.free[number := self._known.pop(0)]:
-                return number
-        opening = _FIRST_OF_NEXT if len(self._foreseen) > 1 else _FIRST
+            if self.free[index := self._known.pop(0)]:
+                return index
+        opening = _FIRST_OF_NEXT if len(self._predicted) > 1 else _FIRST
         letter = opening[count % len(opening)]
         if len(history.values()) < 2 or (len(history.told) < len(opening) and letter != "."):
             return self._first(letter, random)
-        if self._foreseen and random.random() < _RANDOM_SHARE:
+        if self._predicted and random.random() < _RANDOM_SHARE:
             return int(random.choice(np.flatnonzero(self.free)))
         belief = self._believe(random)
         return belief.suggest(self.free)
@@ -189,15 +189,15 @@ class GuidedSampler(TableSampler):
     def _first(self, letter: str, random: np.random.Generator) -> int:
         new = np.flatnonzero(self.free)
         taken = np.array([*self.history.told, *sorted(self.history.pending)], dtype=int)
-        won = [number for number in self._elsewhere if self.free[number]]
-        if won and (letter == "w" or (letter == "p" and not self._foreseen)):
+        won = [index for index in self._elsewhere if self.free[index]]
+        if won and (letter == "w" or (letter == "p" and not self._predicted)):
             return won[0]
-        if letter != "s" and self._foreseen:
-            foreseen = self._foreseen[0 if letter == "P" else -1]
-            new = new if len(new) <= _POOL else new[np.argpartition(foreseen[new], _POOL)[:_POOL]]
-            merit = -foreseen[new]
+        if letter != "s" and self._predicted:
+            predicted = self._predicted[0 if letter == "P" else -1]
+            new = new if len(new) <= _POOL else new[np.argpartition(predicted[new], _POOL)[:_POOL]]
+            merit = -predicted[new]
             if len(taken):
-                twins = _TWINS_OF_NEXT if len(self._foreseen) > 1 else _TWINS
+                twins = _TWINS_OF_NEXT if len(self._predicted) > 1 else _TWINS
                 merit = merit - twins * np.exp(-self._steps(new, taken) / _REACH)
             return int(new[np.argmax(merit)])
         likely = new[self._likely[new]]
@@ -205,11 +205,11 @@ class GuidedSampler(TableSampler):
         among = random.choice(new, min(_SPREAD_AMONG, len(new)), replace=False)
         return int(among[np.argmax(self._steps(among, taken))] if len(taken) else among[0])
 
-    def _steps(self, numbers: Numbers, taken: Numbers) -> Array:
+    def _steps(self, numbers: Indices, taken: Indices) -> Array:
         """How far each config is from the nearest of `taken`: the sum over parameters of shares of their range."""
         nearest = np.full(len(numbers), np.inf)
-        for number in taken:
-            nearest = np.minimum(nearest, np.abs(self._unit[numbers] - self._unit[number]).sum(axis=1))
+        for index in taken:
+            nearest = np.minimum(nearest, np.abs(self._unit[numbers] - self._unit[index]).sum(axis=1))
         return nearest
 
     # What is believed --------------------------------------------------------------------------------------------
@@ -237,9 +237,9 @@ class GuidedSampler(TableSampler):
             belief.assume(place)
         return belief
 
-    def _chance(self, tried: Numbers, ran: NDArray[np.bool_], pool: Numbers) -> Array | None:
+    def _chance(self, tried: Indices, ran: NDArray[np.bool_], pool: Indices) -> Array | None:
         """The chance that each config of the pool runs, where a prior leads the search and something failed."""
-        if not self._foreseen or ran.all():
+        if not self._predicted or ran.all():
             return None
         labels = np.where(ran, 1.0, -1.0)
         while (count := max(_LEAST_FOR_FIT, math.ceil(self._room_fitted * _GROWTH), self._room_fitted + 1)) <= min(
@@ -251,30 +251,30 @@ class GuidedSampler(TableSampler):
         mean = self._room.posterior(tried[recent], labels[recent] - 1.0, pool).mean + 1.0
         return np.asarray(np.clip((mean + 1) / 2, _LEAST_CHANCE, 1.0))
 
-    def _pool(self, tried: Numbers, values: Array, random: np.random.Generator) -> Numbers:
+    def _pool(self, tried: Indices, values: Array, random: np.random.Generator) -> Indices:
         new = np.flatnonzero(self.free)
         if len(new) <= _POOL:
             return new
         best = tried[np.argsort(values)[:_NEAR]]  # those that failed come last
         chosen = np.zeros(len(self.free), dtype=bool)
         chosen[random.choice(new, _POOL, replace=False)] = True
-        for number in best:
-            chosen |= (self._codes != self._codes[number]).sum(axis=1) == 1
-        if self._foreseen:
-            chosen[new[np.argpartition(self._foreseen[-1][new], _FORESEEN)[:_FORESEEN]]] = True
+        for index in best:
+            chosen |= (self._value_indices != self._value_indices[index]).sum(axis=1) == 1
+        if self._predicted:
+            chosen[new[np.argpartition(self._predicted[-1][new], _PREDICTED)[:_PREDICTED]]] = True
         return np.flatnonzero(chosen & self.free)
 
 
 class _Expert:
     """What was foreseen (log times up to a constant and a factor, or None), and a surrogate of the rest."""
 
-    def __init__(self, space: Space, described: Sequence[Column], foreseen: Array | None) -> None:
-        self._surrogate = GaussianProcess(space.codes, described)
-        self._foreseen = foreseen
-        self._pull = 0.0 if foreseen is None else _PULL * float(np.var(foreseen))
+    def __init__(self, space: Space, described: Sequence[Column], predicted: Array | None) -> None:
+        self._surrogate = GaussianProcess(space.value_indices, described)
+        self._predicted = predicted
+        self._pull = 0.0 if predicted is None else _PULL * float(np.var(predicted))
         self._fitted = 0
 
-    def learn(self, tried: Numbers, values: Array) -> None:
+    def learn(self, tried: Indices, values: Array) -> None:
         """Fit the surrogate to the first 4 trials, the first 5, and so on by tenths: always the same, however many
         trials there are by now, so that a resumed search fits as an unbroken one did."""
         while (count := max(_LEAST_FOR_FIT, math.ceil(self._fitted * _GROWTH), self._fitted + 1)) <= min(
@@ -285,27 +285,27 @@ class _Expert:
                 told, rest, _, width = self._rest(tried[:count], values[:count])
                 self._surrogate.fit(told, rest / width)
 
-    def view(self, tried: Numbers, values: Array, pool: Numbers) -> _View:
+    def view(self, tried: Indices, values: Array, pool: Indices) -> _View:
         told, rest, weight, width = self._rest(tried, values)
         posterior = self._surrogate.posterior(told, rest / width, pool)
         ran = np.isfinite(values)
-        centre = np.full(len(pool), _imputed(values).mean() if self._foreseen is None else values[ran].mean())
-        if self._foreseen is not None:
-            centre += weight * (self._foreseen[pool] - self._foreseen[told].mean())
-        judged = rest if self._foreseen is not None else rest[ran]
+        centre = np.full(len(pool), _imputed(values).mean() if self._predicted is None else values[ran].mean())
+        if self._predicted is not None:
+            centre += weight * (self._predicted[pool] - self._predicted[told].mean())
+        judged = rest if self._predicted is not None else rest[ran]
         evidence = self._surrogate.evidence(tried[ran], judged / width) - len(judged) * math.log(width)
         return _View(posterior, centre, width, evidence)
 
-    def _rest(self, tried: Numbers, values: Array) -> tuple[Numbers, Array, float, float]:
+    def _rest(self, tried: Indices, values: Array) -> tuple[Indices, Array, float, float]:
         """The trials that count, what was not foreseen of them (of mean 0), the weight of what was, and the rest's
         standard deviation. Where something was foreseen, failures speak of room on chip and not of time."""
         weight = 0.0
-        if self._foreseen is None:
+        if self._predicted is None:
             rest = _imputed(values) - _imputed(values).mean()
         else:
             ran = np.isfinite(values)
             tried, rest = tried[ran], values[ran] - values[ran].mean()
-            said = self._foreseen[tried] - self._foreseen[tried].mean()
+            said = self._predicted[tried] - self._predicted[tried].mean()
             weight = float((said @ rest + self._pull) / (said @ said + self._pull))
             rest = rest - weight * said
         return tried, rest, weight, max(float(rest.std()), 1e-9)
@@ -328,7 +328,7 @@ class _View:
     def deviation(self) -> Array:
         return np.asarray(self.width * np.sqrt(self.posterior.variance))
 
-    def draw(self, places: Numbers, count: int, seed: int) -> Array:
+    def draw(self, places: Indices, count: int, seed: int) -> Array:
         """Joint draws of the log times of some of the pool, a row a draw. How wide the posterior should be is in doubt
         itself: the draws are of a Student-t process."""
         scale = _WIDTH / np.sqrt(np.random.default_rng(seed).chisquare(_FREEDOM, count) / _FREEDOM)
@@ -341,7 +341,7 @@ class _Belief:
     """All experts' views of the pool, after `told` trials of which the best has log time `best`."""
 
     def __init__(
-        self, told: int, pool: Numbers, views: Sequence[_View], best: float, chance: Array | None = None
+        self, told: int, pool: Indices, views: Sequence[_View], best: float, chance: Array | None = None
     ) -> None:
         self.told, self._pool, self._views, self._best = told, pool, views, best
         self._chance = np.ones(len(pool)) if chance is None else chance
@@ -411,7 +411,7 @@ def _imputed(values: Array) -> Array:
     return np.where(np.isnan(values), np.nanmax(values), values)
 
 
-def _most_telling(values: Array) -> Numbers:
+def _most_telling(values: Array) -> Indices:
     """All trials, or of too many the best and some evenly spread over the others."""
     if len(values) <= _EVIDENCE:
         return np.arange(len(values))

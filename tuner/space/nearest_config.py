@@ -53,7 +53,7 @@ def closest_index(space: Space, config: Config) -> int | None:
         return index
     total = np.zeros(len(space))
     for parameter, (name, values) in enumerate(space.domains.items()):
-        total += np.array([value_distance(config[name], value) for value in values])[space.codes[:, parameter]]
+        total += np.array([value_distance(config[name], value) for value in values])[space.value_indices[:, parameter]]
     return int(np.argmin(total))
 
 

@@ -16,8 +16,8 @@ from tilewise.errors import BadConfig, BadSpec, NothingFeasible
 from tilewise.kernels.spec import Config, Constraint, KernelSpec, Problem, Target, Value
 
 __all__ = [
-    "Codes",
     "Space",
+    "ValueIndices",
     "broken_rule",
     "check_config",
     "check_tilings",
@@ -26,8 +26,8 @@ __all__ = [
     "is_launchable",
 ]
 
-Codes = NDArray[np.uint16]
-"""Positions, a row a config and a column a parameter."""
+ValueIndices = NDArray[np.uint16]
+"""The index of each value in its parameter's domain: one row per config, one column per parameter."""
 
 _MOST_VALUES = 2**16
 _TILINGS = 32
@@ -35,61 +35,66 @@ _TILINGS = 32
 
 
 class Space:
-    """An enumerated space. `domains` hold each parameter's values in their order; `configs` the valid combinations.
+    """An enumerated space: `domains` holds each parameter's values in order, `configs` the valid combinations.
 
-    A config's *position* is the tuple of its values' places in the domains, its *number* its place among `configs`.
-    Only positions are stored, 2 bytes a parameter, and configs are made from them when they are asked for: a million
-    configs of ten parameters are 20 MB, and 16 MB more once one was looked up.
+    A config's *config index* is its index in `configs`; its *value indices* are the indices of its values in their
+    domains. Only value indices are stored, at 2 bytes per parameter, and configs are built on access: a million
+    configs of ten parameters take 20 MB, and 16 MB more after the first look-up by config.
     """
 
     def __init__(
-        self, domains: Mapping[str, tuple[Value, ...]], configs: Sequence[Config] = (), codes: Codes | None = None
+        self,
+        domains: Mapping[str, tuple[Value, ...]],
+        configs: Sequence[Config] = (),
+        value_indices: ValueIndices | None = None,
     ) -> None:
         self.domains = dict(domains)
         if any(len(values) > _MOST_VALUES for values in domains.values()):
             raise ValueError(f"a parameter has more than {_MOST_VALUES} values")
         self._places = {name: {value: place for place, value in enumerate(values)} for name, values in domains.items()}
-        if codes is None:
-            rows = [self.position(config) for config in configs]
-            codes = np.array(rows, dtype=np.uint16).reshape(len(configs), len(domains))
-        self.codes = codes
-        self.codes.flags.writeable = False
+        if value_indices is None:
+            rows = [self.value_indices_of(config) for config in configs]
+            value_indices = np.array(rows, dtype=np.uint16).reshape(len(configs), len(domains))
+        self.value_indices = value_indices
+        self.value_indices.flags.writeable = False
 
     def __len__(self) -> int:
-        return len(self.codes)
+        return len(self.value_indices)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Space) and self.domains == other.domains and np.array_equal(self.codes, other.codes)
+        if not isinstance(other, Space):
+            return False
+        return self.domains == other.domains and np.array_equal(self.value_indices, other.value_indices)
 
     __hash__ = None  # type: ignore[assignment]  # compared by content
 
     @property
     def configs(self) -> Sequence[Config]:
-        return _Configs(self.domains, self.codes)
+        return _Configs(self.domains, self.value_indices)
 
-    def position(self, config: Config) -> tuple[int, ...]:
+    def value_indices_of(self, config: Config) -> tuple[int, ...]:
         return tuple(places[config[name]] for name, places in self._places.items())
 
     def index(self, config: Config) -> int | None:
-        """The config's number, or None where it is not in the space."""
+        """Return the config index, or None for a config outside the space."""
         if set(config) != set(self.domains) or any(config[n] not in p for n, p in self._places.items()):
             return None
-        return self.numbered(self.position(config))
+        return self.index_of(self.value_indices_of(config))
 
-    def numbered(self, position: Sequence[int]) -> int | None:
-        """The number of the config at that position, or None."""
-        row = np.array(position, dtype=np.uint16)
+    def index_of(self, value_indices_of: Sequence[int]) -> int | None:
+        """Return the config index of the config with these value indices, or None."""
+        row = np.array(value_indices_of, dtype=np.uint16)
         keys, order = self._sorted
         at = int(np.searchsorted(keys, _keys(row[None, :])[0]))
         while at < len(keys) and keys[at] == _keys(row[None, :])[0]:
-            if np.array_equal(self.codes[order[at]], row):
+            if np.array_equal(self.value_indices[order[at]], row):
                 return int(order[at])
             at += 1
         return None
 
     @cached_property
     def _sorted(self) -> tuple[NDArray[np.uint64], NDArray[np.int64]]:
-        keys = _keys(self.codes)
+        keys = _keys(self.value_indices)
         order = np.argsort(keys, kind="stable")
         return keys[order], order
 
@@ -107,11 +112,11 @@ class Space:
 class _Configs(Sequence[Config]):
     """The configs of a space, each made when it is asked for."""
 
-    def __init__(self, domains: Mapping[str, tuple[Value, ...]], codes: Codes) -> None:
-        self._domains, self._codes = domains, codes
+    def __init__(self, domains: Mapping[str, tuple[Value, ...]], value_indices: ValueIndices) -> None:
+        self._domains, self._value_indices = domains, value_indices
 
     def __len__(self) -> int:
-        return len(self._codes)
+        return len(self._value_indices)
 
     @overload
     def __getitem__(self, index: int) -> Config: ...
@@ -121,18 +126,18 @@ class _Configs(Sequence[Config]):
 
     def __getitem__(self, index: int | slice) -> Config | Sequence[Config]:
         if isinstance(index, slice):
-            return _Configs(self._domains, self._codes[index])
-        places = self._codes[index].tolist()
+            return _Configs(self._domains, self._value_indices[index])
+        places = self._value_indices[index].tolist()
         return {name: values[place] for (name, values), place in zip(self._domains.items(), places, strict=True)}
 
     def __iter__(self) -> Iterator[Config]:
-        return (self[number] for number in range(len(self)))
+        return (self[index] for index in range(len(self)))
 
 
-def _keys(codes: Codes) -> NDArray[np.uint64]:
+def _keys(value_indices: ValueIndices) -> NDArray[np.uint64]:
     """A hash of each row (Fowler-Noll-Vo 1a); equal keys are no proof of equal rows."""
-    keys = np.full(len(codes), 0xCBF29CE484222325, dtype=np.uint64)
-    for column in codes.T:
+    keys = np.full(len(value_indices), 0xCBF29CE484222325, dtype=np.uint64)
+    for column in value_indices.T:
         keys = (keys ^ column.astype(np.uint64)) * np.uint64(0x100000001B3)
     return keys
 
@@ -145,23 +150,23 @@ def enumerate_space(spec: KernelSpec, problem: Problem, target: Target) -> Space
     rules = _rules(spec)
     combinations = itertools.product(*ranges.values())
     valid = (
-        number
-        for number, values in enumerate(combinations)
+        index
+        for index, values in enumerate(combinations)
         if _holds(rules, dict(zip(ranges, values, strict=True)), problem, target)
     )
-    numbers = np.fromiter(valid, dtype=np.int64)
-    if not len(numbers):
+    indices = np.fromiter(valid, dtype=np.int64)
+    if not len(indices):
         sizes = ", ".join(f"{name}={size}" for name, size in problem.dims.items())
         raise NothingFeasible(f"no config of {spec.name} satisfies its constraints at {sizes} on {target.name}")
-    return Space(ranges, codes=_unravelled(numbers, [len(values) for values in ranges.values()]))
+    return Space(ranges, value_indices=_unravelled(indices, [len(values) for values in ranges.values()]))
 
 
-def _unravelled(numbers: NDArray[np.int64], sizes: Sequence[int]) -> Codes:
-    """The positions of combinations by their number, the last parameter changing fastest."""
-    codes = np.empty((len(numbers), len(sizes)), dtype=np.uint16)
+def _unravelled(indices: NDArray[np.int64], sizes: Sequence[int]) -> ValueIndices:
+    """Split indices of combinations into value indices; the last parameter changes fastest."""
+    value_indices = np.empty((len(indices), len(sizes)), dtype=np.uint16)
     for parameter in range(len(sizes) - 1, -1, -1):
-        numbers, codes[:, parameter] = np.divmod(numbers, sizes[parameter])
-    return codes
+        indices, value_indices[:, parameter] = np.divmod(indices, sizes[parameter])
+    return value_indices
 
 
 def _holds(rules: Sequence[Constraint], config: Config, problem: Problem, target: Target) -> bool:

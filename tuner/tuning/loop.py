@@ -283,7 +283,7 @@ class Tuning:
         for trial in stored:
             study.add_trial(
                 optuna.trial.create_trial(
-                    params=dict(zip(self._space.domains, self._space.position(trial.config), strict=True)),
+                    params=dict(zip(self._space.domains, self._space.value_indices_of(trial.config), strict=True)),
                     distributions=distributions(self._space),
                     value=_objective(trial),
                     user_attrs={FAILED: trial.status is not Status.CORRECT},
@@ -347,15 +347,15 @@ class Tuning:
 
     def _predict(self, configs: Sequence[Config]) -> None:
         """Ask the device's model, where there is one, so that its order can be held against the measured one."""
-        numbers = {number: c for c in configs if (number := self._space.index(c)) is not None}
-        new = [number for number in numbers if number not in self._predicted]
-        times = self._predict_us([numbers[number] for number in new])
+        by_index = {index: c for c in configs if (index := self._space.index(c)) is not None}
+        new = [index for index in by_index if index not in self._predicted]
+        times = self._predict_us([by_index[index] for index in new])
         self._predicted.update(zip(new, times, strict=True) if times is not None else ())
 
     def _config(self, drawn: optuna.Trial) -> Config:
-        number = self._space.numbered([drawn.params[name] for name in self._space.domains])
-        assert number is not None, "samplers suggest configs of the space only"
-        return self._space.configs[number]
+        index = self._space.index_of([drawn.params[name] for name in self._space.domains])
+        assert index is not None, "samplers suggest configs of the space only"
+        return self._space.configs[index]
 
     def _keep(self, config: Config, outcome: Outcome, ordinal: int | None) -> Trial:
         """Store what came of a config; one that would lead is verified first."""

@@ -17,14 +17,14 @@ REST = np.setdiff1d(np.arange(len(SPACE)), TRIED)
 
 
 def log_times(numbers):
-    codes = SPACE.codes[numbers].astype(float)
-    values = 0.5 * np.abs(codes[:, 0] - 3) + 0.3 * codes[:, 1] * (codes[:, 2] == 1)
+    value_indices = SPACE.value_indices[numbers].astype(float)
+    values = 0.5 * np.abs(value_indices[:, 0] - 3) + 0.3 * value_indices[:, 1] * (value_indices[:, 2] == 1)
     return (values - values.mean()) / values.std()
 
 
 @pytest.fixture
 def fitted():
-    surrogate = GaussianProcess(SPACE.codes, COLUMNS)
+    surrogate = GaussianProcess(SPACE.value_indices, COLUMNS)
     surrogate.fit(TRIED, log_times(TRIED), steps=60)
     return surrogate
 
@@ -56,7 +56,7 @@ def test_rugged_times_are_likelier_to_a_rugged_surrogate_and_smooth_ones_hardly_
         values = (values - values.mean()) / values.std()
         evidence = []
         for rugged in (False, True):
-            surrogate = GaussianProcess(space.codes, columns([(domain, True)], rugged=rugged))
+            surrogate = GaussianProcess(space.value_indices, columns([(domain, True)], rugged=rugged))
             surrogate.fit(told, values, steps=60)
             evidence.append(surrogate.evidence(told, values))
         gains.append(evidence[1] - evidence[0])
@@ -69,20 +69,20 @@ def test_a_parameter_of_one_value_has_no_column():
 
 def test_a_gradient_is_the_slope_of_the_evidence(fitted):
     values = log_times(TRIED)
-    codes = SPACE.codes[TRIED]
-    places = [np.eye(len(column.squares))[codes[:, column.parameter]] for column in COLUMNS]
-    slope = fitted._gradient(codes, places, values)
-    for number in range(len(slope)):
+    value_indices = SPACE.value_indices[TRIED]
+    places = [np.eye(len(column.squares))[value_indices[:, column.parameter]] for column in COLUMNS]
+    slope = fitted._gradient(value_indices, places, values)
+    for index in range(len(slope)):
         ends = []
         for step in (1e-5, -1e-5):
-            fitted._free[number] += step
+            fitted._free[index] += step
             ends.append(fitted.evidence(TRIED, values))
-            fitted._free[number] -= step
-        assert slope[number] == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-3, abs=1e-4)
+            fitted._free[index] -= step
+        assert slope[index] == pytest.approx((ends[0] - ends[1]) / 2e-5, rel=1e-3, abs=1e-4)
 
 
 def test_fitting_makes_the_data_more_likely():
-    surrogate = GaussianProcess(SPACE.codes, COLUMNS)
+    surrogate = GaussianProcess(SPACE.value_indices, COLUMNS)
     before = surrogate.evidence(TRIED, log_times(TRIED))
     surrogate.fit(TRIED, log_times(TRIED), steps=60)
     assert surrogate.evidence(TRIED, log_times(TRIED)) > before + 5
@@ -92,9 +92,9 @@ def test_what_was_tried_is_remembered_and_the_rest_is_foreseen(fitted):
     values = log_times(np.arange(len(SPACE)))
     scale = (values[TRIED].mean(), values[TRIED].std())
     posterior = fitted.posterior(TRIED, (values[TRIED] - scale[0]) / scale[1], np.arange(len(SPACE)))
-    foreseen = posterior.mean * scale[1] + scale[0]
-    assert np.abs(foreseen[TRIED] - values[TRIED]).max() < 0.2
-    assert np.corrcoef(foreseen[REST], values[REST])[0, 1] > 0.9
+    predicted = posterior.mean * scale[1] + scale[0]
+    assert np.abs(predicted[TRIED] - values[TRIED]).max() < 0.2
+    assert np.corrcoef(predicted[REST], values[REST])[0, 1] > 0.9
     assert posterior.variance[TRIED].max() < posterior.variance[REST].mean()
 
 

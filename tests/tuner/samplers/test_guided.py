@@ -32,28 +32,28 @@ def course(log_time, seed, count, *, prior=None, likely=None, until=frozenset())
     numbers = []
     for _ in range(count):
         trial = study.ask(fixed_distributions=distributions(SPACE))
-        number = SPACE.numbered([trial.params[name] for name in SPACE.domains])
-        assert number is not None
-        value = log_time(number)
+        index = SPACE.index_of([trial.params[name] for name in SPACE.domains])
+        assert index is not None
+        value = log_time(index)
         trial.set_user_attr(FAILED, value is None)
         study.tell(trial, PENALTY if value is None else value)
-        numbers.append(number)
-        if number in until:
+        numbers.append(index)
+        if index in until:
             break
     return numbers
 
 
 def evaluations_to_2_percent(log_time, count=60, **options):
     """The median over the seeds."""
-    every = [log_time(number) for number in range(len(SPACE))]
+    every = [log_time(index) for index in range(len(SPACE))]
     near = min(value for value in every if value is not None) + math.log(1.02)
-    good = {number for number, value in enumerate(every) if value is not None and value <= near}
+    good = {index for index, value in enumerate(every) if value is not None and value <= near}
     courses = [course(log_time, seed, count, until=good, **options) for seed in SEEDS]
     return statistics.median(len(c) if c[-1] in good else math.inf for c in courses)
 
 
 def times(table):
-    return lambda number: float(table[number].sum())
+    return lambda index: float(table[index].sum())
 
 
 @pytest.mark.parametrize("weight", [1.0, 0.5, 2.0])
@@ -81,13 +81,13 @@ def test_the_scale_and_unit_of_time_do_not_matter():
 
 def test_configs_unlikely_to_fit_do_not_come_first():
     unlikely = np.array([c["A"] > 7 for c in CONFIGS])  # where the prior's best is
-    first = course(lambda number: None, 0, 3, prior=TRUE, likely=~unlikely)
-    assert not any(unlikely[number] for number in first)
+    first = course(lambda index: None, 0, 3, prior=TRUE, likely=~unlikely)
+    assert not any(unlikely[index] for index in first)
 
 
-def fails(number):
+def fails(index):
     """A corner of 28% of the space."""
-    config = CONFIGS[number]
+    config = CONFIGS[index]
     return config["A"] * math.log2(config["B"] + 1) > 40
 
 
@@ -118,7 +118,7 @@ def test_a_winner_from_elsewhere_has_a_share_of_the_first_evaluations_and_no_mor
     first = []
     for _ in range(8):
         trial = study.ask(fixed_distributions=distributions(SPACE))
-        first.append(SPACE.numbered([trial.params[name] for name in SPACE.domains]))
+        first.append(SPACE.index_of([trial.params[name] for name in SPACE.domains]))
     assert first[0 if prior is None else 1] == 17
     assert 1 < len(set(first) & set(won)) <= 3
     assert len(set(first)) == 8
@@ -130,7 +130,7 @@ def weighted_course(true, prior, weights, seed, count):
     numbers = []
     for _ in range(count):
         trial = study.ask(fixed_distributions=distributions(SPACE))
-        numbers.append(SPACE.numbered([trial.params[name] for name in SPACE.domains]))
+        numbers.append(SPACE.index_of([trial.params[name] for name in SPACE.domains]))
         study.tell(trial, float(true[numbers[-1]].sum()))
     return numbers
 
@@ -161,9 +161,9 @@ def test_a_bad_winner_from_elsewhere_costs_little():
             count = 0
             while not reached and count < 40:
                 trial = study.ask(fixed_distributions=distributions(SPACE))
-                number = SPACE.numbered([trial.params[name] for name in SPACE.domains])
-                study.tell(trial, float(TRUE[number].sum()))
-                reached, count = TRUE[number].sum() < 0.02, count + 1
+                index = SPACE.index_of([trial.params[name] for name in SPACE.domains])
+                study.tell(trial, float(TRUE[index].sum()))
+                reached, count = TRUE[index].sum() < 0.02, count + 1
             counts.append(count)
         return statistics.median(counts)
 
@@ -178,8 +178,8 @@ def test_the_outlook_is_open_at_first_and_closed_in_the_end():
     outlooks = []
     for count in range(1, 61):
         trial = study.ask(fixed_distributions=distributions(SPACE))
-        number = SPACE.numbered([trial.params[name] for name in SPACE.domains])
-        study.tell(trial, float(TRUE[number].sum()))
+        index = SPACE.index_of([trial.params[name] for name in SPACE.domains])
+        study.tell(trial, float(TRUE[index].sum()))
         if count in (8, 60):
             outlooks.append(sampler.outlook(study))
     early, late = outlooks
@@ -217,15 +217,15 @@ def test_a_search_is_over_when_little_is_expected_and_two_thirds_of_it_brought_n
 
 def test_a_million_configs_are_searched_within_bounded_memory():
     sizes = (10,) * 6
-    codes = np.array(np.unravel_index(np.arange(10**6), sizes)).T.astype(np.uint16)
-    space = Space({f"P{n}": tuple(range(10)) for n in range(6)}, codes=codes)
+    value_indices = np.array(np.unravel_index(np.arange(10**6), sizes)).T.astype(np.uint16)
+    space = Space({f"P{n}": tuple(range(10)) for n in range(6)}, value_indices=value_indices)
     sampler = GuidedSampler(space, 0)
     study = quiet_study(sampler)
     best = math.inf
     for _ in range(32):
         trial = study.ask(fixed_distributions=distributions(space))
-        number = space.numbered([trial.params[name] for name in space.domains])
-        value = 0.2 * float(np.abs(codes[number].astype(int) - 6).sum())
+        index = space.index_of([trial.params[name] for name in space.domains])
+        value = 0.2 * float(np.abs(value_indices[index].astype(int) - 6).sum())
         best = min(best, value)
         study.tell(trial, value)
     assert best <= 0.8  # of random ones, one in a thousand
@@ -238,7 +238,7 @@ def test_failures_where_the_prior_leads_do_not_turn_the_search_from_what_it_favo
     table = np.column_stack([0.7 * (~np.array([c["F"] for c in CONFIGS])), landscape(11, 5, 0.02, 0.02)[:, :2]])
     favoured = np.array([c["F"] and abs(c["A"] - 11) <= 3 for c in CONFIGS])
 
-    def log_time(number):
-        return None if favoured[number] else float(table[number].sum())
+    def log_time(index):
+        return None if favoured[index] else float(table[index].sum())
 
     assert evaluations_to_2_percent(log_time, prior=table) <= 16

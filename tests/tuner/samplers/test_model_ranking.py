@@ -17,8 +17,8 @@ PROBLEM = Problem("bowl", {"M": 64}, "float32")
 
 def trials(pairs):
     return [
-        Trial({"TILE": number}, Status.CORRECT, time_us=measured, facts={MODELLED: modelled})
-        for number, (modelled, measured) in enumerate(pairs)
+        Trial({"TILE": index}, Status.CORRECT, time_us=measured, facts={MODELLED: modelled})
+        for index, (modelled, measured) in enumerate(pairs)
     ]
 
 
@@ -90,9 +90,9 @@ def test_the_configs_that_the_prior_likes_are_ranked_by_the_model(bowl, modelled
     found = rank_by_model(partial(modelled_bowl.predict_us, bowl.SPEC, PROBLEM), space, table)
     assert modelled_bowl.asked == min(RANKED, len(space))
     assert list(found.values()) == sorted(found.values())
-    assert all(space.configs[number]["WIDTH"] != 8 for number in found)
+    assert all(space.configs[index]["WIDTH"] != 8 for index in found)
     best_penalty = np.sort(table.sum(axis=1))[:RANKED].max()
-    assert all(table[number].sum() <= best_penalty for number in found)
+    assert all(table[index].sum() <= best_penalty for index in found)
 
 
 def test_a_device_without_a_model_ranks_nothing(bowl):
@@ -108,8 +108,8 @@ def test_a_tuning_confirms_the_models_favourites_first_and_keeps_what_it_foresaw
     space = enumerate_space(bowl.SPEC, PROBLEM, bowl.TARGET)
     table, _ = prior_table(bowl.SPEC, PROBLEM, space, bowl.TARGET)
     favourites = [
-        space.configs[number]
-        for number in rank_by_model(partial(modelled_bowl.predict_us, bowl.SPEC, PROBLEM), space, table)
+        space.configs[index]
+        for index in rank_by_model(partial(modelled_bowl.predict_us, bowl.SPEC, PROBLEM), space, table)
     ]
     drawn = [trial for trial in store.trials(tuning.scope) if trial.ordinal is not None]
     assert [dict(trial.config) for trial in drawn[:CONFIRMED]] == favourites[:CONFIRMED]

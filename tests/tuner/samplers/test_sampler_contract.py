@@ -30,19 +30,19 @@ class Run:
 
     def ask(self) -> tuple[optuna.Trial, int]:
         trial = self.study.ask(fixed_distributions=distributions(self.space))
-        number = self.space.numbered([trial.params[name] for name in self.space.domains])
-        assert number is not None, f"{trial.params} is no config of the space"
-        return trial, number
+        index = self.space.index_of([trial.params[name] for name in self.space.domains])
+        assert index is not None, f"{trial.params} is no config of the space"
+        return trial, index
 
     def tell(self, trial: optuna.Trial, value: float | None) -> None:
         trial.set_user_attr(FAILED, value is None)
         self.study.tell(trial, PENALTY if value is None else value)
 
-    def add(self, number: int, value: float | None) -> None:
-        position = self.space.position(self.space.configs[number])
+    def add(self, index: int, value: float | None) -> None:
+        value_indices_of = self.space.value_indices_of(self.space.configs[index])
         self.study.add_trial(
             optuna.trial.create_trial(
-                params=dict(zip(self.space.domains, position, strict=True)),
+                params=dict(zip(self.space.domains, value_indices_of, strict=True)),
                 distributions=distributions(self.space),
                 value=PENALTY if value is None else value,
                 user_attrs={FAILED: value is None},
@@ -54,11 +54,11 @@ class Run:
         numbers = []
         while count is None or len(numbers) < count:
             try:
-                trial, number = self.ask()
+                trial, index = self.ask()
             except LookupError:
                 break
-            self.tell(trial, value(number))
-            numbers.append(number)
+            self.tell(trial, value(index))
+            numbers.append(index)
         return numbers
 
 
@@ -84,7 +84,7 @@ def run(name, spaces):
 @pytest.fixture
 def log_time(bowl, spaces):
     space, _ = spaces
-    return lambda number: math.log(bowl.time_us(space.configs[number]))
+    return lambda index: math.log(bowl.time_us(space.configs[index]))
 
 
 def a_space(domains, configs=None) -> Space:
@@ -110,45 +110,45 @@ def test_every_config_is_suggested_once_and_then_a_lookup_error_says_so(run, spa
 
 def test_a_space_of_one_config_is_one_suggestion(name):
     run = without_prior(name, a_space({"A": [7], "B": [True]}))
-    assert run.course(lambda number: 1.0) == [0]
+    assert run.course(lambda index: 1.0) == [0]
     with pytest.raises(LookupError):
         run.ask()
 
 
 def test_a_kernel_without_parameters_has_one_config(name):
     run = without_prior(name, Space({}, ({},)))
-    assert run.course(lambda number: 1.0) == [0]
+    assert run.course(lambda index: 1.0) == [0]
 
 
 def test_a_space_in_which_everything_fails_is_finished_all_the_same(run, spaces):
-    assert sorted(run().course(lambda number: None)) == list(range(len(spaces[0])))
+    assert sorted(run().course(lambda index: None)) == list(range(len(spaces[0])))
 
 
 @pytest.mark.parametrize("value", [0.0, -20.0])
 def test_a_space_of_ties_is_finished(run, spaces, value):
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
-        assert sorted(run().course(lambda number: value)) == list(range(len(spaces[0])))
+        assert sorted(run().course(lambda index: value)) == list(range(len(spaces[0])))
 
 
 def test_times_that_are_none_do_not_break_the_course(run, spaces, log_time):
     strange = {0: math.nan, 1: math.inf, 2: -math.inf}
 
-    def value(number):
-        return strange.get(number % 5, log_time(number))
+    def value(index):
+        return strange.get(index % 5, log_time(index))
 
     with warnings.catch_warnings():
         warnings.simplefilter("error", RuntimeWarning)
         everything = run()
         assert sorted(everything.course(value)) == list(range(len(spaces[0])))
     told = everything.sampler.history.told
-    assert {number for number, known in told.items() if known is None} == {n for n in told if n % 5 in strange}
+    assert {index for index, known in told.items() if known is None} == {n for n in told if n % 5 in strange}
 
 
 @pytest.mark.parametrize("name", [name for name in SAMPLERS if name != "tpe"])
 def test_a_time_that_is_none_counts_as_a_failure(run, log_time):
-    failing = run().course(lambda number: None if number % 3 else log_time(number), 30)
-    strange = run().course(lambda number: math.inf if number % 3 else log_time(number), 30)
+    failing = run().course(lambda index: None if index % 3 else log_time(index), 30)
+    strange = run().course(lambda index: math.inf if index % 3 else log_time(index), 30)
     assert strange == failing
 
 
@@ -164,9 +164,9 @@ def test_a_batch_is_told_after_all_of_it_was_asked_in_any_order(run, spaces, log
     batched, seen = run(), []
     while len(seen) < len(spaces[0]):
         batch = [batched.ask() for _ in range(min(8, len(spaces[0]) - len(seen)))]
-        seen += [number for _, number in batch]
-        for trial, number in reversed(batch):
-            batched.tell(trial, log_time(number))
+        seen += [index for _, index in batch]
+        for trial, index in reversed(batch):
+            batched.tell(trial, log_time(index))
     assert sorted(seen) == list(range(len(spaces[0])))
 
 
@@ -182,15 +182,15 @@ def test_other_seeds_are_other_courses(run, log_time):
 def test_stored_trials_are_not_suggested_again(run, spaces, log_time):
     stored = list(range(0, len(spaces[0]), 2))
     resumed = run()
-    for number in stored:
-        resumed.add(number, None if number % 10 == 0 else log_time(number))
+    for index in stored:
+        resumed.add(index, None if index % 10 == 0 else log_time(index))
     assert sorted(stored + resumed.course(log_time)) == list(range(len(spaces[0])))
 
 
 def test_a_space_whose_every_trial_is_stored_is_finished(run, spaces, log_time):
     resumed = run()
-    for number in range(len(spaces[0])):
-        resumed.add(number, log_time(number))
+    for index in range(len(spaces[0])):
+        resumed.add(index, log_time(index))
     with pytest.raises(LookupError):
         resumed.ask()
 
@@ -204,8 +204,8 @@ def test_stored_trials_inform_the_search(run, spaces, bowl, log_time):
     needed = []
     for seed in range(5):
         resumed = run(seed)
-        for number in set(range(len(space))) - left:
-            resumed.add(number, log_time(number))
+        for index in set(range(len(space))) - left:
+            resumed.add(index, log_time(index))
         needed.append(resumed.course(log_time).index(best) + 1)
     assert sorted(needed)[2] <= 2
 

@@ -31,8 +31,8 @@ def config(rows, width, mode="a"):
     ],
 )
 def test_the_closest_config_is_that_of_the_nearest_values(given, found):
-    number = closest_index(SPACE, given)
-    assert number is not None and SPACE.configs[number] == found
+    index = closest_index(SPACE, given)
+    assert index is not None and SPACE.configs[index] == found
 
 
 @pytest.mark.parametrize("given", [{}, {"ROWS": 1}, {**config(1, 8), "more": 2}])

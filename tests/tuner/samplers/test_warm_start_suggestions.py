@@ -23,7 +23,7 @@ def suggestion(m: int, **config) -> Suggestion:
 
 
 def starts(store, space, won=(), default=None):
-    return [space.configs[number] for number in with_suggestions(store, WANTED, space, won, default)]
+    return [space.configs[index] for index in with_suggestions(store, WANTED, space, won, default)]
 
 
 def test_the_nearest_recommendations_come_after_the_first_winner(store, space):

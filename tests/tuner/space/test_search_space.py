@@ -30,9 +30,9 @@ def test_a_space_holds_every_valid_combination_once(space):
 
 
 def test_a_config_is_found_by_its_values_and_by_its_position(space):
-    for number, config in enumerate(space.configs):
-        assert space.index(config) == number
-        assert space.numbered(space.position(config)) == number
+    for index, config in enumerate(space.configs):
+        assert space.index(config) == index
+        assert space.index_of(space.value_indices_of(config)) == index
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_config_outside_has_no_number(space, config):
 
 
 def test_configs_are_made_when_they_are_asked_for(space):
-    assert space.codes.nbytes == 2 * 3 * len(space)
+    assert space.value_indices.nbytes == 2 * 3 * len(space)
     assert [dict(config) for config in space.configs[3:9:2]] == [dict(space.configs[n]) for n in (3, 5, 7)]
     assert space.configs[-1] == space.configs[len(space) - 1]
     with pytest.raises(IndexError):
