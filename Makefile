@@ -2,13 +2,15 @@
 # make test    all checks: ruff, mypy, import-linter, pytest
 # make wheel   a wheel and a source distribution in dist/
 #
-# Both need Linux x86_64 and CPython 3.11 (another name or path of it: make demo PYTHON=...) and each makes an
-# environment of its own, once. Versions are those of constraints.txt.
-# The tests start a PostgreSQL of their own where one is installed (Debian: postgresql); elsewhere they leave it out.
+# All need Linux x86_64 and CPython 3.11 (if it has another name or path: make demo PYTHON=...). `demo` and `test` each
+# make their own environment once, with the versions of constraints.txt.
+# The tests start their own PostgreSQL if it is installed (Debian: postgresql), and skip its tests otherwise.
+
+MAKEFLAGS += --jobs=2 # environments are made side by side
 
 PYTHON ?= python3.11
-# PyTorch's wheels for machines without a GPU. Where this index is out of reach, those of PyPI do as well, but bring
-# gigabytes of CUDA, and upstream Triton, which has to go because it is the same package as triton-ascend.
+# PyTorch's wheels for machines without a GPU. If this index cannot be reached, PyPI's are used. They bring gigabytes of
+# CUDA, and upstream Triton, which is removed because it is the same package as triton-ascend.
 TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 
 DEMO := .venv-demo/bin
@@ -36,7 +38,7 @@ test: lint wheels .venv-core/ready
 	mkdir -p build/test && rm -f build/test/tilewise.db*
 	$(TEST)/pytest -n 2
 
-# torch_npu, the oldest and the newest release that the NPU code is for: to be read and never installed.
+# The oldest and the newest torch_npu that the NPU code supports. Tests read the wheels; they are never installed.
 wheels: $(TORCH_NPU:%=build/wheels/%)
 build/wheels/%: | .venv-test/ready
 	$(TEST)/pip download -qq --no-deps --only-binary :all: -d $@ torch_npu==$*
@@ -69,7 +71,7 @@ screenshots: .venv-test/ready
 clean:
 	rm -rf .venv-demo .venv-test .venv-core build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
-# An environment with the core dependencies alone, into which tests install the wheel.
+# An environment with only the core dependencies, into which tests install the wheel.
 .venv-core/ready: pyproject.toml constraints.txt
 	rm -rf .venv-core
 	$(PYTHON) -m venv .venv-core

@@ -1,5 +1,5 @@
-"""For all tests: a PostgreSQL server of their own, one a test process, started when a test first asks for it, and
-scripts run with Triton's interpreter."""
+"""Fixtures of all tests: one PostgreSQL server per test process, started when a test first needs it, and scripts that
+run with Triton's interpreter."""
 
 from __future__ import annotations
 
@@ -21,16 +21,22 @@ from typing import Any
 
 import pytest
 from faults import Mount, mounted
+from places import HELPERS
 from sqlalchemy import URL, create_engine, make_url, text
 from sqlalchemy.exc import OperationalError
 
+from tilewise.tuner.workers.worker import Worker
+
 pytest_plugins = ["tuning_fixtures", "npu_fixtures", "service_fixtures"]
 
-# Some tests fork this process. OpenBLAS ends its threads before a fork and, started again, may wait for itself for
-# ever; with one thread it has none. Test processes inherit the setting from the one that starts them.
+# Some tests fork this process. OpenBLAS ends its threads before a fork and may deadlock when it restarts them; with one
+# thread it has none to restart. Test processes inherit the setting from the one that starts them.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
-# Whoever starts the tests in the background may have had Ctrl-C ignored, which what they start would inherit.
+# Tests run in parallel already. A compile process per core and test would only take the cores from one another.
+os.environ.setdefault("TILEWISE_JOBS", "1")
+
+# Tests that are started in the background may have SIGINT ignored, and their child processes would inherit that.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -39,17 +45,17 @@ _SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "o
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[URL]:
-    """A database of a superuser: that of `TILEWISE_TEST_POSTGRES`, or one on a server started here.
+    """A superuser's database: that of `TILEWISE_TEST_POSTGRES`, or one on a server started here.
 
-    Where there is no PostgreSQL the test is skipped; with `CI` set it fails, so that no check is left out there.
+    Without PostgreSQL the test is skipped. With `CI` set it fails, so that CI skips no check.
     """
     if given := os.environ.get("TILEWISE_TEST_POSTGRES"):
         yield make_url(given)
         return
     programs = _programs()
     if programs is None:
-        leave_out = pytest.fail if os.environ.get("CI") else pytest.skip
-        leave_out("PostgreSQL is not installed; on Debian: apt-get install postgresql")
+        fail_or_skip = pytest.fail if os.environ.get("CI") else pytest.skip
+        fail_or_skip("PostgreSQL is not installed; on Debian: apt-get install postgresql")
     user = "postgres" if os.getuid() == 0 else pwd.getpwuid(os.getuid()).pw_name  # it refuses to run as root
     folder = Path(tempfile.mkdtemp(prefix="tilewise-postgres-"))
     if os.getuid() == 0:
@@ -80,7 +86,7 @@ def postgres_server() -> Iterator[URL]:
 
 
 def _die_with_parent() -> None:
-    """A test process that is killed takes its server along."""
+    """End the server when the test process is killed."""
     pr_set_pdeathsig = 1
     ctypes.CDLL(None).prctl(pr_set_pdeathsig, signal.SIGQUIT)
 
@@ -99,7 +105,7 @@ def _wait_for(url: URL, server: subprocess.Popen[bytes], log: Path) -> None:
 
 
 def _programs() -> Path | None:
-    """The folder of the newest `initdb`; Debian keeps it out of the path."""
+    """Return the folder of the newest `initdb`, which Debian keeps out of the path."""
     found = [*Path("/usr/lib/postgresql").glob("*/bin/initdb")]
     if found:
         return max(found, key=lambda path: float(path.parts[-3])).parent
@@ -109,7 +115,7 @@ def _programs() -> Path | None:
 
 @pytest.fixture(scope="session")
 def postgres_schema(postgres_server: URL) -> Callable[[], AbstractContextManager[str]]:
-    """Makes a URL with an empty schema of its own, which is dropped when the context ends."""
+    """A function that makes a URL with its own empty schema, which is dropped when the context ends."""
 
     @contextmanager
     def make() -> Iterator[str]:
@@ -140,19 +146,16 @@ def disk(tmp_path: Path) -> Iterator[tuple[Path, Mount]]:
 
 
 @pytest.fixture(scope="session")
-def interpreted() -> Callable[..., Any]:
-    """Runs a script with Triton's interpreter in a process of its own, for what it prints as JSON."""
+def interpreted() -> Iterator[Callable[..., Any]]:
+    """A function that runs a script with Triton's interpreter in another process and returns the JSON it prints."""
+    path = os.pathsep.join([str(HELPERS), *sys.path])
+    settings = {"TRITON_INTERPRET": "1", "PYTHONPATH": path, "PYTHONWARNINGS": "ignore"}
+    worker = Worker("scripts:run", env=settings, imports=("torch", "triton"))
 
     def run(script: str, *arguments: str) -> Any:
-        done = subprocess.run(
-            [sys.executable, "-W", "ignore", "-c", script, *arguments],
-            env={**os.environ, "TRITON_INTERPRET": "1"},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr[-2000:]
-        return json.loads(done.stdout)
+        code, out, err = worker.call(script, *arguments, timeout=60)
+        assert code == 0, err[-2000:]
+        return json.loads(out)
 
-    return run
+    yield run
+    worker.close()

@@ -1,4 +1,4 @@
-"""The command line as a user runs it: a process of its own, a database in a temporary folder, the real compiler."""
+"""The command line as a user runs it: in a separate process, with a temporary database and the real compiler."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 @dataclass
 class CommandLine:
-    """Runs `tilewise` in `folder`; all commands of one instance share a database and compiled artefacts."""
+    """A runner of `tilewise` in `folder`. All commands of one instance share a database and compiled artefacts."""
 
     folder: Path
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -27,7 +27,7 @@ class CommandLine:
 
     def start(self, *words: str, prelude: str = "") -> subprocess.Popen[str]:
         code = f"{prelude}\nimport sys\nfrom tilewise.cli import main\nmain(sys.argv[1:])"
-        settings = {"TILEWISE_DB": self.database, "TILEWISE_JOBS": "2", **self.environment}
+        settings = {"TILEWISE_DB": self.database, **self.environment}
         return subprocess.Popen(
             [sys.executable, "-c", code, *words],
             stdout=subprocess.PIPE,
@@ -48,7 +48,7 @@ class CommandLine:
         return json.loads(done.stdout)
 
     def in_folder(self, folder: Path) -> CommandLine:
-        """The same compiled artefacts, another database."""
+        """Return a runner in another folder, with the same compiled artefacts and another database."""
         return CommandLine(folder, self.environment)
 
 
@@ -64,7 +64,7 @@ def tilewise(tmp_path: Path, artefacts: Path) -> CommandLine:
 
 @pytest.fixture(scope="session")
 def tuned(tmp_path_factory: pytest.TempPathFactory, artefacts: Path) -> CommandLine:
-    """A database in which one small problem is tuned on a modelled part."""
+    """A command line whose database holds one small problem, tuned on a modelled part."""
     tilewise = CommandLine(tmp_path_factory.mktemp("tuned"), {"TILEWISE_CACHE": str(artefacts)})
     done = tilewise("tune", "row_reduce", "-s", "M=200,N=1000", "--device", "model:Ascend910B4", "--trials", "8")
     assert done.returncode == 0, done.stderr
@@ -73,7 +73,7 @@ def tuned(tmp_path_factory: pytest.TempPathFactory, artefacts: Path) -> CommandL
 
 @pytest.fixture(scope="session")
 def without_torch_and_triton() -> str:
-    """Code that makes an interpreter one of a core-only install."""
+    """Code that hides all but the core dependencies from an interpreter."""
     return (
         "from importlib.machinery import PathFinder\n"
         "find = PathFinder.find_spec\n"

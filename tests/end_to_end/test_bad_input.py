@@ -1,11 +1,16 @@
-"""Each mistake gets one clear line on stderr, nothing on stdout, and the exit code of its kind."""
+"""Each mistake gets one clear line on stderr, nothing on stdout, and the right exit code."""
 
 from __future__ import annotations
 
 import json
+import signal
 import sqlite3
+from collections.abc import Callable
+from subprocess import CompletedProcess
 
 import pytest
+
+from tilewise.cli import main
 
 MODEL = ("--device", "model:Ascend910B4")
 SHAPE = ("-s", "M=1000,N=8192")
@@ -15,7 +20,7 @@ MISTAKES = {
     "unknown kernel": (("tune", "no_such_kernel", *SHAPE, *MODEL), 2, "unknown kernel 'no_such_kernel'"),
     "unknown device": (("tune", "row_reduce", *SHAPE, "--device", "gpu"), 2, "unknown device 'gpu'"),
     "unknown part": (("tune", "row_reduce", *SHAPE, "--device", "model:Ascend1"), 2, "unknown Ascend part 'Ascend1'"),
-    "unknown dtype": (("tune", "row_reduce", *SHAPE, "--dtype", "int4", *MODEL), 2, "takes no 'int4'"),
+    "unknown dtype": (("tune", "row_reduce", *SHAPE, "--dtype", "int4", *MODEL), 2, "does not take 'int4'"),
     "dimension in small letters": (
         ("tune", "row_reduce", "-s", "m=1,n=1", *MODEL),
         2,
@@ -42,7 +47,7 @@ MISTAKES = {
     "list in two words": (
         ("tune", "row_reduce", "-s", "M=1000,", "N=8192"),
         2,
-        "extra argument (N=8192); what follows -s or -c is one word, such as -s M=1000,N=8192; see",
+        "extra argument (N=8192); write the value of -s or -c as one word, such as -s M=1000,N=8192; see",
     ),
     "config outside the space": (
         ("explain", "row_reduce", *SHAPE, "-c", "BLOCK_SIZE_M=26,SUB_BLOCK_SIZE_M=25,BLOCK_SIZE_N=256", *MODEL),
@@ -65,7 +70,7 @@ MISTAKES = {
     "import of nothing": (("import", "nowhere.json"), 2, "cannot read nowhere.json"),
     "server on a bad port": (("serve", "--port", "99999"), 2, "99999"),
     "replay of nothing": (("tune", "replay:nowhere.json"), 2, "nowhere.json"),
-    "noise of a device": (("tune", "row_reduce", *SHAPE, *MODEL, "--noise"), 2, "--noise is for recorded landscapes"),
+    "noise of a device": (("tune", "row_reduce", *SHAPE, *MODEL, "--noise"), 2, "--noise is only for recorded"),
     "landscape that is not there": (("bench", "search", "nowhere.json"), 2, "nowhere.json"),
 }
 
@@ -78,8 +83,34 @@ def assert_one_line(done, code: int, text: str) -> None:
     assert text in lines[0]
 
 
+@pytest.fixture
+def inside(tmp_path, monkeypatch, capfd) -> Callable[..., CompletedProcess[str]]:
+    """A function that runs the command line in this process, to save the start of an interpreter for each case."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("TILEWISE_DB", f"sqlite:///{tmp_path / 'tiles.db'}")
+    monkeypatch.setenv("TILEWISE_CACHE", str(tmp_path / "cache"))
+
+    def run(*words: str) -> CompletedProcess[str]:
+        on_sigterm = signal.getsignal(signal.SIGTERM)
+        try:
+            with pytest.raises(SystemExit) as ended:
+                main(words)
+        finally:
+            signal.signal(signal.SIGTERM, on_sigterm)
+        out, err = capfd.readouterr()
+        return CompletedProcess(words, ended.value.code, out, err)
+
+    return run
+
+
 @pytest.mark.parametrize("mistake", MISTAKES)
-def test_a_mistake_gets_one_line_and_its_exit_code(mistake, tilewise):
+def test_a_mistake_gets_one_line_and_its_exit_code(mistake, inside):
+    words, code, text = MISTAKES[mistake]
+    assert_one_line(inside(*words), code, text)
+
+
+@pytest.mark.parametrize("mistake", ["unknown device", "unknown verb", "look-up in no database"])
+def test_a_process_ends_with_the_code_of_its_mistake(mistake, tilewise):
     words, code, text = MISTAKES[mistake]
     assert_one_line(tilewise(*words), code, text)
 

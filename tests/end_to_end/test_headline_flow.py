@@ -1,4 +1,4 @@
-"""Tune, look up, explain, export, import and serve, on the real compiler: what the README shows, at a small shape."""
+"""The flow of the README at a small shape, on the real compiler: tune, look up, explain, export, import and serve."""
 
 from __future__ import annotations
 
@@ -76,7 +76,6 @@ def test_a_tile_beyond_on_chip_memory_is_explained_by_its_bits(tilewise):
     assert explained["feasible"] is False
     assert explained["on_chip_bits"]["required"] > explained["on_chip_bits"]["available"]
     assert "time_us" not in explained
-    assert "bits required" in tilewise(*words).stdout
 
 
 def test_an_export_imported_elsewhere_is_the_same_export(tuned, tilewise):

@@ -1,4 +1,4 @@
-"""The devices that spaces are made for, and one interpreter for all tests of kernels' values."""
+"""The targets of the tested spaces, and one interpreter for all tests of kernels' values."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def interpreter() -> Iterator[InterpreterVerifier]:
 
 @pytest.fixture(scope="session")
 def normalisations() -> Iterator[Callable[..., Any]]:
-    """Calls the jobs of `normalisations.py` in a process of the interpreter."""
+    """A function that runs the jobs of `normalisations.py` in an interpreter process."""
     path = os.pathsep.join([str(HELPERS), *sys.path])
     worker = Worker("normalisations:call", env={"TRITON_INTERPRET": "1", "PYTHONPATH": path})
 
@@ -59,7 +59,7 @@ def normalisations() -> Iterator[Callable[..., Any]]:
             return worker.call(job, name, problem, config, argument, timeout=60.0)
         import torch
 
-        arrays = {tensor: values.numpy() for tensor, values in argument.items()}  # torch would share memory, not send
+        arrays = {tensor: values.numpy() for tensor, values in argument.items()}  # torch tensors would share memory
         outputs = worker.call(job, name, problem, config, arrays, timeout=60.0)
         return {tensor: torch.from_numpy(values) for tensor, values in outputs.items()}
 

@@ -1,6 +1,6 @@
-"""What every device must keep: the sentences of tilewise/tuner/devices/base.py.
+"""The contract of every device, as tilewise/tuner/devices/base.py states it.
 
-A device joins by a fixture in DEVICES that gives a `Subject`: the device, and a kernel with configs of known fate.
+To add a device, add a fixture to DEVICES that returns a `Subject`: the device and a kernel with known outcomes.
 """
 
 import json
@@ -12,6 +12,8 @@ from places import HELPERS
 from tilewise.db.records import Clock, Status
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
+from tilewise.tuner.devices.ascend_model import toolchain
+from tilewise.tuner.devices.ascend_model.device import ModelDevice
 from tilewise.tuner.devices.base import Device
 from tilewise.tuner.devices.cuda import device as cuda
 from tilewise.tuner.devices.replay import ReplayDevice
@@ -29,8 +31,8 @@ class Subject:
     problem: Problem
     good: list  # configs that compile and run
     bad: list  # configs that do not
-    wrong: tuple  # a spec and a config that runs and computes something else
-    shared: bool = False  # by all tests of the module, for opening it takes seconds
+    wrong: tuple  # a spec, and a config that runs but computes something else
+    shared: bool = False  # one device for all tests of the module, since opening it takes seconds
 
 
 @pytest.fixture(scope="module")
@@ -42,8 +44,20 @@ def npu_chip(shared_npu, halves):
 
     good, bad = [config(size) for size in (8192, 4096, 16384)], [config(65536), config(131072)]
     wrong = config(8192, fault=3)
-    list(shared_npu.evaluate(halves, problem, [*good, wrong]))  # compiled: the stand-in's own process cannot
+    list(shared_npu.evaluate(halves, problem, [*good, wrong]))  # compile them all: the stand-in's own process cannot
     return Subject(shared_npu, halves, problem, good, bad, (halves, wrong), shared=True)
+
+
+@pytest.fixture(scope="module")
+def modelled(tmp_path_factory):
+    if reason := toolchain.unavailable_reason():
+        pytest.skip(reason)
+    good = [{"ROWS": 8, "SUB": sub, "COLS": 64} for sub in (1, 4, 8)]
+    bad = [{"ROWS": rows, "SUB": rows, "COLS": 1 << 10} for rows in (128, 256)]  # beyond on-chip memory
+    wrong = (registry.load(f"{KERNELS}:MISSING_COLUMN"), good[0])
+    problem = Problem("right", {"M": 300, "N": 1500}, "float32")
+    with ModelDevice("Ascend910B4", jobs=1, cache_folder=tmp_path_factory.mktemp("modelled")) as device:
+        yield Subject(device, registry.load(f"{KERNELS}:RIGHT"), problem, good, bad, wrong, shared=True)
 
 
 @pytest.fixture
@@ -59,25 +73,27 @@ def cuda_gpu():
         [
             {"ROWS": 8, "SUB": 3, "COLS": 64},
             {"ROWS": 1 << 12, "SUB": 1 << 12, "COLS": 1 << 12},
-        ],  # no power of two; too big
+        ],  # not a power of two; too big
         (registry.load(f"{KERNELS}:MISSING_COLUMN"), good[0]),
     )
 
 
-@pytest.fixture
-def host(monkeypatch):
-    """This machine's processor through all that measured devices share."""
-    monkeypatch.syspath_prepend(HELPERS)
-    spec = registry.load(f"{HELPERS / 'host.py'}:SPEC")
-    from host import PROBLEM, HostDevice
+@pytest.fixture(scope="module")
+def host():
+    """This machine's processor behind the code that measured devices share."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(HELPERS)
+        spec = registry.load(f"{HELPERS / 'host.py'}:SPEC")
+        from host import PROBLEM, HostDevice
 
-    good = [{"TILE": tile, "FAULT": ""} for tile in (1, 2, 3)]
-    bad = [{"TILE": 4, "FAULT": fault} for fault in ("compile", "raises", "nan")]
-    return Subject(HostDevice(), spec, PROBLEM, good, bad, (spec, {"TILE": 5, "FAULT": "one input"}))
+        good = [{"TILE": tile, "FAULT": ""} for tile in (1, 2, 3)]
+        bad = [{"TILE": 4, "FAULT": fault} for fault in ("compile", "raises", "nan")]
+        with HostDevice(name="Contract") as device:
+            yield Subject(device, spec, PROBLEM, good, bad, (spec, {"TILE": 5, "FAULT": "one input"}), shared=True)
 
 
 def landscape(tmp_path, **options):
-    """Six recorded configs of known fate; one ran and gave wrong results."""
+    """Return a recording of six configs with known outcomes; one ran and gave wrong results."""
 
     def record(x, y, time, **more):
         return f"{x},{y}", {"x": x, "y": y, "time": time, **more}
@@ -102,7 +118,7 @@ def replayed_with_noise(tmp_path):
     return landscape(tmp_path, noise=True)
 
 
-DEVICES = ["npu_chip", "cuda_gpu", "host", "replayed", "replayed_with_noise"]
+DEVICES = ["modelled", "npu_chip", "cuda_gpu", "host", "replayed", "replayed_with_noise"]
 
 
 @pytest.fixture(params=DEVICES)

@@ -1,4 +1,4 @@
-"""`model:PART`: the real compiler in worker processes, the discrete-event clock, the compiled program executed."""
+"""`model:PART`: compiles in worker processes, times by the discrete-event clock, verifies by executing the program."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ _ENTRY = "tilewise.tuner.devices.ascend_model.compile_job:call"
 _SECONDS = 600.0  # for one config; the compiler's own limit is shorter
 _VERIFY_SECONDS = 60.0
 _MEMORY_BYTES = 8 << 30
-"""What compiling or executing one config may take; ordinary ones take some hundred megabytes."""
+"""Memory limit for compiling or executing one config; ordinary configs take some hundred megabytes."""
 
 _MACHINE_FAULTS = ("OSError", "FileNotFoundError", "PermissionError", "MemoryError")
-"""What a compile process may raise for which no config is to blame."""
+"""Exceptions of a compile process that no config is to blame for."""
 
 
 class ModelDevice(Device):
-    """A modelled Ascend part. Compiling runs in `jobs` processes, which share the machine's cores with those of
-    other tunings; outcomes come in order.
+    """A modelled Ascend part. Compiling runs in `jobs` processes, which share the machine's cores with other tunings.
 
-    `cores` are those that a process may use, where that is not all of the part's. With `evicted` times are those of
-    runs that find the L2 cache empty, as a chip's timer makes sure; else they are of a kernel called again and again.
+    Outcomes come in the order of the configs. `cores` is the number that a process may use, if fewer than the part
+    has. With `evicted`, each modelled run starts with an empty L2 cache, as a chip's timer ensures; otherwise the
+    kernel is called repeatedly.
     """
 
     clock = Clock.MODELLED
@@ -73,7 +73,7 @@ class ModelDevice(Device):
             _ENTRY,
             jobs or settings.jobs,
             env={"TRITON_INTERPRET": None},
-            imports=("torch", "triton.backends.ascend.compiler", "xdsl.parser"),
+            imports=("triton.backends.ascend.compiler", "xdsl.parser"),  # torch is imported by the first verification
             memory_bytes=_MEMORY_BYTES,
             cores=CoreSlots(settings.cache_folder / "cores", max(settings.jobs, len(os.sched_getaffinity(0)))),
         )
@@ -86,7 +86,7 @@ class ModelDevice(Device):
         *,
         to_beat_us: Callable[[], float | None] = lambda: None,
     ) -> Iterator[Outcome]:
-        """A spec without an origin cannot be found by other processes: it is compiled in this one."""
+        """Yield one outcome per config. Other processes cannot find a spec without an origin: it is compiled here."""
         if not spec.origin:
             for config in configs:
                 yield model_config(spec, problem, config, self.target, self._folder, evicted=self._evicted)[0]
@@ -102,18 +102,18 @@ class ModelDevice(Device):
                 future.cancel()
 
     def verify(self, spec: KernelSpec, problem: Problem, config: Config) -> Verdict:
-        """Execute the compiled program; a check that fails or ends otherwise than with results is no disagreement."""
+        """Execute the compiled program. A check that crashes or times out has that status, not "wrong values"."""
         if not spec.origin:
             return verify_compiled(spec, problem, config, self.target, self._folder)
         job = ("verify", spec.origin, problem, dict(config), self.target, self._folder)
         return _verdict(self._workers.submit(*job, timeout=_VERIFY_SECONDS))
 
     def analyse(self, spec: KernelSpec, problem: Problem, config: Config) -> Analysis:
-        """Where the time of a config goes that was found feasible; raises `Unavailable` where it is not."""
+        """Break down the time of a feasible config; raises `Unavailable` if the config is not feasible."""
         return analyse(spec, problem, config, self.target, self._folder, evicted=self._evicted)
 
     def interval_us(self, spec: KernelSpec, problem: Problem, config: Config) -> tuple[float, float]:
-        """A feasible config's time with all figures at the fast, and at the slow ends of their ranges."""
+        """Return a feasible config's times with all figures at the fast and at the slow ends of their ranges."""
         outcome, machines = model_config(spec, problem, config, self.target, self._folder, evicted=self._evicted)
         if machines is None:
             raise Unavailable(f"{self.id} has no time for {spec.name}: {outcome.reason}")
@@ -129,7 +129,7 @@ class ModelDevice(Device):
         return spec.bytes(problem) / rate / 1e3
 
     def warm_up(self) -> None:
-        """Start the processes that will be needed, so that they load while others work."""
+        """Start the compile processes, so that they load while other work goes on."""
         self._workers.start()
 
     def close(self) -> None:
@@ -137,7 +137,7 @@ class ModelDevice(Device):
 
 
 def _outcome(future: Future[Any]) -> Outcome:
-    """What a compile process made of a config; its death and its silence are outcomes too."""
+    """Return a compile process's outcome for a config; a crash or timeout of the process is an outcome too."""
     try:
         outcome: Outcome = future.result()
         return outcome
@@ -153,7 +153,7 @@ def _outcome(future: Future[Any]) -> Outcome:
 
 
 def _verdict(future: Future[Any]) -> Verdict:
-    """What became of executing a config in a compile process."""
+    """Return a compile process's verdict on a config; a crash or timeout of the process is a disagreement."""
     try:
         verdict: Verdict = future.result()
         return verdict
@@ -169,7 +169,7 @@ def _verdict(future: Future[Any]) -> Verdict:
 
 
 def _blame_no_config(error: WorkerFailed) -> None:
-    """Raise what is the spec's or the machine's fault."""
+    """Raise an error that is the fault of the spec or the machine."""
     if error.kind in errors.__all__:
         raise getattr(errors, error.kind)(error.message) from error
     if error.kind in _MACHINE_FAULTS:

@@ -1,4 +1,4 @@
-"""Stands in for CANN's mspti: hands over what the stand-in NPU ran, when it stops."""
+"""A stand-in for CANN's mspti: when it stops, it hands over the kernels that the stand-in NPU ran."""
 
 import os
 from enum import Enum

@@ -1,4 +1,4 @@
-"""Searches on the modelled device, with the real compiler: what holds on a formula holds here."""
+"""Searches on the modelled device with the real compiler: properties that hold on a formula hold here."""
 
 import dataclasses
 import math
@@ -39,8 +39,48 @@ def device(cache_folder):
         yield device
 
 
+@pytest.fixture(scope="module")
+def known(device):
+    """The modelled device's outcome and verdict for each config of the small problem, evaluated once."""
+    configs = enumerate_space(SPEC, SMALL, device.target).configs
+    outcomes = device.evaluate(SPEC, SMALL, configs)
+    verdict = device.verify(SPEC, SMALL, configs[0])
+    return {tuple(config.values()): (outcome, verdict) for config, outcome in zip(configs, outcomes, strict=True)}
+
+
+class Strange(Device):
+    """The modelled device with other times for some configs; one config interrupts the search."""
+
+    def __init__(self, device, known, times, silent_at):
+        self.id, self.clock, self.target = device.id, device.clock, device.target
+        self.toolchain, self.batch = device.toolchain, device.batch
+        self.real, self.known, self.times, self.silent_at, self.begun = device, known, times, silent_at, 0
+
+    def evaluate(self, spec, problem, configs, *, to_beat_us=lambda: None):
+        for key in (tuple(config.values()) for config in configs):
+            self.begun += 1
+            if self.begun == self.silent_at:
+                raise KeyboardInterrupt
+            outcome, _ = self.known[key]
+            time = self.times[key]
+            timing = outcome.timing if time is None else dataclasses.replace(outcome.timing, time_us=time)
+            yield dataclasses.replace(outcome, timing=timing)
+
+    def verify(self, spec, problem, config):
+        return self.known[tuple(config.values())][1]
+
+    def memory_bytes(self):
+        return self.real.memory_bytes()
+
+
+@pytest.fixture
+def replayed(device, known):
+    """The modelled device with outcomes of the real compiler, each compiled once for all tests."""
+    return Strange(device, known, dict.fromkeys(known), silent_at=0)
+
+
 def only(spec, holds):
-    """The spec with those configs that `holds` alone; the default is one of them."""
+    """Return the spec limited to configs for which `holds` is true; its default is one of them."""
     limited = dataclasses.replace(spec, constraints=(*spec.constraints, Constraint("as the test wants", holds)))
 
     def default(problem, target):
@@ -60,19 +100,19 @@ def course(device, store, *budgets, search="guided", spec=SPEC, problem=SMALL):
 
 
 @pytest.mark.parametrize("search", SEARCHES)
-def test_every_search_tries_each_config_of_the_space_once(device, store, search):
-    every = {tuple(config.values()) for config in enumerate_space(SPEC, SMALL, device.target).configs}
-    tried, result = course(device, store, len(every), search=search)
-    assert len(tried) == len(set(tried)) == 20  # guided ends when it is sure, but not before
+def test_every_search_tries_each_config_of_the_space_once(replayed, store, search):
+    every = set(replayed.known)
+    tried, result = course(replayed, store, len(every), search=search)
+    assert len(tried) == len(set(tried)) == 20  # a guided search may end early, but not before it is sure
     assert set(tried) == every
     assert result.winner is not None and result.winner.verified
 
 
 @pytest.mark.parametrize("stops", [4, 8, 12, 16])
-def test_resuming_after_any_batch_gives_what_an_unbroken_run_gives(device, stops):
+def test_resuming_after_any_batch_gives_what_an_unbroken_run_gives(replayed, stops):
     with open_store("sqlite://") as store, open_store("sqlite://") as other:
-        broken, resumed = course(device, store, stops, 20)
-        unbroken, result = course(device, other, 20)
+        broken, resumed = course(replayed, store, stops, 20)
+        unbroken, result = course(replayed, other, 20)
     assert broken == unbroken
     assert resumed.winner.config == result.winner.config
 
@@ -87,7 +127,7 @@ def test_a_space_of_one_config_is_tuned(device, store, search):
 
 @pytest.mark.parametrize("search", SEARCHES)
 def test_where_no_config_fits_the_message_says_what_the_compiler_wanted(device, store, search):
-    """Two tiles of 12 by 1024 floats and what is made of them are more than 192 KiB, which the prior cannot know."""
+    """Two tiles of 12 by 1024 floats and their temporaries exceed 192 KiB, which the prior cannot know."""
 
     def too_large(config, problem, target):
         return (config["BLOCK_SIZE_M"], config["SUB_BLOCK_SIZE_M"], config["BLOCK_SIZE_N"]) == (16, 12, 1024)
@@ -102,42 +142,8 @@ def test_where_no_config_fits_the_message_says_what_the_compiler_wanted(device, 
     assert {trial.status for trial in store.trials(scope)} == {Status.COMPILE}
 
 
-@pytest.fixture(scope="module")
-def known(device):
-    """What the modelled device says of each config of the small problem, asked once."""
-    configs = enumerate_space(SPEC, SMALL, device.target).configs
-    outcomes = device.evaluate(SPEC, SMALL, configs)
-    verdict = device.verify(SPEC, SMALL, configs[0])
-    return {tuple(config.values()): (outcome, verdict) for config, outcome in zip(configs, outcomes, strict=True)}
-
-
-class Strange(Device):
-    """The modelled device, but for what it says of some configs, and for one at which it goes silent for good."""
-
-    def __init__(self, device, known, times, silent_at):
-        self.id, self.clock, self.target = device.id, device.clock, device.target
-        self.toolchain, self.batch = device.toolchain, device.batch
-        self.real, self.known, self.times, self.silent_at, self.begun = device, known, times, silent_at, 0
-
-    def evaluate(self, spec, problem, configs, *, to_beat_us=lambda: None):
-        for key in (tuple(config.values()) for config in configs):
-            self.begun += 1
-            if self.begun == self.silent_at:
-                raise KeyboardInterrupt
-            outcome, _ = self.known[key]
-            time = self.times[key]
-            told = outcome.timing if time is None else dataclasses.replace(outcome.timing, time_us=time)
-            yield dataclasses.replace(outcome, timing=told)
-
-    def verify(self, spec, problem, config):
-        return self.known[tuple(config.values())][1]
-
-    def memory_bytes(self):
-        return self.real.memory_bytes()
-
-
 @pytest.mark.parametrize("search", SEARCHES)
-@settings(max_examples=5)
+@settings(max_examples=5, deadline=None)
 @given(data=st.data())
 def test_ties_times_that_are_none_and_a_trial_never_reported_lose_and_repeat_nothing(device, known, search, data):
     every = list(known)
@@ -146,7 +152,7 @@ def test_ties_times_that_are_none_and_a_trial_never_reported_lose_and_repeat_not
     strange = Strange(device, known, times, silent_at=data.draw(st.integers(1, len(every))))
     with open_store("sqlite://") as store:
         tried = Tried()
-        for _ in range(2):  # stopped where the device fell silent, and once more
+        for _ in range(2):  # until the interrupt, then resumed
             budget = Budget(len(every))
             tuning = Tuning(SPEC, SMALL, strange, store, budget=budget, search=search, seed=1, watcher=tried)
             try:
