@@ -1,6 +1,12 @@
-"""Devices by id, and the list of all that could be."""
+"""Device families, devices by id, and the list of all devices.
+
+A family is one folder beside this module and one entry of `FAMILIES`. Each entry imports its folder when it is used.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
 
 from tilewise.db.records import Clock
 from tilewise.errors import UnknownDevice, UsageError
@@ -8,75 +14,122 @@ from tilewise.settings import read_settings
 from tilewise.tuner.devices.base import Device, DeviceRow
 from tilewise.tuner.hardware.ascend_parts import PARTS
 
-__all__ = ["DEFAULT_PART", "choose", "is_device_name", "open_device", "rows"]
+__all__ = ["DEFAULT_PART", "FAMILIES", "Family", "choose", "is_device_name", "open_device", "rows"]
 
 DEFAULT_PART = "Ascend910B4"
 
 
-def choose(text: str) -> str:
-    """The device id that `text` means: itself, or for `auto` an NPU, else a CUDA GPU, else the modelled default.
+@dataclass(frozen=True, slots=True)
+class Family:
+    """One kind of device, named by the part of a device id up to the colon.
 
-    Raises `UnknownDevice` where no device can have that id.
+    `open(argument, wait, warm)` opens a device; `argument` follows the colon. `rows()` lists the devices that
+    `tilewise devices` shows. `argument` names what has to follow the colon, and is empty if nothing does. `warmable`
+    devices can keep their caches between runs.
     """
-    if text == "auto":
-        from tilewise.tuner.devices.cuda import device as cuda
-        from tilewise.tuner.devices.npu import device as npu
 
-        available = [row.id for row in (npu.row(), cuda.row()) if row.available]
-        return available[0] if available else f"model:{DEFAULT_PART}"
-    kind, _, rest = text.partition(":")
-    if text in ("npu", "cuda") or (kind == "replay" and rest):
-        return text
-    if kind == "model" and rest:
-        if rest not in PARTS:
-            raise UnknownDevice(f"unknown Ascend part {rest!r}; modelled: {', '.join(PARTS)}")
-        return text
-    raise UnknownDevice(
-        f"unknown device {text!r}; expected auto, npu, cuda, model:PART, such as model:{DEFAULT_PART}, or replay:FILE"
-    )
+    open: Callable[[str, float | None, bool], Device]
+    rows: Callable[[], list[DeviceRow]]
+    argument: str = ""
+    warmable: bool = False
 
 
-def open_device(text: str, *, wait: float | None = None, warm: bool = False) -> Device:
-    """The device called `text`, ready to work; one that another process holds is waited for, for `wait` seconds at
-    most (None: as long as it takes). With `warm` its caches are not cleared before each run.
+def _open_npu(_: str, wait: float | None, warm: bool) -> Device:
+    from tilewise.tuner.devices.npu.device import NpuDevice
 
-    Raises `UnknownDevice`, `Unavailable` where this machine has none, and `UsageError` where caches are always cold.
-    """
-    kind, _, rest = choose(text).partition(":")
-    if warm and kind not in ("cuda", "npu"):
-        raise UsageError(f"device {text} always starts with cold caches; a warm L2 is for cuda and npu")
-    if kind == "npu":
-        from tilewise.tuner.devices.npu.device import NpuDevice
+    return NpuDevice(wait=wait, warm=warm)
 
-        return NpuDevice(wait=wait, warm=warm)
-    if kind == "cuda":
-        from tilewise.tuner.devices.cuda.device import CudaDevice
 
-        return CudaDevice(wait=wait, warm=warm)
-    if kind == "replay":
-        from tilewise.tuner.devices.replay import ReplayDevice
+def _npu_rows() -> list[DeviceRow]:
+    from tilewise.tuner.devices.npu.device import row
 
-        return ReplayDevice(rest)
+    return [row()]
+
+
+def _open_cuda(_: str, wait: float | None, warm: bool) -> Device:
+    from tilewise.tuner.devices.cuda.device import CudaDevice
+
+    return CudaDevice(wait=wait, warm=warm)
+
+
+def _cuda_rows() -> list[DeviceRow]:
+    from tilewise.tuner.devices.cuda.device import row
+
+    return [row()]
+
+
+def _open_model(part: str, wait: float | None, warm: bool) -> Device:
     from tilewise.tuner.devices.ascend_model.device import ModelDevice
 
-    return ModelDevice(rest)
+    return ModelDevice(part)
 
 
-def rows() -> list[DeviceRow]:
-    """What `tilewise devices` lists: the NPU and GPU of this machine, and every modelled part."""
+def _model_rows() -> list[DeviceRow]:
     from tilewise.tuner.devices.ascend_model import toolchain
-    from tilewise.tuner.devices.cuda import device as cuda
-    from tilewise.tuner.devices.npu import device as npu
 
     reason = toolchain.unavailable_reason()
     folder = read_settings().cache_folder
-    modelled = []
+    listed = []
     for name in PARTS:
         cores = None if reason else toolchain.target(name, folder).cores
-        modelled.append(DeviceRow(f"model:{name}", name, Clock.MODELLED, cores, not reason, reason))
-    return [npu.row(), cuda.row(), *modelled]
+        listed.append(DeviceRow(f"model:{name}", name, Clock.MODELLED, cores, not reason, reason))
+    return listed
+
+
+def _open_replay(file: str, wait: float | None, warm: bool) -> Device:
+    from tilewise.tuner.devices.replay import ReplayDevice
+
+    return ReplayDevice(file)
+
+
+FAMILIES = {
+    "npu": Family(_open_npu, _npu_rows, warmable=True),
+    "cuda": Family(_open_cuda, _cuda_rows, warmable=True),
+    "model": Family(_open_model, _model_rows, argument="PART"),
+    "replay": Family(_open_replay, list, argument="FILE"),
+}
+"""Families by the name that device ids start with, in the order in which `auto` prefers them."""
+
+
+def choose(text: str) -> str:
+    """Return the device id that `text` means: itself, or for `auto` an NPU, else a CUDA GPU, else the modelled default.
+
+    Raises `UnknownDevice` if no device can have that id.
+    """
+    if text == "auto":
+        here = (row for family in FAMILIES.values() if not family.argument for row in family.rows())
+        return next((row.id for row in here if row.available), f"model:{DEFAULT_PART}")
+    kind, colon, argument = text.partition(":")
+    family = FAMILIES.get(kind)
+    if family is None or bool(argument) != bool(family.argument) or (colon and not argument):
+        expected = [kind + (family.argument and f":{family.argument}") for kind, family in FAMILIES.items()]
+        raise UnknownDevice(
+            f"unknown device {text!r}; expected auto, {', '.join(expected[:-1])} or {expected[-1]}, "
+            f"such as model:{DEFAULT_PART}"
+        )
+    if kind == "model" and argument not in PARTS:
+        raise UnknownDevice(f"unknown Ascend part {argument!r}; modelled: {', '.join(PARTS)}")
+    return text
+
+
+def open_device(text: str, *, wait: float | None = None, warm: bool = False) -> Device:
+    """Open the device called `text`, ready to work. With `warm`, its caches are not cleared before each run.
+
+    If another process holds the device, wait for it up to `wait` seconds (None: indefinitely). Raises `UnknownDevice`,
+    `Unavailable` if this machine has no such device, and `UsageError` if `warm` is set and its caches are always cold.
+    """
+    kind, _, argument = choose(text).partition(":")
+    if warm and not FAMILIES[kind].warmable:
+        warmable = " and ".join(name for name, family in FAMILIES.items() if family.warmable)
+        raise UsageError(f"device {text} always starts with cold caches; only {warmable} can keep L2 warm")
+    return FAMILIES[kind].open(argument, wait, warm)
+
+
+def rows() -> list[DeviceRow]:
+    """Return the rows of `tilewise devices`: the NPU and GPU of this machine, and every modelled part."""
+    return [row for family in FAMILIES.values() for row in family.rows()]
 
 
 def is_device_name(text: str) -> bool:
-    """Whether results can be stored under that name: that of a modelled part, or of a GPU."""
+    """Return whether results can be stored under that name: a modelled part's or a GPU's."""
     return text in PARTS or text.startswith(("NVIDIA ", "AMD "))

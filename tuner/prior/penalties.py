@@ -1,9 +1,9 @@
-"""What is known of a config before it runs.
+"""The prior: penalties that predict a config's cost before it runs.
 
-Each penalty is the factor by which one property is expected to slow the kernel down, 1 where it does no harm; the
-prior's score of a config is one over their product, 1 for a config without a flaw. The factors follow from counting
-(waves, tails) or from the cost of a trip beside the work in it; they need to rank configs, not to time them, since
-the search corrects them by what it measures.
+Each penalty is the factor by which one property is expected to slow the kernel down, 1 where it does no harm. The
+score of a config is one over their product, 1 for a config without a flaw. The factors follow from counts (waves,
+tails) or from the cost of a trip relative to the work in it. They need to rank configs, not to time them: the search
+corrects them by its measurements.
 """
 
 from __future__ import annotations
@@ -19,28 +19,31 @@ from tilewise.tuner.prior.nvidia import nvidia_penalties
 __all__ = ["is_likely_to_fit", "penalties", "rank_by_prior", "score", "tiling_facts"]
 
 
+PENALTIES = {"ascend": ascend_penalties, "nvidia": nvidia_penalties}
+"""The penalties of each device family. A family without penalties is searched without a prior."""
+
+
 def penalties(spec: KernelSpec, problem: Problem, config: Config, target: Target) -> dict[str, float]:
-    """The penalties by name, each 1 or more; none where the spec does not say how configs cut the work up."""
+    """Return the penalties by name, each 1 or more; none if the spec does not say how configs divide the work."""
     tiling = spec.tiling(config, problem)
     if not tiling.axes:
         return {}
-    if target.family == "ascend":
-        return ascend_penalties(spec, problem, config, tiling, target)
-    return nvidia_penalties(spec, problem, config, tiling, target)
+    family = PENALTIES.get(target.family)
+    return family(spec, problem, config, tiling, target) if family else {}
 
 
 def score(factors: Mapping[str, float]) -> float:
-    """From 0 to 1; 1 is a config without a flaw."""
+    """Return a score from 0 to 1; 1 is a config without a flaw."""
     return 1 / math.prod(factors.values())
 
 
 def is_likely_to_fit(factors: Mapping[str, float]) -> bool:
-    """Whether the config's tiles are expected to fit on chip."""
+    """Return whether the config's tiles are expected to fit on chip."""
     return factors.get("on_chip", 1.0) < OVERFLOW
 
 
 def rank_by_prior(spec: KernelSpec, problem: Problem, configs: Iterable[Config], target: Target) -> list[Config]:
-    """The configs in the order the prior likes them, those that it thinks too large last."""
+    """Sort configs by score, the best first; those that are not expected to fit on chip come last."""
 
     def order(config: Config) -> tuple[bool, float]:
         factors = penalties(spec, problem, config, target)
@@ -50,7 +53,7 @@ def rank_by_prior(spec: KernelSpec, problem: Problem, configs: Iterable[Config],
 
 
 def tiling_facts(tiling: Tiling, target: Target) -> dict[str, Any]:
-    """How the config cuts the work up, as `explain` and the stored evidence show it."""
+    """Return how the config divides the work, as `explain` and the stored evidence show it."""
     return {
         "programs": tiling.programs,
         "cores": target.cores,

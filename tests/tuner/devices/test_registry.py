@@ -1,0 +1,43 @@
+"""Devices by id."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewise.db.records import Clock
+from tilewise.errors import UnknownDevice, UsageError
+from tilewise.tuner.devices import registry
+from tilewise.tuner.devices.base import DeviceRow
+from tilewise.tuner.devices.registry import FAMILIES, Family, choose, open_device
+
+
+@pytest.mark.parametrize("device", ["npu", "cuda", "model:Ascend910B1", "replay:some.json", "replay:a:b.json"])
+def test_an_id_means_itself(device):
+    assert choose(device) == device
+
+
+@pytest.mark.parametrize("device", ["", "gpu", "model", "model:", "replay:", "cuda:0", "npu:", "auto:1"])
+def test_any_other_id_is_refused_with_the_ids_that_exist(device):
+    with pytest.raises(UnknownDevice, match=r"expected auto, npu, cuda, model:PART or replay:FILE, such as model:"):
+        choose(device)
+
+
+def test_a_part_that_is_not_modelled_is_refused_with_those_that_are():
+    with pytest.raises(UnknownDevice, match="unknown Ascend part 'Ascend1'; modelled: Ascend910B1,"):
+        choose("model:Ascend1")
+
+
+@pytest.mark.parametrize(("here", "chosen"), [("cuda", "cuda"), ("npu", "npu"), ("", "model:Ascend910B4")])
+def test_auto_is_the_first_chip_that_is_here_or_else_a_modelled_one(monkeypatch, here, chosen):
+    def row(name):
+        return DeviceRow(name, name, Clock.MEASURED, None, available=name == here, unavailable_reason="absent")
+
+    families = {name: Family(FAMILIES[name].open, lambda name=name: [row(name)]) for name in ("npu", "cuda")}
+    monkeypatch.setattr(registry, "FAMILIES", families)
+    assert choose("auto") == chosen
+
+
+@pytest.mark.parametrize("device", ["model:Ascend910B4", "replay:some.json"])
+def test_a_warm_cache_is_refused_where_caches_are_always_cold(device):
+    with pytest.raises(UsageError, match=f"device {device} always starts with cold caches; only npu and cuda can"):
+        open_device(device, warm=True)
