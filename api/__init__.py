@@ -1,1 +1,1 @@
-"""How results are served: the REST service."""
+"""The REST service and its web pages."""

@@ -35,7 +35,7 @@ _PARTS = (
 
 
 def create_app(store_url: str, options: Options | None = None) -> FastAPI:
-    """The service on the store at `store_url`, which is opened when the server starts and created where missing."""
+    """Return the service on the store at `store_url`, which the server opens when it starts and creates if missing."""
     service = Service(store_url, options or Options())
 
     @asynccontextmanager
@@ -54,13 +54,13 @@ def create_app(store_url: str, options: Options | None = None) -> FastAPI:
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         routes=[*(route for part in _PARTS for route in part.routes), *PAGES],
         lifespan=lifespan,
-        docs_url=None,  # both pages load scripts from elsewhere
+        docs_url=None,  # both pages load scripts from other hosts
         redoc_url=None,
         redirect_slashes=False,
     )
     for route in app.routes:
         if isinstance(route, APIRoute):
-            route.operation_id = route.name  # what clients made from the document call it
+            route.operation_id = route.name  # the name of the method in generated clients
     app.state.service = service
     app.add_middleware(BodyLimit)
     app.add_middleware(Authorization, service=service)
@@ -71,7 +71,7 @@ def create_app(store_url: str, options: Options | None = None) -> FastAPI:
 
 class _Documented(FastAPI):
     def openapi(self) -> dict[str, Any]:
-        """FastAPI's document, with errors under their own media type: it would put them under `application/json`."""
+        """Return FastAPI's document, with errors under their own media type instead of `application/json`."""
         if self.openapi_schema is None:
             self.openapi_schema = super().openapi()
             _add_rights(self.openapi_schema)
@@ -81,14 +81,14 @@ class _Documented(FastAPI):
 
 
 _REFUSALS = {
-    "401": "A token is needed, and there is none, or it is unknown or revoked.",
+    "401": "The token is missing, unknown or revoked.",
     "403": "The token does not allow this.",
-    "429": "Too many requests; `Retry-After` says when to ask again.",
+    "429": "Too many requests; `Retry-After` says when to retry.",
 }
 
 
 def _add_rights(document: dict[str, Any]) -> None:
-    """What each operation needs, as the guard has it, and how that is refused."""
+    """Document the right that `required_right` demands for each operation, and its refusals."""
     document["components"]["securitySchemes"] = {"token": {"type": "http", "scheme": "bearer"}}
     problem = {"application/json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
     for path, operations in document["paths"].items():

@@ -1,4 +1,4 @@
-"""The service on uvicorn: one process, ready line, clean end."""
+"""The service on uvicorn: one process, a ready line, a clean shutdown."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilewise.api.service.service import Options
 __all__ = ["one_arena", "run"]
 
 _M_ARENA_MAX = -8
-"""Of glibc's malloc.h."""
+"""From glibc's malloc.h."""
 
 
 def run(
@@ -27,24 +27,24 @@ def run(
     options: Options | None = None,
     log_level: str = "info",
 ) -> None:
-    """Serve on `listener` until SIGTERM or SIGINT; `ready` is called with the address once requests are answered.
+    """Serve on `listener` until SIGTERM or SIGINT; call `ready` with the address once requests are answered.
 
-    Requests in flight get 5 seconds. SIGTERM is how services are stopped, so it ends the call; SIGINT raises
-    `KeyboardInterrupt`.
+    Requests in flight get 5 seconds. On SIGTERM, the normal way to stop a service, the call returns; on SIGINT it
+    raises `KeyboardInterrupt`.
     """
     one_arena()
     logs.configure(log_level)
     config = uvicorn.Config(
         create_app(store_url, options),
-        loop="uvloop",  # the asyncio loop takes 44 ms a request on kept-alive connections
+        loop="uvloop",  # the asyncio loop takes 44 ms per request on keep-alive connections
         http="httptools",
         lifespan="on",
-        log_config=None,  # `logs` did it
+        log_config=None,  # `logs.configure` has set it
         access_log=False,
         server_header=False,
         timeout_graceful_shutdown=5,
     )
-    # uvicorn raises the signal that stopped it once more when it is done.
+    # When uvicorn is done, it raises the signal that stopped it again.
     before = signal.signal(signal.SIGTERM, lambda number, frame: None)
     try:
         _Server(config, ready).run(sockets=[listener])
@@ -53,9 +53,12 @@ def run(
 
 
 def one_arena() -> None:
-    """Let all threads allocate from one heap, where the C library is glibc, which gives each its own: what one frees,
-    others do not use, and a service under every kind of request at once grows for as long as anybody looks. Threads
-    wait for each other's allocations then, but the interpreter has them take turns anyway."""
+    """Make all threads allocate from one heap if the C library is glibc.
+
+    By default glibc gives each thread its own heap, and other threads do not use the memory that it frees: a service
+    under a mix of requests grew for as long as it was watched. Threads now wait for each other's allocations, but the
+    interpreter makes them take turns anyway.
+    """
     library = ctypes.CDLL(None)
     if hasattr(library, "mallopt"):
         library.mallopt(_M_ARENA_MAX, 1)

@@ -1,4 +1,4 @@
-"""The command line: one module a verb, imported when that verb is called."""
+"""The command line: one module per verb, imported when the verb is called."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _VERBS = {
     "explain": ("tuning.explain:explain", "Show why one config is as fast as it is."),
     "export": (
         "results.export:export",
-        "Write what is stored to a file that others can use offline.",
+        "Export stored results to a file for offline use.",
     ),
     "import": ("results.import_:import_", "Merge an exported file into the database."),
     "harvest": (
         "tuning.harvest:harvest",
-        "Run a program and keep what triton.autotune finds in it.",
+        "Run a program and store what triton.autotune finds in it.",
     ),
     "misses": (
         "tuning.misses:misses",
         "List shapes that programs launched without a tuned config.",
     ),
-    "token": ("service.token:token", "Make, list and revoke the tokens of a service."),
+    "token": ("service.token:token", "Create, list and revoke the tokens of a service."),
     "serve": ("service.serve:serve", "Answer look-ups over HTTP."),
     "db": ("admin.db:db", "Check, upgrade or back up the database."),
     "selftest": (
@@ -43,7 +43,7 @@ _VERBS = {
     "calibrate": ("tuning.calibrate:calibrate", "Fit the modelled part to this machine's chip."),
     "bench": ("bench:bench", "Run the project's own benchmarks."),
 }
-"""Each verb's command and its line of help, so that `--help` imports none of them."""
+"""Each verb's command and its line of help, so that `--help` needs no import."""
 
 
 @click.group(
@@ -61,12 +61,12 @@ def cli() -> None:
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run one command and exit with its code; an error is one line on stderr, a traceback only with --debug."""
+    """Run one command and exit with its code. An error is one line on stderr, or a traceback with --debug."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     debug = "--debug" in words
     unwind_on_sigterm()
-    # Numpy's own threads wait for each other spinning: with fewer idle cores than threads, a matrix of 400 rows took
-    # 1.7 s to invert; one thread takes 10 ms. Said before numpy is imported, and to the processes that are started too.
+    # Numpy's threads spin while they wait for each other: with fewer idle cores than threads, inverting a matrix of 400
+    # rows took 1.7 s; one thread takes 10 ms. Set before numpy is imported; child processes inherit it.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         result = cli.main(words, prog_name="tilewise", standalone_mode=False)
@@ -82,26 +82,26 @@ def main(arguments: Sequence[str] | None = None) -> None:
         if debug:
             raise
         code = _fail(str(error), 2 if isinstance(error, UsageError) else 4 if isinstance(error, NotFound) else 1)
-    except BrokenPipeError:  # the reader of a pipe had enough
+    except BrokenPipeError:  # the reader of the pipe has closed it
         sys.stderr.close()
         code = 1
     except Exception as error:
         if debug:
             raise
-        code = _fail(_unforeseen(error), 1)
+        code = _fail(_unexpected(error), 1)
     sys.exit(code)
 
 
 def _misused(error: click.ClickException) -> str:
-    """What is wrong with the words that were typed, and where it stands how they should be."""
+    """Return what is wrong with the command line, and which --help explains it."""
     message = error.format_message().rstrip(".")
     if message.startswith("Got unexpected extra argument") and "=" in message:
-        message += "; what follows -s or -c is one word, such as -s M=1000,N=8192"
+        message += "; write the value of -s or -c as one word, such as -s M=1000,N=8192"
     ctx = error.ctx if isinstance(error, click.UsageError) else None
     return f"{message}; see {ctx.command_path} --help" if ctx else message
 
 
-def _unforeseen(error: Exception) -> str:
+def _unexpected(error: Exception) -> str:
     if isinstance(error, OSError) and error.filename:  # a file that the user named
         return f"{error.filename}: {(error.strerror or str(error)).lower()}"
     return f"internal error: {type(error).__name__}: {error}; run again with --debug and report it"

@@ -1,4 +1,4 @@
-"""Results in words, the same for every verb."""
+"""Text forms of results, shared by all verbs."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tilewise.db.records import Clock, Result, Status, Trial
-from tilewise.tuner.space.problem import config_text
+from tilewise.tuner.space.problem_checks import config_text
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -22,21 +22,21 @@ __all__ = [
 ]
 
 
-_WIDTH_OF_A_FILE = 140
+_FILE_WIDTH = 140
 
 
 def output(*, stderr: bool = False) -> Console:
-    """A console as wide as the terminal, or wide enough for any table where the output goes to a file or a pipe."""
+    """Return a console as wide as the terminal, or wide enough for any table if the output is a file or a pipe."""
     from rich.console import Console
 
     console = Console(stderr=stderr, highlight=False, soft_wrap=True)
     if not console.is_terminal:
-        console.width = _WIDTH_OF_A_FILE
+        console.width = _FILE_WIDTH
     return console
 
 
 def time_text(time_us: float | None, clock: Clock) -> str:
-    """A time with its clock: a modelled time is never shown as if it were measured."""
+    """Format a time with its clock, so that a modelled time is never taken for a measured one."""
     if time_us is None:
         return "no time"
     shown = f"{time_us:.2f} us" if time_us < 1000 else f"{time_us / 1000:.3f} ms"
@@ -45,16 +45,16 @@ def time_text(time_us: float | None, clock: Clock) -> str:
 
 _ENDINGS = {
     Status.CORRECT: "correct",
-    Status.CONSTRAINTS: "against the kernel's rules",
+    Status.CONSTRAINTS: "violated the kernel's constraints",
     Status.COMPILE: "did not compile",
     Status.CORRECTNESS: "gave wrong results",
     Status.RUNTIME: "failed to run",
-    Status.TIMEOUT: "ran out of time",
+    Status.TIMEOUT: "timed out",
 }
 
 
 def verdict_text(result: Result) -> str:
-    """How the winner is known to be right."""
+    """Describe how the winner's output was verified."""
     if result.winner is None or not result.winner.verified:
         return "not verified"
     recorded = result.scope.toolchain.startswith("replay of ")
@@ -62,21 +62,21 @@ def verdict_text(result: Result) -> str:
 
 
 def counts_line(result: Result) -> str:
-    """Such as "61 trials: 58 correct, 3 did not compile"."""
+    """Format the trial counts, such as "61 trials: 58 correct, 3 did not compile"."""
     total = sum(result.counts.values())
     kinds = ", ".join(f"{result.counts[s]} {_ENDINGS[s]}" for s in Status if result.counts.get(s))
     return f"{total} trial{'s' * (total != 1)}: {kinds}"
 
 
 def found_text(winner: Trial) -> str:
-    """At which evaluation of its search a winner was tried, if a search drew it."""
+    """Describe how a winner was found: at which evaluation of its search, or without a search."""
     if winner.ordinal is not None:
         return f"best at evaluation {winner.ordinal}"
-    return "best is the spec's default" if winner.is_default else "best not drawn by a search"
+    return "best is the spec's default" if winner.is_default else "best not found by a search"
 
 
 def result_lines(result: Result) -> Sequence[str]:
-    """A stored result and how it is known."""
+    """Format a result with its evidence."""
     winner, scope = result.winner, result.scope
     assert winner is not None, "a look-up answers with winners only"
     if winner.time_us is None:
@@ -93,7 +93,7 @@ def result_lines(result: Result) -> Sequence[str]:
 
 
 def _untimed_lines(result: Result, winner: Trial) -> Sequence[str]:
-    """An answer that was not tried for the shape asked for."""
+    """Format an answer that was not tried for the requested shape."""
     away = "" if result.distance is None else f", {math.exp(result.distance):.2f}x away from a tuned shape"
     return [
         f"{result.scope.question}: not timed",

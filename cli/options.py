@@ -1,4 +1,4 @@
-"""Options that verbs share, and how a verb prints JSON."""
+"""Options shared by verbs, and the output of JSON."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Group(click.Group):
-    """Commands of a verb, listed with all of the first sentence of what they do."""
+    """The commands of a verb, each listed with the whole first sentence of its help."""
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -27,7 +27,7 @@ class Group(click.Group):
 
 
 def common(function: F) -> F:
-    """`--json` and `--debug`."""
+    """Add `--json` and `--debug`."""
     function = click.option(
         "--json", "as_json", is_flag=True, help="Print one JSON document on stdout, and nothing else."
     )(function)
@@ -44,7 +44,7 @@ def database(function: F) -> F:
 
 
 def problem_options(*, required: bool = True) -> Callable[[F], F]:
-    """`-s M=1000,N=8192` (repeatable) and `--dtype`."""
+    """Add `-s M=1000,N=8192` (repeatable) and `--dtype`."""
     shape = click.option(
         "-s",
         "--shape",
@@ -59,7 +59,7 @@ def problem_options(*, required: bool = True) -> Callable[[F], F]:
 
 
 def _file(url: str) -> Path:
-    """The file of an SQLite URL, which may end in options: `sqlite:///tiles.db?timeout=5`."""
+    """Return the file of an SQLite URL, which may end in options: `sqlite:///tiles.db?timeout=5`."""
     return Path(url.removeprefix("sqlite:///").partition("?")[0])
 
 
@@ -68,7 +68,7 @@ def print_json(document: Any) -> None:
 
 
 def existing_url(url: str | None) -> str:
-    """The database that must be there already. Raises `NotFound` where the default one was never made."""
+    """Return the URL of a database that must exist. Raises `NotFound` if the default one was never created."""
     from tilewise.settings import read_settings
 
     chosen = url or read_settings().database_url
@@ -78,14 +78,14 @@ def existing_url(url: str | None) -> str:
 
 
 def open_existing(url: str | None) -> Store:
-    """The store of `existing_url`."""
+    """Open the store at `existing_url`."""
     from tilewise.db.sql.sql_store import open_store
 
     return open_store(existing_url(url), create=False)
 
 
 def give(body: dict[str, Any], as_json: bool, file: str | None, show: Callable[[dict[str, Any]], None]) -> None:
-    """The result on stdout, as JSON or shown, and in a file where one is asked for."""
+    """Print a result as JSON or with `show`, and write it to `file` if one is named."""
     from tilewise.db.exchange.files import write_file
 
     if as_json:

@@ -1,4 +1,4 @@
-"""What a person sees while a tuning runs, and at its end."""
+"""Progress lines of a tuning, and the table at its end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilewise.cli.formatting import counts_line, found_text, output, time_text, 
 from tilewise.db.records import Clock, Config, Result, Status, Trial, shape_text
 from tilewise.tuner.samplers.guided import Outlook
 from tilewise.tuner.samplers.model_ranking import agreement
-from tilewise.tuner.space.problem import config_text
+from tilewise.tuner.space.problem_checks import config_text
 from tilewise.tuner.tuning.loop import Plan, Watcher
 from tilewise.tuner.tuning.rebenchmark import CONTEST
 
@@ -24,11 +24,11 @@ __all__ = ["Progress", "show_result", "working"]
 _PLAIN_EVERY = 10
 _RUNNERS_UP = 3
 _MEANINGFUL = 100
-"""Beyond this many times the memory floor a kernel is bound by its launch, and the floor says nothing."""
+"""Multiple of the memory floor beyond which a kernel is bound by its launch, and the floor says nothing."""
 
 
 class Progress(Watcher):
-    """A live bar on a terminal; elsewhere a line for each new best and every tenth trial. All on stderr."""
+    """Progress on stderr: a live bar on a terminal, elsewhere a line for each new best and every tenth trial."""
 
     def __init__(self) -> None:
         self._console = output(stderr=True)
@@ -43,8 +43,8 @@ class Progress(Watcher):
     def started(self, plan: Plan) -> None:
         self.plan, self._count = plan, plan.resumed
         scope = plan.scope
-        sizes = f"{shape_text(scope.shape)} " if scope.dims else ""
-        self._console.print(f"[bold]{scope.kernel}[/] {sizes}{scope.dtype} on {plan.device_id} ({scope.clock} times)")
+        shape = f"{shape_text(scope.shape)} " if scope.dims else ""
+        self._console.print(f"[bold]{scope.kernel}[/] {shape}{scope.dtype} on {plan.device_id} ({scope.clock} times)")
         resumed = f", {plan.resumed} of them stored already" if plan.resumed else ""
         self._console.print(f"{plan.search} search, {plan.trials} trials of {plan.space} configs{resumed}")
         if self._console.is_terminal:
@@ -61,19 +61,19 @@ class Progress(Watcher):
         self._console.print(text, style="yellow")
 
     def comparing(self, trials: Sequence[Trial]) -> None:
-        self._console.print(f"timing the {len(trials)} leaders in turns")
+        self._console.print(f"timing the {len(trials)} fastest configs in turns")
 
     def tried(self, trial: Trial, best: Trial | None) -> None:
         self._count += trial.ordinal is not None
         improved = best is not None and best != self._best
         self._best = best
         if self._bar:
-            self._bar.update(self._task, completed=self._count, description="trying", best=self._standing())
+            self._bar.update(self._task, completed=self._count, description="trying", best=self._best_line())
         elif improved or (trial.ordinal is not None and self._count % _PLAIN_EVERY == 0):
             assert self.plan is not None
             elapsed = time.monotonic() - self._began
             self._console.print(
-                f"trial {self._count}/{self.plan.trials}, {elapsed:.0f} s: {self._standing()}{self._config()}"
+                f"trial {self._count}/{self.plan.trials}, {elapsed:.0f} s: {self._best_line()}{self._config()}"
             )
 
     def finished(self, outlook: Outlook | None) -> None:
@@ -81,9 +81,9 @@ class Progress(Watcher):
         if self._bar:
             self._bar.stop()
 
-    def _standing(self) -> str:
+    def _best_line(self) -> str:
         if self._best is None or self._best.time_us is None or self.plan is None:
-            return "nothing correct yet"
+            return "no correct config yet"
         return f"best {self._best.time_us:.2f} us{self._above_the_floor(self._best.time_us)}"
 
     def _above_the_floor(self, time_us: float) -> str:
@@ -96,7 +96,7 @@ class Progress(Watcher):
 
 @contextmanager
 def working(what: str) -> Iterator[Callable[[str], None]]:
-    """Shows on stderr what is being done: one line that changes on a terminal, a line each elsewhere."""
+    """Show progress on stderr: one changing line on a terminal, elsewhere one line per step."""
     console = output(stderr=True)
     if not console.is_terminal:
         yield lambda text: console.print(f"{what} {text}")
@@ -107,12 +107,12 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
 
 def show_outlook(outlook: Outlook | None) -> None:
     if outlook is not None:
-        gain = f", {outlook.gain:.1%} faster" if outlook.chance else ""
-        click.echo(f"Expected of further search: {outlook.chance:.0%} chance of a better config{gain}.")
+        gain = f", expected to be {outlook.gain:.1%} faster" if outlook.chance else ""
+        click.echo(f"Further search: {outlook.chance:.0%} chance of a better config{gain}.")
 
 
 def show_result(result: Result, trials: Sequence[Trial], progress: Progress) -> None:
-    """The table on stdout: winner, default, runners-up, the speed-up, and why the winner wins."""
+    """Print the table of winner, default and runners-up, then the speed-up and why the winner wins."""
     console = output()
     scope, winner = result.scope, result.winner
     assert winner is not None and winner.time_us is not None, "a tuning without a winner raises"
@@ -162,7 +162,7 @@ def _rows(result: Result, trials: Sequence[Trial]) -> list[tuple[str, Trial]]:
 
 
 def _label(trial: Trial) -> str:
-    """Those with which the winner is tied have been settled by a rule, and may be as fast."""
+    """Return a trial's label. A rule decides between tied trials, so a tied one may be as fast as the winner."""
     return "tied" if trial.facts.get(CONTEST, {}).get("tied") else "runner-up"
 
 

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: both unwind what is open, so that no process, lock or temporary file stays."""
+"""Ctrl-C and SIGTERM: both unwind the stack, so that no process, lock or temporary file is left behind."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ __all__ = ["Terminated", "exit_code", "unwind_on_sigterm"]
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came: to be handled wherever Ctrl-C is."""
+    """A SIGTERM, handled wherever Ctrl-C is."""
 
 
 def unwind_on_sigterm() -> None:
-    """From now on SIGTERM raises `Terminated` in the main thread; without that it would end the process on the spot."""
+    """Make SIGTERM raise `Terminated` in the main thread, instead of ending the process at once."""
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGTERM, _raise)
 
 
 def exit_code(error: BaseException) -> int:
-    """As a shell has it: 128 and the signal's number."""
+    """Return the exit code that a shell expects: 128 plus the signal's number."""
     terminated = isinstance(error, Terminated) or isinstance(error.__cause__, Terminated)
     return 128 + (signal.SIGTERM if terminated else signal.SIGINT)
 

@@ -1,4 +1,4 @@
-"""Groups of verbs whose modules are imported when a verb is called: the ORM, Optuna and FastAPI cost start-up time."""
+"""Groups of verbs whose modules are imported when a verb is called: the ORM, Optuna and FastAPI slow each start."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Verb = tuple[str, str]
 
 
 class VerbGroup(click.Group):
-    """A group whose `verbs` are looked up below `package`; `verbs` may be a function, called when it is needed."""
+    """A group whose `verbs` are in modules of `package`; `verbs` may be a function, which is called when needed."""
 
     def __init__(
         self, *args: Any, package: str, verbs: Mapping[str, Verb] | Callable[[], Mapping[str, Verb]], **kwargs: Any

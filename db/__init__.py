@@ -1,1 +1,1 @@
-"""What is kept: trials with their evidence, and the results made from them."""
+"""Stored trials with their evidence, and the results made from them."""

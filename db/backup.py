@@ -1,4 +1,4 @@
-"""A copy of a database that is in use: consistent, verified, and there as a whole or not at all."""
+"""Consistent, verified and atomic copies of a database that is in use."""
 
 from __future__ import annotations
 
@@ -29,16 +29,16 @@ class Backup:
 
 
 def back_up(url: str, file: Path) -> Backup:
-    """Copy the SQLite database at `url` to `file`, in place of an older copy there.
+    """Copy the SQLite database at `url` to `file`, replacing an older copy there.
 
-    The copy is of one moment, while others go on reading and writing. It has no log beside it and is a database to
-    open like any other. Raises `UsageError` where the database is PostgreSQL's or `file` is no place for a copy,
-    `StoreError` where one cannot be read or the other not be written: what was at `file` stays then.
+    The copy is a snapshot of one moment; others may read and write meanwhile. It has no log beside it and opens like
+    any other database. Raises `UsageError` if the database is PostgreSQL or `file` is a database in use, `StoreError`
+    if the database cannot be read or the copy cannot be written. After an error the old `file` is still there.
     """
     database = connect(url, create=False, read_only=True)
     try:
         if database.engine.dialect.name != "sqlite":
-            raise UsageError(f"PostgreSQL backs itself up; run: {_dump_command(url, file)}")
+            raise UsageError(f"a PostgreSQL database is backed up with its own tool; run: {_dump_command(url, file)}")
         _check_place(database, file)
         _copy_to(database, file)
     finally:
@@ -62,7 +62,7 @@ def _copy_to(database: Database, file: Path) -> None:
     try:
         handle, name = tempfile.mkstemp(prefix=f".{file.name}.", suffix=".partial", dir=file.parent)
     except OSError as error:
-        raise StoreError(f"cannot write {file}: {error.strerror}; choose another place") from error
+        raise StoreError(f"cannot write {file}: {error.strerror}; choose another path") from error
     os.close(handle)
     part = Path(name)
     try:
@@ -72,26 +72,26 @@ def _copy_to(database: Database, file: Path) -> None:
         os.replace(part, file)
         _sync(file.parent)
     except OSError as error:
-        raise StoreError(f"cannot write {file}: {error.strerror}; choose another place") from error
+        raise StoreError(f"cannot write {file}: {error.strerror}; choose another path") from error
     finally:
         part.unlink(missing_ok=True)
 
 
 def _fill(database: Database, part: Path, file: Path) -> None:
-    """SQLite's own copy in one step, which is one read transaction; then the copy is read as a whole."""
+    """Copy in one step, which is one read transaction, with SQLite's backup API. Then check the whole copy."""
     with database.translated(), database.engine.connect() as connection:
         source = connection.connection.driver_connection
         assert isinstance(source, sqlite3.Connection)
-        source.execute("SELECT 1 FROM sqlite_master").fetchone()  # a fault of the source is told as such
+        source.execute("SELECT 1 FROM sqlite_master").fetchone()  # a fault in the source is then reported as such
         try:
             with closing(sqlite3.connect(part, isolation_level=None)) as copy:
                 source.backup(copy)
-                copy.execute("PRAGMA journal_mode=DELETE")  # one file: nothing is left in a log
+                copy.execute("PRAGMA journal_mode=DELETE")  # a single file, with no log beside it
                 [verdict] = copy.execute("PRAGMA integrity_check(1)").fetchone()
         except sqlite3.Error as error:
             raise fault(str(file), error) from error
     if verdict != "ok":
-        raise StoreError(f"{database.name} is damaged ({' '.join(verdict.split())}); see tilewise db check")
+        raise StoreError(f"{database.name} is damaged ({' '.join(verdict.split())}); run tilewise db check")
     _sync(part)
 
 

@@ -1,4 +1,4 @@
-"""Whether a database is whole: its pages, its schema, and rows that cannot be. Reads only, and upgrades nothing."""
+"""Integrity checks of a database: its pages, its schema, and impossible rows. They only read, and upgrade nothing."""
 
 from __future__ import annotations
 
@@ -32,15 +32,15 @@ from tilewise.errors import StoreError
 __all__ = ["Check", "Health", "check"]
 
 MOST_FAULTS = 20
-"""Faults named a check: a damaged page makes thousands."""
+"""Limit of faults listed per check, since one damaged page causes thousands."""
 
 _PAGE_LENGTH = 1000
-_CLOCKS_DIFFER = timedelta(minutes=5)
+_CLOCK_TOLERANCE = timedelta(minutes=5)
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """`faults` are lines for a person; `left_out` says why nothing was checked, and is empty where it was."""
+    """One check. `faults` are lines for a person; `left_out` says why the check was skipped, and is empty if it ran."""
 
     name: str
     faults: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """`revision` is the schema's, None for an empty database; `rows` counts the tables' rows where they were read."""
+    """A database's checks. `revision` is its schema's, None if empty; `rows` counts the rows of each table, if read."""
 
     database: str
     revision: str | None
@@ -66,17 +66,17 @@ class Health:
 
 
 def check(url: str) -> Health:
-    """Look at everything that is stored: some 50 us a trial. Raises `StoreError` where there is no database to read."""
+    """Check everything stored, at about 50 us per trial. Raises `StoreError` if no database can be read."""
     database = connect(url, create=False, read_only=True)
     try:
         integrity = _integrity(database)
-        if integrity.faults:  # what is read from damaged pages says nothing
+        if integrity.faults:  # rows read from damaged pages prove nothing
             rest = [Check(name, left_out="the file is damaged") for name in ("schema", *_OF_ROWS)]
             return Health(database.name, None, {}, (integrity, *rest))
         revision = schema.revision(database)
         found = _schema(database, revision)
         if found.faults:
-            rest = [Check(name, left_out="only tables of the present schema can be read") for name in _OF_ROWS]
+            rest = [Check(name, left_out="only tables of the current schema can be checked") for name in _OF_ROWS]
             return Health(database.name, revision, {}, (integrity, found, *rest))
         rows = [Check(name, _listed(faults(database))) for name, faults in _OF_ROWS.items()]
         return Health(database.name, revision, _counts(database), (integrity, found, *rows))
@@ -86,7 +86,7 @@ def check(url: str) -> Health:
 
 def _integrity(database: Database) -> Check:
     if database.engine.dialect.name != "sqlite":
-        return Check("integrity", left_out="PostgreSQL's own pg_amcheck looks at its files")
+        return Check("integrity", left_out="check PostgreSQL's files with pg_amcheck")
     try:
         with database.translated(), database.engine.connect() as connection:
             lines = connection.execute(text(f"PRAGMA integrity_check({MOST_FAULTS})")).scalars().all()
@@ -97,8 +97,8 @@ def _integrity(database: Database) -> Check:
 
 def _schema(database: Database, revision: str | None) -> Check:
     if revision != schema.HEAD:
-        held = f"its schema is {revision}" if revision else "it is empty"
-        return Check("schema", (f"{held}, this tilewise uses {schema.HEAD}: run tilewise db upgrade",))
+        current = f"its schema is {revision}" if revision else "it is empty"
+        return Check("schema", (f"{current}; expected schema {schema.HEAD}: run tilewise db upgrade",))
     with database.translated(), database.engine.connect() as connection:
         return Check("schema", tuple(_missing(inspect(connection))))
 
@@ -118,7 +118,7 @@ def _missing(there: Any) -> Iterator[str]:
 
 
 def _orphans(database: Database) -> Iterator[str]:
-    """Rows that point nowhere. Databases refuse them, but SQLite only to those who ask it to."""
+    """Yield rows whose foreign key refers to no row. SQLite prevents them only on connections that ask for it."""
     for table in metadata.sorted_tables:
         for key in table.foreign_keys:
             parent = key.column.table.alias("parent")
@@ -130,35 +130,35 @@ def _orphans(database: Database) -> Iterator[str]:
 
 @dataclass(frozen=True, slots=True)
 class _Kind:
-    """What a table's rows are: how they are read, what is wrong with one, and the columns made from the others."""
+    """A table's kind of row: how to read one, what is wrong with one, and which columns are derived from the others."""
 
     table: Table
     columns: tuple[str, ...]
-    made: tuple[str, ...]
+    derived: tuple[str, ...]
     read: Callable[[Sequence[Any]], Any]
     values: Callable[[Any], dict[str, Any]]
     flaw: Callable[[Any], str | None] = lambda _: None
 
 
 def _impossible(database: Database, kind: _Kind) -> Iterator[str]:
-    table, split = kind.table, len(kind.made)
-    # Moments are read here: what is no moment then fails its row, and not the page.
+    table, split = kind.table, len(kind.derived)
+    # Times are parsed here, so that an invalid one fails its row and not the whole page.
     raw = [type_coerce(c, Text) if isinstance(c.type, UtcDateTime) else c for c in (table.c[n] for n in kind.columns)]
-    for number, *row in _rows(database, select(table.c.id, *(table.c[name] for name in kind.made), *raw)):
+    for row_id, *row in _rows(database, select(table.c.id, *(table.c[name] for name in kind.derived), *raw)):
         try:
             record = kind.read(row[split:])
             found, values = kind.flaw(record), kind.values(record)
         except (TypeError, ValueError) as error:
-            yield f"{table.name} {number}: it cannot be read: {error}"
+            yield f"{table.name} {row_id}: it cannot be read: {error}"
             continue
-        for name, kept in zip(kind.made, row[:split], strict=True):
-            found = found or (None if values[name] == kept else f"its {name} is not what its other columns give")
+        for name, stored in zip(kind.derived, row[:split], strict=True):
+            found = found or (None if values[name] == stored else f"its {name} does not match its other columns")
         if found:
-            yield f"{table.name} {number}: {found}"
+            yield f"{table.name} {row_id}: {found}"
 
 
 def _read_trial(row: Sequence[Any]) -> Trial:
-    """A row whose moment is PostgreSQL's own, or SQLite's text in UTC."""
+    """Read a row whose time is a datetime (PostgreSQL) or a text in UTC (SQLite)."""
     *rest, created = row
     if not isinstance(created, datetime):
         created = datetime.fromisoformat(created).replace(tzinfo=UTC)
@@ -166,8 +166,8 @@ def _read_trial(row: Sequence[Any]) -> Trial:
 
 
 def _flaw_of_trial(trial: Trial) -> str | None:
-    if trial.created > datetime.now(UTC) + _CLOCKS_DIFFER:
-        return f"created {trial.created:%Y-%m-%d %H:%M} UTC, yet to come: a clock was wrong"
+    if trial.created > datetime.now(UTC) + _CLOCK_TOLERANCE:
+        return f"created {trial.created:%Y-%m-%d %H:%M} UTC, in the future: a clock was wrong"
     return flaw(trial)
 
 
@@ -184,9 +184,9 @@ _OF_ROWS: dict[str, Callable[[Database], Iterator[str]]] = {
 
 
 def _rows(database: Database, statement: Any) -> Iterator[Sequence[Any]]:
-    """The rows of a SELECT whose first column is the id, in pages, so that nothing is held and memory stays flat."""
-    number = next(iter(statement.selected_columns))
-    page = statement.where(number > bindparam("last")).order_by(number).limit(_PAGE_LENGTH)
+    """Yield the rows of a SELECT whose first column is the id, in pages: no lock is held, and memory stays flat."""
+    row_id = next(iter(statement.selected_columns))
+    page = statement.where(row_id > bindparam("last")).order_by(row_id).limit(_PAGE_LENGTH)
     last = 0
     while rows := database.fetch(page, last=last):
         yield from rows

@@ -1,4 +1,4 @@
-"""Trials as evidence: what makes one impossible, which of two counts, which one wins, and what they add up to."""
+"""Trials as evidence: the flaws of a trial, the better of two trials, and the winner and result of a scope."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ _COUNTS = ("samples", "ordinal", "seed")
 _TIMES = {name: name for name in ("time_us", "p20_us", "p80_us", "low_us", "high_us")} | {
     "settled_us": "time_to_beat_us"
 }
-"""Fields by the name that stored and exported trials have for them."""
+"""The field of each time, by its name in stored and exported trials."""
 
 
 def flaw(trial: Trial) -> str | None:
-    """Why this trial cannot have happened, in a few words; None where nothing is wrong with it."""
+    """Return why this trial is impossible, in a few words, or None if nothing is wrong with it."""
     return next(_flaws(trial), None)
 
 
@@ -57,7 +57,7 @@ def _contradictions(trial: Trial) -> Iterator[str]:
 
 
 def winner(trials: Iterable[Trial]) -> Trial | None:
-    """What the `best` view finds among a scope's current trials, given in the order they were recorded."""
+    """Return the trial that the `best` view selects from a scope's current trials, given in recorded order."""
     verified = [trial for trial in trials if trial.verified and trial.status is Status.CORRECT]
     return min(verified, key=_rank, default=None)
 
@@ -67,23 +67,23 @@ def _rank(trial: Trial) -> tuple[float, bool, bool, int]:
 
 
 def outranks(trial: Trial, other: Trial) -> bool:
-    """Whether `trial` is better evidence than another of the same scope and config.
+    """Return whether `trial` is better evidence than `other`, a trial of the same scope and config.
 
-    A wrong output says most, then a right one, then a failure (which a busy machine may cause), then a time alone. Of
-    two that say the same the one of more repetitions counts, then one that was declared the winner, then the later.
-    The order is total, so that it does not matter which of several files is merged first.
+    A wrong output ranks highest, then a verified trial, then another failure (which a busy machine may cause), then an
+    unverified time. Within a rank more repetitions count, then having been declared the winner, then the later time of
+    creation. The order is total, so files can be merged in any order.
     """
     return _weight(trial) > _weight(other)
 
 
 def _weight(trial: Trial) -> tuple[int, int, bool, datetime, str]:
-    """The last part decides between trials that differ in nothing that counts."""
+    """Return a sort key whose last part only decides between trials that are otherwise equal evidence."""
     if trial.status is Status.CORRECT:
-        says = 2 if trial.verified else 0
+        rank = 2 if trial.verified else 0
     else:
-        says = 3 if trial.status is Status.CORRECTNESS else 1
+        rank = 3 if trial.status is Status.CORRECTNESS else 1
     return (
-        says,
+        rank,
         trial.samples,
         trial.time_to_beat_us is not None,
         trial.created,
@@ -92,7 +92,7 @@ def _weight(trial: Trial) -> tuple[int, int, bool, datetime, str]:
 
 
 def summarize(scope: Scope, trials: Sequence[Trial]) -> Result:
-    """The result of these trials, in the order they were recorded: what a store says while they are current."""
+    """Return the result of these trials, given in recorded order, as a store returns it while they are current."""
     return Result(
         scope=scope,
         winner=winner(trials),

@@ -1,8 +1,8 @@
-"""Jobs: tunings that were asked for, kept until they are done, and run by one process at a time.
+"""Jobs: requested tunings, queued until they are done, and each run by one process at a time.
 
-A process that runs a job is its *owner* and gives signs of life by counting `beats`. `tilewise.api.jobs.runner` judges
-whether an owner still lives; here every change of state holds the job to what it was, so that of two processes that
-want the same one only one gets it, and a job that was taken from its owner is no longer the owner's to end.
+The process that runs a job is its *owner* and increments `beats` as a sign of life. `tilewise.api.jobs.runner` decides
+whether an owner is still alive. Here every change is conditional on the job's state before it. So only one of two
+processes that claim a job gets it, and an owner that lost its job can no longer end it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from tilewise.errors import NotFound, StoreError
 __all__ = ["ATTEMPTS", "Job", "Jobs", "Request", "State"]
 
 ATTEMPTS = 10
-"""Times that a job is begun before it fails for good: one that kills its process would come back for ever."""
+"""Times that a job is started before it fails for good; one that kills its process would otherwise restart forever."""
 
 
 class State(StrEnum):
@@ -42,9 +42,9 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What is asked for. `device` is an id such as `model:Ascend910B4`; `source_hash` is that of the kernel now.
+    """A tuning request. `device` is an id such as `model:Ascend910B4`; `source_hash` is that of the kernel now.
 
-    `trials` and `seconds` are the budget of each shape; None is the search's own.
+    `trials` and `seconds` are the budget per shape; None means the search's default.
     """
 
     kernel: str
@@ -59,7 +59,7 @@ class Request:
 
     @property
     def key(self) -> str:
-        """Equal for requests that ask for the same, in whatever order."""
+        """A digest that is equal for equal requests, whatever the order of their shapes."""
         shapes = sorted(map(canonical_json, self.shapes))
         budget = [self.trials, self.seconds, self.search, self.seed]
         return digest([self.kernel, self.source_hash, shapes, self.dtype, self.device, *budget])
@@ -67,7 +67,7 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A request and what became of it. `attempts` counts how often it was begun; `beats` the owner's signs of life."""
+    """A request and its progress. `attempts` counts how often it was started, `beats` the owner's signs of life."""
 
     id: int
     kernel: str
@@ -94,28 +94,28 @@ class Job:
 _J = models.jobs.c
 _COLUMNS = tuple(name for name in Job.__dataclass_fields__)
 _ALL = select(*(_J[name] for name in _COLUMNS))
-_MOST = bindparam("most", type_=Integer)
+_LIMIT = bindparam("most", type_=Integer)
 _ONE = _ALL.where(_J.id == bindparam("id"))
 _KEYED = _ALL.where(_J.key == bindparam("key"), text("state IN ('queued', 'running', 'done')"))
-_PAGE = _ALL.where(_J.id < bindparam("before")).order_by(_J.id.desc()).limit(_MOST)
+_PAGE = _ALL.where(_J.id < bindparam("before")).order_by(_J.id.desc()).limit(_LIMIT)
 _RUNNING = _ALL.where(_J.state == "running").order_by(_J.id)
 _NEXT = (
     _ALL.where(_J.state == "queued", _J.device == bindparam("device"), _J.kernel == bindparam("kernel"))
     .order_by(_J.priority.desc(), _J.id)
-    .limit(_MOST)
+    .limit(_LIMIT)
 )
 _WAITING = select(_J.device, _J.kernel).where(_J.state == "queued").distinct()
 _LAST = 2**63 - 1
 
 
 class Jobs:
-    """The jobs that a database keeps. All methods raise `StoreError`."""
+    """The jobs in a database. All methods raise `StoreError`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def submit(self, request: Request, *, priority: int = 0) -> tuple[Job, bool]:
-        """The job of this request, and whether it is new: one that waits, runs or is done serves the same request."""
+        """Return this request's job, and whether it is new. A queued, running or done job serves an equal request."""
         if known := self._keyed(request.key):
             return known, False
         values = {
@@ -140,72 +140,72 @@ class Jobs:
         }
         try:
             with self._database.write() as connection, connection.begin_nested():
-                number = connection.execute(insert(models.jobs).values(values).returning(_J.id)).scalar_one()
+                job_id = connection.execute(insert(models.jobs).values(values).returning(_J.id)).scalar_one()
         except StoreError as error:
             if isinstance(error.__cause__, IntegrityError) and (known := self._keyed(request.key)):
-                return known, False  # somebody else asked for it just now
+                return known, False  # another process submitted it just now
             raise
-        return self.get(number), True
+        return self.get(job_id), True
 
     def get(self, number: int) -> Job:
-        """Raises `NotFound`."""
+        """Return a job; raises `NotFound`."""
         rows = self._database.fetch(_ONE, id=number)
         if not rows:
-            raise NotFound(f"there is no job {number}")
+            raise NotFound(f"job {number} does not exist")
         return _read(rows[0])
 
     def page(self, *, before: int | None = None, most: int = 50) -> list[Job]:
-        """The newest first; the last one's number given as `before` brings the next page."""
+        """Return a page of jobs, newest first. Pass the last job's id as `before` to get the next page."""
         return [_read(row) for row in self._database.fetch(_PAGE, before=before or _LAST, most=most)]
 
     def running(self) -> list[Job]:
         return [_read(row) for row in self._database.fetch(_RUNNING)]
 
     def waiting(self, kernels: Container[str]) -> set[str]:
-        """The devices that jobs of these kernels wait for."""
+        """Return the devices that queued jobs of these kernels wait for."""
         return {device for device, kernel in self._database.fetch(_WAITING) if kernel in kernels}
 
     def next(self, device: str, kernels: Container[str]) -> Job | None:
-        """What of these kernels that device should do: the highest priority, of that the oldest."""
+        """Return the device's next job among these kernels, the oldest of the highest priority, or None."""
         queued = [kernel for waits, kernel in self._database.fetch(_WAITING) if waits == device and kernel in kernels]
         rows = (row for kernel in queued for row in self._database.fetch(_NEXT, device=device, kernel=kernel, most=1))
         return min(map(_read, rows), key=lambda job: (-job.priority, job.id), default=None)
 
     def claim(self, job: Job, owner: str) -> bool:
-        """Make a queued job the owner's, unless somebody else has taken it."""
+        """Claim a queued job for `owner`. Returns False if another process claimed it first."""
         change = update(models.jobs).where(_J.id == job.id, _J.state == "queued", _J.attempts == job.attempts)
-        begun = {"state": "running", "owner": owner, "attempts": job.attempts + 1, "beats": 0}
-        return self._change(change.values(**begun, started=datetime.now(UTC)))
+        claimed = {"state": "running", "owner": owner, "attempts": job.attempts + 1, "beats": 0}
+        return self._change(change.values(**claimed, started=datetime.now(UTC)))
 
     def beat(self, number: int, owner: str, progress: Mapping[str, Any]) -> Job | None:
-        """The owner's sign of life, with how far it is. None where the job is no longer its own."""
+        """Record the owner's sign of life and progress. Returns None if the job is no longer the owner's."""
         mine = update(models.jobs).where(_J.id == number, _J.owner == owner, _J.state == "running")
         if not self._change(mine.values(beats=_J.beats + 1, progress=json.dumps(dict(progress)))):
             return None
         return self.get(number)
 
     def finish(self, number: int, owner: str, state: State, reason: str, progress: Mapping[str, Any]) -> bool:
-        """End a job that is the owner's; false where it no longer is, and then nothing changes."""
+        """End the owner's job. Returns False, and changes nothing, if the job is no longer the owner's."""
         mine = update(models.jobs).where(_J.id == number, _J.owner == owner, _J.state == "running")
         ended = {"state": state.value, "reason": reason, "progress": json.dumps(dict(progress))}
         return self._change(mine.values(**ended, finished=datetime.now(UTC)))
 
     def take_back(self, job: Job, why: str) -> bool:
-        """Take a job from an owner that is gone: back to the queue, or to its end where that is due."""
+        """Take a job from a dead owner: end it if it was cancelled or has no attempts left, else queue it again."""
         gone = update(models.jobs).where(
             _J.id == job.id, _J.state == "running", _J.owner == job.owner, _J.beats == job.beats
         )
         if job.cancelling:
             ended = {"state": "cancelled", "finished": datetime.now(UTC)}
         elif job.attempts >= ATTEMPTS:
-            reason = f"begun {job.attempts} times and never ended: {why}"
+            reason = f"started {job.attempts} times and never finished: {why}"
             ended = {"state": "failed", "reason": reason, "finished": datetime.now(UTC)}
         else:
             ended = {"state": "queued", "owner": ""}
         return self._change(gone.values(**ended))
 
     def cancel(self, number: int) -> Job:
-        """Cancel a job that waits, and ask the owner of one that runs to stop; others stay. Raises `NotFound`."""
+        """Cancel a queued job, or ask a running job's owner to stop. A finished job is unchanged. Raises `NotFound`."""
         waits = update(models.jobs).where(_J.id == number, _J.state == "queued")
         ended = {"state": "cancelled", "finished": datetime.now(UTC)}
         if not self._change(waits.values(**ended)):

@@ -1,6 +1,6 @@
-"""What is kept, as plain values: problems, the scope of a tuning, its trials, and the result made from them.
+"""The stored records as plain values: problems, scopes, trials, and the results made from them.
 
-Times are microseconds. JSON forms are those of the command line, the REST service and the export file.
+Times are in microseconds. JSON forms are those of the command line, the REST service and the export file.
 """
 
 from __future__ import annotations
@@ -44,14 +44,14 @@ ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "int32": 4, "int64": 8,
 
 
 class Clock(StrEnum):
-    """How a device's times came about."""
+    """The origin of a device's times."""
 
     MEASURED = "measured"
     MODELLED = "modelled"
 
 
 class Status(StrEnum):
-    """How a trial ended; the values are those of `invalidity` in the T4 format."""
+    """The outcome of a trial; the values are those of `invalidity` in the T4 format."""
 
     CORRECT = "correct"
     CONSTRAINTS = "constraints"
@@ -62,26 +62,26 @@ class Status(StrEnum):
 
 
 def canonical_json(value: Any) -> str:
-    """JSON with sorted keys, no spaces and no NaN: equal values give equal text."""
+    """Return JSON with sorted keys, no spaces and no NaN, so that equal values give equal text."""
     return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
 
 
 def digest(value: Any) -> str:
-    """SHA-256 of the canonical JSON, in hex."""
+    """Return the SHA-256 of the canonical JSON, in hex."""
     return hashlib.sha256(canonical_json(value).encode()).hexdigest()
 
 
 def shape_text(shape: Shape) -> str:
-    """`M=1000,N=8192`, as users write it."""
+    """Format a shape as users write it: `M=1000,N=8192`."""
     return ",".join(f"{name}={value}" for name, value in shape.items())
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """The thing tuned: a kernel's name, the size of each of its dimensions, the dtype of its inputs, and its flags.
+    """The thing tuned: a kernel's name, the size of each dimension, the dtype of the inputs, and the flags.
 
-    A flag is a choice that changes the work without being a size (causal or not, the name of an activation). Most
-    kernels have none. Problems of other flags are other problems: they never answer for each other.
+    A flag changes the work without being a size (causal or not, the name of an activation). Most kernels have none.
+    Problems with different flags are different problems; a result for one never answers for the other.
     """
 
     kernel: str
@@ -91,7 +91,7 @@ class Problem:
 
     @classmethod
     def of(cls, kernel: str, shape: Shape, dtype: str) -> Problem:
-        """The problem of a shape, which holds dimensions and flags in one mapping."""
+        """Return the problem of a shape, which holds dimensions and flags in one mapping."""
         flags = {name: value for name, value in shape.items() if isinstance(value, bool | str)}
         dims = {name: value for name, value in shape.items() if not isinstance(value, bool | str)}
         return cls(kernel, dims, dtype, flags)
@@ -104,7 +104,7 @@ class Problem:
         return {"kernel": self.kernel, "dims": dict(self.shape), "dtype": self.dtype}
 
     def __str__(self) -> str:
-        """`row_reduce M=1000,N=8192 float32`."""
+        """Format as `row_reduce M=1000,N=8192 float32`."""
         return " ".join(filter(None, (self.kernel, shape_text(self.shape), self.dtype)))
 
     @property
@@ -116,7 +116,7 @@ class Problem:
 
 
 class _OfProblem:
-    """The fields of a record's problem, as the record's own."""
+    """A mixin that exposes the fields of a record's problem as the record's own."""
 
     __slots__ = ()
     problem: Problem
@@ -140,7 +140,7 @@ class _OfProblem:
 
 @dataclass(frozen=True, slots=True)
 class Question(_OfProblem):
-    """What a look-up asks for: a problem and the name of the device that is to run it."""
+    """The question of a look-up: a problem and the name of the device that will run it."""
 
     problem: Problem
     device: str
@@ -153,7 +153,7 @@ class Question(_OfProblem):
         return {**self.problem.to_json(), "device": self.device}
 
     def __str__(self) -> str:
-        """`row_reduce M=1000,N=8192 float32 on Ascend910B4`."""
+        """Format as `row_reduce M=1000,N=8192 float32 on Ascend910B4`."""
         return f"{self.problem} on {self.device}"
 
     def resized(self, dims: Dims) -> Question:
@@ -162,7 +162,7 @@ class Question(_OfProblem):
 
 @dataclass(frozen=True, slots=True)
 class Scope(_OfProblem):
-    """What trials must share to be compared: the problem, the kernel's source, the device and its toolchain."""
+    """The conditions that trials must share to be compared: problem, kernel source, device, clock, toolchain, cores."""
 
     problem: Problem
     source_hash: str
@@ -208,18 +208,17 @@ class Scope(_OfProblem):
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """One config tried once: what came of it, and the evidence.
+    """One config tried once: the outcome and its evidence.
 
-    `ordinal` counts the evaluations of the search from 1 and is None for a trial the search did not draw (the
-    spec's default). `verified` says that the output agreed with the float64 reference. `facts` is what compiling and
-    modelling found (effective options, on-chip memory, waves, time by pipe); `why` is one sentence made from it.
-    `seconds` is the wall time that the trial added to its run.
+    `ordinal` counts the search's evaluations from 1 and is None for a trial that the search did not draw (the spec's
+    default). `verified` means that the output agreed with the float64 reference. `facts` holds the findings of
+    compiling and modelling (effective options, on-chip memory, waves, time by pipe); `why` sums them up in one
+    sentence. `seconds` is the wall time that the trial added to its run.
 
-    The median lies between `low_us` and `high_us` with 95% confidence. `dropped` says that the config was clearly
-    behind the best after a few repetitions, so that its time is an estimate. `method` is how the time was taken and
-    `l2` the state of the cache before each run, `cold` or `warm`. Only a trial that was declared the winner by a
-    comparison has a `time_to_beat_us`: the smallest time among all that it was declared over, which a trial recorded
-    later has to beat.
+    The median lies between `low_us` and `high_us` with 95% confidence. `dropped` means that the config was clearly
+    behind the best after a few repetitions, so its time is an estimate. `method` is how the time was taken, and `l2`
+    the state of the cache before each run, `cold` or `warm`. Only a trial that a comparison declared the winner has a
+    `time_to_beat_us`: the smallest time among the trials that it was declared over, which a later trial has to beat.
     """
 
     config: Config
@@ -251,15 +250,15 @@ class Trial:
 
     @property
     def ranking_us(self) -> float | None:
-        """The time by which the best trial is chosen."""
+        """The time by which trials are ranked."""
         return self.time_us if self.time_to_beat_us is None else self.time_to_beat_us
 
 
 @dataclass(frozen=True, slots=True)
 class Suggestion(_OfProblem):
-    """A config that somebody recommends for a problem without a time of it: where a search may start, no more.
+    """A config recommended for a problem without a time: only a starting point for a search.
 
-    `device` is the name the recommendation is for, `origin` says where it was read (`vllm table FILE`).
+    `device` is the device name that the recommendation is for; `origin` says where it was read (`vllm table FILE`).
     """
 
     problem: Problem
@@ -274,10 +273,10 @@ class Suggestion(_OfProblem):
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The answer to a question with its evidence: the winner, the default beside it, and how many trials said so.
+    """The answer to a question with its evidence: the winner, the default, and the number of trials by status.
 
-    `winner` is None where no trial was correct and verified. `match` says how far the look-up relaxed; `distance` is
-    how far the answer's shape lies from the question's (0 for `exact`, None where no shape was asked). A winner that
+    `winner` is None if no trial is correct and verified. `match` says how far the look-up relaxed. `distance` is the
+    distance between the shapes of answer and question: 0 for `exact`, None if the question has no shape. A winner that
     was not tried for this very problem has no time, and its `why` says where it comes from.
     """
 
@@ -291,24 +290,24 @@ class Result:
 
     @property
     def speed_up(self) -> float | None:
-        """The default's time by the winner's; None where either is not known."""
+        """The default's time divided by the winner's, or None if either is unknown."""
         winner = self.winner.time_us if self.winner else None
         default = self.default.time_us if self.default else None
         return default / winner if winner and default else None
 
     def __getitem__(self, name: str) -> Any:
-        """A value of the result object, as the command line prints it: `result["config"]`; raises `KeyError`."""
+        """Return a value of the result object that the command line prints: `result["config"]`. Raises `KeyError`."""
         return self.to_json()[name]
 
     def __iter__(self) -> Iterator[str]:
         return iter(self.keys())
 
     def keys(self) -> KeysView[str]:
-        """The keys of the result object: `dict(result)` is what the command line prints."""
+        """Return the keys of the result object; `dict(result)` is the object that the command line prints."""
         return self.to_json().keys()
 
     def to_json(self) -> dict[str, Any]:
-        """The result object of the command line and the REST service; absent means unknown, never 0."""
+        """Return the result object of the command line and the REST service; an absent key means unknown, never 0."""
         scope, winner = self.scope, self.winner
         body: dict[str, Any] = {
             **scope.to_json(),
@@ -331,7 +330,7 @@ class Result:
 
 
 def _certainty(winner: Trial) -> dict[str, Any]:
-    """How the time was taken, and what the comparison of the leaders said, where there was one."""
+    """Return how the time was taken, and the outcome of the final comparison if there was one."""
     compared = winner.facts.get("contest")
     compared = compared if isinstance(compared, Mapping) else {}
     tied, chance = compared.get("tied"), compared.get("chance")

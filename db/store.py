@@ -16,7 +16,7 @@ __all__ = ["START", "Change", "Listed", "MergeReport", "Place", "Store", "Wanted
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """What a listing is narrowed to; None does not narrow. `dims` gives the sizes of some dimensions."""
+    """The filter of a listing; None matches everything. `dims` gives the sizes of some dimensions."""
 
     kernel: str | None = None
     dtype: str | None = None
@@ -26,7 +26,7 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A scope whose winner is another config, or another time of it, than before; None where there was or is none."""
+    """A scope whose winner changed to another config or another time of the same one. None means no winner."""
 
     scope: Scope
     before: Trial | None
@@ -35,7 +35,7 @@ class Change:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a listing of trials stands: after that trial of that scope."""
+    """A position in a listing of trials: after this trial of this scope."""
 
     scope: int = 0
     trial: int = 0
@@ -46,7 +46,7 @@ START = Place()
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """A trial in a listing, current or history."""
+    """A trial in a listing, current or superseded."""
 
     place: Place
     scope: Scope
@@ -56,7 +56,7 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class MergeReport:
-    """What a merge did: scopes offered; trials that were new, replaced a current one, or changed nothing; winners."""
+    """A merge's outcome: scopes offered; trials that were new, replaced one or changed nothing; changed winners."""
 
     scopes: int
     added: int
@@ -66,45 +66,44 @@ class MergeReport:
 
 
 class Store(ABC):
-    """Keeps every trial; answers which config is best.
+    """A store of all trials that answers which config is best.
 
-    Each call is one transaction: when it returns, its effect survives a kill of the process; when it raises
-    `StoreError`, it had none. Several processes may use one store at once; a writer waits for another.
+    Each call is one transaction: once it returns, its effect survives a kill of the process; if it raises
+    `StoreError`, it had no effect. Several processes may use a store at once; a writer waits for other writers.
 
-    A trial is *current* until a later one of the same scope and config is recorded, or its scope is retired. Only
-    current trials count in results. The winner is the current trial with the smallest time among those that are
-    `correct` and verified; one with a `time_to_beat_us`, declared the winner by a comparison, counts with that
-    time and goes first at it. Equal times are settled by the earlier ordinal (none counts as the last), then the
-    earlier record. A trial that cannot have happened (correct without a time, verified but failed, a time that is not
-    positive) is refused with `StoreError`.
+    A trial is *current* until a later trial of the same scope and config is recorded or its scope is retired. Only
+    current trials count in results. The winner is the fastest current trial that is `correct` and verified. A trial
+    that a comparison declared the winner has a `time_to_beat_us`; it is ranked by that time and goes first among
+    equals. Other ties go to the smaller ordinal (none counts as last), then to the earlier record. Impossible trials
+    (correct without a time, verified but failed, a time that is not positive) are refused with `StoreError`.
     """
 
     @abstractmethod
     def record(self, scope: Scope, trials: Sequence[Trial]) -> None:
-        """Keep these trials, all or none, superseding current ones of the same configs."""
+        """Store these trials, all or none. They supersede the current trials of the same configs."""
 
     @abstractmethod
     def merge(self, evidence: Sequence[tuple[Scope, Sequence[Trial]]]) -> MergeReport:
-        """Keep, all or none, those of somebody else's trials that say more than the current ones of the same configs.
+        """Store, all or none, the imported trials that are better evidence than the current ones of the same configs.
 
-        A wrong output says most, then a verified one, then another failure, then a time alone; of two that say the
-        same the one of more samples counts, then the later `created`. So merging the same evidence twice changes
-        nothing, and the order of merges does not matter.
+        A wrong output ranks highest, then a verified trial, then another failure, then an unverified time. Within a
+        rank more samples count, then having been declared the winner, then the later `created`. So merging the same
+        evidence twice changes nothing, and the order of merges does not matter.
         """
 
     @abstractmethod
     def suggest(self, suggestions: Sequence[Suggestion]) -> int:
-        """Keep these recommendations, all or none; returns how many were not known."""
+        """Store these recommendations, all or none. Returns how many were new."""
 
     @abstractmethod
     def suggestions(self, kernel: str) -> list[Suggestion]:
-        """What was recommended for a kernel, in the order it was first heard."""
+        """Return the configs recommended for a kernel, in the order in which they were first stored."""
 
     @abstractmethod
     def snapshot(self) -> AbstractContextManager[Store]:
-        """The store as it is now, for reading: what others write while the block runs is not seen in it.
+        """Return the store in its present state, for reading: writes during the block are not visible in it.
 
-        A store in memory, which nobody else can write, is handed out as it is.
+        An in-memory store, which nobody else can write, is returned as it is.
         """
 
     @abstractmethod
@@ -117,99 +116,106 @@ class Store(ABC):
         reason: str = "",
         status: Status = Status.CORRECTNESS,
     ) -> None:
-        """Mark the current trial of `config` as verified, or as failed with this status and the reason.
+        """Mark the current trial of `config` as verified, or as failed with this status and reason.
 
-        Raises `NotFound` where the scope has no current trial of that config. Agreeing with a failed trial is refused.
+        Raises `NotFound` if the scope has no current trial of that config. Marking a failed trial as verified is
+        refused.
         """
 
     @abstractmethod
     def mark(self) -> int:
-        """This point in the order in which trials are recorded: a clock, which may be set back, cannot tell it."""
+        """Return the present point in the order of recorded trials. A clock would not do, since it may be set back."""
 
     @abstractmethod
     def revision(self) -> int:
-        """A number that rises with every write to trials."""
+        """Return a number that rises with every write to trials."""
 
     @abstractmethod
     def written(self, since: int) -> list[Scope]:
-        """The scopes whose trials were written to after that revision, each once."""
+        """Return the scopes whose trials were written to after that revision, each once."""
 
     @abstractmethod
     def retire(self, scope: Scope, mark: int) -> int:
-        """Make the scope's trials recorded before `mark` history: kept, but no longer current. Returns how many."""
+        """Make the scope's trials recorded before `mark` history: stored, but no longer current. Returns how many."""
 
     @abstractmethod
     def trials(self, scope: Scope, *, since: int = 0) -> list[Trial]:
-        """The scope's current trials, or those recorded since a mark, in the order they were recorded."""
+        """Return the scope's current trials, or only those recorded since a mark, in recorded order."""
 
     @abstractmethod
     def result(self, scope: Scope) -> Result:
-        """The scope's result; its winner is None where nothing is verified, its counts zero where nothing was tried."""
+        """Return the scope's result; its winner is None if nothing is verified, its counts 0 if nothing was tried."""
 
     @abstractmethod
     def lookup(self, question: Question, *, source_hash: str | None = None) -> Result | None:
-        """The best known answer for exactly this problem and device name, or None.
+        """Return the best known result for exactly this problem and device name, or None.
 
-        Among scopes that have a winner, and the given source hash if one is given: measured before modelled, then the
-        one whose winner was found last.
+        Considers scopes that have a winner and, if one is given, this source hash. Measured goes before modelled, then
+        the latest winner.
         """
 
     @abstractmethod
     def answers(self, question: Question, *, source_hash: str | None = None) -> list[Result]:
-        """All that could answer exactly this question: those among which `lookup` takes the first, in its order."""
+        """Return all results for exactly this question, in order of preference; `lookup` returns the first."""
 
     @abstractmethod
     def shape_pages(
         self, kernel: str, dtype: str, device: str, *, last: int = 0
     ) -> Iterator[tuple[int, dict[str, str]]]:
-        """Pages of the scopes' dimension sizes: by the source's hash a list of them in canonical JSON, in any order.
-        Each page with its last scope's number; of the scopes with a number above `last`.
+        """Yield pages of the scopes' dims, for an index of shapes that is updated now and then.
 
-        For an index of shapes that is brought up to date now and then. The scopes need not have a winner (yet).
+        A page is the id of its last scope and, by source hash, the dims as a JSON list in any order, without spaces.
+        Only scopes with an id above `last` are included. They need not have a winner (yet).
         """
 
     @abstractmethod
     def draw(self, kernel: str, dtype: str, device: str, source_hash: str | None, *, most: int) -> list[Scope]:
-        """The `most` scopes with the smallest keys of each source, clock, toolchain and core count: as good as drawn at
-        random, and hardly changed by what is stored later. `source_hash` None is any source."""
+        """Return the `most` scopes with the smallest keys of each source, clock, toolchain and core count.
+
+        Keys are hashes, so this is as good as a random draw, and later scopes hardly change it. A `source_hash` of None
+        means any source.
+        """
 
     @abstractmethod
     def families(self) -> Iterator[tuple[str, str, str]]:
-        """Kernel, dtype and device name of whatever was ever tuned, sorted."""
+        """Yield the kernel, dtype and device name of everything ever tuned, sorted."""
 
     @abstractmethod
     def devices(self) -> list[str]:
-        """Names of the devices that something was ever tuned on, sorted."""
+        """Return the names of all devices ever tuned on, sorted."""
 
     @abstractmethod
     def scopes(self, kernel: str | None = None, device: str | None = None) -> Iterator[Scope]:
-        """All scopes, or those of a kernel or a device name, in the order they were first seen."""
+        """Yield all scopes, or those of a kernel or a device name, in the order they were first seen."""
 
     @abstractmethod
     def scope(self, key: str) -> Scope | None:
-        """The scope of that key, or None."""
+        """Return the scope with that key, or None."""
 
     @abstractmethod
     def kernels(self) -> list[str]:
-        """Names of the kernels that anything was ever tuned of, sorted."""
+        """Return the names of all kernels ever tuned, sorted."""
 
     @abstractmethod
     def results(self, wanted: Wanted, *, before: int | None = None, most: int = 50) -> list[tuple[int, Result]]:
-        """Results that have a winner, those of the scopes seen last first, each with a number that falls: the last one
-        of a page given as `before` brings the next."""
+        """Return a page of results that have a winner, latest scopes first, each with its scope's id.
+
+        Pass the last id of a page as `before` to get the next page.
+        """
 
     @abstractmethod
     def trial_page(
         self, wanted: Wanted, *, status: Status | None = None, after: Place = START, most: int = 100
     ) -> tuple[list[Listed], Place | None]:
-        """Trials, history too, in the order of their scopes, and where the next page starts; None after the last.
+        """Return a page of trials, history included, in the order of their scopes, and the place where the next page
+        starts (None after the last).
 
-        A page may be short, or even empty, before the last one: a bounded number of scopes is looked at for it.
+        Pages before the last may be short or even empty, since a bounded number of scopes is read for each.
         """
 
     @abstractmethod
     def history(self, question: Question) -> list[tuple[Scope, Trial]]:
-        """Every verified trial that was the fastest of its scope when it was recorded, in that order."""
+        """Return every verified trial that was the fastest of its scope when it was recorded, in that order."""
 
     @abstractmethod
     def close(self) -> None:

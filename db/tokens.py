@@ -1,4 +1,4 @@
-"""Bearer tokens: made once and shown once; what is kept is a hash."""
+"""Bearer tokens. A token is shown once, when it is created; only its hash is stored."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from tilewise.errors import NotFound, UsageError
 __all__ = ["Right", "Token", "Tokens"]
 
 _FORM = re.compile(r"tw_([1-9][0-9]{0,17})_([A-Za-z0-9_-]{43})", re.ASCII)
-_NOBODY = hashlib.sha256(b"").hexdigest()
+_NO_SECRET = hashlib.sha256(b"").hexdigest()
 _LONGEST_NAME = 100
 
 
 class Right(StrEnum):
-    """What a token allows; each right has those before it.
+    """The right of a token; each includes those before it.
 
-    - `read`: look-ups and listings, where a server does not answer everybody.
-    - `submit`: asking for jobs, and cancelling them.
+    - `read`: look-ups and listings, on a server that requires a token for them.
+    - `submit`: submitting and cancelling jobs.
     - `admin`: importing results.
     """
 
@@ -41,7 +41,7 @@ class Right(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """What is known of a token: not its secret."""
+    """A token's record, without its secret."""
 
     id: int
     name: str
@@ -56,41 +56,43 @@ _LIST = select(_T.id, _T.name, _T.scope, _T.created, _T.revoked).order_by(_T.id)
 
 
 class Tokens:
-    """The tokens that a database keeps. All methods raise `StoreError`."""
+    """The tokens in a database. All methods raise `StoreError`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     def create(self, name: str, right: Right) -> str:
-        """A new token's text, which nobody can find out again."""
+        """Create a token and return its text, which cannot be recovered later."""
         if not name or len(name) > _LONGEST_NAME or not name.isprintable():
-            raise UsageError(f"a token's name has 1 to {_LONGEST_NAME} printable characters")
+            raise UsageError(f"a token's name must have 1 to {_LONGEST_NAME} printable characters")
         secret = secrets.token_urlsafe(32)
         values = {"name": name, "hash": _hash(secret), "scope": right.value, "created": datetime.now(UTC)}
         with self._database.write() as connection:
-            number = connection.execute(insert(models.tokens).values(values).returning(_T.id)).scalar_one()
-        return f"tw_{number}_{secret}"
+            token_id = connection.execute(insert(models.tokens).values(values).returning(_T.id)).scalar_one()
+        return f"tw_{token_id}_{secret}"
 
     def list(self) -> list[Token]:
-        """All that were ever made, in that order."""
+        """Return all tokens ever created, oldest first."""
         rows = self._database.fetch(_LIST)
-        return [Token(number, name, Right(right), made, gone) for number, name, right, made, gone in rows]
+        return [
+            Token(token_id, name, Right(right), created, revoked) for token_id, name, right, created, revoked in rows
+        ]
 
     def revoke(self, number: int) -> None:
-        """Refuse the token from now on; a second time does nothing. Raises `NotFound`."""
+        """Refuse the token from now on. Revoking it again does nothing. Raises `NotFound`."""
         change = update(models.tokens).where(_T.id == number)
         with self._database.write() as connection:
             if connection.execute(change.where(_T.revoked.is_(None)).values(revoked=datetime.now(UTC))).rowcount:
                 return
             if connection.execute(select(_T.id).where(_T.id == number)).scalar() is None:
-                raise NotFound(f"there is no token {number}; tilewise token list shows those there are")
+                raise NotFound(f"token {number} does not exist; tilewise token list shows all tokens")
 
     def check(self, text: str) -> tuple[int, Right] | None:
-        """The number and right of a token that is known and not revoked. Takes as long for one that is not."""
+        """Return the id and right of a token that is known and not revoked, else None; both take equally long."""
         found = _FORM.fullmatch(text)
         rows = self._database.fetch(_FIND, id=int(found[1])) if found else []
-        kept, right, revoked = rows[0] if rows else (_NOBODY, "", None)
-        agrees = hmac.compare_digest(_hash(found[2] if found else ""), kept)
+        stored, right, revoked = rows[0] if rows else (_NO_SECRET, "", None)
+        agrees = hmac.compare_digest(_hash(found[2] if found else ""), stored)
         if not agrees or revoked is not None or not found or not rows:
             return None
         return int(found[1]), Right(right)

@@ -1,1 +1,1 @@
-"""What is tuned: the kernel contract, the kernels of the project, and how either is found by name."""
+"""Kernels: the contract of a kernel spec, the kernels of the project, and their lookup by name or file."""

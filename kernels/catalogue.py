@@ -1,4 +1,4 @@
-"""The kernels that come with tilewise, by name: where each one's spec stands."""
+"""The kernels that come with tilewise: the location of each spec, by kernel name."""
 
 from __future__ import annotations
 
@@ -24,4 +24,4 @@ SPECS = {
     "layer_norm": "tilewise.kernels.vector.layer_norm:FORWARD",
     "layer_norm_backward": "tilewise.kernels.vector.layer_norm:BACKWARD",
 }
-"""`package.module:ATTRIBUTE` of each spec, imported only when that kernel is asked for."""
+"""`package.module:ATTRIBUTE` of each spec. A module is imported when one of its kernels is first loaded."""

@@ -19,7 +19,7 @@ from tilewise.kernels.validated_callback import cut, raised
 __all__ = ["known", "load", "located", "names", "place", "register"]
 
 _own: dict[str, str] = {}
-"""Users' kernels that this process also knows by name, each with its `path/to/file.py:SPEC`."""
+"""Users' kernels registered in this process: name to `path/to/file.py:SPEC`."""
 
 
 def names() -> list[str]:
@@ -27,31 +27,32 @@ def names() -> list[str]:
 
 
 def place(name: str) -> str:
-    """What `load` finds a registered kernel by in any process: its name, or for one of a user's file
-    `path/to/file.py:SPEC`; empty for any other name."""
+    """Return the text by which `load` finds a registered kernel in any process: `path/to/file.py:SPEC` for a user's
+    kernel, the name itself for one of the project's, and an empty text for any other name."""
     return _own.get(name) or (name if name in SPECS else "")
 
 
 def register(text: str) -> str:
-    """Make the user's kernel `path/to/file.py:SPEC` known to this process by its name, which is returned.
+    """Register the user's kernel `path/to/file.py:SPEC` in this process and return its name.
 
-    Raises `BadSpec` for a file without a usable spec, and where another kernel has that name.
+    Raises `BadSpec` if the file has no usable spec, or if another kernel has that name.
     """
     spec = load(text)
     if spec.origin != (place(spec.name) or spec.origin):
-        raise BadSpec(f"{text} names its kernel {spec.name}, and {place(spec.name)} does so already; rename one")
+        raise BadSpec(f"{text} names its kernel {spec.name}, but {place(spec.name)} already has that name; rename one")
     if spec.name not in SPECS:
         _own[spec.name] = spec.origin
     return spec.name
 
 
 def located(spec: KernelSpec) -> KernelSpec:
-    """The spec with an origin, by which other processes find it; raises `BadSpec` where it has none to be found.
+    """Return the spec with its origin set, so that other processes can load it.
 
-    A spec is found by name among the registered ones, or as a name at the top of the file that defines its function.
+    The spec must be registered, or be bound to a name at the top level of the file that defines its function. Raises
+    `BadSpec` otherwise.
     """
     if not isinstance(spec, KernelSpec):
-        raise BadSpec(f"{cut(spec)} is no KernelSpec; tune one, a registered name or path/to/file.py:SPEC")
+        raise BadSpec(f"{cut(spec)} is not a KernelSpec; pass a KernelSpec, a registered name or path/to/file.py:SPEC")
     if spec.origin:
         return spec
     if spec.name in SPECS and load(spec.name).function == spec.function:
@@ -62,20 +63,20 @@ def located(spec: KernelSpec) -> KernelSpec:
     if home is None or not names or not getattr(home, "__file__", None):
         raise BadSpec(
             f"kernel {spec.name} cannot be found by other processes; "
-            "give it a name at the top of the file of its function, or pass path/to/file.py:SPEC"
+            "assign it to a name at the top level of the file of its function, or pass path/to/file.py:SPEC"
         )
     return dataclasses.replace(spec, origin=f"{home.__file__}:{names[0]}")
 
 
 def known(text: str) -> str:
-    """The registered names in words, and the one that `text` may have meant."""
+    """Return the end of an error message: the registered names, after a suggestion if one is close to `text`."""
     close = difflib.get_close_matches(text, names(), n=1)
     meant = f"did you mean {close[0]}? " if close else ""
     return f"{meant}registered: {', '.join(names())}"
 
 
 def load(text: str) -> KernelSpec:
-    """The spec called `text`: a registered name, or `path/to/file.py:SPEC` for a user's own.
+    """Load the spec named by `text`: a registered name, or `path/to/file.py:SPEC` for a user's own kernel.
 
     Raises `UnknownKernel` for an unregistered name and `BadSpec` for a file without a usable spec.
     """
@@ -104,7 +105,7 @@ def _load_file(path: Path, attribute: str) -> KernelSpec:
 
 
 def _import_file(path: Path) -> ModuleType:
-    """Import under a name made from the path, so that equal file names do not meet."""
+    """Import the file under a module name made from its whole path, so that equal file names do not collide."""
     name = f"tilewise_user_{path.stem}_{digest(str(path))[:8]}"
     if name in sys.modules:
         return sys.modules[name]

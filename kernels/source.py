@@ -1,4 +1,4 @@
-"""A kernel's source as text: found without importing it, and hashed so that only what it computes counts."""
+"""A kernel's source as text: located without importing it, and hashed so that only changes to the code count."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _SKIPPED = {tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER
 _DOCUMENTED = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 Place = tuple[int, int]
-"""Line from 1, and column in characters."""
+"""A line, counted from 1, and a column in characters."""
 
 
 def digest(text: str) -> str:
@@ -32,7 +32,7 @@ def digest(text: str) -> str:
 
 
 def locate(spec: KernelSpec) -> list[tuple[Path, str]]:
-    """The files that hold the spec's functions, and the functions' names."""
+    """Return the file and the name of each of the spec's functions."""
     return [_locate(spec, function) for function in spec.functions()]
 
 
@@ -54,17 +54,18 @@ def _module_file(spec: KernelSpec, module: str) -> Path:
     except (ImportError, ValueError):  # no such parent package; an empty or relative name
         found = None
     if found is None or not found.has_location or found.origin is None:
-        raise BadSpec(f"kernel {spec.name} names a function in {module!r}, which is no module here")
+        raise BadSpec(f"kernel {spec.name} names a function in {module!r}, but no such module was found")
     return Path(found.origin)
 
 
 def source_hash(spec: KernelSpec) -> str:
-    """Hash of the functions and of what the spec says of arguments, launches and right results, with everything at
-    the top of their files that they use, by name, however indirectly. Parameters, their domains and the default do
-    not count: a config more must not make other results another kernel's.
+    """Hash the kernel's functions, and the spec's arguments, launches and reference.
 
-    Comments, docstrings, blank lines and positions do not count, so neither does moving or documenting a kernel. What
-    the file imports counts by its name in use, not by its content.
+    Every top-level name of their files that they use, directly or indirectly, is hashed too. Parameters, candidate
+    values and the default are not: results must stay valid when the space gains a config.
+
+    Comments, docstrings, blank lines and positions are not hashed, so a kernel may be moved or documented. An imported
+    name is hashed where it is used, the content of its module is not.
     """
     parts = {part for path, name in locate(spec) for part in _parts(path, name)} | set(_contract(spec))
     return digest("\n".join(sorted(parts)))[:16]
@@ -74,9 +75,9 @@ _CONTRACT = ("buffers", "scalars", "grid", "launches", "scratch", "reference")
 
 
 def _contract(spec: KernelSpec) -> Iterator[str]:
-    """The normalised text of the spec's contract, for a spec that was loaded by name or from a file.
+    """Yield the normalised text of the spec's contract, if the spec was loaded by name or from a file.
 
-    Where the spec is not written out as one call of KernelSpec, the whole statement that makes it counts.
+    If the spec is not defined by a direct call of KernelSpec, the whole statement that defines it is yielded.
     """
     place = spec.origin if ":" in spec.origin else registered(spec.origin)
     if not place:
@@ -107,7 +108,7 @@ def _contract(spec: KernelSpec) -> Iterator[str]:
 
 
 _PARSING = threading.Lock()
-"""CPython 3.11 counts how deep the parsers of all threads are together, and fails where two parse at once."""
+"""CPython 3.11 counts parser depth over all threads, so that parsing in two threads at once fails."""
 
 
 def _parsed(text: str) -> ast.Module:
@@ -116,7 +117,7 @@ def _parsed(text: str) -> ast.Module:
 
 
 def registered(name: str) -> str:
-    """`path/to/file.py:ATTRIBUTE` of one of the project's own specs; empty for any other name."""
+    """Return `path/to/file.py:ATTRIBUTE` of one of the project's own specs, or an empty text for any other name."""
     module, _, attribute = SPECS.get(name, "").partition(":")
     found = importlib.util.find_spec(module) if module else None
     return f"{found.origin}:{attribute}" if found is not None else ""
@@ -128,9 +129,9 @@ def _plain_tokens(text: str) -> str:
 
 
 def function_hash(function: Any) -> str:
-    """Hash of a function that no spec names, as `source_hash` takes it: without comments, docstrings and positions.
+    """Hash a function that belongs to no spec as `source_hash` does: without comments, docstrings and positions.
 
-    Raises `BadSpec` where its text cannot be found at the top of a file.
+    Raises `BadSpec` if it is not defined at the top level of a file.
     """
     while hasattr(function, "fn"):
         function = function.fn
@@ -141,7 +142,7 @@ def function_hash(function: Any) -> str:
 
 
 def _parts(path: Path, name: str) -> Iterator[str]:
-    """The normalised text of a function and of each definition that it reaches."""
+    """Yield the normalised text of a function and of each definition that it uses, directly or indirectly."""
     with tokenize.open(path) as file:
         lines = file.readlines()
     definitions = _definitions(_parsed("".join(lines)))
@@ -152,7 +153,7 @@ def _parts(path: Path, name: str) -> Iterator[str]:
 
 
 def _definitions(tree: ast.Module) -> Mapping[str, list[ast.stmt]]:
-    """The top-level statements that give each name its value; several where it is assigned again or in branches."""
+    """Map each top-level name to the statements that bind it: several if it is assigned again or in branches."""
     definitions: dict[str, list[ast.stmt]] = {}
     for node in tree.body:
         for name in _bound(node):
@@ -161,7 +162,7 @@ def _definitions(tree: ast.Module) -> Mapping[str, list[ast.stmt]]:
 
 
 def _bound(node: ast.AST) -> set[str]:
-    """The names that a statement at module level binds, in its branches too; imported ones do not count."""
+    """Return the names that a module-level statement binds, in its branches too, except imported names."""
     if isinstance(node, _DOCUMENTED):
         return {node.name}
     targets = [*getattr(node, "targets", []), getattr(node, "target", None)]
@@ -183,21 +184,21 @@ def _reachable(name: str, definitions: Mapping[str, Sequence[ast.stmt]]) -> set[
 
 
 def _nodes(statement: ast.stmt) -> Iterator[ast.AST]:
-    """All of a statement's nodes but those of a `tuned` decorator."""
+    """Yield all nodes of a statement except those of a `tuned` decorator."""
     decorators = [node for node in getattr(statement, "decorator_list", []) if _is_tuned(node)]
-    left_out = {id(node) for decorator in decorators for node in ast.walk(decorator)}
-    return (node for node in ast.walk(statement) if id(node) not in left_out)
+    excluded = {id(node) for decorator in decorators for node in ast.walk(decorator)}
+    return (node for node in ast.walk(statement) if id(node) not in excluded)
 
 
 def _tokens(lines: Sequence[str], node: ast.stmt) -> str:
-    """The statement's tokens, decorators included and docstrings not, with one space between them.
+    """Return the statement's tokens, with decorators and without docstrings, joined by single spaces.
 
-    Indentation is told by marks, so that its width does not count.
+    Indents and dedents become marks, so that the width of the indentation does not matter.
     """
     first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []) if not _is_tuned(d))])
     docstrings = list(_docstrings(lines, node))
     kept: list[str] = []
-    in_docstring = False  # the end of its statement goes with it
+    in_docstring = False  # drop the end of its statement too
     for token in tokenize.generate_tokens(io.StringIO("".join(lines[first - 1 : node.end_lineno])).readline):
         place = (token.start[0] + first - 1, token.start[1])
         if any(start <= place < end for start, end in docstrings):
@@ -210,13 +211,13 @@ def _tokens(lines: Sequence[str], node: ast.stmt) -> str:
 
 
 def _is_tuned(decorator: ast.expr) -> bool:
-    """Whether it says only which configs to launch with, as `@tuned(spec, ..)` does, which stands before all others."""
+    """Return whether this is `@tuned(spec, ..)`, the outermost decorator, which only chooses the config of a launch."""
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
     return getattr(called, "attr", getattr(called, "id", "")) == "tuned"
 
 
 def _docstrings(lines: Sequence[str], node: ast.stmt) -> Iterator[tuple[Place, Place]]:
-    """Where the docstrings of the functions and classes in a statement start and end."""
+    """Yield the start and end of each docstring of the functions and classes in a statement."""
     for inner in ast.walk(node):
         if isinstance(inner, _DOCUMENTED) and ast.get_docstring(inner, clean=False) is not None:
             doc = inner.body[0]

@@ -1,8 +1,8 @@
 """The contract between a kernel and the tuner.
 
-A `KernelSpec` says all that tuning needs to know of a Triton function. It is data and small pure functions; it
-imports neither torch nor triton, and it names its function by text (`"package.module:function"`) unless it stands in
-the same file as the function.
+A `KernelSpec` holds all that tuning needs to know about a Triton function, as data and small pure functions. It
+imports neither torch nor triton, and refers to its function by text (`"package.module:function"`) unless both are in
+the same file.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ __all__ = [
 ]
 
 Tensors = Mapping[str, Any]
-"""Torch tensors by argument name; `Any`, so that specs need no torch."""
+"""Torch tensors by argument name, typed `Any` so that specs need not import torch."""
 
 
 def ceil_div(a: int, b: int) -> int:
@@ -43,10 +43,10 @@ def ceil_div(a: int, b: int) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """What a spec may ask about the device it is tuned for.
+    """The device that a spec is tuned for, as far as a spec may depend on it.
 
-    `cores` run programs at once (vector cores on Ascend, multiprocessors on NVIDIA). `on_chip_bytes` is what one core
-    offers a program's tiles (the unified buffer on Ascend, shared memory on NVIDIA). `max_programs` limits the
+    `cores` run programs at once (vector cores on Ascend, multiprocessors on NVIDIA). `on_chip_bytes` is the memory of
+    one core for a program's tiles (the unified buffer on Ascend, shared memory on NVIDIA). `max_programs` limits the
     product of the grid.
     """
 
@@ -64,10 +64,10 @@ class Buffer:
 
     `in` buffers hold random data; `out` buffers are poisoned before a checked run; `inout` buffers hold random data
     that is restored before each run. `initial` marks an output that the kernel accumulates into: every element is set
-    to it before *every* run, timed or not. `draw(tensor, generator)` fills a tensor with random data in place, from a
-    torch generator of its device, where the standard normal would show nothing (a product of normals underflows).
-    `scale` is the size that an output's elements have by rights, where the few of them may lie near zero by chance (one
-    sum of N normals is about sqrt(N)): deviations are measured in it where it is more than the reference's RMS.
+    to it before *every* run, timed or not. `draw(tensor, generator)` fills a tensor with random data in place, with a
+    torch generator of its device, if the standard normal is unsuitable (a product of normals underflows). `scale` is
+    the expected magnitude of an output whose few elements may be near zero by chance (one sum of N normals is about
+    sqrt(N)). Deviations are measured relative to it where it exceeds the reference's RMS.
     """
 
     shape: tuple[int, ...]
@@ -90,7 +90,7 @@ class Buffer:
 class Parameter:
     """One tile parameter (`constexpr`) or compile option (`option`: `num_warps`, `multibuffer`, ...).
 
-    `values(problem, target)` lists what it may be, in a meaningful order for numbers; an empty list means that the
+    `values(problem, target)` lists its candidate values, numbers in a meaningful order. An empty list means that the
     parameter does not exist on that target.
     """
 
@@ -108,7 +108,7 @@ class Parameter:
 
 @dataclass(frozen=True, slots=True)
 class Constraint:
-    """What a config must satisfy before anything is compiled; `rule` is the text shown when it does not."""
+    """A condition that a config must satisfy before it is compiled; `rule` is the text shown if it does not."""
 
     rule: str
     holds: Callable[[Config, Problem, Target], bool]
@@ -119,7 +119,7 @@ class Constraint:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """One launch of a config that takes several: one of the spec's functions over a grid.
+    """One of a config's launches: one of the spec's functions over a grid.
 
     The function's arguments are taken by name from `constants`, the buffers and scratch, the scalars and the config.
     """
@@ -131,7 +131,7 @@ class Launch:
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """One dimension cut up: each program takes `block` of its `size`, in trips of `step`."""
+    """One tiled dimension of length `size`: each program takes `block` of it, in trips of `step`."""
 
     name: str
     size: int
@@ -144,37 +144,37 @@ class Axis:
 
     @property
     def taken(self) -> int:
-        """Elements of one full program."""
+        """Elements per full program."""
         return min(self.block, self.size)
 
     @property
     def trips(self) -> int:
-        """Trips of one full program."""
+        """Trips per full program."""
         return ceil_div(self.taken, self.step)
 
     @property
     def tail(self) -> int:
-        """Elements of a full program's last trip that are computed but not needed."""
+        """Elements that a full program computes in its last trip without need."""
         return self.trips * self.step - self.taken
 
 
 @dataclass(frozen=True, slots=True)
 class Tiling:
-    """How a config cuts the work up, outermost axis first; the last axis is contiguous in memory.
+    """The division of the work by a config, outermost axis first; the last axis is contiguous in memory.
 
-    No axes: how the kernel cuts its work up is not known, and there is no prior.
+    Without axes the division is unknown, and the prior does not apply.
 
-    `streamed_bytes` is what one trip loads, which double buffering keeps twice; `resident_bytes` is what else must be
-    on chip during a trip (accumulators, temporaries, operands that stay). `traffic` is what all of the config's
-    launches move through global memory, as a multiple of the least: more than 1 where data is read again.
+    `streamed_bytes` are loaded by one trip, and kept twice by double buffering. `resident_bytes` must also be on chip
+    during a trip: accumulators, temporaries, operands that stay. `traffic` is the data that all launches of the config
+    move through global memory, as a multiple of the least: more than 1 if data is read again.
 
-    For Ascend: `doubling_bytes` is what double buffering adds where memory is tight, less than `streamed_bytes` where
-    the second buffers lie in what temporaries leave free (None: all of it). `reductions` are those along the last axis
-    in one trip of the outermost loop, `operations` the vector operations on each element beyond the problem's `flops`.
-    `moved_back`: a trip that would reach over an edge starts earlier instead; else its tile is filled with what changes
-    nothing before it is loaded. `first_apart`: the inner loops' first tile has a buffer of its own, so that its load
-    and the next one wait for nothing. `in_place`: what a trip stores is made in the buffer that was loaded, which is
-    free again only after the store.
+    The rest is for Ascend. `doubling_bytes` is the memory that double buffering adds when memory is tight: less than
+    `streamed_bytes` if the second buffers reuse space of temporaries, and None for all of `streamed_bytes`.
+    `reductions` counts the reductions along the last axis in one trip of the outermost loop, `operations` the vector
+    operations per element beyond the problem's `flops`. `moved_back`: a trip that would cross an edge starts earlier
+    instead; otherwise its tile is filled with the neutral value before it is loaded. `first_apart`: the first tile of
+    the inner loops has its own buffer, so that its load and the next one need not wait. `in_place`: a trip's results
+    are computed in the buffer of its loads, which stays occupied until they are stored.
     """
 
     axes: tuple[Axis, ...]
@@ -201,22 +201,23 @@ class Tiling:
 class KernelSpec:
     """A kernel that can be tuned.
 
-    - `function`: the `triton.jit` function, or `"package.module:function"` naming it; a tuple of them where a config
-      may launch several, or one of several.
-    - `buffers(problem)`, `scalars(problem)`: the run-time arguments by name; with the `constexpr` parameters they are
-      all of the function's arguments.
+    - `function`: the `triton.jit` function, or its name as `"package.module:function"`; a tuple of them if a config
+      launches several, or one of several.
+    - `buffers(problem)`, `scalars(problem)`: the run-time arguments by name. Together with the `constexpr` parameters
+      they are all of the function's arguments.
     - `grid(config, problem)`: programs along each grid axis, for a kernel of one function. A kernel of several has
-      `launches(config, problem)` instead: what to launch, in order. A config's time is that of all its launches.
-    - `scratch(config, problem)`: buffers between its launches (partial results), written before they are read.
-    - `tiling(config, problem)`: the launch that does most of the work as the prior sees it; `tiling.programs` equals
-      its grid's product.
-    - `reference(inputs)`: what the outputs must be, by argument name, in torch operations that keep the dtype they
-      are given. It is called on float64 tensors to judge a config, and on the problem's dtype as the eager baseline.
-    - `flops(problem)`: floating-point operations the problem needs, for the roofline.
-    - `default(problem, target)`: what one would launch without tuning; a space given by `configs` may have
-      none (empty).
-    - `configs(problem, target)`: the valid configs themselves, where they are known one by one (a recorded space)
-      rather than as the combinations that satisfy `constraints`.
+      `launches(config, problem)` instead: its launches, in order. A config's time is that of all its launches.
+    - `scratch(config, problem)`: buffers between the launches (partial results), written before they are read.
+    - `tiling(config, problem)`: the tiling of the launch that does most of the work, for the prior; `tiling.programs`
+      equals the product of its grid.
+    - `reference(inputs)`: the expected outputs by argument name, computed with torch operations that keep the dtype of
+      their inputs. It is called on float64 tensors to verify a config, and on the problem's dtype as the eager
+      baseline.
+    - `flops(problem)`: floating-point operations that the problem needs, for the roofline.
+    - `default(problem, target)`: the config to launch without tuning. It may be empty if the space is given by
+      `configs`.
+    - `configs(problem, target)`: the valid configs, if they are listed one by one (a recorded space) instead of being
+      the combinations that satisfy `constraints`.
     """
 
     name: str
@@ -237,59 +238,59 @@ class KernelSpec:
     constraints: tuple[Constraint, ...] = ()
     configs: Callable[[Problem, Target], Sequence[Config]] | None = None
     origin: str = ""
-    """How another process finds this spec again: a registered name or `path/to/file.py:SPEC`; set on loading."""
+    """The name by which another process loads this spec: registered, or `path/to/file.py:SPEC`; set on loading."""
 
     def __post_init__(self) -> None:
-        """Raises `BadSpec` for fields of another kind; what the functions answer is checked whenever they are asked."""
+        """Raise `BadSpec` if a field has the wrong type; the results of the functions are checked at each call."""
         if (self.grid is None) == (self.launches is None) or isinstance(self.function, tuple) != (self.grid is None):
-            raise BadSpec(f"kernel {self.name} needs one function and a grid, or a tuple of them and launches")
+            raise BadSpec(f"kernel {self.name} needs one function and a grid, or a tuple of functions and launches")
         for name, kind in _TUPLES.items():
             _require_tuple(f"{name} of kernel {self.name}", getattr(self, name), kind)
         if unknown := [dtype for dtype in self.dtypes if dtype not in ITEM_BYTES]:
             raise BadSpec(f"kernel {self.name} takes {', '.join(unknown)}; known dtypes: {', '.join(ITEM_BYTES)}")
-        for name, (given, wrong) in _ANSWERS.items():
+        for name, (arguments, check) in _RESULTS.items():
             function = getattr(self, name)
             if function is not None or name not in ("grid", "launches", "configs"):
-                more = {"spared": _may_be_a_devices} if name == "reference" else {}
+                more = {"passes_through": _may_be_the_devices} if name == "reference" else {}
                 object.__setattr__(
-                    self, name, validated(f"{name}({given}) of kernel {self.name}", function, wrong, **more)
+                    self, name, validated(f"{name}({arguments}) of kernel {self.name}", function, check, **more)
                 )
 
     def to_json(self) -> dict[str, Any]:
-        """What can be tuned, as the command line and the REST service list it."""
+        """Return the kernel's entry in the listings of the command line and the REST service."""
         parameters = [parameter.name for parameter in self.parameters]
         listed = {"dims": list(self.dims), "dtypes": list(self.dtypes), "parameters": parameters}
         return {"name": self.name, "summary": self.summary, **listed}
 
     def functions(self) -> tuple[Any, ...]:
-        """Every function that some config launches."""
+        """Return every function that any config launches."""
         return self.function if isinstance(self.function, tuple) else (self.function,)
 
     def plan(self, config: Config, problem: Problem) -> tuple[Launch, ...]:
-        """The config's launches, in order."""
+        """Return the config's launches, in order."""
         if self.launches is not None:
             return tuple(self.launches(config, problem))
         assert self.grid is not None, "__post_init__ requires one or the other"
         return (Launch(self.function, tuple(self.grid(config, problem))),)
 
     def bytes(self, problem: Problem) -> int:
-        """The least bytes through global memory: each input read once, each output written once."""
+        """Return the least bytes moved through global memory: each input read once, each output written once."""
         return sum(buffer.bytes * (2 if buffer.role == "inout" else 1) for buffer in self.buffers(problem).values())
 
     def options(self) -> frozenset[str]:
-        """Names of the parameters that are compile options rather than arguments."""
+        """Return the names of the parameters that are compile options rather than arguments."""
         return frozenset(p.name for p in self.parameters if p.role == "option")
 
 
-# What is wrong with fields and answers ---------------------------------------------------------------------------
+# Checks of fields and of returned values -------------------------------------------------------------------------
 
 _TUPLES: dict[str, type] = {"dims": str, "dtypes": str, "parameters": Parameter, "constraints": Constraint}
 
 
-def _require_tuple(what: str, value: object, kind: type) -> None:
+def _require_tuple(name: str, value: object, kind: type) -> None:
     if not isinstance(value, tuple) or not all(isinstance(item, kind) for item in value):
         one = "a string" if kind is str else f"a {kind.__name__}"
-        raise BadSpec(f"{what} is {cut(value)}; expected a tuple, each item {one} (a tuple of one ends in a comma)")
+        raise BadSpec(f"{name} is {cut(value)}; expected a tuple, each item {one} (a tuple of one ends in a comma)")
 
 
 def _values(values: object) -> str:
@@ -298,8 +299,8 @@ def _values(values: object) -> str:
     return f"{cut(values)}; expected a list of numbers, strings or truth values"
 
 
-def _truth(held: object) -> str:
-    return "None; expected True or False" if held is None else ""
+def _truth(result: object) -> str:
+    return "None; expected True or False" if result is None else ""
 
 
 def _buffers(buffers: object) -> str:
@@ -310,13 +311,13 @@ def _buffers(buffers: object) -> str:
 
 def _buffer(name: str, buffer: Buffer) -> str:
     if not isinstance(buffer.shape, tuple) or not all(isinstance(size, int) and size > 0 for size in buffer.shape):
-        return f"{name} the shape {cut(buffer.shape)}; expected a tuple of sizes from 1"
+        return f"{name} with the shape {cut(buffer.shape)}; expected a tuple of sizes from 1"
     if buffer.dtype not in ITEM_BYTES:
-        return f"{name} the dtype {cut(buffer.dtype)}; expected one of {', '.join(ITEM_BYTES)}"
+        return f"{name} with the dtype {cut(buffer.dtype)}; expected one of {', '.join(ITEM_BYTES)}"
     return (
         ""
         if buffer.role in ("in", "out", "inout")
-        else f"{name} the role {cut(buffer.role)}; expected in, out or inout"
+        else f"{name} with the role {cut(buffer.role)}; expected in, out or inout"
     )
 
 
@@ -341,16 +342,17 @@ def _outputs(outputs: object) -> str:
     return "" if fits else f"{cut(outputs)}; expected a torch tensor for each output's name"
 
 
-def _may_be_a_devices(error: Exception, given: tuple[Any, ...]) -> bool:
-    """Memory that runs out, or a fault of the kernel before, shows as such an error in whatever torch does next."""
+def _may_be_the_devices(error: Exception, given: tuple[Any, ...]) -> bool:
+    """Return whether the error may be the device's: memory that ran out, or an earlier kernel's fault, surfaces as a
+    RuntimeError of the next torch call."""
     return isinstance(error, RuntimeError) and any(tensor.device.type != "cpu" for tensor in given[0].values())
 
 
 def _only(kind: Any, expected: str) -> Callable[[object], str]:
-    return lambda answer: "" if isinstance(answer, kind) else f"{cut(answer)}; expected {expected}"
+    return lambda result: "" if isinstance(result, kind) else f"{cut(result)}; expected {expected}"
 
 
-_ANSWERS: dict[str, tuple[str, Callable[[Any], str]]] = {
+_RESULTS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "buffers": ("problem", _buffers),
     "scalars": ("problem", _numbers),
     "grid": ("config, problem", _grid),
@@ -362,4 +364,4 @@ _ANSWERS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "default": ("problem, target", _only(Mapping, "a value for each parameter")),
     "configs": ("problem, target", _only(Sequence, "a list of configs")),
 }
-"""What each function of a spec is given, and what is wrong with its answer; empty where that is as it should be."""
+"""The arguments of each function of a spec, and the check of its result: an empty text if it is valid."""

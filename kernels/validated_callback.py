@@ -1,4 +1,4 @@
-"""What the functions of a spec answer, checked: what one raises, or gives amiss, is `BadSpec` and names it."""
+"""Checked functions of a spec: an exception or an invalid result becomes a `BadSpec` that names the function."""
 
 from __future__ import annotations
 
@@ -13,49 +13,50 @@ from tilewise.errors import BadSpec, TilewiseError
 __all__ = ["ValidatedCallback", "cut", "raised", "validated"]
 
 _LONGEST = 60
-"""Characters of a value in a message."""
+"""Characters of a value shown in a message."""
 
 
 @dataclass(frozen=True, slots=True)
 class ValidatedCallback:
-    """A function of a spec, called as itself.
+    """A function of a spec that checks its result at each call.
 
-    `what` names it in messages. `amiss` says what is wrong with an answer and what was expected, or is empty. An error
-    that is `spared`, of what was given, goes through as it is: it may be a device's.
+    `what` names it in messages. `check` returns an invalid result in words with what was expected, or an empty text.
+    An exception for which `passes_through(error, arguments)` is true is not turned into `BadSpec`: it may be the
+    device's.
     """
 
     what: str
     function: Callable[..., Any]
-    amiss: Callable[[Any], str]
-    spared: Callable[[Exception, tuple[Any, ...]], bool] = lambda error, given: False
+    check: Callable[[Any], str]
+    passes_through: Callable[[Exception, tuple[Any, ...]], bool] = lambda error, given: False
 
     def __call__(self, *given: Any) -> Any:
         try:
-            answer = self.function(*given)
+            result = self.function(*given)
         except Exception as error:
-            if isinstance(error, TilewiseError) or self.spared(error, given):
+            if isinstance(error, TilewiseError) or self.passes_through(error, given):
                 raise
             raise BadSpec(f"{self.what} raises {raised(error, self._file())}{_where(given)}") from error
-        if wrong := self.amiss(answer):
-            raise BadSpec(f"{self.what} gives {wrong}")
-        return answer
+        if invalid := self.check(result):
+            raise BadSpec(f"{self.what} returns {invalid}")
+        return result
 
     def _file(self) -> str:
         code = getattr(self.function, "__code__", None)
         return code.co_filename if code else ""
 
 
-def validated(what: str, function: Any, amiss: Callable[[Any], str], **more: Any) -> ValidatedCallback:
-    """Raises `BadSpec` for what is no function; one that is `ValidatedCallback` already stays as it is."""
+def validated(what: str, function: Any, check: Callable[[Any], str], **more: Any) -> ValidatedCallback:
+    """Wrap a function, unless it is a `ValidatedCallback` already; raise `BadSpec` if it is not a function."""
     if isinstance(function, ValidatedCallback):
         return function
     if not callable(function):
         raise BadSpec(f"{what} is {cut(function)}; expected a function")
-    return ValidatedCallback(what, function, amiss, **more)
+    return ValidatedCallback(what, function, check, **more)
 
 
 def raised(error: BaseException, file: str) -> str:
-    """An error in words, with the line of `file` that it came from where it came from there."""
+    """Describe an error in one line, with the last line of `file` in its traceback if there is one."""
     reason = ": ".join([type(error).__name__, *str(error).splitlines()[:1]])
     lines = [frame.lineno for frame in traceback.extract_tb(error.__traceback__) if frame.filename == file]
     return f"{reason} ({Path(file).name}, line {lines[-1]})" if lines else reason
@@ -67,7 +68,7 @@ def cut(value: object) -> str:
 
 
 def _where(given: tuple[Any, ...]) -> str:
-    """The config, or the names of the tensors, that the function was given first."""
+    """Describe the function's first argument if it is a config or a mapping of tensors."""
     if not given or not isinstance(given[0], Mapping):
         return ""
     if all(isinstance(value, int | float | str) for value in given[0].values()):

@@ -1,4 +1,4 @@
-"""The client speaks to the very application, and has a method for every operation that it documents."""
+"""Tests of the client against the application itself, for every operation that the application documents."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ RUFF = Path(sysconfig.get_path("scripts")) / "ruff"
 
 
 class Recorded(httpx2.BaseTransport):
-    """Hands requests to the application of a test client, and remembers their paths and parameters."""
+    """A transport that passes requests to a test client's application, and records their paths and parameters."""
 
     def __init__(self, app: TestClient) -> None:
         self.app, self.seen, self.parameters = app, set(), defaultdict(set)
@@ -75,7 +75,7 @@ def test_every_operation_has_a_method(remote, tune, client, transport):
     job = remote.submit("row_reduce", [QUERY["dims"]], device="model:Ascend910B4", trials=2)
     assert remote.cancel(job["id"])["state"] == "cancelled"
     assert remote.job(job["id"]) == remote.jobs()[0]
-    assert [told["state"] for told in remote.events(job["id"])] == ["cancelled"]
+    assert [event["state"] for event in remote.events(job["id"])] == ["cancelled"]
     assert remote.import_results(remote.export())["unchanged"] == 3
     assert remote.readyz() == remote.healthz() == {"status": "ok"}
     assert "tilewise_answers_kept" in remote.metrics()
@@ -88,11 +88,11 @@ def test_every_operation_has_a_method(remote, tune, client, transport):
     assert transport.seen == documented
 
 
-def test_the_client_is_as_it_would_be_made_now(client):
-    """`make client` makes it anew."""
-    made = client_source(client.get("/openapi.json").json())
+def test_the_client_is_up_to_date(client):
+    """If this fails, run `make client`."""
+    source = client_source(client.get("/openapi.json").json())
     command = [RUFF, "format", "--stdin-filename", "src/tilewise/client.py", "-"]
-    formatted = subprocess.run(command, input=made, capture_output=True, text=True, check=True, cwd=ROOT).stdout
+    formatted = subprocess.run(command, input=source, capture_output=True, text=True, check=True, cwd=ROOT).stdout
     assert formatted == (ROOT / "src/tilewise/client.py").read_text()
 
 
@@ -122,15 +122,15 @@ def test_every_parameter_can_be_given(remote, tune, client, transport):
 @pytest.mark.parametrize(
     ("answer", "expected"),
     [
-        (httpx2.Response(200, text="<html>"), "no JSON"),
-        (httpx2.Response(200, text="[]"), "no document"),
+        (httpx2.Response(200, text="<html>"), "did not return JSON; is it a tilewise server"),
+        (httpx2.Response(200, text="[]"), "did not return a JSON object; is it a tilewise server"),
         (httpx2.Response(502, text="bad gateway"), "answered 502"),
         (httpx2.Response(503, json={"detail": "busy\nnow", "type": "urn:tilewise:problem:database"}), "busy now"),
         (httpx2.ConnectError("refused"), "cannot reach http://testserver: refused"),
         (httpx2.ReadTimeout("slow"), "cannot reach"),
     ],
 )
-def test_a_server_that_answers_no_answer_is_unavailable(answer, expected):
+def test_a_server_with_an_invalid_response_is_unavailable(answer, expected):
     def handle(request):
         if isinstance(answer, Exception):
             raise answer
@@ -142,8 +142,8 @@ def test_a_server_that_answers_no_answer_is_unavailable(answer, expected):
         assert not remote.ready()
 
 
-def test_what_is_no_address_is_said_at_once():
-    with pytest.raises(UsageError, match="is no server's address"):
+def test_an_invalid_address_is_refused_at_once():
+    with pytest.raises(UsageError, match="is not a server address"):
         Client("tiles.example:8300")
 
 

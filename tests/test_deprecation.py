@@ -1,4 +1,4 @@
-"""Old keywords of the public functions work for one release, with a warning."""
+"""Tests that old keywords of the public functions work for one release, with a warning."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def test_an_old_keyword_is_taken_for_the_new_one_with_a_warning():
     assert caught[0].filename == __file__
 
 
-def test_a_new_keyword_is_no_reason_to_warn(recwarn):
+def test_a_new_keyword_does_not_warn(recwarn):
     assert (double(), double(2), double(new=3)) == (2, 4, 6)
     assert not recwarn.list
 

@@ -1,8 +1,8 @@
-"""A database written at commit e37392d, and what that version answered: users' databases go on answering the same.
+"""A database written at commit e37392d still gives the results that it gave to that version.
 
 `golden/tiles.db.gz` holds tunings on modelled parts, H200 times from the recorded landscapes, a user's kernel and a
-replay. `answers.jsonl.gz` holds what `tilewise.Cache` answered, `identity.json.gz` the REST answers, every kernel's
-source hash, the modelled parts' fingerprints, and the keys under which everything is stored.
+replay. `answers.jsonl.gz` holds the results of `tilewise.Cache`. `identity.json.gz` holds the REST answers, every
+kernel's source hash, the modelled parts' fingerprints, and the keys of all stored records.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Every module but the Triton functions imports on a machine that has only the core dependencies."""
+"""Every module except the Triton functions imports with only the core dependencies installed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The public names of the package."""
+"""Tests of the package's public names."""
 
 from __future__ import annotations
 
@@ -69,8 +69,8 @@ def test_importing_brings_in_only_what_is_used(code, kept_out):
     assert subprocess.run([sys.executable, "-c", check], capture_output=True, text=True, check=True).stdout == "[]\n"
 
 
-@pytest.mark.parametrize(("told", "threads"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3")])
-def test_the_command_line_keeps_numpy_to_one_thread_unless_it_is_told_otherwise(told, threads):
+@pytest.mark.parametrize(("variables", "threads"), [({}, "1"), ({"OPENBLAS_NUM_THREADS": "3"}, "3")])
+def test_the_command_line_keeps_numpy_to_one_thread_by_default(variables, threads):
     code = """
 import os, sys
 from tilewise.cli import main
@@ -80,12 +80,12 @@ try:
 finally:
     print(os.environ["OPENBLAS_NUM_THREADS"])
 """
-    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"} | told
+    environment = {name: value for name, value in os.environ.items() if name != "OPENBLAS_NUM_THREADS"} | variables
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=environment)
     assert done.stdout.split()[-1] == threads
 
 
-def test_a_look_up_answers_from_a_database_and_says_what_is_wrong(tmp_path, stored):
+def test_a_look_up_reads_a_database_and_reports_errors(tmp_path, stored):
     scope, trial = stored
     from tilewise.db.sql.sql_store import open_store
 
@@ -101,7 +101,7 @@ def test_a_look_up_answers_from_a_database_and_says_what_is_wrong(tmp_path, stor
                 cache.lookup("row_reduce", {"M": 1001, "N": 8192}, device="Ascend910B4", match="close")
 
 
-def test_a_cache_is_no_server():
+def test_a_cache_cannot_be_a_server():
     with pytest.raises(UsageError, match="is a server"):
         tilewise.Cache("http://localhost:1")
 

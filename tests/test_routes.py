@@ -1,4 +1,4 @@
-"""Four routes through the code, taken from the call stack, are those of docs/architecture.md."""
+"""Four routes through the code, taken from the call stack, match docs/architecture.md."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_FILES = 14
 
 @cache
 def described(heading: str) -> list[list[str]]:
-    """The lists of files below that heading."""
+    """Return the lists of files below that heading."""
     page = (DOCS / "architecture.md").read_text()
     section = page.split(f"### {heading}\n")[1].split("\n##")[0]
     blocks = re.findall(r"(?:^\d+\. `[^`]+`.*\n)+", section, re.MULTILINE)
@@ -32,7 +32,7 @@ def described(heading: str) -> list[list[str]]:
 
 @pytest.fixture(scope="module")
 def taken(tmp_path_factory: pytest.TempPathFactory):
-    """The different stacks that a route was seen to have."""
+    """A function that returns the distinct call stacks of a route."""
     artefacts = tmp_path_factory.mktemp("artefacts")
 
     @cache

@@ -1,11 +1,10 @@
-"""The Python client of the service, made from its OpenAPI document.
+"""Generation of the service's Python client from its OpenAPI document.
 
-`python tools/generate_client.py src/tilewise/client.py` writes that module; a test compares it with what would be
-written.
+`python tools/generate_client.py src/tilewise/client.py` writes that module; a test checks that it is up to date.
 
-The document's names are the client's: an operation's id is a method, a schema is a type. Of what is general to clients:
-a body's members are parameters, as those of the path and the query are; an answer with nothing but a list is that list;
-an operation that links to itself is one over pages; and what the document marks with `x-file` is handed over as bytes.
+The client uses the document's names: an operation's id becomes a method, a schema a type. The members of a body become
+parameters like those of the path and the query. A response that holds nothing but a list is returned as that list. An
+operation with a link to itself is paged. A schema marked with `x-file` is passed as bytes.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _Schema = Mapping[str, Any]
 
 
 def client_source(document: Mapping[str, Any]) -> str:
-    """The module's text, which `ruff format` has yet to lay out. Raises `ValueError` for what it has no form for."""
+    """Return the module's text, not yet formatted by ruff; raise `ValueError` for a schema without a Python type."""
     forms = _Forms(document["components"]["schemas"])
     operations = [
         _operation(forms, path, method, operation)
@@ -40,19 +39,19 @@ def client_source(document: Mapping[str, Any]) -> str:
         loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {"docstring": _docstring, "sentence": _sentence}
-    named = forms.named()  # once all operations have said what they need
+    named = forms.named()  # after all operations have recorded the types that they need
     return environment.get_template("client.jinja").render(named=named, operations=operations)
 
 
 class _Forms:
-    """The document's schemas as Python's types."""
+    """The document's schemas as Python types."""
 
     def __init__(self, schemas: Mapping[str, _Schema]) -> None:
         self._schemas = schemas
         self._used: set[str] = set()
 
     def of(self, schema: _Schema) -> str:
-        """Containers are those that cannot be changed: what is given may then be any, and answers are the reader's."""
+        """Return the schema's type, with read-only containers, so that callers may pass any kind of them."""
         if "$ref" in schema:
             name = _name(schema)
             if "x-file" in self._schemas[name]:
@@ -69,16 +68,16 @@ class _Forms:
             values = schema["additionalProperties"]
             return f"Mapping[str, {'Any' if values is True else self.of(values)}]"
         if schema.get("type") not in _PLAIN:
-            raise ValueError(f"no type of Python is known for {dict(schema)}")
+            raise ValueError(f"no Python type is known for {dict(schema)}")
         return _PLAIN[schema["type"]]
 
     def resolved(self, schema: _Schema) -> _Schema:
         return self._schemas[_name(schema)] if "$ref" in schema else schema
 
     def named(self) -> list[dict[str, Any]]:
-        """What is to be declared: other names of plain types, then types with fields."""
+        """Return the declarations: first aliases of plain types, then types with fields."""
         declared: dict[str, dict[str, Any]] = {}
-        while left := self._used - declared.keys():  # fields need further ones
+        while left := self._used - declared.keys():  # fields may use further types
             declared |= {name: self._declared(name) for name in left}
         return sorted(declared.values(), key=lambda each: ("fields" in each, each["name"]))
 
@@ -104,8 +103,8 @@ def _name(schema: _Schema) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Parameter:
-    """`place` is where it is sent: path, query, body, or `file` for all of the body. One without a default must be
-    given."""
+    """A method's parameter, required if it has no default. `place` is where it is sent: path, query, body, or `file`
+    for the whole body."""
 
     name: str
     form: str
@@ -115,13 +114,13 @@ class _Parameter:
 
     @property
     def sent(self) -> str:
-        """As a member of what is sent; of a mapping in the query each member is one."""
+        """The parameter as a member of the query or body; a mapping in the query is spread."""
         spread = self.place == "query" and self.form.startswith("Mapping")
         return f"**{self.name}" if spread else f"{self.name!r}: {self.name}"
 
 
 def _operation(forms: _Forms, path: str, method: str, operation: Mapping[str, Any]) -> dict[str, Any]:
-    """What the template has to know of an operation."""
+    """Return the template's data for an operation."""
     success = next(response for status, response in operation["responses"].items() if status.startswith("2"))
     cursor = _cursor(operation["operationId"], success)
     parameters = [each for each in _parameters(forms, operation) if not cursor or each.name != cursor[0]]
@@ -160,7 +159,7 @@ def _parameter(forms: _Forms, name: str, schema: _Schema, place: str, required: 
 
 
 def _sent(parameters: list[_Parameter]) -> Iterator[str]:
-    """Arguments of a call."""
+    """Yield the keyword arguments of the method's call."""
     for place, argument in (("query", "params"), ("body", "body")):
         if members := [each.sent for each in parameters if each.place == place]:
             yield f"{argument}={{{', '.join(members)}}}"
@@ -170,7 +169,7 @@ def _sent(parameters: list[_Parameter]) -> Iterator[str]:
 def _answer(
     forms: _Forms, content: Mapping[str, _Schema], sent: list[str], cursor: tuple[str, str] | None
 ) -> tuple[str, str]:
-    """Type and expression."""
+    """Return the type and the expression of the method's result."""
     arguments = ", ".join(sent)
     if stream := content.get("text/event-stream"):
         data = stream["itemSchema"]["properties"]["data"]["contentSchema"]
@@ -195,7 +194,7 @@ def _answer(
 
 
 def _cursor(name: str, success: Mapping[str, Any]) -> tuple[str, str] | None:
-    """The parameter that leads to the next page, and the member of a page that it is taken from."""
+    """Return the parameter that requests the next page and the member of a page that holds it, or None."""
     for link in success.get("links", {}).values():
         if link["operationId"] == name:
             [(parameter, place)] = link["parameters"].items()
@@ -204,12 +203,12 @@ def _cursor(name: str, success: Mapping[str, Any]) -> tuple[str, str] | None:
 
 
 def _about(operation: Mapping[str, Any], parameters: list[_Parameter]) -> str:
-    """Paragraphs: what it does, what it is given, and when there is nothing."""
-    told = [f"- `{each.name}`: {each.about}" for each in parameters if each.about]
+    """Return the docstring's paragraphs: summary, description, parameters, and the error if nothing is found."""
+    items = [f"- `{each.name}`: {each.about}" for each in parameters if each.about]
     missing = operation["responses"].get("404")
     raised = f"Raises `NotFound`: {missing['description']}" if missing else ""
     body = " ".join(operation["description"].split())
-    return "\n\n".join(filter(None, [_sentence(operation["summary"]), body, "\n".join(told), raised]))
+    return "\n\n".join(filter(None, [_sentence(operation["summary"]), body, "\n".join(items), raised]))
 
 
 def _sentence(text: str) -> str:
@@ -217,7 +216,7 @@ def _sentence(text: str) -> str:
 
 
 def _docstring(text: str, indent: int) -> str:
-    """Paragraphs and list items as a docstring that stands so far in."""
+    """Format paragraphs and list items as a docstring, indented by `indent` spaces."""
     width = _WIDTH - indent - len('"""')
     lines = [
         textwrap.fill(line, width, subsequent_indent="  " if line.startswith("- ") else "", break_on_hyphens=False)

@@ -1,15 +1,15 @@
 #!/usr/bin/env python3
-"""Carry out Dockerfile.serve step by step, without a container engine, and try the server that it makes.
+"""Run Dockerfile.serve step by step without a container engine, and test the server that it builds.
 
     sudo tools/run_dockerfile.py -o docs/results/docker-serve.json
 
-needs Linux, root, debootstrap and iproute2. The base image is replaced by a bare Debian with a Python of its own in
-/usr/local; every later instruction of the Dockerfile is read from it and done in that root. Then the server runs as
-the image's user on a read-only root, in name spaces of its own without a network, and is asked for a config that was
-written beside it. Exit code 1 where a step or a check fails.
+This needs Linux, root, debootstrap and iproute2. A bare Debian with Python in /usr/local replaces the base image; all
+further instructions of the Dockerfile are carried out in that root. Then the server runs as the image's user, on a
+read-only root and in separate namespaces without a network, and must return a config that is stored while it runs. Exit
+code 1 means that a step or a check failed.
 
-`--share PATH` shows a file or folder of this machine, such as pip's configuration or certificates, to the RUN steps;
-variables named PIP_* and SSL_CERT_FILE are passed to them.
+`--share PATH` makes a file or folder of this machine, such as pip's configuration or certificates, visible to the RUN
+steps. They also get the variables PIP_* and SSL_CERT_FILE.
 """
 
 from __future__ import annotations
@@ -61,11 +61,11 @@ ABSENT = "import importlib.util; print([n for n in ('torch', 'triton') if import
 
 
 class Failed(Exception):
-    """A step or check that did not do what it should; the message is one for a person."""
+    """A failed step or check; the message is for the user."""
 
 
 class Image:
-    """A root folder, and what the instructions so far say of how its program is run."""
+    """A root folder, and the settings for running its program from the instructions so far."""
 
     def __init__(self, root: Path, shared: Sequence[Path]) -> None:
         self.root = root
@@ -79,15 +79,15 @@ class Image:
         self._shared = shared
 
     def do(self, word: str, rest: str) -> None:
-        """Carry out one instruction; raises `Failed` for one that is not known here."""
+        """Carry out one instruction; raise `Failed` if it is not supported."""
         step = getattr(self, f"_{word.lower()}", None)
         if step is None:
-            raise Failed(f"{DOCKERFILE.name} has {word}, which this script does not know")
+            raise Failed(f"{DOCKERFILE.name} has {word}, which this script does not support")
         step(rest)
 
     def _from(self, rest: str) -> None:
         if not re.fullmatch(r"python:3\.11\.\d+-slim-bookworm", rest):
-            raise Failed(f"{rest} is not a base that a bare Debian can stand for")
+            raise Failed(f"a bare Debian cannot replace the base image {rest}; expected python:3.11.N-slim-bookworm")
         call("debootstrap", "--variant=minbase", "--include=ca-certificates", "bookworm", str(self.root), MIRROR)
         self._run(
             "export DEBIAN_FRONTEND=noninteractive && apt-get install -y -qq --no-install-recommends python3.11-venv"
@@ -103,18 +103,18 @@ class Image:
         for source in sources:
             here, there = REPOSITORY / source, self._within(self.folder, target)
             if not here.exists():
-                raise Failed(f"COPY {source}: there is no such file")
+                raise Failed(f"COPY {source}: no such file")
             if here.is_dir():
                 shutil.copytree(here, there, symlinks=True, ignore=ignored, dirs_exist_ok=True)
             else:
                 shutil.copy(here, there / here.name if target.endswith("/") else there)
 
     def _run(self, rest: str) -> None:
-        """In a mount name space of its own, where what is shared is bound into the root."""
+        """Run a command in a separate mount namespace, with the shared paths bound into the root."""
         lines = ["set -e", f"mount -t proc proc {self.root}/proc"]
         for path in self._shared:
             target = self._within(str(path))
-            if not target.exists():  # stays behind, empty
+            if not target.exists():  # an empty file or folder stays in the image
                 target.parent.mkdir(parents=True, exist_ok=True)
                 target.mkdir() if path.is_dir() else target.touch()
             lines.append(f"mount --bind {path} {target}")
@@ -143,7 +143,7 @@ class Image:
         self.user = rest
 
     def _expose(self, rest: str) -> None:
-        pass  # a remark in the image; nothing is opened by it
+        pass  # documentation only; it opens no port
 
     def _healthcheck(self, rest: str) -> None:
         self.healthcheck = json.loads(rest[rest.index("CMD") + 3 :])
@@ -155,20 +155,20 @@ class Image:
         self.command = json.loads(rest)
 
     def _within(self, *parts: str) -> Path:
-        """A path of the image, on this machine."""
+        """Return the path on this machine of a path in the image."""
         return self.root / os.path.join("/", *parts).lstrip("/")
 
 
 class Container:
-    """The image's program at work: read-only root, the image's user, no capabilities, no network but its own."""
+    """The image's running program: read-only root, the image's user, no capabilities, only a loopback network."""
 
     def __init__(self, image: Image) -> None:
         self._image = image
         root = image.root
         lines = ["set -e", "ip link set lo up", f"mount --bind {root} {root}", f"mount -o remount,bind,ro {root}"]
         lines += [f"mount -t proc proc {root}/proc", f"mount -t tmpfs tmpfs {root}/tmp"]
-        for number, volume in enumerate(image.volumes):  # an engine fills a new volume from the image: its owner counts
-            kept = root.parent / f"volume{number}"
+        for index, volume in enumerate(image.volumes):  # like an engine, fill it from the image, which sets its owner
+            kept = root.parent / f"volume{index}"
             shutil.rmtree(kept, ignore_errors=True)
             call("cp", "--archive", str(image._within(volume)), str(kept))
             lines.append(f"mount --bind {kept} {image._within(volume)}")
@@ -221,7 +221,7 @@ def instructions(dockerfile: Path) -> Iterator[tuple[str, str]]:
 
 
 def ignored(folder: str, names: list[str]) -> set[str]:
-    """What .dockerignore keeps out of the folders that are copied."""
+    """Return the names that .dockerignore excludes from copied folders."""
     lines = (REPOSITORY / ".dockerignore").read_text().splitlines()
     patterns = [line.removeprefix("**/") for line in lines if line.startswith("**/")]
     return {name for name in names if any(fnmatch.fnmatch(name, pattern) for pattern in patterns)}
@@ -245,7 +245,7 @@ def build(image: Image) -> list[dict[str, Any]]:
 
 
 def try_out(image: Image) -> dict[str, Any]:
-    """What was seen of the running server; raises `Failed` where it is not what the image promises."""
+    """Run the server and return what was observed; raise `Failed` if it differs from what the image promises."""
     container = Container(image)
     try:
         found: dict[str, Any] = {"healthy_after_s": round(container.wait_until_healthy(30), 2)}
@@ -255,8 +255,8 @@ def try_out(image: Image) -> dict[str, Any]:
         )
         for path in ("/opt/tilewise/README.md", "/usr/local/x", "/etc/x"):
             if container.ask("touch", path).returncode == 0:
-                raise Failed(f"{path} can be written; the root should be read-only")
-        found["absent"] = expect(container, "packages that do not belong here", "[]", "python", "-c", ABSENT)
+                raise Failed(f"{path} can be written; expected a read-only root")
+        found["absent"] = expect(container, "packages that should be absent", "[]", "python", "-c", ABSENT)
         expect(container, "writing a result beside the server", "", "python", "-c", TUNED)
         found["answer"] = expect(container, "the look-up", "25", "python", "-c", ASK)
         found["check"] = container.ask("tilewise", "db", "check").stdout.splitlines()
@@ -270,17 +270,17 @@ def try_out(image: Image) -> dict[str, Any]:
     return found | {"ended_with": code}
 
 
-def expect(container: Container, what: str, wanted: str, *words: str) -> str:
+def expect(container: Container, name: str, wanted: str, *words: str) -> str:
     done = container.ask(*words)
     if done.returncode or done.stdout.strip() != wanted:
-        raise Failed(f"{what}: expected {wanted!r}, got {done.stdout.strip()!r} {done.stderr[-1000:]}")
+        raise Failed(f"{name}: expected {wanted!r}, got {done.stdout.strip()!r} {done.stderr[-1000:]}")
     return wanted
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("-o", "--output", type=Path, help="where to write what was done and seen, as JSON")
-    parser.add_argument("--share", type=Path, action="append", default=[], help="a path that RUN steps may read")
+    parser.add_argument("-o", "--output", type=Path, help="file for the JSON report (default: standard output)")
+    parser.add_argument("--share", type=Path, action="append", default=[], help="a path to make visible to RUN steps")
     options = parser.parse_args()
     missing = [name for name in ("debootstrap", "ip", "unshare", "nsenter") if shutil.which(name) is None]
     if os.getuid() or missing:

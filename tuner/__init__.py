@@ -1,4 +1,4 @@
-"""How the fastest config is found, and launched with; `tune` and `tuned` are the whole of it as one call each."""
+"""Tuning, look-ups and launches: `tune` finds the fastest config of a problem, `tuned` launches with it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HOMES = {"tune": "tilewise.tuner.tuning.tune", "tuned": "tilewise.tuner.runtime
 
 
 def __getattr__(name: str) -> Any:
-    """The public names, imported when asked for: the search needs Optuna, look-ups do not."""
+    """Import a public name on first use: the search needs Optuna, look-ups do not."""
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

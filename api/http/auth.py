@@ -1,6 +1,6 @@
-"""Who may do what: every request but a few needs a right, given to everybody or by a bearer token.
+"""Authorization: every request but a few needs a right, which everybody has or a bearer token grants.
 
-A path that is not named here is closed the safe way: reading needs `read`, anything else `submit`.
+Paths that are not named here are closed by default: reading needs `read`, anything else `submit`.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ __all__ = ["Authorization", "Buckets", "required_right"]
 
 _OPEN = ("/healthz", "/readyz", "/openapi.json")
 _READING = ("GET", "HEAD", "OPTIONS")
-_MOST_CALLERS = 10_000
+_MAX_CALLERS = 10_000
 _FAILURES_A_MINUTE = 60
 
 
 def required_right(method: str, path: str) -> Right | None:
-    """The right that a request takes; None for what everybody may always ask."""
+    """Return the right that a request needs; None if it is open to everybody on every server."""
     if method in _READING and (path in _OPEN or path.startswith("/static/")):
         return None
     if method in _READING or path == "/v1/lookup":
@@ -38,26 +38,26 @@ def required_right(method: str, path: str) -> Right | None:
 
 
 class Buckets:
-    """So many requests a minute for each caller, all at once or spread out; callers not seen for long are forgotten."""
+    """A limit on each caller's requests per minute, at once or spread out; callers seen longest ago are forgotten."""
 
     def __init__(self, a_minute: int) -> None:
-        self._most, self._rate = float(a_minute), a_minute / 60
+        self._limit, self._rate = float(a_minute), a_minute / 60
         self._left: OrderedDict[object, tuple[float, float]] = OrderedDict()
 
     def take(self, caller: object) -> None:
-        """Raises `Busy` where the caller has none left."""
+        """Count a request of `caller`. Raises `Busy` if the caller has none left."""
         now = time.monotonic()
-        left, then = self._left.pop(caller, (self._most, now))
-        left = min(self._most, left + (now - then) * self._rate)
+        left, then = self._left.pop(caller, (self._limit, now))
+        left = min(self._limit, left + (now - then) * self._rate)
         self._left[caller] = max(left - 1, left if left < 1 else 0.0), now
-        if len(self._left) > _MOST_CALLERS:
+        if len(self._left) > _MAX_CALLERS:
             self._left.popitem(last=False)
         if left < 1:
             raise Busy("too many requests; slow down", (1 - left) / self._rate)
 
 
 class Authorization:
-    """Refuses with 401, 403 or 429 before anything of the request's body is read."""
+    """Middleware that answers 401, 403 or 429 before any of the request's body is read."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._service = app, service
@@ -83,18 +83,18 @@ class Authorization:
         if found is None:
             self._failures.take(caller)
             problem = "this token is unknown or revoked" if text else "a token is needed"
-            raise Unauthorized(f"{problem}; send `Authorization: Bearer TOKEN`, as tilewise token create gives it")
-        number, held = found
+            raise Unauthorized(f"{problem}; send `Authorization: Bearer TOKEN` with one from tilewise token create")
+        token_id, held = found
         if not held.includes(right):
-            raise Forbidden(f"this token allows to {held}; {right} is needed")
+            raise Forbidden(f"this token has the right {held}; the request needs {right}")
         if right is not Right.READ:
-            self._writes.take(number)
+            self._writes.take(token_id)
 
 
 def _token(scope: Scope) -> str:
-    """The bearer token of a request, or the password of one that reads; empty where there is none.
+    """Return a request's bearer token, or the password of a reading request; empty if it has neither.
 
-    Browsers send a password by themselves, so one must not be enough to write.
+    Browsers send a password on their own, so a password must not be enough to write.
     """
     for name, value in scope["headers"]:
         if name == b"authorization":

@@ -8,13 +8,13 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 __all__ = ["LARGEST_BODY", "LARGEST_IMPORT", "BodyLimit"]
 
 LARGEST_BODY = 1 << 20
-"""Bytes: a batch of `MOST_QUERIES` queries takes some 150,000."""
+"""In bytes; a batch of `MOST_QUERIES` queries takes about 150,000."""
 
 LARGEST_IMPORT = 64 << 20
 
 
 class BodyLimit:
-    """Refuse bodies over their limit, announced or streamed, before they fill the memory."""
+    """Middleware that refuses bodies over their limit, announced or streamed, before they fill the memory."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -25,16 +25,16 @@ class BodyLimit:
         await self._app(scope, receive, send)
 
 
-def _limited(receive: Receive, most: int) -> Receive:
-    """`receive`, raising HTTP's 413 as soon as more than `most` bytes have come."""
+def _limited(receive: Receive, limit: int) -> Receive:
+    """Wrap `receive` to raise HTTP 413 as soon as more than `limit` bytes have arrived."""
     total = 0
 
     async def counted() -> Message:
         nonlocal total
         message = await receive()
         total += len(message.get("body", b""))
-        if total > most:
-            raise HTTPException(413, f"the body is larger than {most} bytes; send less at once")
+        if total > limit:
+            raise HTTPException(413, f"the body is larger than {limit} bytes; send it in smaller parts")
         return message
 
     return counted

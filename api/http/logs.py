@@ -1,4 +1,4 @@
-"""Logs as JSON lines on stderr: one object a line, with the request's id where there is one."""
+"""Logs as JSON lines on stderr: one object per line, with the request's id if there is one."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _PLAIN = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "co
 
 
 class JsonLines(logging.Formatter):
-    """`time`, `level`, `logger` and `message`, what was given as `extra`, and the traceback of an error."""
+    """A formatter that writes `time`, `level`, `logger`, `message`, the `extra` fields, and an error's `traceback`."""
 
     def format(self, record: logging.LogRecord) -> str:
         moment = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
@@ -32,7 +32,7 @@ class JsonLines(logging.Formatter):
 
 
 def configure(level: str) -> None:
-    """Send this process's logs from `level` up to stderr; uvicorn's own from `warning`."""
+    """Log to stderr from `level` up; uvicorn, asyncio and alembic only from `warning` up."""
     handler = logging.StreamHandler()
     handler.setFormatter(JsonLines())
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)

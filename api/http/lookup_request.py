@@ -1,4 +1,4 @@
-"""Reading questions from query strings and bodies."""
+"""Parsing of look-up requests from query strings and bodies."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class LookupRequest:
 
 
 def request_from_query(kernel: str, items: Iterable[tuple[str, str]]) -> LookupRequest:
-    """What a query string asks about `kernel`; raises `UsageError` where it makes no sense."""
-    given = Parameters(items)
-    match = given.take_choice("match", [match.value for match in Match]) or Match.EXACT
-    toolchain = given.take("toolchain")
-    return LookupRequest(question_from_parameters(kernel, given), Match(match), toolchain)
+    """Parse a query string about `kernel`. Raises `UsageError` if it is invalid."""
+    parameters = Parameters(items)
+    match = parameters.take_choice("match", [match.value for match in Match]) or Match.EXACT
+    toolchain = parameters.take("toolchain")
+    return LookupRequest(question_from_parameters(kernel, parameters), Match(match), toolchain)
 
 
 def question_from_parameters(kernel: str, given: Parameters) -> Question:
-    """What is left of the parameters as a question: dtype, device and dimensions."""
+    """Build a question from the remaining parameters: dtype, device and dimensions."""
     dtype = given.take("dtype") or "float32"
     device = given.take("device")
     if device is None:
@@ -43,7 +43,7 @@ def question_from_parameters(kernel: str, given: Parameters) -> Question:
 
 
 def request_from_body(query: LookupQuery) -> LookupRequest:
-    """What one query of a batch asks; raises `UsageError` where the kernel has no such dimensions or dtype."""
+    """Convert one query of a batch. Raises `UsageError` if the kernel has no such dimensions or dtype."""
     check_question(query.kernel, query.dims.keys(), query.dtype)
     question = Question(Problem(query.kernel, query.dims, query.dtype), device_name(query.device))
     return LookupRequest(question, Match(query.match), query.toolchain)

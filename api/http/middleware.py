@@ -1,7 +1,7 @@
-"""The outermost layer, for every request: its id, security headers, metrics, the log, and defects as problems.
+"""The outermost layer of every request: its id, security headers, metrics, the access log, and problems for defects.
 
-Exact look-ups that are in memory are answered right here; they never reach the router. Written as plain ASGI:
-Starlette's `BaseHTTPMiddleware` would cost more than all of this.
+Exact look-ups that are in memory are answered here and never reach the router. This is plain ASGI because Starlette's
+`BaseHTTPMiddleware` would cost more than all of it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 __all__ = ["CACHE_CONTROL", "Middleware"]
 
 CACHE_CONTROL = b"no-cache"
-"""Answers may be kept, and are to be asked for again by their entity tag."""
+"""Caches may keep an answer, but must revalidate it by its entity tag."""
 
 _JSON = (b"content-type", b"application/json")
 _CACHED = (b"cache-control", CACHE_CONTROL)
@@ -53,7 +53,7 @@ class Middleware:
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._service = app, service
         self._prefix = os.urandom(4).hex().encode()
-        self._numbers = itertools.count(1)
+        self._serials = itertools.count(1)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -68,26 +68,26 @@ class Middleware:
                 given = value
             elif name == b"if-none-match":
                 tag = value
-        number = given if given and _ID.fullmatch(given) else b"%s-%x" % (self._prefix, next(self._numbers))
+        request_id = given if given and _ID.fullmatch(given) else b"%s-%x" % (self._prefix, next(self._serials))
         if scope["method"] == "GET" and scope["path"].startswith(_HOT):
-            status = await self._recall(scope, send, number, tag)
+            status = await self._recall(scope, send, request_id, tag)
             if status:
-                self._finish(scope, number, status, _HOT_ROUTE, began)
+                self._finish(scope, request_id, status, _HOT_ROUTE, began)
                 return
-        await self._pass_on(scope, receive, send, number, began)
+        await self._pass_on(scope, receive, send, request_id, began)
 
-    async def _recall(self, scope: Scope, send: Send, number: bytes, tag: bytes | None) -> int:
-        """Answer from memory where that is possible and allowed: the status, or 0."""
+    async def _recall(self, scope: Scope, send: Send, request_id: bytes, tag: bytes | None) -> int:
+        """Answer from memory if possible and allowed. Returns the status, or 0 if it did not answer."""
         if not self._service.reads_open:
             return 0
         try:
             answer = self._service.answer_cache.find(scope["raw_path"] + b"?" + scope["query_string"])
-        except TilewiseError:  # the router says it in full
+        except TilewiseError:  # the router reports it in full
             return 0
         if answer is None:
             return 0
         status, body = (304, b"") if tag is not None and answer.fits(tag) else (200, answer.body)
-        headers = [(b"etag", answer.tag), _CACHED, (b"x-request-id", number), *_SAFE, _POLICY]
+        headers = [(b"etag", answer.tag), _CACHED, (b"x-request-id", request_id), *_SAFE, _POLICY]
         if status == 200:
             headers += [_JSON, (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -95,52 +95,53 @@ class Middleware:
         self._service.recalled.inc()
         return status
 
-    async def _pass_on(self, scope: Scope, receive: Receive, send: Send, number: bytes, began: float) -> None:
+    async def _pass_on(self, scope: Scope, receive: Receive, send: Send, request_id: bytes, began: float) -> None:
         status = 0
 
         async def tagged(message: Message) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
-                headers = message["headers"] = [*message["headers"], (b"x-request-id", number), *_SAFE]
+                headers = message["headers"] = [*message["headers"], (b"x-request-id", request_id), *_SAFE]
                 if all(name != b"cache-control" for name, _ in headers):
-                    headers.append(_CACHED)  # else a proxy may keep a 404 of its own accord
+                    headers.append(_CACHED)  # without it, a proxy may cache a 404
                 headers.append(_PAGE_POLICY if _is_page(headers) else _POLICY)
             await send(message)
 
-        scope.setdefault("state", {})["request_id"] = number.decode()
+        scope.setdefault("state", {})["request_id"] = request_id.decode()
         try:
             await self._app(scope, receive, tagged)
         except Exception:
-            _log.exception("a defect", extra={"request_id": number.decode(), "path": scope["path"]})
+            _log.exception("unexpected error", extra={"request_id": request_id.decode(), "path": scope["path"]})
             if not status:
                 await problems.of_unexpected(Request(scope))(scope, receive, tagged)
             status = 500
         finally:
             route = getattr(scope.get("route"), "path", "none")
-            self._finish(scope, number, status or HTTPStatus.INTERNAL_SERVER_ERROR, route, began)
+            self._finish(scope, request_id, status or HTTPStatus.INTERNAL_SERVER_ERROR, route, began)
 
-    def _finish(self, scope: Scope, number: bytes, status: int, route: str, began: float) -> None:
+    def _finish(self, scope: Scope, request_id: bytes, status: int, route: str, began: float) -> None:
         seconds = time.perf_counter() - began
         self._service.metrics.count(_method(scope), route, status, seconds)
         level = _level(scope["method"], status)
         if _log.isEnabledFor(level):
-            _log.log(level, "%s %s %d", scope["method"], scope["path"], status, extra=_facts(scope, number, seconds))
+            fields = _fields(scope, request_id, seconds)
+            _log.log(level, "%s %s %d", scope["method"], scope["path"], status, extra=fields)
 
 
 def _without_body(send: Send) -> tuple[Receive, Send]:
-    """For HEAD: what GET would answer, ended where its body begins, however long that is."""
-    told = asyncio.Event()
+    """Return `receive` and `send` that answer HEAD: they cut GET's answer off where its body begins."""
+    answered = asyncio.Event()
 
     async def leave() -> Message:
-        await told.wait()
+        await answered.wait()
         return {"type": "http.disconnect"}
 
     async def head(message: Message) -> None:
         if message["type"] == "http.response.start":
             await send(message)
             await send({"type": "http.response.body", "body": b""})
-            told.set()
+            answered.set()
 
     return leave, head
 
@@ -150,23 +151,23 @@ def _is_page(headers: list[tuple[bytes, bytes]]) -> bool:
 
 
 def _method(scope: Scope) -> str:
-    """Methods are text of the client's choosing; a label must not be."""
+    """Return a metric label for the method; clients may send any text, so all but the standard ones are `other`."""
     method: str = scope["method"]
     return method if method in ("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS") else "other"
 
 
 def _level(method: str, status: int) -> int:
-    """Answered reads are told to those who debug only."""
+    """Return the log level of an answer; successful reads are logged at debug level only."""
     if status >= 500:
         return logging.ERROR
     return logging.DEBUG if method in ("GET", "HEAD") and status < 400 else logging.INFO
 
 
-def _facts(scope: Scope, number: bytes, seconds: float) -> dict[str, Any]:
-    """What a line of the log says beside its message: no headers and no bodies, which may hold tokens."""
+def _fields(scope: Scope, request_id: bytes, seconds: float) -> dict[str, Any]:
+    """Return the extra fields of an access log line; headers and bodies are left out because they may hold tokens."""
     client = scope.get("client")
     return {
-        "request_id": number.decode(),
+        "request_id": request_id.decode(),
         "query": scope["query_string"].decode("latin-1")[:500],
         "ms": round(seconds * 1e3, 3),
         "client": client[0] if client else None,

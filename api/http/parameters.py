@@ -1,4 +1,4 @@
-"""Query strings, read strictly: each name once, no name unknown, plain digits; one clear line for each fault."""
+"""Strict parsing of query strings: known names, each at most once, numbers in plain digits, one line per fault."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from tilewise.errors import BadDimension, UsageError
-from tilewise.tuner.space.problem import LARGEST
+from tilewise.tuner.space.problem_checks import LARGEST
 
 __all__ = ["Parameters"]
 
@@ -15,9 +15,9 @@ _SHOWN = 40
 
 
 class Parameters:
-    """What was given; each `take_` removes one, so that the rest can be refused or taken as dimensions.
+    """The parameters of a query string. Each `take` method removes what it returns; the rest can be refused.
 
-    All of them raise `UsageError`.
+    All methods raise `UsageError` for an invalid parameter.
     """
 
     def __init__(self, items: Iterable[tuple[str, str]]) -> None:
@@ -28,10 +28,10 @@ class Parameters:
             self._values[name] = value
 
     def take(self, name: str) -> str | None:
-        """A text, which must not be empty where it is given."""
+        """Take a text, which must not be empty; None if it was not given."""
         value = self._values.pop(name, None)
         if value == "":
-            raise UsageError(f"{name} is empty; give it a value, or leave it away")
+            raise UsageError(f"{name} is empty; give it a value or leave it out")
         return value
 
     def take_choice(self, name: str, choices: Sequence[str]) -> str | None:
@@ -45,27 +45,27 @@ class Parameters:
         return default if value is None else _number(name, value, least, most)
 
     def take_sizes(self) -> dict[str, int]:
-        """All that is left, as sizes of dimensions. Raises `BadDimension`."""
+        """Take all remaining parameters as dimension sizes. Raises `BadDimension`."""
         try:
-            sizes = {name: _number(name, value, 1, LARGEST) for name, value in self._values.items()}
+            dims = {name: _number(name, value, 1, LARGEST) for name, value in self._values.items()}
         except UsageError as error:
             raise BadDimension(str(error)) from error
         self._values.clear()
-        return sizes
+        return dims
 
     @property
     def names(self) -> list[str]:
-        """What was not taken yet."""
+        """The parameters not taken yet."""
         return list(self._values)
 
     def finish(self, known: str) -> None:
-        """Refuse what is left."""
+        """Refuse the remaining parameters; `known` lists the valid ones."""
         if self._values:
             raise UsageError(f"unknown parameter {next(iter(self._values))[:_SHOWN]!r}; expected {known}")
 
 
 def _number(name: str, text: str, least: int, most: int) -> int:
-    """Only plain digits are a number: `int` would also take `1_000`, `+5`, spaces and the digits of other scripts."""
+    """Parse plain digits only: `int` would also take `1_000`, `+5`, spaces and the digits of other scripts."""
     if not _WHOLE_NUMBER.fullmatch(text) or not least <= int(text) <= most:
         shown = text if len(text) <= _SHOWN else text[:_SHOWN] + "..."
         raise UsageError(f"{name[:_SHOWN]} is {shown!r}; expected a whole number from {least} to {most}")

@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem documents: the one place where an error meets an HTTP status."""
+"""Errors as RFC 9457 problem documents: the only place that maps errors to HTTP statuses."""
 
 from __future__ import annotations
 
@@ -45,13 +45,13 @@ _STATUS: Mapping[type[TilewiseError], tuple[int, str]] = {
     StoreError: (503, "database"),
     TilewiseError: (500, "failed"),
 }
-"""Status and last part of the problem's `type`; the closest class of an error's ancestry counts."""
+"""HTTP status and last part of the problem's `type`; the first class listed here in an error's MRO counts."""
 
 RETRY_SECONDS = "5"
-"""When to ask again that which the database did not answer."""
+"""Delay before a retry when the database did not answer."""
 
 _LONGEST = 500
-"""Characters of a detail."""
+"""Longest detail, in characters."""
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +65,7 @@ def status_of(error: TilewiseError) -> int:
 
 
 def install(app: FastAPI) -> None:
-    """Make every error that the application can answer with a problem document."""
+    """Make the application answer every error with a problem document."""
     app.add_exception_handler(TilewiseError, of_ours)
     app.add_exception_handler(HTTPException, _of_http)
     app.add_exception_handler(RequestValidationError, _of_validation)
@@ -84,7 +84,7 @@ async def of_ours(request: Request, error: Exception) -> ProblemResponse:
         members["nearest"] = [dict(dims) for dims in error.nearest]
     elif isinstance(error, StoreError):
         _log.error("the database failed: %s", error)
-        detail = "the database does not answer; the server's log says why"  # the message may name files of the server
+        detail = "the database does not answer; the server's log says why"  # the message may hold paths of the server
     title = kind.replace("-", " ").capitalize()
     headers = {401: {"WWW-Authenticate": _challenge(request)}, 503: {"Retry-After": RETRY_SECONDS}}.get(status)
     if isinstance(error, Busy):
@@ -95,34 +95,34 @@ async def of_ours(request: Request, error: Exception) -> ProblemResponse:
 
 
 def _challenge(request: Request) -> str:
-    """A browser asks its user for a password where the page is closed, and not where a script sent a token."""
+    """Return a challenge that makes browsers ask for a password on a page, but not on the API, which takes tokens."""
     return "Bearer" if request.url.path.startswith("/v1/") else 'Basic realm="tilewise: a token as password"'
 
 
 async def _of_http(request: Request, error: Exception) -> ProblemResponse:
-    """Starlette's and FastAPI's own errors: unknown paths, wrong methods, unreadable bodies."""
+    """Answer the errors of Starlette and FastAPI: unknown paths, wrong methods, unreadable bodies."""
     assert isinstance(error, HTTPException)
     headers = dict(error.headers or {})
     if "GET" in headers.get("Allow", "").split(", "):
         headers["Allow"] = headers["Allow"].replace("GET", "GET, HEAD")
     details = {
-        404: f"there is nothing at {request.url.path!r}; /openapi.json lists what there is",
+        404: f"there is nothing at {request.url.path!r}; /openapi.json lists all paths",
         405: f"{request.method} is not allowed here; allowed: {headers.get('Allow', 'nothing')}",
     }
     return _problem(request, error.status_code, details.get(error.status_code, error.detail), headers=headers)
 
 
 async def _of_validation(request: Request, error: Exception) -> ProblemResponse:
-    """A body that is no JSON or not of the documented form; each fault with the JSON pointer of its place."""
+    """Answer a body that is not valid JSON or does not match its schema; each fault comes with a JSON pointer."""
     assert isinstance(error, RequestValidationError)
     faults = [{"pointer": _pointer(fault), "detail": fault["msg"]} for fault in error.errors()]
     first = f"{faults[0]['pointer']}: {faults[0]['detail']}"
     detail = first if len(faults) == 1 else f"{first} (and {len(faults) - 1} more)"
-    return _problem(request, 422, f"the request does not fit: {detail}", members={"errors": faults})
+    return _problem(request, 422, f"the request does not match its schema: {detail}", members={"errors": faults})
 
 
 def of_unexpected(request: Request) -> ProblemResponse:
-    """A defect of ours."""
+    """Answer a defect of the server, without its details."""
     return _problem(request, 500, "the server failed unexpectedly; its log says why")
 
 
@@ -147,7 +147,7 @@ def _problem(
 
 
 def _one_line(text: str) -> str:
-    """Details may quote what was sent, of any length and with any characters."""
+    """Shorten a detail and replace unprintable characters: it may quote anything that was sent."""
     line = "".join(
         character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text[:_LONGEST]
     )
@@ -155,13 +155,16 @@ def _one_line(text: str) -> str:
 
 
 def _instance(request: Request) -> str:
-    """The request's path and query as sent, so that the problem alone says what was asked."""
+    """Return the request's path and query as sent, so that the problem alone identifies its request."""
     path, query = request.scope["raw_path"], request.scope["query_string"]
     return quote(path + b"?" + query if query else path, safe="/?%&=+:@!$'()*,;~")
 
 
 def _pointer(fault: Mapping[str, Any]) -> str:
-    """Where it is: RFC 6901 as a URI fragment: `("body", "queries", 0, "dims")` gives `#/queries/0/dims`."""
-    place = () if fault["type"] == "json_invalid" else fault["loc"][1:]  # of what is no JSON that is a character
-    parts = (str(part).replace("~", "~0").replace("/", "~1") for part in place)
+    """Return a fault's JSON pointer (RFC 6901) as a URI fragment.
+
+    `("body", "queries", 0, "dims")` gives `#/queries/0/dims`.
+    """
+    path = () if fault["type"] == "json_invalid" else fault["loc"][1:]  # for invalid JSON, `loc` is an offset
+    parts = (str(part).replace("~", "~0").replace("/", "~1") for part in path)
     return "#" + "".join(f"/{quote(part)}" for part in parts)

@@ -1,4 +1,4 @@
-"""What routes share: how they run, what they find in a request, and how their parameters and errors are documented."""
+"""Shared parts of the routes: the route class, access to the request, documentation of parameters and errors."""
 
 from __future__ import annotations
 
@@ -35,9 +35,9 @@ __all__ = [
 
 
 class PlainRoute(APIRoute):
-    """Documented by FastAPI, run as Starlette runs it: the endpoint takes the request and returns the response.
+    """A route documented by FastAPI but run as by Starlette: the endpoint takes the request and returns the response.
 
-    FastAPI's own handler solves parameters and validates on every request, which costs half of the throughput.
+    FastAPI's own handler resolves and validates parameters on every request, which costs half of the throughput.
     """
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
@@ -47,7 +47,7 @@ class PlainRoute(APIRoute):
 DATABASE_FAILS: dict[int | str, dict[str, Any]] = {
     503: {
         "model": schemas.Problem,
-        "description": "The database does not answer; `Retry-After` says when to ask again.",
+        "description": "The database does not answer; `Retry-After` says when to retry.",
     }
 }
 MISUSED: dict[int | str, dict[str, Any]] = {
@@ -55,7 +55,7 @@ MISUSED: dict[int | str, dict[str, Any]] = {
 }
 
 
-UNCHANGED: dict[int | str, dict[str, Any]] = {304: {"description": "The client has this answer already."}}
+UNCHANGED: dict[int | str, dict[str, Any]] = {304: {"description": "The client already has this answer."}}
 
 
 def service_of(request: Request) -> Service:
@@ -69,8 +69,7 @@ def given(request: Request) -> Parameters:
 def documented(
     name: str, description: str, *, where: str = "query", required: bool = False, form: str = "", **schema: Any
 ) -> dict[str, Any]:
-    """A parameter of an operation as OpenAPI has it; `form` is a name of `schemas`, `example` stands beside the
-    schema."""
+    """Return an operation's parameter in OpenAPI's form. `form` names a schema; `example` goes beside the schema."""
     example = schema.pop("example", None)
     entry: dict[str, Any] = {"name": name, "in": where, "description": description, "required": required}
     of = {"$ref": f"#/components/schemas/{form}"} if form else {"type": "string"}
@@ -86,7 +85,7 @@ NARROWING = [
 
 
 def tagged(request: Request, document: Any) -> Response:
-    """A document as JSON with its entity tag, or 304 where the client has it."""
+    """Answer a document as JSON with its entity tag, or 304 if the client already has it."""
     return respond(request, Answer.of(encode(document)))
 
 
@@ -99,7 +98,7 @@ def respond(request: Request, answer: Answer) -> Response:
 
 
 def unchanged(request: Request, answer: Answer) -> Response | None:
-    """304 where the client has the answer."""
+    """Return a 304 if the client already has the answer, else None."""
     fits = answer.fits(request.headers.get("if-none-match", "").encode("latin-1"))
     return Response(status_code=304, headers=_headers(answer)) if fits else None
 

@@ -1,7 +1,7 @@
-"""The forms of requests and answers, for validation of bodies and for OpenAPI.
+"""Schemas of requests and answers, for the validation of bodies and for OpenAPI.
 
-Answers are typed dictionaries: a key that is `NotRequired` is absent where its value is unknown, never null or 0.
-Times are microseconds.
+Answers are typed dictionaries: a key that is `NotRequired` is absent if its value is unknown, never null or 0.
+Times are in microseconds.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal, NotRequired
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, with_config
 from typing_extensions import TypeAliasType, TypedDict  # Pydantic cannot read typing's before Python 3.12
 
-from tilewise.tuner.space.problem import LARGEST
+from tilewise.tuner.space.problem_checks import LARGEST
 
 __all__ = [
     "MOST_QUERIES",
@@ -45,18 +45,18 @@ MOST_QUERIES = 1000
 
 
 def _as_integer(value: object) -> object:
-    """JSON has one kind of number: 1000.0 is the integer 1000, in JSON Schema too. Text and booleans stay refused."""
+    """Convert 1000.0 to 1000, since JSON and JSON Schema count both as integers. Text and booleans stay refused."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-# The validator stands behind the bounds, which the document would not have under JSON Schema's names otherwise.
+# The validator comes after the bounds; before them, the document would not show the bounds under JSON Schema's names.
 Size = Annotated[int, Field(strict=True, ge=1, le=LARGEST), BeforeValidator(_as_integer)]
 Name = Annotated[str, Field(strict=True, min_length=1, max_length=200)]
 Microseconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=0)]
 Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 
-# Named, so that clients made from the document have these names too.
+# Named types, so that clients generated from the document have them under these names.
 Dims = TypeAliasType(
     "Dims", Annotated[dict[str, Size], Field(description="The size of each of a kernel's dimensions.")]
 )
@@ -67,16 +67,18 @@ Config = TypeAliasType(
         Field(description="A value for each of a kernel's tile parameters and compile options."),
     ],
 )
-Clock = TypeAliasType("Clock", Annotated[Literal["measured", "modelled"], Field(description="How times came about.")])
+Clock = TypeAliasType(
+    "Clock", Annotated[Literal["measured", "modelled"], Field(description="Source of times: a device or a model.")]
+)
 Match = TypeAliasType(
     "Match",
     Annotated[
         Literal["exact", "older", "nearest", "portfolio", "predicted"],
         Field(
-            description="How an answer is known. exact: stored for this very problem, source and toolchain; "
-            "older: with another toolchain; nearest: won for another shape, and feasible here; portfolio: what the "
-            "trials of all tuned shapes foretell to be best; predicted: by the prior. As a request: how far the answer "
-            "may relax, each allowing those before it."
+            description="Source of an answer. exact: stored for this problem, source and toolchain; older: stored for "
+            "another toolchain; nearest: won for another shape, and feasible for this one; portfolio: predicted to be "
+            "best by the trials of all tuned shapes; predicted: ranked first by the prior. In a request: how far the "
+            "answer may relax; each value allows those before it."
         ),
     ],
 )
@@ -84,13 +86,13 @@ Status = TypeAliasType(
     "Status",
     Annotated[
         Literal["correct", "constraints", "compile", "correctness", "runtime", "timeout"],
-        Field(description="How a trial ended."),
+        Field(description="Outcome of a trial."),
     ],
 )
 
 
 class LookupQuery(BaseModel):
-    """One question: a kernel's problem and the name of the device that is to run it."""
+    """One look-up: a kernel's problem and the name of the device that will run it."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -99,7 +101,7 @@ class LookupQuery(BaseModel):
     dtype: Name = "float32"
     device: Annotated[Name, Field(examples=["Ascend910B4"])]
     match: Match = "exact"
-    toolchain: Annotated[Name | None, Field(description="what exactly the time must have been found with")] = None
+    toolchain: Annotated[Name | None, Field(description="toolchain of an exact answer; others count as older")] = None
 
 
 class LookupRequest(BaseModel):
@@ -109,14 +111,14 @@ class LookupRequest(BaseModel):
 
 
 class Default(TypedDict):
-    """What one would launch without tuning."""
+    """The config that is launched without tuning."""
 
     config: Config
     time_us: NotRequired[Microseconds]
 
 
 class TrialCounts(TypedDict):
-    """How many trials there were, and how they ended."""
+    """Number of trials in total and by outcome."""
 
     total: Count
     correct: Count
@@ -128,17 +130,19 @@ class TrialCounts(TypedDict):
 
 
 class Times(TypedDict):
-    """A time, how it was taken, and how sure it is."""
+    """A time, the method of its measurement, and its uncertainty."""
 
     time_us: NotRequired[Microseconds]
     p20_us: NotRequired[Microseconds]
     p80_us: NotRequired[Microseconds]
     low_us: NotRequired[Microseconds]
     high_us: NotRequired[Microseconds]
-    method: NotRequired[Annotated[str, Field(description="how the time was taken")]]
-    l2: NotRequired[Annotated[str, Field(description="the cache before each run: cold or warm")]]
-    tie: NotRequired[Annotated[bool, Field(description="whether others could not be told apart from the winner")]]
-    probability: NotRequired[Annotated[float, Field(ge=0, le=1, description="that none compared was faster")]]
+    method: NotRequired[Annotated[str, Field(description="timing method")]]
+    l2: NotRequired[Annotated[str, Field(description="L2 cache before each run: cold or warm")]]
+    tie: NotRequired[Annotated[bool, Field(description="true if others were not clearly slower than the winner")]]
+    probability: NotRequired[
+        Annotated[float, Field(ge=0, le=1, description="probability that no compared config was faster")]
+    ]
 
 
 class Result(Times):
@@ -154,9 +158,11 @@ class Result(Times):
     cores: int
     match: Match
     distance: NotRequired[
-        Annotated[float, Field(ge=0, description="sum of the log ratios of the answer's shape to the question's")]
+        Annotated[
+            float, Field(ge=0, description="sum of the log ratios between the answer's dims and the requested ones")
+        ]
     ]
-    verified: Annotated[bool, Field(description="whether the output agreed with the float64 reference")]
+    verified: Annotated[bool, Field(description="true if the output agreed with the float64 reference")]
     config: Config
     samples: Count
     default: Default | None
@@ -168,7 +174,7 @@ class Result(Times):
 
 
 class LookupMiss(TypedDict):
-    """A question that nothing stored answers; `why` says what is known instead."""
+    """A look-up without a result; `why` says what is known instead."""
 
     kernel: str
     dims: Dims
@@ -180,13 +186,13 @@ class LookupMiss(TypedDict):
 
 
 class LookupResults(TypedDict):
-    """One entry a query, in the order of the queries."""
+    """One entry per query, in the order of the queries."""
 
     results: list[Result | LookupMiss]
 
 
 class Kernel(TypedDict):
-    """What can be tuned."""
+    """A kernel that can be tuned."""
 
     name: str
     summary: str
@@ -200,14 +206,14 @@ class Kernels(TypedDict):
 
 
 class Device(TypedDict):
-    """A device that the server's own machine knows of."""
+    """A device as seen from the server's machine."""
 
     id: Annotated[str, Field(examples=["model:Ascend910B4"])]
     name: Annotated[str, Field(examples=["Ascend910B4"])]
     clock: Clock
     cores: NotRequired[Annotated[int, Field(ge=1)]]
     available: bool
-    why_not: NotRequired[Annotated[str, Field(min_length=1, description="what it lacks, where it is not available")]]
+    why_not: NotRequired[Annotated[str, Field(min_length=1, description="reason why it is not available")]]
 
 
 class Devices(TypedDict):
@@ -215,7 +221,7 @@ class Devices(TypedDict):
 
 
 class ScopeFields(TypedDict):
-    """What trials must share to be compared."""
+    """The scope of trials; only trials of one scope are compared."""
 
     kernel: str
     source_hash: str
@@ -228,7 +234,7 @@ class ScopeFields(TypedDict):
 
 
 class Trial(ScopeFields, Times):
-    """One config tried once, and what came of it."""
+    """One run of a config, with its outcome."""
 
     config: Config
     status: Status
@@ -243,16 +249,16 @@ class Trial(ScopeFields, Times):
     why: str
     seconds: Annotated[float, Field(ge=0)]
     created: Moment
-    current: Annotated[bool, Field(description="whether it counts; false where a newer one replaced it")]
+    current: Annotated[bool, Field(description="false if the trial no longer counts: a newer one replaced it")]
 
 
 class Trials(TypedDict):
     trials: list[Trial]
-    next: NotRequired[Annotated[str, Field(description="`after` of the next page; absent on the last")]]
+    next: NotRequired[Annotated[str, Field(description="value of `after` for the next page; absent on the last")]]
 
 
 class Best(TypedDict):
-    """A config that was the fastest of its source, toolchain and clock when it was recorded."""
+    """A config that was the fastest for its source, toolchain and clock when it was recorded."""
 
     config: Config
     time_us: Microseconds
@@ -265,7 +271,7 @@ class Best(TypedDict):
 
 
 class History(TypedDict):
-    """Every best that a problem had, in the order in which they were recorded."""
+    """All best configs that a problem has had, in the order of recording."""
 
     kernel: str
     dims: Dims
@@ -274,9 +280,9 @@ class History(TypedDict):
     bests: list[Best]
 
 
-@with_config(ConfigDict(json_schema_extra={"x-file": True}))  # to be kept and sent as it is
+@with_config(ConfigDict(json_schema_extra={"x-file": True}))  # clients store and send it unchanged
 class Export(TypedDict):
-    """An export file; an entry is a result with its source hash, cores and evidence."""
+    """An export file; each entry is a result with its source hash, core count and evidence."""
 
     format: Literal["tilewise"]
     version: int
@@ -286,14 +292,14 @@ class Export(TypedDict):
 
 
 class Refused(TypedDict):
-    """A part of an import that was not taken."""
+    """A part of an import that was refused."""
 
     place: str
     reason: str
 
 
 class Imported(TypedDict):
-    """What an import did: trials that were new, replaced one, or changed nothing; and what was not taken."""
+    """The outcome of an import: trials that were added, replaced another, or changed nothing, and the refused parts."""
 
     added: Count
     updated: Count
@@ -303,14 +309,14 @@ class Imported(TypedDict):
 
 
 class JobRequest(BaseModel):
-    """A tuning to run: each shape with that budget."""
+    """A tuning to run; the budget applies to each shape."""
 
     model_config = ConfigDict(extra="forbid")
 
     kernel: Name
     shapes: Annotated[list[Dims], Field(min_length=1, max_length=100, examples=[[{"M": 1000, "N": 8192}]])]
     dtype: Name = "float32"
-    device: Annotated[Name, Field(description="a device's id in /v1/devices", examples=["model:Ascend910B4"])]
+    device: Annotated[Name, Field(description="id of a device in /v1/devices", examples=["model:Ascend910B4"])]
     trials: Annotated[int, Field(strict=True, ge=1, le=100_000), BeforeValidator(_as_integer)] | None = None
     seconds: Annotated[float, Field(gt=0, le=7 * 86400)] | None = None
     search: Literal["guided", "tpe", "random", "exhaustive"] = "guided"
@@ -319,21 +325,21 @@ class JobRequest(BaseModel):
 
 
 class Progress(TypedDict):
-    """How far a job is; what is not known yet is absent."""
+    """The progress of a job; values that are not known yet are absent."""
 
     shapes_done: NotRequired[Count]
     shapes: NotRequired[Count]
     dims: NotRequired[Annotated[Dims, Field(description="the shape that is being tuned")]]
-    trials: NotRequired[Annotated[int, Field(ge=0, description="of that shape, stored ones included")]]
+    trials: NotRequired[Annotated[int, Field(ge=0, description="trials of that shape, stored ones included")]]
     of: NotRequired[Count]
     best_us: NotRequired[Microseconds]
     clock: NotRequired[Clock]
-    scope: NotRequired[Annotated[str, Field(description="key of what is being tuned: /problems/{key} shows it")]]
+    scope: NotRequired[Annotated[str, Field(description="key of the problem being tuned: /problems/{key} shows it")]]
     failed: NotRequired[list[str]]
 
 
 class Job(TypedDict):
-    """A tuning that was asked for, and how far it is."""
+    """A submitted tuning and its progress."""
 
     id: Annotated[int, Field(ge=1)]
     kernel: str
@@ -346,9 +352,9 @@ class Job(TypedDict):
     seed: Count
     priority: int
     state: Literal["queued", "running", "done", "failed", "cancelled"]
-    reason: Annotated[str, Field(description="why it failed; empty otherwise")]
+    reason: Annotated[str, Field(description="reason why it failed; empty otherwise")]
     progress: Progress
-    attempts: Annotated[int, Field(ge=0, description="how often it was begun; it goes on from its stored trials")]
+    attempts: Annotated[int, Field(ge=0, description="number of starts; each resumes from the stored trials")]
     cancelling: bool
     created: Moment
     started: NotRequired[Moment]
@@ -360,7 +366,7 @@ class Jobs(TypedDict):
 
 
 class Health(TypedDict):
-    """All is well."""
+    """The answer of a health check that passed."""
 
     status: Literal["ok"]
 
@@ -382,7 +388,7 @@ class NotTunedProblem(Problem):
 
 
 class Fault(TypedDict):
-    pointer: Annotated[str, Field(description="JSON pointer to the faulty place in the body")]
+    pointer: Annotated[str, Field(description="JSON pointer to the fault in the body")]
     detail: str
 
 

@@ -1,1 +1,1 @@
-"""Run queued tuning jobs, each in a process of its own."""
+"""Queued tuning jobs, each run in a process of its own."""

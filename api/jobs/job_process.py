@@ -1,8 +1,8 @@
-"""What runs one job, in a process of its own: it claims the job, tunes shape after shape, and ends it.
+"""The process of one job: it claims the job, tunes shape after shape, and marks the job finished.
 
-What is tried is stored trial by trial, so a job that is begun again goes on where it was. A thread of this process
-gives signs of life and hears of a cancellation. When the job is no longer this process's, or the server that started
-it has ended, the process ends on the spot.
+Every trial is stored as it is made, so a restarted job resumes where it stopped. A thread of this process sends
+heartbeats and learns of a cancellation. The process exits at once when it no longer owns the job, or when the server
+that started it has ended.
 """
 
 from __future__ import annotations
@@ -28,18 +28,18 @@ __all__ = ["BEAT_SECONDS", "run_job"]
 
 BEAT_SECONDS = 1.0
 _GRACE_SECONDS = 15.0
-"""How long a cancelled job may take to come to the end of a trial."""
+"""Time that a cancelled job has to reach the end of its current trial."""
 _FINISH_SECONDS = 60.0
 
 _log = logging.getLogger(__name__)
 
 
 class _Cancelled(BaseException):
-    """Passes through everything, as Ctrl-C does."""
+    """A cancellation; like `KeyboardInterrupt`, it passes every `except Exception`."""
 
 
 def run_job(url: str, number: int, kernel: str) -> None:
-    """Run a queued job to its end, if nobody else has taken it; `kernel` says where the spec stands."""
+    """Run a queued job to its end, unless another process claimed it; `kernel` names its spec for `registry.load`."""
     with open_store(url) as store:
         jobs, owner = Jobs(store.database), identity()
         job = jobs.get(number)
@@ -89,7 +89,7 @@ class _Run(Watcher):
         self._note(shapes_done=len(self._job.shapes), failed=failed)
         return (State.FAILED, "; ".join(failed)) if failed else (State.DONE, "")
 
-    # Watcher, on the thread that tunes -----------------------------------------------------------------------------
+    # Watcher methods, called on the tuning thread --------------------------------------------------------------------
 
     def started(self, plan: Plan) -> None:
         known = self._store.result(plan.scope).winner
@@ -112,22 +112,22 @@ class _Run(Watcher):
     def _note(self, **changes: Any) -> None:
         self._progress = {**self._progress, **changes}
 
-    # Signs of life, on a thread of their own -----------------------------------------------------------------------
+    # Heartbeats, on a thread of their own ----------------------------------------------------------------------------
 
     def _beat(self) -> None:
-        told: float | None = None
+        cancelled_at: float | None = None
         while True:
             try:
                 job = self._jobs.beat(self._job.id, self._owner, self._progress)
-            except StoreError as error:  # locked or full for a while; the job stays this process's while it lives
+            except StoreError as error:  # the database may be locked or full for a while; this process keeps the job
                 _log.warning("job %d: %s", self._job.id, error)
             else:
                 if job is None:
                     os._exit(2)
                 if job.cancelling:
                     self._cancelled.set()
-                    told = told or time.monotonic()
-                    if time.monotonic() - told > _GRACE_SECONDS:
+                    cancelled_at = cancelled_at or time.monotonic()
+                    if time.monotonic() - cancelled_at > _GRACE_SECONDS:
                         os._exit(3)
             time.sleep(BEAT_SECONDS)
 

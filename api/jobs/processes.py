@@ -1,4 +1,4 @@
-"""Who a process is, so that another can tell whether it still lives; and an executor of one process a call."""
+"""Identities of processes, which tell others whether one still runs, and an executor that starts a process per call."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ __all__ = ["ProcessEnded", "ProcessExecutor", "identity", "is_gone"]
 
 
 def identity() -> str:
-    """This process: its host, the host's boot, its number, and when that was given to it."""
+    """Return this process's identity: host name, boot id, pid and start time."""
     return f"{_host()}/{os.getpid()}/{_started(os.getpid())}"
 
 
 def is_gone(owner: str) -> bool | None:
-    """Whether the process that gave this identity has ended; None where that cannot be told: it is of another host."""
-    host, _, rest = owner.rpartition("/")
-    host, _, number = host.rpartition("/")
-    if host != _host() or not number.isdigit():
+    """Return whether the process with this identity has ended; None if unknown, because it ran on another host."""
+    host, _, started = owner.rpartition("/")
+    host, _, pid = host.rpartition("/")
+    if host != _host() or not pid.isdigit():
         return None
-    return _started(int(number)) != rest
+    return _started(int(pid)) != started
 
 
 @cache
@@ -41,7 +41,7 @@ def _host() -> str:
 
 
 def _started(pid: int) -> str:
-    """Clock ticks since boot; empty for a process that is gone. A zombie is: it does nothing any more."""
+    """Return a process's start time in clock ticks since boot; empty if it has ended. A zombie counts as ended."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
@@ -50,14 +50,14 @@ def _started(pid: int) -> str:
 
 
 class ProcessEnded(Exception):
-    """The process ended before its function had; the message says how."""
+    """The process ended before its function returned; the message says how."""
 
 
 class ProcessExecutor(Executor):
-    """Runs each call in a fresh process of its own, which ends on the spot when this one does; the future of a call
-    that returned holds None.
+    """An executor that runs each call in a fresh process, which exits at once when this process ends.
 
-    For functions that keep what they find in a database. What is submitted and its arguments are pickled.
+    The function and its arguments are pickled. The future of a call that returned holds None: submitted functions
+    store their results in a database.
     """
 
     def __init__(self) -> None:
@@ -74,7 +74,7 @@ class ProcessExecutor(Executor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """With `cancel_futures` the processes are killed."""
+        """Wait for the processes if `wait`; with `cancel_futures`, kill them first."""
         with self._lock:
             running = list(self._running)
         for process in running:
@@ -95,8 +95,10 @@ class ProcessExecutor(Executor):
 
 
 def _start(call: bytes) -> subprocess.Popen[bytes]:
-    """The whole call is in memory that the process inherits before it begins: a caller that is killed leaves none that
-    waits for the rest of it."""
+    """Start a process for a pickled call, which it inherits as a file in memory.
+
+    The file is complete before the process starts: if the caller is killed, no process waits for the rest of a call.
+    """
     with os.fdopen(os.memfd_create("call"), "w+b") as memory:
         memory.write(call)
         memory.seek(0)

@@ -1,8 +1,8 @@
-"""Runs queued jobs on this machine's devices: one job a device, by priority and age.
+"""A runner of queued jobs on this machine's devices: one job per device, by priority, then by age.
 
-The runner only hands out; the process that an executor starts for a job claims it, and ends it. What a process that
-died had claimed comes back into the queue: at once where it was of this machine, since its identity tells that it is
-gone, and after `LEASE_SECONDS` without a sign of life where it was of another. No wall clock takes part.
+The runner only starts processes; each process claims its job and marks it finished. When a process dies, its job
+returns to the queue: at once if the process ran on this machine, where its identity shows that it has ended, and after
+`LEASE_SECONDS` without a heartbeat if it ran on another. None of this depends on the wall clock.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ _log = logging.getLogger(__name__)
 
 
 class Runner:
-    """A thread that looks for work from `start` to `stop`. `devices` are the ids that this machine has.
+    """A thread that looks for work from `start` to `stop`. `devices` returns the ids of this machine's devices.
 
-    Several servers of one machine may each have a runner on one database: a device that any of them uses is busy.
+    Several servers on one machine may each have a runner on the same database: a device that any of them uses is busy.
     """
 
     def __init__(
@@ -44,7 +44,7 @@ class Runner:
         self._url, self._jobs, self._devices, self._executor = url, jobs, devices, executor
         self._stopping = threading.Event()
         self._woken = threading.Event()
-        self._handed: dict[str, Future[Any]] = {}
+        self._futures: dict[str, Future[Any]] = {}
         self._seen: dict[int, tuple[int, float]] = {}
         self._thread = threading.Thread(target=self._run, daemon=True, name="runner")
 
@@ -52,11 +52,11 @@ class Runner:
         self._thread.start()
 
     def wake(self) -> None:
-        """There is something to do now."""
+        """Look for work now instead of at the next poll."""
         self._woken.set()
 
     def stop(self) -> None:
-        """Kill what runs; it goes on from its stored trials when a server runs again."""
+        """Kill the running jobs; they resume from their stored trials when a server runs again."""
         self._stopping.set()
         self._woken.set()
         self._thread.join()
@@ -70,20 +70,20 @@ class Runner:
             self._woken.clear()
 
     def turn(self) -> None:
-        """Take back what is lost, and give every idle device its next job."""
+        """Requeue lost jobs, and start the next job on every idle device."""
         busy = self._take_back_lost()
         for device in self._jobs.waiting(registry.names()) - busy:
-            handed = self._handed.get(device)
-            if (handed is None or handed.done()) and device in self._devices():
-                self._hand_out(device)
+            future = self._futures.get(device)
+            if (future is None or future.done()) and device in self._devices():
+                self._start_next(device)
 
-    def _hand_out(self, device: str) -> None:
-        from tilewise.api.jobs.job_process import run_job  # the whole search: a second that no look-up should wait for
+    def _start_next(self, device: str) -> None:
+        from tilewise.api.jobs.job_process import run_job  # imports the search in 1 s: no look-up should wait for that
 
         job = self._jobs.next(device, registry.names())
         if job is not None:
             future = self._executor.submit(run_job, self._url, job.id, registry.place(job.kernel))
-            self._handed[device] = future
+            self._futures[device] = future
             future.add_done_callback(partial(self._ended, job))
 
     def _ended(self, job: Job, future: Future[Any]) -> None:
@@ -93,18 +93,18 @@ class Runner:
         self.wake()
 
     def _count_false_start(self, job: Job, why: str) -> None:
-        """A process that ended before it claimed its job would be started for ever."""
+        """Count an attempt of a process that ended before it claimed its job, so that it is not restarted endlessly."""
         now = self._jobs.get(job.id)
         if now.state is State.QUEUED and now.attempts == job.attempts and self._jobs.claim(now, identity()):
             self._jobs.take_back(self._jobs.get(job.id), why)
 
     def _take_back_lost(self) -> set[str]:
-        """The devices that live jobs use."""
+        """Requeue lost jobs, and return the devices that live jobs use."""
         busy = set()
         for job in self._jobs.running():
             if self._is_lost(job):
                 if self._jobs.take_back(job, "its process ended"):
-                    _log.warning("job %d was taken back from %s", job.id, job.owner)
+                    _log.warning("job %d is queued again; it was lost by %s", job.id, job.owner)
             elif is_gone(job.owner) is False:
                 busy.add(job.device)
         return busy
@@ -120,10 +120,10 @@ class Runner:
         return time.monotonic() - since > LEASE_SECONDS
 
     def _attempt(self, action: Callable[[], object]) -> None:
-        """The database may be away for a while; the runner outlives that."""
+        """Run `action` and log its errors: the runner survives an unavailable database."""
         try:
             action()
         except TilewiseError as error:
-            _log.error("the runner: %s", error)
+            _log.error("job runner: %s", error)
         except Exception:
-            _log.exception("the runner")
+            _log.exception("job runner")

@@ -1,1 +1,1 @@
-"""The page: HTML made on the server, readable without JavaScript; scripts only draw the charts and copy texts."""
+"""The web pages: HTML made on the server and readable without JavaScript, which draws charts and handles jobs."""

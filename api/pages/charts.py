@@ -1,4 +1,4 @@
-"""The figures behind a problem's charts, as plain values: what the page's script draws and its tables show."""
+"""The data of a problem's charts as plain values, for the page's script and its tables."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from tilewise.db.records import Status, Trial, Value
 __all__ = ["Course", "HeatMap", "Spread", "course", "heat_map", "parameters", "spreads"]
 
 _SHADES = 10
-"""Steps of the heat map's scale; the style sheet has one class a step."""
+"""Steps of the heat map's scale; the style sheet has one class per step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Spread:
-    """Time against one parameter: a point a trial, `places` being the index of its value in `labels`, and the best
-    time of each value."""
+    """Time against one parameter: one point per trial, and the best time of each value. `places` holds the index of
+    each trial's value in `labels`."""
 
     name: str
     labels: tuple[str, ...]
@@ -27,7 +27,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """The search's course: each timed evaluation, and the best so far after it."""
+    """The course of a search: each timed evaluation, and the best time up to it."""
 
     ordinals: tuple[int, ...]
     times_us: tuple[float, ...]
@@ -36,7 +36,7 @@ class Course:
 
 @dataclass(frozen=True, slots=True)
 class Cell:
-    """The best time of two values together; `shade` goes from 0, the fastest, to 9. Both None where nothing ran."""
+    """The best time of a pair of values. `shade` goes from 0, the fastest, to 9. Both are None if nothing ran."""
 
     time_us: float | None = None
     shade: int | None = None
@@ -45,7 +45,7 @@ class Cell:
 
 @dataclass(frozen=True, slots=True)
 class HeatMap:
-    """The best time by two parameters; a row of cells for each value of the second."""
+    """The best time by two parameters, with one row of cells per value of the second."""
 
     across: str
     down: str
@@ -54,7 +54,7 @@ class HeatMap:
 
 
 def parameters(trials: Sequence[Trial]) -> list[str]:
-    """The parameters of which more than one value was tried, in the kernel's order."""
+    """Return the parameters with more than one tried value, in the kernel's order."""
     names = list(dict.fromkeys(name for trial in trials for name in trial.config))
     return [name for name in names if len(_values(trials, name)) > 1]
 
@@ -72,23 +72,23 @@ def course(trials: Sequence[Trial]) -> Course:
 
 
 def heat_map(trials: Sequence[Trial], across: str, down: str) -> HeatMap:
-    """Raises `KeyError` where no trial has such a parameter."""
+    """Return the best times by two parameters. Raises `KeyError` if no trial has one of them."""
     columns, rows = _values(trials, across), _values(trials, down)
     if not columns or not rows:
         raise KeyError(down if columns else across)
     best: dict[tuple[Value, Value], float] = {}
     failed: dict[tuple[Value, Value], int] = {}
     for trial in trials:
-        place = trial.config[across], trial.config[down]
+        pair = trial.config[across], trial.config[down]
         if trial.status is Status.CORRECT and trial.time_us:
-            best[place] = min(trial.time_us, best.get(place, trial.time_us))
+            best[pair] = min(trial.time_us, best.get(pair, trial.time_us))
         else:
-            failed[place] = failed.get(place, 0) + 1
-    ranks = _shades(best.values())
+            failed[pair] = failed.get(pair, 0) + 1
+    shades = _shades(best.values())
 
-    def cell(place: tuple[Value, Value]) -> Cell:
-        time_us = best.get(place)
-        return Cell(time_us, None if time_us is None else ranks[time_us], failed.get(place, 0))
+    def cell(pair: tuple[Value, Value]) -> Cell:
+        time_us = best.get(pair)
+        return Cell(time_us, None if time_us is None else shades[time_us], failed.get(pair, 0))
 
     shown = tuple((str(row), tuple(cell((column, row)) for column in columns)) for row in rows)
     return HeatMap(across, down, tuple(map(str, columns)), shown)
@@ -98,12 +98,12 @@ def _spread(timed: Sequence[Trial], name: str) -> Spread:
     values = _values(timed, name)
     points = sorted((values.index(t.config[name]), t.time_us or 0.0) for t in timed)
     best: dict[int, float] = {}
-    for place, time_us in points:
-        best.setdefault(place, time_us)  # the points are in order of time within a place
+    for index, time_us in points:
+        best.setdefault(index, time_us)  # the points of a value are in order of time
     return Spread(
         name,
         tuple(map(str, values)),
-        tuple(place for place, _ in points),
+        tuple(index for index, _ in points),
         tuple(time_us for _, time_us in points),
         tuple(best.values()),
     )
@@ -114,12 +114,12 @@ def _timed(trials: Iterable[Trial]) -> list[Trial]:
 
 
 def _values(trials: Sequence[Trial], name: str) -> list[Value]:
-    """The values that were tried: numbers by size, others by name."""
+    """Return the tried values: numbers by size, then others by name."""
     found = {trial.config[name] for trial in trials if name in trial.config}
     return sorted(found, key=lambda value: (isinstance(value, str), str(value) if isinstance(value, str) else value))
 
 
 def _shades(times: Iterable[float]) -> dict[float, int]:
-    """By rank, so that one slow corner does not make all else look alike."""
+    """Return each time's shade, by rank, so that one slow corner does not make all others look alike."""
     ordered = sorted(set(times))
     return {time: _SHADES * rank // len(ordered) for rank, time in enumerate(ordered)}

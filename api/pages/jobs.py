@@ -1,4 +1,4 @@
-"""The pages of jobs: all of them with a form for a new one, and one as it goes."""
+"""The pages of jobs: the list with a form for a new one, and a single job with its progress."""
 
 from __future__ import annotations
 
@@ -18,32 +18,33 @@ from tilewise.tuner.devices.registry import DEFAULT_PART
 
 __all__ = ["job", "jobs"]
 
-_MOST = 50
+_PAGE_SIZE = 50
 _PREFERRED = ("npu", "cuda", f"model:{DEFAULT_PART}")
-"""Devices that the form offers first, as `--device auto` chooses."""
-_ASKED = {"kernel": "row_reduce", "dims": "", "dtype": "float32", "device": ""}
+"""Devices that the form preselects, in the order of `--device auto`."""
+_FIELDS = {"kernel": "row_reduce", "dims": "", "dtype": "float32", "device": ""}
+"""The form's fields and their defaults."""
 
 
 async def jobs(request: Request) -> Response:
-    """The newest jobs. The form's fields may be given in the query, as a problem's page does."""
+    """Show the newest jobs. The query may fill in the form's fields, as the link on a problem's page does."""
     service = service_of(request)
-    found = await service.run(service.jobs.page, before=2**63 - 1, most=_MOST)
-    asked = {name: request.query_params.get(name, value) for name, value in _ASKED.items()}
+    found = await service.run(service.jobs.page, before=2**63 - 1, most=_PAGE_SIZE)
+    fields = {name: request.query_params.get(name, default) for name, default in _FIELDS.items()}
     devices = sorted(await service.run(service.devices))
-    asked["device"] = asked["device"] or next((there for there in _PREFERRED if there in devices), "")
+    fields["device"] = fields["device"] or next((device for device in _PREFERRED if device in devices), "")
     return page(
         "jobs.html",
         here="jobs",
         jobs=[_shown(job) for job in found],
         kernels=registry.names(),
         devices=devices,
-        asked=asked,
+        fields=fields,
         runs=service.options.run_jobs,
     )
 
 
 async def job(request: Request) -> Response:
-    """One job: what was asked for, how far it is, and where its results are."""
+    """Show one job: its request, its progress, and the link to its results."""
     service = service_of(request)
     try:
         found = await service.run(service.jobs.get, job_number(request))

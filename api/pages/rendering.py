@@ -1,4 +1,4 @@
-"""Templates to responses."""
+"""Rendering of templates to responses."""
 
 from __future__ import annotations
 
@@ -21,5 +21,5 @@ def page(template: str, *, status: int = 200, **shown: object) -> Response:
 
 
 def missing(text: str) -> Response:
-    """404 with that sentence."""
+    """Return a 404 page with this sentence."""
     return page("missing.html", here="", text=text, status=404)

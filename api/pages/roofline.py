@@ -1,4 +1,4 @@
-"""Where a problem's configs lie under their roofline, from what is stored: nothing is compiled or timed for it."""
+"""A problem's configs under their roofline, from stored results: nothing is compiled or timed."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ __all__ = ["Roofline", "roofline"]
 
 @dataclass(frozen=True, slots=True)
 class Roofline:
-    """Least bytes, operations, and the rates they come to in the winner's time.
+    """The rates that the winner and the default reach, computed from the problem's least bytes and operations.
 
-    `roofs` are rates in GB/s by name that nothing on the device can exceed; empty where they are not known.
+    `roofs` holds the device's upper bounds in GB/s by name; it is empty if they are not known.
     """
 
     intensity: float
@@ -33,7 +33,7 @@ class Roofline:
 
 
 def roofline(result: Result, spec: KernelSpec | None) -> Roofline | None:
-    """None where nothing won or the kernel's spec, which knows bytes and operations, is not here."""
+    """Return the roofline; None if nothing won, or without the kernel's spec, which counts bytes and operations."""
     if spec is None or result.winner is None or not result.winner.time_us:
         return None
     scope = result.scope
@@ -56,7 +56,7 @@ def roofline(result: Result, spec: KernelSpec | None) -> Roofline | None:
 
 
 def _roofs(result: Result) -> dict[str, float]:
-    """A modelled part's own; what a measured device can do is not stored."""
+    """Return the upper bounds of a modelled part; those of a measured device are not stored."""
     part = PARTS.get(result.scope.device)
     if part is None or result.scope.clock is not Clock.MODELLED:
         return {}

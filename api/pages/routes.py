@@ -1,4 +1,4 @@
-"""The page's paths. What they show is read from the store at each request; nothing is compiled, timed or written."""
+"""The routes of the web pages. They read the store at each request; nothing is timed or written."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from tilewise.errors import UsageError
 from tilewise.kernels import registry
 from tilewise.kernels.spec import KernelSpec
 from tilewise.tuner.explain.timeline import is_drawable
-from tilewise.tuner.space.problem import parse_dims
+from tilewise.tuner.space.problem_checks import parse_dims
 
 __all__ = ["PAGES"]
 
-_MOST = 50
+_PAGE_SIZE = 50
 _DTYPES = ("float32", "float16", "bfloat16")
 _FILTERS = ("kernel", "device", "dtype", "dims")
 
@@ -37,25 +37,25 @@ _timelines = Timelines()
 
 
 async def problems(request: Request) -> Response:
-    """Tuned problems, the latest first, narrowed by the form above the table."""
+    """Show tuned problems, the latest first, filtered by the form above the table."""
     return await run_in_threadpool(_problems, request)
 
 
 def _problems(request: Request) -> Response:
-    store, asked = _store(request), {name: request.query_params.get(name, "").strip() for name in _FILTERS}
+    store, filters = _store(request), {name: request.query_params.get(name, "").strip() for name in _FILTERS}
     rows, following, fault = [], "", ""
     try:
-        found = store.results(_wanted(asked), before=_before(request.query_params.get("before")), most=_MOST)
+        found = store.results(_wanted(filters), before=_before(request.query_params.get("before")), most=_PAGE_SIZE)
         rows = [row(result) for _, result in found]
-        if len(found) == _MOST:
-            following = "/?" + urlencode({**{k: v for k, v in asked.items() if v}, "before": found[-1][0]})
+        if len(found) == _PAGE_SIZE:
+            following = "/?" + urlencode({**{k: v for k, v in filters.items() if v}, "before": found[-1][0]})
     except UsageError as error:
         fault = str(error)
     return page(
         "problems.html",
         here="problems",
-        asked=asked,
-        narrowed=any(asked.values()),
+        filters=filters,
+        narrowed=any(filters.values()),
         fault=fault,
         rows=rows,
         next=following,
@@ -67,7 +67,7 @@ def _problems(request: Request) -> Response:
 
 
 async def problem(request: Request) -> Response:
-    """One problem on one device and toolchain: its winner, why it won, and all that was tried."""
+    """Show one problem on one device and toolchain: its winner, why it won, and all its trials."""
     return await run_in_threadpool(_problem, request)
 
 
@@ -93,7 +93,7 @@ def _problem(request: Request) -> Response:
 
 
 def _problem_of(scope: Scope) -> dict[str, str]:
-    """The fields of the form for a new job."""
+    """Return the form fields of a new job for this scope."""
     modelled = scope.clock is Clock.MODELLED
     return {
         "kernel": scope.kernel,
@@ -104,7 +104,7 @@ def _problem_of(scope: Scope) -> dict[str, str]:
 
 
 async def timeline(request: Request) -> Response:
-    """The course of one program of a modelled winner, as a picture."""
+    """Draw the course of one program of a modelled winner."""
     return await run_in_threadpool(_timeline, request)
 
 
@@ -127,12 +127,12 @@ def _spec(kernel: str) -> KernelSpec | None:
     return known[0] if known else None
 
 
-def _wanted(asked: Mapping[str, str]) -> Wanted:
+def _wanted(filters: Mapping[str, str]) -> Wanted:
     return Wanted(
-        kernel=asked["kernel"] or None,
-        dtype=asked["dtype"] or None,
-        device=asked["device"] or None,
-        dims=parse_dims(asked["dims"]) if asked["dims"] else {},
+        kernel=filters["kernel"] or None,
+        dtype=filters["dtype"] or None,
+        device=filters["device"] or None,
+        dims=parse_dims(filters["dims"]) if filters["dims"] else {},
     )
 
 
@@ -140,7 +140,7 @@ def _before(text: str | None) -> int | None:
     if text is None:
         return None
     if not (text.isascii() and text.isdigit() and 0 < int(text[:20]) < 2**63):
-        raise UsageError(f"before={text[:30]!r}; expected the number that a page's link carries")
+        raise UsageError(f"before={text[:30]!r}; expected the number from the link to the next page")
     return int(text)
 
 

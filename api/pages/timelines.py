@@ -1,4 +1,4 @@
-"""Timelines of modelled winners: drawn once each, one at a time, so that readers cannot keep the machine busy."""
+"""Timelines of modelled winners: each is drawn once, one at a time, so that readers cannot keep the machine busy."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _KEPT = 64
 
 
 class Timelines:
-    """The last drawn timelines. One that could not be drawn is remembered as well."""
+    """The last drawn timelines. Timelines that could not be drawn are remembered as well."""
 
     def __init__(self) -> None:
         self._drawn: OrderedDict[tuple[str, str], str] = OrderedDict()
         self._one_at_a_time = threading.Lock()
 
     def svg(self, scope: Scope, winner: Trial) -> str:
-        """Empty where it cannot be drawn. Takes a second or two the first time; call it from a thread."""
+        """Return a timeline as SVG, empty if it cannot be drawn. Call it from a thread: drawing takes 1 or 2 s."""
         key = scope.key, winner.config_key
         with self._one_at_a_time:
             if key not in self._drawn:

@@ -1,4 +1,4 @@
-"""What the templates show: stored results and trials in the words and figures of a page."""
+"""The data of the templates: stored results and trials in the words and figures of a page."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilewise.api.pages.roofline import Roofline, roofline
 from tilewise.db.exchange.foreign.caches.triton_module import config_source
 from tilewise.db.records import Result, Scope, Status, Trial, shape_text
 from tilewise.kernels.spec import KernelSpec
-from tilewise.tuner.space.problem import config_text
+from tilewise.tuner.space.problem_checks import config_text
 from tilewise.tuner.tuning.evidence import PIPE_NAMES
 
 __all__ = ["Failure", "Improvement", "Pipe", "ProblemView", "Row", "problem_view", "row"]
@@ -60,7 +60,7 @@ class Improvement:
 
 @dataclass(frozen=True, slots=True)
 class Pipe:
-    """How long a pipe of a modelled core was busy, and its share of the whole time in percent."""
+    """The busy time of a pipe of a modelled core, and its share of the whole time in percent."""
 
     name: str
     busy_us: float
@@ -111,13 +111,13 @@ def row(result: Result) -> Row:
 def problem_view(
     result: Result, trials: Sequence[Trial], spec: KernelSpec | None, base_url: str, axes: tuple[str, str] | None
 ) -> ProblemView:
-    """`base_url` is the server's own address; `axes` are the heat map's parameters, by default the two that the times
-    differ most by. Raises `KeyError` for axes that are no parameters."""
+    """Collect everything on a problem's page. `base_url` is the server's own address. `axes` are the heat map's
+    parameters; the default is the two whose values change the times most. Raises `KeyError` for unknown `axes`."""
     timed = sorted((t for t in trials if t.status is Status.CORRECT and t.time_us), key=lambda t: t.time_us or 0)
     names = charts.parameters(trials)
     spreads = charts.spreads(trials)
     if axes is None:
-        axes = _telling(spreads)
+        axes = _widest(spreads)
     return ProblemView(
         result=result,
         sizes=shape_text(result.scope.shape),
@@ -137,7 +137,7 @@ def problem_view(
 
 
 def _failures(trials: Sequence[Trial]) -> list[Failure]:
-    """Reasons that differ only in their numbers are one; the first trial's stands for all."""
+    """Count failures by reason. Reasons that differ only in numbers count as one, shown as in the first such trial."""
     failed = [trial for trial in trials if trial.status is not Status.CORRECT]
     kinds = [(str(trial.status), re.sub(r"\d+", "0", trial.reason)) for trial in failed]
     first = dict(zip(reversed(kinds), reversed(failed), strict=True))
@@ -162,8 +162,8 @@ def _pipes(winner: Trial | None) -> list[Pipe]:
     return [Pipe(PIPE_NAMES.get(name, name), us, 100 * us / winner.time_us) for name, us in busy.items()]
 
 
-def _telling(spreads: Sequence[charts.Spread]) -> tuple[str, str] | None:
-    """The two parameters whose best times lie farthest apart."""
+def _widest(spreads: Sequence[charts.Spread]) -> tuple[str, str] | None:
+    """Return the two parameters with the largest ratios between the best times of their values."""
     ranked = sorted(spreads, key=lambda spread: max(spread.best_us) / min(spread.best_us), reverse=True)
     return (ranked[0].name, ranked[1].name) if len(ranked) > 1 else None
 

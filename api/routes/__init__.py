@@ -1,1 +1,1 @@
-"""The REST endpoints, one subject a module."""
+"""The REST endpoints, one module per subject."""

@@ -1,4 +1,4 @@
-"""`/v1/export`: everything as one file, made while it is sent, of one moment of the database."""
+"""`/v1/export`: everything as one file, streamed from one snapshot of the database."""
 
 from __future__ import annotations
 
@@ -34,38 +34,38 @@ __all__ = ["plain"]
 
 plain = APIRouter(route_class=PlainRoute, tags=["files"])
 
-_MOST_SECONDS = 600.0
-"""How long a client may take to read an export: the database keeps what was replaced meanwhile."""
+_MAX_SECONDS = 600.0
+"""Time that a client may take to read an export: until then the database must keep replaced rows."""
 
 _log = logging.getLogger(__name__)
 
 
 @plain.get(
     "/v1/export",
-    summary="Every best with its evidence",
+    summary="Export every best config with its evidence",
     response_model=schemas.Export,
     responses={**UNCHANGED, **MISUSED, **DATABASE_FAILS},
     openapi_extra={"parameters": NARROWING},
 )
 async def export(request: Request) -> Response:
-    """The file that `tilewise import` and the decorator read: of one moment, and sent as it is read. A connection that
-    ends before the checksum, which comes last, was cut off."""
-    asked, service = given(request), service_of(request)
-    wanted = Wanted(kernel=asked.take("kernel"), dtype=asked.take("dtype"), device=asked.take("device"))
-    asked.finish("kernel, dtype or device")
+    """Stream the file that `tilewise import` and the decorator read, from one snapshot of the database. The checksum
+    comes last: a file without it was cut off."""
+    parameters, service = given(request), service_of(request)
+    wanted = Wanted(kernel=parameters.take("kernel"), dtype=parameters.take("dtype"), device=parameters.take("device"))
+    parameters.finish("kernel, dtype or device")
     tag = await service.read(_tag, service.store, wanted)
     return unchanged(request, tag) or _Export(service, wanted, tag)
 
 
 def _tag(store: Store, wanted: Wanted) -> Answer:
-    """Weak: the file says when it was made, so that two of one moment differ in that."""
-    about = [VERSION, store.revision(), store.mark(), wanted.kernel, wanted.dtype, wanted.device]
-    strong = Answer.of(canonical_json(about).encode())
+    """Return a weak entity tag: a file holds the time of its creation, so two with the same content are not equal."""
+    identity = [VERSION, store.revision(), store.mark(), wanted.kernel, wanted.dtype, wanted.device]
+    strong = Answer.of(canonical_json(identity).encode())
     return Answer(b"", b"W/" + strong.tag)
 
 
 class _Export(StreamingResponse):
-    """The file in pieces. What fails before the first one is answered as an error; later the connection ends there."""
+    """The file in pieces. A failure before the first piece is answered as an error; a later one ends the connection."""
 
     def __init__(self, service: Service, wanted: Wanted, answer: Answer) -> None:
         headers = {"etag": answer.tag.decode(), "cache-control": CACHE_CONTROL.decode()}
@@ -79,10 +79,10 @@ class _Export(StreamingResponse):
                 first = await self._service.run(next, pieces)
                 self.body_iterator = self._following(first, pieces)
                 try:
-                    async with asyncio.timeout(_MOST_SECONDS):
+                    async with asyncio.timeout(_MAX_SECONDS):
                         await super().__call__(scope, receive, send)
                 except (TimeoutError, StoreError) as error:
-                    _log.error("an export was cut off: %s", str(error) or f"it took over {_MOST_SECONDS:g} s")
+                    _log.error("an export was cut off: %s", str(error) or f"it took over {_MAX_SECONDS:g} s")
 
     async def _following(self, piece: bytes, pieces: Iterator[bytes]) -> AsyncIterator[bytes]:
         while piece:

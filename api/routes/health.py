@@ -1,4 +1,4 @@
-"""Whether the service runs, whether it can answer, and its metrics."""
+"""Liveness, readiness and metrics of the service."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ __all__ = ["plain"]
 plain = APIRouter(route_class=PlainRoute, tags=["health"])
 
 
-@plain.get("/healthz", summary="Whether the server runs", response_model=schemas.Health)
+@plain.get("/healthz", summary="Check that the server runs", response_model=schemas.Health)
 async def healthz(request: Request) -> Response:
-    """Does not touch the database."""
+    """Answer without touching the database."""
     return JSONResponse({"status": "ok"})
 
 
-@plain.get("/readyz", summary="Whether it can answer", response_model=schemas.Health, responses=DATABASE_FAILS)
+@plain.get(
+    "/readyz", summary="Check that the server can answer", response_model=schemas.Health, responses=DATABASE_FAILS
+)
 async def readyz(request: Request) -> Response:
-    """Asks the database for the version of its schema, which must be the one that this program needs, and one indexed
-    question."""
+    """Check that the database has the schema version that this program needs, and run one indexed query."""
     service = service_of(request)
     await service.run(service.store.check_schema)
     await service.run(service.store.lookup, Question(Problem("", {}, ""), ""))
@@ -33,10 +34,10 @@ async def readyz(request: Request) -> Response:
 
 @plain.get(
     "/metrics",
-    summary="Figures for Prometheus",
+    summary="Metrics for Prometheus",
     response_class=Response,
     responses={200: {"content": {CONTENT_TYPE.partition(";")[0]: {"schema": {"type": "string"}}}}},
 )
 async def metrics(request: Request) -> Response:
-    """In Prometheus' text format."""
+    """Return the metrics in Prometheus' text format."""
     return Response(service_of(request).metrics.text(), media_type=CONTENT_TYPE)

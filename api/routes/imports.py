@@ -1,4 +1,4 @@
-"""Results from elsewhere: checked as `tilewise import` checks them before any of them can become a best."""
+"""Imports of results, which are checked as by `tilewise import` before any of them can become a best."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ __all__ = ["plain"]
 plain = APIRouter(route_class=PlainRoute, tags=["files"])
 
 _GZIP = b"\x1f\x8b"
-_MOST_REFUSALS = 100
+_MAX_REFUSALS = 100
 
 
 @plain.post(
     "/v1/import",
-    summary="Results of another database",
+    summary="Import results of another database",
     response_model=schemas.Imported,
     responses={
-        400: {"model": schemas.Problem, "description": "The body is no export file."},
+        400: {"model": schemas.Problem, "description": "The body is not an export file."},
         413: {"model": schemas.Problem, "description": "The body is too large."},
         **DATABASE_FAILS,
     },
@@ -39,8 +39,8 @@ _MOST_REFUSALS = 100
     },
 )
 async def import_results(request: Request) -> Response:
-    """Merge an export file, in one transaction; what is there and better known stays. What cannot be is refused, each
-    with its place and the reason, and the rest is taken."""
+    """Merge an export file in one transaction. A stored trial with stronger evidence stays. Impossible parts are
+    refused, each with its place and the reason; the rest is imported."""
     data = await request.body()
     if data.startswith(_GZIP):
         raise BadImport("the file is compressed; send it as plain JSON")
@@ -58,6 +58,6 @@ def _admitted(data: bytes) -> ImportFile:
 
 
 def _answer(reading: ImportFile, report: MergeReport) -> dict[str, Any]:
-    refused = [{"place": refusal.place, "reason": refusal.reason} for refusal in reading.refusals[:_MOST_REFUSALS]]
+    refused = [{"place": refusal.place, "reason": refusal.reason} for refusal in reading.refusals[:_MAX_REFUSALS]]
     counts = {"added": report.added, "updated": report.updated, "unchanged": report.unchanged}
     return {**counts, "bests_changed": len(report.changes), "refused": refused}

@@ -1,4 +1,4 @@
-"""Jobs: tunings that the server is asked for, and how they go."""
+"""Tuning jobs: submission, listing, cancellation, and events of their progress."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from tilewise.errors import Busy, NotFound, StoreError, UnknownKernel, UsageErro
 from tilewise.kernels import registry
 from tilewise.tuner.devices.registry import choose
 from tilewise.tuner.lookup.resolve import clip
-from tilewise.tuner.space.problem import make_problem
+from tilewise.tuner.space.problem_checks import make_problem
 
 __all__ = ["job_number", "plain", "typed"]
 
 plain = APIRouter(route_class=PlainRoute, tags=["jobs"])
 typed = APIRouter(tags=["jobs"])
 
-_MOST_STREAMS = 200
+_MAX_STREAMS = 200
 _POLL_SECONDS = 0.5
 _QUIET_SECONDS = 15.0
-"""A comment is sent after so long without news: some proxies end a silent connection."""
+"""Time without news after which a comment is sent: some proxies end a silent connection."""
 
 _NUMBER = documented(
     "number", "the job's number", where="path", required=True, type="integer", minimum=1, maximum=2**63 - 1
@@ -48,30 +48,33 @@ _EVENT = {
         },
     },
 }
-"""As OpenAPI 3.2 tells what is in a stream."""
+"""The schema of the stream's events, in the form of OpenAPI 3.2."""
 _UNKNOWN: dict[int | str, dict[str, Any]] = {404: {"model": schemas.Problem, "description": "There is no such job."}}
 
 
 @typed.post(
     "/v1/jobs",
-    summary="Ask for a tuning",
+    summary="Submit a tuning job",
     status_code=201,
     response_model=schemas.Job,
     responses={
-        200: {"model": schemas.Job, "description": "The job that serves the same request: it waits, runs or is done."},
+        200: {"model": schemas.Job, "description": "The existing job for the same request: it waits, runs or is done."},
         **MISUSED,
-        404: {"model": schemas.Problem, "description": "The kernel is not one of /v1/kernels."},
+        404: {"model": schemas.Problem, "description": "/v1/kernels does not list the kernel."},
         413: {"model": schemas.Problem, "description": "The body is too large."},
-        422: {"model": schemas.ValidationProblem, "description": "The body is no JSON or not of the documented form."},
+        422: {
+            "model": schemas.ValidationProblem,
+            "description": "The body is not valid JSON or does not match its schema.",
+        },
         **DATABASE_FAILS,
     },
 )
 async def submit(request: Request, body: schemas.JobRequest) -> Response:
-    """The same request twice is one job. Jobs run on the server's own devices, one a device, the highest priority
-    first and of that the oldest; each trial is kept as soon as it is made."""
+    """Return the job of this request; the same request twice is one job. Jobs run on the server's own devices, one per
+    device, by priority and then by age. Each trial is stored as soon as it is made."""
     service = service_of(request)
-    asked = await service.run(_request, service, body)
-    job, new = await service.write(service.jobs_writer.submit, asked, priority=body.priority)
+    job_request = await service.run(_request, service, body)
+    job, new = await service.write(service.jobs_writer.submit, job_request, priority=body.priority)
     if new:
         service.wake_runner()
     headers = {"location": f"/v1/jobs/{job.id}"}
@@ -80,35 +83,37 @@ async def submit(request: Request, body: schemas.JobRequest) -> Response:
 
 @plain.get(
     "/v1/jobs",
-    summary="Jobs, the newest first",
+    summary="List jobs, the newest first",
     response_model=schemas.Jobs,
     responses={**MISUSED, **DATABASE_FAILS},
     openapi_extra={
         "parameters": [
-            documented("limit", "jobs a page", type="integer", minimum=1, maximum=200, default=50),
-            documented("before", "the last number of the page before", type="integer", minimum=1, maximum=2**63 - 1),
+            documented("limit", "jobs per page", type="integer", minimum=1, maximum=200, default=50),
+            documented(
+                "before", "number of the last job on the previous page", type="integer", minimum=1, maximum=2**63 - 1
+            ),
         ]
     },
 )
 async def jobs(request: Request) -> Response:
-    """The last job's number given as `before` brings the next page."""
-    asked, service = given(request), service_of(request)
-    most = asked.take_number("limit", 50, least=1, most=200)
-    before = asked.take_number("before", 2**63 - 1, least=1, most=2**63 - 1)
-    asked.finish("limit or before")
-    page = await service.run(service.jobs.page, before=before, most=most)
+    """Return one page of jobs. For the next page, pass the number of its last job as `before`."""
+    parameters, service = given(request), service_of(request)
+    limit = parameters.take_number("limit", 50, least=1, most=200)
+    before = parameters.take_number("before", 2**63 - 1, least=1, most=2**63 - 1)
+    parameters.finish("limit or before")
+    page = await service.run(service.jobs.page, before=before, most=limit)
     return JSONResponse({"jobs": [job_json(job) for job in page]})
 
 
 @plain.get(
     "/v1/jobs/{number}",
-    summary="One job",
+    summary="Show one job",
     response_model=schemas.Job,
     responses={**_UNKNOWN, **DATABASE_FAILS},
     openapi_extra={"parameters": [_NUMBER]},
 )
 async def job(request: Request) -> Response:
-    """What was asked for, and how far it is."""
+    """Return the job's request and its progress."""
     service = service_of(request)
     return JSONResponse(job_json(await service.run(service.jobs.get, job_number(request))))
 
@@ -121,7 +126,7 @@ async def job(request: Request) -> Response:
     openapi_extra={"parameters": [_NUMBER]},
 )
 async def cancel(request: Request) -> Response:
-    """One that waits is cancelled at once, one that runs after the trial it is at; its trials are kept. A job that has
+    """Cancel a waiting job at once, and a running one after its current trial; its trials are kept. A job that has
     ended stays as it is."""
     service = service_of(request)
     return JSONResponse(job_json(await service.write(service.jobs_writer.cancel, job_number(request))))
@@ -129,7 +134,7 @@ async def cancel(request: Request) -> Response:
 
 @plain.get(
     "/v1/jobs/{number}/events",
-    summary="How a job goes, as it goes",
+    summary="Follow the progress of a job",
     response_class=StreamingResponse,
     responses={
         200: {"content": {"text/event-stream": {"schema": {"type": "string"}, "itemSchema": _EVENT}}},
@@ -139,12 +144,12 @@ async def cancel(request: Request) -> Response:
     openapi_extra={"parameters": [_NUMBER]},
 )
 async def events(request: Request) -> Response:
-    """Server-sent events: one `job` with the job's JSON now, one whenever it changes, and the end of the stream when
+    """Stream server-sent events: a `job` event with the job's JSON now, and one after each change. The stream ends when
     the job has ended."""
     service = service_of(request)
     job = await service.run(service.jobs.get, job_number(request))
-    if service.streams >= _MOST_STREAMS:
-        raise Busy("too many event streams are open", 10.0)
+    if service.streams >= _MAX_STREAMS:
+        raise Busy("too many event streams are open; try again later", 10.0)
     return StreamingResponse(
         _stream(service, job), media_type="text/event-stream", headers={"cache-control": "no-cache"}
     )
@@ -168,14 +173,14 @@ async def _stream(service: Service, job: Job) -> AsyncIterator[str]:
             await asyncio.sleep(_POLL_SECONDS)
             try:
                 job = await service.run(service.jobs.get, job.id)
-            except StoreError:  # away for a while; the client's connection need not end for that
+            except StoreError:  # the database may come back; keep the client's connection
                 continue
     finally:
         service.streams -= 1
 
 
 def job_json(job: Job) -> dict[str, Any]:
-    """What is told of a job; who runs it is the server's own affair."""
+    """Return a job as JSON, without its owner, which is internal to the server."""
     body: dict[str, Any] = {
         "id": job.id,
         "kernel": job.kernel,
@@ -199,17 +204,17 @@ def job_json(job: Job) -> dict[str, Any]:
 
 
 def _request(service: Service, body: schemas.JobRequest) -> kept.Request:
-    """Raises `UnknownKernel`, `UsageError` for what can never run here."""
+    """Convert the body to a job request. Raises `UnknownKernel` or `UsageError` if it can never run here."""
     known = registered(body.kernel)
     if known is None:
         raise UnknownKernel(f"unknown kernel '{clip(body.kernel)}'; {registry.known(body.kernel)}")
     spec, source_hash = known
     shapes: list[Dims] = []
-    for number, dims in enumerate(body.shapes):
+    for index, dims in enumerate(body.shapes):
         try:
             shape = make_problem(spec, dims, body.dtype).dims
         except UsageError as error:
-            raise type(error)(f"shapes[{number}]: {error}") from error
+            raise type(error)(f"shapes[{index}]: {error}") from error
         shapes += [shape] if shape not in shapes else []
     device = choose("auto") if body.device == "auto" else body.device
     if device not in service.devices():
@@ -222,8 +227,8 @@ def _request(service: Service, body: schemas.JobRequest) -> kept.Request:
 
 
 def job_number(request: Request) -> int:
-    """The number in the path; raises `NotFound` for what can be none."""
+    """Return the job number in the path. Raises `NotFound` if it is not a number that a job can have."""
     text: str = request.path_params["number"]
     if not (text.isascii() and text.isdigit() and 0 < int(text[:20]) < 2**63):
-        raise NotFound(f"there is no job '{clip(text)}'; expected a number")
+        raise NotFound(f"unknown job '{clip(text)}'; expected a number")
     return int(text)

@@ -1,4 +1,4 @@
-"""What is there: kernels, devices, trials, how a best came about."""
+"""Listings: kernels, devices, trials, and the history of a best config."""
 
 from __future__ import annotations
 
@@ -32,25 +32,27 @@ __all__ = ["plain"]
 
 plain = APIRouter(route_class=PlainRoute, tags=["listings"])
 
-_MOST_TRIALS = 1000
+_MAX_TRIALS = 1000
 _NEXT_PAGE = {
     "operationId": "trials",
     "parameters": {"after": "$response.body#/next"},
-    "description": "The next page; with the other parameters as they were.",
+    "description": "The next page, with the other parameters unchanged.",
 }
 _PLACE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})", re.ASCII)
 
 
-@plain.get("/v1/kernels", summary="What can be tuned", response_model=schemas.Kernels, responses=UNCHANGED)
+@plain.get(
+    "/v1/kernels", summary="List the kernels that can be tuned", response_model=schemas.Kernels, responses=UNCHANGED
+)
 async def kernels(request: Request) -> Response:
-    """The kernels that come with tilewise, and those that the server was started with; others that are stored can be
-    looked up too."""
+    """Return the kernels that come with tilewise and those that the server was started with. Other kernels with stored
+    results can be looked up too."""
     return tagged(request, {"kernels": [registry.load(name).to_json() for name in registry.names()]})
 
 
-@plain.get("/v1/devices", summary="What can be tuned on", response_model=schemas.Devices, responses=UNCHANGED)
+@plain.get("/v1/devices", summary="List the devices", response_model=schemas.Devices, responses=UNCHANGED)
 async def devices(request: Request) -> Response:
-    """Devices as seen from the server's own machine."""
+    """Return the devices as seen from the server's own machine."""
     from tilewise.tuner.devices.registry import rows
 
     found = await service_of(request).run(rows)
@@ -59,29 +61,29 @@ async def devices(request: Request) -> Response:
 
 @plain.get(
     "/v1/trials",
-    summary="What was tried",
+    summary="List trials",
     response_model=schemas.Trials,
     responses={200: {"links": {"next": _NEXT_PAGE}}, **UNCHANGED, **MISUSED, **DATABASE_FAILS},
     openapi_extra={
         "parameters": [
             *NARROWING,
-            documented("status", "only trials that ended so", form="Status"),
-            documented("limit", "trials a page", type="integer", minimum=1, maximum=_MOST_TRIALS, default=100),
-            documented("after", "`next` of the page before", pattern="^[0-9]{1,18}-[0-9]{1,18}$"),
+            documented("status", "only trials with this status", form="Status"),
+            documented("limit", "trials per page", type="integer", minimum=1, maximum=_MAX_TRIALS, default=100),
+            documented("after", "`next` of the previous page", pattern="^[0-9]{1,18}-[0-9]{1,18}$"),
         ]
     },
 )
 async def trials(request: Request) -> Response:
-    """Pages of trials, with those that newer ones replaced. `next` leads to the next page; it is absent on the last.
-    A page may be shorter than `limit`, and even empty, before the last one."""
-    asked, service = given(request), service_of(request)
-    wanted = Wanted(kernel=asked.take("kernel"), dtype=asked.take("dtype"), device=asked.take("device"))
-    status = asked.take_choice("status", [str(status) for status in Status])
-    most = asked.take_number("limit", 100, least=1, most=_MOST_TRIALS)
-    after = _place(asked.take("after"))
-    asked.finish("kernel, dtype, device, status, limit or after")
+    """Return trials in pages, including trials that newer ones replaced. `next` leads to the next page; it is absent on
+    the last. A page before the last may be shorter than `limit`, or even empty."""
+    parameters, service = given(request), service_of(request)
+    wanted = Wanted(kernel=parameters.take("kernel"), dtype=parameters.take("dtype"), device=parameters.take("device"))
+    status = parameters.take_choice("status", [str(status) for status in Status])
+    limit = parameters.take_number("limit", 100, least=1, most=_MAX_TRIALS)
+    after = _place(parameters.take("after"))
+    parameters.finish("kernel, dtype, device, status, limit or after")
     page, following = await service.run(
-        service.store.trial_page, wanted, status=Status(status) if status else None, after=after, most=most
+        service.store.trial_page, wanted, status=Status(status) if status else None, after=after, most=limit
     )
     document: dict[str, Any] = {"trials": [_trial(listed) for listed in page]}
     return tagged(request, document | ({"next": f"{following.scope}-{following.trial}"} if following else {}))
@@ -89,7 +91,7 @@ async def trials(request: Request) -> Response:
 
 @plain.get(
     "/v1/history/{kernel}",
-    summary="How the best of a problem came about",
+    summary="List the best configs that a problem has had",
     response_model=schemas.History,
     responses={
         **UNCHANGED,
@@ -100,12 +102,13 @@ async def trials(request: Request) -> Response:
     openapi_extra={"parameters": QUESTION},
 )
 async def history(request: Request) -> Response:
-    """Every trial that was the fastest of its source, toolchain and clock when it was recorded, in that order."""
+    """Return every trial that was the fastest for its source, toolchain and clock when it was recorded, in the order of
+    recording."""
     service = service_of(request)
     question = question_from_parameters(request.path_params["kernel"], given(request))
     found = await service.run(service.store.history, question)
     if not found:
-        raise NotFound("nothing verified is stored for this problem; /v1/configs says what is nearest")
+        raise NotFound("no verified result is stored for this problem; /v1/configs names the nearest tuned shapes")
     return tagged(request, {**question.to_json(), "bests": [_best(scope, trial) for scope, trial in found]})
 
 
@@ -113,7 +116,7 @@ def _place(text: str | None) -> Place:
     if text is None:
         return START
     if not (found := _PLACE.fullmatch(text)):
-        raise UsageError("after is no place in the listing; expected `next` of the page before")
+        raise UsageError("after is not a position in the listing; expected `next` of the previous page")
     return Place(int(found[1]), int(found[2]))
 
 
@@ -122,7 +125,7 @@ def _trial(listed: Listed) -> dict[str, Any]:
 
 
 def _best(scope: Scope, trial: Trial) -> dict[str, Any]:
-    about = {"config": dict(trial.config), "time_us": trial.time_us, "search": trial.search, "ordinal": trial.ordinal}
-    about |= {"source_hash": scope.source_hash, "clock": str(scope.clock), "toolchain": scope.toolchain}
-    about |= {"tuned_at": trial.created.isoformat()}
-    return {name: value for name, value in about.items() if value is not None}
+    body = {"config": dict(trial.config), "time_us": trial.time_us, "search": trial.search, "ordinal": trial.ordinal}
+    body |= {"source_hash": scope.source_hash, "clock": str(scope.clock), "toolchain": scope.toolchain}
+    body |= {"tuned_at": trial.created.isoformat()}
+    return {name: value for name, value in body.items() if value is not None}

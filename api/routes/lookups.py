@@ -1,6 +1,7 @@
-"""Look-ups: one by its address, or many at once.
+"""Look-ups: one by its URL, or many at once.
 
-An exact one runs on the event loop: a file answers it in microseconds, less than handing it to a thread would cost.
+An exact look-up runs on the event loop: a database file answers it in microseconds, less than a switch to a thread
+would cost.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from tilewise.api.service.answers import answer, exact, registered
 from tilewise.db.records import Question
 from tilewise.errors import UnknownKernel, UsageError
 from tilewise.tuner.lookup.resolve import Match, NotTuned, miss
-from tilewise.tuner.space.problem import LARGEST
+from tilewise.tuner.space.problem_checks import LARGEST
 
 if TYPE_CHECKING:
     from tilewise.api.service.service import Service
@@ -38,7 +39,7 @@ __all__ = ["QUESTION", "plain", "typed"]
 QUESTION: list[dict[str, Any]] = [
     documented(
         "kernel",
-        "name of a kernel: one of /v1/kernels, or of a user's file",
+        "name of a kernel: one that /v1/kernels lists, or one from a user's file",
         where="path",
         required=True,
         minLength=1,
@@ -48,7 +49,7 @@ QUESTION: list[dict[str, Any]] = [
         "name": "dims",
         "in": "query",
         "required": True,
-        "description": "the size of each of the kernel's dimensions: one query parameter each, once, in plain digits",
+        "description": "the size of each of the kernel's dimensions: one query parameter each, in plain digits",
         "style": "form",
         "explode": True,
         "schema": {
@@ -62,13 +63,13 @@ QUESTION: list[dict[str, Any]] = [
     documented("dtype", "type of the kernel's inputs", default="float32"),
     documented(
         "device",
-        "the device's name, whether its times were measured or modelled",
+        "name of the device; its times may be measured or modelled",
         required=True,
         minLength=1,
         example="Ascend910B4",
     ),
 ]
-"""A kernel and a problem of it, as an address has them."""
+"""The parameters of a problem in a URL."""
 
 plain = APIRouter(route_class=PlainRoute, tags=["look-ups"])
 typed = APIRouter(tags=["look-ups"])
@@ -76,14 +77,14 @@ typed = APIRouter(tags=["look-ups"])
 
 @plain.get(
     "/v1/configs/{kernel}",
-    summary="The best known config of a problem",
+    summary="Look up the best known config of a problem",
     response_model=schemas.Result,
     responses={
         **UNCHANGED,
         **MISUSED,
         404: {
             "model": schemas.NotTunedProblem,
-            "description": "Unknown kernel, or nothing stored for this problem.",
+            "description": "The kernel is unknown, or nothing is stored for this problem.",
         },
         **DATABASE_FAILS,
     },
@@ -91,55 +92,61 @@ typed = APIRouter(tags=["look-ups"])
         "parameters": [
             *QUESTION,
             documented(
-                "match", "how far the answer may relax; each allows those before it", form="Match", default="exact"
+                "match",
+                "how far the answer may relax; each value allows those before it",
+                form="Match",
+                default="exact",
             ),
-            documented("toolchain", "what exactly the time must have been found with", minLength=1),
+            documented("toolchain", "toolchain of an exact answer; others count as older", minLength=1),
         ]
     },
 )
 async def lookup(request: Request) -> Response:
-    """An answer says in `match` how it is known, and in `why` what from."""
+    """Return one result. Its `match` names the source of the answer, and its `why` gives the evidence."""
     service = service_of(request)
-    asked = request_from_query(request.path_params["kernel"], request.query_params.multi_items())
+    query = request_from_query(request.path_params["kernel"], request.query_params.multi_items())
     service.answer_cache.follow()
     read_at = service.answer_cache.generation
-    result = await service.read(exact, service.store, asked.question) if asked.toolchain is None else None
+    result = await service.read(exact, service.store, query.question) if query.toolchain is None else None
     if result is None:
         try:
-            result = await service.run(answer, service.source, asked.question, asked.match, asked.toolchain)
+            result = await service.run(answer, service.source, query.question, query.match, query.toolchain)
         except NotTuned:
-            _heed_miss(service, asked.question)
+            _heed_miss(service, query.question)
             raise
     encoded = Answer.of(encode(result.to_json()))
     if result.match == Match.EXACT:
         target = request.scope["raw_path"] + b"?" + request.scope["query_string"]
-        service.answer_cache.keep(target, asked.question.key, encoded, read_at=read_at)
+        service.answer_cache.keep(target, query.question.key, encoded, read_at=read_at)
     service.metrics.answers.labels(result.match, "database").inc()
     return respond(request, encoded)
 
 
 @typed.post(
     "/v1/lookup",
-    summary="Many look-ups at once",
+    summary="Look up many problems at once",
     response_model=schemas.LookupResults,
     responses={
         400: {
             "model": schemas.Problem,
-            "description": "A query asks for a dimension or dtype that its kernel lacks.",
+            "description": "The dimensions or dtype of a query do not fit its kernel.",
         },
         413: {"model": schemas.Problem, "description": "The body is too large."},
-        422: {"model": schemas.ValidationProblem, "description": "The body is no JSON or not of the documented form."},
+        422: {
+            "model": schemas.ValidationProblem,
+            "description": "The body is not valid JSON or does not match its schema.",
+        },
         **DATABASE_FAILS,
     },
 )
 async def lookup_many(request: Request, body: schemas.LookupRequest) -> Response:
-    """Answers come in the order of the queries; what nothing stored answers has a null `config`."""
+    """Return results in the order of the queries; a miss has a null `config`."""
     service = service_of(request)
-    asked = [_numbered(index, query) for index, query in enumerate(body.queries)]
-    results = await service.run(_answers, service.source, asked)
-    for each, result in zip(asked, results, strict=True):
+    queries = [_parse(index, query) for index, query in enumerate(body.queries)]
+    results = await service.run(_answers, service.source, queries)
+    for query, result in zip(queries, results, strict=True):
         if result["config"] is None:
-            _heed_miss(service, each.question)
+            _heed_miss(service, query.question)
     return JSONResponse({"results": results})
 
 
@@ -148,20 +155,20 @@ def _heed_miss(service: Service, question: Question) -> None:
         service.heed_miss(question, known[1])
 
 
-def _numbered(index: int, query: schemas.LookupQuery) -> LookupRequest:
+def _parse(index: int, query: schemas.LookupQuery) -> LookupRequest:
     try:
         return request_from_body(query)
     except UsageError as error:
         raise type(error)(f"queries[{index}]: {error}") from error
 
 
-def _answers(source: StoreSource, asked: list[LookupRequest]) -> list[dict[str, Any]]:
-    return [_answer_or_miss(source, each) for each in asked]
+def _answers(source: StoreSource, queries: list[LookupRequest]) -> list[dict[str, Any]]:
+    return [_answer_or_miss(source, query) for query in queries]
 
 
-def _answer_or_miss(source: StoreSource, asked: LookupRequest) -> dict[str, Any]:
-    """What `/v1/configs` answers with 404 is a miss here."""
+def _answer_or_miss(source: StoreSource, query: LookupRequest) -> dict[str, Any]:
+    """Answer one query; what `/v1/configs` answers with 404 is a miss here."""
     try:
-        return answer(source, asked.question, asked.match, asked.toolchain).to_json()
+        return answer(source, query.question, query.match, query.toolchain).to_json()
     except (NotTuned, UnknownKernel) as error:
-        return miss(asked.question, asked.match, str(error))
+        return miss(query.question, query.match, str(error))

@@ -1,9 +1,9 @@
-"""Encoded answers in memory, kept true to what any process writes.
+"""A cache of encoded answers that stays current when any process writes to the database.
 
-Before an answer is given, the database is asked whether anything was written since: once a turn of the event loop, and
-after the requests of that turn arrived, so that an answer is never older than its question. SQLite tells in
-microseconds; of other databases a background task asks at an interval (`POLL_SECONDS`), which is how old an answer
-from there may be. What was written to is dropped and read again when it is next asked for.
+Before it returns an answer, the cache asks the database whether anything was written since. It asks once per turn of
+the event loop, after the requests of that turn have arrived, so an answer is never older than its request. SQLite
+answers in microseconds. Other databases are polled by a background task every `POLL_SECONDS`, which is how old their
+answers may be. A write drops the answers that it affects; the next request for one of them reads it again.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ __all__ = ["POLL_SECONDS", "Answer", "AnswerCache"]
 POLL_SECONDS = 0.1
 
 _OVERHEAD = 500
-"""Bytes that an answer takes beside its own text: measured with 10^5 of them."""
+"""Bytes that an answer takes beyond its own text, measured with 10^5 answers."""
 
 
 class Answer(NamedTuple):
@@ -33,14 +33,14 @@ class Answer(NamedTuple):
         return cls(body, b'"%s"' % hashlib.blake2b(body, digest_size=9).hexdigest().encode())
 
     def fits(self, asked: bytes) -> bool:
-        """Whether an `If-None-Match` names this answer; tags are quoted, so no tag is a part of another."""
+        """Return whether an `If-None-Match` header names this answer. Tags are quoted, so no tag contains another."""
         return self.tag in asked or asked.strip() == b"*"
 
 
 class AnswerCache:
-    """Answers by the request's target, at most `most_bytes` of them; the oldest make place for new ones.
+    """Answers by request target, in at most `most_bytes`; the oldest are dropped for new ones.
 
-    For the event loop's thread only.
+    Use it only from the event loop's thread.
     """
 
     def __init__(self, changes: Changes, most_bytes: int) -> None:
@@ -51,7 +51,7 @@ class AnswerCache:
         self._checked = False
         self._loop = asyncio.get_running_loop()
         self.generation = 0
-        """Rises whenever anything was written: what was read before may be old."""
+        """Incremented whenever anything was written: earlier reads may be stale."""
         self._poller = None if changes.is_quick else self._loop.create_task(self._poll())
 
     def __len__(self) -> int:
@@ -59,28 +59,28 @@ class AnswerCache:
 
     @property
     def size(self) -> int:
-        """Bytes that the answers take."""
+        """Size of the answers in bytes."""
         return self._bytes
 
     def find(self, target: bytes) -> Answer | None:
-        """The answer that is still true. Raises `StoreError` where the database does not say whether it is."""
+        """Return the answer if it is still current. Raises `StoreError` if the database cannot tell."""
         if not self._checked:
             self.follow()
         found = self._answers.get(target)
         return found[0] if found else None
 
     def follow(self) -> None:
-        """Drop what was written to since the last time; at most once a turn of the event loop."""
+        """Drop the answers affected by writes since the last call; at most once per turn of the event loop."""
         if self._checked or self._poller is not None:
             return
         changed = self._changes.poll()
         self._checked = True
-        self._loop.call_soon(self._lapse)
+        self._loop.call_soon(self._expire_check)
         if changed is None or changed:
             self._drop(changed)
 
     def keep(self, target: bytes, question: str, answer: Answer, *, read_at: int) -> None:
-        """Keep an answer that was read at that generation; not one that may be old by now."""
+        """Keep an answer that was read at generation `read_at`, unless anything was written since."""
         if read_at != self.generation or target in self._answers:
             return
         self._answers[target] = answer, question
@@ -96,14 +96,14 @@ class AnswerCache:
         self._changes.close()
 
     async def catch_up(self) -> None:
-        """See what this process has just written itself."""
+        """Drop the answers affected by what this process has just written."""
         self._checked = False
         if self._poller is None:
             self.follow()
         else:
             self._drop(await asyncio.to_thread(self._changes.poll))
 
-    def _lapse(self) -> None:
+    def _expire_check(self) -> None:
         self._checked = False
 
     def _drop(self, questions: object) -> None:
@@ -134,7 +134,7 @@ class AnswerCache:
             await asyncio.sleep(POLL_SECONDS)
             try:
                 self._drop(await asyncio.to_thread(self._changes.poll))
-            except Exception:  # the database is away: nothing in memory is known to be true
+            except Exception:  # the database is unavailable: any answer in memory may be stale
                 self._drop(None)
 
 

@@ -1,4 +1,4 @@
-"""Look-ups of registered kernels, and of others that are stored."""
+"""Look-ups for registered kernels, and for other kernels with stored results."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import KernelSpec
 from tilewise.tuner.lookup.resolve import Match, clip, is_of, resolve_or_raise
-from tilewise.tuner.space.problem import make_problem
+from tilewise.tuner.space.problem_checks import make_problem
 
 if TYPE_CHECKING:
     from tilewise.tuner.lookup.store_source import StoreSource
@@ -23,30 +23,29 @@ __all__ = ["answer", "check_question", "exact", "registered"]
 
 
 def check_question(kernel: str, dims: Iterable[str], dtype: str) -> None:
-    """Raise `BadDimension` or `UnknownDtype` where a registered kernel has no such dimensions or dtype.
+    """Raise `BadDimension` or `UnknownDtype` if a registered kernel has no such dimensions or dtype.
 
-    A kernel that is not registered may still be stored, from a user's file: that is for `answer` to find out.
+    Other kernels pass: results of a kernel from a user's file may be stored, which `answer` checks.
     """
     if known := registered(kernel):
         make_problem(known[0], dict.fromkeys(dims, 1), dtype)
 
 
 def exact(store: Store, question: Question) -> Result | None:
-    """What is stored for exactly this question: one seek.
+    """Return the result stored for exactly this question, with one index seek.
 
-    A registered kernel answers only with results of the source that is installed here: those of another version of
-    it are not exact.
+    For a registered kernel, only results of the source installed here are exact, not those of another version.
     """
     known = registered(question.kernel)
     return store.lookup(question, source_hash=known[1] if known else None)
 
 
 def answer(source: StoreSource, question: Question, match: Match, toolchain: str | None) -> Result:
-    """The answer that relaxes least, no farther than `match`. May take long: milliseconds for a neighbour, seconds
-    where the kernel's shapes or portfolio were never asked for.
+    """Return the answer that relaxes least, no further than `match`.
 
-    Raises `NotTuned`, or `UnknownKernel` where the kernel is neither registered nor stored, `BadDimension` where it is
-    stored with other dimensions.
+    This takes milliseconds for a neighbour, and seconds when a kernel's shapes or portfolio are first needed. Raises
+    `NotTuned`; `UnknownKernel` if the kernel is neither registered nor stored; `BadDimension` if it is stored with
+    other dimensions.
     """
     known = registered(question.kernel)
     if known is not None:
@@ -62,7 +61,7 @@ def answer(source: StoreSource, question: Question, match: Match, toolchain: str
 
 
 def registered(kernel: str) -> tuple[KernelSpec, str] | None:
-    """A registered kernel's spec and source hash; None for any other name.
+    """Return a registered kernel's spec and source hash; None for any other name.
 
     `registry.load` also takes files, which a request must never make the server import.
     """
@@ -76,11 +75,11 @@ def _load(kernel: str) -> tuple[KernelSpec, str]:
 
 
 def _check_stored(store: Store, question: Question) -> None:
-    """Raise `UnknownKernel` or `BadDimension` where no result of a kernel that is not registered could answer."""
+    """Raise `UnknownKernel` or `BadDimension` if no stored result of an unregistered kernel could answer."""
     stored = {frozenset(scope.dims) for scope in store.scopes(kernel=question.kernel)}
     if not stored:
         known = registry.known(question.kernel)
-        raise UnknownKernel(f"unknown kernel '{clip(question.kernel)}'; {known}; no other is stored")
+        raise UnknownKernel(f"unknown kernel '{clip(question.kernel)}'; {known}; no other kernel has stored results")
     if frozenset(question.dims) not in stored:
         expected = " or ".join(sorted(", ".join(sorted(names)) for names in stored))
         given = ", ".join(sorted(question.dims)) or "none"

@@ -1,4 +1,4 @@
-"""What Prometheus reads at `/metrics`."""
+"""The metrics that Prometheus reads at `/metrics`."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Metrics:
         self._known: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
-        """A figure that is read when it is asked for."""
+        """Add a gauge that calls `read` at every scrape."""
         Gauge(name, text, registry=self._registry).set_function(read)
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:

@@ -1,4 +1,4 @@
-"""What the application holds while it runs: stores, answers in memory, metrics."""
+"""The state of the application while it runs: stores, answers in memory, metrics."""
 
 from __future__ import annotations
 
@@ -31,28 +31,28 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _READ_SECONDS, _WRITE_SECONDS = 0.2, 30.0
-"""How long to wait for another process's lock on an SQLite file. Readers need not, but where somebody locks the whole
-file; they wait on the event loop, where nobody else is answered meanwhile."""
+"""Time to wait for another process's lock on an SQLite file. Readers wait only if the whole file is locked; they wait
+on the event loop, which answers no other request meanwhile."""
 
 _TURN_SECONDS = 30.0
-"""How long a write, or an export, waits for this server's own before it."""
+"""Time that a write or an export waits for earlier ones of this server."""
 
 _WRITERS, _EXPORTS = 8, 4
-"""At once; one writer where the database is a file."""
+"""Number at once; a database file has one writer."""
 
 _QUIET_SECONDS = 0.2
-"""After a start, before work that no request asked for."""
+"""Pause between the start and background work."""
 
 _log = logging.getLogger(__name__)
 
-_MOST_MISSES = 100
-"""Jobs that may wait before misses make no more of them: anybody may miss."""
+_MAX_MISSES = 100
+"""Number of waiting jobs at which misses add no more: anybody can cause misses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`answer_bytes` bounds the answers that are kept in memory. With `tune_misses` a look-up of a registered kernel
-    that finds nothing becomes a job."""
+    """Options of the service. `answer_bytes` limits the answers kept in memory. With `tune_misses`, a look-up of a
+    registered kernel that finds nothing becomes a job."""
 
     reads_open: bool = True
     writes_a_minute: int = 120
@@ -62,12 +62,12 @@ class Options:
 
 
 class Service:
-    """Usable between `open` and `close`, which the application's lifespan calls."""
+    """The running service, usable between `open` and `close`, which the application's lifespan calls."""
 
     store: SqlStore
-    """For reading, on the event loop too."""
+    """For reading, also on the event loop."""
     writer: SqlStore
-    """For writing, from threads: it waits longer for others."""
+    """For writing, from threads; it waits longer for locks."""
     tokens: Tokens
     jobs: Jobs
     jobs_writer: Jobs
@@ -80,13 +80,15 @@ class Service:
         self.reads_open = options.reads_open
         self.metrics = Metrics()
         self.metrics.gauge("tilewise_answers_kept", "Encoded answers in memory.", lambda: len(self.answer_cache))
-        self.metrics.gauge("tilewise_answers_bytes", "Bytes that they take.", lambda: self.answer_cache.size)
+        self.metrics.gauge(
+            "tilewise_answers_bytes", "Size of the encoded answers in memory, in bytes.", lambda: self.answer_cache.size
+        )
         self._devices: dict[str, str] | None = None
         self._finding, self._indexing = threading.Lock(), threading.Lock()
         self._source: StoreSource | None = None
         self._misses: set[asyncio.Task[None]] = set()
         self.streams = 0
-        """Event streams that are open."""
+        """Number of open event streams."""
         self.stopping = False
         self._closing = threading.Event()
         self._runner: Runner | None = None
@@ -94,16 +96,16 @@ class Service:
 
     @property
     def source(self) -> StoreSource:
-        """`store` with indexes for look-ups that may relax."""
+        """The store with indexes for look-ups that may relax."""
         with self._indexing:
             if self._source is None:
-                from tilewise.tuner.lookup.store_source import StoreSource  # costs a start 0.2 s
+                from tilewise.tuner.lookup.store_source import StoreSource  # would slow each start by 0.2 s
 
                 self._source = StoreSource(self.store)
             return self._source
 
     async def open(self) -> None:
-        """Raises `StoreError`."""
+        """Open the stores and start the job runner. Raises `StoreError`."""
         from tilewise.db.jobs import Jobs
         from tilewise.db.sql.database import waiting
         from tilewise.db.sql.sql_store import open_store
@@ -140,24 +142,24 @@ class Service:
         await self.answer_cache.close()
         self.store.close()
         self.writer.close()
-        await run_in_threadpool(self._preparing.join)  # a closed store ends it; a process that ends under it aborts
+        await run_in_threadpool(self._preparing.join)  # the closed store ends it; exiting while it runs would abort
 
     def _prepare(self) -> None:
-        """Make the indexes of shapes, so that no look-up has to wait for them."""
+        """Build the shape indexes, so that no look-up has to wait for them."""
         if self._closing.wait(_QUIET_SECONDS):
             return
         try:
             self.source.prepare()
-        except StoreError as error:  # the first look-up near a shape will say it, unless this is the end
+        except StoreError as error:  # expected while stopping; otherwise the first nearest look-up reports it too
             if not self.stopping:
-                _log.warning("the indexes of shapes are not ready: %s", error)
+                _log.warning("the shape indexes are not ready: %s", error)
 
     def wake_runner(self) -> None:
         if self._runner is not None:
             self._runner.wake()
 
     def devices(self) -> Mapping[str, str]:
-        """Names by id of this machine's devices that work. Found out once, which may take a second."""
+        """Return the names of this machine's working devices by id. The first call may take a second."""
         with self._finding:
             if self._devices is None:
                 from tilewise.tuner.devices.registry import rows
@@ -166,9 +168,11 @@ class Service:
             return self._devices
 
     def heed_miss(self, question: Question, source_hash: str) -> None:
-        """Make a look-up that found nothing a job of the least priority, where a device here can run it; in the
-        background, since no look-up waits for a write."""
-        if len(self._misses) < _MOST_MISSES:
+        """Submit a job of the lowest priority for a look-up that found nothing, if a device here can run it.
+
+        This runs in the background, so that the look-up does not wait for a write.
+        """
+        if len(self._misses) < _MAX_MISSES:
             task = asyncio.create_task(self._tune_miss(question, source_hash))
             self._misses.add(task)
             task.add_done_callback(self._misses.discard)
@@ -178,51 +182,51 @@ class Service:
 
         try:
             devices = await self.run(self.devices)
-            if ids := [number for number, name in devices.items() if name == question.device]:
+            if ids := [device_id for device_id, name in devices.items() if name == question.device]:
                 request = Request(question.kernel, source_hash, [question.dims], question.dtype, ids[0])
                 await self.write(self._submit_unless_many, request)
         except TilewiseError as error:
-            _log.warning("a miss became no job: %s", error)
+            _log.warning("cannot submit a job for a miss: %s", error)
 
     def _submit_unless_many(self, request: JobRequest) -> None:
         from tilewise.db.jobs import State
 
-        newest = self.jobs.page(most=_MOST_MISSES)
-        if sum(job.state is State.QUEUED for job in newest) < _MOST_MISSES:
+        newest = self.jobs.page(most=_MAX_MISSES)
+        if sum(job.state is State.QUEUED for job in newest) < _MAX_MISSES:
             _, new = self.jobs_writer.submit(request, priority=-100)
             if new:
                 self.wake_runner()
 
     async def read(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """A question of microseconds on the event loop, where the database is a file; elsewhere in a thread."""
+        """Run a query: on the event loop if the database is a file, where it takes microseconds, else in a thread."""
         if self.store.is_file:
             return function(*arguments, **named)
         return await run_in_threadpool(function, *arguments, **named)
 
     async def write(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """A transaction, in a thread, in the order asked: writers that race for SQLite's lock may starve one of them.
+        """Run a transaction in a thread, in order of arrival: if writers raced for SQLite's lock, one might starve.
 
-        Raises `Unavailable` where its turn does not come within `_TURN_SECONDS`.
+        Raises `Unavailable` if its turn does not come within `_TURN_SECONDS`.
         """
         async with self._turn(self._writing):
             return await run_in_threadpool(function, *arguments, **named)
 
     def export_turn(self) -> AbstractAsyncContextManager[None]:
-        """While one exports: what is read stays as it was meanwhile, which costs the database. Raises `Unavailable`."""
+        """Limit the exports at once: for each, the database must keep replaced rows. Raises `Unavailable`."""
         return self._turn(self._exporting)
 
     @asynccontextmanager
-    async def _turn(self, places: asyncio.Semaphore) -> AsyncIterator[None]:
+    async def _turn(self, slots: asyncio.Semaphore) -> AsyncIterator[None]:
         try:
             async with asyncio.timeout(_TURN_SECONDS):
-                await places.acquire()
+                await slots.acquire()
         except TimeoutError:
-            raise Unavailable(f"others are served, and were for {_TURN_SECONDS:g} s; ask again") from None
+            raise Unavailable(f"other requests were served first for {_TURN_SECONDS:g} s; try again") from None
         try:
             yield
         finally:
-            places.release()
+            slots.release()
 
     async def run(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """What takes longer, in a thread."""
+        """Run a slow function in a thread."""
         return await run_in_threadpool(function, *arguments, **named)

@@ -33,5 +33,5 @@ SHAPES: Mapping[str, Sequence[Mapping[str, int]]] = {
 
 
 def shapes(kernel: str) -> Sequence[Mapping[str, int]]:
-    """The kernel's shapes; a kernel without any must be given some."""
+    """Return the kernel's shapes, or none for a kernel without default shapes."""
     return SHAPES.get(kernel, ())

@@ -1,4 +1,4 @@
-"""What a recorded benchmark says of itself: the command, when, with which versions, on what."""
+"""Headers of recorded benchmarks: command, date, device or machine, and versions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _SERVING = ("fastapi", "psycopg", "sqlalchemy", "starlette", "uvicorn", "uvloop"
 
 
 def header(command: str, clock: str, device: str = f"none ({platform.machine()} CPU)") -> dict[str, Any]:
-    """`clock` is that of the times which are searched; without a device, recorded ones are replayed."""
+    """Return the header; `clock` is that of the searched times. Without a device recorded times are replayed."""
     return {
         "command": command,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -28,7 +28,7 @@ def header(command: str, clock: str, device: str = f"none ({platform.machine()} 
 
 
 def service_header(command: str) -> dict[str, Any]:
-    """Of a benchmark of the service: requests are timed on this machine's processor, and nothing else is."""
+    """Return the header of a benchmark of the service, which times requests on this machine's processor alone."""
     return {
         "command": command,
         "date": datetime.now(UTC).isoformat(timespec="seconds"),

@@ -1,4 +1,4 @@
-"""A database of very many problems, for benchmarks: one result of a real kernel, copied to other shapes."""
+"""A database of very many problems for benchmarks: one result of a real kernel, copied to other shapes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KERNEL, DEVICE = "row_reduce", "Ascend910B4"
 
 _ROWS_AT_ONCE = 10_000
 _LARGEST = 2**17
-# Of nearly all shapes' space, or a portfolio would have nothing to go by.
+# Valid at nearly all shapes: a portfolio could not be built otherwise.
 _CONFIG = {"BLOCK_SIZE_M": 32, "SUB_BLOCK_SIZE_M": 32, "BLOCK_SIZE_N": 256, "multibuffer": True}
 _WINNER = Trial(
     config=_CONFIG,
@@ -34,7 +34,7 @@ _WINNER = Trial(
 
 
 def shapes(count: int) -> list[Dims]:
-    """Distinct shapes, the same ones whenever that many are asked for."""
+    """Return `count` distinct shapes, the same ones for the same count."""
     drawn = random.Random(count)
     found: dict[tuple[int, int], None] = {}
     while len(found) < count:
@@ -60,9 +60,9 @@ def fill(url: str, count: int) -> None:
         schema.bring_up(database)
         for first in range(0, count, _ROWS_AT_ONCE):
             scopes: list[dict[str, Any]] = []
-            for number, dims in enumerate(chosen[first : first + _ROWS_AT_ONCE], first + 1):
+            for scope_id, dims in enumerate(chosen[first : first + _ROWS_AT_ONCE], first + 1):
                 scope = Scope(Problem(KERNEL, dims, "float32"), source, DEVICE, Clock.MODELLED, "benchmark", 40)
-                scopes.append(scope_values(scope) | {"id": number, "first_seen": now})
+                scopes.append(scope_values(scope) | {"id": scope_id, "first_seen": now})
             rows = [t | {"scope_id": scope["id"], "current": True} for scope in scopes for t in trials]
             with database.write() as connection:
                 connection.execute(insert(models.scopes), scopes)

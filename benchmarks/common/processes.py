@@ -1,4 +1,4 @@
-"""Replays side by side, and what is left of them when somebody stops the benchmark."""
+"""A pool of processes for parallel replays, which end at once if the benchmark is stopped."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["processes"]
 
 @contextmanager
 def processes(count: int) -> Iterator[ProcessPoolExecutor]:
-    """A pool of so many. Where what is done with it raises, Ctrl-C among others, its processes end at once: nobody
-    waits for what they are at."""
+    """Yield a pool of `count` processes, and kill them if the caller raises, for example on Ctrl-C: nobody needs their
+    results any more."""
     with ProcessPoolExecutor(count) as pool:
         try:
             yield pool

@@ -1,4 +1,4 @@
-"""Benchmarks that are modules to run, beside the verbs of `tilewise bench`."""
+"""Support for benchmarks that are run as modules instead of as verbs of `tilewise bench`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ __all__ = ["script"]
 
 @contextmanager
 def script() -> Iterator[None]:
-    """An error that is raised on purpose ends the program with its one line."""
+    """Exit with a one-line message on a `TilewiseError`."""
     try:
         yield
     except TilewiseError as error:

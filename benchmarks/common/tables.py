@@ -1,4 +1,4 @@
-"""Tables in Markdown, and their places in a page: between `<!-- NAME -->` and `<!-- end -->`."""
+"""Markdown tables, and their insertion into a page between `<!-- NAME -->` and `<!-- end -->`."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ def markdown(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def placed(page: str, tables: Mapping[str, str]) -> str:
-    """The page with these texts in the places of their names; raises `ValueError` unless each has one place."""
+    """Return the page with each text inserted at the marker of its name; raise `ValueError` unless there is one."""
     for name, table in tables.items():
         marker = f"<!-- {name} -->\n"
         if page.count(marker) != 1:
-            raise ValueError(f"the page has {page.count(marker)} places for {name!r}; expected 1")
+            raise ValueError(f"the page has {page.count(marker)} markers {marker.strip()}; expected 1")
         before, after = page.split(marker)
         page = f"{before}{marker}{table}\n<!-- end -->{after.partition('<!-- end -->')[2]}"
     return page

@@ -22,7 +22,7 @@ __all__ = ["faults", "kernels", "repeatability", "timing", "wall"]
 )
 @click.option("--dtype", default="float32", show_default=True)
 @click.option("--device", default="auto", show_default=True, help="auto, npu, cuda or model:PART.")
-@click.option("--trials", type=click.IntRange(1), help="Trials a shape may have when it is tuned first.")
+@click.option("--trials", type=click.IntRange(1), help="Trials per shape.")
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @database
 @common
@@ -36,9 +36,9 @@ def kernels(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Tune kernels and show them beside their defaults and the memory rate.
+    """Tune kernels and compare them with their defaults and the memory rate.
 
-    On an NVIDIA GPU all are timed again in turns, by one timer, beside eager PyTorch and torch.compile.
+    On an NVIDIA GPU one timer times them again, in turns with eager PyTorch and torch.compile.
     """
     from tilewise.benchmarks.common import cases as known
     from tilewise.benchmarks.gpu.kernels import bench
@@ -47,7 +47,7 @@ def kernels(
     from tilewise.kernels import registry
     from tilewise.settings import read_settings
     from tilewise.tuner.devices.registry import choose, open_device
-    from tilewise.tuner.space.problem import make_problem, parse_dims
+    from tilewise.tuner.space.problem_checks import make_problem, parse_dims
     from tilewise.tuner.tuning.loop import DEFAULT_TRIALS, Budget
 
     specs = [registry.load(name) for name in (names or registry.names())]
@@ -78,7 +78,7 @@ def _show_kernels(body: dict[str, Any]) -> None:
 
 @click.command()
 @click.argument("kernel")
-@click.option("-s", "--shape", required=True, metavar="M=16384,N=1024", help="The shape; an exhaustive run is stored.")
+@click.option("-s", "--shape", required=True, metavar="M=16384,N=1024", help="A shape whose exhaustive run is stored.")
 @click.option("--dtype", default="float32", show_default=True)
 @click.option("--seeds", type=click.IntRange(1), default=3, show_default=True, help="Repetitions of each search.")
 @click.option("--sample", type=click.IntRange(1), default=40, show_default=True, help="Configs for triton.autotune.")
@@ -88,11 +88,11 @@ def _show_kernels(body: dict[str, Any]) -> None:
 def wall(
     kernel: str, shape: str, dtype: str, seeds: int, sample: int, file: str | None, url: str | None, as_json: bool
 ) -> None:
-    """Wall clock on an NVIDIA GPU from nothing to within 3% of the best, beside triton.autotune and random search."""
+    """Time tuning from nothing to within 3% of the best, against triton.autotune and random search (NVIDIA GPU)."""
     from tilewise.benchmarks.gpu.wall import bench_wall
     from tilewise.cli.options import open_existing
     from tilewise.kernels import registry
-    from tilewise.tuner.space.problem import make_problem, parse_dims
+    from tilewise.tuner.space.problem_checks import make_problem, parse_dims
 
     spec = registry.load(kernel)
     problem = make_problem(spec, parse_dims(shape), dtype)
@@ -124,9 +124,9 @@ def _show_wall(body: dict[str, Any]) -> None:
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @common
 def faults(file: str | None, as_json: bool) -> int:
-    """Tune with configs among the others that crash, hang and lie, on an NVIDIA GPU.
+    """Tune a space in which some configs crash, hang or compute wrongly, on an NVIDIA GPU.
 
-    Exits with 1 where a sound config got no time, a faulty one not its own reason, or something is left behind.
+    Exit with 1 if a sound config has no time, a faulty one lacks its own reason, or anything is left behind.
     """
     from tilewise.benchmarks.gpu.faults import bench_faults
     from tilewise.cli.progress import working
@@ -155,7 +155,9 @@ def _show_faults(body: dict[str, Any]) -> None:
     console = output()
     console.print(table)
     innocent, configs = body["innocent"], body["configs"]
-    console.print(f"{innocent['timed']} of {configs['sound']} sound configs timed; times by those of a clean run:")
+    console.print(
+        f"{innocent['timed']} of {configs['sound']} sound configs timed; ratios of their times to those of a clean run:"
+    )
     for name in ("clean_again", "among_faults"):
         low, median, high = (innocent[name][key] for key in ("lowest", "median", "highest"))
         console.print(f"  {name.replace('_', ' ')}: {low:.3f} to {high:.3f}, median {median:.3f}")
@@ -168,7 +170,7 @@ def _show_faults(body: dict[str, Any]) -> None:
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @common
 def timing(processes: int, file: str | None, as_json: bool) -> None:
-    """Compare ways to time a kernel on an NVIDIA GPU, triton.testing's among them."""
+    """Compare ways to time a kernel on an NVIDIA GPU, including triton.testing's."""
     from tilewise.benchmarks.gpu.timing import bench_timing
     from tilewise.cli.progress import working
 
@@ -185,7 +187,7 @@ def _show_timing(body: dict[str, Any]) -> None:
     table = Table(title=title, title_justify="left")
     for heading in ("size", "method"):
         table.add_column(heading)
-    for heading in ("median us", "largest by smallest", "seconds a measurement"):
+    for heading in ("median us", "largest / smallest", "seconds per measurement"):
         table.add_column(heading, justify="right")
     for row in body["rows"]:
         cells = (
@@ -202,9 +204,9 @@ def _show_timing(body: dict[str, Any]) -> None:
 @click.option("-s", "--shape", default="M=1000,N=8192", show_default=True, metavar="M=1000,N=8192")
 @click.option("--dtype", default="float32", show_default=True)
 @click.option("--tunings", type=click.IntRange(2), default=10, show_default=True, help="Tunings from nothing.")
-@click.option("--trials", type=click.IntRange(2), default=60, show_default=True, help="Trials of each.")
+@click.option("--trials", type=click.IntRange(2), default=60, show_default=True, help="Trials per tuning.")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), default=600.0, show_default=True, help="Seconds.")
-@click.option("--rounds", type=click.IntRange(20), default=500, show_default=True, help="Of the winners' true times.")
+@click.option("--rounds", type=click.IntRange(20), default=500, show_default=True, help="For the winners' true times.")
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @common
 def repeatability(
@@ -218,11 +220,11 @@ def repeatability(
     file: str | None,
     as_json: bool,
 ) -> None:
-    """Tune one problem several times on an NVIDIA GPU: whether the answers agree, and what timing costs."""
+    """Tune one problem several times on an NVIDIA GPU; compare the winners, and the cost of timing."""
     from tilewise.benchmarks.gpu.repeatability import bench_repeatability
     from tilewise.cli.progress import working
     from tilewise.kernels import registry
-    from tilewise.tuner.space.problem import make_problem, parse_dims
+    from tilewise.tuner.space.problem_checks import make_problem, parse_dims
 
     spec = registry.load(kernel)
     problem = make_problem(spec, parse_dims(shape), dtype)
@@ -263,7 +265,7 @@ def _show_repeatability(body: dict[str, Any]) -> None:
         shown = f"{row['median_us']:.2f} us, processes differ by {row['largest_by_smallest']:.2%}"
         console.print(f"One config of row_reduce {row['shape']}: {shown}.")
     agreed = "the same winner or a tie" if order["same_or_tie"] else "another winner"
-    console.print(f"The order reversed gives {agreed}.")
+    console.print(f"The reversed order gives {agreed}.")
     ratio, loss = timing["ratio"], timing["winner_true_us"] / timing["do_bench_winner_true_us"] - 1
     console.print(f"do_bench takes {ratio:.1f} times as long to time; our winner is {loss:+.2%} of its winner's time.")
 
@@ -272,5 +274,5 @@ def _require_gpu() -> None:
     from tilewise.errors import Unavailable
     from tilewise.tuner.devices.cuda import device as cuda
 
-    if (why_not := cuda.unavailable_reason()) is not None:
-        raise Unavailable(f"no device cuda: {why_not}")
+    if (reason := cuda.unavailable_reason()) is not None:
+        raise Unavailable(f"no device cuda: {reason}")

@@ -1,4 +1,4 @@
-"""Sums of rows that go wrong on the device in one way each; `FAULT` says how."""
+"""Row sums with one fault on the device, selected by `FAULT`."""
 
 import triton
 import triton.language as tl
@@ -7,8 +7,8 @@ __all__ = ["faulty_sums_kernel"]
 
 
 @triton.jit
-def faulty_sums_kernel(x_ptr, out_ptr, M, N, ROWS: tl.constexpr, COLS: tl.constexpr, FAULT: tl.constexpr):  # noqa: C901 - a branch a fault
-    """Each program sums `ROWS` rows, `COLS` columns at a time; what `FAULT` does not name is done right."""
+def faulty_sums_kernel(x_ptr, out_ptr, M, N, ROWS: tl.constexpr, COLS: tl.constexpr, FAULT: tl.constexpr):  # noqa: C901 - one branch per fault
+    """Sum `ROWS` rows per program, `COLS` columns at a time, correctly except for the one `FAULT`."""
     tl.static_assert(FAULT != "does not compile", "not this config")
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     total = tl.zeros([ROWS, COLS], dtype=tl.float32)

@@ -1,8 +1,8 @@
-"""`tilewise bench faults`: configs that crash, hang and lie, among ones that do not.
+"""`tilewise bench faults`: a tuning in which some configs crash, hang or compute wrongly.
 
-The sound ones are timed by themselves, twice, which says how much times differ from run to run. Then all are tuned
-together. Afterwards every sound config must have a time as before, every other one its own reason, and nothing may be
-left behind: no process, no lock, no temporary file.
+The sound configs are first timed alone, twice, which shows how much times differ from run to run. Then all configs are
+tuned together. Afterwards every sound config must have a time as before and every faulty one its own reason, and
+nothing may be left behind: no process, no lock, no temporary file.
 """
 
 from __future__ import annotations
@@ -40,8 +40,8 @@ PROBLEM = Problem("fault_injection", {"M": 4096, "N": 4096}, "float32")
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """What a kind of fault is to be stored as: one of some statuses, with one of some words in the reason. `verified`
-    faults show only when the config is checked as one that would lead."""
+    """The expected record of a fault: one of `statuses`, with one of `words` in the reason. `verified` faults are
+    detected only when a config that would lead is verified."""
 
     statuses: frozenset[Status]
     words: tuple[str, ...]
@@ -64,7 +64,7 @@ ON_DEVICE = {
     "right on one input only": _as(Status.CORRECTNESS, "off by", verified=True),
     "does not compile": _as(Status.COMPILE, "not this config"),
 }
-"""What the kernel itself does."""
+"""Faults of the kernel itself."""
 
 IN_PROCESS = {
     "segfault": _as(Status.RUNTIME, "SIGSEGV"),
@@ -81,7 +81,7 @@ IN_PROCESS = {
     ),
     "crash the compiler": _as(Status.COMPILE, "the compiler crashed"),
 }
-"""What the process does that launches the config, or compiles it."""
+"""Faults of the process that launches or compiles the config."""
 
 COMPILING = ("crash the compiler",)
 
@@ -90,14 +90,14 @@ COMPILING = ("crash the compiler",)
 
 
 def good_configs() -> list[dict[str, Any]]:
-    """Seventy that are right and run: from one element of a trip a thread to 64."""
+    """Return seventy sound configs, with 1 to 64 elements per thread and trip."""
     every = itertools.product((1, 2, 4, 8), (128, 256, 512, 1024, 2048), (1, 2, 4, 8, 16))
     fitting = [(rows, cols, warps) for rows, cols, warps in every if 1 <= rows * cols // (32 * warps) <= 64]
     return [{"ROWS": rows, "COLS": cols, "num_warps": warps, FAULT: ""} for rows, cols, warps in fitting[:70]]
 
 
 def faulty_configs(kinds: Sequence[str], count: int = 30) -> list[dict[str, Any]]:
-    """So many, of each kind about as many."""
+    """Return `count` faulty configs, about equally many of each kind."""
     return [
         {"ROWS": (1, 2)[turn // len(kinds) % 2], "COLS": 1024, "num_warps": 4, FAULT: kinds[turn % len(kinds)]}
         for turn in range(count)
@@ -105,11 +105,11 @@ def faulty_configs(kinds: Sequence[str], count: int = 30) -> list[dict[str, Any]
 
 
 def mixed(good: Sequence[Config], faulty: Sequence[Config]) -> list[Config]:
-    """Both kinds, the faulty ones spread evenly among the others."""
+    """Return all configs, the faulty ones spread evenly among the others."""
     every = (len(good) + len(faulty)) / len(faulty)
-    places = {int(every * (number + 0.5)): config for number, config in enumerate(faulty)}
+    placed = {int(every * (index + 0.5)): config for index, config in enumerate(faulty)}
     rest = iter(good)
-    return [places[at] if at in places else next(rest) for at in range(len(good) + len(faulty))]
+    return [placed[index] if index in placed else next(rest) for index in range(len(good) + len(faulty))]
 
 
 def _tiling(config: Config, problem: Problem) -> Tiling:
@@ -147,22 +147,22 @@ SPEC = KernelSpec(
 )
 
 
-# What goes wrong beside the kernel ------------------------------------------------------------------------------------
+# Faults outside the kernel --------------------------------------------------------------------------------------------
 
 
 class FaultyRuntime(CudaRuntime):
-    """Does what the config says before it is launched."""
+    """A CUDA runtime that commits the config's fault before each launch."""
 
     def launcher(
         self, spec: KernelSpec, problem: Problem, config: Config, tensors: Tensors
     ) -> Callable[[], Sequence[Any]]:
         run = super().launcher(spec, problem, config, tensors)
-        misdeed = _MISDEEDS.get(str(config[FAULT]))
-        return run if misdeed is None else lambda: misdeed() or run()
+        fault = _PROCESS_FAULTS.get(str(config[FAULT]))
+        return run if fault is None else lambda: fault() or run()
 
 
 def compile_config(origin: str, problem: Problem, config: Config, capability: int) -> dict[str, float]:
-    """As CUDA's own, for all configs but those that crash the compiler."""
+    """Compile as the CUDA device does, except for configs that crash the compiler."""
     if config[FAULT] in COMPILING:
         _segfault()
     return cuda_compile.compile_config(origin, problem, config, capability)
@@ -204,7 +204,7 @@ def _fill_disk() -> None:
             file.write(b"x" * (1 << 24))
 
 
-_MISDEEDS: Mapping[str, Callable[[], None]] = {
+_PROCESS_FAULTS: Mapping[str, Callable[[], None]] = {
     "segfault": _segfault,
     "abort": os.abort,
     "exit": lambda: sys.exit(3),
@@ -222,7 +222,7 @@ _MISDEEDS: Mapping[str, Callable[[], None]] = {
 
 
 def bench_faults(*, jobs: int | None = None, progress: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
-    """The JSON of the benchmark on an NVIDIA GPU. Raises `Unavailable` where there is none."""
+    """Run the benchmark on an NVIDIA GPU and return its JSON; raise `Unavailable` if there is no GPU."""
     limits = Limits(run_seconds=5.0, floors=0, growth_bytes=2 << 30, disk_bytes=1 << 30)
 
     def opened() -> CudaDevice:
@@ -241,18 +241,18 @@ def inject(
     kinds: Mapping[str, Expected],
     progress: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """Time the spec's sound configs twice, tune all of them, and compare. Of a config `FAULT` names its kind of fault,
-    and is empty where it is sound. `kinds` says what is expected of each.
+    """Time the spec's sound configs twice, tune all configs, and return the comparison as JSON.
 
-    `innocent` compares times, as ratios to the first of the clean runs; `faults` has what was stored of each faulty
-    config, `as_expected` whether that is right; `left_behind` lists what should be empty.
+    A config's `FAULT` names its kind of fault and is empty for a sound config. `kinds` maps each kind to the expected
+    record. In the JSON, `innocent` compares times as ratios to the first clean run, `faults` has the stored record of
+    each faulty config with `as_expected`, and `left_behind` lists what should have been cleaned up.
     """
     before = _around()
     began = time.monotonic()
     with opened() as device:
         configs = list(spec.configs(problem, device.target)) if spec.configs else []
         good = [config for config in configs if not config[FAULT]]
-        clean = [_times(device, spec, problem, good, f"clean run {number}", progress) for number in (1, 2)]
+        clean = [_times(device, spec, problem, good, f"clean run {run}", progress) for run in (1, 2)]
         device_name, toolchain = device.target.name, device.toolchain
     clean_seconds = time.monotonic() - began
     began = time.monotonic()
@@ -306,7 +306,7 @@ def _times(
 
 
 def _ratios(clean: Sequence[float | None], times: Sequence[float | None]) -> dict[str, float]:
-    """How far times lie from those of the clean run."""
+    """Return the lowest, median and highest ratio of times to those of the clean run."""
     ratios = sorted(b / a for a, b in zip(clean, times, strict=True) if a and b)
     shares = {"lowest": ratios[0], "median": statistics.median(ratios), "highest": ratios[-1]}
     return {name: round(ratio, 4) for name, ratio in shares.items()}
@@ -318,7 +318,7 @@ def _fault(
     kind = str(trial.config[FAULT])
     expected, status, reason = kinds[kind], trial.status, trial.reason
     led = status is not Status.CORRECT
-    if expected.verified and not led:  # it was too slow to be looked at closely
+    if expected.verified and not led:  # the search did not verify it: it was too slow
         verdict = device.verify(spec, problem, trial.config)
         status, reason = (Status.CORRECT, "") if verdict.agreed else (verdict.status, verdict.reason)
     return {
@@ -337,7 +337,7 @@ def _name(config: Config) -> tuple[tuple[str, Any], ...]:
 
 
 def _around() -> dict[str, set[str]]:
-    """What there is now of what a tuning makes: processes below this one, locks, and files in the temporary folder."""
+    """Return what a tuning may leave behind: child processes, locks, and files in the temporary folder."""
     locks = read_settings().cache_folder / "locks"
     return {
         "processes": set(_children()),

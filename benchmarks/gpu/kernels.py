@@ -1,7 +1,7 @@
-"""Tuned kernels against what one has without tuning: the spec's default, eager torch, and `torch.compile`.
+"""Tuned kernels against the alternatives without tuning: the spec's default, eager torch, and `torch.compile`.
 
-All contenders of a case are timed by one timer under one cache policy (`CudaTimer`), in turns, several rounds; what is
-reported is the median of the rounds' medians. The memory rate they are held against is measured in the same run.
+One timer with one cache policy (`CudaTimer`) times all implementations of a case, in turns over several rounds. The
+reported time is the median of the rounds' medians. The memory rate is measured in the same run.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ def bench(
     budget: Budget,
     watcher: Callable[[], Watcher] = Watcher,
 ) -> dict[str, Any]:
-    """Tune each problem and compare; the JSON of `tilewise bench kernels`.
+    """Tune each problem, compare, and return the JSON of `tilewise bench kernels`.
 
-    A problem that no config can run is a row with `failed`. On a device other than a GPU there is nothing to compare
-    with on the same chip: rows hold the tuned and the default time as they were found, and `share_of_rate` is the
-    memory floor over the tuned time.
+    A problem for which every config fails becomes a row with `failed`. On devices other than a GPU nothing else runs
+    on the same chip: rows hold the tuned and the default time of the tuning, and `share_of_rate` is the memory floor
+    over the tuned time.
     """
     results: list[tuple[KernelSpec, Problem, Result]] = []
     failed: list[dict[str, Any]] = []
@@ -87,11 +87,12 @@ def bench_kernels(
     seconds: float = 0.1,
     progress: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
-    """Time each (spec, problem, tuned config); the JSON of `tilewise bench kernels`.
+    """Time each (spec, problem, tuned config), and return the JSON of `tilewise bench kernels`.
 
-    `seconds` is spent on one contender in one round. Times are microseconds, rates 10**12 bytes a second,
-    `share_of_rate` is the tuned kernel's bytes a second over the best rate. A contender that does not run is absent
-    from its row and named in `failed` with the reason; a row whose tuned kernel is wrong says `"verified": false`.
+    `seconds` is spent on each implementation in each round. Times are in microseconds, rates in 10**12 bytes per
+    second; `share_of_rate` is the tuned kernel's bytes per second over the best rate. An implementation that does not
+    run is absent from its row and listed in `failed` with the reason. A row whose tuned kernel is wrong has
+    `"verified": false`.
     """
     progress("memory rate")
     bench, about = Bench(runtime), runtime.describe()
@@ -112,7 +113,8 @@ def bench_kernels(
 
 
 def read_rates(runtime: CudaRuntime, *, rounds: int = 5, seconds: float = 0.1) -> dict[str, float]:
-    """10**12 bytes a second of `torch.sum` (read), `copy_` (read and written) and our streaming kernel (read)."""
+    """Return the rates, in 10**12 bytes per second, of `torch.sum` (read), `copy_` (read and written) and our streaming
+    kernel (read)."""
     import torch
 
     x = torch.randn(RATE_BYTES // 4, device=runtime.place)
@@ -126,7 +128,7 @@ def read_rates(runtime: CudaRuntime, *, rounds: int = 5, seconds: float = 0.1) -
 
 
 def _streams(x: Any) -> dict[str, Run]:
-    """The streaming kernel in the few shapes that a plain kernel would be given."""
+    """Return the streaming kernel with the few configs that one would try for a plain kernel."""
     import torch
 
     from tilewise.benchmarks.gpu.stream import stream_kernel
@@ -147,11 +149,11 @@ def _row(
 ) -> dict[str, Any]:
     import torch
 
-    torch._dynamo.reset()  # an earlier case's shapes would count as recompilations of this one's reference
+    torch._dynamo.reset()  # earlier cases' shapes would count as recompilations of this case's reference
     runtime = bench.runtime
     assert isinstance(runtime, CudaRuntime)
     arguments, target = bench.arguments(spec, problem), runtime.describe().target
-    runs, failed = _that_run(_contenders(target, spec, problem, config, arguments))
+    runs, failed = _runnable(_implementations(target, spec, problem, config, arguments))
     times = _in_turns(runtime, runs, rounds, seconds)
     medians = {name: statistics.median(values) for name, values in times.items()}
     row: dict[str, Any] = {
@@ -171,10 +173,10 @@ def _row(
     return row | ({"failed": failed} if failed else {})
 
 
-def _contenders(
+def _implementations(
     target: Target, spec: KernelSpec, problem: Problem, config: Config, arguments: Arguments
 ) -> dict[str, tuple[Callable[[], Run], Run | None]]:
-    """How to make each contender, and what to do before each of its runs."""
+    """Return, for each implementation, a function that makes it and one to call before each of its runs."""
     reset = arguments.reset if arguments.needs_reset else None
 
     def launched(chosen: Config) -> Run:
@@ -191,7 +193,7 @@ def _contenders(
 
 
 def _compiled(spec: KernelSpec, arguments: Arguments, mode: str) -> Run:
-    """The reference under `torch.compile`, for this very shape: no dynamic sizes."""
+    """Return the reference under `torch.compile`, specialized to this shape (`dynamic=False`)."""
     import torch
 
     function = torch.compile(spec.reference, dynamic=False, fullgraph=True, mode=mode)
@@ -205,15 +207,15 @@ def _without_gradients(function: Callable[..., Any], inputs: Mapping[str, Any]) 
         return function(inputs)
 
 
-def _that_run(
-    contenders: Mapping[str, tuple[Callable[[], Run], Run | None]],
+def _runnable(
+    implementations: Mapping[str, tuple[Callable[[], Run], Run | None]],
 ) -> tuple[dict[str, tuple[Run, Run | None]], dict[str, str]]:
-    """Those that can be made and run once, and for the others the reason."""
+    """Return the implementations that can be made and run once, and the reason why each of the others cannot."""
     import torch
 
     runs: dict[str, tuple[Run, Run | None]] = {}
     failed: dict[str, str] = {}
-    for name, (make, reset) in contenders.items():
+    for name, (make, reset) in implementations.items():
         try:
             run = make()
             run()
@@ -228,11 +230,11 @@ def _that_run(
 def _in_turns(
     runtime: CudaRuntime, runs: Mapping[str, tuple[Run, Run | None]], rounds: int, seconds: float
 ) -> dict[str, list[float]]:
-    """The medians of each contender's rounds, in microseconds; every round starts with another contender."""
+    """Return the medians of each implementation's rounds, in microseconds; each round starts with another one."""
     times: dict[str, list[float]] = {name: [] for name in runs}
     names = list(runs)
-    for number in range(rounds):
-        for name in names[number % len(names) :] + names[: number % len(names)]:
+    for turn in range(rounds):
+        for name in names[turn % len(names) :] + names[: turn % len(names)]:
             run, reset = runs[name]
             times[name].append(runtime.events.device_time_us(run, reset=reset, seconds=seconds).time_us)
     return times

@@ -1,8 +1,8 @@
-"""`tilewise bench repeatability`: whether tuning again gives the same answer, and what timing costs, on an NVIDIA GPU.
+"""`tilewise bench repeatability`: the agreement of repeated tunings, and the cost of timing, on an NVIDIA GPU.
 
-One problem is tuned several times from nothing, each time in processes of their own and with another seed. The true
-times of the winners are those of a long measurement in turns. The same candidates are tried in an order and in its
-reverse. And the time spent on timing is held against `triton.testing.do_bench` with its defaults for every trial.
+One problem is tuned several times from nothing, each time in new processes and with another seed. The winners' true
+times come from a long measurement in turns. The same candidates are also tried in one order and in its reverse.
+Finally the time spent on timing is compared with that of `triton.testing.do_bench` with its defaults for every trial.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tilewise.tuner.tuning.rebenchmark import CONTEST
 __all__ = ["bench_repeatability"]
 
 SHAPES = ({"M": 250, "N": 8192}, {"M": 1000, "N": 8192}, {"M": 6000, "N": 8192}, {"M": 16384, "N": 8192})
-"""Of row_reduce: some 7, 16, 50 and 130 us of an H200."""
+"""Shapes of row_reduce that take about 7, 16, 50 and 130 us on an H200."""
 
 Progress = Callable[[str], None]
 
@@ -34,8 +34,8 @@ Progress = Callable[[str], None]
 def bench_repeatability(
     spec: KernelSpec, problem: Problem, *, tunings: int, trials: int, rounds: int, seconds: float, progress: Progress
 ) -> dict[str, Any]:
-    """The JSON of the benchmark; after `seconds` no further tuning is begun. Raises `Unavailable` where there is no
-    GPU."""
+    """Run the benchmark and return its JSON; start no further tuning after `seconds`. Raise `Unavailable` if there is
+    no GPU."""
     runs: list[dict[str, Any]] = []
     processes: list[dict[str, float]] = []
     end = time.monotonic() + seconds
@@ -95,7 +95,7 @@ def _tuned(spec: KernelSpec, problem: Problem, device: CudaDevice, trials: int, 
 
 
 def _in_order(spec: KernelSpec, problem: Problem, device: CudaDevice, configs: Sequence[Config]) -> dict[str, Any]:
-    """A tuning that tries exactly these configs in this order."""
+    """Tune with exactly these configs in this order."""
     ordered = dataclasses.replace(spec, configs=lambda problem, target: configs)
     with open_store("sqlite://") as store:
         result = Tuning(ordered, problem, device, store, budget=Budget(None), search="exhaustive").run()
@@ -124,7 +124,7 @@ def _row(result: Result, trials: Sequence[Trial]) -> dict[str, Any]:
 
 
 def _medians(device: CudaDevice) -> dict[str, float]:
-    """One config of the row kernel on each shape, in a process of its own."""
+    """Time one config of row_reduce at each shape, in the device's own process."""
     from tilewise.kernels import registry
 
     spec, medians = registry.load("row_reduce"), {}
@@ -153,7 +153,7 @@ def _true_times(
 
 
 def _do_bench(spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> dict[str, Any]:
-    """The best of these by `do_bench`, and the seconds that it took for all of them, compiling not counted."""
+    """Return the best config by `do_bench`, and the seconds that timing all of them took, without compiling."""
     from triton.testing import do_bench
 
     from tilewise.tuner.devices.cuda.accelerator import CudaRuntime
@@ -173,7 +173,7 @@ def _do_bench(spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> 
 
 
 def _agree(one: dict[str, Any], other: dict[str, Any]) -> bool:
-    """The same winner, or each a declared tie that the other's winner takes part in."""
+    """Return whether both have the same winner, or each declares a tie that includes the other's winner."""
     keys = [canonical_json(each["config"]) for each in (one, other)]
     return keys[0] == keys[1] or (keys[1] in one["tied_with"] and keys[0] in other["tied_with"])
 

@@ -1,6 +1,6 @@
-"""The tables of docs/kernels.md, generated from the specs and the recorded results: `make docs` writes them.
+"""The tables of docs/kernels.md, generated from the specs and the recorded results by `make docs`.
 
-A test compares what stands there with what would be written.
+A test checks that the page is up to date.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _TIMES = {
 
 
 def filled(page: str, results: Path) -> str:
-    """The page with its tables as they are now; `results` is the folder of recorded results."""
+    """Return the page with its tables up to date; `results` is the folder of recorded results."""
     recorded = {path.stem: json.loads(path.read_text()) for path in sorted(results.glob("*.json"))}
     h200, model = recorded["h200-kernels"], recorded["model-kernels"]
     tables = {
@@ -92,7 +92,7 @@ def _gelus(accuracy: Mapping[str, Any], h200: Mapping[str, Any], model: Mapping[
 
 
 def _largest(body: Mapping[str, Any], kernel: str) -> str:
-    """The tuned time at the kernel's largest shape."""
+    """Return the tuned time at the kernel's largest shape."""
     row = max((row for row in body["rows"] if row["kernel"] == kernel), key=lambda row: math.prod(row["dims"].values()))
     return f"{row['tuned_us']:.1f}"
 

@@ -1,4 +1,4 @@
-"""A kernel that reads memory and does as little else as it can: what a reading kernel is measured against."""
+"""A kernel that reads memory and does as little else as possible: the yardstick for kernels that read."""
 
 import triton
 import triton.language as tl
@@ -8,7 +8,7 @@ __all__ = ["stream_kernel"]
 
 @triton.jit
 def stream_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr, TRIPS: tl.constexpr):
-    """Each program sums BLOCK * TRIPS float32 elements, which lie side by side, into `out[program]`."""
+    """Sum BLOCK * TRIPS contiguous float32 elements per program into `out[program]`."""
     first = tl.program_id(0).to(tl.int64) * BLOCK * TRIPS
     total = tl.zeros([BLOCK], dtype=tl.float32)
     for trip in range(TRIPS):

@@ -1,8 +1,8 @@
-"""`tilewise bench timing`: ways to time a kernel on an NVIDIA GPU, held against each other.
+"""`tilewise bench timing`: a comparison of ways to time a kernel on an NVIDIA GPU.
 
-Each method times a plain streaming kernel of some sizes in several processes, one after another. Of a method it shows
-the median, how far the processes' medians lie apart (largest by smallest), and what a measurement costs. Beside the
-methods stand `triton.testing.do_bench` and `do_bench_cudagraph` as they come.
+Each method times a plain streaming kernel at several sizes in several processes, one after another. The benchmark
+reports each method's median, the spread of the processes' medians (largest over smallest), and the cost of a
+measurement. `triton.testing.do_bench` and `do_bench_cudagraph` with their defaults are among the methods.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from tilewise.tuner.workers.worker import Worker
 __all__ = ["bench_timing", "measure_all"]
 
 SIZES = {"2 us": 64 << 10, "5 us": 10 << 20, "15 us": 52 << 20, "50 us": 205 << 20, "130 us": 555 << 20}
-"""Bytes that the kernel reads, by about what it takes at 4.4 TB/s. The smallest is bound by the launch."""
+"""Bytes that the kernel reads, by its approximate time at 4.4 TB/s. The smallest is bound by the launch."""
 
 COUNT = 100
 COPIES = 16
-"""Runs in one graph."""
+"""Runs per graph."""
 
 BLOCK, TRIPS = 4096, 4
 
@@ -32,13 +32,13 @@ Run = Callable[[], Any]
 
 
 def bench_timing(processes: int, progress: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
-    """The JSON of the benchmark: every process's medians, and their spread by method and size."""
+    """Run the benchmark and return its JSON: every process's medians, and their spread by method and size."""
     runs = []
-    for number in range(processes):
-        progress(f"process {number + 1} of {processes}")
+    for process in range(processes):
+        progress(f"process {process + 1} of {processes}")
         worker = Worker("tilewise.benchmarks.gpu.timing:measure_all")
         try:
-            runs.append(worker.call(number == 0, timeout=300))
+            runs.append(worker.call(process == 0, timeout=300))
         finally:
             worker.close()
     return {
@@ -71,7 +71,7 @@ def _rows(size: str, runs: Sequence[dict[str, Any]]) -> Iterator[dict[str, Any]]
 
 
 def measure_all(with_samples: bool) -> dict[str, Any]:
-    """In a fresh process: every method on every size. With `with_samples` single times are kept too."""
+    """Measure every size with every method; runs in a fresh process. With `with_samples` keep the single times too."""
     import torch
     import triton
 
@@ -90,7 +90,7 @@ def _measured(method: Callable[[_Kernel], list[float]], kernel: _Kernel, with_sa
     import torch
 
     try:
-        method(kernel)  # what the first call alone pays for
+        method(kernel)  # one-time costs
         torch.cuda.synchronize()
         began = time.perf_counter()
         samples = method(kernel)
@@ -103,7 +103,7 @@ def _measured(method: Callable[[_Kernel], list[float]], kernel: _Kernel, with_sa
 
 
 class _Kernel:
-    """The streaming kernel on a buffer of `size` bytes; `rotated` runs it on one of several, all in turn."""
+    """The streaming kernel on a buffer of `size` bytes; `rotated` takes the next of several buffers in turn."""
 
     def __init__(self, size: int) -> None:
         import torch
@@ -172,7 +172,7 @@ def _methods() -> dict[str, Callable[[_Kernel], list[float]]]:
 
 
 def _cupti(run: Run, before: Run, count: int = COUNT) -> list[float]:
-    """Start to end of each kernel, as CUPTI's activity records have it, through torch's profiler."""
+    """Return each kernel's time from start to end, from CUPTI's activity records through torch's profiler."""
     import torch
     from torch.autograd.profiler import profile
 
@@ -189,7 +189,8 @@ def _cupti(run: Run, before: Run, count: int = COUNT) -> list[float]:
 
 
 def _graph_difference(run: Run, before: Run) -> list[float]:
-    """A graph of some copies of `before` and `run`, less one of `before` alone, by copy; replays alternate."""
+    """Return the time per run as the difference of two graphs, replayed in turn: copies of `before` and `run`, less
+    copies of `before` alone."""
     import torch
 
     cuda: Any = torch.cuda
@@ -245,7 +246,7 @@ def _do_bench_cudagraph(kernel: _Kernel) -> list[float]:
 
 
 def _warm(seconds: float = 0.01) -> None:
-    """Keep the device busy: its clocks fall when it waits."""
+    """Keep the device busy, since its clocks fall when it idles."""
     import torch
 
     cuda: Any = torch.cuda

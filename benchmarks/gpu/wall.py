@@ -1,8 +1,8 @@
-"""`tilewise bench wall`: wall clock from nothing to a config near the best, on an NVIDIA GPU.
+"""`tilewise bench wall`: the wall-clock time from nothing to a config near the best, on an NVIDIA GPU.
 
-Each contender starts with an empty compile cache, an empty database and no compile process running. The best that all
-are held against is that of an exhaustive run, which must be stored. `triton.autotune` compiles and times every config
-in one process, one after the other, so its time over the whole space is that over a random part, scaled by the count.
+Each search starts with an empty compile cache, an empty database and no compile process running. The best time is that
+of an exhaustive run, which must be stored. `triton.autotune` compiles and times every config in one process, one after
+the other, so its time over the whole space is its time over a random sample, scaled by the number of configs.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ __all__ = ["bench_wall"]
 
 MARGIN = 0.03
 LIMIT = 200
-"""Evaluations after which a search that has not come near gives up."""
+"""Evaluations after which a search gives up."""
 
 
 class _Near(Exception):
-    """Raised by the watcher to end a search that came near enough."""
+    """Raised by the watcher to end a search that came near enough to the best."""
 
 
 class _Stopwatch(Watcher):
@@ -53,7 +53,7 @@ class _Stopwatch(Watcher):
 def bench_wall(
     spec: KernelSpec, problem: Problem, store: Store, *, seeds: int = 3, sample: int = 40, jobs: int | None = None
 ) -> dict[str, Any]:
-    """The JSON of the benchmark. Raises `NotFound` where no exhaustive run of the problem is stored."""
+    """Run the benchmark and return its JSON; raise `NotFound` if no exhaustive run of the problem is stored."""
     with CudaDevice() as device:
         space = enumerate_space(spec, problem, device.target)
         best_us = _exhaustive_best(store, device.scope(spec, problem), len(space))
@@ -65,8 +65,8 @@ def bench_wall(
     }
     part = random.Random(0).sample(space.configs, min(sample, len(space)))
     seconds, found = _autotune(spec, problem, part)
-    sizes = ",".join(f"{dim}={size}" for dim, size in problem.dims.items())
-    command = f"tilewise bench wall {spec.name} -s {sizes} --seeds {seeds} --sample {sample}"
+    shape = ",".join(f"{dim}={size}" for dim, size in problem.dims.items())
+    command = f"tilewise bench wall {spec.name} -s {shape} --seeds {seeds} --sample {sample}"
     return {
         **header(command, "measured", name),
         "kernel": spec.name,
@@ -86,13 +86,13 @@ def bench_wall(
     }
 
 
-def _exhaustive_best(store: Store, asked: Scope, configs: int) -> float:
-    trials = store.trials(asked)
+def _exhaustive_best(store: Store, scope: Scope, configs: int) -> float:
+    trials = store.trials(scope)
     times = [t.time_us for t in trials if t.status is Status.CORRECT and t.verified and t.time_us]
     if len(trials) < configs or not times:
-        size = shape_text(asked.shape)
+        shape = shape_text(scope.shape)
         raise NotFound(
-            f"{len(trials)} of {configs} configs of {asked.kernel} {size} are stored; "
+            f"{len(trials)} of {configs} configs of {scope.kernel} {shape} are stored; "
             "run tilewise tune with --search exhaustive first"
         )
     return min(times)
@@ -117,14 +117,14 @@ def _search(
 
 
 def _autotune(spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> tuple[float, dict[str, Any]]:
-    """Seconds of the first launch under `triton.autotune` over these configs, and what it chose."""
+    """Return the seconds of the first launch under `triton.autotune` over these configs, and the config it chose."""
     import torch
     import triton
 
     from tilewise.tuner.measure.verify import Arguments
 
     if spec.grid is None:
-        raise UsageError(f"triton.autotune tunes one function, and {spec.name} has several; choose another kernel")
+        raise UsageError(f"triton.autotune tunes one function, but {spec.name} has several; choose another kernel")
     grid, options = spec.grid, spec.options()
     arguments = Arguments(spec, problem, device="cuda")
     offered = [
@@ -144,7 +144,7 @@ def _autotune(spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> 
 
 @contextmanager
 def _empty_cache() -> Iterator[None]:
-    """Triton's cache on disk is a new folder meanwhile, here and in processes that are started."""
+    """Use an empty folder as Triton's disk cache, in this process and in those that it starts."""
     before = os.environ.get("TRITON_CACHE_DIR")
     with tempfile.TemporaryDirectory() as folder:
         os.environ["TRITON_CACHE_DIR"] = folder

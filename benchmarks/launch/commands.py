@@ -19,14 +19,14 @@ _KERNELS = ("row_reduce", "softmax", "sum_rows")
 
 @click.command()
 @click.option("--entries", type=click.IntRange(1), multiple=True, help="Shapes in the cache; repeatable.")
-@click.option("--calls", type=click.IntRange(100), default=20_000, show_default=True, help="Calls of each contender.")
+@click.option("--calls", type=click.IntRange(100), default=20_000, show_default=True, help="Calls per implementation.")
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @common
 def runtime(entries: tuple[int, ...], calls: int, file: str | None, as_json: bool) -> None:
-    """Time what a looked-up launch adds to one with constants, beside triton.autotune and FlagGems with a warm cache.
+    """Time what a look-up adds to a launch with constants, against triton.autotune and FlagGems with warm caches.
 
-    On an NVIDIA GPU the launches are real; elsewhere they do nothing. FlagGems takes part where flag_gems is installed
-    and has a chip; what did not run is named with the reason.
+    On an NVIDIA GPU the launches are real; elsewhere they do nothing. FlagGems is included if flag_gems is installed
+    and finds a chip. An implementation that did not run is listed with the reason.
     """
     from tilewise.benchmarks.launch.launch_overhead import ENTRIES, bench_runtime
     from tilewise.cli.progress import working
@@ -40,13 +40,13 @@ def runtime(entries: tuple[int, ...], calls: int, file: str | None, as_json: boo
 def _show_runtime(body: dict[str, Any]) -> None:
     from rich.table import Table
 
-    table = Table(title=f"us a launch ({body['launch']}), median and p99", title_justify="left")
+    table = Table(title=f"us per launch ({body['launch']}), median and p99", title_justify="left")
     table.add_column("entries", justify="right")
-    contenders = ("constants", "tilewise", "triton.autotune", "flag_gems.libtuner")
-    for heading in (*contenders, "tilewise adds", "load s", "load MB", "first call"):
+    names = ("constants", "tilewise", "triton.autotune", "flag_gems.libtuner")
+    for heading in (*names, "tilewise adds", "load s", "load MB", "first call"):
         table.add_column(heading, justify="right")
     for row in body["rows"]:
-        times = [f"{row[n]['median_us']:.2f} {row[n]['p99_us']:.2f}" if n in row else "-" for n in contenders]
+        times = [f"{row[n]['median_us']:.2f} {row[n]['p99_us']:.2f}" if n in row else "-" for n in names]
         added, load = row["tilewise"]["added_median_us"], row["load"]
         first = row["first_call_us"]["exact_median"]
         cells = (f"{added:.2f}", f"{load['seconds']:.3f}", f"{load['mb']:.1f}", f"{first:.0f}")
@@ -61,12 +61,12 @@ def _show_runtime(body: dict[str, Any]) -> None:
 @click.argument("names", nargs=-1)
 @click.option("--dtype", default="float32", show_default=True)
 @click.option("--device", default="auto", show_default=True, help="auto, npu, cuda or model:PART.")
-@click.option("--shapes", "count", type=click.IntRange(3), default=200, show_default=True, help="Shapes called.")
-@click.option("--tuned", type=click.IntRange(2), default=20, show_default=True, help="Of these tuned beforehand.")
-@click.option("--held-out", type=click.IntRange(1), default=15, show_default=True, help="Of the others judged.")
-@click.option("--trials", type=click.IntRange(1), default=16, show_default=True, help="Trials a tuned shape has.")
+@click.option("--shapes", "count", type=click.IntRange(3), default=200, show_default=True, help="Shapes to call.")
+@click.option("--tuned", type=click.IntRange(2), default=20, show_default=True, help="Shapes to tune first.")
+@click.option("--held-out", type=click.IntRange(1), default=15, show_default=True, help="Untuned shapes to evaluate.")
+@click.option("--trials", type=click.IntRange(1), default=16, show_default=True, help="Trials per tuned shape.")
 @click.option("--seed", type=int, default=0, show_default=True)
-@click.option("--seconds", type=click.FloatRange(1), help="End judging a kernel's shapes after so long.")
+@click.option("--seconds", type=click.FloatRange(1), help="Stop evaluating a kernel's shapes after this time.")
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @database
 @common
@@ -84,7 +84,7 @@ def shapes(
     url: str | None,
     as_json: bool,
 ) -> int:
-    """Call kernels over many shapes of which few are tuned. Exits with 1 where an output is wrong."""
+    """Call kernels at many shapes, of which few are tuned; exit with 1 if an output is wrong."""
     from tilewise.benchmarks.common.header import header
     from tilewise.benchmarks.launch.untuned_shapes import bench_shapes
     from tilewise.cli.progress import working
@@ -94,8 +94,10 @@ def shapes(
     from tilewise.settings import read_settings
     from tilewise.tuner.devices.registry import choose, open_device
 
-    asked = f"--device {device} --shapes {count} --tuned {tuned} --held-out {held_out} --trials {trials} --seed {seed}"
-    command = f"tilewise bench shapes {' '.join(names or _KERNELS)} --dtype {dtype} {asked}"
+    options = (
+        f"--device {device} --shapes {count} --tuned {tuned} --held-out {held_out} --trials {trials} --seed {seed}"
+    )
+    command = f"tilewise bench shapes {' '.join(names or _KERNELS)} --dtype {dtype} {options}"
     specs = [registry.load(name) for name in names or _KERNELS]
     store, opened = open_store(url or read_settings().database_url), open_device(choose(device))
     with store, opened, working("shapes") as progress:
@@ -120,7 +122,7 @@ def shapes(
                 progress=progress,
             )
             body["kernels"].append(found)
-            if file:  # what is there is there, should the next kernel not come to an end
+            if file:  # keep finished kernels in case a later one fails
                 write_file(Path(file), (json.dumps(body, indent=1) + "\n").encode())
     give(body, as_json, None, _show_shapes)
     return 1 if any(row["calls"].get("wrong") for row in body["kernels"]) else 0
@@ -132,7 +134,7 @@ def _show_shapes(body: dict[str, Any]) -> None:
     table = Table(title=f"{body['device']} ({body['clock']}): time over the best, mean (worst)", title_justify="left")
     for heading in ("kernel", "shapes", "tuned", "configs", "calls wrong"):
         table.add_column(heading)
-    for heading in ("judged", "chosen", "tuned", "default"):
+    for heading in ("evaluated", "chosen", "tuned", "default"):
         table.add_column(heading, justify="right")
     for row in body["kernels"]:
         held = row["held_out"]

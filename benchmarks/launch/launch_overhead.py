@@ -1,9 +1,9 @@
-"""What a launch costs when its config is looked up, beside calling the jitted function with constants.
+"""The cost of looking up a launch's config, against calling the jitted function with constants.
 
-Host time of one call, from Python to its return, with the garbage collector off: of the function itself, of a `tuned`
-one over it, and of `triton.autotune` and FlagGems' `libtuner` over it with warm caches, each with 1, 10^3 and 10^5
-shapes in its cache, called in a random order. On a GPU the function is the real `row_reduce` kernel on small tensors;
-elsewhere a stand-in whose launch does nothing, so that what is measured is dispatch alone.
+Measures the host time of one call, from Python to its return, with the garbage collector off. Compared are the function
+itself, a `tuned` one over it, and `triton.autotune` and FlagGems' `libtuner` over it with warm caches. The caches hold
+1, 10^3 and 10^5 shapes, called in random order. On a GPU the function is the real `row_reduce` kernel on small tensors.
+Elsewhere a stand-in launches nothing, so that only dispatch is measured.
 """
 
 from __future__ import annotations
@@ -44,16 +44,16 @@ _SPEC = "row_reduce"
 _N = 64
 
 Call = Callable[[int], Any]
-"""Launches the shape with that many rows."""
+"""A launch of the shape with the given number of rows."""
 
 
 def bench_runtime(
     *, entries: Sequence[int] = ENTRIES, calls: int = CALLS, progress: Callable[[str], None] = lambda line: None
 ) -> dict[str, Any]:
-    """The JSON of `tilewise bench runtime`; times of a call are microseconds."""
+    """Run the benchmark and return the JSON of `tilewise bench runtime`; times per call are in microseconds."""
     bench = _Real() if _has_gpu() else _Stubbed()
     rows = []
-    with tempfile.TemporaryDirectory() as folder, _misses_off():
+    with tempfile.TemporaryDirectory() as folder, _recording_off():
         for count in entries:
             progress(f"{count} entries")
             rows.append(_row(bench, Path(folder), count, calls))
@@ -77,14 +77,14 @@ def _row(bench: _Bench, folder: Path, count: int, calls: int) -> dict[str, Any]:
     constants = bench.direct()
     look_up = bench.looked_up(function)
     first = [_timed(look_up, m) for m in shapes]
-    contenders: dict[str, Call] = {"constants": constants, "tilewise": look_up}
+    launches: dict[str, Call] = {"constants": constants, "tilewise": look_up}
     body: dict[str, Any] = {"entries": count, "file_mb": round(file.stat().st_size / 1e6, 2)}
     for name, make in (("triton.autotune", bench.autotuned), ("flag_gems.libtuner", partial(bench.libtuned, folder))):
         try:
-            contenders[name] = make(shapes)
+            launches[name] = make(shapes)
         except Exception as error:
             body.setdefault("not_run", {})[name] = _reason(error)
-    times = _in_turns(contenders, shapes, calls)
+    times = _in_turns(launches, shapes, calls)
     plain = statistics.median(times["constants"])
     for name, found in times.items():
         body[name] = {
@@ -92,7 +92,7 @@ def _row(bench: _Bench, folder: Path, count: int, calls: int) -> dict[str, Any]:
             "p99_us": round(_p99(found), 3),
             "added_median_us": round(statistics.median(found) - plain, 3),
         }
-    guess = count + 1  # a shape beside the tuned ones
+    guess = count + 1  # a shape that is not tuned
     return {
         **body,
         "load": {"seconds": round(load_s, 3), "mb": round(load_mb, 1)},
@@ -111,16 +111,14 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {one_line(error)}"
 
 
-def _in_turns(
-    contenders: dict[str, Call], shapes: Sequence[int], calls: int, rounds: int = 5
-) -> dict[str, list[float]]:
-    """Microseconds of each call: in rounds, so that a machine that slows down does so for all."""
+def _in_turns(launches: dict[str, Call], shapes: Sequence[int], calls: int, rounds: int = 5) -> dict[str, list[float]]:
+    """Return the microseconds of each call, timed in rounds so that a slowdown of the machine affects all alike."""
     draw = random.Random(0)
-    times: dict[str, list[float]] = {name: [] for name in contenders}
+    times: dict[str, list[float]] = {name: [] for name in launches}
     with _quiet():
         for _ in range(rounds):
             order = draw.choices(shapes, k=calls // rounds)
-            for name, call in contenders.items():
+            for name, call in launches.items():
                 for m in order[:200]:
                     call(m)
                 times[name] += [_timed(call, m) for m in order]
@@ -134,7 +132,7 @@ def _timed(call: Call, m: int) -> float:
 
 
 class _Bench:
-    """What is launched: `tensors` and `grid` are arguments of every call."""
+    """A function to launch; `tensors` and `grid` are the same in every call."""
 
     name: str
     target: Target
@@ -163,10 +161,10 @@ class _Bench:
         return lambda m: function[grid](x, w, out, m, _N)
 
     def autotuned(self, shapes: Sequence[int]) -> Call:
-        """`triton.autotune` with each of the shapes in its cache, none of them ever timed."""
+        """Return a call of `triton.autotune` with all shapes in its cache, although nothing was timed."""
         import triton
 
-        timed = iter([1.0, 2.0] * len(shapes))  # the first config wins, and nothing is run
+        timed = iter([1.0, 2.0] * len(shapes))  # the first config wins without a run
         options = {"do_bench": lambda call, quantiles: [next(timed)] * 3}
         tuner = triton.autotune(configs=self.configs(), key=["M", "N"], **options)(self.function)
         call = self.looked_up(tuner)
@@ -175,11 +173,11 @@ class _Bench:
         return call
 
     def libtuned(self, folder: Path, shapes: Sequence[int]) -> Call:
-        """FlagGems' `libtuner` with each of the shapes in its cache."""
+        """Return a call of FlagGems' `libtuner` with all shapes in its cache."""
         return filled(self.looked_up(libtuned(self.function, self.configs(), ["M", "N"], folder)), shapes)
 
     def configs(self) -> list[Any]:
-        """Two to choose from: one alone would never be looked up."""
+        """Return two configs, since a single one would never be looked up."""
         import triton
 
         compile_options = {name: self.config[name] for name in ("num_warps", "num_stages") if name in self.config}
@@ -198,7 +196,7 @@ class _Stubbed(_Bench):
         self.function = _StubFunction()
 
     def libtuned(self, folder: Path, shapes: Sequence[int]) -> Call:
-        raise TypeError("its entry takes only what Triton compiles")
+        raise TypeError("libentry takes only functions that Triton compiles")
 
 
 class _Real(_Bench):
@@ -218,7 +216,7 @@ class _Real(_Bench):
 
 
 class _StubTensor:
-    """As much of a torch tensor as dispatch looks at."""
+    """A stand-in for a torch tensor, with what dispatch reads."""
 
     dtype = "torch.float32"
 
@@ -227,7 +225,7 @@ class _StubTensor:
 
 
 class _StubFunction:
-    """As much of a JITFunction as dispatch calls; a launch does nothing."""
+    """A stand-in for a JITFunction, with what dispatch uses; a launch does nothing."""
 
     constants = ("BLOCK_SIZE_M", "SUB_BLOCK_SIZE_M", "BLOCK_SIZE_N", "EVICT_FIRST")
     arg_names = ("x_ptr", "w_ptr", "out_ptr", "M", "N", *constants)
@@ -236,7 +234,7 @@ class _StubFunction:
         self.fn = lambda x_ptr, w_ptr, out_ptr, M, N, **constants: None  # noqa: N803
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
-        return lambda *args, **kwargs: self.run(*args, grid=grid, warmup=False, **kwargs)  # as triton's own does
+        return lambda *args, **kwargs: self.run(*args, grid=grid, warmup=False, **kwargs)  # as in triton
 
     def run(self, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> None:
         return
@@ -265,7 +263,7 @@ print(time.perf_counter() - began, megabytes() - before)
 
 
 def _load_cost(file: Path) -> tuple[float, float]:
-    """Seconds and resident megabytes (pages of the file itself included) of loading it, in a process of its own."""
+    """Return the seconds and resident megabytes, including pages of the file, of loading it in a new process."""
     done = subprocess.run([sys.executable, "-c", _LOAD, str(file)], capture_output=True, text=True, check=True)
     seconds, megabytes = map(float, done.stdout.split())
     return seconds, megabytes
@@ -286,8 +284,8 @@ def _quiet() -> Iterator[None]:
 
 
 @contextmanager
-def _misses_off() -> Iterator[None]:
-    """The benchmark's own shapes are nobody's to tune."""
+def _recording_off() -> Iterator[None]:
+    """Keep the benchmark's own shapes out of the user's record of untuned shapes."""
     names = ("TILEWISE_MISSES", "TILEWISE_MISSES_SERVER")
     before = {name: os.environ.pop(name) for name in names if name in os.environ}
     os.environ["TILEWISE_MISSES"] = "off"

@@ -1,6 +1,6 @@
-"""FlagGems' `libentry` over its `libtuner`, as its own operators are launched, with a cache that nothing was timed for.
+"""FlagGems' `libentry` over its `libtuner`, as its own operators are launched, with a cache filled without timing.
 
-flag_gems is not a dependency: it pins versions of its own, and asks for a chip when it is imported.
+flag_gems is not a dependency: it pins its own versions, and needs a chip when it is imported.
 """
 
 from __future__ import annotations
@@ -14,16 +14,16 @@ from typing import Any
 __all__ = ["FILL_SECONDS", "filled", "libtuned"]
 
 FILL_SECONDS = 60.0
-"""How long filling its cache may take: each shape is read from and written to a SQL table first."""
+"""The time limit for filling its cache; each shape is first read from and written to an SQL table."""
 
 
 def libtuned(function: Any, configs: Sequence[Any], key: Sequence[str], folder: Path) -> Any:
-    """The jitted function with these configs (`triton.Config`), of which the first wins everywhere.
+    """Wrap the jitted function with these configs (`triton.Config`), of which the first wins at every shape.
 
-    Its table of configs is kept in `folder`, not in the user's. Raises whatever importing flag_gems raises: that is no
-    rare thing beside a Triton or a chip that it does not know.
+    The table of configs is kept in `folder` instead of the user's. Raises whatever importing flag_gems raises, which
+    is common with a Triton or a chip that it does not know.
     """
-    os.environ.setdefault("GEMS_VENDOR", "nvidia")  # or it runs what chips' tools it finds
+    os.environ.setdefault("GEMS_VENDOR", "nvidia")  # otherwise it runs any chip's tools that it finds
     os.environ.setdefault("FLAGGEMS_CACHE_DIR", str(folder))
     os.environ.setdefault("FLAGGEMS_DB_URL", f"sqlite:///{folder / 'configs.db'}")
     from flag_gems.utils.libentry import LibTuner, libentry, libtuner
@@ -33,15 +33,15 @@ def libtuned(function: Any, configs: Sequence[Any], key: Sequence[str], folder: 
 
 
 def filled(call: Callable[[int], Any], shapes: Sequence[int], seconds: float = FILL_SECONDS) -> Callable[[int], Any]:
-    """The call, once it has been called with each shape. Raises `TimeoutError` after `seconds`."""
+    """Call `call` with each shape and return it; raise `TimeoutError` after `seconds`."""
     began = time.monotonic()
     for count, shape in enumerate(shapes):
         if time.monotonic() - began > seconds:
-            raise TimeoutError(f"in {seconds:.0f} s its cache took {count} of {len(shapes)} shapes")
+            raise TimeoutError(f"its cache was filled with {count} of {len(shapes)} shapes in {seconds:.0f} s")
         call(shape)
     return call
 
 
 def _first(bench: Any, configs: Sequence[Any], args: Any, kwargs: Any) -> tuple[Any, dict[Any, float]]:
-    """A policy that times nothing."""
+    """Choose the first config without timing: a policy for `libtuner`."""
     return next(iter(configs)), {}

@@ -1,9 +1,9 @@
-"""A program that calls a kernel over many shapes of which few are tuned: is every call right, and what does it cost?
+"""A benchmark of a kernel at many shapes, of which few are tuned: correctness and speed of every call.
 
-Shapes are drawn; those that the others are nearest to are tuned, what is good for one timed on others, and the whole
-exported to a file. From that file alone an operator is then called on every shape, its output compared with the float64
-reference. What the choices cost is judged on shapes that were not tuned: some are tuned after all, and the three
-configs (chosen, tuned, the spec's default) timed in turns. The best is the fastest of the three.
+Shapes are drawn, and those nearest to the others are tuned. Configs that are good for one are timed on others, and all
+results are exported to a file. From that file alone an operator is called on every shape, and its output is compared
+with the float64 reference. The choices are evaluated on some of the shapes that were not tuned: these are now tuned
+too, and the three configs (chosen, tuned, the spec's default) are timed in turns. The best is the fastest of the three.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from tilewise.tuner.lookup.resolve import Match, resolve_with_fallback
 from tilewise.tuner.portfolio.build import portfolios
 from tilewise.tuner.portfolio.cross_evaluation import cross_evaluate
 from tilewise.tuner.runtime.operators import Operator
-from tilewise.tuner.space.problem import shape_distance
+from tilewise.tuner.space.problem_checks import shape_distance
 from tilewise.tuner.tuning.loop import Budget, Tuning
 
 __all__ = ["bench_shapes", "draw_shapes", "medoids"]
 
 LEAST_BYTES, MOST_BYTES = 1 << 18, 1 << 27
-"""Of a drawn problem's traffic."""
+"""Bounds of a drawn problem's bytes of traffic."""
 
 _ROUNDS = 3
 
@@ -57,17 +57,17 @@ def bench_shapes(
     seconds: float = math.inf,
     progress: Callable[[str], None] = lambda line: None,
 ) -> dict[str, Any]:
-    """One kernel's part of `tilewise bench shapes`. Times are microseconds on the device's clock.
+    """Run `tilewise bench shapes` for one kernel and return its JSON. Times are microseconds on the device's clock.
 
-    Judging ends with the first shape after `seconds`, calling with the first after half as long again; the counts say
-    how many there were.
+    After `seconds` no further shape is evaluated, and after 1.5 times `seconds` none is called; the JSON holds the
+    counts of both.
     """
     deadline = time.monotonic() + seconds
     problems = [Problem(spec.name, dims, dtype) for dims in draw_shapes(spec, dtype, shapes, seed)]
     chosen = medoids([problem.dims for problem in problems], tuned)
     known = [problem for problem in problems if problem.dims in chosen]
-    for place, problem in enumerate(known, 1):
-        progress(f"{spec.name}: tuning {place} of {len(known)}")
+    for count, problem in enumerate(known, 1):
+        progress(f"{spec.name}: tuning {count} of {len(known)}")
         Tuning(spec, problem, device, store, budget=Budget(trials)).run()
     crossed = cross_evaluate(spec, known, device, store, progress=progress)
     with tempfile.TemporaryDirectory() as folder:
@@ -79,10 +79,10 @@ def bench_shapes(
         rest = [problem for problem in problems if problem.dims not in chosen]
         judged = random.Random(seed).sample(rest, min(held_out, len(rest)))
         rows: list[dict[str, Any]] = []
-        for place, problem in enumerate(judged, 1):
+        for count, problem in enumerate(judged, 1):
             if rows and time.monotonic() > deadline:
                 break
-            progress(f"{spec.name}: judging {place} of {len(judged)}")
+            progress(f"{spec.name}: evaluating {count} of {len(judged)}")
             rows.append(_judged(device, store, spec, problem, FileSource(file), trials))
         calls = _calls(device, spec, problems, file, deadline + seconds / 2, progress)
     return {
@@ -105,25 +105,25 @@ def bench_shapes(
 
 
 def draw_shapes(spec: KernelSpec, dtype: str, count: int, seed: int) -> list[Dims]:
-    """Different shapes, log-uniform in each dimension and within bounds in bytes; three of four have a last dimension
-    that is a multiple of 64, as tensors of real programs mostly have."""
+    """Draw distinct shapes, log-uniform in each dimension and within bounds in bytes. In three of four the last
+    dimension is a multiple of 64, as in most tensors of real programs."""
     draw = random.Random(f"{seed} {spec.name}")
     found: dict[str, Dims] = {}
     while len(found) < count:
-        sizes = [round(2 ** draw.uniform(4, 17)) for _ in spec.dims]
+        drawn = [round(2 ** draw.uniform(4, 17)) for _ in spec.dims]
         if draw.random() < 0.75:
-            sizes[-1] = 64 * max(1, round(sizes[-1] / 64))
-        dims = dict(zip(spec.dims, sizes, strict=True))
+            drawn[-1] = 64 * max(1, round(drawn[-1] / 64))
+        dims = dict(zip(spec.dims, drawn, strict=True))
         if LEAST_BYTES <= spec.bytes(Problem(spec.name, dims, dtype)) <= MOST_BYTES:
             found[canonical_json(dims)] = dims
     return list(found.values())
 
 
 def medoids(shapes: Sequence[Dims], count: int) -> list[Dims]:
-    """So many of the shapes, to which the others are near: the sum of the distances to the nearest of them is small.
+    """Return `count` of the shapes, such that the sum of all shapes' distances to the nearest of them is small.
 
-    Added one by one, then exchanged one by one while that helps (Kaufman and Rousseeuw, Finding Groups in Data, 1990,
-    chapter 2: PAM).
+    They are added one by one, then exchanged one by one while that helps (PAM: Kaufman and Rousseeuw, Finding Groups
+    in Data, 1990, chapter 2).
     """
     away = np.array([[shape_distance(one, other) for other in shapes] for one in shapes])
 
@@ -143,13 +143,13 @@ def medoids(shapes: Sequence[Dims], count: int) -> list[Dims]:
         better = away[:, [*rest, one]].min(axis=1).sum() < away[:, chosen].min(axis=1).sum() - 1e-9
         settled = 0 if better else settled + 1
         chosen = [*rest, one if better else chosen[0]]
-    return [shapes[place] for place in sorted(chosen)]
+    return [shapes[index] for index in sorted(chosen)]
 
 
 def _judged(
     device: Device, store: Store, spec: KernelSpec, problem: Problem, source: FileSource, trials: int
 ) -> dict[str, Any]:
-    """A shape that was not tuned: what it is launched with, beside what tuning it finds and the default."""
+    """Compare the config chosen for an untuned shape with the one that tuning it finds, and with the default."""
     began = time.perf_counter()
     found = resolve_with_fallback(
         source,
@@ -177,7 +177,7 @@ def _judged(
 
 
 def _timed(device: Device, spec: KernelSpec, problem: Problem, configs: dict[str, Config]) -> dict[str, float]:
-    """The median of some rounds of each config, those that are the same timed once."""
+    """Return the median of each config's times over a few rounds; equal configs are timed once."""
     different = list({canonical_json(dict(config)): config for config in configs.values()}.values())
     times: dict[str, list[float]] = {}
     for _ in range(_ROUNDS):
@@ -196,23 +196,23 @@ def _calls(
     deadline: float,
     progress: Callable[[str], None],
 ) -> dict[str, Any]:
-    """An operator called on every shape, its outputs checked. Only where this process can launch on the device."""
+    """Call an operator on every shape and check its outputs, if this process can launch on the device."""
     if not device.id.startswith("cuda"):
-        return {"not_run": f"{device.id} runs nothing that this process launches"}
+        return {"not_run": f"this process cannot launch on {device.id}"}
     from tilewise.tuner.measure.verify import Arguments, verify
 
     operator = Operator(spec, file)
     wrong, slowest, count = [], 0.0, 0
-    for place, problem in enumerate(problems, 1):
+    for index, problem in enumerate(problems, 1):
         if time.monotonic() > deadline:
             break
-        if place % 20 == 1:
-            progress(f"{spec.name}: calling {place} of {len(problems)}")
+        if index % 20 == 1:
+            progress(f"{spec.name}: calling {index} of {len(problems)}")
         arguments = Arguments(spec, problem, device="cuda")
         began = time.perf_counter()
-        config = spec.default(problem, device.target)  # its scratch is not used: the operator makes its own
+        config = spec.default(problem, device.target)  # the operator makes its own scratch
         verdict = verify(spec, problem, config, arguments, run=partial(operator, **arguments.tensors))
-        slowest, count = max(slowest, time.perf_counter() - began), place
+        slowest, count = max(slowest, time.perf_counter() - began), index
         if not verdict.agreed:
             wrong.append({"dims": dict(problem.dims), "reason": verdict.reason})
     matches = Counter(choice.match for choice in operator.choices)
@@ -220,7 +220,7 @@ def _calls(
 
 
 def _summary(rows: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Mean and worst time over the best, of what was chosen and of the default."""
+    """Return mean and worst of the times over the best: of the chosen, the tuned and the default config."""
     body: dict[str, Any] = {"shapes": len(rows), "matches": dict(Counter(row["match"] for row in rows))}
     for name in ("chosen", "tuned", "default"):
         ratios = [row[f"{name}_us"] / row["best_us"] for row in rows if f"{name}_us" in row]

@@ -1,7 +1,7 @@
-"""How far kernels are from float64 where float32 is put to the test, beside torch's own kernels on the same data.
+"""The deviation of kernels, and of torch's own on the same data, from float64, on data that is hard for float32.
 
-Normalisations get data with mean 10**4 and standard deviation 1, on which a variance taken as `E[x^2] - E[x]^2` keeps
-no digit; the GELUs get evenly spaced numbers from -8 to 8, and are compared with the exact (erf) form.
+Normalisations get data with mean 10**4 and standard deviation 1, for which a variance computed as `E[x^2] - E[x]^2` has
+no correct digit. The GELUs get evenly spaced numbers from -8 to 8, and are compared with the exact (erf) form.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
 __all__ = ["CASES", "Case", "bench_accuracy", "measure"]
 
 _SECONDS = 120.0
-"""For one case in the interpreter."""
+"""The time limit for one case in the interpreter."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A kernel at sizes that an interpreter manages, and what data its x gets."""
+    """A kernel at dims that an interpreter can handle, and the data of its x."""
 
     kernel: str
     dims: Mapping[str, int]
@@ -57,18 +57,18 @@ CASES = (
 def bench_accuracy(
     device: Device, cases: Sequence[Case] = CASES, *, progress: Callable[[str], None] = lambda text: None
 ) -> dict[str, Any]:
-    """The JSON of `tilewise bench accuracy`, one row a case and variant, with the config that the prior likes best.
+    """Run `tilewise bench accuracy` and return its JSON: a row for each case and variant, with the prior's best config.
 
-    `error` is the largest absolute deviation from float64, by output; `torch_error` that of torch's own kernels on
-    the same device and data; both in the output's unit (the outputs y have RMS 1). On a modelled device the kernels
-    run in Triton's interpreter, on a CPU.
+    `error` is the largest absolute deviation from float64 by output, and `torch_error` that of torch's own kernels on
+    the same device and data. Both are in the output's unit (the outputs y have RMS 1). On a modelled device the
+    kernels run in Triton's interpreter, on a CPU.
     """
     if isinstance(device, CudaDevice):
         return _bench(
             device, cases, device.id, lambda case, config: measure(case, config, f"cuda:{device.index}"), progress
         )
     if not isinstance(device, ModelDevice):
-        raise UsageError(f"accuracy is compared on cuda or model:PART, not on {device.id}")
+        raise UsageError(f"bench accuracy runs on cuda or model:PART, not on {device.id}")
     worker = Worker("tilewise.benchmarks.model.interpreter_worker:measure_accuracy", env={"TRITON_INTERPRET": "1"})
     try:
         interpreted = functools.partial(worker.call, timeout=_SECONDS)
@@ -88,7 +88,7 @@ def _bench(
 ) -> dict[str, Any]:
     rows = []
     for case in cases:
-        for config in _one_a_variant(registry.load(case.kernel), case.problem(), device.target):
+        for config in _best_per_variant(registry.load(case.kernel), case.problem(), device.target):
             progress(f"{case.kernel} {config['VARIANT']}")
             row = {"kernel": case.kernel, "dims": dict(case.dims), "dtype": case.dtype, "data": case.data}
             rows.append({**row, "variant": config["VARIANT"], "config": dict(config), **errors(case, config)})
@@ -96,7 +96,7 @@ def _bench(
 
 
 def measure(case: Case, config: Config, place: str) -> dict[str, dict[str, float]]:
-    """Launch the config on the case's data at `place` and compare it, and torch, with float64."""
+    """Launch the config on the case's data on torch device `place`; compare it and torch with float64."""
     spec, problem = registry.load(case.kernel), case.problem()
     arguments = Arguments(spec, problem, device=place)
     tensors = arguments.bind(config)
@@ -122,14 +122,14 @@ def _fill(tensors: Mapping[str, torch.Tensor], data: str) -> None:
 
 
 def _off(got: Mapping[str, torch.Tensor], wanted: Mapping[str, torch.Tensor]) -> dict[str, float]:
-    """Largest absolute deviations, by output without its `_ptr`."""
+    """Return the largest absolute deviations, by output name without `_ptr`."""
     return {
         name.removesuffix("_ptr"): float(f"{float((got[name].double() - wanted[name]).abs().max()):.3g}")
         for name in wanted
     }
 
 
-def _one_a_variant(spec: KernelSpec, problem: Problem, target: Target) -> list[Config]:
+def _best_per_variant(spec: KernelSpec, problem: Problem, target: Target) -> list[Config]:
     best: dict[Any, Config] = {}
     for config in rank_by_prior(spec, problem, enumerate_space(spec, problem, target).configs, target):
         best.setdefault(config["VARIANT"], config)

@@ -1,7 +1,7 @@
-"""`python -m tilewise.benchmarks.model.clock_speed`: how long timing a compiled config on the modelled part takes.
+"""`python -m tilewise.benchmarks.model.clock_speed`: the cost of timing a compiled config on the modelled part.
 
-The headline problem's published configs, and each kernel's default at the largest shape of the benchmark. Compiling is
-not counted; each is timed three times in this process, and the median said, in milliseconds.
+Times the headline problem's published configs, and each kernel's default at its largest shape. Each is timed three
+times in this process, without compiling, and the median is reported in milliseconds.
 """
 
 from __future__ import annotations

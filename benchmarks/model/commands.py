@@ -11,7 +11,7 @@ import click
 from tilewise.cli.formatting import output
 from tilewise.cli.options import common, database, give, print_json
 from tilewise.db.records import shape_text
-from tilewise.tuner.space.problem import config_text
+from tilewise.tuner.space.problem_checks import config_text
 
 __all__ = ["accuracy", "execute", "model", "mutations", "variants"]
 
@@ -68,11 +68,11 @@ def _model_row(row: dict[str, Any]) -> list[str]:
 
 @click.command()
 @click.option("--device", default="auto", show_default=True, help="auto, npu, cuda or model:PART.")
-@click.option("--trials", type=click.IntRange(1), default=24, show_default=True, help="Trials each side may have.")
+@click.option("--trials", type=click.IntRange(1), default=24, show_default=True, help="Trials per side.")
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @common
 def variants(device: str, trials: int, file: str | None, as_json: bool) -> None:
-    """Tune both sides of what the seed documents compare: loads, passes, parts, fused or not."""
+    """Tune both sides of each comparison in the seed documents: loads, passes, parts, fused or not."""
     from tilewise.benchmarks.model.variants import bench_variants
     from tilewise.cli.progress import working
     from tilewise.tuner.devices.registry import choose, open_device
@@ -102,7 +102,7 @@ def _show_variants(body: dict[str, Any]) -> None:
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @common
 def accuracy(device: str, file: str | None, as_json: bool) -> None:
-    """Compare normalisations far from zero, and the GELUs, with float64, beside torch's own kernels."""
+    """Compare normalisations far from zero, the GELUs, and torch's own kernels with float64."""
     from tilewise.benchmarks.model.accuracy import bench_accuracy
     from tilewise.cli.progress import working
     from tilewise.tuner.devices.registry import choose, open_device
@@ -132,7 +132,7 @@ def _show_accuracy(body: dict[str, Any]) -> None:
 _PART = click.option("--part", default="Ascend910B4", show_default=True, help="The modelled part.")
 
 
-_SEED = click.option("--seed", type=int, default=0, show_default=True, help="Of the configs or changes drawn.")
+_SEED = click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random configs or changes.")
 
 
 _FILE = click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
@@ -140,13 +140,15 @@ _FILE = click.option("-o", "--output", "file", type=click.Path(dir_okay=False), 
 
 @click.command()
 @click.argument("kernels", nargs=-1)
-@click.option("--count", type=click.IntRange(1), default=20, show_default=True, help="Configs a kernel, of two dtypes.")
+@click.option(
+    "--count", type=click.IntRange(1), default=20, show_default=True, help="Configs per kernel, over two dtypes."
+)
 @_PART
 @_SEED
 @_FILE
 @common
 def execute(kernels: tuple[str, ...], count: int, part: str, seed: int, file: str | None, as_json: bool) -> None:
-    """Execute compiled configs of the kernels (default: all) and compare with float64 and Triton's interpreter."""
+    """Execute compiled configs of kernels (default: all); compare with float64 and Triton's interpreter."""
     from tilewise.benchmarks.model.execution import bench_execute, execution_body, headline
     from tilewise.kernels import registry
     from tilewise.settings import read_settings
@@ -168,7 +170,7 @@ def execute(kernels: tuple[str, ...], count: int, part: str, seed: int, file: st
 @_FILE
 @common
 def mutations(count: int, part: str, seed: int, file: str | None, as_json: bool) -> None:
-    """Change compiled programs at random and see whether execution reports it."""
+    """Change compiled programs at random and count the changes that are detected."""
     from tilewise.benchmarks.model.execution import bench_mutations, mutations_body
     from tilewise.settings import read_settings
 
@@ -181,7 +183,7 @@ def mutations(count: int, part: str, seed: int, file: str | None, as_json: bool)
 
 
 def _give(body: dict[str, Any], file: str | None, as_json: bool) -> None:
-    """The whole as JSON, or its summary; and the whole in a file where one is asked for."""
+    """Print all as JSON, or the summary; also write all to `file` if one is given."""
     from tilewise.db.exchange.files import write_file
 
     if as_json:

@@ -1,4 +1,4 @@
-"""`tilewise bench execute`: compiled programs of every kernel, against float64 and Triton's own interpreter."""
+"""`tilewise bench execute`: executed programs of every kernel against float64 and Triton's interpreter."""
 
 from __future__ import annotations
 
@@ -40,16 +40,16 @@ DIMS: Mapping[tuple[str, ...], Mapping[str, int]] = {
     ("M", "N"): {"M": 77, "N": 1001},
     ("N", "C", "HW"): {"N": 5, "C": 7, "HW": 131},
 }
-"""Sizes with tails by every tile, by a kernel's dimensions; small enough for Triton's interpreter."""
+"""Dims by a kernel's dimension names: every tile has a tail, and Triton's interpreter can handle them."""
 
 _SECONDS = 120.0
 
 
 @dataclass(frozen=True, slots=True)
 class Executed:
-    """One config: the verdict against float64, and against Triton's interpreter (None: not compared).
+    """An executed config, with its verdicts against float64 and Triton's interpreter (None: not compared).
 
-    `unbarriered` counts pairs of operations that only their pipe's own order keeps apart.
+    `unbarriered` counts pairs of operations that only the order of their pipe separates.
     """
 
     kernel: str
@@ -63,7 +63,7 @@ class Executed:
 
     @property
     def fault(self) -> str:
-        """What is wrong with it; empty where nothing is."""
+        """The reason of the first disagreement, or an empty text."""
         for verdict in (self.verdict, self.interpreted):
             if verdict is not None and not verdict.agreed:
                 return verdict.reason
@@ -80,7 +80,7 @@ class Executed:
 def sample(
     spec: KernelSpec, problem: Problem, target: Target, folder: Path, count: int, seed: int
 ) -> list[tuple[Config, Any]]:
-    """So many random configs that compile, each with its functions."""
+    """Return `count` random configs that compile, each with its functions."""
     configs = list(enumerate_space(spec, problem, target).configs)
     random.Random(f"{seed} {spec.name} {problem.dtype}").shuffle(configs)
     found: list[tuple[Config, Any]] = []
@@ -103,7 +103,7 @@ def execute_config(
     on_chip_bytes: int,
     interpreter: Worker | None,
 ) -> Executed:
-    """Execute a compiled config; `interpreter` is a process that runs `interpreter_worker:outputs`."""
+    """Execute a compiled config and compare its outputs; `interpreter` is a worker of `interpreter_worker:outputs`."""
     began = time.monotonic()
     verdict = judge(spec, problem, config, functions, arguments, on_chip_bytes)
     seconds = time.monotonic() - began
@@ -117,7 +117,7 @@ def execute_config(
 
 
 def _against_interpreter(interpreter: Worker, problem: Problem, config: Config, arguments: Arguments) -> Verdict:
-    """The outputs as they stand, compared with the interpreter's at the tolerance of verification."""
+    """Compare the present outputs with the interpreter's, at the tolerance of verification."""
     import torch
 
     left = interpreter.call(problem.kernel, problem, dict(config), timeout=_SECONDS)
@@ -125,35 +125,35 @@ def _against_interpreter(interpreter: Worker, problem: Problem, config: Config, 
 
 
 def bench_execute(part: str, folder: Path, *, count: int, seed: int, kernels: Sequence[str] = ()) -> Iterator[Executed]:
-    """`count` random configs of each kernel, float32 and another dtype in turn."""
+    """Execute `count` random configs of each kernel, half in float32 and half in another dtype."""
     target = toolchain.target(part, folder)
     interpreter = Worker("tilewise.benchmarks.model.interpreter_worker:outputs", env={"TRITON_INTERPRET": "1"})
     interpreter.start()
     try:
         for name in kernels or registry.names():
             spec = registry.load(name)
-            for place, dtype in enumerate(_two(spec, seed)):
+            for index, dtype in enumerate(_two(spec, seed)):
                 problem = Problem(name, dict(DIMS[spec.dims]), dtype)
                 arguments = Arguments(spec, problem)
-                for config, functions in sample(spec, problem, target, folder, (count + 1 - place) // 2, seed):
+                for config, functions in sample(spec, problem, target, folder, (count + 1 - index) // 2, seed):
                     yield execute_config(spec, arguments, problem, config, functions, target.on_chip_bytes, interpreter)
     finally:
         interpreter.close()
 
 
 def _two(spec: KernelSpec, seed: int) -> tuple[str, str]:
-    """float32 and one of the kernel's 16-bit dtypes."""
+    """Return float32 and one of the kernel's 16-bit dtypes."""
     others = [dtype for dtype in spec.dtypes if dtype != "float32"]
     return "float32", random.Random(f"{seed} {spec.name}").choice(others)
 
 
 def bench_mutations(part: str, folder: Path, *, count: int, seed: int) -> Iterator[Finding]:
-    """`count` random changes to compiled programs of all kernels."""
+    """Try `count` random changes to compiled programs of all kernels."""
     yield from study(count, seed, toolchain.target(part, folder), folder)
 
 
 def headline(part: str, folder: Path) -> dict[str, Any]:
-    """The headline config verified as in tuning, in seconds: the first time in this process, and again."""
+    """Time verifying the headline config as in tuning, in seconds: the first time in this process, and again."""
     spec = registry.load("row_reduce")
     problem = Problem(spec.name, {"M": 1000, "N": 8192}, "float32")
     config = {"BLOCK_SIZE_M": 25, "SUB_BLOCK_SIZE_M": 25, "BLOCK_SIZE_N": 256, "multibuffer": True}
@@ -170,7 +170,7 @@ def headline(part: str, folder: Path) -> dict[str, Any]:
 
 
 def execution_body(rows: Sequence[Executed], part: str, seed: int, headline: Mapping[str, Any]) -> dict[str, Any]:
-    """All rows and their summary, as plain JSON values."""
+    """Return all rows and their summary as plain JSON values."""
     compared = [row.interpreted for row in rows if row.interpreted is not None]
     summary = {
         "kernels": len({row.kernel for row in rows}),
@@ -190,12 +190,12 @@ def execution_body(rows: Sequence[Executed], part: str, seed: int, headline: Map
 
 
 def is_refused(finding: Finding) -> bool:
-    """Whether a change was reported, and as more than a note."""
+    """Return whether a change was reported, and as more than a note."""
     return bool(finding.report) and reported_as(finding) != "noted"
 
 
 def mutations_body(findings: Sequence[Finding], part: str, seed: int) -> dict[str, Any]:
-    """All changes and their summary, as plain JSON values."""
+    """Return all changes and their summary as plain JSON values."""
     counting = [finding for finding in findings if finding.counts]
     summary = {
         "changes": len(findings),
@@ -208,7 +208,7 @@ def mutations_body(findings: Sequence[Finding], part: str, seed: int) -> dict[st
 
 
 def reported_as(finding: Finding) -> str:
-    """The kind of report: by the words that each begins with or holds."""
+    """Return the kind of the report, by the words that it contains."""
     report = finding.report
     if not report:
         return "nothing"
@@ -228,7 +228,7 @@ _REPORTS = {
 
 
 def _header(part: str, seed: int) -> dict[str, Any]:
-    """What the figures depend on."""
+    """Return everything that the figures depend on."""
     return {
         "part": part,
         "date": f"{datetime.now(UTC):%Y-%m-%d}",

@@ -1,6 +1,6 @@
-"""docs/results/model-execution.md and model-mutations.md from the JSON of `tilewise bench execute` and `mutations`.
+"""docs/results/model-execution.md and model-mutations.md, from the JSON of `tilewise bench execute` and `mutations`.
 
-`python -m tilewise.benchmarks.model.execution_report docs` writes both; a test compares them with the files.
+`python -m tilewise.benchmarks.model.execution_report docs` writes both; a test checks that they are up to date.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ from tilewise.benchmarks.common.tables import markdown
 
 __all__ = ["execution_page", "mutations_page"]
 
-_EXECUTION = """# Compiled programs executed
+_EXECUTION = """# Execution of compiled programs
 
-{date}. Random configs of every kernel on sizes with tails, compiled for {part} and **executed** on the modelled core
-(no device): {toolchain}, Python {python}, seed {seed}. Raw: [model-execution.json](model-execution.json).
+{date}. Random configs of every kernel at dims with tails, compiled for {part} and **executed** on the modelled core
+(no device): {toolchain}, Python {python}, seed {seed}. Raw figures: [model-execution.json](model-execution.json).
 
 ```
 tilewise bench execute --count {count} -o docs/results/model-execution.json
 python -m tilewise.benchmarks.model.execution_report docs
 ```
 
-`float64`: the share that agrees with the float64 reference at the tolerance of real devices, without an access out of
-bounds, a race or a stray flag. `Triton`: the share of these whose outputs are those of Triton's own interpreter, at the
-same tolerance. `error`: the largest deviation from float64, in units of the tolerance. `noted`: configs in which only a
-pipe's own order keeps two operations apart. Times are of this host.
+`float64`: configs that agree with the float64 reference at the tolerance of real devices, without an access out of
+bounds, a race or a stray flag. `Triton`: how many of these also agree with Triton's own interpreter, at the same
+tolerance. `error`: the largest deviation from float64, in units of the tolerance. `noted`: configs in which only the
+order of a pipe separates two operations. Times are those of this host.
 
 {rows}
 
@@ -37,35 +37,35 @@ pipe's own order keeps two operations apart. Times are of this host.
 
 {faults}
 
-The headline config ({headline_config}) at {headline_dims}, {headline_dtype}, verified as in tuning (compiled already):
-{first_s} s the first time in a process, {again_s} s again.
+Verifying the headline config ({headline_config}) at {headline_dims}, {headline_dtype}, as in tuning but compiled
+before, takes {first_s} s the first time in a process and {again_s} s the second time.
 """
 
 _MUTATIONS = """# Faults in compiled programs
 
-{date}. Compiled programs of all kernels for {part}, each changed in one place at random and **executed** on the
-modelled core (no device): {toolchain}, Python {python}, seed {seed}. Raw: [model-mutations.json](model-mutations.json).
+{date}. Compiled programs of all kernels for {part}, each changed in one random place and **executed** on the modelled
+core (no device): {toolchain}, Python {python}, seed {seed}. Raw figures: [model-mutations.json](model-mutations.json).
 
 ```
 tilewise bench mutations --count {count} -o docs/results/model-mutations.json
 python -m tilewise.benchmarks.model.execution_report docs
 ```
 
-A change counts where it changes the outputs (bit by bit, executed without checks) or makes accesses to the same bytes
-unordered (found by brute force). "Reported" means that verification as it is used in tuning refuses the config;
-"noted", that only the order of one pipe still keeps two long operations apart, which is not refused.
+A change counts if it changes the outputs (bit by bit, executed without checks) or leaves accesses to the same bytes
+unordered (found by brute force). "Reported" means that the verification used in tuning refuses the config. "Noted"
+means that only the order of one pipe still separates two long operations, which is not refused.
 
 {rows}
 
 {reports}
 
 Of {changes} changes, {counting} changed the result or the order, and {reported} of these were reported ({share:.1%}).
-{harmless} more were reported although they changed neither: a flag that is set and no longer waited for.
+{harmless} others were reported although they changed neither: in these a flag is set and no longer waited for.
 """
 
 
 def execution_page(body: Mapping[str, Any]) -> str:
-    """The page of a recorded `tilewise bench execute`."""
+    """Return the page of a recorded `tilewise bench execute`."""
     rows, counts = [], Counter(row["kernel"] for row in body["rows"])
     for name in counts:
         mine = [row for row in body["rows"] if row["kernel"] == name]
@@ -80,13 +80,13 @@ def execution_page(body: Mapping[str, Any]) -> str:
         rows.append(
             [f"`{name}`", _sizes(mine[0]["dims"]), dtypes, *shares, f"{error:.2f}", str(noted), f"{longest:.0f}"]
         )
-    headings = ["kernel", "sizes", "dtypes", "float64", "Triton", "error", "noted", "longest, ms"]
+    headings = ["kernel", "dims", "dtypes", "float64", "Triton", "error", "noted", "longest, ms"]
     summary = ", ".join(f"{name.replace('_', ' ')} {value}" for name, value in body["summary"].items())
     return _EXECUTION.format(
         **_header(body),
         count=max(counts.values()),
         rows=markdown(headings, rows),
-        summary=f"In all: {summary}.",
+        summary=f"Total: {summary}.",
         faults=_faults(body["rows"]),
         headline_config=", ".join(f"{name}={value}" for name, value in body["headline"]["config"].items()),
         headline_dims=_sizes(body["headline"]["dims"]),
@@ -103,11 +103,11 @@ def _faults(rows: Sequence[Mapping[str, Any]]) -> str:
             if verdict and not verdict["agreed"]:
                 config = ", ".join(f"{name}={value}" for name, value in row["config"].items())
                 lines.append(f"- `{row['kernel']}` {row['dtype']} ({config}): {verdict['reason']}")
-    return "\n".join(["Not right as compiled:", "", *lines]) if lines else "All are right as compiled."
+    return "\n".join(["Wrong as compiled:", "", *lines]) if lines else "All are correct as compiled."
 
 
 def mutations_page(body: Mapping[str, Any]) -> str:
-    """The page of a recorded `tilewise bench mutations`."""
+    """Return the page of a recorded `tilewise bench mutations`."""
     changes, summary = body["changes"], body["summary"]
     rows = []
     for kind in dict.fromkeys(change["kind"] for change in changes):

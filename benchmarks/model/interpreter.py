@@ -1,7 +1,7 @@
-"""Verification by Triton's own interpreter, on the CPU, in a process of its own.
+"""Verification by Triton's own interpreter, on the CPU, in a separate process.
 
-`TRITON_INTERPRET=1` must stand before a kernel's file is imported, and compiling needs it absent: hence the process.
-It is started once (about 3 s of imports, which `start` lets run beside other work) and then answers until closed.
+`TRITON_INTERPRET=1` must be set before a kernel's file is imported, but unset for compiling: hence the process. It is
+started once, with about 3 s of imports, which `start` lets run in parallel, and answers until it is closed.
 """
 
 from __future__ import annotations
@@ -21,28 +21,28 @@ from tilewise.tuner.workers.worker import Worker, WorkerDied, WorkerFailed, Work
 __all__ = ["InterpreterVerifier", "cheap", "outputs"]
 
 CHEAP_TRIPS = 1280
-"""Trips of the inner loop over all programs up to which a problem is verified at its own size.
+"""The most trips of the inner loop, over all programs, for which a problem is verified at its own size.
 
 A trip takes about 1.1 ms on a 2-core machine (40 programs of 32 trips: 1.4 s), so this is a second or two.
 """
 
 CHEAP_ELEMENTS = 1 << 24
-"""Elements of the tiled space up to which a problem is verified at its own size: about 0.1 us each in tiles so large
-that the work and not the interpreter's overhead decides."""
+"""The most elements of the tiled space for which a problem is verified at its own size: about 0.1 us each, in tiles so
+large that the work outweighs the interpreter's overhead."""
 
 
 def cheap(spec: KernelSpec, problem: Problem, config: Config) -> bool:
-    """Whether interpreting the whole problem takes a few seconds at most."""
+    """Return whether interpreting the whole problem takes at most a few seconds."""
     tiling = spec.tiling(config, problem)
     elements = math.prod(axis.programs * axis.trips * axis.step for axis in tiling.axes)
     return tiling.programs * tiling.trips <= CHEAP_TRIPS and elements <= CHEAP_ELEMENTS
 
 
 class InterpreterVerifier:
-    """Verifies configs of any spec that another process can find (`spec.origin`).
+    """A process that verifies configs of any spec that it can load (`spec.origin`).
 
     A config is checked on the smallest problem with the same tails, where a lost row or column weighs most, and then
-    at the problem's own size where that is cheap.
+    at the problem's own size if that is cheap.
     """
 
     def __init__(self, *, seconds: float = 60.0) -> None:
@@ -54,7 +54,7 @@ class InterpreterVerifier:
         self._worker.start()
 
     def verify(self, spec: KernelSpec, problem: Problem, config: Config) -> Verdict:
-        """The verdict; a crash, an error or `seconds` without an answer are disagreements that say so."""
+        """Return the verdict; a crash, an error or a timeout is a disagreement with that reason."""
         if not spec.origin:
             raise UsageError(f"kernel {spec.name} has no origin; load it by name or as path/to/file.py:SPEC")
         try:
@@ -68,12 +68,12 @@ class InterpreterVerifier:
         return verdict
 
     def close(self) -> None:
-        """End the process; a later call would start another."""
+        """End the process; a later call starts another."""
         self._worker.close()
 
 
 def check(origin: str, problem: Problem, config: Config) -> Verdict:
-    """The worker's side of `InterpreterVerifier.verify`."""
+    """Verify a config in the worker process, for `InterpreterVerifier.verify`."""
     spec = registry.load(origin)
     smallest = reduced_problem(spec, problem, config)
     verdict = verify(spec, smallest, config, Arguments(spec, smallest))
@@ -83,7 +83,7 @@ def check(origin: str, problem: Problem, config: Config) -> Verdict:
 
 
 def outputs(origin: str, problem: Problem, config: Config) -> dict[str, Any]:
-    """What the interpreter leaves in the problem's outputs, on the inputs of verification: arrays, bfloat16 widened."""
+    """Run the config on the inputs of verification and return its outputs as arrays, bfloat16 as float32."""
     import torch
 
     spec = registry.load(origin)

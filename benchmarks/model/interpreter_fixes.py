@@ -1,17 +1,17 @@
-"""What Triton's interpreter does wrongly, slowly or not at all, put right.
+"""Corrections of Triton's interpreter, for operations that it does wrongly, slowly or not at all.
 
-bfloat16 (3.2 and 3.6): it is kept as its 16 bits in a numpy uint16. A float32 that becomes a bfloat16 is truncated,
-where the hardware rounds to nearest, even; and sums, products and comparisons are made of the *bits*, as integers;
-constants cannot be made at all. Here each such operation is done in float32 and rounded once.
+bfloat16 (3.2 and 3.6): the interpreter keeps its 16 bits in a numpy uint16. A conversion from float32 truncates, while
+the hardware rounds to nearest even. Sums, products and comparisons work on the *bits* as integers, and constants cannot
+be made at all. Here each such operation is done in float32 and rounded once.
 
-Masks (3.2): a store or atomic whose mask is a single False writes all the same, because the mask is tested for its
-truth where its presence was meant. It hits every kernel with sub-tiles of one row.
+Masks (3.2): a store or atomic whose mask is a single False writes anyway, because the mask is tested for truth instead
+of presence. This affects every kernel with sub-tiles of one row.
 
-Atomic maxima and minima of floats (3.2 of triton-ascend): refused. Here they are made of integer ones, as upstream
-Triton makes them: a float without a sign bit compares as a signed integer, one with it, in reverse, as an unsigned one.
+Atomic maxima and minima of floats (3.2 of triton-ascend) are refused. Here they use integer ones, as in upstream
+Triton: a float without a sign bit compares as a signed integer, one with it, in reverse, as an unsigned one.
 
 Reductions with a kernel's own function (3.2 and 3.6): the function is called for every element, at 20 us each. Here it
-is called on halves of the tile, as a device would, which gives the same for a function that is associative.
+is called on halves of the tile, as on a device, with the same result for an associative function.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ _BITWISE = (np.bitwise_and, np.bitwise_or, np.bitwise_xor)
 
 
 def widen(bits: Any) -> Any:
-    """float32 values of an array of bfloat16 bits (uint16); exact."""
+    """Convert an array of bfloat16 bits (uint16) to float32, exactly."""
     return (np.asarray(bits, dtype=np.uint32) << 16).view(np.float32)
 
 
 def narrow(values: Any) -> Any:
-    """bfloat16 bits (uint16) of an array of numbers, rounded to nearest, even; NaN stays NaN."""
+    """Convert an array of numbers to bfloat16 bits (uint16), rounded to nearest even; NaN stays NaN."""
     bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     return np.where(np.isnan(values), 0x7FC0, rounded).astype(np.uint16)
 
 
 def install() -> None:
-    """Correct the interpreter of this process; raises `AttributeError` where a Triton lacks what is replaced."""
+    """Correct the interpreter of this process; raise `AttributeError` if this Triton lacks a replaced function."""
     builder = interpreter.InterpreterBuilder
     builder.cast_impl = _cast(builder.cast_impl)
     builder.create_fp_to_fp = _cast(builder.create_fp_to_fp)
@@ -54,13 +54,13 @@ def install() -> None:
     builder.create_dot = _dot(builder.create_dot)
     builder.create_atomic_rmw = _atomic(builder.create_atomic_rmw)
     interpreter.ReduceOps.generic_reduce = _by_halves(interpreter.ReduceOps.generic_reduce)
-    if hasattr(semantic, "_store_legacy"):  # 3.2; later releases ask whether the mask is None
+    if hasattr(semantic, "_store_legacy"):  # 3.2; later releases test the mask for None
         semantic._store_legacy = _with_present_mask(semantic._store_legacy)
         semantic.atom_red_typechecking_impl = _with_present_mask(semantic.atom_red_typechecking_impl)
 
 
 class _PresentMask(tl.tensor):  # type: ignore[misc]  # triton has no types
-    """A mask that is true in the sense of being there."""
+    """A mask that is true because it is present."""
 
     def __bool__(self) -> bool:
         return True
@@ -105,7 +105,7 @@ def _cast(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _operation(original: Callable[..., Any]) -> Callable[..., Any]:
-    """An operation that is handed its numpy function last."""
+    """Correct an operation that takes its numpy function as last argument."""
     converted = _in_float32(original)
 
     def operation(self: Any, *arguments: Any) -> Any:
@@ -135,7 +135,7 @@ def _dot(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _atomic(original: Callable[..., Any]) -> Callable[..., Any]:
-    """An atomic operation that takes float32 maxima and minima too."""
+    """Extend the atomic operation to maxima and minima of float32."""
     as_integers = {
         ir.ATOMIC_OP.MAX: (ir.ATOMIC_OP.MAX, ir.ATOMIC_OP.UMIN),
         ir.ATOMIC_OP.MIN: (ir.ATOMIC_OP.MIN, ir.ATOMIC_OP.UMAX),
@@ -158,7 +158,7 @@ def _atomic(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _by_halves(original: Callable[..., Any]) -> Callable[..., Any]:
-    """A reduction that finds one element left along its axis (None: of all) and makes of it what the original does."""
+    """Reduce by halves to one element along the axis (None: of all), and leave the rest to the original."""
 
     def reduce(self: Any, inputs: Any) -> Any:
         axis = self.axis or 0

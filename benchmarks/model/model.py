@@ -1,4 +1,4 @@
-"""`tilewise bench model`: the modelled part beside timings that others measured on a real one."""
+"""`tilewise bench model`: modelled times against timings that others measured on a real part."""
 
 from __future__ import annotations
 
@@ -20,14 +20,17 @@ from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.ascend_model.model_config import model_config
 from tilewise.tuner.hardware.ascend_parts import part
 from tilewise.tuner.hardware.calibrated_costs import model_fingerprint
-from tilewise.tuner.space.problem import make_problem
+from tilewise.tuner.space.problem_checks import make_problem
 
 __all__ = ["bench_model"]
 
 
 def bench_model() -> dict[str, Any]:
-    """Every published timing for which the project has a kernel: published and modelled time, the interval that the
-    costs' ranges give, and the ratios of both to the case's fastest config. Raises `Unavailable`."""
+    """Compare every published timing for which the project has a kernel, and return the JSON.
+
+    A row holds published and modelled time, the interval from the ranges of the costs, and both times' ratios to the
+    case's fastest config. Raises `Unavailable` if the Ascend toolchain is not installed.
+    """
     if reason := toolchain.unavailable_reason():
         raise Unavailable(f"bench model {reason}")
     published = json.loads(files("tilewise.benchmarks.model").joinpath("published.json").read_text())
@@ -65,7 +68,7 @@ def _model(case: Mapping[str, Any], name: str) -> dict[str, Any]:
 
 
 def _load(kernel: str) -> KernelSpec:
-    """A registered kernel, or `module:ATTRIBUTE` of one that is there for its published timings only."""
+    """Load a registered kernel, or `module:ATTRIBUTE` for one that exists only for its published timings."""
     module, colon, attribute = kernel.partition(":")
     if not colon:
         return registry.load(kernel)
@@ -81,7 +84,7 @@ def _groups(rows: Sequence[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
 
 
 def _with_ratios(group: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Times against the fastest of the case: what a search needs to get right."""
+    """Add the ratios to the case's fastest config, which are what a search needs to get right."""
     both = [row for row in group if "published_us" in row and "modelled_us" in row]
     best = {key: min((row[key] for row in both), default=None) for key in ("published_us", "modelled_us")}
     for row in both:
@@ -106,7 +109,7 @@ def _summary(rows: Sequence[Mapping[str, Any]], missing: Sequence[str]) -> dict[
 
 
 def _errors(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """How far the times, and their ratios to the case's best, are from the published ones."""
+    """Return the errors of the modelled times, and of their ratios to the case's best."""
     ratios: list[float] = [row["modelled_ratio"] / row["published_ratio"] - 1 for row in rows]
     largest: float = max(ratios, key=abs)
     times: list[float] = [row["modelled_us"] / row["published_us"] - 1 for row in rows]
@@ -120,6 +123,6 @@ def _errors(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def _cost_of_pick(rows: Sequence[Mapping[str, Any]]) -> float:
-    """The published time of the config that the model picks, against the best published."""
+    """Return the published time of the model's best config over the best published time."""
     pick = min(rows, key=lambda row: row["modelled_us"])
     return float(pick["published_us"] / min(row["published_us"] for row in rows))

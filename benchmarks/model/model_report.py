@@ -1,6 +1,6 @@
-"""docs/results/model-published.md from the JSON of `tilewise bench model`, and the table of figures in docs/model.md.
+"""docs/results/model-published.md, from the JSON of `tilewise bench model`, and the table of figures in docs/model.md.
 
-`python -m tilewise.benchmarks.model.model_report docs` writes both; a test compares them with what would be written.
+`python -m tilewise.benchmarks.model.model_report docs` writes both; a test checks that they are up to date.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ __all__ = ["filled", "results_page"]
 
 _PAGE = """# The modelled {part} against published timings
 
-{date}. Published times were **measured** by others on a real part; modelled times are **modelled**. Raw:
+{date}. Published times were **measured** by others on a real part; the other times are **modelled**. Raw figures:
 [model-published.json](model-published.json).
 
 ```
@@ -28,9 +28,9 @@ python -m tilewise.benchmarks.model.model_report docs
 
 No device; {toolchain}, Python {python}. Source of the published figures: {source}.
 
-The interval is that of all costs at the low and at the high ends of their ranges. A ratio is to the fastest config of
-its case. Rows marked "fitted" decided figures of [costs.py](../../tuner/hardware/ascend_costs.py), which name them; the
-others judge.
+The interval is the modelled time with all costs at the low and at the high ends of their ranges. Ratios are to the
+fastest config of the case. Rows marked "fitted" were used to fit figures of
+[ascend_costs.py](../../tuner/hardware/ascend_costs.py), which name them; the other rows test the model.
 
 {rows}
 
@@ -38,18 +38,18 @@ others judge.
 |---|---|---|---|---|---|
 {errors}
 
-Cost of trusting the model's pick among a case's published configs: {picks}. Feasibility disagreements:
-{disagreements} (each compiler refuses one config that the other takes).
+Published time of the model's best config over the best published time of the case: {picks}. Feasibility disagreements:
+{disagreements} (each compiler refuses one config that the other accepts).
 """
 
 
 def results_page(body: Mapping[str, Any]) -> str:
-    """The page of a recorded `tilewise bench model --json`."""
+    """Return the page of a recorded `tilewise bench model --json`."""
     summary = body["summary"]
     headings = ["case", "config", "published us", "modelled us", "interval"]
     headings += ["published ratio", "modelled ratio", "ratio error", ""]
     picks = ", ".join(f"{case} {cost:.2f}" for case, cost in summary["cost_of_trusting_the_pick"].items())
-    errors = {"all": summary, "judged": summary["judged"]}
+    errors = {"all": summary, "not fitted": summary["judged"]}
     return _PAGE.format(
         part=body["part"],
         date=body["date"],
@@ -83,7 +83,7 @@ def _errors(name: str, found: Mapping[str, Any]) -> str:
 
 
 def filled(page: str) -> str:
-    """docs/model.md with its table of figures as they are now, between `<!-- figures -->` and `<!-- end -->`."""
+    """Return docs/model.md with its table of figures up to date, between `<!-- figures -->` and `<!-- end -->`."""
     rows = [_figure(name, figure) for name, figure in FIGURES.items()]
     groups: dict[Figure, list[str]] = {}
     for name, figure in REPEAT_CYCLES.items():

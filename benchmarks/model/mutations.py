@@ -1,9 +1,9 @@
-"""`tilewise bench mutations`: are faults in compiled programs found?
+"""`tilewise bench mutations`: the share of faults in compiled programs that is detected.
 
-Compiled programs are changed in one place at random: a flag or barrier dropped, an address shifted, a size off by one,
-two operands swapped. A change counts where it changes what the program leaves (bit by bit, executed without any
-check) or which accesses are ordered (found by listing, for every operation, all that must be over before it starts:
-another way than the checks themselves go). Such a change must be reported.
+Compiled programs are changed in one random place: a flag or barrier dropped, an address shifted, a size off by one, two
+operands swapped. A change counts if it changes the program's outputs (bit by bit, executed without checks) or the order
+of accesses. The order is found by listing, for every operation, all that must finish before it starts, which is not the
+method of the checks themselves. A change that counts must be reported.
 """
 
 from __future__ import annotations
@@ -41,15 +41,15 @@ DIMS: Mapping[tuple[str, ...], Mapping[str, int]] = {
     ("M", "N"): {"M": 43, "N": 301},
     ("N", "C", "HW"): {"N": 5, "C": 7, "HW": 131},
 }
-"""Small sizes with tails, by a kernel's dimensions."""
+"""Small dims with tails, by a kernel's dimension names."""
 
 Unordered = frozenset[tuple[int, int, int]]
-"""Pairs of operations by number, within a launch, that use the same bytes and may overlap."""
+"""Triples of a launch and two operation numbers: operations that use the same bytes and may overlap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A config compiled, with what its launches leave and the unordered accesses that it has as compiled."""
+    """A compiled config, with the outputs of its launches and the unordered accesses that it has unchanged."""
 
     spec: KernelSpec
     problem: Problem
@@ -62,7 +62,7 @@ class Case:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What became of one change: whether it changed results or order, and what was reported (empty: nothing)."""
+    """The outcome of one change: whether it changed results or order, and the report (empty: none)."""
 
     kind: str
     kernel: str
@@ -77,7 +77,7 @@ class Finding:
 
 
 def study(count: int, seed: int, target: Target, folder: Path) -> Iterator[Finding]:
-    """So many random changes, over programs of all kernels and dtypes in turn."""
+    """Try `count` random changes, to programs of all kernels in turn."""
     generator = random.Random(seed)
     names = registry.names()
     generator.shuffle(names)
@@ -93,19 +93,19 @@ def study(count: int, seed: int, target: Target, folder: Path) -> Iterator[Findi
 
 
 def _random_case(name: str, generator: random.Random, target: Target, folder: Path) -> Case:
-    """A random config of a kernel that compiles and is right as it is."""
+    """Return a random config of the kernel that compiles and is correct unchanged."""
     spec = registry.load(name)
     while True:
         problem = Problem(name, dict(DIMS[spec.dims]), generator.choice(spec.dtypes))
         config = generator.choice(enumerate_space(spec, problem, target).configs)
         try:
             return compile_case(spec, problem, config, target, folder)
-        except ValueError:  # it does not fit on chip, or is faulty as compiled
+        except ValueError:  # it does not fit on chip, or is faulty unchanged
             continue
 
 
 def compile_case(spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path) -> Case:
-    """Raises `ValueError` where the config does not compile, or is not right as compiled."""
+    """Compile and run a config; raise `ValueError` if it does not compile or is not correct."""
     functions = compile_config(spec, problem, config, target, folder)
     arguments = Arguments(spec, problem)
     verdict = judge(spec, problem, config, functions, arguments, target.on_chip_bytes)
@@ -117,12 +117,12 @@ def compile_case(spec: KernelSpec, problem: Problem, config: Config, target: Tar
 
 
 def try_change(case: Case, kind: str, change: str, functions: tuple[Function, ...], *, on_chip_bytes: int) -> Finding:
-    """Execute the changed program without checks, to know what the change does, and with them."""
+    """Execute the changed program without checks, to see what the change does, and with them."""
     try:
         left, unordered = _run_unchecked(case, functions, on_chip_bytes)
         result_changed = any(left[name].tobytes() != case.left[name].tobytes() for name in left)
         order_changed = bool(unordered - case.unordered)
-    except (ValueError, IndexError, OverflowError, MemoryError):  # it does not even run
+    except (ValueError, IndexError, OverflowError, MemoryError):  # it does not run at all
         result_changed, order_changed = True, False
     verdict = judge(case.spec, case.problem, case.config, functions, case.arguments, on_chip_bytes)
     report = verdict.reason
@@ -141,7 +141,7 @@ def _unbarriered(case: Case, functions: tuple[Function, ...], on_chip_bytes: int
 def _run_unchecked(
     case: Case, functions: tuple[Function, ...], on_chip_bytes: int
 ) -> tuple[dict[str, Array], Unordered]:
-    """What all launches leave in the outputs, and the accesses that nothing orders."""
+    """Execute all launches without checks; return the outputs and the unordered accesses."""
     tensors = case.arguments.bind(case.config)
     case.arguments.restore()
     case.arguments.poison()
@@ -155,12 +155,15 @@ def _run_unchecked(
     return {name: stored(tensor).copy() for name, tensor in case.arguments.outputs.items()}, frozenset(unordered)
 
 
-# Order, listed ---------------------------------------------------------------------------------------------------
+# Order by listing ------------------------------------------------------------------------------------------------
 
 
 class _Listing(Order):
-    """For every operation, the set of all that are over before it starts, as the bits of an integer; and every pair
-    that meets in memory without being in that set. Byte by byte, by brute force."""
+    """The order of operations by brute force, byte by byte.
+
+    For every operation it lists all that are over before it starts, as the bits of an integer. A pair that uses the
+    same bytes and is not in that set goes to `pairs`.
+    """
 
     def __init__(self, pairs: set[tuple[int, int]]) -> None:
         super().__init__(0)
@@ -187,9 +190,9 @@ class _Listing(Order):
         outward = _union(_bytes_of(view) for view in writes)
         running = ((1 << len(self._uses)) - 1) & ~self._over[pipe]
         while running:
-            number = running.bit_length() - 1
-            running ^= 1 << number
-            other, read, wrote = self._uses[number]
+            index = running.bit_length() - 1
+            running ^= 1 << index
+            other, read, wrote = self._uses[index]
             if wrote & (inward | outward) or read & outward:
                 self._pairs.add((other.number, op.number))
         self.issue(pipe, op)
@@ -205,7 +208,7 @@ class _Listing(Order):
     def wait_flag(self, source: int, target: int, event: int, op: Op) -> None:
         sets = self._set.get((source, target, event))
         if not sets:
-            self._pairs.add((-1, op.number))  # it waits for ever
+            self._pairs.add((-1, op.number))  # it waits forever
             return
         self._over[target] |= sets.pop(0)
         if target == S:
@@ -213,7 +216,7 @@ class _Listing(Order):
             self._over = [over | held_back for over in self._over]
 
     def finish(self) -> None:
-        """What is set and never waited for changes nothing in this program."""
+        """Ignore flags that are set and never waited for: they change nothing in this program."""
 
 
 def _union(sets: Iterator[int] | Sequence[int]) -> int:
@@ -224,7 +227,7 @@ def _union(sets: Iterator[int] | Sequence[int]) -> int:
 
 
 def _bytes_of(view: View) -> int:
-    """The bytes of a view, as the bits of an integer."""
+    """Return the bytes of a view as the bits of an integer."""
     offsets = np.array([view.address * 8 + int(view.offset) * view.item_bits])
     for size, stride in zip(view.sizes, view.strides, strict=True):
         offsets = (offsets[:, None] + np.arange(size) * stride * view.item_bits).ravel()
@@ -238,7 +241,7 @@ def _bytes_of(view: View) -> int:
 
 
 def mutate(case: Case, kind: str, generator: random.Random) -> tuple[str, tuple[Function, ...]] | None:
-    """One random change of that kind, in words and done; None where the program has no place for it."""
+    """Make one random change of that kind; return its description and the functions, or None if no place allows it."""
     places = [
         (launch, op)
         for launch, function in enumerate(case.functions)
@@ -255,7 +258,7 @@ def mutate(case: Case, kind: str, generator: random.Random) -> tuple[str, tuple[
 
 
 def edited(function: Function, target: Op, replacement: Sequence[Op], values: int = 0) -> Function:
-    """The function with other operations in place of one; `values` more numbers are in use."""
+    """Return the function with `target` replaced; the replacement uses `values` more value numbers."""
 
     def block(old: Block) -> Block:
         operations: list[Op] = []
@@ -275,7 +278,7 @@ def _drop(op: Op, function: Function, generator: random.Random) -> tuple[str, Fu
 
 
 def _shift(op: Op, function: Function, generator: random.Random) -> tuple[str, Function]:
-    """One of a buffer's addresses, by some blocks; or where a window on a global buffer starts, by some elements."""
+    """Shift one of a buffer's addresses by some blocks, or a global buffer's window by some elements."""
     group = 0 if op.name == "hivm.hir.pointer_cast" else 1
     first = sum(op.attributes["operandSegmentSizes"][:group])
     at = generator.randrange(first, first + op.attributes["operandSegmentSizes"][group])
@@ -313,7 +316,7 @@ def _resize(op: Op, function: Function, generator: random.Random) -> tuple[str, 
 
 
 def _extents(op: Op) -> list[int]:
-    """Axes of a view whose extents are known and that the result has."""
+    """Return the axes of a view that have known extents and are in the result."""
     (kind,) = op.result_types
     assert isinstance(kind, MemRef)
     sizes = op.attributes["static_sizes"]
@@ -332,7 +335,7 @@ def _swap(op: Op, function: Function, generator: random.Random) -> tuple[str, Fu
 
 
 def _alike(op: Op) -> list[tuple[int, int]]:
-    """Inputs that could change places: different values of one type."""
+    """Return the pairs of inputs that can be swapped: different values of the same type."""
     inputs = len(op.operands)
     if op.name.startswith("hivm.hir.v") and "operandSegmentSizes" in op.attributes:
         inputs = op.attributes["operandSegmentSizes"][0]

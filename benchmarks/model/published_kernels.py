@@ -1,7 +1,7 @@
-"""The kernels behind the published timings, written as their descriptions say: to hold the model against, not to use.
+"""The kernels of the published timings, written from their descriptions, for comparison with the model only.
 
-Minima take NaN along, as torch's do. On Ascend that is one instruction where the plain minimum, which the published
-kernels had, has become four since: what was published would not be what is timed.
+Minima propagate NaN, as in torch. On Ascend that is one instruction. The plain minimum, which the published kernels
+used, has since become four, so it would no longer be the code that was timed.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def mean_rows_kernel(
     SUB_BLOCK_SIZE_M: tl.constexpr,
     BLOCK_SIZE_N: tl.constexpr,
 ):
-    """Each column step is reduced at once."""
+    """Reduce each column step at once."""
     first = tl.program_id(0) * BLOCK_SIZE_M
     end = tl.minimum(first + BLOCK_SIZE_M, M)
     for start in range(0, BLOCK_SIZE_M, SUB_BLOCK_SIZE_M):
@@ -48,7 +48,7 @@ def mean_rows_kernel(
 
 @triton.jit
 def min_tile_kernel(x_ptr, out_ptr, n, BLOCK_SIZE: tl.constexpr):
-    """One tile a program."""
+    """Reduce one tile per program."""
     at = tl.program_id(0) * BLOCK_SIZE + tl.arange(0, BLOCK_SIZE)
     x = tl.load(x_ptr + at, mask=at < n, other=float("inf"))
     tl.atomic_min(out_ptr, tl.reduce(x, 0, _minimum))
@@ -56,7 +56,7 @@ def min_tile_kernel(x_ptr, out_ptr, n, BLOCK_SIZE: tl.constexpr):
 
 @triton.jit
 def min_loop_kernel(x_ptr, out_ptr, n, BLOCK_SIZE: tl.constexpr, SUB_BLOCK_SIZE: tl.constexpr):
-    """A block a program, in steps, into an accumulator."""
+    """Reduce one block per program, in steps, into an accumulator."""
     first = tl.program_id(0) * BLOCK_SIZE
     end = tl.minimum(first + BLOCK_SIZE, n)
     least = tl.full([SUB_BLOCK_SIZE], float("inf"), dtype=tl.float32)
@@ -68,7 +68,7 @@ def min_loop_kernel(x_ptr, out_ptr, n, BLOCK_SIZE: tl.constexpr, SUB_BLOCK_SIZE:
 
 @triton.jit
 def sum_rows_kernel(x_ptr, out_ptr, M, N, BLOCK_SIZE_M: tl.constexpr, BLOCK_SIZE_N: tl.constexpr):
-    """A tile of accumulators, one sum at the end."""
+    """Accumulate a tile, and sum it once at the end."""
     rows = tl.program_id(0) * BLOCK_SIZE_M + tl.arange(0, BLOCK_SIZE_M)
     total = tl.zeros([BLOCK_SIZE_M, BLOCK_SIZE_N], dtype=tl.float32)
     for left in range(0, N, BLOCK_SIZE_N):
@@ -82,7 +82,7 @@ def sum_rows_kernel(x_ptr, out_ptr, M, N, BLOCK_SIZE_M: tl.constexpr, BLOCK_SIZE
 def div_broadcast_rows_kernel(
     x_ptr, d_ptr, out_ptr, M, NUM_BLOCKS: tl.constexpr, SUB_M: tl.constexpr, COLUMNS: tl.constexpr = 16
 ):
-    """A fixed number of programs; the divisor is loaded once."""
+    """Divide rows by a divisor that is loaded once, in a fixed number of programs."""
     each = tl.cdiv(M, NUM_BLOCKS)
     first = tl.program_id(0) * each
     end = tl.minimum(first + each, M)
@@ -95,7 +95,7 @@ def div_broadcast_rows_kernel(
         tl.store(out_ptr + at, tl.load(x_ptr + at, mask=mask, other=0.0) / d[None, :], mask=mask)
 
 
-# Their specs: only the published configs are asked for, so there is no search space -----------------------------------
+# Their specs, without a search space: only the published configs are used ---------------------------------------------
 
 
 def _spec(
@@ -165,7 +165,7 @@ MEAN_ROWS = _spec(
 
 MIN_ALL_SMALL = _spec(
     "min_all_small",
-    "out = min of all x[n], one tile a program",
+    "out = min of all x[n], one tile per program",
     min_tile_kernel,
     ("n",),
     parameters=("BLOCK_SIZE",),
@@ -176,7 +176,7 @@ MIN_ALL_SMALL = _spec(
 
 MIN_ALL_LARGE = _spec(
     "min_all_large",
-    "out = min of all x[n], a block a program in steps",
+    "out = min of all x[n], one block per program, in steps",
     min_loop_kernel,
     ("n",),
     parameters=("BLOCK_SIZE", "SUB_BLOCK_SIZE"),

@@ -1,8 +1,7 @@
-"""What the seed documents say of a kernel's variants, beside what a device says: both sides tuned, shape by shape.
+"""The seed documents' claims about kernel variants, checked on a device: both sides are tuned, shape by shape.
 
-Each question compares two sides of a kernel's space (one load or a loop, two passes or three, so many parts). Each
-side is tuned apart from the other, over the configs that belong to it, so that a side loses by what it is and not by
-its tile sizes.
+Each question compares sides of a kernel's space (one load or a loop, two passes or three, numbers of parts). Each side
+is tuned separately over its own configs, so that a side does not lose because of its tile sizes.
 """
 
 from __future__ import annotations
@@ -30,8 +29,8 @@ Side = Callable[[Config, Problem], bool]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`sides` by name; `published` is what the documents' time of the first is to that of the last, None where they
-    give no number; `says` is the documents' claim in words."""
+    """A comparison of `sides`, by name. `says` is the documents' claim in words. `published` is the documents' time of
+    the first side over that of the last, or None if they give no number."""
 
     id: str
     kernel: str
@@ -96,9 +95,9 @@ def bench_variants(
     trials: int = 24,
     progress: Callable[[str], None] = lambda text: None,
 ) -> dict[str, Any]:
-    """The JSON of `tilewise bench variants`: per question and shape the best time of each side, and their ratio.
+    """Run `tilewise bench variants` and return its JSON: per question and shape, the best time of each side.
 
-    `ratio` is the first side's time over the last's. A side that no config of runs is absent, and its row has no
+    `ratio` is the first side's time over the last's. A side of which no config runs is absent, and its row has no
     ratio. Nothing is stored.
     """
     rows = []
@@ -141,7 +140,7 @@ def _row(question: Question, problem: Problem, sides: Mapping[str, Mapping[str, 
 def _best(
     device: Device, spec: KernelSpec, problem: Problem, name: str, side: Side, trials: int
 ) -> dict[str, dict[str, Any]]:
-    """The side's best config and time, or nothing where none of its configs runs."""
+    """Return the side's best config and time, or nothing if none of its configs runs."""
     try:
         restricted = _restricted(spec, problem, device.target, name, side)
         with tempfile.TemporaryDirectory() as folder, open_store(f"sqlite:///{Path(folder, 'side.db')}") as store:
@@ -153,7 +152,7 @@ def _best(
 
 
 def _restricted(spec: KernelSpec, problem: Problem, target: Target, name: str, side: Side) -> KernelSpec:
-    """The spec with one side's configs only; its default is what the prior likes best among them."""
+    """Return the spec restricted to one side's configs, with the prior's best of them as default."""
     rule = Constraint(f"belongs to {name}", lambda config, problem, target: side(config, problem))
     restricted = dataclasses.replace(spec, constraints=(*spec.constraints, rule))
     default = rank_by_prior(restricted, problem, enumerate_space(restricted, problem, target).configs, target)[0]

@@ -15,7 +15,7 @@ __all__ = ["search"]
 
 @click.command()
 @click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
-@click.option("--budget", type=click.IntRange(1), default=200, show_default=True, help="Evaluations a search may make.")
+@click.option("--budget", type=click.IntRange(1), default=200, show_default=True, help="Evaluations per search.")
 @click.option(
     "--seeds", type=click.IntRange(1), default=12, show_default=True, help="Repetitions, with seeds 0, 1, ..."
 )
@@ -29,7 +29,7 @@ __all__ = ["search"]
 @click.option(
     "--noise",
     is_flag=True,
-    help="Searches see times drawn anew from the recorded repetitions; judged by the recorded ones.",
+    help="Show searches times drawn from the recorded repetitions; score them by the recorded times.",
 )
 @click.option("--plot", metavar="STEM", help="Also draw STEM.png and STEM.svg.")
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")

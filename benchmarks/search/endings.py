@@ -1,10 +1,10 @@
-"""`python -m tilewise.benchmarks.search.endings FILE...`: what whole tunings of recorded landscapes end with.
+"""`python -m tilewise.benchmarks.search.endings FILE...`: the winners of whole tunings of recorded landscapes.
 
-Each is tuned from nothing with many seeds as on the device that was recorded: its batches, the prior, the default last,
-and where single runs were recorded, times drawn from these, configs dropped that are clearly behind, and leaders timed
-in turns. What was left is how much longer the declared winner takes than the best of the file, by recorded times, which
-are the medians of the repetitions where times are drawn from these.
-With `--without-prior` the search is told nothing but the configs.
+Each landscape is tuned from nothing with many seeds, as on the recorded device: with its batches, the prior, and the
+default last. If single runs were recorded, times are drawn from these, configs that are clearly behind are dropped, and
+the leaders are timed in turns. `left` is how much longer the declared winner takes than the best of the file, by the
+recorded times (medians of the repetitions, if times are drawn from these). With `--without-prior` the search knows only
+the configs.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ __all__ = ["bench_endings"]
 
 BUDGETS = (60, 120, 240)
 NEAR = 0.01
-"""How far the true times of two tunings' winners may be apart."""
+"""The largest `left`, as a share, at which a tuning's winner counts as near the best."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Ending:
-    """`alone`: by itself, before its budget was spent. `left` is a share of the optimum."""
+    """The end of one tuning. `alone`: it ended before its budget was spent. `left`: as a share of the optimum."""
 
     trials: int
     alone: bool
@@ -51,23 +51,23 @@ class _Ending:
 def bench_endings(
     files: Sequence[str], *, budgets: Sequence[int] = BUDGETS, seeds: int = 40, prior: bool = True, jobs: int = 1
 ) -> dict[str, Any]:
-    """The JSON of the benchmark."""
+    """Run the benchmark and return its JSON."""
     with processes(jobs) as pool:
-        asked = {file: [pool.submit(_tune, file, budgets, seed, prior) for seed in range(seeds)] for file in files}
-        endings = {file: [future.result() for future in futures] for file, futures in asked.items()}
+        running = {file: [pool.submit(_tune, file, budgets, seed, prior) for seed in range(seeds)] for file in files}
+        endings = {file: [future.result() for future in futures] for file, futures in running.items()}
     return {
         "seeds": seeds,
         "prior": prior,
         "near": NEAR,
         "budgets": {
             str(budget): {
-                "all": _summary([one[place] for tunings in endings.values() for one in tunings]),
+                "all": _summary([one[index] for tunings in endings.values() for one in tunings]),
                 "landscapes": [
-                    {"file": Path(file).name, **_summary([one[place] for one in tunings])}
+                    {"file": Path(file).name, **_summary([one[index] for one in tunings])}
                     for file, tunings in endings.items()
                 ],
             }
-            for place, budget in enumerate(budgets)
+            for index, budget in enumerate(budgets)
         },
     }
 
@@ -77,7 +77,7 @@ class _RecordedGpu(ReplayDevice):
 
 
 def _tune(file: str, budgets: Sequence[int], seed: int, prior: bool) -> list[_Ending]:
-    """One tuning, resumed with each of the (rising) budgets, and what it had come to at the end of each."""
+    """Tune once, resumed with each of the (rising) budgets, and return the ending at each."""
     recorded = load_recorded(file)
     gpu = recorded.origin is not None and recorded.origin[1].family == "nvidia"
     device = (_RecordedGpu if gpu else ReplayDevice)(file, noise=recorded.scope.clock is Clock.MEASURED, seed=seed)
@@ -97,7 +97,7 @@ def _tune(file: str, budgets: Sequence[int], seed: int, prior: bool) -> list[_En
 
 
 def _true_us(device: ReplayDevice) -> dict[str, float]:
-    """By config: around what its times lie."""
+    """Return the true time of each config: the median of its repetitions if times are drawn, else the recorded time."""
     return {
         canonical_json(dict(row.config)): quantile(
             row.samples_us if device.noisy and row.samples_us else [row.time_us], 0.5
@@ -108,7 +108,7 @@ def _true_us(device: ReplayDevice) -> dict[str, float]:
 
 
 def _origin(device: ReplayDevice, recorded: Recorded) -> tuple[KernelSpec, Problem]:
-    """What was tuned, over the recorded configs; the device becomes as much as is known of the recorded one."""
+    """Return the recorded kernel's spec and problem, restricted to the recorded configs; give the device its target."""
     if device.origin is None or recorded.origin is None:
         return device.spec, device.problem
     spec, problem = device.origin

@@ -1,7 +1,7 @@
-"""The reference that recorded landscapes are published with: a random forest says which configs are in the best tenth.
+"""The reference search published with the recorded landscapes: a random forest predicts the best tenth of configs.
 
 It is the likelihood-free Bayesian optimisation of Song et al., 2022, with a random forest as classifier: 20 random
-configs, then batches of the 10 that the forest finds likeliest to be among the best tenth.
+configs, then batches of the 10 that the forest considers likeliest to be among the best tenth.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _FIRST, _BATCH, _TREES, _SHARE = 20, 10, 100, 0.1
 
 
 def unavailable_reason() -> str:
-    """Why there is no forest here, or an empty text."""
+    """Return the reason why the forest cannot be used, or an empty text."""
     return "" if importlib.util.find_spec("sklearn") else "scikit-learn is not installed: pip install tilewise[bench]"
 
 
 class ForestSampler(TableSampler):
-    """Raises `Unavailable` where scikit-learn is not installed."""
+    """A sampler that follows a random forest; raises `Unavailable` if scikit-learn is not installed."""
 
     def __init__(self, space: Space, seed: int = 0) -> None:
         if reason := unavailable_reason():

@@ -1,8 +1,8 @@
-"""Kernel Tuner's strategies on a recorded landscape, so that they are judged beside ours on the same files.
+"""Kernel Tuner's strategies on a recorded landscape, for comparison with ours on the same files.
 
-Kernel Tuner runs a strategy against a *runner*, which it asks for the results of configs. The runner here looks them up
-and counts by itself: a config counts once, however often a strategy asks for it, and the strategy is stopped when it
-has had its budget of different configs, or when it only repeats itself.
+Kernel Tuner runs a strategy against a *runner*, which returns the results of configs. The runner here looks them up and
+counts: a config counts once, however often a strategy requests it. The strategy is stopped when it has used its budget
+of different configs, or when it only repeats itself.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ STRATEGIES = (
 )
 
 _PATIENCE = 50
-"""A strategy that asks for this many times its budget in repeated configs has come to its end."""
+"""A strategy ends when its repeated configs reach this many times its budget."""
 
 
 def unavailable_reason() -> str:
-    """Why Kernel Tuner cannot be used here, or an empty text."""
+    """Return the reason why Kernel Tuner cannot be used, or an empty text."""
     return (
         "" if importlib.util.find_spec("kernel_tuner") else "kernel-tuner is not installed: pip install tilewise[bench]"
     )
 
 
 def run_strategy(strategy: str, space: Space, times: Sequence[float | None], seed: int, budget: int) -> list[int]:
-    """The numbers of the configs that the strategy evaluates, each once, in order; fewer than `budget` if it ends.
+    """Return the config indices that the strategy evaluates, each once, in order; fewer than `budget` if it ends.
 
-    Raises `Unavailable` where Kernel Tuner is not installed, and where the strategy breaks: some do in spaces of less
+    Raises `Unavailable` if Kernel Tuner is not installed, or if the strategy fails, as some do in spaces with fewer
     configs than they draw at first.
     """
     if reason := unavailable_reason():
@@ -56,7 +56,7 @@ def run_strategy(strategy: str, space: Space, times: Sequence[float | None], see
 
     module = importlib.import_module(f"kernel_tuner.strategies.{strategy}")
     parameters = {name: list(values) for name, values in space.domains.items()}
-    recorded = {str(number): dict(config) for number, config in enumerate(space.configs)}
+    recorded = {str(index): dict(config) for index, config in enumerate(space.configs)}
     searchspace = Searchspace(None, None, None, from_cache={"tune_params": parameters, "cache": recorded})
     runner = _Runner(space, times, budget, util.StopCriterionReached, util.RuntimeFailedConfig)
     options = Options(
@@ -80,9 +80,9 @@ def run_strategy(strategy: str, space: Space, times: Sequence[float | None], see
         except util.StopCriterionReached:
             pass
         except Exception as error:
-            said = f"{type(error).__name__}: {error}"
+            reason = f"{type(error).__name__}: {error}"
             raise Unavailable(
-                f"Kernel Tuner's {strategy} breaks in a space of {len(space)} configs ({said})"
+                f"Kernel Tuner's {strategy} fails in a space of {len(space)} configs ({reason})"
             ) from error
         if len(runner.seen) == before:
             break
@@ -90,7 +90,7 @@ def run_strategy(strategy: str, space: Space, times: Sequence[float | None], see
 
 
 class _Runner:
-    """As much of a Kernel Tuner runner as strategies use; `seen` are the configs so far, by number."""
+    """A Kernel Tuner runner with what strategies use; `seen` holds the config indices so far."""
 
     def __init__(
         self, space: Space, times: Sequence[float | None], budget: int, stop: type[Exception], failure: type[Any]
@@ -102,23 +102,23 @@ class _Runner:
         self.repeats = 0
 
     def add_strategy_time(self, seconds: float) -> None:
-        """The strategy's own time is not recorded."""
+        """Ignore the strategy's own time."""
 
     def run(self, configs: Sequence[Sequence[Any]], options: Any) -> list[dict[str, Any]]:
         return [self._result(config) for config in configs]
 
     def _result(self, values: Sequence[Any]) -> dict[str, Any]:
         config = dict(zip(self._space.domains, values, strict=True))
-        number = self._space.index(config)
-        assert number is not None, "strategies are told which configs are valid"
-        if number in self._counted:
+        index = self._space.index(config)
+        assert index is not None, "strategies know which configs are valid"
+        if index in self._counted:
             self.repeats += 1
             if self.repeats >= _PATIENCE * self._budget:
                 raise self._stop("only repeats")
         else:
             if len(self.seen) >= self._budget:
                 raise self._stop("the budget is spent")
-            self._counted.add(number)
-            self.seen.append(number)
-        time_us = self._times[number]
+            self._counted.add(index)
+            self.seen.append(index)
+        time_us = self._times[index]
         return {**config, "time": time_us} if time_us is not None else {**config, "__error__": self._failure()}

@@ -1,9 +1,11 @@
-"""`python -m tilewise.benchmarks.search.outlook FILE...`: how often the guided search's forecasts come true.
+"""`python -m tilewise.benchmarks.search.outlook FILE...`: the calibration of the guided search's forecasts.
 
-After so many evaluations the search says how likely a config more than half a percent faster is, and how much faster it
-would be. On a recorded landscape what was left is known. Over all files and seeds: of the forecasts of each fifth, how
-often there was one (they are calibrated where the two agree); the Brier score, the mean squared difference, beside that
-of always saying how often there was one on average; and what was expected to be gained beside what there was to gain.
+After a number of evaluations the search predicts the chance of a config more than half a percent faster, and the
+expected gain. On a recorded landscape both are known. The benchmark reports, over all files and seeds:
+
+- for forecasts in each fifth of the range, the share that came true (calibrated forecasts agree with it);
+- the Brier score, the mean squared difference, and that of always predicting the average share;
+- the expected gain, and the gain that was left.
 """
 
 from __future__ import annotations
@@ -29,14 +31,13 @@ from tilewise.tuner.samplers.guided import BETTER, GuidedSampler
 __all__ = ["bench_outlook"]
 
 MOMENTS = (20, 32, 48, 100)
-"""Whole batches."""
+"""Evaluations after which forecasts are compared: whole batches."""
 _BINS = 5
 
 
 @dataclass(frozen=True, slots=True)
 class _Forecast:
-    """What was said after so many evaluations, and `left`: how much faster the best is, as a share of the best time so
-    far."""
+    """A forecast after some evaluations, and `left`: the gain that was left, as a share of the best time so far."""
 
     evaluations: int
     chance: float
@@ -45,15 +46,15 @@ class _Forecast:
 
 
 def bench_outlook(files: Sequence[str], *, seeds: int = 12, jobs: int = 1) -> dict[str, Any]:
-    """The JSON of the benchmark: searches with the prior, where there is one, and without."""
+    """Run searches with the prior, if there is one, and without it, and return the benchmark's JSON."""
     with processes(jobs) as pool:
-        asked = [
+        running = [
             pool.submit(_listen, file, search, seed)
             for file in files
             for search in (("guided",) if load_recorded(file).prior is None else ("guided", WITHOUT_PRIOR))
             for seed in range(seeds)
         ]
-        every = [forecast for listened in asked for forecast in listened.result()]
+        every = [forecast for future in running for forecast in future.result()]
     return {
         "seeds": seeds,
         "moments": {str(n): _judged([f for f in every if f.evaluations == n]) for n in MOMENTS},
@@ -62,7 +63,7 @@ def bench_outlook(files: Sequence[str], *, seeds: int = 12, jobs: int = 1) -> di
 
 
 def _listen(file: str, search: str, seed: int) -> list[_Forecast]:
-    """All that one search said."""
+    """Return all forecasts of one search."""
     recorded = load_recorded(file)
     forecasts: list[_Forecast] = []
 
@@ -70,7 +71,7 @@ def _listen(file: str, search: str, seed: int) -> list[_Forecast]:
         assert isinstance(study.sampler, GuidedSampler)
         if len(numbers) not in MOMENTS or (outlook := study.sampler.outlook(study)) is None:
             return
-        best = min((t for number in numbers if (t := recorded.times[number]) is not None), default=math.inf)
+        best = min((t for index in numbers if (t := recorded.times[index]) is not None), default=math.inf)
         forecasts.append(_Forecast(len(numbers), outlook.chance, outlook.expected, 1 - recorded.optimum / best))
 
     replay(recorded, search, seed, max(MOMENTS), heard=heard)
@@ -86,13 +87,13 @@ def _judged(forecasts: Sequence[_Forecast]) -> dict[str, Any]:
         "brier_of_the_average": round(share * (1 - share), 4),
         "expected_gain": round(statistics.fmean(f.expected for f in forecasts), 4),
         "left": round(statistics.fmean(f.left for f in forecasts), 4),
-        "reliability": [_bin(forecasts, place) for place in range(_BINS)],
+        "reliability": [_bin(forecasts, index) for index in range(_BINS)],
     }
 
 
-def _bin(forecasts: Sequence[_Forecast], place: int) -> dict[str, Any]:
-    inside = [f for f in forecasts if min(int(f.chance * _BINS), _BINS - 1) == place]
-    row: dict[str, Any] = {"from": place / _BINS, "to": (place + 1) / _BINS, "forecasts": len(inside)}
+def _bin(forecasts: Sequence[_Forecast], index: int) -> dict[str, Any]:
+    inside = [f for f in forecasts if min(int(f.chance * _BINS), _BINS - 1) == index]
+    row: dict[str, Any] = {"from": index / _BINS, "to": (index + 1) / _BINS, "forecasts": len(inside)}
     if inside:
         row["said"] = round(statistics.fmean(f.chance for f in inside), 3)
         row["came"] = round(statistics.fmean(f.left > BETTER for f in inside), 3)

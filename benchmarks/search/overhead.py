@@ -1,7 +1,7 @@
-"""`python -m tilewise.benchmarks.search.overhead`: what the guided search costs by itself, in spaces of several sizes.
+"""`python -m tilewise.benchmarks.search.overhead`: the cost of the guided search itself, in spaces of several sizes.
 
-A fifth of the configs fail, so that where they do is learnt as well.
-Times are the process's CPU seconds with one thread, so that what else the machine does is not in them.
+A fifth of the configs fail, so that the search also learns where. Times are the process's CPU seconds with one thread,
+which exclude other work of the machine.
 """
 
 from __future__ import annotations
@@ -27,12 +27,15 @@ _CASES = (((10, 10, 10, 20), 200), ((10,) * 6, 200))
 
 
 def overhead(sizes: Sequence[int], trials: int, *, prior: bool) -> dict[str, Any]:
-    """Milliseconds of CPU an evaluation (ask, number, tell) over a search of `trials` in a space of parameters with so
-    many values, of which the last 40, the slowest single one, and the process's largest memory so far in MB."""
+    """Search a space of parameters with `sizes` values for `trials` evaluations, and return its cost.
+
+    The JSON holds the CPU milliseconds per evaluation (ask, find the config index, tell): the mean, the mean of the
+    last 40, and the slowest; and the process's peak memory in MB.
+    """
     count = int(np.prod(sizes))
     value_indices = np.array(np.unravel_index(np.arange(count), sizes)).T.astype(np.uint16)
     space = Space(
-        {f"P{n}": tuple(2**place for place in range(size)) for n, size in enumerate(sizes)}, value_indices=value_indices
+        {f"P{n}": tuple(2**power for power in range(size)) for n, size in enumerate(sizes)}, value_indices=value_indices
     )
     away = np.abs(value_indices - np.array(sizes) / 2).sum(axis=1)
     log_times = 0.1 * away + 0.2 * (value_indices[:, 0] == value_indices[:, 1])
@@ -42,19 +45,19 @@ def overhead(sizes: Sequence[int], trials: int, *, prior: bool) -> dict[str, Any
     offered = distributions(space)
     spent: list[float] = []
     while len(spent) < trials:
-        asked = []
+        batch = []
         for _ in range(_BATCH):
             began = time.process_time()
             trial = study.ask(fixed_distributions=offered)
-            number = space.index_of([trial.params[name] for name in space.domains])
-            assert number is not None, "samplers suggest configs of the space only"
-            asked.append((trial, number))
+            index = space.index_of([trial.params[name] for name in space.domains])
+            assert index is not None, "samplers suggest configs of the space only"
+            batch.append((trial, index))
             spent.append(time.process_time() - began)
-        for place, (trial, number) in enumerate(asked):
+        for turn, (trial, index) in enumerate(batch):
             began = time.process_time()
-            trial.set_user_attr(FAILED, bool(fails[number]))
-            study.tell(trial, PENALTY if fails[number] else float(log_times[number]))
-            spent[place - _BATCH] += time.process_time() - began
+            trial.set_user_attr(FAILED, bool(fails[index]))
+            study.tell(trial, PENALTY if fails[index] else float(log_times[index]))
+            spent[turn - _BATCH] += time.process_time() - began
     return {
         "configs": count,
         "prior": prior,

@@ -1,4 +1,4 @@
-"""The courses of searches as a picture."""
+"""Plots of searches: the best so far over the evaluations."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ __all__ = ["plot_search"]
 
 
 def plot_search(body: Mapping[str, Any], stem: Path) -> list[Path]:
-    """Write `STEM.png` and `STEM.svg`: the mean fraction of the optimum after each evaluation, a line a search.
+    """Write `STEM.png` and `STEM.svg`: the mean fraction of the optimum after each evaluation, one line per search.
 
-    Raises `Unavailable` where matplotlib is not installed.
+    Raises `Unavailable` if matplotlib is not installed.
     """
     if importlib.util.find_spec("matplotlib") is None:
         raise Unavailable("no plot: matplotlib is not installed: pip install tilewise[bench]")
     import matplotlib
 
     matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "tilewise"  # the same picture is the same file
+    matplotlib.rcParams["svg.hashsalt"] = "tilewise"  # equal plots become equal files
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=(8, 5), layout="constrained")

@@ -1,7 +1,7 @@
-"""`python -m tilewise.benchmarks.search.priors FILE...`: what a right, a wrong and a meaningless prior do to `guided`.
+"""`python -m tilewise.benchmarks.search.priors FILE...`: the effect of a right, a wrong and a random prior on `guided`.
 
-The right prior is the recorded log time itself, the wrong one its negative, the meaningless one the recorded times
-dealt out at random to the configs; a config that failed counts as the slowest.
+The right prior is the recorded log time itself, the inverted one its negative, and the meaningless one the log times in
+random order. A failed config counts as the slowest.
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ PRIORS: dict[str, Callable[[Array, int], Array | None]] = {
 def bench_priors(
     files: Sequence[str], *, seeds: int = 12, budget: int = 200, margin: float = 0.1
 ) -> list[dict[str, Any]]:
-    """For each landscape, the median over seeds of the evaluations to come within `margin` of the optimum, by prior;
-    None where half of the seeds do not come there within the budget."""
+    """Return, for each landscape and prior, the median over seeds of the evaluations to come within `margin` of the
+    optimum, or None if half of the seeds do not come there within the budget."""
     rows = []
     for file in files:
         recorded = load_recorded(file)

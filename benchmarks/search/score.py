@@ -1,10 +1,10 @@
-"""How good a search was: what it reached after so many evaluations, and how it compares with random search.
+"""Scores of searches: the best after each evaluation, compared with random search.
 
-Random search needs no running: what it reaches is a sum over the order statistics of the recorded times. The aggregate
-score is that of Willemsen et al., "A methodology for comparing optimization algorithms for auto-tuning", Future
-Generation Computer Systems 159, 2024: at each point the share of the way from calculated random search to the optimum
-that the search has gone, 1 where it is there and 0 where random search is; the mean over the evaluations, or the
-recorded seconds, that random search needs to go 95% of the way from the median to the optimum.
+Random search is calculated, not run: its expected best is a sum over the order statistics of the recorded times. The
+aggregate score is that of Willemsen et al., "A methodology for comparing optimization algorithms for auto-tuning",
+Future Generation Computer Systems 159, 2024. At each point it is the share of the distance from calculated random
+search to the optimum that the search has covered: 0 at random search and 1 at the optimum. The score is its mean over
+the evaluations, or recorded seconds, in which random search covers 95% of the distance from the median to the optimum.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class RandomSearch:
         self._times = np.sort(np.array([t for t in times if t is not None], dtype=float))
         self.optimum = float(self._times[0])
         self.median = float(np.median(self._times))
-        self._logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, self._count + 1)))])  # of factorials
+        self._logs = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1, self._count + 1)))])  # log factorials
 
     def shares(self, evaluations: int) -> Array:
-        """The chance that the best after so many evaluations is the k-th fastest config; the rest: none that ran."""
+        """Return, for each k, the chance that the best so far is the k-th fastest config; the rest to 1: none ran."""
         drawn = min(evaluations, self._count)
-        places = np.arange(len(self._times) + 1)
-        left = self._count - places  # configs that are no better than the k-th
-        log_none = np.full(len(places), -np.inf)
+        ranks = np.arange(len(self._times) + 1)
+        left = self._count - ranks  # configs that are not among the k fastest
+        log_none = np.full(len(ranks), -np.inf)
         possible = left >= drawn
         total = self._logs[self._count] - self._logs[self._count - drawn]
         log_none[possible] = self._logs[left[possible]] - self._logs[left[possible] - drawn] - total
@@ -47,21 +47,21 @@ class RandomSearch:
         return np.asarray(none[:-1] - none[1:])
 
     def fraction(self, evaluations: int) -> float:
-        """The expected fraction of the optimum: optimum over best, 0 where nothing ran yet."""
+        """Return the expected fraction of the optimum: optimum over best, 0 if nothing ran yet."""
         return float(self.shares(evaluations) @ (self.optimum / self._times))
 
     def best(self, evaluations: int) -> float:
-        """The expected best time; where nothing ran yet the median counts."""
+        """Return the expected best time; the median counts if nothing ran yet."""
         shares = self.shares(evaluations)
         return float(shares @ self._times + (1 - shares.sum()) * self.median)
 
     def evaluations_to(self, margin: float) -> int:
-        """Evaluations for an even chance of a config within the margin of the optimum."""
+        """Return the evaluations for an even chance of a config within the margin of the optimum."""
         good = int((self._times <= self.optimum * (1 + margin)).sum())
         return self._first(lambda n: self.shares(n)[:good].sum() >= 0.5)
 
     def cutoff(self) -> int:
-        """Evaluations for 95% of the way from the median to the optimum."""
+        """Return the evaluations to cover 95% of the distance from the median to the optimum."""
         goal = self.optimum + (1 - _WAY) * (self.median - self.optimum)
         return self._first(lambda n: self.best(n) <= goal)
 
@@ -76,10 +76,11 @@ class RandomSearch:
 def aggregate(
     courses: Sequence[Sequence[float]], steps: Sequence[Array], random: RandomSearch, seconds: float
 ) -> float:
-    """The score of a search from its courses: the best times so far (inf before the first success), and the moment of
-    each evaluation (1, 2, ... or recorded seconds). `seconds` is what an evaluation takes on average in that unit.
+    """Return the score of a search over its courses.
 
-    Points beyond the shortest course are left out, so a search is judged within its budget.
+    A course holds the best times so far (inf before the first success), and `steps` the moment of each evaluation (1,
+    2, ... or recorded seconds). `seconds` is the average duration of an evaluation in that unit. Points beyond the
+    shortest course are left out, so that a search is scored within its budget.
     """
     end = min([random.cutoff() * seconds, *(float(moments[-1]) for moments in steps)])
     points = np.linspace(min(seconds, end), end, _POINTS)
@@ -100,5 +101,5 @@ def _at(best: Sequence[float], moments: Array, point: float, median: float) -> f
 
 
 def half_width(values: Sequence[float]) -> float:
-    """Half of the 95% confidence interval of the mean, by the normal approximation."""
+    """Return half of the 95% confidence interval of the mean, by the normal approximation."""
     return 1.96 * statistics.stdev(values) / math.sqrt(len(values)) if len(values) > 1 else math.nan

@@ -1,7 +1,7 @@
-"""`tilewise bench search`: searches replayed on recorded landscapes, where every answer is known.
+"""`tilewise bench search`: searches replayed on recorded landscapes, in which every outcome is known.
 
-A recorded landscape tells what each config would have given, failures too; a search on it costs no device. Every
-different config that a search asks for counts as one evaluation, also one that failed.
+A recorded landscape holds the outcome of each config, including failures, so a search on it needs no device. Every
+distinct config that a search requests counts as one evaluation, even if it failed.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ COLUMNS = (20, 50, 100, 200)
 MARGINS = (0.10, 0.05, 0.03, 0.02)
 WITHOUT_PRIOR = "guided-without-prior"
 NEIGHBOURS = "guided-with-neighbours"
-"""With what a tuning of each of the other files of the same kernel would have stored."""
+"""The guided search with the results that tuning the other files of the same kernel would have stored."""
 
 CALCULATED = "random-calculated"
 FOREST = "forest"
@@ -61,13 +61,16 @@ KERNEL_TUNER = "kt:"
 DEFAULT = ("guided", WITHOUT_PRIOR, "tpe", "random", CALCULATED)
 
 _BATCH = 4
-"""As many at once as the modelled device takes."""
+"""Configs per batch, as on the modelled device."""
 
 
 @dataclass(frozen=True)
 class Recorded:
-    """A landscape as a space to search: by config number, `times` in microseconds (None where the config failed) and
-    the `seconds` that trying it took (None where any is unknown). `origin` is what the prior is of."""
+    """A landscape as a space to search.
+
+    By config index it has `times` in microseconds (None for a failed config) and the `seconds` that trying the config
+    took (None if any is unknown). `origin` is the spec and target that the prior models.
+    """
 
     file: str
     space: Space
@@ -84,8 +87,8 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True)
 class Course:
-    """One replayed search: the configs by number in the order of evaluation, the best time after each (inf before the
-    first success), and the sampler's own seconds an evaluation (None where they are not known)."""
+    """One replayed search: config indices in order of evaluation, the best time after each (inf before the first
+    success), and the sampler's own seconds per evaluation (None if unknown)."""
 
     numbers: Sequence[int]
     best: Sequence[float]
@@ -94,7 +97,7 @@ class Course:
 
 @cache
 def load_recorded(file: str, noise: bool = False, seed: int = 0) -> Recorded:
-    """Raises `BadImport` for a file that is no landscape, or one in which nothing succeeded."""
+    """Load a landscape; raise `BadImport` for any other file, or if no config succeeded."""
     device = ReplayDevice(file, noise=noise, seed=seed)
     outcomes = device.evaluate(device.spec, device.problem, device.space.configs)
     times = [o.timing.time_us if o.status is Status.CORRECT and o.timing else None for o in outcomes]
@@ -111,12 +114,12 @@ def load_recorded(file: str, noise: bool = False, seed: int = 0) -> Recorded:
 
 
 def clocks(files: Sequence[str]) -> str:
-    """That of the recorded times, or both."""
+    """Return the clock of the recorded times, or both clocks."""
     return " and ".join(sorted({str(load_recorded(file).scope.clock) for file in files}))
 
 
 def check_searches(searches: Sequence[str]) -> None:
-    """Raises `UsageError` for a search that does not exist, `Unavailable` for one whose package is missing."""
+    """Raise `UsageError` for an unknown search, and `Unavailable` for one whose package is missing."""
     strategies = [KERNEL_TUNER + name for name in kernel_tuner.STRATEGIES]
     known = (*SEARCHES, WITHOUT_PRIOR, NEIGHBOURS, CALCULATED, FOREST, *strategies)
     for name in searches:
@@ -141,8 +144,11 @@ def replay(
     neighbours: Sequence[Recorded] = (),
     heard: Callable[[Study, Sequence[int]], None] = lambda study, numbers: None,
 ) -> Course:
-    """Run one search, in batches as a device would take them. `neighbours` are what others of the kernel were
-    recorded, for the search that learns from tunings of them; `heard` is told after each batch what was tried."""
+    """Run one search, in batches as on a device.
+
+    `neighbours` are other recordings of the kernel, for the search that learns from tunings of them. `heard` is called
+    after each batch with the config indices so far.
+    """
     budget = min(budget, len(recorded.space))
     if search.startswith(KERNEL_TUNER):
         strategy = search.removeprefix(KERNEL_TUNER)
@@ -154,14 +160,14 @@ def replay(
     spent = 0.0
     while len(numbers) < budget:
         began = time.perf_counter()
-        asked = [study.ask(fixed_distributions=offered) for _ in range(min(_BATCH, budget - len(numbers)))]
-        for trial in asked:
-            number = recorded.space.index_of([trial.params[n] for n in recorded.space.domains])
-            assert number is not None, "samplers suggest configs of the space only"
-            found = recorded.times[number]
+        batch = [study.ask(fixed_distributions=offered) for _ in range(min(_BATCH, budget - len(numbers)))]
+        for trial in batch:
+            index = recorded.space.index_of([trial.params[n] for n in recorded.space.domains])
+            assert index is not None, "samplers suggest configs of the space only"
+            found = recorded.times[index]
             trial.set_user_attr(FAILED, found is None)
             study.tell(trial, PENALTY if found is None else math.log(found))
-            numbers.append(number)
+            numbers.append(index)
         spent += time.perf_counter() - began
         heard(study, numbers)
     assert len(set(numbers)) == len(numbers) == sum(~sampler.free), "samplers suggest each config once"
@@ -184,8 +190,10 @@ def _sampler(recorded: Recorded, search: str, seed: int, neighbours: Sequence[Re
 
 
 def _known(recorded: Recorded, seed: int, others: Sequence[Recorded]) -> list[Neighbour]:
-    """As `warm_start.neighbours` would find them in a store, had each of the others been tuned before. A landscape
-    learns nothing from another recording of its own problem."""
+    """Return the neighbours that `warm_start.neighbours` would find in a store if each of the others had been tuned.
+
+    Other recordings of the landscape's own problem are left out.
+    """
     mine = recorded.scope
     alike = (n for n in others if n.scope.kernel == mine.kernel and n.scope.dims.keys() == mine.dims.keys())
     others = [n for n in alike if scope_distance(replace(n.scope, source_hash=mine.source_hash), mine) > 0]
@@ -195,9 +203,7 @@ def _known(recorded: Recorded, seed: int, others: Sequence[Recorded]) -> list[Ne
 
 def _tuned(recorded: Recorded, seed: int, away: float) -> Neighbour:
     course = _tuning(recorded.file, seed)
-    ran = [
-        (recorded.space.configs[number], t) for number in course.numbers if (t := recorded.times[number]) is not None
-    ]
+    ran = [(recorded.space.configs[index], t) for index in course.numbers if (t := recorded.times[index]) is not None]
     at = recorded.scope
     winner = min(ran, key=lambda pair: pair[1])[0]
     return Neighbour(away, Problem(at.kernel, at.dims, at.dtype), at.device, winner, ran)
@@ -205,13 +211,13 @@ def _tuned(recorded: Recorded, seed: int, away: float) -> Neighbour:
 
 @cache
 def _tuning(file: str, seed: int) -> Course:
-    """What a tuning that knows nothing of neighbours would have stored."""
+    """Replay the tuning that would have been stored, without neighbours of its own."""
     return replay(load_recorded(file), "guided", seed, DEFAULT_TRIALS)
 
 
 def _course(recorded: Recorded, numbers: Sequence[int], budget: int, spent: float | None) -> Course:
-    """A search that ended early keeps its best to the end of the budget."""
-    times = [math.inf if (t := recorded.times[number]) is None else t for number in numbers]
+    """Make the course of a search; one that ended early keeps its best to the end of the budget."""
+    times = [math.inf if (t := recorded.times[index]) is None else t for index in numbers]
     best = list(itertools.accumulate(times, min))
     return Course(numbers, best + best[-1:] * (budget - len(best)), spent)
 
@@ -226,10 +232,10 @@ def bench_search(
     jobs: int = 1,
     done: Callable[[], None] = lambda: None,
 ) -> dict[str, Any]:
-    """Replay every search on every landscape with every seed. `done` is called after each replay.
+    """Replay every search on every landscape with every seed, and return the JSON; call `done` after each replay.
 
-    With `noise` a search sees times taken anew from the recorded repetitions (others for each seed); what it reached
-    is judged by the recorded times all the same.
+    With `noise` a search sees times drawn from the recorded repetitions, different ones for each seed, but is scored
+    by the recorded times.
     """
     chosen = _chosen(searches)
     check_searches(chosen)
@@ -290,18 +296,21 @@ def _replay_file(file: str, search: str, seed: int, budget: int, noise: bool, fi
 
 
 def _judged(course: Course, seen: Recorded, true: Recorded) -> Course:
-    """The course by the recorded means: after each evaluation, that of the config that led by the times seen."""
+    """Return the course by recorded times: after each evaluation, the time of the config that led by the times seen."""
     leader, best = course.numbers[0], []
-    for number in course.numbers:
-        if (seen.times[number] or math.inf) < (seen.times[leader] or math.inf):
-            leader = number
+    for index in course.numbers:
+        if (seen.times[index] or math.inf) < (seen.times[leader] or math.inf):
+            leader = index
         best.append(true.times[leader] or math.inf)
     return Course(course.numbers, best + best[-1:] * (len(course.best) - len(best)), course.seconds_per_evaluation)
 
 
 def _summary(recorded: Recorded, random: RandomSearch, courses: Sequence[Course], budget: int) -> dict[str, Any]:
-    """Means over seeds of the fraction of the optimum, with 95% intervals; medians of the evaluations to come within a
-    margin of it, failures to come there counted as infinite; and the aggregate scores."""
+    """Summarise the courses of one search over the seeds.
+
+    The summary holds the means of the fraction of the optimum with 95% intervals, the medians of the evaluations to
+    come within a margin of it (infinite for a seed that does not), and the aggregate scores.
+    """
     optimum = recorded.optimum
     fractions = [[optimum / best for best in course.best] for course in courses]
     columns = [n for n in COLUMNS if n <= budget]
@@ -339,7 +348,7 @@ def _score(
 
 
 def _calculated(random: RandomSearch, budget: int) -> dict[str, Any]:
-    """Random search's expected course, and the evaluations for an even chance to come within a margin."""
+    """Return random search's expected course, and the evaluations for an even chance to come within a margin."""
     curve = [random.fraction(n) for n in range(1, budget + 1)]
     to = {f"{m:.0%}": random.evaluations_to(m) for m in MARGINS}
     return {
@@ -359,7 +368,7 @@ def _evaluations_to(course: Course, time_us: float) -> float:
 
 
 def _p95(counts: Sequence[float]) -> float:
-    """The smallest count that 95% of the seeds kept to."""
+    """Return the smallest count that 95% of the seeds did not exceed."""
     return sorted(counts)[math.ceil(0.95 * len(counts)) - 1]
 
 
@@ -372,7 +381,7 @@ def _rounded(value: float) -> float | None:
 
 
 def _mean(summaries: Sequence[Mapping[str, Any]], curves: Sequence[Sequence[float]]) -> dict[str, Any]:
-    """Over the landscapes. The interval of a mean of landscapes is that of its seeds, the landscapes being given."""
+    """Average over the landscapes; the intervals cover the seeds only, since the landscapes are fixed."""
     columns = list(summaries[0]["fraction"])
     mean: dict[str, Any] = {
         "fraction": {n: round(statistics.fmean(s["fraction"][n] for s in summaries), 4) for n in columns},
@@ -388,10 +397,10 @@ def _mean(summaries: Sequence[Mapping[str, Any]], curves: Sequence[Sequence[floa
 
 
 def replays(files: Sequence[str], seeds: int, searches: Sequence[str]) -> int:
-    """How many replays `bench_search` will run, for a progress bar."""
+    """Return the number of replays that `bench_search` will run, for a progress bar."""
     return len(files) * seeds * len([name for name in _chosen(searches) if name != CALCULATED])
 
 
 def _chosen(searches: Sequence[str]) -> list[str]:
-    """Each once."""
+    """Return each search once, in the order given."""
     return list(dict.fromkeys(searches or DEFAULT))

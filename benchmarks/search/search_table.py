@@ -14,15 +14,15 @@ __all__ = ["by_landscape", "endings", "reliability", "summary"]
 
 
 def summary(body: Mapping[str, Any]) -> str:
-    """Means over the landscapes, a row a search, the best at the last column first."""
+    """Return the means over the landscapes, one row per search, the best in the last column first."""
     columns = list(next(iter(body["mean"].values()))["fraction"])
     rows = sorted(body["mean"].items(), key=lambda item: -item[1]["fraction"][columns[-1]])
-    heading = ["search", *(f"at {n}" for n in columns), "score", "score over time", "ms an evaluation"]
+    heading = ["search", *(f"at {n}" for n in columns), "score", "score over time", "ms per evaluation"]
     return markdown(heading, ([name, *_mean_cells(mean, columns)] for name, mean in rows))
 
 
 def by_landscape(body: Mapping[str, Any], margin: str) -> str:
-    """Evaluations to come within a margin, median / 95th percentile of the seeds, a row a landscape."""
+    """Return the evaluations to come within a margin, median / 95th percentile over seeds, one row per landscape."""
     names = list(body["mean"])
     heading = ["landscape", "configs", *names]
     rows = (
@@ -33,25 +33,25 @@ def by_landscape(body: Mapping[str, Any], margin: str) -> str:
 
 
 def reliability(body: Mapping[str, Any]) -> str:
-    """What `bench.outlook` found: how often what was said to be so likely came, by the moment of saying."""
+    """Return the results of `outlook`: the share of forecasts that came true, by predicted chance and moment."""
     bins = body["all"]["reliability"]
-    heading = ["after", "Brier score", "of the average", *(f"said {b['from']:.0%}-{b['to']:.0%}" for b in bins)]
+    heading = ["after", "Brier score", "of the average", *(f"predicted {b['from']:.0%}-{b['to']:.0%}" for b in bins)]
     heading += ["expected gain", "left"]
     moments = {f"{n} evaluations": judged for n, judged in body["moments"].items()} | {"all": body["all"]}
     return markdown(heading, (_reliability_row(name, judged) for name, judged in moments.items()))
 
 
 def endings(body: Mapping[str, Any]) -> str:
-    """What `bench.endings` found: tunings near the best at the end of each budget, trials, and what was left, a row a
-    landscape."""
+    """Return the results of `endings`, one row per landscape: tunings near the best at each budget, trials, and the
+    worst gain that was left."""
     budgets = list(body["budgets"])
     heading = ["landscape", *(f"{what} {n}" for n in budgets for what in ("near the best at", "trials of", "worst at"))]
     rows = [
         [
             row["file"].split(".")[0],
-            *(cell for n in budgets for cell in _ending(body["budgets"][n]["landscapes"][place])),
+            *(cell for n in budgets for cell in _ending(body["budgets"][n]["landscapes"][index])),
         ]
-        for place, row in enumerate(body["budgets"][budgets[0]]["landscapes"])
+        for index, row in enumerate(body["budgets"][budgets[0]]["landscapes"])
     ]
     rows.append(["all", *(cell for n in budgets for cell in _ending(body["budgets"][n]["all"]))])
     return markdown(heading, rows)

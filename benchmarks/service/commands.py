@@ -20,15 +20,15 @@ __all__ = ["serve", "soak"]
     multiple=True,
     default=(1_000, 100_000, 1_000_000),
     show_default=True,
-    help="How many are stored; repeatable.",
+    help="Stored problems; repeatable.",
 )
-@click.option("--seconds", type=click.IntRange(1), default=5, show_default=True, help="Length of a round.")
+@click.option("--seconds", type=click.IntRange(1), default=5, show_default=True, help="Seconds per round.")
 @click.option("--connections", type=click.IntRange(1), default=64, show_default=True)
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Rounds; the median counts.")
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @common
 def serve(sizes: tuple[int, ...], seconds: int, connections: int, rounds: int, file: str | None, as_json: bool) -> None:
-    """Time the service's look-ups beside a bare Starlette application, by wrk."""
+    """Time the service's look-ups with wrk, against a bare Starlette application."""
     from tilewise.benchmarks.service.serve import bench_serve
     from tilewise.cli.progress import working
 
@@ -54,19 +54,21 @@ def _show_serve(body: dict[str, Any]) -> None:
 @click.command()
 @click.option("--minutes", type=click.FloatRange(0, min_open=True), default=10.0, show_default=True)
 @click.option("--clients", type=click.IntRange(1), default=32, show_default=True)
-@click.option("--kills", type=click.IntRange(0), default=50, show_default=True, help="Of the server and of its jobs.")
-@click.option("--jobs", type=click.IntRange(0), default=40, show_default=True, help="Jobs to ask for.")
-@click.option("--seed", type=int, default=0, show_default=True, help="When and what to kill.")
+@click.option(
+    "--kills", type=click.IntRange(0), default=50, show_default=True, help="Kills of the server and of its jobs."
+)
+@click.option("--jobs", type=click.IntRange(0), default=40, show_default=True, help="Jobs to submit.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the times and targets of kills.")
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @database
 @common
 def soak(
     minutes: float, clients: int, kills: int, jobs: int, seed: int, file: str | None, url: str | None, as_json: bool
 ) -> int:
-    """Ask a service for everything at once while its processes are killed at random.
+    """Load a service with all kinds of requests while its processes are killed at random.
 
-    Exits with 1 where a promise was broken: an acknowledged write lost, a wrong answer, a 5xx, a job lost or ended
-    twice. --db names a new database of its own; without it an SQLite file is made for the time.
+    Exit with 1 if a promise was broken: an acknowledged write lost, a wrong answer, a 5xx, a job lost or ended twice.
+    --db names a new, empty database; the default is a temporary SQLite file.
     """
     from tilewise.benchmarks.service.soak import soak as run
     from tilewise.cli.progress import working

@@ -1,4 +1,4 @@
-"""`python -m tilewise.benchmarks.service.hello PORT`: the least that a Starlette application can do, as a yardstick."""
+"""`python -m tilewise.benchmarks.service.hello PORT`: a minimal Starlette application, as a yardstick."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""How fast the service answers: beside a bare Starlette application, over databases of several sizes.
+"""The speed of the service over databases of several sizes, against a bare Starlette application.
 
-`wrk` sends the requests. Each round asks the yardstick and then each database's server, so that what else the machine
-does falls on all. The look-ups of a round are of `_HOT` problems, drawn evenly from all that are stored and asked for
-once before: what varies from database to database is how many others are stored beside them. Look-ups never
-asked before are the same questions in other words: the answers in memory are by the words, in every order of the
-parameters another one, so that each of these goes to the database.
+`wrk` sends the requests. Each round loads the yardstick and then each database's server, so that other work of the
+machine affects all alike. The look-ups of a round are of `_HOT` problems, drawn evenly from all that are stored and
+looked up once before: databases differ only in the number of other problems. First-time look-ups are of stored
+problems with their parameters in another order: answers are kept in memory by the query text, so each of these goes to
+the database.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _LARGEST_EXPORT = 100_000
 _START_SECONDS = 60.0
 
 _Run = dict[str, float]
-"""Of one run of wrk: requests a second, percentiles in milliseconds."""
+"""The result of one run of wrk: requests per second, and percentiles in milliseconds."""
 
 _SCRIPT = """
 local targets = {}
@@ -55,25 +55,25 @@ request = function() at = at %% #targets + 1; return targets[at] end
 def bench_serve(
     sizes: Sequence[int], *, seconds: int, connections: int, rounds: int, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """One row a database size. Raises `Unavailable` where `wrk` is not installed."""
+    """Run the benchmark and return its JSON, a row for each database size; raise `Unavailable` without `wrk`."""
     if shutil.which("wrk") is None:
-        raise Unavailable("wrk is not installed; install Debian's package wrk")
+        raise Unavailable("wrk is not installed; install it (Debian package: wrk)")
     with tempfile.TemporaryDirectory(prefix="tilewise-serve-") as name, _hello() as hello, ExitStack() as servers:
         folder = Path(name)
         for count in sizes:
             say(f"storing {count} problems")
             fill(_url(folder, count), count)
-        os.sync()  # or the disk is still busy with it while look-ups are timed
+        os.sync()  # otherwise the disk is still busy while look-ups are timed
         started = [servers.enter_context(_started(folder, count, say)) for count in sizes]
         load = _Load(folder, seconds, connections)
         runs: list[list[_Run]] = []
-        for place in range(rounds):
-            say(f"round {place + 1} of {rounds}")
+        for turn in range(1, rounds + 1):
+            say(f"round {turn} of {rounds}")
             runs.append([load.run(hello, ["/"]), *(load.run(one.address, one.hot) for one in started)])
         rows = []
-        for place, one in enumerate(started, 1):
+        for index, one in enumerate(started, 1):
             say(f"{one.count} problems: other requests")
-            pairs = [(run[0], run[place]) for run in runs]
+            pairs = [(run[0], run[index]) for run in runs]
             rows.append({**_head(folder, one.count), **_rates(pairs), **one.first, **_others(one, load)})
     stored = " ".join(f"--problems {size}" for size in sizes)
     command = f"tilewise bench serve {stored} --seconds {seconds} --connections {connections} --rounds {rounds}"
@@ -88,7 +88,7 @@ def bench_serve(
 
 @dataclass(frozen=True)
 class _Started:
-    """A database's server, which has answered. `hot` are addresses, `first` what was measured at once."""
+    """A database's server that has answered. `hot` are URLs; `first` are the times measured right after the start."""
 
     count: int
     address: str
@@ -132,7 +132,7 @@ def _head(folder: Path, count: int) -> dict[str, Any]:
 
 
 def _rates(pairs: Sequence[tuple[_Run, _Run]]) -> dict[str, Any]:
-    """Of the yardstick and the server in the same rounds."""
+    """Return the rates of the yardstick and the server in the same rounds."""
     return {
         "hello_per_second": round(statistics.median(hello["per_second"] for hello, _ in pairs)),
         "per_second": round(statistics.median(run["per_second"] for _, run in pairs)),
@@ -144,7 +144,7 @@ def _rates(pairs: Sequence[tuple[_Run, _Run]]) -> dict[str, Any]:
 
 
 def _others(one: _Started, load: _Load) -> dict[str, Any]:
-    """What is no exact look-up that was asked before."""
+    """Measure everything but repeated exact look-ups: first-time and nearest look-ups, the export, memory."""
     warm = _resident_mb(one.process)
     drawn = random.Random(2).sample(one.stored, min(_UNSEEN, one.count))
     unseen = load.run(one.address, list(islice(_other_words(drawn), _UNSEEN)))
@@ -162,7 +162,7 @@ def _others(one: _Started, load: _Load) -> dict[str, Any]:
 
 
 class _Load:
-    """Rounds of requests by wrk, one thread."""
+    """Rounds of requests by wrk, with one thread."""
 
     def __init__(self, folder: Path, seconds: int, connections: int) -> None:
         self._folder, self._seconds, self._connections = folder, seconds, connections
@@ -193,11 +193,11 @@ def _target(dims: Dims) -> str:
 
 
 def _other_words(stored: Sequence[Dims]) -> Iterator[str]:
-    """Addresses of the problems that `_target` does not give, each once: a problem in another order of parameters."""
+    """Yield URLs of the problems with their parameters in other orders than `_target` uses, each once."""
     for order in islice(permutations(range(len(_parameters(stored[0])))), 1, None):
         for dims in stored:
             given = _parameters(dims)
-            yield f"/v1/configs/{KERNEL}?{'&'.join(given[place] for place in order)}"
+            yield f"/v1/configs/{KERNEL}?{'&'.join(given[index] for index in order)}"
 
 
 def _parameters(dims: Dims) -> list[str]:
@@ -211,7 +211,7 @@ def _expect(client: httpx2.Client, target: str) -> None:
 
 
 def _nearest(client: httpx2.Client, stored: Sequence[Dims], count: int) -> list[float]:
-    """Seconds of look-ups near shapes that are not stored."""
+    """Return the seconds of `nearest` look-ups of shapes that are not stored."""
     known = {tuple(dims.values()) for dims in stored}
     drawn = random.Random(count)
     times: list[float] = []
@@ -226,17 +226,17 @@ def _nearest(client: httpx2.Client, stored: Sequence[Dims], count: int) -> list[
 
 
 def _portfolio(client: httpx2.Client) -> float:
-    """Seconds of a look-up far from all shapes."""
+    """Return the seconds of a look-up far from all stored shapes."""
     began = time.perf_counter()
     answer = client.get(f"{_target({'M': 1, 'N': 1})}&match=portfolio").json()
     if answer.get("match") != "portfolio":
-        raise Unavailable(f"a look-up far from all shapes was answered with {str(answer)[:200]}")
+        raise Unavailable(f"a look-up far from all shapes gave {str(answer)[:200]}; expected a portfolio match")
     return time.perf_counter() - began
 
 
 def _export(client: httpx2.Client, process: int) -> dict[str, float]:
-    """Everything as one file; `memory_mb` is the most that the server took meanwhile."""
-    Path(f"/proc/{process}/clear_refs").write_text("5")  # the peak so far is forgotten
+    """Export everything as one file; `memory_mb` is the server's peak meanwhile."""
+    Path(f"/proc/{process}/clear_refs").write_text("5")  # reset the peak so far
     size, first, began = 0, 0.0, time.perf_counter()
     with client.stream("GET", "/v1/export") as response:
         for piece in response.iter_bytes():
@@ -269,7 +269,7 @@ def _hello() -> Iterator[str]:
 
 @contextmanager
 def _serving(url: str) -> Iterator[tuple[str, subprocess.Popen[str], float]]:
-    """A server of its own process: its address, the process, and when it was started."""
+    """Run a server in a process of its own; yield its URL, the process, and the time of its start."""
     command = [sys.executable, "-m", "tilewise.cli", "serve", "--port", "0", "--db", url, "--log-level", "error"]
     began = time.monotonic()
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)

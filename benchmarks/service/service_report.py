@@ -1,6 +1,6 @@
-"""The tables of docs/service.md from the JSON of `tilewise bench serve` and `bench soak`.
+"""The tables of docs/service.md, from the JSON of `tilewise bench serve` and `bench soak`.
 
-`python -m tilewise.benchmarks.service.service_report docs` writes them; a test compares them with the page.
+`python -m tilewise.benchmarks.service.service_report docs` writes them; a test checks that they are up to date.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ __all__ = ["SOAKS", "filled"]
 
 SOAKS = ("soak-sqlite", "soak-postgresql")
 _SOAKED = ["database", "kills: server, jobs", "look-ups", "writes", "exports", "jobs", "slowest: look-up, write"]
-_SERVED = ["stored problems", "look-ups a second", "share of hello's", "p99 (hello's), ms", "first answer, s"]
-_LESS_HOT = ["never asked before, a second", "nearest, median ms", "nearest, portfolio right after the start, s"]
+_SERVED = ["stored problems", "look-ups per second", "share of hello's", "p99 (hello's), ms", "first answer, s"]
+_LESS_HOT = ["first-time look-ups per second", "nearest, median ms", "first nearest, first portfolio, s"]
 _AT_ONCE = ("nearest_at_once_s", "portfolio_at_once_s")
 _MEMORY = "memory: first answer, later, MB"
 
 
 def filled(page: str, results: Path) -> str:
-    """The page with its tables as they are now; `results` is the folder of recorded results."""
+    """Return the page with its tables up to date; `results` is the folder of recorded results."""
     served, *soaked = (json.loads((results / f"{name}.json").read_text()) for name in ("serve", *SOAKS))
     rows = served["rows"]
     return placed(
@@ -39,11 +39,13 @@ def filled(page: str, results: Path) -> str:
 
 
 def _soak(body: Mapping[str, Any]) -> list[str]:
-    kills, asked, slowest, memory = (body[key] for key in ("kills", "requests", "slowest_answer_s", "server_memory_mb"))
+    kills, requests, slowest, memory = (
+        body[key] for key in ("kills", "requests", "slowest_answer_s", "server_memory_mb")
+    )
     return [
         body["database"],
         f"{kills['server']}, {kills['job']}",
-        *(f"{asked[name]}" for name in ("look_up", "write", "export")),
+        *(f"{requests[name]}" for name in ("look_up", "write", "export")),
         f"{body['jobs_done']}",
         f"{slowest['look_up']:.1f} s, {slowest['write']:.1f} s",
         f"{memory['largest']} MB, x{memory['growth_of_last_life']:.2f}",
@@ -59,23 +61,24 @@ def _served(row: Mapping[str, Any]) -> list[str]:
         f"{row['first_answer_s']:.2f}",
         f"{row['unseen_per_second']}",
         f"{row['nearest_p50_ms']:.1f}",
-        ", ".join(f"{row[name]:.2f}" for name in _AT_ONCE if name in row),  # earlier benchmarks asked for the one alone
+        ", ".join(f"{row[name]:.2f}" for name in _AT_ONCE if name in row),  # earlier runs have only one of them
         f"{row['memory_mb']['first_answer']}, {row['memory_mb']['after_all']}",
     ]
 
 
 def _about(body: Mapping[str, Any]) -> str:
     return (
-        f"Exact look-ups beside a bare Starlette hello in the same run: one worker, {body['connections']} connections, "
-        f"{body['machine']}, Python {body['versions']['python']}, {body['date'][:10]} ([results](results/serve.json))."
+        "Exact look-ups against a bare Starlette hello in the same run: one worker, "
+        f"{body['connections']} connections, {body['machine']}, "
+        f"Python {body['versions']['python']}, {body['date'][:10]} ([results](results/serve.json))."
     )
 
 
 def _export(row: Mapping[str, Any]) -> str:
     made = row["export"]
     return (
-        f"An export of {_power(row['problems'])} problems, {made['mb']:.0f} MB, took {made['seconds']:.0f} s, its "
-        f"first byte {1e3 * made['first_byte_s']:.0f} ms and the server {made['memory_mb']} MB at most."
+        f"An export of {_power(row['problems'])} problems, {made['mb']:.0f} MB, took {made['seconds']:.0f} s, with the "
+        f"first byte after {1e3 * made['first_byte_s']:.0f} ms and a peak of {made['memory_mb']} MB in the server."
     )
 
 

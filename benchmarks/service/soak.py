@@ -1,12 +1,12 @@
-"""A service under everything at once: look-ups, writes, jobs and exports, while its processes are killed at random.
+"""A service under mixed load, with look-ups, writes, jobs and exports, while its processes are killed at random.
 
-What is promised, and checked: a write that was acknowledged is there; an answer is one that was written; nothing is
-answered with a 5xx while the server is up; every job ends, and none twice; memory does not grow. A request that
-comes while a server starts waits for it, and counts among the slowest answers.
+The checked promises: an acknowledged write is kept; every answer was written before; no request gets a 5xx while the
+server is up; every job ends, and ends once; memory does not grow. A request during the start of a server waits for it,
+and counts among the slowest answers.
 
-Kills end after three quarters of the time, so that the last server lives long enough to show whether its memory grows:
-the median over the last third of its life must be at most `_MOST_GROWTH` of that over the middle third, the first being
-for warming up. A life under `_LEAST_SAMPLES` seconds says nothing.
+Kills end after three quarters of the time, so that the last server lives long enough to show growth of its memory. The
+median over the last third of its life must be at most `_MOST_GROWTH` times that over the middle third; the first third
+is for warming up. A life of less than `_LEAST_SAMPLES` seconds is not checked.
 """
 
 from __future__ import annotations
@@ -59,8 +59,11 @@ _MOST_GROWTH = 1.1
 def soak(
     *, seconds: float, clients: int, kills: int, jobs: int, url: str | None, seed: int, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Figures and `faults`, which are empty where every promise was kept. `url` is a database of its own; None makes
-    one. Half of the kills are of the server, half of a process that runs a job."""
+    """Run the benchmark and return its figures and `faults`, which are empty if every promise was kept.
+
+    `url` is a new database; None makes a temporary one. Half of the kills hit the server, half a process that runs a
+    job.
+    """
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="tilewise-soak-")))
         given = " --db URL" if url else ""
@@ -79,7 +82,7 @@ def soak(
 
 
 class _Server:
-    """A server process that is started again whenever it was killed, at the same address."""
+    """A server process that restarts at the same address after each kill."""
 
     def __init__(self, url: str, folder: Path) -> None:
         with socket.create_server(("127.0.0.1", 0)) as free:
@@ -127,7 +130,7 @@ class _Server:
 
 class _Soak:
     def __init__(self, store: SqlStore, server: _Server, own: SqlStore, seed: int) -> None:
-        """`own` is where clients make what they write."""
+        """Prepare a run; in `own` the clients make the exports that they import."""
         self._store, self._server, self._own = store, server, own
         self._drawn = random.Random(seed)
         self._jobs = Jobs(store.database)
@@ -152,25 +155,25 @@ class _Soak:
         began = time.monotonic()
 
         def due() -> float:
-            """Jobs that may have been asked for by now, so that there are some to kill all the time."""
+            """Return the number of jobs that may be submitted by now, spread so that there are always some to kill."""
             return jobs * min(1.0, 0.1 + (time.monotonic() - began) / (seconds * _KILLING))
 
-        threads = [threading.Thread(target=self._client, args=(number, due)) for number in range(clients)]
+        threads = [threading.Thread(target=self._client, args=(client, due)) for client in range(clients)]
         threads.append(threading.Thread(target=self._watch))
         try:
             for thread in threads:
                 thread.start()
             moments = sorted(self._drawn.uniform(0, seconds * _KILLING) for _ in range(kills))
-            for number, moment in enumerate(moments):
+            for count, moment in enumerate(moments, 1):
                 time.sleep(max(0.0, began + moment - time.monotonic()))
-                say(f"kill {number + 1} of {kills}; {len(self._faults)} faults")
+                say(f"kill {count} of {kills}; {len(self._faults)} faults")
                 self._kill()
             time.sleep(max(0.0, began + seconds - time.monotonic()))
         finally:
             self._end.set()
             for thread in threads:
                 thread.join()
-        say("every job to its end")
+        say("waiting for every job to end")
         self._settle()
         self._check()
 
@@ -190,10 +193,10 @@ class _Soak:
             "faults": self._faults,
         }
 
-    # What clients do ------------------------------------------------------------------------------------------------
+    # Clients --------------------------------------------------------------------------------------------------------
 
-    def _client(self, number: int, due: Callable[[], float]) -> None:
-        drawn = random.Random(number)
+    def _client(self, seed: int, due: Callable[[], float]) -> None:
+        drawn = random.Random(seed)
         actions = [self._look_up] * 12 + [self._write] * 4 + [self._export, self._list]
         with Client(self._server.address, token=self._token, timeout=60.0) as client:
             self._act(self._write, client, drawn)
@@ -206,7 +209,9 @@ class _Soak:
         try:
             action(client, drawn)
         except Unavailable as error:
-            if "cannot reach" not in str(error) or "timed out" in str(error):  # it answered, with a 5xx, or hangs
+            if "cannot reach" not in str(error) or "timed out" in str(
+                error
+            ):  # the server is up, but answered with a 5xx or hangs
                 self._fault(f"{action.__name__}: {error}")
             self._server.is_up.wait(_START_SECONDS)
         except Exception as error:
@@ -223,15 +228,15 @@ class _Soak:
             time_us = client.lookup(_KERNEL, {"N": size}, device=_DEVICE).get("time_us", math.inf)
         except NotFound:
             if known is not None:
-                self._fault(f"N={size} was written and is not found")
+                self._fault(f"N={size} was written but is not found")
             return
         if known is not None and time_us > known:
-            self._fault(f"N={size} is answered with {time_us} us, when {known} us was acknowledged before")
+            self._fault(f"N={size} is answered with {time_us} us, although {known} us was acknowledged before")
         if time_us not in self._offered[size]:
-            self._fault(f"N={size} is answered with {time_us} us, which nobody wrote")
+            self._fault(f"N={size} is answered with {time_us} us, which was never written")
 
     def _write(self, client: Client, drawn: random.Random) -> None:
-        """Import a result that is newer and faster than all before, so that what is acknowledged only falls."""
+        """Import a result that is newer and faster than all before, so that acknowledged times only fall."""
         size = drawn.choice(_SIZES)
         with self._lock:
             time_us, data = self._result(size)
@@ -243,7 +248,7 @@ class _Soak:
             self._acknowledged[size] = min(time_us, self._acknowledged.get(size, math.inf))
 
     def _result(self, size: int) -> tuple[float, bytes]:
-        """The next result, and an export of it."""
+        """Return the time of the next result, and an export of it."""
         self._writes += 1
         time_us = 9000.0 - self._writes / 256
         self._offered[size].add(time_us)
@@ -277,12 +282,12 @@ class _Soak:
             self._note_end(job["id"], job.get("finished", ""))
         next(client.trials(kernel=_KERNEL, limit=20), None)
 
-    # Kills, and the end -----------------------------------------------------------------------------------------------
+    # Kills and checks -------------------------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        """The server's memory, once a second."""
+        """Record the server's memory once per second."""
         while not self._end.wait(1.0):
-            with suppress(OSError):  # it may just be dying
+            with suppress(OSError):  # the server may be dying
                 self._memory[self._server.lives].append(self._server.resident_mb())
 
     def _kill(self) -> None:
@@ -299,20 +304,20 @@ class _Soak:
     def _settle(self) -> None:
         give_up = time.monotonic() + _SETTLE_SECONDS
         while time.monotonic() < give_up:
-            states = [self._jobs.get(number).state for number in self._submitted]
+            states = [self._jobs.get(job).state for job in self._submitted]
             if all(state.is_final for state in states):
                 return
             time.sleep(0.5)
-        self._fault("jobs did not come to their end")
+        self._fault(f"jobs did not end within {_SETTLE_SECONDS:g} s")
 
     def _check(self) -> None:
         grown = _growth(self._memory[self._server.lives])
         if grown is not None and grown > _MOST_GROWTH:
-            self._fault(f"the server's memory grew: its last third takes {grown} of its middle third")
+            self._fault(f"the server's memory grew: its last third takes {grown} times its middle third")
         for size, known in self._acknowledged.items():
             found = self._store.lookup(Question(Problem(_KERNEL, {"N": size}, "float32"), _DEVICE))
             if found is None or found.winner is None or (found.winner.time_us or math.inf) > known:
-                self._fault(f"the acknowledged {known} us of N={size} are lost")
+                self._fault(f"the acknowledged {known} us of N={size} is lost")
         for number in self._submitted:
             job = self._jobs.get(number)
             if job.state is not State.DONE:
@@ -337,7 +342,7 @@ def _engine(store: SqlStore) -> str:
 
 
 def _growth(samples: Sequence[float]) -> float | None:
-    """A life's memory by its last third over that by its middle third; None where it was too short to tell."""
+    """Return the median memory of a life's last third over that of its middle third, or None if it was too short."""
     if len(samples) < _LEAST_SAMPLES:
         return None
     third = len(samples) // 3
@@ -345,7 +350,7 @@ def _growth(samples: Sequence[float]) -> float | None:
 
 
 def _config() -> dict[str, Value]:
-    """One that is feasible for all of `_SIZES`."""
+    """Return a config that is valid for all of `_SIZES`."""
     spec = registry.load(_KERNEL)
     problem = Problem(_KERNEL, {"N": _SIZES[0]}, "float32")
     target = known_target(_DEVICE, _CORES)

@@ -1,1 +1,1 @@
-"""The verbs of the command line, one a module."""
+"""The verbs of the command line, one module per verb."""

@@ -1,4 +1,4 @@
-"""`tilewise bench`: the project's own benchmarks, which are in a checkout and not in a wheel."""
+"""`tilewise bench`: the project's own benchmarks, which are part of a checkout but not of a wheel."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Formats in which results leave the store and come back."""
+"""File formats for exporting and importing results."""

@@ -1,4 +1,4 @@
-"""Files that are either all there or not there."""
+"""Atomic writing of files."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ __all__ = ["write_file"]
 
 
 def write_file(path: Path, data: bytes | Iterable[bytes]) -> None:
-    """Write `data`, whole or in pieces, to `path`, replacing what was there only once all of it is on the disk.
+    """Write `data`, whole or in pieces, to `path`. The old file is replaced only once all of the data is on the disk.
 
-    Who reads meanwhile, or after a crash, finds the old file or the new one. Raises `StoreError` where the place
-    cannot be written; the old file is untouched then.
+    A reader finds either the old file or the new one, even after a crash. Raises `StoreError` if the path cannot be
+    written, and leaves the old file untouched.
     """
-    path = path.resolve()  # through a symbolic link the file is replaced, not the link
+    path = path.resolve()  # replaces the file that a symbolic link points to, not the link
     try:
         if path.is_dir():
             raise IsADirectoryError(None, "it is a folder")
         _replace(path, data)
     except OSError as error:
-        raise StoreError(f"cannot write {path}: {error.strerror}; choose another place or make room") from error
+        raise StoreError(f"cannot write {path}: {error.strerror}; choose another path or free some space") from error
 
 
 def _replace(path: Path, data: bytes | Iterable[bytes]) -> None:
@@ -43,7 +43,7 @@ def _replace(path: Path, data: bytes | Iterable[bytes]) -> None:
 
 
 def _mode(path: Path) -> int:
-    """The mode of the file to be replaced; for a new one what the umask leaves (`mkstemp` makes files private)."""
+    """Return the old file's mode, or for a new file the mode that the umask allows (`mkstemp` makes files private)."""
     if path.exists():
         return path.stat().st_mode & 0o777
     umask = os.umask(0)
@@ -52,7 +52,7 @@ def _mode(path: Path) -> int:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make the new name itself survive a power failure."""
+    """Sync the folder, so that the new name survives a power failure."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

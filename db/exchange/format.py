@@ -1,4 +1,4 @@
-"""A file format: how results are written in it, how they are read back, and what such a file looks like."""
+"""A file format: how to write results, how to read them back, and how to recognize a file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["Format", "Written"]
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """An export: one file (named ``), or several by name that make up a folder; and of how many problems it is."""
+    """An export: one file (with an empty name) or several by name, which form a folder, and the number of problems."""
 
     files: Mapping[str, bytes]
     problems: int
@@ -30,13 +30,13 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """One format, by the `name` that `--format` has for it; `summary` is what export writes in it.
+    """A file format. `name` is its name for `--format`; `summary` describes an export in it.
 
-    `write(selection)` raises `NotFound` where nothing of the selection can be written, and `UsageError` where it holds
-    more than the format can. `read(data, name, about, written)` gets the file's bytes and name, what the caller says
-    of it, and when it was last changed; it raises `BadImport` for a file that cannot be used at all. `mark` is a
-    regular expression that is looked for in the text rather than in the parsed document, since a recording that was
-    cut off has none.
+    `write(selection)` raises `NotFound` if nothing in the selection can be written, and `UsageError` if the selection
+    holds more than the format can. `read(data, name, about, written)` takes the file's bytes and name, the caller's
+    facts about it, and when it was last changed. It raises `BadImport` for a file that cannot be used at all. `mark` is
+    a regular expression that identifies the format. It is searched in the text, since a recording that was cut off has
+    no parsed document.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""What a file offers: results by scope, suggestions, and what of it is refused and why."""
+"""The content of an imported file: results by scope, suggestions, and refused parts with their reasons."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tilewise.db.records import Clock, Problem, Scope, Suggestion, Trial
 __all__ = ["UNKNOWN_SOURCE", "About", "ImportFile", "Offer", "Refusal", "foreign_scope"]
 
 UNKNOWN_SOURCE = "unknown"
-"""The source hash of a kernel whose text is not in the file: it equals none, so that no look-up answers from it."""
+"""The source hash of a kernel whose source the file does not hold. It equals no hash, so no look-up returns it."""
 
 
 @dataclass(frozen=True, slots=True)
 class About:
-    """What a file of somebody else's does not say, and the caller may; empty where the caller does not either.
+    """Facts from the caller that another tool's file may lack; empty if the caller does not give them either.
 
-    `key` names the arguments that triton's autotuner was keyed on, in its order; `rung` is the dimension that a table
-    goes by. `cores` is 0 where unknown.
+    `key` names the arguments that triton's autotuner was keyed on, in order. `rung` is the dimension that a table is
+    indexed by. `cores` is 0 if unknown.
     """
 
     kernel: str = ""
@@ -32,7 +32,7 @@ class About:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """Trials of one scope; `place` is where in the file they stand."""
+    """Trials of one scope; `place` is their location in the file."""
 
     place: str
     scope: Scope
@@ -41,7 +41,7 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """What is not taken from a file: where it stands and what is wrong with it, in one line."""
+    """A part of a file that is refused: its location, and in one line what is wrong with it."""
 
     place: str
     reason: str
@@ -49,7 +49,7 @@ class Refusal:
 
 @dataclass(frozen=True, slots=True)
 class ImportFile:
-    """A file, read as a whole before anything of it is used."""
+    """A file's content, read as a whole before any of it is used."""
 
     offers: tuple[Offer, ...] = ()
     refusals: tuple[Refusal, ...] = ()
@@ -57,13 +57,13 @@ class ImportFile:
 
 
 def foreign_scope(about: About, origin: str, *, device: str = "") -> Scope:
-    """The scope of results that somebody else measured. Raises `ValueError` for what neither file nor caller says."""
+    """Return the scope of results that another tool measured. Raises `ValueError` if file and caller lack a fact."""
     device = device or about.device
-    said = {"--kernel": about.kernel, "--device": device, "--dtype": about.dtype, "-s": about.dims}
-    if missing := [option for option, value in said.items() if not value]:
-        raise ValueError(f"it does not say what problem it is of; give {', '.join(missing)}")
+    given = {"--kernel": about.kernel, "--device": device, "--dtype": about.dtype, "-s": about.dims}
+    if missing := [option for option, value in given.items() if not value]:
+        raise ValueError(f"it does not identify its problem; give {', '.join(missing)}")
     if about.cores < 1:
-        raise ValueError(f"nothing is known of {device[:60]!r} here; give its core count with --cores")
+        raise ValueError(f"the core count of {device[:60]!r} is not known here; give it with --cores")
     return Scope(
         Problem(about.kernel, dict(about.dims), about.dtype),
         UNKNOWN_SOURCE,

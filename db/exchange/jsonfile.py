@@ -1,4 +1,4 @@
-"""JSON that somebody else wrote, perhaps compressed, perhaps damaged, perhaps to do harm."""
+"""Reading of untrusted JSON, which may be compressed, damaged or malicious."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from typing import Any, NoReturn
 __all__ = ["LARGEST", "one_line", "parse", "text_of", "unpacked"]
 
 LARGEST = 2**30
-"""Bytes of a file once decompressed; a few kilobytes can claim to be many gigabytes."""
+"""Limit of a file in bytes once decompressed, since a few kilobytes can expand to many gigabytes."""
 
 _GZIP = b"\x1f\x8b"
 _SHOWN = 200
-_NUL = re.compile(rb"(?<!\\)(\\\\)*\\u0000")  # not a backslash that is followed by these letters
+_NUL = re.compile(rb"(?<!\\)(\\\\)*\\u0000")  # but not an escaped backslash before these letters
 _ODD_ESCAPE = re.compile(r"\\u(d[89a-f]|0000)", re.IGNORECASE)
 
 
 def unpacked(data: bytes, *, cut: bool = False) -> bytes:
-    """The bytes, decompressed where they are gzipped; with `cut` as far as they go. Raises `ValueError`."""
+    """Return the bytes, decompressed if they are gzipped. With `cut` they may end early. Raises `ValueError`."""
     if not data.startswith(_GZIP):
         return data
     try:
@@ -40,7 +40,7 @@ def unpacked(data: bytes, *, cut: bool = False) -> bytes:
 
 
 def text_of(data: bytes, *, cut: bool = False) -> str:
-    """The text of a file, plain or gzipped; with `cut` it may end anywhere. Raises `ValueError`."""
+    """Return the text of a file, plain or gzipped. With `cut` it may end anywhere. Raises `ValueError`."""
     try:
         return getincrementaldecoder("utf-8-sig")().decode(unpacked(data, cut=cut), final=not cut)
     except UnicodeDecodeError as error:
@@ -48,9 +48,9 @@ def text_of(data: bytes, *, cut: bool = False) -> str:
 
 
 def parse(text: str, *, constant: Callable[[str], Any] | None = None) -> Any:
-    """A JSON document in which no object has a key twice. Raises `ValueError`.
+    """Parse a JSON document. Raises `ValueError`, also if an object has a key twice.
 
-    `constant` makes a value of `NaN` and `Infinity`, which are no JSON and refused otherwise.
+    `constant` converts `NaN` and `Infinity`, which are not JSON and are refused without it.
     """
     try:
         document = json.loads(text, object_pairs_hook=_object, parse_constant=constant or _refuse_constant)
@@ -64,26 +64,26 @@ def parse(text: str, *, constant: Callable[[str], Any] | None = None) -> Any:
 
 
 def one_line(error: BaseException) -> str:
-    """The message of an error, on one line and no longer than a person reads."""
+    """Return the message of an error as one printable line of at most 200 characters."""
     text = " ".join(str(error).split())
     text = text if text.isprintable() else text.encode("unicode_escape").decode()
     return text if len(text) <= _SHOWN else f"{text[: _SHOWN - 3]}..."
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(pairs)
-    if len(made) < len(pairs):
+    unique = dict(pairs)
+    if len(unique) < len(pairs):
         [(twice, _)] = Counter(name for name, _ in pairs).most_common(1)
         raise ValueError(f"an object holds {twice[:40]!r} twice")
-    return made
+    return unique
 
 
 def _refuse_odd_characters(document: Any) -> None:
-    """Texts that no database keeps: halves of surrogate pairs, and NUL."""
+    """Raise `ValueError` for texts that databases cannot store: half surrogate pairs, and NUL."""
     try:
         characters = json.dumps(document, ensure_ascii=False).encode()
     except UnicodeEncodeError as error:
-        raise ValueError("it holds half of a surrogate pair, which is no text") from error
+        raise ValueError("it holds half of a surrogate pair, which is not valid text") from error
     if _NUL.search(characters):
         raise ValueError("it holds a NUL character")
 

@@ -1,6 +1,6 @@
-"""All file formats of `db`, and the format of a file by what it looks like.
+"""All file formats of `db`, and the detection of a file's format from its text.
 
-A format is one module that defines a `Format`, and one line here. (Formats made of portfolios stand in
+A format is one module that defines a `Format`, and one line here. (Formats made from portfolios are in
 `tuner.portfolio.formats`, above the database.)
 """
 
@@ -26,21 +26,21 @@ FORMATS = {one.name: one for one in (JSON, TRITON, VLLM, FLAGGEMS, T4, KERNEL_TU
 """Formats by name."""
 
 READABLE = tuple(one.name for one in (JSON, T4, KERNEL_TUNER, TRITON, VLLM))
-"""Names of the formats that can be imported, in the order in which their marks are looked for."""
+"""Names of the formats that can be imported, in the order in which their marks are searched."""
 
 
 def detect(text: str) -> Format:
-    """The format of a file with this text. Raises `BadImport` where no format looks like it."""
+    """Return the first readable format whose mark is in this text. Raises `BadImport` if there is none."""
     for name in READABLE:
         if re.search(FORMATS[name].mark, text):
             return FORMATS[name]
-    raise BadImport(f"no known format looks like this file; --format says which it is: {', '.join(READABLE)}")
+    raise BadImport(f"the format of this file is not recognized; give it with --format: {', '.join(READABLE)}")
 
 
 def read(data: bytes, name: str, about: About, *, written: datetime, kind: str = "") -> ImportFile:
-    """Read a file of the format `kind`, or of the one that it looks like.
+    """Read a file of format `kind`, or of the format that is detected.
 
-    Raises `BadImport`, whose message is one line, for a file that cannot be used at all.
+    Raises `BadImport`, with a message of one line, for a file that cannot be used at all.
     """
     try:
         found = FORMATS[kind] if kind else detect(text_of(data))

@@ -1,4 +1,4 @@
-"""The stored results that an export is made of."""
+"""The stored results that go into an export."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ __all__ = ["Selection", "best_results"]
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Scopes of one state of a store.
+    """Scopes in one state of a store.
 
-    With `unverified` the fastest config stands in where nobody verified any. `rung` and `sizes` are for tables of
-    configs: the dimension that a table goes by, and the sizes that each table must have (none: the format's own).
+    With `unverified`, a problem without a verified config is exported with its fastest. `rung` and `sizes` are for
+    tables of configs: the dimension that a table is indexed by, and the sizes that each table must have (empty: the
+    format's own).
     """
 
     store: Store
@@ -27,7 +28,7 @@ class Selection:
     sizes: Sequence[int] = ()
 
     def best_results(self) -> list[Result]:
-        """One result per problem and device name. Raises `NotFound` where there is none."""
+        """Return one result per problem and device name. Raises `NotFound` if there are none."""
         if results := best_results(self.store, self.scopes, unverified=self.unverified):
             return results
         raise NotFound(
@@ -35,27 +36,27 @@ class Selection:
         )
 
     def single_scope(self, kind: str) -> Scope:
-        """The scope of the only problem: of its toolchains and sources the one a look-up answers from, or the last.
+        """Return the scope of the only problem: the one that a look-up answers from, else the last.
 
-        Raises `UsageError` where there are several problems; `kind` names the format that holds one.
+        Raises `UsageError` if there are several problems; `kind` names the format, which holds one.
         """
         questions = {scope.question.key: scope.question for scope in self.scopes}
         if len(questions) > 1:
             found = list(questions.values())
             more = f" and {len(found) - 4} more" if len(found) > 4 else ""
             raise UsageError(
-                f"a {kind} file holds one problem, and {len(found)} fit: {'; '.join(map(str, found[:4]))}{more}; "
-                "choose with --kernel, --device, -s"
+                f"a {kind} file holds one problem, but {len(found)} match: {'; '.join(map(str, found[:4]))}{more}; "
+                "choose one with --kernel, --device, -s"
             )
         answer = self.store.lookup(self.scopes[0].question)
         return answer.scope if answer else self.scopes[-1]
 
 
 def best_results(store: Store, scopes: Iterable[Scope], *, unverified: bool = False) -> list[Result]:
-    """One result for each problem and device name that has any, in the order they were first seen.
+    """Return one result for each problem and device name that has any, in the order they were first seen.
 
-    As a look-up answers: measured before modelled, then the winner found last. With `unverified`, the fastest time
-    stands in where nobody verified any.
+    As in a look-up, measured goes before modelled, then the latest winner. With `unverified`, a problem without a
+    verified config gets its fastest.
     """
     found: dict[str, Result] = {}
     for scope in scopes:

@@ -1,4 +1,4 @@
-"""Trials, scopes and results as JSON: all of their fields, absent where unknown."""
+"""Trials, scopes and results as JSON with all of their fields; unknown fields are absent."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["result_from_json", "scope_from_json", "trial_from_json", "trial_to_j
 
 
 class _Trial(msgspec.Struct, rename={"time_to_beat_us": "settled_us"}):
-    """The `evidence` item of the export file; its fields are those of `Trial`."""
+    """An `evidence` item of the export file; its fields are those of `Trial`."""
 
     config: Config
     status: Status
@@ -53,7 +53,7 @@ class _Scope(msgspec.Struct):
 
 
 class _Result(msgspec.Struct):
-    """What `Result.to_json` says of the winner."""
+    """The fields of `Result.to_json` about the winner."""
 
     config: Config
     samples: Count
@@ -70,7 +70,7 @@ class _Result(msgspec.Struct):
 
 
 def trial_to_json(trial: Trial) -> dict[str, Any]:
-    """The `evidence` item of the export file."""
+    """Return a trial as an `evidence` item of the export file."""
     body = {
         "config": dict(trial.config),
         "status": str(trial.status),
@@ -99,16 +99,16 @@ def trial_to_json(trial: Trial) -> dict[str, Any]:
 
 
 def trial_from_json(body: Any) -> Trial:
-    """The trial that `trial_to_json` wrote; raises `ValueError` for what is missing, ill-typed or impossible."""
+    """Read the trial that `trial_to_json` wrote; raises `ValueError` if a field is missing, ill-typed or impossible."""
     known = msgspec.structs.asdict(typed(body, _Trial))
     texts = {"dropped": bool(known["dropped"]), "method": known["method"] or "", "l2": known["l2"] or ""}
     return _possible(Trial(**known | texts | {"created": _utc(known["created"])}))
 
 
 def result_from_json(body: Any) -> Result:
-    """The result that `Result.to_json` wrote, its winner with what that says of it, without counts and default.
+    """Return the result that `Result.to_json` wrote, with the winner's known fields but without counts and default.
 
-    Raises `ValueError` for what is missing, ill-typed or impossible, and for a result without a config.
+    Raises `ValueError` if a field is missing, ill-typed or impossible, or if the result has no config.
     """
     known = typed(body, _Result)
     if known.time_us is not None and known.tuned_at is None:
@@ -130,7 +130,7 @@ def result_from_json(body: Any) -> Result:
 
 
 def scope_from_json(body: Any) -> Scope:
-    """The scope that an entry of the export file names; raises `ValueError` for what is missing or ill-typed."""
+    """Return the scope of an entry of the export file. Raises `ValueError` if a field is missing or ill-typed."""
     known = typed(body, _Scope)
     problem = Problem.of(known.kernel, known.dims, known.dtype)
     return Scope(problem, known.source_hash, known.device, known.clock, known.toolchain, known.cores)
@@ -146,4 +146,4 @@ def _utc(moment: datetime) -> datetime:
     try:
         return moment.astimezone(UTC)
     except OverflowError as error:
-        raise ValueError(f"{moment.isoformat()} is no moment of the calendar in UTC") from error
+        raise ValueError(f"{moment.isoformat()} is out of range in UTC") from error

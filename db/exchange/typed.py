@@ -1,4 +1,4 @@
-"""Typed reading of JSON that somebody else wrote: msgspec's types, and its errors in words for a person."""
+"""Typed reading of untrusted JSON: msgspec's types, and its errors reworded for a person."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ Config = dict[str, _ConfigValue]
 _WORDS = {
     "int": "a whole number",
     "float": "a number",
-    "str": "a text",
+    "str": "a string",
     "bool": "true or false",
     "object": "an object",
     "array": "a list",
     "null": "null",
-    "datetime": "an ISO 8601 time with its zone",
+    "datetime": "an ISO 8601 time with a time zone",
 }
 _AT = re.compile(r"(?P<what>.*?)(?: - at `\$(?P<path>[^`]*)`)?", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(\w+)`")
@@ -45,9 +45,9 @@ _EXPECTED = re.compile(r"Expected `([^`]*)`")
 
 
 def typed(value: Any, kind: type[T]) -> T:
-    """`value` as an instance of `kind`: a type above, or a `msgspec.Struct`. Raises `ValueError`, in a few words.
+    """Return `value` as an instance of `kind`: a type above, or a `msgspec.Struct`. Raises a short `ValueError`.
 
-    Keys that a struct does not have are left aside: a later minor version may add some. Booleans are not numbers.
+    Keys that a struct does not have are ignored, since a later minor version may add some. Booleans are not numbers.
     """
     try:
         return msgspec.convert(value, kind)
@@ -56,26 +56,26 @@ def typed(value: Any, kind: type[T]) -> T:
 
 
 def _message(text: str, value: Any, kind: Any) -> str:
-    """Such as "version is '1'; expected a whole number"."""
+    """Return a message such as "version is '1'; expected a whole number"."""
     found = _AT.fullmatch(text)
     what, path = (found["what"], found["path"] or "") if found else (text, "")
-    name, there = path.removeprefix("."), _at(value, path)
+    name, actual = path.removeprefix("."), _at(value, path)
     if missing := _MISSING.fullmatch(what):
         return f"{'.'.join(filter(None, (name, missing[1])))} is missing"
-    if name.endswith("[...]") and isinstance(there, dict):  # msgspec does not tell the key
-        key, what = _wrong_item(there)
-        name, there = f"{name.removesuffix('[...]')}.{key}", there.get(key)
+    if name.endswith("[...]") and isinstance(actual, dict):  # msgspec does not name the key
+        key, what = _wrong_item(actual)
+        name, actual = f"{name.removesuffix('[...]')}.{key}", actual.get(key)
     if "enum value" in what:
-        return f"{name} is {_shown(there)}; expected one of {', '.join(get_type_hints(kind)[name])}"
+        return f"{name} is {_shown(actual)}; expected one of {', '.join(get_type_hints(kind)[name])}"
     return (
-        f"{name} is {_shown(there)}; expected {_expected(what)}"
+        f"{name} is {_shown(actual)}; expected {_expected(what)}"
         if name
-        else f"expected {_expected(what)}, found {_shown(there)}"
+        else f"expected {_expected(what)}, found {_shown(actual)}"
     )
 
 
 def _wrong_item(mapping: dict[str, Any]) -> tuple[str, str]:
-    """The key of the item that is no value of a config, or else of a shape, and what is wrong with it."""
+    """Return the key of the item that is not a valid value of a config or shape, and what is wrong with it."""
     for kind in (_ConfigValue, _ShapeValue):
         for key, item in mapping.items():
             try:
@@ -102,7 +102,7 @@ def _expected(what: str) -> str:
 
 
 def _at(value: Any, path: str) -> Any:
-    """The value at a path such as `.dims.M` or `.configs[3]`; that above it where the path does not say which."""
+    """Return the value at a path such as `.dims.M` or `.configs[3]`, following the path as far as it goes."""
     for key, index in re.findall(r"\.(\w+)|\[(\d+)\]", path):
         try:
             value = value[int(index)] if index else value[key]
@@ -112,7 +112,7 @@ def _at(value: Any, path: str) -> Any:
 
 
 def _shown(value: Any) -> str:
-    """What a wrong value is, kept short."""
+    """Return a short description of a wrong value."""
     if isinstance(value, dict | list):
         return "an object" if isinstance(value, dict) else "a list"
     return "null" if value is None else repr(value)[:40]

@@ -1,7 +1,7 @@
-"""What other processes write, so that a cache can follow them.
+"""Changes made by any process, for caches to follow.
 
-Every transaction that changes what a look-up may answer raises `revision.number` and writes the new number to the
-scopes that it touched, before it commits. So the scopes above a number are those that were written since.
+Every transaction that can change a look-up's answer increments `revision.number` and writes the new number to the
+scopes that it touched, before it commits. So the scopes above a number are those written since.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from tilewise.db.sql.database import Database
 
 __all__ = ["Changes", "touch"]
 
-_MOST = 1000
-"""Changed questions to tell apart; of more, everything counts as changed."""
+_LIMIT = 1000
+"""Limit of changed questions to list. From there on, everything counts as changed."""
 
 _COUNT = update(models.revision).values(number=models.revision.c.number + 1).returning(models.revision.c.number)
 _STAMP = update(models.scopes).where(models.scopes.c.id == bindparam("touched")).values(revision=bindparam("now"))
 
 
 def touch(connection: Connection, scope_ids: Sequence[int | None]) -> None:
-    """Count this transaction, which wrote to these scopes. Call it last: it makes other writers wait for the commit."""
+    """Count this transaction, which wrote to these scopes. Call it last: other writers then wait for the commit."""
     number = connection.execute(_COUNT).scalar_one()
     if scope_ids:
         connection.execute(_STAMP, [{"touched": scope_id, "now": number} for scope_id in scope_ids])
 
 
 class Changes:
-    """Follows a database from the moment it is made. Calls may come from any thread, one at a time.
+    """The changes of a database from now on. Calls may come from any thread, one at a time.
 
-    `is_quick` says that `poll` costs microseconds where nothing was written: SQLite counts the commits of others for
-    each connection.
+    `is_quick` means that `poll` costs microseconds if nothing was written, since SQLite counts the commits of others
+    for each connection.
     """
 
     def __init__(self, database: Database) -> None:
@@ -48,9 +48,9 @@ class Changes:
         self.poll()
 
     def poll(self) -> Sequence[str] | None:
-        """The keys of the questions written to since the last call; None where any may have been.
+        """Return the keys of the questions written to since the last call, or None if any may have been.
 
-        Raises `StoreError`, after which the next call tells what this one could not.
+        Raises `StoreError`; the next call then returns what this one could not.
         """
         with self._lock:
             if self._connection is None:
@@ -70,10 +70,10 @@ class Changes:
     def _changed(self) -> Sequence[str] | None:
         [[number]] = self._database.fetch(queries.REVISION)
         changed: Sequence[str] | None = ()
-        if number < self._seen or self._seen < 0:  # below: the database was replaced by an older one
+        if number < self._seen or self._seen < 0:  # a lower number: an older database replaced this one
             changed = None
         elif number > self._seen:
-            rows = self._database.fetch(queries.CHANGED, seen=self._seen, most=_MOST)
-            changed = None if len(rows) == _MOST else [key for (key,) in rows]
+            rows = self._database.fetch(queries.CHANGED, seen=self._seen, most=_LIMIT)
+            changed = None if len(rows) == _LIMIT else [key for (key,) in rows]
         self._seen = number
         return changed

@@ -1,4 +1,4 @@
-"""One database: its engine, what to call it in messages, and its read and write transactions."""
+"""A database: its engine, its name in messages, and its read and write transactions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
 from tilewise.db.sql import sqlite
 from tilewise.db.sql.faults import fault, read_only_fault
-from tilewise.db.sql.query import Query, Statement
+from tilewise.db.sql.prepared_query import Query, Statement
 from tilewise.errors import StoreError
 
 __all__ = ["Database", "connect", "waiting"]
@@ -23,7 +23,7 @@ _EXPECTED = "expected sqlite:///path/to/file.db or postgresql+psycopg://user@hos
 
 
 class Database:
-    """`name` is the file, or the URL without its password."""
+    """A database. `name` is its file, or its URL without the password."""
 
     def __init__(self, name: str, engine: Engine, *, writable: bool, is_file: bool) -> None:
         self.name = name
@@ -37,7 +37,7 @@ class Database:
         self._held: Any = None
 
     def fetch(self, statement: Statement, **parameters: str | int) -> Sequence[Sequence[Any]]:
-        """All rows of a SELECT, by position; statements are constants of a module and compiled once."""
+        """Return all rows of a SELECT, by position. Statements are module constants, and are compiled once."""
         if (query := self._queries.get(statement)) is None:
             query = self._queries[statement] = Query(statement, self.engine.dialect)
         self._refuse_if_closed()
@@ -46,7 +46,7 @@ class Database:
 
     @contextmanager
     def snapshot(self) -> Iterator[Database]:
-        """This database in one read transaction; one in memory as it is, since it has but one connection."""
+        """Yield this database in one read transaction; an in-memory one as it is, since it has only one connection."""
         self._refuse_if_closed()
         kind = self.engine.dialect.name
         if kind == "sqlite" and not self.is_file:
@@ -66,7 +66,7 @@ class Database:
 
     @contextmanager
     def _reading(self) -> Iterator[Any]:
-        """A connection of the driver for one SELECT."""
+        """Yield a connection of the driver for one SELECT."""
         if self._held is not None:
             yield self._held
             return
@@ -75,7 +75,7 @@ class Database:
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
-        """A transaction that is kept as a whole when the block ends, and undone as a whole when it raises."""
+        """Yield a transaction that is committed when the block ends, and rolled back when it raises."""
         self._refuse_if_closed()
         if not self.writable:
             raise read_only_fault(self.name)
@@ -84,7 +84,7 @@ class Database:
 
     @contextmanager
     def translated(self) -> Iterator[None]:
-        """Raise what the database complains of as a `StoreError`."""
+        """Raise the database's errors as `StoreError`."""
         try:
             yield
         except self._errors as error:
@@ -100,7 +100,7 @@ class Database:
 
 
 def connect(text: str, *, create: bool, read_only: bool) -> Database:
-    """The database at a SQLAlchemy URL; raises `StoreError` where there is none or its driver is missing."""
+    """Return the database at a SQLAlchemy URL. Raises `StoreError` if there is none or its driver is missing."""
     url = _parse(text)
     if url.get_backend_name() == "postgresql":
         return Database(url.render_as_string(), _engine(url), writable=not read_only, is_file=False)
@@ -117,7 +117,7 @@ def connect(text: str, *, create: bool, read_only: bool) -> Database:
 
 
 def waiting(text: str, seconds: float) -> str:
-    """The URL of an SQLite file with how long to wait for other writers, where it does not say that itself."""
+    """Return the URL with this `timeout` for other writers if it is SQLite's and sets none itself."""
     url = _parse(text)
     if url.get_backend_name() != "sqlite" or "timeout" in url.query:
         return text
@@ -128,9 +128,9 @@ def _parse(text: str) -> URL:
     try:
         url = make_url(text)
         sqlite.busy_seconds(url)
-    except (ArgumentError, ValueError) as error:  # ValueError: a port or timeout that is no number
+    except (ArgumentError, ValueError) as error:  # ValueError: a port or timeout that is not a number
         hidden = re.sub(r":[^:@/]*@", ":***@", text)
-        raise StoreError(f"{hidden!r} is no database URL; {_EXPECTED}") from error
+        raise StoreError(f"{hidden!r} is not a database URL; {_EXPECTED}") from error
     try:
         dialect = url.get_dialect()
     except NoSuchModuleError as error:
@@ -141,7 +141,7 @@ def _parse(text: str) -> URL:
 
 
 def _engine(url: URL) -> Engine:
-    """PostgreSQL's: connections that a restart of the server broke are replaced before they are used."""
+    """Return PostgreSQL's engine. Connections that a restart of the server broke are replaced before use."""
     try:
         engine = create_engine(url, pool_pre_ping=True)
     except ModuleNotFoundError as error:
@@ -152,7 +152,7 @@ def _engine(url: URL) -> Engine:
 
 
 def _limit_waiting(connection: Any, _: object) -> None:
-    """Wait for a lock as long as SQLite does, where neither the URL nor the server says how long: not for ever."""
+    """Limit the wait for a lock to SQLite's if neither the URL nor the server limits it, instead of waiting forever."""
     limit = f"set_config('lock_timeout', '{sqlite.BUSY_SECONDS}s', false)"
     connection.cursor().execute(f"SELECT {limit} WHERE current_setting('lock_timeout') = '0'")
     connection.commit()

@@ -1,4 +1,4 @@
-"""Database errors as one line for a person."""
+"""Database errors as one-line messages for a person."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewise.errors import StoreError
 __all__ = ["fault", "read_only_fault"]
 
 _READ_ONLY = "{name} is read-only; give write permission on the file and its folder, or use another database"
-_LOCKED = "{name} stayed locked by another process for too long; wait until that one is done, then try again"
+_LOCKED = "{name} stayed locked by another process for too long; wait until it is done, then try again"
 _CROSSED = "{name}: another process wrote to the same problems in another order; nothing was written: try again"
 _FULL = "no space left for {name}; nothing was written: free some space, then try again"
 
@@ -38,7 +38,7 @@ def read_only_fault(name: str) -> StoreError:
 
 
 def fault(name: str, error: Exception) -> StoreError:
-    """What SQLAlchemy or a driver says about the database `name`."""
+    """Return an error of SQLAlchemy or a driver as a `StoreError` about the database `name`."""
     origin = getattr(error, "orig", None) or error
     detail = (str(origin).splitlines() or [type(origin).__name__])[0]
     return StoreError(_template(error, origin).format(name=name, detail=detail))
@@ -54,5 +54,5 @@ def _template(error: Exception, origin: object) -> str:
     if state in _BY_SQLSTATE:
         return _BY_SQLSTATE[state]
     if code is None and state is None and isinstance(error, OperationalError | InterfaceError):
-        return "cannot reach {name} ({detail}); check that the server runs and takes this user"
+        return "cannot reach {name} ({detail}); check that the server is running and accepts this user"
     return "{name} refused: {detail}"

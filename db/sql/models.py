@@ -1,8 +1,8 @@
 """The tables, and `best` as a view over them.
 
-SQLAlchemy Core only: the ORM would double the start-up time of every `tilewise lookup`. Two hashed columns carry all
-look-ups: `scopes.key` (a `Scope`) and `scopes.question_key` (a `Question`); a composite key would be scanned.
-Partial indexes keep the current trials apart from history, so that neither slows the other down.
+They use SQLAlchemy Core only, since the ORM would double the start-up time of every `tilewise lookup`. Every look-up
+seeks in one of two hashed columns, `scopes.key` (a `Scope`) or `scopes.question_key` (a `Question`); a composite key
+would be scanned. Partial indexes separate the current trials from history, so that neither slows the other down.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows itself
 
 
 class UtcDateTime(TypeDecorator[datetime]):
-    """A moment, kept in UTC and read back aware; SQLite, which has no time zones, keeps it without."""
+    """A time stored in UTC and read back with its time zone. SQLite has no time zones and stores it without."""
 
     impl = DateTime(timezone=True)
     cache_ok = True
@@ -83,7 +83,7 @@ scopes = Table(
     Column("toolchain", Text, nullable=False),
     Column("cores", BigInteger, nullable=False),
     Column("first_seen", UtcDateTime, nullable=False),
-    Column("revision", BigInteger, nullable=False, server_default="0"),  # that of the last write to its trials
+    Column("revision", BigInteger, nullable=False, server_default="0"),  # the revision of the last write to its trials
     CheckConstraint("clock IN ('measured', 'modelled')", name="clock"),
     Index("ix_scopes_key", "key", unique=True),
     Index("ix_scopes_question_key", "question_key"),
@@ -99,15 +99,15 @@ revision = Table(
     Column("number", BigInteger, nullable=False),
     CheckConstraint("id = 1", name="single"),
 )
-"""One row, which counts the writes. Writers take turns at it, so numbers grow in the order of commits."""
+"""One row that counts the writes. Writers take turns at it, so numbers grow in the order of commits."""
 
 
 def _partial(name: str, *columns: str, where: str, unique: bool = False) -> Index:
-    """An index over some of the trials.
+    """Return an index over some of the trials.
 
-    The condition is text because SQLite uses a partial index only where the query repeats its condition literally,
-    and SQLAlchemy would write a boolean column one way here and another way there. PostgreSQL's condition, which is
-    the same, stands in the migration alone: naming that dialect here would import it, 40 ms of every start.
+    The condition is text because SQLite uses a partial index only if the query repeats its condition literally, and
+    SQLAlchemy would render a boolean column differently here and there. PostgreSQL's condition, which is the same, is
+    only in the migration: naming that dialect here would import it, which costs 40 ms of every start.
     """
     return Index(name, *columns, unique=unique, sqlite_where=text(where))
 
@@ -170,14 +170,14 @@ suggestions = Table(
     Index("ix_suggestions_key", "key", unique=True),
     Index("ix_suggestions_kernel", "kernel"),
 )
-"""Configs that somebody recommends without a time of them: no trials, and never a best."""
+"""Recommended configs, which have no time. They are not trials, and never a best."""
 
 tokens = Table(
     "tokens",
     metadata,
     Column("id", _Id, primary_key=True),
     Column("name", Text, nullable=False),
-    Column("hash", Text, nullable=False),  # SHA-256 of a secret of 256 random bits, which needs no slower hash
+    Column("hash", Text, nullable=False),  # SHA-256; a secret of 256 random bits needs no slower hash
     Column("scope", Text, nullable=False),
     Column("created", UtcDateTime, nullable=False),
     Column("revoked", UtcDateTime),
@@ -202,7 +202,7 @@ jobs = Table(
     Column("reason", Text, nullable=False),
     Column("progress", Text, nullable=False),  # JSON
     Column("owner", Text, nullable=False),  # the process that runs it
-    Column("beats", BigInteger, nullable=False),  # signs of life that the owner gave
+    Column("beats", BigInteger, nullable=False),  # the owner's signs of life
     Column("attempts", BigInteger, nullable=False),
     Column("cancelling", Boolean, nullable=False),
     Column("created", UtcDateTime, nullable=False),
@@ -226,7 +226,7 @@ FROM scopes JOIN trials AS winner ON winner.id = (
     LIMIT 1
 )
 """
-"""The winner of each scope: one seek in `ix_trials_fastest` a scope, since only `correct` trials can be verified.
+"""The winner of each scope: one seek per scope in `ix_trials_fastest`, since only `correct` trials can be verified.
 
 `scope_id` is the scope's own id, not the winner's equal one, so that a query for one scope seeks instead of scanning.
 """

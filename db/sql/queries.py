@@ -1,4 +1,4 @@
-"""The store's SELECTs. Each is one statement, so that it sees one state of the database without a transaction."""
+"""The store's SELECTs. Each is one statement, so it sees one state of the database without a transaction."""
 
 from __future__ import annotations
 
@@ -51,21 +51,21 @@ __all__ = [
 ]
 
 _PAGE_LENGTH = 500
-_PAGE_OF_SIZES = 10_000  # 4 ms to take apart, for which other threads may have to wait
+_PAGE_OF_SIZES = 10_000  # parsing a page takes 4 ms, for which other threads may have to wait
 
-CURRENT = text("trials.current")  # literally the condition of the partial indexes
+CURRENT = text("trials.current")  # must be literally the condition of the partial indexes
 
 _tally = trials.alias("tally")
 
 
 def _total(figure: ColumnElement[Any], *of: ColumnElement[bool]) -> ColumnElement[Any]:
-    """A figure over the scope's current trials, read from `ix_trials_tally` alone."""
+    """Select a figure over the scope's current trials, read from `ix_trials_tally` alone."""
     counted = select(figure).select_from(_tally).where(_tally.c.scope_id == scopes.c.id, text("tally.current"), *of)
     return counted.scalar_subquery()
 
 
 def _results(*, with_winner: bool) -> Select[Any]:
-    """Rows for `read_result`, of all scopes or of those that have a winner."""
+    """Select rows for `read_result`, of all scopes or of those that have a winner."""
     winner, default, baseline = trials.alias("winner"), trials.alias("default_trial"), trials.alias("baseline")
     winner_id = select(best.c.id).where(best.c.scope_id == scopes.c.id).scalar_subquery()
     default_id = select(func.max(baseline.c.id)).where(
@@ -77,7 +77,7 @@ def _results(*, with_winner: bool) -> Select[Any]:
             *(winner.c[name] for name in TRIAL_COLUMNS),
             *(default.c[name] for name in TRIAL_COLUMNS),
             *(_total(func.count(), _tally.c.status == literal_column(f"'{status}'")) for status in Status),
-            # Of any status: SQLite would otherwise take an index without `seconds`, and read every trial for it.
+            # Any status matches. Without this condition SQLite uses an index without `seconds` and reads every trial.
             _total(func.sum(_tally.c.seconds), _tally.c.status >= ""),
         )
         .select_from(scopes)
@@ -119,15 +119,18 @@ TRIALS_OF_STATUS = TRIALS_OF.where(trials.c.status == bindparam("status"))
 
 @functools.cache
 def page_of_scopes(columns: frozenset[str], dims: int) -> Select[Any]:
-    """Scopes from the id `first` on, that id before each; narrowed as `page_of_results` is."""
+    """Select scopes from the id `first` on, each preceded by its id, and filtered like `page_of_results`."""
     page = select(scopes.c.id, *(scopes.c[name] for name in SCOPE_COLUMNS)).where(scopes.c.id >= bindparam("first"))
     return _narrowed(page, columns, dims).order_by(scopes.c.id).limit(bindparam("most", type_=Integer))
 
 
 @functools.cache
 def page_of_results(columns: frozenset[str], dims: int) -> Select[Any]:
-    """Rows for `read_result` with the scope's id behind, the latest scopes first, narrowed by those columns and by that
-    many dimensions, each a pattern that the sizes are like: JSON with a comma behind the last too."""
+    """Select rows for `read_result`, each followed by the scope's id, latest scopes first.
+
+    They are filtered by these columns and by this many dimensions, each a LIKE pattern for the dims. These are compared
+    as JSON with a comma after the last one too.
+    """
     page = _results(with_winner=True).add_columns(scopes.c.id).where(scopes.c.id < bindparam("before"))
     return _narrowed(page, columns, dims).order_by(scopes.c.id.desc()).limit(bindparam("most", type_=Integer))
 
@@ -135,9 +138,9 @@ def page_of_results(columns: frozenset[str], dims: int) -> Select[Any]:
 def _narrowed(page: Select[Any], columns: frozenset[str], dims: int) -> Select[Any]:
     for name in sorted(columns):
         page = page.where(scopes.c[name] == bindparam(name))
-    for number in range(dims):
-        sizes = func.replace(scopes.c.dims, "}", ",")
-        page = page.where(sizes.like(bindparam(f"dim_{number}"), escape="\\"))
+    for index in range(dims):
+        stored = func.replace(scopes.c.dims, "}", ",")
+        page = page.where(stored.like(bindparam(f"dim_{index}"), escape="\\"))
     return page
 
 
@@ -172,8 +175,8 @@ _OF_FAMILY = tuple(scopes.c[name] == bindparam(name) for name in ("kernel", "dty
 
 
 def _sizes() -> Select[Any]:
-    """One row a source: the database puts the texts together in a third of the time that fetching them takes, and lets
-    other threads go on meanwhile."""
+    """Select one row per source. The database joins the texts in a third of the time that fetching them takes, and lets
+    other threads run meanwhile."""
     page = (
         select(scopes.c.id, scopes.c.dims, scopes.c.source_hash)
         .where(*_OF_FAMILY, scopes.c.id > bindparam("last"))
@@ -181,7 +184,7 @@ def _sizes() -> Select[Any]:
         .limit(_PAGE_OF_SIZES)
         .subquery("page")
     )
-    comma: Any = literal_column("','")  # a text would be filled in only when executed, which `Query` does not do
+    comma: Any = literal_column("','")  # bound text is filled in on execution only, not by `Query`
     together = func.aggregate_strings(page.c.dims, comma)
     return select(func.max(page.c.id), page.c.source_hash, together).group_by(page.c.source_hash)
 
@@ -189,7 +192,7 @@ def _sizes() -> Select[Any]:
 SIZES = _sizes()
 
 _COMPARED = tuple(scopes.c[name] for name in ("source_hash", "clock", "toolchain", "cores"))
-"""What the scopes of a family must share for their times to be compared across shapes."""
+"""The columns that scopes of a family must share for their times to be compared across shapes."""
 
 GROUPS = select(*_COMPARED).where(*_OF_FAMILY).distinct()
 
@@ -202,7 +205,7 @@ DRAWN = (
 
 
 def _distinct(name: str) -> TextualSelect:
-    """An indexed column's values: one seek a value, where `SELECT DISTINCT` would read an entry a scope."""
+    """Select an indexed column's values with one seek per value; `SELECT DISTINCT` would read one entry per scope."""
     return text(
         f"""
         WITH RECURSIVE seen (value) AS (
@@ -222,7 +225,7 @@ NEXT_FAMILY = (
     .order_by(*_FAMILY)
     .limit(1)
 )
-"""The first kernel, dtype and device after those: one seek."""
+"""The first kernel, dtype and device after the given ones: one seek."""
 
 DEVICES = _distinct("device")
 KERNELS = _distinct("kernel")
@@ -236,4 +239,4 @@ def _scope_page(*filters: str) -> Select[Any]:
 
 
 PAGES = {frozenset(names): _scope_page(*names) for names in ((), ("kernel",), ("device",), ("kernel", "device"))}
-"""By the columns they filter on: one page of scopes after the id `last`, that id before each."""
+"""Pages of scopes after the id `last`, each preceded by its id, by the columns that a page is filtered on."""

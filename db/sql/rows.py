@@ -1,4 +1,4 @@
-"""Records to table rows and back. Rows are read by position, in the order of the records' fields."""
+"""Conversion of records to table rows and back. Rows are read by position, in the order of the records' fields."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 
 SCOPE_COLUMNS = ("kernel", "source_hash", "dims", "dtype", "device", "clock", "toolchain", "cores")
 _COLUMNS = {"time_to_beat_us": "settled_us"}
-"""Columns that are named otherwise than the field that they hold."""
+"""Columns whose name differs from their field's."""
 
 TRIAL_COLUMNS = tuple(_COLUMNS.get(field.name, field.name) for field in dataclasses.fields(Trial))
 SUGGESTION_COLUMNS = ("kernel", "dims", "dtype", "device", "config", "origin")
@@ -69,7 +69,7 @@ def read_trial(row: Sequence[Any]) -> Trial:
 
 
 def read_result(row: Sequence[Any]) -> Result:
-    """A row of scope, winner, default, the number of trials of each status, and their seconds."""
+    """Read a row of scope, winner, default, the number of trials of each status, and their seconds."""
     *counts, seconds = row[_TALLY:]
     return Result(
         scope=read_scope(row[:_WINNER]),
@@ -85,5 +85,5 @@ def _read_optional_trial(row: Sequence[Any]) -> Trial | None:
 
 
 def _json(value: Any) -> str:
-    """In the given order, which is the one people read a config in; its key is made from the canonical form."""
+    """Return JSON in the given order, in which people read a config; keys are made from the canonical form."""
     return json.dumps(dict(value), separators=(",", ":"), ensure_ascii=False, allow_nan=False)

@@ -1,4 +1,4 @@
-"""The schema's version: checked with one query on every open, brought up to date where it is behind."""
+"""The schema's version: checked with one query on every open, and upgraded if it is behind."""
 
 from __future__ import annotations
 
@@ -12,36 +12,36 @@ from tilewise.errors import StoreError
 __all__ = ["HEAD", "bring_up", "revision", "steps"]
 
 HEAD = "0005"
-"""The revision this program needs. Revisions are numbered, so that a newer one is known as such."""
+"""The revision that this program needs. Revisions are numbered, so that a newer one can be recognized."""
 
 _MIGRATION_LOCK = 7_450_193_811
-"""PostgreSQL advisory lock held while migrating: any constant of our own."""
+"""The PostgreSQL advisory lock held while migrating; an arbitrary constant."""
 
 
 def revision(database: Database) -> str | None:
-    """The revision a database is at, None for an empty one; raises `StoreError` where it is newer or not ours."""
+    """Return a database's revision, None if it is empty. Raises `StoreError` if it is newer or not tilewise's."""
     with database.translated(), database.engine.connect() as connection:
         return _version(connection, database.name)
 
 
 def steps(after: str | None) -> list[str]:
-    """What leads from a revision to `HEAD`, a line each."""
+    """Return the revisions after one, up to `HEAD`, one line each."""
     from tilewise.db.sql import migrations
 
     return migrations.steps(after, HEAD)
 
 
 def bring_up(database: Database) -> str | None:
-    """Bring the database to `HEAD`; returns the revision it was at, None for an empty one.
+    """Upgrade the database to `HEAD`, and return the revision it was at (None for an empty one).
 
-    Raises `StoreError` where it is newer, somebody else's, or behind and read-only.
+    Raises `StoreError` if it is newer, not tilewise's, or behind and read-only.
     """
     version = revision(database)
     if version == HEAD and not database.writable:
         return version
     if version != HEAD and not database.writable:
-        held = f"has schema {version}, older than {HEAD}" if version else "is empty"
-        raise StoreError(f"{database.name} {held} and is opened read-only; open it for writing once")
+        state = f"has schema {version}, older than {HEAD}," if version else "is empty"
+        raise StoreError(f"{database.name} {state} and is opened read-only; open it for writing once")
     if database.is_file:
         with database.translated():
             sqlite.keep_write_ahead_log(database.engine)
@@ -56,22 +56,22 @@ def _migrate(database: Database) -> None:
     with database.write() as connection:
         if connection.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:lock)"), {"lock": _MIGRATION_LOCK})
-        if _version(connection, database.name) != HEAD:  # nobody else migrated while this process waited for the lock
+        if _version(connection, database.name) != HEAD:  # no other process migrated while this one waited for the lock
             migrations.upgrade(connection, HEAD)
 
 
 def _version(connection: Connection, name: str) -> str | None:
-    """The revision the database is at, at most `HEAD`; None for an empty one."""
+    """Return the database's revision, at most `HEAD`, or None if it is empty."""
     try:
         with connection.begin_nested() if connection.in_transaction() else connection.begin():
             version = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
     except DBAPIError:
-        tables = inspect(connection).get_table_names()  # raises too where the error was not just a missing table
+        tables = inspect(connection).get_table_names()  # raises too if the error was not just a missing table
         if tables:
             raise StoreError(
                 f"{name} holds other tables ({', '.join(tables[:3])}); give tilewise a database of its own"
             ) from None
         return None
     if version is None or not version.isdigit() or int(version) > int(HEAD):
-        raise StoreError(f"{name} has schema {version}, newer than {HEAD}, which this tilewise knows; upgrade tilewise")
+        raise StoreError(f"{name} has schema {version}, newer than {HEAD} of this tilewise; upgrade tilewise")
     return str(version)

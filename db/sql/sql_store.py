@@ -1,4 +1,4 @@
-"""The store in SQL: SQLite first, PostgreSQL as well."""
+"""The store in SQL, for SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ __all__ = ["SqlStore", "open_store"]
 
 
 def open_store(url: str, *, create: bool = True, read_only: bool = False) -> SqlStore:
-    """Open the database at a SQLAlchemy URL, bringing its schema up to date.
+    """Open the database at a SQLAlchemy URL, and upgrade its schema if it is behind.
 
-    With `create` a missing SQLite file and its folder are made. With `read_only` nothing is ever written; a file that
-    cannot be written is opened that way in any case. `?timeout=SECONDS` in an SQLite URL says how long to wait for
+    With `create`, a missing SQLite file and its folder are created. With `read_only`, nothing is ever written; a file
+    that cannot be written is always opened that way. `?timeout=SECONDS` in an SQLite URL says how long to wait for
     another writer (default 30). Raises `StoreError`.
     """
     database = connect(url, create=create, read_only=read_only)
@@ -50,7 +50,7 @@ def open_store(url: str, *, create: bool = True, read_only: bool = False) -> Sql
 
 
 class SqlStore(Store):
-    """See `Store`. Calls may come from any thread."""
+    """A `Store` in an SQL database. Calls may come from any thread."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -62,12 +62,12 @@ class SqlStore(Store):
 
     @property
     def database(self) -> Database:
-        """The database itself, which tokens and jobs are kept in too."""
+        """The database itself, which also holds tokens and jobs."""
         return self._database
 
     @property
     def is_file(self) -> bool:
-        """Whether it is a file of this machine, which answers in microseconds."""
+        """True if the database is a local file, which answers in microseconds."""
         return self._database.is_file
 
     def record(self, scope: Scope, trials: Sequence[Trial]) -> None:
@@ -159,11 +159,13 @@ class SqlStore(Store):
     def shape_pages(
         self, kernel: str, dtype: str, device: str, *, last: int = 0
     ) -> Iterator[tuple[int, dict[str, str]]]:
-        """Numbers grow as scopes are committed; on PostgreSQL, where two processes may commit in another order than
-        they began, one may come too late to be seen."""
+        """Yield pages by id, which grows as scopes are committed.
+
+        On PostgreSQL two processes may commit in another order than they began, so that a late scope is missed.
+        """
         while rows := self._database.fetch(queries.SIZES, kernel=kernel, dtype=dtype, device=device, last=last):
-            last = max(number for number, _, _ in rows)
-            yield last, {source_hash: f"[{sizes}]" for _, source_hash, sizes in rows}
+            last = max(scope_id for scope_id, _, _ in rows)
+            yield last, {source_hash: f"[{dims}]" for _, source_hash, dims in rows}
 
     def draw(self, kernel: str, dtype: str, device: str, source_hash: str | None, *, most: int) -> list[Scope]:
         family = {"kernel": kernel, "dtype": dtype, "device": device}
@@ -184,7 +186,7 @@ class SqlStore(Store):
         return [device for (device,) in self._database.fetch(queries.DEVICES)]
 
     def scopes(self, kernel: str | None = None, device: str | None = None) -> Iterator[Scope]:
-        """Read in pages: nothing is held while the caller works, and scopes added meanwhile come last."""
+        """Yield scopes, read in pages: no lock is held while the caller works, and scopes added meanwhile come last."""
         chosen = {name: value for name, value in (("kernel", kernel), ("device", device)) if value is not None}
         statement, last = queries.PAGES[frozenset(chosen)], 0
         while rows := self._database.fetch(statement, last=last, **chosen):
@@ -199,28 +201,28 @@ class SqlStore(Store):
         return [kernel for (kernel,) in self._database.fetch(queries.KERNELS)]
 
     def results(self, wanted: Wanted, *, before: int | None = None, most: int = 50) -> list[tuple[int, Result]]:
-        chosen, sizes = _filters(wanted)
-        statement = queries.page_of_results(frozenset(chosen), len(sizes))
-        rows = self._database.fetch(statement, before=before or _LAST, most=most, **chosen, **sizes)
+        chosen, dims = _filters(wanted)
+        statement = queries.page_of_results(frozenset(chosen), len(dims))
+        rows = self._database.fetch(statement, before=before or _LAST, most=most, **chosen, **dims)
         return [(row[-1], read_result(row[:-1])) for row in rows]
 
     def trial_page(
         self, wanted: Wanted, *, status: Status | None = None, after: Place = START, most: int = 100
     ) -> tuple[list[Listed], Place | None]:
-        chosen, sizes = _filters(wanted)
-        statement = queries.page_of_scopes(frozenset(chosen), len(sizes))
-        scopes = self._database.fetch(statement, first=after.scope, most=_SCOPES_A_PAGE, **chosen, **sizes)
+        chosen, dims = _filters(wanted)
+        statement = queries.page_of_scopes(frozenset(chosen), len(dims))
+        scopes = self._database.fetch(statement, first=after.scope, most=_SCOPES_PER_PAGE, **chosen, **dims)
         of_status = {"status": status.value} if status else {}
         query = queries.TRIALS_OF_STATUS if status else queries.TRIALS_OF
         listed: list[Listed] = []
-        for number, *row in scopes:
-            seen = after.trial if number == after.scope else 0
-            found = self._database.fetch(query, scope=number, after=seen, most=most - len(listed), **of_status)
+        for scope_id, *row in scopes:
+            seen = after.trial if scope_id == after.scope else 0
+            found = self._database.fetch(query, scope=scope_id, after=seen, most=most - len(listed), **of_status)
             scope = read_scope(row)
-            listed += [Listed(Place(number, rest[0]), scope, read_trial(rest[2:]), rest[1]) for rest in found]
+            listed += [Listed(Place(scope_id, rest[0]), scope, read_trial(rest[2:]), rest[1]) for rest in found]
             if len(listed) >= most:
                 return listed, listed[-1].place
-        return listed, Place(scopes[-1][0] + 1, 0) if len(scopes) == _SCOPES_A_PAGE else None
+        return listed, Place(scopes[-1][0] + 1, 0) if len(scopes) == _SCOPES_PER_PAGE else None
 
     def history(self, question: Question) -> list[tuple[Scope, Trial]]:
         rows = self._database.fetch(queries.VERIFIED, key=question.key)
@@ -230,13 +232,13 @@ class SqlStore(Store):
         return [(scope, trial) for scope, trial in found if _improves(best, scope.key, trial)]
 
     def check_schema(self) -> None:
-        """Raise `StoreError` where the database does not answer, or its schema is not the one that is needed."""
+        """Raise `StoreError` if the database does not answer or its schema is not the one needed."""
         version = schema.revision(self._database)
         if version != schema.HEAD:
             raise StoreError(f"{self.name} has schema {version}; expected {schema.HEAD}")
 
     def changes(self) -> Changes:
-        """What is written from now on, by whichever process."""
+        """Return the changes made from now on, by any process."""
         return Changes(self._database)
 
     def close(self) -> None:
@@ -244,20 +246,20 @@ class SqlStore(Store):
 
 
 _LAST = 2**63 - 1
-_SCOPES_A_PAGE = 500
+_SCOPES_PER_PAGE = 500
 
 _TRIAL = models.trials.c
 
 
 def _filters(wanted: Wanted) -> tuple[dict[str, str], dict[str, str]]:
-    """What narrows a listing: columns by name, and patterns of sizes as `page_of_results` takes them."""
+    """Return the filters of a listing: columns by name, and patterns for dims as `page_of_results` takes them."""
     columns = {"kernel": wanted.kernel, "dtype": wanted.dtype, "device": wanted.device}
     chosen = {name: value for name, value in columns.items() if value is not None}
-    return chosen, {f"dim_{number}": _like(*size) for number, size in enumerate(wanted.dims.items())}
+    return chosen, {f"dim_{index}": _like(*dim) for index, dim in enumerate(wanted.dims.items())}
 
 
 def _improves(best: dict[str, float], scope: str, trial: Trial) -> bool:
-    """Whether the trial is faster than those before it in its scope, which `best` holds."""
+    """Return whether the trial is faster than all before it in its scope, and update that scope's time in `best`."""
     if trial.time_us is None or trial.time_us >= best.get(scope, math.inf):
         return False
     best[scope] = trial.time_us
@@ -265,7 +267,7 @@ def _improves(best: dict[str, float], scope: str, trial: Trial) -> bool:
 
 
 def _like(name: str, size: int) -> str:
-    """What `{"M":1000,"N":8192,` is like, a problem's sizes as `page_of_results` reads them."""
+    """Return a LIKE pattern for one size in dims as `page_of_results` compares them: `{"M":1000,"N":8192,`."""
     pattern = json.dumps(name, ensure_ascii=False) + f":{size},"
     for special in "\\%_":
         pattern = pattern.replace(special, "\\" + special)
@@ -275,11 +277,11 @@ def _like(name: str, size: int) -> str:
 def _refuse_flaws(trials: Sequence[Trial]) -> None:
     for trial in trials:
         if found := flaw(trial):
-            raise StoreError(f"cannot keep the trial of {dict(trial.config)}: {found}")
+            raise StoreError(f"cannot store the trial of {dict(trial.config)}: {found}")
 
 
 def _find(connection: Connection, scope: Scope) -> int | None:
-    """The scope's id, locked for this transaction (SQLite's writers hold the whole file anyway)."""
+    """Return the scope's id, locked for this transaction (SQLite's writers lock the whole file anyway)."""
     found = select(models.scopes.c.id).where(models.scopes.c.key == scope.key).with_for_update()
     return connection.execute(found).scalar()
 
@@ -294,12 +296,12 @@ def _find_or_add(connection: Connection, scope: Scope) -> int:
         pass
     added = _find(connection, scope)
     if added is None:
-        raise StoreError(f"the database does not keep the scope of {scope.question}")
+        raise StoreError(f"the database did not store the scope of {scope.question}")
     return added
 
 
 def _change_current(scope_id: int | None) -> Any:
-    """An UPDATE of the scope's current trials; of none where the scope is unknown."""
+    """Return an UPDATE of the scope's current trials, which matches none if the scope is unknown."""
     return update(models.trials).where(_TRIAL.scope_id == scope_id, queries.CURRENT)
 
 
@@ -312,7 +314,7 @@ _SUPERSEDE = (
 
 def _add(connection: Connection, scope_id: int, trials: Sequence[Trial]) -> None:
     rows = [trial_values(trial) | {"scope_id": scope_id} for trial in trials]
-    latest = {row["config_key"]: row for row in rows}  # of one config offered twice, the later is the current one
+    latest = {row["config_key"]: row for row in rows}  # if a config comes twice, the later is current
     for row in rows:
         row["current"] = latest[row["config_key"]] is row
     connection.execute(_SUPERSEDE, [{"scope": scope_id, "superseded": key} for key in latest])
@@ -320,7 +322,7 @@ def _add(connection: Connection, scope_id: int, trials: Sequence[Trial]) -> None
 
 
 def _add_suggestion(connection: Connection, suggestion: Suggestion) -> bool:
-    """Whether it was not known."""
+    """Add a suggestion, and return False if it was already known."""
     try:
         with connection.begin_nested():
             connection.execute(insert(models.suggestions).values(suggestion_values(suggestion)))
@@ -334,9 +336,9 @@ def _current(connection: Connection, scope: Scope) -> list[Trial]:
 
 
 def _merge(connection: Connection, scope: Scope, trials: Sequence[Trial]) -> tuple[int, tuple[int, int, int], Change]:
-    """Keep what outranks the current trials.
+    """Store the trials that outrank the current ones.
 
-    Returns the scope's id, how many trials were added, updated and left unchanged, and who wins now.
+    Returns the scope's id, how many trials were added, updated and left unchanged, and the change of winner.
     """
     scope_id = _find_or_add(connection, scope)
     stored = _current(connection, scope)

@@ -1,8 +1,8 @@
-"""What SQLite needs: how its files are opened, locked and kept safe.
+"""SQLite specifics: how its files are opened, locked and made durable.
 
-- Write-ahead log: readers never wait for the writer, nor it for them.
-- `synchronous=FULL`: one sync of the log a commit, so that what a call returned survives even a power failure. It
-  costs from 0.2 to 10 ms; the trial that it keeps cost more than that. (`NORMAL` would already survive a kill.)
+- Write-ahead log: readers and the writer never wait for each other.
+- `synchronous=FULL`: one sync of the log per commit, so that a finished call survives even a power failure. A sync
+  costs 0.2 to 10 ms, less than the trial that it stores. (`NORMAL` would already survive a kill.)
 - `BEGIN IMMEDIATE` for every write: a transaction that starts as a reader cannot always become a writer, whatever
   its busy timeout.
 """
@@ -32,39 +32,40 @@ __all__ = [
 ]
 
 BUSY_SECONDS = 30
-_LEAST_BYTES = 512  # one page, of the smallest size there is
+_LEAST_BYTES = 512  # one page of the smallest size
 _WAL_POLL_SECONDS = 0.01
 _CACHE_KIB = 8_000
-"""Of a connection: the inner pages of a million problems' indexes. The connection used last is used next, so that few
-of them fill theirs."""
+"""Cache per connection, for the inner pages of a million problems' indexes. The connection used last is used next, so
+few of them fill theirs."""
 
 
 def database_path(url: URL) -> Path | None:
-    """The file that a URL names; None for a database in memory and for SQLite's own `file:` URIs."""
+    """Return the file that a URL names, or None for an in-memory database and for SQLite's own `file:` URIs."""
     name = url.database or ":memory:"
     return None if name == ":memory:" or name.startswith("file:") else Path(name)
 
 
 def make_place(path: Path, *, create: bool) -> None:
-    """Make sure that `path` is, or may become, a database file; raises `StoreError` where it cannot."""
+    """Check that `path` is or can become a database file, creating its folder. Raises `StoreError` if it cannot."""
     if path.is_dir():
         raise StoreError(f"{path} is a folder; expected a database file")
     if path.exists():
         _check_size(path)
         return
     if not create:
-        raise StoreError(f"no database at {path}; check the path, or tune or import something to make one")
+        raise StoreError(f"no database at {path}; check the path, or tune or import something to create one")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise StoreError(f"cannot make the folder of {path}: {error.strerror}; choose another place") from error
+        raise StoreError(f"cannot create the folder of {path}: {error.strerror}; choose another path") from error
 
 
 def _check_size(path: Path) -> None:
-    """SQLite takes a file of a few bytes for an empty database, and would overwrite it; larger ones it checks itself.
+    """Refuse a file of a few bytes, which SQLite would take for an empty database and overwrite.
 
-    Nothing here may open the file: closing it again would drop the locks that this process holds on it through SQLite
-    (POSIX drops all of a process's), and the next process to leave the database would delete the log under ours.
+    SQLite checks larger files itself. Nothing here may open the file: closing it again would drop the locks that this
+    process holds on it through SQLite (POSIX drops all of a process's locks on a file), and the next process to close
+    the database would delete the log that this one still uses.
     """
     try:
         size = path.stat().st_size
@@ -75,23 +76,23 @@ def _check_size(path: Path) -> None:
 
 
 def is_writable(path: Path) -> bool:
-    """Whether the file and its folder, which takes the write-ahead log, may be written; false on a read-only mount."""
+    """Return whether the file and its folder, which holds the log, are writable. They are not on a read-only mount."""
     return (not path.exists() or os.access(path, os.W_OK)) and os.access(path.parent, os.W_OK)
 
 
 def busy_seconds(url: URL) -> float:
-    """How long to wait for another writer: the URL's `timeout`; raises `ValueError` unless that is a number."""
+    """Return how long to wait for another writer: the URL's `timeout`. Raises `ValueError` if it is not a number."""
     return float(str(url.query.get("timeout", BUSY_SECONDS)))
 
 
 def create_sqlite_engine(url: URL, path: Path | None, *, read_only: bool) -> Engine:
-    """An engine whose connections begin a transaction where they have the execution option `writing`."""
+    """Return an engine whose connections begin a transaction if they have the execution option `writing`."""
     options: dict[str, Any] = {"isolation_level": None, "check_same_thread": False, "timeout": busy_seconds(url)}
     if path is not None and read_only:
         engine = _read_only_engine(path, options)
     elif path is not None:
         engine = create_engine(url, connect_args=options, pool_use_lifo=True)
-    else:  # a database in memory is one connection, which threads take in turn
+    else:  # an in-memory database is one connection, which threads use in turn
         engine = create_engine(url, connect_args=options, poolclass=QueuePool, pool_size=1, max_overflow=0)
     event.listen(engine, "connect", _set_up)
     event.listen(engine, "begin", _begin)
@@ -99,9 +100,9 @@ def create_sqlite_engine(url: URL, path: Path | None, *, read_only: bool) -> Eng
 
 
 def keep_write_ahead_log(engine: Engine) -> None:
-    """Switch the file to a write-ahead log, once and for all; does nothing where it has one.
+    """Switch the file to a write-ahead log for good, unless it has one.
 
-    SQLite does not apply the busy timeout to this switch, so two processes that make one file wait here.
+    SQLite does not apply the busy timeout to this switch, so two processes that create the same file wait here.
     """
     connection = engine.raw_connection()
     try:
@@ -130,17 +131,17 @@ def _set_up(connection: sqlite3.Connection, _: object) -> None:
 
 
 def _begin(connection: Connection) -> None:
-    """Writers take the lock at once; a reader's one statement is a transaction by itself."""
+    """Take the write lock at once for a writer. A reader's single statement is a transaction by itself."""
     if connection.get_execution_options().get("writing", False):
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 
 
 def _read_only_engine(path: Path, options: dict[str, Any]) -> Engine:
-    """Reading a file that this process must not or cannot write.
+    """Return an engine for a file that this process must not or cannot write.
 
-    Where the log's files can neither be found nor made (a read-only mount), SQLite opens the database only as
-    `immutable`, which is right as long as nobody writes. Another host might, so such a connection serves one call and
-    the next call looks afresh whether there is a log by now. With a log present, `immutable` would be wrong.
+    If the log's files neither exist nor can be created (a read-only mount), SQLite opens the database only as
+    `immutable`, which is right as long as nobody writes. Another host might, so such a connection serves one call only,
+    and the next call checks again for a log. With a log present, `immutable` would be wrong.
     """
 
     def connect(flags: str = "mode=ro") -> sqlite3.Connection:
@@ -175,7 +176,7 @@ def _needs_immutable(connection: sqlite3.Connection, path: Path) -> bool:
         log = path.with_name(path.name + "-wal")
         if log.exists() and log.stat().st_size > 0:
             raise StoreError(
-                f"{path} was left by a writer that was killed; open it once where it is writable"
+                f"{path} was left unfinished by a killed writer; open it once where it is writable"
             ) from error
         return True
     return False

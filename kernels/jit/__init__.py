@@ -1,1 +1,1 @@
-"""The Triton functions, one file a family; the only part of `kernels` that imports triton."""
+"""The Triton functions, one file per family; the only part of `kernels` that imports triton."""

@@ -1,13 +1,13 @@
 """Batch normalisation over [N, C, HW], training forward; see `tilewise.kernels.vector.batch_norm` for the spec.
 
-A program works on BLOCK_SIZE_C channels and, of each, on one part: PART_N images by PART_HW pixels. It goes through it
-in tiles of [BLOCK_SIZE_N, BLOCK_SIZE_C, BLOCK_SIZE_HW]. With one part a channel a single launch does everything; with
-several, each program's sums pass through scratch to the next launch, which adds them up.
+A program works on one part of each of BLOCK_SIZE_C channels: PART_N images by PART_HW pixels. It walks the part in
+tiles of [BLOCK_SIZE_N, BLOCK_SIZE_C, BLOCK_SIZE_HW]. If a channel is one part, a single launch does everything. If it
+is cut into several, each program's sums pass through scratch to the next launch, which adds them up.
 
-Sums are of `x - shift`, the shift being the mean of the channel's first pixels. Its distance from the channel's mean
-is itself part of the channel's variance, so that what two passes take off the sum of squares at the end is at most the
-channel's size over BLOCK_SIZE_HW times what remains: an error of so many roundings, wherever the mean lies. Three
-passes take nothing off: their squares are of the distance from the mean.
+Sums are taken of `x - shift`, where shift is the mean of the channel's first pixels. Its distance from the channel's
+mean is itself part of the channel's variance. What two passes subtract from the sum of squares at the end is therefore
+at most the channel's size over BLOCK_SIZE_HW times the remainder, and the error at most that many roundings, wherever
+the mean lies. Three passes subtract nothing: they sum squared distances from the mean.
 """
 
 import triton
@@ -16,7 +16,7 @@ import triton.language as tl
 
 @triton.jit
 def _place(PARTS_N: tl.constexpr, PARTS_HW: tl.constexpr, BLOCK_SIZE_C: tl.constexpr):
-    """This program's channels, and which of their parts it takes: counted, by images and by pixels."""
+    """Return this program's channels, and its part of them: the index in all, by images, and by pixels."""
     program = tl.program_id(0)
     channel = program // (PARTS_N * PARTS_HW) * BLOCK_SIZE_C + tl.arange(0, BLOCK_SIZE_C)
     part = program % (PARTS_N * PARTS_HW)
@@ -25,7 +25,7 @@ def _place(PARTS_N: tl.constexpr, PARTS_HW: tl.constexpr, BLOCK_SIZE_C: tl.const
 
 @triton.jit
 def _tile(channel, first_n, end_n, first_hw, end_hw, C, HW, BLOCK_SIZE_N: tl.constexpr, BLOCK_SIZE_HW: tl.constexpr):
-    """A tile's offsets, and which of its elements the part has."""
+    """Return a tile's offsets, and the mask of its elements that are inside the part."""
     image = first_n + tl.arange(0, BLOCK_SIZE_N)
     pixel = first_hw + tl.arange(0, BLOCK_SIZE_HW)
     mask = ((image < end_n)[:, None, None] & (channel < C)[None, :, None]) & (pixel < end_hw)[None, None, :]
@@ -35,7 +35,7 @@ def _tile(channel, first_n, end_n, first_hw, end_hw, C, HW, BLOCK_SIZE_N: tl.con
 
 @triton.jit
 def _shift(x_ptr, channel, C, HW, BLOCK_SIZE_HW: tl.constexpr):
-    """The mean of the first pixels of each channel's first image."""
+    """Return the mean of the first pixels of each channel's first image."""
     pixel = tl.arange(0, BLOCK_SIZE_HW)
     mask = (channel < C)[:, None] & (pixel < HW)[None, :]
     x = tl.load(x_ptr + channel[:, None].to(tl.int64) * HW + pixel[None, :], mask=mask, other=0.0).to(tl.float32)
@@ -62,11 +62,11 @@ def _sums(
     EVEN_N: tl.constexpr,
     EVEN_HW: tl.constexpr,
 ):
-    """Of a part, a pair: the sum of `x - shift`, and the sum of squares of the same ("both"), or of only one of them
-    ("sum", "squares"), where the squares are of `x - shift - rest`. EVEN_N, EVEN_HW: tiles end where the part does.
+    """Return two sums over a part. KIND "both": of `x - shift` and of its square; "sum": only the first; "squares":
+    only the second, of the square of `x - shift - rest`. EVEN_N, EVEN_HW: the last tile ends where the part does.
 
-    The sums are delayed: tiles collect over the loops and are reduced once. Images and pixels outside are taken out by
-    a select each: on Ascend one select by both masks takes many times the memory.
+    The reduction is delayed: tiles accumulate over the loops and are reduced once. Images and pixels outside are
+    masked by one select each, since on Ascend a single select by both masks takes many times the memory.
     """
     end_n = tl.minimum((part_n + 1) * PART_N, N)
     end_hw = tl.minimum((part_hw + 1) * PART_HW, HW)
@@ -114,7 +114,7 @@ def _apply(
     PART_N: tl.constexpr,
     PART_HW: tl.constexpr,
 ):
-    """y of a part; the first part of a channel also stores its mean and rstd."""
+    """Store y of a part; the first part of a channel also stores mean and rstd."""
     end_n = tl.minimum((part_n + 1) * PART_N, N)
     end_hw = tl.minimum((part_hw + 1) * PART_HW, HW)
     first = (channel < C) & (part == 0)
@@ -151,7 +151,7 @@ def batch_norm_whole_kernel(
     EVEN_N: tl.constexpr,
     EVEN_HW: tl.constexpr,
 ):
-    """Statistics and y of BLOCK_SIZE_C channels; one part is all of a channel."""
+    """Compute the statistics and y of BLOCK_SIZE_C channels, each of a single part."""
     channel, part, part_n, part_hw = _place(1, 1, BLOCK_SIZE_C)
     count = N * 1.0 * HW
     shift = _shift(x_ptr, channel, C, HW, BLOCK_SIZE_HW)
@@ -264,7 +264,7 @@ def batch_norm_sums_kernel(
     EVEN_N: tl.constexpr,
     EVEN_HW: tl.constexpr,
 ):
-    """A part's sums, of the KIND that `_sums` knows, to [C, parts] of scratch."""
+    """Store a part's sums to scratch of shape [C, parts]; KIND as in `_sums`."""
     channel, part, part_n, part_hw = _place(PARTS_N, PARTS_HW, BLOCK_SIZE_C)
     if KIND == "squares":
         shift = tl.load(shift_ptr + channel, mask=channel < C, other=0.0)
@@ -301,7 +301,7 @@ def batch_norm_sums_kernel(
 
 @triton.jit
 def _total(parts_ptr, channel, C, PARTS: tl.constexpr, PARTS_BLOCK: tl.constexpr):
-    """The sum of each channel's PARTS; PARTS_BLOCK covers them."""
+    """Return the sum of each channel's PARTS values; PARTS_BLOCK >= PARTS."""
     part = tl.arange(0, PARTS_BLOCK)
     mask = (channel < C)[:, None] & (part < PARTS)[None, :]
     return tl.sum(tl.load(parts_ptr + channel[:, None] * PARTS + part[None, :], mask=mask, other=0.0), axis=1)
@@ -332,7 +332,7 @@ def batch_norm_apply_kernel(
     PARTS_HW: tl.constexpr,
     PARTS_BLOCK: tl.constexpr,
 ):
-    """y of a part, with statistics from all parts' sums."""
+    """Store y of a part, with the statistics from all parts' sums."""
     channel, part, part_n, part_hw = _place(PARTS_N, PARTS_HW, BLOCK_SIZE_C)
     count = N * 1.0 * HW
     shift = tl.load(shift_ptr + channel, mask=channel < C, other=0.0)

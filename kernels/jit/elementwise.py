@@ -1,12 +1,11 @@
 """Element-wise kernels; see `tilewise.kernels.vector.elementwise` for their specs.
 
-A program works through its share of an axis in trips of one sub-block. The share is a contiguous block (`blocks`), or
-sub-blocks that lie as far apart as all programs together reach (`grid_stride`), which is a persistent loop where there
-are as many programs as cores.
+A program takes its share of an axis in trips of one sub-block. The share is a contiguous block (`blocks`), or
+sub-blocks one whole grid apart (`grid_stride`). The latter is a persistent loop if there are as many programs as cores.
 
-Nothing is masked where an axis is at least as long as a sub-block (`FITS`): a sub-block that would reach beyond the
-end of its share is moved back to end there. What it shares with its neighbour is computed twice, to the same value. On
-Ascend a masked tile is filled first, which holds up the transfers; on NVIDIA a mask may narrow the loads.
+An axis at least as long as a sub-block (`FITS`) needs no mask: a sub-block that would cross the end of its share is
+moved back to end there, and the overlap with its neighbour is computed twice, to the same values. On Ascend a masked
+tile is filled first, which delays the transfers; on NVIDIA a mask may narrow the loads.
 
 Everything is computed in float32. Offsets have 64 bits: tensors may have more than 2^31 elements.
 """
@@ -17,7 +16,7 @@ import triton.language as tl
 
 @triton.jit
 def _start(trip, program, programs, size, VARIANT: tl.constexpr, BLOCK: tl.constexpr, SUB: tl.constexpr, FITS):
-    """Where a program's sub-block of this trip starts on an axis of `size`."""
+    """Return the start of a program's sub-block of this trip on an axis of `size`."""
     if VARIANT == "grid_stride":
         start = (trip * programs + program).to(tl.int64) * SUB
     else:
@@ -31,7 +30,7 @@ def _start(trip, program, programs, size, VARIANT: tl.constexpr, BLOCK: tl.const
 
 @triton.jit
 def _load(ptr, at, size, FITS: tl.constexpr):
-    """In float32. What is read stays in an NVIDIA cache rather than what is written, which may then leave early: 1%."""
+    """Load as float32. An NVIDIA cache keeps inputs rather than outputs, which may then be evicted early: 1% faster."""
     if FITS:
         values = tl.load(ptr + at, eviction_policy="evict_last")
     else:
@@ -78,7 +77,7 @@ def vector_add_kernel(
     SUB_BLOCK_SIZE: tl.constexpr,
     NUM_STAGES: tl.constexpr = 1,
 ):
-    """`out[n] = x[n] + y[n]`."""
+    """Compute `out[n] = x[n] + y[n]`."""
     for trip in tl.range(0, (BLOCK_SIZE - 1) // SUB_BLOCK_SIZE + 1, num_stages=NUM_STAGES):
         start = _start(trip, tl.program_id(0), tl.num_programs(0), N, VARIANT, BLOCK_SIZE, SUB_BLOCK_SIZE, FITS)
         at = start + tl.arange(0, SUB_BLOCK_SIZE)
@@ -97,7 +96,7 @@ def gelu_kernel(
     SUB_BLOCK_SIZE: tl.constexpr,
     NUM_STAGES: tl.constexpr = 1,
 ):
-    """`out[n] = gelu(x[n])` in one of three forms: `tanh`, `rational`, `erf`."""
+    """Compute `out[n] = gelu(x[n])` in one of three forms: `tanh`, `rational`, `erf`."""
     for trip in tl.range(0, (BLOCK_SIZE - 1) // SUB_BLOCK_SIZE + 1, num_stages=NUM_STAGES):
         start = _start(trip, tl.program_id(0), tl.num_programs(0), N, VARIANT, BLOCK_SIZE, SUB_BLOCK_SIZE, FITS)
         at = start + tl.arange(0, SUB_BLOCK_SIZE)
@@ -113,20 +112,20 @@ def gelu_kernel(
 
 @triton.jit
 def _gelu_tanh(x):
-    """`x / 2 * (1 + tanh(u))`, `u = sqrt(2 / pi) * (x + 0.044715 x^3)`.
+    """Return `x / 2 * (1 + tanh(u))` with `u = sqrt(2 / pi) * (x + 0.044715 x^3)`.
 
-    Written as `x * sigmoid(2 u)`, which is the same, needs no tanh and no cancelling sum. `exp` may overflow to inf:
-    the quotient is then 0, its limit.
+    It is written as the equal `x * sigmoid(2 u)`, which avoids the tanh and the cancellation. `exp` may overflow to
+    inf, and the quotient is then 0, its limit.
     """
     return x / (1.0 + tl.exp(x * (x * x * -0.07135481627260025 - 1.5957691216057308)))  # exp(-2 u)
 
 
 @triton.jit
 def _gelu_rational(x):
-    """The tanh form with `tanh(u) = u (945 + 105 u^2 + u^4) / (945 + 420 u^2 + 15 u^4)`, clamped to [-1, 1].
+    """Return the tanh form with `tanh(u) = u (945 + 105 u^2 + u^4) / (945 + 420 u^2 + 15 u^4)`, clamped to [-1, 1].
 
-    The quotient reaches 1 at u = 3.65. Capping u^2 at 16 leaves it alone below that and keeps the polynomials from
-    overflowing; beyond 4 it then rises with u, and the clamp makes it 1.
+    The quotient reaches 1 at u = 3.65. Capping u^2 at 16 changes nothing below u = 4 and keeps the polynomials from
+    overflowing; beyond 4 the quotient rises linearly with u, and the clamp makes it 1.
     """
     u = x * (x * x * 0.035677408136300125 + 0.7978845608028654)
     t = tl.minimum(u * u, 16.0, propagate_nan=tl.PropagateNan.ALL)
@@ -138,7 +137,7 @@ def _gelu_rational(x):
 
 @triton.jit
 def _gelu_erf(x):
-    """`x / 2 * (1 + erf(x / sqrt(2)))`, the exact form."""
+    """Return `x / 2 * (1 + erf(x / sqrt(2)))`, the exact form."""
     return x * (tl.erf(x * 0.7071067811865476) * 0.5 + 0.5)
 
 
@@ -158,8 +157,8 @@ def relu_bias_scale_kernel(
     BLOCK_SIZE_N: tl.constexpr,
     NUM_STAGES: tl.constexpr = 1,
 ):
-    """`out[m, n] = relu(x[m, n] + bias[n]) * scale`; a NaN stays one, as torch's relu leaves it."""
-    parts = (N - 1) // BLOCK_SIZE_N + 1  # no (N + BLOCK_SIZE_N - 1): it may exceed 32 bits
+    """Compute `out[m, n] = relu(x[m, n] + bias[n]) * scale`; NaN propagates, as in torch's relu."""
+    parts = (N - 1) // BLOCK_SIZE_N + 1  # not (N + BLOCK_SIZE_N - 1), which may exceed 32 bits
     program, programs = tl.program_id(0) // parts, tl.num_programs(0) // parts
     cols = _start(0, tl.program_id(0) % parts, parts, N, "blocks", BLOCK_SIZE_N, BLOCK_SIZE_N, FITS_N)
     cols += tl.arange(0, BLOCK_SIZE_N)
@@ -190,7 +189,7 @@ def layer_norm_apply_kernel(
     BLOCK_SIZE_N: tl.constexpr,
     NUM_STAGES: tl.constexpr = 1,
 ):
-    """`out[m, n] = (x[m, n] - mean[m]) * rstd[m] * weight[n] + bias[n]`."""
+    """Compute `out[m, n] = (x[m, n] - mean[m]) * rstd[m] * weight[n] + bias[n]`."""
     parts = (N - 1) // BLOCK_SIZE_N + 1
     program, programs = tl.program_id(0) // parts, tl.num_programs(0) // parts
     cols = _start(0, tl.program_id(0) % parts, parts, N, "blocks", BLOCK_SIZE_N, BLOCK_SIZE_N, FITS_N)

@@ -20,10 +20,10 @@ def layer_norm_one_load_kernel(
     BLOCK_SIZE_N: tl.constexpr,
     EVEN_N: tl.constexpr,
 ):
-    """Rows that fit on chip: BLOCK_SIZE_N covers N, each element is loaded once. EVEN_N: it is N exactly.
+    """Normalise rows that fit on chip, with each element loaded once: BLOCK_SIZE_N >= N. EVEN_N: they are equal.
 
-    The mean is corrected by the mean of what it leaves, and the variance taken around that: no large numbers are
-    cancelled, however far the row lies from zero, and the mean keeps its digits where the row lies around zero.
+    The mean is corrected by the mean of the deviations from it, and the variance is taken around the corrected mean.
+    So no large numbers cancel, however far the row is from zero, and the mean stays accurate for rows around zero.
     """
     first = tl.program_id(0).to(tl.int64) * BLOCK_SIZE_M  # 64 bits: M * N may exceed 2^31 elements
     end = tl.minimum(first + BLOCK_SIZE_M, M)
@@ -67,14 +67,15 @@ def layer_norm_looped_kernel(
     BLOCK_SIZE_N: tl.constexpr,
     EVEN_N: tl.constexpr,
 ):
-    """Rows of any length, in two passes of column blocks; BLOCK_SIZE_N < N. EVEN_N: N is a multiple of it.
+    """Normalise rows of any length in two passes over column blocks: BLOCK_SIZE_N < N. EVEN_N: N is a multiple of it.
 
-    Sums of `x - shift` and of its square are collected together, the shift being the mean of the row's first block.
-    Its distance from the row's mean is itself part of the row's variance, so that the square taken off at the end is
-    never more than N / BLOCK_SIZE_N times what remains: an error of so many roundings, wherever the mean lies.
+    The first pass sums `x - shift` and its square, where shift is the mean of the row's first block. The shift's
+    distance from the row's mean is itself part of the row's variance. The square that is subtracted at the end is
+    therefore at most N / BLOCK_SIZE_N times the remainder, and the error at most that many roundings, wherever the
+    mean lies.
 
-    The sums are delayed: two [SUB_BLOCK_SIZE_M, BLOCK_SIZE_N] tiles collect over the column loop and are reduced
-    once. Only the last block needs a select, so it stands outside the loop.
+    The reduction is delayed: two [SUB_BLOCK_SIZE_M, BLOCK_SIZE_N] tiles accumulate over the column loop and are
+    reduced once. Only the last block needs a select, so it comes after the loop.
     """
     first = tl.program_id(0).to(tl.int64) * BLOCK_SIZE_M  # 64 bits: M * N may exceed 2^31 elements
     end = tl.minimum(first + BLOCK_SIZE_M, M)
@@ -130,11 +131,10 @@ def _gradients_of_rows(
     SUB_BLOCK_SIZE_M: tl.constexpr,
     BLOCK_SIZE_N: tl.constexpr,
 ):
-    """dx of this program's rows (BLOCK_SIZE_M or fewer), each element loaded once, and the rows' sums for dw and db.
+    """Store dx of this program's rows (at most BLOCK_SIZE_M), each element loaded once; return the sums for dw and db.
 
-    Sub-tiles are dealt to the programs in turn, so that what all of them read at a time lies close together in
-    memory. The sums collect in tiles and are reduced over rows once. Elements outside are loaded as zeros, which add
-    nothing.
+    Sub-tiles are dealt to the programs in turn, so that all programs read close together in memory at any time. The
+    sums accumulate in tiles, which are reduced over rows once. Elements outside are loaded as zeros, which add nothing.
     """
     first = tl.program_id(0).to(tl.int64) * SUB_BLOCK_SIZE_M  # 64 bits: M * N may exceed 2^31 elements
     stride = tl.num_programs(0) * SUB_BLOCK_SIZE_M
@@ -178,7 +178,7 @@ def layer_norm_backward_atomic_kernel(
     SUB_BLOCK_SIZE_M: tl.constexpr,
     BLOCK_SIZE_N: tl.constexpr,
 ):
-    """All three gradients of up to BLOCK_SIZE_M rows; BLOCK_SIZE_N covers N. dw and db are added to what is there."""
+    """Compute dx of up to BLOCK_SIZE_M rows, and add their dw and db to the outputs atomically; BLOCK_SIZE_N >= N."""
     dw, db = _gradients_of_rows(
         dy_ptr, x_ptr, w_ptr, mean_ptr, rstd_ptr, dx_ptr, M, N, BLOCK_SIZE_M, SUB_BLOCK_SIZE_M, BLOCK_SIZE_N
     )
@@ -203,7 +203,7 @@ def layer_norm_backward_parts_kernel(
     SUB_BLOCK_SIZE_M: tl.constexpr,
     BLOCK_SIZE_N: tl.constexpr,
 ):
-    """As the atomic kernel, but dw and db leave as one row of parts a program, to be summed by the merge kernel."""
+    """Like the atomic kernel, but each program stores dw and db as one row of parts, which the merge kernel sums."""
     dw, db = _gradients_of_rows(
         dy_ptr, x_ptr, w_ptr, mean_ptr, rstd_ptr, dx_ptr, M, N, BLOCK_SIZE_M, SUB_BLOCK_SIZE_M, BLOCK_SIZE_N
     )
@@ -224,7 +224,7 @@ def layer_norm_backward_merge_kernel(
     STEP_M: tl.constexpr,
     STEP_N: tl.constexpr,
 ):
-    """Sums of the PARTS rows of both parts, STEP_N columns a program."""
+    """Sum the PARTS rows of dw and db, STEP_N columns per program."""
     cols = tl.program_id(0) * STEP_N + tl.arange(0, STEP_N)
     dw = tl.zeros([STEP_M, STEP_N], dtype=tl.float32)
     db = tl.zeros([STEP_M, STEP_N], dtype=tl.float32)
@@ -253,7 +253,8 @@ def layer_norm_backward_sums_kernel(
     SUB_BLOCK_SIZE_M: tl.constexpr,
     BLOCK_SIZE_N: tl.constexpr,
 ):
-    """What dx needs of a whole row, for BLOCK_SIZE_M rows of any length: the share of dx along x and its level."""
+    """Compute the two sums over whole rows that dx needs, the share of dx along x and its level, for BLOCK_SIZE_M rows
+    of any length."""
     first = tl.program_id(0).to(tl.int64) * BLOCK_SIZE_M  # 64 bits: M * N may exceed 2^31 elements
     end = tl.minimum(first + BLOCK_SIZE_M, M)
     for start in range(0, BLOCK_SIZE_M, SUB_BLOCK_SIZE_M):
@@ -271,7 +272,7 @@ def layer_norm_backward_sums_kernel(
             x = tl.load(x_ptr + at, mask=mask, other=0.0).to(tl.float32)
             levels += dy
             alongs += dy * (x - mean[:, None])
-        along = tl.sum(alongs, axis=1) * rstd * rstd / N  # of x - mean, so that no loop scales x
+        along = tl.sum(alongs, axis=1) * rstd * rstd / N  # sums of x - mean, so that no loop scales x
         tl.store(along_ptr + rows, along, mask=rows < end)
         tl.store(level_ptr + rows, tl.sum(levels, axis=1) / N, mask=rows < end)
 
@@ -295,9 +296,9 @@ def layer_norm_backward_apply_kernel(
     STEP_M: tl.constexpr,
     STEP_N: tl.constexpr,
 ):
-    """dx, dw and db of STEP_N columns, one of COLUMNS such blocks, over ROWS rows, STEP_M at a time.
+    """Compute dx, dw and db of one of COLUMNS blocks of STEP_N columns, over ROWS rows, STEP_M at a time.
 
-    dw and db collect over the rows and are added to what is there.
+    dw and db accumulate over the rows and are added to the outputs atomically.
     """
     program = tl.program_id(0)
     cols = program % COLUMNS * STEP_N + tl.arange(0, STEP_N)

@@ -14,7 +14,7 @@ __all__ = [
 
 @triton.jit
 def probe_empty_kernel(out_ptr, WIDTH: tl.constexpr):
-    """One short store: what remains is launching and handing out programs."""
+    """Store a little, so that the time is that of launching and of distributing the programs."""
     at = tl.program_id(0) * WIDTH + tl.arange(0, WIDTH)
     tl.store(out_ptr + at, tl.full([WIDTH], 1.0, tl.float32))
 
@@ -29,7 +29,7 @@ def probe_load_kernel(
     COLS: tl.constexpr,
     PITCH: tl.constexpr,
 ):
-    """Tiles of rows PITCH apart, read over and over into a sum that is faster than any load."""
+    """Load tiles of rows PITCH apart, again and again, into a sum that is faster than any load."""
     first = tl.program_id(0).to(tl.int64) * TILES * ROWS * PITCH
     at = tl.arange(0, ROWS)[:, None] * PITCH + tl.arange(0, COLS)[None, :]
     total = tl.zeros([ROWS, COLS], dtype=tl.float32)
@@ -42,7 +42,7 @@ def probe_load_kernel(
 
 @triton.jit
 def probe_store_kernel(out_ptr, TILES: tl.constexpr, REPEATS: tl.constexpr, WIDTH: tl.constexpr):
-    """One tile, written to many places over and over."""
+    """Store one tile at many addresses, again and again."""
     first = tl.program_id(0) * TILES * WIDTH
     tile = tl.full([WIDTH], 1.0, tl.float32)
     for _ in range(REPEATS):
@@ -52,7 +52,7 @@ def probe_store_kernel(out_ptr, TILES: tl.constexpr, REPEATS: tl.constexpr, WIDT
 
 @triton.jit
 def probe_chain_kernel(x_ptr, out_ptr, OP: tl.constexpr, TRIPS: tl.constexpr, WIDTH: tl.constexpr):
-    """One operation on a tile that stays on chip, again and again."""
+    """Apply one operation to a tile that stays on chip, again and again."""
     at = tl.arange(0, WIDTH)
     y = tl.load(x_ptr + at)
     x = y
@@ -76,5 +76,5 @@ def probe_chain_kernel(x_ptr, out_ptr, OP: tl.constexpr, TRIPS: tl.constexpr, WI
 
 @triton.jit
 def probe_atomic_kernel(x_ptr, out_ptr, WIDTH: tl.constexpr):
-    """Every program adds to the same address."""
+    """Add to the same address from every program."""
     tl.atomic_add(out_ptr, tl.sum(tl.load(x_ptr + tl.arange(0, WIDTH)), axis=0))

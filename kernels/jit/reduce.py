@@ -1,8 +1,8 @@
 """Reductions of rows, and of everything as one long row; see `tilewise.kernels.vector.reduce` for the specs.
 
 A program takes BLOCK_SIZE_M rows and, of each, the BLOCK_SIZE_N columns of one of PARTS parts. OP is "sum", "prod" or
-"max"; NEUTRAL is what changes nothing in it, and stands for what lies outside the matrix, so that no select is needed.
-Parts share the grid's first axis with the rows: CUDA takes no more than 65535 programs on any other.
+"max". NEUTRAL is its neutral element, loaded for elements outside the matrix so that no select is needed. Parts share
+the grid's first axis with the rows, because CUDA allows at most 65535 programs along the others.
 """
 
 import triton
@@ -21,7 +21,7 @@ def _multiply(a, b):
 
 @triton.jit
 def _maximum(a, b):
-    """NaN where either is: torch's semantics, and on Ascend one instruction in place of four."""
+    """Return the maximum, or NaN if either is NaN: torch's semantics, and on Ascend one instruction instead of four."""
     return tl.maximum(a, b, propagate_nan=tl.PropagateNan.ALL)
 
 
@@ -38,7 +38,7 @@ def _accumulate(total, x, OP: tl.constexpr):
 
 @triton.jit
 def _reduce_tile(tile, OP: tl.constexpr):
-    """A tile's rows to one value each, pairwise."""
+    """Reduce each row of a tile to one value, pairwise."""
     if OP == "sum":
         reduced = tl.reduce(tile, 1, _add)
     elif OP == "prod":
@@ -50,7 +50,7 @@ def _reduce_tile(tile, OP: tl.constexpr):
 
 @triton.jit
 def _widened(x, OP: tl.constexpr):
-    """float32 to add up and multiply in. A maximum is exact as it is, but there is no arithmetic in bfloat16."""
+    """Convert to float32, except for a maximum of float16, which is exact as it is; bfloat16 has no arithmetic."""
     return x if OP == "max" and x.dtype == tl.float16 else x.to(tl.float32)
 
 
@@ -67,10 +67,10 @@ def _reduce_part(
     SUB_BLOCK_SIZE_N: tl.constexpr,
     EVICT_FIRST: tl.constexpr,
 ):
-    """[SUB_BLOCK_SIZE_M], float32 or as widened: each row before `end` reduced over one part of its N columns.
+    """Reduce each row before `end` over one part of its N columns; return [SUB_BLOCK_SIZE_M], dtype as `_widened`.
 
-    The reduction is delayed: the part's first tile collects the others element by element and is reduced once. A part
-    of a single tile has no loop. EVICT_FIRST lets what was read leave an NVIDIA cache before all else.
+    The reduction is delayed: the part's first tile accumulates the others element by element and is reduced once. A
+    part of a single tile has no loop. EVICT_FIRST makes an NVIDIA cache evict the inputs first.
     """
     policy: tl.constexpr = "evict_first" if EVICT_FIRST else ""
     left = part.to(tl.int64) * BLOCK_SIZE_N  # 64 bits: left + BLOCK_SIZE_N may exceed 2^31
@@ -102,7 +102,7 @@ def reduce_kernel(
     SUB_BLOCK_SIZE_N: tl.constexpr,
     EVICT_FIRST: tl.constexpr = False,
 ):
-    """`out[m]` from row m: stored where one program takes the whole row, else added or compared in atomically."""
+    """Reduce row m to `out[m]`: by a store if one program takes the whole row, else by an atomic add or maximum."""
     first = (tl.program_id(0) // PARTS).to(tl.int64) * BLOCK_SIZE_M  # 64 bits: M * N may exceed 2^31 elements
     part = tl.program_id(0) % PARTS
     end = tl.minimum(first + BLOCK_SIZE_M, M)
@@ -133,7 +133,7 @@ def reduce_parts_kernel(
     SUB_BLOCK_SIZE_N: tl.constexpr,
     EVICT_FIRST: tl.constexpr = False,
 ):
-    """First stage: `partial[m, part]`, float32."""
+    """Run the first stage: store `partial[m, part]` in float32."""
     first = (tl.program_id(0) // PARTS).to(tl.int64) * BLOCK_SIZE_M
     part = tl.program_id(0) % PARTS
     end = tl.minimum(first + BLOCK_SIZE_M, M)
@@ -154,7 +154,7 @@ def combine_kernel(
     ROWS: tl.constexpr,
     COLS: tl.constexpr,
 ):
-    """Second stage: `out[m]` from `partial[m, :]`, in tiles of [ROWS, COLS]."""
+    """Run the second stage: reduce `partial[m, :]` to `out[m]`, in tiles of [ROWS, COLS]."""
     first = tl.program_id(0).to(tl.int64) * ROWS
     rows = first + tl.arange(0, ROWS)
     whole = tl.program_id(0) * 0

@@ -16,12 +16,12 @@ def row_reduce_kernel(
     BLOCK_SIZE_N: tl.constexpr,
     EVICT_FIRST: tl.constexpr = False,
 ):
-    """`out[m] = sum_n sigmoid(2 * x[m, n] + w[n])` for the BLOCK_SIZE_M rows of one program.
+    """Compute `out[m] = sum_n sigmoid(2 * x[m, n] + w[n])` for the BLOCK_SIZE_M rows of one program.
 
-    The sum over columns is delayed: a [SUB_BLOCK_SIZE_M, BLOCK_SIZE_N] accumulator collects over the column loop and
-    is reduced once. Elements outside the matrix are loaded as -inf, whose sigmoid is 0, so that the loop needs no
-    select: on Ascend a select costs instructions and the on-chip memory that double buffering wants. EVICT_FIRST lets
-    what was read leave an NVIDIA cache before all else.
+    The sum over columns is delayed: a [SUB_BLOCK_SIZE_M, BLOCK_SIZE_N] tile accumulates over the column loop and is
+    reduced once. Elements outside the matrix are loaded as -inf, whose sigmoid is 0, so that the loop needs no select:
+    on Ascend a select costs instructions and on-chip memory that double buffering needs. EVICT_FIRST makes an NVIDIA
+    cache evict the inputs first.
     """
     first = tl.program_id(0).to(tl.int64) * BLOCK_SIZE_M  # 64 bits: M * N may exceed 2^31 elements
     end = tl.minimum(first + BLOCK_SIZE_M, M)

@@ -1,4 +1,4 @@
-"""The kernel of `tilewise selftest`: right with a SHIFT of 0, wrong with any other."""
+"""The kernel of `tilewise selftest`: correct with a SHIFT of 0, wrong with any other."""
 
 import triton
 import triton.language as tl

@@ -1,10 +1,10 @@
 """Softmax and log-softmax over rows; see `tilewise.kernels.vector.softmax` for the specs.
 
-Both kernels take BLOCK_SIZE_M rows a program, ROWS_PER_BLOCK at a time, and compute in float32. No row is masked where
-there are as many rows as a step takes (`FITS_M`): a step that would reach beyond the last row is moved back, and the
-rows in the overlap are computed twice, to the same values.
+Both kernels take BLOCK_SIZE_M rows per program, ROWS_PER_BLOCK at a time, and compute in float32. If there are at least
+as many rows as a step takes (`FITS_M`), no row is masked: a step that would cross the last row is moved back, and the
+rows of the overlap are computed twice, to the same values.
 
-As in torch, a row that holds a NaN, +inf or nothing but -inf becomes NaN; -inf among finite numbers becomes 0 (the
+As in torch, a row with a NaN, with +inf, or of -inf alone becomes NaN. -inf among finite numbers becomes 0 (in the
 logarithm: -inf).
 """
 
@@ -14,7 +14,7 @@ import triton.language as tl
 
 @triton.jit
 def _rows(trip, M, FITS_M: tl.constexpr, BLOCK_SIZE_M: tl.constexpr, ROWS_PER_BLOCK: tl.constexpr):
-    """The rows of a program's step; 64 bits, since M * N may exceed 2^31 elements."""
+    """Return the rows of a program's step, in 64 bits, since M * N may exceed 2^31 elements."""
     start = tl.program_id(0).to(tl.int64) * BLOCK_SIZE_M + trip * ROWS_PER_BLOCK
     if FITS_M:
         start = tl.minimum(start, M - ROWS_PER_BLOCK)
@@ -23,8 +23,8 @@ def _rows(trip, M, FITS_M: tl.constexpr, BLOCK_SIZE_M: tl.constexpr, ROWS_PER_BL
 
 @triton.jit
 def _load(x_ptr, rows, cols, M, N, FITS_M: tl.constexpr, FITS_N: tl.constexpr, POLICY: tl.constexpr):
-    """A tile in float32; -inf where a column is outside the matrix, which neither the maximum nor the sum notices.
-    POLICY is what an NVIDIA cache does with it: "evict_last" for what will be read again."""
+    """Load a tile as float32, with -inf for columns outside the matrix, which changes neither maximum nor sum.
+    POLICY is the eviction policy of an NVIDIA cache: "evict_last" for data that is read again."""
     at = rows[:, None] * N + cols[None, :]
     if FITS_M and FITS_N:
         x = tl.load(x_ptr + at, eviction_policy=POLICY)
@@ -61,7 +61,7 @@ def softmax_one_load_kernel(
     BLOCK_SIZE_N: tl.constexpr,
     NUM_STAGES: tl.constexpr = 1,
 ):
-    """`out[m] = softmax(x[m])`, or its logarithm, with each row read once: BLOCK_SIZE_N >= N. `FITS_N`: equal."""
+    """Compute `out[m] = softmax(x[m])`, or its logarithm, with each row read once: BLOCK_SIZE_N >= N. FITS_N: equal."""
     cols = tl.arange(0, BLOCK_SIZE_N)
     for trip in tl.range(0, (BLOCK_SIZE_M - 1) // ROWS_PER_BLOCK + 1, num_stages=NUM_STAGES):
         rows = _rows(trip, M, FITS_M, BLOCK_SIZE_M, ROWS_PER_BLOCK)
@@ -87,12 +87,12 @@ def softmax_online_kernel(
     BLOCK_SIZE_N: tl.constexpr,
     NUM_STAGES: tl.constexpr = 1,
 ):
-    """The same for rows of any length N > BLOCK_SIZE_N, each read twice. `EVEN_N`: N is whole blocks.
+    """Compute the same for rows of any length N > BLOCK_SIZE_N, each read twice. EVEN_N: N is a multiple of it.
 
-    The first loop keeps the maximum so far and the sum of exponentials relative to it, scaled down whenever the
-    maximum rises. The maximum starts from the lowest finite number: -inf - -inf would make a row NaN that merely
-    starts with -inf. The second loop goes backwards, over what the caches still hold, and moves its last block to
-    the row's start.
+    The first loop keeps the maximum so far and the sum of exponentials relative to it, which is scaled down whenever
+    the maximum rises. The maximum starts from the lowest finite number, since -inf - -inf would turn a row that merely
+    starts with -inf into NaN. The second loop goes backwards, over data that the caches still hold, and moves its last
+    block to the row's start.
     """
     for trip in range((BLOCK_SIZE_M - 1) // ROWS_PER_BLOCK + 1):
         rows = _rows(trip, M, FITS_M, BLOCK_SIZE_M, ROWS_PER_BLOCK)

@@ -1,1 +1,1 @@
-"""Specs of vector kernels, one family a module."""
+"""Specs of vector kernels, one family per module."""

@@ -1,8 +1,7 @@
 """2-D batch normalisation, training forward: `y = (x - mean) * rstd * w + b` with the statistics of each channel.
 
-x is [N, C, H, W], contiguous, given as [N, C, HW]; mean and rstd (of the biased variance) are kept in float32. NaN and
-infinity make their whole channel NaN, as in torch. An axis of no elements is refused with the problem (sizes are 1 or
-more).
+x is contiguous [N, C, H, W], passed as [N, C, HW]. mean and rstd (of the biased variance) are stored in float32. NaN
+and infinity make their whole channel NaN, as in torch. A problem with a dimension of size 0 is refused.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ _WHOLE, _SUMS, _APPLY = (
 )
 
 _SELECT = 2.5
-"""Operations that a select of a tile is on Ascend: a mask, what it takes from, and the choice."""
+"""Vector operations of a select of a tile on Ascend: the mask, its operand, and the selection."""
 
 _TILE = ("BLOCK_SIZE_N", "BLOCK_SIZE_C", "BLOCK_SIZE_HW")
 
@@ -53,7 +52,7 @@ def _elements(config: Config) -> int:
 
 
 def _parts(config: Config, problem: Problem) -> tuple[int, int]:
-    """Parts of a channel, by images and by pixels."""
+    """Return the number of parts of a channel, by images and by pixels."""
     n, _, hw = _sizes(problem)
     return ceil_div(n, int(config["PART_N"])), ceil_div(hw, int(config["PART_HW"]))
 
@@ -66,17 +65,17 @@ def _ascend(target: Target) -> bool:
     return target.family == "ascend"
 
 
-# What may be tuned -----------------------------------------------------------------------------------------------
+# Parameters ------------------------------------------------------------------------------------------------------
 
 
 def _block_n(problem: Problem, target: Target) -> Sequence[Value]:
-    """Images a tile; more than one where planes are small."""
+    """Return the numbers of images per tile: more than one only for small planes."""
     n, _, hw = _sizes(problem)
     return [block for block in powers_of_two(1, n) if block == 1 or (block <= 2 * n and block * hw <= 16384)][:11]
 
 
 def _block_c(problem: Problem, target: Target) -> Sequence[Value]:
-    """Channels a tile, which make small planes one long run; where sizes are free also those that fill the cores."""
+    """Return the numbers of channels per tile, which join small planes; on Ascend also those that fill the cores."""
     _, c, hw = _sizes(problem)
     blocks = set(powers_of_two(1, min(c, 256, max(1, 4096 // hw))))
     if _ascend(target):
@@ -86,7 +85,7 @@ def _block_c(problem: Problem, target: Target) -> Sequence[Value]:
 
 
 def _block_hw(problem: Problem, target: Target) -> Sequence[Value]:
-    """Pixels a tile: the plane or shares of it, aligned, where sizes are free; otherwise powers of two."""
+    """Return the numbers of pixels per tile: on Ascend the plane or aligned shares of it, otherwise powers of two."""
     hw = problem.dims["HW"]
     if not _ascend(target):
         blocks = powers_of_two(1, min(hw, 8192))
@@ -96,14 +95,15 @@ def _block_hw(problem: Problem, target: Target) -> Sequence[Value]:
 
 
 def _part_n(problem: Problem, target: Target) -> Sequence[Value]:
-    """Images a part: all, or shares of them, 16 where many channels may go to one program."""
+    """Return the numbers of images per part: all, or a share, up to 8 programs per core or 16 parts of a channel."""
     n, c, _ = _sizes(problem)
     parts = {*powers_of_two(1, min(n, max(16, 8 * target.cores // c))), max(1, target.cores // c)}
     return sorted({ceil_div(n, part) for part in parts})
 
 
 def _part_hw(problem: Problem, target: Target) -> Sequence[Value]:
-    """Pixels a part: all, or shares of 1024 or more where channels and images are too few for the cores."""
+    """Return the numbers of pixels per part: all, or shares of at least 1024 for when channels and images are too few
+    for the cores."""
     n, c, hw = _sizes(problem)
     fill = max(1, target.cores // (n * c))
     parts = {*powers_of_two(1, 4 * fill), fill}
@@ -111,21 +111,21 @@ def _part_hw(problem: Problem, target: Target) -> Sequence[Value]:
 
 
 def _aligned(elements: int, problem: Problem, target: Target) -> int:
-    """Rounded up to where a transfer may start on chip."""
+    """Round up to the next address where a transfer may start on chip."""
     align = target.align_bytes // problem.item_bytes
     return align * ceil_div(elements, align)
 
 
 def _blocks_in_parts(config: Config, problem: Problem, target: Target) -> bool:
-    """A block is no larger than the part that it goes through, or the next power of two where sizes are not free."""
+    """Return whether no block exceeds the part that it walks through, or on NVIDIA the next power of two."""
     pairs = (("BLOCK_SIZE_N", "PART_N"), ("BLOCK_SIZE_HW", "PART_HW"))
     slack = 1 if _ascend(target) else 2
     return all(int(config[block]) < slack * int(config[part]) + (slack == 1) for block, part in pairs)
 
 
 def _tile_fits(config: Config, problem: Problem, target: Target) -> bool:
-    """512 elements or half of what there is make a trip worth it; on Ascend x and two sums must be on chip, on NVIDIA
-    in registers."""
+    """Return whether a tile has enough elements for a trip, at least 512 or half of all, and fits: x and two sums on
+    chip on Ascend, and at most 32 elements per thread on NVIDIA."""
     n, _, hw = _sizes(problem)
     elements = _elements(config)
     if elements < min(512, ceil_div(n * hw * int(config["BLOCK_SIZE_C"]), 2)):
@@ -137,7 +137,8 @@ def _tile_fits(config: Config, problem: Problem, target: Target) -> bool:
 
 
 def _parts_serve(config: Config, problem: Problem, target: Target) -> bool:
-    """Channels are cut only to give idle cores work; and the last launch adds up all parts in one tile."""
+    """Return whether channels are cut only as far as cores are idle, and the last launch can add up all parts in one
+    tile."""
     parts = math.prod(_parts(config, problem))
     most = 8 * target.cores if parts > 1 else target.max_programs
     return _programs(config, problem) <= most and parts * int(config["BLOCK_SIZE_C"]) <= 4096
@@ -146,7 +147,7 @@ def _parts_serve(config: Config, problem: Problem, target: Target) -> bool:
 _CONSTRAINTS = (
     Constraint("blocks are no larger than the parts that they go through", _blocks_in_parts),
     Constraint("a tile is worth a trip, and three of them fit on chip", _tile_fits),
-    Constraint("channels cut into parts make at most 8 programs a core", _parts_serve),
+    Constraint("channels cut into parts make at most 8 programs per core", _parts_serve),
 )
 
 
@@ -155,7 +156,8 @@ def _default_option(elements: int, target: Target) -> dict[str, Value]:
 
 
 def _default(problem: Problem, target: Target) -> Config:
-    """Two passes; a program for each core and tiles without tails if possible, of about 4096 elements, few parts."""
+    """Return two passes with, if possible, a program for each core, tiles without tails of about 4096 elements, and few
+    parts."""
 
     def preference(config: Config) -> tuple[int, ...]:
         programs = min(target.cores, _programs(config, problem))
@@ -172,7 +174,7 @@ def _default(problem: Problem, target: Target) -> Config:
     return max(valid, key=preference)
 
 
-# What is launched ------------------------------------------------------------------------------------------------
+# Launches --------------------------------------------------------------------------------------------------------
 
 
 def _buffers(problem: Problem) -> Mapping[str, Buffer]:
@@ -208,7 +210,7 @@ def _launches(config: Config, problem: Problem) -> list[Launch]:
 
 
 def _evens(config: Config, problem: Problem) -> tuple[bool, bool]:
-    """Whether every tile lies wholly in its part, so that no sum needs a select: by images, and by pixels."""
+    """Return whether every tile lies inside its part, so that no sum needs a select: by images, and by pixels."""
     n, _, hw = _sizes(problem)
     axes = ((n, "PART_N", "BLOCK_SIZE_N"), (hw, "PART_HW", "BLOCK_SIZE_HW"))
     even_n, even_hw = (
@@ -219,11 +221,16 @@ def _evens(config: Config, problem: Problem) -> tuple[bool, bool]:
 
 
 def _tiling(config: Config, problem: Problem) -> Tiling:
-    """Bytes as the Ascend compiler plans them.
+    """Return the tiling, with bytes as the Ascend compiler plans them.
 
-    Beside the tile of x there are two sums and half a tile for a sum's halving; two more tiles for the shifts of
-    several channels of several images, broadcast; half a tile for a select by images, and two and a half for one by
-    pixels; and half a tile in float32 beside each of those of a 16-bit input. The sums' zeros are about an operation.
+    Beside the tile of x there are:
+
+    - two sums, and half a tile for halving a sum;
+    - two more tiles for the broadcast shifts of several channels of several images;
+    - half a tile for a select by images, and two and a half for one by pixels;
+    - for 16-bit inputs, half a tile in float32 beside each of these.
+
+    Zeroing the sums costs about one operation.
     """
     n, c, hw = _sizes(problem)
     block_n, block_c, block_hw = (int(config[name]) for name in _TILE)

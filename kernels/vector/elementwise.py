@@ -1,6 +1,6 @@
 """Element-wise operators: addition, ReLU with bias and scale, GELU in three forms, the element-wise part of LayerNorm.
 
-All are bound by memory on a GPU. An axis of no elements is refused with the problem (sizes are 1 or more).
+All are memory-bound on a GPU. A problem with a dimension of size 0 is refused.
 """
 
 from __future__ import annotations
@@ -28,25 +28,25 @@ from tilewise.kernels.spec import (
 __all__ = ["GELU_ERF", "GELU_RATIONAL", "GELU_TANH", "LAYER_NORM_APPLY", "RELU_BIAS_SCALE", "SCALE", "VECTOR_ADD"]
 
 SCALE = 0.5
-"""The factor that `relu_bias_scale` is tuned and checked with; the kernel takes any."""
+"""The factor for tuning and verifying `relu_bias_scale`; the kernel takes any."""
 
 _JIT = "tilewise.kernels.jit.elementwise:"
 _DTYPES = ("float32", "float16", "bfloat16")
 _GRAIN = 64
-"""Ascend: elements that a block or sub-block of a flat tensor is a multiple of: 256 bytes of float32, one repeat of a
-vector instruction."""
+"""On Ascend, blocks and sub-blocks of a flat tensor are multiples of this many elements: 256 bytes of float32, one
+repeat of a vector instruction."""
 
 _LEAST = 8
-"""Grains of the smallest block and sub-block worth trying: a transfer of 2 KiB, which costs as much as its start."""
+"""Grains of the smallest block and sub-block worth trying: a transfer of 2 KiB, which takes as long as its start."""
 
 
-# What the flat and the tabular kernels share ---------------------------------------------------------------------
+# Shared by flat tensors and tables -------------------------------------------------------------------------------
 
 _WAVES = (1, 2, 3, 4, 6, 8)
 
 
 def _splits(size: int, target: Target) -> list[int]:
-    """Blocks that cut `size` into as many programs as there are cores, a fraction or a few times that."""
+    """Return the blocks that cut `size` into as many programs as there are cores, a fraction or a few times that."""
     counts = {target.cores * waves for waves in _WAVES} | {ceil_div(target.cores, part) for part in (2, 4, 5, 8, 10)}
     return sorted({ceil_div(size, count) for count in counts} | {size})
 
@@ -60,7 +60,7 @@ def _trips(block: int, sub_block: int) -> int:
 
 
 def _reach(config: Config, block: int, sub_block: int) -> int:
-    """Elements of an axis that one program takes; whole sub-blocks where they lie apart."""
+    """Return the elements of an axis that one program takes: whole sub-blocks unless they are contiguous."""
     return block if config["VARIANT"] == "blocks" else _trips(block, sub_block) * sub_block
 
 
@@ -77,7 +77,7 @@ _OPTIONS = (
 
 
 def _work_tiles(problem: Problem, temporaries: int) -> int:
-    """Bytes an element of what is neither loaded nor stored: temporaries, and the float32 copy of 16-bit inputs."""
+    """Return the bytes per element of temporaries, including the float32 copy of a 16-bit input."""
     return 4 * (temporaries + (problem.item_bytes < 4))
 
 
@@ -98,7 +98,7 @@ def _flat_sub_block(problem: Problem, target: Target) -> Sequence[Value]:
     n = problem.dims["N"]
     if target.family == "nvidia":
         return powers_of_two(128, max(128, min(n, 16384)))
-    most = target.on_chip_bytes // (3 * 4 * _GRAIN)  # of three float32 tiles: the least that an addition needs
+    most = target.on_chip_bytes // (3 * 4 * _GRAIN)  # an addition needs at least three float32 tiles
     units = ceil_div(n, _GRAIN)
     parts = {ceil_div(block, part) for block in _splits(units, target) for part in (1, 2, 3, 4)}
     return [_GRAIN * u for u in sorted({*nice_numbers(min(units, most)), *parts}) if min(units, _LEAST) <= u <= most]
@@ -109,7 +109,7 @@ def _flat_tiling(inputs: int, temporaries: int) -> Callable[[Config, Problem], T
         block, sub = int(config["BLOCK_SIZE"]), int(config["SUB_BLOCK_SIZE"])
         return Tiling(
             axes=(Axis("N", problem.dims["N"], _reach(config, block, sub), sub),),
-            # What is stored is made in float32 and narrowed in place; it is double-buffered as what is loaded.
+            # Results are computed in float32 and narrowed in place; they are double-buffered like the inputs.
             streamed_bytes=sub * (inputs * problem.item_bytes + 4),
             resident_bytes=sub * _work_tiles(problem, temporaries),
             moved_back=sub <= problem.dims["N"],
@@ -159,7 +159,7 @@ def _flat_loops(config: Config, problem: Problem, target: Target) -> bool:
 
 
 def _loops_make_sense(config: Config, target: Target, trips: int, whole: bool) -> bool:
-    """Sub-blocks lie apart and loads are pipelined only in a loop; on NVIDIA a block is whole sub-blocks."""
+    """Return whether grid_stride and pipelined loads have a loop, and on NVIDIA a block is whole sub-blocks."""
     if config["VARIANT"] == "grid_stride" and trips == 1:
         return False
     if target.family == "ascend":
@@ -172,8 +172,9 @@ def _flat_registers(config: Config, problem: Problem, target: Target) -> bool:
 
 
 def _registers_hold(config: Config, target: Target, tile: int) -> bool:
-    """On NVIDIA a tile lives in registers: from 4 to 64 elements a thread, unless one warp has too few.
-    Four float32 are the widest load of a thread."""
+    """Return whether a tile fits NVIDIA's registers: 4 to 64 elements per thread, or fewer for a single warp.
+
+    A thread loads at most four float32 at once."""
     if target.family != "nvidia":
         return True
     threads = 32 * int(config["num_warps"])
@@ -181,7 +182,7 @@ def _registers_hold(config: Config, target: Target, tile: int) -> bool:
 
 
 def _stages_hold(config: Config, target: Target, loaded_bytes: int) -> bool:
-    """On NVIDIA pipelined loads wait in shared memory."""
+    """Return whether pipelined loads fit half of NVIDIA's shared memory."""
     return target.family != "nvidia" or int(config["NUM_STAGES"]) * loaded_bytes <= target.on_chip_bytes // 2
 
 
@@ -196,8 +197,8 @@ def _flat(
     flops: int,
     constants: Mapping[str, Value] | None = None,
 ) -> KernelSpec:
-    """A spec over flat tensors of N elements. `temporaries`: float32 tiles on chip beside what is loaded and stored,
-    as the Ascend compiler plans them. `flops`: of one element."""
+    """Make a spec over flat tensors of N elements. `temporaries`: float32 tiles on chip beside inputs and outputs, as
+    the Ascend compiler plans them. `flops`: per element."""
 
     def buffers(problem: Problem) -> Mapping[str, Buffer]:
         shape = (problem.dims["N"],)
@@ -264,7 +265,7 @@ def _gelu_erf(x: Any) -> Any:
 
 
 def _gelu_rational(x: Any) -> Any:
-    """The same quotient as the kernel's: what it is held against is its own formula, not the tanh it stands for."""
+    """Return the kernel's own quotient: the reference is the kernel's formula, not the tanh that it approximates."""
     u = 0.7978845608028654 * (x + 0.044715 * x**3)
     t = u.square().clamp(max=16.0)
     tanh = (u * (945 + 105 * t + t * t) / (945 + 420 * t + 15 * t * t)).clamp(-1, 1)
@@ -306,13 +307,14 @@ GELU_ERF = _gelu(
 
 
 def _width(n: int, problem: Problem, target: Target) -> int:
-    """Columns rounded up to the part's alignment."""
+    """Round the columns up to the part's alignment."""
     unit = max(1, target.align_bytes // problem.item_bytes)
     return ceil_div(n, unit) * unit
 
 
 def _table_columns(problem: Problem, target: Target) -> Sequence[Value]:
-    """Ascend: the row in 1, 2, 4, 5, 8, 10, 16, ... equal parts, so that parts and rows make up whole waves."""
+    """Return the column blocks; on Ascend the row in 1, 2, 4, 5, 8, 10, 16, ... equal parts, so that parts times rows
+    make whole waves of programs."""
     n = problem.dims["N"]
     if target.family == "nvidia":
         low = min(_floor_power(n), 128)
@@ -340,7 +342,7 @@ def _table_sub_rows(problem: Problem, target: Target) -> Sequence[Value]:
 
 
 def _tile_rows(problem: Problem, target: Target) -> list[int]:
-    """NVIDIA: up to 64 rows, more of rows so narrow that 64 make a small tile."""
+    """Return NVIDIA's rows per tile: up to 64, or more of rows so narrow that 64 make a small tile."""
     widest = int(_table_columns(problem, target)[-1])
     return powers_of_two(1, min(_floor_power(problem.dims["M"]), max(64, _floor_power(8192 // widest))))
 
@@ -350,7 +352,7 @@ def _table_tiling(column_operands: int, row_operands: int) -> Callable[[Config, 
         block, sub, cols = (int(config[name]) for name in ("BLOCK_SIZE_M", "SUB_BLOCK_SIZE_M", "BLOCK_SIZE_N"))
         padded = ceil_div(cols * problem.item_bytes, 32) * 32 // problem.item_bytes
         narrow = problem.item_bytes < 4
-        # A float32 tile is worked on where it was loaded and stored from there; a 16-bit one beside it.
+        # A float32 tile is computed in place; a 16-bit one in a copy beside it.
         return Tiling(
             axes=(
                 Axis("M", problem.dims["M"], _reach(config, block, sub), sub),
@@ -408,7 +410,8 @@ def _table_stages(config: Config, problem: Problem, target: Target) -> bool:
 
 
 def _table_grain(config: Config, problem: Problem, target: Target) -> bool:
-    """Ascend: smaller tiles lose to larger ones whatever else they are, as do more than eight waves of programs."""
+    """Return whether on Ascend tiles are large and waves few: small tiles always lose to larger ones, and more than
+    eight waves of programs to fewer."""
     if target.family != "ascend":
         return True
     block, sub, cols = (int(config[name]) for name in ("BLOCK_SIZE_M", "SUB_BLOCK_SIZE_M", "BLOCK_SIZE_N"))
@@ -429,8 +432,8 @@ def _table(
     flops: int,
     scalars: Mapping[str, float] | None = None,
 ) -> KernelSpec:
-    """A spec over x[M, N], with operands that have one value a column (of the problem's dtype) or a row (float32).
-    `flops`: of one element."""
+    """Make a spec over x[M, N], with operands of one value per column (in the problem's dtype) or per row (float32).
+    `flops`: per element."""
 
     tiling = _table_tiling(len(columns), len(rows))
 

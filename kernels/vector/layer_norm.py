@@ -2,8 +2,7 @@
 
 Forward: `y = (x - mean) * rstd * w + b`. Backward, with `n = (x - mean) * rstd` and means over the row:
 `dx = rstd * (dy * w - mean(dy * w) - n * mean(dy * w * n))`; over rows, `dw = sum(dy * n)` and `db = sum(dy)`.
-NaN and infinity make their whole row NaN, as in torch. An axis of no elements is refused with the problem (sizes are
-1 or more).
+NaN and infinity make their whole row NaN, as in torch. A problem with a dimension of size 0 is refused.
 """
 
 from __future__ import annotations
@@ -62,25 +61,25 @@ def _tile(config: Config) -> tuple[int, int]:
 
 
 def _whole_row(problem: Problem, target: Target) -> int:
-    """The block that covers a row: exactly where sizes are free, so that no select is needed."""
+    """Return the block that covers a row: on Ascend its exact length, so that no select is needed."""
     return _n(problem) if _ascend(target) else powers_of_two(1, _n(problem))[-1]
 
 
 def _block_n(problem: Problem, target: Target) -> Sequence[Value]:
-    """Column blocks shorter than a row, and the one that covers it."""
+    """Return the column blocks shorter than a row, and the one that covers it."""
     whole = _whole_row(problem, target)
     blocks = [block for block in powers_of_two(512, 8192) if block < _n(problem)]
     return [*blocks, whole] if whole <= 65536 else blocks
 
 
 def _sub_rows(problem: Problem, target: Target) -> Sequence[Value]:
-    """Rows a sub-tile may have, as far as they leave room for two tiles of whole rows or of 256 columns."""
+    """Return the numbers of rows per sub-tile; on Ascend two tiles of them, of whole rows or 256 columns, must fit."""
     most = target.on_chip_bytes // (2 * 4 * min(256, _n(problem)))
     return [rows for rows in row_sub_blocks(_m(problem), target) if not _ascend(target) or rows <= most]
 
 
 def _tiles_fit(tiles: int) -> Constraint:
-    """So many float32 tiles are the least that must be on chip on Ascend, or in registers on NVIDIA."""
+    """Require that `tiles` float32 tiles fit on chip on Ascend, or in registers on NVIDIA."""
 
     def holds(config: Config, problem: Problem, target: Target) -> bool:
         sub, cols = _tile(config)
@@ -89,7 +88,7 @@ def _tiles_fit(tiles: int) -> Constraint:
         threads = 32 * int(config["num_warps"])
         return threads <= max(32, sub * cols) and tiles * sub * cols <= 128 * threads
 
-    return Constraint(f"{tiles} float32 tiles fit on chip, with an element of each a thread or more", holds)
+    return Constraint(f"{tiles} float32 tiles fit on chip, with at least one element of each per thread", holds)
 
 
 _SUB_FITS = Constraint(
@@ -103,7 +102,7 @@ def _axes(config: Config, problem: Problem) -> tuple[Axis, ...]:
 
 
 def _default_tile(problem: Problem, target: Target, blocks: Sequence[Value], fused: bool) -> dict[str, Value]:
-    """Four programs a core, of whole rows if they fit, and tiles of some 4096 elements."""
+    """Return four programs per core, of whole rows if `fused`, with tiles of about 4096 elements."""
     m, whole = _m(problem), _whole_row(problem, target)
     cols = whole if fused else 1024
     rows = next((int(block) for block in blocks if int(block) * 4 * target.cores >= m), int(blocks[-1]))
@@ -115,7 +114,7 @@ def _default_tile(problem: Problem, target: Target, blocks: Sequence[Value], fus
 
 
 def _fits_whole(problem: Problem, target: Target, tiles: int) -> bool:
-    """Whether a row of so many float32 tiles is expected to fit on chip."""
+    """Return whether `tiles` float32 tiles of a whole row are expected to fit on chip."""
     limit = target.on_chip_bytes // (4 * tiles) if _ascend(target) else 16384
     return _whole_row(problem, target) <= limit
 
@@ -142,11 +141,11 @@ def _forward_launches(config: Config, problem: Problem) -> list[Launch]:
 
 
 def _forward_tiling(config: Config, problem: Problem) -> Tiling:
-    """Bytes as the Ascend compiler plans them.
+    """Return the tiling, with bytes as the Ascend compiler plans them.
 
-    Beside the tile of x, one load keeps the result, half a tile for a sum's halving, w and b; the loop keeps its two
-    sums, w and b, and for a last block that is not full the select's mask and copies. Values by row are four blocks of
-    32 bytes for each 8 rows.
+    Beside the tile of x, `one_load` keeps the result, half a tile for halving a sum, w and b. `looped` keeps its two
+    sums, w and b, and for a partial last block the select's mask and copies. Values per row take four blocks of 32
+    bytes for each 8 rows.
     """
     (sub, cols), item, looped = _tile(config), problem.item_bytes, config["VARIANT"] == "looped"
     tile = sub * cols
@@ -156,10 +155,10 @@ def _forward_tiling(config: Config, problem: Problem) -> Tiling:
         axes=_axes(config, problem),
         streamed_bytes=tile * item,
         resident_bytes=halves * tile * 2 + 2 * cols * 4 + 128 * ceil_div(sub, 8),
-        # x twice, y, and w and b a sub-tile; or x, y, and w and b a program; instead of x and y
+        # looped: x twice, y, and w and b per sub-tile; one_load: x, y, and w and b per program; the least: x and y
         traffic=1.5 + 1 / sub if looped else 1 + 1 / int(config["BLOCK_SIZE_M"]),
         reductions=3,
-        operations=1,  # the correction of the mean, or the shift once more
+        operations=1,  # the correction of the mean, or the second subtraction of the shift
     )
 
 
@@ -214,7 +213,7 @@ FORWARD = KernelSpec(
 # Backward --------------------------------------------------------------------------------------------------------
 
 _MERGE_TILE = {"STEP_M": 64, "STEP_N": 64}
-"""Of the kernel that sums the parts; their bytes are few beside those of the problem."""
+"""The tile of the kernel that sums the parts, not tuned: the parts are small beside the problem."""
 
 
 def _programs(config: Config, problem: Problem) -> int:
@@ -260,8 +259,8 @@ def _backward_launches(config: Config, problem: Problem) -> list[Launch]:
 
 
 def _apply(config: Config, problem: Problem) -> Launch:
-    """The second launch of `split`: columns cut into blocks, and rows into as many parts as make about as many
-    programs as the first launch has."""
+    """Return the second launch of `split`: columns are cut into blocks, and rows into parts, so that there are about
+    as many programs as in the first launch."""
     step_n = int(config["STEP_N"])
     columns = ceil_div(_n(problem), step_n)
     rows = ceil_div(_m(problem), max(1, _programs(config, problem) // columns))
@@ -270,11 +269,12 @@ def _apply(config: Config, problem: Problem) -> Launch:
 
 
 def _backward_tiling(config: Config, problem: Problem) -> Tiling:
-    """The launch that gives dx, with the bytes of the one that needs more, as the Ascend compiler plans them.
+    """Return the tiling of the first launch, with the bytes of the launch that needs most, as the Ascend compiler
+    plans them.
 
-    Beside the tiles of dy and x, the fused kernels keep the sums for dw and db, a tile and a half of temporaries and
-    w; of `split`, the first launch keeps two sums and a tile of temporaries, the second two sums, one and a half
-    tiles of temporaries and w. The fused kernels' values by row (mean, rstd and two sums) are ten blocks of 32 bytes
+    Beside the tiles of dy and x, the fused kernels keep the sums for dw and db, one and a half tiles of temporaries
+    and w. Of `split`, the first launch keeps two sums and a tile of temporaries, the second two sums, one and a half
+    tiles of temporaries and w. The fused kernels' values per row (mean, rstd and two sums) take ten blocks of 32 bytes
     for each 8 rows.
     """
     (sub, cols), item = _tile(config), problem.item_bytes
@@ -309,32 +309,32 @@ def _backward_reference(inputs: Tensors) -> Tensors:
 
 _STEPS_M = (4, 8, 16)
 _STEPS_N = (256, 512, 1024)
-"""Tiles of the second launch of `split`; many columns make long transfers, many rows few additions to the result."""
+"""Tiles of the second launch of `split`: more columns make longer transfers, more rows fewer atomic additions."""
 
 
 def _backward_rows(problem: Problem, target: Target) -> Sequence[Value]:
-    """Rows a program, so that programs fill the cores from a quarter of once to eight times.
+    """Return the numbers of rows per program, for 1/4 to 8 programs per core on Ascend and 1 to 8 on NVIDIA.
 
-    On NVIDIA too any number will do, since the kernels loop over sub-tiles.
+    They need not be powers of two on NVIDIA either, since the kernels loop over sub-tiles.
     """
     shares = (8, 4, 3, 2, 1) + ((1 / 2, 1 / 4) if _ascend(target) else ())
     return sorted({ceil_div(_m(problem), max(1, int(target.cores * share))) for share in shares})
 
 
 def _backward_sub_rows(problem: Problem, target: Target) -> Sequence[Value]:
-    """Powers of two, and where sizes are free the rows of a program themselves (no tail)."""
+    """Return the rows per sub-tile: powers of two, and on Ascend the rows of a program themselves (no tail)."""
     subs = set(_sub_rows(problem, target))
     exact = {*_backward_rows(problem, target), 3, 6, 12} if _ascend(target) else set()
     return sorted(subs & {*powers_of_two(1, 1024), *exact})
 
 
 def _steps(steps: Sequence[int], size: int) -> Sequence[int]:
-    """The first, and those that are no more than four times too long."""
+    """Return the first step, and those shorter than four times `size`."""
     return [step for step in steps if step == steps[0] or step < 4 * size]
 
 
 def _steps_suit(config: Config, problem: Problem, target: Target) -> bool:
-    """The second launch's tile is a choice for `split` only; on chip it is as large as may be, and no crumb."""
+    """Return whether the second launch's tile fits and is not too small; without `split` it must be the first."""
     rows, cols = int(config["STEP_M"]), int(config["STEP_N"])
     if config["VARIANT"] != "split":
         return (rows, cols) == (_STEPS_M[0], _STEPS_N[0])
@@ -344,7 +344,7 @@ def _steps_suit(config: Config, problem: Problem, target: Target) -> bool:
 
 
 def _backward_default(problem: Problem, target: Target) -> Config:
-    """Fused where a row fits; else the two launches, with the largest tile of the second that suits."""
+    """Return a fused config if a row fits, else `split` with the largest valid tile of the second launch."""
     fits = _fits_whole(problem, target, 8)
     tile = _default_tile(problem, target, _backward_rows(problem, target), fits)
     steps = itertools.product(_steps(_STEPS_M, _m(problem)), _steps(_STEPS_N, _n(problem)))
@@ -376,12 +376,12 @@ BACKWARD = KernelSpec(
             lambda c, p, t: c["VARIANT"] == "split" or int(c["BLOCK_SIZE_N"]) >= _n(p),
         ),
         Constraint(
-            "at most 8 programs a core, each of which adds to dw and db",
+            "at most 8 programs per core, each of which adds to dw and db",
             lambda c, p, t: _programs(c, p) <= 8 * t.cores,
         ),
         _SUB_FITS,
         _tiles_fit(4),
-        Constraint("the tile of the second launch suits; it is fixed where the variant has none", _steps_suit),
+        Constraint("the tile of the second launch suits; it is fixed for variants without one", _steps_suit),
     ),
     buffers=_backward_buffers,
     scratch=_backward_scratch,

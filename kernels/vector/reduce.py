@@ -1,19 +1,18 @@
 """Sum, product and maximum: of everything, and of each row.
 
-Both are one set of Triton functions, everything being one row. A row is cut into parts of BLOCK_SIZE_N columns, a
-program each (of BLOCK_SIZE_M rows), which it walks in steps of SUB_BLOCK_SIZE_N: with a part of one tile there is no
-loop, with few large parts there is a loop over a fixed number of programs. How the parts of a row come together is
-VARIANT:
+Both use the same Triton functions; a reduction of everything has one row. A row is cut into parts of BLOCK_SIZE_N
+columns. A program takes one part of BLOCK_SIZE_M rows, in steps of SUB_BLOCK_SIZE_N: a part of one tile needs no loop,
+and with few large parts a fixed number of programs loops. VARIANT says how the parts of a row are combined:
 
 - `direct`: the row is one part, so its program stores the result;
-- `atomic`: programs add to, or compare with, an output that starts from 0 or -inf. Sums and maxima in float32 only: a
-  product has no atomic, and 16 bits would need a float32 accumulator, its reset and a launch that converts, which is
-  more than two stages take;
+- `atomic`: programs add to, or compare with, an output that starts from 0 or -inf. It exists for sums and maxima in
+  float32 only: a product has no atomic, and 16 bits would need a float32 accumulator, its reset and a launch that
+  converts, which is more than two stages take;
 - `two_stage`: programs store partial results, and a second launch reduces those.
 
-Arithmetic is in float32, but for maxima of float16, which are exact as they are. NaN and infinity go through as
-torch's do. What becomes of NaN in `max_*` with `atomic` on Ascend is the hardware's to decide: a checked run of
-`max_rows` has a row with NaN and one of -inf. An axis of no elements is refused with the problem (sizes are 1 or more).
+Arithmetic is in float32, except for maxima of float16, which are exact as they are. NaN and infinity propagate as in
+torch. With `atomic` on Ascend the result of `max_*` for NaN depends on the hardware; the inputs of a verified run of
+`max_rows` include a row with NaN and one of -inf. A problem with a dimension of size 0 is refused.
 """
 
 from __future__ import annotations
@@ -45,27 +44,29 @@ _JIT = "tilewise.kernels.jit.reduce:"
 _REDUCE, _REDUCE_PARTS, _COMBINE = _JIT + "reduce_kernel", _JIT + "reduce_parts_kernel", _JIT + "combine_kernel"
 
 _LEAST_TILE = 4096
-"""Elements of the smallest tile worth a trip on Ascend, where there are as many."""
+"""Elements of the smallest tile worth a trip on Ascend, unless there are fewer in all."""
 
 _LONG_ROW = 2**20
-"""Columns from which rows are cut however many there are."""
+"""Columns from which rows may be cut however many rows there are."""
 
 _ENOUGH_ROWS = 8
-"""Programs a core from which rows alone keep the cores evenly busy, and cutting them up only costs."""
+"""Programs per core from which whole rows keep the cores evenly busy, so that cutting them only costs."""
 
 _MOST_PARTS = {"ascend": 8, "nvidia": 64}
-"""Programs a core up to which parts with a loop make sense; twice as many of one tile, any number in a single row."""
+"""Programs per core up to which parts with a loop make sense; twice as many for parts of one tile, and any number of
+these in a single row."""
 
 _MOST_CUT_ROWS = 8
-"""Rows of a program on NVIDIA that takes only a part of each: more would leave short pieces of many rows."""
+"""Rows per program on NVIDIA if rows are cut; more would leave short pieces of many rows."""
 
 _COMBINE_TILE = 4096
-"""Elements of a tile of the second stage: little work, so not tuned."""
+"""Elements of a tile of the second stage, which does little work and so is not tuned."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Operator:
-    """`neutral` changes nothing; `torch(x, keepdim)` reduces the last axis; `draw` makes inputs that show mistakes."""
+    """A reduction with its neutral element. `torch(x, keepdim)` reduces the last axis; `draw` makes inputs that expose
+    mistakes."""
 
     name: str
     neutral: float
@@ -77,15 +78,15 @@ class _Operator:
         return self.name != "prod"
 
     def widens(self, problem: Problem) -> bool:
-        """Whether elements become float32 on loading: a maximum of float16 needs none."""
+        """Return whether elements are converted to float32 on loading; a maximum of float16 does not need it."""
         return problem.dtype == "bfloat16" or (problem.dtype == "float16" and self.name != "max")
 
 
 def _draw_for_products(x: Any, generator: Any) -> None:
-    """Signs and powers of two of which any run of a row has a product from 1/2 to 2 in magnitude.
+    """Draw signed powers of two, such that any run of a row has a product from 1/2 to 2 in magnitude.
 
-    Products of these are exact in every dtype, in any order. Some 256 of a row are not 1 or -1: few enough for the
-    product of any selection, such as the lanes of a loop take, to stay far from overflow.
+    Their products are exact in every dtype and in any order. About 256 per row are neither 1 nor -1: few enough that
+    the product of any selection, such as the lanes of a loop, stays far from overflow.
     """
     import torch
 
@@ -96,7 +97,7 @@ def _draw_for_products(x: Any, generator: Any) -> None:
 
 
 def _draw_for_maxima(x: Any, generator: Any) -> None:
-    """Normal numbers; the largest of a row often last, where masks go wrong; a row of -inf and one with a NaN."""
+    """Draw normal numbers. Many rows end in their largest, where masks go wrong; one row is -inf, one has a NaN."""
     x.normal_(generator=generator)
     rows = x.view(-1, x.shape[-1])
     rows[::3, -1] = 8.0
@@ -117,7 +118,7 @@ def _rows(problem: Problem) -> int:
 
 
 def _blocks(config: Config) -> tuple[int, int, int, int]:
-    """BLOCK_SIZE_M, SUB_BLOCK_SIZE_M, BLOCK_SIZE_N and SUB_BLOCK_SIZE_N; everything is one row."""
+    """Return BLOCK_SIZE_M, SUB_BLOCK_SIZE_M, BLOCK_SIZE_N and SUB_BLOCK_SIZE_N; without rows the first two are 1."""
     m, sub_m, n, sub_n = (f"{prefix}BLOCK_SIZE_{dim}" for dim in "MN" for prefix in ("", "SUB_"))
     return int(config.get(m, 1)), int(config.get(sub_m, 1)), int(config[n]), int(config[sub_n])
 
@@ -134,7 +135,7 @@ def _row_programs(config: Config, problem: Problem) -> int:
 
 
 def _block_m(problem: Problem, target: Target) -> Sequence[Value]:
-    """Rows of a program: powers of two; on Ascend also what makes one to eight whole waves of programs."""
+    """Return the rows per program: powers of two, and on Ascend also those that make one to eight whole waves."""
     m = _rows(problem)
     if target.family == "nvidia":
         return powers_of_two(1, min(m, 128))
@@ -143,7 +144,7 @@ def _block_m(problem: Problem, target: Target) -> Sequence[Value]:
 
 
 def _sub_block_m(problem: Problem, target: Target) -> Sequence[Value]:
-    """Rows of a tile: powers of two; on Ascend also even shares of a core's rows."""
+    """Return the rows per tile: powers of two, and on Ascend also even shares of a core's rows."""
     m = _rows(problem)
     if target.family == "nvidia":
         return powers_of_two(1, min(m, 128))
@@ -152,7 +153,8 @@ def _sub_block_m(problem: Problem, target: Target) -> Sequence[Value]:
 
 
 def _block_n(problem: Problem, target: Target) -> Sequence[Value]:
-    """Columns of a part: all of them; where rows are few or very long, also what makes a useful number of programs."""
+    """Return the columns per part: all, and if rows are few or very long, others that make a useful number of
+    programs."""
     n = problem.dims["N"]
     whole = n if target.family == "ascend" else powers_of_two(8, n)[-1]
     if _rows(problem) >= 2 * _ENOUGH_ROWS * target.cores and n <= _LONG_ROW:
@@ -167,8 +169,8 @@ def _block_n(problem: Problem, target: Target) -> Sequence[Value]:
 
 
 def _sub_block_n(problem: Problem, target: Target) -> Sequence[Value]:
-    """Columns of a tile: powers of two; on Ascend also even shares of a row; of a single row many sizes, and the parts
-    themselves."""
+    """Return the columns per tile: powers of two, and on Ascend also even shares of a row; for a single row also many
+    more sizes and the parts themselves."""
     n = problem.dims["N"]
     if target.family == "nvidia":
         return powers_of_two(min(64, powers_of_two(8, n)[-1]), min(n, 32768))
@@ -181,7 +183,7 @@ def _sub_block_n(problem: Problem, target: Target) -> Sequence[Value]:
 
 
 def _aligned(columns: int) -> int:
-    """Up to whole vectors of 256 bytes, or, where that is more than there is, to whole blocks of 32."""
+    """Round up to whole vectors of 256 bytes of float32, or up to 32 columns to whole blocks of 32 bytes."""
     return 64 * ceil_div(columns, 64) if columns > 32 else 8 * ceil_div(columns, 8)
 
 
@@ -198,7 +200,7 @@ def _variants(operator: _Operator) -> Callable[[Problem, Target], Sequence[Value
 
 
 def _sub_tiles_suit(config: Config, problem: Problem, target: Target) -> bool:
-    """On NVIDIA other programs hide what a loop over sub-tiles of rows would."""
+    """Return whether the sub-tile is at most the block; on NVIDIA equal, since other programs hide latency there."""
     rows, sub, _, _ = _blocks(config)
     return sub == rows if target.family == "nvidia" else sub <= rows
 
@@ -208,8 +210,8 @@ def _variant_suits(config: Config, problem: Problem, target: Target) -> bool:
 
 
 def _atomics_are_whole(config: Config, problem: Problem, target: Target) -> bool:
-    """triton-ascend 3.2.0 drops the mask of an atomic on a tile of one element: a row beyond the last would be
-    written."""
+    """Return whether atomics on tiles of one row never cross the last row on Ascend: triton-ascend 3.2.0 drops the mask
+    of an atomic on a tile of one element, so that a row beyond the last would be written."""
     rows, sub, _, _ = _blocks(config)
     alone = target.family == "ascend" and config["VARIANT"] == "atomic" and sub == 1
     return not alone or _rows(problem) % rows == 0
@@ -240,7 +242,7 @@ def _tile_suits(operator: _Operator) -> Callable[[Config, Problem, Target], bool
 
 
 def _tile_bytes(operator: _Operator, config: Config, problem: Problem) -> int:
-    """On Ascend the least on chip: a tile as it was loaded, one that collects in a loop, and one to widen to."""
+    """Return the least bytes on chip on Ascend: the loaded tile, the accumulator of a loop, and a widened tile."""
     _, sub_m, block_n, sub_n = _blocks(config)
     looped, widened = block_n > sub_n, operator.widens(problem)
     collecting = 4 if widened else problem.item_bytes
@@ -293,8 +295,8 @@ def _buffers(operator: _Operator) -> Callable[[Problem], Mapping[str, Buffer]]:
 
 
 def _reduction_bytes(operator: _Operator, rows: int, cols: int, item_bytes: int) -> int:
-    """What Ascend's reduction of a tile takes beside it; shared with the tiles of a loop, which are done by then, or
-    with the 16 bits that the tile was widened from."""
+    """Return the bytes that Ascend's reduction of a tile needs beside it. They reuse the tiles of a loop, which are
+    free by then, or the 16-bit tile that was widened."""
     if operator.name == "prod":
         return 4 * rows * (72 if cols > 64 else 2 * cols + 8)
     return rows * cols * item_bytes // 2 if cols > 64 and (operator.name == "sum" or rows > 1) else 0
@@ -306,9 +308,9 @@ def _tiling(operator: _Operator) -> Callable[[Config, Problem], Tiling]:
         columns = Axis("N", problem.dims["N"], block_n, sub_n)
         axes = (Axis("M", problem.dims["M"], rows, sub_m), columns) if "M" in problem.dims else (columns,)
         looped, widened, item_bytes = block_n > sub_n, operator.widens(problem), problem.item_bytes
-        # As where memory is tight; with room to spare the compiler lets fewer buffers share it. The first tile of a
-        # row is loaded apart from those of the loop, into what collects the others: where there are sub-tiles, that
-        # is double-buffered as well.
+        # Bytes as planned when memory is tight; otherwise the compiler lets fewer buffers share space. The first tile
+        # of a row is loaded outside the loop, into the accumulator. If there are sub-tiles, the accumulator is
+        # double-buffered as well.
         streamed = sub_m * sub_n * item_bytes * (2 if looped and not widened and rows > sub_m else 1)
         results = 32 * ceil_div(sub_m, 8)
         reducing = 0 if widened else _reduction_bytes(operator, sub_m, sub_n, item_bytes)
@@ -325,7 +327,7 @@ def _tiling(operator: _Operator) -> Callable[[Config, Problem], Tiling]:
 
 
 def _default(problem: Problem, target: Target) -> Config:
-    """Tiles of about 4096 or 8192 elements; rows cut only where there are too few of them to go round."""
+    """Return tiles of about 4096 elements, on Ascend 8192, with rows cut only if they are too few for the cores."""
     ascend = target.family == "ascend"
     tile = 8192 if ascend else 4096
     blocks, parts, subs = (

@@ -1,6 +1,6 @@
 """Element-wise work fused with a sum over the last axis: the headline operator.
 
-NaN and infinity go through as torch's do. An axis of no elements is refused with the problem (sizes are 1 or more).
+NaN and infinity propagate as in torch. A problem with a dimension of size 0 is refused.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
     rows, sub, cols = (int(config[name]) for name in ("BLOCK_SIZE_M", "SUB_BLOCK_SIZE_M", "BLOCK_SIZE_N"))
     m, n = problem.dims["M"], problem.dims["N"]
     tile = sub * cols
-    # float32 tiles that stay: the accumulator and the ones of 1 / (1 + e), the zeros that the accumulator starts
-    # from where there are several sub-tiles, and the float32 copy of a 16-bit input.
+    # float32 tiles that stay on chip: the accumulator, the ones of 1 / (1 + e), the accumulator's initial zeros if
+    # there are several sub-tiles, and the float32 copy of a 16-bit input.
     tiles = 2 + (sub < rows) + (problem.item_bytes < 4)
     return Tiling(
         axes=(Axis("M", m, rows, sub), Axis("N", n, n, cols)),
         streamed_bytes=(tile + cols) * problem.item_bytes,
         resident_bytes=tiles * tile * 4,
         reductions=1,
-        operations=2,  # the sign of the exponent, and a quotient takes as long as two additions
+        operations=2,  # the sign of the exponent, and a division, which takes as long as two additions
     )
 
 
@@ -64,7 +64,7 @@ def _default(problem: Problem, target: Target) -> Config:
     cols = min(512, powers_of_two(64, problem.dims["N"])[-1])
     if target.family == "nvidia":
         rows = min(4, blocks[-1])
-        warps = min(4, rows * cols // 32)  # a thread has one element at least
+        warps = min(4, rows * cols // 32)  # at least one element per thread
         options = {"num_warps": warps, "num_stages": 3, "EVICT_FIRST": False}
         return {"BLOCK_SIZE_M": rows, "SUB_BLOCK_SIZE_M": rows, "BLOCK_SIZE_N": cols, **options}
     enough = max(32, ceil_div(problem.dims["M"], target.max_programs))
@@ -73,19 +73,19 @@ def _default(problem: Problem, target: Target) -> Config:
 
 
 def _sub_tiles_suit(config: Config, problem: Problem, target: Target) -> bool:
-    """On NVIDIA other programs hide what a loop over sub-tiles of rows would."""
+    """Return whether the sub-tile is at most the block; on NVIDIA equal, since other programs hide latency there."""
     rows, sub = int(config["BLOCK_SIZE_M"]), int(config["SUB_BLOCK_SIZE_M"])
     return sub == rows if target.family == "nvidia" else sub <= rows
 
 
 def _tiles_hold(config: Config, problem: Problem, target: Target) -> bool:
-    """On Ascend the accumulator and one operand are the least that must be in the unified buffer."""
+    """Return whether the least, the accumulator and one operand, fits Ascend's unified buffer."""
     tile_bytes = int(config["SUB_BLOCK_SIZE_M"]) * int(config["BLOCK_SIZE_N"]) * 4
     return target.family != "ascend" or 2 * tile_bytes <= target.on_chip_bytes
 
 
 def _registers_hold(config: Config, problem: Problem, target: Target) -> bool:
-    """On NVIDIA a tile lives in registers: from 1 to 128 elements a thread."""
+    """Return whether a tile fits NVIDIA's registers: 1 to 128 elements per thread."""
     threads = 32 * int(config.get("num_warps", 4))
     tile = int(config["SUB_BLOCK_SIZE_M"]) * int(config["BLOCK_SIZE_N"])
     return target.family != "nvidia" or threads <= tile <= 128 * threads
@@ -111,7 +111,7 @@ SPEC = KernelSpec(
     constraints=(
         Constraint("SUB_BLOCK_SIZE_M <= BLOCK_SIZE_M, on NVIDIA equal", _sub_tiles_suit),
         Constraint("two float32 tiles fit on chip", _tiles_hold),
-        Constraint("1 to 128 elements of a tile a thread", _registers_hold),
+        Constraint("1 to 128 elements of a tile per thread", _registers_hold),
     ),
     buffers=_buffers,
     scalars=lambda problem: dict(problem.dims),

@@ -1,10 +1,10 @@
 """Softmax and log-softmax over the last axis.
 
-`one_load` reads a row once and needs all of it on chip; `online` reads it twice, in blocks of columns, and takes rows
-of any length: with the output it moves 1.5 times the least bytes, less where a cache keeps the row meanwhile.
+`one_load` reads a row once and needs all of it on chip. `online` reads it twice, in blocks of columns, and takes rows
+of any length. With the output it moves 1.5 times the least bytes, or less if a cache keeps the row in between.
 
-Rows that hold a NaN, +inf or nothing but -inf become NaN, as torch's do. An axis of no elements is refused with the
-problem (sizes are 1 or more).
+A row with a NaN, with +inf, or of -inf alone becomes NaN, as in torch. A problem with a dimension of size 0 is
+refused.
 """
 
 from __future__ import annotations
@@ -34,11 +34,11 @@ _ONE_LOAD = "tilewise.kernels.jit.softmax:softmax_one_load_kernel"
 _ONLINE = "tilewise.kernels.jit.softmax:softmax_online_kernel"
 
 _NARROWEST = 512
-"""Columns of the smallest block that a row is read in."""
+"""Columns of the smallest block of a row."""
 
 
 def _whole_row(n: int, target: Target) -> int:
-    """The block that holds a row: the row itself, on NVIDIA a power of two."""
+    """Return the block that holds a row: the row's length, on NVIDIA the next power of two."""
     return n if target.family == "ascend" else powers_of_two(1, n)[-1]
 
 
@@ -83,10 +83,13 @@ def _launches(log: bool) -> Callable[[Config, Problem], Sequence[Launch]]:
 
 
 def _tiling(log: bool) -> Callable[[Config, Problem], Tiling]:
-    """On-chip memory as the Ascend compiler plans it. Where nothing else needs the loaded tile, float32 is worked on
-    in place; otherwise what is stored has buffers of its own, double like those of the load. The two reductions
-    need a scratch of half the tile each, of which a single row keeps one. `online` has buffers for both its loops.
-    Where memory is tight a second buffer lies in what scratch and the other loop leave free."""
+    """Return the tiling, with on-chip memory as the Ascend compiler plans it.
+
+    float32 is computed in place if nothing else needs the loaded tile. Otherwise the output has its own buffers,
+    doubled like those of the load. The two reductions need scratch of half a tile each, and a single row only one of
+    them. `online` has buffers for both its loops. If memory is tight, a second buffer reuses space of the scratch and
+    the other loop.
+    """
 
     def tiling(config: Config, problem: Problem) -> Tiling:
         rows, cols = int(config["ROWS_PER_BLOCK"]), int(config["BLOCK_SIZE_N"])
@@ -100,10 +103,10 @@ def _tiling(log: bool) -> Callable[[Config, Problem], Tiling]:
             axes=(Axis("M", m, int(config["BLOCK_SIZE_M"]), rows), Axis("N", n, n, cols)),
             streamed_bytes=rows * padded * (item * (1 + online) + stored),
             resident_bytes=rows * padded * (temporaries + scratch),
-            traffic=1.5 if online else 1.0,  # x twice and the output, instead of each once
+            traffic=1.5 if online else 1.0,  # x twice and the output once, instead of each once
             doubling_bytes=0 if log or online else rows * padded * item // 2,
             reductions=2 * (ceil_div(n, cols) if online else 1),
-            operations=(1 if log else 2) * online,  # the difference, and the exponential, once more
+            operations=(1 if log else 2) * online,  # the difference and the exponential are computed twice
             moved_back=rows <= m,
             in_place=stored == 0,
         )
@@ -126,7 +129,7 @@ def _variant_holds(config: Config, problem: Problem, target: Target) -> bool:
 
 
 def _registers_hold(config: Config, problem: Problem, target: Target) -> bool:
-    """On NVIDIA a tile lives in registers: from 1 to 64 elements a thread, unless one warp has too few."""
+    """Return whether a tile fits NVIDIA's registers: 1 to 64 elements per thread, or fewer for a single warp."""
     if target.family != "nvidia":
         return True
     threads, tile = 32 * int(config["num_warps"]), int(config["ROWS_PER_BLOCK"]) * int(config["BLOCK_SIZE_N"])
@@ -134,7 +137,7 @@ def _registers_hold(config: Config, problem: Problem, target: Target) -> bool:
 
 
 def _stages_hold(config: Config, problem: Problem, target: Target) -> bool:
-    """On NVIDIA loads are pipelined in a loop only, through shared memory."""
+    """Return whether NVIDIA's pipelined loads have a loop of enough trips, and fit half of shared memory."""
     stages = int(config.get("NUM_STAGES", 1))
     if stages == 1:
         return True
@@ -148,7 +151,7 @@ def _default(log: bool) -> Callable[[Problem, Target], Config]:
     fits = _fits(log)
 
     def default(problem: Problem, target: Target) -> Config:
-        """The whole row in one load where one fits, about four steps' worth of programs a core."""
+        """Return one load of the whole row if it fits, with about four programs per core on Ascend."""
         m, n = problem.dims["M"], problem.dims["N"]
         columns = [int(cols) for cols in _columns(problem, target)]
         if target.family == "nvidia":

@@ -1,12 +1,12 @@
 """tilewise: find, keep and serve the fastest tile config of a Triton kernel.
 
-    tilewise.tune("row_reduce", {"M": 1000, "N": 8192})                           # find and keep
-    tilewise.lookup("row_reduce", {"M": 1000, "N": 8192}, device="NVIDIA H200")   # what is kept
-    kernel = tilewise.tuned(SPEC, "configs.json")(jitted)                         # launch with what is kept
-    softmax = tilewise.Operator("softmax", "configs.json")                        # the same for a kernel of tilewise
+    tilewise.tune("row_reduce", {"M": 1000, "N": 8192})                           # find and store
+    tilewise.lookup("row_reduce", {"M": 1000, "N": 8192}, device="NVIDIA H200")   # look up
+    kernel = tilewise.tuned(SPEC, "configs.json")(jitted)                         # launch with stored configs
+    softmax = tilewise.Operator("softmax", "configs.json")                        # the same for a built-in kernel
 
-What stands in `__all__` is public and stays; the packages `tilewise.kernels` (what is tuned), `tilewise.tuner` (how it
-is found), `tilewise.db` (what is kept) and `tilewise.api` (how it is served) are the project's own.
+The names in `__all__` are public and stable. The packages `tilewise.kernels` (what is tuned), `tilewise.tuner` (tuning
+and look-up), `tilewise.db` (storage) and `tilewise.api` (the service) are internal.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    """The public names, imported when asked for: a search needs Optuna, a look-up does not."""
+    """Import a public name on first use: a search needs Optuna, a look-up does not."""
     if name in _HOMES:
         from importlib import import_module
 

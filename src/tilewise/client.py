@@ -1,10 +1,10 @@
-"""A client of the REST service: one method an operation, problems as the package's own errors.
+"""A client of the REST service, with one method per operation; problems are raised as the package's own errors.
 
     with Client("http://tiles.example:8300") as client:
         result = client.lookup("row_reduce", {"M": 1000, "N": 8192}, "NVIDIA H200", match="nearest")
 
-Answers are the service's JSON, typed by the schemas that it documents. Made from the service's OpenAPI document by
-`make client`, and not to be changed by hand.
+Methods return the service's JSON, typed by its documented schemas. `make client` generates this module from the
+service's OpenAPI document; do not edit it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ __all__ = [
 ]
 
 Clock = Literal["measured", "modelled"]
-"""How times came about."""
+"""Source of times: a device or a model."""
 
 Config = Mapping[str, int | float | str | bool]
 """A value for each of a kernel's tile parameters and compile options."""
@@ -48,16 +48,17 @@ Dims = Mapping[str, int]
 """The size of each of a kernel's dimensions."""
 
 Match = Literal["exact", "older", "nearest", "portfolio", "predicted"]
-"""How an answer is known. exact: stored for this very problem, source and toolchain; older: with another toolchain;
-nearest: won for another shape, and feasible here; portfolio: what the trials of all tuned shapes foretell to be
-best; predicted: by the prior. As a request: how far the answer may relax, each allowing those before it."""
+"""Source of an answer. exact: stored for this problem, source and toolchain; older: stored for another toolchain;
+nearest: won for another shape, and feasible for this one; portfolio: predicted to be best by the trials of all tuned
+shapes; predicted: ranked first by the prior. In a request: how far the answer may relax; each value allows those
+before it."""
 
 Status = Literal["correct", "constraints", "compile", "correctness", "runtime", "timeout"]
-"""How a trial ended."""
+"""Outcome of a trial."""
 
 
 class Best(TypedDict):
-    """A config that was the fastest of its source, toolchain and clock when it was recorded."""
+    """A config that was the fastest for its source, toolchain and clock when it was recorded."""
 
     config: Config
     time_us: float
@@ -70,14 +71,14 @@ class Best(TypedDict):
 
 
 class Default(TypedDict):
-    """What one would launch without tuning."""
+    """The config that is launched without tuning."""
 
     config: Config
     time_us: NotRequired[float]
 
 
 class Device(TypedDict):
-    """A device that the server's own machine knows of."""
+    """A device as seen from the server's machine."""
 
     id: str
     name: str
@@ -85,17 +86,17 @@ class Device(TypedDict):
     cores: NotRequired[int]
     available: bool
     why_not: NotRequired[str]
-    """What it lacks, where it is not available."""
+    """Reason why it is not available."""
 
 
 class Health(TypedDict):
-    """All is well."""
+    """The answer of a health check that passed."""
 
     status: Literal["ok"]
 
 
 class History(TypedDict):
-    """Every best that a problem had, in the order in which they were recorded."""
+    """All best configs that a problem has had, in the order of recording."""
 
     kernel: str
     dims: Dims
@@ -105,7 +106,7 @@ class History(TypedDict):
 
 
 class Imported(TypedDict):
-    """What an import did: trials that were new, replaced one, or changed nothing; and what was not taken."""
+    """The outcome of an import: trials that were added, replaced another, or changed nothing, and the refused parts."""
 
     added: int
     updated: int
@@ -115,7 +116,7 @@ class Imported(TypedDict):
 
 
 class Job(TypedDict):
-    """A tuning that was asked for, and how far it is."""
+    """A submitted tuning and its progress."""
 
     id: int
     kernel: str
@@ -129,10 +130,10 @@ class Job(TypedDict):
     priority: int
     state: Literal["queued", "running", "done", "failed", "cancelled"]
     reason: str
-    """Why it failed; empty otherwise."""
+    """Reason why it failed; empty otherwise."""
     progress: Progress
     attempts: int
-    """How often it was begun; it goes on from its stored trials."""
+    """Number of starts; each resumes from the stored trials."""
     cancelling: bool
     created: str
     started: NotRequired[str]
@@ -140,7 +141,7 @@ class Job(TypedDict):
 
 
 class Kernel(TypedDict):
-    """What can be tuned."""
+    """A kernel that can be tuned."""
 
     name: str
     summary: str
@@ -151,7 +152,7 @@ class Kernel(TypedDict):
 
 
 class LookupMiss(TypedDict):
-    """A question that nothing stored answers; `why` says what is known instead."""
+    """A look-up without a result; `why` says what is known instead."""
 
     kernel: str
     dims: Dims
@@ -163,7 +164,7 @@ class LookupMiss(TypedDict):
 
 
 class LookupQuery(TypedDict):
-    """One question: a kernel's problem and the name of the device that is to run it."""
+    """One look-up: a kernel's problem and the name of the device that will run it."""
 
     kernel: str
     dims: Dims
@@ -171,28 +172,28 @@ class LookupQuery(TypedDict):
     device: str
     match: NotRequired[Match]
     toolchain: NotRequired[str | None]
-    """What exactly the time must have been found with."""
+    """Toolchain of an exact answer; others count as older."""
 
 
 class Progress(TypedDict):
-    """How far a job is; what is not known yet is absent."""
+    """The progress of a job; values that are not known yet are absent."""
 
     shapes_done: NotRequired[int]
     shapes: NotRequired[int]
     dims: NotRequired[Dims]
     """The shape that is being tuned."""
     trials: NotRequired[int]
-    """Of that shape, stored ones included."""
+    """Trials of that shape, stored ones included."""
     of: NotRequired[int]
     best_us: NotRequired[float]
     clock: NotRequired[Clock]
     scope: NotRequired[str]
-    """Key of what is being tuned: /problems/{key} shows it."""
+    """Key of the problem being tuned: /problems/{key} shows it."""
     failed: NotRequired[Sequence[str]]
 
 
 class Refused(TypedDict):
-    """A part of an import that was not taken."""
+    """A part of an import that was refused."""
 
     place: str
     reason: str
@@ -207,13 +208,13 @@ class Result(TypedDict):
     low_us: NotRequired[float]
     high_us: NotRequired[float]
     method: NotRequired[str]
-    """How the time was taken."""
+    """Timing method."""
     l2: NotRequired[str]
-    """The cache before each run: cold or warm."""
+    """L2 cache before each run: cold or warm."""
     tie: NotRequired[bool]
-    """Whether others could not be told apart from the winner."""
+    """True if others were not clearly slower than the winner."""
     probability: NotRequired[float]
-    """That none compared was faster."""
+    """Probability that no compared config was faster."""
     kernel: str
     dims: Dims
     dtype: str
@@ -224,9 +225,9 @@ class Result(TypedDict):
     cores: int
     match: Match
     distance: NotRequired[float]
-    """Sum of the log ratios of the answer's shape to the question's."""
+    """Sum of the log ratios between the answer's dims and the requested ones."""
     verified: bool
-    """Whether the output agreed with the float64 reference."""
+    """True if the output agreed with the float64 reference."""
     config: Config
     samples: int
     default: Default | None
@@ -239,7 +240,7 @@ class Result(TypedDict):
 
 
 class Trial(TypedDict):
-    """One config tried once, and what came of it."""
+    """One run of a config, with its outcome."""
 
     kernel: str
     source_hash: str
@@ -255,13 +256,13 @@ class Trial(TypedDict):
     low_us: NotRequired[float]
     high_us: NotRequired[float]
     method: NotRequired[str]
-    """How the time was taken."""
+    """Timing method."""
     l2: NotRequired[str]
-    """The cache before each run: cold or warm."""
+    """L2 cache before each run: cold or warm."""
     tie: NotRequired[bool]
-    """Whether others could not be told apart from the winner."""
+    """True if others were not clearly slower than the winner."""
     probability: NotRequired[float]
-    """That none compared was faster."""
+    """Probability that no compared config was faster."""
     config: Config
     status: Status
     reason: str
@@ -276,11 +277,11 @@ class Trial(TypedDict):
     seconds: float
     created: str
     current: bool
-    """Whether it counts; false where a newer one replaced it."""
+    """False if the trial no longer counts: a newer one replaced it."""
 
 
 class TrialCounts(TypedDict):
-    """How many trials there were, and how they ended."""
+    """Number of trials in total and by outcome."""
 
     total: int
     correct: int
@@ -292,7 +293,7 @@ class TrialCounts(TypedDict):
 
 
 class Client(Connection):
-    """All that can be asked of a server; `Connection` says how."""
+    """A client with a method for each operation of a server; see `Connection` for tokens, timeouts and errors."""
 
     def lookup(
         self,
@@ -304,18 +305,18 @@ class Client(Connection):
         match: Match = "exact",
         toolchain: str | None = None,
     ) -> Result:
-        """The best known config of a problem.
+        """Look up the best known config of a problem.
 
-        An answer says in `match` how it is known, and in `why` what from.
+        Return one result. Its `match` names the source of the answer, and its `why` gives the evidence.
 
-        - `kernel`: name of a kernel: one of /v1/kernels, or of a user's file
-        - `dims`: the size of each of the kernel's dimensions: one query parameter each, once, in plain digits
+        - `kernel`: name of a kernel: one that /v1/kernels lists, or one from a user's file
+        - `dims`: the size of each of the kernel's dimensions: one query parameter each, in plain digits
         - `dtype`: type of the kernel's inputs
-        - `device`: the device's name, whether its times were measured or modelled
-        - `match`: how far the answer may relax; each allows those before it
-        - `toolchain`: what exactly the time must have been found with
+        - `device`: name of the device; its times may be measured or modelled
+        - `match`: how far the answer may relax; each value allows those before it
+        - `toolchain`: toolchain of an exact answer; others count as older
 
-        Raises `NotFound`: Unknown kernel, or nothing stored for this problem.
+        Raises `NotFound`: The kernel is unknown, or nothing is stored for this problem.
         """
         return cast(
             "Result",
@@ -327,26 +328,26 @@ class Client(Connection):
         )
 
     def lookup_many(self, queries: Sequence[LookupQuery]) -> Sequence[Result | LookupMiss]:
-        """Many look-ups at once.
+        """Look up many problems at once.
 
-        Answers come in the order of the queries; what nothing stored answers has a null `config`.
+        Return results in the order of the queries; a miss has a null `config`.
         """
         return cast(
             "Sequence[Result | LookupMiss]", self._document("POST", "/v1/lookup", body={"queries": queries})["results"]
         )
 
     def kernels(self) -> Sequence[Kernel]:
-        """What can be tuned.
+        """List the kernels that can be tuned.
 
-        The kernels that come with tilewise, and those that the server was started with; others that are stored can
-        be looked up too.
+        Return the kernels that come with tilewise and those that the server was started with. Other kernels with
+        stored results can be looked up too.
         """
         return cast("Sequence[Kernel]", self._document("GET", "/v1/kernels")["kernels"])
 
     def devices(self) -> Sequence[Device]:
-        """What can be tuned on.
+        """List the devices.
 
-        Devices as seen from the server's own machine.
+        Return the devices as seen from the server's own machine.
         """
         return cast("Sequence[Device]", self._document("GET", "/v1/devices")["devices"])
 
@@ -359,16 +360,16 @@ class Client(Connection):
         status: Status | None = None,
         limit: int = 100,
     ) -> Iterator[Trial]:
-        """What was tried.
+        """List trials.
 
-        Pages of trials, with those that newer ones replaced. `next` leads to the next page; it is absent on the
-        last. A page may be shorter than `limit`, and even empty, before the last one.
+        Return trials in pages, including trials that newer ones replaced. `next` leads to the next page; it is
+        absent on the last. A page before the last may be shorter than `limit`, or even empty.
 
         - `kernel`: only this kernel
         - `dtype`: only this dtype
         - `device`: only this device name
-        - `status`: only trials that ended so
-        - `limit`: trials a page
+        - `status`: only trials with this status
+        - `limit`: trials per page
         """
         return self._pages(
             "GET",
@@ -379,14 +380,15 @@ class Client(Connection):
         )
 
     def history(self, kernel: str, dims: Mapping[str, int], device: str, *, dtype: str = "float32") -> History:
-        """How the best of a problem came about.
+        """List the best configs that a problem has had.
 
-        Every trial that was the fastest of its source, toolchain and clock when it was recorded, in that order.
+        Return every trial that was the fastest for its source, toolchain and clock when it was recorded, in the
+        order of recording.
 
-        - `kernel`: name of a kernel: one of /v1/kernels, or of a user's file
-        - `dims`: the size of each of the kernel's dimensions: one query parameter each, once, in plain digits
+        - `kernel`: name of a kernel: one that /v1/kernels lists, or one from a user's file
+        - `dims`: the size of each of the kernel's dimensions: one query parameter each, in plain digits
         - `dtype`: type of the kernel's inputs
-        - `device`: the device's name, whether its times were measured or modelled
+        - `device`: name of the device; its times may be measured or modelled
 
         Raises `NotFound`: Nothing is stored for this problem.
         """
@@ -396,10 +398,10 @@ class Client(Connection):
         )
 
     def export(self, *, kernel: str | None = None, dtype: str | None = None, device: str | None = None) -> bytes:
-        """Every best with its evidence.
+        """Export every best config with its evidence.
 
-        The file that `tilewise import` and the decorator read: of one moment, and sent as it is read. A connection
-        that ends before the checksum, which comes last, was cut off.
+        Stream the file that `tilewise import` and the decorator read, from one snapshot of the database. The
+        checksum comes last: a file without it was cut off.
 
         - `kernel`: only this kernel
         - `dtype`: only this dtype
@@ -408,22 +410,22 @@ class Client(Connection):
         return self._send("GET", "/v1/export", params={"kernel": kernel, "dtype": dtype, "device": device}).content
 
     def import_results(self, data: bytes) -> Imported:
-        """Results of another database.
+        """Import results of another database.
 
-        Merge an export file, in one transaction; what is there and better known stays. What cannot be is refused,
-        each with its place and the reason, and the rest is taken.
+        Merge an export file in one transaction. A stored trial with stronger evidence stays. Impossible parts are
+        refused, each with its place and the reason; the rest is imported.
 
         - `data`: the file's content
         """
         return cast("Imported", self._document("POST", "/v1/import", body=data))
 
     def jobs(self, *, limit: int = 50, before: int | None = None) -> Sequence[Job]:
-        """Jobs, the newest first.
+        """List jobs, the newest first.
 
-        The last job's number given as `before` brings the next page.
+        Return one page of jobs. For the next page, pass the number of its last job as `before`.
 
-        - `limit`: jobs a page
-        - `before`: the last number of the page before
+        - `limit`: jobs per page
+        - `before`: number of the last job on the previous page
         """
         return cast(
             "Sequence[Job]", self._document("GET", "/v1/jobs", params={"limit": limit, "before": before})["jobs"]
@@ -442,14 +444,14 @@ class Client(Connection):
         seed: int = 0,
         priority: int = 0,
     ) -> Job:
-        """Ask for a tuning.
+        """Submit a tuning job.
 
-        The same request twice is one job. Jobs run on the server's own devices, one a device, the highest priority
-        first and of that the oldest; each trial is kept as soon as it is made.
+        Return the job of this request; the same request twice is one job. Jobs run on the server's own devices, one
+        per device, by priority and then by age. Each trial is stored as soon as it is made.
 
-        - `device`: a device's id in /v1/devices
+        - `device`: id of a device in /v1/devices
 
-        Raises `NotFound`: The kernel is not one of /v1/kernels.
+        Raises `NotFound`: /v1/kernels does not list the kernel.
         """
         return cast(
             "Job",
@@ -471,9 +473,9 @@ class Client(Connection):
         )
 
     def job(self, number: int) -> Job:
-        """One job.
+        """Show one job.
 
-        What was asked for, and how far it is.
+        Return the job's request and its progress.
 
         - `number`: the job's number
 
@@ -484,8 +486,8 @@ class Client(Connection):
     def cancel(self, number: int) -> Job:
         """Cancel a job.
 
-        One that waits is cancelled at once, one that runs after the trial it is at; its trials are kept. A job that
-        has ended stays as it is.
+        Cancel a waiting job at once, and a running one after its current trial; its trials are kept. A job that has
+        ended stays as it is.
 
         - `number`: the job's number
 
@@ -494,9 +496,9 @@ class Client(Connection):
         return cast("Job", self._document("DELETE", f"/v1/jobs/{part(number)}"))
 
     def events(self, number: int) -> Iterator[Job]:
-        """How a job goes, as it goes.
+        """Follow the progress of a job.
 
-        Server-sent events: one `job` with the job's JSON now, one whenever it changes, and the end of the stream
+        Stream server-sent events: a `job` event with the job's JSON now, and one after each change. The stream ends
         when the job has ended.
 
         - `number`: the job's number
@@ -506,23 +508,22 @@ class Client(Connection):
         return self._events("GET", f"/v1/jobs/{part(number)}/events")
 
     def healthz(self) -> Health:
-        """Whether the server runs.
+        """Check that the server runs.
 
-        Does not touch the database.
+        Answer without touching the database.
         """
         return cast("Health", self._document("GET", "/healthz"))
 
     def readyz(self) -> Health:
-        """Whether it can answer.
+        """Check that the server can answer.
 
-        Asks the database for the version of its schema, which must be the one that this program needs, and one
-        indexed question.
+        Check that the database has the schema version that this program needs, and run one indexed query.
         """
         return cast("Health", self._document("GET", "/readyz"))
 
     def metrics(self) -> str:
-        """Figures for Prometheus.
+        """Metrics for Prometheus.
 
-        In Prometheus' text format.
+        Return the metrics in Prometheus' text format.
         """
         return self._send("GET", "/metrics").text

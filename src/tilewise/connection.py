@@ -1,6 +1,6 @@
-"""A connection to the REST service, and what is the same whatever is asked of it: patience, pages, streams, errors.
+"""A connection to the REST service, with what all operations share: timeouts, pages, streams and errors.
 
-What can be asked is `tilewise.client`, which is made from the service's OpenAPI document. Imports nothing but httpx2.
+The operations are in `tilewise.client`, which is generated from the service's OpenAPI document. Imports only httpx2.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _ERRORS: Mapping[str, type[TilewiseError]] = {
     "nothing-feasible": NothingFeasible,
     "unknown-kernel": UnknownKernel,
 }
-"""By the last part of a problem's type."""
+"""Errors by the last part of a problem's type."""
 
 BY_STATUS: Mapping[int, type[TilewiseError]] = {
     400: UsageError,
@@ -47,16 +47,16 @@ BY_STATUS: Mapping[int, type[TilewiseError]] = {
 }
 
 _WRITE_SECONDS = 75.0
-"""A server lets a write wait 30 s for its turn and 30 s for a lock; who gives up does not know how it ended."""
+"""A server lets a write wait 30 s for its turn and 30 s for a lock. A client that gives up cannot know the outcome."""
 
 
 class Connection:
     """A connection to one server, for use by several threads.
 
-    `token` is needed for writing, and for reading where the server's reads are closed. `timeout` is in seconds, a
-    request; what is no GET waits longer. `transport` is httpx2's, for tests. Methods raise the package's errors:
-    `NotFound` where nothing is stored, `UsageError` for what makes no sense, `Forbidden` without the right token,
-    `Unavailable` where the server cannot be reached, is overloaded or answers what is no answer of it.
+    `token` is needed for writing, and for reading if the server requires it. `timeout` is in seconds per request;
+    requests other than GET wait longer. `transport` is httpx2's, for tests. Methods raise the package's errors:
+    `NotFound` if nothing is stored, `UsageError` for an invalid request, `Forbidden` without the right token,
+    `Unavailable` if the server cannot be reached, is overloaded or returns an invalid response.
     """
 
     def __init__(
@@ -70,12 +70,12 @@ class Connection:
         headers = {"authorization": f"Bearer {token}"} if token else {}
         self.url = url.rstrip("/")
         if not self.url.startswith(("http://", "https://")):
-            raise UsageError(f"{url!r} is no server's address; expected http://host:port")
-        self._patient = max(timeout, _WRITE_SECONDS)
+            raise UsageError(f"{url!r} is not a server address; expected http://host:port")
+        self._write_timeout = max(timeout, _WRITE_SECONDS)
         self._http = httpx2.Client(base_url=self.url, headers=headers, timeout=timeout, transport=transport)
 
     def ready(self) -> bool:
-        """Whether the server is there and can answer."""
+        """Return whether the server can be reached and is ready to answer."""
         try:
             self._document("GET", "/readyz")
         except Unavailable:
@@ -94,21 +94,23 @@ class Connection:
         self.close()
 
     def _document(self, method: str, path: str, **sent: Any) -> Any:
-        """What `_send` brings, as JSON."""
+        """Send a request and return the JSON object in the response."""
         response = self._send(method, path, **sent)
         try:
             body = response.json()
         except ValueError as error:
-            raise Unavailable(f"{response.url} answered what is no JSON; is a tilewise server there?") from error
+            raise Unavailable(f"{response.url} did not return JSON; is it a tilewise server?") from error
         if not isinstance(body, dict):
-            raise Unavailable(f"{response.url} answered what is no document; is a tilewise server there?")
+            raise Unavailable(f"{response.url} did not return a JSON object; is it a tilewise server?")
         return body
 
     def _pages(
         self, method: str, path: str, items: str, following: tuple[str, str], params: Mapping[str, Any]
     ) -> Iterator[Any]:
-        """What all pages have under the key `items`. `following` is a parameter, and where a page says what it has to
-        be for the next one."""
+        """Yield the items of all pages, from the key `items`.
+
+        `following` is the parameter that selects a page, and the key under which a page gives the next one's value.
+        """
         parameter, key = following
         page: dict[str, Any] = {}
         while not page or key in page:
@@ -116,7 +118,7 @@ class Connection:
             yield from page[items]
 
     def _events(self, method: str, path: str) -> Iterator[Any]:
-        """The data of each server-sent event, as JSON."""
+        """Yield the data of each server-sent event, parsed as JSON."""
         try:
             with self._http.stream(method, path, timeout=60.0) as response:
                 if response.status_code >= 400:
@@ -126,7 +128,7 @@ class Connection:
                     if line.startswith("data: "):
                         yield json.loads(line.removeprefix("data: "))
         except httpx2.HTTPError as error:
-            raise Unavailable(f"lost {self.url}: {error or type(error).__name__}") from error
+            raise Unavailable(f"lost the connection to {self.url}: {error or type(error).__name__}") from error
 
     def _send(
         self,
@@ -136,7 +138,7 @@ class Connection:
         params: Mapping[str, Any] | None = None,
         body: Mapping[str, Any] | bytes | None = None,
     ) -> httpx2.Response:
-        """What is None is not sent; a body of bytes is sent as it is, any other as JSON."""
+        """Send a request, without values that are None. A body of bytes is sent as it is, any other as JSON."""
         content = body if body is None or isinstance(body, bytes) else json.dumps(_given(body), default=_plain).encode()
         try:
             response = self._http.request(
@@ -145,7 +147,7 @@ class Connection:
                 params=_given(params or {}) or None,
                 content=content,
                 headers={} if content is None else {"content-type": "application/json"},
-                timeout=httpx2.USE_CLIENT_DEFAULT if method == "GET" else self._patient,
+                timeout=httpx2.USE_CLIENT_DEFAULT if method == "GET" else self._write_timeout,
             )
         except (httpx2.HTTPError, httpx2.InvalidURL) as error:
             raise Unavailable(f"cannot reach {self.url}: {error or type(error).__name__}") from error
@@ -155,7 +157,7 @@ class Connection:
 
 
 def part(name: object) -> str:
-    """A name or number as one part of a path."""
+    """Quote a name or number as one part of a path."""
     return quote(str(name), safe="")
 
 
@@ -164,7 +166,7 @@ def _given(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _plain(value: object) -> Any:
-    """A mapping or sequence of another class than JSON's."""
+    """Convert a mapping or sequence of a class that JSON does not know."""
     if isinstance(value, Mapping):
         return dict(value)
     if isinstance(value, Sequence):
@@ -173,7 +175,7 @@ def _plain(value: object) -> Any:
 
 
 def _error(response: httpx2.Response, url: str) -> TilewiseError:
-    """A problem document as the error that the service raised; anything else by its status alone."""
+    """Return the error that the service raised, from its problem document or else from the status alone."""
     try:
         problem = response.json()
         detail, kind = " ".join(str(problem["detail"]).split()), str(problem["type"]).rpartition(":")[2]

@@ -1,4 +1,4 @@
-"""Keywords that were renamed: the old name works for one release, with a `DeprecationWarning`."""
+"""Renamed keywords. The old name works for one release, with a `DeprecationWarning`."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ R = TypeVar("R")
 
 
 def renamed_keywords(**names: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """Decorate a function so that it takes each keyword by its old name too: `renamed_keywords(old="new")`.
+    """Decorate a function so that it also takes keywords by their old names: `renamed_keywords(old="new")`.
 
-    Giving both is a `TypeError`, as giving one twice is.
+    Giving both names raises `TypeError`, as giving one name twice does.
     """
 
     def decorate(function: Callable[P, R]) -> Callable[P, R]:

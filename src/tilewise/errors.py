@@ -1,20 +1,20 @@
-"""Everything tilewise raises on purpose.
+"""All errors that tilewise raises on purpose.
 
     TilewiseError
-    ├── UsageError            the caller asked for something that cannot be: correct the call
+    ├── UsageError            an invalid request: correct the call
     │   ├── UnknownKernel, UnknownDevice, UnknownDtype, BadDimension, BadConfig
     │   ├── BadSpec           a user's kernel file that does not import or holds no spec
     │   └── BadImport         an exchange file that is corrupt or of an unknown version
     ├── Forbidden             a token that does not allow this
     │   └── Unauthorized      no token, or one that is unknown or revoked
-    ├── Busy                  a server that was asked too often, or has too much to do
-    ├── NotFound              a well-formed question with no answer (yet)
+    ├── Busy                  a server that gets too many requests or has too much to do
+    ├── NotFound              a valid question without an answer (yet)
     ├── Unavailable           a device, package or compiler that this machine lacks
-    ├── NothingFeasible       a space in which no config compiles or is right
+    ├── NothingFeasible       a space in which no config compiles or gives correct results
     └── StoreError            a database that cannot be read or written
 
 A message is one line: what is wrong, what was expected, what to do. The command line maps each class to an exit
-code, the HTTP service to a status; nobody else does.
+code, the HTTP service to a status; nothing else does.
 """
 
 from __future__ import annotations
@@ -44,47 +44,47 @@ class TilewiseError(Exception):
 
 
 class UsageError(TilewiseError):
-    """The request itself is wrong."""
+    """An invalid request."""
 
 
 class UnknownKernel(UsageError):
-    """No kernel of that name is registered."""
+    """A kernel name that is not registered."""
 
 
 class UnknownDevice(UsageError):
-    """No device or part of that name exists."""
+    """A device or part name that does not exist."""
 
 
 class UnknownDtype(UsageError):
-    """The kernel does not take that dtype."""
+    """A dtype that the kernel does not take."""
 
 
 class BadDimension(UsageError):
-    """A dimension is missing, unknown, not a positive integer, or too large."""
+    """A dimension that is missing, unknown, not a positive integer, or too large."""
 
 
 class BadConfig(UsageError):
-    """A config names unknown parameters or values outside the kernel's space."""
+    """A config with unknown parameters or values outside the kernel's space."""
 
 
 class BadSpec(UsageError):
-    """A user's kernel file does not import, or holds no usable KernelSpec."""
+    """A user's kernel file that does not import, or holds no usable KernelSpec."""
 
 
 class BadImport(UsageError):
-    """An exchange file is corrupt, of another format, or of a newer version."""
+    """An exchange file that is corrupt, of another format, or of a newer version."""
 
 
 class Forbidden(TilewiseError):
-    """The token does not allow this."""
+    """A token that does not allow this."""
 
 
 class Unauthorized(Forbidden):
-    """There is no token, or it is unknown or revoked."""
+    """A token that is missing, unknown or revoked."""
 
 
 class Busy(TilewiseError):
-    """Too many requests; `retry_seconds` says when to try again."""
+    """Too many requests; `retry_seconds` says when to retry."""
 
     def __init__(self, message: str, retry_seconds: float = 1.0) -> None:
         super().__init__(message)
@@ -92,16 +92,16 @@ class Busy(TilewiseError):
 
 
 class NotFound(TilewiseError):
-    """Nothing stored answers the question."""
+    """A question that nothing stored answers."""
 
 
 class Unavailable(TilewiseError):
-    """Something this machine lacks: a device, a package, a compiler."""
+    """A device, package or compiler that this machine lacks."""
 
 
 class NothingFeasible(TilewiseError):
-    """No config of the space can run correctly on the device."""
+    """A space in which no config runs correctly on the device."""
 
 
 class StoreError(TilewiseError):
-    """The database is missing, no database, read-only, full, locked for too long, or newer than this program."""
+    """A database that is missing, not a database, read-only, full, locked for too long, or newer than this program."""

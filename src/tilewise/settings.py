@@ -1,14 +1,14 @@
-"""The one place that reads the environment.
+"""The only reader of environment variables.
 
 | variable         | meaning                                                      |
 |------------------|--------------------------------------------------------------|
 | `TILEWISE_DB`    | database URL (default: SQLite in the user's data folder)     |
 | `TILEWISE_CACHE` | folder of compiled artefacts (default: user's cache folder)  |
 | `TILEWISE_DATA`  | folder of calibrations (default: user's data folder)         |
-| `TILEWISE_JOBS`  | compile processes at once (default: one a usable core)       |
+| `TILEWISE_JOBS`  | compile processes at once (default: one per usable core)     |
 | `TILEWISE_MISSES`| file of shapes launched untuned (default: in the user's data folder; `off`: none) |
-| `TILEWISE_MISSES_SERVER` | a server that is told of such shapes (default: none is) |
-| `TILEWISE_TOKEN` | bearer token for a server that asks for one                  |
+| `TILEWISE_MISSES_SERVER` | a server that such shapes are reported to (default: none) |
+| `TILEWISE_TOKEN` | bearer token for a server that requires one                  |
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Settings:
 
 
 def read_settings() -> Settings:
-    """The settings in force now; raises `UsageError` where a variable makes no sense."""
+    """Return the current settings. Raises `UsageError` for an invalid variable."""
     return Settings(
         database_url=os.environ.get("TILEWISE_DB") or f"sqlite:///{user_data_path('tilewise') / 'tilewise.db'}",
         cache_folder=Path(os.environ.get("TILEWISE_CACHE") or user_cache_path("tilewise")),

@@ -1,6 +1,6 @@
-"""Real faults under a running service: what it answers meanwhile, and that it goes on afterwards.
+"""Real faults under a running service: its answers meanwhile, and its recovery afterwards.
 
-What docs/operations.md says of each is what is asserted here, and in tests/db/sql/test_faults.py of the store alone.
+These tests assert what docs/operations.md says of each fault; tests/db/sql/test_faults.py does so for the store alone.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def test_on_a_full_disk_look_ups_go_on_and_writes_are_refused_until_there_is_roo
         export = client.get("/v1/export").content
         assert client.get(ASKED).status_code == 200
         ballast = fill(folder)
-        for answered in range(200):  # what space the log has left is used up first
+        for answered in range(200):  # the free space inside the log is used up first
             body = JOB | {"shapes": [{"N": n} for n in range(answered * 100 + 1, answered * 100 + 101)]}
             response = client.post("/v1/jobs", json=body, headers=admin)
             if response.status_code != 201:
@@ -60,7 +60,7 @@ def test_on_a_full_disk_look_ups_go_on_and_writes_are_refused_until_there_is_roo
         assert client.post("/v1/import", content=export, headers=admin).json()["added"] == 0
 
 
-def test_a_lock_that_another_holds_for_ten_seconds_is_waited_for_and_look_ups_go_on(
+def test_a_lock_that_another_holds_for_seconds_is_waited_for_and_look_ups_go_on(
     client, tune, admin, tmp_path, problem_of
 ):
     tune()
@@ -69,7 +69,7 @@ def test_a_lock_that_another_holds_for_ten_seconds_is_waited_for_and_look_ups_go
     def submit(n):
         return client.post("/v1/jobs", json=JOB | {"shapes": [{"N": n}]}, headers=admin).status_code
 
-    with ThreadPoolExecutor(8) as pool, held(tmp_path / "tilewise.db", 10):
+    with ThreadPoolExecutor(8) as pool, held(tmp_path / "tilewise.db", 4):
         began = time.monotonic()
         writing = [pool.submit(submit, n) for n in range(1, 5)]
         importing = pool.submit(client.post, "/v1/import", content=export, headers=admin)
@@ -78,11 +78,11 @@ def test_a_lock_that_another_holds_for_ten_seconds_is_waited_for_and_look_ups_go
                 asked = time.monotonic()
                 status = client.get(f"{ASKED.replace('8192', str(n))}&match={match}").status_code
                 assert status == (404 if (n, match) == (8190, "exact") else 200)
-                assert time.monotonic() - asked < 5
+                assert time.monotonic() - asked < 3
         assert not any(each.done() for each in (*writing, importing))
         assert [each.result() for each in writing] == [201] * 4
         assert importing.result().status_code == 200
-        assert 9 < time.monotonic() - began < 30
+        assert 3.5 < time.monotonic() - began < 30
 
 
 def test_on_a_read_only_file_system_everything_is_read_and_nothing_written(disk, tune_into, problem_of):
@@ -151,7 +151,7 @@ def test_a_server_killed_while_it_upgrades_serves_everything_when_it_is_started_
 def test_a_clock_that_jumps_changes_nothing_but_the_moments_that_are_told(
     serve, tune, store_url, address, tmp_path, monkeypatch
 ):
-    """Forward and back by days, while a job runs, its events are followed, and a token's writes are counted."""
+    """The clock jumps days forward and back while a job runs, its events are followed, and writes are counted."""
     tune()
     day, clock = 86_400, WallClock(tmp_path)
     for name, value in clock.environment.items():
@@ -174,7 +174,7 @@ def test_a_clock_that_jumps_changes_nothing_but_the_moments_that_are_told(
         assert [job["id"] for job in client.jobs(before=behind["id"])] == [ahead["id"]]
         assert client.import_results(client.export())["added"] == 0
         assert client.cancel(behind["id"])["state"] == "cancelled"
-        for seconds in (0, 30 * day, -30 * day):  # four a minute were made; no clock brings a fifth
+        for seconds in (0, 30 * day, -30 * day):  # all four writes of this minute were made; no clock allows a fifth
             clock.set(seconds)
             response = httpx2.post(f"{url}/v1/jobs", json=JOB, headers={"authorization": f"Bearer {token}"})
             assert response.status_code == 429

@@ -1,4 +1,4 @@
-"""`tilewise serve` as a process of its own, on a free port of the loopback interface."""
+"""`tilewise serve` as a separate process on a free port of the loopback interface."""
 
 from __future__ import annotations
 
@@ -69,21 +69,21 @@ def test_the_command_line_asks_a_server(serve, tune, address):
 
     tilewise = str(Path(sysconfig.get_path("scripts")) / "tilewise")
 
-    def ask(*words):
+    def look_up(*words):
         command = [tilewise, "lookup", "row_reduce", "--device", "Ascend910B4", "--server", url, *words]
         return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
-    done = ask("-s", "M=1000,N=8192")
+    done = look_up("-s", "M=1000,N=8192")
     assert done.returncode == 0, done.stderr
     assert "31.50 us (modelled)" in done.stdout
     assert "BLOCK_SIZE_M=25" in done.stdout
-    done = ask("-s", "M=1000,N=8192", "-s", "M=7,N=8192", "--json")
+    done = look_up("-s", "M=1000,N=8192", "-s", "M=7,N=8192", "--json")
     assert done.returncode == 4
     assert [bool(result["config"]) for result in json.loads(done.stdout)["results"]] == [True, False]
     assert "is not tuned for Ascend910B4" in done.stderr
-    done = ask("-s", "M=1000,N=8190", "--match", "nearest")
+    done = look_up("-s", "M=1000,N=8190", "--match", "nearest")
     assert "not timed" in done.stdout
-    assert ask("-s", "M=1,N=1", "--db", "sqlite://").returncode == 2
+    assert look_up("-s", "M=1,N=1", "--db", "sqlite://").returncode == 2
 
 
 ARENAS = """
@@ -102,10 +102,10 @@ ctypes.CDLL(None).malloc_stats()
 """
 
 
-@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="glibc's allocator is what has arenas")
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="only glibc's allocator has arenas")
 def test_threads_of_the_service_share_one_heap():
     def arenas(*words):
-        told = subprocess.run([sys.executable, "-c", ARENAS, *words], capture_output=True, text=True, check=True).stderr
-        return told.count("Arena ")
+        done = subprocess.run([sys.executable, "-c", ARENAS, *words], capture_output=True, text=True, check=True)
+        return done.stderr.count("Arena ")
 
     assert arenas("one") == 1 < arenas()

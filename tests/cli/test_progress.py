@@ -1,4 +1,4 @@
-"""What a person sees of a tuning where the output is no terminal."""
+"""The output of a tuning to a file or a pipe instead of a terminal."""
 
 import dataclasses
 
@@ -13,7 +13,7 @@ PROBLEM = Problem("bowl", {"M": 64}, "float32")
 
 @pytest.fixture
 def shown(bowl, store, capsys):
-    """Tune the bowl and show it: what was written on stdout and stderr, in lines."""
+    """Return a function that tunes the bowl, shows the result, and returns the lines of stdout and stderr."""
 
     def tune(trials: int, default=None, search="exhaustive") -> tuple[list[str], list[str]]:
         spec = dataclasses.replace(bowl.SPEC, default=lambda problem, target: default or bowl.DEFAULT)

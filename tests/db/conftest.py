@@ -1,4 +1,4 @@
-"""Stores of every kind, makers of records, and Python processes to kill."""
+"""Fixtures: stores of every kind, factories of records, and Python processes to kill."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def make_scope() -> MakeScope:
 
 @pytest.fixture
 def make_trial() -> MakeTrial:
-    """Trials that are correct and verified unless told otherwise, each a config and a second of its own."""
+    """Return a factory of trials, by default correct and verified, each with its own config and second."""
     count = 0
 
     def make(time_us: float | None = 50.0, **changes: Any) -> Trial:
@@ -60,7 +60,7 @@ def file_url(tmp_path: Path) -> str:
 
 @pytest.fixture(params=["sqlite-file", "sqlite-memory", "postgresql"])
 def store(request: pytest.FixtureRequest) -> Iterator[Store]:
-    """An empty store of each kind."""
+    """Yield an empty store of each kind."""
     if request.param == "postgresql":
         url: str = request.getfixturevalue("postgres_url")
     else:
@@ -74,7 +74,7 @@ RunPython = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def python() -> Iterator[RunPython]:
-    """Start `python -c script arguments...` with its output on a pipe; what still runs afterwards is killed."""
+    """Start `python -c script arguments...` with its output on a pipe, and kill it afterwards if it still runs."""
     started: list[subprocess.Popen[str]] = []
 
     def start(script: str, *arguments: str, **options: Any) -> subprocess.Popen[str]:

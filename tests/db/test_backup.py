@@ -1,4 +1,4 @@
-"""Copies of a database that is in use."""
+"""Tests of copying a database that is in use."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tilewise.db.sql.sql_store import open_store
 
 scope = Scope(Problem("row_reduce", {"M": 1000, "N": 8192}, "float32"), "a1", "Ascend910B4", Clock.MODELLED, "t", 40)
 with open_store(sys.argv[1]) as store:
-    for n in itertools.count(1):  # two trials a transaction
+    for n in itertools.count(1):  # two trials per transaction
         store.record(scope, [Trial({"B": n, "half": half}, Status.CORRECT, time_us=5.0) for half in (1, 2)])
         print(n, flush=True)
 """
@@ -78,7 +78,7 @@ def test_a_database_in_use_is_not_overwritten(tmp_path, file_url, make_scope, ma
         assert len(other.trials(make_scope())) == 1
 
 
-def test_a_file_that_is_no_database_is_not_overwritten(tmp_path, file_url):
+def test_a_file_that_is_not_a_database_is_not_overwritten(tmp_path, file_url):
     open_store(file_url).close()
     (tmp_path / "notes.txt").write_text("some notes, all of them mine")
     with pytest.raises(StoreError, match="is not a database"):
@@ -107,7 +107,7 @@ for moment in ("_fill", "_sync", "os.replace"):
     child = os.fork()
     if child == 0:
         owner, name = (os, "replace") if moment == "os.replace" else (backup, moment)
-        if moment == "_fill":  # after it: the copy is whole, but not in place
+        if moment == "_fill":  # after it: the copy is complete, but not in place
             fill = backup._fill
             backup._fill = lambda *arguments: (fill(*arguments), die())
         else:

@@ -1,4 +1,4 @@
-"""`tilewise.db.check`: what it calls whole, and what it finds where something is not."""
+"""Tests of `tilewise.db.check`, on sound and on damaged databases."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tilewise.errors import StoreError
 
 @pytest.fixture(params=["file_url", "postgres_url"])
 def url(request, make_scope, make_trial):
-    """A database with two scopes, three trials and a suggestion."""
+    """Return the URL of a database with two scopes, three trials and a suggestion."""
     url = request.getfixturevalue(request.param)
     with open_store(url) as store:
         store.record(make_scope(), [make_trial(), make_trial(None, status=Status.TIMEOUT)])
@@ -30,7 +30,7 @@ def url(request, make_scope, make_trial):
 
 
 def spoil(url: str, *statements: str) -> None:
-    """Change rows behind the program's back; SQLite checks no foreign keys unless asked to."""
+    """Change rows behind the program's back; SQLite checks foreign keys only on request."""
     engine = create_engine(url)
     with engine.begin() as connection:
         for statement in statements:
@@ -58,18 +58,26 @@ def test_a_whole_database_has_no_faults(url):
         (
             "UPDATE trials SET config = '{\"B\":7}' WHERE id = 1",
             "trials",
-            "trials 1: its config_key is not what",
+            "trials 1: its config_key does not match its other columns",
         ),
-        ("UPDATE scopes SET dtype = 'int8' WHERE id = 2", "scopes", "scopes 2: its key is not what its other"),
-        ("UPDATE trials SET standing_us = 1 WHERE id = 3", "trials", "trials 3: its standing_us is not what its other"),
-        ("UPDATE suggestions SET device = 'x'", "suggestions", "suggestions 1: its key is not what its other columns"),
+        ("UPDATE scopes SET dtype = 'int8' WHERE id = 2", "scopes", "scopes 2: its key does not match its other"),
+        (
+            "UPDATE trials SET standing_us = 1 WHERE id = 3",
+            "trials",
+            "trials 3: its standing_us does not match its other",
+        ),
+        (
+            "UPDATE suggestions SET device = 'x'",
+            "suggestions",
+            "suggestions 1: its key does not match its other columns",
+        ),
         ("UPDATE scopes SET dims = '' WHERE id = 2", "scopes", "scopes 2: it cannot be read"),
         ("DROP INDEX ix_trials_tally", "schema", "the index ix_trials_tally is missing"),
         ("DROP VIEW best", "schema", "the view best is missing"),
-        ("UPDATE alembic_version SET version_num = '0000'", "schema", f"0000, this tilewise uses {HEAD}: run tilewise"),
+        ("UPDATE alembic_version SET version_num = '0000'", "schema", f"0000; expected schema {HEAD}: run tilewise"),
     ],
 )
-def test_what_cannot_be_is_named(url, statement, part, fault):
+def test_impossible_content_is_named(url, statement, part, fault):
     spoil(url, statement)
     [(name, (line,))] = found(url).items()
     assert name == part
@@ -84,7 +92,7 @@ def test_what_cannot_be_is_named(url, statement, part, fault):
         ("UPDATE trials SET scope_id = 9 WHERE id = 3", "references", "trials 3: its scope_id is not in scopes"),
     ],
 )
-def test_what_postgresql_would_refuse_is_named(file_url, make_scope, make_trial, statement, part, fault):
+def test_content_that_postgresql_would_refuse_is_named(file_url, make_scope, make_trial, statement, part, fault):
     with open_store(file_url) as store:
         store.record(make_scope(), [make_trial(), make_trial(), make_trial()])
     spoil(file_url, statement)
@@ -93,15 +101,15 @@ def test_what_postgresql_would_refuse_is_named(file_url, make_scope, make_trial,
     assert fault in line
 
 
-def test_a_trial_of_the_future_is_named(url, make_scope, make_trial):
+def test_a_trial_in_the_future_is_named(url, make_scope, make_trial):
     with open_store(url) as store:
         store.record(make_scope(), [make_trial(created=datetime.now(UTC) + timedelta(days=400))])
     [line] = found(url)["trials"]
     assert line.startswith("trials 4: created ")
-    assert line.endswith("yet to come: a clock was wrong")
+    assert line.endswith("in the future: a clock was wrong")
 
 
-def test_what_a_clock_that_ran_ahead_left_can_be_put_right(url, make_scope, make_trial):
+def test_times_from_a_clock_that_ran_ahead_can_be_corrected(url, make_scope, make_trial):
     page = (ROOT / "docs/operations.md").read_text()
     [statement] = re.findall(r"^UPDATE trials .*$", page, re.MULTILINE)
     with open_store(url) as store:
@@ -137,7 +145,7 @@ def test_damaged_pages_are_found_and_nothing_is_read_from_them(tmp_path, file_ur
     assert [part.left_out for part in health.checks[1:]] == ["the file is damaged"] * 5
 
 
-def test_nothing_is_changed_while_looking(tmp_path, file_url, make_scope, make_trial):
+def test_a_check_changes_nothing(tmp_path, file_url, make_scope, make_trial):
     with open_store(file_url) as store:
         store.record(make_scope(), [make_trial()])
     before = (tmp_path / "tilewise.db").read_bytes()
@@ -145,7 +153,7 @@ def test_nothing_is_changed_while_looking(tmp_path, file_url, make_scope, make_t
     assert (tmp_path / "tilewise.db").read_bytes() == before
 
 
-def test_a_database_that_is_not_there_is_said_so(tmp_path, postgres_url):
+def test_a_missing_database_is_reported(tmp_path, postgres_url):
     with pytest.raises(StoreError, match="no database at"):
         check(f"sqlite:///{tmp_path}/none.db")
     gone = make_url(postgres_url).set(database="nowhere").render_as_string(hide_password=False)

@@ -1,4 +1,4 @@
-"""The contract of jobs: one a request, one owner at a time, ended once."""
+"""The contract of jobs: one per request, one owner at a time, each ended once."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def test_the_highest_priority_goes_first_and_of_that_the_oldest(jobs):
     assert [job.id for job in jobs.page(before=first)] == [low]
 
 
-def test_a_job_waits_for_who_knows_its_kernel(jobs):
+def test_a_job_waits_for_a_process_that_knows_its_kernel(jobs):
     unknown = jobs.submit(Request("theirs", "b2", REQUEST.shapes, "float32", REQUEST.device), priority=9)[0]
     known = jobs.submit(REQUEST)[0]
     assert jobs.waiting(["mine"]) == set()
@@ -62,7 +62,7 @@ def test_of_two_that_claim_a_job_one_gets_it(jobs):
     assert jobs.get(job.id).owner == "one"
 
 
-def test_a_job_that_was_taken_back_is_no_longer_its_owners_to_end(jobs):
+def test_an_owner_cannot_end_a_job_that_was_taken_back(jobs):
     job, _ = jobs.submit(REQUEST)
     assert jobs.claim(job, "dead")
     assert jobs.take_back(jobs.get(job.id), "gone")
@@ -88,13 +88,13 @@ def test_an_owner_that_gave_a_sign_of_life_keeps_its_job(jobs):
 
 
 def test_a_job_that_never_ends_fails_after_so_many_attempts(jobs):
-    number = jobs.submit(REQUEST)[0].id
+    job_id = jobs.submit(REQUEST)[0].id
     for _ in range(ATTEMPTS):
-        assert jobs.claim(jobs.get(number), "me")
-        assert jobs.take_back(jobs.get(number), "its process ended")
-    job = jobs.get(number)
+        assert jobs.claim(jobs.get(job_id), "me")
+        assert jobs.take_back(jobs.get(job_id), "its process ended")
+    job = jobs.get(job_id)
     assert job.state is State.FAILED
-    assert job.reason == f"begun {ATTEMPTS} times and never ended: its process ended"
+    assert job.reason == f"started {ATTEMPTS} times and never finished: its process ended"
 
 
 def test_a_waiting_job_is_cancelled_at_once_and_a_running_one_is_asked_to_stop(jobs):
@@ -114,17 +114,17 @@ def test_a_waiting_job_is_cancelled_at_once_and_a_running_one_is_asked_to_stop(j
 # Tokens
 
 
-def test_a_token_is_what_create_said_until_it_is_revoked(store):
+def test_a_token_is_valid_until_it_is_revoked(store):
     tokens = Tokens(store.database)
     text = tokens.create("ci", Right.SUBMIT)
-    number, right = tokens.check(text)
+    token_id, right = tokens.check(text)
     assert right is Right.SUBMIT
     assert right.includes(Right.READ) and not right.includes(Right.ADMIN)
-    assert [(one.id, one.name, one.revoked) for one in tokens.list()] == [(number, "ci", None)]
+    assert [(one.id, one.name, one.revoked) for one in tokens.list()] == [(token_id, "ci", None)]
     for wrong in ("", text[:-1], f"{text}a", text.replace("tw_1", "tw_2"), text.swapcase(), "tw_0_", "é" * 60):
         assert tokens.check(wrong) is None
-    tokens.revoke(number)
-    tokens.revoke(number)
+    tokens.revoke(token_id)
+    tokens.revoke(token_id)
     assert tokens.check(text) is None
     assert tokens.list()[0].revoked is not None
     with pytest.raises(NotFound):

@@ -1,4 +1,4 @@
-"""Problems, and the keys under which everything is stored."""
+"""Tests of problems, and of the keys under which records are stored."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def test_a_shape_holds_dimensions_and_flags():
     assert shape_text(CAUSAL.shape) == "M=1000,N=64,CAUSAL=True,ACT=gelu"
 
 
-def test_problems_and_questions_are_said_in_one_way():
+def test_problems_and_questions_are_formatted_in_one_way():
     assert str(Question(PLAIN, "NVIDIA H200")) == "attention M=1000,N=64 float16 on NVIDIA H200"
     assert str(Problem("landscape", {}, "recorded")) == "landscape recorded"
 
@@ -27,6 +27,6 @@ def test_without_flags_keys_are_those_of_kernel_dimensions_and_dtype():
     assert scope.key == digest(["attention", "a1", dims, "float16", "H200", "measured", "t", 132])
 
 
-def test_other_flags_are_another_problem():
+def test_different_flags_make_a_different_problem():
     keys = {Question(problem, "H200").key for problem in (PLAIN, CAUSAL, Problem("attention", PLAIN.dims, "float16"))}
     assert len(keys) == 2

@@ -1,4 +1,4 @@
-"""The contract of `tilewise.db.store.Store`, on every implementation."""
+"""The contract of `tilewise.db.store.Store`, tested on every implementation."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _numbers = itertools.count()
 # Recording
 
 
-def test_every_field_of_a_trial_is_kept(store, make_scope):
+def test_every_field_of_a_trial_is_stored(store, make_scope):
     trial = Trial(
         config={"BLOCK_SIZE_N": 256, "alpha": 0.1, "layout": "nz", "multibuffer": True},
         status=Status.CORRECT,
@@ -140,7 +140,7 @@ def test_scopes_do_not_mix(store, make_scope, make_trial):
         ({"created": datetime(2026, 11, 1)}, "no time zone"),
     ],
 )
-def test_a_trial_that_cannot_have_happened_is_refused(store, make_scope, make_trial, changes, complaint):
+def test_an_impossible_trial_is_refused(store, make_scope, make_trial, changes, complaint):
     with pytest.raises(StoreError, match=complaint):
         store.record(make_scope(), [make_trial(**changes)])
     assert store.trials(make_scope()) == []
@@ -195,14 +195,14 @@ def test_a_declared_winner_that_is_tried_again_or_found_wrong_is_no_longer_decla
     assert store.result(make_scope()).winner == store.result(make_scope(dtype="float16")).winner == fastest
 
 
-def test_a_scope_nobody_tried_has_an_empty_result(store, make_scope):
+def test_a_scope_without_trials_has_an_empty_result(store, make_scope):
     result = store.result(make_scope())
     assert (result.scope, result.winner, result.default, result.seconds) == (make_scope(), None, None, 0.0)
     assert sum(result.counts.values()) == 0
     assert store.trials(make_scope()) == []
 
 
-def test_a_result_without_a_winner_still_counts_what_was_tried(store, make_scope, make_trial):
+def test_a_result_without_a_winner_still_counts_trials(store, make_scope, make_trial):
     store.record(make_scope(), [make_trial(None, status=Status.COMPILE, seconds=0.5), make_trial(verified=False)])
     result = store.result(make_scope())
     assert result.winner is None
@@ -210,7 +210,7 @@ def test_a_result_without_a_winner_still_counts_what_was_tried(store, make_scope
     assert result.seconds == 0.5
 
 
-def test_the_default_stands_beside_the_winner(store, make_scope, make_trial):
+def test_a_result_has_the_default_beside_the_winner(store, make_scope, make_trial):
     default, winner = make_trial(80, is_default=True, ordinal=None), make_trial(50)
     store.record(make_scope(), [default, winner])
     assert store.result(make_scope()).default == default
@@ -244,7 +244,7 @@ _trials = st.builds(
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(batches=st.lists(st.lists(_trials, max_size=4), max_size=4))
-def test_results_are_what_the_current_trials_say(store, make_scope, batches):
+def test_results_follow_from_the_current_trials(store, make_scope, batches):
     scope = make_scope(source_hash=f"example {next(_numbers)}")
     current: dict[str, Trial] = {}
     for batch in batches:
@@ -253,9 +253,9 @@ def test_results_are_what_the_current_trials_say(store, make_scope, batches):
             current.pop(trial.config_key, None)
             current[trial.config_key] = trial
     assert store.trials(scope) == list(current.values())
-    told, expected = store.result(scope), summarize(scope, list(current.values()))
-    assert (told.winner, told.default) == (expected.winner, expected.default)
-    assert (dict(told.counts), told.seconds) == (dict(expected.counts), pytest.approx(expected.seconds))
+    result, expected = store.result(scope), summarize(scope, list(current.values()))
+    assert (result.winner, result.default) == (expected.winner, expected.default)
+    assert (dict(result.counts), result.seconds) == (dict(expected.counts), pytest.approx(expected.seconds))
 
 
 # Verifying
@@ -286,7 +286,7 @@ def test_verifying_finds_a_config_whatever_the_order_of_its_parameters(store, ma
     assert store.result(make_scope()).winner is not None
 
 
-def test_verifying_what_is_not_current_is_not_found(store, make_scope, make_trial):
+def test_verifying_a_config_without_a_current_trial_is_not_found(store, make_scope, make_trial):
     trial = make_trial(verified=False)
     with pytest.raises(NotFound, match="row_reduce"):
         store.verify(make_scope(), trial.config, agreed=True)
@@ -330,9 +330,7 @@ def test_retiring_touches_its_scope_only(store, make_scope, make_trial):
     assert store.retire(make_scope(kernel="never tuned"), store.mark()) == 0
 
 
-def test_a_mark_parts_what_was_recorded_before_from_what_came_after_whatever_the_clock_said(
-    store, make_scope, make_trial
-):
+def test_a_mark_separates_earlier_from_later_records_whatever_the_clock_says(store, make_scope, make_trial):
     assert store.mark() == 0
     old, kept = make_trial(10, created=START), make_trial(30, created=START + timedelta(days=1))
     store.record(make_scope(), [old, kept])
@@ -398,7 +396,7 @@ def test_lookup_with_a_source_hash_answers_from_that_source_only(store, make_sco
     assert store.lookup(question).scope.source_hash == "old"
 
 
-def test_answers_are_all_that_lookup_chooses_among_in_its_order(store, make_scope, make_trial):
+def test_answers_are_all_candidates_of_lookup_in_its_order(store, make_scope, make_trial):
     store.record(make_scope(toolchain="old"), [make_trial(30.0)])
     store.record(make_scope(toolchain="new"), [make_trial(40.0)])
     store.record(make_scope(clock=Clock.MEASURED, source_hash="b2"), [make_trial(90.0)])
@@ -410,7 +408,7 @@ def test_answers_are_all_that_lookup_chooses_among_in_its_order(store, make_scop
     assert store.answers(question)[0] == store.lookup(question)
 
 
-def test_sizes_are_those_of_every_scope_of_a_kernel_dtype_and_device(store, make_scope, make_trial):
+def test_shape_pages_hold_every_scope_of_a_kernel_dtype_and_device(store, make_scope, make_trial):
     for m in (3, 1, 2):
         store.record(make_scope(dims={"M": m, "N": 8}), [make_trial(verified=m == 1)])
     store.record(make_scope(dims={"M": 9, "N": 9}, dtype="float16"), [make_trial()])
@@ -443,7 +441,7 @@ def test_of_each_source_clock_toolchain_and_core_count_the_smallest_keys_are_dra
     assert len(draw("b2", 100)) == 8
 
 
-def test_scopes_written_to_since_a_revision_are_each_told_once(store, make_scope, make_trial):
+def test_scopes_written_to_since_a_revision_are_listed_once(store, make_scope, make_trial):
     one, other = make_scope(), make_scope(kernel="other")
     store.record(one, [make_trial()])
     before = store.revision()
@@ -455,7 +453,7 @@ def test_scopes_written_to_since_a_revision_are_each_told_once(store, make_scope
     assert store.written(store.revision() - 1) == [other]
 
 
-def test_nothing_is_found_for_a_name_that_no_database_keeps(store, make_scope, make_trial):
+def test_nothing_is_found_for_a_name_that_databases_cannot_store(store, make_scope, make_trial):
     store.record(make_scope(), [make_trial()])
     assert store.scope("a\0") is None
     assert store.results(Wanted(kernel="\0")) == []
@@ -474,7 +472,7 @@ def test_families_are_each_kernel_dtype_and_device_once(store, make_scope, make_
     ]
 
 
-def test_devices_are_all_that_anything_was_tuned_on(store, make_scope, make_trial):
+def test_devices_are_all_devices_ever_tuned_on(store, make_scope, make_trial):
     assert store.devices() == []
     for device in ("NVIDIA H200", "Ascend910B4", "Ascend910B3"):
         store.record(make_scope(device=device), [make_trial(None, status=Status.COMPILE)])
@@ -483,7 +481,7 @@ def test_devices_are_all_that_anything_was_tuned_on(store, make_scope, make_tria
     assert store.devices() == ["Ascend910B3", "Ascend910B4", "NVIDIA H200"]
 
 
-def test_kernels_are_all_that_anything_was_tuned_of(store, make_scope, make_trial):
+def test_kernels_are_all_kernels_ever_tuned(store, make_scope, make_trial):
     assert store.kernels() == []
     for kernel in ("softmax", "batch_norm", "softmax"):
         store.record(make_scope(kernel=kernel), [make_trial(None, status=Status.COMPILE)])
@@ -508,7 +506,7 @@ def test_results_come_in_pages_the_latest_scopes_first(store, make_scope, make_t
     assert [result.scope for _, result in store.results(Wanted(), before=second[-1][0])] == scopes[:1]
 
 
-def test_results_are_narrowed(store, make_scope, make_trial):
+def test_results_are_filtered(store, make_scope, make_trial):
     scopes = [
         make_scope(dims={"M": 10, "N": 100}),
         make_scope(dims={"M": 100, "N": 10}),
@@ -555,7 +553,7 @@ def test_many_scopes_are_all_listed_while_more_are_recorded(store, make_scope, m
 # Merging
 
 
-def test_merging_adds_what_is_not_known(store, make_scope, make_trial):
+def test_merging_adds_unknown_trials(store, make_scope, make_trial):
     evidence = [(make_scope(), [make_trial(), make_trial()]), (make_scope(dtype="float16"), [make_trial()])]
     assert store.merge(evidence) == MergeReport(scopes=2, added=3, updated=0, unchanged=0)
     assert [(scope, store.trials(scope)) for scope in store.scopes()] == evidence
@@ -582,9 +580,9 @@ def test_merging_the_same_trial_keeps_the_one_with_a_verdict(store, make_scope, 
     assert store.trials(make_scope()) == [judged]
 
 
-def test_what_is_merged_first_does_not_matter(make_scope, make_trial):
+def test_the_order_of_merges_does_not_matter(make_scope, make_trial):
     config = {"BLOCK": 1}
-    told = [
+    offered = [
         make_trial(10, config=config, samples=100),
         make_trial(11, config=config, samples=5),
         make_trial(9, config=config, samples=500, verified=False),
@@ -592,8 +590,8 @@ def test_what_is_merged_first_does_not_matter(make_scope, make_trial):
         make_trial(12, config=config, samples=100),
     ]
     wrong = make_trial(10, config=config, status=Status.CORRECTNESS)
-    orders = [(order, told[-1]) for order in itertools.permutations(told)]
-    orders += [(order, wrong) for order in itertools.permutations([*told, wrong])]
+    orders = [(order, offered[-1]) for order in itertools.permutations(offered)]
+    orders += [(order, wrong) for order in itertools.permutations([*offered, wrong])]
     with open_store("sqlite://") as store:
         for number, (order, kept) in enumerate(orders):
             scope = make_scope(source_hash=f"order {number}")
@@ -602,7 +600,7 @@ def test_what_is_merged_first_does_not_matter(make_scope, make_trial):
             assert store.trials(scope) == [kept]
 
 
-def test_a_merge_tells_which_winners_changed(store, make_scope, make_trial):
+def test_a_merge_reports_the_winners_that_changed(store, make_scope, make_trial):
     slow, fast, failed = make_trial(20), make_trial(10), make_trial(None, status=Status.COMPILE)
     other = make_scope(dtype="float16")
     assert store.merge([(make_scope(), [slow]), (other, [failed])]).changes == (Change(make_scope(), None, slow),)
@@ -629,13 +627,10 @@ def test_merging_nothing_reports_nothing(store, make_scope):
     assert list(store.scopes()) == []
 
 
-# Closing
+# Flags, suggestions, snapshots, closing
 
 
-# Suggestions and snapshots
-
-
-def test_problems_of_other_flags_never_answer_for_each_other(store, make_scope, make_trial):
+def test_problems_with_different_flags_never_answer_for_each_other(store, make_scope, make_trial):
     plain, causal = make_scope(), make_scope(flags={"CAUSAL": True, "ACT": "gelu"})
     store.record(plain, [make_trial(time_us=9.0, verified=True)])
     assert store.lookup(causal.question) is None
@@ -653,12 +648,12 @@ def test_suggestions_are_kept_once_and_by_kernel(store, make_scope, make_trial):
     assert store.suggest([replace(one, origin="another table"), changed(one, kernel="softmax")]) == 1
     assert store.suggestions("row_reduce") == [one, two]
     assert store.suggestions("nothing") == []
-    assert list(store.scopes()) == []  # they are no trials
+    assert list(store.scopes()) == []  # suggestions are not trials
 
 
-def test_a_snapshot_does_not_see_what_is_written_meanwhile(store, make_scope, make_trial):
+def test_a_snapshot_does_not_see_later_writes(store, make_scope, make_trial):
     if store.name == "the database in memory":
-        pytest.skip("nobody else writes a database in memory")
+        pytest.skip("no other process can write an in-memory database")
     first = make_trial(20)
     store.record(make_scope(), [first])
     with store.snapshot() as frozen:
@@ -685,7 +680,7 @@ def test_a_closed_store_is_unusable(store, make_scope, make_trial):
     store.close()
 
 
-# Following what others write
+# Following changes
 
 
 def test_changes_name_the_questions_whose_trials_were_written(store, make_scope, make_trial):
@@ -706,7 +701,7 @@ def test_changes_name_the_questions_whose_trials_were_written(store, make_scope,
     changes.close()
 
 
-def test_more_changes_than_are_told_apart_are_a_change_of_anything(store, make_scope, make_trial):
+def test_too_many_changes_to_list_count_as_a_change_of_everything(store, make_scope, make_trial):
     changes = store.changes()
     store.merge([(make_scope(dims={"M": m, "N": 1}), [make_trial()]) for m in range(1, 1001)])
     assert changes.poll() is None

@@ -1,4 +1,4 @@
-"""The images, as far as they can be held without an engine: the linter's rules and the project's own."""
+"""The images, checked without a container engine: the linter's rules and the project's own."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_the_service_says_whether_it_is_healthy():
 
 
 def test_the_recorded_image_was_built_from_the_present_dockerfile():
-    """It takes minutes, so what was last seen is kept, and holds as long as the instructions are the same."""
+    """A build takes minutes, so its record is kept; it is valid as long as the instructions are the same."""
     seen = json.loads((ROOT / "docs/results/docker-serve.json").read_text())
     assert [step["step"] for step in seen["image"]["steps"]] == [
         " ".join(instruction) for instruction in run_dockerfile.instructions(ROOT / "docker/Dockerfile.serve")

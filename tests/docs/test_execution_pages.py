@@ -1,4 +1,4 @@
-"""The pages of executed programs and of mutations say what is recorded, and what is recorded is what was asked for."""
+"""The pages of executed programs and of mutations match the recorded results, which cover what they should."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""The examples of docs/formats.md are what the exports write. Run as a script it writes them anew."""
+"""The examples of docs/formats.md match what the exports write. Run as a script, this file updates them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/kernels.md shows the kernels and results that there are."""
+"""docs/kernels.md shows all kernels and the recorded results."""
 
 from __future__ import annotations
 

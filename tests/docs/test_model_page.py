@@ -1,4 +1,4 @@
-"""docs/model.md and the page of published timings say what the code and the recorded results say."""
+"""docs/model.md and the page of published timings match the code and the recorded results."""
 
 import json
 
@@ -11,7 +11,7 @@ from tilewise.benchmarks.model.model_report import filled, results_page
 def test_the_table_of_figures_is_that_of_the_code():
     page = (DOCS / "model.md").read_text()
     assert filled(page) == page
-    with pytest.raises(ValueError, match="0 places for 'figures'"):
+    with pytest.raises(ValueError, match="0 markers <!-- figures -->"):
         filled("a page without one")
 
 

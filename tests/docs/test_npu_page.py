@@ -1,4 +1,4 @@
-"""docs/npu.md against the code: its variables, its files, its releases."""
+"""docs/npu.md matches the code: its variables, files and releases."""
 
 import re
 

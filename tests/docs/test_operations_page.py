@@ -1,4 +1,4 @@
-"""docs/operations.md against the tests that hold what it says."""
+"""docs/operations.md names tests and messages that exist."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""docs/runtime.md shows the figures of the recorded results. Run as a script it writes the tables anew."""
+"""docs/runtime.md shows the figures of the recorded results. Run as a script, this file updates the tables."""
 
 from __future__ import annotations
 

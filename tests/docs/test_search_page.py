@@ -1,4 +1,4 @@
-"""docs/search.md shows the results that there are."""
+"""docs/search.md shows the recorded results."""
 
 from __future__ import annotations
 

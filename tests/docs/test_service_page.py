@@ -1,4 +1,4 @@
-"""docs/service.md shows the figures of the recorded results, and these are within what is promised."""
+"""docs/service.md shows the figures of the recorded results, and these keep the promises."""
 
 from __future__ import annotations
 

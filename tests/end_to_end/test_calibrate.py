@@ -1,4 +1,4 @@
-"""`tilewise calibrate` where there is no chip: one line that says so."""
+"""`tilewise calibrate` without a chip: one line that says so."""
 
 from dataclasses import replace
 
@@ -8,7 +8,7 @@ import pytest
 @pytest.mark.parametrize(
     ("words", "code", "message"),
     [
-        (("--device", "model:Ascend910B4"), 2, "calibrate times an Ascend chip, and model:Ascend910B4 is none"),
+        (("--device", "model:Ascend910B4"), 2, "calibrate needs an Ascend chip, and model:Ascend910B4 is not one"),
         (("--forget", "Ascend910B4"), 4, "Ascend910B4 was not calibrated here"),
         (("--forget", "Ascend1"), 2, "unknown Ascend part 'Ascend1'"),
     ],

@@ -1,4 +1,4 @@
-"""`tilewise export` and `tilewise import`, over files of every format."""
+"""`tilewise export` and `tilewise import` with files of every format."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ GPU = {"BLOCK_SIZE_M": 4, "SUB_BLOCK_SIZE_M": 4, "BLOCK_SIZE_N": 512, "num_warps
 
 @pytest.fixture
 def stored(tilewise):
-    """Two shapes of a real kernel, measured on a GPU, and a claim that nobody verified."""
+    """A command line whose database holds verified results of two shapes of a real kernel, measured on a GPU."""
     spec = registry.load("row_reduce")
     with open_store(tilewise.database) as store:
         for m in (1024, 2048):
@@ -76,9 +76,9 @@ def test_an_export_that_cannot_be_says_why_in_one_line(stored):
         (
             ("--format", "t4", "-o", "one.json"),
             2,
-            "a t4 file holds one problem, and 2 fit: row_reduce M=1024,N=8192 float32 on NVIDIA H200; ",
+            "a t4 file holds one problem, but 2 match: row_reduce M=1024,N=8192 float32 on NVIDIA H200; ",
         ),
-        (("--kernel", "softmax", "-o", "one.json"), 4, "nothing that is stored fits"),
+        (("--kernel", "softmax", "-o", "one.json"), 4, "no stored result matches"),
     ):
         done = stored("export", *words)
         assert (done.returncode, done.stdout) == (code, "")
@@ -100,7 +100,7 @@ def test_an_import_tells_what_changed_and_what_it_refused(stored, tmp_path_facto
     assert done.returncode == 1
     assert "1 trials added, 0 trials updated, 0 trials unchanged" in done.stdout
     assert "row_reduce M=1024,N=8192 float32 on NVIDIA H200: none -> BLOCK_SIZE_M=4" in done.stdout
-    assert done.stderr.startswith("tilewise: entry 2 is refused: kernel 'no_such_kernel' is not known here")
+    assert done.stderr.startswith("tilewise: entry 2 is refused: kernel 'no_such_kernel' is unknown here")
     again = other("import", str(stored.folder / "all.json"), "--json")
     body = json.loads(again.stdout)
     assert (again.returncode, body["added"], body["unchanged"], body["refused"]) == (0, 1, 1, [])
@@ -127,7 +127,7 @@ def test_a_triton_cache_is_kept_as_unverified_times(stored):
     body = {"key": [64, "torch.float16"], "configs_timings": [[config, [0.0125, 0.012, 0.013]]]}
     (stored.folder / "gemm.autotune.json").write_text(json.dumps(body))
     words = ("import", "gemm.autotune.json", "--kernel", "gemm", "--device", "NVIDIA H200")
-    assert "name them in their order with --key" in stored(*words).stderr
+    assert "name them in order with --key" in stored(*words).stderr
     done = stored(*words, "--key", "M")
     assert done.returncode == 0, done.stderr
     done = stored("export", "--format", "triton", "--kernel", "gemm", "-o", "gemm.py")

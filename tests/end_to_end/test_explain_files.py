@@ -1,4 +1,4 @@
-"""The files that `explain` writes, and what it says when it cannot."""
+"""The files that `explain` writes, and its messages if it cannot."""
 
 import json
 
@@ -45,4 +45,4 @@ def test_a_config_that_does_not_run_has_no_timeline(tilewise):
     words = ("explain", "row_reduce", "-s", "M=1000,N=8192", "-c", config, *MODEL)
     run = tilewise(*words, "--trace", str(tilewise.folder / "trace.json"))
     assert run.returncode == 2
-    assert "there is no timeline of a config that does not run: UB overflow" in run.stderr
+    assert "cannot draw a timeline: the config does not run: UB overflow" in run.stderr

@@ -1,4 +1,4 @@
-"""A program launches shapes that were not tuned; they are listed, tuned, and no longer listed."""
+"""Shapes that a program launched untuned are listed, tuned, and then no longer listed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The README's kernel, tuned exactly as it stands there."""
+"""The kernel in the README, tuned exactly as printed there."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_what_the_readme_launches_afterwards_is_what_was_tuned(tilewise):
     words = ("tune", "scaled_add.py:SPEC", "-s", "N=5000", "--device", "model:Ascend910B4", "--trials", "2")
     assert tilewise(*words).returncode == 0
     assert tilewise("export", "--format", "runtime", "-o", "configs.json").returncode == 0
-    here = launch.replace('"configs.json"', '"configs.json", device="Ascend910B4"')  # no NPU: the interpreter runs it
+    here = launch.replace('"configs.json"', '"configs.json", device="Ascend910B4"')  # no NPU: run by the interpreter
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM.format(launch=here)],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""The wheel and the source distribution: what they hold, and that what they hold works outside the checkout."""
+"""The wheel and the source distribution: their content, and that they work outside the checkout."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ PROBLEM = ("row_reduce", "-s", "M=200,N=1000")
 
 @pytest.fixture(scope="module")
 def built(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
-    """The wheel and the source distribution, made as `make wheel` makes them, from a copy of the checkout."""
+    """The wheel and the source distribution, built like `make wheel` does, from a copy of the checkout."""
     tree, dist = tmp_path_factory.mktemp("tree") / "tilewise", tmp_path_factory.mktemp("dist")
     listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=False).stdout
-    apart = ("docs/", "landscapes/", "tests/")
+    excluded = ("docs/", "landscapes/", "tests/")
     for name in listed.split("\n"):
-        if name and not name.startswith(apart) and (ROOT / name).exists():
+        if name and not name.startswith(excluded) and (ROOT / name).exists():
             (tree / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy2(ROOT / name, tree / name, follow_symlinks=False)
     command = [sys.executable, "-m", "build", "--no-isolation", "--outdir", str(dist), str(tree)]
@@ -70,10 +70,10 @@ def test_the_source_distribution_makes_the_same_wheel(built, tmp_path):
 
 @pytest.fixture(scope="module")
 def core(built) -> Path:
-    """The command of a wheel that is installed into an environment with the core dependencies alone."""
+    """The `tilewise` command of the wheel, installed into an environment with the core dependencies alone."""
     if not (CORE / "ready").exists():
-        leave_out = pytest.fail if os.environ.get("CI") else pytest.skip
-        leave_out("no environment of core dependencies; run `make .venv-core/ready`")
+        give_up = pytest.fail if os.environ.get("CI") else pytest.skip
+        give_up("no environment of core dependencies; run `make .venv-core/ready`")
     words = ["install", "-qq", "--no-deps", "--no-index", "--force-reinstall", str(built[0])]
     subprocess.run([CORE / "bin" / "pip", *words], check=True)
     return CORE / "bin" / "tilewise"
@@ -81,19 +81,19 @@ def core(built) -> Path:
 
 @pytest.fixture(scope="module")
 def with_compiler(built, tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
-    """The environment of a process that has the wheel in place of the checkout, beside all that tuning needs."""
+    """Environment variables for a process that uses the wheel instead of the checkout, with all that tuning needs."""
     folder = tmp_path_factory.mktemp("site")
     zipfile.ZipFile(built[0]).extractall(folder)
     return {"PYTHONPATH": str(folder)}
 
 
 def run(*words: str | Path, cwd: Path, **environment: str) -> subprocess.CompletedProcess[str]:
-    apart = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    inherited = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
     settings = {"TILEWISE_DB": f"sqlite:///{cwd / 'tiles.db'}", "TILEWISE_MISSES": "off"}
     return subprocess.run(
         list(map(str, words)),
         cwd=cwd,
-        env={**apart, **settings, **environment},
+        env={**inherited, **settings, **environment},
         capture_output=True,
         text=True,
         timeout=120,
@@ -103,7 +103,7 @@ def run(*words: str | Path, cwd: Path, **environment: str) -> subprocess.Complet
 
 @pytest.fixture(scope="module")
 def tuned_outside(with_compiler, artefacts, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder outside the checkout with a database that the wheel's `tune` made."""
+    """A folder outside the checkout, with a database made by the wheel's `tune`."""
     folder = tmp_path_factory.mktemp("outside")
     code = "import tilewise, sys; from tilewise.cli import main; print(tilewise.__file__, file=sys.stderr); main()"
     words = ("tune", *PROBLEM, "--device", "model:Ascend910B4", "--trials", "4")

@@ -1,4 +1,4 @@
-"""Requests handed to an application by the hundred thousand: no socket, no client, no thread between."""
+"""Requests passed straight to an application, by the hundred thousand, without socket, client or thread."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Answer(NamedTuple):
 async def ask(
     app: ASGIApp, method: str, path: str, *, headers: dict[str, bytes] | None = None, body: bytes = b""
 ) -> Answer:
-    """`path` as sent, its query behind a question mark."""
+    """Send a request; `path` includes the query, after a question mark."""
     raw, _, query = path.partition("?")
     scope = {
         "type": "http",

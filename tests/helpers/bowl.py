@@ -1,4 +1,4 @@
-"""A kernel whose time is a formula, and the device that reports it: what searches are tested on.
+"""A kernel whose time is a formula, and the device that reports it, for tests of searches.
 
 Run as a script it tunes: `python bowl.py DATABASE_URL LOG M SECONDS_A_CONFIG TRIALS`.
 """
@@ -26,11 +26,11 @@ BEST = {"TILE": 5, "WIDTH": 64, "fast": True}
 
 
 def bowl(x_ptr: Any, TILE: Any, WIDTH: Any) -> None:  # noqa: N803
-    """Never launched: it gives the spec a source to hash."""
+    """Give the spec a source to hash; never launched."""
 
 
 def time_us(config: Config) -> float:
-    """The bowl: 10 us at BEST, more with every step away from it."""
+    """Return the time of a config: 10 us at BEST, more with every step away from it."""
     away = abs(int(config["TILE"]) - 5) + abs(math.log2(int(config["WIDTH"])) - 6)
     return 10.0 + 3 * away + (0 if config["fast"] else 2)
 
@@ -68,9 +68,9 @@ SPEC = KernelSpec(
 
 
 class FormulaDevice(Device):
-    """Reports `time_of(config)`: microseconds, or a `Status` for a config that fails. `wrong` configs disagree.
+    """A device that reports `time_of(config)`: microseconds, or a `Status` for a config that fails.
 
-    `evaluated` and `verified` list what was asked for, in order.
+    `wrong` configs disagree with the reference. `evaluated` and `verified` list the requested configs, in order.
     """
 
     id, clock, target, toolchain = "formula", Clock.MODELLED, TARGET, "formula 1"
@@ -116,8 +116,10 @@ class FormulaDevice(Device):
 
 
 class NoisyDevice(FormulaDevice):
-    """Times with noise about `time_of`, measured as on a real device. `samples` counts runs; `races` lists who was
-    timed in turns, call by call."""
+    """A device whose times have noise around `time_of`, measured as on a real device.
+
+    `samples` counts runs; `races` lists the configs timed in turns, call by call.
+    """
 
     id, clock, noisy, toolchain = "noisy", Clock.MEASURED, True, "noise 1"
 

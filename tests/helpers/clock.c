@@ -1,4 +1,4 @@
-/* A wall clock that a test sets while a process runs: the offset in seconds stands in the file $CLOCK_OFFSET names. */
+/* A wall clock that a test sets while a process runs: the file named by $CLOCK_OFFSET holds the offset in seconds. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <stdlib.h>

@@ -1,4 +1,4 @@
-"""Real faults for tests: file systems that are full or read-only, and a lock that somebody keeps."""
+"""Real faults for tests: file systems that are full or read-only, and a lock that another process keeps."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Mount = Callable[[str], None]
 
 @contextmanager
 def mounted(folder: Path, size: str) -> Iterator[Mount]:
-    """An empty file system of that size; yields a function that remounts it with other options."""
+    """Mount an empty file system of that size; yield a function that remounts it with other options."""
     folder.mkdir()
 
     def mount(*words: str) -> None:
@@ -31,7 +31,7 @@ def mounted(folder: Path, size: str) -> Iterator[Mount]:
 
 
 def fill(folder: Path) -> Path:
-    """Take all space that is left."""
+    """Fill the folder's file system."""
     ballast = folder / "ballast"
     full = subprocess.run(
         ["dd", "if=/dev/zero", f"of={ballast}", "bs=4096"], capture_output=True, text=True, check=False
@@ -52,7 +52,7 @@ connection.execute("ROLLBACK")
 
 @contextmanager
 def held(file: Path, seconds: float) -> Iterator[None]:
-    """Another process holds the write lock of the SQLite file, for so long at most."""
+    """Let another process hold the write lock of the SQLite file, for at most `seconds`."""
     command = [sys.executable, "-c", _HOLD, str(file), str(seconds)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
@@ -64,7 +64,7 @@ def held(file: Path, seconds: float) -> Iterator[None]:
 
 
 class WallClock:
-    """The wall clock of processes started with `environment`: theirs runs ahead of the machine's by `set`'s seconds."""
+    """The wall clock of processes started with `environment`, ahead of the machine's by the seconds given to `set`."""
 
     def __init__(self, folder: Path) -> None:
         library, self._offset = folder / "clock.so", folder / "offset"

@@ -1,5 +1,5 @@
 # ruff: noqa: N803
-"""Kernels that are wrong in one way each, beside one that is right; loaded by path as a user's file would be."""
+"""Kernels with one fault each, and a correct one; loaded by path as a user's file would be."""
 
 import os
 import time
@@ -118,7 +118,7 @@ def bfloat16_arithmetic_kernel(x_ptr, out_ptr, M, N, ROWS: tl.constexpr, SUB: tl
 
 @triton.jit
 def adding_kernel(x_ptr, out_ptr, M, N, ROWS: tl.constexpr, SUB: tl.constexpr, COLS: tl.constexpr):
-    """One row at a time, added into the output, so that each mask is a single value."""
+    """Add one row at a time into the output, so that each mask is a single value."""
     for start in range(ROWS):
         rows = tl.program_id(0) * ROWS + start + tl.arange(0, 1)
         for left in range(0, N, COLS):

@@ -1,5 +1,7 @@
-"""An accelerator made of this machine's processor: CPU tensors, kernels that are Python functions and may misbehave in
-every way, and a clock of its own. What it runs is run by the real bench process, through the real worker."""
+"""An accelerator made of this machine's processor: CPU tensors, Python functions as kernels, and a clock of its own.
+
+The kernels may misbehave in every way. They run in the real bench process, through the real worker.
+"""
 
 import ctypes
 import dataclasses
@@ -23,11 +25,11 @@ LIMITS = Limits(
 
 
 class DeviceFault(RuntimeError):
-    """What the device throws once it is lost; it throws nothing else from then on."""
+    """The only error that the device raises once it is lost."""
 
 
 class HostTimer(Timer):
-    """The runtime's clock, which kernels advance."""
+    """A timer that reads the runtime's clock, which kernels advance."""
 
     name = "host clock"
 
@@ -63,7 +65,7 @@ class HostRuntime(Runtime):
         return Failure(Outcome(Status.RUNTIME, f"{type(error).__name__}: {error}"), isinstance(error, DeviceFault))
 
     def check(self, spec):
-        """Any callable will do."""
+        """Accept any callable, unless the host is picky."""
         if self._name == "Picky":
             raise BadSpec("no kernel for a picky host")
 
@@ -75,7 +77,7 @@ class HostRuntime(Runtime):
 
 
 class Dead(HostRuntime):
-    """One whose process dies whenever it is opened."""
+    """A runtime whose process dies whenever it is opened."""
 
     def __init__(self, name):
         os.kill(os.getpid(), signal.SIGKILL)
@@ -88,7 +90,7 @@ class HostDevice(MeasuredDevice):
     def __init__(self, *, name="Host", jobs=1, limits=LIMITS, **arguments):
         runtime = (self.RUNTIME, name)
         arguments = {"imports": ["torch", "host"], "jobs": jobs, "limits": limits, **arguments}
-        arguments["bench_env"] = {"OMP_NUM_THREADS": "1"}  # threads would only wait for one another here
+        arguments["bench_env"] = {"OMP_NUM_THREADS": "1"}  # more threads would only wait for one another here
         super().__init__("host", f"host-{name}", runtime, "host:compile_config", **arguments)
 
 
@@ -104,7 +106,7 @@ def compile_config(origin, problem, config):
 
 
 def sums(runtime, x_ptr, out_ptr, config):
-    """Sums of rows; `FAULT` says how it goes wrong."""
+    """Sum the rows; `FAULT` says what goes wrong."""
     runtime.synchronize()
     time.sleep(0.2 * (config["FAULT"] == "slow"))
     if runtime.late:
@@ -198,13 +200,13 @@ MISDEEDS = {
 
 
 ELSEWHERE = ("nan", "unwritten", "one input", "outside", "to input", "late", "compile crash")
-"""Kinds of fault that are not in the table of misdeeds."""
+"""Kinds of fault that are not among the misdeeds."""
 
 KINDS = [kind for kind in (*MISDEEDS, *ELSEWHERE) if kind not in ("late", "abort and tell")]
 
 
 def configs():
-    """A hundred, of which thirty are faulty, spread among the others."""
+    """Return a hundred configs, of which thirty are faulty and spread among the others."""
     faulty = {3 * turn + 4: KINDS[turn % len(KINDS)] for turn in range(30)}
     return [{"TILE": tile, "FAULT": faulty.get(tile, "")} for tile in range(100)]
 

@@ -1,4 +1,4 @@
-"""The command line, on a machine that has a `host`."""
+"""The command line on a machine whose only device is a `host`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Noise as GPUs make it, seeded: what timing is tested on. Every kind has a median of 1."""
+"""Seeded noise as GPUs make it, for tests of timing. Every kind has a median of 1."""
 
 import gzip
 import json
@@ -8,7 +8,8 @@ from places import LANDSCAPES
 
 
 class Noise:
-    """`Noise("skewed", seed).times(true_us, count)`; drift and steps go on from call to call, as a device's do."""
+    """Noise such as `Noise("skewed", seed).times(true_us, count)`. Drift and steps continue from call to call, as on a
+    device."""
 
     def __init__(self, kind, seed, scale=0.01):
         self.kind, self.scale, self.random = kind, scale, np.random.default_rng(seed)
@@ -43,7 +44,7 @@ MOVING = ("drifting", "stepping")
 
 
 def recorded(name, count, seed=0):
-    """Some configs' recorded repetitions, in microseconds, from an H200."""
+    """Return the recorded repetitions of `count` configs on an H200, in microseconds."""
     with gzip.open(LANDSCAPES / f"{name}-float32-H200.json.gz") as file:
         rows = json.load(file)["results"]
     times = [row["times"]["runtimes"] for row in rows if row["invalidity"] == "correct"]

@@ -1,4 +1,4 @@
-"""What the tests of the normalisations run in a process of the interpreter: kernels on tensors that the test gives."""
+"""Entry point of the normalisation tests in an interpreter process: runs kernels on tensors that the test gives."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def call(job, name, problem, config, argument):
 
 
 def _on(spec, problem, config, inputs):
-    """The outputs for these inputs, both as numpy arrays."""
+    """Return the outputs for these inputs, both as numpy arrays."""
     arguments = Arguments(spec, problem)
     tensors = arguments.bind(config)
     arguments.poison()
@@ -33,7 +33,7 @@ def _on(spec, problem, config, inputs):
 
 
 def _twice(spec, problem, config, reset):
-    """Whether the outputs of a second run on the same tensors are right."""
+    """Return the verdict on the outputs of a second run on the same tensors."""
     arguments = Arguments(spec, problem)
     tensors = arguments.bind(config)
     arguments.poison()

@@ -1,4 +1,4 @@
-"""Which clock the stand-in NPU is given when one or the other is broken, asked in a process of its own: prints JSON."""
+"""A script that prints as JSON which clock the stand-in NPU gets when one or another is broken."""
 
 import json
 import sys

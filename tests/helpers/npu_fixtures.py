@@ -1,5 +1,8 @@
-"""Shared by the device tests: a machine with a stand-in for an NPU. triton-ascend, the compiler up to CANN's closed
-half, the bench process and all that tilewise does are real there."""
+"""Fixtures of the device tests: a machine with a stand-in for an NPU.
+
+Only the chip and CANN's closed half of the compiler are stand-ins; triton-ascend, the rest of the compiler, the bench
+process and tilewise are real.
+"""
 
 import itertools
 import json
@@ -22,7 +25,7 @@ CHIPS = itertools.count()
 
 
 def npu_environment(cann, **modes):
-    """Environment variables of that machine; `modes` are the stand-in's."""
+    """Return that machine's environment variables; `modes` are the stand-in's."""
     library = cann / "lib64" / "libmspti.so"
     if not library.exists():  # any library can be loaded beforehand
         library.parent.mkdir(parents=True, exist_ok=True)
@@ -33,7 +36,7 @@ def npu_environment(cann, **modes):
         "ASCEND_HOME_PATH": str(cann),
         "NPU_STAND_IN": json.dumps(modes),
         "TILEWISE_JOBS": "1",
-        "OMP_NUM_THREADS": "1",  # threads that wait for one another are slow where cores are shared
+        "OMP_NUM_THREADS": "1",  # threads that wait for one another are slow on shared cores
         "PATH": os.pathsep.join(
             [str(STAND_IN / "bin"), str(Path(toolchain.tool("bishengir-compile")).parent), os.environ["PATH"]]
         ),
@@ -48,7 +51,7 @@ def become_npu_machine(patch, cann, **modes):
     pytest.importorskip("torch")
     for name, value in npu_environment(cann, **modes).items():
         patch.setenv(name, value)
-    patch.setenv("ASCEND_RT_VISIBLE_DEVICES", str(next(CHIPS)))  # one chip is one process's, and one device's
+    patch.setenv("ASCEND_RT_VISIBLE_DEVICES", str(next(CHIPS)))  # one chip per process and device
     patch.syspath_prepend(STAND_IN)
     patch.setattr("tilewise.tuner.devices.npu.device.unavailable_reason", lambda: None)
 
@@ -65,13 +68,13 @@ def give_npu_environment():
 
 @pytest.fixture(scope="session")
 def cann(tmp_path_factory):
-    """A folder for CANN, with one for tilewise's cache beside it: kernels compile once a session."""
+    """A folder for CANN beside the one for tilewise's cache, so that kernels compile once per session."""
     return tmp_path_factory.mktemp("npu") / "cann"
 
 
 @pytest.fixture
 def npu_machine(monkeypatch, cann):
-    """`npu_machine(**modes)` makes this a machine with an NPU, about which nobody has opened anything yet."""
+    """`npu_machine(**modes)` makes this a machine with an NPU, without opening the NPU."""
     return lambda **modes: become_npu_machine(monkeypatch, cann, **modes)
 
 
@@ -91,7 +94,7 @@ def npu(monkeypatch, cann):
 
 @pytest.fixture(scope="module")
 def shared_npu(cann):
-    """One device for many tests, with nothing wrong about it."""
+    """One healthy device for many tests."""
     with pytest.MonkeyPatch.context() as patch, open_npu(patch, cann) as device:
         yield device
 

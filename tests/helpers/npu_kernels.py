@@ -1,4 +1,4 @@
-"""A kernel for the stand-in NPU; what `FAULT` does is the stand-in's to say."""
+"""A kernel for the stand-in NPU, which decides the effect of `FAULT`."""
 
 import triton
 import triton.language as tl

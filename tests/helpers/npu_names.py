@@ -1,7 +1,7 @@
 """The names of torch_npu, MSPTI and triton-ascend that the NPU code uses, read from its own source.
 
-Nobody here can run them, so each is looked up in the packages' sources (`npu_releases`): in a wheel by the tests, in
-what is installed by `tilewise selftest`. The source is the list: a new use is looked up without being listed anywhere.
+The packages cannot run here, so each name is looked up in their sources (`npu_releases`): by the tests in a wheel, and
+by `tilewise selftest` in the installed packages. New uses are found in the source and need no listing.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from places import ROOT
 __all__ = ["PACKAGES", "RESULT", "Call", "Spelling", "Use", "all_uses", "misspelt", "sources", "spellings", "uses"]
 
 PACKAGES = ("torch_npu", "mspti", "triton")
-"""What is looked up. Everything else that the NPU code imports is the standard library, torch or tilewise."""
+"""The packages that are looked up. The NPU code's other imports are the standard library, torch and tilewise."""
 
 RESULT = "()"
-"""In a path: what the call so far returns; what a class makes."""
+"""In a path: the result of the call so far, or an instance of a class."""
 
 _KNOWN = {*PACKAGES, *sys.stdlib_module_names, "tilewise", "torch"}
 
@@ -36,8 +36,7 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Use:
-    """A name and how it is used: `("torch_npu", "npu", "Event", "()", "record")`, called or not. An item is
-    `[key]`."""
+    """A name as used, called or not: `("torch_npu", "npu", "Event", "()", "record")`. An item is written `[key]`."""
 
     path: Path_
     call: Call | None = None
@@ -49,7 +48,7 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Spelling:
-    """Where a name of theirs stands in our source: line from 1, columns from 0, in bytes."""
+    """The location of a package's name in our source: lines from 1, columns from 0, in bytes."""
 
     line: int
     end: int
@@ -57,26 +56,26 @@ class Spelling:
 
 
 def sources() -> list[Path]:
-    """The modules that use them."""
+    """Return the modules that use the packages."""
     return sorted((ROOT / "tuner/devices/npu").glob("*.py"))
 
 
 def uses(source: str) -> list[Use]:
-    """All that a module uses of the packages, in the order of the text."""
+    """Return all uses of the packages in a module, in the order of the text."""
     reader = _Reader()
     reader.visit(ast.parse(source))
     return reader.uses
 
 
 def spellings(source: str) -> list[Spelling]:
-    """Every place of a module where a name of theirs is spelt: attributes, parameters, items and imports."""
+    """Return every location in a module that spells a package's name: attributes, parameters, items and imports."""
     reader = _Reader()
     reader.visit(ast.parse(source))
     return reader.spellings
 
 
 class _Reader(ast.NodeVisitor):
-    """Follows names through imports, assignments, annotations and loops, each function in a scope of its own."""
+    """A visitor that follows names through imports, assignments, annotations and loops, with a scope per function."""
 
     def __init__(self) -> None:
         self.uses: list[Use] = []
@@ -84,7 +83,7 @@ class _Reader(ast.NodeVisitor):
         self._names: dict[str, Path_] = {}
         self._elements: dict[str, Path_] = {}
 
-    # What binds a name ------------------------------------------------------------------------------------------
+    # Binding names ---------------------------------------------------------------------------------------------
 
     def visit_Import(self, node: ast.Import) -> None:
         for alias in node.names:
@@ -130,11 +129,11 @@ class _Reader(ast.NodeVisitor):
 
     visit_GeneratorExp = visit_ListComp  # noqa: N815
 
-    # What uses one ------------------------------------------------------------------------------------------------
+    # Using names --------------------------------------------------------------------------------------------------
 
     def visit_Call(self, node: ast.Call) -> None:
         if isinstance(node.func, ast.Name) and node.func.id in ("getattr", "hasattr"):
-            self._asked(node)
+            self._visit_getattr(node)
         elif (path := self._path(node.func)) is not None:
             keywords = tuple(keyword.arg for keyword in node.keywords if keyword.arg)
             self.uses.append(Use(path, Call(len(node.args), keywords)))
@@ -157,7 +156,7 @@ class _Reader(ast.NodeVisitor):
     # Paths ----------------------------------------------------------------------------------------------------------
 
     def _path(self, node: ast.expr) -> Path_ | None:
-        """The path that an expression stands for, if it is one of theirs."""
+        """Return the path that an expression refers to, if it is in one of the packages."""
         match node:
             case ast.Name(id=name):
                 return self._names.get(name)
@@ -173,7 +172,7 @@ class _Reader(ast.NodeVisitor):
 
     def _import(self, alias: ast.alias, path: Path_) -> None:
         if path[0] not in _KNOWN:
-            self.uses.append(Use(path))  # of no package that we know: nobody could say whether it is there
+            self.uses.append(Use(path))  # its package is not known, so the name cannot be checked
         if path[0] in PACKAGES:
             self.uses.append(Use(path))
             self._names[alias.asname or (alias.name if alias.name == path[-1] else path[0])] = path
@@ -187,7 +186,7 @@ class _Reader(ast.NodeVisitor):
             self._bind(target, self._path(value))
 
     def _annotate(self, name: str, annotation: ast.expr) -> None:
-        """Note what the variable is, or, of a list or sequence, what its elements are."""
+        """Note the type of a variable, or of its elements if it is a list or sequence."""
         holder = isinstance(annotation, ast.Subscript)
         path = self._path(annotation.slice if isinstance(annotation, ast.Subscript) else annotation)
         (self._elements if holder else self._names).pop(name, None)
@@ -203,8 +202,8 @@ class _Reader(ast.NodeVisitor):
             if path is not None:
                 self._names[target.id] = path
 
-    def _asked(self, node: ast.Call) -> None:
-        """`getattr(x, "name", ...)` and `hasattr(x, "name")`: a name that is asked for is a name used."""
+    def _visit_getattr(self, node: ast.Call) -> None:
+        """Count the name in `getattr(x, "name", ...)` and `hasattr(x, "name")` as a use."""
         match node.args:
             case [owner, ast.Constant(value=str(name)) as constant, *_] if (path := self._path(owner)) is not None:
                 self.uses.append(Use((*path, name)))
@@ -216,7 +215,7 @@ class _Reader(ast.NodeVisitor):
 
 
 def misspelt(source: str, spelling: Spelling) -> str:
-    """The module with one more letter at the end of that name."""
+    """Return the module's source with one more letter at the end of that name."""
     lines = source.splitlines(keepends=True)
     line = lines[spelling.line - 1].encode()
     lines[spelling.line - 1] = (line[: spelling.end] + b"x" + line[spelling.end :]).decode()
@@ -224,7 +223,7 @@ def misspelt(source: str, spelling: Spelling) -> str:
 
 
 def all_uses() -> Iterator[tuple[Path, Use]]:
-    """Of all the modules, each use once a module."""
+    """Yield the uses in all modules, each use once per module."""
     for file in sources():
         for use in dict.fromkeys(uses(file.read_text(encoding="utf-8"))):
             yield file, use

@@ -1,7 +1,7 @@
-"""Whether a release of torch_npu, MSPTI or triton-ascend has what the NPU code uses, read without importing it.
+"""Checks that releases of torch_npu, MSPTI and triton-ascend have the names that the NPU code uses, without imports.
 
 A package is a folder or a wheel. Functions, classes, parameters and dictionary keys are found in the Python source.
-What is written in C++ has no signature there: its name must stand in one of the package's libraries, whole.
+Code written in C++ has no signature there, so its whole name must be in one of the package's libraries.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ __all__ = ["Missing", "Package", "installed", "missing", "wheel"]
 
 Folder = Path | zipfile.Path
 Evidence = Literal["source", "spelling"]
-"""A definition in Python's source, or a name that stands, whole, in a library or as a string in the source."""
+"""A definition in the Python source, or a whole name in a library or as a string in the source."""
 
 
 class Missing(Exception):
-    """A package has no such name; the message is one line."""
+    """A name that a package does not have; the message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Module:
-    """Its folder; a `package` has the modules in there."""
+    """A module and its folder. If it is a `package`, the folder holds its modules."""
 
     folder: Folder
     package: bool
@@ -40,7 +40,7 @@ class _Module:
 
 @dataclass(frozen=True, slots=True)
 class _Definition:
-    """A function or class, and the module that it stands in."""
+    """A function or class, and the module that defines it."""
 
     node: ast.FunctionDef | ast.ClassDef
     module: _Module
@@ -53,14 +53,14 @@ class _Instance:
 
 @dataclass(frozen=True, slots=True)
 class _Returned:
-    """What a function returns."""
+    """The result of calling a function."""
 
     of: _Definition
 
 
 @dataclass(frozen=True, slots=True)
 class _Value:
-    """Something whose members no source declares: assigned, written in C++, or put together at run time."""
+    """A value whose members no source declares: assigned, written in C++, or built at run time."""
 
     evidence: Evidence
 
@@ -76,7 +76,7 @@ class Package:
         self.name, self._folder = name, folder
 
     def require(self, use: Use) -> Evidence:
-        """How the use is known to be right; raises `Missing`."""
+        """Return the evidence that the use is right; raises `Missing`."""
         thing: _Thing = self._module(self._folder)
         evidence: Evidence = "source"
         for i, name in enumerate(use.path[1:], start=1):
@@ -91,7 +91,7 @@ class Package:
         return evidence
 
     def mentions(self, text: str) -> bool:
-        """Whether `text` stands anywhere in the package's Python or C++ sources and headers."""
+        """Return whether `text` is anywhere in the package's Python or C++ sources and headers."""
         return any(text in source for source in self._texts())
 
     # Names --------------------------------------------------------------------------------------------------------
@@ -129,12 +129,12 @@ class Package:
         raise Missing("its source defines none")
 
     def _imported(self, module: _Module, statement: ast.ImportFrom, name: str) -> _Thing:
-        """What `from ... import name` in a module brings."""
+        """Resolve `from ... import name` in a module."""
         steps = statement.module.split(".") if statement.module else []
         folder = module.folder
         if statement.level == 0:
             if steps[:1] != [self.name]:
-                return _ASSIGNED  # of another package
+                return _ASSIGNED  # from another package
             folder, steps = self._folder, steps[1:]
         for _ in range(statement.level - 1):
             folder = _parent(folder)
@@ -185,7 +185,7 @@ class Package:
         raise Missing(f"class {node.name} defines none")
 
     def _spelt(self, name: str) -> _Thing:
-        """A name that only C++ or run time defines."""
+        """Resolve a name that is defined only in C++ or at run time."""
         quoted = (f'"{name}"', f"'{name}'")
         if any(b"\0%s\0" % name.encode() in library for library in self._libraries()):
             return _SPELT
@@ -209,7 +209,7 @@ class Package:
     def _files(self) -> list[Folder]:
         return list(_walk(self._folder))
 
-    @functools.cache  # noqa: B019 - packages live as long as what looks at them
+    @functools.cache  # noqa: B019 - packages live as long as their users
     def _libraries(self) -> list[bytes]:
         return [file.read_bytes() for file in self._files if file.name.endswith(".so")]
 
@@ -222,22 +222,22 @@ class Package:
 
 
 def installed() -> dict[str, Package]:
-    """Those of the packages that this environment has, found without importing them."""
+    """Return the packages that this environment has, found without importing them."""
     found = {name: importlib.util.find_spec(name) for name in PACKAGES}
     return {name: Package(name, Path(s.origin).parent) for name, s in found.items() if s is not None and s.origin}
 
 
 def wheel(name: str, file: Path) -> Package:
-    """The package `name` of a wheel."""
+    """Return the package `name` of a wheel."""
     return Package(name, zipfile.Path(file, f"{name}/"))
 
 
 def missing(wanted: Iterable[Use], packages: Mapping[str, Package]) -> list[str]:
-    """A line for each use that its package does not have; uses of packages that are not given are left out."""
+    """Return a line for each use that its package does not have. Uses of packages that are not given are skipped."""
     lines = []
     for use in wanted:
         if use.path[0] not in PACKAGES:
-            lines.append(f"{use}: of no package that is known")
+            lines.append(f"{use}: its package is not known")
         elif use.path[0] in packages:
             try:
                 packages[use.path[0]].require(use)
@@ -249,7 +249,7 @@ def missing(wanted: Iterable[Use], packages: Mapping[str, Package]) -> list[str]
 @functools.cache
 def _parsed(text: str) -> ast.Module:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of their escapes
+        warnings.simplefilter("ignore")  # about their escapes
         return ast.parse(text)
 
 
@@ -268,8 +268,8 @@ def _walk(folder: Folder) -> Iterator[Folder]:
 
 
 def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements at the top of a module, those under `if` and `try` too; the last definition of a name counts least
-    where two stand side by side."""
+    """Yield the top-level statements of a module, including those under `if` and `try`. Of two definitions of a name,
+    the first counts."""
     for statement in body:
         yield statement
         match statement:
@@ -290,7 +290,7 @@ def _called(thing: _Thing) -> _Thing:
 
 
 def _attributes(node: ast.ClassDef) -> set[str]:
-    """What methods assign to `self` or `cls`."""
+    """Return the names that methods assign to `self` or `cls`."""
     targets = (
         t for n in ast.walk(node) for t in (n.targets if isinstance(n, ast.Assign) else [getattr(n, "target", None)])
     )
@@ -302,7 +302,7 @@ def _attributes(node: ast.ClassDef) -> set[str]:
 
 
 def _returned_keys(node: ast.AST) -> set[str] | None:
-    """The keys of the dictionaries that a function returns, if that is what it returns."""
+    """Return the keys of the dictionaries that a function returns, or None if it returns anything else."""
     returned = [n.value for n in ast.walk(node) if isinstance(n, ast.Return)]
     dictionaries = [value for value in returned if isinstance(value, ast.Dict)]
     if not dictionaries or len(dictionaries) < len(returned):
@@ -311,11 +311,11 @@ def _returned_keys(node: ast.AST) -> set[str] | None:
 
 
 def _require_call(node: ast.FunctionDef | ast.ClassDef, call: Call) -> None:
-    """Raises `Missing` where the function, or the class's constructor, cannot be called so."""
+    """Raise `Missing` if the function, or the class's constructor, cannot be called so."""
     if isinstance(node, ast.ClassDef):
         makers = [n for n in node.body if isinstance(n, ast.FunctionDef) and n.name in ("__init__", "__new__")]
         if not makers:
-            return  # a base's, or of fields
+            return  # the base's, or generated from fields
         node = makers[0]
     arguments, decorators = node.args, {d.id for d in node.decorator_list if isinstance(d, ast.Name)}
     named = [a.arg for a in [*arguments.posonlyargs, *arguments.args]]

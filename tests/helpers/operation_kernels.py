@@ -11,7 +11,7 @@ from tilewise.kernels.spec import Axis, Buffer, KernelSpec, Parameter, Tiling, c
 
 
 def spec(kernel, *, inputs=1, dtype="float32", out=None, out_shape=None, block=256, cols=None, grid=None):
-    """Over N elements in blocks of B; with `cols`, over M rows in blocks of R, each with a tile of C columns."""
+    """Return a spec over N elements in blocks of B; with `cols`, over M rows in blocks of R with tiles of C columns."""
     names = ("x_ptr", "y_ptr")[:inputs]
     sizes = {"B": block} if cols is None else {"R": block, "C": cols}
     dims, first = (("N",), "B") if cols is None else (("M", "N"), "R")
@@ -175,7 +175,7 @@ def atomic_block(x_ptr, out_ptr, N, B: tl.constexpr):
 
 @triton.jit
 def numbers(x_ptr, out_ptr, N, B: tl.constexpr):
-    """Scalars read from memory, computed with, and used by a vector operation."""
+    """Read scalars from memory, compute with them, and use them in a vector operation."""
     i = tl.program_id(0) * B + tl.arange(0, B)
     s = tl.load(x_ptr + tl.program_id(0))
     t = tl.load(x_ptr + tl.program_id(0) + 1)
@@ -195,7 +195,7 @@ def whole_numbers(x_ptr, out_ptr, N, B: tl.constexpr):
 
 @triton.jit
 def standardise(x_ptr, out_ptr, N, B: tl.constexpr):
-    """A block's mean and deviation as scalars."""
+    """Compute a block's mean and deviation as scalars."""
     i = tl.program_id(0) * B + tl.arange(0, B)
     x = tl.load(x_ptr + i, mask=i < N, other=0.0)
     mean = tl.sum(x) / B
@@ -358,7 +358,7 @@ def sort(x_ptr, out_ptr, M, N, R: tl.constexpr, C: tl.constexpr):
 
 @triton.jit
 def pick(x_ptr, y_ptr, out_ptr, M, N, R: tl.constexpr, C: tl.constexpr):
-    """tl.gather: elements of a tile that is on chip."""
+    """Gather elements of a tile that is on chip, with tl.gather."""
     r = tl.program_id(0) * R + tl.arange(0, R)
     c = tl.arange(0, C)
     x = tl.load(x_ptr + r[:, None] * N + c[None, :])

@@ -1,7 +1,7 @@
-"""The project's files on a call stack, for the tests of routes: run as a script, it takes one of the routes.
+"""The project's files on a call stack, for the tests of routes. Run as a script, it takes one of the routes.
 
-`python routes.py ROUTE FOLDER` prints a list of stacks in JSON, each a list of file names from the outermost call to
-the innermost, as often as a call moves from one file to another.
+`python routes.py ROUTE FOLDER` prints a JSON list of stacks. A stack is a list of file names from the outermost call to
+the innermost, with one entry each time that a call moves to another file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ROOT = Path(__file__).resolve().parents[2]
 
 
 def files_of_stack() -> list[str]:
-    """Names below the project's root, tests apart."""
+    """Return the product's files on the stack by their names below the project's root, without tests."""
     names = [Path(frame.filename).resolve() for frame in traceback.extract_stack()]
     ours = [str(name.relative_to(ROOT)) for name in names if name.is_relative_to(ROOT)]
     product = [name for name in ours if not name.startswith(("tests/", "."))]
@@ -29,7 +29,7 @@ def files_of_stack() -> list[str]:
 
 @contextmanager
 def listening(target: Any, name: str, heard: list[list[str]]) -> Iterator[None]:
-    """Hear the stack of each call of `target.name`."""
+    """Append the stack of each call of `target.name` to `heard`."""
     original = getattr(target, name)
 
     def call(*args: Any, **kwargs: Any) -> Any:
@@ -41,7 +41,7 @@ def listening(target: Any, name: str, heard: list[list[str]]) -> Iterator[None]:
 
 
 def storing_a_trial(folder: Path) -> list[list[str]]:
-    """`tilewise tune` to the statement that adds a trial."""
+    """Go from `tilewise tune` to the statement that adds a trial."""
     from tilewise.cli import main
     from tilewise.db.sql import sql_store
 
@@ -53,7 +53,7 @@ def storing_a_trial(folder: Path) -> list[list[str]]:
 
 
 def handing_over_a_config(folder: Path) -> list[list[str]]:
-    """`tilewise tune` to where a config leaves for the process that times it."""
+    """Go from `tilewise tune` to the call that sends a config to the process that times it."""
     from tilewise.cli import main
     from tilewise.tuner.workers.worker import WorkerPool
 
@@ -65,7 +65,7 @@ def handing_over_a_config(folder: Path) -> list[list[str]]:
 
 
 def timing_a_config(folder: Path) -> list[list[str]]:
-    """In that process, from the call that it answers to the clock of a pipe."""
+    """Go, in that process, from the call that it answers to the clock of a pipe."""
     from tilewise.kernels import registry
     from tilewise.kernels.spec import Problem
     from tilewise.tuner.devices.ascend_model import toolchain
@@ -85,7 +85,7 @@ def timing_a_config(folder: Path) -> list[list[str]]:
 
 
 def timing_on_an_accelerator(folder: Path) -> list[list[str]]:
-    """In the bench process of a measured device, here one made of the processor, to its timer."""
+    """Go, in the bench process of a measured device (here the processor), to its timer."""
     import host
 
     from tilewise.kernels import registry
@@ -102,7 +102,7 @@ def timing_on_an_accelerator(folder: Path) -> list[list[str]]:
 
 
 def choosing_a_config(folder: Path) -> list[list[str]]:
-    """A launch to where the file of configs is read for its shape."""
+    """Go from a launch to where its shape is read from the file of configs."""
     import torch
 
     import tilewise
@@ -132,7 +132,7 @@ def choosing_a_config(folder: Path) -> list[list[str]]:
 
 
 def forming_an_answer(folder: Path) -> list[list[str]]:
-    """`GET /v1/configs/..` to the row that answers it."""
+    """Go from `GET /v1/configs/..` to the row that answers it."""
     from starlette.testclient import TestClient
 
     from tilewise.api.app import create_app
@@ -154,7 +154,7 @@ def forming_an_answer(folder: Path) -> list[list[str]]:
 
 
 class _Stub:
-    """As much of a jitted function as a launch needs."""
+    """The part of a jitted function that a launch needs."""
 
     from tilewise.kernels.jit.row_reduce import row_reduce_kernel as _kernel
 

@@ -1,4 +1,4 @@
-"""Records like another, for tests."""
+"""Changed copies of records, for tests."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ R = TypeVar("R")
 
 
 def changed(record: R, **changes: Any) -> R:
-    """A scope, question or suggestion with other fields; those of its problem may be given by name too."""
+    """Return a scope, question or suggestion with changed fields; fields of its problem may be given too."""
     names = ("kernel", "dims", "dtype", "flags")
     problem = dataclasses.replace(record.problem, **{name: changes.pop(name) for name in names if name in changes})
     return dataclasses.replace(record, **{"problem": problem} | changes)

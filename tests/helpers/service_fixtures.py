@@ -66,7 +66,7 @@ def store_url(tmp_path: Path) -> str:
 
 @pytest.fixture(scope="session")
 def tune_into() -> Tune:
-    """Records a finished tuning in the store at a URL, and more trials of it; keywords change its scope."""
+    """A function that records a finished tuning and more trials in the store at a URL; keywords change its scope."""
 
     def record(url: str, *, trials: Sequence[Trial] = (), **changes: Any) -> None:
         with open_store(url, create=True) as store:
@@ -88,14 +88,14 @@ def tune(tune_into: Tune, store_url: str) -> Tune:
 
 @pytest.fixture
 def client(store_url: str) -> Iterator[TestClient]:
-    """A client of the application; it answers 500 where a server would, instead of raising the defect."""
+    """A client of the application; it answers 500 as a server would, instead of raising the error."""
     with TestClient(create_app(store_url, Options(run_jobs=False)), raise_server_exceptions=False) as client:
         yield client
 
 
 @pytest.fixture
 def token_of(client: TestClient) -> Callable[[str], dict[str, str]]:
-    """The header of a new token with that right."""
+    """A function that returns the header of a new token with that right."""
 
     def make(right: str) -> dict[str, str]:
         text = Tokens(client.app.state.service.writer.database).create("test", Right(right))
@@ -111,7 +111,7 @@ def admin(token_of: Callable[[str], dict[str, str]]) -> dict[str, str]:
 
 @pytest.fixture
 def break_database(tmp_path: Path) -> Callable[[], None]:
-    """Drops every table under the running service."""
+    """A function that drops every table under the running service."""
 
     def drop_all() -> None:
         with closing(sqlite3.connect(tmp_path / "tilewise.db")) as connection, connection:
@@ -125,7 +125,7 @@ def break_database(tmp_path: Path) -> Callable[[], None]:
 
 @pytest.fixture
 def problem_of() -> Callable[..., dict[str, Any]]:
-    """Checks that a response is a problem document of that status, and returns it."""
+    """A function that checks that a response is a problem document of that status, and returns it."""
 
     def check(response: Any, status: int) -> dict[str, Any]:
         assert response.status_code == status, response.text
@@ -144,7 +144,7 @@ def problem_of() -> Callable[..., dict[str, Any]]:
 
 @pytest.fixture
 def serve(store_url: str) -> Iterator[Serve]:
-    """Starts `tilewise serve` on a free port of the loopback interface."""
+    """A function that starts `tilewise serve` on a free port of the loopback interface."""
     started: list[subprocess.Popen[str]] = []
 
     def start(*arguments: str) -> subprocess.Popen[str]:
@@ -161,7 +161,7 @@ def serve(store_url: str) -> Iterator[Serve]:
 
 @pytest.fixture
 def address() -> Callable[[subprocess.Popen[str]], str]:
-    """Where a server listens, read from the line that it prints when it is ready."""
+    """A function that reads a server's address from the line that it prints when it is ready."""
 
     def read(process: subprocess.Popen[str]) -> str:
         assert process.stderr is not None

@@ -1,4 +1,4 @@
-"""The bowl (a kernel whose time is a formula), and stores to tune into."""
+"""Fixtures: the bowl (a kernel whose time is a formula), and stores to tune into."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ladders are sorted, within bounds, dense enough, and hold the blocks that fill the cores."""
+"""Candidate values are sorted, within bounds, dense enough, and include the blocks that fill the cores."""
 
 import itertools
 

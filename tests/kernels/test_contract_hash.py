@@ -1,4 +1,4 @@
-"""What a spec says of arguments, launches and right results is part of a kernel's identity; its space is not."""
+"""A kernel's source hash covers the arguments, launches and reference of its spec, but not its space."""
 
 from __future__ import annotations
 

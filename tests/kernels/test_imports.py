@@ -1,4 +1,4 @@
-"""The registry and every spec are there on a machine that has neither torch nor triton."""
+"""The registry and every spec work without torch and triton."""
 
 import subprocess
 import sys

@@ -1,4 +1,4 @@
-"""Kernels by name and by file, and one clear line for every file that holds none."""
+"""Loading of kernels by name and by file, with a one-line error for every file without a spec."""
 
 import pytest
 
@@ -138,7 +138,7 @@ def test_ctrl_c_while_a_file_imports_is_no_error_of_the_file(tmp_path):
 
 @pytest.fixture
 def registering(monkeypatch):
-    """What is registered meanwhile is forgotten afterwards."""
+    """Forget kernels that the test registers."""
     monkeypatch.setattr(registry, "_own", {})
 
 
@@ -155,9 +155,9 @@ def test_two_kernels_cannot_have_one_name(user_file, registering, tmp_path):
     registry.register(f"{user_file}:SPEC")
     same = tmp_path / "same.py"
     same.write_text(SPEC_TEXT.format(summary="another"))
-    with pytest.raises(BadSpec, match=r"names its kernel mine, and .*mine\.py:SPEC does so already"):
+    with pytest.raises(BadSpec, match=r"names its kernel mine, but .*mine\.py:SPEC already has that name"):
         registry.register(f"{same}:SPEC")
     ours = tmp_path / "ours.py"
     ours.write_text(SPEC_TEXT.format(summary="another").replace('"other"', '"softmax"'))
-    with pytest.raises(BadSpec, match="names its kernel softmax, and softmax does so already"):
+    with pytest.raises(BadSpec, match="names its kernel softmax, but softmax already has that name"):
         registry.register(f"{ours}:OTHER")

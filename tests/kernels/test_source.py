@@ -1,4 +1,4 @@
-"""The source hash changes with what a kernel computes and with nothing else."""
+"""The source hash changes with a kernel's computation and with nothing else."""
 
 import dataclasses
 import io
@@ -57,7 +57,7 @@ def kernel(x, y="text", *, z: int = 3):
 
 
 class Edited:
-    """A kernel's file that can be rewritten; the spec keeps pointing at it."""
+    """A kernel's file that can be rewritten, with a spec that refers to it."""
 
     def __init__(self, file: Path, text: str, name: str = "kernel") -> None:
         self.file = file
@@ -123,7 +123,7 @@ def test_line_ends_and_a_byte_order_mark_do_not_count(edited):
 
 
 def mutations() -> list[str]:
-    """The file with one token changed, for each token of the kernel and of what it uses that can be another."""
+    """Return copies of the file with one token changed, for each token of the kernel and its dependencies."""
     swaps = {"+": "-", "*": "/", "<": "<=", ">": ">=", "+=": "-=", "-=": "+="}
     lines = TEXT.splitlines(keepends=True)
     unused = {i for i, line in enumerate(lines, 1) if line.startswith(("from", "UNUSED")) or "x - 1" in line}
@@ -159,7 +159,9 @@ def test_every_token_counts_in_the_kernel_its_decorator_its_helpers_and_its_cons
 @pytest.mark.parametrize(
     "text",
     [
-        replaced("            total -= 1\n", "        total -= 1\n").replace("        else:\n", ""),  # only indentation
+        replaced("            total -= 1\n", "        total -= 1\n").replace(
+            "        else:\n", ""
+        ),  # changes only indentation
         replaced("@jit(stages=HIGH)\n", ""),
         replaced("@jit(stages=HIGH)\n", "@jit(stages=HIGH, warps=4)\n"),
         replaced("@jit(stages=HIGH)\n", "@jit(stages=HIGH)\n@jit()\n"),
@@ -167,7 +169,7 @@ def test_every_token_counts_in_the_kernel_its_decorator_its_helpers_and_its_cons
         replaced("    STEP = 4", "    STEP = 5"),
         replaced("UNUSED = 5", "UNUSED = 5\nSCALE += 1"),
         replaced("UNUSED = 5", "UNUSED = 5\nSCALE: int = 7"),
-        replaced('*, z: int = 3):\n    """Adds up.', '*, z: int = 3):\n    y = """Adds up.'),  # no docstring any more
+        replaced('*, z: int = 3):\n    """Adds up.', '*, z: int = 3):\n    y = """Adds up.'),  # no longer a docstring
     ],
 )
 def test_what_counts(edited, text):
@@ -186,7 +188,7 @@ def test_the_headline_kernels_hash_follows_its_file(tmp_path):
     spec = registry.load("row_reduce")
     [(path, name)] = locate(spec)
     text = path.read_text()
-    stand_in = f"def {name}():\n    pass\n"  # imported in its place, so that this needs no triton
+    stand_in = f"def {name}():\n    pass\n"  # imported instead: needs no triton
     copy = Edited(tmp_path / "copy.py", stand_in, name)
     assert copy.hash(text) == source_hash(spec)
     assert copy.hash(text.replace("2.0 * x", "2.5 * x")) != source_hash(spec)
@@ -198,7 +200,7 @@ def test_a_function_in_no_module_is_one_clear_line(text):
     spec = dataclasses.replace(registry.load("row_reduce"), function=text)
     with pytest.raises(BadSpec) as caught:
         source_hash(spec)
-    assert "is no module here" in str(caught.value) or "has no function ''" in str(caught.value)
+    assert "no such module was found" in str(caught.value) or "has no function ''" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

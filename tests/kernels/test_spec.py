@@ -1,4 +1,4 @@
-"""What the contract's records compute from their fields."""
+"""Derived values and checks of the contract's records."""
 
 import pytest
 from hypothesis import given

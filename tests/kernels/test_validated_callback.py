@@ -1,4 +1,4 @@
-"""A spec that is wrong is refused in one line, which names what is wrong and what was expected."""
+"""An invalid spec is refused in one line that names the fault and the expected value."""
 
 import dataclasses
 import re
@@ -63,29 +63,37 @@ def test_a_parameter_and_a_constraint_take_functions():
 
 ANSWERS = {
     "no mapping of buffers": ("buffers", [Buffer((4,), "float32")], "expected a Buffer for each name"),
-    "unknown dtype": ("buffers", {"x": Buffer((4,), "fp32")}, "gives x the dtype 'fp32'; expected one of float32"),
+    "unknown dtype": (
+        "buffers",
+        {"x": Buffer((4,), "fp32")},
+        "returns x with the dtype 'fp32'; expected one of float32",
+    ),
     "unknown role": (
         "buffers",
         {"x": Buffer((4,), "int8", "output")},
-        "x the role 'output'; expected in, out or inout",
+        "x with the role 'output'; expected in, out or inout",
     ),
-    "shape of one number": ("buffers", {"x": Buffer(4, "int8")}, "x the shape 4; expected a tuple of sizes"),
-    "empty buffer": ("buffers", {"x": Buffer((0, 4), "int8")}, "x the shape (0, 4); expected a tuple of sizes from 1"),
+    "shape of one number": ("buffers", {"x": Buffer(4, "int8")}, "x with the shape 4; expected a tuple of sizes"),
+    "empty buffer": (
+        "buffers",
+        {"x": Buffer((0, 4), "int8")},
+        "x with the shape (0, 4); expected a tuple of sizes from 1",
+    ),
     "scalar in words": ("scalars", {"M": "4"}, "expected a number for each name"),
-    "no programs": ("grid", (0,), "gives the grid (0,); expected a tuple of one to three whole numbers from 1"),
-    "number of programs": ("grid", 4, "gives the grid 4; expected a tuple"),
-    "half programs": ("grid", (1.5,), "gives the grid (1.5,)"),
-    "four axes": ("grid", (1, 1, 1, 1), "gives the grid (1, 1, 1, 1)"),
-    "no tiling": ("tiling", None, "gives None; expected a Tiling"),
+    "no programs": ("grid", (0,), "returns the grid (0,); expected a tuple of one to three whole numbers from 1"),
+    "number of programs": ("grid", 4, "returns the grid 4; expected a tuple"),
+    "half programs": ("grid", (1.5,), "returns the grid (1.5,)"),
+    "four axes": ("grid", (1, 1, 1, 1), "returns the grid (1, 1, 1, 1)"),
+    "no tiling": ("tiling", None, "returns None; expected a Tiling"),
     "one tensor": (
         "reference",
         torch.zeros(2),
-        "gives tensor([0., 0.]); expected a torch tensor for each output's name",
+        "returns tensor([0., 0.]); expected a torch tensor for each output's name",
     ),
     "numpy": ("reference", {"out": torch.zeros(2).numpy()}, "expected a torch tensor for each output's name"),
-    "no count": ("flops", None, "gives None; expected a number"),
-    "no default": ("default", None, "gives None; expected a value for each parameter"),
-    "no configs": ("configs", None, "gives None; expected a list of configs"),
+    "no count": ("flops", None, "returns None; expected a number"),
+    "no default": ("default", None, "returns None; expected a value for each parameter"),
+    "no configs": ("configs", None, "returns None; expected a list of configs"),
 }
 
 
@@ -94,7 +102,7 @@ def test_an_answer_of_another_kind_is_refused_when_it_is_given(case):
     field, answer, text = ANSWERS[case]
     spec = a_spec(**{field: lambda *given: answer})
     said = message(getattr(spec, field), {}, PROBLEM)
-    assert re.match(rf"{field}\([a-z, ]+\) of kernel k gives ", said)
+    assert re.match(rf"{field}\([a-z, ]+\) of kernel k returns ", said)
     assert text in said
 
 
@@ -102,17 +110,17 @@ def test_launches_have_grids_too():
     spec = a_spec(function=("a", "b"), grid=None, launches=lambda config, problem: [Launch("a", (0,))])
     said = message(spec.plan, {}, PROBLEM)
     assert said.startswith(
-        "launches(config, problem) of kernel k gives the grid (0,); expected a tuple of one to three"
+        "launches(config, problem) of kernel k returns the grid (0,); expected a tuple of one to three"
     )
 
 
 def test_a_parameter_gives_a_list_and_a_constraint_a_truth():
-    assert "of parameter B gives None; expected a list" in message(
+    assert "of parameter B returns None; expected a list" in message(
         Parameter("B", lambda p, t: None).values, PROBLEM, TARGET
     )
-    assert "of parameter B gives 'abc'" in message(Parameter("B", lambda p, t: "abc").values, PROBLEM, TARGET)
+    assert "of parameter B returns 'abc'" in message(Parameter("B", lambda p, t: "abc").values, PROBLEM, TARGET)
     forgotten = Constraint("fits", lambda c, p, t: None)
-    assert message(forgotten.holds, {}, PROBLEM, TARGET) == "the constraint 'fits' gives None; expected True or False"
+    assert message(forgotten.holds, {}, PROBLEM, TARGET) == "the constraint 'fits' returns None; expected True or False"
 
 
 def test_what_a_function_raises_is_told_with_its_line_and_its_config():

@@ -1,1 +1,1 @@
-"""What compiles and times: the modelled Ascend parts, NVIDIA GPUs and Ascend NPUs."""
+"""Devices that compile and time configs: modelled Ascend parts, NVIDIA GPUs and Ascend NPUs."""

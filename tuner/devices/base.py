@@ -1,4 +1,4 @@
-"""The device's contract: what compiles, times and checks configs."""
+"""The device contract: an object that compiles, times and checks configs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Device", "DeviceRow"]
 
 @dataclass(frozen=True, slots=True)
 class DeviceRow:
-    """One line of `tilewise devices`."""
+    """One row of `tilewise devices`."""
 
     id: str
     name: str
@@ -29,20 +29,20 @@ class DeviceRow:
     unavailable_reason: str = ""
 
     def to_json(self) -> dict[str, Any]:
-        """Absent means unknown; `why_not` is there only for a device that is not available."""
+        """Return the row as JSON. An absent key means unknown; only an unavailable device has `why_not`."""
         body = {"id": self.id, "name": self.name, "clock": str(self.clock), "cores": self.cores}
         body |= {"available": self.available, "why_not": self.unavailable_reason or None}
         return {name: value for name, value in body.items() if value is not None}
 
 
 class Device(ABC):
-    """Something that can run configs of any `KernelSpec`.
+    """An object that runs configs of any `KernelSpec`.
 
-    `id` is what the user types (`model:Ascend910B4`, `cuda`); `target.name` is what results are stored and asked for
-    under. `toolchain` fingerprints everything that can change a time while the config stays the same. `batch` is how
-    many configs are worth handing to `evaluate` at once; it is a constant of the device class, so that a search with
-    the same seed takes the same course on every machine. A `noisy` device's times vary from run to run; those of a
-    model or of a record would only be repeated. `notes` say what is not at its best here, a line each.
+    `id` is the name that users type (`model:Ascend910B4`, `cuda`); results are stored and looked up under
+    `target.name`. `toolchain` fingerprints everything that can change a time while the config stays the same. `batch`
+    is the number of configs worth passing to `evaluate` at once. It is a constant of the device class, so that a search
+    with the same seed takes the same course on every machine. The times of a `noisy` device vary from run to run; a
+    model or a recording would only repeat its times. `notes` lists what is degraded on this machine, one line each.
     """
 
     id: str
@@ -62,11 +62,11 @@ class Device(ABC):
         *,
         to_beat_us: Callable[[], float | None] = lambda: None,
     ) -> Iterator[Outcome]:
-        """Yield one outcome a config, in order, each as soon as it is known.
+        """Yield one outcome per config, in order, each as soon as it is known.
 
-        A config that fails is an outcome, never an exception; `Unavailable` means that the device itself is lost.
-        `to_beat_us` is asked before each config for the best time so far: a device whose times vary may drop a config
-        that is clearly behind it after a few repetitions.
+        A failed config yields an outcome, never an exception; `Unavailable` means that the device itself is lost.
+        `to_beat_us` is called before each config and returns the best time so far. A noisy device may drop a config
+        that is clearly slower than that after a few repetitions.
         """
 
     @abstractmethod
@@ -75,47 +75,51 @@ class Device(ABC):
 
     @abstractmethod
     def memory_bytes(self) -> int:
-        """Global memory that a problem's buffers may fill."""
+        """Return the bytes of global memory that a problem's buffers may fill."""
 
     def scope(self, spec: KernelSpec, problem: Problem) -> Scope:
-        """The scope under which this device's trials of the problem are stored."""
+        """Return the scope under which this device's trials of the problem are stored."""
         target = self.target
         return Scope(problem, source_hash(spec), target.name, self.clock, self.toolchain, target.cores)
 
     def check_memory(self, spec: KernelSpec, problem: Problem) -> None:
-        """Raises `BadDimension` where the problem's buffers do not fit the device's memory."""
+        """Raise `BadDimension` if the problem's buffers do not fit in the device's memory."""
         needed = sum(buffer.bytes for buffer in spec.buffers(problem).values())
         if needed > self.memory_bytes():
             free = self.memory_bytes() / 2**30
             wanted = f"{shape_text(problem.shape)} needs {needed / 2**30:.1f} GiB of buffers"
-            raise BadDimension(f"{wanted}; {self.target.name} takes {free:.0f} GiB")
+            raise BadDimension(f"{wanted}; {self.target.name} allows {free:.0f} GiB")
 
     def floor_us(self, spec: KernelSpec, problem: Problem) -> float | None:
-        """The time below which memory alone allows no kernel: its least bytes at the device's rate. None if unknown."""
+        """Return the least time that memory allows a kernel: its least bytes at the device's rate. None if unknown."""
         return None
 
     def race(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config], rounds: int) -> Sequence[Outcome]:
-        """Time each config once a round, in turns: an outcome a config, a correct one with all of its `times_us` in the
-        order of the rounds. Only of a device that is `noisy`."""
-        raise NotImplementedError(f"{self.id} has no times that vary")
+        """Time each config once per round, in turns, and return one outcome per config.
+
+        A correct outcome has all of its `times_us`, in the order of the rounds. Only `noisy` devices implement this.
+        """
+        raise NotImplementedError(f"{self.id} does not time configs in turns: its times do not vary")
 
     def subject(self, spec: KernelSpec, problem: Problem) -> tuple[KernelSpec, Problem, Target]:
-        """What the prior is of: the kernel and the problem on this device, or what a record says that it is of."""
+        """Return the kernel, problem and target that the prior models: those given, or those that a recording names."""
         return spec, problem, self.target
 
     def predict_us(
         self, spec: KernelSpec, problem: Problem, configs: Sequence[Config]
     ) -> Sequence[float | None] | None:
-        """What a model of this device expects each config to take, in microseconds, without running any; None for one
-        that it expects to fail, and None for all where there is no such model."""
+        """Return the time that a model of this device predicts for each config, in microseconds, without running any.
+
+        A config that is predicted to fail gets None. The whole result is None if the device has no such model.
+        """
         return None
 
     def warm_up(self) -> None:
-        """Start what the first `evaluate` and `verify` would wait for; optional, and returns at once."""
+        """Start whatever the first `evaluate` and `verify` would wait for. Optional; returns at once."""
         return
 
     def close(self) -> None:
-        """Release what the device holds (processes, memory); it is unusable afterwards."""
+        """Release the device's processes and memory. It cannot be used afterwards."""
         return
 
     def __enter__(self) -> Self:

@@ -1,7 +1,7 @@
-"""A recorded landscape as a device: every answer is in the file, so a search on it costs no hardware.
+"""A recorded landscape as a device: every outcome is read from the file, so a search on it needs no hardware.
 
-What the file says of a config is what comes of it: its time, or how it failed. Nothing is run, so `verify` repeats the
-recorder's own judgement, and a time is `measured` only where the file says that it was.
+A config's outcome is the recorded one: its time, or how it failed. Nothing is run, so `verify` repeats the recorder's
+own verdict, and a time counts as `measured` only if the file says so.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tilewise.tuner.hardware.targets import known_target
 from tilewise.tuner.measure.adaptive_timing import time_adaptively
 from tilewise.tuner.measure.outcome import Outcome, Timing, Verdict
 from tilewise.tuner.measure.robust_stats import quantile
-from tilewise.tuner.space.problem import make_problem
+from tilewise.tuner.space.problem_checks import make_problem
 from tilewise.tuner.space.search_space import Space, domains
 
 __all__ = ["ReplayDevice", "recorded"]
@@ -33,18 +33,18 @@ _NO_LIMIT = 2**63 - 1
 
 
 def recorded() -> None:
-    """Stands for the function that was recorded, which a file does not hold; never launched."""
+    """Stand in for the recorded function, which the file does not contain; never launched."""
 
 
 class ReplayDevice(Device):
-    """The file's `spec` and `problem` (which has no dimensions: a file holds one problem) are all it can evaluate.
+    """A device that can evaluate only the `spec` and `problem` of its file.
 
-    With `noise` a config is timed as on a device that is there, each run one of its raw repetitions: until its time is
-    known or clearly behind, and in turns with others at the end. The runs are drawn by `seed` and the config, so that
-    the order of evaluations does not matter. Without, its time is the recorded one (a mean or a median, as the recorder
-    had it).
+    The problem has no dimensions, because a file holds a single problem. With `noise`, a config is timed as on real
+    hardware, each run drawn from its raw repetitions: until its time is known or clearly behind, and in turns with
+    others at the end. The draws depend only on `seed` and the config, so the order of evaluations does not matter.
+    Without `noise`, a config's time is the recorded one (a mean or a median, whichever the recorder stored).
 
-    Raises `BadImport` for a file that is no landscape, or that holds no repetitions where noise is asked for.
+    Raises `BadImport` if the file is not a landscape, or if `noise` is set and the file holds no repetitions.
     """
 
     batch = 4
@@ -55,8 +55,8 @@ class ReplayDevice(Device):
         self.landscape = read_landscape(path)
         self.notes = () if self.landscape.whole else ("the file was cut off after its last whole record",)
         by_values = {tuple(row.config[name] for name in self.landscape.parameters): row for row in self.landscape.rows}
-        self.rows = list(by_values.values())  # of a config that was recorded twice, the later
-        self.noisy, self._seed, self._contests = noise, seed, 0
+        self.rows = list(by_values.values())  # the later row of a config recorded twice
+        self.noisy, self._seed, self._races = noise, seed, 0
         if noise and not any(row.samples_us for row in self.rows):
             raise BadImport(f"{path} holds no single repetitions to draw noise from; replay it without --noise")
         about = self.landscape.metadata
@@ -74,8 +74,10 @@ class ReplayDevice(Device):
 
     @cached_property
     def origin(self) -> tuple[KernelSpec, Problem] | None:
-        """The project's own kernel and problem that were recorded; None where the file names none, or one that is no
-        longer as it was: other parameters, or values of another kind."""
+        """The project's own kernel and problem that were recorded.
+
+        None if the file names none, or if the kernel has since changed its parameters or the kind of their values.
+        """
         about = self.landscape.metadata
         if about.get("kernel") not in registry.names():
             return None
@@ -100,14 +102,17 @@ class ReplayDevice(Device):
         return known_target(self.target.name, self.target.cores)
 
     def asked(self, kernel: str, dims: Shape) -> tuple[KernelSpec, Problem]:
-        """What is tuned where somebody asks for this kernel with these sizes, or with none; raises `UsageError` where
-        that is not what was recorded."""
-        name, sizes = self.problem.kernel, self.landscape.metadata.get("dims")
+        """Return the spec and problem to tune when this kernel is requested with these dims, or with none.
+
+        Raises `UsageError` if the file records another kernel or other dims.
+        """
+        name, recorded_dims = self.problem.kernel, self.landscape.metadata.get("dims")
         if kernel != name:
-            raise UsageError(f"{self.id} records {name} and nothing else")
-        if dims and dims != sizes:
-            of = shape_text(sizes) if isinstance(sizes, dict) else "one shape, which it does not say"
-            raise UsageError(f"{self.id} is of {of} and of nothing else; leave the shape away")
+            raise UsageError(f"{self.id} records only {name}")
+        if dims and dims != recorded_dims:
+            unknown = "one shape, which it does not name"
+            shape = shape_text(recorded_dims) if isinstance(recorded_dims, dict) else unknown
+            raise UsageError(f"{self.id} records only {shape}; omit the shape")
         return self.spec, self.problem
 
     def evaluate(
@@ -136,38 +141,40 @@ class ReplayDevice(Device):
     def race(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config], rounds: int) -> Sequence[Outcome]:
         if not self.noisy:
             return super().race(spec, problem, configs, rounds)
-        self._contests += 1
-        occasion = f"contest {self._contests}"
+        self._races += 1
+        occasion = f"contest {self._races}"  # seeds the draws
 
         def timed(row: Row) -> Timing:
-            times = self._drawn(row, occasion)(rounds)
+            times = self._sampler(row, occasion)(rounds)
             return Timing(quantile(times, 0.5), samples=rounds, times_us=tuple(times))
 
         return [self._outcome(config, timed) for config in configs]
 
     def _outcome(self, config: Config, timed: Callable[[Row], Timing]) -> Outcome:
-        number = self.space.index(config)
-        if number is None:
+        index = self.space.index(config)
+        if index is None:
             return Outcome(Status.CONSTRAINTS, f"{self.path.name} records no such config")
-        row = self.rows[number]
+        row = self.rows[index]
         if row.status is not Status.CORRECT:
             return Outcome(row.status, f"recorded as {row.status}")
         facts = {"recorded_s": row.seconds} if row.seconds is not None else {}
         return Outcome(Status.CORRECT, timing=timed(row), facts=facts)
 
     def _timed(self, row: Row, to_beat_us: float | None) -> Timing:
-        """Timed anew; or the recorded time, its spread that of the repetitions, widened to hold a recorded mean that
-        lies outside."""
+        """Time the config anew if noisy; otherwise return its recorded time with the spread of its repetitions.
+
+        The spread is widened to include a recorded mean that lies outside it.
+        """
         if self.noisy:
-            return time_adaptively(self._drawn(row, "alone"), to_beat_us=to_beat_us, seconds=math.inf)
+            return time_adaptively(self._sampler(row, "alone"), to_beat_us=to_beat_us, seconds=math.inf)
         time_us = _time_us(row)
         if self.clock is Clock.MODELLED or len(row.samples_us) < 2:
             return Timing(time_us)
         p20, p80 = (quantile(row.samples_us, share) for share in (0.2, 0.8))
         return Timing(time_us, min(p20, time_us), max(p80, time_us), len(row.samples_us))
 
-    def _drawn(self, row: Row, occasion: str) -> Callable[[int], list[float]]:
-        """Runs of a config; one without repetitions always takes its recorded time."""
+    def _sampler(self, row: Row, occasion: str) -> Callable[[int], list[float]]:
+        """Return a sampler of the config's runs. Without repetitions every run takes the recorded time."""
         recorded = row.samples_us or (_time_us(row),)
         generator = random.Random(f"{self._seed} {occasion} {canonical_json(dict(row.config))}")
         return lambda count: generator.choices(recorded, k=count)
@@ -201,28 +208,28 @@ def _spec(name: str, landscape: Landscape, space: Space) -> KernelSpec:
 
 
 def _domain(landscape: Landscape, name: str) -> tuple[Value, ...]:
-    """Numbers in rising order, anything else as it first occurs."""
+    """Return the parameter's values: numbers in ascending order, anything else in order of first occurrence."""
     values = dict.fromkeys(row.config[name] for row in landscape.rows)
     numbers = [v for v in values if isinstance(v, int | float) and not isinstance(v, bool)]
     return tuple(sorted(numbers)) if len(numbers) == len(values) else tuple(values)
 
 
 def _are_like(values: Sequence[Value], allowed: Sequence[Value]) -> bool:
-    """Whether these could be values of a parameter of ours: of its types, and numbers no smaller than its smallest."""
+    """Return whether these could be values of a known parameter: of its types, no number below its smallest."""
     types, least = set(map(type, allowed)), min((v for v in allowed if not isinstance(v, str)), default=0)
     return all(type(value) in types and (isinstance(value, str) or value >= least) for value in values)
 
 
 def _clock(about: Mapping[str, Any]) -> Clock:
-    """What the file says; Kernel Tuner's caches name the device that they were measured on."""
-    said = about.get("clock", Clock.MEASURED if "device_name" in about else Clock.MODELLED)
-    if said not in list(Clock):
-        raise BadImport(f"its clock is {str(said)[:40]!r}; expected {' or '.join(Clock)}")
-    return Clock(said)
+    """Return the file's clock. Kernel Tuner's caches name the device that they were measured on instead."""
+    name = about.get("clock", Clock.MEASURED if "device_name" in about else Clock.MODELLED)
+    if name not in list(Clock):
+        raise BadImport(f"the landscape's clock is {str(name)[:40]!r}; expected {' or '.join(Clock)}")
+    return Clock(name)
 
 
 def _target(about: Mapping[str, Any]) -> Target:
-    """As far as the file says; what it does not say limits nothing."""
+    """Return the recorded target. A limit that the file does not give is unbounded."""
     name = _text(about, "device", "device_name") or "a recorded device"
     cores = about.get("cores")
     cores = cores if isinstance(cores, int) and cores > 0 else 1

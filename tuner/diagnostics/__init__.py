@@ -1,1 +1,1 @@
-"""Check a device step by step, and fit the modelled part to a chip."""
+"""Step-by-step checks of a device, and the fit of a modelled part to a chip."""

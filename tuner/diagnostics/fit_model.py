@@ -1,8 +1,8 @@
-"""The model's figures fitted to a chip: micro-kernels timed on it, and the same compiled code timed by the model.
+"""The fit of the model's figures to a chip, from micro-kernels timed on the chip and by the model.
 
-Least squares in logarithms: each probe's ratio of modelled to measured time weighs by how well it was measured, each
-figure's ratio to the shipped one by the range that the shipped one may lie in. Where probes say nothing about a figure
-it stays what it was; where they do, its range shrinks to what they leave open.
+Both time the same compiled code. The fit is least squares in logarithms. Each probe's ratio of modelled to measured
+time is weighted by how well it was measured, and each figure's ratio to its shipped value by that value's range. A
+figure that the probes say nothing about keeps its value; the range of one that they do determine shrinks.
 """
 
 from __future__ import annotations
@@ -47,25 +47,25 @@ FITTED = (
     "atomic_us",
     "vector_start",
 )
-"""Figures of launches and transfers that the probes may move; costs of operations are fitted besides."""
+"""Figures of launches and transfers that are fitted, in addition to the costs of operations."""
 
 _OPERATIONS = ("vadd", "vexp", "vdiv", "vln", "vcmp", "vcast")
-"""One operation of each class whose cost a probe shows; the others of its class cost as much."""
+"""One operation of each class whose cost the probes show; the other operations of its class cost the same."""
 
 _ITERATIONS, _STEP, _CLOSE = 12, 0.02, 1e-4
 _LEAST_NOISE = 0.02
-"""Of a time: what a probe may be off for other reasons than noise, such as what the model leaves out."""
+"""Smallest relative error assumed for a probe: errors other than noise, such as effects that the model omits."""
 
 _P20_TO_P80 = 1.683
 """Standard deviations from the 20th to the 80th percentile of a normal distribution."""
 
 _LEAST_PRIOR = 0.05
-"""Standard deviation, in logarithms, of a figure whose shipped range is a point."""
+"""Smallest prior standard deviation of a figure, in logarithms, even if its shipped range is a single point."""
 
 
 @dataclass(frozen=True, slots=True)
 class Measured:
-    """A probe: its time on the chip, the relative standard deviation of that, and its modelled time at given costs."""
+    """A probe: its time on the chip with the relative standard deviation, and its modelled time at given costs."""
 
     name: str
     time_us: float
@@ -75,28 +75,28 @@ class Measured:
 
 @dataclass(frozen=True, slots=True)
 class Parameter:
-    """What is fitted as one: the names of figures that share it."""
+    """One fitted value, and the names of the figures that share it."""
 
     names: tuple[str, ...]
     shipped: Figure
 
     @property
     def spread(self) -> float:
-        """Standard deviation of the logarithm beforehand: the shipped range is about two of them wide."""
-        least = max(self.shipped.low, self.shipped.value / 4)  # 0 has no logarithm
+        """Return the prior standard deviation of the logarithm: half the width of the shipped range."""
+        least = max(self.shipped.low, self.shipped.value / 4)  # low may be 0, which has no logarithm
         return max(_LEAST_PRIOR, float(np.log(self.shipped.high / least)) / 2)
 
 
 @dataclass(frozen=True, slots=True)
 class Fit:
-    """What came of it. `determined` are the parameters, by first name, that the probes tell more of than the range."""
+    """The result of a fit. `determined` names the figures that the probes narrow to less than half the prior spread."""
 
     figures: Mapping[str, Figure]
     determined: frozenset[str]
     rows: Sequence[Mapping[str, Any]]
 
     def error(self, which: str) -> float:
-        """Mean absolute error of the modelled times, relative: `shipped` or `fitted`."""
+        """Return the mean absolute relative error of the modelled times with the `shipped` or the `fitted` figures."""
         return statistics.fmean(abs(row[f"{which}_us"] / row["measured_us"] - 1) for row in self.rows)
 
     def to_json(self) -> dict[str, Any]:
@@ -120,19 +120,19 @@ class Fit:
 
 
 def parameters(names: Sequence[str] = (*FITTED, *_OPERATIONS)) -> list[Parameter]:
-    """The parameters behind these figures; an operation stands for all that cost the same."""
-    made = []
+    """Return the parameters of these figures. An operation brings in all operations that cost the same."""
+    found = []
     for name in names:
         if name in FIGURES:
-            made.append(Parameter((name,), FIGURES[name]))
+            found.append(Parameter((name,), FIGURES[name]))
         else:
-            like = tuple(other for other, figure in REPEAT_CYCLES.items() if figure == REPEAT_CYCLES[name])
-            made.append(Parameter(like, REPEAT_CYCLES[name]))
-    return made
+            alike = tuple(other for other, figure in REPEAT_CYCLES.items() if figure == REPEAT_CYCLES[name])
+            found.append(Parameter(alike, REPEAT_CYCLES[name]))
+    return found
 
 
 def fit(probes: Sequence[Measured], sought: Sequence[Parameter], source: str) -> Fit:
-    """Gauss-Newton steps, each shortened until it helps. `source` is what the fitted figures say of themselves."""
+    """Fit with Gauss-Newton steps, each shortened until it helps. `source` becomes the source of the fitted figures."""
     weights = np.array([1 / max(_LEAST_NOISE, probe.noise) for probe in probes])
     priors = np.array([1 / parameter.spread for parameter in sought])
     measured = np.log([probe.time_us for probe in probes])
@@ -167,13 +167,13 @@ def fit(probes: Sequence[Measured], sought: Sequence[Parameter], source: str) ->
         }
         for probe, weight, before, after in zip(probes, weights, start, residuals, strict=True)
     ]
-    told = [d < p.spread / 2 for d, p in zip(deviations, sought, strict=True)]
-    determined = frozenset(name for p, known in zip(sought, told, strict=True) if known for name in p.names)
+    narrowed = [d < p.spread / 2 for d, p in zip(deviations, sought, strict=True)]
+    determined = frozenset(name for p, known in zip(sought, narrowed, strict=True) if known for name in p.names)
     return Fit(_with_ranges(sought, x, deviations, source), determined, rows)
 
 
 def _slopes(off: Callable[[Vector], Vector], x: Vector, residuals: Vector) -> Vector:
-    """By differences, a column a parameter."""
+    """Return the finite-difference Jacobian, one column per parameter."""
     columns = [(off(x + _STEP * unit) - residuals) / _STEP for unit in np.eye(len(x))]
     return np.array(columns).T
 
@@ -187,7 +187,7 @@ def _figures(sought: Sequence[Parameter], x: Vector) -> dict[str, Figure]:
 
 
 def _with_ranges(sought: Sequence[Parameter], x: Vector, deviations: Vector, source: str) -> dict[str, Figure]:
-    """Each value with two standard deviations either way."""
+    """Return the fitted figures, each with a range of two standard deviations on either side."""
     made: dict[str, Figure] = {}
     for parameter, change, deviation in zip(sought, x, deviations, strict=True):
         value = parameter.shipped.value * float(np.exp(change))
@@ -201,10 +201,10 @@ def _with_ranges(sought: Sequence[Parameter], x: Vector, deviations: Vector, sou
 def time_probes(
     device: Device, probes: Sequence[Probe], done: Callable[[str], None] = lambda name: None
 ) -> tuple[list[Measured], list[dict[str, str]]]:
-    """Each probe timed on the device and compiled for the model of its part; and those that failed, with the reason.
-    The device empties its cache before each run, and so does the model.
+    """Time each probe on the device and compile it for the model of its part; return the timed and the failed probes.
 
-    `done` is told each probe's name. Raises `Unavailable` where the part is not modelled, or no probe ran.
+    The device empties its cache before each run, and so does the model. Each failed probe has its reason. `done` is
+    called with each probe's name. Raises `Unavailable` if the part is not modelled or no probe ran.
     """
     target, folder = _target(device), read_settings().cache_folder
     timed: list[Measured] = []
@@ -223,19 +223,22 @@ def time_probes(
 
 
 def _target(device: Device) -> Target:
-    """The device's part as the compiler knows it, with the cores that this process may use."""
+    """Return the compiler's description of the device's part, with the number of cores that this process may use.
+
+    Raises `Unavailable` without the compiler, or if the part is not modelled.
+    """
     if reason := toolchain.unavailable_reason():
         raise Unavailable(f"calibrate {reason}")
     if device.target.name not in PARTS:
         raise Unavailable(
-            f"{device.target.name} is not modelled, so there is nothing to fit; modelled: {', '.join(PARTS)}"
+            f"{device.target.name} is not modelled, so it cannot be calibrated; modelled parts: {', '.join(PARTS)}"
         )
     return replace(toolchain.target(device.target.name, read_settings().cache_folder), cores=device.target.cores)
 
 
 def _measured(name: str, timing: Timing, machines: Machines) -> Measured:
     noise = 0.0
-    if timing.p20_us is not None and timing.p80_us is not None:  # of a median: 1.25 deviations over the root of samples
+    if timing.p20_us is not None and timing.p80_us is not None:  # a median's: 1.25 deviations / sqrt(samples)
         deviation = (timing.p80_us - timing.p20_us) / _P20_TO_P80
         noise = 1.25 * deviation / timing.time_us / timing.samples**0.5
     return Measured(name, timing.time_us, noise, lambda chosen: machines.time_at(chosen).time_us)

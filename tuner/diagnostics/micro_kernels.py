@@ -1,4 +1,4 @@
-"""Micro-kernels that calibration times: each is slow for one reason, so together they decide the model's figures."""
+"""Micro-kernels timed by calibration. Each is slow for one reason, so together they determine the model's figures."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ __all__ = ["Probe", "probes"]
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """One launch of one micro-kernel: how much of everything is the problem's, the operation and the compile options
-    are the config's."""
+    """One launch of one micro-kernel. Its amounts are the problem's dims; its operation and compile options are the
+    config."""
 
     name: str
     spec: KernelSpec
@@ -28,7 +28,7 @@ def _spec(
     buffers: Callable[[Mapping[str, int]], Mapping[str, Buffer]],
     choices: Sequence[Parameter] = (),
 ) -> KernelSpec:
-    """The spec at the top of this file called `attribute`. `sizes` are constexpr arguments, each a dimension."""
+    """Make the spec that this file binds to `attribute`. `sizes` names constexpr arguments, each a dimension."""
     named = f"tilewise.kernels.jit.micro_kernels:{function}"
 
     def launches(config: Config, problem: Problem) -> list[Launch]:
@@ -97,8 +97,11 @@ ATOMIC = _spec(
 
 
 def probes(cores: int) -> Sequence[Probe]:
-    """All of them, for a part of so many vector cores. Buffers of some are read many times over, so that emptying the
-    cache beforehand makes no difference; one is larger than any cache."""
+    """Return all probes for a part with this number of vector cores.
+
+    Some read their buffers many times, so emptying the cache beforehand makes no difference. One reads a buffer larger
+    than any cache.
+    """
     empty = [_empty(programs) for programs in (1, cores, 10 * cores, 50 * cores)]
     loads = [
         _load("load, one core", 1, rows=1, cols=8192, repeats=40),

@@ -1,6 +1,6 @@
-"""`tilewise selftest`: whether a device does what tilewise relies on, one step after the other.
+"""`tilewise selftest`: a check, step by step, that a device does what tilewise relies on.
 
-Every step is a function of an opened device by the `Device` contract alone, so that all devices take the same ones.
+Every step uses an opened device through the `Device` contract alone, so all devices take the same steps.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ RIGHT: Config = {"BLOCK": 8192, "SUB_BLOCK": 2048, "SHIFT": 0}
 WRONG: Config = {**RIGHT, "SHIFT": 1}
 
 SMALL, LARGE = Problem("doubled", {"N": 100_003}, "float32"), Problem("doubled", {"N": 1 << 25}, "float32")
-"""For values, with a tail; and for times: 268 MB moved, which no cache holds."""
+"""Problems to check values, with a tail, and to time: 268 MB moved, more than any cache holds."""
 
 REPEATS, APART = 5, 0.02
-"""Timings of one config, and what the largest may be above the smallest at 50 us and more."""
+"""Timings of one config, and the limit on how far the largest may exceed the smallest (relative, at 50 us or more)."""
 
 LEAST_SHARE = 0.3
-"""Of the device's own memory rate: a plain kernel with a tile that was never tuned reaches that anywhere."""
+"""Least share of the device's own memory rate: a plain kernel with an untuned tile reaches it on any device."""
 
 
 def _tiling(config: Config, problem: Problem) -> Tiling:
@@ -73,7 +73,7 @@ class Verdict(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What came of a step: `detail` is one line, `facts` are plain JSON values."""
+    """The result of a step. `detail` is one line, and `facts` are plain JSON values."""
 
     name: str
     verdict: Verdict
@@ -85,7 +85,7 @@ class Step:
 
 
 class Bench:
-    """An opened device with the kernel of the self-test, and what several steps look at."""
+    """An opened device with the kernel of the self-test, and the outcomes that several steps share."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
@@ -97,7 +97,7 @@ class Bench:
 
     @cached_property
     def times_us(self) -> list[float]:
-        """Of one config, timed anew each time; empty where it does not run."""
+        """Return the times of one config, measured `REPEATS` times; failed runs are omitted."""
         outcomes = [self._run(LARGE) for _ in range(REPEATS)]
         return [o.timing.time_us for o in outcomes if o.timing is not None]
 
@@ -128,16 +128,16 @@ def right_step(bench: Bench) -> Step:
     facts = {"error": verdict.error, "tolerance": verdict.tolerance}
     if not verdict.agreed:
         return Step("right values", Verdict.FAILED, verdict.reason, {})
-    return Step("right values", Verdict.OK, f"they agree with float64 to {verdict.error:.1e} of their size", facts)
+    return Step("right values", Verdict.OK, f"they agree with float64, error {verdict.error:.1e} of the RMS", facts)
 
 
 def wrong_step(bench: Bench) -> Step:
     verdict = bench.device.verify(bench.spec, SMALL, WRONG)
     if verdict.agreed:
-        return Step("wrong values", Verdict.FAILED, "a kernel that adds 1 to every value passed for right")
+        return Step("wrong values", Verdict.FAILED, "a kernel that adds 1 to every value was verified as correct")
     if verdict.status is not Status.CORRECTNESS:
-        return Step("wrong values", Verdict.FAILED, f"they were not compared: {verdict.reason}")
-    return Step("wrong values", Verdict.OK, "a wrong kernel is refused")
+        return Step("wrong values", Verdict.FAILED, f"the values were not compared: {verdict.reason}")
+    return Step("wrong values", Verdict.OK, "a wrong kernel is rejected")
 
 
 def repeat_step(bench: Bench) -> Step:
@@ -147,7 +147,7 @@ def repeat_step(bench: Bench) -> Step:
     apart = max(times) / min(times) - 1
     verdict = Verdict.OK if apart <= APART else Verdict.FAILED
     facts = {"times_us": times, "apart": round(apart, 5)}
-    return Step("repeated timing", verdict, f"{REPEATS} timings lie {apart:.2%} apart (allowed: {APART:.0%})", facts)
+    return Step("repeated timing", verdict, f"{REPEATS} timings differ by {apart:.2%} (allowed: {APART:.0%})", facts)
 
 
 def bandwidth_step(bench: Bench) -> Step:
@@ -156,13 +156,13 @@ def bandwidth_step(bench: Bench) -> Step:
     best, moved = min(bench.times_us), bench.spec.bytes(LARGE)
     floor = bench.device.floor_us(bench.spec, LARGE)
     facts: dict[str, Any] = {"gb_s": round(moved / best / 1e3, 1)}
-    said = f"{moved / best / 1e6:.2f} TB/s ({bench.device.clock})"
+    rate = f"{moved / best / 1e6:.2f} TB/s ({bench.device.clock})"
     if floor is None:
-        return Step("bandwidth", Verdict.OK, f"{said}; the device's own rate is not known", facts)
+        return Step("bandwidth", Verdict.OK, f"{rate}; the device's own rate is unknown", facts)
     share = floor / best
     facts["share"] = round(share, 4)
     verdict = Verdict.OK if LEAST_SHARE <= share <= 1.1 else Verdict.FAILED
-    return Step("bandwidth", verdict, f"{said}, {share:.0%} of the device's own rate", facts)
+    return Step("bandwidth", verdict, f"{rate}, {share:.0%} of the device's own rate", facts)
 
 
 STEPS: dict[str, Callable[[Bench], Step]] = {
@@ -176,7 +176,7 @@ STEPS: dict[str, Callable[[Bench], Step]] = {
 
 
 def selftest(open_device: Callable[[], Device]) -> Iterator[Step]:
-    """The steps' verdicts, each as soon as it is known; those after a device that is not there are left out."""
+    """Yield each step as soon as it is done. If the device is not available, that is the only step."""
     try:
         device = open_device()
     except Unavailable as error:
@@ -186,7 +186,7 @@ def selftest(open_device: Callable[[], Device]) -> Iterator[Step]:
         facts = {"toolchain": device.toolchain, "notes": list(device.notes)}
         yield Step("device", Verdict.OK, "; ".join([_described(device), *device.notes]), facts)
         if isinstance(device, ReplayDevice):
-            yield Step("kernels", Verdict.OK, f"none to test: a record of {len(device.rows)} configs runs nothing")
+            yield Step("kernels", Verdict.OK, f"none to test: a record of {len(device.rows)} configs cannot run any")
             return
         bench = Bench(device)
         for name, step in STEPS.items():

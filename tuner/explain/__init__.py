@@ -1,1 +1,1 @@
-"""Explain one config: feasibility, memory traffic, time by pipe, and changes that would help."""
+"""Explanations of one config: feasibility, memory traffic, time by pipe, and changes that would help."""

@@ -1,4 +1,4 @@
-"""Why one config is as fast, or as impossible, as it is."""
+"""The facts about one config: why it is as fast as it is, or why it cannot run."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ __all__ = ["course", "explain"]
 def explain(
     device: Device, spec: KernelSpec, problem: Problem, config: Config, trials: Sequence[Trial] = ()
 ) -> dict[str, Any]:
-    """All that is known of a config, as the JSON object of `tilewise explain`; absent means unknown.
+    """Return all that is known of a config, as the JSON object of `tilewise explain`. Unknown facts are absent.
 
-    The config is compiled and timed unless it breaks one of the kernel's own rules. Where the part is modelled, its
-    `modelled_us` are taken apart as well (`rows_us` add up to it); on the model itself what its options do and what
-    would help is compiled and timed.
-    Beside it stands the best of each of the kernel's variants: of stored `trials` of the problem, or timed now.
+    The config is compiled and timed unless it breaks one of the kernel's own rules. If the part is modelled,
+    `modelled_us` is broken down too (`rows_us` add up to it). On a modelled device the effects of compile options and
+    suggested changes are compiled and timed as well. The best time of each of the kernel's variants comes from the
+    stored `trials` of the problem, or is measured now.
 
-    Raises `BadConfig` where it is no config of the space, `BadSpec` where its tiling is not that of its launches.
+    Raises `BadConfig` if it is not a config of the space, and `BadSpec` if its tiling does not match its launches.
     """
     broken = check_config(spec, problem, device.target, config)
     check_tilings(spec, problem, [config])
@@ -64,7 +64,7 @@ def explain(
         body["why"] = explanation(facts, outcome.timing.time_us)
         if floor := device.floor_us(spec, problem):
             body["floor_us"] = round(floor, 3)
-        body |= _taken_apart(device, spec, problem, config)
+        body |= _breakdown(device, spec, problem, config)
     if (model := _model(device)) is device and not broken:
         if outcome.timing:
             body["options"] = option_effects(model, spec, problem, config, outcome)
@@ -75,13 +75,13 @@ def explain(
 
 
 def course(device: Device, spec: KernelSpec, problem: Problem, config: Config) -> Analysis | None:
-    """Where a feasible config's modelled time goes; None on a device that is not modelled."""
+    """Return the analysis of a feasible config's modelled time, or None on a device that is not modelled."""
     model = _model(device)
     return model.analyse(spec, problem, config) if model else None
 
 
 def _model(device: Device) -> ModelDevice | None:
-    """The device itself, or the model of a real one's part."""
+    """Return the device itself if it is modelled, or the model of a real NPU's part; None if there is none."""
     from tilewise.tuner.devices.ascend_model.device import ModelDevice
     from tilewise.tuner.devices.npu.device import NpuDevice
 
@@ -90,8 +90,8 @@ def _model(device: Device) -> ModelDevice | None:
     return device if isinstance(device, ModelDevice) else None
 
 
-def _taken_apart(device: Device, spec: KernelSpec, problem: Problem, config: Config) -> dict[str, Any]:
-    """Where the modelled time goes; on a real device `not_modelled` says why that is not known."""
+def _breakdown(device: Device, spec: KernelSpec, problem: Problem, config: Config) -> dict[str, Any]:
+    """Return the breakdown of the modelled time, or `not_modelled` with the reason if the model cannot time it."""
     model = _model(device)
     if model is None:
         return {}

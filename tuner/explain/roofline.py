@@ -1,4 +1,4 @@
-"""A config under its roofline: work a byte on one axis, work a second on the other; needs the `plot` extra."""
+"""A roofline plot of one config: FLOP per byte against GFLOP/s. It needs the `plot` extra."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ __all__ = ["Roofs", "draw", "modelled_roofs"]
 
 @dataclass(frozen=True, slots=True)
 class Roofs:
-    """What bounds any kernel: bytes a second by where they come from (GB/s), additions a second (GFLOP/s)."""
+    """The upper bounds of any kernel: the memory rate by source (GB/s), and additions per second (GFLOP/s)."""
 
     memory_gb_s: Mapping[str, float]
     vector_gflop_s: float
 
 
 def modelled_roofs(device: Device) -> Roofs:
-    """A modelled part's. Raises `UsageError` for another device, whose rates are not known."""
+    """Return the roofs of a modelled part. Raises `UsageError` for another device, whose rates are unknown."""
     from tilewise.tuner.devices.ascend_model.device import ModelDevice
     from tilewise.tuner.hardware.ascend_costs import costs
     from tilewise.tuner.hardware.calibrated_costs import calibrated
@@ -33,7 +33,7 @@ def modelled_roofs(device: Device) -> Roofs:
     if not isinstance(device, ModelDevice):
         raise UsageError(f"--roofline needs a modelled part, such as --device model:Ascend910B4, not {device.id}")
     figures = costs(instead=calibrated(device.part.name))
-    lanes = 256 / 4 / figures.repeat_cycles["vadd"]  # of float32, a cycle
+    lanes = 256 / 4 / figures.repeat_cycles["vadd"]  # float32 additions per cycle
     return Roofs(
         {
             "global memory": device.part.hbm_gb_s * figures["hbm_share"],
@@ -44,9 +44,9 @@ def modelled_roofs(device: Device) -> Roofs:
 
 
 def draw(file: Path, device: Device, spec: KernelSpec, problem: Problem, body: Mapping[str, Any]) -> None:
-    """Write the plot; its form follows the file's suffix, `.png` or `.svg`. `body` is what `explain` found.
+    """Write the plot as PNG or SVG, by the file's suffix. `body` is the JSON object of `explain`.
 
-    Raises `UsageError` for another suffix or device, `Unavailable` without matplotlib.
+    Raises `UsageError` for another suffix or a device that is not modelled, and `Unavailable` without matplotlib.
     """
     if file.suffix not in (".png", ".svg"):
         raise UsageError(f"--roofline writes .png or .svg, not {file.name!r}")
@@ -56,7 +56,7 @@ def draw(file: Path, device: Device, spec: KernelSpec, problem: Problem, body: M
     import matplotlib as mpl
     from matplotlib.figure import Figure
 
-    mpl.rcParams["svg.hashsalt"] = "tilewise"  # the same file for the same plot
+    mpl.rcParams["svg.hashsalt"] = "tilewise"  # makes the same plot the same file
     flops, time_us = spec.flops(problem), float(body["time_us"])
     moved = body.get("traffic", {}).get("bytes", spec.bytes(problem))
     figure = Figure(figsize=(7.5, 5), layout="constrained")
@@ -72,7 +72,7 @@ def draw(file: Path, device: Device, spec: KernelSpec, problem: Problem, body: M
     achieved = flops / time_us / 1e3
     axes.plot(flops / moved, achieved, "o", color="black", label=f"this config, {time_us:.2f} us ({body['clock']})")
     axes.axvline(flops / spec.bytes(problem), linestyle="--", color="silver", label="least traffic")
-    axes.set(xscale="log", yscale="log", xlabel="FLOP a byte moved", ylabel="GFLOP/s", xlim=(low, high))
+    axes.set(xscale="log", yscale="log", xlabel="FLOP per byte moved", ylabel="GFLOP/s", xlim=(low, high))
     axes.set_title(f"{spec.name} {shape_text(problem.shape)} {problem.dtype} on {body['device']}")
     axes.legend(loc="lower right", fontsize="small")
     figure.savefig(file, metadata={"Date": None} if file.suffix == ".svg" else None, dpi=120)

@@ -1,4 +1,4 @@
-"""A modelled config's timeline, drawn in a process of its own: a server must neither import nor wait for compilers."""
+"""Timelines of modelled configs, drawn in a separate process because a server must not import or wait for compilers."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import Config
 from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.hardware.ascend_parts import PARTS
-from tilewise.tuner.space.problem import make_problem
+from tilewise.tuner.space.problem_checks import make_problem
 from tilewise.tuner.workers.worker import Worker, WorkerError
 
 __all__ = ["draw", "is_drawable", "timeline"]
@@ -21,7 +21,7 @@ _SECONDS = 60.0
 
 
 def is_drawable(scope: Scope) -> bool:
-    """Whether this machine has what it takes: the Ascend compiler, and the kernel as it was tuned."""
+    """Return whether this machine has the Ascend compiler, and the kernel with the source that was tuned."""
     return (
         scope.clock is Clock.MODELLED
         and scope.device in PARTS
@@ -32,7 +32,7 @@ def is_drawable(scope: Scope) -> bool:
 
 
 def timeline(scope: Scope, config: Config) -> str:
-    """SVG of the course of one program; raises `Unavailable` where it cannot be drawn."""
+    """Return the timeline of one program as SVG; raise `Unavailable` if it cannot be drawn."""
     worker = Worker(_ENTRY, env={"TRITON_INTERPRET": None})
     try:
         return str(
@@ -47,18 +47,18 @@ def timeline(scope: Scope, config: Config) -> str:
             )
         )
     except WorkerError as error:
-        raise Unavailable(f"the timeline cannot be drawn: {error}") from error
+        raise Unavailable(f"cannot draw the timeline: {error}") from error
     finally:
         worker.close()
 
 
 def draw(kernel: str, dims: Mapping[str, int], dtype: str, part: str, made_with: str, config: Config) -> str:
-    """In the worker; raises `Unavailable` where the result was made with another toolchain than the one here."""
+    """Draw in the worker; raise `Unavailable` if the result was tuned with another toolchain than the one here."""
     from tilewise.tuner.devices.ascend_model.device import ModelDevice
     from tilewise.tuner.devices.ascend_model.report.drawing import drawing
 
     spec = registry.load(kernel)
     with ModelDevice(part, jobs=1) as device:
         if device.toolchain != made_with:
-            raise Unavailable(f"tuned with {made_with}; here is {device.toolchain}")
+            raise Unavailable(f"it was tuned with {made_with}, but this machine has {device.toolchain}; tune it again")
         return drawing(device.analyse(spec, make_problem(spec, dims, dtype), config))

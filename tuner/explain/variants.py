@@ -1,4 +1,4 @@
-"""Which variant of a kernel a shape is best served by, and by how much: the side of the crossover it stands on."""
+"""The variants of a kernel compared at one shape: which is fastest, and by how much."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ from tilewise.tuner.space.search_space import Space, enumerate_space
 
 __all__ = ["compare_variants"]
 
-_TRIED = 3
-"""Configs of a variant without stored trials that are timed now: those that the prior likes best."""
+_TIMED_NOW = 3
+"""Number of configs timed now for a variant without stored trials: those that the prior ranks first."""
 
 
 def compare_variants(
     device: Device, spec: KernelSpec, problem: Problem, trials: Sequence[Trial]
 ) -> list[dict[str, Any]]:
-    """For each parameter that chooses among ways of working (its values are names): the best time of each value,
-    fastest first, and a sentence.
+    """Compare the values of each parameter that selects a variant, that is, whose values are names.
 
-    Times are the best of the stored `trials` of this problem and toolchain; a value that was never tried has its few
-    likeliest configs timed now. A value that no config runs with is left out. Empty where the kernel has no variants.
+    Each parameter gets the best time of each value, fastest first, and a sentence. Times come from the stored `trials`
+    of this problem and toolchain. If a value was never tried, the few configs that the prior ranks first are timed now.
+    A value that no config runs with is omitted. Returns an empty list if the kernel has no variants.
     """
     space = enumerate_space(spec, problem, device.target)
-    return [_sides(device, spec, problem, space, name, trials) for name in space.domains if _names_ways(space, name)]
+    return [_sides(device, spec, problem, space, name, trials) for name in space.domains if _is_variant(space, name)]
 
 
-def _names_ways(space: Space, name: str) -> bool:
+def _is_variant(space: Space, name: str) -> bool:
     values = {config[name] for config in space.configs}
     return len(values) > 1 and all(isinstance(value, str) for value in values)
 
@@ -42,7 +42,7 @@ def _sides(
     for value in dict.fromkeys(config[name] for config in space.configs):
         known = [t for t in trials if t.config.get(name) == value and t.status is Status.CORRECT and t.time_us]
         timed: list[tuple[float, Config, str]] = [(t.time_us or 0.0, t.config, "stored") for t in known]
-        timed = timed or _now(device, spec, problem, [config for config in space.configs if config[name] == value])
+        timed = timed or _time_now(device, spec, problem, [config for config in space.configs if config[name] == value])
         if timed:
             time_us, config, origin = min(timed, key=lambda side: side[0])
             sides.append({"value": value, "time_us": round(time_us, 4), "config": dict(config), "from": origin})
@@ -50,10 +50,10 @@ def _sides(
     return {"parameter": name, "sides": sides, "says": _sentence(sides)}
 
 
-def _now(
+def _time_now(
     device: Device, spec: KernelSpec, problem: Problem, configs: Sequence[Config]
 ) -> list[tuple[float, Config, str]]:
-    chosen = rank_by_prior(spec, problem, configs, device.target)[:_TRIED]
+    chosen = rank_by_prior(spec, problem, configs, device.target)[:_TIMED_NOW]
     outcomes = zip(chosen, device.evaluate(spec, problem, chosen), strict=True)
     return [(outcome.timing.time_us, config, "timed now") for config, outcome in outcomes if outcome.timing]
 

@@ -1,6 +1,6 @@
-"""What would become of a config if one thing about it were different: compile options, and one step in a parameter.
+"""The effect of one change to a config: a flipped compile option, or another value of one parameter.
 
-Each answer is compiled and timed, never guessed; that is cheap on a modelled part, for which this is meant.
+Each change is compiled and timed, never guessed. This is meant for modelled parts, where it is cheap.
 """
 
 from __future__ import annotations
@@ -18,23 +18,22 @@ from tilewise.tuner.tuning.evidence import evidence, explanation
 __all__ = ["option_effects", "suggest_changes"]
 
 _STEPS = 2
-"""How many values away from its own, either way, a parameter is tried."""
+"""Number of values tried on either side of a parameter's own."""
 
 _SHRINKS = 4
-"""How many smaller values of a parameter are tried where a config must shrink."""
+"""Number of smaller values of a parameter tried if a config must shrink."""
 
-_WORTH_A_WORD = 0.98
-"""Of a config's time: what another must be under to be suggested."""
+_LARGEST_RATIO = 0.98
+"""Share of the config's time that a faster config may take at most to be suggested."""
 
 
 def option_effects(
     device: Device, spec: KernelSpec, problem: Problem, config: Config, outcome: Outcome
 ) -> list[dict[str, Any]]:
-    """For each switch among the compile options, the config's time with it the other way round; absent where it then
-    fails, with the reason."""
+    """Time the config with each boolean compile option flipped. A flipped config that fails has its reason instead."""
     switches = sorted(name for name in spec.options() if isinstance(config.get(name), bool))
     flipped = [{**config, name: not config[name]} for name in switches]
-    assert outcome.timing is not None, "the effects of options are those on a config that has a time"
+    assert outcome.timing is not None, "option effects need a config that has a time"
     rows = []
     for name, other, found in zip(switches, flipped, device.evaluate(spec, problem, flipped), strict=True):
         row: dict[str, Any] = {"option": name, "value": config[name], "other": other[name]}
@@ -52,10 +51,11 @@ def option_effects(
 def suggest_changes(
     device: Device, spec: KernelSpec, problem: Problem, config: Config, outcome: Outcome
 ) -> list[dict[str, Any]]:
-    """Changes of one parameter that help, each compiled and timed, with what they do for the config in words.
+    """Return changes of one parameter that help, each compiled and timed, with their effect in words.
 
-    Where on-chip memory overflows, or double buffering was asked for and lost to it, the largest smaller tile of each
-    parameter that cures it; else the best among a few steps in each parameter, if it is at least 2% faster.
+    If on-chip memory overflows, or lacks the room for the double buffering that was requested, these are the largest
+    smaller value of each parameter that cures it. Otherwise it is the best of a few steps in each parameter, if that is
+    at least 2% faster.
     """
     space = enumerate_space(spec, problem, device.target)
     if _overflows(outcome) or _lost_double_buffer(config, outcome):
@@ -63,13 +63,13 @@ def suggest_changes(
     elif outcome.timing and space.index(config) is not None:
         others = list(_neighbours(space, config))
         timed = [*zip(others, device.evaluate(spec, problem, others), strict=True)]
-        limit = _WORTH_A_WORD * outcome.timing.time_us
+        limit = _LARGEST_RATIO * outcome.timing.time_us
         faster = [(other, each) for other, each in timed if each.timing and each.timing.time_us <= limit]
         found = sorted(faster, key=lambda pair: _time_us(pair[1]))[:1]
     else:
         return []
-    told = [_told(spec, problem, device.target, config, outcome, *pair) for pair in found]
-    return sorted(told, key=lambda row: float(row["time_us"]))
+    rows = [_suggestion(spec, problem, device.target, config, outcome, *pair) for pair in found]
+    return sorted(rows, key=lambda row: float(row["time_us"]))
 
 
 def _time_us(outcome: Outcome) -> float:
@@ -90,7 +90,7 @@ def _lost_double_buffer(config: Config, outcome: Outcome) -> bool:
 def _cure(
     device: Device, spec: KernelSpec, problem: Problem, config: Config, name: str, space: Space
 ) -> Iterator[tuple[Config, Outcome]]:
-    """The config with the largest smaller value of one parameter that compiles with the options that it asks for."""
+    """Yield the config with the largest smaller value of one parameter that compiles with its options in effect."""
     if not space.is_ordered(name):
         return
     own = config[name]
@@ -105,14 +105,14 @@ def _cure(
 
 def _neighbours(space: Space, config: Config) -> Iterator[Config]:
     for name, values in space.domains.items():
-        at = values.index(config[name])
-        near: Sequence[Value] = values[max(0, at - _STEPS) : at + _STEPS + 1] if space.is_ordered(name) else values
+        own = values.index(config[name])
+        near: Sequence[Value] = values[max(0, own - _STEPS) : own + _STEPS + 1] if space.is_ordered(name) else values
         for value in near:
             if value != config[name] and space.index(other := {**config, name: value}) is not None:
                 yield other
 
 
-def _told(
+def _suggestion(
     spec: KernelSpec,
     problem: Problem,
     target: Target,
@@ -121,7 +121,7 @@ def _told(
     other: Config,
     found: Outcome,
 ) -> dict[str, Any]:
-    """A suggestion: what to change, the time then, what it cures, and the evidence in a sentence."""
+    """Return a suggestion: the change, the time with it, what it cures, and the evidence in a sentence."""
     ((name, value),) = ((n, v) for n, v in other.items() if v != config[n])
     time_us = _time_us(found)
     row: dict[str, Any] = {"parameter": name, "value": value, "instead_of": config[name], "time_us": time_us}
@@ -135,9 +135,9 @@ def _told(
 def _cured(config: Config, outcome: Outcome) -> str:
     bits = outcome.facts.get("on_chip_bits", {})
     if _overflows(outcome):
-        over, there = (bits["required"] - bits["available"]) / 8192, bits["available"] / 8192
-        return f"it fits; as given, the tile is {over:.0f} KiB larger than the {there:.0f} KiB on chip"
+        over, available = (bits["required"] - bits["available"]) / 8192, bits["available"] / 8192
+        return f"it fits; the given tile is {over:.0f} KiB larger than the {available:.0f} KiB on chip"
     if _lost_double_buffer(config, outcome):
-        taken, there = bits["required"] / 8192, bits["available"] / 8192
-        return f"it keeps double buffering; as given, {taken:.0f} of {there:.0f} KiB are taken without it"
+        taken, available = bits["required"] / 8192, bits["available"] / 8192
+        return f"it keeps double buffering; the given tile takes {taken:.0f} of {available:.0f} KiB even without it"
     return ""

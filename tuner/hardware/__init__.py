@@ -1,1 +1,1 @@
-"""Figures of devices: targets by name, Ascend parts and their costs."""
+"""Hardware figures: targets by name, Ascend parts and their costs."""

@@ -1,9 +1,9 @@
-"""The clock's parameters in one table: each figure with its unit, the range it may lie in, and its source.
+"""The modelled clock's parameters in one table: each figure with its unit, its possible range and its source.
 
-A vector instruction works in repeats of 256 bytes. `cycles per repeat` of an operation is for its widest operand.
-Figures without a public source are marked "estimated"; those that published timings decided are marked "fitted" and
-name the case, whose rows `tilewise bench model` keeps apart from those that judge. The ranges give a modelled time its
-interval: all costs at their low ends, all at their high ends.
+A vector instruction works in repeats of 256 bytes. An operation's `cycles per repeat` refer to its widest operand.
+Figures without a public source are marked "estimated". Figures determined by published timings are marked "fitted" and
+name the case; `tilewise bench model` does not judge the model by the rows used for fitting. The ranges give a modelled
+time its interval: all costs at their low ends, and all at their high ends.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ FIGURES: Mapping[str, Figure] = {
 }
 
 HBM_CORE_GB_S = {1: 100.9, 8: 68.9, 16: 73.3, 20: 68.8, 24: 65.1, 28: 59.0, 32: 53.3, 40: 41.6, 48: 33.7}
-"""Global memory to one core by cores active, on a part that draws 1.6 TB/s in all (public measurements)."""
+"""Global memory rate of one core, by active cores, on a part that draws 1.6 TB/s in all (public measurements)."""
 
 _ADD = Figure(2, 2, 2, "cycles a repeat", _PUBLIC)
 _MOVE = Figure(2, 1, 2, "cycles a repeat", "estimated as an addition: 128 bytes a cycle")
@@ -87,7 +87,7 @@ REPEAT_CYCLES: Mapping[str, Figure] = {
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """One choice of every figure, as plain numbers."""
+    """One value of every figure, as plain numbers."""
 
     figures: Mapping[str, float]
     repeat_cycles: Mapping[str, float]
@@ -97,9 +97,9 @@ class Costs:
 
 
 def costs(end: End = "value", instead: Mapping[str, Figure] | None = None) -> Costs:
-    """All figures at their best values, or all at the ends that make a kernel fast (`low`) or slow (`high`).
+    """Return all figures at their best values, or all at the ends that make a kernel fast (`low`) or slow (`high`).
 
-    `instead` holds figures of either table that replace the shipped ones: a calibration's.
+    `instead` holds a calibration's figures, of either table, which replace the shipped ones.
     """
     rates = {"l2_core_gb_s", "l2_sum_gb_s", "hbm_share", "ub_out_share"}  # more is faster
     opposite: dict[End, End] = {"value": "value", "low": "high", "high": "low"}

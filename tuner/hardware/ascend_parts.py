@@ -1,8 +1,7 @@
 """Figures of the Ascend parts that the compiler does not know: clock, memory rates, cache and memory sizes.
 
-What the compiler does know (core counts, on-chip sizes, alignment) is read from a compiled module instead; see
-`toolchain.target`. Where no public figure was found, that of the nearest sibling stands and is marked as
-estimated.
+Figures that the compiler does know (core counts, on-chip sizes, alignment) are read from a compiled module instead; see
+`toolchain.target`. Where no public figure was found, the nearest sibling's is used and marked as estimated.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ __all__ = ["PARTS", "Part", "part"]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """`clock_ghz` of the vector cores; `hbm_gb_s` that all cores together can draw; `source` of the figures."""
+    """One part: `clock_ghz` of its vector cores, `hbm_gb_s` of all cores together, and the `source` of the figures."""
 
     name: str
     clock_ghz: float
@@ -49,7 +48,7 @@ PARTS = {
 
 
 def part(name: str) -> Part:
-    """Raises `UnknownDevice` for a part that is not modelled."""
+    """Return the part called `name`; raises `UnknownDevice` if it is not modelled."""
     if name not in PARTS:
         raise UnknownDevice(f"unknown Ascend part {name!r}; modelled: {', '.join(PARTS)}")
     return PARTS[name]

@@ -1,4 +1,4 @@
-"""Figures fitted to one user's chip, kept in a file a part beside the shipped table, which they replace there."""
+"""Figures fitted to one user's chip, stored in one file per part. They replace figures of the shipped table."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Calibration", "calibrated", "calibration", "calibration_file", "forg
 
 @dataclass(frozen=True, slots=True)
 class Calibration:
-    """`figures` by name, of either table; `device` and `toolchain` say what they were fitted on, `created` when."""
+    """Fitted `figures` by name, of either table, with the `device` and `toolchain` they were fitted on, and when."""
 
     part: str
     device: str
@@ -33,7 +33,7 @@ def calibration_file(part: str) -> Path:
 
 
 def keep(made: Calibration) -> Path:
-    """Replaces an earlier calibration of the part. Raises `Unavailable` where the folder cannot be written to."""
+    """Store a calibration in place of the part's earlier one. Raises `Unavailable` if the folder is not writable."""
     file = calibration_file(made.part)
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
@@ -44,15 +44,15 @@ def keep(made: Calibration) -> Path:
 
 
 def forget(part: str) -> bool:
-    """Back to the shipped figures; False where there was no calibration."""
+    """Go back to the shipped figures; return False if there was no calibration."""
     file = calibration_file(part)
-    there = file.is_file()
+    existed = file.is_file()
     file.unlink(missing_ok=True)
-    return there
+    return existed
 
 
 def calibration(part: str) -> Calibration | None:
-    """The part's calibration, if it has one. Raises `Unavailable` where its file makes no sense."""
+    """Return the part's calibration, if it has one. Raises `Unavailable` if its file is not valid."""
     file = calibration_file(part)
     try:
         changed = file.stat().st_mtime_ns
@@ -62,14 +62,14 @@ def calibration(part: str) -> Calibration | None:
 
 
 def calibrated(part: str) -> Mapping[str, Figure]:
-    """The figures to put in place of the shipped ones; none where the part was not calibrated."""
+    """Return the figures that replace the shipped ones; empty if the part was not calibrated."""
     found = calibration(part)
     return found.figures if found else {}
 
 
 @lru_cache(maxsize=8)
 def _read(file: Path, changed: int) -> Calibration:
-    """`changed` is the file's time, so that a new file is read again."""
+    """Read a calibration. `changed` is the file's modification time, so that a new file is read again."""
     try:
         body = json.loads(file.read_text())
         figures = {name: Figure(**fields) for name, fields in body.pop("figures").items()}
@@ -77,7 +77,8 @@ def _read(file: Path, changed: int) -> Calibration:
         unknown = figures.keys() - FIGURES.keys() - REPEAT_CYCLES.keys()
         wrong = [name for name, figure in figures.items() if not 0 < figure.low <= figure.value <= figure.high]
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
-        raise Unavailable(f"{file} is no calibration ({error}); delete it or run tilewise calibrate again") from error
+        advice = "delete it or run tilewise calibrate again"
+        raise Unavailable(f"{file} is not a valid calibration ({error}); {advice}") from error
     if unknown or wrong:
         names = ", ".join(sorted([*unknown, *wrong]))
         raise Unavailable(f"{file} does not fit this version of the model ({names}); run tilewise calibrate again")
@@ -85,11 +86,11 @@ def _read(file: Path, changed: int) -> Calibration:
 
 
 _MODEL_VERSION = 6
-"""Counts changes of the model that move its times; part of the toolchain, as the compilers' versions are."""
+"""Number of model changes that moved its times; part of the toolchain, as the compilers' versions are."""
 
 
 def model_fingerprint(part: Part) -> str:
-    """The model's version and a digest of all its figures for a part: what a modelled time depends on beside code."""
+    """Return the model's version and a digest of all its figures for a part: a modelled time's inputs besides code."""
     fitted = calibrated(part.name)
     figures = {name: asdict(figure) for name, figure in {**FIGURES, **REPEAT_CYCLES, **fitted}.items()}
     table = [figures, HBM_CORE_GB_S, asdict(part)]

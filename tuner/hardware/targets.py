@@ -1,4 +1,4 @@
-"""Devices that are not here, as far as their specs ask: for look-ups on another machine."""
+"""Targets of devices on other machines, with the properties that specs use: for look-ups without the device."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ _SHARED_KIB = {
     ("L4", "L20", "L40", "L40S", "A10", "A40", "RTX"): 100,
     ("V100",): 96,
 }
-"""Shared memory of a multiprocessor by a word of the name (NVIDIA's tuning guides)."""
+"""Shared memory of a multiprocessor, in KiB, by a word of the device's name (NVIDIA's tuning guides)."""
 
 _LEAST_SHARED_KIB = 64
-"""Of any other GPU: too little refuses a config that would run, too much one that would not."""
+"""Shared memory assumed for other GPUs: too little refuses configs that would run, too much admits some that fail."""
 
 _UNIFIED_BUFFER_BYTES = 192 * 1024
-"""Of every part of the Ascend 910B and 910_93 families."""
+"""Unified buffer of every part of the Ascend 910B and 910_93 families."""
 
 
 _MEMORY = {("H200", "GH200"): (4800, 50), ("H100", "H800"): (3350, 50), ("A100", "A800"): (2039, 40)}
-"""Of some GPUs the memory's rate (GB/s) and the cache's size (MiB), by a word of the name."""
+"""Memory rate (GB/s) and cache size (MiB) of some GPUs, by a word of the name."""
 
 _FASTEST_MEMORY = (8000, 126)
-"""Of no GPU more, for those that are not listed."""
+"""Upper bounds for GPUs that are not listed: no GPU has more."""
 
 _CACHE_FACTOR = 4
-"""How much faster than from memory data may come from the cache, where it fits twice over."""
+"""Factor by which the cache may be faster than memory, for data of up to twice the cache's size."""
 
 
 def memory_gb_s(device: str, needed_bytes: int) -> float:
-    """More than the device of that name can move, for judging whether a time can be: GB/s."""
+    """Return an upper bound in GB/s on the named device's memory rate, for judging whether a time is possible."""
     if device in PARTS:
         rate, cache_mib = PARTS[device].hbm_gb_s, PARTS[device].l2_mib
     else:
@@ -43,7 +43,7 @@ def memory_gb_s(device: str, needed_bytes: int) -> float:
 
 
 def known_target(device: str, cores: int) -> Target:
-    """The device of that name with so many cores."""
+    """Return the target of the named device with this number of cores."""
     if device.startswith(("NVIDIA ", "AMD ")):
         words = set(device.replace("-", " ").split())
         kib = next((kib for names, kib in _SHARED_KIB.items() if words & set(names)), _LEAST_SHARED_KIB)

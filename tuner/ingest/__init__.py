@@ -1,1 +1,1 @@
-"""Take in results from elsewhere: check imported trials, listen to triton's autotuner."""
+"""Results from elsewhere: checks of imported trials, and a listener on triton's autotuner."""

@@ -1,8 +1,8 @@
-"""What triton's own autotuner finds in a program that knows nothing of tilewise.
+"""Trials recorded from triton's own autotuner, in programs that do not use tilewise.
 
-Triton tells a listener of every autotuned key (`knobs.autotuning.listener`, triton 3.8 and later). What it measured is
-kept under a toolchain of its own, because another timer took the times, and without a verdict, because nobody checked
-the results: it can be exported, and a search of the same kernel may start from it, but it is never a best.
+Triton calls a listener for every autotuned key (`knobs.autotuning.listener`, triton 3.8 and later). Its trials are
+stored under a separate toolchain, because another timer took the times, and without a verdict, because nobody checked
+the outputs. They can be exported, and a search of the same kernel may start from them, but they never become a best.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ _DTYPE = "torch."
 
 
 def unavailable_reason() -> str:
-    """Why nothing can be harvested here, or an empty text."""
+    """Return why nothing can be harvested here, or an empty string."""
     if importlib.util.find_spec("triton") is None:
         return "triton is not installed: pip install 'tilewise[cuda]'"
     triton = importlib.import_module("triton")
     if hasattr(getattr(getattr(triton, "knobs", None), "autotuning", None), "listener"):
         return ""
     return (
-        f"triton {triton.__version__} does not tell what its autotuner finds, triton 3.8 does; from 3.4 on a program "
+        f"triton {triton.__version__} does not report what its autotuner finds, triton 3.8 does; from 3.4 on a program "
         "run with TRITON_CACHE_AUTOTUNING=1 leaves *.autotune.json files for tilewise import"
     )
 
@@ -47,9 +47,9 @@ def unavailable_reason() -> str:
 @renamed_keywords(store="db")
 @contextmanager
 def harvesting(db: Store) -> Iterator[Harvest]:
-    """Keep, while the block runs, what triton's autotuner finds in this process; another listener goes on hearing too.
+    """Store what triton's autotuner finds in this process while the block runs. A previous listener is still called.
 
-    Raises `Unavailable` where triton does not tell.
+    Raises `Unavailable` if this triton has no listener, or torch is missing or sees no GPU.
     """
     if reason := unavailable_reason():
         raise Unavailable(reason)
@@ -64,9 +64,9 @@ def harvesting(db: Store) -> Iterator[Harvest]:
 
 
 class Harvest:
-    """The listener. It never raises: the program it listens to is somebody else's.
+    """The listener. It never raises, because it runs inside the user's program.
 
-    `kept` counts trials by scope, in the order they came; `missed` are one-line reasons why something was not kept.
+    `kept` counts trials by scope, in order of arrival. `missed` holds one-line reasons why something was not stored.
     """
 
     def __init__(self, store: Store, device: str, cores: int, toolchain: str, then: Any = None) -> None:
@@ -75,15 +75,15 @@ class Harvest:
         self.kept: dict[str, tuple[Scope, int]] = {}
         self.missed: list[str] = []
 
-    def __call__(self, **told: Any) -> None:
+    def __call__(self, **report: Any) -> None:
         try:
-            if not told["cache_hit"]:  # it was told when it was measured
-                self._keep(told["fn"], told["key"], told["configs_timings"])
+            if not report["cache_hit"]:  # a hit was reported when it was measured
+                self._keep(report["fn"], report["key"], report["configs_timings"])
         except Exception as error:
-            name = getattr(told.get("fn"), "__name__", "a kernel")
+            name = getattr(report.get("fn"), "__name__", "a kernel")
             self.missed.append(f"{name}: {one_line(error)}")
         if self._then is not None:
-            self._then(**told)
+            self._then(**report)
 
     def _keep(self, function: Any, key: Sequence[Any], timings: Mapping[Any, Any]) -> None:
         scope = self._scope(function, key)
@@ -113,28 +113,28 @@ def _why(trial: Trial) -> str:
 def _source_hash(function: Any) -> str:
     try:
         return function_hash(function)
-    except (TilewiseError, OSError, SyntaxError, TypeError):  # made in a function, typed in or generated
+    except (TilewiseError, OSError, SyntaxError, TypeError):  # a function made in another one, typed in, or generated
         return UNKNOWN_SOURCE
 
 
 def _key_names(function: Any, key: Sequence[Any]) -> list[str]:
-    """The names of the key's values: from the autotuner that wraps the function in its module, else by number."""
+    """Return names for the key's values: those of the autotuner that wraps the function, or else numbered ones."""
     wrapper = getattr(sys.modules.get(function.__module__), function.__name__, None)
     keys: list[str] = []
     while wrapper is not None and wrapper is not function:
         keys = list(getattr(wrapper, "keys", None) or keys)
         wrapper = getattr(wrapper, "fn", None)
     count = sum(1 for value in key if not (isinstance(value, str) and value.startswith(_DTYPE)))
-    return keys if wrapper is function and len(keys) == count else [f"key{place}" for place in range(count)]
+    return keys if wrapper is function and len(keys) == count else [f"key{index}" for index in range(count)]
 
 
 def _device() -> tuple[str, int, str]:
-    """Name and core count of the GPU that torch uses, and the toolchain. Raises `Unavailable`."""
+    """Return the name and core count of torch's GPU, and the toolchain. Raises `Unavailable` without torch or a GPU."""
     if importlib.util.find_spec("torch") is None:
-        raise Unavailable("harvesting needs torch, which names the device: pip install 'tilewise[cuda]'")
+        raise Unavailable("harvesting needs torch, to name the device: pip install 'tilewise[cuda]'")
     torch, triton = importlib.import_module("torch"), importlib.import_module("triton")
     if not torch.cuda.is_available():
-        raise Unavailable(f"torch {torch.__version__} sees no GPU, so that no program tunes anything here")
+        raise Unavailable(f"torch {torch.__version__} sees no GPU, so there is nothing to harvest here")
     properties = torch.cuda.get_device_properties(torch.cuda.current_device())
     toolchain = f"triton {triton.__version__} autotune, torch {torch.__version__}"
     return properties.name, properties.multi_processor_count, toolchain

@@ -1,8 +1,8 @@
-"""Imported results before they are kept: what could become a best is held against the kernel it claims to be of.
+"""Checks of imported results: trials that could become a best are compared with the kernel that they name.
 
-A trial without a verdict never becomes a best before `tilewise tune` verifies it, so that all it needs is a time that
-can be. A verified one must be of a kernel that is known here, and, if it is of the kernel's present source, its config
-must be in the kernel's space.
+A trial without a verdict cannot become a best before `tilewise tune` verifies it, so it only needs a plausible time. A
+verified one must name a kernel known here. If it has the kernel's present source, its config must be in the kernel's
+space.
 """
 
 from __future__ import annotations
@@ -19,58 +19,58 @@ from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import KernelSpec, Problem
 from tilewise.tuner.hardware.targets import known_target, memory_gb_s
-from tilewise.tuner.space.problem import make_problem
+from tilewise.tuner.space.problem_checks import make_problem
 from tilewise.tuner.space.search_space import check_config
 
 __all__ = ["checked_import"]
 
 _LONGEST_US = 3.6e9
-"""An hour for one launch: no time that anybody measured."""
+"""Longest plausible time of one launch: an hour."""
 
 _LEAST_SHARE = 0.5
-"""Of the time that the device's memory needs for the problem's least bytes: below it, a time is no time."""
+"""Share of the time in which the device's memory moves the problem's least bytes; a shorter time is implausible."""
 
 
 def checked_import(reading: ImportFile, own: Mapping[str, KernelSpec] | None = None) -> ImportFile:
-    """The same reading without what cannot be, each of it refused by its place and the reason.
+    """Return the import without its invalid parts, and with a refusal (place and reason) for each of them.
 
-    `own` are specs by name that are not registered.
+    `own` maps names to specs that are not registered.
     """
-    judge = _Judge(own or {})
+    checker = _Checker(own or {})
     offers, refusals, suggestions = [], list(reading.refusals), []
     for offer in reading.offers:
-        kept, refused = judge.offer(offer)
+        kept, refused = checker.offer(offer)
         offers += [kept] if kept.trials else []
         refusals += refused
     for suggestion in reading.suggestions:
-        if reason := judge.suggestion(suggestion):
+        if reason := checker.suggestion(suggestion):
             refusals.append(Refusal(f"size {shape_text(suggestion.dims)}"[:60], reason))
         else:
             suggestions.append(suggestion)
     return ImportFile(tuple(offers), tuple(refusals), tuple(suggestions))
 
 
-class _Judge:
-    """Finds specs once for all entries of a file."""
+class _Checker:
+    """A checker of one file, which loads each spec once for all entries."""
 
     def __init__(self, own: Mapping[str, KernelSpec]) -> None:
         self._specs: dict[str, KernelSpec | None] = dict(own)
 
     def offer(self, offer: Offer) -> tuple[Offer, list[Refusal]]:
-        """What of an offer may be kept; where its winner has to go, the scope's others stay."""
+        """Return the part of an offer that may be stored, and the refusals. A bad trial does not affect the rest."""
         spec, problem, wrong = self._problem(offer.scope)
         if wrong and any(trial.verified for trial in offer.trials):
             return replace(offer, trials=()), [Refusal(offer.place, wrong)]
         kept, refused = [], []
-        for number, trial in enumerate(offer.trials, 1):
+        for ordinal, trial in enumerate(offer.trials, 1):
             if reason := next(self._flaws(trial, offer.scope, spec, problem), ""):
-                refused.append(Refusal(f"{offer.place}, trial {number}", reason))
+                refused.append(Refusal(f"{offer.place}, trial {ordinal}", reason))
             else:
                 kept.append(trial)
         return replace(offer, trials=tuple(kept)), refused
 
     def suggestion(self, suggestion: Suggestion) -> str:
-        """Why it is of no use, or an empty text."""
+        """Return why the suggestion cannot be used, or an empty string."""
         spec = self._spec(suggestion.kernel)
         if spec is None:
             return _unknown(suggestion.kernel)
@@ -82,7 +82,7 @@ class _Judge:
         return f"{spec.name} has no parameter {unknown[0][:40]!r}" if unknown else ""
 
     def _problem(self, scope: Scope) -> tuple[KernelSpec | None, Problem | None, str]:
-        """The spec and the problem, or in a few words why there is none."""
+        """Return the spec and the problem, each None if there is none, and the reason in that case."""
         spec = self._spec(scope.kernel)
         if spec is None:
             return None, None, _unknown(scope.kernel)
@@ -101,8 +101,8 @@ class _Judge:
             return
         floor = _LEAST_SHARE * spec.bytes(problem) / memory_gb_s(scope.device, spec.bytes(problem)) / 1e3
         if fastest < floor:
-            needed = f"needs to move the problem's bytes ({floor:.3g} us)"
-            yield f"{fastest:.3g} us is less than {scope.device[:60]!r} {needed}"
+            least = f"needs to move the problem's bytes ({floor:.3g} us)"
+            yield f"{fastest:.3g} us is less than {scope.device[:60]!r} {least}"
         if trial.verified and not _is_default(trial, spec, problem, scope) and scope.source_hash == _hash(spec):
             yield from _misfits(trial, spec, problem, scope)
 
@@ -125,17 +125,17 @@ def _misfits(trial: Trial, spec: KernelSpec, problem: Problem, scope: Scope) -> 
         broken = check_config(spec, problem, known_target(scope.device, scope.cores), trial.config)
     except TilewiseError as error:
         yield one_line(error)
-    except Exception as error:  # a spec's own code, asked about a device that no spec was tried on
+    except Exception as error:  # the spec's own code, for a device that it was never tried on
         yield f"its config cannot be checked: {type(error).__name__}: {one_line(error)}"
     else:
         yield from [f"its config breaks a rule of {spec.name}: {broken}"] if broken else []
 
 
 def _is_default(trial: Trial, spec: KernelSpec, problem: Problem, scope: Scope) -> bool:
-    """The spec's default may have values outside the space."""
+    """Return whether the trial is the spec's default, which may have values outside the space."""
     default = spec.default(problem, known_target(scope.device, scope.cores))
     return trial.is_default and dict(trial.config) == dict(default)
 
 
 def _unknown(kernel: str) -> str:
-    return f"kernel {kernel[:40]!r} is not known here; if it is your own, add --kernel path/to/file.py:SPEC"
+    return f"kernel {kernel[:40]!r} is unknown here; if it is your own, add --kernel path/to/file.py:SPEC"

@@ -1,1 +1,1 @@
-"""Look up stored results: sources, relaxation from exact to predicted, nearest shapes."""
+"""Look-ups of stored results: sources, relaxation from exact to predicted, nearest shapes."""

@@ -1,4 +1,4 @@
-"""`Cache` and `lookup`: answers for programs that ask themselves."""
+"""`Cache` and `lookup`: look-ups for programs that launch kernels themselves."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import KernelSpec
 from tilewise.tuner.lookup.open_source import is_server, open_source
 from tilewise.tuner.lookup.resolve import Match, NotTuned, device_name, match_of, resolve_with_fallback
-from tilewise.tuner.space.problem import make_problem
+from tilewise.tuner.space.problem_checks import make_problem
 
 __all__ = ["Cache", "lookup"]
 
 
 class Cache:
-    """Tuned configs to look up in: an exported file, a database URL, a store, or None for the configured database.
+    """Tuned configs in `source`: an exported file, a database URL, a store, or None for the configured database.
 
-    Opened once in a process, however many caches name it. Raises `BadImport` for a file and `StoreError` for a database
-    that cannot be used.
+    All caches of a process share one open file or database. Raises `BadImport` for a file and `StoreError` for a
+    database that cannot be used.
     """
 
     @renamed_keywords(place="source")
     def __init__(self, source: str | Path | Store | None = None) -> None:
         if isinstance(source, str) and is_server(source):
             raise UsageError(
-                f"{source} is a server: ask it with tilewise.Client(..).lookup(..), or give it to tuned or Operator"
+                f"{source} is a server; query it with tilewise.Client(..).lookup(..), or pass it to tuned or Operator"
             )
         self._source = open_source(source)
 
@@ -46,21 +46,21 @@ class Cache:
         match: str = Match.EXACT,
         toolchain: str | None = None,
     ) -> Result:
-        """The best config known for a problem on the device of that name, as far relaxed as `match` allows.
+        """Return the best known config of a problem on the named device, relaxed as far as `match` allows.
 
-        Raises `NotTuned` where there is none, and `UsageError` (and its kinds) for a question that makes no sense.
+        Raises `NotTuned` if there is none, and `UsageError` or a subclass for an invalid question.
         """
         spec = registry.load(kernel) if isinstance(kernel, str) else registry.located(kernel)
-        asked = Question(make_problem(spec, dims, dtype), device_name(device))
+        question = Question(make_problem(spec, dims, dtype), device_name(device))
         found = resolve_with_fallback(
-            self._source, asked, spec, source_hash=source_hash(spec), match=match_of(match), toolchain=toolchain
+            self._source, question, spec, source_hash=source_hash(spec), match=match_of(match), toolchain=toolchain
         )
         if found is None:
-            raise NotTuned(_miss(asked, match))
+            raise NotTuned(_miss(question, match))
         return found
 
     def close(self) -> None:
-        """Release files and connections, of every cache of the same place."""
+        """Release files and connections, for every cache of the same source."""
         self._source.close()
 
     def __enter__(self) -> Self:
@@ -82,10 +82,9 @@ def lookup(
     match: str = Match.EXACT,
     source: str | Path | Store | None = None,
 ) -> Result:
-    """`Cache(source).lookup(..)`: the best config known for a problem on the device of that name."""
+    """Return `Cache(source).lookup(..)`: the best known config of a problem on the named device."""
     return Cache(source).lookup(kernel, dims, dtype, device=device, match=match)
 
 
-def _miss(asked: Question, match: str) -> str:
-    problem = str(asked.problem)
-    return f"{problem} has no answer for {asked.device} with match={match}; tune it, or relax further"
+def _miss(question: Question, match: str) -> str:
+    return f"no config of {question.problem} for {question.device} with match={match}; tune it, or relax further"

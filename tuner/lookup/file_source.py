@@ -1,4 +1,4 @@
-"""Relaxed look-ups in an exported file."""
+"""A source of look-ups over an exported file."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tilewise.db.exchange.trials import trial_from_json
 from tilewise.db.records import Clock, Dims, Question, Result, Scope, Shape, Trial
 from tilewise.kernels.spec import KernelSpec, Target
 from tilewise.tuner.hardware.targets import known_target
-from tilewise.tuner.lookup.shape_index import ShapesBySource
+from tilewise.tuner.lookup.nearest_shapes import ShapesBySource
 from tilewise.tuner.portfolio.build import MOST_SHAPES, portfolios
 from tilewise.tuner.portfolio.portfolio import Portfolio, portfolio_from_json
 
@@ -24,7 +24,7 @@ _log = logging.getLogger("tilewise.runtime")
 
 
 class FileSource:
-    """A `Source` over an export file, which is loaded once. Calls may come from any thread. Raises `BadImport`."""
+    """A `Source` over an export file, which is loaded once. It may be called from any thread. Raises `BadImport`."""
 
     def __init__(self, path: str | Path) -> None:
         self._winners = WinnersFile(path)
@@ -41,7 +41,7 @@ class FileSource:
             return self._of(question)[0].near(question.problem, source_hash, bound)
 
     def portfolios(self, question: Question, source_hash: str | None, spec: KernelSpec) -> Sequence[Portfolio]:
-        """Those of the file, or else such as can be made from its entries."""
+        """Return the portfolios in the file, or else those that can be built from its entries."""
         given = [p for p in self._portfolios if _suits(p.scope, question, source_hash)]
         if given:
             return sorted(given, key=lambda portfolio: portfolio.scope.clock is not Clock.MEASURED)
@@ -63,7 +63,7 @@ class FileSource:
             try:
                 yield portfolio_from_json(body)
             except ValueError as error:
-                _log.warning("a portfolio in %s is not used: %s", self._winners.path, one_line(error))
+                _log.warning("ignoring a portfolio in %s: %s", self._winners.path, one_line(error))
 
     def _of(self, question: Question) -> tuple[ShapesBySource, dict[str, list[Shape]]]:
         family = (question.kernel, question.dtype, question.device)
@@ -71,13 +71,13 @@ class FileSource:
             index, by_source = ShapesBySource(), dict[str, list[Shape]]()
             for source, shape in self._winners.shapes(*family):
                 by_source.setdefault(source, []).append(shape)
-            index.add((source, shape) for source, every in by_source.items() for shape in every)
+            index.add((source, shape) for source, tuned in by_source.items() for shape in tuned)
             self._shapes[family] = index, by_source
         return self._shapes[family]
 
     def _build(self, question: Question, source_hash: str | None, spec: KernelSpec) -> list[Portfolio]:
         by_source = self._of(question)[1]
-        shapes = [shape for source, every in by_source.items() if source_hash in (None, source) for shape in every]
+        shapes = [shape for source, tuned in by_source.items() if source_hash in (None, source) for shape in tuned]
         chosen = shapes[:: max(1, len(shapes) // MOST_SHAPES)]
         entries = (entry for shape in chosen for entry in self._winners.entries(shape))
         return portfolios(
@@ -92,7 +92,7 @@ def _suits(scope: Scope, question: Question, source_hash: str | None) -> bool:
 
 
 def _trials(result: Result, evidence: Sequence[Any]) -> list[Trial]:
-    """The trials of an entry, or its winner alone where it was exported without or they are damaged."""
+    """Return the trials of an entry, or its winner alone if it was exported without them or they are damaged."""
     assert result.winner is not None, "entries have winners"
     try:
         return [trial_from_json(body) for body in evidence] or [result.winner]

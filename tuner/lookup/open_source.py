@@ -1,4 +1,4 @@
-"""Where a running program looks configs up: a file, a database, or a server."""
+"""The sources that a running program looks configs up in: opened once per process, and shared."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ __all__ = ["Nothing", "Opened", "forget_opened", "is_server", "open_source"]
 
 
 class Opened(Source, Protocol):
-    """A source that somebody opened."""
+    """A source that holds files or connections until it is closed."""
 
     def close(self) -> None:
         """Release its files and connections."""
@@ -52,7 +52,7 @@ def is_server(place: str) -> bool:
 
 
 def open_source(place: str | Path | Store | None) -> Opened:
-    """The file or database at `place` (None: the configured database), opened once in a process.
+    """Return the file or database at `place` (None: the configured database), opened once per process.
 
     Raises `BadImport` for a file and `StoreError` for a database that cannot be used.
     """
@@ -68,8 +68,10 @@ def open_source(place: str | Path | Store | None) -> Opened:
 
 
 def forget_opened() -> None:
-    """In the child of a fork: connections are the parent's, and its other threads, which may have held locks, are not
-    here."""
+    """Drop all open sources in the child of a fork.
+
+    Their connections belong to the parent, and so do the threads that may hold a lock.
+    """
     global _lock
     _lock = threading.Lock()
     _opened.clear()

@@ -1,14 +1,13 @@
-"""Look-ups: a question in, the stored result or the reason why there is none out.
+"""Look-ups, which answer a question with a stored result or with the reason why there is none.
 
-Where nothing is stored for exactly the question, an answer may be allowed to relax, in a stated order (`Match`). Every
-answer says how far it did; within each step what was measured goes before what was modelled. What is of another
-source of the kernel, or of another chip, is never taken.
+If nothing is stored for exactly the question, the answer may relax in a fixed order (`Match`), and says how far it did.
+Within each step, measured results are preferred to modelled ones. Results of another source of the kernel, or of
+another chip, are never used.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
 from collections.abc import Callable, Sequence
 from enum import StrEnum
 from functools import partial
@@ -22,7 +21,6 @@ if TYPE_CHECKING:
     from tilewise.tuner.portfolio.portfolio import Portfolio  # numpy: a fifth of a second of every start
 
 __all__ = [
-    "NEAREST_BOUND",
     "Match",
     "NotTuned",
     "Source",
@@ -35,20 +33,15 @@ __all__ = [
     "resolve_with_fallback",
 ]
 
-NEAREST_BOUND = math.log(1.25)
-"""How far a neighbour may be: its dimensions' ratios multiply to 1.25 at the most. Beyond, what all tuned shapes tell
-together (`portfolio`) is better: on an H200, of 22 shapes whose nearest was within 2, the neighbour's config took 1.067
-of the best time at the mean, the portfolio's 1.036."""
-
 
 class Match(StrEnum):
-    """How far an answer may relax; each allows those before it.
+    """The steps by which an answer may relax. Each step allows those before it.
 
-    - `exact`: stored for this very problem, this source of the kernel and, where one is named, this toolchain.
+    - `exact`: stored for this problem, this source of the kernel and, if one is given, this toolchain.
     - `older`: the same, found with another toolchain.
-    - `nearest`: won for another shape no farther than `NEAREST_BOUND`, and is feasible for this one.
-    - `portfolio`: of the configs that are good somewhere, the one that all tuned shapes foretell to be best here.
-    - `predicted`: what the prior thinks best of the whole space; nothing was timed.
+    - `nearest`: the winner of another shape within `nearest_shapes.NEAREST_BOUND`, if it is feasible for this one.
+    - `portfolio`: of the configs that are good for some tuned shape, the one predicted to be fastest here.
+    - `predicted`: the config of the whole space that the prior ranks first; nothing was timed.
     """
 
     EXACT = "exact"
@@ -62,7 +55,7 @@ class Match(StrEnum):
 
 
 def match_of(text: str) -> Match:
-    """Raises `UsageError` for what is no step."""
+    """Parse the name of a step; raise `UsageError` for any other text."""
     try:
         return Match(text)
     except ValueError:
@@ -70,7 +63,7 @@ def match_of(text: str) -> Match:
 
 
 class NotTuned(NotFound):
-    """Nothing stored answers the question; `nearest` are the tuned shapes closest to it, nearest first."""
+    """No stored result answers the question. `nearest` holds the closest tuned shapes, nearest first."""
 
     def __init__(self, message: str, nearest: Sequence[Dims] = ()) -> None:
         super().__init__(message)
@@ -78,26 +71,26 @@ class NotTuned(NotFound):
 
 
 class Source(Protocol):
-    """Where results are looked up: a store, a file. `source_hash` None is any source of the kernel."""
+    """A store or file to look results up in. A `source_hash` of None accepts any source of the kernel."""
 
     def answers(self, question: Question, source_hash: str | None) -> Sequence[Result]:
-        """All winners of exactly this question: measured before modelled, then the newest first."""
+        """Return all winners of exactly this question: measured before modelled, then newest first."""
 
     def near(self, question: Question, source_hash: str | None, bound: float) -> Sequence[tuple[float, Dims]]:
-        """The nearest other shapes that may have a winner, each with its distance, the nearest first."""
+        """Return the nearest other shapes that may have a winner, each with its distance, nearest first."""
 
     def portfolios(self, question: Question, source_hash: str | None, spec: KernelSpec) -> Sequence[Portfolio]:
-        """Of this kernel, dtype and device: measured before modelled."""
+        """Return the portfolios of this kernel, dtype and device: measured before modelled."""
 
     def target(self, device: str) -> Target | None:
-        """What is known of the device from its results; None where there are none."""
+        """Return the device as known from its results, or None if there are none."""
 
 
 class HintingSource(Source, Protocol):
-    """A source that knows what there is instead of an answer."""
+    """A source that can suggest alternatives if it has no answer."""
 
     def not_tuned(self, question: Question) -> NotTuned:
-        """The error that names the nearest tuned shapes, or what else is stored."""
+        """Return the error that names the nearest tuned shapes, or other stored results."""
 
 
 def resolve_with_fallback(
@@ -110,12 +103,12 @@ def resolve_with_fallback(
     toolchain: str | None = None,
     target: Target | None = None,
 ) -> Result | None:
-    """The answer that relaxes least, no farther than `match`; None where even that finds none.
+    """Return the answer that relaxes least, at most as far as `match`, or None if there is none.
 
-    `target` is the device where it is at hand: results found with another number of cores are then of another chip, and
-    what could not be passed to the kernel is no config; otherwise it is made up from its name and what is stored for
-    it. `toolchain` may be the start of one, up to a comma. An answer that was not tried for this very problem has no
-    time, is not verified, and says in `why` where it is from.
+    `target` is the device if it is available. Results with another core count then count as another chip's, and configs
+    that could not be passed to the kernel are skipped. Otherwise the target is derived from the device's name and its
+    stored results. `toolchain` may be a prefix that ends before a comma. An answer that was not tried for this very
+    problem has no time, is not verified, and gives its origin in `why`.
     """
     found = source.answers(question, source_hash)
     if target is not None:
@@ -146,7 +139,7 @@ def resolve_or_raise(
     match: Match = Match.EXACT,
     toolchain: str | None = None,
 ) -> Result:
-    """As `resolve_with_fallback`; raises `NotTuned`, whose message says what is nearest."""
+    """Resolve like `resolve_with_fallback`; if nothing answers, raise `NotTuned`, which names the nearest shapes."""
     found = resolve_with_fallback(source, question, spec, source_hash=source_hash, match=match, toolchain=toolchain)
     if found is None:
         raise source.not_tuned(question)
@@ -154,36 +147,38 @@ def resolve_or_raise(
 
 
 def device_name(device: str) -> str:
-    """What results of a device are stored by; the id of a modelled one means its name."""
+    """Return the name that a device's results are stored under: its id without `model:`."""
     return device.removeprefix("model:")
 
 
 def miss(question: Question, match: str, why: str) -> dict[str, Any]:
-    """The result object of a question that was allowed to relax so far, and has no answer."""
+    """Return the JSON result of a question without an answer at this level of relaxation."""
     return {**question.to_json(), "match": str(match), "config": None, "why": why}
 
 
 def clip(text: str) -> str:
-    """Enough of what somebody sent to recognise it, on one line."""
+    """Shorten untrusted text to one printable line of at most 60 characters."""
     line = text if text.isprintable() else repr(text)[1:-1]
     return line if len(line) <= 60 else line[:57] + "..."
 
 
 def is_of(result: Result, toolchain: str) -> bool:
-    """Whether that is the result's toolchain, or the start of it up to a comma."""
+    """Return whether `toolchain` equals the result's toolchain, or the start of it up to a comma."""
     return f"{result.scope.toolchain},".startswith(f"{toolchain},")
 
 
 def _runs_on(target: Target, result: Result, question: Question, spec: KernelSpec) -> bool:
     from tilewise.tuner.space.search_space import is_launchable
 
-    assert result.winner is not None, "sources give winners only"
+    assert result.winner is not None, "sources return winners only"
     same_chip = result.scope.cores == target.cores
     return same_chip and is_launchable(spec, question.problem, target, result.winner.config)
 
 
 def _neighbour(source: Source, question: Question, spec: KernelSpec, source_hash: str, target: Target) -> Result | None:
-    """The nearest measured neighbour's config, or else the nearest modelled one's, that is feasible here."""
+    """Return the feasible config of the nearest measured neighbour, or else of the nearest modelled one."""
+    from tilewise.tuner.lookup.nearest_shapes import NEAREST_BOUND  # imports numpy
+
     modelled = None
     for distance, dims in source.near(question, source_hash, NEAREST_BOUND):
         stored = source.answers(question.resized(dims), source_hash)
@@ -200,7 +195,7 @@ def _neighbour(source: Source, question: Question, spec: KernelSpec, source_hash
 def _moved(result: Result, distance: float, question: Question, spec: KernelSpec, target: Target) -> Result | None:
     from tilewise.tuner.space.nearest_config import adapt_config
 
-    assert result.winner is not None, "sources give winners only"
+    assert result.winner is not None, "sources return winners only"
     config = adapt_config(spec, question.problem, target, result.winner.config)
     if config is None:
         return None
@@ -214,7 +209,7 @@ def _moved(result: Result, distance: float, question: Question, spec: KernelSpec
 def _from_portfolio(
     source: Source, question: Question, spec: KernelSpec, source_hash: str, target: Target
 ) -> Result | None:
-    from tilewise.tuner.space.problem import shape_distance
+    from tilewise.tuner.space.problem_checks import shape_distance
 
     for portfolio in source.portfolios(question, source_hash, spec):
         if portfolio.scope.cores != target.cores:

@@ -1,4 +1,4 @@
-"""Relaxed look-ups in a store: indexes of its shapes and portfolios of its trials, made when they are first needed."""
+"""A source of look-ups over a store. Shape indexes and portfolios are made when they are first needed."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tilewise.db.records import Dims, Problem, Question, Result, Scope, Trial, s
 from tilewise.db.store import Store
 from tilewise.kernels.spec import KernelSpec, Target
 from tilewise.tuner.hardware.targets import known_target
+from tilewise.tuner.lookup.nearest_shapes import ShapesBySource
 from tilewise.tuner.lookup.resolve import NotTuned, clip
-from tilewise.tuner.lookup.shape_index import ShapesBySource
 from tilewise.tuner.portfolio.build import MOST_SHAPES, portfolios, sample
 from tilewise.tuner.portfolio.portfolio import Portfolio
 
 __all__ = ["StoreSource"]
 
 _SHARE = 20
-"""A portfolio that trials were added to is made anew once this many times as long has passed as making it took."""
+"""An outdated portfolio is rebuilt at the earliest after this many times as long as building it took."""
 
 _MOST_NAMED = 5
 
@@ -28,10 +28,10 @@ _Family = tuple[str, str, str]
 
 
 class StoreSource:
-    """A `Source` over a store, for as long as that is open. Calls may come from any thread.
+    """A `Source` over an open store. It may be called from any thread.
 
-    A new shape is seen by the next look-up, whoever stored it, and by portfolios some seconds later. The first look-up
-    near a shape reads all shapes of its kernel, a second for a million, unless `prepare` has.
+    The next look-up sees a new shape, whichever process stored it. Portfolios see it some seconds later. Unless
+    `prepare` was called, the first look-up near a shape reads all shapes of its kernel: a second for a million.
     """
 
     def __init__(self, store: Store) -> None:
@@ -54,7 +54,7 @@ class StoreSource:
         return self._of((question.kernel, question.dtype, question.device)).near(question.problem, source_hash, bound)
 
     def prepare(self) -> None:
-        """Make the indexes of shapes that the first look-ups would have to wait for."""
+        """Build the shape indexes now, so that the first look-ups do not wait for them."""
         for family in self._store.families():
             self._of(family).follow()
 
@@ -66,9 +66,9 @@ class StoreSource:
     def not_tuned(self, question: Question) -> NotTuned:
         near = (question.resized(dims) for _, dims in self.near(question, None, math.inf))
         close = [other.dims for other in near if self._store.lookup(other) is not None][:_MOST_NAMED]
-        asked = f"{clip(question.kernel)} {shape_text(question.shape)} {clip(question.dtype)}"
+        problem = f"{clip(question.kernel)} {shape_text(question.shape)} {clip(question.dtype)}"
         hint = _hint(self._store, question, close)
-        return NotTuned(f"{asked} is not tuned for {clip(question.device)}; {hint}", close)
+        return NotTuned(f"{problem} is not tuned for {clip(question.device)}; {hint}", close)
 
     def target(self, device: str) -> Target | None:
         if device not in self._targets:
@@ -83,7 +83,7 @@ class StoreSource:
 
 
 class _Shapes:
-    """The shapes of one family, read from the store as they come."""
+    """The shapes of one family, read from the store as they are added."""
 
     def __init__(self, store: Store, family: _Family) -> None:
         self._store, self._family = store, family
@@ -105,8 +105,7 @@ class _Shapes:
 
 
 class _Portfolios:
-    """The portfolios of one family and source, made anew when its trials were written to: what is read again are the
-    trials of the scopes concerned."""
+    """The portfolios of one family and source, rebuilt after new trials. Only changed scopes are read again."""
 
     def __init__(self, store: Store, family: _Family, source_hash: str | None) -> None:
         self._store, self._family, self._source = store, family, source_hash
@@ -116,7 +115,7 @@ class _Portfolios:
         self._lock = threading.Lock()
 
     def now(self, spec: KernelSpec) -> Sequence[Portfolio]:
-        """While one thread makes them, others go on with those before, if there are."""
+        """Return the portfolios. While one thread rebuilds them, others get the previous ones, if any."""
         if self._lock.acquire(blocking=self._revision < 0):
             try:
                 self._follow(spec)
@@ -134,7 +133,7 @@ class _Portfolios:
         self._due = time.monotonic() + _SHARE * (time.monotonic() - began)
 
     def _written(self) -> Iterable[Scope]:
-        """Enough to choose among, the first time."""
+        """Return the scopes written since the last read; the first time, a sample of all."""
         if self._revision < 0:
             return self._store.draw(*self._family, self._source, most=MOST_SHAPES)
         return self._store.written(self._revision)
@@ -143,30 +142,30 @@ class _Portfolios:
         return (scope.kernel, scope.dtype, scope.device) == self._family and self._source in (None, scope.source_hash)
 
     def _read(self) -> bool:
-        """Whether anything was written that counts."""
-        before, stale = self._evidence, set[str]()
+        """Read new evidence; return whether it changed."""
+        previous, stale = self._evidence, set[str]()
 
         def scopes() -> Iterator[Scope]:
-            yield from (scope for scope, _ in before.values())
+            yield from (scope for scope, _ in previous.values())
             for scope in filter(self._is_mine, self._written()):
-                if scope.key in before:
+                if scope.key in previous:
                     stale.add(scope.key)
                 yield scope
 
         chosen = {scope.key: scope for scope in sample(scopes())}
-        kept = (chosen.keys() & before.keys()) - stale
+        kept = (chosen.keys() & previous.keys()) - stale
         self._evidence = {
-            key: before[key] if key in kept else (scope, self._store.trials(scope)) for key, scope in chosen.items()
+            key: previous[key] if key in kept else (scope, self._store.trials(scope)) for key, scope in chosen.items()
         }
         return len(kept) < len(chosen)
 
 
 def _hint(store: Store, question: Question, close: Sequence[Dims]) -> str:
     if store.lookup(question) is not None:
-        return "a result is stored, but of another version of the kernel's source: tune it again"
+        return "a result is stored, but for another version of the kernel's source; tune it again"
     if close:
         return f"nearest tuned shapes: {'; '.join(map(shape_text, close))}"
     devices = store.devices()
     if question.device in devices:
-        return "no other shape of it is either"
+        return "neither is any other shape of it"
     return f"devices with results: {', '.join(devices) or 'none yet'}"

@@ -1,1 +1,1 @@
-"""Launch, time and verify a config; the statistics behind a time."""
+"""Launching, timing and verifying a config, and the statistics behind a time."""

@@ -1,9 +1,8 @@
-"""How long to go on timing a config: until its interval is as narrow as the decision needs, or it is clearly behind.
+"""Adaptive timing of a config: until its interval is as narrow as the decision needs, or it is clearly behind.
 
-Samples are looked at after 10, 20, 40, ... and nowhere between. Looking often and stopping when one likes what one sees
-would make an interval hold less often than it says; here the allowed error is shared out among all looks beforehand, so
-that the interval holds whichever of them was the last (Bonferroni's inequality: no assumption on how they hang
-together).
+Samples are looked at after 10, 20, 40, ... and nowhere in between. Looking often and stopping at a favourable result
+would make an interval hold less often than it claims. So the allowed error is divided among all looks in advance, and
+the interval holds whichever look was the last (Bonferroni's inequality, which does not assume independent looks).
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ from tilewise.tuner.measure.robust_stats import median_interval, quantile
 __all__ = ["ERROR", "LOOKS", "MARGIN", "PRECISION", "kept", "summarise", "time_adaptively"]
 
 LOOKS = (10, 20, 40, 80, 160, 320)
-"""Numbers of samples. Ten is the least of which one look's share of the error allows any interval at all."""
+"""Sample counts of the looks. Ten is the fewest for which one look's share of the error allows an interval at all."""
 
 ERROR = 0.05
-"""The chance that a stored interval misses its median."""
+"""The probability that a stored interval misses its median."""
 
 PRECISION = 0.01
-"""Relative half-width at which a contender has been timed enough: the final comparison tells the rest apart."""
+"""Relative half-width at which a candidate has been timed enough. The rebenchmark separates closer candidates."""
 
 MARGIN = 0.02
-"""A config is dropped when even the fast end of its interval is slower than the best by more than this. The best is
-the luckiest of several, and the device may have changed since by what its reference does not show."""
+"""A config is dropped when even the fast end of its interval is slower than the best by more than this fraction. The
+best is the luckiest of several, and the device may have changed since by less than its reference shows."""
 
 KEPT = 32
-"""Single times kept of a config, as many as the landscapes that others published hold."""
+"""Single times kept per config, as many as in the landscapes that others have published."""
 
 
 def time_adaptively(
@@ -41,10 +40,11 @@ def time_adaptively(
     precision: float = PRECISION,
     seconds: float = 1.0,
 ) -> Timing:
-    """Time until one of: the interval's half-width is `precision` of the median; it is clearly behind `to_beat_us`
-    (`dropped`); the last look; or `seconds` of wall time, after a look.
+    """Time a config, stopping at the first look that shows enough.
 
-    `sample(count)` times `count` more runs and returns microseconds.
+    That is a look at which the interval's half-width is `precision` of the median, the config is clearly behind
+    `to_beat_us` (`dropped`), or `seconds` of wall time are over; or else the last look. `sample(count)` times `count`
+    more runs and returns microseconds.
     """
     samples: list[float] = []
     end = time.monotonic() + seconds
@@ -59,8 +59,8 @@ def time_adaptively(
 
 
 def summarise(samples: Sequence[float], to_beat_us: float | None = None) -> Timing:
-    """The timing of some samples in microseconds; `dropped` where they are clearly behind `to_beat_us`. Fewer than ten
-    have no interval."""
+    """Return the timing of samples in microseconds, `dropped` if clearly behind `to_beat_us`. Fewer than ten have no
+    interval."""
     interval = median_interval(samples, ERROR / len(LOOKS))
     known = math.isfinite(interval.low)
     return Timing(
@@ -76,6 +76,6 @@ def summarise(samples: Sequence[float], to_beat_us: float | None = None) -> Timi
 
 
 def kept(samples: Sequence[float]) -> tuple[float, ...]:
-    """Some of the single times, evenly spread over all."""
+    """Return at most `KEPT` of the single times, evenly spread over all."""
     step = max(1, len(samples) // KEPT)
     return tuple(round(s, 4) for s in samples[::step][:KEPT])

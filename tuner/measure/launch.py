@@ -1,4 +1,4 @@
-"""Binding a spec's arguments to its Triton function; the same for a GPU, an NPU and Triton's interpreter."""
+"""Binding of a spec's arguments to its Triton functions; the same for a GPU, an NPU and Triton's interpreter."""
 
 from __future__ import annotations
 
@@ -24,28 +24,30 @@ __all__ = [
 
 
 def resolve_function(spec: KernelSpec, function: Any) -> Any:
-    """One of the spec's `triton.jit` functions, imported now if the spec only names it; raises `BadSpec`."""
+    """Return one of the spec's `triton.jit` functions, imported now if the spec only names it; raises `BadSpec`."""
     resolved = _import(spec, function) if isinstance(function, str) else function
-    if type(resolved).__name__ == "TunedFunction":  # what is tuned is the function under it
+    if type(resolved).__name__ == "TunedFunction":  # the wrapped function is tuned
         resolved = resolved.fn
     if type(resolved).__name__ == "Autotuner":
         raise BadSpec(
-            f"kernel {spec.name} is wrapped in triton.autotune; remove that, the spec's parameters replace it"
+            f"kernel {spec.name} is wrapped in triton.autotune; remove that: the spec's parameters replace it"
         )
     if not (hasattr(resolved, "run") and hasattr(resolved, "fn")) or not hasattr(resolved, "__getitem__"):
         name = getattr(resolved, "__name__", repr(resolved))
-        raise BadSpec(f"kernel {spec.name} names {name}, which is no triton.jit function; write @triton.jit above it")
+        raise BadSpec(f"kernel {spec.name} names {name}, not a triton.jit function; write @triton.jit above it")
     return resolved
 
 
 def resolve_functions(spec: KernelSpec) -> tuple[Any, ...]:
-    """All of the spec's functions; raises `BadSpec`."""
+    """Return all of the spec's functions; raises `BadSpec`."""
     return tuple(resolve_function(spec, function) for function in spec.functions())
 
 
 def launcher(spec: KernelSpec, problem: Problem, config: Config, tensors: Tensors) -> Callable[[], list[Any]]:
-    """A function without arguments that makes all of the config's launches on these tensors (buffers and scratch),
-    everything bound beforehand. It returns what each launch returned: a compiled kernel on a real device."""
+    """Return a function without arguments that makes the config's launches on these tensors (buffers and scratch).
+
+    Everything is bound beforehand. The function returns each launch's result: a compiled kernel on a real device.
+    """
     steps = [_bound(spec, problem, config, launch, tensors) for launch in spec.plan(config, problem)]
     return lambda: [step() for step in steps]
 
@@ -56,7 +58,7 @@ def launch(spec: KernelSpec, problem: Problem, config: Config, tensors: Tensors)
 
 
 def compiled(spec: KernelSpec, problem: Problem, config: Config) -> Iterator[Any]:
-    """Compile the config without tensors or a launch, as launches on aligned tensors would: each of its kernels."""
+    """Compile the config's kernels one by one without tensors or launches, as launches on aligned tensors would."""
     import torch
 
     buffers = {**spec.buffers(problem), **spec.scratch(config, problem)}
@@ -65,14 +67,15 @@ def compiled(spec: KernelSpec, problem: Problem, config: Config) -> Iterator[Any
         function = resolve_function(spec, step.function)
         arguments = arguments_of(spec, problem, config, step, dtypes, function)
         with_defaults = {n: p.default for n, p in _parameters(function).items() if p.default is not p.empty} | arguments
-        ordered = [with_defaults[n] for n in _parameters(function) if n in with_defaults]  # only these may be dtypes
+        # only positional arguments may be dtypes
+        ordered = [with_defaults[n] for n in _parameters(function) if n in with_defaults]
         yield function.warmup(*ordered, grid=step.grid, **options_of(spec, config))
 
 
 def _bound(spec: KernelSpec, problem: Problem, config: Config, step: Launch, tensors: Tensors) -> Callable[[], Any]:
     function = resolve_function(spec, step.function)
     arguments = arguments_of(spec, problem, config, step, tensors, function)
-    options = {} if interpreted(function) else options_of(spec, config)  # the interpreter knows no compile options
+    options = {} if interpreted(function) else options_of(spec, config)  # the interpreter has no compile options
     return functools.partial(function[step.grid], **arguments, **options)
 
 
@@ -105,9 +108,9 @@ def options_of(spec: KernelSpec, config: Config) -> dict[str, Any]:
 def arguments_of(
     spec: KernelSpec, problem: Problem, config: Config, step: Launch, tensors: Tensors, function: Any
 ) -> dict[str, Any]:
-    """All of the function's arguments by name; raises `BadSpec` where spec and function do not match.
+    """Return all of the function's arguments by name; raises `BadSpec` if spec and function do not match.
 
-    The only function of a spec takes every buffer, scalar and constexpr parameter; one of several takes what it needs.
+    The only function of a spec takes every buffer, scalar and constexpr parameter; one of several takes those it needs.
     """
     options = spec.options()
     constants = {name: value for name, value in config.items() if name not in options}
@@ -115,13 +118,13 @@ def arguments_of(
     wanted = _parameters(function)
     unknown = sorted(arguments.keys() - wanted.keys())
     if unknown and spec.launches is None:
-        raise BadSpec(f"kernel {spec.name} gives {', '.join(unknown)}, which its function does not take")
+        raise BadSpec(f"kernel {spec.name} passes {', '.join(unknown)}, which its function does not take")
     needed = {name for name, parameter in wanted.items() if parameter.default is inspect.Parameter.empty}
     if missing := sorted(needed - arguments.keys() - _supplied(function)):
-        raise BadSpec(f"kernel {spec.name} gives no {', '.join(missing)}, which its function takes")
+        raise BadSpec(f"kernel {spec.name} does not pass {', '.join(missing)}, which its function requires")
     return {name: value for name, value in arguments.items() if name in wanted}
 
 
 def _supplied(function: Any) -> set[str]:
-    """Names that triton.heuristics computes."""
+    """Return the names of the arguments that triton.heuristics computes."""
     return set(getattr(function, "values", ()))

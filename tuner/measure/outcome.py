@@ -1,4 +1,4 @@
-"""What became of one config: its timing, its outcome, and the verdict on its output."""
+"""The result of trying one config: its timing, its outcome, and the verdict on its output."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from tilewise.db.records import Status
 __all__ = ["FAULTS", "LAST_LINES", "Outcome", "Timing", "Verdict"]
 
 FAULTS = "faults"
-"""Among an outcome's facts: how many processes the config has cost. One that cost two is not tried again."""
+"""Key of an outcome's fact: how many processes the config has cost. A config that cost two is not tried again."""
 
 LAST_LINES = "last_lines"
-"""Among an outcome's facts: the last that a process printed before it ended."""
+"""Key of an outcome's fact: the last lines that a process printed before it ended."""
 
 
 @dataclass(frozen=True, slots=True)
 class Timing:
     """Device time of one launch, in microseconds, over `samples` repetitions (1 on a modelled clock).
 
-    A modelled time has no spread, so its `p20_us`, `p80_us` and the ends of its interval are None. `times_us` are
-    single repetitions to keep, in the order they were taken; of many, some evenly spread ones. The median lies between
-    `low_us` and `high_us` with 95% confidence. `dropped` says that the config was clearly behind the best, so that its
-    time is an estimate from few repetitions. `method` is how the time was taken, `l2` whether the cache was `cold` or
+    A modelled time has no spread, so its `p20_us`, `p80_us` and the ends of its interval are None. `times_us` keeps
+    single repetitions in the order they were taken, evenly spread if there were many. The median lies between `low_us`
+    and `high_us` with 95% confidence. `dropped` means that the config was clearly behind the best, so that its time is
+    an estimate from few repetitions. `method` names the timing method, and `l2` says whether the cache was `cold` or
     `warm` before each run.
     """
 
@@ -42,9 +42,9 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of one config: a timing where `status` is `correct`, a one-line reason where it is not.
+    """The result of one config: a timing if `status` is `correct`, otherwise a one-line reason.
 
-    `correct` here means compiled and timed; whether the output is right is `verify`'s to say. `facts` are plain JSON
+    `correct` here means compiled and timed; `verify` decides whether the output is right. `facts` are plain JSON
     values: `effective_options`, `on_chip_bits` (`required`, `available`), `pipes_us`, `bound_by`, ...
     """
 
@@ -56,10 +56,10 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether a config's output agreed with the float64 reference.
+    """The result of comparing a config's output with the float64 reference.
 
-    `error` is the largest absolute deviation divided by the reference's RMS, `tolerance` what was allowed. `status` is
-    what becomes of a trial that did not agree: the check itself may have failed, which says nothing of the values.
+    `error` is the largest absolute deviation divided by the reference's RMS, and `tolerance` its limit. `status` is the
+    status of a trial that did not agree: the check itself may have failed, which says nothing about the values.
     """
 
     agreed: bool

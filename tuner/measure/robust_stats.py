@@ -1,8 +1,8 @@
-"""What samples of a time say: intervals of a median that hold however the samples are spread, and paired comparisons.
+"""Statistics of times without an assumed distribution: intervals of a median, and paired comparisons.
 
-Times are skewed, have outliers and come in steps, so nothing here assumes a distribution: a median's interval lies
-between two order statistics (it holds the median unless too many samples fell on one side, which is a question of fair
-coins), and a comparison is one of pairs taken close together, which drift moves alike.
+Times are skewed, have outliers and come in steps. So a median's interval lies between two order statistics: it misses
+the median only if too many samples fell on one side, whose probability is that of fair coin flips. Comparisons use
+pairs taken close together, which drift affects alike.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _RESAMPLES = 2000
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """A median and the ends between which it lies; an end is infinite where the samples are too few to say."""
+    """A median and the ends of its interval; an end is infinite if the samples are too few."""
 
     median: float
     low: float
@@ -35,7 +35,7 @@ class Interval:
 
 
 def quantile(samples: Sequence[float], share: float) -> float:
-    """Linear interpolation between the order statistics."""
+    """Return a quantile by linear interpolation between the order statistics."""
     ordered = sorted(samples)
     position = share * (len(ordered) - 1)
     below = int(position)
@@ -44,8 +44,10 @@ def quantile(samples: Sequence[float], share: float) -> float:
 
 
 def median_interval(samples: Sequence[float], error: float = 0.05) -> Interval:
-    """The median of the distribution lies outside the interval with a probability of at most `error`, half of it on
-    either side, whatever the distribution. At least one sample."""
+    """Return an interval that misses the distribution's median with a probability of at most `error`.
+
+    Half of the error is on either side. It holds for any distribution and needs at least one sample.
+    """
     ordered, rank = sorted(samples), _rank(len(samples), error)
     median = quantile(ordered, 0.5)
     if rank == 0:
@@ -55,7 +57,7 @@ def median_interval(samples: Sequence[float], error: float = 0.05) -> Interval:
 
 @lru_cache(maxsize=1024)
 def _rank(count: int, error: float) -> int:
-    """The k for which the k-th smallest and k-th largest of `count` samples enclose the median; 0 where none does.
+    """Return the k for which the k-th smallest and k-th largest of `count` samples enclose the median; 0 if none does.
 
     The median lies below the k-th smallest when fewer than k of `count` fair coins show heads.
     """
@@ -67,15 +69,15 @@ def _rank(count: int, error: float) -> int:
 
 
 def ratio_interval(times: Sequence[float], others: Sequence[float], error: float = 0.05) -> Interval:
-    """The median of `times` by `others`, pair by pair."""
+    """Return the interval of the median ratio of `times` to `others`, pair by pair."""
     return median_interval([a / b for a, b in zip(times, others, strict=True)], error)
 
 
 def chances_of_being_fastest(rounds: NDArray[np.float64], seed: int = 0) -> NDArray[np.float64]:
-    """By column, the chance that it has the smallest median; `rounds` has a row a round and a column a contestant.
+    """Return each column's probability of the smallest median; `rounds` has one row per round, one column per config.
 
-    A bootstrap over whole rounds: what moved a round's times alike cancels, since a row is first divided by its mean.
-    Medians that are equal share the chance.
+    This is a bootstrap over whole rounds. Each row is first divided by its mean, so that common changes of a round's
+    times cancel. Equal medians share the probability.
     """
     logs = np.log(rounds)
     logs -= logs.mean(axis=1, keepdims=True)

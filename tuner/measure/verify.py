@@ -1,11 +1,11 @@
-"""Whether a config's output is right: compared with the float64 reference on the very inputs the kernel got.
+"""Checks of a config's output against the float64 reference, on the very inputs that the kernel received.
 
-Every buffer lies between two guards, filled with NaN (integers: an extreme value). Outputs are poisoned the same way
+Every buffer lies between two guards filled with NaN (integers: an extreme value). Outputs are poisoned the same way
 before a checked run. So an element that was never written, a read outside an input and a write outside an output all
 show, whatever the memory held before.
 
 Inputs can be drawn in two ways: standard normal, and twice that with every value negative. A kernel that is right on
-one kind of data only (a maximum that starts from 0, a result kept from an earlier run) fails on the other.
+only one kind of data (a maximum that starts from 0, a result kept from an earlier run) fails on the other.
 """
 
 from __future__ import annotations
@@ -27,32 +27,32 @@ if TYPE_CHECKING:
 __all__ = ["DRAWS", "Arguments", "check_outputs", "compare", "disagreement", "reduced_problem", "tolerance", "verify"]
 
 SEED = 20251120
-"""Of the random inputs; any constant would do."""
+"""Seed of the random inputs; any constant would do."""
 
 DRAWS = 2
-"""Ways to draw the inputs."""
+"""Number of ways to draw the inputs."""
 
 GUARD_BYTES = 64 * 1024
-"""Before and after each buffer; keeps the alignment that an allocator gives."""
+"""Size of the guard before and after each buffer; it keeps the allocator's alignment."""
 
 ACCUMULATION = 2.0**-15
-"""Allowed for float32 arithmetic, relative to the reference's RMS.
+"""Tolerance for float32 arithmetic, relative to the reference's RMS.
 
-A running float32 sum of K independent terms is off by sqrt(K / 2) * 2**-24 of its RMS (each addition rounds a partial
-sum that has grown to sqrt(k)); five standard deviations of that, the largest of a million outputs, is 2e-5 at K =
-8192. Above it comes half as much again for hardware `exp` and division (a few units in the last place). A column lost
-from a sum of 8192 sigmoids costs 2.4e-4, eight times what is allowed.
+A running float32 sum of K independent terms is off by sqrt(K / 2) * 2**-24 of its RMS, because each addition rounds a
+partial sum that has grown to sqrt(k). Five standard deviations of that, the largest of a million outputs, is 2e-5 at
+K = 8192. Half as much again is added for hardware `exp` and division (a few units in the last place). A column lost
+from a sum of 8192 sigmoids costs 2.4e-4, eight times the tolerance.
 """
 
 ROUNDINGS = 2
-"""How often a value may have been rounded to the output's dtype: once on storing, once before."""
+"""Number of times that a value may be rounded to the output's dtype: once on storing, once before."""
 
 _PRECISION = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
 """Bits of the significand, hidden bit included (IEEE 754; bfloat16 is the upper half of a float32)."""
 
 
 def tolerance(dtype: str, peak: float) -> float:
-    """The largest deviation allowed, in units of the reference's RMS.
+    """Return the largest deviation allowed, in units of the reference's RMS.
 
     `peak` is the reference's largest magnitude in the same unit: rounding to the output's dtype moves an element by
     at most 2**-precision of itself. Integers must agree exactly.
@@ -65,8 +65,8 @@ def tolerance(dtype: str, peak: float) -> float:
 class Arguments:
     """A problem's tensors on one device: inputs drawn once, outputs reset or poisoned before a run.
 
-    `device` is where the kernel runs; `reference_device` where the float64 reference is computed (some devices have
-    no float64).
+    The kernel runs on `device`; the float64 reference is computed on `reference_device`, since some devices have no
+    float64.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Arguments:
         self._redraw()
 
     def draw(self, number: int) -> None:
-        """Fill the inputs in one of the ways from 0 to `DRAWS` - 1; 0 is what they are filled with at first."""
+        """Fill the inputs in one of the ways from 0 to `DRAWS` - 1; 0 is the first."""
         if number != self._draw_number:
             self._draw_number = number
             self._redraw()
@@ -101,7 +101,7 @@ class Arguments:
         self._originals = {n: self.tensors[n].clone() for n, b in self.buffers.items() if b.role == "inout"}
 
     def _fill(self) -> None:
-        """Fill what the kernel reads; the same values every time."""
+        """Fill the buffers that the kernel reads, with the same values every time."""
         import torch
 
         generator = torch.Generator(self._device).manual_seed(self._seed + self._draw_number)
@@ -110,16 +110,16 @@ class Arguments:
                 _fill(self.tensors[name], buffer, generator, negative=self._draw_number > 0)
 
     def _input_sums(self) -> dict[str, int]:
-        """A checksum of each buffer that is only read, guards included."""
+        """Return a checksum of each read-only buffer, guards included."""
         return {n: _bits_sum(self._storage[n]) for n, b in self.buffers.items() if b.role == "in"}
 
     def changed_input(self) -> str | None:
-        """The first buffer, meant to be read only, that something has written to."""
+        """Return the first read-only buffer that has been written to, if any."""
         sums = self._input_sums()
         return next((name for name in sums if sums[name] != self._drawn[name]), None)
 
     def damage(self) -> str | None:
-        """What runs since the last `poison` have written to that is not theirs, in words."""
+        """Describe a write outside the kernel's own outputs since the last `poison`, if there was one."""
         if (changed := self.changed_input()) is not None:
             return f"{changed}: the kernel wrote to its input"
         if (outside := self.written_outside()) is not None:
@@ -127,7 +127,7 @@ class Arguments:
         return None
 
     def restore(self) -> None:
-        """Draw the inputs again if a kernel has written to them: a config must not be judged by another's fault."""
+        """Draw the inputs again if a kernel has written to them, so that a config is not judged by another's fault."""
         if self.changed_input() is not None:
             for name, buffer in self.buffers.items():
                 if buffer.role == "in":
@@ -136,7 +136,7 @@ class Arguments:
 
     @property
     def inputs(self) -> dict[str, torch.Tensor]:
-        """What the kernel reads, as first drawn."""
+        """The tensors that the kernel reads, as first drawn."""
         return {n: self._originals.get(n, self.tensors[n]) for n, b in self.buffers.items() if b.role != "out"}
 
     @property
@@ -145,17 +145,17 @@ class Arguments:
 
     @property
     def scales(self) -> dict[str, float]:
-        """The size that outputs have by rights, by name; 0 where only the reference can tell."""
+        """The expected magnitude of each output, by name; 0 if only the reference can tell."""
         return {name: buffer.scale for name, buffer in self.buffers.items() if buffer.role != "in"}
 
     @property
     def needs_reset(self) -> bool:
-        """Whether a second run without `reset` would compute something else."""
+        """True if a second run without `reset` would compute something else."""
         every = (*self.buffers.values(), *self._scratch.values())
         return bool(self._originals) or any(buffer.initial is not None for buffer in every)
 
     def bind(self, config: Config) -> dict[str, torch.Tensor]:
-        """The tensors to launch `config` on: the problem's, and the config's scratch, made anew where it changes."""
+        """Return the tensors to launch `config` on: the problem's and the config's scratch, made anew if it changes."""
         wanted = dict(self._spec.scratch(config, self._problem))
         if wanted != self._scratch:
             for name in self._scratch:
@@ -168,11 +168,11 @@ class Arguments:
         return {name: _inside(self._storage[name], buffer) for name, buffer in self._scratch.items()}
 
     def reset(self) -> None:
-        """What must be done before every run: accumulators to their initial values, `inout` buffers as first drawn."""
+        """Prepare for a run: set accumulators to their initial values and `inout` buffers to those first drawn."""
         self.resetter()()
 
     def resetter(self) -> Callable[[], None]:
-        """`reset` for the config that is bound now, whatever is bound later."""
+        """Return `reset` for the config that is bound now, whatever is bound later."""
         initial = {n: b.initial for n, b in (*self.buffers.items(), *self._scratch.items()) if b.initial is not None}
         tensors = {**self.tensors, **self._scratch_tensors()}
         filled = [(tensors[name], value) for name, value in initial.items()]
@@ -187,7 +187,7 @@ class Arguments:
         return reset
 
     def poison(self) -> None:
-        """As `reset`, and what the kernel must write is made unmistakably unwritten, the guards too."""
+        """Reset, and fill everything that the kernel must write, and the guards, with values that no kernel writes."""
         for name, buffer in self.buffers.items():
             if buffer.role != "in":
                 self._storage[name].fill_(_poison(buffer.dtype))
@@ -196,7 +196,7 @@ class Arguments:
         self.reset()
 
     def expected(self) -> dict[str, torch.Tensor]:
-        """The float64 reference of the outputs, computed once for each way to draw the inputs."""
+        """Return the float64 reference of the outputs, computed once for each way to draw the inputs."""
         import torch
 
         if self._draw_number not in self._expected:
@@ -208,7 +208,7 @@ class Arguments:
         return self._expected[self._draw_number]
 
     def written_outside(self) -> str | None:
-        """The first output or scratch buffer whose guards were written to."""
+        """Return the first output or scratch buffer whose guards were written to, if any."""
         import torch
 
         written = {n: b for n, b in self.buffers.items() if b.role != "in"} | dict(self._scratch)
@@ -233,8 +233,11 @@ def verify(
     run: Callable[[], Any] | None = None,
     draws: int = 1,
 ) -> Verdict:
-    """Run the config on poisoned outputs and compare, on inputs drawn in `draws` ways; the first disagreement, or the
-    agreement that is closest to none. `run` launches the config (default: `launch` on the arguments)."""
+    """Run the config on poisoned outputs and compare, on inputs drawn in `draws` ways.
+
+    Return the first disagreement, or the agreement that came closest to one. `run` launches the config (default:
+    `launch` on the arguments).
+    """
     tensors = arguments.bind(config)
     verdicts = []
     for number in range(draws):
@@ -254,7 +257,7 @@ def verify(
 
 
 def check_outputs(arguments: Arguments) -> Verdict:
-    """Whether what a run on poisoned outputs wrote is right, and all that it wrote."""
+    """Check that a run on poisoned outputs wrote the right values, and wrote nowhere else."""
     verdict = compare(arguments.outputs, arguments.expected(), arguments.scales)
     if (damage := arguments.damage()) is not None:
         return disagreement(damage, verdict.error, verdict.tolerance)
@@ -264,7 +267,7 @@ def check_outputs(arguments: Arguments) -> Verdict:
 def disagreement(
     reason: str, error: float = math.inf, allowed: float = 0.0, *, status: Status = Status.CORRECTNESS
 ) -> Verdict:
-    """A verdict for a run that gave nothing to compare, or that failed otherwise."""
+    """Return a verdict for a run that gave nothing to compare, or that failed otherwise."""
     return Verdict(agreed=False, error=error, tolerance=allowed, reason=reason, status=status)
 
 
@@ -273,9 +276,10 @@ def compare(
     expected: Mapping[str, torch.Tensor],
     scales: Mapping[str, float] = MappingProxyType({}),
 ) -> Verdict:
-    """The worst of all outputs; disagreement goes before agreement, then the larger share of the tolerance.
+    """Return the verdict on the worst output: a disagreement first, then the largest share of the tolerance.
 
-    Deviations are measured in the reference's RMS, or in the output's scale if that is more."""
+    Deviations are in units of the reference's RMS, or of the output's scale if that is larger.
+    """
     if outputs.keys() != expected.keys():
         given, wanted = (", ".join(sorted(names)) or "nothing" for names in (expected, outputs))
         return disagreement(f"the reference gives {given}, the kernel's outputs are {wanted}")
@@ -293,10 +297,10 @@ def _compare(name: str, got: torch.Tensor, reference: torch.Tensor, scale: float
         return disagreement(f"{name}: the reference has shape {tuple(reference.shape)}, the output {tuple(got.shape)}")
     dtype = str(got.dtype).removeprefix("torch.")
     wanted = reference.to(torch.float64)
-    rounded = wanted.to(got.dtype) if got.is_floating_point() else wanted  # a float16 output may overflow, rightly
+    rounded = wanted.to(got.dtype) if got.is_floating_point() else wanted  # a float16 output may rightly overflow
     actual = got.to(reference.device).to(torch.float64)
-    if (strange := _strange(name, actual, rounded.to(torch.float64))) is not None:
-        return strange
+    if (mismatch := _nonfinite_mismatch(name, actual, rounded.to(torch.float64))) is not None:
+        return mismatch
     finite = rounded.isfinite()
     deviation = torch.where(finite, (actual - wanted).abs(), torch.zeros_like(actual))
     rms, peak = _scale(wanted[finite], scale)
@@ -310,8 +314,8 @@ def _compare(name: str, got: torch.Tensor, reference: torch.Tensor, scale: float
     )
 
 
-def _strange(name: str, actual: torch.Tensor, wanted: torch.Tensor) -> Verdict | None:
-    """A verdict where NaN or infinity stands in one and not in the other."""
+def _nonfinite_mismatch(name: str, actual: torch.Tensor, wanted: torch.Tensor) -> Verdict | None:
+    """Return a disagreement if NaN or infinity is in one tensor and not in the other."""
     import torch
 
     wrong = actual.isnan() != wanted.isnan()
@@ -325,26 +329,26 @@ def _strange(name: str, actual: torch.Tensor, wanted: torch.Tensor) -> Verdict |
 
 
 def _scale(values: torch.Tensor, least: float) -> tuple[float, float]:
-    """RMS, or `least` if that is more, and largest magnitude; a reference of zeros is measured in absolute terms."""
+    """Return the RMS, or `least` if larger, and the largest magnitude; (1, 0) makes errors absolute if all are zero."""
     if values.numel() == 0:
         return 1.0, 0.0
     rms = max(float(values.square().mean().sqrt()), least)
     return (rms, float(values.abs().max())) if rms > 0 else (1.0, 0.0)
 
 
-def _value(tensor: torch.Tensor, position: int) -> float:
-    return float(tensor.flatten()[position])
+def _value(tensor: torch.Tensor, flat_index: int) -> float:
+    return float(tensor.flatten()[flat_index])
 
 
-def _number(tensor: torch.Tensor, position: int) -> str:
-    return f"{_value(tensor, position):.6g}"
+def _number(tensor: torch.Tensor, flat_index: int) -> str:
+    return f"{_value(tensor, flat_index):.6g}"
 
 
-def _index(tensor: torch.Tensor, position: int) -> list[int]:
+def _index(tensor: torch.Tensor, flat_index: int) -> list[int]:
     index: list[int] = []
     for size in reversed(tensor.shape):
-        index.insert(0, position % size)
-        position //= size
+        index.insert(0, flat_index % size)
+        flat_index //= size
     return index
 
 
@@ -358,7 +362,7 @@ def _poison(dtype: str) -> float | int:
 
 
 def _bits_sum(storage: torch.Tensor) -> int:
-    """The sum of the memory's words as integers, which no NaN can hide in."""
+    """Return the sum of the memory's words as integers, in which no NaN can hide a change."""
     import torch
 
     raw = storage.view(torch.uint8)
@@ -383,8 +387,8 @@ def _inside(storage: torch.Tensor, buffer: Buffer) -> torch.Tensor:
 
 
 def _fill(tensor: torch.Tensor, buffer: Buffer, generator: torch.Generator, *, negative: bool) -> None:
-    """As the buffer says; else standard normal (or `negative`, and twice as large), integers uniform over a range
-    small enough to add up."""
+    """Fill a tensor as its buffer says. By default floats are standard normal (`negative`: all negative and twice as
+    large), and integers are uniform over a range small enough to add up."""
     if buffer.draw is not None:
         buffer.draw(tensor, generator)
     elif buffer.dtype in _PRECISION:
@@ -396,25 +400,25 @@ def _fill(tensor: torch.Tensor, buffer: Buffer, generator: torch.Generator, *, n
 
 
 def _upcast(tensor: torch.Tensor) -> torch.Tensor:
-    """Floats to float64; integers to int64, so that they still index."""
+    """Convert floats to float64, and integers to int64 so that they still index."""
     import torch
 
     return tensor.to(torch.float64 if tensor.is_floating_point() else torch.int64)
 
 
 def reduced_problem(spec: KernelSpec, problem: Problem, config: Config) -> Problem:
-    """A small problem on which the config meets the same cases as on the given one.
+    """Return a smaller problem on which the config meets the same cases as on the given one.
 
-    An axis cut into several programs keeps two full blocks and its tail program; an axis that one program takes whole
-    keeps two full steps and its tail trip. What is then the same as before: blocks and steps, remainders of the size
-    by both, whether there are several programs and several trips, and whether the block is larger than the axis. A
-    size for which that would not hold stays as it is, as does an axis that is no dimension.
+    An axis cut into several programs keeps two full blocks and its tail program. An axis that one program takes whole
+    keeps two full steps and its tail trip. This preserves the blocks and steps, the remainders of the size by both,
+    whether there are several programs and several trips, and whether the block is larger than the axis. A size for
+    which that would not hold stays as it is, as does an axis that is not a dimension.
     """
-    for position, axis in enumerate(spec.tiling(config, problem).axes):
+    for axis_index, axis in enumerate(spec.tiling(config, problem).axes):
         if axis.name in problem.dims:
             unit = axis.block if axis.programs > 1 else axis.step
             smaller = _resized(problem, axis.name, min(axis.size // unit, 2) * unit + axis.size % unit)
-            if 0 < smaller.dims[axis.name] < axis.size and _meets_the_same(spec, config, problem, smaller, position):
+            if 0 < smaller.dims[axis.name] < axis.size and _meets_the_same(spec, config, problem, smaller, axis_index):
                 problem = smaller
     return problem
 
@@ -424,7 +428,7 @@ def _resized(problem: Problem, dimension: str, size: int) -> Problem:
 
 
 def _meets_the_same(spec: KernelSpec, config: Config, old: Problem, new: Problem, resized: int) -> bool:
-    """Whether all axes but the resized one stay as they are, and that one meets the same cases."""
+    """Return whether all axes but the resized one stay as they are, and that one meets the same cases."""
     before, after = spec.tiling(config, old).axes, spec.tiling(config, new).axes
     if len(before) != len(after) or after[resized].size != new.dims[before[resized].name]:
         return False
@@ -433,7 +437,7 @@ def _meets_the_same(spec: KernelSpec, config: Config, old: Problem, new: Problem
 
 
 def _cases(axis: Axis) -> tuple[object, ...]:
-    """What decides which branches of a kernel an axis takes; the block itself counts unless it is the whole axis."""
+    """Return what decides the branches that an axis takes in a kernel; its block counts unless it is the whole axis."""
     tail = axis.size % axis.block
     return (
         axis.step,

@@ -1,1 +1,1 @@
-"""Build and use portfolios: a few configs that serve all shapes of a kernel."""
+"""Portfolios: a few configs that serve all shapes of a kernel, and the choice among them."""

@@ -1,7 +1,7 @@
-"""Portfolios made from trials.
+"""The construction of portfolios from trials.
 
-The smallest set is chosen among configs that were verified for some shape. A config that was not tried for a shape
-counts as not covering it, and as 1.5 times its best where the rule is grown.
+The smallest set is chosen among configs that were verified for some shape. A config that was not tried for a shape does
+not cover it, and counts as 1.5 times the best time there when the rule is grown.
 """
 
 from __future__ import annotations
@@ -26,18 +26,18 @@ from tilewise.tuner.space.nearest_config import adapt_config
 __all__ = ["FACTOR", "MOST_SHAPES", "Tuned", "build", "portfolios", "sample", "tuned"]
 
 FACTOR = 1.05
-"""How far from its best a shape may be left."""
+"""Largest ratio to a shape's best time at which a config covers the shape."""
 
 MOST_SHAPES = 200
-"""Shapes that are looked at; of more, some evenly spread ones."""
+"""Most shapes that a portfolio is built from; of more, evenly spread ones are taken."""
 
 _NEAR = 1.1
-"""How far from a tuned shape's best a config may be that is launched at other shapes."""
+"""Largest ratio to a tuned shape's best time of a config that may be launched at other shapes."""
 
-_MOST_TRIALS = 1000
-"""Trials that a forecast is made from: the equations of a thousand take 0.1 s to solve."""
+_TRIAL_LIMIT = 1000
+"""Most trials that a forecast is made from: the equations of a thousand take 0.1 s to solve."""
 
-_MOST_HELD_OUT = 50
+_HELD_OUT_LIMIT = 50
 _UNKNOWN = 1.5
 
 _Fit = Callable[[Dims, Config], Config | None]
@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Tuned:
-    """A shape with the trials of one toolchain; `best` is the time of its verified winner."""
+    """A shape with its trials of one toolchain. `best` is the time of its verified winner."""
 
     dims: Dims
     best: float
@@ -55,12 +55,12 @@ class Tuned:
 
     @property
     def proven(self) -> list[ConfigKey]:
-        """Configs that are worth a launch elsewhere."""
+        """Return the configs that may be launched at other shapes: verified, and near the best here."""
         return sorted((key for key in self.verified if self.times[key] <= _NEAR * self.best), key=str)
 
 
 def tuned(dims: Dims, trials: Sequence[Trial]) -> Tuned | None:
-    """None for a shape without a verified winner."""
+    """Return the shape with its trials, or None if it has no verified winner."""
     times: dict[ConfigKey, float] = {}
     for trial in trials:
         if trial.status is Status.CORRECT and trial.time_us is not None:
@@ -72,8 +72,11 @@ def tuned(dims: Dims, trials: Sequence[Trial]) -> Tuned | None:
 
 
 def portfolios(evidence: Iterable[tuple[Scope, Sequence[Trial]]], spec: KernelSpec | None = None) -> list[Portfolio]:
-    """The portfolios of these scopes and their trials, one for each kernel, source, dtype, device, clock, toolchain and
-    core count among them: measured before modelled, then by the latest trial."""
+    """Build portfolios from scopes and their trials.
+
+    There is one per kernel, source, dtype, device, clock, toolchain and core count: measured before modelled, then the
+    one with the latest trial first.
+    """
     groups: dict[tuple[Any, ...], tuple[Scope, list[Tuned]]] = {}
     latest: dict[tuple[Any, ...], datetime] = {}
     for scope, trials in evidence:
@@ -88,14 +91,16 @@ def portfolios(evidence: Iterable[tuple[Scope, Sequence[Trial]]], spec: KernelSp
 
 
 def _shared(scope: Scope) -> tuple[Any, ...]:
-    """What the shapes of a portfolio have in common, beside the clock."""
+    """Return the fields that all shapes of a portfolio share, except the clock."""
     texts = (scope.kernel, scope.source_hash, scope.dtype, scope.device, scope.toolchain)
     return (*texts, scope.cores, *scope.dims, *sorted(scope.problem.flags.items()))
 
 
 def sample(scopes: Iterable[Scope]) -> list[Scope]:
-    """Those whose trials are worth reading: `MOST_SHAPES` of each portfolio's, each once. More scopes leave them as
-    they are, unless some have smaller keys (`Store.draw`)."""
+    """Choose the scopes to read trials of: at most `MOST_SHAPES` per portfolio, each once.
+
+    They are those with the smallest keys (as in `Store.draw`), so additional scopes rarely change the choice.
+    """
     groups: dict[tuple[Any, ...], dict[str, Scope]] = {}
     for scope in scopes:
         groups.setdefault((scope.clock, *_shared(scope)), {})[scope.key] = scope
@@ -105,16 +110,16 @@ def sample(scopes: Iterable[Scope]) -> list[Scope]:
 def build(
     scope: Scope, shapes: Sequence[Tuned], spec: KernelSpec | None = None, *, factor: float = FACTOR
 ) -> Portfolio:
-    """The portfolio of these shapes, one at least, which share `scope` but for the dimensions.
+    """Build the portfolio of one or more shapes, which share `scope` except for its dimensions.
 
-    With the kernel's spec a config counts for a shape as what it becomes in that shape's space (`adapt_config`).
+    With the kernel's spec, each config is adapted to the space of the shape that it is judged at (`adapt_config`).
     """
     kept = _spread(shapes, MOST_SHAPES)
     fit = partial(_fit, spec, scope) if spec else None
     table = _Table(kept, factor, fit)
     columns, rule, smallest = table.solve(range(len(kept)))
     tried, costs = _observed(kept)
-    places = {config_key(config): place for place, config in enumerate(tried)}
+    indexes = {config_key(config): index for index, config in enumerate(tried)}
     portfolio = Portfolio(
         scope=scope,
         factor=factor,
@@ -122,7 +127,7 @@ def build(
         rule=rule,
         shapes=tuple(shape.dims for shape in kept),
         tried=tried,
-        proven=tuple(sorted({places[key] for shape in kept for key in shape.proven})),
+        proven=tuple(sorted({indexes[key] for shape in kept for key in shape.proven})),
         costs=costs,
         smallest=smallest,
         held_out=HeldOut(0, 0, None, None),
@@ -132,41 +137,46 @@ def build(
 
 
 def _observed(shapes: Sequence[Tuned]) -> tuple[tuple[Config, ...], tuple[dict[int, float], ...]]:
-    """The configs whose trials are kept, and by their places what they cost each shape. Where there are too many, from
-    the fastest to the slowest: what is slow, and where, is as good to know."""
-    most = max(1, _MOST_TRIALS // len(shapes))
-    places: dict[ConfigKey, int] = {}
+    """Return the configs whose trials are kept, and per shape the cost of each by its index.
+
+    If there are too many trials, those kept range from the fastest to the slowest: slow ones are informative too.
+    """
+    limit = max(1, _TRIAL_LIMIT // len(shapes))
+    indexes: dict[ConfigKey, int] = {}
     costs = []
     for shape in shapes:
         fastest = sorted(shape.times, key=lambda key: (shape.times[key], str(key)))
-        kept = dict.fromkeys([*shape.proven, *_spread(fastest, most)])
-        costs.append({places.setdefault(key, len(places)): shape.times[key] / shape.best for key in kept})
-    return tuple(dict(key) for key in places), tuple(costs)
+        kept = dict.fromkeys([*shape.proven, *_spread(fastest, limit)])
+        costs.append({indexes.setdefault(key, len(indexes)): shape.times[key] / shape.best for key in kept})
+    return tuple(dict(key) for key in indexes), tuple(costs)
 
 
 def _hold_out(portfolio: Portfolio, shapes: Sequence[Tuned], spec: KernelSpec | None, fit: _Fit | None) -> HeldOut:
-    """What `picks` from the other shapes costs a shape, among configs of which that can be told: those timed there that
-    are proven for another shape, and the spec's default."""
+    """Evaluate `picks` on shapes left out one at a time: the cost of the pick that the other shapes lead to.
+
+    The pick is among the configs whose cost is known: those timed at the shape that are proven for another shape, and
+    the spec's default.
+    """
     target = known_target(portfolio.scope.device, portfolio.scope.cores)
     forecast = portfolio.forecast(spec, target)
     rows: dict[str, list[int]] = {}
-    for place, seen in enumerate(forecast.observations):
-        rows.setdefault(canonical_json(dict(seen.dims)), []).append(place)
+    for index, seen in enumerate(forecast.observations):
+        rows.setdefault(canonical_json(dict(seen.dims)), []).append(index)
     ratios: list[float | None] = []
-    for shape in _spread(shapes, _MOST_HELD_OUT) if len(shapes) > 1 else []:
-        places = rows.get(canonical_json(dict(shape.dims)), [])
+    for shape in _spread(shapes, _HELD_OUT_LIMIT) if len(shapes) > 1 else []:
+        own = rows.get(canonical_json(dict(shape.dims)), [])
         others = dict.fromkeys(key for other in shapes if other is not shape for key in other.proven)
         moved = (fit(shape.dims, dict(key)) if fit else dict(key) for key in others)
         default = spec.default(portfolio.scope.problem.resized(shape.dims), target) if spec else None
         known = {config_key(config) for config in [*moved, default] if config}
-        expected = zip(forecast.left_out(places), (forecast.observations[place] for place in places), strict=True)
-        told = [(cost, seen.cost) for cost, seen in expected if config_key(seen.config) in known]
-        ratios.append(min(told)[1] if told else None)
+        expected = zip(forecast.left_out(own), (forecast.observations[index] for index in own), strict=True)
+        eligible = [(cost, seen.cost) for cost, seen in expected if config_key(seen.config) in known]
+        ratios.append(min(eligible)[1] if eligible else None)
     return _summary(ratios)
 
 
 class _Table:
-    """What each candidate config costs each shape, as a multiple of its best time; None where it was not tried."""
+    """The cost of each candidate config at each shape, as a multiple of its best time; None if not tried there."""
 
     def __init__(self, shapes: Sequence[Tuned], factor: float, fit: _Fit | None) -> None:
         self.shapes, self.factor, self.fit = shapes, factor, fit
@@ -175,20 +185,20 @@ class _Table:
         self.ratios = [[self._ratio(shape, key) for key in self.candidates] for shape in shapes]
 
     def solve(self, rows: Sequence[int]) -> tuple[list[int], Rule, bool]:
-        """The chosen candidates, the rule and whether there is no smaller set, from these shapes alone."""
+        """Return the chosen candidates, the rule, and whether the set is proven smallest, from these shapes alone."""
         own = {key for row in rows for key in self.shapes[row].verified}
-        columns = [place for place, key in enumerate(self.candidates) if key in own]
+        columns = [column for column, key in enumerate(self.candidates) if key in own]
         columns.sort(key=lambda column: math.fsum(_log(self.ratios[row][column]) for row in rows))
         masks = [sum(1 << bit for bit, row in enumerate(rows) if self._covers(row, column)) for column in columns]
-        places, smallest = smallest_set_cover(masks)
-        chosen = [columns[place] for place in places]
+        cover, smallest = smallest_set_cover(masks)
+        chosen = [columns[index] for index in cover]
         costs = [[_log(self.ratios[row][column]) for column in chosen] for row in rows]
         return chosen, grow([self.shapes[row].dims for row in rows], costs), smallest
 
     def hold_out(self) -> HeldOut:
-        """What the rule made from the other shapes costs each shape."""
+        """Evaluate the rule on shapes left out one at a time."""
         everything = range(len(self.shapes))
-        held = _spread(everything, _MOST_HELD_OUT) if len(everything) > 1 else []
+        held = _spread(everything, _HELD_OUT_LIMIT) if len(everything) > 1 else []
         return _summary([self._without(row, [other for other in everything if other != row]) for row in held])
 
     def _without(self, row: int, others: Sequence[int]) -> float | None:
@@ -222,7 +232,7 @@ def _fit(spec: KernelSpec, scope: Scope, dims: Dims, config: Config) -> Config |
     return adapt_config(spec, scope.problem.resized(dims), target, config)
 
 
-def _spread(items: Sequence[T], most: int) -> Sequence[T]:
-    if len(items) <= most:
+def _spread(items: Sequence[T], limit: int) -> Sequence[T]:
+    if len(items) <= limit:
         return items
-    return [items[place * len(items) // most] for place in range(most)]
+    return [items[index * len(items) // limit] for index in range(limit)]

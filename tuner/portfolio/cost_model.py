@@ -1,10 +1,10 @@
-"""What a config is expected to cost at a shape where nobody timed it, from what was timed at other shapes.
+"""A forecast of a config's cost at a shape where it was not timed, from times at other shapes.
 
-A Gaussian process over shapes and configs together. Two observations are alike by how near their shapes are, their tile
-parameters, and what the prior says of each config at its own shape: the same tile is another thing for a shape that it
-leaves half empty. The correlation is `exp(-distance)` (Matern 1/2); the equations are those of Rasmussen and Williams,
-Gaussian Processes for Machine Learning, 2006: (2.25) for a forecast, and (5.12) of a block instead of a single case for
-a shape left out.
+It is a Gaussian process over shapes and configs together. The distance of two observations depends on their shapes,
+their tile parameters, and the prior's penalties of each config at its own shape, because the same tile performs
+differently at a shape that leaves it half empty. The correlation is `exp(-distance)` (Matern 1/2). The equations are
+from Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006: (2.25) for a forecast, and (5.12), applied
+to a block of observations instead of a single one, for a shape left out.
 """
 
 from __future__ import annotations
@@ -21,30 +21,31 @@ from tilewise.errors import UsageError
 from tilewise.kernels.spec import KernelSpec, Problem, Target
 from tilewise.tuner.prior.penalties import penalties
 from tilewise.tuner.samplers.gaussian_process import Array
-from tilewise.tuner.space.problem import make_problem
+from tilewise.tuner.space.problem_checks import make_problem
 from tilewise.tuner.space.search_space import broken_rule, domains
 
 __all__ = ["CostModel", "Observation"]
 
 _SHAPE_SCALE, _CONFIG_SCALE = 10.0, 4.0
-"""Doublings of a dimension, and of a tile parameter or a penalty, that make a distance of 1. Chosen, as is what
-follows, by leaving shapes out, on three kernels of an H200 (docs/runtime.md); half or twice as much does as well."""
+"""Doublings of a dimension, and of a tile parameter or a penalty, that make a distance of 1. These and the constants
+below were chosen by leaving shapes out, on three kernels on an H200 (docs/runtime.md). Half or twice these values do as
+well."""
 
 _NOISE = 0.03
-"""Variance of a time that nothing explains, beside that of what the correlation does explain."""
+"""Variance of the unexplained part of a cost, relative to the part that the correlation explains."""
 
 _UNHEARD = math.log(2)
-"""Log cost of a config like none that was timed."""
+"""Log cost of a config that resembles none of those timed."""
 
 _DEAREST = math.log(4)
-"""Log cost beyond which bad is bad: how bad tells nothing about fast configs."""
+"""Cap on the log cost: how slow a very slow config is says nothing about fast ones."""
 
 _OTHER = 2.0
-"""How far apart two words (a variant, a flag) are, in doublings."""
+"""Distance of two different words (a variant, a flag), in doublings."""
 
 
 class Observation(NamedTuple):
-    """`cost` is the config's time over the best of the shape."""
+    """A config timed at a shape. `cost` is its time divided by the shape's best time."""
 
     dims: Dims
     config: Config
@@ -52,15 +53,15 @@ class Observation(NamedTuple):
 
 
 class CostModel:
-    """Of one kernel, dtype and device. Observations outside the kernel's space say nothing.
+    """The forecast for one kernel, dtype and device. Observations outside the kernel's space are ignored.
 
-    Without the kernel's spec neither the space nor the prior is known, and what the prior would say is left out.
+    Without the kernel's spec the space is unknown and the prior's penalties are omitted.
     """
 
     def __init__(
         self, observations: Sequence[Observation], problem: Problem, target: Target, spec: KernelSpec | None
     ) -> None:
-        """`problem` is one of those observed; the others differ from it in their dimensions alone."""
+        """Fit the observations. `problem` is any one of theirs; the others differ from it in their dimensions only."""
         self._problem, self._target, self._spec = problem, target, spec
         self._ranges: dict[tuple[int, ...], Mapping[str, tuple[Value, ...]]] = {}
         self.observations = [seen for seen in observations if self._is_valid(seen)]
@@ -71,7 +72,7 @@ class CostModel:
         self._surprises = np.array(costs) - _UNHEARD
 
     def costs(self, dims: Dims, configs: Sequence[Config]) -> list[float]:
-        """The logarithm of each config's expected cost at the shape; only their differences mean something."""
+        """Return the logarithm of each config's expected cost at the shape. Only the differences are meaningful."""
         if not self.observations or not configs:
             return [_UNHEARD] * len(configs)
         points = np.array([self._point(dims, config) for config in configs])
@@ -79,7 +80,7 @@ class CostModel:
         return [float(cost) for cost in forecast]
 
     def left_out(self, places: Sequence[int]) -> list[float]:
-        """The same of these observations, from all others."""
+        """Return the expected log costs of the observations with these indexes, forecast from all others."""
         if not places:
             return []
         block = np.array(places, dtype=np.intp)
@@ -101,11 +102,11 @@ class CostModel:
         return np.asarray(self._inverse @ self._surprises)
 
     def _point(self, dims: Dims, config: Config) -> list[float]:
-        sizes = [math.log2(dims[name]) / _SHAPE_SCALE for name in sorted(dims)]
+        shape = [math.log2(dims[name]) / _SHAPE_SCALE for name in sorted(dims)]
         numbers = [_doublings(config.get(name, 0)) for name in self._numbers]
         words = [_OTHER / math.sqrt(2) * (config.get(name) == value) for name, value in self._words]
         flaws = [math.log2(factor) for factor in self._penalties(dims, config)]
-        return sizes + [value / _CONFIG_SCALE for value in (*numbers, *words, *flaws)]
+        return shape + [value / _CONFIG_SCALE for value in (*numbers, *words, *flaws)]
 
     def _penalties(self, dims: Dims, config: Config) -> list[float]:
         if self._spec is None:
@@ -131,7 +132,7 @@ class CostModel:
 
 
 def _distances(left: Array, right: Array) -> Array:
-    """Between each two rows of both."""
+    """Return the distance between each row of `left` and each row of `right`."""
     squares = (left**2).sum(1)[:, None] + (right**2).sum(1)[None, :] - 2 * left @ right.T
     return np.asarray(np.sqrt(np.maximum(squares, 0.0)))
 

@@ -1,7 +1,7 @@
-"""Configs that are good for a few shapes timed on the others: what tells a portfolio which can stand in for which.
+"""Cross-evaluation: good configs of some shapes timed on the others, so that a portfolio knows how well they transfer.
 
-First the winners, each on every other shape. What that teaches is then asked which of all proven configs it expects to
-be fastest on each shape, and those are timed too: a forecast is best corrected where it is most hopeful.
+First each winner is timed on every other shape. A forecast from all trials then ranks the proven configs for each
+shape, and the leaders are timed too, because a forecast is corrected best where it is most optimistic.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["cross_evaluate"]
 
 
 _EXPECTED = 8
-"""Configs timed on each shape because they are expected to be the fastest there, if they were not before."""
+"""Number of configs expected to be fastest that are timed on each shape, unless they were before."""
 
 
 def cross_evaluate(
@@ -31,23 +31,23 @@ def cross_evaluate(
     *,
     progress: Callable[[str], None] = lambda line: None,
 ) -> int:
-    """Time what is good for one of the problems on the others, as it fits there, and keep the trials; returns how many.
+    """Time good configs of each problem on the others, adapted to their spaces. Store the trials; return their number.
 
-    One that beats the winner so far is verified, so that it becomes the best. Problems without a winner have no part.
+    A config that beats the winner is verified, so that it becomes the best. Problems without a winner are skipped.
     """
     results = [store.result(device.scope(spec, problem)) for problem in problems]
     tuned = [(problem, result) for problem, result in zip(problems, results, strict=True) if result.winner]
     winners = [result.winner.config for _, result in tuned if result.winner]
     count = 0
-    for place, (problem, result) in enumerate(tuned, 1):
-        progress(f"{spec.name}: winners on each other, {place} of {len(tuned)}")
+    for ordinal, (problem, result) in enumerate(tuned, 1):
+        progress(f"{spec.name}: timing winners on shape {ordinal} of {len(tuned)}")
         moved = (adapt_config(spec, problem, device.target, config) for config in winners)
         count += _time(spec, problem, device, store, result, [config for config in moved if config is not None])
     if len(tuned) < 2:
         return count
     [portfolio, *_] = portfolios(((result.scope, store.trials(result.scope)) for _, result in tuned), spec)
-    for place, (problem, _) in enumerate(tuned, 1):
-        progress(f"{spec.name}: what is expected to be fast, {place} of {len(tuned)}")
+    for ordinal, (problem, _) in enumerate(tuned, 1):
+        progress(f"{spec.name}: timing expected leaders on shape {ordinal} of {len(tuned)}")
         expected = portfolio.picks(spec, problem.dims, device.target)[:_EXPECTED]
         count += _time(spec, problem, device, store, store.result(device.scope(spec, problem)), expected)
     return count

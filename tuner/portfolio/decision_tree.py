@@ -1,4 +1,4 @@
-"""A small decision tree over dimensions: which of a few choices a shape is given."""
+"""A small decision tree over dimensions, which gives each shape one of a few choices."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ __all__ = ["Leaf", "Rule", "Split", "grow", "rule_from_json"]
 
 _DEEPEST = 5
 _FEWEST = 2
-"""Shapes on each side of a split: one alone would be learnt by heart."""
+"""Least number of shapes on each side of a split: a single one would be overfitted."""
 
 _LEAST_GAIN = 0.02
-"""Log time, summed over shapes, that a split must save: 2% of one shape's."""
+"""Least saving of a split, in log time summed over shapes: 2% of the time of one shape."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Leaf:
 
 @dataclass(frozen=True, slots=True)
 class Split:
-    """`below` where the product of the dimensions called `names` is at most `limit`."""
+    """A branch: `below` if the product of the dimensions called `names` is at most `limit`, else `above`."""
 
     names: tuple[str, ...]
     limit: int
@@ -53,9 +53,9 @@ Rule = Leaf | Split
 
 
 def rule_from_json(body: Mapping[str, Any], choices: int, names: Sequence[str], depth: int = 0) -> Rule:
-    """The rule that `to_json` wrote; raises `ValueError` for one that cannot be."""
+    """Read the rule that `to_json` wrote; raise `ValueError` for an invalid one."""
     if not isinstance(body, Mapping) or depth > 2 * _DEEPEST:
-        raise ValueError("a rule is an object with a choice or two sides, a few levels deep")
+        raise ValueError("a rule must be an object with a choice or two sides, at most a few levels deep")
     if "choice" in body:
         if type(body["choice"]) is not int or not 0 <= body["choice"] < choices:
             raise ValueError(f"a rule's choice is {body['choice']!r}; expected 0 to {choices - 1}")
@@ -70,9 +70,10 @@ def rule_from_json(body: Mapping[str, Any], choices: int, names: Sequence[str], 
 
 
 def grow(shapes: Sequence[Dims], costs: Sequence[Sequence[float]], depth: int = _DEEPEST) -> Rule:
-    """The tree that gives each shape a choice of small cost; `costs` has a row a shape and a column a choice.
+    """Grow a tree that gives each shape a choice of small cost. `costs` has one row per shape, one column per choice.
 
-    Greedy, from the root: the split that saves most, by one dimension or the product of all, until none saves enough.
+    It grows greedily from the root: at each node it takes the split that saves most, by one dimension or the product of
+    all, until none saves enough.
     """
     totals = [math.fsum(column) for column in zip(*costs, strict=True)]
     choice = min(range(len(totals)), key=totals.__getitem__)
@@ -96,8 +97,8 @@ def _best_split(
     for names in _features(shapes[0]):
         products = [math.prod(dims[name] for name in names) for dims in shapes]
         order = sorted(range(len(shapes)), key=products.__getitem__)
-        lefts = _least_totals([costs[place] for place in order])
-        rights = _least_totals([costs[place] for place in reversed(order)])
+        lefts = _least_totals([costs[index] for index in order])
+        rights = _least_totals([costs[index] for index in reversed(order)])
         for count in range(_FEWEST, len(order) - _FEWEST + 1):
             one, other = products[order[count - 1]], products[order[count]]
             cost = lefts[count - 1] + rights[len(order) - count - 1]
@@ -112,6 +113,6 @@ def _features(dims: Dims) -> list[tuple[str, ...]]:
 
 
 def _least_totals(costs: Sequence[Sequence[float]]) -> list[float]:
-    """Of the first one, two, ... rows: the total of the column whose total is least."""
+    """Return, for the first one, two, ... rows, the smallest column total."""
     sums = itertools.accumulate(costs, lambda total, row: [a + b for a, b in zip(total, row, strict=True)])
     return [min(row) for row in sums]

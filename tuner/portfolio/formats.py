@@ -1,4 +1,4 @@
-"""The file formats that are made of portfolios."""
+"""The export formats that contain portfolios."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ __all__ = ["FORMATS"]
 
 
 def _portfolios(selection: Selection) -> list[Portfolio]:
-    """Made one kernel at a time, with its spec where that is at hand."""
+    """Build the portfolios, one kernel at a time, with its spec if it is registered.
+
+    Raises `NotFound` if no verified result is selected.
+    """
     made: list[Portfolio] = []
     for kernel in sorted({scope.kernel for scope in selection.scopes}):
         spec = registry.load(kernel) if kernel in registry.names() else None
@@ -41,7 +44,7 @@ def _write_python(selection: Selection) -> Written:
 FORMATS = {
     one.name: one
     for one in (
-        Format("runtime", "bests alone and portfolios, for programs that only launch", write=_write_runtime),
-        Format("python", "the portfolios' rules as functions that need nothing", write=_write_python),
+        Format("runtime", "winners only and portfolios, for programs that only launch", write=_write_runtime),
+        Format("python", "the portfolios' rules as Python functions without dependencies", write=_write_python),
     )
 }

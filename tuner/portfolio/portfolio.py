@@ -1,7 +1,7 @@
-"""A few configs that serve all shapes, as data: the smallest set that keeps tuned shapes near their best, and a rule.
+"""Portfolios: the smallest set of configs that keeps all tuned shapes near their best, and a rule that picks one.
 
-Beside the set and the rule stands what all trials foretell of any shape (`forecast`), which costs less where it is
-asked, and is what a shape is launched with.
+A portfolio also holds a forecast from all trials (`forecast`). Its picks cost less time than the rule's, and they are
+the configs that an untuned shape is launched with.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from tilewise.tuner.space.nearest_config import adapt_config
 __all__ = ["ConfigKey", "HeldOut", "Portfolio", "config_key", "portfolio_from_json"]
 
 VERSION = 2
-"""Of a portfolio in JSON."""
+"""Version of a portfolio's JSON."""
 
 _DOUBTED = 4.0
-"""How much slower than the spec's default the prior may hold a pick. Where few shapes were tuned, and far away, they
-say little of how a block's size is to change with the shape; of 193 picks on an H200, whose shapes were tuned
-afterwards (docs/runtime.md), the prior held none as slow."""
+"""Limit on a pick's time by the prior, as a multiple of that of the spec's default. A few tuned shapes, far away, say
+little about how a block's size should change with the shape. Of 193 picks on an H200, whose shapes were tuned
+afterwards (docs/runtime.md), the prior rated none this slow."""
 
 ConfigKey = tuple[tuple[str, Any], ...]
 
@@ -45,8 +45,10 @@ def config_key(config: Config) -> ConfigKey:
 
 @dataclass(frozen=True, slots=True)
 class HeldOut:
-    """What a pick costs a shape that had no part in it: of `shapes` left out one at a time, the mean and worst time
-    over the best. Of `unknown` more no time of what was picked is known."""
+    """The cost of picks at shapes left out one at a time: mean and worst time over the best, for `shapes` of them.
+
+    For `unknown` further shapes the time of the picked config is unknown.
+    """
 
     shapes: int
     unknown: int
@@ -61,12 +63,13 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Portfolio:
-    """`configs` keep each of the `shapes` within `factor` of its best time; `rule` picks one of them.
+    """A few `configs` that keep each of the `shapes` within `factor` of its best time, and a `rule` that picks one.
 
-    `costs` has for each shape what the configs tried there cost, a multiple of the shape's best by the config's place
-    in `tried`; `proven` are the places of those that may be launched elsewhere, verified somewhere and fast there.
-    `scope` is that of one of the shapes: all share it but for the dimensions. `smallest` says whether it is proven that
-    no smaller set of `configs` does (else it is a greedy one). `held_out` is of `picks`, `rule_held_out` of the rule.
+    `costs` has one row per shape: it maps a config's index in `tried` to its time as a multiple of the shape's best.
+    `proven` holds the indexes of configs that may be launched at other shapes, because they were verified and fast at
+    some shape. `scope` belongs to one of the shapes, and all share it except for the dimensions. `smallest` says
+    whether the set of `configs` is proven smallest (else it is a greedy one). `held_out` evaluates `picks`, and
+    `rule_held_out` the rule.
     """
 
     scope: Scope
@@ -83,14 +86,17 @@ class Portfolio:
     _forecasts: list[CostModel] = field(default_factory=list, init=False, repr=False, compare=False)
 
     def picks(self, spec: KernelSpec, dims: Dims, target: Target) -> list[Config]:
-        """Configs of that shape's own space, the one that is expected to be fastest there first: the proven ones as
-        they fit there, and the spec's default, which goes before those that the prior holds to be far slower. None
-        where no trial is of its shape's space. Takes about a millisecond a config, the first time some more."""
+        """Return configs of the shape's own space, those expected to be fastest first.
+
+        They are the proven configs, adapted to the shape, and the spec's default. Configs that the prior rates far
+        slower than the default come last. The list is empty if no trial is in the space of its shape. It takes about
+        a millisecond per config, and more the first time.
+        """
         forecast = self.forecast(spec, target)
         if not forecast.observations:
             return []
         problem = self.scope.problem.resized(dims)
-        proven = (adapt_config(spec, problem, target, self.tried[place]) for place in self.proven)
+        proven = (adapt_config(spec, problem, target, self.tried[index]) for index in self.proven)
         default = spec.default(problem, target)
         configs = {config_key(config): config for config in [*proven, default] if config}
         costs = dict(zip(configs, forecast.costs(dims, list(configs.values())), strict=True))
@@ -99,7 +105,7 @@ class Portfolio:
         return [configs[key] for key in sorted(configs, key=lambda key: (slow[key] > limit, costs[key]))]
 
     def to_json(self) -> dict[str, Any]:
-        """All that `portfolio_from_json` reads back."""
+        """Return the JSON that `portfolio_from_json` reads back."""
         scope = self.scope
         return {
             "version": VERSION,
@@ -117,19 +123,19 @@ class Portfolio:
             "shapes": [dict(dims) for dims in self.shapes],
             "tried": [dict(config) for config in self.tried],
             "proven": list(self.proven),
-            "costs": [[[place, round(cost, 4)] for place, cost in row.items()] for row in self.costs],
+            "costs": [[[index, round(cost, 4)] for index, cost in row.items()] for row in self.costs],
             "smallest": self.smallest,
             "held_out": self.held_out.to_json(),
             "rule_held_out": self.rule_held_out.to_json(),
         }
 
     def forecast(self, spec: KernelSpec | None, target: Target) -> CostModel:
-        """Made once: every call means the same kernel and device."""
+        """Return the forecast. It is made once, because every call is for the same kernel and device."""
         if not self._forecasts:
             seen = (
-                Observation(dims, self.tried[place], cost)
+                Observation(dims, self.tried[index], cost)
                 for dims, row in zip(self.shapes, self.costs, strict=True)
-                for place, cost in row.items()
+                for index, cost in row.items()
             )
             self._forecasts.append(CostModel(list(seen), self.scope.problem, target, spec))
         return self._forecasts[0]
@@ -143,7 +149,7 @@ class _HeldOut(msgspec.Struct):
 
 
 class _Portfolio(msgspec.Struct):
-    """What `Portfolio.to_json` writes, beside the fields of its scope."""
+    """The JSON of `Portfolio.to_json`, without the fields of its scope."""
 
     shapes: list[DimsJson]
     configs: list[ConfigJson]
@@ -160,18 +166,18 @@ class _Portfolio(msgspec.Struct):
 
 
 def portfolio_from_json(body: Any) -> Portfolio:
-    """Raises `ValueError`, in a few words, for what is missing, ill-typed or impossible."""
+    """Read a portfolio; raise a short `ValueError` if a field is missing, ill-typed or impossible."""
     if isinstance(body, dict) and (version := body.get("version") or 1) != VERSION:
-        raise ValueError(f"a portfolio of version {version}; this tilewise reads version {VERSION}: export it again")
+        raise ValueError(f"the portfolio has version {version}, but this tilewise reads {VERSION}; export it again")
     known = typed(body, _Portfolio)
     shapes, tried = known.shapes, known.tried
     if not shapes or not known.configs or any(shape.keys() != shapes[0].keys() for shape in shapes):
-        raise ValueError("a portfolio has configs, and shapes of the same dimensions")
+        raise ValueError("a portfolio needs configs, and shapes with the same dimensions")
     if len(known.costs) != len(shapes):
-        raise ValueError(f"a portfolio has {len(known.costs)} rows of costs; expected {len(shapes)}")
-    for place in (*known.proven, *(place for row in known.costs for place, _ in row)):
-        if place >= len(tried):
-            raise ValueError(f"the place of a config is {place}; expected 0 to {len(tried) - 1}")
+        raise ValueError(f"the portfolio has {len(known.costs)} rows of costs; expected {len(shapes)}")
+    for index in (*known.proven, *(index for row in known.costs for index, _ in row)):
+        if index >= len(tried):
+            raise ValueError(f"an index into tried is {index}; expected 0 to {len(tried) - 1}")
     return Portfolio(
         scope=scope_from_json({**body, "dims": {**shapes[0], **known.flags}}),
         factor=known.factor,

@@ -1,4 +1,4 @@
-"""Portfolios as a Python module that needs nothing: a function a kernel, dtype and device, to read and to copy."""
+"""Portfolios as a Python module without dependencies: one function per kernel, dtype and device, to read or copy."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tilewise.tuner.portfolio.portfolio import Portfolio
 
 __all__ = ["rule_module"]
 
-_HEAD = '"""Which config to launch, by a rule over the dimensions. Made by `tilewise export --format python`."""\n'
+_HEAD = '"""Rules that choose a config by the dimensions. Made by `tilewise export --format python`."""\n'
 
 
 def rule_module(portfolios: Sequence[Portfolio]) -> str:
-    """The module's text; functions are called after the kernel, the dtype and the device."""
+    """Return the module's text. Functions are named after the kernel, dtype and device."""
     functions: dict[str, str] = {}
     for portfolio in portfolios:
         name = _name(portfolio)
@@ -30,9 +30,10 @@ def rule_module(portfolios: Sequence[Portfolio]) -> str:
 def _function(name: str, portfolio: Portfolio) -> str:
     scope, held = portfolio.scope, portfolio.rule_held_out
     cost = (
-        f"One of {held.shapes} left out took {held.mean:.3f}x its best on average, {held.worst:.3f}x at worst."
+        f"{held.shapes} shapes, each left out in turn, took {held.mean:.3f}x their best on average, "
+        f"{held.worst:.3f}x at worst."
         if held.mean is not None and held.worst is not None
-        else "What it costs a shape that was not tuned is not known."
+        else "The cost at untuned shapes is unknown."
     )
     shapes, within = len(portfolio.shapes), f"{portfolio.factor - 1:.0%}"
     names = [_identifier(dim) for dim in scope.dims]
@@ -69,11 +70,11 @@ def _name(portfolio: Portfolio) -> str:
 
 
 def _identifier(text: str) -> str:
-    """The text as a Python name: what it came from may be anything."""
+    """Turn any text into a valid Python name."""
     name = re.sub(r"\W", "_", text, flags=re.ASCII)
     return f"_{name}" if not name or name[0].isdigit() or keyword.iskeyword(name) else name
 
 
 def _plain(text: str) -> str:
-    """The text inside a docstring: it must not end it."""
+    """Replace all characters that could end or escape from a docstring."""
     return re.sub(r"[^\w .,:;()=+/-]", "_", text, flags=re.ASCII)

@@ -1,12 +1,13 @@
-"""What a config should cost on an Ascend part, from counting alone: the Ascend side of the prior.
+"""The Ascend side of the prior: a config's expected cost, from counts alone.
 
-A program takes the outermost axis in outer trips and, in each, all other axes in inner ones, as often as the data
-passes. Double buffering lets loads, vector work and stores of different trips go on at once, but where a loop runs
-empty a load and what follows it are waited for. A trip that reaches over an edge fills its tile first, and its load
-waits for that. No launch ends before the memory has moved its bytes: where that takes longest, idle cores cost nothing.
+A program divides the outermost axis into outer trips and, in each, all other axes into inner trips, once per pass over
+the data. Double buffering lets loads, vector work and stores of different trips overlap, but where a loop runs empty,
+the program waits for a load and the steps after it. A trip that reaches over an edge fills its tile first, and its load
+waits for the fill. No launch ends before the memory has moved its bytes: where that takes longest, idle cores cost
+nothing.
 
-Each penalty is how much longer the kernel takes with one more of these counted, so that their product is the expected
-time over that of the same work in even shares with nothing lost.
+Each penalty is the factor by which the time grows when one more of these effects is counted. Their product is the
+expected time, relative to the time of the same work in even shares without losses.
 """
 
 from __future__ import annotations
@@ -23,56 +24,56 @@ from tilewise.tuner.hardware.ascend_parts import PARTS
 __all__ = ["OVERFLOW", "ascend_penalties"]
 
 OVERFLOW = 4.0
-"""Tiles estimated beyond on-chip memory are probably refused; grows with the overflow."""
+"""Least penalty of tiles estimated beyond on-chip memory, which are probably refused; it grows with the overflow."""
 
 _SIBLING = "Ascend910B4"
-"""Whose clock, memory rate and cache stand for those of a part that is not listed."""
+"""The part whose clock, memory rate and cache are used for a part that is not listed."""
 
 _COST = {name: figure.value for name, figure in FIGURES.items()}
-"""Those of the modelled part; docs/model.md gives the source of each."""
+"""Costs of the modelled part; docs/model.md gives the source of each."""
 
 _INSTRUCTION = _COST["vector_start"] + _COST["barrier"]
-"""Cycles of a vector instruction beside its work, as the next one waits for its result."""
+"""Cycles of a vector instruction beyond its work, as the next one waits for its result."""
 
 _PROGRAM, _TRANSFER, _LATENCY = _COST["program_start"], _COST["mte2_start"], _COST["transfer_latency"]
-"""Cycles: starting a program, starting a transfer, and until its first byte is there."""
+"""Cycles to start a program, to start a transfer, and until the transfer's first byte arrives."""
 
 _STORES_TILES = 0.1
-"""Share of all bytes that are written from which each trip stores its tile; below it are results of rows."""
+"""If more than this share of all bytes is written, each trip stores its tile; otherwise only results of rows are."""
 
 _VECTOR_BYTES = 256 / REPEAT_CYCLES["vadd"].value
-"""What a vector instruction works through in a cycle."""
+"""Bytes that a vector instruction processes per cycle."""
 
 
 class _Losses(NamedTuple):
-    """What takes time beside the work, in the order in which it is counted."""
+    """Losses of time beyond the work, in the order in which they are counted."""
 
     instructions: bool = False
     """Each instruction of a trip waits for the one before."""
     reductions: bool = False
     transfers: bool = False
-    """Starting a transfer, and stepping from row to row."""
+    """Starts of transfers, and their steps from row to row."""
     latency: bool = False
     """Loads that nothing hides: those of each loop's first trip."""
     edges: bool = False
     """Trips that reach over an edge."""
     starts: bool = False
-    """Of programs and launches."""
+    """Starts of programs and launches."""
     turns: bool = False
     """Loads, work and stores take turns."""
 
 
 _PENALTIES = (
     *("row_tails", "column_tail", "traffic"),
-    "waves",  # the work dealt out to programs, nothing lost
-    *("loop_trips", "sub_tiles", "transfer", "fill", "edges", "starts", "overlap"),  # those of `_Losses`
+    "waves",  # the work divided among programs, without losses
+    *("loop_trips", "sub_tiles", "transfer", "fill", "edges", "starts", "overlap"),  # in the order of `_Losses`
 )
 
 
 def ascend_penalties(
     spec: KernelSpec, problem: Problem, config: Config, tiling: Tiling, target: Target
 ) -> dict[str, float]:
-    """The penalties by name, each 1 or more."""
+    """Return the penalties by name, each 1 or more."""
     single = tiling.streamed_bytes + tiling.resident_bytes
     double = single + (tiling.streamed_bytes if tiling.doubling_bytes is None else tiling.doubling_bytes)
     in_turns = not config.get("multibuffer", True) or double > target.on_chip_bytes
@@ -88,14 +89,14 @@ def ascend_penalties(
 
 
 class _Rates(NamedTuple):
-    """Bytes a cycle of the memory and of one core, and cycles."""
+    """Bytes per cycle of the `memory` and of one `core`; the other fields are in cycles."""
 
     memory: float
     core: float
     launch: float
     dispatch: float
     visible: float
-    """What of a transfer's start other cores' transfers do not hide."""
+    """The part of a transfer's start that other cores' transfers do not hide."""
 
 
 def _rates(name: str, needed_bytes: int) -> _Rates:
@@ -108,8 +109,11 @@ def _rates(name: str, needed_bytes: int) -> _Rates:
 
 
 class _Loops(NamedTuple):
-    """Trips of a full program, those of all passes; `whole` are the inner ones that reach over no edge. A program takes
-    `rows` of the outermost axis, `step` a trip, but `cut` in the `cut_programs` at its end."""
+    """Trips of a full program, over all passes.
+
+    `whole` counts the inner trips that reach over no edge. A program takes `rows` of the outermost axis, `step` per
+    trip; the `cut_programs` at the axis's end take `cut`.
+    """
 
     outer: int
     inner: int
@@ -125,7 +129,7 @@ class _Loops(NamedTuple):
 
 
 def _loops(axes: Sequence[Axis], passes: int) -> _Loops:
-    """A single axis has inner trips only."""
+    """Return the trips of these axes; a single axis has inner trips only."""
     first, inner = axes[0], axes[1:] or axes
     trips = passes * math.prod(axis.trips for axis in inner)
     whole = passes * math.prod(axis.taken // axis.step for axis in inner)
@@ -137,7 +141,7 @@ def _loops(axes: Sequence[Axis], passes: int) -> _Loops:
 
 
 class _Kernel:
-    """A config's launches: the one that its tiling describes, and how many programs the others have."""
+    """A config's launches: the one that its tiling describes, and the program counts of the others."""
 
     def __init__(self, spec: KernelSpec, problem: Problem, config: Config, tiling: Tiling, target: Target) -> None:
         buffers, axes = spec.buffers(problem).values(), tiling.axes
@@ -152,7 +156,7 @@ class _Kernel:
         stored = written if written > _STORES_TILES * self._least else 0
         self._elements = math.prod(axis.size for axis in axes)
         self._operations = spec.flops(problem) / self._elements
-        """Vector operations on an element that the problem needs."""
+        """Vector operations per element that the problem needs."""
         self._done = self._operations + tiling.operations
 
         self._loops = _loops(axes, self._passes)
@@ -167,7 +171,7 @@ class _Kernel:
         self._halvings = math.log2(max(1.0, axes[-1].step * 4 / 256))
 
     def in_even_shares(self) -> list[float]:
-        """Cycles of the needed work, then with the tails of rows, with both tails, and with what is read again."""
+        """Return the cycles of the needed work, then with row tails, with both tails, and with extra reads and work."""
         *rows, last = (axis.trips * axis.step / axis.taken for axis in self._tiling.axes)
         tails = math.prod(rows)
         vector = self._elements / self._cores * 4 / _VECTOR_BYTES
@@ -181,7 +185,7 @@ class _Kernel:
         return [*needed, cycles(tails * last, self._done, self._tiling.traffic)]
 
     def cycles(self, lost: _Losses) -> float:
-        """Of all launches: full waves of programs, and the last wave, in which some programs may be cut short."""
+        """Return the cycles of all launches: full waves, and a last wave in which some programs may be cut short."""
         rates, loops, programs = self._rates, self._loops, self._programs
         waves, last = self._waves(programs)
         whole = ending = self._busy(loops.rows, lost)
@@ -195,7 +199,7 @@ class _Kernel:
         return total + waves * _PROGRAM + handed + sum(map(self._other, self._others))
 
     def _busy(self, rows: int, lost: _Losses) -> float:
-        """A program of so many rows, as far as its own core is concerned."""
+        """Return the cycles that a program of `rows` rows takes on its own core."""
         loops, tiling = self._loops, self._tiling
         fills = lost.edges and not tiling.moved_back
         rounds = rows // loops.step if fills else loops.outer
@@ -229,8 +233,10 @@ class _Kernel:
         return total + (reduction * (1 - 1 / loops.inner) if runs_on else loops.outer * reduction)
 
     def _memory(self, active: int, lost: _Losses) -> float:
-        """A wave of so many programs, as far as the memory is concerned: others have it while a program waits to be
-        handed out and started."""
+        """Return the cycles that a wave of `active` programs takes of the memory.
+
+        Other programs use the memory while one waits to be dispatched and started.
+        """
         moving = self._bytes * active / self._rates.memory
         if lost.transfers:
             moving += self._rates.visible * self._loops.trips * (1 + bool(self._store) / self._passes)
@@ -239,19 +245,21 @@ class _Kernel:
         return moving
 
     def _other(self, programs: int) -> float:
-        """Another launch, but for its work."""
+        """Return the cycles of another launch, without its work."""
         waves, last = self._waves(programs)
         return self._rates.launch + waves * _PROGRAM + (last - 1) * self._rates.dispatch + 2 * (_TRANSFER + _LATENCY)
 
     def _waves(self, programs: int) -> tuple[int, int]:
-        """How many, and the programs of the last."""
+        """Return the number of waves and the programs of the last one."""
         waves = ceil_div(programs, self._cores)
         return waves, programs - (waves - 1) * self._cores
 
 
 def _transfer(tile: int, columns: Axis, item_bytes: int, align_bytes: int, core_rate: float) -> float:
-    """Cycles of a tile's transfer beside its bytes: its start, a step a row, and what short rows take longer. Whole
-    rows that need no filling up on chip are one run."""
+    """Return the cycles of a tile's transfer beyond its bytes: its start, a step for each row, and short rows' delay.
+
+    Whole rows that need no padding on chip are one run.
+    """
     rows, row_bytes = tile // columns.step, columns.step * item_bytes
     if columns.step == columns.size and row_bytes % align_bytes == 0:
         return _TRANSFER

@@ -1,9 +1,9 @@
-"""What a config should cost on an NVIDIA GPU, from counting: the NVIDIA side of the prior.
+"""The NVIDIA side of the prior: a config's expected cost, from counts.
 
-A multiprocessor hides the latency of one program's loads behind the others that are resident on it, so most of what a
-config costs follows from how many are: as many as threads, registers and the grid allow. Constants without another
-source were chosen to rank the configs of recorded landscapes of the H200, and those of 210 more shapes of three kernels
-that were tuned there.
+A multiprocessor hides the latency of one program's loads behind the other programs that are resident on it. A config's
+cost therefore follows mostly from the number of resident programs, which threads, registers and the grid limit.
+Constants without another source were chosen to rank the configs of recorded landscapes of the H200, and those of 210
+more shapes of three kernels that were tuned there.
 """
 
 from __future__ import annotations
@@ -15,41 +15,42 @@ from tilewise.kernels.spec import Config, KernelSpec, Problem, Target, Tiling, c
 __all__ = ["nvidia_penalties"]
 
 _THREADS, _PROGRAMS, _REGISTERS = 2048, 32, 65536
-"""Of a multiprocessor of compute capability 8.0 and 9.0 (CUDA C++ Programming Guide, technical specifications)."""
+"""Limits of a multiprocessor: threads, programs and registers, at compute capability 8.0 and 9.0 (CUDA C++ Programming
+Guide, technical specifications)."""
 
 _OWN_REGISTERS = 32
-"""Of a thread, for addresses and counters beside its share of the tiles."""
+"""Registers of a thread for addresses and counters, besides its share of the tiles."""
 
 _TILE_REGISTERS = 32
-"""Of a thread's share of the tiles; beyond, the compiler has little left to have loads under way with."""
+"""Registers for a thread's share of the tiles; beyond these, the compiler has few left to keep loads in flight."""
 
 _FLIGHT_BYTES = 36 << 10
-"""That one multiprocessor should have under way to keep global memory busy: 4.8 TB/s over 132 of them, times a
-microsecond of latency."""
+"""Bytes that one multiprocessor should keep in flight so that global memory is busy: 4.8 TB/s over 132
+multiprocessors, times a microsecond of latency."""
 
 _ALONE = 0.7
-"""What waiting for a program's only trip costs beside the trip, where no other program is resident."""
+"""Cost of waiting for a program's only trip, relative to the trip, where no other program is resident."""
 
 _TRIP = 0.25
-"""What each doubling of the trips costs: a trip's loads are waited for before the next one's are computed with."""
+"""Cost of each doubling of the trips: a program waits for one trip's loads before it computes with the next one's."""
 
 _THREAD_ELEMENTS = 4.0
-"""Elements that a thread should have to work on: one vector load of float32."""
+"""Elements that each thread should work on: one vector load of float32."""
 
 _RE_READ = 0.1
-"""What reading again costs beside reading first, since the caches keep most of what a program reads twice."""
+"""Cost of reading data again, relative to the first read: the caches keep most of the data that is read twice."""
 
 _L2_BYTES = 50 << 20
-"""Of an H100 and an H200."""
+"""Second-level cache of an H100 and an H200."""
 
 _KEPT_LINES = 1.2
-"""What it costs to keep lines that are read once in a second-level cache that cannot hold all of them."""
+"""Cost of keeping lines that are read once in a second-level cache that cannot hold all of them."""
 
 
 def nvidia_penalties(
     spec: KernelSpec, problem: Problem, config: Config, tiling: Tiling, target: Target
 ) -> dict[str, float]:
-    """The penalties by name, each 1 or more."""
+    """Return the penalties by name, each 1 or more."""
     threads = 32 * int(config.get("num_warps", 4))
     words = (tiling.streamed_bytes + tiling.resident_bytes) / 4 / threads
     resident = _resident(tiling, threads, words, target)
@@ -69,20 +70,20 @@ def nvidia_penalties(
 
 
 def _resident(tiling: Tiling, threads: int, words: float, target: Target) -> int:
-    """Programs on one multiprocessor at a time."""
+    """Return the number of programs on one multiprocessor at a time."""
     registers = min(255.0, _OWN_REGISTERS + words)
     allowed = min(_THREADS // threads, _PROGRAMS, int(_REGISTERS / (registers * threads)))
     return max(1, min(allowed, ceil_div(tiling.programs, target.cores)))
 
 
 def _waves(tiling: Tiling, target: Target) -> float:
-    """The busiest multiprocessor's share of the work against an even share."""
+    """Return the busiest multiprocessor's share of the work, relative to an even share."""
     even = math.prod(axis.size for axis in tiling.axes) / target.cores
     return max(1.0, ceil_div(tiling.programs, target.cores) * _block(tiling) / even)
 
 
 def _block(tiling: Tiling) -> int:
-    """Elements of a program."""
+    """Return the number of elements per program."""
     return math.prod(axis.taken for axis in tiling.axes)
 
 

@@ -1,1 +1,1 @@
-"""Launch kernels with stored configs: `tuned`, `Operator`, and how a config is chosen for a call."""
+"""Launches with stored configs: `tuned`, `Operator`, and the choice of a config for a call."""

@@ -1,8 +1,7 @@
-"""The problem that a call is of, read back from its arguments.
+"""The problem of a call, read back from its arguments.
 
-A spec says what the arguments of a problem are; which of them tell the problem is found by asking it for the arguments
-of two made-up problems: a scalar that equals a dimension in both is that dimension, and so is the length of a buffer's
-axis.
+A spec maps a problem to arguments. Two made-up problems show how to invert this: a scalar, or the length of a buffer's
+axis, that equals a dimension in both of them is that dimension.
 """
 
 from __future__ import annotations
@@ -17,76 +16,83 @@ from tilewise.kernels.spec import KernelSpec, Problem
 __all__ = ["CallSignature", "DimsOf", "call_signature", "dtype_argument", "signature_from_buffers"]
 
 DimsOf = Callable[[Mapping[str, Any]], Mapping[str, int]]
-"""The dimension sizes of a call, from its arguments by name."""
+"""A function that returns the dims of a call, given its arguments by name."""
 
 _PROBES = ((101, 103, 107, 109, 113, 127), (211, 223, 227, 229, 233, 239))
 
 
 @dataclass(frozen=True, slots=True)
 class CallSignature:
-    """Where a problem is found: `dims` are expressions of the arguments, one a dimension, in the spec's order; `tensor`
-    is the name of the argument whose dtype is the problem's."""
+    """The arguments that hold a problem.
+
+    `dims` has one pair per dimension, in the spec's order: an argument's name, and an axis of it, or None if the
+    argument is the dimension itself. `tensor` names the argument with the problem's dtype.
+    """
 
     dims: tuple[tuple[str, int | None], ...]
     tensor: str
 
     def key_of(self, names: Sequence[str]) -> Callable[[Sequence[Any]], tuple[Any, ...]]:
-        """A function from positional arguments, named `names`, to (size, ..., dtype, index of the device).
+        """Return a function from positional arguments, named `names`, to (dim, ..., dtype, device index).
 
-        It is put together as text, as `namedtuple` does it: the hit of a launch is this call and one of a dictionary.
+        It is compiled from text, as in `namedtuple`, because each cache hit pays for this call and a dictionary access.
+        Raises `BadSpec` if an argument that the problem is read from is not in `names`.
         """
-        places = {name: place for place, name in enumerate(names)}
-        if missing := [name for name in (*self.names, self.tensor) if name not in places]:
-            given = f"the function has {', '.join(names)}"
-            raise BadSpec(f"a problem is read from {', '.join(dict.fromkeys(missing))}, but {given}: is it the spec's?")
-        parts = [f"a[{places[n]}]" if axis is None else f"a[{places[n]}].shape[{axis}]" for n, axis in self.dims]
-        tensor = f"a[{places[self.tensor]}]"
-        key: Callable[[Sequence[Any]], tuple[Any, ...]] = eval(  # of integers and places alone
+        indexes = {name: index for index, name in enumerate(names)}
+        if missing := [name for name in (*self.names, self.tensor) if name not in indexes]:
+            taken = f"the function takes {', '.join(names)}"
+            raise BadSpec(f"a problem is read from {', '.join(dict.fromkeys(missing))}, but {taken}; pass its own spec")
+        parts = [f"a[{indexes[n]}]" if axis is None else f"a[{indexes[n]}].shape[{axis}]" for n, axis in self.dims]
+        tensor = f"a[{indexes[self.tensor]}]"
+        key: Callable[[Sequence[Any]], tuple[Any, ...]] = eval(  # the text holds integers and attribute names only
             f"lambda a: ({', '.join([*parts, f'{tensor}.dtype', f'{tensor}.get_device()'])})", {}
         )
         return key
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The arguments that tell the dimensions."""
+        """The arguments that hold the dimensions."""
         return tuple(name for name, _ in self.dims)
 
     def sizes(self, arguments: Mapping[str, Any]) -> tuple[int, ...]:
-        """The dimensions of a call, from its arguments by name."""
+        """Return the dimensions of a call, given its arguments by name."""
         return tuple(int(arguments[name] if axis is None else arguments[name].shape[axis]) for name, axis in self.dims)
 
 
 def call_signature(spec: KernelSpec) -> CallSignature:
-    """How to read a problem of the spec from all of its arguments; raises `BadSpec` where a dimension is in none.
+    """Find a problem of the spec in its scalars and buffers; raise `BadSpec` if a dimension is in none of them.
 
-    Scalars go before axes: a caller may pass a tensor of another shape with as many elements.
+    Scalars are preferred to axes: a caller may pass a tensor of another shape with the same number of elements.
     """
-    first, second = (_places(spec, probe, scalars=True) for probe in _PROBES)
-    return _reading(spec, first, second, "pass tuned(.., dims=lambda arguments: {..})")
+    first, second = (_locations(spec, probe, scalars=True) for probe in _PROBES)
+    return _signature(spec, first, second, "pass tuned(.., dims=lambda arguments: {..})")
 
 
 def signature_from_buffers(spec: KernelSpec) -> CallSignature:
-    """The same from the buffers alone."""
-    first, second = (_places(spec, probe, scalars=False) for probe in _PROBES)
-    return _reading(spec, first, second, "an operator needs a buffer with an axis of each dimension")
+    """Find a problem of the spec in its buffers alone; raise `BadSpec` if a dimension is in none of them."""
+    first, second = (_locations(spec, probe, scalars=False) for probe in _PROBES)
+    return _signature(spec, first, second, "an operator needs, for each dimension, a buffer with an axis of that size")
 
 
-def _reading(
+def _signature(
     spec: KernelSpec,
     first: Mapping[str, Sequence[tuple[str, int | None]]],
     second: Mapping[str, Sequence[tuple[str, int | None]]],
     advice: str,
 ) -> CallSignature:
-    found = {dim: [place for place in first[dim] if place in second[dim]] for dim in spec.dims}
-    if missing := [dim for dim, places in found.items() if not places]:
-        raise BadSpec(f"kernel {spec.name}: the arguments do not tell {', '.join(missing)}; {advice}")
+    found = {dim: [location for location in first[dim] if location in second[dim]] for dim in spec.dims}
+    if missing := [dim for dim, locations in found.items() if not locations]:
+        raise BadSpec(f"kernel {spec.name}: {', '.join(missing)} cannot be read from the arguments; {advice}")
     return CallSignature(tuple(found[dim][0] for dim in spec.dims), dtype_argument(spec))
 
 
 def dtype_argument(spec: KernelSpec) -> str:
-    """The buffer whose dtype is the problem's: one that changes with it, an input before an output."""
-    sizes = dict(zip(spec.dims, _PROBES[0], strict=False))
-    buffers = [spec.buffers(Problem(spec.name, sizes, dtype)) for dtype in (spec.dtypes[0], spec.dtypes[-1])]
+    """Return the buffer that has the problem's dtype and changes with it, preferably an input.
+
+    Raises `BadSpec` if the kernel has none.
+    """
+    dims = dict(zip(spec.dims, _PROBES[0], strict=False))
+    buffers = [spec.buffers(Problem(spec.name, dims, dtype)) for dtype in (spec.dtypes[0], spec.dtypes[-1])]
     same = [
         name
         for name, buffer in buffers[0].items()
@@ -97,12 +103,12 @@ def dtype_argument(spec: KernelSpec) -> str:
     return min(same, key=lambda name: buffers[0][name].role == "out")
 
 
-def _places(spec: KernelSpec, probe: Sequence[int], *, scalars: bool) -> dict[str, list[tuple[str, int | None]]]:
-    sizes = dict(zip(spec.dims, probe, strict=False))
-    problem = Problem(spec.name, sizes, spec.dtypes[0])
+def _locations(spec: KernelSpec, probe: Sequence[int], *, scalars: bool) -> dict[str, list[tuple[str, int | None]]]:
+    dims = dict(zip(spec.dims, probe, strict=False))
+    problem = Problem(spec.name, dims, spec.dtypes[0])
     values: list[tuple[tuple[str, int | None], Any]] = []
     if scalars:
         values += [((name, None), value) for name, value in spec.scalars(problem).items()]
     for name, buffer in spec.buffers(problem).items():
         values += [((name, axis), size) for axis, size in enumerate(buffer.shape)]
-    return {dim: [place for place, value in values if value == size] for dim, size in sizes.items()}
+    return {dim: [location for location, value in values if value == size] for dim, size in dims.items()}

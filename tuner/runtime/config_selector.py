@@ -1,4 +1,4 @@
-"""Which config a shape is launched with, and why: the slow half of `tuned`, run once a shape and process."""
+"""The choice of a config for a shape, with its reason: the slow half of `tuned`, run once per shape and process."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from tilewise.tuner.lookup.resolve import Match, device_name, match_of, resolve_
 from tilewise.tuner.runtime.current_device import CurrentDevice, current_device, is_capturing
 from tilewise.tuner.runtime.server_client import ServerClient, ServerQuery, copy_of
 from tilewise.tuner.runtime.untuned_shapes import UntunedShapes
-from tilewise.tuner.space.problem import config_text, make_problem
+from tilewise.tuner.space.problem_checks import config_text, make_problem
 from tilewise.tuner.space.search_space import is_launchable
 from tilewise.tuner.workers.worker import describe
 
@@ -37,9 +37,9 @@ __all__ = ["WAIT_SECONDS", "Choice", "ConfigSelector"]
 _log = logging.getLogger("tilewise.runtime")
 
 WAIT_SECONDS = 0.05
-"""How long the first launch of a shape may wait for a server; later launches never do."""
+"""Seconds that the first launch of a shape may wait for a server; later launches never wait."""
 
-_DOES_NOT_FIT = {
+_COMPILE_ERRORS = {
     "OutOfResources",
     "CompilationError",
     "CompileTimeAssertionFailure",
@@ -47,16 +47,16 @@ _DOES_NOT_FIT = {
     "MLIRCompilationError",
     "UnsupportedLanguageConstruct",
 }
-"""Exceptions that a launch raises before anything runs, by name."""
+"""Names of the exceptions that a launch raises before anything runs."""
 
 DEFAULT = "default"
-"""`Choice.match` where not even the prior had an answer."""
+"""`Choice.match` when not even the prior had an answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What a shape is launched with. `match` is a `Match` or `default`; `why` is one sentence; `answer` is the result
-    that it was chosen for, None where it is the spec's default."""
+    """The config for a shape. `match` is a `Match` or `default`, and `why` is one sentence. `answer` is the result that
+    the config comes from, or None for the spec's default."""
 
     question: Question
     config: Config
@@ -66,7 +66,7 @@ class Choice:
 
     @property
     def is_guess(self) -> bool:
-        """Whether the config was never timed for this shape."""
+        """Return True if the config was never timed for this shape."""
         return self.match not in (Match.EXACT, Match.OLDER)
 
     def __str__(self) -> str:
@@ -75,10 +75,10 @@ class Choice:
 
 
 class ConfigSelector:
-    """Chooses for one spec. Calls may come from any thread, and go on in the child of a fork.
+    """The chooser of configs for one spec. It may be called from any thread, and also in the child of a fork.
 
-    `source` is an export file, a database URL, a server's URL, a store, or None for the configured database. One that
-    cannot be used is logged once and then as if it were empty: it must not end the program that wants to be fast.
+    `source` is an export file, a database URL, a server's URL, a store, or None for the configured database. A source
+    that cannot be used is logged once and then treated as empty, because it must not stop the user's program.
     """
 
     def __init__(
@@ -93,16 +93,16 @@ class ConfigSelector:
         on_change: Callable[[Choice], None] = lambda choice: None,
     ) -> None:
         self.spec, self._device, self._match = _located(spec), device, match_of(match)
-        self._place, self._wait, self._explain, self._on_change = source, timeout, explain, on_change
+        self._given, self._wait, self._explain, self._on_change = source, timeout, explain, on_change
         self._server = str(source) if isinstance(source, str) and is_server(source) else ""
         self.choices: dict[str, Choice] = {}
         self._start()
         me = weakref.ref(self)
         os.register_at_fork(after_in_child=lambda: _restart(me()))
-        self._source()  # read now, so that no launch has to
+        self._source()  # read now, not at the first launch
 
     def _start(self) -> None:
-        """What belongs to this process: locks, threads and connections."""
+        """Create the locks, threads and connections of this process."""
         self.lock = threading.RLock()
         self._locals: dict[int, CurrentDevice] = {}
         self._opened: Opened | None = None
@@ -111,13 +111,14 @@ class ConfigSelector:
         self._remote = (
             ServerClient(self._server, copy_of(self._server, settings.cache_folder)) if self._server else None
         )
-        told = settings.misses_server
-        self._told = ServerClient(told, None) if told and told != self._server else None  # whom it asks knows anyway
+        url = settings.misses_server
+        # the server that answers look-ups learns of untuned shapes from those
+        self._misses_server = ServerClient(url, None) if url and url != self._server else None
 
     def choose(self, dims: dict[str, int], dtype: str, tensor: Any) -> Choice:
-        """The config for a problem on the device of `tensor` (a torch tensor).
+        """Return the config for a problem on the device of `tensor` (a torch tensor).
 
-        Raises `UsageError` for a problem that the kernel does not take, or a device that cannot be told.
+        Raises `UsageError` if the kernel does not take the problem or the device is unknown.
         """
         local = self._local(tensor)
         problem = make_problem(self.spec, dims, dtype)
@@ -125,15 +126,15 @@ class ConfigSelector:
         if (known := self.choices.get(question.key)) is not None:
             return known
         answers: list[Result] = []
-        choice = self._chosen(question, problem, local, answers)  # not under the lock: it may wait for a server
+        choice = self._chosen(question, problem, local, answers)  # outside the lock: this may wait for a server
         with self.lock:
             if answers and self._is_better(answers[0], choice):
                 choice = _choice(question, answers[0])
             return self.choices.get(question.key) or self._keep(choice)
 
     def instead(self, choice: Choice, error: Exception) -> Choice | None:
-        """The spec's default, where the error of a launch says that a guess does not run here; None for any other."""
-        if type(error).__name__ not in _DOES_NOT_FIT or not choice.is_guess:
+        """Return the spec's default if the error shows that a guess cannot run here, and None otherwise."""
+        if type(error).__name__ not in _COMPILE_ERRORS or not choice.is_guess:
             return None
         problem = choice.question.problem
         target = next(local.target for local in self._locals.values() if local.target.name == choice.question.device)
@@ -145,7 +146,7 @@ class ConfigSelector:
             )
 
     def _chosen(self, question: Question, problem: Problem, local: CurrentDevice, answers: list[Result]) -> Choice:
-        """The choice of now; what a server says, now or later, is added to `answers`."""
+        """Return the best choice now. A server's answer, early or late, is added to `answers`."""
         find = partial(
             resolve_with_fallback,
             question=question,
@@ -155,7 +156,7 @@ class ConfigSelector:
             target=local.target,
         )
         result = find(self._source(), match=Match.EXACT)
-        if self._remote is not None:  # asked for what is kept too: the server may know better by the next process
+        if self._remote is not None:  # asked even on a hit in the local copy: its newer answer serves the next process
             self._ask(self._remote, question, problem, local, answers, wait=result is None)
         result = result or (answers[0] if answers else find(self._source(), match=self._match))
         return self._default(question, problem, local.target) if result is None else _choice(question, result)
@@ -170,8 +171,10 @@ class ConfigSelector:
         *,
         wait: bool,
     ) -> None:
-        """Wait for the server's answer within the limit; one that comes later replaces what was chosen meanwhile,
-        where that relaxed further."""
+        """Ask the server, and wait for its answer within the limit if `wait` is set.
+
+        A later answer replaces the choice made meanwhile if that one relaxed further.
+        """
         answered = threading.Event()
 
         def note(result: Result | None) -> None:
@@ -207,44 +210,44 @@ class ConfigSelector:
 
     def _write_misses(self) -> None:
         file = read_settings().misses_file
-        missed, self._unwritten = self._unwritten, []
-        if self._told is not None:
-            for choice in missed:  # looking it up there is telling: a server may make a job of what it does not find
-                self._told.ask(ServerQuery(choice.question, self.source_hash, Match.EXACT))
+        guesses, self._unwritten = self._unwritten, []
+        if self._misses_server is not None:
+            for choice in guesses:  # the look-up reports the shape: a server may make a job of one it does not find
+                self._misses_server.ask(ServerQuery(choice.question, self.source_hash, Match.EXACT))
         try:
-            for choice in missed:
+            for choice in guesses:
                 if file is not None:
                     UntunedShapes(file).add(choice.question, self.spec.origin, choice.match)
         except TilewiseError as error:
-            _log.warning("untuned shapes are not kept: %s", error)
+            _log.warning("untuned shapes are not recorded: %s", error)
 
     def _default(self, question: Question, problem: Problem, target: Target) -> Choice:
-        return Choice(question, self.spec.default(problem, target), DEFAULT, "nothing is known of this kernel here")
+        return Choice(question, self.spec.default(problem, target), DEFAULT, "no stored result or prediction applies")
 
     def _local(self, tensor: Any) -> CurrentDevice:
         index = tensor.get_device()
         if index not in self._locals:
-            self._locals[index] = self._asked_for(self._device) if self._device else current_device(tensor)
+            self._locals[index] = self._named_device(self._device) if self._device else current_device(tensor)
         return self._locals[index]
 
-    def _asked_for(self, device: str) -> CurrentDevice:
-        """The device that the user named: another chip than the one here is taken only so."""
+    def _named_device(self, device: str) -> CurrentDevice:
+        """Return the device that the user named: the only way to use the configs of another chip than this one."""
         name = device_name(device)
         target = self._source().target(name)
         if target is None:
             if not is_device_name(name):
-                _log.warning("nothing is known of a device %r: its name is taken as that of an Ascend part", name)
+                _log.warning("unknown device %r: no results are stored for it; assuming an Ascend part", name)
             target = known_target(name, _CORES)
         return CurrentDevice(target, "")
 
     def _source(self) -> Opened:
         if self._opened is None:
-            place = copy_of(self._server, read_settings().cache_folder) if self._server else self._place
+            place = copy_of(self._server, read_settings().cache_folder) if self._server else self._given
             try:
                 missing = self._server and not Path(str(place)).exists()
                 self._opened = Nothing() if missing else open_source(place)
             except TilewiseError as error:
-                _log.warning("going on without tuned configs of %s: %s", self.spec.name, error)
+                _log.warning("continuing without tuned configs of %s: %s", self.spec.name, error)
                 self._opened = Nothing()
         return self._opened
 
@@ -253,30 +256,30 @@ class ConfigSelector:
         return source_hash(self.spec)
 
     def after_fork(self) -> None:
-        """In a child process."""
+        """Start anew in the child process of a fork."""
         self._start()
 
 
 _CORES = 40
-"""Of a device that is named and of which nothing is known but that."""
+"""Core count of a device that is known by its name only."""
 
 
 def _located(spec: KernelSpec) -> KernelSpec:
-    """With its origin, which its source hash goes by; one without is looked up by its function alone."""
+    """Return the spec with its origin, which its source hash needs; without one, only its function identifies it."""
     try:
         return registry.located(spec)
     except BadSpec as error:
-        _log.warning("results of %s cannot be found: %s", spec.name, error)
+        _log.warning("stored results of %s cannot be found: %s", spec.name, error)
         return spec
 
 
 def _config(result: Result) -> Config:
-    assert result.winner is not None, "answers have winners"
+    assert result.winner is not None, "results of a look-up have winners"
     return dict(result.winner.config)
 
 
 def _choice(question: Question, result: Result) -> Choice:
-    assert result.winner is not None, "answers have winners"
+    assert result.winner is not None, "results of a look-up have winners"
     winner = result.winner
     time_us = "" if winner.time_us is None else f"{winner.time_us:.2f} us {result.scope.clock}"
     toolchain = f"found with {result.scope.toolchain}" if result.match == Match.OLDER else ""

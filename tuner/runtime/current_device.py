@@ -1,4 +1,4 @@
-"""The device that a tensor is on, as what configs are looked up for."""
+"""The device that holds a tensor, as a target to look configs up for."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ __all__ = ["CurrentDevice", "current_device", "is_capturing"]
 
 @dataclass(frozen=True, slots=True)
 class CurrentDevice:
-    """A device of this process. `toolchain` is compared with results' from its start, up to a comma."""
+    """A device of this process. `toolchain` matches a result's if it equals that, or its start up to a comma."""
 
     target: Target
     toolchain: str
 
 
 def current_device(tensor: Any) -> CurrentDevice:
-    """The accelerator that holds a torch tensor; raises `UsageError` for a tensor that is on none."""
+    """Return the accelerator that holds a torch tensor; raise `UsageError` if none does."""
     place = tensor.device
     if place.type == "cuda":
         import torch
@@ -33,12 +33,12 @@ def current_device(tensor: Any) -> CurrentDevice:
 
         return CurrentDevice(*npu_identity(place.index or 0))
     raise UsageError(
-        f"the tensors are on {place}, which is no tuned device; name the one whose configs to use: tuned(.., device=..)"
+        f"the tensors are on {place}, not on an NPU or CUDA GPU; pass tuned(.., device=..) to use a device's configs"
     )
 
 
 def is_capturing() -> bool:
-    """Whether launches are being recorded into a graph, so that nothing may wait for the device."""
+    """Return whether launches are being captured into a graph, during which nothing may wait for the device."""
     import sys
 
     torch = sys.modules.get("torch")

@@ -1,4 +1,4 @@
-"""A kernel of a spec as something to call with tensors: its config is looked up, its launches are the spec's."""
+"""Kernels called with tensors alone: the config is looked up and the spec makes the launches."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Operator"]
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """What launching a shape takes: the shapes that its buffers must have, scratch to be made, and the steps."""
+    """The launch plan of a shape: required buffer shapes, initial values, scratch to allocate, and the steps."""
 
     shapes: Mapping[str, tuple[int, ...]]
     initials: Mapping[str, float]
@@ -32,10 +32,10 @@ class _Plan:
 
 
 class Operator:
-    """Calls a kernel on contiguous tensors, outputs included, in the order of the spec's buffers or by their names.
+    """A kernel to call with contiguous tensors, outputs included, in the order of the spec's buffers or by name.
 
-    See `tuned` for the parameters. Outputs that the kernel accumulates into are set to their initial values first, and
-    scratch buffers are allocated. Raises `UsageError` for tensors that do not make a problem of the kernel.
+    See `tuned` for the parameters. Each call resets the outputs that the kernel accumulates into to their initial
+    values and allocates scratch buffers. It raises `UsageError` for tensors that do not make a problem of the kernel.
 
         softmax = tilewise.Operator("softmax", "configs.json")
         softmax(x, out)
@@ -53,10 +53,10 @@ class Operator:
         explain: bool = False,
     ) -> None:
         self.spec = registry.load(spec) if isinstance(spec, str) else spec
-        self._reading = signature_from_buffers(self.spec)
+        self._signature = signature_from_buffers(self.spec)
         probe = Problem(self.spec.name, dict.fromkeys(self.spec.dims, 64), self.spec.dtypes[0])
         self.arguments = tuple(self.spec.buffers(probe))
-        self._key = self._reading.key_of(self.arguments)
+        self._key = self._signature.key_of(self.arguments)
         self._plans: dict[tuple[Any, ...], _Plan] = {}
         self._keys: dict[str, set[tuple[Any, ...]]] = {}
         self._selector = ConfigSelector(
@@ -71,13 +71,13 @@ class Operator:
 
     @property
     def choices(self) -> list[Choice]:
-        """What each shape so far is launched with, and why."""
+        """The choice for each shape so far, with its reason."""
         return list(self._selector.choices.values())
 
     def __call__(self, *tensors: Any, **named: Any) -> None:
         given = {**dict(zip(self.arguments, tensors, strict=False)), **named}
         if len(tensors) > len(self.arguments) or given.keys() != set(self.arguments):
-            raise UsageError(f"kernel {self.spec.name} is called with the tensors {', '.join(self.arguments)}")
+            raise UsageError(f"kernel {self.spec.name} must be called with the tensors {', '.join(self.arguments)}")
         ordered = [given[name] for name in self.arguments]
         plan = self._plans.get(self._key_of(ordered))
         if plan is not None:
@@ -99,7 +99,7 @@ class Operator:
             run(**{name: given[name] for name in wanted})
 
     def _launch_first(self, ordered: list[Any], given: dict[str, Any]) -> None:
-        """A shape's first launch, or that of a guess which came later: one that does not run gives way."""
+        """Launch a shape for the first time, or with a guess that came later; fall back to the default if it fails."""
         key, choice, plan = self._planned(ordered)
         try:
             self._launch(plan, given)
@@ -117,12 +117,12 @@ class Operator:
             raise UsageError(f"kernel {self.spec.name}: a tensor has too few dimensions") from error
 
     def _planned(self, ordered: list[Any]) -> tuple[tuple[Any, ...], Choice, _Plan]:
-        """A shape's key, and what it is launched with."""
+        """Choose a config for the shape; return the shape's key, the choice and its launch plan."""
         key = self._key_of(ordered)
-        *sizes, dtype, _ = key
-        dims = dict(zip(self.spec.dims, sizes, strict=True))
+        *values, dtype, _ = key
+        dims = dict(zip(self.spec.dims, values, strict=True))
         choice = self._selector.choose(dims, str(dtype).removeprefix("torch."), ordered[0])
-        with self._selector.lock:  # under which a better answer would come
+        with self._selector.lock:  # a better answer is installed under this lock
             self._keys.setdefault(choice.question.key, set()).add(key)
             choice = self._selector.choices[choice.question.key]
             self._plans[key] = plan = self._plan(choice)

@@ -1,4 +1,4 @@
-"""A tilewise server as a running program sees it: asked in the background, its answers kept for when it is gone."""
+"""Background look-ups at a tilewise server, whose answers are copied to disk for when it is away."""
 
 from __future__ import annotations
 
@@ -25,24 +25,24 @@ __all__ = ["ServerClient", "ServerQuery", "copy_of"]
 _log = logging.getLogger("tilewise.runtime")
 
 TIMEOUT_SECONDS = 5.0
-"""How long the background waits for one answer."""
+"""Seconds that the background thread waits for one answer."""
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.5, 30.0
-"""Seconds until a server that failed is asked again: doubled each time."""
+"""Seconds until a failed request is retried: doubled each time, up to the longest."""
 
 _GATHER_SECONDS = 0.2
-"""For how long answers are gathered before the copy on disk is written anew."""
+"""Seconds without a further query after which new answers are written to the copy on disk."""
 
 _WAITING = 10_000
-"""Questions that may wait for a server that is away; more are not asked."""
+"""Most queries that may wait for a server that is away; further ones are dropped."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerQuery:
-    """A question, and what its answer may be: `source_hash` and, where they are named, `cores` must be its own.
+    """A question, and the conditions on its answer, which must have this `source_hash` and, if given, these `cores`.
 
-    `match` says how far it may relax, `toolchain` (or the start of one) what exact means. `then` is called with the
-    answer, or with None where the server has none.
+    `match` says how far the answer may relax. An exact answer has this `toolchain` (or one that starts with it). `then`
+    is called with the answer, or with None if the server has none.
     """
 
     question: Question
@@ -53,24 +53,26 @@ class ServerQuery:
     then: Callable[[Result | None], None] = lambda result: None
 
     def steps(self) -> Iterator[Match]:
-        """What a server is asked for in turn. What nobody tuned comes to its notice only where nothing relaxes; and
-        the prior is at hand here."""
+        """Yield the match levels to request in turn.
+
+        The first does not relax to other shapes, because only then does the server notice an untuned shape. `predicted`
+        is never requested: the prior is available in this process.
+        """
         yield Match.OLDER if self.match.allows(Match.OLDER) else Match.EXACT
         if self.match.allows(Match.NEAREST):
             yield Match.PORTFOLIO if self.match.allows(Match.PORTFOLIO) else Match.NEAREST
 
 
 class ServerClient:
-    """The server at `url`. One daemon thread asks it; nothing here waits for the network but that thread.
+    """A client of the server at `url`. One daemon thread sends the requests; no other thread waits for the network.
 
-    Answers are copied to `copy`, an export file, of which a later process answers while the server does not; None keeps
-    none. What the server says is checked like a file that somebody sent: no answer of another problem, source or form
-    is taken.
+    Answers are copied to `copy`, an export file that later processes use while the server is away. None keeps no copy.
+    Answers are checked like an untrusted file: one for another problem or source, or of another form, is rejected.
     """
 
     def __init__(self, url: str, copy: Path | None) -> None:
         self.url, self.copy = url.rstrip("/"), copy
-        self._questions: queue.Queue[ServerQuery] = queue.Queue(_WAITING)
+        self._queries: queue.Queue[ServerQuery] = queue.Queue(_WAITING)
         self._kept: dict[str, Result] = {}
         self._refusal = ""
         self._unsaved = False
@@ -79,13 +81,13 @@ class ServerClient:
 
     @property
     def is_away(self) -> bool:
-        """Whether the last request failed, so that there is no point in waiting for the next."""
+        """Return whether the last request failed, in which case waiting for the next is pointless."""
         return self._failures > 0
 
-    def ask(self, asked: ServerQuery) -> None:
-        """Ask in the background, from where `asked.then` is called."""
+    def ask(self, query: ServerQuery) -> None:
+        """Send the query in the background; `query.then` is called from the background thread."""
         try:
-            self._questions.put_nowait(asked)
+            self._queries.put_nowait(query)
         except queue.Full:
             return
         if self._thread is None:
@@ -95,38 +97,38 @@ class ServerClient:
     def _run(self) -> None:
         while True:
             try:
-                asked = self._questions.get(timeout=_GATHER_SECONDS if self._unsaved else None)
+                query = self._queries.get(timeout=_GATHER_SECONDS if self._unsaved else None)
             except queue.Empty:
                 self._save()
                 continue
-            result = self._fetched(asked)
+            result = self._fetch(query)
             if result is not None:
                 self._keep(result)
             try:
-                asked.then(result)
-            except Exception:  # the thread must live on
-                _log.exception("an answer of %s could not be used", self.url)
+                query.then(result)
+            except Exception:  # the thread must survive
+                _log.exception("failed to use an answer of %s", self.url)
 
-    def _fetched(self, asked: ServerQuery) -> Result | None:
-        """The server's answer, asked for until it gives one; None where it has none."""
+    def _fetch(self, query: ServerQuery) -> Result | None:
+        """Retry until the server answers; return its result, or None if it has none."""
         while True:
             try:
-                result = self._answer(asked)
+                result = self._answer(query)
                 self._recovered()
                 return result
-            except (TilewiseError, ValueError, RecursionError) as error:  # away, busy, its database gone, garbage
+            except (TilewiseError, ValueError, RecursionError) as error:  # away, busy, without database, garbage
                 self._failed(error)
                 if self._unsaved:
                     self._save()
                 time.sleep(min(_FIRST_PAUSE * 2 ** (self._failures - 1), _LONGEST_PAUSE))
 
-    def _answer(self, asked: ServerQuery) -> Result | None:
-        """Raises `TilewiseError` or `ValueError` where the server does not answer or answers garbage."""
+    def _answer(self, query: ServerQuery) -> Result | None:
+        """Query the server once; raise `TilewiseError` or `ValueError` if it does not answer or answers garbage."""
         from tilewise.client import Client
 
-        problem, device = asked.question.problem, asked.question.device
+        problem, device = query.question.problem, query.question.device
         with Client(self.url, token=read_settings().token, timeout=TIMEOUT_SECONDS) as client:
-            for match in asked.steps():
+            for match in query.steps():
                 try:
                     body = client.lookup(
                         problem.kernel,
@@ -134,24 +136,24 @@ class ServerClient:
                         dtype=problem.dtype,
                         device=device,
                         match=match.value,
-                        toolchain=asked.toolchain,
+                        toolchain=query.toolchain,
                     )
                 except NotFound:
                     continue
                 except (UsageError, Forbidden) as error:
                     self._refused(error)
                     return None
-                return _checked(body, asked)
+                return _checked(body, query)
         return None
 
     def _refused(self, error: TilewiseError) -> None:
-        if str(error) != self._refusal:  # else a line for each shape
+        if str(error) != self._refusal:  # one line, not one per shape
             self._refusal = str(error)
-            _log.warning("%s refuses: %s", self.url, error)
+            _log.warning("%s refuses the look-up: %s", self.url, error)
 
     def _failed(self, error: Exception) -> None:
         if self._failures == 0:
-            _log.warning("%s does not answer (%s); going on without it, and asking again", self.url, error)
+            _log.warning("%s does not answer (%s); continuing without it and retrying", self.url, error)
         self._failures = min(self._failures + 1, 16)
 
     def _recovered(self) -> None:
@@ -165,7 +167,7 @@ class ServerClient:
             self._unsaved = True
 
     def _save(self) -> None:
-        """Add what is new to the copy on disk; of two processes that do so at once the later wins."""
+        """Add new answers to the copy on disk. If two processes do so at once, the later one wins."""
         self._unsaved = False
         if self.copy is None:
             return
@@ -175,28 +177,28 @@ class ServerClient:
             self.copy.parent.mkdir(parents=True, exist_ok=True)
             write_file(self.copy, encode_winners(result.to_json() for result in kept.values()))
         except (OSError, StoreError) as error:
-            _log.warning("cannot keep the server's answers at %s: %s", self.copy, error)
+            _log.warning("cannot save the server's answers to %s: %s", self.copy, error)
 
 
 def copy_of(url: str, folder: Path) -> Path:
-    """Where the answers of the server at `url` are kept."""
+    """Return the path of the file that keeps the answers of the server at `url`."""
     return folder / "served" / f"{hashlib.sha256(url.encode()).hexdigest()[:16]}.json"
 
 
 def _stored(path: Path) -> list[Result]:
     try:
         return list(WinnersFile(path).results())
-    except BadImport:  # none yet, or damaged: it is made anew
+    except BadImport:  # missing or damaged: it will be written anew
         return []
 
 
-def _checked(body: Any, asked: ServerQuery) -> Result | None:
-    """The answer as a result; None for one of another source or number of cores; raises `ValueError` for garbage."""
+def _checked(body: Any, query: ServerQuery) -> Result | None:
+    """Parse an answer. Return None if its source or core count differs, and raise `ValueError` for garbage."""
     result = result_from_json(body)
-    if result.scope.question != asked.question:
-        raise ValueError("its answer is to another question")
-    if result.scope.source_hash != asked.source_hash or asked.cores not in (None, result.scope.cores):
+    if result.scope.question != query.question:
+        raise ValueError("it answered another question than the one sent")
+    if result.scope.source_hash != query.source_hash or query.cores not in (None, result.scope.cores):
         return None
-    if Match(result.match) is Match.EXACT and asked.toolchain is not None and not is_of(result, asked.toolchain):
-        return replace(result, match=Match.OLDER.value) if asked.match.allows(Match.OLDER) else None
+    if Match(result.match) is Match.EXACT and query.toolchain is not None and not is_of(result, query.toolchain):
+        return replace(result, match=Match.OLDER.value) if query.match.allows(Match.OLDER) else None
     return result

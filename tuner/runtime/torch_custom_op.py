@@ -1,4 +1,4 @@
-"""A tuned launch as one operation of torch, which `torch.compile` puts into its graph and does not look into."""
+"""Tuned launches as torch operations, which `torch.compile` puts into its graph without tracing them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ _numbers = itertools.count(1)
 
 
 def custom_op(spec: KernelSpec, names: Sequence[str], launch: Callable[..., None]) -> Any:
-    """An operation `(*arguments) -> ()` that calls `launch`; its arguments, called `names`, are the spec's buffers and
-    scalars. None where one is neither, so that its type is not known."""
+    """Make a torch operation `(*arguments) -> ()` that calls `launch`.
+
+    Its arguments, called `names`, must be buffers and scalars of the spec. Returns None if one is neither, because its
+    type is then unknown.
+    """
     import torch
 
     problem = Problem(spec.name, dict.fromkeys(spec.dims, 64), spec.dtypes[0])

@@ -1,7 +1,7 @@
-"""`tuned`: a `triton.jit` function that is launched with the config that was found for its shape.
+"""`tuned`: a `triton.jit` function launched with the config that was found for its shape.
 
-The drop-in for `triton.autotune`: the call is the same, but nothing is ever tuned or timed. The first launch of a shape
-chooses (`choosing`), later ones find the choice in a dictionary.
+A drop-in for `triton.autotune`: the call is the same, but nothing is tuned or timed. The first launch of a shape
+chooses its config (`config_selector`); later ones find the choice in a dictionary.
 """
 
 from __future__ import annotations
@@ -40,20 +40,22 @@ def tuned(
 ) -> Callable[[Any], TunedFunction]:
     """Decorate a `triton.jit` function: `kernel[grid](*args)` without the parameters that the spec tunes.
 
-    - `spec`: the kernel's `KernelSpec`, of this one function, or a registered name.
+    - `spec`: the `KernelSpec` of this function, or a registered name.
     - `source`: an exported file, `sqlite:///tiles.db`, or a server's URL; None is the configured database.
-    - `dims`: the dimension sizes of a call, from its arguments by name, where the spec's scalars and buffers do not
-      tell them.
-    - `device`: the device whose configs to use; only so are those of another chip taken. Default: that of the tensors.
-    - `match`: how far a choice may relax (`Match`); beyond, the spec's default is launched.
-    - `reset`: set outputs to the `initial` value that the spec gives them before each launch, as the tuner did. False
+    - `dims`: a function from the call's arguments by name to its dims; needed if the spec's scalars and buffers do not
+      hold them.
+    - `device`: the device whose configs to use, the only way to use those of another chip. Default: the tensors'.
+    - `match`: how far a choice may relax (`Match`). Beyond that, the spec's default is launched.
+    - `reset`: before each launch, set outputs to the `initial` value that the spec gives them, as the tuner did. False
       leaves that to the caller.
     - `timeout`: seconds that the first launch of a shape may wait for a server.
-    - `explain`: print each choice to stderr, besides logging it to `tilewise.runtime`.
+    - `explain`: print each choice to stderr, in addition to the log (`tilewise.runtime`).
+
+    Raises `UsageError` for a kernel that takes several functions.
     """
     loaded = registry.load(spec) if isinstance(spec, str) else spec
     if loaded.launches is not None:
-        raise UsageError(f"kernel {loaded.name} takes several functions; call tilewise.Operator({loaded.name!r}, ..)")
+        raise UsageError(f"kernel {loaded.name} takes several functions; use tilewise.Operator({loaded.name!r}, ..)")
 
     def decorate(function: Any) -> TunedFunction:
         return TunedFunction(
@@ -72,7 +74,7 @@ def tuned(
 
 
 class TunedFunction:
-    """What `tuned` makes of a function: it is launched, and may be wrapped, as that is."""
+    """A function decorated with `tuned`. It is launched, and can be wrapped, like the original."""
 
     def __init__(
         self,
@@ -84,7 +86,7 @@ class TunedFunction:
         reset: bool = True,
         **options: Any,
     ) -> None:
-        _refuse_others(function)
+        _check_function(function)
         self.fn, self.spec = function, spec
         self.arg_names: list[str] = list(function.arg_names)
         self._run = function.run
@@ -92,18 +94,18 @@ class TunedFunction:
         self._tuned_names = frozenset(parameter.name for parameter in spec.parameters)
         self._dtype_argument = dtype_argument(spec)
         self._dims_of = dims
-        self._reading = None if dims else call_signature(spec)
-        self._key = self._reading.key_of(self.arg_names) if self._reading else self._key_by_user
+        self._signature = None if dims else call_signature(spec)
+        self._key = self._signature.key_of(self.arg_names) if self._signature else self._key_by_user
         if missing := sorted(self._tuned_names - spec.options() - set(self.arg_names)):
             raise BadSpec(
-                f"{spec.name} tunes {', '.join(missing)}, which the function does not take: is it the spec's?"
+                f"{spec.name} tunes {', '.join(missing)}, which the function does not take; pass its own spec"
             )
         self._initials = _initials(spec) if reset else {}
         self._configs: dict[tuple[Any, ...], dict[str, Any]] = {}
         self._shared: dict[str, dict[str, Any]] = {}
         self._keys: dict[str, set[tuple[Any, ...]]] = {}
         self.selector = ConfigSelector(spec, source, on_change=self._changed, **options)
-        self._is_compiling: Callable[[], bool] = bool  # without torch nothing is
+        self._is_compiling: Callable[[], bool] = bool  # always False without torch
         if "torch" in sys.modules:
             import torch
 
@@ -118,23 +120,23 @@ class TunedFunction:
         return partial(self._launch, grid)
 
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
-        """As `JITFunction.run`, by which functions that wrap this one launch it."""
+        """Launch like `JITFunction.run`, which functions that wrap this one call."""
         return self._launch_by_name(grid, args, kwargs, warmup=warmup)
 
     def warmup(self, *args: Any, grid: Any, **kwargs: Any) -> Any:
-        """Compile what a launch with these arguments would run."""
+        """Compile the kernel that a launch with these arguments would run."""
         return self.run(*args, grid=grid, warmup=True, **kwargs)
 
     @property
     def choices(self) -> list[Choice]:
-        """What each shape so far is launched with, and why."""
+        """The choice for each shape so far, with its reason."""
         return list(self.selector.choices.values())
 
     def _launch_on_spec_grid(self, *args: Any, **kwargs: Any) -> None:
-        """What `torch.compile` puts into its graph: a grid cannot be an argument there, so it is the spec's."""
+        """Launch from the graph of `torch.compile`, where a grid cannot be an argument, so the spec's grid is used."""
         named = self._named(args, kwargs)
-        *sizes, dtype, _ = self._key_of(named)
-        dims = dict(zip(self.spec.dims, sizes, strict=True))
+        *values, dtype, _ = self._key_of(named)
+        dims = dict(zip(self.spec.dims, values, strict=True))
         problem = Problem(self.spec.name, dims, str(dtype).removeprefix("torch."))
         config = self._choice_of(named).config
         assert self.spec.grid is not None, "tuned() takes specs of one function, which have a grid"
@@ -143,7 +145,7 @@ class TunedFunction:
     def _launch(self, grid: Any, *args: Any, **kwargs: Any) -> Any:
         try:
             config = self._configs[self._key(args)]
-        except (KeyError, IndexError):  # a new shape, or arguments by name
+        except (KeyError, IndexError):  # a new shape, or arguments passed by name
             return self._launch_by_name(grid, args, kwargs)
         if self._initials:
             self._reset(self._named(args, kwargs))
@@ -167,22 +169,22 @@ class TunedFunction:
             return launch(**self._arguments(instead))
 
     def _choose(self, named: Mapping[str, Any]) -> dict[str, Any]:
-        """The config for a call, kept for the next of its shape."""
+        """Choose the config for a call, and store it for later calls of the same shape."""
         choice = self._choice_of(named)
         key = self._key_of(named)
-        with self.selector.lock:  # under which a better answer would come
+        with self.selector.lock:  # a better answer is installed under this lock
             self._keys.setdefault(choice.question.key, set()).add(key)
             self._configs[key] = arguments = self._arguments(self.selector.choices[choice.question.key])
         return arguments
 
     def _choice_of(self, named: Mapping[str, Any]) -> Choice:
         tensor = named[self._dtype_argument]
-        *sizes, dtype, _ = self._key_of(named)
-        dims = dict(zip(self.spec.dims, sizes, strict=True))
+        *values, dtype, _ = self._key_of(named)
+        dims = dict(zip(self.spec.dims, values, strict=True))
         return self.selector.choose(dims, str(dtype).removeprefix("torch."), tensor)
 
     def _changed(self, choice: Choice) -> None:
-        """A better answer came later. One that is a guess is launched as a new shape's: it may not run here."""
+        """Install a better answer. A guess is launched like a new shape's config, because it may not run here."""
         for key in self._keys.get(choice.question.key, ()):
             if choice.is_guess:
                 self._configs.pop(key, None)
@@ -190,49 +192,50 @@ class TunedFunction:
                 self._configs[key] = self._arguments(choice)
 
     def _arguments(self, choice: Choice) -> dict[str, Any]:
-        """The config as arguments of the function; Triton's interpreter knows no compile options."""
+        """Return the config as arguments of the function, without compile options for Triton's interpreter."""
         kept = self._options | set(self.arg_names)
         config = {name: value for name, value in choice.config.items() if name in kept}
-        return self._shared.setdefault(repr(config), config)  # few configs serve many shapes: they stay in the cache
+        # few configs serve many shapes: sharing keeps their arguments in the CPU cache
+        return self._shared.setdefault(repr(config), config)
 
     def _named(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         return {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
 
     def _key_of(self, named: Mapping[str, Any]) -> tuple[Any, ...]:
-        """The same key as from positional arguments."""
+        """Return the key of a call, the same as from positional arguments."""
         try:
             return self._key([named.get(name) for name in self.arg_names])
         except AttributeError as error:
-            wanted = ", ".join(sorted({self._dtype_argument, *(self._reading.names if self._reading else ())}))
+            wanted = ", ".join(sorted({self._dtype_argument, *(self._signature.names if self._signature else ())}))
             raise UsageError(
-                f"kernel {self.spec.name} is told its shape by {wanted}; one of them is missing"
+                f"kernel {self.spec.name}: an argument is missing; its shape is read from {wanted}"
             ) from error
 
     def _key_by_user(self, args: Sequence[Any]) -> tuple[Any, ...]:
         assert self._dims_of is not None
         named = dict(zip(self.arg_names, args, strict=False))
-        sizes, tensor = self._dims_of(named), named[self._dtype_argument]
-        return (*(sizes[name] for name in self.spec.dims), tensor.dtype, tensor.get_device())
+        dims, tensor = self._dims_of(named), named[self._dtype_argument]
+        return (*(dims[name] for name in self.spec.dims), tensor.dtype, tensor.get_device())
 
     def _reset(self, named: Mapping[str, Any]) -> None:
         for name, value in self._initials.items():
             named[name].fill_(value)
 
 
-def _refuse_others(function: Any) -> None:
-    """Raises `UsageError` for what is no jitted function, and for one that chooses configs by itself."""
+def _check_function(function: Any) -> None:
+    """Raise `UsageError` unless this is a jitted function that does not choose configs itself."""
     name = getattr(function, "__name__", repr(function))
     if not hasattr(function, "arg_names") or not hasattr(function, "run"):
-        raise UsageError(f"{name} is no triton.jit function; write @triton.jit between tuned(..) and it")
+        raise UsageError(f"{name} is not a triton.jit function; write @triton.jit between tuned(..) and the function")
     wrapped = function
     while wrapped is not None:
         kind = type(wrapped).__name__
         if kind in ("Autotuner", "LibTuner", "TunedFunction"):
-            raise UsageError(f"{name} is wrapped in {kind} already, which tuned(..) takes the place of: remove it")
+            raise UsageError(f"{name} is wrapped in {kind} already; remove that, tuned(..) replaces it")
         wrapped = getattr(wrapped, "fn", None)
 
 
 def _initials(spec: KernelSpec) -> dict[str, float]:
-    """The values from which outputs are accumulated into, by argument name."""
+    """Return the initial values of outputs that are accumulated into, by argument name."""
     problem = Problem(spec.name, dict.fromkeys(spec.dims, 64), spec.dtypes[0])
     return {name: b.initial for name, b in spec.buffers(problem).items() if b.initial is not None}

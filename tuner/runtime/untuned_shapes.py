@@ -1,7 +1,7 @@
-"""Shapes that were launched without a tuned config: kept in a file, to be tuned next.
+"""A file of the shapes that were launched without a tuned config, to be tuned next.
 
-An append-only file of JSON lines, one a shape and process: any number of processes add to it at once, and a line that
-a crash cut short is passed over.
+It is an append-only file of JSON lines, one per shape and process. Any number of processes may add to it at once, and a
+line that a crash cut short is skipped.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from tilewise.errors import StoreError
 __all__ = ["UntunedShape", "UntunedShapes"]
 
 _TUNED = "tuned"
-"""Stands for `match` where a shape is no miss any more."""
+"""Written as `match` once the shape is tuned."""
 
-_MOST_BYTES = 16 << 20
-"""Of the file: beyond that nothing is added. It is some 80,000 shapes."""
+_LIMIT_BYTES = 16 << 20
+"""Size of the file, some 80,000 shapes, beyond which nothing is added."""
 
 
 class _Line(msgspec.Struct):
@@ -41,7 +41,7 @@ class _Line(msgspec.Struct):
 
 @dataclass(frozen=True, slots=True)
 class UntunedShape:
-    """A shape that was guessed: how (`match`), and by how many processes. `origin` says where the spec is found."""
+    """A shape whose config was guessed: by which `match`, and in how many processes. `origin` locates the spec."""
 
     question: Question
     origin: str
@@ -53,28 +53,31 @@ class UntunedShape:
 
 
 class UntunedShapes:
-    """The file at `path`; it need not exist."""
+    """The file at `path`, which need not exist."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def add(self, question: Question, origin: str, match: str) -> None:
-        """Append one. Raises `StoreError` where the file cannot be written."""
+        """Append a shape. Raises `StoreError` if the file cannot be written."""
         text = canonical_json({**question.to_json(), "match": match, "origin": origin}) + "\n"
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             with self.path.open("ab", buffering=0) as file:
-                if file.tell() < _MOST_BYTES:
-                    file.write(text.encode())  # one write at the end: lines of several processes do not mix
+                if file.tell() < _LIMIT_BYTES:
+                    file.write(text.encode())  # a single append, so that lines of several processes do not mix
         except OSError as error:
             raise StoreError(f"cannot write {self.path}: {error.strerror}; check its permissions") from error
 
     def forget(self, question: Question) -> None:
-        """Say that a shape is tuned now. Raises `StoreError` where the file cannot be written."""
+        """Record that a shape is tuned now. Raises `StoreError` if the file cannot be written."""
         self.add(question, "", _TUNED)
 
     def all(self) -> list[UntunedShape]:
-        """Each shape once, those that most processes met first."""
+        """Return each untuned shape once, ordered by the number of processes that met it, largest first.
+
+        Raises `StoreError` if the file cannot be read.
+        """
         counts: Counter[str] = Counter()
         latest: dict[str, tuple[Question, str, str]] = {}
         for question, origin, match in self._lines():

@@ -1,7 +1,7 @@
 """Samplers over an enumerated space, under Optuna's ask and tell.
 
-Optuna neither removes duplicates nor enforces constraints, so each sampler here chooses among the numbered configs of
-a `Space` that were not tried yet: what it suggests is always valid and always new.
+Optuna neither removes duplicates nor enforces constraints. Each sampler here therefore chooses among the config indices
+of a `Space` that were not tried yet, so its suggestions are always valid and always new.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ __all__ = [
 ]
 
 FAILED = "failed"
-"""User attribute of a trial that has no time; its value is `PENALTY`."""
+"""User attribute of a trial that has no time; such a trial has the value `PENALTY`."""
 
 PENALTY = 50.0
-"""The value told for a failed config: larger than the logarithm of any time in microseconds, and finite, since
-Optuna's own samplers do not see trials that are told as failed."""
+"""The value told for a failed config: larger than the logarithm of any time in microseconds, and finite,
+because Optuna's own samplers do not see trials that are told as failed."""
 
 
 def distributions(space: Space) -> dict[str, BaseDistribution]:
-    """The space as Optuna sees it: an ordered parameter by the place of its value, another as a category."""
+    """Return the space as Optuna sees it: value indices, as integers for ordered parameters, else as categories."""
     return {
         name: IntDistribution(0, len(values) - 1)
         if space.is_ordered(name)
@@ -54,8 +54,8 @@ def distributions(space: Space) -> dict[str, BaseDistribution]:
 
 @dataclass(slots=True)
 class History:
-    """What came of the configs so far, by number: the logarithm of the time, or None for one that failed or whose
-    value is not finite; `pending` are suggested but not told."""
+    """The results so far, by config index: the logarithm of the time, or None for a config that failed or whose value
+    is not finite. `pending` configs were suggested but not told."""
 
     told: dict[int, float | None] = field(default_factory=dict)
     pending: set[int] = field(default_factory=set)
@@ -65,9 +65,9 @@ class History:
 
 
 class TableSampler(BaseSampler):
-    """Suggests numbered configs of a space; a subclass says which.
+    """A sampler of config indices; a subclass chooses which.
 
-    `study.ask` raises `LookupError` when every config was suggested.
+    `study.ask` raises `LookupError` after every config was suggested.
     """
 
     def __init__(self, space: Space) -> None:
@@ -80,10 +80,10 @@ class TableSampler(BaseSampler):
 
     @abstractmethod
     def choose(self, study: Study, trial: FrozenTrial) -> int:
-        """The number of a config that is `self.free`: neither told nor pending."""
+        """Return the index of a config that is `self.free`: neither told nor pending."""
 
     def before_trial(self, study: Study, trial: FrozenTrial) -> None:
-        """The choice is made here, since Optuna does not ask for parameters that have one value only."""
+        """Choose the config here, because Optuna does not ask for parameters that have only one value."""
         self.load(study)
         if len(self.history.told) + len(self.history.pending) >= len(self.space):
             raise LookupError("every config of the space was tried")
@@ -103,13 +103,13 @@ class TableSampler(BaseSampler):
     def sample_independent(
         self, study: Study, trial: FrozenTrial, param_name: str, param_distribution: BaseDistribution
     ) -> Any:
-        raise ValueError(f"{param_name} is no parameter of this space")
+        raise ValueError(f"{param_name} is not a parameter of this space")
 
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
         self._note(trial, values[0] if values else None)
 
     def load(self, study: Study) -> None:
-        """Trials that the study held before this sampler's first suggestion."""
+        """Note the trials that the study held before this sampler's first suggestion."""
         if not self._loaded:
             self._loaded = True
             for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
@@ -125,7 +125,7 @@ class TableSampler(BaseSampler):
 
 
 class ExhaustiveSampler(TableSampler):
-    """Every config, in the order of the space."""
+    """A sampler of every config, in the order of the space."""
 
     def __init__(self, space: Space, seed: int = 0) -> None:
         super().__init__(space)
@@ -138,7 +138,7 @@ class ExhaustiveSampler(TableSampler):
 
 
 class RandomSampler(TableSampler):
-    """Every config, in a random order."""
+    """A sampler of every config, in a random order."""
 
     def __init__(self, space: Space, seed: int = 0) -> None:
         super().__init__(space)
@@ -152,7 +152,7 @@ class RandomSampler(TableSampler):
 
 
 class TpeSampler(TableSampler):
-    """Optuna's TPE, each suggestion moved to the nearest valid config that was not tried."""
+    """Optuna's TPE, with each suggestion moved to the nearest valid config that was not tried."""
 
     def __init__(self, space: Space, seed: int = 0) -> None:
         super().__init__(space)
@@ -177,6 +177,6 @@ class TpeSampler(TableSampler):
 
 
 def quiet_study(sampler: BaseSampler) -> Study:
-    """A study in memory that minimises; Optuna's own log is off, since trials are reported by the search."""
+    """Create a study in memory that minimises. Optuna's own log is off, because the tuning reports trials."""
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna.create_study(sampler=sampler)

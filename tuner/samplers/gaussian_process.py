@@ -1,13 +1,13 @@
-"""What the guided search believes of configs it has not tried: a Gaussian process over a discrete space.
+"""The surrogate of the guided search: a Gaussian process over a discrete space.
 
-The correlation of two configs is a product over the parameters; a parameter's factor depends on its two values alone,
-so it is a small table, and a covariance is looked up rather than computed. The factor of a column of distances is
-`floor + (1 - floor) * exp(-rate * distance^2)`: where the floor is high, the parameter matters little however far
-apart its values are (an ANOVA kernel: products of "alike or not" in any number of parameters). Rates, floors, noise
-and scale are those that make the data most likely under weak priors (maximum a posteriori, by Adam).
+The correlation of two configs is a product over the parameters. A parameter's factor depends only on its two values, so
+it is a small table, and covariances are looked up rather than computed. The factor of a column of distances is
+`floor + (1 - floor) * exp(-rate * distance^2)`: if the floor is high, the parameter matters little however far apart
+its values are (an ANOVA kernel: products of "alike or not" in any number of parameters). Rates, floors, noise and scale
+are fitted under weak priors (maximum a posteriori, by Adam).
 
 The equations are those of Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006: prediction by
-algorithm 2.1, the likelihood's gradient by (5.9).
+algorithm 2.1, the gradient of the marginal likelihood by (5.9).
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ __all__ = ["Array", "Column", "GaussianProcess", "Posterior", "columns"]
 
 Array = NDArray[np.float64]
 _WIDE = 4.0
-"""Numbers that span this ratio or more are compared by their logarithms."""
+"""Values that span this ratio or more are compared by their logarithms."""
 
 _RATE, _FLOOR, _NOISE, _SCALE = (0.0, 1.0), (0.0, 1.5), (-4.0, 1.0), (0.0, 1.0)
-"""Mean and standard deviation of the priors: of the rate's logarithm, the floor's logit, and the logarithms of the
-noise and scale variances, in units of the data's variance."""
+"""Mean and standard deviation of the priors on the rate's logarithm, the floor's logit, and the logarithms of the noise
+and scale variances, in units of the data's variance."""
 
 _SELDOM = 2.0
-"""Mean of the floor's logit for what numbers have beyond their order: mostly there is nothing."""
+"""Prior mean of the floor's logit for a rugged column: differences beyond the order of the values seldom matter."""
 
 _FEW = 3
-"""Among so few numbers each is another thing anyway."""
+"""Up to this many values differ from one another anyway, and need no rugged column."""
 
 _STEP, _STEPS, _FORGET, _FORGET_SQUARES = 0.15, 12, 0.8, 0.95
 _LIMIT = 8.0
@@ -45,8 +45,8 @@ _JITTER = 1e-8
 
 @dataclass(frozen=True)
 class Column:
-    """One way in which the values of a parameter differ: squared distances, a row and a column a value, and the prior's
-    mean of the floor's logit."""
+    """One way in which a parameter's values differ: their squared distances, as a square table, and the prior mean of
+    the floor's logit."""
 
     parameter: int
     squares: Array
@@ -54,11 +54,11 @@ class Column:
 
 
 def columns(domains: Sequence[tuple[Sequence[Any], bool]], *, rugged: bool = False) -> list[Column]:
-    """The columns of a space's parameters, given the values of each and whether they are ordered numbers.
+    """Return the columns of a space's parameters, given the values of each and whether they are ordered numbers.
 
-    Numbers differ by place, or by logarithm where they span a wide range, and also by how often two divides them
-    where that is another thing: hardware likes 128 better than 120. Other values differ or do not; so do numbers too
-    if the space is `rugged`: one that divides a dimension, beside two that leave tails.
+    Numbers differ by their order, or by logarithm if they span a wide range. They also differ by how often two divides
+    them, if that adds information: hardware prefers 128 to 120. Other values are either equal or not. In a `rugged`
+    space numbers have such a column too: one may divide a dimension while both its neighbours leave tails.
     """
     found = []
     for parameter, (values, ordered) in enumerate(domains):
@@ -77,7 +77,7 @@ def columns(domains: Sequence[tuple[Sequence[Any], bool]], *, rugged: bool = Fal
 
 
 def _scale(values: Sequence[float]) -> Array:
-    """From 0 to 1."""
+    """Return the values on a scale from 0 to 1."""
     numbers = np.array(values, dtype=float)
     wide = numbers.min() > 0 and numbers.max() >= _WIDE * numbers.min()
     scale = np.log(numbers / numbers[0]) if wide else np.arange(len(numbers), dtype=float)
@@ -85,7 +85,7 @@ def _scale(values: Sequence[float]) -> Array:
 
 
 def _twos(values: Sequence[float]) -> Array | None:
-    """How often two divides each value, from 0 to 1; None where that says nothing that the size does not."""
+    """Return how often two divides each value, on a scale from 0 to 1; None if that adds nothing to the values."""
     if not all(isinstance(v, int) and v > 0 for v in values):
         return None
     twos = np.array([(int(v) & -int(v)).bit_length() - 1 for v in values], dtype=float)
@@ -94,7 +94,7 @@ def _twos(values: Sequence[float]) -> Array | None:
 
 
 class GaussianProcess:
-    """A Gaussian process over configs, which are numbered rows of `codes`."""
+    """A Gaussian process over configs, which are given by config index: rows of `value_indices`."""
 
     def __init__(self, value_indices: ValueIndices, columns: Sequence[Column]) -> None:
         self._value_indices, self._columns = value_indices, columns
@@ -106,11 +106,11 @@ class GaussianProcess:
         self._slope, self._square, self._time = np.zeros(2 * count + 2), np.zeros(2 * count + 2), 0
 
     def fit(self, tried: NDArray[np.int_], values: Array, steps: int = _STEPS) -> None:
-        """Move rates, floors, noise and scale towards what makes these values (of mean 0, variance 1) most likely."""
+        """Move rates, floors, noise and scale towards the most probable for these values, of mean 0 and variance 1."""
         value_indices = self._value_indices[tried]
-        places = [np.eye(len(column.squares))[value_indices[:, column.parameter]] for column in self._columns]
+        one_hot = [np.eye(len(column.squares))[value_indices[:, column.parameter]] for column in self._columns]
         for _ in range(steps):
-            gradient = self._gradient(value_indices, places, values) - (self._free - self._mean) / self._width**2
+            gradient = self._gradient(value_indices, one_hot, values) - (self._free - self._mean) / self._width**2
             self._time += 1
             self._slope = _FORGET * self._slope + (1 - _FORGET) * gradient
             self._square = _FORGET_SQUARES * self._square + (1 - _FORGET_SQUARES) * gradient**2
@@ -118,7 +118,7 @@ class GaussianProcess:
             square = self._square / (1 - _FORGET_SQUARES**self._time)
             self._free = np.clip(self._free + _STEP * slope / (np.sqrt(square) + 1e-8), -_LIMIT, _LIMIT)
 
-    def _gradient(self, value_indices: ValueIndices, places: Sequence[Array], values: Array) -> Array:
+    def _gradient(self, value_indices: ValueIndices, one_hot: Sequence[Array], values: Array) -> Array:
         count = len(self._columns)
         smooth = self._scale * self._correlation(value_indices, value_indices)
         inverse = np.linalg.inv(smooth + (self.noise + _JITTER) * np.eye(len(values)))
@@ -130,7 +130,7 @@ class GaussianProcess:
             rate, floor = self._rate(index), self._floor(index)
             alike = np.exp(-rate * column.squares)
             factor = floor + (1 - floor) * alike
-            by_value = places[index].T @ shares @ places[index] / factor
+            by_value = one_hot[index].T @ shares @ one_hot[index] / factor
             gradient[index] = -0.5 * (by_value * alike * column.squares).sum() * (1 - floor) * rate
             gradient[count + index] = 0.5 * (by_value * (1 - alike)).sum() * floor * (1 - floor)
         gradient[-2] = 0.5 * self.noise * np.trace(pull)
@@ -138,7 +138,7 @@ class GaussianProcess:
         return gradient
 
     def evidence(self, tried: NDArray[np.int_], values: Array) -> float:
-        """The logarithm of the values' likelihood."""
+        """Return the log marginal likelihood of the values."""
         factor = self._factor(tried)
         whitened = np.linalg.solve(factor, values)
         return float(
@@ -157,7 +157,7 @@ class GaussianProcess:
 
     @property
     def noise(self) -> float:
-        """Variance that repeating a config would show, and what no correlation explains."""
+        """Return the variance of repeats of a config, plus the variance that no correlation explains."""
         return math.exp(self._free[-2])
 
     @property
@@ -169,8 +169,8 @@ class GaussianProcess:
         return np.asarray(np.linalg.cholesky(covariance + (self.noise + _JITTER) * np.eye(len(tried))))
 
     def _correlation(self, left: ValueIndices, right: ValueIndices) -> Array:
-        """A parameter's columns make one table; its rows are picked for `right` first, so that for each config of the
-        (longer) other side a whole row is copied."""
+        """Return the correlations. A parameter's columns make one table, which is indexed by `right` (the longer side)
+        first, so that whole rows are copied for `left`."""
         product = np.ones((len(left), len(right)))
         tables: dict[int, Array] = {}
         for index, column in enumerate(self._columns):
@@ -190,7 +190,7 @@ class GaussianProcess:
 
 @dataclass
 class Posterior:
-    """What is believed of the configs `pool`: `mean` and `variance`, a value a config."""
+    """The posterior of the configs `pool`: one `mean` and one `variance` per config."""
 
     surrogate: GaussianProcess
     pool: NDArray[np.int_]
@@ -199,16 +199,16 @@ class Posterior:
     variance: Array
 
     def assume(self, place: int) -> None:
-        """Take the config at `place` of the pool to turn out as predicted: the means stay, doubt around it goes."""
+        """Assume that config `place` of the pool turns out as predicted: means stay, variances around it shrink."""
         row = self.surrogate.covariance(self.pool[place : place + 1], self.pool)[0]
         row = (row - self._cross[:, place] @ self._cross) / math.sqrt(self.variance[place] + self.surrogate.noise)
         self._cross = np.vstack([self._cross, row])
         self.variance = np.maximum(self.variance - row**2, _JITTER)
 
     def draw(self, places: NDArray[np.int_], count: int, seed: int) -> Array:
-        """Joint deviations from the mean of some of the pool: a row a draw."""
-        numbers, cross = self.pool[places], self._cross[:, places]
-        covariance = self.surrogate.covariance(numbers, numbers) - cross.T @ cross
+        """Draw jointly from the posterior of some of the pool, one row per draw."""
+        indices, cross = self.pool[places], self._cross[:, places]
+        covariance = self.surrogate.covariance(indices, indices) - cross.T @ cross
         values, vectors = np.linalg.eigh(covariance)
         normal = np.random.default_rng(seed).standard_normal((count, len(places)))
         return np.asarray(self.mean[places] + normal * np.sqrt(np.maximum(values, 0.0)) @ vectors.T)

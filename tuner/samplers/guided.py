@@ -1,18 +1,18 @@
-"""The guided sampler: Gaussian processes that learn from every trial, with and without what is known beforehand.
+"""The guided sampler: Gaussian processes that learn from every trial, with and without prior knowledge.
 
-Each *expert* is a mean of the log time that somebody foresaw, and a `GaussianProcess` of what it got wrong. One expert
-foresees nothing. With a prior, a second one takes the prior's log penalties, times a weight learnt from the trials (2
-where the prior says too little, negative where it says the opposite). Where the kernel was tuned for other shapes, a
-third takes the penalties by the weights that each had there. Without a prior, the second foresees nothing either, and
-takes neighbouring values to have less in common: one divides a dimension, the next leaves a tail, as a prior would have
-foreseen. How much each has a say is how likely it made the times that came: a right prior is followed from the first
-evaluation, and a wrong one outvoted after a few.
+Each *expert* predicts the mean of the log time and learns the error with a `GaussianProcess`. The first expert predicts
+the same time for all configs. With a prior, a second expert predicts the prior's log penalties times a weight learnt
+from the trials: 2 if the prior understates differences, negative if it inverts them. If the kernel was tuned for other
+shapes, a third expert gives each penalty the weight that it had there. Without a prior, the second expert also predicts
+one time for all, but neighbouring values have less in common for it: one may divide a dimension while the next leaves a
+tail, which a prior would have predicted. Each expert is weighted by its marginal likelihood: a right prior is followed
+from the first evaluation, and a wrong one is outvoted after a few.
 
-The next config is the one of largest expected improvement under the experts' mixture. Configs that were suggested and
-not told yet are taken to turn out as predicted (Ginsbourger's believer), so that a batch is spread out. Without a
-prior a config that failed counts as slow as the slowest that ran: the search leaves where it fails as it leaves where
-it is slow. With one, it says nothing of time, which the prior may know well; a surrogate of its own learns where
-configs fail, and the improvement that is expected is times the chance to run.
+The next config has the largest expected improvement under the mixture of experts. Suggested configs that are not told
+yet are assumed to turn out as predicted (Ginsbourger's believer), so that a batch is spread out. Without a prior, a
+failed config counts as slow as the slowest that ran, so the search leaves regions that fail as it leaves slow ones.
+With a prior, which may know the times well, a failure says nothing about time. Another surrogate learns where configs
+fail, and the expected improvement is multiplied by the probability of running.
 """
 
 from __future__ import annotations
@@ -35,71 +35,74 @@ __all__ = ["BETTER", "LEAST", "NEGLIGIBLE", "PATIENCE", "GuidedSampler", "Outloo
 Indices = NDArray[np.int_]
 
 _FIRST = "pwspswps"
-"""The first evaluations: p is the best that is foreseen, w a winner from elsewhere, each in the other's place where
-there is none, s far from all before, as all are where nothing is known beforehand. Without the latter, a prior that
-points the wrong way would be believed until its corner of the space is worn out, and winners from elsewhere would
-anchor the search."""
+"""The first evaluations: p is the best predicted config, w a winner from elsewhere (each replaces the other if there is
+none), s a config far from all before. Without prior knowledge all are s. Without any s, the search would follow a prior
+that points the wrong way until its corner of the space is exhausted, and winners from elsewhere would anchor it."""
 
 _FIRST_OF_NEXT = "PpPw..sw"
-"""The same where the prior's weights were learnt on other shapes: P is the best by the prior as it is, p by these
-weights, and at the dots the surrogate has its say already."""
+"""The same if the prior's weights were learnt on other shapes: P is the best by the plain prior, p the best by these
+weights, and at a dot the surrogate already chooses."""
 
 _SPREAD_AMONG = 300
-"""Random configs from which the one farthest from all before is taken."""
+"""Number of random configs from which the one farthest from all before is taken."""
 
 _POOL = 4000
-"""Configs considered at once in larger spaces: this many random ones, drawn anew for each batch; all that differ from
-one of the `_NEAR` best in one parameter; and the `_FORESEEN` best that the prior foresees."""
+"""Larger spaces are searched in a pool: this many random configs, drawn anew for each batch, all configs that differ
+from one of the `_NEAR` best in one parameter, and the `_PREDICTED` best by the prior."""
 
 _NEAR, _PREDICTED = 5, 500
 
 _GROWTH = 1.1
-"""The surrogates are fitted again when there are a tenth more trials."""
+"""A surrogate is fitted again when there are a tenth more trials."""
 
 _EVIDENCE = 400
-"""Trials that a surrogate holds at most: the better half of them the best, the others evenly spread over the run."""
+"""Limit on a surrogate's trials: half of them are the best, the others are evenly spread over the run."""
 
 _LEAST_FOR_FIT = 4
 _RANDOM_SHARE = 0.05
-"""With something known beforehand: seeds can anchor a search. Without, the surrogate's own doubt explores."""
+"""Share of random evaluations with a prior, which can anchor a search. Without one, the posterior variance explores."""
 
 _UNLIKELY_FEASIBLE = math.log(0.1 / 0.95)
 _TWINS, _TWINS_OF_NEXT, _REACH = 0.3, 0.1, 0.4
-"""In the opening the best foreseen are penalised where they are near what was already taken: by so much log time, less
-where the prior's weights were learnt, within that many steps of a whole parameter's range."""
+"""In the opening, a predicted config near one already taken is penalised by this much log time (`_TWINS_OF_NEXT` if the
+prior's weights were learnt), which fades with a reach in units of a parameter's whole range."""
 
 _DECISIVE = 4
-"""Trials whose evidence alone decides how much each expert has a say: of more, the evidence of an average four. The
-trials of a search are all near one another, and what an expert says of them is no new evidence each time; the full
-likelihood would silence one expert for good after a dozen."""
+"""Experts are weighted by the evidence of this many average trials, however many there are. The trials of a search lie
+near one another, so each adds little new evidence; the full marginal likelihood would silence an expert for good after
+a dozen."""
 
 _PULL = 4.0
-"""How strongly the prior's weight is held at 1: as by this many trials."""
+"""The prior's weight is held at 1 as strongly as by this many trials."""
 
 _LEAST_CHANCE = 0.02
-"""Of running, that a config is given at least: a surrogate of failures may be wrong."""
+"""The least probability of running that a config is given: the surrogate of failures may be wrong."""
 
-_DRAWS, _CONTENDERS = 256, 256
+_DRAWS, _DRAWN_CONFIGS = 256, 256
 
 _WIDTH, _FREEDOM = 0.6, 3
-"""Of the Student-t process from which the outlook is drawn, beside the Gaussian one. By that the chance of something
-better was overrated where it is large and underrated where it is small: docs/search.md."""
+"""Width and degrees of freedom of the Student-t process from which the outlook is drawn, relative to the Gaussian
+process. The latter overestimates large chances of a better config and underestimates small ones: docs/search.md."""
 
 BETTER = 0.005
-"""How much faster a config is, as a share of the best time, that counts as better."""
+"""Share of the best time by which a better config must be faster."""
 
 
 LEAST, NEGLIGIBLE, PATIENCE = 20, 0.005, 3
-"""A search is over after so many trials when the chance of a better config times its gain is less than this share of
-the best time, and it has made this many times as many trials as it took to find the best. The outlook alone is now and
-then too sure while a search still gets on; docs/search.md says what each costs, and what is then left."""
+"""A search is over after at least `LEAST` trials if the chance of a better config times its gain is less than the share
+`NEGLIGIBLE` of the best time, and if it has made `PATIENCE` times as many trials as it took to find the best. The
+outlook alone is sometimes too sure while a search still improves; docs/search.md says how far from the best tunings
+end."""
 
 
 @dataclass(frozen=True, slots=True)
 class Outlook:
-    """What further search may bring after `trials` trials, of which the one numbered `found` was the first that nothing
-    since was better than: the `chance` of a config more than half a percent faster than the best, and how much faster
-    it would then be (an even chance of more, and of less), as a share of the best time."""
+    """An estimate of the gain from further search, after `trials` trials.
+
+    `found` counts the trials up to the first that no later one was better than. `chance` is that of a config more than
+    half a percent faster than the best, and `gain` the median of how much faster it would be, as a share of the best
+    time.
+    """
 
     chance: float
     gain: float
@@ -119,12 +122,13 @@ class Outlook:
 
 
 class GuidedSampler(TableSampler):
-    """`log_penalties` has a row a config and a column a penalty: natural logarithms, 0 where there is none.
+    """The sampler of the `guided` search.
 
-    Without a prior (None) only the trials speak. `likely` says which configs the prior thinks feasible. `known` are
-    configs, by number, to begin with, in that order. `elsewhere` are those that won for another shape, dtype or
-    device, the best guess first: they have a share of the first evaluations. `weights`, one a penalty, are what the
-    penalties were found to count there.
+    `log_penalties` has one row per config and one column per penalty: natural logarithms, 0 for no penalty. Without a
+    prior (None) the search learns from the trials alone. `likely` marks the configs that the prior expects to fit on
+    chip. `known` are config indices to begin with, in that order. `elsewhere` are those of winners for another shape,
+    dtype or device, the best guess first: they get a share of the first evaluations. `weights`, one per penalty, were
+    learnt there.
     The same trials and the same seed give the same suggestions, whether the trials were made or added.
     """
 
@@ -174,7 +178,7 @@ class GuidedSampler(TableSampler):
         return belief.suggest(self.free)
 
     def outlook(self, study: Study) -> Outlook | None:
-        """What further search may bring; None as long as too little is known to say."""
+        """Estimate the gain from further search; None as long as too little is known."""
         self.load(study)
         if len(self.history.told) < len(_FIRST) or len(self.history.values()) < 2:
             return None
@@ -184,7 +188,7 @@ class GuidedSampler(TableSampler):
             chance, gain = belief.chance_of_better(self.free)
         return Outlook(chance, gain, len(self.history.told), _found(list(self.history.told.values())))
 
-    # Where to begin ----------------------------------------------------------------------------------------------
+    # The opening -------------------------------------------------------------------------------------------------
 
     def _first(self, letter: str, random: np.random.Generator) -> int:
         new = np.flatnonzero(self.free)
@@ -205,17 +209,17 @@ class GuidedSampler(TableSampler):
         among = random.choice(new, min(_SPREAD_AMONG, len(new)), replace=False)
         return int(among[np.argmax(self._steps(among, taken))] if len(taken) else among[0])
 
-    def _steps(self, numbers: Indices, taken: Indices) -> Array:
-        """How far each config is from the nearest of `taken`: the sum over parameters of shares of their range."""
-        nearest = np.full(len(numbers), np.inf)
+    def _steps(self, indices: Indices, taken: Indices) -> Array:
+        """Return each config's distance to the nearest of `taken`: the sum over parameters of shares of their range."""
+        nearest = np.full(len(indices), np.inf)
         for index in taken:
-            nearest = np.minimum(nearest, np.abs(self._unit[numbers] - self._unit[index]).sum(axis=1))
+            nearest = np.minimum(nearest, np.abs(self._unit[indices] - self._unit[index]).sum(axis=1))
         return nearest
 
-    # What is believed --------------------------------------------------------------------------------------------
+    # The belief --------------------------------------------------------------------------------------------------
 
     def _believe(self, random: np.random.Generator) -> _Belief:
-        """The belief after all that was told; kept until more is."""
+        """Return the belief after all told trials, cached until more are told."""
         told = self.history.told
         if self._belief is None or self._belief.told != len(told):
             self._belief = self._new_belief(random)
@@ -238,7 +242,7 @@ class GuidedSampler(TableSampler):
         return belief
 
     def _chance(self, tried: Indices, ran: NDArray[np.bool_], pool: Indices) -> Array | None:
-        """The chance that each config of the pool runs, where a prior leads the search and something failed."""
+        """Return the pool's probabilities of running, if there is a prior and a config has failed."""
         if not self._predicted or ran.all():
             return None
         labels = np.where(ran, 1.0, -1.0)
@@ -255,7 +259,7 @@ class GuidedSampler(TableSampler):
         new = np.flatnonzero(self.free)
         if len(new) <= _POOL:
             return new
-        best = tried[np.argsort(values)[:_NEAR]]  # those that failed come last
+        best = tried[np.argsort(values)[:_NEAR]]  # failures come last
         chosen = np.zeros(len(self.free), dtype=bool)
         chosen[random.choice(new, _POOL, replace=False)] = True
         for index in best:
@@ -266,7 +270,7 @@ class GuidedSampler(TableSampler):
 
 
 class _Expert:
-    """What was foreseen (log times up to a constant and a factor, or None), and a surrogate of the rest."""
+    """Predicted log times (up to a constant and a factor; None: no prediction), and a surrogate of the residuals."""
 
     def __init__(self, space: Space, described: Sequence[Column], predicted: Array | None) -> None:
         self._surrogate = GaussianProcess(space.value_indices, described)
@@ -275,40 +279,40 @@ class _Expert:
         self._fitted = 0
 
     def learn(self, tried: Indices, values: Array) -> None:
-        """Fit the surrogate to the first 4 trials, the first 5, and so on by tenths: always the same, however many
-        trials there are by now, so that a resumed search fits as an unbroken one did."""
+        """Fit the surrogate to the first 4 trials, the first 5, and so on by tenths. These counts do not depend on the
+        number of trials so far, so a resumed search fits as an unbroken one did."""
         while (count := max(_LEAST_FOR_FIT, math.ceil(self._fitted * _GROWTH), self._fitted + 1)) <= min(
             len(tried), _EVIDENCE
         ):
             self._fitted = count
             if np.isfinite(values[:count]).sum() > 1:
-                told, rest, _, width = self._rest(tried[:count], values[:count])
-                self._surrogate.fit(told, rest / width)
+                used, residuals, _, width = self._residuals(tried[:count], values[:count])
+                self._surrogate.fit(used, residuals / width)
 
     def view(self, tried: Indices, values: Array, pool: Indices) -> _View:
-        told, rest, weight, width = self._rest(tried, values)
-        posterior = self._surrogate.posterior(told, rest / width, pool)
+        used, residuals, weight, width = self._residuals(tried, values)
+        posterior = self._surrogate.posterior(used, residuals / width, pool)
         ran = np.isfinite(values)
         centre = np.full(len(pool), _imputed(values).mean() if self._predicted is None else values[ran].mean())
         if self._predicted is not None:
-            centre += weight * (self._predicted[pool] - self._predicted[told].mean())
-        judged = rest if self._predicted is not None else rest[ran]
+            centre += weight * (self._predicted[pool] - self._predicted[used].mean())
+        judged = residuals if self._predicted is not None else residuals[ran]
         evidence = self._surrogate.evidence(tried[ran], judged / width) - len(judged) * math.log(width)
         return _View(posterior, centre, width, evidence)
 
-    def _rest(self, tried: Indices, values: Array) -> tuple[Indices, Array, float, float]:
-        """The trials that count, what was not foreseen of them (of mean 0), the weight of what was, and the rest's
-        standard deviation. Where something was foreseen, failures speak of room on chip and not of time."""
+    def _residuals(self, tried: Indices, values: Array) -> tuple[Indices, Array, float, float]:
+        """Return the trials that count, their residuals (of mean 0), the weight of the prediction, and the residuals'
+        standard deviation. With a prediction, failures do not count: they depend on on-chip memory, not on time."""
         weight = 0.0
         if self._predicted is None:
-            rest = _imputed(values) - _imputed(values).mean()
+            residuals = _imputed(values) - _imputed(values).mean()
         else:
             ran = np.isfinite(values)
-            tried, rest = tried[ran], values[ran] - values[ran].mean()
-            said = self._predicted[tried] - self._predicted[tried].mean()
-            weight = float((said @ rest + self._pull) / (said @ said + self._pull))
-            rest = rest - weight * said
-        return tried, rest, weight, max(float(rest.std()), 1e-9)
+            tried, residuals = tried[ran], values[ran] - values[ran].mean()
+            predicted = self._predicted[tried] - self._predicted[tried].mean()
+            weight = float((predicted @ residuals + self._pull) / (predicted @ predicted + self._pull))
+            residuals = residuals - weight * predicted
+        return tried, residuals, weight, max(float(residuals.std()), 1e-9)
 
 
 @dataclass
@@ -329,8 +333,8 @@ class _View:
         return np.asarray(self.width * np.sqrt(self.posterior.variance))
 
     def draw(self, places: Indices, count: int, seed: int) -> Array:
-        """Joint draws of the log times of some of the pool, a row a draw. How wide the posterior should be is in doubt
-        itself: the draws are of a Student-t process."""
+        """Draw jointly the log times of some of the pool, one row per draw. The posterior's width is uncertain too, so
+        the draws are of a Student-t process."""
         scale = _WIDTH / np.sqrt(np.random.default_rng(seed).chisquare(_FREEDOM, count) / _FREEDOM)
         mean = self.posterior.mean[places]
         away = self.posterior.draw(places, count, seed=seed) - mean
@@ -347,16 +351,16 @@ class _Belief:
         self._chance = np.ones(len(pool)) if chance is None else chance
         evidence = np.array([view.evidence for view in views]) * min(1.0, _DECISIVE / told)
         likelihood = np.exp(evidence - evidence.max())
-        self._say = likelihood / likelihood.sum()
+        self._shares = likelihood / likelihood.sum()
 
     def suggest(self, free: NDArray[np.bool_]) -> int:
-        """The free config of the largest expected improvement, which is then assumed."""
+        """Return the free config of the largest expected improvement, and assume its predicted time."""
         open_ = free[self._pool]
         gain = self._improvement() * self._chance
         if gain[open_].max() > 0:
             place = int(np.argmax(np.where(open_, gain, -1.0)))
-        else:  # no hope anywhere: the least bad
-            mean = sum(say * view.mean for say, view in zip(self._say, self._views, strict=True))
+        else:  # nothing promises improvement: the smallest mean
+            mean = sum(share * view.mean for share, view in zip(self._shares, self._views, strict=True))
             place = int(np.argmin(np.where(open_, mean, np.inf)))
         self.assume(place)
         return int(self._pool[place])
@@ -366,13 +370,14 @@ class _Belief:
             view.posterior.assume(place)
 
     def chance_of_better(self, free: NDArray[np.bool_]) -> tuple[float, float]:
-        """And by how much, by joint draws of the contenders' log times, from each expert as many as it has a say."""
+        """Return the chance of a better config and its median gain, by joint draws of the most promising configs' log
+        times. Each expert makes draws in proportion to its share."""
         places = np.flatnonzero(free[self._pool])
-        contenders = places[np.argsort(-self._improvement()[places])[:_CONTENDERS]]
-        shares = np.random.default_rng(self.told).multinomial(_DRAWS, self._say)
+        promising = places[np.argsort(-self._improvement()[places])[:_DRAWN_CONFIGS]]
+        counts = np.random.default_rng(self.told).multinomial(_DRAWS, self._shares)
         draws = [
-            view.draw(contenders, count, seed=self.told)
-            for view, count in zip(self._views, shares.tolist(), strict=True)
+            view.draw(promising, count, seed=self.told)
+            for view, count in zip(self._views, counts.tolist(), strict=True)
             if count
         ]
         gains = 1 - np.exp(np.minimum(np.concatenate(draws).min(axis=1) - self._best, 0.0))
@@ -381,18 +386,18 @@ class _Belief:
 
     def _improvement(self) -> Array:
         total = np.zeros(len(self._pool))
-        for say, view in zip(self._say, self._views, strict=True):
-            if say < 1e-3:
+        for share, view in zip(self._shares, self._views, strict=True):
+            if share < 1e-3:
                 continue
             deviation = view.deviation
             ahead = (self._best - view.mean) / deviation
             density = np.exp(-0.5 * ahead**2) / math.sqrt(2 * math.pi)
-            total += say * deviation * np.maximum(ahead * _normal_cdf(ahead) + density, 0.0)
+            total += share * deviation * np.maximum(ahead * _normal_cdf(ahead) + density, 0.0)
         return total
 
 
 def _sums(log_penalties: Array | None, weights: Array | None) -> list[Array]:
-    """The log penalties' plain sum, and the weighted one where there are weights; neither where it is the same for all
+    """Return the sum of the log penalties and, with weights, the weighted sum; leave out a sum that is the same for all
     configs."""
     if log_penalties is None:
         return []
@@ -401,18 +406,18 @@ def _sums(log_penalties: Array | None, weights: Array | None) -> list[Array]:
 
 
 def _found(values: Sequence[float | None]) -> int:
-    """After how many trials the best log time was known, or one that no later one is better than."""
+    """Return the number of trials up to the first log time that no later one is better than."""
     enough = min(value for value in values if value is not None) - math.log1p(-BETTER)
     return next(count for count, value in enumerate(values, 1) if value is not None and value <= enough)
 
 
 def _imputed(values: Array) -> Array:
-    """Failures as slow as the slowest success."""
+    """Return the values with failures as slow as the slowest success."""
     return np.where(np.isnan(values), np.nanmax(values), values)
 
 
 def _most_telling(values: Array) -> Indices:
-    """All trials, or of too many the best and some evenly spread over the others."""
+    """Return all trials or, of too many, the best and an even spread of the others."""
     if len(values) <= _EVIDENCE:
         return np.arange(len(values))
     order = np.argsort(values)

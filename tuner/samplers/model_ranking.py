@@ -1,8 +1,8 @@
-"""What a model of the device foresees: which configs to try first, and afterwards how right it was.
+"""Ranking of configs by a model of the device, and the model's agreement with the measured times afterwards.
 
-A real Ascend chip has a model of its part. Compiling for that needs no chip, so the configs that the prior likes best
-are ranked by their modelled times before any is measured, the first few are confirmed on the chip, and at the end the
-order of all that was measured is held against the model's.
+A real Ascend chip has a model of its part, and compiling for the model needs no chip. So the prior's best configs are
+ranked by their modelled times before any is measured, and the first few are confirmed on the chip. At the end, the
+order of all measured configs is compared with the model's.
 """
 
 from __future__ import annotations
@@ -22,24 +22,24 @@ from tilewise.tuner.space.search_space import Space
 __all__ = ["CONFIRMED", "MODELLED", "RANKED", "Agreement", "Predict", "agreement", "rank_by_model"]
 
 Predict = Callable[[Sequence[Config]], Sequence[float | None] | None]
-"""`Device.predict_us` for one problem: modelled microseconds of each config, or None where there is no model."""
+"""`Device.predict_us` for one problem: modelled microseconds of each config, or None without a model."""
 
 RANKED = 64
-"""How many configs, those of the best prior, are compiled for the model before the first is measured."""
+"""Number of configs, the prior's best, that are compiled for the model before the first is measured."""
 
 CONFIRMED = 8
-"""How many of these, the fastest modelled, are measured first."""
+"""Number of these that are measured first: the fastest by the model."""
 
 MODELLED = "modelled_us"
-"""The fact of a trial on a real device that holds what the model foresaw."""
+"""The fact of a trial on a real device that holds the modelled time."""
 
 _FEWEST = 4
-"""Pairs of times below which an order says nothing."""
+"""Number of pairs of times below which an order says nothing."""
 
 
 def rank_by_model(predict: Predict, space: Space, log_penalties: NDArray[np.float64] | None) -> dict[int, float]:
-    """Modelled times in microseconds of the configs that the prior likes best, by config index, the fastest first;
-    empty where the device has no model of itself, or there is no prior."""
+    """Return the modelled microseconds of the prior's best configs by config index, the fastest first; empty without a
+    model of the device or without a prior."""
     if log_penalties is None:
         return {}
     indices = np.argsort(log_penalties.sum(axis=1), kind="stable")[:RANKED].tolist()
@@ -52,8 +52,11 @@ def rank_by_model(predict: Predict, space: Space, log_penalties: NDArray[np.floa
 
 @dataclass(frozen=True, slots=True)
 class Agreement:
-    """How a model's order of configs compares with the measured one: rank correlations (1: the same order, 0: no
-    relation), and how much longer than the best the config takes that the model would have picked."""
+    """The agreement of a model's order of configs with the measured one.
+
+    `kendall` and `spearman` are rank correlations (1: the same order, 0: no relation). `cost_of_pick` is the measured
+    time of the model's fastest config, divided by the best.
+    """
 
     configs: int
     kendall: float
@@ -72,7 +75,7 @@ class Agreement:
 
 
 def agreement(trials: Iterable[Trial]) -> Agreement | None:
-    """Of the trials that were both modelled and measured; None where they are too few or all alike."""
+    """Compare the trials that were both modelled and measured; None if they are too few or all alike."""
     pairs = [
         (float(trial.facts[MODELLED]), trial.time_us)
         for trial in trials
@@ -90,14 +93,14 @@ def agreement(trials: Iterable[Trial]) -> Agreement | None:
 
 
 def _kendall(a: NDArray[np.float64], b: NDArray[np.float64]) -> float:
-    """Tau-b: concordant less discordant pairs, over those without ties."""
+    """Return tau-b: concordant minus discordant pairs, over those without ties."""
     signs = [np.sign(side[:, None] - side[None, :]) for side in (a, b)]
     untied = math.prod(float((sign != 0).sum()) for sign in signs)
     return float((signs[0] * signs[1]).sum() / math.sqrt(untied))
 
 
 def _ranks(values: NDArray[np.float64]) -> NDArray[np.float64]:
-    """From 1; equal values share the mean of their ranks."""
+    """Return ranks from 1; equal values share the mean of their ranks."""
     below = (values[None, :] < values[:, None]).sum(axis=1)
     equal = (values[None, :] == values[:, None]).sum(axis=1)
     ranks: NDArray[np.float64] = below + (equal + 1) / 2

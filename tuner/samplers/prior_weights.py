@@ -1,8 +1,8 @@
-"""How much each of the prior's penalties counts for a kernel: learnt from the trials of its other shapes.
+"""Weights of the prior's penalties for a kernel, learnt from the trials of its other shapes.
 
-The prior takes a config's log penalties to add up to its log time. The weights make that sum fit the neighbours' trials
-better (ridge regression towards weights of 1): a kernel that hides its loads behind a lot of arithmetic gives less for
-double buffering than the prior supposes, at every shape.
+The prior assumes that a config's log penalties add up to its log time. The weights make that sum fit the neighbours'
+trials better (ridge regression towards weights of 1). For example, a kernel that hides its loads behind a lot of
+arithmetic gains less from double buffering than the prior assumes, at every shape.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from tilewise.tuner.space.search_space import Space
 __all__ = ["learnt_weights"]
 
 _FADING = 2.0
-"""Distance within which a neighbour's say falls to 1/e."""
+"""Distance at which a neighbour's influence falls to 1/e."""
 
 _PULL = 0.001
-"""How strongly a weight is held at 1, beside the variance of its log penalty: what hardly differs says nothing."""
+"""Strength that holds a weight at 1, against its log penalty's variance: a penalty that hardly varies says little."""
 
 _SLOW = 2
-"""A trial counts by this power of the best time over its own, since only fast configs need to be told apart."""
+"""A trial counts by this power of the best time over its own, because only fast configs need to be told apart."""
 
 
 class _Observed(NamedTuple):
-    """Of one neighbour's trials the log penalties, a row a trial, and how much more log time each took than their sum,
-    both less their means; and how much each trial counts."""
+    """One neighbour's trials, a row each: the log penalties (`table`) and the log time beyond their sum (`rest`), both
+    less their means, and how much each trial counts (`share`)."""
 
     table: Array
     rest: Array
@@ -41,8 +41,8 @@ class _Observed(NamedTuple):
 
 
 def learnt_weights(known: Sequence[Neighbour], spec: KernelSpec, target: Target, space: Space) -> Array | None:
-    """A weight a penalty, in the order of `penalties`; None where no neighbour on the same device has trials of configs
-    that are comparable."""
+    """Return one weight per penalty, in the order of `penalties`; None without comparable trials of a neighbour on the
+    same device."""
     found = [seen for neighbour in known if (seen := _observed(neighbour, spec, target, space))]
     if not found:
         return None
@@ -68,7 +68,7 @@ def _observed(neighbour: Neighbour, spec: KernelSpec, target: Target, space: Spa
 
 
 def _comparable(config: Config, space: Space) -> bool:
-    """Whether a config has the space's parameters, and values that still exist where these are no sizes."""
+    """Return whether a config has the space's parameters and, for parameters without an order, values of the space."""
     return set(config) == set(space.domains) and all(
         space.is_ordered(name) or value in space.domains[name] for name, value in config.items()
     )

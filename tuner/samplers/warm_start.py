@@ -1,8 +1,7 @@
-"""First candidates for a search, known from elsewhere: winners of other shapes, dtypes and devices, and configs that
-somebody recommends.
+"""First candidates for a search: winners of other shapes, dtypes and devices, and recommended configs.
 
-Recommendations (imported tables, and times that nobody verified) say where to look, not what is fast: what is tried of
-them is measured and verified like any other config.
+Recommendations (imported tables, and trials that were never verified) say where to look, not what is fast: a
+recommended config is measured and verified like any other.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ from dataclasses import dataclass
 from tilewise.db.records import Clock, Config, Problem, Scope, Status
 from tilewise.db.store import Store
 from tilewise.tuner.space.nearest_config import closest_indices
-from tilewise.tuner.space.problem import shape_distance
+from tilewise.tuner.space.problem_checks import shape_distance
 from tilewise.tuner.space.search_space import Space
 
 __all__ = ["MOST", "Neighbour", "neighbour_indices", "neighbours", "scope_distance", "with_suggestions"]
@@ -24,16 +23,16 @@ _OTHER_DTYPE, _OTHER_DEVICE, _OTHER_CLOCK, _OTHER_SOURCE = 0.7, 1.5, 0.3, 0.3
 is one dimension e times as large. Halving the dtype halves the bytes, as halving a dimension does (log 2 = 0.7)."""
 
 MOST = 4
-"""Neighbours that count: the nearest."""
+"""Limit on neighbours; the nearest count."""
 
-_MOST_UNVERIFIED = 16
-_MOST_SUGGESTIONS = 2
-"""Recommendations that a search tries early."""
+_UNVERIFIED_LIMIT = 16
+_SUGGESTION_LIMIT = 2
+"""Limit on the recommendations that a search tries early."""
 
 
 @dataclass(frozen=True, slots=True)
 class Neighbour:
-    """What is known of another shape, dtype or device: the config that won, and the times of all that ran, in us."""
+    """Another shape, dtype or device of the kernel: the config that won there, and the times in us of all that ran."""
 
     away: float
     problem: Problem
@@ -43,32 +42,32 @@ class Neighbour:
 
 
 def neighbours(store: Store, wanted: Scope, most: int = MOST) -> list[Neighbour]:
-    """The nearest other scopes of the kernel that have a winner, the nearest first."""
+    """Return the nearest other scopes of the kernel that have a winner, the nearest first."""
     found = (_neighbour(store, scope, scope_distance(scope, wanted)) for scope in _others(store, wanted)[: 4 * most])
     return list(itertools.islice((neighbour for neighbour in found if neighbour), most))
 
 
 def neighbour_indices(known: Iterable[Neighbour], space: Space) -> list[int]:
-    """Indices of the space's configs that are closest to the neighbours' winners."""
+    """Return the indices of the space's configs that are closest to the neighbours' winners."""
     return closest_indices(space, (neighbour.winner for neighbour in known))
 
 
 def with_suggestions(
     store: Store, wanted: Scope, space: Space, won: Sequence[int], default: Config | None = None
 ) -> list[int]:
-    """The config indices in `won`, and after the first of them those recommended nearest to `wanted`.
+    """Return the config indices in `won`, with those recommended nearest to `wanted` after the first of them.
 
-    What a recommendation leaves out (tables know few parameters) is taken from the spec's `default`.
+    Parameters that a recommendation lacks (tables have few) get the value of the spec's `default`.
     """
-    unverified = _unverified(store, wanted, _others(store, wanted)[:_MOST_UNVERIFIED])
+    unverified = _unverified(store, wanted, _others(store, wanted)[:_UNVERIFIED_LIMIT])
     near = sorted([*_recommended(store, wanted), *unverified], key=lambda found: found[0])
     complete = [{**(default or {}), **config} for _, config in near]
-    told = [index for index in closest_indices(space, complete) if index not in won]
-    return [*won[:1], *told[:_MOST_SUGGESTIONS], *won[1:]]
+    suggested = [index for index in closest_indices(space, complete) if index not in won]
+    return [*won[:1], *suggested[:_SUGGESTION_LIMIT], *won[1:]]
 
 
 def scope_distance(one: Scope, other: Scope) -> float:
-    """How different two scopes of a kernel are: the distance of their shapes, and something for all else."""
+    """Return the distance of two scopes of a kernel: that of their shapes, plus a constant per other difference."""
     differences = (
         (_OTHER_DTYPE, one.dtype != other.dtype),
         (_OTHER_DEVICE, one.device != other.device),
@@ -79,7 +78,7 @@ def scope_distance(one: Scope, other: Scope) -> float:
 
 
 def _others(store: Store, wanted: Scope) -> list[Scope]:
-    """Other scopes of the same kernel, dimensions and flags, the nearest first."""
+    """Return other scopes of the same kernel, dimension names and flags, the nearest first."""
     others = (scope for scope in store.scopes(wanted.kernel) if scope.key != wanted.key)
     return sorted(
         (scope for scope in others if _is_comparable(scope.problem, wanted.problem)),
@@ -88,7 +87,10 @@ def _others(store: Store, wanted: Scope) -> list[Scope]:
 
 
 def _is_comparable(one: Problem, wanted: Problem) -> bool:
-    """A recorded landscape has no dimensions: another scope of it would be its own answer."""
+    """Return whether two problems have the same dimension names and flags.
+
+    A recorded landscape has no dimensions and compares with nothing: another scope of it would give its answer away.
+    """
     return bool(wanted.dims) and one.dims.keys() == wanted.dims.keys() and one.flags == wanted.flags
 
 
@@ -100,15 +102,15 @@ def _neighbour(store: Store, scope: Scope, away: float) -> Neighbour | None:
 
 
 def _recommended(store: Store, wanted: Scope) -> Iterator[tuple[float, Config]]:
-    """Configs of imported tables, each with its distance."""
-    for told in store.suggestions(wanted.kernel):
-        if _is_comparable(told.problem, wanted.problem):
-            scope = Scope(told.problem, "", told.device, Clock.MEASURED, told.origin, wanted.cores)
-            yield scope_distance(scope, wanted), told.config
+    """Yield the configs of imported tables, each with its distance."""
+    for suggestion in store.suggestions(wanted.kernel):
+        if _is_comparable(suggestion.problem, wanted.problem):
+            scope = Scope(suggestion.problem, "", suggestion.device, Clock.MEASURED, suggestion.origin, wanted.cores)
+            yield scope_distance(scope, wanted), suggestion.config
 
 
 def _unverified(store: Store, wanted: Scope, scopes: Iterable[Scope]) -> Iterator[tuple[float, Config]]:
-    """The fastest config of each scope in which nobody verified any, with its distance."""
+    """Yield the fastest config of each scope without a verified one, with its distance."""
     for scope in scopes:
         result = store.result(scope)
         if result.winner is None and result.counts.get(Status.CORRECT):

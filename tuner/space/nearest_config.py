@@ -1,4 +1,4 @@
-"""The nearest valid config: a config of one space made one of another."""
+"""The config of a space that is nearest to a config of another space."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tilewise.tuner.space.search_space import Space, broken_rule, domains
 
 __all__ = ["adapt_config", "closest_index", "closest_indices", "value_distance"]
 
-_MOST_PAIRS = 300
+_PAIR_LIMIT = 300
 
 
 def adapt_config(spec: KernelSpec, problem: Problem, target: Target, config: Config) -> Config | None:
-    """The config of the problem's space that is made from `config` by moving each value to the nearest there is.
+    """Move each value of `config` to the nearest one that the problem's space allows.
 
-    A value may depend on the shape (a block that gives every core one program), so that a winner is rarely, value for
-    value, in another shape's space. Where the moved values break a rule, one or two of them are changed, as little
-    as will do; None where that does not help. The space is not enumerated: this takes 0.1 to 2 ms.
+    A value may depend on the shape (a block that gives every core one program), so another shape's space rarely holds
+    all values of a winner. Where the moved values break a rule, one or two of them change, by as little as possible.
+    Return None if that does not help or if the parameters differ. The space is not enumerated: this takes 0.1 to 2 ms.
     """
     ranges = domains(spec, problem, target)
     if ranges.keys() != config.keys():
@@ -40,13 +40,13 @@ def adapt_config(spec: KernelSpec, problem: Problem, target: Target, config: Con
 
 
 def closest_indices(space: Space, configs: Iterable[Config]) -> list[int]:
-    """Indices of the space's closest configs, each once; a config of other parameters has none."""
+    """Return the indices of the space's closest configs, each once; skip configs with other parameters."""
     indices = (closest_index(space, config) for config in configs)
     return list(dict.fromkeys(index for index in indices if index is not None))
 
 
 def closest_index(space: Space, config: Config) -> int | None:
-    """Index of the config itself, or of the one nearest to it; None where the parameters are others."""
+    """Return the index of the config or of the nearest one; None if it has other parameters."""
     if set(config) != set(space.domains):
         return None
     if (index := space.index(config)) is not None:
@@ -58,7 +58,7 @@ def closest_index(space: Space, config: Config) -> int | None:
 
 
 def value_distance(one: Value, other: Value) -> float:
-    """Numbers differ by their log ratio (or by their difference, where one is not positive), other values by 1."""
+    """Return the log ratio of two numbers (their difference if one is not positive), and 1 for other unequal values."""
     if one == other:
         return 0.0
     if _is_number(one) and _is_number(other):
@@ -72,15 +72,15 @@ def _is_number(value: Value) -> bool:
 
 
 def _changed(config: Config, ranges: Mapping[str, tuple[Value, ...]]) -> Iterator[Config]:
-    """Configs that differ in one value, those that differ least first, and then in two."""
+    """Yield configs that differ in one value, the smallest difference first, and then in two."""
     changes = [
         (value_distance(config[name], value), name, value) for name, values in ranges.items() for value in values
     ]
     changes = sorted((change for change in changes if change[0] > 0), key=_size)
     yield from ({**config, name: value} for _, name, value in changes)
     pairs = [(a[0] + b[0], a, b) for a, b in itertools.combinations(changes, 2) if a[1] != b[1]]
-    for _, (_, name, value), (_, other, its) in heapq.nsmallest(_MOST_PAIRS, pairs, key=_size):
-        yield {**config, name: value, other: its}
+    for _, (_, name, value), (_, other_name, other_value) in heapq.nsmallest(_PAIR_LIMIT, pairs, key=_size):
+        yield {**config, name: value, other_name: other_value}
 
 
 def _size(change: tuple[Any, ...]) -> float:

@@ -29,9 +29,9 @@ __all__ = [
 ValueIndices = NDArray[np.uint16]
 """The index of each value in its parameter's domain: one row per config, one column per parameter."""
 
-_MOST_VALUES = 2**16
+_VALUE_LIMIT = 2**16
 _TILINGS = 32
-"""Configs whose tiling is compared with their grid."""
+"""Number of configs whose tiling is compared with their grid."""
 
 
 class Space:
@@ -49,9 +49,11 @@ class Space:
         value_indices: ValueIndices | None = None,
     ) -> None:
         self.domains = dict(domains)
-        if any(len(values) > _MOST_VALUES for values in domains.values()):
-            raise ValueError(f"a parameter has more than {_MOST_VALUES} values")
-        self._places = {name: {value: place for place, value in enumerate(values)} for name, values in domains.items()}
+        if any(len(values) > _VALUE_LIMIT for values in domains.values()):
+            raise ValueError(f"a parameter has more than {_VALUE_LIMIT} values")
+        self._index_by_value = {
+            name: {value: index for index, value in enumerate(values)} for name, values in domains.items()
+        }
         if value_indices is None:
             rows = [self.value_indices_of(config) for config in configs]
             value_indices = np.array(rows, dtype=np.uint16).reshape(len(configs), len(domains))
@@ -73,11 +75,13 @@ class Space:
         return _Configs(self.domains, self.value_indices)
 
     def value_indices_of(self, config: Config) -> tuple[int, ...]:
-        return tuple(places[config[name]] for name, places in self._places.items())
+        return tuple(indices[config[name]] for name, indices in self._index_by_value.items())
 
     def index(self, config: Config) -> int | None:
         """Return the config index, or None for a config outside the space."""
-        if set(config) != set(self.domains) or any(config[n] not in p for n, p in self._places.items()):
+        if set(config) != set(self.domains) or any(
+            config[name] not in indices for name, indices in self._index_by_value.items()
+        ):
             return None
         return self.index_of(self.value_indices_of(config))
 
@@ -99,7 +103,7 @@ class Space:
         return keys[order], order
 
     def is_ordered(self, name: str) -> bool:
-        """Whether a parameter's values are numbers in rising order, so that neighbours are alike."""
+        """Return whether a parameter's values are numbers in rising order, so that neighbours are alike."""
         values = self.domains[name]
         numbers = [v for v in values if isinstance(v, (int, float)) and not isinstance(v, bool)]
         return len(numbers) == len(values) and all(a < b for a, b in itertools.pairwise(numbers))
@@ -110,7 +114,7 @@ class Space:
 
 
 class _Configs(Sequence[Config]):
-    """The configs of a space, each made when it is asked for."""
+    """The configs of a space, each built on access."""
 
     def __init__(self, domains: Mapping[str, tuple[Value, ...]], value_indices: ValueIndices) -> None:
         self._domains, self._value_indices = domains, value_indices
@@ -127,15 +131,15 @@ class _Configs(Sequence[Config]):
     def __getitem__(self, index: int | slice) -> Config | Sequence[Config]:
         if isinstance(index, slice):
             return _Configs(self._domains, self._value_indices[index])
-        places = self._value_indices[index].tolist()
-        return {name: values[place] for (name, values), place in zip(self._domains.items(), places, strict=True)}
+        row = self._value_indices[index].tolist()
+        return {name: values[at] for (name, values), at in zip(self._domains.items(), row, strict=True)}
 
     def __iter__(self) -> Iterator[Config]:
         return (self[index] for index in range(len(self)))
 
 
 def _keys(value_indices: ValueIndices) -> NDArray[np.uint64]:
-    """A hash of each row (Fowler-Noll-Vo 1a); equal keys are no proof of equal rows."""
+    """Hash each row (Fowler-Noll-Vo 1a). Different rows may have equal hashes."""
     keys = np.full(len(value_indices), 0xCBF29CE484222325, dtype=np.uint64)
     for column in value_indices.T:
         keys = (keys ^ column.astype(np.uint64)) * np.uint64(0x100000001B3)
@@ -143,7 +147,7 @@ def _keys(value_indices: ValueIndices) -> NDArray[np.uint64]:
 
 
 def enumerate_space(spec: KernelSpec, problem: Problem, target: Target) -> Space:
-    """Raises `NothingFeasible` where no combination satisfies the constraints."""
+    """Enumerate the configs that satisfy the kernel's constraints. Raises `NothingFeasible` if none does."""
     ranges = domains(spec, problem, target)
     if spec.configs is not None:
         return Space(ranges, spec.configs(problem, target))
@@ -156,16 +160,16 @@ def enumerate_space(spec: KernelSpec, problem: Problem, target: Target) -> Space
     )
     indices = np.fromiter(valid, dtype=np.int64)
     if not len(indices):
-        sizes = ", ".join(f"{name}={size}" for name, size in problem.dims.items())
-        raise NothingFeasible(f"no config of {spec.name} satisfies its constraints at {sizes} on {target.name}")
+        dims = ", ".join(f"{name}={size}" for name, size in problem.dims.items())
+        raise NothingFeasible(f"no config of {spec.name} satisfies its constraints at {dims} on {target.name}")
     return Space(ranges, value_indices=_unravelled(indices, [len(values) for values in ranges.values()]))
 
 
-def _unravelled(indices: NDArray[np.int64], sizes: Sequence[int]) -> ValueIndices:
+def _unravelled(indices: NDArray[np.int64], counts: Sequence[int]) -> ValueIndices:
     """Split indices of combinations into value indices; the last parameter changes fastest."""
-    value_indices = np.empty((len(indices), len(sizes)), dtype=np.uint16)
-    for parameter in range(len(sizes) - 1, -1, -1):
-        indices, value_indices[:, parameter] = np.divmod(indices, sizes[parameter])
+    value_indices = np.empty((len(indices), len(counts)), dtype=np.uint16)
+    for parameter in range(len(counts) - 1, -1, -1):
+        indices, value_indices[:, parameter] = np.divmod(indices, counts[parameter])
     return value_indices
 
 
@@ -174,7 +178,7 @@ def _holds(rules: Sequence[Constraint], config: Config, problem: Problem, target
 
 
 def check_config(spec: KernelSpec, problem: Problem, target: Target, config: Config) -> str:
-    """The rule that the config breaks, or an empty text. Raises `BadConfig` where it is no config of the space."""
+    """Return the rule that the config breaks, or an empty text. Raises `BadConfig` for a config outside the domains."""
     ranges = domains(spec, problem, target)
     if missing := [name for name in ranges if name not in config]:
         raise BadConfig(f"the config lacks {', '.join(missing)}; {spec.name} has {', '.join(ranges)} on {target.name}")
@@ -189,8 +193,8 @@ def check_config(spec: KernelSpec, problem: Problem, target: Target, config: Con
 
 
 def is_launchable(spec: KernelSpec, problem: Problem, target: Target, config: Config) -> bool:
-    """Whether the config's names and types are those of the space, less compile options, or of the default: what else
-    could not be passed to the kernel. Values are not looked at, nor rules: 10 to 50 us."""
+    """Return whether the config can be passed to the kernel: its names (compile options may be missing) and types are
+    those of the space, or it equals the default. Values and rules are not checked: this takes 10 to 50 us."""
     ranges = domains(spec, problem, target)
     named = ranges.keys() - spec.options() <= config.keys() <= ranges.keys()
     if named and all(type(value) in {type(allowed) for allowed in ranges[name]} for name, value in config.items()):
@@ -199,27 +203,29 @@ def is_launchable(spec: KernelSpec, problem: Problem, target: Target, config: Co
 
 
 def broken_rule(spec: KernelSpec, problem: Problem, target: Target, config: Config) -> str:
-    """The first rule that a config with values of the domains breaks, or an empty text."""
+    """Return the first rule that the config breaks, or an empty text. Its values must be in their domains."""
     return next((rule.rule for rule in _rules(spec) if not rule.holds(config, problem, target)), "")
 
 
 def check_tilings(spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> None:
-    """Raises `BadSpec` where the tiling of one of some configs, evenly apart, has other programs than each of its
-    launches: the prior would foresee another kernel than the one that runs."""
+    """Raise `BadSpec` if a config's tiling has a program count that none of its launches has.
+
+    The prior would then predict another kernel than the one that runs. An evenly spaced sample is checked.
+    """
     for config in configs[:: max(1, len(configs) // _TILINGS)]:
         tiling = spec.tiling(config, problem)
         grids = [math.prod(launch.grid) for launch in spec.plan(config, problem)]
         if tiling.axes and tiling.programs not in grids:
-            axes = ", ".join(f"{axis.name} in {axis.programs}" for axis in tiling.axes)
-            where = ", ".join(f"{name}={value}" for name, value in config.items())
+            axes = ", ".join(f"{axis.programs} along {axis.name}" for axis in tiling.axes)
+            values = ", ".join(f"{name}={value}" for name, value in config.items())
             raise BadSpec(
-                f"tiling(config, problem) of kernel {spec.name} cuts {axes}, which is {tiling.programs} programs "
-                f"where {where}; its grid has {' or '.join(map(str, grids))}"
+                f"tiling(config, problem) of kernel {spec.name} has {tiling.programs} programs ({axes}) "
+                f"for {values}; its grid has {' or '.join(map(str, grids))}"
             )
 
 
 def domains(spec: KernelSpec, problem: Problem, target: Target) -> dict[str, tuple[Value, ...]]:
-    """The values of each parameter that exists on the target, each value once."""
+    """Return the values of each parameter that exists on the target, each value once."""
     values = {p.name: tuple(dict.fromkeys(p.values(problem, target))) for p in spec.parameters}
     return {name: allowed for name, allowed in values.items() if allowed}
 

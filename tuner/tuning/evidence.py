@@ -1,4 +1,4 @@
-"""From an outcome to the trial that is stored: its facts, and one sentence on why the config is as fast as it is."""
+"""Conversion of outcomes to the stored trials: their facts, and one sentence that explains the time."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def trial_from_outcome(
     facts: Mapping[str, Any] | None = None,
     **about: Any,
 ) -> Trial:
-    """The trial of an outcome. `facts` are added to those of `evidence`, `about` are further fields of the trial.
+    """Return the trial of an outcome. `facts` are added to those of `evidence`; `about` holds more fields of the trial.
 
-    A success whose time cannot be is a failure of the device: a `runtime` trial.
+    A success with an impossible time is a failure of the device: a `runtime` trial.
     """
     outcome = _plausible(outcome)
     known = {**evidence(spec, problem, config, target, outcome), **(facts or {})}
@@ -44,7 +44,7 @@ def trial_from_outcome(
 
 
 def timing_fields(timing: Timing | None) -> dict[str, Any]:
-    """The fields of a trial that its timing gives, all but the single times."""
+    """Return the fields of a trial that its timing gives, without the single times."""
     if timing is None:
         return {}
     return {
@@ -68,7 +68,7 @@ def _plausible(outcome: Outcome) -> Outcome:
 
 
 def evidence(spec: KernelSpec, problem: Problem, config: Config, target: Target, outcome: Outcome) -> dict[str, Any]:
-    """The facts of a trial: how the config cuts the work up, what the device found, and the rate it comes to."""
+    """Return the facts of a trial: how the config divides the work, the device's findings, and the memory rate."""
     tiling = spec.tiling(config, problem)
     facts = {**(tiling_facts(tiling, target) if tiling.axes else {}), **outcome.facts}
     if outcome.timing and outcome.timing.times_us:
@@ -79,7 +79,7 @@ def evidence(spec: KernelSpec, problem: Problem, config: Config, target: Target,
 
 
 def explanation(facts: Mapping[str, Any], time_us: float | None) -> str:
-    """Such as "40 programs on 40 cores, no tail rows, double-buffered, vector pipe busy 81% of the time"."""
+    """Return for example "40 programs on 40 cores, no tail rows, double-buffered, vector pipe busy 81% of the time"."""
     parts = [_grid(facts), _tails(facts), _buffers(facts), _bound(facts, time_us)]
     return ", ".join(part for part in parts if part)
 
@@ -94,11 +94,11 @@ def _grid(facts: Mapping[str, Any]) -> str:
 
 def _tails(facts: Mapping[str, Any]) -> str:
     rows = facts.get("tail_rows")
-    return "" if rows is None else "no tail rows" if rows == 0 else f"{rows} tail row{'s' * (rows > 1)} a program"
+    return "" if rows is None else "no tail rows" if rows == 0 else f"{rows} tail row{'s' * (rows > 1)} per program"
 
 
 def _buffers(facts: Mapping[str, Any]) -> str:
-    """Silent where double buffering was asked for and granted, but nothing is loaded in a loop."""
+    """Say nothing if double buffering was requested and granted, but nothing is loaded in a loop."""
     if facts.get("double_buffered"):
         return "double-buffered"
     return "not double-buffered" if not facts.get("effective_options", {}).get("multibuffer", True) else ""

@@ -1,4 +1,4 @@
-"""One tuning: configs drawn by a sampler, tried on a device, verified when they lead, kept in the store."""
+"""One tuning: a sampler draws configs, a device times and verifies them, and the store keeps every trial."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ __all__ = [
 DEFAULT_TRIALS = 60
 
 PriorTable = tuple[NDArray[np.float64], NDArray[np.bool_]]
-"""Log penalties, a row a config and a column a penalty; and which configs the prior thinks feasible."""
+"""Log penalties, one row per config and one column per penalty; and which configs the prior expects to fit on chip."""
 
 SEARCHES = ("guided", "tpe", "random", "exhaustive")
 
@@ -63,7 +63,7 @@ _WIDE = 8
 
 @dataclass(frozen=True, slots=True)
 class Budget:
-    """How many trials a problem may have in all, stored ones included (None: all of the space), and for how long.
+    """The limits of a tuning: a problem's trials in all, stored ones included (None: the whole space), and seconds.
 
     Raises `UsageError` for a budget that allows nothing.
     """
@@ -79,13 +79,13 @@ class Budget:
 
 
 def default_trials(search: str) -> int | None:
-    """What `Budget.trials` is where nobody says."""
+    """Return the default of `Budget.trials`."""
     return None if search == "exhaustive" else DEFAULT_TRIALS
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a tuning is about to do: told to the watcher once, before the first trial."""
+    """The plan of a tuning, which the watcher is told once, before the first trial."""
 
     scope: Scope
     device_id: str
@@ -98,7 +98,7 @@ class Plan:
 
 
 class Watcher:
-    """Hears how a tuning goes; this one does nothing."""
+    """A listener to the progress of a tuning; this one does nothing."""
 
     def started(self, plan: Plan) -> None: ...
 
@@ -107,17 +107,17 @@ class Watcher:
     def verifying(self, config: Config) -> None: ...
 
     def noticed(self, text: str) -> None:
-        """Something about the device that a person should know."""
+        """Receive a message about the device that a person should read."""
 
     def comparing(self, trials: Sequence[Trial]) -> None:
-        """The leaders are about to be timed in turns."""
+        """Receive the candidates that are about to be timed in turns."""
 
     def finished(self, outlook: Outlook | None) -> None:
-        """Told at the end, however it came; `outlook` is what the guided search last expected of going on."""
+        """Note the end of the tuning, successful or not; `outlook` is the guided search's last estimate."""
 
 
 def prior_table(spec: KernelSpec, problem: Problem, space: Space, target: Target) -> PriorTable | None:
-    """What the prior says of every config of a space; None where nothing is known of how configs cut the work up."""
+    """Return the penalties of every config of a space; None if the spec does not say how configs divide the work."""
     if not spec.tiling(space.configs[0], problem).axes:
         return None
     rows = [penalties(spec, problem, config, target) for config in space.configs]
@@ -134,9 +134,12 @@ def make_sampler(
     elsewhere: Callable[[], Sequence[int]] = tuple,
     weights: Callable[[], NDArray[np.float64] | None] = lambda: None,
 ) -> TableSampler:
-    """The sampler of that name; `prior` gives the guided one its table (None: it goes without), `first` the numbers
-    of the configs that it is to begin with, and `elsewhere` of those that won for another shape, dtype or device, where
-    the penalties had these `weights`."""
+    """Return the sampler of that name.
+
+    The callbacks are for the guided one. `prior` returns its table (None: no prior), `first` the config indices to
+    begin with, `elsewhere` those of winners for another shape, dtype or device, and `weights` the penalties' weights
+    there.
+    """
     if search == "guided":
         known = prior() if prior else None
         table, likely = known or (None, None)
@@ -158,7 +161,7 @@ def make_sampler(
 
 
 class Tuning:
-    """The tuning of one problem on one device. `run` may be interrupted at any moment: what was tried is kept."""
+    """The tuning of one problem on one device. `run` may be interrupted at any moment: stored trials are kept."""
 
     def __init__(
         self,
@@ -194,10 +197,10 @@ class Tuning:
         self._predicted: dict[int, float | None] = {}
         self._rebenchmark = Rebenchmark(spec, problem, device, store, self.scope, self._watcher.comparing)
         self.outlook: Outlook | None = None
-        """What further search may bring, as the guided search saw it last."""
+        """The guided search's last estimate of the gain from further search."""
 
     def run(self) -> Result:
-        """Raises `NothingFeasible` where no config that was tried is correct."""
+        """Tune and return the result. Raises `NothingFeasible` if no config that was tried is correct."""
         known = [] if self._fresh else self._resume()
         self._watcher.started(
             Plan(
@@ -223,12 +226,12 @@ class Tuning:
         return self._conclude()
 
     def _width(self) -> int:
-        """Configs to hand over at once. A search that learns nothing on the way keeps the compilers busy."""
+        """Return how many configs to try at once: more for a search that does not learn, to keep the compilers busy."""
         waits = self._search not in _UNLEARNING or self._deadline is not None
         return self._device.batch * (1 if waits else _WIDE)
 
     def _enough(self, study: optuna.Study) -> bool:
-        """Whether the search itself expects next to nothing of going on."""
+        """Return whether the search itself expects next to no gain from going on."""
         if self._ordinal < LEAST or not isinstance(study.sampler, GuidedSampler):
             return False
         self.outlook = study.sampler.outlook(study)
@@ -237,19 +240,19 @@ class Tuning:
     def _late(self) -> bool:
         return self._deadline is not None and time.monotonic() >= self._deadline
 
-    # What was known before ---------------------------------------------------------------------------------------
+    # Stored trials -----------------------------------------------------------------------------------------------
 
     def _resume(self) -> list[Trial]:
-        """Stored trials that the search drew from this space; a leader that was never verified is verified now."""
+        """Verify the stored leader if it never was, and return the stored trials that a search drew from this space."""
         self._settle()
         drawn = [t for t in self._store.trials(self.scope) if t.ordinal is not None]
         known = [t for t in drawn if self._space.index(t.config) is not None]
-        known.sort(key=lambda t: t.ordinal or 0)  # what a final has timed again was recorded again
+        known.sort(key=lambda t: t.ordinal or 0)  # a final comparison records its trials again
         self._ordinal = len(known)
         return known
 
     def _settle(self) -> None:
-        """Verify the fastest stored trial until it is right."""
+        """Verify the fastest stored trial, then the next fastest, until one is right."""
         while True:
             correct = [t for t in self._store.trials(self.scope) if t.status is Status.CORRECT]
             leader = min(correct, key=lambda t: (t.ranking_us or 0, t.time_to_beat_us is None), default=None)
@@ -292,7 +295,7 @@ class Tuning:
         return study
 
     def _rank(self, table: PriorTable | None) -> list[int]:
-        """The configs that a model of the device foresees to be the fastest, where there is one."""
+        """Return the configs that the device's model, if it has one, predicts to be fastest."""
         found = rank_by_model(self._predict_us, self._space, table[0] if table else None)
         self._predicted.update(found)
         return list(found)[:CONFIRMED]
@@ -300,11 +303,11 @@ class Tuning:
     # One batch ---------------------------------------------------------------------------------------------------
 
     def _batch(self, study: optuna.Study, size: int) -> None:
-        asked = [study.ask(fixed_distributions=distributions(self._space)) for _ in range(size)]
-        configs = [self._config(trial) for trial in asked]
+        suggested = [study.ask(fixed_distributions=distributions(self._space)) for _ in range(size)]
+        configs = [self._config(drawn) for drawn in suggested]
         self._predict(configs)
         changed = False
-        for drawn, config, outcome in zip(asked, configs, self._evaluated(configs), strict=True):
+        for drawn, config, outcome in zip(suggested, configs, self._evaluated(configs), strict=True):
             changed = self._changed(outcome) or changed
             self._ordinal += 1
             trial = self._keep(config, outcome, self._ordinal)
@@ -314,18 +317,18 @@ class Tuning:
             self._time_best_again()
 
     def _changed(self, outcome: Outcome) -> bool:
-        """Tell the watcher where the device was not itself; whether it stays so."""
+        """Tell the watcher of a disturbance of the device; return whether it lasts."""
         if not (drift := outcome.facts.get(DRIFT)):
             return False
-        slow = f"its reference took {drift['ratio']:.2f} times the usual"
+        slow = f"its reference took {drift['ratio']:.2f} times as long as usual"
         state = [drift.get("throttled"), f"{drift['clock_mhz']:.0f} MHz" if "clock_mhz" in drift else None]
         why = ", ".join(text for text in state if text)
-        then = "that lasts, so the best is timed again" if drift["lasts"] else "the config was timed again"
+        then = "the change lasts, so the best is timed again" if drift["lasts"] else "the config was timed again"
         self._watcher.noticed(f"{self._device.id} was disturbed: {slow}{f' ({why})' if why else ''}; {then}")
         return bool(drift["lasts"])
 
     def _time_best_again(self) -> None:
-        """What is to be beaten must have been timed on the device as it is now."""
+        """Time the best again: the time to beat must come from the device as it is now."""
         if (best := self._best) is None:
             return
         outcome = next(iter(self._device.evaluate(self._spec, self._problem, [best.config])))
@@ -335,7 +338,7 @@ class Tuning:
             self._store.record(self.scope, [self._best])
 
     def _evaluated(self, configs: Sequence[Config]) -> Iterator[Outcome]:
-        """Outcomes in order; those of configs that we are done with come from the store."""
+        """Yield outcomes in order. Configs that failed too often are not tried again; the store has their outcomes."""
         spent = [self._spent.get(digest(dict(config))) for config in configs]
         left = [config for config, known in zip(configs, spent, strict=True) if known is None]
         tried = self._device.evaluate(self._spec, self._problem, left, to_beat_us=self._to_beat_us)
@@ -346,7 +349,7 @@ class Tuning:
         return self._device.predict_us(self._spec, self._problem, configs)
 
     def _predict(self, configs: Sequence[Config]) -> None:
-        """Ask the device's model, where there is one, so that its order can be held against the measured one."""
+        """Ask the device's model, if it has one, to compare its order with the measured one later."""
         by_index = {index: c for c in configs if (index := self._space.index(c)) is not None}
         new = [index for index in by_index if index not in self._predicted]
         times = self._predict_us([by_index[index] for index in new])
@@ -358,7 +361,7 @@ class Tuning:
         return self._space.configs[index]
 
     def _keep(self, config: Config, outcome: Outcome, ordinal: int | None) -> Trial:
-        """Store what came of a config; one that would lead is verified first."""
+        """Store a config's trial; one that would lead is verified first."""
         trial = self._trial(config, outcome, ordinal)
         if trial.status is Status.CORRECT and self._leads(trial):
             self._watcher.verifying(config)
@@ -412,18 +415,18 @@ class Tuning:
         if self._best is None:
             if not (trials := self._counted()):
                 raise NothingFeasible(
-                    f"{self._budget.seconds} seconds are over before a config was tried; give it more"
+                    f"the budget of {self._budget.seconds} seconds ended before a config was tried; allow more"
                 )
             raise NothingFeasible(f"none of {len(trials)} configs ran correctly; {'; '.join(_reasons(trials))}")
         return self._store.result(self.scope)
 
     def _counted(self) -> list[Trial]:
-        """The stored trials that this tuning counts on: with `fresh` only its own."""
+        """Return the stored trials that count for this tuning: with `fresh`, only its own."""
         return self._store.trials(self.scope, since=self._began if self._fresh else 0)
 
 
 def _default(spec: KernelSpec, problem: Problem, target: Target, space: Space) -> dict[str, Value] | None:
-    """The spec's default, if it has one; its values may lie outside the space, but not its parameters."""
+    """Return the spec's default, if it has one. Its values may lie outside the space; its parameters may not."""
     default = dict(spec.default(problem, target))
     if not default and spec.configs is not None:
         return None
@@ -434,7 +437,7 @@ def _default(spec: KernelSpec, problem: Problem, target: Target, space: Space) -
 
 
 def _reasons(trials: Sequence[Trial]) -> list[str]:
-    """Why trials failed: of each way to fail the reason of the one that came nearest to fitting on chip."""
+    """Return one reason per status of failed trials: that of the trial that came nearest to fitting on chip."""
     failed = sorted((t for t in trials if t.status is not Status.CORRECT), key=_bits_required, reverse=True)
     return sorted(f"{status}: {reason}" for status, reason in {t.status: t.reason for t in failed}.items())
 
@@ -444,8 +447,10 @@ def _bits_required(trial: Trial) -> int:
 
 
 def _spent(trials: Sequence[Trial]) -> dict[str, Outcome]:
-    """What came, by their keys, of the configs that have cost two processes on this toolchain: enough is known of them,
-    a fresh tuning does not try them either."""
+    """Return, by config key, the outcomes of configs that have cost two processes on this toolchain.
+
+    That is evidence enough: a fresh tuning does not try them again either.
+    """
     return {
         trial.config_key: Outcome(trial.status, trial.reason, facts=trial.facts)
         for trial in trials
@@ -454,5 +459,5 @@ def _spent(trials: Sequence[Trial]) -> dict[str, Outcome]:
 
 
 def _objective(trial: Trial) -> float:
-    """What the sampler minimises: the logarithm of the time."""
+    """Return the value that the sampler minimises: the logarithm of the time, or `PENALTY`."""
     return float(np.log(trial.time_us)) if trial.status is Status.CORRECT and trial.time_us else PENALTY

@@ -30,12 +30,12 @@ ERROR = 0.05
 
 @dataclass(frozen=True, slots=True)
 class RaceResult:
-    """How one candidate came out.
+    """The result of one candidate.
 
     `times_us` has one time per round. `ratio` is the candidate's time divided by the fastest one's, round by round,
-    between `ratio_low` and `ratio_high` (all 1 for the fastest itself). `behind` is a candidate that is significantly
-    slower, `tied` one that is not, where there are at least two such. `chance` is the probability that no other
-    candidate is faster.
+    between `ratio_low` and `ratio_high` (all 1 for the fastest itself). `behind` marks a candidate that is
+    significantly slower, `tied` one that is not, if there are at least two such. `chance` is the probability that no
+    other candidate is faster.
     """
 
     times_us: tuple[float, ...]
@@ -69,34 +69,34 @@ class _Candidate:
 def run_race(
     count: int, time_rounds: Callable[[Sequence[int], int], Sequence[Sequence[float]]], *, seconds: float = 30.0
 ) -> list[RaceResult]:
-    """The results of `count` candidates, in order.
+    """Race `count` candidates and return their results, in order.
 
-    `time_rounds(candidates, rounds)` times each of these (numbers from 0) once per round and returns, in their order,
-    the microseconds by round. It may return fewer for a candidate that failed, which is then out of the race. After
-    `seconds` of wall time no further comparison is made; candidates that are not clearly slower by then are tied.
+    `time_rounds(candidates, rounds)` times these candidates (indices from 0) once per round and returns, in the same
+    order, each one's times in microseconds. A candidate with fewer times has failed and leaves the race. After
+    `seconds` of wall time no further comparison is made, and candidates that are not clearly slower by then are tied.
     """
     candidates = [_Candidate() for _ in range(count)]
-    error = ERROR / max(1, count * (count - 1) // 2) / len(ROUNDS)  # any two may turn out to be compared
+    error = ERROR / max(1, count * (count - 1) // 2) / len(ROUNDS)  # any two may be compared
     end = time.monotonic() + seconds
     for rounds in ROUNDS:
-        running = [number for number, candidate in enumerate(candidates) if not candidate.behind]
+        running = [index for index, candidate in enumerate(candidates) if not candidate.behind]
         done = len(candidates[running[0]].times)
-        for number, times in zip(running, time_rounds(running, rounds - done), strict=True):
-            candidates[number].times += times
-            candidates[number].behind = len(candidates[number].times) < rounds  # it failed
-        running = [number for number in running if not candidates[number].behind]
+        for index, times in zip(running, time_rounds(running, rounds - done), strict=True):
+            candidates[index].times += times
+            candidates[index].behind = len(candidates[index].times) < rounds  # it failed
+        running = [index for index in running if not candidates[index].behind]
         if not running:
             break
-        fastest = min((candidates[number] for number in running), key=lambda each: median_interval(each.times).median)
-        for number in running:
-            candidates[number].compare(fastest, error)
-        if all(candidates[number].decided for number in running) or time.monotonic() >= end:
+        fastest = min((candidates[index] for index in running), key=lambda each: median_interval(each.times).median)
+        for index in running:
+            candidates[index].compare(fastest, error)
+        if all(candidates[index].decided for index in running) or time.monotonic() >= end:
             break
     return _results(candidates)
 
 
 def _results(candidates: Sequence[_Candidate]) -> list[RaceResult]:
-    """Candidates that ran to the end share the chance of being the fastest."""
+    """Return the results; only candidates that ran to the end have a chance of being the fastest."""
     longest = max(len(candidate.times) for candidate in candidates)
     last = [n for n, candidate in enumerate(candidates) if len(candidate.times) == longest and longest]
     chances = dict(zip(last, _chances([candidates[n].times for n in last]), strict=True))
@@ -109,9 +109,9 @@ def _results(candidates: Sequence[_Candidate]) -> list[RaceResult]:
             ratio_high=candidate.high,
             behind=candidate.behind,
             tied=not candidate.behind and tied > 1,
-            chance=chances.get(number, 0.0),
+            chance=chances.get(index, 0.0),
         )
-        for number, candidate in enumerate(candidates)
+        for index, candidate in enumerate(candidates)
     ]
 
 

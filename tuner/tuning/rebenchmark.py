@@ -1,9 +1,9 @@
 """End a tuning: time its fastest candidates again in turns, declare the winner and store it.
 
 A tie is settled by a rule that involves no luck, so that tuning again gives the same answer: among configs that cannot
-be told apart, the spec's default goes first, then the config that takes less on-chip memory, then the one that comes
-first in writing. A config that is tied only because of noise, and looks slower, does not win. The decision holds until
-a trial recorded later may be faster.
+be told apart, the spec's default goes first, then the config that takes less on-chip memory, then the first in
+alphabetical order. A config that is tied only because of noise, and looks slower, does not win. The decision holds
+until a trial recorded later may be faster.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from tilewise.tuner.tuning.race import TIE, RaceResult, run_race
 __all__ = ["CONTEST", "Rebenchmark", "rebenchmark_candidates"]
 
 CONTEST = "contest"
-"""Among a trial's facts: how it came out when the fastest candidates were compared."""
+"""The fact that holds a trial's result in the final comparison."""
 
 MOST = 10
-"""Candidates, the default not counted: where more cannot be told apart from the best, the fastest."""
+"""Limit on candidates, the default not counted; the fastest are taken."""
 
 
 def rebenchmark_candidates(trials: Sequence[Trial]) -> list[Trial]:
-    """The fastest verified trial and all whose interval overlaps with its, fastest first, `MOST` at most.
+    """Return the fastest verified trial and all whose interval overlaps with its own, fastest first, at most `MOST`.
 
-    Intervals are widened by what the device may have changed unseen between two trials. A time without an interval is
-    taken as exact.
+    Intervals are widened by the change of the device that may go unnoticed between two trials. A time without an
+    interval is taken as exact.
     """
     correct = [t for t in trials if t.status is Status.CORRECT and t.time_us is not None]
     best = min((t for t in correct if t.verified), key=_time, default=None)
@@ -75,7 +75,7 @@ class Rebenchmark:
             self._store.record(self._scope, [*(replace(t, time_to_beat_us=None) for t in stale), *declared])
 
     def _by_record(self, trials: Sequence[Trial]) -> list[Trial]:
-        """Times are exact: trials with the smallest time are tied."""
+        """Declare the winner by stored times, which are exact: trials with the smallest time are tied."""
         candidates = rebenchmark_candidates(trials)
         tied = sorted((t for t in candidates if t.time_us == candidates[0].time_us), key=_preference)
         winner = next((t for t in tied if self._is_right(t)), None)
@@ -86,7 +86,7 @@ class Rebenchmark:
         return [_declared(winner, _race_facts(result, len(tied)), _time(winner), len(tied))]
 
     def _by_race(self, trials: Sequence[Trial]) -> list[Trial]:
-        """The candidates with the times of their race, the winner last."""
+        """Race the candidates and return them with their new times, the winner last."""
         candidates = [replace(t, verified=True) for t in self._right_candidates(trials)]
         if len(candidates) < 2:
             return []
@@ -94,21 +94,21 @@ class Rebenchmark:
         began = time.monotonic()
         failed: dict[int, Outcome] = {}
 
-        def time_rounds(numbers: Sequence[int], rounds: int) -> list[Sequence[float]]:
-            configs = [candidates[n].config for n in numbers]
+        def time_rounds(indices: Sequence[int], rounds: int) -> list[Sequence[float]]:
+            configs = [candidates[index].config for index in indices]
             outcomes = self._device.race(self._spec, self._problem, configs, rounds)
-            failed.update((n, o) for n, o in zip(numbers, outcomes, strict=True) if o.timing is None)
+            failed.update((index, o) for index, o in zip(indices, outcomes, strict=True) if o.timing is None)
             return [outcome.timing.times_us if outcome.timing else () for outcome in outcomes]
 
         results = run_race(len(candidates), time_rounds)
         share = (time.monotonic() - began) / len(candidates)
         timed = [replace(t, created=datetime.now(UTC), seconds=t.seconds + share) for t in candidates]
         timed = [replace(t, time_to_beat_us=None) for t in timed]
-        for number, result in enumerate(results):
-            timed[number] = (
-                _failed(timed[number], failed[number])
-                if number in failed
-                else self._timed(timed[number], result, len(candidates), share)
+        for index, result in enumerate(results):
+            timed[index] = (
+                _failed(timed[index], failed[index])
+                if index in failed
+                else self._timed(timed[index], result, len(candidates), share)
             )
         running = [t for t, result in zip(timed, results, strict=True) if not result.behind]
         if not running:
@@ -122,7 +122,7 @@ class Rebenchmark:
         return [*others, _declared(winner, winner.facts[CONTEST], min(known), len(running))]
 
     def _right_candidates(self, trials: Sequence[Trial]) -> list[Trial]:
-        """The candidates and the default, without those whose output is wrong."""
+        """Return the candidates and the default, without those whose output is wrong."""
         default = [t for t in trials if t.is_default and t.status is Status.CORRECT]
         candidates = rebenchmark_candidates(trials)
         candidates += [t for t in default if t not in candidates]
@@ -149,15 +149,15 @@ class Rebenchmark:
 
 
 def _failed(trial: Trial, failure: Outcome) -> Trial:
-    return replace(trial, status=failure.status, reason=f"in the final: {failure.reason}", verified=False)
+    return replace(trial, status=failure.status, reason=f"in the final comparison: {failure.reason}", verified=False)
 
 
 def _declared(winner: Trial, facts: Mapping[str, Any], beaten_us: float, running: int) -> Trial:
-    """The winner as it is stored; `running` counts those that are not behind, itself among them."""
-    said = f"{facts['chance']:.1%} sure to be the fastest of {facts['of']} timed in turns"
+    """Return the winner as it is stored; `running` counts the candidates that are not behind, itself included."""
+    summary = f"{facts['chance']:.1%} sure to be the fastest of {facts['of']} timed in turns"
     if running > 1:
-        said = f"tied with {running - 1} other{'s' * (running > 2)}, {_rule(winner)}"
-    why = ", ".join(part for part in (winner.why, said) if part)
+        summary = f"tied with {running - 1} other{'s' * (running > 2)}, {_rule(winner)}"
+    why = ", ".join(part for part in (winner.why, summary) if part)
     return replace(winner, time_to_beat_us=beaten_us, facts={**winner.facts, CONTEST: facts}, why=why)
 
 
@@ -175,19 +175,19 @@ def _race_facts(result: RaceResult, of: int) -> dict[str, Any]:
 
 
 def _preference(trial: Trial) -> tuple[bool, float, str]:
-    """Sort key that settles ties."""
+    """Return the sort key that settles ties."""
     return not trial.is_default, _on_chip(trial.facts), canonical_json(dict(trial.config))
 
 
 def _rule(winner: Trial) -> str:
-    """The rule that settled a tie."""
+    """Return the rule that settled a tie."""
     if winner.is_default:
         return "the default goes first"
-    return "settled by on-chip memory" if math.isfinite(_on_chip(winner.facts)) else "the first in writing"
+    return "settled by on-chip memory" if math.isfinite(_on_chip(winner.facts)) else "the first in alphabetical order"
 
 
 def _on_chip(facts: Mapping[str, Any]) -> float:
-    """Bytes of on-chip memory per program; unknown counts as infinite."""
+    """Return the bytes of on-chip memory per program; infinity if unknown."""
     bits = facts.get("on_chip_bits")
     required = bits.get("required") if isinstance(bits, Mapping) else None
     found = facts.get("shared_bytes") if required is None else required / 8
@@ -195,7 +195,7 @@ def _on_chip(facts: Mapping[str, Any]) -> float:
 
 
 def _still_holds(trials: Sequence[Trial]) -> bool:
-    """Return True where a winner was declared and no trial recorded later may be faster."""
+    """Return True if a winner was declared and no trial recorded later may be faster."""
     declared = [n for n, t in enumerate(trials) if t.time_to_beat_us is not None and t.verified]
     if not declared:
         return False

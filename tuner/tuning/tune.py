@@ -15,7 +15,7 @@ from tilewise.settings import read_settings
 from tilewise.tuner.devices.base import Device
 from tilewise.tuner.devices.registry import open_device
 from tilewise.tuner.devices.replay import ReplayDevice
-from tilewise.tuner.space.problem import make_problem
+from tilewise.tuner.space.problem_checks import make_problem
 from tilewise.tuner.tuning.loop import SEARCHES, Budget, Tuning, Watcher, default_trials
 from tilewise.tuner.workers.worker import in_worker
 
@@ -40,16 +40,16 @@ def tune(
     """Find the fastest config of a kernel for one problem on one device, and store every trial.
 
     - `spec`: a `KernelSpec`, a registered name, or `path/to/file.py:SPEC`.
-    - `device`: an id such as `model:Ascend910B4`, or an open device. On a recorded landscape (`replay:FILE`) `spec` is
-      the name of what the file records, `dims` may be empty, and dtype is what it was.
-    - `trials`: the most trials the problem may have, stored ones included (default: 60, or the whole space for
+    - `device`: an id such as `model:Ascend910B4`, or an open device. For a recorded landscape (`replay:FILE`),
+      `spec` is the name of the recorded kernel, `dims` may be empty, and the dtype is the recorded one.
+    - `trials`: the limit on the problem's trials, stored ones included (default: 60, or the whole space for
       `search="exhaustive"`).
-    - `timeout`: seconds after which the search ends with the batch at hand.
-    - `fresh`: do not count on stored trials.
+    - `timeout`: seconds after which the search ends, once the current batch is done.
+    - `fresh`: do not resume from stored trials.
     - `db`: a store, a database URL, or None for the configured database.
 
-    Raises `UsageError` (and its kinds) for a request that makes no sense, `Unavailable` for a device that is not
-    here, `NothingFeasible` where no config runs correctly.
+    Raises `UsageError` or a subclass for an invalid request, `Unavailable` for a device that this machine lacks,
+    `NothingFeasible` if no config runs correctly.
     """
     if search not in SEARCHES:
         raise UsageError(f"unknown search {search!r}; expected one of {', '.join(SEARCHES)}")
@@ -79,7 +79,7 @@ def tune(
 
 
 def _problem(spec: KernelSpec | str, dims: Shape, dtype: str, device: Device | str) -> tuple[KernelSpec, Problem]:
-    """Checked before a device is opened, which may take long."""
+    """Load the spec and check the problem, before a device is opened: opening may take long."""
     if isinstance(device, ReplayDevice):
         return device.asked(spec if isinstance(spec, str) else spec.name, dims)
     loaded = registry.load(spec) if isinstance(spec, str) else registry.located(spec)

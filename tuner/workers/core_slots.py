@@ -1,7 +1,7 @@
-"""The machine's cores shared among tunings: as many jobs at once as there are cores, over all processes.
+"""The machine's cores shared among tunings: over all processes, as many jobs run at once as there are cores.
 
-A core is a file that one job at a time has locked. A job that waits for a core holds the turnstile meanwhile, so that a
-process that gives a core back and wants another queues behind those that wait: no tuning starves another.
+A core is a file that one job at a time locks. A job that waits for a core holds the turnstile lock meanwhile. So a
+process that returns a core and wants another queues behind those that wait, and no tuning starves another.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _POLL_SECONDS = 0.01
 
 
 class CoreSlots:
-    """`count` cores, shared by all who name the same `folder`. Raises `Unavailable` where it cannot be written to."""
+    """`count` cores, shared by all users of the same `folder`. Raises `Unavailable` if it cannot be written to."""
 
     def __init__(self, folder: Path, count: int) -> None:
         self._folder, self._count = folder, count
@@ -32,12 +32,12 @@ class CoreSlots:
 
     @contextmanager
     def one(self) -> Iterator[None]:
-        """Wait for a core and keep it. After `close` nobody waits any more: the job is about to be dropped."""
+        """Wait for a core and hold it. After `close` no call waits any more: its job is about to be dropped."""
         core = None
         with suppress(InterruptedError):
             turn = self._first_free(["turn"])
             try:
-                core = self._first_free([str(number) for number in range(self._count)])
+                core = self._first_free([str(core_index) for core_index in range(self._count)])
             finally:
                 turn.release()
         try:
@@ -47,11 +47,11 @@ class CoreSlots:
                 core.release()
 
     def close(self) -> None:
-        """Let go of all that wait."""
+        """Release all calls that wait."""
         self._closed.set()
 
     def _first_free(self, names: list[str]) -> BaseFileLock:
-        """The lock on the first of these files that is free; raises `InterruptedError` after `close`."""
+        """Lock the first of these files that is free; raises `InterruptedError` after `close`."""
         while not self._closed.is_set():
             for name in names:
                 if (lock := try_lock(self._folder / name, "share the cores")) is not None:

@@ -1,4 +1,4 @@
-"""One process at a time on a device."""
+"""A lock that admits one process at a time to a device."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ def _tell(line: str) -> None:
 
 
 class DeviceLock:
-    """Held from `acquire` to `release`, or until this process ends.
+    """A lock on a device, held from `acquire` to `release` or until this process ends.
 
-    `device` is what the chip is called to people, `key` what tells it from all others of this machine; `folder` is
-    where processes that are to see one another keep their locks. A file beside the lock says who holds it.
+    `device` is the name shown to users; `key` identifies the chip on this machine. Processes that are to exclude one
+    another must use the same `folder`. A file beside the lock names its holder.
     """
 
     def __init__(self, device: str, key: str, folder: Path) -> None:
@@ -41,13 +41,13 @@ class DeviceLock:
         self._lock: BaseFileLock | None = None
 
     def acquire(self, wait: float | None = None, told: Callable[[str], None] = _tell) -> None:
-        """Wait up to `wait` seconds (None: as long as it takes) and tell whom for. Raises `Unavailable`."""
+        """Wait up to `wait` seconds (None: indefinitely) and report the holder to `told`. Raises `Unavailable`."""
         end = None if wait is None else time.monotonic() + wait
         waiting = False
         while (lock := try_lock(self._file, f"lock {self._device}")) is None:
             holder = self._holder()
             if end is not None and time.monotonic() >= end:
-                raise Unavailable(f"{self._device} is in use by {holder}; try again later, or let it wait with --wait")
+                raise Unavailable(f"{self._device} is in use by {holder}; try again later, or wait with --wait")
             if not waiting:
                 told(f"{self._device} is in use by {holder}; waiting for it")
                 waiting = True
@@ -56,7 +56,7 @@ class DeviceLock:
         self._note.write_text(json.dumps(_self_portrait()))
 
     def release(self) -> None:
-        """Let others have the device; a second time does nothing."""
+        """Release the device; a second call does nothing."""
         if self._lock is not None:
             self._note.unlink(missing_ok=True)
             self._lock.release()
@@ -67,7 +67,7 @@ class DeviceLock:
             found = json.loads(self._note.read_text())
             os.kill(found["pid"], 0)
             return f"process {found['pid']} ({found['command']}) since {found['since']}"
-        except (OSError, ValueError, KeyError):  # it is just coming or going
+        except (OSError, ValueError, KeyError):  # it is just starting or ending
             return "another process"
 
 

@@ -14,12 +14,12 @@ __all__ = ["try_lock"]
 
 
 def try_lock(file: Path, what: str) -> BaseFileLock | None:
-    """Take the lock on `file`, made where it is missing, or return None where somebody holds it.
+    """Lock `file`, creating it if it is missing, or return None if it is already locked.
 
-    Two locks on one file exclude each other within a process too. Raises `Unavailable`, which says that `what` cannot
-    be had, where the file cannot be made.
+    Two locks on one file exclude each other within a process too. Raises `Unavailable` if the file cannot be created;
+    `what` is the action that the message says has failed.
     """
-    from filelock import FileLock, Timeout  # 70 ms to import, and needed only where something runs
+    from filelock import FileLock, Timeout  # takes 70 ms to import, and only running configs needs it
 
     try:
         file.parent.mkdir(parents=True, exist_ok=True)

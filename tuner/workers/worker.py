@@ -1,14 +1,14 @@
 """A long-lived helper process that answers calls, and a pool of them.
 
-A worker is a fresh interpreter (never a fork of ours: Triton and CUDA must not be inherited half set up) that imports
-one function and then forks: the child calls the function for every request, the supervisor does nothing but wait for
-its end, says how it came, and forks another, which costs no imports. What the function's module imports must not start
-threads or open an accelerator; the function may.
+A worker is a fresh interpreter, never a fork of this process, so that Triton and CUDA are not inherited half set up. It
+imports one function and then forks. The child calls the function for every request. The supervisor only waits for the
+child to end, reports how it ended, and forks another, which needs no imports. The imports of the function's module must
+not start threads or open an accelerator; the function may.
 
-Requests and answers are pickled over a socket of their own, so nothing that a kernel or a compiler prints can break the
-protocol: stdout and stderr go to a file, from which the reason of a crash is taken. The child leads a session of its
-own and has a temporary folder of its own. With it goes whatever it has started or left there; so it does when the
-process that wanted it ends, however that comes.
+Requests and answers are pickled over a separate socket, so nothing that a kernel or a compiler prints can break the
+protocol: stdout and stderr go to a file, which gives the reason of a crash. The child leads its own session and has its
+own temporary folder. When it ends, whatever it has started or left there goes with it. The same happens when the
+calling process ends, for whatever reason.
 """
 
 from __future__ import annotations
@@ -56,23 +56,23 @@ __all__ = [
 
 
 LAST_LINES = 5
-"""Kept of what a process printed before it ended."""
+"""Number of lines kept of a process's output before it ended."""
 
 DISK_BYTES = 4 << 30
-"""What a call may leave in its temporary folder; compilers need megabytes, a profiler a few hundred."""
+"""Bytes that a call may leave in its temporary folder. Compilers need megabytes, a profiler a few hundred."""
 
 _WATCH_SECONDS = 0.2
-"""Between two looks at the memory and disk that a call has taken."""
+"""Interval between two checks of a call's memory and disk use."""
 
 _DEATH_SECONDS = 20.0
-"""How long a killed process may take to be gone: one with a kernel running on a device has that stopped first."""
+"""Time for a killed process to end. A kernel that it is running on a device has to be stopped first."""
 
 _LEAVE_SECONDS = 2.0
-"""How long a process that was killed, or whose connection is closed, may take to be gone."""
+"""Time for a process to end once it was killed or its connection was closed."""
 
 
 class WorkerError(Exception):
-    """A call that brought no result; the message is one line. `last_lines` are the last that the process printed."""
+    """A call without a result; the message is one line. `last_lines` are the last lines that the process printed."""
 
     def __init__(self, message: str, last_lines: Sequence[str] = ()) -> None:
         super().__init__(message)
@@ -80,7 +80,7 @@ class WorkerError(Exception):
 
 
 class WorkerFailed(WorkerError):
-    """The function raised. The worker lives."""
+    """A call whose function raised. The worker lives."""
 
     def __init__(self, kind: str, message: str) -> None:
         super().__init__(f"{kind}: {message}" if message else kind)
@@ -88,52 +88,52 @@ class WorkerFailed(WorkerError):
 
 
 class WorkerDied(WorkerError):
-    """The process ended during the call."""
+    """A call during which the process ended."""
 
 
 class WorkerExceeded(WorkerDied):
-    """The process took more memory or disk than it may, and was killed."""
+    """A call that exceeded its memory or disk limit; the process was killed."""
 
 
 class WorkerTimeout(WorkerError):
-    """The call took longer than it may; the process was killed."""
+    """A call that exceeded its time limit; the process was killed."""
 
 
 _READY, _ANSWER, _RAISED, _ENDED = "ready", "answer", "raised", "ended"
-"""What a message is: its first value. The second is a process id; what the function returned; the kind of error and
-its message; an exit code (this one from the supervisor)."""
+"""Kinds of message, sent as its first value. The second value is respectively a process id; the function's result; the
+error's type and message; an exit code, which the supervisor sends."""
 
 
 def in_worker() -> bool:
-    """Whether this process is a worker."""
+    """Return whether this process is a worker."""
     main = sys.modules.get("__main__")
     return getattr(getattr(main, "__spec__", None), "name", "") == __name__
 
 
 def import_path() -> str:
-    """This process's, as the PYTHONPATH of another: it may have found its modules elsewhere than a fresh one would."""
+    """Return this process's import path as a PYTHONPATH: a fresh process might find its modules elsewhere."""
     return os.pathsep.join(path or os.getcwd() for path in sys.path)
 
 
 def one_line(text: str, limit: int = 300) -> str:
-    """The text's lines joined to one, cut to `limit` characters."""
+    """Join the text's lines into one, cut to `limit` characters."""
     line = " ".join(text.split())
     return line if len(line) <= limit else line[: limit - 3] + "..."
 
 
 def describe(error: BaseException) -> str:
-    """The error's own words in one line; of a compiler's error those of its cause, not the source that it quotes."""
+    """Return the error's message in one line; for a compiler's error its cause's, without the source that it quotes."""
     while type(error).__name__ == "CompilationError" and error.__cause__ is not None:
         error = error.__cause__
     return one_line(getattr(error, "error_message", None) or str(error))
 
 
 class Worker:
-    """One helper process that calls `entry` (`"package.module:function"`); started by the first call or by `start`.
+    """A helper process that calls `entry` (`"package.module:function"`), started by the first call or by `start`.
 
-    After a crash or a time-out the next call is answered by a fresh process. Not for use by two threads at once. `env`
-    is set on top of this process's environment; a value of None removes a variable. `imports` are modules that the
-    function will need: no fresh process has to import them again. `disk_bytes` may lie in its temporary folder.
+    After a crash or a timeout a fresh process answers the next call. Not thread-safe. `env` is set on top of this
+    process's environment; a value of None removes a variable. `imports` lists modules that the function will need,
+    so that no fresh process has to import them again. `disk_bytes` is the limit of its temporary folder.
     """
 
     def __init__(
@@ -150,44 +150,47 @@ class Worker:
         self._start_seconds, self._disk_bytes = start_seconds, disk_bytes
         self._supervisor: subprocess.Popen[bytes] | None = None
         self._connection: Connection | None = None
-        self._noise: Any = None
+        self._output: Any = None
         self._folder: tempfile.TemporaryDirectory[str] | None = None
         self._pid: int | None = None
 
     @property
     def pid(self) -> int | None:
-        """The process that answers calls, once it has said that it is there."""
+        """The id of the process that answers calls, once it has reported that it is ready."""
         return self._pid
 
     def start(self) -> None:
-        """Start the process and return at once; it imports while the caller goes on."""
+        """Start the process and return at once; it imports while the caller continues."""
         if self._supervisor is not None:
             return
         ours, theirs = Pipe()
-        self._noise = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
+        self._output = tempfile.TemporaryFile()  # noqa: SIM115 - lives as long as the process
         self._folder = tempfile.TemporaryDirectory(prefix="tilewise-worker-", ignore_cleanup_errors=True)
         words = [str(theirs.fileno()), self._folder.name, self._entry, *self._imports]
         self._supervisor = subprocess.Popen(
             [sys.executable, "-P", "-m", "tilewise.tuner.workers.worker", *words],
             stdin=subprocess.DEVNULL,
-            stdout=self._noise,
-            stderr=self._noise,
+            stdout=self._output,
+            stderr=self._output,
             pass_fds=[theirs.fileno()],
             env=self._environment(self._folder.name),
             start_new_session=True,
         )
         theirs.close()
-        _never_wait_long(ours)
+        _limit_receive_wait(ours)
         self._connection = ours
 
     def call(self, *arguments: Any, timeout: float, memory_bytes: float = math.inf) -> Any:
-        """What the function returns for `arguments`; raises a `WorkerError`. `timeout` is in seconds and does not
-        count the start of the process; `memory_bytes` is what the process and its children may hold meanwhile."""
+        """Return the function's result for `arguments`; raises a `WorkerError`.
+
+        `timeout` is in seconds and excludes starting the process. `memory_bytes` limits the memory that the process
+        and its children hold during the call.
+        """
         self.start()
         try:
             if self._pid is None:
                 self._pid = self._receive(self._start_seconds)
-            self._forget_noise()
+            self._clear_output()
             assert self._connection is not None
             self._connection.send((self._pid, arguments))
             return self._receive(timeout, memory_bytes)
@@ -201,16 +204,16 @@ class Worker:
             raise
 
     def memory_bytes(self) -> int:
-        """Resident memory of the process and all that it has started; 0 where it does not run."""
+        """Return the resident memory of the process and all that it has started; 0 if it is not running."""
         return sum(_resident(pid) for pid in _family(self._pid)) if self._pid else 0
 
     def restart(self) -> None:
-        """See that the next call is answered by a fresh process."""
+        """Make a fresh process answer the next call."""
         if self._pid is not None:
             self._end_child()
 
     def kill(self) -> None:
-        """Kill the process and all that it has started, and leave the rest to `close`; any thread may."""
+        """Kill the process and all that it has started, and leave the rest to `close`. Any thread may call this."""
         supervisor, pid = self._supervisor, self._pid
         if pid is not None:
             _kill_group(pid)
@@ -218,10 +221,10 @@ class Worker:
             _kill_group(supervisor.pid)
 
     def close(self) -> None:
-        """Kill the process, if one runs, and remove its temporary files."""
+        """Kill the process, if it is running, and remove its temporary files."""
         self.kill()
-        supervisor, connection, noise, folder = self._supervisor, self._connection, self._noise, self._folder
-        self._supervisor = self._connection = self._noise = self._folder = self._pid = None
+        supervisor, connection, output, folder = self._supervisor, self._connection, self._output, self._folder
+        self._supervisor = self._connection = self._output = self._folder = self._pid = None
         if connection is not None:
             connection.close()
         if supervisor is not None:
@@ -230,8 +233,8 @@ class Worker:
             except subprocess.TimeoutExpired:
                 _kill_group(supervisor.pid)
                 supervisor.wait()
-        if noise is not None:
-            noise.close()
+        if output is not None:
+            output.close()
         if folder is not None:
             folder.cleanup()
 
@@ -245,7 +248,7 @@ class Worker:
         try:
             kind, value = self._connection.recv()
         except (pickle.UnpicklingError, ValueError, TypeError, AttributeError, ImportError) as error:
-            raise EOFError("what came is no message") from error  # somebody else wrote to the connection
+            raise EOFError("the data received is not a message") from error  # something else wrote to the connection
         if kind == _ENDED:
             self._pid = None
             raise self._died(value)
@@ -255,29 +258,29 @@ class Worker:
 
     def _watch(self, memory_bytes: float) -> None:
         assert self._folder is not None
-        taken = {"memory": (self.memory_bytes(), memory_bytes), "disk": (_size(self._folder.name), self._disk_bytes)}
-        for what, (used, allowed) in taken.items():
-            if used > allowed:
-                message = f"it took {used / 2**30:.2f} GiB of {what} where {allowed / 2**30:.2f} GiB are allowed"
+        usage = {"memory": (self.memory_bytes(), memory_bytes), "disk": (_size(self._folder.name), self._disk_bytes)}
+        for resource_name, (used, limit) in usage.items():
+            if used > limit:
+                message = f"it used {used / 2**30:.2f} GiB of {resource_name}; the limit is {limit / 2**30:.2f} GiB"
                 raise WorkerExceeded(message, self._last_lines())
 
     def _environment(self, folder: str) -> dict[str, str]:
-        """Ours, with `env` applied."""
+        """Return this process's environment with `env` applied."""
         merged = {**os.environ, "PYTHONPATH": import_path(), "TMPDIR": folder, **self._env}
         return {name: value for name, value in merged.items() if value is not None}
 
-    def _forget_noise(self) -> None:
-        self._noise.seek(0)  # the offset is shared with the worker
-        self._noise.truncate()
+    def _clear_output(self) -> None:
+        self._output.seek(0)  # the offset is shared with the worker
+        self._output.truncate()
 
     def _last_lines(self) -> list[str]:
-        end = self._noise.seek(0, os.SEEK_END)
-        self._noise.seek(max(0, end - 4096))
-        lines = [one_line(line) for line in self._noise.read().decode(errors="replace").splitlines()]
+        end = self._output.seek(0, os.SEEK_END)
+        self._output.seek(max(0, end - 4096))
+        lines = [one_line(line) for line in self._output.read().decode(errors="replace").splitlines()]
         return [line for line in lines if line][-LAST_LINES:]
 
     def _end_child(self) -> None:
-        """Kill the child and hear from the supervisor that it is gone; one that cannot tell goes too."""
+        """Kill the child and wait for the supervisor to confirm its end; kill a supervisor that does not."""
         self.kill()
         with suppress(WorkerError, EOFError, OSError):
             while self._pid is not None:
@@ -286,7 +289,7 @@ class Worker:
             self.close()
 
     def _lost(self) -> WorkerDied:
-        """Without a supervisor, or with a connection that means nothing any more, all has to start anew."""
+        """Discard everything after losing the supervisor or a usable connection, and return the error to raise."""
         assert self._supervisor is not None
         self.kill()
         with suppress(subprocess.TimeoutExpired):
@@ -296,7 +299,7 @@ class Worker:
         return error
 
     def _died(self, code: int | None) -> WorkerDied:
-        """How a process ended and the last line that it printed."""
+        """Return an error that says how the process ended and the last line that it printed."""
         if code is None:
             how = "broke its connection"
         else:
@@ -306,9 +309,9 @@ class Worker:
 
 
 class WorkerPool:
-    """Up to `size` workers of one entry; calls are queued and run side by side, each within `memory_bytes`.
+    """Up to `size` workers of one entry; calls are queued and run in parallel, each within `memory_bytes`.
 
-    With `cores` a call waits for one of them, which other pools, of other processes too, may have taken.
+    With `cores`, a call waits for one of them. Other pools, also in other processes, share them.
     """
 
     def __init__(
@@ -330,7 +333,7 @@ class WorkerPool:
         self._threads = ThreadPoolExecutor(size, thread_name_prefix="tilewise-worker")
 
     def submit(self, *arguments: Any, timeout: float) -> Future[Any]:
-        """A future of what `Worker.call` returns or raises."""
+        """Return a future of the result or error of `Worker.call`."""
         return self._threads.submit(self._call, arguments, timeout)
 
     def start(self) -> None:
@@ -339,12 +342,12 @@ class WorkerPool:
             worker.start()
 
     def close(self) -> None:
-        """Drop what waits and kill the workers; a call that runs raises `WorkerDied`."""
+        """Drop the queued calls and kill the workers; a running call raises `WorkerDied`."""
         self._threads.shutdown(wait=False, cancel_futures=True)
         if self._cores is not None:
             self._cores.close()
         for worker in self._workers:
-            worker.kill()  # its thread, if it has one, sees the end and reaps it
+            worker.kill()  # its thread, if it has one, notices and reaps it
         self._threads.shutdown(wait=True)
         for worker in self._workers:
             worker.close()
@@ -359,7 +362,7 @@ class WorkerPool:
 
 
 def _family(pid: int) -> Iterator[int]:
-    """A process and all that it has started."""
+    """Yield a process and all that it has started, by id."""
     yield pid
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):  # it has ended meanwhile
@@ -375,7 +378,7 @@ def _resident(pid: int) -> int:
 
 
 def _size(folder: str) -> int:
-    """Bytes of all files under a folder."""
+    """Return the disk use of all files under a folder, in bytes."""
     total = 0
     for path, _, names in os.walk(folder):
         for name in names:
@@ -384,19 +387,19 @@ def _size(folder: str) -> int:
     return total
 
 
-def _never_wait_long(connection: Connection) -> None:
-    """A message that has begun goes on coming, or it is none: reading then fails with `BlockingIOError`."""
+def _limit_receive_wait(connection: Connection) -> None:
+    """Limit the wait for the rest of a message that has begun; reading it then fails with `BlockingIOError`."""
     with socket.socket(fileno=os.dup(connection.fileno())) as same:
         same.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, struct.pack("ll", int(_LEAVE_SECONDS), 0))
 
 
 def _kill_group(leader: int) -> None:
-    with suppress(ProcessLookupError, PermissionError):  # the latter of a group of which only zombies are left
+    with suppress(ProcessLookupError, PermissionError):  # the latter if only zombies are left in the group
         os.killpg(leader, signal.SIGKILL)
 
 
 def _main(descriptor: str, folder: str, entry: str, *imports: str) -> NoReturn:
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a crash is expected now and then, and leaves no file
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # crashes are expected; they leave no core file
     for module in imports:
         importlib.import_module(module)
     module, _, name = entry.partition(":")
@@ -405,14 +408,14 @@ def _main(descriptor: str, folder: str, entry: str, *imports: str) -> NoReturn:
 
 
 def _supervise(connection: Connection, function: Callable[..., Any], folder: str) -> NoReturn:
-    """Keep a child that answers, until the other side hangs up."""
+    """Keep a child that answers requests until the other side hangs up."""
     reading, writing = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
-    signal.signal(signal.SIGCHLD, lambda *_: None)  # by Python's own handler, so that the pipe is written to
+    signal.signal(signal.SIGCHLD, lambda *_: None)  # Python's own handler writes to the pipe
     signal.set_wakeup_fd(writing, warn_on_full_buffer=False)
     poll = select.poll()
     poll.register(reading, select.POLLIN)
-    poll.register(connection.fileno(), 0)  # a hang-up is told always; requests are for the child
-    warnings.simplefilter("ignore", DeprecationWarning)  # of forking where a library has started threads
+    poll.register(connection.fileno(), 0)  # a hang-up is always reported; requests are for the child
+    warnings.simplefilter("ignore", DeprecationWarning)  # about forking after a library has started threads
     while True:
         sys.stdout.flush()
         os.makedirs(folder, exist_ok=True)
@@ -433,11 +436,13 @@ def _supervise(connection: Connection, function: Callable[..., Any], folder: str
 
 
 def _end(child: int, reading: int, poll: select.poll) -> int | None:
-    """The child's exit code, as `subprocess` has it, once it has ended; None where the other side has. Nothing that it
-    had started is left either way."""
+    """Wait for the child to end and return its exit code as `subprocess` does, or None if the other side hung up.
+
+    In either case, kill everything that the child has started.
+    """
     while True:
-        told = {descriptor for descriptor, _ in poll.poll()}
-        hung_up = bool(told - {reading})
+        ready = {descriptor for descriptor, _ in poll.poll()}
+        hung_up = bool(ready - {reading})
         with suppress(BlockingIOError):
             os.read(reading, 4096)
         ended = os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT | os.WNOHANG) is not None
@@ -448,7 +453,7 @@ def _end(child: int, reading: int, poll: select.poll) -> int | None:
 
 
 def _live(connection: Connection, function: Callable[..., Any]) -> NoReturn:
-    """Serve, and leave without what an interpreter does at its end: it is the supervisor's to do."""
+    """Serve requests, then end without the interpreter's clean-up, which is the supervisor's to do."""
     code = 0
     try:
         _serve(connection, function)
@@ -464,8 +469,10 @@ def _live(connection: Connection, function: Callable[..., Any]) -> NoReturn:
 
 
 def _serve(connection: Connection, function: Callable[..., Any]) -> None:
-    """Answer requests until the other side is gone; not those that were for a process that ended before it read them,
-    whose sender has heard of its end."""
+    """Answer requests until the other side is gone.
+
+    Skip requests to an earlier process that ended before it read them: their sender has been told of its end.
+    """
     connection.send((_READY, me := os.getpid()))
     while True:
         try:

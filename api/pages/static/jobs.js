@@ -1,5 +1,5 @@
 "use strict";
-// Sends a new job or a cancellation, and keeps the jobs that are shown up to date.
+// Submits and cancels jobs, and keeps the jobs on the page up to date.
 
 const shown = (us) => (us === undefined ? "-" : us < 1000 ? us.toFixed(2) : us.toFixed(0));
 
@@ -9,7 +9,7 @@ function show(place, job) {
   const progress = job.progress;
   put("state", job.cancelling && job.state === "running" ? "cancelling" : job.state);
   put("reason", job.reason);
-  put("trials", progress.of ? `${progress.trials} (${progress.of} asked for)` : "-");
+  put("trials", progress.of ? `${progress.trials} (${progress.of} requested)` : "-");
   put("shapes", `${progress.shapes_done ?? 0} of ${job.shapes.length}`);
   put("best", shown(progress.best_us));
   put("clock", progress.clock ?? "");
@@ -46,10 +46,10 @@ function remembered(form) {
   return () => { sessionStorage.setItem("token", field.value); return field.value; };
 }
 
-function sizes(text) {
+function dims(text) {
   return Object.fromEntries(text.split(",").map((part) => {
     const [name, size] = part.split("=").map((side) => side.trim());
-    if (!name || !/^[0-9]+$/.test(size ?? "")) throw new Error(`sizes are '${text}'; expected such as M=1000,N=8192`);
+    if (!name || !/^[0-9]+$/.test(size ?? "")) throw new Error(`shape is '${text}'; expected sizes such as M=1000,N=8192`);
     return [name, Number(size)];
   }));
 }
@@ -66,9 +66,9 @@ function onSubmit(id, act) {
 }
 
 onSubmit("submit", async (form, token) => {
-  const asked = new FormData(form);
-  const body = { kernel: asked.get("kernel"), shapes: [sizes(asked.get("dims"))], dtype: asked.get("dtype"), device: asked.get("device") };
-  if (asked.get("trials")) body.trials = Number(asked.get("trials"));
+  const fields = new FormData(form);
+  const body = { kernel: fields.get("kernel"), shapes: [dims(fields.get("dims"))], dtype: fields.get("dtype"), device: fields.get("device") };
+  if (fields.get("trials")) body.trials = Number(fields.get("trials"));
   const job = await send("POST", "/v1/jobs", token, body);
   location.href = `/jobs/${job.id}`;
 });

@@ -1,5 +1,5 @@
 "use strict";
-// Draws the charts of a problem's page and copies its texts. Everything shown here stands in the page's tables as well.
+// Draws the charts of a problem's page and copies its texts. The page's tables hold the same figures as the charts.
 
 const style = getComputedStyle(document.documentElement);
 const colour = (name) => style.getPropertyValue(name).trim();
@@ -10,7 +10,7 @@ function axis(extra) {
   return { stroke: colour("--soft"), grid: line, ticks: line, font: "12px system-ui, sans-serif", ...extra };
 }
 
-// Times go over decades; where they do not, a linear scale shows more.
+// A log scale for times that differ by more than 4x; for others a linear scale shows more.
 function timeScale(times) {
   return Math.max(...times) > 4 * Math.min(...times) ? { distr: 3, log: 10 } : {};
 }
@@ -31,11 +31,11 @@ const line = () => ({ stroke: colour("--accent"), width: 2, points: { show: true
 
 function drawSpread(home, spread) {
   const place = home.appendChild(document.createElement("div"));
-  // uPlot has one x for all series: after the trials, in order, comes the best of each value.
+  // uPlot has one x for all series, so the first trial of each value carries the value's best time.
   const x = [], tried = [], best = [];
   let last = -1;
-  spread.places.forEach((value, number) => {
-    x.push(value); tried.push(spread.times_us[number]);
+  spread.places.forEach((value, index) => {
+    x.push(value); tried.push(spread.times_us[index]);
     best.push(value === last ? undefined : spread.best_us[value]);
     last = value;
   });

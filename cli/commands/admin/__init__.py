@@ -1,1 +1,1 @@
-"""Verbs that look after the database."""
+"""Verbs that check, upgrade and back up the database."""

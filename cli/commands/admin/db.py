@@ -21,9 +21,9 @@ def db() -> None:
 @database
 @common
 def check(url: str | None, as_json: bool) -> int:
-    """Look for damage: the file's pages, the schema, and rows that cannot be.
+    """Check the file's pages, the schema, and the rows for impossible values.
 
-    Changes nothing, and may run while others write. Exit code 1 where something is wrong.
+    Changes nothing, and may run while others write. Exits with 1 if anything is wrong.
     """
     from tilewise.db.check import check as look
     from tilewise.db.sql.schema import HEAD
@@ -46,9 +46,9 @@ def check(url: str | None, as_json: bool) -> int:
 @database
 @common
 def upgrade(url: str | None, as_json: bool) -> None:
-    """Bring the schema up to date, as any command that writes does, and say what was done.
+    """Bring the schema up to date, as every writing command does, and list the steps.
 
-    One transaction: it happens as a whole or not at all. Back up first; older versions of tilewise refuse the result.
+    The upgrade is one transaction. Back up first: older versions of tilewise refuse an upgraded database.
     """
     from tilewise.db.sql.database import connect
     from tilewise.db.sql.schema import HEAD, bring_up, steps
@@ -68,14 +68,16 @@ def upgrade(url: str | None, as_json: bool) -> None:
 
 
 @db.command()
-@click.option("-o", "--output", required=True, metavar="FILE", type=click.Path(path_type=Path), help="The copy.")
+@click.option(
+    "-o", "--output", required=True, metavar="FILE", type=click.Path(path_type=Path), help="File for the copy."
+)
 @database
 @common
 def backup(output: Path, url: str | None, as_json: bool) -> None:
-    """Copy an SQLite database that may be in use to FILE, and verify the copy.
+    """Copy an SQLite database, which may be in use, to FILE and verify the copy.
 
-    The copy is of one moment and appears as a whole; an older copy of that name is replaced. To restore it, see
-    docs/operations.md. For PostgreSQL this says which command to run.
+    The copy is a consistent snapshot, and replaces an older FILE as a whole. To restore it, see docs/operations.md. For
+    PostgreSQL, this names the command to run instead.
     """
     from tilewise.db.backup import back_up
 

@@ -23,7 +23,7 @@ _ORDER = ("json", "runtime", "python", "triton", "vllm", "flaggems", "t4", "kern
 
 
 def _formats() -> dict[str, Format]:
-    """Every format that can be written, the commonest first."""
+    """Return every format that can be written, the most common first."""
     known = {**registry.FORMATS, **formats.FORMATS}
     writable = {name: one for name, one in known.items() if one.write is not None}
     return dict(sorted(writable.items(), key=lambda item: (*_ORDER, item[0]).index(item[0])))
@@ -33,22 +33,22 @@ _FORMATS = _formats()
 _HELP = "\n".join(f"{name:13} {one.summary}" for name, one in _FORMATS.items())
 
 
-@click.command(help=f"Write what is stored to a file that others can use offline.\n\n\b\n{_HELP}")
+@click.command(help=f"Export stored results to a file for offline use.\n\n\b\n{_HELP}")
 @click.option("--format", "kind", type=click.Choice(list(_FORMATS)), default="json", show_default=True)
 @click.option(
     "-o",
     "--output",
     required=True,
     metavar="FILE",
-    help="Where to write; - is stdout, .gz is compressed; vllm: a folder.",
+    help="File to write; - is stdout, .gz is compressed; vllm: a folder.",
 )
 @click.option("--kernel", help="Only this kernel.")
 @click.option("--device", help="Only this device name.")
 @click.option("-s", "--shape", metavar="M=1000,N=8192", help="Only this shape.")
 @click.option("--dtype", help="Only this dtype.")
-@click.option("--unverified", is_flag=True, help="triton, vllm, flaggems: also the fastest where nobody verified any.")
-@click.option("--rung", default="M", show_default=True, help="vllm: the dimension that a table goes by.")
-@click.option("--sizes", metavar="1,16,64", help="vllm: the sizes that each table must have (default: vLLM's own 18).")
+@click.option("--unverified", is_flag=True, help="triton, vllm, flaggems: fall back to unverified configs.")
+@click.option("--rung", default="M", show_default=True, help="vllm: the dimension that indexes a table.")
+@click.option("--sizes", metavar="1,16,64", help="vllm: the sizes required in each table (default: vLLM's own 18).")
 @database
 @common
 def export(
@@ -64,7 +64,7 @@ def export(
     url: str | None,
     as_json: bool,
 ) -> None:
-    from tilewise.tuner.space.problem import parse_dims
+    from tilewise.tuner.space.problem_checks import parse_dims
 
     dims = parse_dims(shape) if shape else None
     with open_existing(url) as opened, opened.snapshot() as store:
@@ -72,7 +72,7 @@ def export(
             s for s in store.scopes(kernel, device) if (not dims or s.dims == dims) and (not dtype or s.dtype == dtype)
         ]
         if not scopes:
-            raise NotFound("nothing that is stored fits; see what is there without the filters")
+            raise NotFound("no stored result matches; export without the filters to see all")
         write = _FORMATS[kind].write
         assert write is not None, "only formats that can be written are offered"
         written = write(Selection(store, scopes, unverified, rung, _sizes(sizes)))
@@ -86,8 +86,8 @@ def export(
     if as_json and output != "-":
         print_json({"file": output, "format": kind, "entries": written.problems})
     elif output != "-":
-        what = "problem" if written.problems == 1 else "problems"
-        click.echo(f"{output}: {written.problems} {what} as {kind}, {sum(map(len, files.values())) / 1024:.1f} KiB")
+        noun = "problem" if written.problems == 1 else "problems"
+        click.echo(f"{output}: {written.problems} {noun} as {kind}, {sum(map(len, files.values())) / 1024:.1f} KiB")
 
 
 def _sizes(text: str | None) -> tuple[int, ...]:
@@ -105,10 +105,10 @@ def _write(output: str, data: bytes) -> None:
 
 
 def _write_folder(output: str, files: Mapping[str, bytes]) -> None:
-    """Replace each file as a whole; make the folder where it is missing."""
+    """Write each file as a whole; create the folder if it is missing."""
     folder = Path(output)
     if output == "-" or (folder.exists() and not folder.is_dir()):
-        raise UsageError(f"tables are several files; -o {output} is no folder")
+        raise UsageError(f"-o {output} is not a folder; the tables are several files, so name a folder")
     folder.mkdir(parents=True, exist_ok=True)
     for name, data in files.items():
         write_file(folder / name, data)

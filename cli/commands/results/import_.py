@@ -19,21 +19,23 @@ from tilewise.kernels.spec import KernelSpec
 
 __all__ = ["import_"]
 
-_MOST_SHOWN = 20
+_MAX_SHOWN = 20
 
 
 @click.command("import")
 @click.argument("file", type=click.Path())
-@click.option("--format", "kind", type=click.Choice(READABLE), help="What FILE is (default: what it looks like).")
-@click.option("--kernel", default="", help="The kernel, where FILE does not say; or path/to/file.py:SPEC of your own.")
-@click.option("--device", default="", help="Name of the device, where FILE does not say.")
-@click.option("--cores", default=0, type=click.IntRange(min=0), help="Its core count, where nothing is stored of it.")
-@click.option("-s", "--shape", metavar="M=1000,N=8192", help="The sizes that FILE does not say.")
-@click.option("--dtype", default="", help="The dtype, where FILE does not say.")
+@click.option("--format", "kind", type=click.Choice(READABLE), help="Format of FILE (default: detected).")
+@click.option("--kernel", default="", help="Kernel, if FILE does not name it; path/to/file.py:SPEC for your own.")
+@click.option("--device", default="", help="Device name, if FILE does not name it.")
 @click.option(
-    "--key", default="", metavar="M,N", help="Names of the values of a triton autotune cache's key, in order."
+    "--cores", default=0, type=click.IntRange(min=0), help="Core count of the device, if no result of it is stored."
 )
-@click.option("--rung", default="M", show_default=True, help="vllm: the dimension that a table goes by.")
+@click.option("-s", "--shape", metavar="M=1000,N=8192", help="Dimension sizes that FILE does not give.")
+@click.option("--dtype", default="", help="Dtype, if FILE does not name it.")
+@click.option(
+    "--key", default="", metavar="M,N", help="Names of the values in a triton autotune cache's key, in order."
+)
+@click.option("--rung", default="M", show_default=True, help="vllm: the dimension that indexes a table.")
 @database
 @common
 def import_(
@@ -49,16 +51,16 @@ def import_(
     url: str | None,
     as_json: bool,
 ) -> int:
-    """Merge FILE into the database; what is there and better known stays.
+    """Merge FILE into the database; a stored trial with stronger evidence stays.
 
     FILE is an export (json, t4), a cache of Kernel Tuner or of triton's autotuner (<function>.autotune.json), or a
-    table of vLLM or SGLang, whose configs become starting points of searches. What cannot be is refused, each with its
-    reason, and the rest is taken; the exit code is 1 then.
+    table of vLLM or SGLang, whose configs become starting points of searches. Impossible parts are refused, each with a
+    reason, and the rest is imported; the exit code is then 1.
     """
     from tilewise.db.sql.sql_store import open_store
     from tilewise.settings import read_settings
     from tilewise.tuner.ingest.import_checks import checked_import
-    from tilewise.tuner.space.problem import parse_dims
+    from tilewise.tuner.space.problem_checks import parse_dims
 
     data, written = _bytes(file)
     own = _own(kernel)
@@ -86,7 +88,7 @@ def import_(
 
 
 def _bytes(file: str) -> tuple[bytes, datetime]:
-    """The file, and when it was written."""
+    """Return the file's content and the time of its last change."""
     try:
         return Path(file).read_bytes(), datetime.fromtimestamp(Path(file).stat().st_mtime, UTC)
     except OSError as error:
@@ -94,14 +96,14 @@ def _bytes(file: str) -> tuple[bytes, datetime]:
 
 
 def _own(kernel: str) -> KernelSpec | None:
-    """The spec of a user's file, named as `path/to/file.py:SPEC`."""
+    """Return the spec of a user's file, named as `path/to/file.py:SPEC`; None for other kernels."""
     from tilewise.kernels import registry
 
     return registry.load(kernel) if ".py" in kernel else None
 
 
 def _stored_cores(store: Store, device: str) -> int:
-    """The core count under which results of a device are stored; 0 where there are none."""
+    """Return the core count with which results of a device are stored; 0 if there are none."""
     scope = next(store.scopes(device=device), None) if device else None
     return scope.cores if scope else 0
 
@@ -125,9 +127,9 @@ def _json(file: str, reading: ImportFile, report: MergeReport, suggested: int) -
 
 def _change_json(change: Change) -> dict[str, Any]:
     scope = change.scope
-    named = {"kernel": scope.kernel, "dims": dict(scope.dims), "dtype": scope.dtype, "device": scope.device}
+    question = {"kernel": scope.kernel, "dims": dict(scope.dims), "dtype": scope.dtype, "device": scope.device}
     rest = {"clock": str(scope.clock), "toolchain": scope.toolchain}
-    return named | rest | {"before": _winner_json(change.before), "after": _winner_json(change.after)}
+    return question | rest | {"before": _winner_json(change.before), "after": _winner_json(change.after)}
 
 
 def _winner_json(trial: Trial | None) -> dict[str, Any] | None:
@@ -136,22 +138,22 @@ def _winner_json(trial: Trial | None) -> dict[str, Any] | None:
 
 def _print(file: str, report: MergeReport, suggested: int) -> None:
     counts = {"added": report.added, "updated": report.updated, "unchanged": report.unchanged}
-    told = ", ".join(f"{count} trials {what}" for what, count in counts.items())
-    click.echo(f"{file}: {told}" + (f", {suggested} suggestions added" if suggested else ""))
-    for change in report.changes[:_MOST_SHOWN]:
+    summary = ", ".join(f"{count} trials {kind}" for kind, count in counts.items())
+    click.echo(f"{file}: {summary}" + (f", {suggested} suggestions added" if suggested else ""))
+    for change in report.changes[:_MAX_SHOWN]:
         click.echo(f"  {_change_line(change)}")
-    if (more := len(report.changes) - _MOST_SHOWN) > 0:
-        click.echo(f"  and {more} more bests changed")
+    if (more := len(report.changes) - _MAX_SHOWN) > 0:
+        click.echo(f"  and {more} more best configs changed")
 
 
 def _change_line(change: Change) -> str:
     from tilewise.cli.formatting import time_text
-    from tilewise.tuner.space.problem import config_text
+    from tilewise.tuner.space.problem_checks import config_text
 
     scope = change.scope
     problem = str(scope.question)
 
-    def told(trial: Trial | None) -> str:
+    def winner(trial: Trial | None) -> str:
         return "none" if trial is None else f"{config_text(trial.config)} at {time_text(trial.time_us, scope.clock)}"
 
-    return f"{problem}: {told(change.before)} -> {told(change.after)}"
+    return f"{problem}: {winner(change.before)} -> {winner(change.after)}"

@@ -13,7 +13,7 @@ __all__ = ["devices", "kernels"]
 @database
 @common
 def kernels(url: str | None, as_json: bool) -> None:
-    """List the kernels that can be tuned; one of your own is named path/to/file.py:SPEC."""
+    """List the kernels that can be tuned. Name a kernel of your own as path/to/file.py:SPEC."""
     from tilewise.kernels import registry
 
     specs = [registry.load(name) for name in registry.names()]
@@ -31,7 +31,7 @@ def kernels(url: str | None, as_json: bool) -> None:
 @database
 @common
 def devices(url: str | None, as_json: bool) -> None:
-    """List the devices that can be tuned for, and what the missing ones lack."""
+    """List the devices that can be tuned for, and why others are not available."""
     from tilewise.tuner.devices.registry import rows
 
     listed = rows()

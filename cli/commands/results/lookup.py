@@ -16,23 +16,23 @@ if TYPE_CHECKING:
 __all__ = ["lookup"]
 
 _Answer = tuple[dict[str, Any], Sequence[str]]
-"""As JSON (without a config where there is none), and in words."""
+"""An answer as JSON (its config is None for a miss) and as lines of text."""
 
 
 @click.command()
 @click.argument("kernel")
 @problem_options()
 @click.option(
-    "--device", required=True, help='Name of the device that is to run it, such as Ascend910B4 or "NVIDIA H200".'
+    "--device", required=True, help='Name of the device that will run it, such as Ascend910B4 or "NVIDIA H200".'
 )
 @click.option(
     "--match",
     type=click.Choice(["exact", "older", "nearest", "portfolio", "predicted"]),
     default="exact",
     show_default=True,
-    help="How far the answer may relax; each allows those before it.",
+    help="How far the answer may relax; each value allows those before it.",
 )
-@click.option("--toolchain", help="What exactly the time must have been found with; older: anything else will do too.")
+@click.option("--toolchain", help="Toolchain of an exact answer; results of others count as older.")
 @click.option("--server", metavar="URL", help="Ask this server instead of a database.")
 @database
 @common
@@ -47,20 +47,20 @@ def lookup(
     url: str | None,
     as_json: bool,
 ) -> int:
-    """Show the best known config of KERNEL for each shape. Exits with 4 where a shape has none.
+    """Show the best known config of KERNEL for each shape. Exits with 4 if a shape has none.
 
     Answers relax in this order: exact; older (found with another toolchain); nearest (won for another shape, whose
-    dimensions' ratios multiply to 1.25 at the most); portfolio (what the trials of all tuned shapes foretell to be
-    best); predicted (what the prior likes best). Each says which it is.
+    dimension ratios multiply to at most 1.25); portfolio (predicted to be best by the trials of all tuned shapes);
+    predicted (ranked first by the prior). Each answer names its match.
     """
     from tilewise.tuner.lookup.resolve import device_name
 
     if server and url:
-        raise UsageError("--server and --db exclude each other: a server has a database of its own")
+        raise UsageError("--server and --db exclude each other: a server has its own database; leave one out")
     device = device_name(device)
-    asked = (kernel, shapes, dtype, device, match, toolchain)
+    query = (kernel, shapes, dtype, device, match, toolchain)
     answers: list[dict[str, Any]] = []
-    for answer, lines in _ask(server, *asked) if server else _find(url, *asked):
+    for answer, lines in _ask_server(server, *query) if server else _ask_database(url, *query):
         answers.append(answer)
         if answer["config"] is None:
             click.echo(f"tilewise: {answer['why']}", err=True)
@@ -71,7 +71,7 @@ def lookup(
     return 4 if any(answer["config"] is None for answer in answers) else 0
 
 
-def _find(
+def _ask_database(
     url: str | None,
     kernel: str,
     shapes: tuple[str, ...],
@@ -80,7 +80,7 @@ def _find(
     match: HowFar,
     toolchain: str | None,
 ) -> Iterator[_Answer]:
-    """From a database."""
+    """Look up in a database."""
     from tilewise.cli.formatting import result_lines
     from tilewise.db.records import Question
     from tilewise.errors import NotFound, UnknownDevice, UnknownKernel
@@ -89,7 +89,7 @@ def _find(
     from tilewise.tuner.devices.registry import is_device_name
     from tilewise.tuner.lookup.resolve import Match, NotTuned, miss, resolve_or_raise
     from tilewise.tuner.lookup.store_source import StoreSource
-    from tilewise.tuner.space.problem import make_problem, parse_dims
+    from tilewise.tuner.space.problem_checks import make_problem, parse_dims
 
     try:
         spec = registry.load(kernel)
@@ -97,14 +97,14 @@ def _find(
         with open_existing(url) as store:
             if not any(store.scopes(kernel)):
                 raise
-        own = f"results of {kernel!r} are stored from a file of your own"
-        raise UnknownKernel(f"{own}; name it, as path/to/file.py:SPEC") from error
+        stored = f"results of {kernel!r} are stored, but its spec is in a file of your own"
+        raise UnknownKernel(f"{stored}; name it as path/to/file.py:SPEC") from error
     problems = [make_problem(spec, parse_dims(shape), dtype) for shape in shapes]
     try:
         opened = open_existing(url)
     except NotFound as error:
         if not is_device_name(device):
-            raise UnknownDevice(f"unknown device {device!r}; and {error}") from error
+            raise UnknownDevice(f"unknown device {device!r}; {error}") from error
         yield from ((miss(Question(problem, device), match, str(error)), []) for problem in problems)
         return
     with opened as store:
@@ -114,17 +114,17 @@ def _find(
         source, known = StoreSource(store), source_hash(spec)
         for problem in problems:
             try:
-                asked = Question(problem, device)
+                question = Question(problem, device)
                 result = resolve_or_raise(
-                    source, asked, spec, source_hash=known, match=Match(match), toolchain=toolchain
+                    source, question, spec, source_hash=known, match=Match(match), toolchain=toolchain
                 )
             except NotTuned as error:
-                yield miss(asked, match, str(error)), []
+                yield miss(question, match, str(error)), []
             else:
                 yield result.to_json(), result_lines(result)
 
 
-def _ask(
+def _ask_server(
     server: str,
     kernel: str,
     shapes: tuple[str, ...],
@@ -133,28 +133,28 @@ def _ask(
     match: HowFar,
     toolchain: str | None,
 ) -> Iterator[_Answer]:
-    """The same from a server, which knows itself which kernels, dimensions and devices there are."""
+    """Look up on a server, which itself checks the kernel, dimensions and device."""
     from tilewise.client import Client
     from tilewise.errors import NotFound
     from tilewise.settings import read_settings
-    from tilewise.tuner.space.problem import parse_dims
+    from tilewise.tuner.space.problem_checks import parse_dims
 
     with Client(server, token=read_settings().token) as client:
         for dims in map(parse_dims, shapes):
             try:
                 found = client.lookup(kernel, dims, device, dtype=dtype, match=match, toolchain=toolchain)
             except NotFound as error:
-                asked = {"kernel": kernel, "dims": dims, "dtype": dtype, "device": device}
-                yield {**asked, "match": match, "config": None, "why": str(error)}, []
+                body = {"kernel": kernel, "dims": dims, "dtype": dtype, "device": device}
+                yield {**body, "match": match, "config": None, "why": str(error)}, []
             else:
                 yield dict(found), _lines(dict(found))
 
 
 def _lines(found: dict[str, Any]) -> list[str]:
-    """A server's answer in words."""
+    """Format a server's answer."""
     from tilewise.cli.formatting import time_text
     from tilewise.db.records import Clock, shape_text
-    from tilewise.tuner.space.problem import config_text
+    from tilewise.tuner.space.problem_checks import config_text
 
     time = time_text(found["time_us"], Clock(found["clock"])) if "time_us" in found else "not timed"
     return [

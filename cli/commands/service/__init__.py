@@ -1,1 +1,1 @@
-"""Verbs that run and guard the REST service."""
+"""Verbs that run the REST service and manage its tokens."""

@@ -23,27 +23,35 @@ __all__ = ["serve"]
     type=click.Choice(["debug", "info", "warning", "error"]),
     default="info",
     show_default=True,
-    help="What to log, as JSON lines on stderr; debug has every request.",
+    help="Lowest level to log, as JSON lines on stderr; debug logs every request.",
 )
 @click.option(
     "--reads",
     type=click.Choice(["open", "closed"]),
     default="open",
     show_default=True,
-    help="Who may look up: everybody, or who has a token (tilewise token create).",
+    help="Open look-ups to everybody, or only to holders of a token (tilewise token create).",
 )
 @click.option(
-    "--writes-a-minute", type=click.IntRange(1), default=120, show_default=True, help="Writes a token may make."
+    "--writes-a-minute",
+    type=click.IntRange(1),
+    default=120,
+    show_default=True,
+    help="Limit of writes per minute for each token.",
 )
 @click.option(
     "--kernel",
     "kernels",
     multiple=True,
     metavar="FILE.py:SPEC",
-    help="A kernel of your own to serve and tune, beside those of tilewise; repeatable.",
+    help="A kernel of your own to serve and tune as well; repeatable.",
 )
-@click.option("--tune-misses", is_flag=True, help="Make look-ups that find nothing jobs of the least priority.")
-@click.option("--jobs/--no-jobs", default=True, show_default=True, help="Whether to run jobs on this machine.")
+@click.option(
+    "--tune-misses", is_flag=True, help="Submit a job of the lowest priority for a look-up that finds nothing."
+)
+@click.option(
+    "--jobs/--no-jobs", default=True, show_default=True, help="Run jobs on this machine, or only accept them."
+)
 @database
 @common
 def serve(
@@ -60,9 +68,8 @@ def serve(
 ) -> None:
     """Serve the stored configs over REST.
 
-    Writing needs a token (tilewise token create). The database is created where it is missing. Ctrl-C or SIGTERM ends
-    the service after the requests in flight. With --json the address is printed on stdout too, once the service is
-    ready.
+    Writing needs a token (tilewise token create). The database is created if it is missing. Ctrl-C or SIGTERM ends the
+    service after the requests in flight. With --json, the address is also printed on stdout once the service is ready.
     """
     from tilewise.api.server import run
     from tilewise.api.service.service import Options
@@ -72,7 +79,7 @@ def serve(
     for kernel in kernels:
         registry.register(kernel)
     store_url = url or read_settings().database_url
-    open_store(store_url, create=True).close()  # whatever is wrong with the database is said here, in one line
+    open_store(store_url, create=True).close()  # reports a faulty database here, in one line
     options = Options(
         reads_open=reads == "open", writes_a_minute=writes_a_minute, run_jobs=jobs, tune_misses=tune_misses
     )
@@ -81,14 +88,14 @@ def serve(
 
 
 def _listen(host: str, port: int) -> socket.socket:
-    """A bound socket; raises `Unavailable` where the address is taken or not this machine's."""
+    """Return a bound socket. Raises `Unavailable` if the address is taken or not this machine's."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         return socket.create_server(address[:2], family=family)
     except OSError as error:
         reason = error.strerror or str(error)
         raise Unavailable(
-            f"cannot listen on {host} port {port}: {reason}; choose another with --host, --port"
+            f"cannot listen on {host} port {port}: {reason}; choose another with --host or --port"
         ) from error
 
 

@@ -18,7 +18,7 @@ __all__ = ["token"]
 
 @click.group(cls=Group)
 def token() -> None:
-    """Make, list and revoke the tokens of a service."""
+    """Create, list and revoke the tokens of a service."""
 
 
 @token.command()
@@ -28,12 +28,12 @@ def token() -> None:
     type=click.Choice(["read", "submit", "admin"]),
     default="read",
     show_default=True,
-    help="read: look-ups where a server does not answer everybody; submit: jobs too; admin: imports too.",
+    help="read: look-ups on a server with closed reads; submit: also jobs; admin: also imports.",
 )
 @database
 @common
 def create(name: str, right: str, url: str | None, as_json: bool) -> None:
-    """Make a token called NAME, such as its user's. It is shown once and cannot be found out again."""
+    """Create a token called NAME, such as its user's name. It is shown once and cannot be recovered."""
     from tilewise.db.tokens import Right
 
     with _tokens(url) as tokens:
@@ -48,7 +48,7 @@ def create(name: str, right: str, url: str | None, as_json: bool) -> None:
 @database
 @common
 def list_(url: str | None, as_json: bool) -> None:
-    """Show the tokens there are; their secrets are not kept."""
+    """List the tokens; their secrets are not stored."""
     with _tokens(url) as tokens:
         found = tokens.list()
     if as_json:
@@ -74,7 +74,7 @@ def list_(url: str | None, as_json: bool) -> None:
 @database
 @common
 def revoke(number: int, url: str | None, as_json: bool) -> None:
-    """Refuse the token with this NUMBER from now on."""
+    """Revoke the token with this NUMBER; it is refused from now on."""
     with _tokens(url) as tokens:
         tokens.revoke(number)
     if as_json:

@@ -15,13 +15,13 @@ __all__ = ["calibrate"]
 
 @click.command()
 @click.option("--device", default="npu", show_default=True, help="The chip to time: npu.")
-@click.option("--forget", metavar="PART", help="Go back to the shipped figures of a part instead.")
+@click.option("--forget", metavar="PART", help="Restore the shipped figures of a part instead.")
 @common
 def calibrate(device: str, forget: str | None, as_json: bool) -> None:
     """Fit the modelled part's figures to this machine's chip.
 
-    Times micro-kernels on the chip, compiles the same for the model, and fits launch, bandwidth and operation costs.
-    The figures are kept beside the shipped ones, which they replace for `model:PART` and for ranking on this machine.
+    Times micro-kernels on the chip, compiles them for the model too, and fits launch, bandwidth and operation costs.
+    On this machine the fitted figures then replace the shipped ones, for `model:PART` and for ranking.
     """
     body = _forget(forget) if forget else _calibrate(device)
     if as_json:
@@ -52,14 +52,14 @@ def _calibrate(text: str) -> dict[str, Any]:
 
     with open_device(choose(text)) as device:
         if device.clock is not Clock.MEASURED or device.target.family != "ascend":
-            raise UsageError(f"calibrate times an Ascend chip, and {device.id} is none; try --device npu")
+            raise UsageError(f"calibrate needs an Ascend chip, and {device.id} is not one; try --device npu")
         from tilewise.tuner.diagnostics.micro_kernels import probes
 
-        every = probes(device.target.cores)
+        selected = probes(device.target.cores)
         console = output(stderr=True)
         with Progress(console=console, disable=not console.is_terminal, transient=True) as progress:
-            task = progress.add_task("timing", total=len(every))
-            timed, failed = time_probes(device, every, lambda name: progress.advance(task))
+            task = progress.add_task("timing", total=len(selected))
+            timed, failed = time_probes(device, selected, lambda name: progress.advance(task))
         created = f"{datetime.now(UTC):%Y-%m-%d}"
         found = fit(timed, parameters(), f"fitted to {device.target.name} on {created}")
         made = Calibration(device.target.name, device.id, device.toolchain, created, found.figures)
@@ -80,6 +80,6 @@ def _lines(body: dict[str, Any]) -> Iterator[str]:
         yield f"  {row['name']:28} failed: {row['reason']}"
     yield f"  {'figure':28} {'shipped':>10} {'fitted':>10}"
     for row in body["figures"]:
-        told = "" if row["determined"] else "  (not decided by these probes)"
-        yield f"  {row['name']:28} {row['shipped']:10.4g} {row['fitted']:10.4g} {row['unit']}{told}"
-    yield f"kept in {body['file']}"
+        note = "" if row["determined"] else "  (not determined by these probes)"
+        yield f"  {row['name']:28} {row['shipped']:10.4g} {row['fitted']:10.4g} {row['unit']}{note}"
+    yield f"stored in {body['file']}"

@@ -11,7 +11,7 @@ import click
 from tilewise.cli.options import common, database, open_existing, print_json
 from tilewise.db.records import shape_text
 from tilewise.errors import NotFound, UsageError
-from tilewise.tuner.space.problem import config_text
+from tilewise.tuner.space.problem_checks import config_text
 from tilewise.tuner.tuning.evidence import PIPE_NAMES
 
 if TYPE_CHECKING:
@@ -26,20 +26,21 @@ _ROWS = {
     "waiting": "waiting",
     "launch": "launch",
     "start": "program starts",
-    "dispatch": "handing out",
-    "atomics": "atomics in turn",
+    "dispatch": "dispatch",
+    "atomics": "serialized atomics",
 }
-_LINES, _LINE_WORTH_A_WORD = 8, 0.002
-"""Source lines shown, and the share of the time that a pipe must be busy on one; all are in the JSON."""
+_LINES, _LINE_MIN_SHARE = 8, 0.002
+"""Source lines shown, and the least share of the time that a pipe must be busy on one; the JSON has all lines."""
 
 _STEPS = 8
 """Steps of the critical path shown."""
 
-_TRAFFIC_WORTH_A_WORD = 1.1
+_TRAFFIC_MIN_RATIO = 1.1
+"""Ratio to the least traffic above which the reasons are shown."""
 
 
 def _ending(*suffixes: str) -> Callable[[click.Context, click.Parameter, Path | None], Path | None]:
-    """Checks a file's name before any work is done for it."""
+    """Return a callback that checks a file's suffix before any work is done."""
 
     def check(context: click.Context, parameter: click.Parameter, file: Path | None) -> Path | None:
         if file is not None and file.suffix not in suffixes:
@@ -71,7 +72,7 @@ def _ending(*suffixes: str) -> Callable[[click.Context, click.Parameter, Path | 
     "--roofline",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
     callback=_ending(".png", ".svg"),
-    help="Plot it under its roofline: .png or .svg.",
+    help="Plot the config under its roofline: .png or .svg.",
 )
 @database
 @common
@@ -86,15 +87,15 @@ def explain(
     url: str | None,
     as_json: bool,
 ) -> None:
-    """Show one config of KERNEL: whether it can run, on-chip memory, waves, tails, and its time by pipe.
+    """Show one config of KERNEL: whether it can run, its on-chip memory, waves, tails, and time by pipe.
 
-    On a modelled part also where the time goes, by source line too, what the compile options do, and what would help.
-    Compile options left out of the config keep their defaults.
+    On a modelled part, also show the time by source line, the effect of compile options, and faster configs. Compile
+    options left out of the config keep their defaults.
     """
     from tilewise.kernels import registry
     from tilewise.tuner.devices.registry import choose, open_device
     from tilewise.tuner.explain.explain import explain as explained
-    from tilewise.tuner.space.problem import make_problem, parse_config, parse_dims
+    from tilewise.tuner.space.problem_checks import make_problem, parse_config, parse_dims
 
     spec = registry.load(kernel)
     problem = make_problem(spec, parse_dims(shape), dtype)
@@ -103,8 +104,8 @@ def explain(
         opened.check_memory(spec, problem)
         default = spec.default(problem, opened.target)
         trials = _stored(url, opened.scope(spec, problem))
-        left_out = {name: value for name, value in default.items() if name in spec.options() - config.keys()}
-        full = {**config, **left_out} if given else _best(trials) or default
+        missing = {name: value for name, value in default.items() if name in spec.options() - config.keys()}
+        full = {**config, **missing} if given else _best(trials) or default
         body = explained(opened, spec, problem, full, trials)
         if trace:
             _write_trace(trace, opened, spec, problem, full, body)
@@ -121,11 +122,11 @@ def _best(trials: Sequence[Trial]) -> Config | None:
     return min(verified, key=lambda trial: trial.time_us or 0.0).config if verified else None
 
 
-def _stored(url: str | None, found: Scope) -> list[Trial]:
-    """What is known of the problem on this device, where anything was ever stored."""
+def _stored(url: str | None, scope: Scope) -> list[Trial]:
+    """Return the stored trials of a scope; an empty list without a database."""
     try:
         with open_existing(url) as store:
-            return store.trials(found)
+            return store.trials(scope)
     except NotFound:
         return []
 
@@ -140,7 +141,7 @@ def _write_trace(
     from tilewise.tuner.explain.explain import course
 
     if not body["feasible"]:
-        raise UsageError(f"there is no timeline of a config that does not run: {body['reason']}")
+        raise UsageError(f"cannot draw a timeline: the config does not run: {body['reason']}")
     if (found := course(device, spec, problem, config)) is None:
         raise UsageError(f"--trace needs a modelled part, such as --device model:Ascend910B4, not {device.id}")
     file.write_text(drawing(found) if file.suffix == ".svg" else json.dumps(trace_events(found)))
@@ -150,7 +151,7 @@ def _write_roofline(file: Path, device: Device, spec: KernelSpec, problem: Probl
     from tilewise.tuner.explain.roofline import draw
 
     if "time_us" not in body:
-        raise UsageError(f"there is no point under the roofline for a config that does not run: {body['reason']}")
+        raise UsageError(f"cannot plot a roofline: the config does not run: {body['reason']}")
     draw(file, device, spec, problem, body)
 
 
@@ -168,7 +169,7 @@ def _lines(body: dict[str, Any]) -> Iterator[str]:
     yield from _where_time_goes(body)
     yield from _traffic(body)
     yield from _what_else(body)
-    yield f"  prior       score {body['prior_score']:.3f} (1 is a config without a flaw)"
+    yield f"  prior       score {body['prior_score']:.3f} (1 means no penalty)"
     for name, factor in sorted(body["penalties"].items(), key=lambda row: -row[1]):
         if round(factor, 3) != 1:
             yield f"    {name:18} x{factor:.3f}"
@@ -178,7 +179,7 @@ def _lines(body: dict[str, Any]) -> Iterator[str]:
 
 def _clock(body: dict[str, Any]) -> str:
     if body["clock"] == "modelled" and "modelled_between_us" in body:
-        return "modelled; between {:.1f} and {:.1f} by its figures' ranges".format(*body["modelled_between_us"])
+        return "modelled; {:.1f} to {:.1f} over the ranges of its figures".format(*body["modelled_between_us"])
     return str(body["clock"])
 
 
@@ -192,7 +193,7 @@ def _on_chip(body: dict[str, Any]) -> Iterator[str]:
 
 
 def _what_else(body: dict[str, Any]) -> Iterator[str]:
-    """What other options, variants and neighbours of the config take."""
+    """Yield the times of other options, variants and neighbours of the config."""
     for option in body.get("options", []):
         yield f"  option      {_option(option)}"
     for variants in body.get("variants", []):
@@ -202,11 +203,11 @@ def _what_else(body: dict[str, Any]) -> Iterator[str]:
 
 
 def _where_time_goes(body: dict[str, Any]) -> Iterator[str]:
-    """What the time consists of, row by row; beside each pipe, how long it was busy, hidden behind others or not."""
+    """Yield the parts of the time; each pipe's row also has its whole busy time, overlapped or not."""
     if "not_modelled" in body:
-        yield f"  modelled    not: {body['not_modelled']}"
+        yield f"  modelled    no: {body['not_modelled']}"
     if body["clock"] == "measured" and "modelled_us" in body:
-        yield f"  modelled    {body['modelled_us']:.2f} us, which consist of"
+        yield f"  modelled    {body['modelled_us']:.2f} us, made up of"
     busy = body.get("pipes_us", {})
     for name, time in body.get("rows_us", busy).items():
         if not time and name not in busy:
@@ -219,7 +220,7 @@ def _where_time_goes(body: dict[str, Any]) -> Iterator[str]:
         shown = " > ".join(f"{step['pipe']} {step['us']:.2f}" for step in steps[:_STEPS])
         rest = f" > ... ({len(steps)} steps)" if len(steps) > _STEPS else ""
         yield f"  path        {shown}{rest}"
-    least = _LINE_WORTH_A_WORD * body.get("time_us", 0)
+    least = _LINE_MIN_SHARE * body.get("time_us", 0)
     for line in [line for line in body.get("lines", []) if max(line["pipes_us"].values(), default=0) >= least][:_LINES]:
         pipes = ", ".join(f"{pipe} {time:.2f}" for pipe, time in line["pipes_us"].items() if time >= 0.005)
         yield f"  {line['path_us']:9.2f} us  {line['line']:20} {line['source']}" + (f"  [{pipes}]" if pipes else "")
@@ -229,18 +230,18 @@ def _traffic(body: dict[str, Any]) -> Iterator[str]:
     if "traffic" not in body:
         return
     moved = body["traffic"]
-    yield f"  traffic     {moved['bytes'] / 1e6:.2f} MB, {moved['ratio']:.2f}x the least"
-    if moved["ratio"] > _TRAFFIC_WORTH_A_WORD:
+    yield f"  traffic     {moved['bytes'] / 1e6:.2f} MB, {moved['ratio']:.2f}x the minimum"
+    if moved["ratio"] > _TRAFFIC_MIN_RATIO:
         for reason in moved["reasons"]:
             yield f"    {reason}"
 
 
 def _option(option: dict[str, Any]) -> str:
-    asked = f"{option['option']}={option['value']}"
+    setting = f"{option['option']}={option['value']}"
     dropped = ", which the compiler dropped" if option["value"] and option.get("effective") is False else ""
     if "other_us" not in option:
-        return f"{asked}{dropped}; with {option['other']} it fails: {option['reason']}"
-    return f"{asked}{dropped}; with {option['other']} {option['other_us']:.2f} us ({option['ratio'] - 1:+.0%})"
+        return f"{setting}{dropped}; with {option['other']} it fails: {option['reason']}"
+    return f"{setting}{dropped}; with {option['other']} {option['other_us']:.2f} us ({option['ratio'] - 1:+.0%})"
 
 
 def _suggestion(suggestion: dict[str, Any]) -> str:

@@ -26,9 +26,9 @@ __all__ = ["harvest"]
 @click.argument("script", type=click.Path())
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def harvest(script: str, arguments: tuple[str, ...], url: str | None, as_json: bool) -> int:
-    """Run the Python program SCRIPT with ARGUMENTS and keep what triton.autotune finds in it.
+    """Run the Python program SCRIPT with ARGUMENTS and store what triton.autotune finds in it.
 
-    Options of tilewise's own stand before SCRIPT. Exits as the program does. Needs triton 3.8 or later.
+    Options of tilewise go before SCRIPT. Exits with the program's exit code. Needs triton 3.8 or later.
     """
     from tilewise.db.sql.sql_store import open_store
     from tilewise.settings import read_settings
@@ -45,12 +45,12 @@ def harvest(script: str, arguments: tuple[str, ...], url: str | None, as_json: b
     else:
         _print(found)
     for reason in found.missed:
-        click.echo(f"tilewise: not kept: {reason}", err=True)
+        click.echo(f"tilewise: not stored: {reason}", err=True)
     return code or (1 if found.missed else 0)
 
 
 def _run(script: str, arguments: tuple[str, ...]) -> int:
-    """The program as `python SCRIPT ARGUMENTS` would run it; its exit code."""
+    """Run the program as `python SCRIPT ARGUMENTS` would, and return its exit code."""
     words, path = sys.argv, list(sys.path)
     sys.argv = [script, *arguments]
     sys.path.insert(0, str(Path(script).resolve().parent))
@@ -61,7 +61,7 @@ def _run(script: str, arguments: tuple[str, ...]) -> int:
             return end.code or 0
         click.echo(end.code, err=True)
         return 1
-    except Exception:  # the program's own, told as Python tells it
+    except Exception:  # the program's own error, printed as Python prints it
         traceback.print_exc()
         return 1
     finally:
@@ -80,6 +80,6 @@ def _json(script: str, found: Harvest) -> dict[str, Any]:
 def _print(found: Harvest) -> None:
 
     for scope, count in found.kept.values():
-        click.echo(f"{scope.question}: {count} configs kept")
+        click.echo(f"{scope.question}: {count} configs stored")
     total = sum(count for _, count in found.kept.values())
-    click.echo(f"{total} times of {len(found.kept)} problems kept, none of them verified")
+    click.echo(f"{total} times of {len(found.kept)} problems stored, none of them verified")

@@ -16,13 +16,13 @@ __all__ = ["kept_misses", "misses"]
 
 @click.command()
 @click.argument("kernel", required=False)
-@click.option("--forget", is_flag=True, help="Strike them off the list.")
+@click.option("--forget", is_flag=True, help="Remove them from the list.")
 @common
 def misses(kernel: str | None, forget: bool, as_json: bool) -> None:
     """List shapes that programs launched without a tuned config, those of most processes first.
 
-    `tilewise tune KERNEL --misses` tunes them. They are kept in the file that TILEWISE_MISSES names; only the server
-    that TILEWISE_MISSES_SERVER names is told of them.
+    `tilewise tune KERNEL --misses` tunes them. They are stored in the file that TILEWISE_MISSES names, and sent only to
+    the server that TILEWISE_MISSES_SERVER names.
     """
     from tilewise.cli.formatting import output
     from tilewise.db.records import shape_text
@@ -44,19 +44,19 @@ def misses(kernel: str | None, forget: bool, as_json: bool) -> None:
         table.add_column(heading)
     table.add_column("processes", justify="right")
     for miss in found:
-        asked = miss.question
-        cells = (asked.kernel, shape_text(asked.shape), asked.dtype, asked.device, miss.match, str(miss.processes))
-        table.add_row(*cells)
+        question = miss.question
+        shape = shape_text(question.shape)
+        table.add_row(question.kernel, shape, question.dtype, question.device, miss.match, str(miss.processes))
     output().print(table)
 
 
 def kept_misses() -> UntunedShapes:
-    """The file in which they are kept; raises `UsageError` where they are not."""
+    """Return the file of untuned shapes. Raises `UsageError` if they are not recorded."""
     from tilewise.errors import UsageError
     from tilewise.settings import read_settings
     from tilewise.tuner.runtime.untuned_shapes import UntunedShapes
 
     file = read_settings().misses_file
     if file is None:
-        raise UsageError("untuned shapes are not kept: TILEWISE_MISSES is off; unset it")
+        raise UsageError("untuned shapes are not recorded: TILEWISE_MISSES is off; unset it")
     return UntunedShapes(file)

@@ -19,7 +19,7 @@ _MARKS = {"ok": "ok      ", "failed": "FAILED  ", "not here": "not here"}
 def selftest(device: str, as_json: bool) -> int:
     """Check on this machine every step that tuning relies on: compile, launch, compare, time.
 
-    Exits with 1 where a step failed or the device is not here. What it prints, or --json, is what to report.
+    Exits with 1 if a step failed or the device is not here. To report a problem, send the output or that of --json.
     """
     import tilewise
     from tilewise.tuner.devices.registry import choose, open_device

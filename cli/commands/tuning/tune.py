@@ -29,30 +29,36 @@ __all__ = ["tune"]
 @click.option(
     "--trials",
     type=click.IntRange(1),
-    help="Trials a shape may have, stored ones included; the spec's default is one more.  [default: 60]",
+    help="Trials per shape, stored ones included, besides the spec's default.  [default: 60]",
 )
-@click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Time a shape may take.")
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Time limit per shape.")
 @click.option(
     "--search",
     type=click.Choice(["guided", "tpe", "random", "exhaustive"]),
     default="guided",
     show_default=True,
-    help="How it is chosen what to try next.",
+    help="Search strategy: how the next config is chosen.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Same seed, same course on a modelled device.")
+@click.option(
+    "--seed",
+    type=int,
+    default=0,
+    show_default=True,
+    help="Random seed; it makes a search on a modelled device repeatable.",
+)
 @click.option(
     "--wait",
     type=click.FloatRange(0),
     metavar="SECONDS",
-    help="How long to wait for a device that another process tunes; 0 does not wait.  [default: as long as it takes]",
+    help="Time to wait for a device that another process uses; 0 does not wait.  [default: no limit]",
 )
 @click.option(
-    "--l2", type=click.Choice(["cold", "warm"]), default="cold", show_default=True, help="The cache before each run."
+    "--l2", type=click.Choice(["cold", "warm"]), default="cold", show_default=True, help="L2 cache before each run."
 )
-@click.option("--noise", is_flag=True, help="Replay: time anew by drawing from the recorded repetitions.")
-@click.option("--fresh", is_flag=True, help="Do not count on stored trials: try again.")
+@click.option("--noise", is_flag=True, help="Replay only: draw each time from the recorded repetitions.")
+@click.option("--fresh", is_flag=True, help="Ignore stored trials and try again.")
 @click.option("--misses", is_flag=True, help="Tune the shapes that programs launched untuned on this device.")
-@click.option("--cross", is_flag=True, help="Then time each shape's winner on the others: what makes a portfolio good.")
+@click.option("--cross", is_flag=True, help="Then time each shape's winner on the other shapes: better portfolios.")
 @database
 @common
 def tune(
@@ -77,7 +83,7 @@ def tune(
 
     KERNEL is a name that `tilewise kernels` lists, or path/to/file.py:SPEC for a kernel of your own. A second run
     resumes: stored trials are not run again. `tilewise tune replay:FILE` searches a recorded landscape (a T4 file or a
-    Kernel Tuner cache), which says itself which kernel and shape it records.
+    Kernel Tuner cache), which names its kernel and shape.
     """
     from tilewise.cli.commands.tuning.misses import kept_misses
     from tilewise.db.records import Question
@@ -86,7 +92,7 @@ def tune(
     from tilewise.tuner.tuning.loop import Budget, default_trials
     from tilewise.tuner.tuning.tune import tune as run
 
-    Budget(trials or default_trials(search), timeout)  # refuses a budget that makes no sense before a device is opened
+    Budget(trials or default_trials(search), timeout)  # refuses an invalid budget before a device is opened
     if kernel.startswith("replay:") or device.startswith("replay:"):
         spec, problems, opener = _recorded(kernel, device, shapes, noise, seed)
     elif shapes or misses:
@@ -95,7 +101,7 @@ def tune(
         raise click.MissingParameter(param_hint="'-s' / '--shape'", param_type="option")
     results: list[dict[str, Any]] = []
     with open_store(url or read_settings().database_url) as store, opener() as opened:
-        problems = [*problems, *(_missed(spec, opened) if misses else ())]
+        problems = [*problems, *(_untuned(spec, opened) if misses else ())]
         options: dict[str, Any] = {"trials": trials, "timeout": timeout, "search": search, "seed": seed, "fresh": fresh}
         tune_one = partial(run, device=opened, db=store, **options)
         for problem in problems:
@@ -119,7 +125,7 @@ def _tuned(
     fresh: bool,
     as_json: bool,
 ) -> dict[str, Any]:
-    """Tune one problem and show it; returns its result object."""
+    """Tune one problem, show the result, and return it as JSON."""
     from tilewise.cli.progress import Progress, show_outlook, show_result
     from tilewise.errors import NothingFeasible
     from tilewise.tuner.samplers.model_ranking import agreement
@@ -130,11 +136,11 @@ def _tuned(
         result = tune_one(spec, problem.shape, problem.dtype, watcher=watcher)
     except NothingFeasible as error:
         click.echo(f"tilewise: {error}", err=True)
-        asked = {**problem.to_json(), "device": device.target.name, "clock": str(device.clock)}
-        return {**asked, "config": None, "why": str(error)}
+        body = {**problem.to_json(), "device": device.target.name, "clock": str(device.clock)}
+        return {**body, "config": None, "why": str(error)}
     except KeyboardInterrupt as error:
         command = "the same command without --fresh" if fresh else "the same command"
-        click.echo(f"tilewise: interrupted; {len(store.trials(scope))} trials are kept, {command} resumes", err=True)
+        click.echo(f"tilewise: interrupted; {len(store.trials(scope))} trials are stored; {command} resumes", err=True)
         raise click.exceptions.Exit(exit_code(error)) from None
     trials = store.trials(scope)
     if not as_json:
@@ -148,14 +154,14 @@ def _tuned(
     return body
 
 
-def _missed(spec: KernelSpec, device: Device) -> list[Problem]:
-    """The shapes of the kernel that programs launched untuned on this device, those of most processes first."""
+def _untuned(spec: KernelSpec, device: Device) -> list[Problem]:
+    """Return the kernel's shapes that programs launched untuned on this device, those of most processes first."""
     from tilewise.cli.commands.tuning.misses import kept_misses
     from tilewise.errors import NotFound
-    from tilewise.tuner.space.problem import make_problem
+    from tilewise.tuner.space.problem_checks import make_problem
 
-    asked = (miss.question for miss in kept_misses().all())
-    found = [q for q in asked if (q.kernel, q.device) == (spec.name, device.target.name)]
+    questions = (miss.question for miss in kept_misses().all())
+    found = [q for q in questions if (q.kernel, q.device) == (spec.name, device.target.name)]
     if not found:
         raise NotFound(f"no shape of {spec.name} was launched untuned on {device.target.name}")
     return [make_problem(spec, question.dims, question.dtype) for question in found]
@@ -165,22 +171,22 @@ def _cross_evaluate(spec: KernelSpec, problems: Sequence[Problem], device: Devic
     from tilewise.cli.progress import working
     from tilewise.tuner.portfolio.cross_evaluation import cross_evaluate
 
-    with working("crossing") as progress:
+    with working("cross-evaluating") as progress:
         count = cross_evaluate(spec, problems, device, store, progress=progress)
-    click.echo(f"tilewise: {count} more trials of winners on each other's shapes", err=True)
+    click.echo(f"tilewise: added {count} trials of winners on each other's shapes", err=True)
 
 
 def _named(
     kernel: str, device: str, shapes: Sequence[str], dtype: str, noise: bool, wait: float | None, l2: str
 ) -> _Job:
-    """The job of a kernel that runs; everything typed is checked before a device is opened."""
+    """Prepare a tuning of a kernel that is run. The arguments are checked before a device is opened."""
     from tilewise.errors import UsageError
     from tilewise.kernels import registry
     from tilewise.tuner.devices.registry import choose, open_device
-    from tilewise.tuner.space.problem import make_problem, parse_dims
+    from tilewise.tuner.space.problem_checks import make_problem, parse_dims
 
     if noise:
-        raise UsageError("--noise is for recorded landscapes (replay:FILE); other devices have noise of their own")
+        raise UsageError("--noise is only for recorded landscapes (replay:FILE); other devices have real noise")
     spec = registry.load(kernel)
     problems = [make_problem(spec, parse_dims(shape), dtype) for shape in shapes]
     chosen = choose(device)
@@ -188,15 +194,15 @@ def _named(
 
 
 def _recorded(kernel: str, device: str, shapes: Sequence[str], noise: bool, seed: int) -> _Job:
-    """The job of a recorded landscape: KERNEL is `replay:FILE`, or the name of what `--device replay:FILE` records."""
+    """Prepare a tuning on a recorded landscape: KERNEL is `replay:FILE`, or the kernel in `--device replay:FILE`."""
     from tilewise.errors import UsageError
     from tilewise.tuner.devices.replay import ReplayDevice
-    from tilewise.tuner.space.problem import parse_dims
+    from tilewise.tuner.space.problem_checks import parse_dims
 
     text = kernel if kernel.startswith("replay:") else device
     opened = ReplayDevice(text.removeprefix("replay:"), noise=noise, seed=seed)
     if device not in ("auto", text):
-        raise UsageError(f"{text} is a device itself; leave --device away")
+        raise UsageError(f"{text} is already a device; leave out --device")
     name = opened.spec.name if kernel == text else kernel
     for dims in [parse_dims(shape) for shape in shapes] or [{}]:
         spec, problem = opened.asked(name, dims)

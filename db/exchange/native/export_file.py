@@ -2,10 +2,10 @@
 
     {"format": "tilewise", "version": 1, "created": ISO 8601, "sha256": hex, "entries": [entry, ...]}
 
-An entry is a result object (`Result.to_json`) with `source_hash`, `cores` and `evidence`, the scope's current trials
-in the order they were recorded. Everything but the scope and its evidence follows from these, and an import recomputes
-it. `sha256` is over the entries in canonical JSON. A file whose checksum is wrong is refused as a whole; of one that is
-whole, an entry that cannot be is refused and the others are read.
+An entry is a result object (`Result.to_json`) with `source_hash`, `cores` and `evidence`, which is the scope's current
+trials in recorded order. Everything but the scope and its evidence follows from these, and an import recomputes it.
+`sha256` is over the entries in canonical JSON. A file with a wrong checksum is refused as a whole. In a sound file, an
+impossible entry is refused and the others are read.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _PIECE = 1 << 16
 
 
 def export_native(store: Store, scopes: Iterable[Scope], *, created: datetime | None = None) -> dict[str, Any]:
-    """The export document of the bests of these scopes; `encode` makes it a file's bytes."""
+    """Return the export document of the bests of these scopes; `encode` turns it into a file's bytes."""
     entries = list(_entries(store, scopes))
     return {
         "format": FORMAT,
@@ -59,13 +59,15 @@ def export_native(store: Store, scopes: Iterable[Scope], *, created: datetime | 
 
 
 def encode(document: dict[str, Any]) -> bytes:
-    """The document as an UTF-8 file, one value a line, so that version control shows what changed."""
+    """Return the document as a UTF-8 file with one value per line, so that version control shows what changed."""
     return (json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n").encode()
 
 
 def stream_native(store: Store, scopes: Iterable[Scope], *, created: datetime | None = None) -> Iterator[bytes]:
-    """What `export_native` and `encode` make, in pieces of some 64 KiB and an entry a line: of any number of entries
-    only those of a piece are in memory. Their checksum is known at the end, and stands there."""
+    """Yield the export file in pieces of about 64 KiB with one entry per line, holding only one piece in memory.
+
+    The checksum is known only at the end, so it comes last.
+    """
     about = {"format": FORMAT, "version": VERSION, "created": (created or datetime.now(UTC)).isoformat()}
     checksum = hashlib.sha256(b"[")
     piece = bytearray(json.dumps(about)[:-1].encode() + b', "entries": [')
@@ -82,13 +84,13 @@ def stream_native(store: Store, scopes: Iterable[Scope], *, created: datetime | 
 
 
 def read_native(data: bytes) -> ImportFile:
-    """An export file, plain or gzipped. Raises `BadImport` for one that is damaged or of another version."""
+    """Read an export file, plain or gzipped. Raises `BadImport` if it is damaged or of another version."""
     try:
         document = document_of(text_of(data))
         entries = checked_entries(document)
     except (ValueError, RecursionError) as error:
         raise BadImport(f"not a usable tilewise export: {one_line(error)}") from error
-    read = [_read_entry(f"entry {position}", entry) for position, entry in enumerate(entries, 1)]
+    read = [_read_entry(f"entry {number}", entry) for number, entry in enumerate(entries, 1)]
     return ImportFile(
         offers=tuple(entry for entry in read if isinstance(entry, Offer)),
         refusals=tuple(entry for entry in read if isinstance(entry, Refusal)),
@@ -97,7 +99,7 @@ def read_native(data: bytes) -> ImportFile:
 
 def _entries(store: Store, scopes: Iterable[Scope]) -> Iterator[dict[str, Any]]:
     for scope in scopes:
-        trials = store.trials(scope)  # read once: somebody may be tuning
+        trials = store.trials(scope)  # read once, since another process may be tuning
         result = summarize(scope, trials)
         if result.winner is not None:
             evidence = [trial_to_json(trial) for trial in trials]
@@ -123,18 +125,18 @@ class _Best(msgspec.Struct):
 
 
 def document_of(text: str) -> Object:
-    """The document of an export file, its entries unread. Raises `ValueError` for another format or version."""
+    """Return the document of an export file, its entries unread. Raises `ValueError` for another format or version."""
     document = typed(parse(text), Object)
     if document.get("format") != FORMAT:
         raise ValueError(f"its format is {repr(document.get('format'))[:40]}; expected {FORMAT!r}")
     version = typed(document, _Header).version
     if version != VERSION:
-        raise ValueError(f"its version is {version}; this tilewise knows {VERSION}: upgrade tilewise")
+        raise ValueError(f"its version is {version}; this tilewise reads {VERSION}: upgrade tilewise")
     return document
 
 
 def checked_entries(document: Object) -> list[Any]:
-    """The entries of a document, unread. Raises `ValueError` where its checksum is not theirs."""
+    """Return the entries of a document, unread. Raises `ValueError` if its checksum does not match them."""
     known = typed(document, _Document)
     if known.sha256 != digest(known.entries):
         raise ValueError("its checksum does not match its entries: it was damaged or edited; export it again")
@@ -144,7 +146,7 @@ def checked_entries(document: Object) -> list[Any]:
 def _read_entry(place: str, entry: Any) -> Offer | Refusal:
     try:
         scope = scope_from_json(entry)
-        if "evidence" not in entry:  # winners alone: the winner is what evidence there is
+        if "evidence" not in entry:  # winners only: the winner is the only evidence
             return _read_winner(place, entry)
         evidence = typed(entry, _Evidence).evidence
         trials = [_read_trial(number, body) for number, body in enumerate(evidence, 1)]
@@ -168,11 +170,11 @@ def _read_trial(number: int, body: Any) -> Trial:
         raise ValueError(f"trial {number}: {error}") from error
 
 
-def _check_winner(said: _Best, trials: list[Trial]) -> None:
+def _check_winner(claimed: _Best, trials: list[Trial]) -> None:
     best = winner(trials)
     if best is None:
         raise ValueError("its evidence holds no correct and verified trial")
-    if said.config != best.config or said.time_us != best.time_us:
+    if claimed.config != best.config or claimed.time_us != best.time_us:
         raise ValueError(
             f"its config is not the best of its evidence, which is {dict(best.config)} at {best.time_us} us"
         )

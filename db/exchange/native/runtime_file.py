@@ -1,15 +1,15 @@
-"""The export file as it is read at run time: winners alone, an entry a line, parsed where it is asked for.
+"""The export file as read at run time: winners only, one entry per line, each parsed when it is needed.
 
-It is the document of `native`, laid out so that nothing but what is asked for need be parsed:
+It is the document of `export_file`, laid out so that a look-up parses only the entries it needs:
 
     {"created":..,"format":"tilewise","portfolios":[..],"portfolios_sha256":..,"sha256":..,"version":1,"entries":[
     {"clock":"measured","config":{..},..},
     {"clock":"measured","config":{..},..}
     ]}
 
-Each entry is in canonical JSON, without `evidence`, `default` and `trials`, so that the checksum over the entries is
-one over the file's bytes. A file of any other layout (with evidence, indented, edited) is parsed as a whole once and
-laid out like that in memory.
+Each entry is in canonical JSON, without `evidence`, `default` and `trials`, so the checksum of the entries is taken
+over the file's bytes. A file in any other layout (with evidence, indented, edited) is parsed once as a whole and laid
+out like this in memory.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def encode_winners(
     *,
     created: datetime | None = None,
 ) -> bytes:
-    """The file of these result objects (`Result.to_json`) and portfolios."""
+    """Return the file of these result objects (`Result.to_json`) and portfolios."""
     lines = [
         canonical_json({name: value for name, value in entry.items() if name not in _LEFT_OUT}).encode()
         for entry in entries
@@ -62,9 +62,9 @@ def encode_winners(
 
 
 class WinnersFile:
-    """A file's entries. Raises `BadImport` where the file is unusable; an entry that is, is as if it were not there.
+    """A file's entries. Raises `BadImport` if the file is unusable; an unusable entry is ignored.
 
-    Loading checks every byte and parses no entry: 10^5 of them take about 0.3 s, and 15 MB beside the file itself.
+    Loading checks every byte and parses no entry: 10^5 entries take about 0.3 s, and 15 MB beside the file itself.
     """
 
     def __init__(self, path: str | Path) -> None:
@@ -79,14 +79,16 @@ class WinnersFile:
         self._index = _indexed(self._data, self._start)
 
     def answers(self, question: Question, source_hash: str | None = None) -> list[Result]:
-        """All winners of exactly this question: measured before modelled, then the newest first."""
+        """Return all winners of exactly this question: measured before modelled, then the newest first."""
         found = (result for result, _ in self.entries(question.problem.shape))
         fitting = (result for result in found if result.scope.question == question)
         return sorted((r for r in fitting if source_hash in (None, r.scope.source_hash)), key=_rank)
 
     def shapes(self, kernel: str, dtype: str, device: str) -> Iterator[tuple[str, Shape]]:
-        """The source hash and shape of each entry of that kernel, dtype and device. Parses the whole file, a
-        second for 10^5 entries; what it gives may turn out to be no usable entry."""
+        """Yield the source hash and shape of each entry of that kernel, dtype and device.
+
+        Parses the whole file, in a second for 10^5 entries. An entry yielded here may still be unusable.
+        """
         for line in _lines(self._data, self._start):
             try:
                 body = json.loads(line)
@@ -96,28 +98,28 @@ class WinnersFile:
                 continue
 
     def results(self) -> Iterator[Result]:
-        """Every entry that can be read, in the order of the file; parses all of it."""
+        """Return every readable entry, in the order of the file, all of which is parsed."""
         return (result for line in _lines(self._data, self._start) for result, _ in _entry(line))
 
     def cores(self, device: str) -> int | None:
-        """The core count of some entry of the device; None where there is none."""
+        """Return the core count of some entry of the device, or None if it has no entry."""
         wanted = f'"device":{json.dumps(device, ensure_ascii=False)}'.encode()
-        place = self._data.find(wanted, self._start)
-        if place < 0:
+        offset = self._data.find(wanted, self._start)
+        if offset < 0:
             return None
-        start, end = self._data.rfind(b"\n", 0, place) + 1, self._data.find(b"\n", place)
+        start, end = self._data.rfind(b"\n", 0, offset) + 1, self._data.find(b"\n", offset)
         return next((result.scope.cores for result, _ in _entry(self._data[start:end].rstrip(b","))), None)
 
     def entries(self, shape: Shape) -> Iterator[tuple[Result, list[Any]]]:
-        """The entries of a shape, each with its trials in JSON (none unless it was exported with evidence)."""
-        places = self._index.get(_key(shape), ())
-        for place in [places] if isinstance(places, int) else places:
-            start, end = self._data.rfind(b"\n", 0, place) + 1, self._data.find(b"\n", place)
+        """Yield the entries of a shape, each with its trials in JSON (none unless it was exported with evidence)."""
+        offsets = self._index.get(_key(shape), ())
+        for offset in [offsets] if isinstance(offsets, int) else offsets:
+            start, end = self._data.rfind(b"\n", 0, offset) + 1, self._data.find(b"\n", offset)
             yield from _entry(self._data[start:end].rstrip(b","))
 
 
 def _entry(line: bytes) -> Iterator[tuple[Result, list[Any]]]:
-    """The entry on a line, or nothing where it is no result with a verified winner."""
+    """Yield the entry on a line, or nothing if it is not a result with a verified winner."""
     try:
         body = json.loads(line)
         result = result_from_json(body)
@@ -129,9 +131,9 @@ def _entry(line: bytes) -> Iterator[tuple[Result, list[Any]]]:
 
 
 def _load(path: Path) -> tuple[bytes, int, list[Any]]:
-    """The bytes with an entry a line, where the first line starts, and the portfolios.
+    """Return the bytes with one entry per line, the offset of the first line, and the portfolios.
 
-    Read, not mapped: a file that somebody overwrites in place while it is mapped takes the process down.
+    The file is read, not mapped: overwriting a mapped file in place would crash this process.
     """
     data = path.read_bytes()
     opening = data.find(_OPENING, 0, _LARGEST_HEADER)
@@ -140,12 +142,12 @@ def _load(path: Path) -> tuple[bytes, int, list[Any]]:
     header = document_of(text_of(data[:opening] + b',"entries":[]}'))
     start = opening + len(_OPENING)
     if _checksum(_lines(data, start)) != header.get("sha256"):
-        return _laid_out(data)  # edited, perhaps: what the checksum is over is the parsed entries
+        return _laid_out(data)  # perhaps edited: the checksum is over the parsed entries
     return data, start, _portfolios(header)
 
 
 def _laid_out(data: bytes) -> tuple[bytes, int, list[Any]]:
-    """A file of any layout, parsed and laid out anew."""
+    """Parse a file of any layout, and lay it out anew."""
     document = document_of(text_of(data))
     lines = [canonical_json(entry).encode() for entry in checked_entries(document)]
     return b",\n".join(lines) + b"\n", 0, _portfolios(document)
@@ -160,10 +162,10 @@ def _lines(data: bytes, start: int) -> Iterator[bytes]:
 
 
 def _checksum(lines: Iterable[bytes]) -> str:
-    """The digest of the list that these canonical lines make."""
+    """Return the digest of the list that these canonical lines make up."""
     sha = hashlib.sha256(b"[")
-    for place, line in enumerate(lines):
-        sha.update(b"," + line if place else line)
+    for index, line in enumerate(lines):
+        sha.update(b"," + line if index else line)
     sha.update(b"]")
     return sha.hexdigest()
 
@@ -176,7 +178,7 @@ def _portfolios(header: Mapping[str, Any]) -> list[Any]:
 
 
 def _indexed(data: bytes, start: int) -> dict[bytes, int | list[int]]:
-    """Where the entries of each shape stand, by the shape's canonical JSON."""
+    """Return the offsets of each shape's entries, by the shape's canonical JSON."""
     index: dict[bytes, int | list[int]] = {}
     for match in _DIMS.finditer(data, start):
         known = index.setdefault(match[1], match.start())

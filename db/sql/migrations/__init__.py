@@ -1,7 +1,7 @@
 """The schema's history, applied by `tilewise.db.sql.schema` when a database is opened.
 
-A new revision is a numbered file in `versions/`, with `HEAD` in `tilewise.db.sql.schema` raised to its number; tests
-hold that the revisions lead to exactly the tables and the view of `tilewise.db.sql.models`.
+To add a revision, add a numbered file to `versions/` and raise `HEAD` in `tilewise.db.sql.schema` to its number. Tests
+check that the revisions lead to exactly the tables and the view of `tilewise.db.sql.models`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from sqlalchemy import Connection
 
 __all__ = ["alembic_config", "steps", "upgrade"]
 
-_one_at_a_time = threading.Lock()  # Alembic keeps the migration under way in a module
+_one_at_a_time = threading.Lock()  # Alembic keeps the running migration in a module
 
 
 def alembic_config(connection: Connection | None = None) -> Config:
@@ -33,6 +33,6 @@ def upgrade(connection: Connection, revision: str) -> None:
 
 
 def steps(after: str | None, until: str) -> list[str]:
-    """The revisions after one, up to another, oldest first: number and what each brings."""
+    """Return the revisions after one, up to another, oldest first: the number and summary of each."""
     revisions = ScriptDirectory.from_config(alembic_config()).iterate_revisions(until, after or "base")
     return [f"{revision.revision}: {revision.doc}" for revision in revisions][::-1]

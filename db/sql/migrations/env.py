@@ -1,4 +1,4 @@
-"""Alembic's entry: runs revisions on the connection, and in the transaction, that `upgrade` hands over."""
+"""Alembic's entry point. It runs revisions on the connection, and in the transaction, that `upgrade` passes."""
 
 from alembic import context
 

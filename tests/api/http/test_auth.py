@@ -1,4 +1,4 @@
-"""Who may do what, and what is told to those who may not."""
+"""Rights, and the refusals of requests that lack them."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_an_import_takes_an_admins_token(client, tune, token_of, problem_of, rig
         assert response.json() == {"added": 0, "updated": 0, "unchanged": 3, "bests_changed": 0, "refused": []}
     elif right:
         problem = problem_of(response, 403)
-        assert problem["detail"] == f"this token allows to {right}; admin is needed"
+        assert problem["detail"] == f"this token has the right {right}; the request needs admin"
     else:
         assert problem_of(response, 401)["detail"].startswith("a token is needed; send `Authorization")
         assert response.headers["www-authenticate"] == "Bearer"

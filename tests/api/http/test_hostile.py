@@ -1,4 +1,4 @@
-"""Whatever is sent: no 5xx, no traceback, and of an error one line that can be read."""
+"""Hostile requests: no 5xx, no traceback, and one readable line for each error."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tilewise.db.sql.sql_store import open_store
 MANY = 10_000
 EXAMPLES = 25
 NEVER_FOUND = {"/problems/{key}", "/problems/{key}/timeline.svg"}
-"""Nobody guesses a key."""
+"""Paths whose random keys are never found."""
 
 
 def check(path: str, answer: Answer) -> None:
@@ -58,11 +58,11 @@ SENSIBLE = {
     "/jobs": {"kernel": "row_reduce", "dims": "M=1,N=1", "device": "cuda", "before": "9"},
     "/problems/{key}": {"across": "BLOCK_SIZE_M", "down": "BLOCK_SIZE_N"},
 }
-"""What those paths heed that heed anything."""
+"""Valid parameters of the paths that take any."""
 
 
 def queries(path: str) -> st.SearchStrategy[str]:
-    """What the path heeds, with some left away, some spoilt, and more behind."""
+    """Draw query strings: parameters of the path, some left out or spoilt, with others appended."""
     sensible = {name: st.just(value) for name, value in SENSIBLE.get(path, {}).items()}
     spoilt = {name: value | noise | numbers for name, value in sensible.items()}
     given = st.fixed_dictionaries(sensible) | st.fixed_dictionaries(spoilt) | st.fixed_dictionaries({}, optional=spoilt)
@@ -79,7 +79,7 @@ parts = {
 
 
 def reading() -> list[str]:
-    """Every path that can be got, with its variable parts in braces."""
+    """Return every path that answers GET, with its variable parts in braces."""
     app = create_app("sqlite://")
     mounted = [f"{route.path}/{{file}}" for route in app.routes if isinstance(route, Mount)]
     return sorted(
@@ -107,21 +107,21 @@ def test_every_query_string_is_answered(request, database, serve, address, tune_
     port = int(address(server).rpartition(":")[2])
     seen: Counter[tuple[str, int]] = Counter()
 
-    def ask_for(path: str) -> None:
+    def try_path(path: str) -> None:
         filled = st.fixed_dictionaries({name: parts[name] for name in re.findall(r"{(\w+)}", path)})
 
         @hypothesis.settings(max_examples=EXAMPLES, derandomize=True, database=None, deadline=None)
         @hypothesis.given(names=filled, query=queries(path))
         def answers(names, query):
-            asked = f"{path.format_map(names)}?{query}"
-            answer = got(port, asked)
-            check(asked, answer)
+            url = f"{path.format_map(names)}?{query}"
+            answer = got(port, url)
+            check(url, answer)
             seen[path, answer.status] += 1
 
         answers()
 
     for path in reading():
-        ask_for(path)
+        try_path(path)
     assert {path for path, status in seen if status == 200} == {*reading()} - NEVER_FOUND
     server.terminate()
     assert server.communicate(timeout=20)[1] == ""

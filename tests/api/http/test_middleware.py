@@ -1,4 +1,4 @@
-"""What every answer has: headers, and what HEAD brings."""
+"""The headers of every answer, and the answers to HEAD."""
 
 from __future__ import annotations
 
@@ -38,5 +38,5 @@ def test_head_of_a_stream_ends(client, token_of):
 
 @pytest.mark.parametrize("path", [ASKED, "/v1/jobs", "/v1/nowhere", "/", "/healthz", "/static/style.css"])
 def test_nobody_between_keeps_an_answer_unasked(client, path):
-    """Caches may keep a 404 by themselves, and would say for hours that what was tuned since is not."""
+    """Caches may keep a 404 on their own, and would hide a later tuning for hours."""
     assert client.get(path).headers["cache-control"] == "no-cache"

@@ -1,4 +1,4 @@
-"""The OpenAPI document is true to the code."""
+"""The OpenAPI document against the application's answers."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ QUERY = {"kernel": "row_reduce", "dims": {"M": 1000, "N": 8192}, "device": "Asce
 
 JOB = {"kernel": "row_reduce", "shapes": [{"M": 1000, "N": 8192}], "device": "model:Ascend910B4", "trials": 2}
 STREAMS = ("/v1/jobs/{number}/events", "GET", 200)
-"""Ends with its job only: `test_jobs` reads one."""
+"""Ends only with its job; `test_jobs` reads one."""
 EMPTY = {"format": "tilewise", "version": 1, "created": "2026-11-20T00:00:00+00:00", "entries": []}
 EMPTY["sha256"] = digest([])
 
@@ -84,7 +84,7 @@ REQUESTS = [
 
 @pytest.fixture(scope="module")
 def schema(tmp_path_factory, tune_into):
-    """Of an application of its own, which schemathesis keeps running until the process ends."""
+    """The schema of a separate application, which schemathesis keeps running until the process ends."""
     url = f"sqlite:///{tmp_path_factory.mktemp('openapi')}/tilewise.db"
     tune_into(url)
     with open_store(url) as store:
@@ -104,7 +104,7 @@ def test_every_documented_answer_has_a_request_here(client):
         for method, operation in operations.items()
         if method in METHODS
         for status in operation["responses"]
-        if status not in ("304", "401", "403", "429")  # tests of their own hold these
+        if status not in ("304", "401", "403", "429")  # other tests cover these
     }
     assert documented - {STREAMS} == {(path, method, status) for path, method, status, _, _ in REQUESTS}
 
@@ -117,7 +117,7 @@ def test_every_documented_answer_is_as_documented(
     if "jobs" in path:
         client.post("/v1/jobs", json=JOB, headers=admin)
     if status == 503 and method != "GET" and path != "/v1/lookup":
-        client.app.state.service.writer.close()  # only writing fails: the token has to be found yet
+        client.app.state.service.writer.close()  # only writing fails: the token must still be found
     elif status == 503:
         break_database()
     response = client.request(method, url, json=body, headers=admin)
@@ -132,12 +132,12 @@ def test_every_documented_answer_is_as_documented(
 def test_whatever_is_sent_is_answered_as_documented(schema, path, method, mode):
     operation = schema[path][method]
     if mode is GenerationMode.NEGATIVE and not (operation.query or operation.path_parameters or operation.body):
-        return  # nothing can be sent wrong where nothing is taken
+        return  # an operation without inputs has no invalid ones
 
     @hypothesis.settings(max_examples=25, derandomize=True, database=None, deadline=None)
     @hypothesis.given(case=schema[path][method].as_strategy(generation_mode=mode))
     def check(case):
-        # A document cannot say which dimensions go with which kernel, so some of what it allows is refused.
+        # OpenAPI cannot say which dimensions belong to which kernel, so the server refuses some documented requests.
         case.call_and_validate(excluded_checks=[positive_data_acceptance])
 
     check()

@@ -1,4 +1,4 @@
-"""Every error is a problem document, whoever raised it."""
+"""Every error is answered with a problem document, whichever layer raised it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs over REST, run by real processes on a modelled part."""
+"""Jobs over REST, which real processes run on a modelled part."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_a_waiting_job_can_be_cancelled_and_asked_for_again(client, submitting, 
     [
         ({"kernel": "os.py:SPEC"}, 404, "unknown kernel"),
         ({"shapes": [{"N": 1}, {"M": 1}]}, 400, "shapes[1]: kernel vector_add has no dimension M"),
-        ({"dtype": "int3"}, 400, "takes no 'int3'"),
+        ({"dtype": "int3"}, 400, "does not take 'int3'"),
         ({"device": "replay:/etc/passwd"}, 400, "this server has no device 'replay:/etc/passwd'; it has model:"),
         ({"device": "model:Ascend1"}, 400, "this server has no device 'model:Ascend1'"),
         ({"device": "Ascend910B4"}, 400, "this server has no device 'Ascend910B4'; it has model:"),
@@ -113,7 +113,7 @@ def test_a_job_runs_tells_how_it_goes_and_its_result_is_looked_up(store_url, cli
         until(lambda: running.get(f"/v1/jobs/{again}").json()["state"] == "done")
         assert (
             running.get(f"/v1/jobs/{again}").json()["progress"]["best_us"] == found["time_us"]
-        )  # nothing was left to try
+        )  # the stored trials used up the budget
 
 
 OWN = """
@@ -208,7 +208,7 @@ def test_a_miss_is_answered_while_another_holds_the_lock_and_becomes_a_job_after
 def test_a_shape_that_a_program_guessed_is_a_job_of_the_server_that_its_user_named(
     serve, address, tmp_path, monkeypatch
 ):
-    """A real server; the program launches from a file, and has no more to do with it than that."""
+    """The server is a real one; the program launches from a file and is connected to it by the setting alone."""
     from tilewise.tuner.runtime.config_selector import ConfigSelector
 
     class Tensor:

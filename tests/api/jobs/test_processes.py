@@ -1,4 +1,4 @@
-"""Calls in processes of their own, which end with the process that asked for them, whenever that is killed."""
+"""Calls in processes of their own, which end with their caller, whenever the caller is killed."""
 
 import os
 import random
@@ -12,7 +12,7 @@ import pytest
 
 from tilewise.api.jobs.processes import ProcessEnded, ProcessExecutor
 
-ASKS = """
+CALLER = """
 import sys, time
 from tilewise.api.jobs.processes import ProcessExecutor
 with ProcessExecutor() as executor:
@@ -52,7 +52,7 @@ def test_what_a_killed_process_had_started_ends_without_a_word(tmp_path):
     drawn = random.Random(0)
     for _ in range(3):
         with (tmp_path / "log").open("ab") as log:
-            caller = subprocess.Popen([sys.executable, "-c", ASKS], stdout=subprocess.PIPE, stderr=log)
+            caller = subprocess.Popen([sys.executable, "-c", CALLER], stdout=subprocess.PIPE, stderr=log)
         caller.stdout.readline()
         time.sleep(drawn.uniform(0, 0.05))
         started = children_of(caller.pid)

@@ -41,7 +41,7 @@ def url(serve, tune, address, records) -> str:
 
 
 def _landscape(winner: Trial, refused: Trial) -> Iterator[Trial]:
-    """Two parameters, each with a best value, and a corner that does not compile."""
+    """Yield trials over two parameters, each with a best value, and a corner that does not compile."""
     for ordinal, (m, n) in enumerate(itertools.product((4, 8, 16, 25, 32), (128, 256, 512)), 4):
         time_us = 40.0 + abs(m - 16) + n / 64
         config = winner.config | {"BLOCK_SIZE_M": m, "BLOCK_SIZE_N": n}
@@ -55,14 +55,14 @@ def _landscape(winner: Trial, refused: Trial) -> Iterator[Trial]:
 
 @pytest.fixture
 def page(browser: Browser, url: str) -> Iterator[Page]:
-    """A tab that fails the test on an error of a script and on a request to anywhere else."""
+    """A tab that fails the test on a script error or a request to another host."""
     context = browser.new_context(viewport={"width": 1200, "height": 900})
     context.grant_permissions(["clipboard-read", "clipboard-write"])
     page = context.new_page()
     faults: list[str] = []
     page.on("pageerror", lambda error: faults.append(str(error)))
     page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-    page.on("request", lambda asked: None if asked.url.startswith(url) else faults.append(asked.url))
+    page.on("request", lambda request: None if request.url.startswith(url) else faults.append(request.url))
     yield page
     context.close()
     assert faults == []
@@ -90,10 +90,10 @@ def test_a_user_asks_for_a_job_and_watches_it_finish(page, url, store_url):
         token = Tokens(store.database).create("browser", Right.SUBMIT)
     page.goto(url)
     page.get_by_role("link", name="row_reduce").click()
-    page.get_by_role("link", name="Ask for another tuning").click()
-    assert page.get_by_label("Sizes").input_value() == "M=1000,N=8192"
+    page.get_by_role("link", name="Tune this problem again").click()
+    assert page.get_by_label("Shape").input_value() == "M=1000,N=8192"
     page.get_by_label("Kernel").select_option("vector_add")
-    page.get_by_label("Sizes").fill("N=100000")
+    page.get_by_label("Shape").fill("N=100000")
     page.get_by_label("Device").select_option("model:Ascend910B4")
     page.get_by_label("Trials").fill("3")
     page.get_by_label("Token").fill(token)
@@ -102,7 +102,7 @@ def test_a_user_asks_for_a_job_and_watches_it_finish(page, url, store_url):
     state = page.locator("[data-field=state]", has_text=re.compile("done|failed"))
     state.wait_for(timeout=90_000)
     assert state.inner_text() == "done", page.locator("main").inner_text()
-    page.get_by_role("link", name="What was tried").click()
+    page.get_by_role("link", name="Trials so far").click()
     assert page.locator("h1").inner_text().startswith("vector_add")
 
 
@@ -116,7 +116,7 @@ def test_a_closed_page_asks_for_the_token_as_a_password(browser, serve, tune, ad
     page = context.new_page()
     page.goto(f"{url}/jobs")
     page.get_by_label("Kernel").select_option("vector_add")
-    page.get_by_label("Sizes").fill("N=4096")
+    page.get_by_label("Shape").fill("N=4096")
     page.get_by_label("Device").select_option("model:Ascend910B4")
     page.get_by_label("Token").fill(token)
     page.get_by_role("button", name="Tune").click()
@@ -124,7 +124,7 @@ def test_a_closed_page_asks_for_the_token_as_a_password(browser, serve, tune, ad
     expect(page.locator("[data-field=state]")).to_have_text("queued")
     page.get_by_label("Token").fill(token)
     page.get_by_role("button", name="Cancel this job").click()
-    expect(page.locator("[data-field=state]")).to_have_text("cancelled")  # told by the stream of events
+    expect(page.locator("[data-field=state]")).to_have_text("cancelled")  # updated by the event stream
     context.close()
 
 
@@ -132,7 +132,7 @@ def test_what_a_job_lacks_is_said(page, url):
     page.goto(f"{url}/jobs?dims=M")
     page.get_by_label("Token").fill("x")
     page.get_by_role("button", name="Tune").click()
-    assert "expected such as M=1000,N=8192" in page.get_by_role("alert").inner_text()
+    assert "expected sizes such as M=1000,N=8192" in page.get_by_role("alert").inner_text()
 
 
 def test_it_is_walked_by_keyboard(page, url):
@@ -149,7 +149,7 @@ def test_it_is_walked_by_keyboard(page, url):
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_texts_stand_out_from_their_ground(page, url, scheme):
-    """A contrast of 4.5 for every text that is shown (WCAG 2, AA)."""
+    """The contrast of every visible text is at least 4.5 (WCAG 2, AA)."""
     page.emulate_media(color_scheme=scheme)
     page.goto(url)
     assert page.evaluate(CONTRASTS) == []
@@ -163,7 +163,7 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(page, url):
     page.goto(url)
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
     time = page.locator("tbody tr").first.locator("td", has_text=re.compile(r"^\d+\.\d\d$")).first.bounding_box()
-    assert time is not None and time["x"] + time["width"] <= 390  # what one looks for is in sight
+    assert time is not None and time["x"] + time["width"] <= 390  # the time is visible
     page.locator("tbody a").first.click()
     page.locator("canvas").first.wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390

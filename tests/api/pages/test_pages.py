@@ -1,4 +1,4 @@
-"""The page's HTML: what it shows, in which words, and that nothing stored or asked can break out of it."""
+"""The HTML of the pages: its contents and wording, and the escaping of stored and requested text."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_the_heat_map_takes_other_parameters(client, store_url):
     assert "B down, A across" in page(client, f"{path}?across=A&down=B")
     assert "A down, B across" in page(client, f"{path}?across=B&down=A")
     assert "no trial" in page(client, f"{path}?across=A&down=C", 404).lower()
-    assert page(client, path).count("bits</td>") == 1  # two failures that differ in a number only
+    assert page(client, path).count("bits</td>") == 1  # two failures whose reasons differ only in a number
 
 
 def test_what_is_stored_cannot_write_html(client, tune):

@@ -1,4 +1,4 @@
-"""`GET /v1/configs/{kernel}`: one result, or a problem that says what there is instead."""
+"""`GET /v1/configs/{kernel}`: one result, or a problem that names the nearest alternatives."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def test_an_unknown_kernel_is_not_found(client, problem_of):
     problem = problem_of(client.get("/v1/configs/row_redcue?M=1&N=1&device=Ascend910B4"), 404)
     assert problem["type"] == "urn:tilewise:problem:unknown-kernel"
     assert problem["detail"].startswith("unknown kernel 'row_redcue'; did you mean row_reduce? registered: ")
-    assert problem["detail"].endswith("; no other is stored")
+    assert problem["detail"].endswith("; no other kernel has stored results")
 
 
 def test_a_kernel_name_is_never_imported_as_a_file(client, tmp_path, monkeypatch, problem_of):
@@ -136,15 +136,18 @@ def test_a_kernel_name_is_never_imported_as_a_file(client, tmp_path, monkeypatch
         ("M=1&N=1&K=1&device=A", "kernel row_reduce has no dimension K; it has M, N"),
         ("M=1&N=1&m=one&device=A", "kernel row_reduce has no dimension m; it has M, N"),
         ("M=1&N=1", "device is missing; expected the name of a device, such as Ascend910B4"),
-        ("M=1&N=1&device=", "device is empty; give it a value, or leave it away"),
+        ("M=1&N=1&device=", "device is empty; give it a value or leave it out"),
         ("M=1&M=1&N=1&device=A", "'M' is given more than once; give it once"),
         ("M=1&N=1&device=A&device=B", "'device' is given more than once; give it once"),
-        ("M=1&N=1&device=A&dtype=float64", "kernel row_reduce takes no 'float64'; it takes float32, float16, bfloat16"),
+        (
+            "M=1&N=1&device=A&dtype=float64",
+            "kernel row_reduce does not take 'float64'; it takes float32, float16, bfloat16",
+        ),
         (
             "M=1&N=1&device=A&match=best",
             "match is 'best'; expected exact, older, nearest, portfolio or predicted",
         ),
-        ("M=1&N=1&device=A&toolchain=", "toolchain is empty; give it a value, or leave it away"),
+        ("M=1&N=1&device=A&toolchain=", "toolchain is empty; give it a value or leave it out"),
     ],
 )
 def test_a_query_that_makes_no_sense_is_refused_in_one_line(client, problem_of, query, detail):

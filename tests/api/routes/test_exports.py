@@ -1,4 +1,4 @@
-"""`GET /v1/export`: a file of one moment, made while it is sent."""
+"""`GET /v1/export`: a file streamed from one snapshot of the database."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ SOME = "/v1/export?kernel=row_reduce&dtype=float32&device=Ascend910B4"
 
 @pytest.fixture
 def many(tune):
-    """Enough problems for several pieces."""
+    """Enough stored problems for an export in several pieces."""
     for m in range(1, 61):
         tune(dims={"M": m, "N": 8})
 
 
 def read(client, path, receive):
-    """What the application sends for a GET, message by message; `receive` is called after each."""
+    """Return the messages that the application sends for a GET; `receive` is called after each."""
     scope = {
         "type": "http",
         "asgi": {"version": "3.0", "spec_version": "2.3"},
@@ -43,14 +43,14 @@ def read(client, path, receive):
     }
     sent = []
 
-    async def asked():
+    async def wait():
         await asyncio.sleep(3600)
 
     async def send(message):
         sent.append(message)
         await receive(message)
 
-    client.portal.call(client.app, scope, asked, send)
+    client.portal.call(client.app, scope, wait, send)
     return sent
 
 
@@ -111,7 +111,7 @@ def test_it_is_of_one_moment_however_long_it_takes(client, many, store_url, tmp_
 
 
 def test_a_slow_reader_is_cut_off_and_others_are_served(client, many, monkeypatch, caplog):
-    monkeypatch.setattr(exports, "_MOST_SECONDS", 0.2)
+    monkeypatch.setattr(exports, "_MAX_SECONDS", 0.2)
 
     async def stall(message):
         if message.get("body"):
@@ -122,7 +122,7 @@ def test_a_slow_reader_is_cut_off_and_others_are_served(client, many, monkeypatc
     assert "an export was cut off: it took over 0.2 s" in caplog.text
     assert "Traceback" not in caplog.text
     monkeypatch.undo()
-    for _ in range(6):  # nothing that it held is held on
+    for _ in range(6):  # the slow reader's slot is free again
         assert is_whole(read(client, "/v1/export", nothing))
 
 

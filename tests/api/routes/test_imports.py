@@ -1,4 +1,4 @@
-"""The service needs the core install only."""
+"""The service runs on the core install alone."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Hiding(PathFinder):
 
 sys.meta_path[sys.meta_path.index(PathFinder)] = Hiding
 """
-"""Makes packages look as if they were not installed."""
+"""A script that makes packages look as if they were not installed."""
 
 
 def python(text: str, *arguments: str) -> subprocess.CompletedProcess[str]:

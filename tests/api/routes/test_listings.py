@@ -1,4 +1,4 @@
-"""`/v1/kernels`, `/v1/devices` and the two health checks."""
+"""`/v1/kernels`, `/v1/devices`, and the two health checks."""
 
 from __future__ import annotations
 
@@ -34,4 +34,4 @@ def test_a_server_with_a_broken_database_is_alive_but_not_ready(client, tmp_path
     assert client.get("/healthz").status_code == 200
     problem = problem_of(client.get("/readyz"), 503)
     assert problem["type"] == "urn:tilewise:problem:database"
-    assert str(tmp_path) not in problem["detail"], "the server's paths are its own"
+    assert str(tmp_path) not in problem["detail"], "a problem must not show paths of the server"

@@ -13,7 +13,7 @@ ELSEWHERE = QUERY | {"dims": {"M": 1001, "N": 8192}}
 
 
 def look_up(client, *queries):
-    body = json.dumps({"queries": queries})  # as ASCII: the client would refuse to send a lone surrogate
+    body = json.dumps({"queries": queries})  # ASCII, since the client refuses to send a lone surrogate
     return client.post("/v1/lookup", content=body, headers={"content-type": "application/json"})
 
 
@@ -53,7 +53,10 @@ def test_a_query_its_kernel_cannot_have_is_refused_by_its_number(client, problem
     problem = problem_of(look_up(client, QUERY, QUERY | {"dims": {"M": 1}}), 400)
     assert problem["detail"] == "queries[1]: kernel row_reduce needs M, N; N is missing"
     problem = problem_of(look_up(client, QUERY | {"dtype": "float64"}), 400)
-    assert problem["detail"] == "queries[0]: kernel row_reduce takes no 'float64'; it takes float32, float16, bfloat16"
+    assert (
+        problem["detail"]
+        == "queries[0]: kernel row_reduce does not take 'float64'; it takes float32, float16, bfloat16"
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Answers in memory: as fresh as the database, whoever writes to it."""
+"""Answers in memory, which stay as fresh as the database when any process writes to it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ASKED = "/v1/configs/row_reduce?M=1000&N=8192&device=Ascend910B4"
 
 
 def sources(client) -> dict[str, float]:
-    """How many look-ups were answered from where."""
+    """Return the number of look-ups answered from each source."""
     lines = client.get("/metrics").text.splitlines()
     counted = [line for line in lines if line.startswith("tilewise_answers_total")]
     return {line.split('source="')[1].split('"')[0]: float(line.split()[-1]) for line in counted}
@@ -92,12 +92,12 @@ def test_what_is_kept_is_bounded(store_url, tune):
         tune(dims={"M": m, "N": 8})
     with TestClient(create_app(store_url, Options(answer_bytes=20_000))) as client:
         bodies = [client.get(url).json() for url in urls]
-        snapshot = client.app.state.service.answer_cache
-        assert 5 < len(snapshot) < 20
-        assert snapshot.size <= 20_000
+        cache = client.app.state.service.answer_cache
+        assert 5 < len(cache) < 20
+        assert cache.size <= 20_000
         assert [client.get(url).json() for url in urls] == bodies
-        snapshot._drop(None)
-        assert (len(snapshot), snapshot.size, snapshot._targets) == (0, 0, {})
+        cache._drop(None)
+        assert (len(cache), cache.size, cache._targets) == (0, 0, {})
 
 
 def test_a_relaxed_answer_says_so_and_is_not_kept(client, tune):
@@ -118,7 +118,7 @@ def test_another_toolchain_is_older_where_one_is_named(client, tune):
 
 
 def test_what_was_read_before_a_write_is_not_kept_after_it(client, tune):
-    """As on a database that is asked from threads: the write comes between reading and keeping."""
+    """The write comes between reading and keeping, as can happen on a database that is read from threads."""
     tune()
     service = client.app.state.service
     lookup = service.store.lookup

@@ -1,4 +1,4 @@
-"""What the service does between requests: writes take turns, and indexes are made before somebody needs them."""
+"""Work of the service between requests: writes take turns, and indexes are built before anybody needs them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ JOB = {"kernel": "vector_add", "device": "model:Ascend910B4"}
 
 
 def test_writes_at_once_wait_for_each_other_and_not_for_the_lock(client, admin, store_url, monkeypatch):
-    """The store does not wait at all here: two writers at once would fail one of them."""
+    """The store's lock timeout is 0 here: if two writers ran at once, one of them would fail."""
     service = client.app.state.service
     with open_store(f"{store_url}?timeout=0") as hasty, ThreadPoolExecutor(16) as pool:
         monkeypatch.setattr(service, "jobs_writer", Jobs(hasty.database))
@@ -32,7 +32,7 @@ def test_a_write_whose_turn_does_not_come_is_asked_to_come_again(client, admin, 
     writing = client.app.state.service._writing
     client.portal.call(writing.acquire)
     response = client.post("/v1/jobs", json=JOB | {"shapes": [{"N": 1}]}, headers=admin)
-    assert "others are served" in problem_of(response, 503)["detail"]
+    assert "other requests were served first" in problem_of(response, 503)["detail"]
     assert int(response.headers["retry-after"]) > 0
     client.portal.call(writing.release)
     assert client.post("/v1/jobs", json=JOB | {"shapes": [{"N": 1}]}, headers=admin).status_code == 201

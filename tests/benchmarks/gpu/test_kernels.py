@@ -1,4 +1,4 @@
-"""`bench kernels` on a GPU, and what of it needs none."""
+"""`bench kernels` on a GPU, and its parts that need none."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What launching through a look-up costs beside others: who takes part, and what is said of who does not."""
+"""The launch benchmark: the implementations that it compares, and the reasons for those that do not run."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def test_who_cannot_run_is_named_with_the_reason(monkeypatch):
     body = bench_runtime(entries=(3,), calls=100)
     (row,) = body["rows"]
     assert {"constants", "tilewise", "triton.autotune"} <= row.keys()
-    assert row["not_run"] == {"flag_gems.libtuner": "TypeError: its entry takes only what Triton compiles"}
+    assert row["not_run"] == {"flag_gems.libtuner": "TypeError: libentry takes only functions that Triton compiles"}
     assert row["first_call_us"]["guess_match"] in ("nearest", "portfolio")
 
 
@@ -32,5 +32,5 @@ def test_a_cache_is_filled_by_calls_and_not_for_longer_than_allowed():
     called = []
     assert filled(called.append, [1, 2, 3]) == called.append
     assert called == [1, 2, 3]
-    with pytest.raises(TimeoutError, match="its cache took 0 of 3 shapes"):
+    with pytest.raises(TimeoutError, match="its cache was filled with 0 of 3 shapes"):
         filled(called.append, [1, 2, 3], seconds=-1)

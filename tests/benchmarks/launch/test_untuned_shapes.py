@@ -1,4 +1,4 @@
-"""The benchmark of shapes that were not tuned: how they are drawn, which are tuned, and what is judged."""
+"""The benchmark of untuned shapes: the draw, the choice of shapes to tune, and the evaluation."""
 
 import itertools
 
@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from tilewise.benchmarks.launch.untuned_shapes import bench_shapes, draw_shapes, medoids
 from tilewise.kernels.spec import Problem
-from tilewise.tuner.space.problem import shape_distance
+from tilewise.tuner.space.problem_checks import shape_distance
 
 
 @pytest.fixture

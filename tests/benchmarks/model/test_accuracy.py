@@ -1,4 +1,4 @@
-"""Deviations from float64 in Triton's interpreter, beside torch's own."""
+"""Deviations from float64: our kernels in Triton's interpreter, and torch's own."""
 
 import pytest
 
@@ -42,5 +42,5 @@ def test_the_forms_of_gelu_are_as_far_off_as_they_say(rows):
 
 
 def test_a_device_that_runs_no_triton_is_refused():
-    with pytest.raises(UsageError, match="accuracy is compared on cuda or model:PART"):
+    with pytest.raises(UsageError, match="bench accuracy runs on cuda or model:PART, not on replay:file"):
         bench_accuracy(type("Other", (), {"id": "replay:file"})())

@@ -1,4 +1,4 @@
-"""Compiled programs of all kernels executed, and faults put into them found."""
+"""Execution of compiled programs of all kernels, and detection of faults put into them."""
 
 import json
 import random
@@ -34,7 +34,7 @@ def _cache(tmp_path_factory):
 
 @pytest.fixture
 def command(capsys):
-    """What `tilewise bench ...` prints."""
+    """A function that runs `tilewise bench ...` and returns its output."""
 
     def run(*arguments):
         with pytest.raises(SystemExit) as ended:
@@ -53,7 +53,7 @@ def target(_cache):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", registry.names())
 def test_a_config_of_every_kernel_is_right_as_compiled(name, dtype, target):
-    """One of the twenty that `tilewise bench execute` takes, without Triton's interpreter beside it."""
+    """Execute one of the twenty configs of `tilewise bench execute`, without Triton's interpreter."""
     spec = registry.load(name)
     problem = Problem(name, dict(DIMS[spec.dims]), dtype)
     ((config, functions),) = sample(spec, problem, target, read_settings().cache_folder, 1, 0)
@@ -76,7 +76,7 @@ def test_changes_that_matter_are_reported(target):
 
 @pytest.mark.parametrize("seed", range(40))
 def test_vector_clocks_find_exactly_the_races_that_listing_everything_finds(seed):
-    """Random operations, flags and barriers over a few small tiles; each flag is waited for as often as it was set."""
+    """Issue random operations, flags and barriers over a few small tiles; each flag is waited for as often as set."""
     generator = random.Random(seed)
     tiles = [View(-1, 32 * start, 0, (rows, 8), (8, 1), "f32") for start in range(4) for rows in (1, 2)]
     pairs: set[tuple[int, int]] = set()

@@ -1,4 +1,4 @@
-"""Verification through Triton's interpreter: right kernels agree, wrong ones do not, a lost process is replaced."""
+"""Verification by Triton's interpreter: correct kernels agree, wrong ones do not, and a dead process is replaced."""
 
 import dataclasses
 import importlib.util
@@ -53,7 +53,7 @@ def test_the_headline_kernel_agrees_with_and_without_tails(verifier, dtype, tile
 @pytest.mark.parametrize(
     ("name", "m", "n", "reason"),
     [
-        ("NO_COLUMN_MASK", 19, 150, "elements wrong"),  # the last rows read what lies behind the input
+        ("NO_COLUMN_MASK", 19, 150, "elements wrong"),  # the last rows read behind the input
         ("MISSING_COLUMN", 19, 150, "off by"),
         ("NO_STORE_MASK", 19, 150, "wrote outside"),
         ("NO_TAIL_TRIP", 20, 64, "never written"),

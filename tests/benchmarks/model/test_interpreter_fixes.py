@@ -1,4 +1,4 @@
-"""What Triton's interpreter is taught: atomic maxima and minima of floats, and reductions by halves."""
+"""Corrections of Triton's interpreter: atomic maxima and minima of floats, and reductions by halves."""
 
 import importlib.util
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""`bench model`: each published timing has a kernel of the described structure, and disagreements are counted apart."""
+"""`bench model`: each published timing has a kernel of the described structure; disagreements count separately."""
 
 import importlib.util
 import json
@@ -72,7 +72,7 @@ def test_a_timing_comes_with_its_interval(cache):
 
 
 def test_disagreements_on_what_fits_are_counted_and_not_compared(cache):
-    """An older compiler took one and refused the other."""
+    """An older compiler accepted one and refused the other."""
     agreed = model._model(case("div_broadcast_rows", 40, 512), "Ascend910B4")
     refused = model._model(case("min_all_large", 65536, 32768), "Ascend910B4")
     taken = model._model(case("div_broadcast_rows", 40, 1024), "Ascend910B4")

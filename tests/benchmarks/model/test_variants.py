@@ -1,4 +1,4 @@
-"""Both sides of a question tuned apart on the modelled part; a side that cannot run leaves its row without a ratio."""
+"""Both sides of a question tuned separately on the modelled part; a row without one side has no ratio."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Whole tunings of a recorded landscape, and what they end with."""
+"""Whole tunings of a recorded landscape, and their winners."""
 
 import itertools
 import json
@@ -12,7 +12,7 @@ from tilewise.benchmarks.search.endings import bench_endings
 
 @pytest.fixture
 def recorded(tmp_path):
-    """A row_reduce landscape, 240 configs, best at BLOCK_SIZE_N = 1024 with 8 warps; runs vary by 1%."""
+    """A row_reduce landscape of 240 configs, best at BLOCK_SIZE_N = 1024 with 8 warps; runs vary by 1%."""
 
     def write(clock):
         generator, results = random.Random(0), []

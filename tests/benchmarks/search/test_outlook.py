@@ -1,4 +1,4 @@
-"""What the search expects of going on, held against what was left."""
+"""The search's forecasts of further gains, compared with the gains that were left."""
 
 import json
 import math
@@ -10,7 +10,7 @@ from tilewise.benchmarks.search.outlook import MOMENTS, bench_outlook
 
 @pytest.fixture
 def landscape(tmp_path):
-    """240 configs around x = 7, y = 8: smooth but for what x mod 3 does."""
+    """A landscape of 240 configs around x = 7, y = 8, smooth except for a term in x mod 3."""
     cache = {}
     for x in range(20):
         for y in (1, 2, 4, 8, 16, 32):
@@ -34,7 +34,7 @@ def test_every_forecast_is_judged_by_what_was_left(landscape):
 
 
 def test_the_optimum_of_a_smooth_landscape_is_known_to_be_found(landscape):
-    """After 100 of 240 configs nothing is left, and the search says so."""
+    """After 100 of 240 configs no gain is left, and the search predicts that."""
     late = bench_outlook([landscape], seeds=3)["moments"]["100"]
     assert late["left"] == 0
     assert late["brier"] < 0.05 and late["expected_gain"] < 0.005

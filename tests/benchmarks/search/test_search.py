@@ -1,4 +1,4 @@
-"""`bench search`: what is calculated is what running would give, and every search is replayed alike."""
+"""`bench search`: calculated figures match those of running searches, and every search is replayed alike."""
 
 import json
 import math
@@ -19,7 +19,7 @@ TIMES = [10.0, 10.5, 11.0, 14.0, None, 20.0, 25.0, None, 40.0, 80.0, 15.0, 16.0]
 
 @pytest.fixture
 def landscape(tmp_path):
-    """240 configs around x = 7, y = 8, of which an eighth fails; each took 0.5 s to try."""
+    """A landscape of 240 configs around x = 7, y = 8, an eighth of them failing, each tried in 0.5 s."""
 
     def write(name="landscape.json", **about):
         cache = {}
@@ -57,8 +57,8 @@ def test_calculated_random_search_is_the_mean_of_running_it(evaluations):
 
 def test_calculated_random_search_knows_when_it_is_near():
     calculated = RandomSearch(TIMES)
-    assert calculated.evaluations_to(0.0) == 6  # an even chance of one among twelve
-    assert calculated.evaluations_to(0.05) == 4  # of one of two: 1 - (8 * 7) / (12 * 11) = 0.576; with 3 it is 0.45
+    assert calculated.evaluations_to(0.0) == 6  # for an even chance of one config in twelve
+    assert calculated.evaluations_to(0.05) == 4  # one of two: 1 - (8 * 7) / (12 * 11) = 0.576; after 3 it is 0.45
     assert calculated.evaluations_to(10.0) == 1
     fractions = [calculated.fraction(n) for n in range(1, 13)]
     assert fractions == sorted(fractions)
@@ -140,7 +140,7 @@ def test_a_strategy_of_kernel_tuner_s_that_breaks_says_so(tmp_path):
     pytest.importorskip("kernel_tuner")
     path = tmp_path / "one.json"
     path.write_text(json.dumps({"tune_params_keys": ["x"], "cache": {"1": {"x": 1, "time": 1.0}}}))
-    with pytest.raises(Unavailable, match=r"Kernel Tuner's pso breaks in a space of 1 configs \(IndexError"):
+    with pytest.raises(Unavailable, match=r"Kernel Tuner's pso fails in a space of 1 configs \(IndexError"):
         replay(load_recorded(str(path)), "kt:pso", 0, 10)
 
 

@@ -1,4 +1,4 @@
-"""The short form of `tilewise bench soak`: everything at once, while processes are killed."""
+"""A short run of `tilewise bench soak`: all kinds of requests at once, while processes are killed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are either all there or not there."""
+"""Tests of the atomic writing of files."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_a_failed_write_leaves_the_old_file(tmp_path, monkeypatch):
     assert os.listdir(tmp_path) == ["configs.json"]
 
 
-def test_the_mode_is_kept_or_what_the_umask_leaves(tmp_path):
+def test_the_old_mode_is_kept_or_the_umask_applies(tmp_path):
     path = tmp_path / "configs.json"
     umask = os.umask(0o027)
     try:
@@ -54,7 +54,7 @@ def test_a_link_is_followed_not_replaced(tmp_path):
 
 
 @pytest.mark.parametrize("place", ["missing/configs.json", "."])
-def test_a_place_that_cannot_be_written_is_named(tmp_path, place):
+def test_a_path_that_cannot_be_written_is_named(tmp_path, place):
     with pytest.raises(StoreError, match="cannot write") as caught:
         write_file(tmp_path / place, b"1")
     assert "None" not in str(caught.value)
@@ -83,5 +83,5 @@ def test_a_writer_killed_in_the_middle_leaves_the_old_file(tmp_path, python):
     writer.kill()
     writer.wait()
     assert path.read_bytes() == b"old"
-    write_file(path, b"next")  # what the killed one left beside it does not matter
+    write_file(path, b"next")  # the draft that the killed writer left does not matter
     assert path.read_bytes() == b"next"

@@ -1,4 +1,4 @@
-"""What each export holds, as the programs it is for read it."""
+"""Tests of each export format, read as its target programs read it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def ladder_of(store, make_scope, make_trial, sizes, **scope: Any) -> None:
         store.record(make_scope(dims={"M": size, "N": 8192}, **H200 | scope), trials)
 
 
-# Which result speaks for a problem
+# The result that is exported for a problem
 
 
 def test_a_measured_best_goes_before_a_modelled_one_and_a_newer_before_an_older(store, make_scope, make_trial):
@@ -56,7 +56,7 @@ def test_a_measured_best_goes_before_a_modelled_one_and_a_newer_before_an_older(
     assert result == store.lookup(make_scope().question)
 
 
-def test_what_nobody_verified_is_a_best_only_on_request(store, make_scope, make_trial):
+def test_unverified_configs_are_exported_only_on_request(store, make_scope, make_trial):
     slow, fast = make_trial(50, verified=False), make_trial(40, verified=False)
     store.record(make_scope(), [slow, fast, make_trial(None, status=Status.COMPILE)])
     assert best_results(store, store.scopes()) == []
@@ -115,7 +115,7 @@ def test_hostile_names_stay_data_in_the_triton_module(store, make_scope, make_tr
 
 
 def vllm_choice(folder: Path, name: str, m: int) -> dict[str, Any]:
-    """vLLM's documented rule (get_moe_configs): the file of that name, integer keys, the nearest of them wins."""
+    """Choose by vLLM's documented rule (get_moe_configs): the file of that name, and in it the nearest integer key."""
     table = json.loads((folder / name).read_text())
     table.pop("triton_version", None)
     configs = {int(key): value for key, value in table.items()}
@@ -138,7 +138,7 @@ def test_tables_answer_by_vllms_rule_with_what_was_tuned(store, make_scope, make
 def test_a_table_with_a_gap_is_not_written(store, make_scope, make_trial):
     ladder_of(store, make_scope, make_trial, (1, 16, 4096))
     results = best_results(store, store.scopes())
-    with pytest.raises(NotFound, match=r"would lack M=2, 4, 8, 24, 32, 48, \.\.\., and its readers"):
+    with pytest.raises(NotFound, match=r"would lack M=2, 4, 8, 24, 32, 48, \.\.\., for which its readers"):
         encode_tables(results, "M")
     assert list(json.loads(next(iter(encode_tables(results, "M", (1, 16, 4096)).values())))) == ["1", "16", "4096"]
 
@@ -176,7 +176,7 @@ def test_a_hostile_name_does_not_leave_the_folder(store, make_scope, make_trial)
 
 
 def test_flaggems_loader_reads_the_configs_it_would_time(store, make_scope, make_trial):
-    """By the rule of its ConfigLoader.get_tuned_config: META as it is, three options beside it or its defaults."""
+    """As in its ConfigLoader.get_tuned_config: META as it is, and three options beside it or their defaults."""
     ladder_of(store, make_scope, make_trial, (16, 32))
     ladder_of(store, make_scope, make_trial, (16,), kernel="softmax")
     store.record(
@@ -197,7 +197,7 @@ def trials_of_every_kind(store, make_scope, make_trial) -> None:
     store.record(make_scope(**H200), [make_trial(None, status=Status.TIMEOUT, ordinal=None)])
 
 
-def test_csv_has_a_row_a_trial_with_every_field(store, make_scope, make_trial):
+def test_csv_has_one_row_per_trial_with_every_field(store, make_scope, make_trial):
     trials_of_every_kind(store, make_scope, make_trial)
     text = b"".join(encode_csv(store, store.scopes())).decode()
     first, second = csv.DictReader(io.StringIO(text, newline=""))
@@ -238,7 +238,7 @@ def test_parquet_of_nothing_is_a_table_without_rows(store):
     assert parquet.read_table(io.BytesIO(encode_parquet(store, []))).num_rows == 0
 
 
-def test_without_pyarrow_parquet_is_said_to_be_missing(store, monkeypatch):
+def test_parquet_without_pyarrow_is_unavailable(store, monkeypatch):
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(Unavailable, match=r"pip install 'tilewise\[parquet\]'"):
         encode_parquet(store, [])
@@ -250,7 +250,7 @@ def test_without_pyarrow_parquet_is_said_to_be_missing(store, monkeypatch):
 def test_kernel_tuners_simulation_mode_finds_the_fastest(store, make_scope, make_trial, tmp_path):
     interface = pytest.importorskip("kernel_tuner.interface")
     configs = [{"BLOCK": block, "fast": fast} for block in (1, 2, 4) for fast in (True, False)]
-    trials = [make_trial(10.0 + place, config=config) for place, config in enumerate(configs[:-1])]
+    trials = [make_trial(10.0 + index, config=config) for index, config in enumerate(configs[:-1])]
     store.record(make_scope(), [*trials, make_trial(None, config=configs[-1], status=Status.COMPILE)])
     path = tmp_path / "cache.json"
     path.write_bytes(encode_cache(store, make_scope()))

@@ -1,4 +1,4 @@
-"""Files of others: what is taken from them, what is refused, and what the caller has to say."""
+"""Tests of importing other tools' files: what is imported, what is refused, and what the caller must give."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def complaint(document, about=GEMM, name="file.json", **options) -> str:
 # T4 and Kernel Tuner
 
 
-def test_a_t4_file_of_ours_comes_back_as_the_trials_it_was_made_of(make_scope, make_trial):
+def test_a_t4_file_written_by_tilewise_reads_back_as_the_same_trials(make_scope, make_trial):
     trials = [
         make_trial(47.58, p20_us=47.1, p80_us=48.3, seconds=1.5, facts={"times_us": [47.5, 47.58, 48.0]}, samples=3),
         make_trial(None, status=Status.COMPILE, seconds=0.25, samples=0),
@@ -63,7 +63,7 @@ def cache(*records: dict) -> dict:
     }
 
 
-def test_a_kernel_tuner_cache_gives_measured_trials_that_nobody_verified():
+def test_a_kernel_tuner_cache_gives_measured_unverified_trials():
     good = {"threads": 32, "tile": 1, "time": 1.25, "times": [1.0, 1.5], "timestamp": "2026-10-01 08:00:00+00:00"}
     failed = {"threads": 64, "tile": 1, "time": "CompilationFailedConfig"}
     [offer] = reading_of(cache(good, failed), About(**{**vars_of(GEMM), "device": ""})).offers
@@ -83,14 +83,14 @@ def vars_of(about: About) -> dict:
     return {name: getattr(about, name) for name in about.__dataclass_fields__}
 
 
-def test_a_kernel_tuner_cache_of_ours_comes_back_with_its_times(make_scope, make_trial):
+def test_a_kernel_tuner_cache_written_by_tilewise_reads_back_with_its_times(make_scope, make_trial):
     trials = [make_trial(47.5, facts={"times_us": [47.5, 48.0]}), make_trial(None, status=Status.COMPILE)]
     with open_store("sqlite://") as store:
         store.record(make_scope(), trials)
         data = encode_cache(store, make_scope())
         with pytest.raises(NotFound, match="has a time"):
             encode_cache(store, make_scope(dtype="float16"))
-    assert list(json.loads(data)["cache"]) == ["1,True", "2,True"]  # as its simulation mode spells a config
+    assert list(json.loads(data)["cache"]) == ["1,True", "2,True"]  # as Kernel Tuner's simulation mode spells a config
     [offer] = reading_of(data).offers
     read_back = [(trial.config, trial.status, trial.time_us) for trial in offer.trials]
     assert read_back == [(trial.config, trial.status, trial.time_us) for trial in trials]
@@ -101,25 +101,25 @@ def test_a_bad_record_is_refused_and_the_others_are_read():
     reading = reading_of({**cache(good), "cache": {"32,1": good, "64,1": bad}})
     assert [trial.time_us for trial in reading.offers[0].trials] == [1250.0]
     assert reading.refusals == (
-        Refusal("record '64,1'", "config.tile is a list; expected true or false, a whole number, a number, a text"),
+        Refusal("record '64,1'", "config.tile is a list; expected true or false, a whole number, a number, a string"),
     )
 
 
 @pytest.mark.parametrize(
     ("less", "more", "count", "lost"), [(0, "", 2, 0), (1, "", 2, 0), (2, ",\n", 2, 0), (4, "", 1, 1)]
 )
-def test_of_a_cache_that_was_cut_off_the_rest_is_refused_and_of_one_left_open_nothing(less, more, count, lost):
-    """Kernel Tuner appends records, and closes a cache when it is through."""
+def test_a_cut_cache_loses_its_last_record_and_one_left_open_loses_nothing(less, more, count, lost):
+    """Kernel Tuner appends records, and closes a cache when it is done."""
     text = json.dumps(cache(*({"threads": n, "tile": 1, "time": 1.25} for n in (32, 64))))
     reading = reading_of((text[: len(text) - less] + more).encode())
     assert len(reading.offers[0].trials) == count
-    assert reading.refusals == (Refusal("what followed the last whole record", "the file was cut off"),) * lost
+    assert reading.refusals == (Refusal("after the last whole record", "the file was cut off"),) * lost
 
 
 @pytest.mark.parametrize(
     ("missing", "option"), [("kernel", "--kernel"), ("dtype", "--dtype"), ("dims", "-s"), ("cores", "--cores")]
 )
-def test_what_a_foreign_file_does_not_say_must_be_given(missing, option):
+def test_facts_missing_from_a_foreign_file_must_be_given(missing, option):
     about = About(**{**vars_of(GEMM), missing: type(getattr(GEMM, missing))()})
     assert option in complaint(cache({"threads": 32, "tile": 1, "time": 1.25}), about)
 
@@ -128,7 +128,7 @@ def test_what_a_foreign_file_does_not_say_must_be_given(missing, option):
 
 
 def autotuned(*timings, key=(64, 32, "torch.float16", "torch.float16")) -> dict:
-    """As `check_disk_cache` of triton 3.6 to 3.9 writes it: a config's attributes, and three times in milliseconds."""
+    """Return a cache as `check_disk_cache` of triton 3.6 to 3.9 writes it: config attributes and three times in ms."""
     attributes = {"num_warps": 4, "num_ctas": 1, "num_stages": 3, "maxnreg": None, "pre_hook": None}
     return {
         "key": list(key),
@@ -158,10 +158,10 @@ def test_a_triton_cache_gives_its_configs_and_times():
 
 def test_a_triton_key_must_be_named_in_full():
     about = About(kernel="gemm", device="NVIDIA H200", cores=132)
-    assert "its key has 2 values (64, 32); name them in their order with --key" in complaint(autotuned(), about)
+    assert "its key has 2 values (64, 32); name them in order with --key" in complaint(autotuned(), about)
     named = About(**{**vars_of(about), "key": ("M", "TRANS")})
     message = complaint(autotuned(key=(64, True, "torch.float16")), named)
-    assert "its key holds TRANS, which is no size" in message
+    assert "its key holds TRANS, which is not a size" in message
 
 
 def test_a_bad_config_of_a_triton_cache_is_refused_alone():
@@ -194,10 +194,10 @@ def test_bad_rungs_of_a_table_are_refused_alone():
     assert [refusal.place for refusal in reading.refusals] == ["size 0", "size many", "size 64", "size 8"]
 
 
-# Which is which
+# Detecting the format
 
 
-def test_files_are_told_apart_by_what_they_hold(make_scope, make_trial):
+def test_formats_are_detected_from_the_text(make_scope, make_trial):
     with open_store("sqlite://") as store:
         store.record(make_scope(), [make_trial()])
         native, t4 = encode(export_native(store, store.scopes())), json.dumps(export_t4(store, make_scope()))
@@ -207,9 +207,9 @@ def test_files_are_told_apart_by_what_they_hold(make_scope, make_trial):
     assert detect(json.dumps(autotuned())).name == "triton"
     assert detect(json.dumps({"16": {"BLOCK": 1}}, indent=4)).name == "vllm"
     for text in ("", "[]", "hello", '{"a": 1}', "!!python/object:os.system"):
-        with pytest.raises(BadImport, match="--format says which"):
+        with pytest.raises(BadImport, match="is not recognized; give it with --format"):
             detect(text)
 
 
-def test_a_pickle_is_no_format(tmp_path):
+def test_a_pickle_is_refused(tmp_path):
     assert "not a usable file: it is not UTF-8 text" in complaint(b"\x80\x05\x95\x1e\x00\x00\x00")

@@ -1,4 +1,4 @@
-"""Several processes and threads at one SQLite file, and writers that are killed."""
+"""Tests of several processes and threads on one SQLite file, and of killed writers."""
 
 from __future__ import annotations
 
@@ -25,18 +25,18 @@ for ordinal in itertools.islice(itertools.count(1), limit or None):
 """
 
 
-def test_a_killed_writer_loses_nothing_it_was_told_is_kept(file_url, python, make_scope):
+def test_a_killed_writer_loses_nothing_that_was_committed(file_url, python, make_scope):
     for kept in (3, 40):
         writer = python(WRITER, file_url, f"dtype {kept}", "0")
         assert writer.stdout is not None
         assert writer.stdout.readline() == "ready\n"
-        told = [int(writer.stdout.readline()) for _ in range(kept)]
+        printed = [int(writer.stdout.readline()) for _ in range(kept)]
         writer.kill()
-        told += [int(line) for line in writer.stdout if line.endswith("\n")]
+        printed += [int(line) for line in writer.stdout if line.endswith("\n")]
         with open_store(file_url) as store:
             stored = [trial.ordinal for trial in store.trials(make_scope(dtype=f"dtype {kept}", toolchain="t"))]
-        assert stored[: len(told)] == told
-        assert len(stored) <= len(told) + 1  # the one in flight may have been kept too
+        assert stored[: len(printed)] == printed
+        assert len(stored) <= len(printed) + 1  # the one in flight may have been stored too
 
 
 def test_processes_writing_different_scopes_lose_nothing(file_url, python, make_scope):
@@ -48,7 +48,7 @@ def test_processes_writing_different_scopes_lose_nothing(file_url, python, make_
             assert [trial.ordinal for trial in trials] == list(range(1, 61))
 
 
-def test_processes_writing_one_scope_keep_one_current_trial_a_config(file_url, python, make_scope):
+def test_processes_writing_one_scope_keep_one_current_trial_per_config(file_url, python, make_scope):
     writers = [python(WRITER, file_url, "float32", "30") for _ in range(2)]
     assert [writer.wait(timeout=60) for writer in writers] == [0, 0]
     with open_store(file_url) as store:
@@ -146,4 +146,4 @@ def test_an_export_beside_a_writer_is_of_one_moment(file_url, python):
         assert len(entries) == 29 + time - 50 + 1
         seen.add(time)
     assert writer.poll() is None
-    assert len(seen) > 5  # it did write meanwhile
+    assert len(seen) > 5  # the writer did write meanwhile

@@ -1,6 +1,6 @@
-"""Real faults under a store: a full disk, a lock that is kept, a read-only file system, a log left by a killed writer.
+"""Tests of real faults under a store: a full disk, a held lock, a read-only file system, a log left by a killed writer.
 
-What docs/operations.md says of each is what is asserted here.
+They assert what docs/operations.md says about each.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tilewise.errors import StoreError
 
 @pytest.fixture
 def postgres_disk(postgres_server: URL, postgres_schema: Any) -> Iterator[tuple[str, Mount]]:
-    """A PostgreSQL database whose tables lie on a file system of 2 MiB, and a function that remounts it."""
+    """Yield a PostgreSQL database whose tables are on a file system of 2 MiB, and a function that remounts it."""
     home = Path(str(postgres_server.query["host"]))
     if not home.is_dir():
         pytest.skip("the server is not one of this machine's")
@@ -133,19 +133,19 @@ def test_a_read_only_file_system_answers_and_refuses_to_write(disk, make_scope, 
         assert store.trials(make_scope()) == [trial, second]
 
 
-def test_a_lock_held_for_ten_seconds_is_waited_for_and_readers_go_on(tmp_path, file_url, make_scope, make_trial):
+def test_a_lock_held_for_seconds_is_waited_for_and_readers_go_on(tmp_path, file_url, make_scope, make_trial):
     with open_store(file_url) as store, open_store(file_url + "?timeout=0.2") as hasty:
         store.record(make_scope(), [first := make_trial()])
-        with held(tmp_path / "tilewise.db", 10):
+        with held(tmp_path / "tilewise.db", 4):
             began = time.monotonic()
             with pytest.raises(StoreError, match="stayed locked by another process for too long; wait until"):
                 hasty.record(make_scope(), [make_trial()])
-            with open_store(file_url) as reader:  # opening needs no lock where nothing is to be upgraded
+            with open_store(file_url) as reader:  # opening needs no lock unless there is something to upgrade
                 assert reader.trials(make_scope()) == [first]
             assert check(file_url).whole
-            assert time.monotonic() - began < 9
+            assert time.monotonic() - began < 3.5
             store.record(make_scope(), [second := make_trial()])
-        assert 9 < time.monotonic() - began < 30
+        assert 3.5 < time.monotonic() - began < 30
         assert store.trials(make_scope()) == [first, second]
 
 
@@ -164,7 +164,7 @@ with store._database.write() as connection:  # killed between two statements of 
 """
 
 
-def test_a_log_left_by_a_killed_writer_is_read_and_then_taken_in(tmp_path, file_url, python, make_scope):
+def test_a_log_left_by_a_killed_writer_is_read_and_then_merged(tmp_path, file_url, python, make_scope):
     assert python(KILLED_WHILE_WRITING, file_url).wait(timeout=60) == -9
     assert (tmp_path / "tilewise.db-wal").stat().st_size > 0
     scope = make_scope(toolchain="t")
@@ -176,14 +176,14 @@ def test_a_log_left_by_a_killed_writer_is_read_and_then_taken_in(tmp_path, file_
     assert not (tmp_path / "tilewise.db-wal").exists()
 
 
-def test_a_log_left_on_a_disk_that_is_read_only_now_is_not_passed_over(disk, python, make_scope):
-    """Without its log the file is older than what was promised; answering from it would be wrong."""
+def test_a_log_left_on_a_disk_that_is_now_read_only_is_not_ignored(disk, python, make_scope):
+    """Without its log the file lacks committed trials; answering from it would be wrong."""
     folder, remount = disk
     url = f"sqlite:///{folder}/tiles.db"
     assert python(KILLED_WHILE_WRITING, url).wait(timeout=60) == -9
     (folder / "tiles.db-shm").unlink()  # as after a copy or a restart of the machine
     remount("ro")
-    with pytest.raises(StoreError, match="was left by a writer that was killed; open it once where it is writable"):
+    with pytest.raises(StoreError, match="was left unfinished by a killed writer; open it once where it is writable"):
         open_store(url)
     remount("rw")
     with open_store(url) as store:
@@ -191,7 +191,7 @@ def test_a_log_left_on_a_disk_that_is_read_only_now_is_not_passed_over(disk, pyt
 
 
 def test_a_copy_without_its_log_is_an_older_but_whole_database(tmp_path, file_url, python):
-    """Why a backup is made with `tilewise db backup` and not with cp."""
+    """This is why a backup is made with `tilewise db backup` and not with cp."""
     python(KILLED_WHILE_WRITING, file_url).wait(timeout=60)
     shutil.copy(tmp_path / "tilewise.db", tmp_path / "copied.db")
     back_up(file_url, tmp_path / "backup.db")

@@ -1,4 +1,4 @@
-"""Migrations that are killed: whatever the statement, the database is at a whole revision and keeps what it held."""
+"""Tests of killed migrations: after any statement, the database is at a whole revision and keeps its content."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ INSERT INTO trials (scope_id, current, config, config_key, status, reason, time_
 VALUES (1, {yes}, '{config}', '{key}', 'correct', '', 47.5, 1, {yes}, {no}, 'guided', '{{}}', '', 0.5,
     '2026-11-01 00:00:00')
 """
-"""As the first revision had it; later ones keep its rows."""
+"""A trial of the first revision; later revisions keep its rows."""
 
 
 @pytest.fixture(params=["file_url", "postgres_url"])
@@ -68,7 +68,7 @@ def url(request):
 
 
 def at_first_revision(url: str, scope, trial) -> None:
-    """A database that the first version made, with a scope and a trial."""
+    """Create a database of the first revision, with a scope and a trial."""
     engine = create_engine(url)
     logic = ("true", "false") if engine.dialect.name == "postgresql" else ("1", "0")
     scope_row = FIRST_SCOPE.format(key=scope.key, question=scope.question.key)

@@ -1,4 +1,4 @@
-"""Opening a database: what is made, what is refused and how."""
+"""Tests of opening a database: what is created, what is refused, and the messages."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def refusal(url: str, **options: bool) -> str:
     return message
 
 
-def test_the_folder_of_a_new_database_is_made(tmp_path):
+def test_the_folder_of_a_new_database_is_created(tmp_path):
     path = tmp_path / "not" / "there" / "yet.db"
     with open_store(f"sqlite:///{path}") as store:
         assert store.devices() == []
@@ -37,7 +37,7 @@ def test_the_folder_of_a_new_database_is_made(tmp_path):
     assert path.exists()
 
 
-def test_a_missing_database_is_not_made_unless_asked(tmp_path):
+def test_a_missing_database_is_created_only_on_request(tmp_path):
     path = tmp_path / "folder" / "missing.db"
     for options in ({"create": False}, {"read_only": True}):
         assert f"no database at {path}" in refusal(f"sqlite:///{path}", **options)
@@ -53,7 +53,7 @@ def test_an_empty_file_becomes_a_database(tmp_path):
 
 
 @pytest.mark.parametrize("content", ["x", "some notes\n" * 1000])
-def test_a_file_that_is_no_database_is_left_alone(tmp_path, content):
+def test_a_file_that_is_not_a_database_is_left_alone(tmp_path, content):
     path = tmp_path / "notes.txt"
     path.write_text(content)
     assert f"{path} is not a database" in refusal(f"sqlite:///{path}")
@@ -69,7 +69,7 @@ def test_a_damaged_database_is_refused(tmp_path, file_url, make_scope, make_tria
     assert "not a database" in message or "damaged" in message
 
 
-def test_somebody_elses_database_is_left_alone(tmp_path):
+def test_a_database_of_another_program_is_left_alone(tmp_path):
     path = tmp_path / "theirs.db"
     with sqlite3.connect(path) as theirs:
         theirs.execute("CREATE TABLE bookmarks (url)")
@@ -87,24 +87,24 @@ def test_a_newer_schema_is_refused(tmp_path, file_url):
     assert "upgrade tilewise" in refusal(file_url, read_only=True)
 
 
-def test_a_folder_is_no_database(tmp_path):
+def test_a_folder_is_refused(tmp_path):
     assert f"{tmp_path} is a folder" in refusal(f"sqlite:///{tmp_path}")
 
 
-def test_a_folder_that_cannot_be_made_is_named(tmp_path):
+def test_a_folder_that_cannot_be_created_is_named(tmp_path):
     (tmp_path / "file").touch()
-    assert "cannot make the folder" in refusal(f"sqlite:///{tmp_path}/file/new.db")
+    assert "cannot create the folder" in refusal(f"sqlite:///{tmp_path}/file/new.db")
 
 
 @pytest.mark.parametrize(
     ("url", "complaint"),
     [
-        ("tilewise.db", "'tilewise.db' is no database URL; expected sqlite:///"),
-        ("", "is no database URL"),
-        ("sqlite:///x.db?timeout=soon", "is no database URL"),
+        ("tilewise.db", "'tilewise.db' is not a database URL; expected sqlite:///"),
+        ("", "is not a database URL"),
+        ("sqlite:///x.db?timeout=soon", "is not a database URL"),
         (
             "postgresql+psycopg://me:secret@host:port/name",
-            "'postgresql+psycopg://me:***@host:port/name' is no database",
+            "'postgresql+psycopg://me:***@host:port/name' is not a database",
         ),
         ("nosuch://host/name", "unknown database driver 'nosuch'"),
         ("sqlite+nosuch:///x.db", "unknown database driver 'sqlite+nosuch'"),
@@ -112,7 +112,7 @@ def test_a_folder_that_cannot_be_made_is_named(tmp_path):
         ("sqlite+aiosqlite:///x.db", "'sqlite+aiosqlite' is not supported"),
     ],
 )
-def test_a_url_that_names_no_database_is_refused(url, complaint):
+def test_an_invalid_url_is_refused(url, complaint):
     assert complaint in refusal(url)
 
 
@@ -123,7 +123,7 @@ def test_a_missing_driver_is_named(monkeypatch, driver, package):
     assert message == f"the driver of 'postgresql+{driver}' is not installed: pip install '{package}'"
 
 
-def test_an_unreachable_server_is_said_so_without_the_password():
+def test_an_unreachable_server_is_reported_without_the_password():
     message = refusal("postgresql+psycopg://me:secret@127.0.0.1:1/name")
     assert "cannot reach" in message
     assert "secret" not in message
@@ -150,7 +150,7 @@ def test_a_read_only_uri_of_sqlite_is_honoured(tmp_path, file_url, make_scope, m
 
 @pytest.fixture
 def shared_folder() -> Iterator[Path]:
-    """A folder that any user can reach, which pytest's own are not."""
+    """Yield a folder that any user can reach, unlike pytest's own."""
     folder = Path(tempfile.mkdtemp(prefix="tilewise-test-"))
     folder.chmod(0o755)
     yield folder
@@ -166,7 +166,7 @@ from tilewise.errors import StoreError
 
 url = "sqlite:///" + sys.argv[1]
 question = Question(Problem("row_reduce", {"M": 1000, "N": 8192}, "float32"), "Ascend910B4")
-with open_store("sqlite://") as warm_up:  # imports all it needs, which the other user may not be able to read
+with open_store("sqlite://") as warm_up:  # imports everything needed, which the other user may not be able to read
     warm_up.lookup(question)
 if os.getuid() == 0:  # permissions do not bind root
     os.setgroups([])
@@ -194,8 +194,8 @@ def test_a_file_without_write_permission_answers_and_refuses_to_write(shared_fol
     assert out.splitlines() == ["47.5", refused] * 2, err
 
 
-def test_a_file_nobody_may_write_to_shows_what_is_written_meanwhile(shared_folder, python, make_scope, make_trial):
-    """The reader cannot make the log's files; it must not trust its first look for ever."""
+def test_a_reader_without_write_permission_sees_later_writes(shared_folder, python, make_scope, make_trial):
+    """The reader cannot create the log's files, and must not rely on its first look forever."""
     if os.getuid() != 0:
         pytest.skip("needs a writer who may do more than the reader: run as root")
     path = shared_folder / "tilewise.db"
@@ -234,7 +234,7 @@ def test_a_lock_held_too_long_is_reported(tmp_path, file_url, make_scope, make_t
 
 def test_a_full_disk_is_reported_and_nothing_half_written(file_url, make_scope, make_trial):
     def leave_no_room(connection: sqlite3.Connection, _: object) -> None:
-        connection.execute("PRAGMA max_page_count=1")  # SQLite takes the present size instead: no page may be added
+        connection.execute("PRAGMA max_page_count=1")  # SQLite uses the present size instead, so no page can be added
 
     with open_store(file_url) as store:
         store.record(make_scope(), [make_trial()])

@@ -1,4 +1,4 @@
-"""How databases of many problems carry the store's queries out: by seeking in indexes, whatever is stored beside."""
+"""Tests of query plans: with many problems stored, databases answer the store's queries by seeking in indexes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sqlalchemy import Connection, Engine, Select, TextualSelect, create_engine,
 from tilewise.db.records import Clock, Problem, Scope, Status, Trial
 from tilewise.db.sql import queries
 from tilewise.db.sql.models import metadata
-from tilewise.db.sql.query import Statement
+from tilewise.db.sql.prepared_query import Statement
 from tilewise.db.sql.sql_store import open_store
 
 PROBLEMS = 20_000
@@ -27,7 +27,7 @@ STATEMENTS: dict[str, Statement] = {
         for names in ((), ("kernel",), ("device", "dtype"), ("device", "dtype", "kernel"))
     },
 }
-"""Every SELECT of `queries`, new ones too."""
+"""Every SELECT of `queries`, including new ones."""
 
 WORDS = {
     "kernel": "kernel 7",
@@ -54,7 +54,7 @@ NUMBERS = {
 
 @pytest.fixture(scope="module", params=["sqlite", "postgresql"])
 def many(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Engine, str]]:
-    """A database of many problems over some kernels, two trials each, and the key of one."""
+    """Yield a database of many problems of some kernels, with two trials each, and the key of one scope."""
     with ExitStack() as opened:
         if request.param == "postgresql":
             url = opened.enter_context(request.getfixturevalue("postgres_schema")())
@@ -68,14 +68,14 @@ def many(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         engine = create_engine(url)
         with engine.begin() as connection:
             multiply(connection)
-            if request.param == "postgresql":  # it counts rows by itself in time; SQLite plans without
+            if request.param == "postgresql":  # PostgreSQL updates row counts only later; SQLite plans without them
                 connection.execute(text("ANALYZE"))
         yield engine, f"{scope.key}-77"
         engine.dispose()
 
 
 def multiply(connection: Connection) -> None:
-    """Copy the first scope and its trials, with ids and keys of their own."""
+    """Copy the first scope and its trials, with new ids and keys."""
     scopes, trials = metadata.tables["scopes"], metadata.tables["trials"]
     number = literal_column("numbers.n")
     connection.execute(text("CREATE TABLE numbers (n INTEGER)"))
@@ -112,7 +112,7 @@ def plan_of(many: tuple[Engine, str], name: str) -> list[str]:
 
 @pytest.mark.parametrize("name", STATEMENTS)
 def test_no_query_reads_a_whole_table(many: tuple[Engine, str], name: str):
-    """What keeps look-ups flat from 10^3 to 10^6 problems."""
+    """This keeps look-up times flat from 10^3 to 10^6 problems."""
     plan = plan_of(many, name)
     scans = [step for step in plan if re.search(r"^SCAN (?!seen|revision|page)|Seq Scan on (scopes|trials)", step)]
     assert scans == [], "\n".join(plan)
@@ -120,8 +120,8 @@ def test_no_query_reads_a_whole_table(many: tuple[Engine, str], name: str):
 
 @pytest.mark.parametrize("many", ["sqlite"], indirect=True)
 @pytest.mark.parametrize("name", ["LOOKUP", "LOOKUP_OF_SOURCE", "ANSWERS", "RESULT"])
-def test_what_all_trials_of_a_problem_add_up_to_is_read_from_one_index(many: tuple[Engine, str], name: str):
-    """Of hundreds of trials, only those that are told are read."""
+def test_totals_over_the_trials_of_a_problem_are_read_from_one_index(many: tuple[Engine, str], name: str):
+    """Of hundreds of trials, only those in the result are read."""
     plan = plan_of(many, name)
     tallies = [step for step in plan if "tally" in step]
     assert tallies and all("ix_trials_tally" in step for step in tallies), "\n".join(plan)

@@ -1,4 +1,4 @@
-"""What PostgreSQL adds to a store: connections that break, locks that another session keeps."""
+"""Tests of faults that only PostgreSQL has: broken connections, and locks held by another session."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tilewise.errors import StoreError
 
 @pytest.fixture
 def other(postgres_url):
-    """Another session."""
+    """Yield a connection of another session."""
     engine = create_engine(postgres_url)
     with engine.connect() as connection:
         yield connection
@@ -28,7 +28,7 @@ def with_option(url: str, option: str) -> str:
 
 
 def test_a_store_goes_on_after_its_connections_broke(postgres_url, other, make_scope, make_trial):
-    """As after a restart of the server."""
+    """Connections break like this when the server restarts."""
     with open_store(postgres_url) as store:
         others = text("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE pid <> pg_backend_pid()")
         for kept in range(3):
@@ -50,7 +50,7 @@ def test_a_lock_kept_too_long_is_reported_and_nothing_written(postgres_url, othe
         assert store.trials(make_scope()) == [first, second]
 
 
-def test_no_lock_is_waited_for_without_end(postgres_url):
+def test_waiting_for_a_lock_is_limited(postgres_url):
     with open_store(postgres_url) as store, store._database.engine.connect() as connection:
         assert connection.execute(text("SHOW lock_timeout")).scalar() == "30s"
 
@@ -60,7 +60,7 @@ def test_writers_that_wait_for_each_other_are_told_to_try_again(postgres_url, ot
     evidence = [(two, [make_trial()]), (one, [make_trial()])]
     locked = select(scopes.c.id).with_for_update()
     waiting = text("SELECT count(*) FROM pg_locks WHERE NOT granted")
-    other.execute(text("SET deadlock_timeout = '1h'"))  # the store's session is the one that looks, and is sent away
+    other.execute(text("SET deadlock_timeout = '1h'"))  # the store's session detects the deadlock, and is aborted
     with open_store(with_option(postgres_url, "deadlock_timeout=3s")) as store, ThreadPoolExecutor(1) as pool:
         store.record(one, [make_trial()])
         store.record(two, [make_trial()])

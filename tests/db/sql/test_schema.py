@@ -1,4 +1,4 @@
-"""Migrations against models, and the guards in the tables."""
+"""Tests that migrations lead to the models, and of the constraints in the tables."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sqlalchemy import create_engine, inspect, text
 from tilewise.db.records import Status
 from tilewise.db.sql import migrations, queries, schema
 from tilewise.db.sql.models import BEST_VIEW, metadata
-from tilewise.db.sql.query import Query
+from tilewise.db.sql.prepared_query import Query
 from tilewise.db.sql.sql_store import open_store
 
 
@@ -35,7 +35,7 @@ def test_migrations_lead_to_the_models(file_url):
     with modelled.begin() as connection:
         connection.execute(text(BEST_VIEW))
     assert definitions(migrated).keys() == definitions(modelled).keys()
-    for name, sql in definitions(modelled).items():  # CHECKs may stand in another order
+    for name, sql in definitions(modelled).items():  # CHECKs may be in another order
         assert sorted(re.split(r",|\(|\)", definitions(migrated)[name])) == sorted(re.split(r",|\(|\)", sql)), name
     with migrated.connect() as connection:
         assert compare_metadata(MigrationContext.configure(connection), metadata) == []
@@ -51,7 +51,7 @@ def test_migrations_lead_to_the_models_on_postgresql(postgres_url):
             index["name"]: index["dialect_options"].get("postgresql_where")
             for index in inspect(connection).get_indexes("trials")
         }
-    for index in metadata.tables["trials"].indexes:  # the models name SQLite's conditions only
+    for index in metadata.tables["trials"].indexes:  # the models hold SQLite's conditions only
         modelled = str(index.dialect_options["sqlite"]["where"])
         assert re.sub(r"[()]", "", str(conditions[index.name])) == modelled
     engine.dispose()
@@ -78,7 +78,7 @@ def test_trials_of_an_older_schema_keep_their_place(file_url, make_scope, make_t
         assert store.result(make_scope()).winner == fast
 
 
-def test_the_newest_revision_is_the_one_the_program_wants():
+def test_the_newest_revision_is_the_one_that_the_program_needs():
     script = ScriptDirectory.from_config(migrations.alembic_config())
     assert script.get_heads() == [schema.HEAD]
     assert [revision.revision for revision in script.walk_revisions()][::-1] == [
@@ -86,7 +86,7 @@ def test_the_newest_revision_is_the_one_the_program_wants():
     ]
 
 
-def test_migration_scripts_are_packages_that_a_wheel_takes_along():
+def test_migration_scripts_are_packages_that_a_wheel_includes():
     folder = Path(migrations.__file__).parent
     assert all((script.parent / "__init__.py").exists() for script in folder.rglob("*.py"))
     assert {path.suffix for path in folder.rglob("*") if path.is_file() and "__pycache__" not in path.parts} <= {
@@ -109,7 +109,7 @@ def test_a_migration_that_fails_leaves_nothing_behind(tmp_path, file_url, monkey
 def test_an_older_schema_is_not_touched_when_read_only(file_url, monkeypatch):
     open_store(file_url).close()
     monkeypatch.setattr(schema, "HEAD", "9999")
-    with pytest.raises(schema.StoreError, match=r"has schema [0-9]+, older than 9999 and is opened read-only"):
+    with pytest.raises(schema.StoreError, match=r"has schema [0-9]+, older than 9999, and is opened read-only"):
         open_store(file_url, read_only=True)
 
 
@@ -144,7 +144,7 @@ def test_history_is_kept_but_not_current(tmp_path, file_url, make_scope, make_tr
         assert database.execute("SELECT time_us FROM best").fetchall() == [(20.0,)]
 
 
-def test_the_best_view_has_one_row_a_scope_with_a_winner(tmp_path, file_url, make_scope, make_trial):
+def test_the_best_view_has_one_row_per_scope_with_a_winner(tmp_path, file_url, make_scope, make_trial):
     with open_store(file_url) as store:
         store.record(make_scope(), [make_trial(20), make_trial(10), make_trial(10)])
         store.record(make_scope(dtype="float16"), [make_trial(None, status=Status.COMPILE)])
@@ -152,8 +152,8 @@ def test_the_best_view_has_one_row_a_scope_with_a_winner(tmp_path, file_url, mak
         assert database.execute("SELECT scope_id, time_us, ordinal FROM best").fetchall() == [(1, 10.0, 2)]
 
 
-def test_a_query_gives_what_sqlalchemy_gives(file_url, make_scope, make_trial):
-    """`Query` goes past `Connection.execute`; both must read alike."""
+def test_a_query_returns_the_same_rows_as_sqlalchemy(file_url, make_scope, make_trial):
+    """`Query` bypasses `Connection.execute`; both must read the same values."""
     with open_store(file_url) as store:
         store.record(make_scope(), [make_trial(is_default=True), make_trial(None, status=Status.RUNTIME)])
     engine = create_engine(file_url)

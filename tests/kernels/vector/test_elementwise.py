@@ -1,5 +1,4 @@
-"""The element-wise kernels: their spaces, their values on any shape and on numbers that are none, and what the Ascend
-compiler makes of them."""
+"""The element-wise kernels: spaces, values at any shape and for NaN and infinity, and the code compiled for Ascend."""
 
 import importlib.util
 import math
@@ -16,7 +15,7 @@ FLAT = ("vector_add", "gelu_tanh", "gelu_rational", "gelu_erf")
 TABLES = ("relu_bias_scale", "layer_norm_apply")
 KERNELS = (*FLAT, *TABLES)
 RATIONAL_ERROR = 0.0022
-"""Of gelu_rational against gelu_tanh; as its summary says."""
+"""The largest deviation of gelu_rational from gelu_tanh, as in its summary."""
 
 needs_torch = pytest.mark.skipif(
     any(importlib.util.find_spec(name) is None for name in ("torch", "triton")), reason="needs torch and triton"
@@ -24,7 +23,7 @@ needs_torch = pytest.mark.skipif(
 
 
 def problem(name, *sizes, dtype="float32"):
-    """Of M rows of N columns, or of N elements."""
+    """Return the kernel's problem with M rows of N columns, or with N elements."""
     dims = registry.load(name).dims
     return Problem(name, dict(zip(dims, sizes[-len(dims) :], strict=True)), dtype)
 
@@ -37,7 +36,7 @@ def some_config(data, spec, problem, target):
 # Spaces ----------------------------------------------------------------------------------------------------------
 
 LARGEST = 2**37
-"""Elements of a tensor: 512 GiB of float32."""
+"""The most elements of a tensor: 512 GiB of float32."""
 ANY_SIZE = st.one_of(st.integers(1, 300), st.integers(1, 2**29), st.sampled_from([2**20, 1000, 8192, 65536 * 40 + 1]))
 
 
@@ -86,7 +85,7 @@ def test_nvidia_tiles_are_powers_of_two_and_blocks_whole_tiles(nvidia, name):
 
 SIZES = st.one_of(st.sampled_from([1, 2, 3, 63, 64, 65, 127, 511, 512, 513, 1009, 2048]), st.integers(1, 700))
 TRIPS = 60
-"""Of the inner loop over all programs: 0.1 s of interpreting."""
+"""The limit on trips of the inner loop over all programs: 0.1 s of interpreting."""
 
 
 @needs_torch
@@ -108,7 +107,7 @@ def test_any_config_of_the_space_is_right_at_any_shape(interpreter, target, name
 @pytest.mark.parametrize("variant", ["blocks", "grid_stride"])
 @pytest.mark.parametrize(("block", "sub"), [(1000, 300), (512, 512), (2048, 256)])
 def test_a_config_of_no_space_is_right_too(interpreter, variant, block, sub):
-    """Tails of programs and of the whole, and a tensor shorter than a sub-block: what a config from elsewhere meets."""
+    """A config from elsewhere meets tails of programs and of the whole, and tensors shorter than a sub-block."""
     config = {"VARIANT": variant, "BLOCK_SIZE": block, "SUB_BLOCK_SIZE": sub, "multibuffer": True}
     for size in (1, 255, 257, 1999, 2048):
         verdict = interpreter.verify(registry.load("vector_add"), problem("vector_add", size), config)
@@ -176,7 +175,7 @@ from tilewise.benchmarks.model import interpreter_fixes
 from tilewise.kernels.jit.elementwise import relu_bias_scale_kernel
 
 interpreter_fixes.install()
-rows, columns = 2**25 + 1, 64  # the last row starts at element 2^31; pages that nobody touches cost no memory
+rows, columns = 2**25 + 1, 64  # the last row starts at element 2^31; untouched pages cost no memory
 x, bias, out = (torch.empty(size, dtype=torch.float16) for size in (rows * columns, columns, rows * columns))
 x[-columns:], bias[:] = 0.5, 0.25
 before = interpreter.InterpreterBuilder.create_get_program_id
@@ -196,7 +195,7 @@ def test_nan_and_infinity_propagate_as_in_torch(interpreted):
     found = interpreted(SPECIAL.replace("NAMES", repr(KERNELS)))
     assert len(found) == 2 * len(KERNELS)
     for name, got, wanted in found:
-        assert math.isnan(got[0]), name  # relu too: a comparison with zero would make it 0
+        assert math.isnan(got[0]), name  # also for relu: a comparison with zero would give 0
         assert got == pytest.approx(wanted, rel=1e-4, abs=2e-6, nan_ok=True), name
 
 
@@ -205,7 +204,7 @@ def test_an_element_beyond_2_to_the_31_is_found(interpreted):
     assert interpreted(FAR) == [1.5]
 
 
-# What the Ascend compiler makes of them --------------------------------------------------------------------------
+# Compiled for Ascend ---------------------------------------------------------------------------------------------
 
 SHARE = {"VARIANT": "blocks", "multibuffer": True}
 COMPILED = [
@@ -230,8 +229,8 @@ def compile_folder(tmp_path_factory):
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("name", "sizes", "tiles"), COMPILED, ids=[name for name, *_ in COMPILED])
 def test_compiled_for_ascend_it_streams(compile_folder, ascend, name, sizes, tiles, dtype):
-    """Double-buffered, nothing filled or selected in spite of the tails, on-chip memory as estimated, and no more
-    bytes moved than 1.05 times the least."""
+    """The code is double-buffered and needs no fill or select despite the tails. On-chip memory is as estimated, and
+    at most 1.05 times the least bytes are moved."""
     from tilewise.tuner.devices.ascend_model import toolchain
     from tilewise.tuner.devices.ascend_model.model_config import model_config
 

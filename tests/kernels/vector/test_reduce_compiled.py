@@ -1,4 +1,4 @@
-"""The reductions as the Ascend compiler makes them: what fits, what is double-buffered, and what the code holds."""
+"""The reductions compiled for Ascend: on-chip memory, double buffering and code."""
 
 import importlib.util
 
@@ -39,7 +39,7 @@ def part(folder):
 
 
 def compiled(folder, name, dims, config, dtype="float32"):
-    """The first launch's scheduled code."""
+    """Return the first launch's scheduled code."""
     spec, problem = registry.load(name), Problem(name, dims, dtype)
     linalg = toolchain.lower(spec, problem, config, spec.plan(config, problem)[0], PART)
     return toolchain.compile_linalg(linalg, PART, multibuffer=True, cache_folder=folder).code
@@ -67,7 +67,7 @@ def test_a_config_compiles_and_moves_little_more_than_it_must(folder, part, name
     assert outcome.status.value == "correct", outcome.reason
     assert is_likely_to_fit(penalties(spec, problem, config, part))
     timed = machines.time("value")
-    assert timed.bytes_in + timed.bytes_out <= 1.1 * spec.bytes(problem) + 1024  # sizes of a few bytes move as blocks
+    assert timed.bytes_in + timed.bytes_out <= 1.1 * spec.bytes(problem) + 1024  # a few bytes move as whole blocks
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float16"])

@@ -1,5 +1,4 @@
-"""Softmax and log-softmax: their spaces, their values on any shape and on numbers that are none, and what the Ascend
-compiler makes of them."""
+"""Softmax and log-softmax: spaces, values at any shape and for NaN and infinity, and the code compiled for Ascend."""
 
 import importlib.util
 import math
@@ -36,7 +35,7 @@ def tiles(variant, block, rows, cols):
 # Spaces ----------------------------------------------------------------------------------------------------------
 
 LARGEST = 2**37
-"""Elements of a tensor: 512 GiB of float32."""
+"""The most elements of a tensor: 512 GiB of float32."""
 ANY_SIZE = st.one_of(st.integers(1, 300), st.integers(1, 2**31 - 1), st.sampled_from([2**20, 1000, 8192, 65536 * 40]))
 
 
@@ -76,7 +75,7 @@ def test_both_variants_are_tried_where_a_row_fits_and_one_where_it_does_not(targ
 ROWS = st.one_of(st.sampled_from([1, 2, 7, 8, 9, 31]), st.integers(1, 40))
 COLUMNS = st.one_of(st.sampled_from([1, 2, 31, 32, 33, 511, 512, 513, 1009, 1024, 1025, 2100]), st.integers(1, 1100))
 TRIPS = 60
-"""Of the inner loop over all programs: 0.1 s of interpreting."""
+"""The limit on trips of the inner loop over all programs: 0.1 s of interpreting."""
 
 
 @needs_torch
@@ -116,8 +115,8 @@ from tilewise.tuner.measure.launch import launch
 interpreter_fixes.install()
 inf, nan, most = float("inf"), float("nan"), torch.finfo(torch.float32).max
 x = torch.randn(12, 200, generator=torch.Generator().manual_seed(1))
-x[0, 3], x[1, 199], x[2, 0], x[3, :] = nan, inf, -inf, -inf  # row 3: nothing but -inf
-x[4, :130], x[5, :199], x[6, 70:] = -inf, -inf, -inf  # blocks of -inf before and behind finite numbers
+x[0, 3], x[1, 199], x[2, 0], x[3, :] = nan, inf, -inf, -inf  # row 3: only -inf
+x[4, :130], x[5, :199], x[6, 70:] = -inf, -inf, -inf  # blocks of -inf before and after finite numbers
 x[7, :], x[8, 100], x[9, :] = -most, most, torch.linspace(-1e4, 1e4, 200)
 x[10, 0], x[10, 150], x[11, :] = inf, -inf, 1e30
 found = []
@@ -138,7 +137,7 @@ from tilewise.benchmarks.model import interpreter_fixes
 from tilewise.kernels.jit.softmax import softmax_one_load_kernel, softmax_online_kernel
 
 interpreter_fixes.install()
-rows, columns = 2**25 + 1, 64  # the last row starts at element 2^31; pages that nobody touches cost no memory
+rows, columns = 2**25 + 1, 64  # the last row starts at element 2^31; untouched pages cost no memory
 x, out = (torch.empty(rows * columns, dtype=torch.float16) for _ in range(2))
 x[-columns:] = 0.5
 before = interpreter.InterpreterBuilder.create_get_program_id
@@ -173,7 +172,7 @@ def test_an_element_beyond_2_to_the_31_is_found(interpreted):
     assert interpreted(FAR) == [[1 / 64], [1 / 64]]
 
 
-# What the Ascend compiler makes of them --------------------------------------------------------------------------
+# Compiled for Ascend ---------------------------------------------------------------------------------------------
 
 COMPILED = [
     tiles("one_load", 100, 4, 1000),
@@ -203,8 +202,8 @@ def modelled(spec, problem, config, ascend, folder):
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("config", COMPILED, ids=["rows", "one row", "online"])
 def test_compiled_for_ascend_it_streams(compile_folder, ascend, name, dtype, config):
-    """Double-buffered, with on-chip memory as estimated, and no more bytes moved than once (one load) or one and a
-    half times (online) the least."""
+    """The code is double-buffered, needs on-chip memory as estimated, and moves the least bytes (one_load) or 1.5
+    times as many (online)."""
     online = config["VARIANT"] == "online"
     spec, shape = registry.load(name), problem(name, 1000, 8192 if online else config["BLOCK_SIZE_N"], dtype)
     facts, timed = modelled(spec, shape, config, ascend, compile_folder)
@@ -218,7 +217,7 @@ def test_compiled_for_ascend_it_streams(compile_folder, ascend, name, dtype, con
 
 
 def test_one_load_beats_online_where_a_row_fits(compile_folder, ascend):
-    """The seeds' ten-fold is their looped kernel's, which loads a row three times; this one loads it twice."""
+    """The factor of ten in the seed documents is for a loop that loads a row three times; this one loads it twice."""
     spec, shape = registry.load("log_softmax"), problem("log_softmax", 1000, 2048)
     _, whole = modelled(spec, shape, tiles("one_load", 25, 4, 2048), ascend, compile_folder)
     _, looped = modelled(spec, shape, tiles("online", 25, 4, 1024), ascend, compile_folder)

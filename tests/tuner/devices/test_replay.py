@@ -1,4 +1,4 @@
-"""A recorded landscape as a device: what the file says is what comes of a config."""
+"""A recorded landscape as a device: a config's outcome is the recorded one."""
 
 import gzip
 import json
@@ -31,7 +31,7 @@ def cache(records, **about):
 
 
 def records(n=12):
-    """Times from 1 ms, where x is 5 and the layout is row; x = 3 does not compile."""
+    """Yield records whose times start at 1 ms (x = 5, layout row); x = 3 does not compile."""
     for x in range(n):
         for layout in ("row", "column"):
             time = 1 + abs(x - 5) / 10 + (layout == "column")
@@ -61,7 +61,7 @@ def test_a_landscape_is_tuned_to_its_recorded_best(landscape, store, search):
     result = tuned(device, store, search)
     assert result.winner is not None
     assert (result.winner.config, result.winner.time_us) == ({"x": 5, "layout": "row"}, 1000.0)
-    if search != "guided":  # which ends when it is sure
+    if search != "guided":  # guided search ends when it is sure
         assert result.counts == {Status.CORRECT: 22, Status.COMPILE: 2}
     assert result.default is None
     assert (result.scope.kernel, result.scope.device, dict(result.scope.dims)) == ("gemm", "NVIDIA RTX 1", {})
@@ -128,7 +128,7 @@ def test_noise_without_repetitions_is_refused(landscape):
 @pytest.mark.parametrize(
     ("document", "clock"),
     [
-        (cache(records()), Clock.MEASURED),  # Kernel Tuner names what it measured on
+        (cache(records()), Clock.MEASURED),  # Kernel Tuner names its device
         (cache(records(), clock="modelled"), Clock.MODELLED),
         ({name: value for name, value in cache(records()).items() if name != "device_name"}, Clock.MODELLED),
     ],
@@ -138,7 +138,7 @@ def test_times_are_measured_only_where_the_file_says_so(landscape, document, clo
 
 
 def test_a_clock_that_does_not_exist_is_refused(landscape):
-    with pytest.raises(BadImport, match="its clock is 'sundial'"):
+    with pytest.raises(BadImport, match="the landscape's clock is 'sundial'; expected measured or modelled"):
         ReplayDevice(landscape(cache(records(), clock="sundial")))
 
 
@@ -157,17 +157,19 @@ def test_another_kernel_cannot_be_run_on_it(landscape, bowl):
 def test_seconds_that_are_over_before_a_config_was_tried_are_said(landscape, store):
     device = ReplayDevice(landscape(cache(records())))
     tuning = Tuning(device.spec, device.problem, device, store, budget=Budget(5, 1e-9))
-    with pytest.raises(NothingFeasible, match="1e-09 seconds are over before a config was tried; give it more"):
+    with pytest.raises(
+        NothingFeasible, match="the budget of 1e-09 seconds ended before a config was tried; allow more"
+    ):
         tuning.run()
 
 
 def test_a_tie_says_by_what_it_was_settled(landscape, store):
-    """Nothing is known of a recorded config's on-chip memory."""
+    """The on-chip memory of a recorded config is not known."""
     equal = [{"x": x, "layout": "row", "time": 2.0} for x in (3, 1, 2)]
     result = tuned(ReplayDevice(landscape(cache(equal))), store)
     assert result.winner is not None
     assert result.winner.config["x"] == 1
-    assert result.winner.why == "tied with 2 others, the first in writing"
+    assert result.winner.why == "tied with 2 others, the first in alphabetical order"
 
 
 def test_a_landscape_in_which_all_failed_says_so(landscape, store):
@@ -217,7 +219,7 @@ def test_a_recording_of_our_own_kernel_brings_its_prior(landscape):
 
 
 def test_a_recording_of_our_own_kernel_is_tuned_with_its_prior(store):
-    """Of 1116 configs one in a hundred is within 2%; the best is the first that the prior foresees."""
+    """One in a hundred of 1116 configs is within 2%; the prior's first prediction is the best config."""
     file = LANDSCAPES / "softmax-777x3000-float32-Ascend910B4-modelled.json.gz"
     device = ReplayDevice(file)
     result = tuned(device, store, "guided", trials=4)
@@ -255,9 +257,9 @@ def test_a_landscape_is_asked_for_by_what_it_records(landscape):
     result = {"configuration": {"x": 1}, "times": {"runtimes": [0.1]}, "invalidity": "correct"}
     device = ReplayDevice(landscape({"metadata": about, "results": [result]}))
     assert device.asked("gemm", {"N": 20, "M": 10}) == device.asked("gemm", {}) == (device.spec, device.problem)
-    with pytest.raises(UsageError, match="records gemm and nothing else"):
+    with pytest.raises(UsageError, match="records only gemm"):
         device.asked("softmax", {})
-    with pytest.raises(UsageError, match="is of M=10,N=20 and of nothing else; leave the shape away"):
+    with pytest.raises(UsageError, match="records only M=10,N=20; omit the shape"):
         device.asked("gemm", {"M": 10, "N": 21})
 
 
@@ -273,7 +275,7 @@ def test_of_a_config_that_was_recorded_twice_the_later_counts(landscape):
 
 
 def found(tuning):
-    """The best time, or None where nothing ran correctly, which has an error of its own."""
+    """Return the best time, or None if nothing ran correctly, which raises its own error."""
     try:
         return tuning.run().winner.time_us
     except NothingFeasible:
@@ -291,8 +293,8 @@ TIME = st.one_of(
 @settings(max_examples=6)
 @given(data=st.data())
 def test_any_landscape_is_tuned_without_a_repeat_and_resumed_alike(tmp_path_factory, search, data):
-    """Ties, times that are none, failures, and spaces of one config; stopped after any batch and resumed, a search
-    takes the course of an unbroken one."""
+    """Landscapes have ties, invalid times, failures and spaces of one config. A search that is stopped after any batch
+    and resumed takes the course of an unbroken one."""
     shape = data.draw(st.tuples(st.integers(1, 5), st.integers(1, 4)))
     places = [(x, y) for x in range(shape[0]) for y in range(shape[1])]
     kept = data.draw(st.lists(st.sampled_from(places), min_size=1, unique=True))
@@ -316,5 +318,5 @@ def test_any_landscape_is_tuned_without_a_repeat_and_resumed_alike(tmp_path_fact
             assert best == (min(correct) if correct else None)
     assert len(set(courses[0])) == len(courses[0])
     assert set(courses[0]) <= {(2**x, "abcd"[y]) for x, y in kept}
-    if search != "tpe":  # Optuna's own has a generator whose state is not stored
+    if search != "tpe":  # the state of Optuna's generator is not stored
         assert courses[0] == courses[1]

@@ -63,7 +63,7 @@ def target():
 
 @pytest.fixture(scope="module")
 def compiled(target):
-    """A few probes, each with its compiled code ready to be timed at any costs."""
+    """A few probes, each with its compiled code, which can be timed at any costs."""
     made = {}
     for probe in probes(40):
         if probe.name in PROBES:
@@ -77,7 +77,7 @@ def compiled(target):
 
 
 def planted(values):
-    """The cost table with these figures instead."""
+    """Return the cost table with these figures replaced."""
     instead = {}
     for parameter in parameters(tuple(values)):
         (value,) = [values[name] for name in parameter.names if name in values]
@@ -146,7 +146,7 @@ def test_the_report_holds_each_probe_and_each_figure(compiled):
 
 
 def test_a_chip_is_calibrated_through_its_own_clock(npu, compiled):
-    """The stand-in takes the times that the model gives with planted figures; a probe that fails is named."""
+    """The stand-in takes the times that the model gives with planted figures. A failed probe is named."""
     values = {"launch_us": 0.8, "vexp": 3.1}
     chosen = planted(values)
     empty, exp = (compiled[name][1].time_at(chosen).time_us for name in ("empty, 1 programs", "exp"))
@@ -168,7 +168,7 @@ def test_a_chip_is_calibrated_through_its_own_clock(npu, compiled):
 
 def test_a_chip_that_is_not_modelled_cannot_be_fitted(npu):
     with pytest.raises(
-        Unavailable, match="Ascend310P is not modelled, so there is nothing to fit; modelled: Ascend910B1"
+        Unavailable, match="Ascend310P is not modelled, so it cannot be calibrated; modelled parts: Ascend910B1"
     ):
         time_probes(npu(name="Ascend310P"), [])
 
@@ -190,7 +190,7 @@ def test_a_calibration_replaces_shipped_figures_until_it_is_forgotten(compiled):
     assert machines.time("low").time_us < machines.time("value").time_us < machines.time("high").time_us
     assert model_fingerprint(part(PART)).endswith(" calibrated")
     assert model_fingerprint(part("Ascend910B3")) != model_fingerprint(part(PART))
-    keep(made(launch_us=6.0))  # again: the later one counts
+    keep(made(launch_us=6.0))  # a second one replaces the first
     assert calibrated(PART)["launch_us"].value == 6.0
     assert forget(PART)
     assert not forget(PART)
@@ -209,8 +209,8 @@ def test_times_of_a_calibrated_part_are_another_scope(monkeypatch):
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("{", "is no calibration"),
-        ("{}", "is no calibration"),
+        ("{", "is not a valid calibration"),
+        ("{}", "is not a valid calibration"),
         ('{"part": "x", "device": "", "toolchain": "", "created": "", "figures": {"speed": %s}}', "does not fit"),
     ],
 )

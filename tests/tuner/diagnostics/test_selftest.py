@@ -1,4 +1,4 @@
-"""The self-test passes a device that works, and says of one that does not what is wrong with it."""
+"""The self-test passes a working device, and says what is wrong with a faulty one."""
 
 import json
 
@@ -16,7 +16,7 @@ ORDER = ["device", "compile", "launch", "right values", "wrong values", "repeate
 
 @pytest.fixture
 def device(bowl):
-    """A device that works; `changes` are methods of another."""
+    """A factory of working devices; `changes` are methods to replace."""
 
     def make(**changes):
         class Working(bowl.FormulaDevice):
@@ -75,12 +75,12 @@ def test_a_launch_that_fails_is_told_from_a_compile_that_does(device):
 @pytest.mark.parametrize(
     ("verdict", "name", "detail"),
     [
-        (Verdict(True, 0.0, 0.1), "wrong values", "a kernel that adds 1 to every value passed for right"),
+        (Verdict(True, 0.0, 0.1), "wrong values", "a kernel that adds 1 to every value was verified as correct"),
         (Verdict(False, 9.0, 0.1, "out_ptr: off by 9"), "right values", "out_ptr: off by 9"),
         (
             Verdict(False, 9.0, 0.1, "the process died", Status.RUNTIME),
             "wrong values",
-            "they were not compared: the process died",
+            "the values were not compared: the process died",
         ),
     ],
 )
@@ -95,7 +95,7 @@ def test_a_clock_that_wanders_fails(device):
         return iter([Outcome(Status.CORRECT, timing=Timing(next(times)))])
 
     verdict, detail = steps(device(evaluate=evaluate))["repeated timing"]
-    assert (verdict, detail) == ("failed", "5 timings lie 4.00% apart (allowed: 2%)")
+    assert (verdict, detail) == ("failed", "5 timings differ by 4.00% (allowed: 2%)")
 
 
 @pytest.mark.parametrize(("floor", "verdict"), [(2.0, "failed"), (9.9, "ok"), (13.0, "failed"), (None, "ok")])

@@ -1,4 +1,4 @@
-"""What is told of one config: the JSON of `explain`, and the sentence why."""
+"""The explanation of one config: the JSON of `explain`, and the sentence that says why."""
 
 import json
 
@@ -84,8 +84,8 @@ FACTS = {"programs": 40, "cores": 40, "waves": 1, "tail_rows": 0}
         ({}, None, ""),
         (FACTS, None, "40 programs on 40 cores, no tail rows"),
         ({**FACTS, "programs": 50, "waves": 2}, None, "50 programs on 40 cores in 2 waves, no tail rows"),
-        ({**FACTS, "tail_rows": 1}, None, "40 programs on 40 cores, 1 tail row a program"),
-        ({**FACTS, "tail_rows": 3}, None, "40 programs on 40 cores, 3 tail rows a program"),
+        ({**FACTS, "tail_rows": 1}, None, "40 programs on 40 cores, 1 tail row per program"),
+        ({**FACTS, "tail_rows": 3}, None, "40 programs on 40 cores, 3 tail rows per program"),
         ({"double_buffered": True}, None, "double-buffered"),
         ({"double_buffered": False, "effective_options": {"multibuffer": True}}, None, ""),
         (

@@ -1,4 +1,4 @@
-"""Bytes moved beside the least, and the reason a buffer moves more."""
+"""Bytes moved and the least possible, and the reason why a buffer moves more."""
 
 import pytest
 
@@ -43,7 +43,7 @@ def test_the_least_traffic_needs_no_reason():
     ("moved", "ratio", "reason"),
     [
         ({"x": (8 * MB, 0)}, 1.498, "x is read 2.0 times: the kernel passes over the data more than once (+50%)"),
-        ({"x": (5 * MB, 0)}, 1.124, "x is read 1.25 times: tiles overlap or reach over the edge (+12%)"),
+        ({"x": (5 * MB, 0)}, 1.124, "x is read 1.25 times: tiles overlap or extend past the edge (+12%)"),
         ({"w": (4 * MB, 0)}, 1.493, "w is read 100 times: each program or sub-tile loads it again (+49%)"),
         ({"out": (4 * MB, 8 * MB)}, 1.995, "out is written 2.00 times and read 1.00 times (+100%)"),
         ({"part": (400_000, 400_000)}, 1.1, "part is scratch between launches, written and read again (+10%)"),

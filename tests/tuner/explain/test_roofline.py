@@ -1,4 +1,4 @@
-"""The roofline plot: only where the roofs are known, and the same file for the same config."""
+"""The roofline plot: drawn only if the roofs are known, and the same file for the same config."""
 
 import xml.etree.ElementTree as ElementTree
 
@@ -39,7 +39,7 @@ def test_another_suffix_is_refused_before_anything_is_drawn(bowl, tmp_path):
 def test_the_roofs_are_those_of_the_cost_table(part):
     roofs = modelled_roofs(part)
     assert roofs.memory_gb_s == {"global memory": pytest.approx(784), "L2 cache": 2300}
-    assert roofs.vector_gflop_s == pytest.approx(40 * 32 * 1.5)  # 64 lanes, two cycles an addition
+    assert roofs.vector_gflop_s == pytest.approx(40 * 32 * 1.5)  # 64 lanes, two cycles per addition
 
 
 def test_a_plot_is_a_picture_of_the_asked_form_and_the_same_each_time(bowl, part, tmp_path):

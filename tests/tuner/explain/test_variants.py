@@ -1,4 +1,4 @@
-"""Which side of a crossover a shape stands on: from stored trials, else from a few configs timed now."""
+"""The comparison of variants at one shape: from stored trials, or else from a few configs timed now."""
 
 import pytest
 

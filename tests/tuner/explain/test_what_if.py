@@ -1,4 +1,4 @@
-"""What options do and what would help: compiled and timed, on the formula kernel and on a modelled part."""
+"""Option effects and suggested changes, compiled and timed on the formula kernel and on a modelled part."""
 
 import pytest
 
@@ -98,12 +98,12 @@ def test_a_smaller_tile_that_keeps_double_buffering_is_found_by_compiling_it(hea
     assert {(row["parameter"], row["value"]) for row in rows} == {("BLOCK_SIZE_N", 1024), ("SUB_BLOCK_SIZE_M", 4)}
     assert [row["time_us"] for row in rows] == sorted(row["time_us"] for row in rows)
     for row in rows:
-        assert row["cures"] == "it keeps double buffering; as given, 188 of 192 KiB are taken without it"
+        assert row["cures"] == "it keeps double buffering; the given tile takes 188 of 192 KiB even without it"
         assert row["ratio"] < 1
 
 
 def test_a_tile_that_overflows_is_told_the_next_that_fits(headline):
     rows = headline(25, 12, 1024)
     assert rows
-    assert all(row["cures"] == "it fits; as given, the tile is 4 KiB larger than the 192 KiB on chip" for row in rows)
-    assert all("ratio" not in row for row in rows)  # there is no time to compare with
+    assert all(row["cures"] == "it fits; the given tile is 4 KiB larger than the 192 KiB on chip" for row in rows)
+    assert all("ratio" not in row for row in rows)  # an overflowing tile has no time to compare with

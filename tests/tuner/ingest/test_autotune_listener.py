@@ -1,4 +1,4 @@
-"""What is kept of triton's own autotuning."""
+"""Trials stored from triton's own autotuner."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tilewise.tuner.ingest import autotune_listener as harvest
 from tilewise.tuner.ingest.autotune_listener import Harvest, harvesting, unavailable_reason
 
 PROGRAM = '''
-"""A module as a program has it: the autotuner takes the function's name."""
+"""A program's module, in which the autotuner takes the function's name."""
 
 class Jitted:
     def __init__(self, fn):
@@ -143,9 +143,9 @@ def test_the_listener_is_there_for_the_block_only(store, monkeypatch):
 def test_a_triton_that_does_not_tell_is_named(store):
     pytest.importorskip("triton")
     if not unavailable_reason():
-        pytest.skip("this triton tells what its autotuner finds")
+        pytest.skip("this triton reports what its autotuner finds")
     with (
-        pytest.raises(Unavailable, match=r"triton [0-9.]+ does not tell what its autotuner finds, triton 3\.8 does"),
+        pytest.raises(Unavailable, match=r"triton [0-9.]+ does not report what its autotuner finds, triton 3\.8 does"),
         harvesting(store),
     ):
         pass

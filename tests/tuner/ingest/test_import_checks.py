@@ -1,4 +1,4 @@
-"""Imported results against the kernels they claim to be of."""
+"""Checks of imported results against the kernels that they name."""
 
 from __future__ import annotations
 
@@ -74,10 +74,10 @@ def test_what_cannot_be_a_best_is_refused_and_the_rest_is_taken(scope, changes, 
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [
-        ({"kernel": "no_such_kernel"}, "kernel 'no_such_kernel' is not known here; if it is your own, add --kernel"),
+        ({"kernel": "no_such_kernel"}, "kernel 'no_such_kernel' is unknown here; if it is your own, add --kernel"),
         ({"dims": {"M": 1000}}, "N is missing"),
         ({"dims": {"M": 1000, "N": 2**40}}, "N is 1099511627776"),
-        ({"dtype": "int4"}, "takes no 'int4'"),
+        ({"dtype": "int4"}, "does not take 'int4'"),
     ],
 )
 def test_a_problem_that_cannot_be_is_refused_whole(scope, changes, complaint):
@@ -122,5 +122,5 @@ def test_suggestions_name_the_kernels_own_sizes_and_parameters(scope):
     assert [text.split(";")[0] for _, text in reasons(reading)] == [
         "row_reduce has no parameter 'BLOCK_SIZE_K'",
         "kernel row_reduce has no dimension K",
-        "kernel 'no_such_kernel' is not known here",
+        "kernel 'no_such_kernel' is unknown here",
     ]

@@ -1,4 +1,4 @@
-"""Relaxed look-ups in a store: which answer, and what it says of itself."""
+"""Relaxed look-ups in a store: the answers, and what they say about themselves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ FIRST = datetime(2026, 11, 1, tzinfo=UTC)
 
 @pytest.fixture
 def keep(store, bowl):
-    """Stores a winner of the bowl; keywords change its scope."""
+    """A function that stores a winner of the bowl; keywords change its scope."""
     count = 0
 
     def record(m, config, time_us=10.0, verified=True, **changes):
@@ -139,7 +139,7 @@ def test_a_portfolio_is_made_once_and_anew_from_what_was_written_since(ask, keep
     monkeypatch.setattr(
         store, "trials", lambda scope, trials=store.trials: read.append(scope.dims["M"]) or trials(scope)
     )
-    monkeypatch.setattr(stored, "_SHARE", 0)  # without waiting
+    monkeypatch.setattr(stored, "_SHARE", 0)  # rebuild at once
     keep(100, A)
     keep(1000, A)
     assert [ask(m, "portfolio").winner.config for m in (10_000, 20_000)] == [A, A]

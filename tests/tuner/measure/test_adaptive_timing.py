@@ -1,4 +1,4 @@
-"""Going on until it is known, and giving up what is clearly behind; stopping when one likes must not make it wrong."""
+"""Timing until the interval is narrow, and dropping what is clearly behind, without spoiling the confidence."""
 
 import itertools
 
@@ -57,7 +57,7 @@ def test_what_is_faster_is_never_dropped_however_early():
 
 @pytest.mark.parametrize("kind", INDEPENDENT)
 def test_stopping_on_what_one_sees_does_not_make_the_interval_miss_more_often(kind):
-    """At noise that ends at every look, of the kind that tempts to stop when samples happen to agree."""
+    """The noise levels end timing at every look; stopping on samples that happen to agree must not bias it."""
     missed = 0
     for seed in range(300):
         scale = 0.002 * 1.35 ** (seed % 9)
@@ -67,15 +67,15 @@ def test_stopping_on_what_one_sees_does_not_make_the_interval_miss_more_often(ki
 
 
 def test_on_recorded_repetitions_fewer_than_one_in_a_hundred_contenders_is_dropped():
-    """The true best is raced against an estimate of itself that was lucky."""
-    random, dropped, samples, asked = np.random.default_rng(7), 0, 0, 0
+    """The true best is timed against a lucky estimate of itself."""
+    random, dropped, samples, runs = np.random.default_rng(7), 0, 0, 0
     for times in recorded("sum_rows-16384x1024", 60):
         best = min(time_adaptively(lambda n, t=times: random.choice(t, n).tolist()).time_us for _ in range(3))
         for _ in range(5):
             timing = time_adaptively(lambda n, t=times: random.choice(t, n).tolist(), to_beat_us=best)
-            dropped, samples, asked = dropped + timing.dropped, samples + timing.samples, asked + 1
-    assert dropped / asked < 0.01
-    assert samples / asked < LOOKS[-1] / 2
+            dropped, samples, runs = dropped + timing.dropped, samples + timing.samples, runs + 1
+    assert dropped / runs < 0.01
+    assert samples / runs < LOOKS[-1] / 2
 
 
 def test_a_summary_is_the_median_the_outer_fifths_and_its_interval():

@@ -1,4 +1,4 @@
-"""Noticing that the device has changed, and not noticing it where it has not."""
+"""Detection of device changes, without false alarms."""
 
 import dataclasses
 import json
@@ -13,7 +13,7 @@ from tilewise.tuner.measure.drift import CHECK, FIRST, TOLERANCE, Reference
 
 
 class Device:
-    """A reference of 20 us with noise, on a device that is `slow` times as slow as at first."""
+    """A device on which a noisy reference of 20 us takes `slow` times as long as at first."""
 
     def __init__(self, kind="even", seed=0, scale=0.02):
         self.noise, self.slow, self.taken = Noise(kind, seed, scale), 1.0, 0
@@ -62,7 +62,7 @@ def test_what_lasts_becomes_the_usual():
 
 
 class ScriptedTimer(Timer):
-    """Every run takes its job's time, times how slow the device is just now: `slow` by sample, the last for ever."""
+    """A timer that multiplies a job's time by the device's slowness: `slow` lists it per sample, and the last stays."""
 
     name = "scripted"
 

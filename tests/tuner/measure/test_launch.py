@@ -1,4 +1,4 @@
-"""Binding a spec to its function: found lazily, bound completely, refused clearly."""
+"""Binding a spec to its function: lazy import, complete arguments, clear errors."""
 
 import dataclasses
 import importlib.util
@@ -28,7 +28,7 @@ def spec():
 
 
 class Recorder:
-    """A jitted function that keeps what it is launched with."""
+    """A jitted function that records the grid and arguments of its launches."""
 
     __name__ = "right_kernel"
 
@@ -60,7 +60,7 @@ def test_a_function_object_is_taken_as_it_is(spec):
     [
         ("tilewise.no_such_module:kernel", "does not import: No module named"),
         ("tilewise.kernels.jit.row_reduce:no_such_kernel", "no_such_kernel"),
-        (len, "which is no triton.jit function"),
+        (len, "not a triton.jit function"),
     ],
 )
 def test_what_is_no_triton_function_is_refused(spec, function, message):
@@ -99,13 +99,13 @@ def test_a_launcher_launches_as_often_as_it_is_called(spec):
 
 def test_an_argument_that_the_function_lacks_is_named(spec):
     wrong = dataclasses.replace(spec, scalars=lambda problem: {**problem.dims, "stride": 1})
-    with pytest.raises(BadSpec, match="gives stride, which its function does not take"):
+    with pytest.raises(BadSpec, match="passes stride, which its function does not take"):
         launcher(wrong, PROBLEM, CONFIG, {"x_ptr": 0, "out_ptr": 0})
 
 
 def test_an_argument_that_nobody_gives_is_named(spec):
     wrong = dataclasses.replace(spec, buffers=lambda problem: {"x_ptr": Buffer((1,), "float32")})
-    with pytest.raises(BadSpec, match="gives no out_ptr, which its function takes"):
+    with pytest.raises(BadSpec, match="does not pass out_ptr, which its function requires"):
         launcher(wrong, PROBLEM, CONFIG, {"x_ptr": 0})
 
 

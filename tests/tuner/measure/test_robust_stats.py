@@ -1,4 +1,4 @@
-"""Intervals that hold what they promise, whatever the noise."""
+"""Intervals that hold with the promised probability, whatever the noise."""
 
 import math
 from math import comb
@@ -46,13 +46,13 @@ def test_it_holds_the_median_as_often_as_it_says(kind):
 
 
 def test_it_holds_the_median_of_recorded_repetitions_as_often_as_it_says():
-    random, held, asked = np.random.default_rng(1), 0, 0
+    random, held, intervals = np.random.default_rng(1), 0, 0
     for times in recorded("row_reduce-16384x1024", 100):
         true = float(np.median(times))
         for _ in range(5):
             interval = median_interval(random.choice(times, 20).tolist(), 0.1)
-            held, asked = held + (interval.low <= true <= interval.high), asked + 1
-    assert held / asked >= 0.9
+            held, intervals = held + (interval.low <= true <= interval.high), intervals + 1
+    assert held / intervals >= 0.9
 
 
 def test_drift_that_moves_both_is_not_in_the_ratio():

@@ -1,4 +1,4 @@
-"""What a config is expected to cost at a shape where nobody timed it."""
+"""The forecast of a config's cost at a shape where it was not timed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Winners timed on each other's shapes, and the benchmark that is made of it."""
+"""Winners timed on each other's shapes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tilewise.tuner.tuning.loop import Budget, Tuning
 
 @pytest.fixture
 def device(bowl):
-    """A bowl whose best TILE grows with the shape: 1 at M=1, one more with each factor of 16."""
+    """A bowl whose best TILE grows with the shape: 1 at M=1, and one more for each factor of 16."""
 
     class Slope(bowl.FormulaDevice):
         def evaluate(self, spec, problem, configs, **options):
@@ -29,8 +29,8 @@ def device(bowl):
     return Slope()
 
 
-def tune(bowl, device, store, sizes):
-    problems = [Problem("bowl", {"M": m}, "float32") for m in sizes]
+def tune(bowl, device, store, values_of_m):
+    problems = [Problem("bowl", {"M": m}, "float32") for m in values_of_m]
     for problem in problems:
         Tuning(bowl.SPEC, problem, device, store, budget=Budget(15)).run()
     return problems

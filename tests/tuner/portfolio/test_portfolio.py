@@ -1,4 +1,4 @@
-"""Portfolios: a few configs for all shapes, and the rule that picks among them."""
+"""Portfolios: a few configs for all shapes, and the rule that picks one of them."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def bowl_config(tile):
 
 
 def bowl_shapes(bowl, *more):
-    """Shapes whose best tile grows with M; the bowl's default is slow everywhere."""
+    """Return shapes whose best tile grows with M; the bowl's default is slow everywhere."""
 
     def trials(small, large):
         return trial(bowl_config(2), small), trial(bowl_config(8), large), trial(bowl.DEFAULT, 60.0, verified=False)
@@ -53,8 +53,8 @@ def test_two_configs_serve_five_shapes_and_the_rule_gives_each_shape_what_suits_
     portfolio = build(SCOPE, SHAPES)
     assert sorted(config["TILE"] for config in portfolio.configs) == [1, 3]
     assert portfolio.smallest
-    sizes = (1, 10, 20, 100, 400, 10**9)
-    assert [portfolio.configs[portfolio.rule.pick({"M": m})]["TILE"] for m in sizes] == [1, 1, 1, 3, 3, 3]
+    values_of_m = (1, 10, 20, 100, 400, 10**9)
+    assert [portfolio.configs[portfolio.rule.pick({"M": m})]["TILE"] for m in values_of_m] == [1, 1, 1, 3, 3, 3]
 
 
 def test_a_shape_is_launched_with_what_is_expected_to_be_fastest_there(bowl):
@@ -62,7 +62,7 @@ def test_a_shape_is_launched_with_what_is_expected_to_be_fastest_there(bowl):
     for m, tile in ((9, 2), (25, 2), (300, 8), (3000, 8)):
         picks = portfolio.picks(bowl.SPEC, {"M": m}, bowl.TARGET)
         assert picks[0]["TILE"] == tile
-        assert len(picks) == len(set(map(str, picks))) == 3  # both that won somewhere, and the default
+        assert len(picks) == len(set(map(str, picks))) == 3  # the two winners and the default
 
 
 def test_one_large_shape_does_not_make_a_small_one_leave_the_cores_idle(bowl):
@@ -102,8 +102,8 @@ def test_every_tuned_shape_stays_within_the_factor_by_one_of_the_configs():
 def test_a_shape_left_out_is_judged_by_its_own_times(bowl):
     portfolio = build(SCOPE, SHAPES)
     assert (portfolio.held_out.shapes, portfolio.held_out.unknown) == (5, 0)
-    assert portfolio.held_out.worst == pytest.approx(1.2)  # M=20 without itself: MIDDLE serves 10 and the rest
-    assert portfolio.rule_held_out.worst == pytest.approx(3.0)  # without it, 10 alone is too few for a branch
+    assert portfolio.held_out.worst == pytest.approx(1.2)  # without M=20, MIDDLE serves M=10 and the rest
+    assert portfolio.rule_held_out.worst == pytest.approx(3.0)  # without M=20, M=10 alone is too few for a branch
     with_spec = build(SCOPE, bowl_shapes(bowl), bowl.SPEC)
     assert (with_spec.held_out.shapes, with_spec.held_out.mean) == (6, 1.0)
 
@@ -129,7 +129,7 @@ def test_a_shape_without_a_verified_winner_has_no_part():
 
 
 def test_a_config_counts_for_a_shape_as_what_it_becomes_there(bowl):
-    """TILE=40 becomes 10 in the bowl's space, whose time is known."""
+    """TILE=40 becomes 10 in the bowl's space, and the time of that is known."""
     in_space, outside = ({"TILE": tile, "WIDTH": 16, "fast": True} for tile in (10, 40))
     shapes = [shape(1, trial(outside, 5.0), trial(in_space, 5.1)), shape(2, trial(in_space, 5.0))]
     alone = build(SCOPE, [shape(1, trial(outside, 5.0)), shapes[1]])

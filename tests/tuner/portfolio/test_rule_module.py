@@ -1,4 +1,4 @@
-"""Portfolios as Python."""
+"""Portfolios exported as Python functions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Smallest covers."""
+"""The smallest set covers."""
 
 from __future__ import annotations
 

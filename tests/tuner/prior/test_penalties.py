@@ -1,4 +1,4 @@
-"""Penalties: 1 where a flaw is absent, rising with it, and the published winner ahead."""
+"""Penalties: 1 without a flaw, rising with it, and the published winner ahead."""
 
 import dataclasses
 import functools
@@ -31,7 +31,7 @@ def on_gpu(block, sub, cols, warps=4, *, m=16384, n=8192):
 
 
 def of_sums(block, sub, cols, *, m=1000, n=8192, dtype="float32", **changes):
-    """Of a kernel that does little beside loading."""
+    """Return the penalties for a kernel that does little besides loading."""
     rows = {"VARIANT": "direct", "BLOCK_SIZE_M": block, "SUB_BLOCK_SIZE_M": sub}
     config = rows | {"BLOCK_SIZE_N": n, "SUB_BLOCK_SIZE_N": cols, "multibuffer": True}
     spec = with_tiling(registry.load("sum_rows"), **changes)
@@ -39,7 +39,7 @@ def of_sums(block, sub, cols, *, m=1000, n=8192, dtype="float32", **changes):
 
 
 def of_bias(block, sub, cols, *, m=200, **changes):
-    """Of an element-wise kernel."""
+    """Return the penalties for an element-wise kernel."""
     rows = {"VARIANT": "blocks", "BLOCK_SIZE_M": block, "SUB_BLOCK_SIZE_M": sub}
     spec = with_tiling(registry.load("relu_bias_scale"), **changes)
     problem = Problem("relu_bias_scale", {"M": m, "N": 4096}, "float32")
@@ -67,7 +67,7 @@ def rises(values):
     ],
 )
 def test_waves(block, factor):
-    """But for the launch, which takes its time anyway."""
+    """Approximate, because the launch takes the same time anyway."""
     assert of(block, 5, 256)["waves"] == pytest.approx(factor, rel=0.02)
 
 
@@ -109,7 +109,7 @@ def test_short_rows_of_a_transfer_cost_more():
 
 
 def test_a_trip_over_an_edge_is_filled_first_unless_it_is_moved_back():
-    """1000 rows are 41 blocks of 24 and a rest, 40 blocks of 25, of which 6 trips of 4 leave a row."""
+    """1000 rows are 41 blocks of 24 and a rest, or 40 blocks of 25; 6 trips of 4 rows leave one row of such a block."""
     assert of(25, 25, 256)["edges"] == of(25, 5, 256)["edges"] == 1.0
     assert rises([1.0, of(25, 4, 256)["edges"]])
     assert rises([1.0, of(24, 24, 256)["edges"]])
@@ -147,7 +147,7 @@ def test_on_chip_memory_is_a_penalty_where_double_buffering_or_the_tile_itself_d
 
 
 def test_second_buffers_may_lie_in_what_is_free_meanwhile():
-    """Five rows of 4096 columns fit once with half as much to reduce them in, twice only if that may be used."""
+    """Five rows of 4096 columns and half as much for reducing them fit once; twice only if that half may be reused."""
     of_tile = functools.partial(of_sums, 25, 5, 4096, n=4096)
     assert of_tile()["overlap"] > of_tile(doubling_bytes=0)["overlap"] == 1.0
 
@@ -215,8 +215,8 @@ def test_facts_of_a_tiling():
     "file", sorted(LANDSCAPES.glob("*-modelled.json.gz")), ids=lambda file: file.name.split("-f")[0]
 )
 def test_one_of_the_first_five_is_within_2_percent_on_every_modelled_landscape(file):
-    """Judged ones among them; the search has to find it within ten evaluations, with some spent elsewhere."""
+    """Judged landscapes too: the search must find the config in ten evaluations, some of them spent elsewhere."""
     recorded = load_recorded(str(file))
     table, likely = recorded.prior
     first = np.lexsort((table.sum(axis=1), ~likely))[:5]
-    assert any((time := recorded.times[number]) and time <= 1.02 * recorded.optimum for number in first)
+    assert any((time := recorded.times[index]) and time <= 1.02 * recorded.optimum for index in first)

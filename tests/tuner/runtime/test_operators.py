@@ -1,4 +1,4 @@
-"""Operators, run by Triton's interpreter in a process of its own."""
+"""Operators, run by Triton's interpreter in a separate process."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ for m, n in ((5, 70), (33, 1000), (5, 70)):
     assert (out - (2 * x).softmax(1)).abs().max() < 1e-5
 assert len(softmax.choices) == 2
 
-# accumulated outputs are set to their initial value, every time
+# accumulated outputs are reset to their initial value on each call
 total = Operator("sum_all", "missing.json", **options)
 x, out = torch.randn(3000), torch.full((1,), 1000.0)
 for _ in range(2):
@@ -75,7 +75,7 @@ for tensors, words in (
     ((x, x.t()), "out_ptr is (80, 6); expected (6, 80), contiguous"),
     ((x.t(), torch.empty(80, 6)), "x_ptr is (80, 6); expected (80, 6), contiguous"),
     ((x[0], x), "too few dimensions"),
-    ((x.double(), x.double()), "takes no 'float64'"),
+    ((x.double(), x.double()), "does not take 'float64'"),
 ):
     try:
         softmax(*tensors)

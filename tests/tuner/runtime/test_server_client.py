@@ -1,4 +1,4 @@
-"""`tuned` functions that ask a server: one that answers, and ones that hang, fail, lie or go away."""
+"""Config selectors that ask a server: one that answers, and ones that hang, fail, lie or go away."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def neighbour(dims):
 
 
 class Server:
-    """A server whose manner can be changed while it runs."""
+    """A server whose behaviour (`manner`) can be changed while it runs."""
 
     def __init__(self):
         self.manner, self.asked, self.leave = "answer", [], threading.Event()
@@ -58,7 +58,7 @@ class Server:
                 pass
 
         self._http = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self._http.handle_error = lambda *_: None  # a client that does not wait for its answer is what is tested
+        self._http.handle_error = lambda *_: None  # silent: clients that hang up early are part of the tests
         self._http.daemon_threads = True
         self.url = f"http://127.0.0.1:{self._http.server_port}"
         threading.Thread(target=self._http.serve_forever, args=(0.01,), daemon=True).start()
@@ -127,7 +127,7 @@ def choose(choices, m):
 def eventually(holds, seconds=10.0):
     end = time.monotonic() + seconds
     while not holds():
-        assert time.monotonic() < end, "it does not come about"
+        assert time.monotonic() < end, "the condition did not become true in time"
         time.sleep(0.005)
 
 
@@ -146,7 +146,7 @@ def test_launches_go_on_within_the_limit_and_recover_when_the_server_does(server
     choose(choices, 999)  # imports
     began = time.monotonic()
     assert choose(choices, 1000).match == "default"
-    assert time.monotonic() - began < 2.0  # the limit, on a busy machine, and less than a server has for its answer
+    assert time.monotonic() - began < 2.0  # above the limit, for a busy machine, but below TIMEOUT_SECONDS
     eventually(lambda: "does not answer" in caplog.text)
     server.manner = "answer"
     server.leave.set()
@@ -182,7 +182,7 @@ def test_a_copy_that_is_damaged_is_as_if_there_were_none(server, caplog):
     first._remote.copy.parent.mkdir(parents=True)
     first._remote.copy.write_bytes(b"{damaged")
     second = selector(server.url)
-    assert "going on without tuned configs" in caplog.text
+    assert "continuing without tuned configs" in caplog.text
     assert choose(second, 1000).match == "exact"
 
 
@@ -197,7 +197,7 @@ def test_what_the_server_has_no_answer_to_is_chosen_here_and_asked_once(server, 
     began = time.monotonic()
     assert choose(choices, 1000).match == "predicted"
     assert choose(choices, 1000).match == "predicted"
-    assert time.monotonic() - began < 10.0  # that there is no answer is one
+    assert time.monotonic() - began < 10.0  # "not found" is an answer: no retries
     assert [query["match"] for query in server.asked] == asked
     assert not choices._remote.is_away
 
@@ -212,11 +212,11 @@ def test_a_shape_that_nobody_tuned_gets_what_the_server_has_nearest(server):
     assert [query["match"] for query in server.asked] == ["older", "portfolio", "older", "older", "nearest"]
     server.manner = "answer"
     later = selector(server.url)
-    assert choose(later, 1000).match == "exact"  # a guess is not what is kept
+    assert choose(later, 1000).match == "exact"  # the guess was not kept
 
 
 def local(monkeypatch, toolchain="1", cores=40):
-    """Tensors are on a chip of this process."""
+    """Put the tensors on a chip of this process."""
     here = CurrentDevice(known_target("Ascend910B4", cores), toolchain)
     monkeypatch.setattr(choosing, "current_device", lambda tensor: here)
 
@@ -236,7 +236,7 @@ def test_a_chip_with_another_number_of_cores_is_refused(server, monkeypatch):
     local(monkeypatch)
     server.manner = "other cores"
     assert choose(ConfigSelector(SPEC, server.url, timeout=5.0), 1000).match == "predicted"
-    assert choose(selector(server.url), 1000).match == "exact"  # that of the name is asked for
+    assert choose(selector(server.url), 1000).match == "exact"  # any core count, as the device is given by name
 
 
 def test_what_is_kept_is_launched_with_at_once_and_brought_up_to_date_for_the_next_process(server):
@@ -276,7 +276,7 @@ def test_threads_that_meet_new_shapes_at_once_wait_no_longer_than_one(server):
 
 @pytest.fixture
 def told(server, monkeypatch):
-    """The shapes that a server is told of, by programs that launch from a file."""
+    """Values of M that a server is told of by programs that launch from a file."""
     monkeypatch.setenv("TILEWISE_MISSES_SERVER", server.url)
     return lambda: [int(query["M"]) for query in server.asked]
 
@@ -295,14 +295,14 @@ def test_a_server_that_the_user_names_is_told_of_each_guess_once_and_decides_not
     eventually(lambda: sorted(told()) == [1000, 2000])
     assert server.asked[0]["match"] == "exact"
     assert {choice.match for choice in choices.choices.values()} == {"predicted"}
-    assert choices._told.copy is None
+    assert choices._misses_server.copy is None
 
 
 @pytest.mark.parametrize("manner", ["hang", "500", "not JSON"])
 def test_a_server_that_fails_keeps_no_launch_waiting_and_is_told_later(server, told, manner, monkeypatch):
     monkeypatch.setattr(remote, "TIMEOUT_SECONDS", 3.0)
     server.manner = manner
-    choices = selector("nowhere.json", match="nearest")  # without the prior's own time
+    choices = selector("nowhere.json", match="nearest")  # without the time that the prior takes
     choose(choices, 999)  # imports
     began = time.monotonic()
     for m in range(1000, 1005):
@@ -320,7 +320,7 @@ def test_more_guesses_than_may_wait_are_not_told(server, told, monkeypatch):
     choices = selector("nowhere.json", match="nearest")
     for m in range(1000, 1006):
         choose(choices, m)
-    assert choices._told._questions.qsize() <= 2
+    assert choices._misses_server._queries.qsize() <= 2
 
 
 def test_a_cache_that_is_the_server_itself_is_not_told_twice(server, told):

@@ -1,4 +1,4 @@
-"""`tuned` functions over a stand-in for a `triton.jit` function, which notes its launches."""
+"""`tuned` functions over a stand-in for a `triton.jit` function that records its launches."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ SCOPE = Scope(
 
 
 class Tensor:
-    """As much of a torch tensor as a launch looks at."""
+    """The part of a torch tensor that a launch uses."""
 
     def __init__(self, dtype="torch.float32"):
         self.dtype = dtype
@@ -52,7 +52,7 @@ class Tensor:
 
 
 class Jitted:
-    """As much of a JITFunction as is wrapped. `fails` names the exception of a config's launch."""
+    """The part of a JITFunction that `tuned` uses. `fails` returns the exception to raise for a config, or None."""
 
     constants = ("BLOCK_SIZE_M", "SUB_BLOCK_SIZE_M", "BLOCK_SIZE_N", "EVICT_FIRST")
     arg_names = ("x_ptr", "w_ptr", "out_ptr", "M", "N", *constants)
@@ -124,7 +124,7 @@ def test_arguments_may_be_given_by_name(file):
 
 
 def test_a_missing_argument_is_named(file):
-    with pytest.raises(UsageError, match="told its shape by M, N, x_ptr"):
+    with pytest.raises(UsageError, match="an argument is missing; its shape is read from M, N, x_ptr"):
         over(Jitted(), file)[(1,)](w_ptr=Tensor(), M=1000, N=8192)
 
 
@@ -171,7 +171,7 @@ def test_a_portfolio_of_another_version_is_not_used_and_the_log_says_so(tmp_path
     path = tmp_path / "runtime.json"
     path.write_bytes(encode_winners([result(1000).to_json()], [portfolio.to_json() | {"version": 1}]))
     assert launch(over(Jitted(), path), 1000) == "launched"
-    assert "a portfolio of version 1; this tilewise reads version 2: export it again" in caplog.text
+    assert "the portfolio has version 1, but this tilewise reads 2; export it again" in caplog.text
 
 
 def test_without_any_result_the_prior_and_without_leave_the_default_is_launched(file, misses):
@@ -258,9 +258,9 @@ def test_a_function_that_chooses_by_itself_or_takes_no_config_of_the_spec_is_ref
 
 def test_a_device_that_nobody_knows_is_said(file, caplog):
     launch(over(Jitted(), file), 1000)
-    assert "nothing is known" not in caplog.text
+    assert "unknown device" not in caplog.text
     launch(tuned(SPEC, file, device="Ascent910B4")(Jitted()), 1000)
-    assert caplog.text.count("nothing is known of a device 'Ascent910B4'") == 1
+    assert caplog.text.count("unknown device 'Ascent910B4'") == 1
 
 
 def test_tensors_on_no_known_device_need_one_named(file):
@@ -298,7 +298,7 @@ def test_a_cache_that_cannot_be_used_is_reported_and_launches_go_on(tmp_path, mi
         path.write_bytes(content)
     jitted = Jitted()
     kernel = over(jitted, path, match="exact")
-    assert "going on without tuned configs of row_reduce" in caplog.text
+    assert "continuing without tuned configs of row_reduce" in caplog.text
     assert launch(kernel, 1000) == "launched"
     assert kernel.choices[0].match == "default"
 
@@ -352,7 +352,7 @@ def test_a_guess_that_comes_later_gives_way_to_the_default_too(file):
     (default,) = kernel.choices
     late = dataclasses.replace(default, match="nearest", config=CONFIG)
     with kernel.selector.lock:
-        kernel._changed(kernel.selector._keep(late))  # as a server's answer is noted
+        kernel._changed(kernel.selector._keep(late))  # as on a late answer of a server
     assert launch(kernel, 1001) == launch(kernel, 1001) == "launched"
     assert "OutOfResources" in kernel.choices[0].why
     assert [config == jitted.configs[0] for config in jitted.configs] == [True] * 3
@@ -381,7 +381,7 @@ def test_an_output_that_is_accumulated_into_starts_from_its_initial_value(file):
         kernel = tuned(spec, file, device="Ascend910B4", reset=reset)(Jitted())
         kernel[(1,)](Tensor(), Tensor(), out, 1000, 8192)
         kernel.warmup(Tensor(), Tensor(), out, 1000, 8192, grid=(1,))
-        kernel.run(Tensor(), Tensor(), out, 1000, 8192, grid=(1,))  # as a function does that wraps this one
+        kernel.run(Tensor(), Tensor(), out, 1000, 8192, grid=(1,))  # as a function that wraps this one does
         assert out.filled == filled
 
 
@@ -446,7 +446,7 @@ def test_misses_that_cannot_be_kept_do_not_end_the_launch(file, monkeypatch, tmp
     (tmp_path / "plain").write_text("")
     monkeypatch.setenv("TILEWISE_MISSES", str(tmp_path / "plain" / "misses.jsonl"))
     assert launch(over(Jitted(), file), 1001) == "launched"
-    assert "untuned shapes are not kept" in caplog.text
+    assert "untuned shapes are not recorded" in caplog.text
 
 
 def test_misses_are_counted_by_process_and_forgotten_once_tuned(misses):
@@ -472,12 +472,12 @@ def test_what_is_no_jitted_function_or_another_specs_is_refused_when_it_is_wrapp
     def plain(x_ptr):
         pass
 
-    with pytest.raises(UsageError, match=r"^plain is no triton\.jit function; write @triton\.jit between tuned"):
+    with pytest.raises(UsageError, match=r"^plain is not a triton\.jit function; write @triton\.jit between tuned"):
         tuned(SPEC, file)(plain)
     other = Jitted()
     other.arg_names = ("x_ptr", "out_ptr", "n_elements")
     with pytest.raises(BadSpec) as caught:
         tuned(SPEC, file)(other)
     assert str(caught.value) == (
-        "a problem is read from M, N, but the function has x_ptr, out_ptr, n_elements: is it the spec's?"
+        "a problem is read from M, N, but the function takes x_ptr, out_ptr, n_elements; pass its own spec"
     )

@@ -16,8 +16,8 @@ TRIED = RANDOM.choice(len(SPACE), 30, replace=False)
 REST = np.setdiff1d(np.arange(len(SPACE)), TRIED)
 
 
-def log_times(numbers):
-    value_indices = SPACE.value_indices[numbers].astype(float)
+def log_times(indices):
+    value_indices = SPACE.value_indices[indices].astype(float)
     values = 0.5 * np.abs(value_indices[:, 0] - 3) + 0.3 * value_indices[:, 1] * (value_indices[:, 2] == 1)
     return (values - values.mean()) / values.std()
 
@@ -31,8 +31,8 @@ def fitted():
 
 def test_numbers_have_a_scale_and_their_twos_and_words_are_alike_or_not():
     assert [column.parameter for column in COLUMNS] == [0, 0, 1, 2]
-    places, twos, powers, words = (column.squares for column in COLUMNS)
-    assert places[0, -1] == powers[0, -1] == 1
+    order, twos, powers, words = (column.squares for column in COLUMNS)
+    assert order[0, -1] == powers[0, -1] == 1
     assert powers[0, 1] == pytest.approx(1 / 9)  # logarithms
     assert twos[0, 2] == 0 and twos[0, 5] == 1  # 1 and 3 are odd, 8 is 2^3
     np.testing.assert_array_equal(words, 1 - np.eye(3))
@@ -70,8 +70,8 @@ def test_a_parameter_of_one_value_has_no_column():
 def test_a_gradient_is_the_slope_of_the_evidence(fitted):
     values = log_times(TRIED)
     value_indices = SPACE.value_indices[TRIED]
-    places = [np.eye(len(column.squares))[value_indices[:, column.parameter]] for column in COLUMNS]
-    slope = fitted._gradient(value_indices, places, values)
+    one_hot = [np.eye(len(column.squares))[value_indices[:, column.parameter]] for column in COLUMNS]
+    slope = fitted._gradient(value_indices, one_hot, values)
     for index in range(len(slope)):
         ends = []
         for step in (1e-5, -1e-5):

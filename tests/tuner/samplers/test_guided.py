@@ -1,4 +1,4 @@
-"""The guided sampler: it trusts its prior until the times say otherwise, and stays away from where configs fail."""
+"""The guided sampler: it trusts its prior until the times contradict it, and avoids regions where configs fail."""
 
 import itertools
 import math
@@ -18,7 +18,7 @@ SEEDS = range(12)
 
 
 def landscape(a, b, per_a=0.35, per_b=0.5):
-    """Log penalties by parameter, none of them at A = a, B = 2^b; their sum is the log time."""
+    """Return log penalties by parameter, which are 0 at A = a, B = 2^b; their sum is the log time."""
     rows = [(per_a * abs(c["A"] - a), per_b * abs(math.log2(c["B"]) - b), 0.3 * (not c["F"])) for c in CONFIGS]
     return np.array(rows)
 
@@ -27,9 +27,9 @@ TRUE = landscape(11, 5)
 
 
 def course(log_time, seed, count, *, prior=None, likely=None, until=frozenset()):
-    """The numbers of the configs tried; `log_time(number)` is None where a config fails."""
+    """Return the config indices tried; `log_time(index)` is None for a config that fails."""
     study = quiet_study(GuidedSampler(SPACE, seed, log_penalties=prior, likely=likely))
-    numbers = []
+    indices = []
     for _ in range(count):
         trial = study.ask(fixed_distributions=distributions(SPACE))
         index = SPACE.index_of([trial.params[name] for name in SPACE.domains])
@@ -37,14 +37,14 @@ def course(log_time, seed, count, *, prior=None, likely=None, until=frozenset())
         value = log_time(index)
         trial.set_user_attr(FAILED, value is None)
         study.tell(trial, PENALTY if value is None else value)
-        numbers.append(index)
+        indices.append(index)
         if index in until:
             break
-    return numbers
+    return indices
 
 
 def evaluations_to_2_percent(log_time, count=60, **options):
-    """The median over the seeds."""
+    """Return the median over the seeds."""
     every = [log_time(index) for index in range(len(SPACE))]
     near = min(value for value in every if value is not None) + math.log(1.02)
     good = {index for index, value in enumerate(every) if value is not None and value <= near}
@@ -86,7 +86,7 @@ def test_configs_unlikely_to_fit_do_not_come_first():
 
 
 def fails(index):
-    """A corner of 28% of the space."""
+    """Return whether a config lies in a corner of 28% of the space."""
     config = CONFIGS[index]
     return config["A"] * math.log2(config["B"] + 1) > 40
 
@@ -105,8 +105,8 @@ def test_an_optimum_is_found_although_the_prior_points_into_a_corner_that_fails(
 def test_the_first_batch_is_no_set_of_twins():
     flat = np.zeros((len(SPACE), 1))
     study = quiet_study(GuidedSampler(SPACE, 0, log_penalties=flat))
-    asked = [study.ask(fixed_distributions=distributions(SPACE)).params for _ in range(4)]
-    for left, right in itertools.combinations(asked, 2):
+    batch = [study.ask(fixed_distributions=distributions(SPACE)).params for _ in range(4)]
+    for left, right in itertools.combinations(batch, 2):
         assert abs(left["A"] - right["A"]) / 15 + abs(left["B"] - right["B"]) / 7 + (left["F"] != right["F"]) > 0.3
 
 
@@ -125,18 +125,18 @@ def test_a_winner_from_elsewhere_has_a_share_of_the_first_evaluations_and_no_mor
 
 
 def weighted_course(true, prior, weights, seed, count):
-    """The numbers tried where another shape's winner (far from the best here) and its weights are known."""
+    """Return the config indices tried if another shape's winner (far from the best here) and its weights are known."""
     study = quiet_study(GuidedSampler(SPACE, seed, log_penalties=prior, weights=weights, elsewhere=[0]))
-    numbers = []
+    indices = []
     for _ in range(count):
         trial = study.ask(fixed_distributions=distributions(SPACE))
-        numbers.append(SPACE.index_of([trial.params[name] for name in SPACE.domains]))
-        study.tell(trial, float(true[numbers[-1]].sum()))
-    return numbers
+        indices.append(SPACE.index_of([trial.params[name] for name in SPACE.domains]))
+        study.tell(trial, float(true[indices[-1]].sum()))
+    return indices
 
 
 def test_weights_learnt_elsewhere_are_tried_at_once():
-    """The prior misses by a factor in each penalty; another shape has shown by which."""
+    """The prior is wrong by a factor in each penalty, and another shape has shown these factors."""
     factors = np.array([0.1, 1.5, -2.0])
     prior = TRUE / factors
     best = int(np.argmin(TRUE.sum(axis=1)))
@@ -188,7 +188,7 @@ def test_the_outlook_is_open_at_first_and_closed_in_the_end():
 
 
 def told(*values):
-    """The outlook after trials with these log times; None is one that failed."""
+    """Return the outlook after trials with these log times; None is a failure."""
     sampler = GuidedSampler(SPACE, 0)
     study = quiet_study(sampler)
     for value in values:
@@ -216,8 +216,8 @@ def test_a_search_is_over_when_little_is_expected_and_two_thirds_of_it_brought_n
 
 
 def test_a_million_configs_are_searched_within_bounded_memory():
-    sizes = (10,) * 6
-    value_indices = np.array(np.unravel_index(np.arange(10**6), sizes)).T.astype(np.uint16)
+    counts = (10,) * 6
+    value_indices = np.array(np.unravel_index(np.arange(10**6), counts)).T.astype(np.uint16)
     space = Space({f"P{n}": tuple(range(10)) for n in range(6)}, value_indices=value_indices)
     sampler = GuidedSampler(space, 0)
     study = quiet_study(sampler)
@@ -228,13 +228,13 @@ def test_a_million_configs_are_searched_within_bounded_memory():
         value = 0.2 * float(np.abs(value_indices[index].astype(int) - 6).sum())
         best = min(best, value)
         study.tell(trial, value)
-    assert best <= 0.8  # of random ones, one in a thousand
+    assert best <= 0.8  # one random config in a thousand
     held = sampler._belief._views[0].posterior
     assert held._cross.size < 60 * 5000
 
 
 def test_failures_where_the_prior_leads_do_not_turn_the_search_from_what_it_favours():
-    """F = True is twice as fast, as the prior says; but half of it, the prior's favourites first, fails."""
+    """F = True is twice as fast, as the prior says, but half of those configs fail: the prior's favourites."""
     table = np.column_stack([0.7 * (~np.array([c["F"] for c in CONFIGS])), landscape(11, 5, 0.02, 0.02)[:, :2]])
     favoured = np.array([c["F"] and abs(c["A"] - 11) <= 3 for c in CONFIGS])
 

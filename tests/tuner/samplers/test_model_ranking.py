@@ -1,4 +1,4 @@
-"""Ranking by a model of the device, and how right it was."""
+"""Ranking by a model of the device, and its agreement with measured times."""
 
 import math
 from functools import partial
@@ -27,7 +27,7 @@ def trials(pairs):
     [
         ([(1, 10), (2, 20), (3, 30), (4, 40)], 1, 1, 1),
         ([(1, 40), (2, 30), (3, 20), (4, 10)], -1, -1, 4),
-        ([(1, 10), (2, 30), (3, 20), (4, 40)], 2 / 3, 0.8, 1),  # one pair of six is the other way round
+        ([(1, 10), (2, 30), (3, 20), (4, 40)], 2 / 3, 0.8, 1),  # one pair of six is reversed
         ([(1, 12), (2, 10), (2, 20), (4, 40)], 3 / math.sqrt(30), 3 / math.sqrt(22.5), 1.2),  # a tie in the model
     ],
 )
@@ -66,7 +66,7 @@ def test_agreement_is_told_in_words_and_numbers():
 
 @pytest.fixture
 def modelled_bowl(bowl):
-    """A measured bowl with a model of itself, which is 10% and some noise off; it knows no config of WIDTH 8."""
+    """Return a measured bowl with a model of itself, off by 10% and some noise, that cannot predict WIDTH 8."""
 
     class Device(bowl.FormulaDevice):
         clock = Clock.MEASURED

@@ -1,4 +1,4 @@
-"""What the prior's penalties count for, learnt from other shapes' trials."""
+"""Weights of the prior's penalties, learnt from other shapes' trials."""
 
 import dataclasses
 import math
@@ -17,7 +17,7 @@ PROBLEM = Problem("bowl", {"M": 64}, "float32")
 
 @pytest.fixture
 def spec(bowl):
-    """The bowl with so much work in it that how it is cut up matters."""
+    """Return the bowl with so much work that its division among programs matters."""
     return dataclasses.replace(bowl.SPEC, flops=lambda problem: 100 * 512 * problem.dims["M"])
 
 
@@ -28,7 +28,7 @@ def space(bowl, spec):
 
 @pytest.fixture
 def neighbour(bowl, spec, space):
-    """A shape at which a penalty counts `factor` times as much, and a config takes `wrong(config)` times as long."""
+    """Make a shape where one penalty counts `factor` times as much and a config takes `wrong(config)` times as long."""
 
     def make(name="", factor=1.0, *, m=72, away=0.1, configs=None, wrong=lambda config: 1.0, **changes):
         problem = Problem("bowl", {"M": m}, "float32")
@@ -45,7 +45,7 @@ def neighbour(bowl, spec, space):
 
 @pytest.fixture
 def weights(bowl, spec, space):
-    """By name."""
+    """Return a function that learns the weights, by penalty name."""
 
     def learn(*known):
         learnt = learnt_weights(known, spec, bowl.TARGET, space)
@@ -82,7 +82,7 @@ def test_the_nearer_of_two_that_disagree_is_believed_more(weights, neighbour):
 
 
 def test_slow_configs_say_little(weights, neighbour):
-    """What costs a hundredfold follows other rules, which do not matter."""
+    """Configs that take a hundred times as long follow other rules, which do not matter."""
     odd = neighbour("waves", 0.5, wrong=lambda config: 100.0 if config["WIDTH"] == 8 else 1.0)
     assert weights(odd)["waves"] == pytest.approx(0.5, abs=0.15)
 

@@ -1,4 +1,4 @@
-"""What every sampler promises: only configs of the space, each once, all of them, and the same course for a seed."""
+"""The contract of every sampler: each config of the space exactly once, and the same course for the same seed."""
 
 import math
 import warnings
@@ -21,7 +21,7 @@ GUIDED = ["guided", "guided without prior"]
 
 
 class Run:
-    """A sampler under Optuna's ask and tell, with configs by number."""
+    """A sampler under Optuna's ask and tell, with configs by index."""
 
     def __init__(self, name: str, space: Space, seed: int = 0, prior=None) -> None:
         self.space = space
@@ -31,7 +31,7 @@ class Run:
     def ask(self) -> tuple[optuna.Trial, int]:
         trial = self.study.ask(fixed_distributions=distributions(self.space))
         index = self.space.index_of([trial.params[name] for name in self.space.domains])
-        assert index is not None, f"{trial.params} is no config of the space"
+        assert index is not None, f"{trial.params} is not a config of the space"
         return trial, index
 
     def tell(self, trial: optuna.Trial, value: float | None) -> None:
@@ -50,16 +50,16 @@ class Run:
         )
 
     def course(self, value, count: int | None = None) -> list[int]:
-        """Ask and tell `value(number)` so many times, or until the space is finished."""
-        numbers = []
-        while count is None or len(numbers) < count:
+        """Ask and tell `value(index)` `count` times, or until the space is finished; return the config indices."""
+        indices = []
+        while count is None or len(indices) < count:
             try:
                 trial, index = self.ask()
             except LookupError:
                 break
             self.tell(trial, value(index))
-            numbers.append(index)
-        return numbers
+            indices.append(index)
+        return indices
 
 
 @pytest.fixture(params=SAMPLERS)
@@ -197,7 +197,7 @@ def test_a_space_whose_every_trial_is_stored_is_finished(run, spaces, log_time):
 
 @pytest.mark.parametrize("name", GUIDED)
 def test_stored_trials_inform_the_search(run, spaces, bowl, log_time):
-    """Told all but the best and eleven others, it knows where that is; chance alone would need six or seven."""
+    """Only the best and eleven others are left: the search finds the best in two, chance would take six or seven."""
     space, _ = spaces
     best = space.index(bowl.BEST)
     left = {best, *range(0, len(space), 9)}
@@ -225,5 +225,5 @@ def test_any_space_with_any_outcomes_is_walked_without_a_repeat(sampler, data):
 
 
 def test_parameters_of_another_space_are_refused(run):
-    with pytest.raises(ValueError, match="is no parameter of this space"):
+    with pytest.raises(ValueError, match="is not a parameter of this space"):
         run().study.ask(fixed_distributions={"other": optuna.distributions.IntDistribution(0, 1)})

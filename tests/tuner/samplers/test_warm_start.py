@@ -1,12 +1,12 @@
-"""What won elsewhere, as configs of another space."""
+"""Winners of other scopes, as configs of this space."""
 
 import pytest
 from scopes import changed
 
-from tilewise.db.records import Clock, Problem, Scope, Status, Trial
-from tilewise.tuner.samplers.warm_start import neighbour_indices, neighbours, scope_distance
-from tilewise.tuner.space.nearest_config import closest_index, closest_indices
-from tilewise.tuner.space.search_space import Space
+from tilewise.db.records import Clock, Problem, Scope, Status, Suggestion, Trial
+from tilewise.tuner.samplers.warm_start import neighbour_indices, neighbours, scope_distance, with_suggestions
+from tilewise.tuner.space.search_space import Space, enumerate_space
+from tilewise.tuner.tuning.loop import Budget, Tuning
 
 SPACE = Space(
     {"ROWS": (1, 4, 16, 64), "WIDTH": (0, 8, 32), "mode": ("a", "b")},
@@ -17,32 +17,6 @@ SCOPE = Scope(Problem("k", {"M": 64, "N": 32}, "float32"), "hash", "Ascend910B4"
 
 def config(rows, width, mode="a"):
     return {"ROWS": rows, "WIDTH": width, "mode": mode}
-
-
-@pytest.mark.parametrize(
-    ("given", "found"),
-    [
-        (config(16, 8), config(16, 8)),  # itself
-        (config(20, 8), config(16, 8)),  # the nearest by ratio
-        (config(33, 8), config(64, 8)),
-        (config(16, 10, "b"), config(16, 8, "b")),
-        (config(64, 32), config(16, 32)),  # not in the space: as near as one may go
-        (config(1, 0, "c"), config(1, 0)),
-    ],
-)
-def test_the_closest_config_is_that_of_the_nearest_values(given, found):
-    index = closest_index(SPACE, given)
-    assert index is not None and SPACE.configs[index] == found
-
-
-@pytest.mark.parametrize("given", [{}, {"ROWS": 1}, {**config(1, 8), "more": 2}])
-def test_a_config_of_other_parameters_is_near_nothing(given):
-    assert closest_index(SPACE, given) is None
-
-
-def test_twins_are_mapped_once_in_order():
-    twins = [config(20, 8), {"other": 1}, config(1, 8), config(16, 9)]
-    assert [SPACE.configs[n] for n in closest_indices(SPACE, twins)] == [config(16, 8), config(1, 8)]
 
 
 def test_distance_counts_ratios_and_what_else_differs():
@@ -75,7 +49,7 @@ def test_the_nearest_scopes_winners_come_first_and_failures_not_at_all(store):
     won(changed(SCOPE, dims={"M": 65, "N": 32}), config(1, 8), Status.COMPILE)
     won(changed(SCOPE, kernel="another"), config(1, 0))
     won(changed(SCOPE, dims={"K": 64}), config(1, 32))
-    won(SCOPE, config(16, 0))  # the problem's own result is no hint from elsewhere
+    won(SCOPE, config(16, 0))  # the problem's own result does not count as another scope's
     known = neighbours(store, SCOPE)
     assert [neighbour.problem.dims["M"] for neighbour in known] == [72, 4096]
     assert [SPACE.configs[n] for n in neighbour_indices(known, SPACE)] == [config(4, 8), config(64, 8)]
@@ -98,3 +72,51 @@ def test_a_recorded_landscape_learns_nothing_from_its_own_other_runs(store):
     won = Trial(config(4, 8), Status.CORRECT, time_us=1.0, verified=True)
     store.record(changed(scope, toolchain="another"), [won])
     assert neighbours(store, scope) == []
+
+
+# Recommended configs, as first candidates of a search ----------------------------------------------------------
+
+BOWL = Problem("bowl", {"M": 64}, "float32")
+BOWL_SCOPE = Scope(Problem("bowl", {"M": 64}, "float32"), "a", "Bowl", Clock.MODELLED, "t", 8)
+
+
+@pytest.fixture
+def space(bowl):
+    return enumerate_space(bowl.SPEC, BOWL, bowl.TARGET)
+
+
+def suggestion(m: int, **config) -> Suggestion:
+    return Suggestion(Problem("bowl", {"M": m}, "float32"), "Bowl", config, "a table")
+
+
+def starts(store, space, won=(), default=None):
+    return [space.configs[index] for index in with_suggestions(store, BOWL_SCOPE, space, won, default)]
+
+
+def test_the_nearest_recommendations_come_after_the_first_winner(store, space):
+    far, near = {"TILE": 9, "WIDTH": 8, "fast": True}, {"TILE": 3, "WIDTH": 32, "fast": True}
+    store.suggest([suggestion(4096, **far), suggestion(128, **near)])
+    assert starts(store, space) == [near, far]
+    assert starts(store, space, won=[7, 8]) == [space.configs[7], near, far, space.configs[8]]
+
+
+def test_what_a_table_leaves_out_is_as_in_the_default(store, space, bowl):
+    store.suggest([suggestion(64, TILE=3), suggestion(65, BLOCK=1)])
+    assert starts(store, space) == []
+    assert starts(store, space, default=bowl.DEFAULT) == [{**bowl.DEFAULT, "TILE": 3}]
+
+
+def test_a_time_that_nobody_verified_is_a_recommendation(store, space):
+    config = {"TILE": 4, "WIDTH": 16, "fast": True}
+    other = Scope(Problem("bowl", {"M": 64}, "float32"), "unknown", "Bowl", Clock.MEASURED, "triton autotune cache", 8)
+    store.record(other, [Trial(config, Status.CORRECT, time_us=9.0), Trial({"TILE": 1}, Status.CORRECT, time_us=10.0)])
+    assert starts(store, space) == [config]
+
+
+def test_a_search_tries_a_recommended_config_early_and_measures_it(store, space, bowl):
+    store.suggest([suggestion(64, **bowl.BEST)])
+    device = bowl.FormulaDevice()
+    result = Tuning(bowl.SPEC, BOWL, device, store, budget=Budget(8)).run()
+    assert result.winner.config == bowl.BEST
+    assert result.winner.verified
+    assert bowl.BEST in device.evaluated[:4]

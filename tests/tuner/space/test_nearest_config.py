@@ -1,4 +1,4 @@
-"""Configs of one shape made configs of another's space."""
+"""The nearest valid config of a space, for a config of the same space or of another shape's."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem, Target
 from tilewise.tuner.hardware.targets import known_target
-from tilewise.tuner.space.nearest_config import adapt_config
-from tilewise.tuner.space.search_space import check_config, enumerate_space
+from tilewise.tuner.space.nearest_config import adapt_config, closest_index, closest_indices
+from tilewise.tuner.space.search_space import Space, check_config, enumerate_space
 
 TARGETS = [known_target("Ascend910B4", 40), known_target("NVIDIA H200", 132)]
 
@@ -25,8 +25,8 @@ def test_what_is_fitted_is_always_a_config_of_the_space(kernel, target: Target):
     for here, there in ((small, large), (large, small)):
         configs = enumerate_space(spec, here, target).configs
         chosen = random.Random(0).sample(range(len(configs)), min(12, len(configs)))
-        for number in chosen:
-            found = adapt_config(spec, there, target, configs[number])
+        for index in chosen:
+            found = adapt_config(spec, there, target, configs[index])
             assert found is None or check_config(spec, there, target, found) == ""
 
 
@@ -47,7 +47,7 @@ def test_a_config_of_other_parameters_has_no_place(bowl):
 
 
 def test_a_row_in_one_load_goes_with_the_row():
-    """The block that holds a row is another for another row."""
+    """The block that holds a row depends on the row's length."""
     spec = registry.load("softmax")
     target = known_target("NVIDIA H200", 132)
     config = dict(spec.default(Problem("softmax", {"M": 4096, "N": 1000}, "float32"), target))
@@ -55,3 +55,41 @@ def test_a_row_in_one_load_goes_with_the_row():
     for n in (600, 1024, 1100, 2000):
         found = adapt_config(spec, Problem("softmax", {"M": 4096, "N": n}, "float32"), target, config)
         assert found is not None
+
+
+# The nearest config of a space --------------------------------------------------------------------------------
+
+SPACE = Space(
+    {"ROWS": (1, 4, 16, 64), "WIDTH": (0, 8, 32), "mode": ("a", "b")},
+    [{"ROWS": r, "WIDTH": w, "mode": m} for r in (1, 4, 16, 64) for w in (0, 8, 32) for m in "ab" if r * w < 1000],
+)
+
+
+def config(rows, width, mode="a"):
+    return {"ROWS": rows, "WIDTH": width, "mode": mode}
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (config(16, 8), config(16, 8)),  # itself
+        (config(20, 8), config(16, 8)),  # the nearest by ratio
+        (config(33, 8), config(64, 8)),
+        (config(16, 10, "b"), config(16, 8, "b")),
+        (config(64, 32), config(16, 32)),  # not in the space: the nearest that is
+        (config(1, 0, "c"), config(1, 0)),
+    ],
+)
+def test_the_closest_config_is_that_of_the_nearest_values(given, found):
+    index = closest_index(SPACE, given)
+    assert index is not None and SPACE.configs[index] == found
+
+
+@pytest.mark.parametrize("given", [{}, {"ROWS": 1}, {**config(1, 8), "more": 2}])
+def test_a_config_of_other_parameters_is_near_nothing(given):
+    assert closest_index(SPACE, given) is None
+
+
+def test_twins_are_mapped_once_in_order():
+    twins = [config(20, 8), {"other": 1}, config(1, 8), config(16, 9)]
+    assert [SPACE.configs[n] for n in closest_indices(SPACE, twins)] == [config(16, 8), config(1, 8)]

@@ -1,4 +1,4 @@
-"""Spaces: what is in them, and one clear line for a config that is not."""
+"""Spaces: their configs, and a one-line error for a config outside."""
 
 import dataclasses
 import itertools
@@ -59,7 +59,7 @@ def test_configs_are_made_when_they_are_asked_for(space):
 
 def test_spaces_with_more_combinations_than_64_bits_count_are_told_apart():
     domains = {f"P{n}": tuple(range(16)) for n in range(20)}  # 2^80 combinations
-    configs = [{name: (7 * n + place) % 16 for place, name in enumerate(domains)} for n in range(16)]
+    configs = [{name: (7 * n + at) % 16 for at, name in enumerate(domains)} for n in range(16)]
     space = Space(domains, configs)
     assert [space.index(config) for config in configs] == list(range(16))
     assert space.index({**configs[0], "P19": (configs[0]["P19"] + 1) % 16}) is None
@@ -160,7 +160,7 @@ def test_a_tiling_with_other_programs_than_the_grid_is_refused(bowl, space):
     with pytest.raises(BadSpec) as caught:
         check_tilings(lying, PROBLEM, space.configs)
     assert str(caught.value) == (
-        "tiling(config, problem) of kernel bowl cuts M in 64, N in 1, which is 64 programs where TILE=1, WIDTH=8, "
+        "tiling(config, problem) of kernel bowl has 64 programs (64 along M, 1 along N) for TILE=1, WIDTH=8, "
         "fast=True; its grid has 7"
     )
 

@@ -1,4 +1,4 @@
-"""A tuning: its budget, what may become best, what is kept, and what a second one does with it."""
+"""A tuning: its budget, the choice of the best, the stored trials, and a second tuning that resumes from them."""
 
 import dataclasses
 import itertools
@@ -20,7 +20,7 @@ SPACE = 104
 
 
 class Recorder(Watcher):
-    """All that a watcher hears, in order."""
+    """A watcher that records all its calls, in order."""
 
     def __init__(self) -> None:
         self.heard: list[str] = []
@@ -44,7 +44,7 @@ class Recorder(Watcher):
 
 @pytest.fixture
 def tuning(bowl, store):
-    """Make a tuning of the bowl into the store; `device` and `budget` have defaults."""
+    """Return a function that makes a tuning of the bowl into the store."""
 
     def make(trials: int | None = 20, device=None, *, seconds=None, spec=None, problem=PROBLEM, **options) -> Tuning:
         budget = Budget(trials, seconds)
@@ -54,7 +54,7 @@ def tuning(bowl, store):
 
 
 def outcomes(device):
-    """A device's configs as hashable values, in the order they were evaluated."""
+    """Return a device's configs as hashable values, in the order of their evaluation."""
     return [tuple(config.values()) for config in device.evaluated]
 
 
@@ -124,7 +124,7 @@ def test_where_nobody_says_only_the_exhaustive_search_tries_everything():
     }
 
 
-# --- what becomes best ----------------------------------------------------------------------------------------------
+# --- the choice of the best -----------------------------------------------------------------------------------------
 
 
 def test_the_winner_is_the_fastest_and_verified_and_says_why(bowl, tuning, store):
@@ -165,7 +165,7 @@ def test_a_config_with_a_wrong_output_never_becomes_best_and_the_next_one_does(b
 
 
 def test_the_search_hears_of_a_wrong_output_as_a_failure(bowl, tuning):
-    """Everything fast is wrong: a guided search that took it for fast would try nothing else."""
+    """All fast configs are wrong: a guided search that believed their times would try nothing else."""
     device = bowl.FormulaDevice(wrong=lambda config: config["fast"])
     result = tuning(60, device).run()
     assert result.winner is not None
@@ -240,11 +240,11 @@ def test_the_default_is_timed_last_and_gives_the_search_no_hint(bowl, tuning, se
 
 
 def test_a_resumed_search_is_not_told_the_default_either(bowl):
-    """With the optimum as the default, a search that heard of it would go there; one that did not takes its course."""
+    """One default is next to the optimum: a search that knew of it would go there and take another course."""
     courses = []
     for default in ({"TILE": 5, "WIDTH": 64, "fast": False}, {"TILE": 10, "WIDTH": 8, "fast": False}):
         spec = dataclasses.replace(bowl.SPEC, default=lambda problem, target, d=default: d)
-        with open_store("sqlite://") as store:  # a store of its own: winners of one shape are a hint for another
+        with open_store("sqlite://") as store:  # a store of its own: the winners of one shape are hints for another
             for trials in (6, 12):
                 device = bowl.FormulaDevice()
                 Tuning(spec, PROBLEM, device, store, budget=Budget(trials)).run()
@@ -506,7 +506,7 @@ def test_ctrl_c_during_verification_keeps_what_is_finished(bowl, tuning, store):
     assert [trial.verified for trial in kept].count(True) == 1
 
 
-# --- what a watcher hears -------------------------------------------------------------------------------------------
+# --- the watcher ----------------------------------------------------------------------------------------------------
 
 
 def test_a_watcher_hears_the_plan_each_trial_and_the_end(tuning):

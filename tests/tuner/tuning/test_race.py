@@ -1,4 +1,4 @@
-"""Leaders timed in turns: who is behind, who is tied, and how rarely that is wrong."""
+"""Candidates timed in turns: which are behind, which are tied, and how rarely that is wrong."""
 
 import numpy as np
 import pytest
@@ -8,31 +8,31 @@ from tilewise.tuner.tuning.race import ROUNDS, TIE, run_race
 
 
 def race(true_us, noise):
-    """Standings of contestants with these true times; noise is drawn run by run, in the order of the runs."""
-    asked = []
+    """Return the results for these true times, and the calls; noise is drawn run by run, in the order of the runs."""
+    calls = []
 
-    def rounds(contestants, count):
-        asked.append((tuple(contestants), count))
-        times = [[noise.times(true_us[n], 1)[0] for n in contestants] for _ in range(count)]
+    def rounds(candidates, count):
+        calls.append((tuple(candidates), count))
+        times = [[noise.times(true_us[n], 1)[0] for n in candidates] for _ in range(count)]
         return [list(column) for column in zip(*times, strict=True)]
 
-    return run_race(len(true_us), rounds), asked
+    return run_race(len(true_us), rounds), calls
 
 
 def test_a_clear_winner_is_declared_after_the_fewest_rounds():
-    results, asked = race([11.0, 10.0, 10.5], Noise("even", 0, 0.005))
+    results, calls = race([11.0, 10.0, 10.5], Noise("even", 0, 0.005))
     assert [s.behind for s in results] == [True, False, True]
     assert not any(s.tied for s in results)
     assert results[1].chance > 0.99
     assert results[0].ratio == pytest.approx(1.1, rel=0.01)
     assert results[1].ratio == 1.0
-    assert asked == [((0, 1, 2), ROUNDS[0])]
+    assert calls == [((0, 1, 2), ROUNDS[0])]
 
 
 def test_who_is_clearly_behind_leaves_and_the_others_go_on():
-    results, asked = race([10.0, 10.07, 14.0], Noise("even", 0, 0.02))
-    assert asked[0] == ((0, 1, 2), ROUNDS[0])
-    assert asked[1] == ((0, 1), ROUNDS[1] - ROUNDS[0])
+    results, calls = race([10.0, 10.07, 14.0], Noise("even", 0, 0.02))
+    assert calls[0] == ((0, 1, 2), ROUNDS[0])
+    assert calls[1] == ((0, 1), ROUNDS[1] - ROUNDS[0])
     assert results[2].behind
     assert len(results[2].times_us) == ROUNDS[0]
 
@@ -53,8 +53,8 @@ def test_a_real_difference_below_half_a_percent_is_a_tie_however_sure_it_is():
 
 
 def test_a_difference_inside_the_noise_is_a_tie_with_honest_chances():
-    results, asked = race([10.0, 10.1], Noise("even", 2, 0.15))
-    assert sum(count for _, count in asked) == ROUNDS[-1]
+    results, calls = race([10.0, 10.1], Noise("even", 2, 0.15))
+    assert sum(count for _, count in calls) == ROUNDS[-1]
     assert all(s.tied for s in results)
     assert min(s.chance for s in results) > 0.02
     assert sum(s.chance for s in results) == pytest.approx(1.0)
@@ -71,8 +71,8 @@ def test_the_faster_by_two_percent_wins_outright(kind):
 
 
 def test_one_that_fails_is_out_and_the_others_are_compared():
-    def rounds(contestants, count):
-        return [[] if number == 0 else [10.0 + number] * count for number in contestants]
+    def rounds(candidates, count):
+        return [[] if index == 0 else [10.0 + index] * count for index in candidates]
 
     results = run_race(3, rounds)
     assert [s.behind for s in results] == [True, False, True]
@@ -81,7 +81,7 @@ def test_one_that_fails_is_out_and_the_others_are_compared():
 
 
 def test_if_all_fail_nobody_wins():
-    results = run_race(2, lambda contestants, count: [[] for _ in contestants])
+    results = run_race(2, lambda candidates, count: [[] for _ in candidates])
     assert all(s.behind and s.chance == 0.0 for s in results)
 
 
@@ -91,9 +91,9 @@ def test_a_contest_takes_the_same_course_with_the_same_times():
     def run():
         taken = [0, 0, 0]
 
-        def rounds(contestants, count):
-            found = [times[n][taken[n] : taken[n] + count].tolist() for n in contestants]
-            for n in contestants:
+        def rounds(candidates, count):
+            found = [times[n][taken[n] : taken[n] + count].tolist() for n in candidates]
+            for n in candidates:
                 taken[n] += count
             return found
 

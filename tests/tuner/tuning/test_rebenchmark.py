@@ -1,4 +1,4 @@
-"""How a tuning ends: leaders in turns, ties settled by rule, a verdict that is stored and holds."""
+"""The end of a tuning: candidates timed in turns, ties settled by rule, a stored winner that holds."""
 
 import dataclasses
 
@@ -33,7 +33,7 @@ def trial(time_us, width=0.0, **fields):
     return Trial(status=Status.CORRECT, time_us=time_us, low_us=low, high_us=high, **fields)
 
 
-# --- who takes part -------------------------------------------------------------------------------------------------
+# --- candidates -----------------------------------------------------------------------------------------------------
 
 
 def test_leaders_are_all_that_cannot_be_told_apart_from_the_fastest_verified():
@@ -90,7 +90,7 @@ def test_most_of_the_time_goes_to_those_that_may_win(bowl, tuning, store):
 
 
 def equals(bowl, config):
-    """Three configs of the same true time, a little faster than the rest."""
+    """Return the true time in microseconds: three configs share one that is a little faster than the rest."""
     return (
         10.0 if config["WIDTH"] == 64 and config["TILE"] in (4, 5, 6) and config["fast"] else bowl.time_us(config) + 1
     )
@@ -105,7 +105,7 @@ def test_a_tie_is_said_and_settled_alike_whatever_the_noise_and_the_order(bowl, 
             result = tuning(device, None, search="random", seed=seed, into=store).run()
         body = result.to_json()
         winners.add((body["tie"], key(body["config"])))
-    assert winners == {(True, (4, 64, True))}, "without on-chip memory the config that comes first in writing"
+    assert winners == {(True, (4, 64, True))}, "without on-chip memory the first config in alphabetical order"
 
 
 def test_a_tie_goes_to_the_default_first(bowl, tuning):
@@ -119,7 +119,7 @@ def test_a_tie_goes_to_the_default_first(bowl, tuning):
 
 
 def test_a_tie_goes_to_nobody_who_looks_slower(bowl):
-    """Times vary by 10%, so that nobody can tell; the default takes 1.5% longer."""
+    """Times vary by 10%, which hides that the default takes 1.5% longer."""
     default = {"TILE": 4, "WIDTH": 64, "fast": True}
 
     def time_of(config):
@@ -188,7 +188,7 @@ def test_a_wrong_leader_does_not_take_part(bowl, tuning, store):
     result = tuning(device, None, search="exhaustive").run()
     assert all(config["TILE"] != 4 for race in device.races for config in race)
     assert result.winner.config == {"TILE": 5, "WIDTH": 64, "fast": True}
-    assert result.winner.why.endswith("tied with 1 other, the first in writing")
+    assert result.winner.why.endswith("tied with 1 other, the first in alphabetical order")
 
 
 def test_a_leader_that_fails_in_the_contest_is_recorded_so_and_another_wins(bowl, tuning, store):
@@ -205,7 +205,7 @@ def test_a_leader_that_fails_in_the_contest_is_recorded_so_and_another_wins(bowl
     device = Failing(Noise("even", 5), lambda config: equals(bowl, config))
     result = tuning(device, None, search="exhaustive").run()
     (failed,) = [t for t in store.trials(result.scope) if t.status is Status.RUNTIME]
-    assert (failed.config["TILE"], failed.reason) == (4, "in the final: it crashed")
+    assert (failed.config["TILE"], failed.reason) == (4, "in the final comparison: it crashed")
     assert result.winner.config == {"TILE": 5, "WIDTH": 64, "fast": True}
 
 
@@ -233,7 +233,7 @@ def test_history_keeps_the_times_of_before_the_contest(bowl, tuning, store, url)
 
 @pytest.mark.parametrize("kind", [*INDEPENDENT, *MOVING])
 def test_the_winner_is_within_one_percent_of_the_best_that_was_tried(bowl, tuning, kind):
-    """True times lie as close as 0.4%, and what goes first in a tie is slower."""
+    """True times lie as close as 0.4%, and the config that wins ties is slower."""
 
     def close(config):
         return 10.0 * 1.004 ** -(config["TILE"] + 3 * (config["WIDTH"] // 64) + 7 * (not config["fast"]))
@@ -293,7 +293,7 @@ def test_after_a_change_that_lasts_the_best_is_timed_again_and_it_is_said(bowl, 
     watcher = Ears()
     device = Throttled(Noise("even", 1))
     result = tuning(device, 24, watcher=watcher).run()
-    slow = "noisy was disturbed: its reference took 2.00 times the usual (power cap)"
-    assert watcher.heard == (f"{slow}; that lasts, so the best is timed again",)
+    slow = "noisy was disturbed: its reference took 2.00 times as long as usual (power cap)"
+    assert watcher.heard == (f"{slow}; the change lasts, so the best is timed again",)
     assert len(device.evaluated) == len({key(config) for config in device.evaluated}) + 1
     assert result.winner.time_us == pytest.approx(2 * bowl.time_us(result.winner.config), rel=0.02)

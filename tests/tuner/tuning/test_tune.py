@@ -1,4 +1,4 @@
-"""`tune`: the whole job as one call, and requests refused before anything is opened."""
+"""`tune`: a whole tuning as one call, and requests refused before anything is opened."""
 
 import json
 
@@ -16,7 +16,7 @@ FILE = HELPERS / "bowl.py"
 
 @pytest.fixture
 def opened(bowl, monkeypatch):
-    """Devices opened by name, which are the bowl's here."""
+    """The devices opened by name, all of them the bowl's."""
     devices = []
 
     def open_device(text):
@@ -32,10 +32,10 @@ def opened(bowl, monkeypatch):
     [
         ({"spec": "no_such_kernel"}, UnknownKernel, "unknown kernel 'no_such_kernel'"),
         ({"spec": "no/such/file.py:SPEC"}, BadSpec, "no file no/such/file.py"),
-        ({"spec": len}, BadSpec, "<built-in function len> is no KernelSpec; tune one, a registered name or"),
-        ({"dims": [1000, 8192]}, BadDimension, "the dimensions are .*; expected the size of each of M by name"),
+        ({"spec": len}, BadSpec, "<built-in function len> is not a KernelSpec; pass a KernelSpec, a registered"),
+        ({"dims": [1000, 8192]}, BadDimension, "the dimensions are .*; expected a mapping with the size of M"),
         ({"search": "best"}, UsageError, "unknown search 'best'; expected one of guided, tpe, random, exhaustive"),
-        ({"dtype": "float8"}, UnknownDtype, "kernel bowl takes no 'float8'; it takes float32, float16"),
+        ({"dtype": "float8"}, UnknownDtype, "kernel bowl does not take 'float8'; it takes float32, float16"),
         ({"dims": {}}, BadDimension, "kernel bowl needs M; M is missing"),
         ({"dims": {"M": 0}}, BadDimension, "dimension M is 0"),
         ({"dims": {"M": 1, "K": 1}}, BadDimension, "kernel bowl has no dimension K"),
@@ -73,7 +73,7 @@ def test_a_recorded_landscape_is_tuned_by_the_name_of_what_it_records(tmp_path):
     result = tune("gemm", {}, device=f"replay:{tmp_path / 'gemm.json'}", db="sqlite://")
     assert result.winner is not None
     assert (result.winner.config, result.scope.device) == ({"x": 3}, "RTX 1")
-    with pytest.raises(UsageError, match="records gemm and nothing else"):
+    with pytest.raises(UsageError, match="records only gemm"):
         tune("softmax", {"M": 4, "N": 4}, device=f"replay:{tmp_path / 'gemm.json'}", db="sqlite://")
 
 

@@ -1,4 +1,4 @@
-"""CoreSlots shared among processes: never more jobs than cores, and nobody starves."""
+"""CoreSlots shared among processes: never more jobs than cores, and no process starves."""
 
 import os
 import subprocess

@@ -1,4 +1,4 @@
-"""Tunings in processes of their own: killed in the middle, or side by side on one database."""
+"""Tunings in separate processes: killed in the middle, or in parallel on one database."""
 
 import contextlib
 import json
@@ -19,7 +19,7 @@ SECONDS = 60
 
 @pytest.fixture
 def start(url, tmp_path):
-    """Start a tuning; its log gets a line a config as it begins. What still runs at the end is killed."""
+    """A function that starts a tuning, which logs each config as it begins. Running tunings are killed at the end."""
     started = []
 
     def start(log: str, m: int, *, pause: float, trials: int) -> subprocess.Popen:
@@ -40,7 +40,7 @@ def tried(tmp_path):
 
 @pytest.fixture
 def kept(bowl, url):
-    """The configs stored for a problem, in the order they were recorded."""
+    """A function that returns the configs stored for a problem, in the order they were recorded."""
     device = bowl.FormulaDevice()
 
     def kept(m: int) -> list[tuple]:

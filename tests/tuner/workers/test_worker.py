@@ -1,4 +1,4 @@
-"""The helper process: answers, failures, crashes, time-outs, noise, and its end."""
+"""The helper process: answers, failures, crashes, timeouts, output, and its end."""
 
 import os
 import signal
@@ -13,7 +13,7 @@ from tilewise.tuner.workers.worker import Worker, WorkerDied, WorkerExceeded, Wo
 
 @pytest.fixture
 def calls(tmp_path, monkeypatch):
-    """An entry that runs a Python expression, in a module that only our import path knows."""
+    """An entry that evaluates a Python expression, in a module that is only on our import path."""
     (tmp_path / "calls_for_test.py").write_text("import os, sys, time\n\ndef run(text):\n    return eval(text)\n")
     monkeypatch.syspath_prepend(str(tmp_path))
     return "calls_for_test:run"
@@ -88,7 +88,7 @@ def test_a_module_that_does_not_import_is_told():
 
 
 def test_a_busy_worker_ends_soon_after_its_parent(calls, worker):
-    """A worker starts one of its own, leaves it busy and is killed: the grandchild must not stay."""
+    """A worker that has a busy worker of its own is killed; the grandchild must end too."""
     script = (
         f"[w := __import__('tilewise.tuner.workers.worker', fromlist=['x']).Worker({calls!r}), w.start(),"
         " w.call('1', timeout=10), w._connection.send((w.pid, ('time.sleep(60)',))),"
@@ -101,7 +101,7 @@ def test_a_busy_worker_ends_soon_after_its_parent(calls, worker):
 
 
 def running(pid):
-    """Alive and no zombie (an orphan may wait long to be reaped in a container)."""
+    """Return True if the process is alive and not a zombie; in a container an orphan may stay one for long."""
     try:
         with open(f"/proc/{pid}/stat") as file:
             return file.read().rpartition(")")[2].split()[0] != "Z"
@@ -116,14 +116,14 @@ def ends(pid):
     return not running(pid)
 
 
-# What a call may take, leave and spoil -------------------------------------------------------------------------------
+# Limits and damage of a call -----------------------------------------------------------------------------------------
 
 COMPILER = "__import__('subprocess').Popen(['sleep', '60']).pid"
 JUNK = "open(os.path.join(os.environ['TMPDIR'], 'junk'), 'wb').write(b'x' * (8 << 20))"
 
 
 def test_a_call_that_takes_too_much_memory_is_killed(worker):
-    with pytest.raises(WorkerExceeded, match=r"it took 0\.\d+ GiB of memory where 0\.\d+ GiB are allowed"):
+    with pytest.raises(WorkerExceeded, match=r"it used 0\.\d+ GiB of memory; the limit is 0\.\d+ GiB"):
         worker.call("[b'x' * (16 << 20) for _ in range(400)], time.sleep(60)", timeout=30, memory_bytes=200 << 20)
     assert worker.call("1 + 1", timeout=10) == 2
 
@@ -159,7 +159,7 @@ def test_the_last_lines_are_kept_of_whatever_ends_a_call(worker):
 
 
 def test_a_crash_leaves_the_imports_to_be_used_again(worker):
-    """The next process comes from the supervisor that has them."""
+    """The next process is forked by the supervisor, which has the imports."""
     supervisor = worker.call("os.getppid()", timeout=10)
     with pytest.raises(WorkerDied):
         worker.call("os.abort()", timeout=10)
@@ -202,7 +202,7 @@ worker.call("[0 for _ in iter(int, 1)]", timeout=60)
 
 
 def test_nothing_outlives_a_parent_that_is_killed(calls):
-    """Not the process, though it is busy, nor what it had started, nor its temporary files."""
+    """Neither the busy process, nor a process that it has started, nor its temporary files."""
     path = os.pathsep.join(sys.path)
     parent = subprocess.Popen(
         [sys.executable, "-c", SCRIPT.replace("{compiler}", COMPILER), calls],

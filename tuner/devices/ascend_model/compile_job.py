@@ -1,4 +1,4 @@
-"""The calls that the compile processes of a modelled device answer."""
+"""The jobs that the compile processes of a modelled device run."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["call"]
 
 
 def call(job: str, *arguments: Any) -> Outcome | Verdict:
-    """Do one of the jobs below."""
+    """Run `evaluate` or `verify`."""
     return (evaluate if job == "evaluate" else verify)(*arguments)
 
 

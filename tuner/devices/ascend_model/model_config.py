@@ -24,10 +24,10 @@ __all__ = ["Machines", "model_config"]
 def model_config(
     spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path, *, evicted: bool = False
 ) -> tuple[Outcome, Machines | None]:
-    """Compile and time one config in this process. Beside the outcome, what is needed to time it at other costs.
+    """Compile and time one config in this process. Return its outcome, and its machines for timing it at other costs.
 
-    Of a config with several launches, each is compiled; the first that fails gives the outcome. An operation that the
-    model does not know is status `runtime` with its name, never a time. Raises `BadSpec` where the spec is wrong.
+    Every launch of the config is compiled; the first that fails decides the outcome. An operation that the model does
+    not know gives status `runtime` and a reason that names it, never a time. Raises `BadSpec` if the spec is wrong.
     """
     multibuffer = bool(config.get("multibuffer", True))
     compiled = []
@@ -36,7 +36,7 @@ def model_config(
             linalg = toolchain.lower(spec, problem, config, launch, target.name)
         except TilewiseError:
             raise
-        except Exception as error:  # the front end raises of every kind; all mean that this config does not compile
+        except Exception as error:  # of any type; each means that this config does not compile
             return Outcome(Status.COMPILE, describe(error)), None
         made = toolchain.compile_linalg(linalg, target.name, multibuffer=multibuffer, cache_folder=folder)
         if not made.code:
@@ -48,7 +48,7 @@ def model_config(
         facts = _facts(functions, {option for made in compiled for option in made.dropped}, multibuffer, target)
         machines = Machines(spec, problem, config, target, functions, evicted=evicted)
         timed = machines.time("value")
-    except ValueError as error:  # code that the model does not know, or that cannot run to its end
+    except ValueError as error:  # the code does not parse, holds an unknown operation, or deadlocks
         return Outcome(Status.RUNTIME, str(error), facts=facts), None
     return Outcome(Status.CORRECT, timing=Timing(round(timed.time_us, 4)), facts=facts | timed.to_json()), machines
 
@@ -62,7 +62,7 @@ def _refusal(compiled: toolchain.Compiled, target: Target) -> Outcome:
 
 
 def _facts(functions: Sequence[Function], dropped: set[str], multibuffer: bool, target: Target) -> dict[str, Any]:
-    """What compiling found; of several launches, the most on-chip memory, and options that held in all of them."""
+    """Return the facts from compiling: the most on-chip memory of any launch, and the options that held in all."""
     required = max(function.on_chip_bytes() for function in functions) * 8
     return {
         "on_chip_bits": {"required": required, "available": target.on_chip_bytes * 8},
@@ -75,7 +75,7 @@ def _facts(functions: Sequence[Function], dropped: set[str], multibuffer: bool, 
 
 
 class Machines:
-    """One compiled config on a part, to be timed at each end of the costs' ranges."""
+    """One compiled config on a part, which can be timed at either end of the costs' ranges."""
 
     def __init__(
         self,
@@ -94,11 +94,11 @@ class Machines:
             self._steps.append((function, list(sizes.values()), scalars, launch.grid))
 
     def time(self, end: End) -> KernelTime:
-        """At an end of the figures' ranges, as calibrated where the part was."""
+        """Time the config with all figures at one end of their ranges; calibrated figures replace shipped ones."""
         return self.time_at(costs(end, calibrated(self._part.name)))
 
     def time_at(self, chosen: Costs) -> KernelTime:
-        """All launches, one after the other. Raises `UnknownOperation` where the compiled code holds one."""
+        """Time all launches, one after the other. Raises `UnknownOperation` if the compiled code holds one."""
         return KernelTime.in_turn(
             [
                 Machine(self._part, self._cores, function, buffers, chosen, evicted=self._evicted).time(scalars, grid)

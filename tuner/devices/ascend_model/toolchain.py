@@ -1,8 +1,8 @@
 """The Ascend compiler, run on a machine without an NPU.
 
-Triton's front end lowers a kernel to Linalg, the open Ascend compiler takes that to scheduled HIVM code and stops
-where the closed one (`hivmc`, part of CANN) would go on: after all memory planning and scheduling. The flags are those
-that triton-ascend's own backend passes for a vector kernel.
+Triton's front end lowers a kernel to Linalg. The open Ascend compiler turns that into scheduled HIVM code and stops
+where the closed one (`hivmc`, part of CANN) would continue: after all memory planning and scheduling. The flags are
+those that triton-ascend's own backend passes for a vector kernel.
 """
 
 from __future__ import annotations
@@ -48,10 +48,10 @@ _TYPES = {
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """What the compiler made of one config: scheduled code in MLIR's generic form, or why there is none.
+    """The compiler's result for one config: scheduled code in MLIR's generic form, or the reason why there is none.
 
-    `required_bits` is the on-chip memory that a refused config wanted. `dropped` names the options that the compiler
-    turned off by itself because on-chip memory overflowed with them. `timed_out`: it ran past its time limit.
+    `required_bits` is the on-chip memory that a refused config needs. `dropped` names the options that the compiler
+    turned off by itself because on-chip memory overflowed with them. `timed_out` is set if it exceeded its time limit.
     """
 
     code: str = ""
@@ -62,7 +62,7 @@ class Compiled:
 
 
 def unavailable_reason() -> str:
-    """Empty where the toolchain is installed, else one line naming what is missing."""
+    """Return an empty string if the toolchain is installed, else one line that names what is missing."""
     missing = [package for package, module in _MODULES.items() if not _installed(package, module)]
     if missing:
         return f"needs the Ascend compiler: pip install 'tilewise[ascend]' (missing: {', '.join(missing)})"
@@ -70,12 +70,12 @@ def unavailable_reason() -> str:
 
 
 def fingerprint() -> str:
-    """The compilers' names and versions."""
+    """Return the compilers' names and versions."""
     return ", ".join(f"{name} {version(name)}" for name in ("triton-ascend", "ascendnpu-ir"))
 
 
 def _installed(package: str, module: str) -> bool:
-    """Both must be there: `triton` may be upstream's, and a package's record may outlive its files."""
+    """Return whether package and module are both there: `triton` may be upstream's, and metadata may outlive files."""
     try:
         return bool(version(package)) and importlib.util.find_spec(module) is not None
     except (PackageNotFoundError, ImportError, ValueError):
@@ -83,14 +83,14 @@ def _installed(package: str, module: str) -> bool:
 
 
 _OPTIONS = {"multibuffer", "num_warps", "num_ctas", "num_stages"}
-"""Compile options of a config that may be modelled; all but the first change nothing on Ascend."""
+"""Compile options that a modelled config may have; only `multibuffer` changes anything on Ascend."""
 
 
 # From Triton to Linalg ------------------------------------------------------------------------------------------
 
 
 class _Pointer:
-    """Stands for an aligned tensor when Triton decides how to specialise a kernel."""
+    """A stand-in for an aligned tensor when Triton decides how to specialise a kernel."""
 
     def data_ptr(self) -> int:
         return 0
@@ -99,8 +99,8 @@ class _Pointer:
 def arguments(
     spec: KernelSpec, problem: Problem, config: Config, launch: Launch
 ) -> tuple[dict[str, int], list[int | float]]:
-    """Buffers (bytes by name) and scalars as a launch's compiled function takes them: in order, without those that
-    Triton makes constants because they are 1."""
+    """Return buffers (bytes by name) and scalars as a launch's compiled function takes them: in order, without the
+    scalars that Triton turns into constants because they are 1."""
     buffers, scalars = _buffers(spec, problem, config), spec.scalars(problem)
     parameters = [p for p in resolve_function(spec, launch.function).params if not p.is_constexpr]
     sizes = {p.name: buffers[p.name].bytes for p in parameters if p.name in buffers}
@@ -109,18 +109,18 @@ def arguments(
 
 
 def _becomes_constant(parameter: Any, value: int | float) -> bool:
-    """Triton's rule: whole numbers that are 1, but neither 1.0 nor True, unless the kernel forbids it."""
+    """Return whether Triton makes the value a constant: an integer 1, not 1.0 or True, unless the kernel forbids it."""
     return type(value) is int and value == 1 and not parameter.do_not_specialize
 
 
 def lower(
     spec: KernelSpec, problem: Problem, config: Config, launch: Launch, part: str, *, locations: bool = False
 ) -> str:
-    """Linalg text of one launch's function under `config`, specialised as a launch with these arguments would be;
-    with the Triton source's lines if `locations` says so.
+    """Return the Linalg text of one launch's function under `config`, specialised as a launch with these arguments
+    would be. With `locations`, it keeps the lines of the Triton source.
 
-    Raises `BadSpec` where spec and function do not match, and whatever Triton's front end raises for a kernel or
-    config that it cannot take.
+    Raises `BadSpec` if spec and function do not match, and whatever Triton's front end raises for a kernel or config
+    that it cannot compile.
     """
     from triton._C.libtriton import ir
     from triton.backends.ascend.compiler import AscendBackend, make_ttir, ttir_to_linalg
@@ -130,12 +130,12 @@ def lower(
     function = resolve_function(spec, launch.function)
     gpu = GPUTarget("npu", part, 0)
     backend = AscendBackend(gpu)
-    wanted = options_of(spec, config)
-    if unknown := sorted(wanted.keys() - _OPTIONS):
-        raise ValueError(f"the option {', '.join(unknown)} is not modelled; multibuffer is")
-    options = backend.parse_options(wanted)
+    requested = options_of(spec, config)
+    if unknown := sorted(requested.keys() - _OPTIONS):
+        raise ValueError(f"option not modelled: {', '.join(unknown)}; only multibuffer is")
+    options = backend.parse_options(requested)
     buffers, scalars = _buffers(spec, problem, config), spec.scalars(problem)
-    arguments_of(spec, problem, config, launch, buffers, function)  # raises where they are not the function's
+    arguments_of(spec, problem, config, launch, buffers, function)  # raises if they do not match the function's
     constexprs = {**config, **launch.constants}
     values = [_value(p, constexprs, buffers, scalars) for p in function.params]
     attributes = backend.get_attrs_descriptor(function.params, values)
@@ -156,7 +156,7 @@ def lower(
 
 @contextmanager
 def _line_info(wanted: bool) -> Iterator[None]:
-    """The front end asks the environment whether to keep source lines."""
+    """Tell the front end, through its environment variable, whether to keep source lines."""
     before = os.environ.get("TRITON_DISABLE_LINE_INFO")
     os.environ["TRITON_DISABLE_LINE_INFO"] = "0" if wanted else "1"
     try:
@@ -174,13 +174,13 @@ def _buffers(spec: KernelSpec, problem: Problem, config: Config) -> dict[str, Bu
 def _value(
     parameter: Any, constexprs: Config, buffers: Mapping[str, Buffer], scalars: Mapping[str, int | float]
 ) -> object:
-    """What a launch gives for one parameter of the function."""
+    """Return the value that a launch passes for one parameter of the function."""
     name = parameter.name
     if name in buffers:
         return _Pointer()
     given = constexprs if parameter.is_constexpr else scalars
     if name not in given and not (parameter.is_constexpr and parameter.has_default):
-        raise BadSpec(f"the spec gives no {name}; the model takes no default of a run-time argument")
+        raise BadSpec(f"the spec does not pass {name}; the model does not use defaults of run-time arguments")
     return given.get(name, parameter.default)
 
 
@@ -198,8 +198,8 @@ def _signature(name: str, buffers: Mapping[str, Buffer], scalars: Mapping[str, i
 def compile_linalg(
     linalg: str, part: str, *, multibuffer: bool, cache_folder: Path, locations: bool = False
 ) -> Compiled:
-    """The scheduled code of a kernel, with source lines if `locations` says so; kept on disk under a hash of everything
-    that it depends on."""
+    """Return a kernel's scheduled code, with source lines if `locations` is set. Results are cached on disk under a
+    hash of everything that they depend on."""
     flags = [
         f"--target={part}",
         f"--enable-auto-multi-buffer={multibuffer}",
@@ -223,19 +223,21 @@ def _read(file: Path) -> Compiled | None:
     try:
         fields = json.loads(gzip.decompress(file.read_bytes()))
         return Compiled(**fields | {"dropped": tuple(fields["dropped"])})
-    except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError):  # absent, damaged or of another form
+    except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError):  # absent, damaged or another format
         return None
 
 
 def _write(file: Path, content: bytes) -> None:
-    """Whole or not at all: other processes read and write the same folder."""
+    """Write the whole file or nothing, as other processes read and write the same folder."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=file.parent, delete=False) as temporary:
             temporary.write(content)
         os.replace(temporary.name, file)
     except OSError as error:
-        message = f"cannot write to the cache folder {file.parent}: {error.strerror}; set TILEWISE_CACHE to another"
+        message = (
+            f"cannot write to the cache folder {file.parent}: {error.strerror}; set TILEWISE_CACHE to another folder"
+        )
         raise Unavailable(message) from error
 
 
@@ -253,13 +255,15 @@ def _compile(linalg: str, flags: list[str]) -> Compiled:
         ]
         if (run := _run(command, folder)) is None:
             return _timed_out()
-        if run.returncode == -signal.SIGKILL:  # not the config's fault, and not to be kept
+        if run.returncode == -signal.SIGKILL:  # not the config's fault, so not cached
             raise Unavailable("the Ascend compiler was killed; is the machine out of memory? try a lower TILEWISE_JOBS")
         output = run.stdout + run.stderr
         dumps = re.split(r"// -----// IR Dump After .*\n", output)
         if "compilation still failed" in output or len(dumps) < 2:
             return _refused(output)
-        function = re.match(r".*?\n}[^\n]*\n", dumps[-1], flags=re.DOTALL)  # a retry prints again; the last one counts
+        function = re.match(
+            r".*?\n}[^\n]*\n", dumps[-1], flags=re.DOTALL
+        )  # a retry prints again; the last print counts
         scheduled.write_text(function.group() if function else dumps[-1])
         command = [tool("bishengir-opt"), str(scheduled), "--lower-affine", "--mlir-print-op-generic"]
         command += [flag for flag in flags if flag == _LOCATIONS]
@@ -271,7 +275,7 @@ def _compile(linalg: str, flags: list[str]) -> Compiled:
 
 
 def _run(command: list[str], folder: str) -> subprocess.CompletedProcess[str] | None:
-    """The finished process, or None where it ran past its time."""
+    """Run a command; return the finished process, or None if it exceeded the time limit."""
     try:
         return subprocess.run(command, capture_output=True, text=True, cwd=folder, timeout=_SECONDS, check=False)
     except subprocess.TimeoutExpired:
@@ -279,7 +283,7 @@ def _run(command: list[str], folder: str) -> subprocess.CompletedProcess[str] | 
 
 
 def _timed_out() -> Compiled:
-    return Compiled(refusal=f"the compiler ran past {_SECONDS} s", timed_out=True)
+    return Compiled(refusal=f"the compiler did not finish within {_SECONDS} s", timed_out=True)
 
 
 def _refused(output: str) -> Compiled:
@@ -293,7 +297,7 @@ def _refused(output: str) -> Compiled:
 
 def _first_error(output: str) -> str:
     errors = [line for line in output.splitlines() if "error:" in line and "hivmc" not in line]
-    return errors[0].partition("error:")[2].strip() if errors else "the compiler failed without an error text"
+    return errors[0].partition("error:")[2].strip() if errors else "the compiler failed without an error message"
 
 
 def _dropped(output: str) -> tuple[str, ...]:
@@ -303,18 +307,18 @@ def _dropped(output: str) -> tuple[str, ...]:
 
 @cache
 def tool(name: str) -> str:
-    """Where a program of the open Ascend compiler is; raises `Unavailable`."""
+    """Return the path of a program of the open Ascend compiler; raises `Unavailable` if it is not installed."""
     found = importlib.util.find_spec("ascendnpuir")
     if found is None or found.origin is None:
         raise Unavailable(unavailable_reason())
     return str(Path(found.origin).parent / "bin" / name)
 
 
-# What the compiler knows of a part -------------------------------------------------------------------------------
+# The compiler's description of a part ----------------------------------------------------------------------------
 
 
 def target(part: str, cache_folder: Path) -> Target:
-    """The part as the compiler describes it in every module it compiles for it."""
+    """Return the part as the compiler describes it in every module that it compiles for that part."""
     entries = _device_spec(part, cache_folder)
     return Target(
         family="ascend",
@@ -330,13 +334,13 @@ def _device_spec(part: str, cache_folder: Path) -> dict[str, int]:
     file = cache_folder / "parts" / f"{part}-{hashlib.sha256(fingerprint().encode()).hexdigest()[:12]}.json"
     try:
         return dict(json.loads(file.read_text()))
-    except (OSError, ValueError, TypeError):  # absent, damaged or of another form
-        entries = _ask_device_spec(part)
+    except (OSError, ValueError, TypeError):  # absent, damaged or another format
+        entries = _query_device_spec(part)
     _write(file, json.dumps(entries).encode())
     return entries
 
 
-def _ask_device_spec(part: str) -> dict[str, int]:
+def _query_device_spec(part: str) -> dict[str, int]:
     with tempfile.TemporaryDirectory(prefix="tilewise-") as folder:
         source = Path(folder, "empty.mlir")
         source.write_text("module {}")
@@ -348,8 +352,8 @@ def _ask_device_spec(part: str) -> dict[str, int]:
             "empty.o",
         ]
         run = _run(command, folder)
-    output = run.stdout + run.stderr if run is not None else f"error: it ran past {_SECONDS} s"
+    output = run.stdout + run.stderr if run is not None else f"error: it did not finish within {_SECONDS} s"
     entries = re.findall(r'#dlti\.dl_entry<"(\w+)", (\d+) : i32>', output)
     if not entries:
-        raise Unavailable(f"the Ascend compiler describes no part {part}: {_first_error(output)}")
+        raise Unavailable(f"the Ascend compiler has no description of part {part}: {_first_error(output)}")
     return {name: int(value) for name, value in entries}

@@ -1,4 +1,4 @@
-"""NVIDIA GPUs from inside the bench process: upstream Triton launches, torch holds the tensors."""
+"""NVIDIA GPUs inside the bench process: upstream Triton launches, torch holds the tensors."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from tilewise.tuner.workers.worker import describe
 __all__ = ["RATE_BYTES", "CudaRuntime", "identity"]
 
 RATE_BYTES = 512 << 20
-"""Moved to measure the memory rate: far over any L2 cache."""
+"""Bytes moved to measure the memory rate: far more than any L2 cache."""
 
 
 REFERENCE_BYTES = 32 << 20
-"""Read and written by the reference: some 20 us."""
+"""Bytes read and written by the reference, which takes about 20 us."""
 
 
 class CudaRuntime(Runtime):
-    """One GPU; raises `Unavailable` where torch does not see it. Its toolchain names how it times, and the state of the
+    """A GPU; raises `Unavailable` if torch does not see it. Its toolchain names the timing method and the state of the
     L2 cache."""
 
     def __init__(self, index: int = 0, warm: bool = False) -> None:
@@ -45,7 +45,8 @@ class CudaRuntime(Runtime):
         self._properties = torch.cuda.get_device_properties(index)
 
     def describe(self) -> Description:
-        """Of the memory a twentieth: a 16-bit problem's float64 references hold four tensors of four times that."""
+        """Describe the GPU. A problem may use a twentieth of its memory: the float64 references of a 16-bit problem
+        hold four tensors of four times its size."""
         target, toolchain = identity(self._properties)
         timed = f"timed by {self.timer.name}, {'warm' if self.warm else 'cold'} L2"
         return Description(target, f"{toolchain}, {timed}", int(self._properties.total_memory // 20))
@@ -56,14 +57,16 @@ class CudaRuntime(Runtime):
         torch.cuda.synchronize(self.place)
 
     def failure(self, error: Exception) -> Failure:
-        """A fault on the device poisons the context: that shows at the next `synchronize`. Memory that is full may have
-        been filled by an earlier config, which only a fresh process can tell."""
+        """Interpret an error. A device fault poisons the context, which shows at the next `synchronize`.
+
+        An earlier config may have filled the memory, and only a fresh process can tell, so full memory counts as lost.
+        """
         kind = type(error).__name__
-        text = str(error).partition("\n")[0] if kind == "AcceleratorError" else describe(error)  # advice follows
+        text = str(error).partition("\n")[0] if kind == "AcceleratorError" else describe(error)  # the rest is advice
         return Failure(Outcome(status(kind), f"{kind}: {text}"), lost=kind == "OutOfMemoryError")
 
     def kernel_facts(self, kernels: Sequence[Any]) -> Mapping[str, Any]:
-        """What the driver says of the loaded binaries; of several, the most."""
+        """Return the driver's facts about the loaded binaries; of several, the maximum."""
         return {
             "registers": max(kernel.n_regs for kernel in kernels),
             "spills": max(kernel.n_spills for kernel in kernels),
@@ -72,11 +75,11 @@ class CudaRuntime(Runtime):
 
     @functools.cached_property
     def events(self) -> CudaTimer:
-        """For what is no kernel of a known name: a chain of several, a copy."""
+        """The timer for work without known kernel names: a chain of several kernels, a copy."""
         return CudaTimer(self.index)
 
     def reference(self) -> Job | None:
-        """An addition over 32 MB: its time follows the clocks of memory and multiprocessors alike, and the L2 cache."""
+        """Return an addition over 32 MB: its time follows the memory and multiprocessor clocks and the L2 cache."""
         import torch
 
         x = torch.zeros(REFERENCE_BYTES // 4, device=self.place)
@@ -91,7 +94,7 @@ class CudaRuntime(Runtime):
         return self._management.state() if self._management else State()
 
     def bytes_per_us(self) -> float:
-        """The better of the rates that torch reads and copies a large buffer with."""
+        """Return the higher of the rates at which torch reads and copies a large buffer."""
         import torch
 
         x = torch.randn(RATE_BYTES // 4, device=self.place)
@@ -102,7 +105,7 @@ class CudaRuntime(Runtime):
 
 
 def identity(properties: Any) -> tuple[Target, str]:
-    """The GPU of these properties (torch's) as a target, and the toolchain of this process."""
+    """Return the GPU with these torch properties as a target, and the toolchain of this process."""
     import torch
     import triton
 

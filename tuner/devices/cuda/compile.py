@@ -1,7 +1,7 @@
-"""Compiling for an NVIDIA GPU ahead of the launch, in processes that never touch one.
+"""Compiling for an NVIDIA GPU ahead of the launch, in processes that never touch a GPU.
 
-Each process compiles into Triton's cache on disk; the launch in the measuring process then finds the binary there. A
-compiler that crashes or hangs takes only its own config with it.
+Each process compiles into Triton's cache on disk, where the launch in the bench process finds the binary. A compiler
+that crashes or hangs costs only its own config.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ _LIMIT_ERRORS = {"OutOfResources"}
 
 
 def status(kind: str) -> Status:
-    """What an exception of that name, from compiling or launching, says of its config."""
+    """Return the status of a config whose compilation or launch raised an exception of that name."""
     if kind in _LIMIT_ERRORS:
         return Status.CONSTRAINTS
     return Status.COMPILE if kind in _COMPILE_ERRORS else Status.RUNTIME
 
 
 class _Target:
-    """As much of a Triton driver as compiling asks for."""
+    """The part of a Triton driver that compilation needs."""
 
     def __init__(self, capability: int) -> None:
         from triton.backends.compiler import GPUTarget
@@ -55,8 +55,11 @@ class _Target:
 
 
 def compile_config(origin: str, problem: Problem, config: Config, capability: int) -> dict[str, float]:
-    """Compile for compute capability `capability` (90 for 9.0); returns facts of the binary (bytes) and of the
-    compiling (wall seconds of this process, near 0 where Triton's cache held the binary)."""
+    """Compile for compute capability `capability` (90 for 9.0) and return facts.
+
+    They are the binary's shared memory in bytes and the wall seconds that this process took, near 0 if Triton's cache
+    held the binary.
+    """
     from triton.runtime.driver import driver
 
     driver.set_active(_Target(capability))

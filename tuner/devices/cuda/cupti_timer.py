@@ -1,12 +1,12 @@
 """Device time of kernels on an NVIDIA GPU as CUPTI records it: from the first block's start to the last one's end.
 
-Chosen by measuring (`tilewise bench timing`, docs/timing.md): events around a launch hold 2.5 us that are not the
-kernel's, a graph's replay 0.5 us and no cold caches, CUPTI's records neither. CUPTI is reached through torch's
-profiler, which is there wherever torch is.
+Chosen by measurement (`tilewise bench timing`, docs/timing.md): events around a launch add 2.5 us to the kernel's time,
+and a graph's replay adds 0.5 us and has no cold caches. CUPTI's records have neither fault. CUPTI is reached through
+torch's profiler, which comes with torch.
 
 Before each run a buffer of twice the L2 cache is *read*. Zeroing it, as `triton.testing.do_bench` does, leaves the
-cache full of lines that have to be written back while the kernel runs: 6 us of a kernel of 15. Reading gives the same
-times as taking inputs in turns that together exceed the cache, and needs no copies of them.
+cache full of lines that are written back while the kernel runs: 6 us of a kernel of 15. Reading gives the same times as
+rotating inputs that together exceed the cache, and needs no copies of them.
 """
 
 from __future__ import annotations
@@ -24,16 +24,19 @@ Record = tuple[str, int, int]
 """A kernel's name, and its start and duration in nanoseconds."""
 
 IDLE_SECONDS, WAKE_SECONDS = 0.02, 0.01
-"""A device that waited for longer than this is kept busy for this long first: its clocks may have fallen."""
+"""A device idle for longer than the first is kept busy for the second before timing: its clocks may have dropped."""
 
 LAUNCHES = 256
-"""Launches enqueued at once where the host has to be ahead: a quarter of what the queue holds."""
+"""Launches enqueued at once when the host must stay ahead: a quarter of the queue's capacity."""
 
 
 class CuptiTimer(Timer):
-    """Kernels are told apart by their names, so whatever else runs between them (clearing the cache, resetting a
-    buffer) does no harm. A run of several kernels takes from the start of its first to the end of its last, with the
-    host ahead of the device, so that the gaps between them are the device's own."""
+    """A timer that finds kernels by name, so other work between them (clearing the cache, resetting a buffer) does no
+    harm.
+
+    A run of several kernels lasts from the start of its first to the end of its last. The host stays ahead of the
+    device, so that the gaps between them are the device's own.
+    """
 
     name = "cupti"
 
@@ -67,18 +70,18 @@ class CuptiTimer(Timer):
                 if several:
                     self._cuda._sleep(int(2 * host_us * len(batch) * CYCLES_PER_US))
                 for order in batch:
-                    self._round([jobs[number] for number in order], warm)
+                    self._round([jobs[index] for index in order], warm)
 
         records = self._recorded(rounds)
         self._used = time.perf_counter()
         return split(records, [job.kernels for job in jobs], orders)
 
     def names(self, run: Run) -> list[str]:
-        """The kernels that a function launches, in order."""
+        """Return the kernels that a function launches, in order."""
         return [name for name, _, _ in self._recorded(run)]
 
     def works(self) -> bool:
-        """Whether kernels are recorded at all: CUPTI may be missing, or kept from this user."""
+        """Return whether kernels are recorded at all: CUPTI may be missing, or forbidden to this user."""
         try:
             return bool(self.names(self._eviction.max))
         except RuntimeError:
@@ -93,7 +96,7 @@ class CuptiTimer(Timer):
             job.run()
 
     def _host_us(self, jobs: Sequence[Job], warm: bool) -> float:
-        """Microseconds that the host takes for a round."""
+        """Return the microseconds that the host takes for a round."""
         self._round(jobs, warm)
         self._cuda.synchronize(self._device)
         began = time.perf_counter()
@@ -103,7 +106,7 @@ class CuptiTimer(Timer):
         return host_us
 
     def _recorded(self, run: Callable[[], Any]) -> list[Record]:
-        """What ran on the device meanwhile, in order; memory operations are not kernels, and left out."""
+        """Return the kernels that ran on the device during `run`, in order; memory operations are left out."""
         from torch._C._autograd import DeviceType
         from torch.autograd.profiler import profile
 
@@ -129,28 +132,28 @@ class CuptiTimer(Timer):
 def split(
     records: Sequence[Record], jobs: Sequence[Sequence[str]], orders: Sequence[Sequence[int]]
 ) -> list[list[float]]:
-    """Microseconds by job and round of records in the order of their starts; `jobs` are the kernels of each, `orders`
-    the order of the jobs in each round.
+    """Return microseconds by job and round, from records sorted by start.
 
-    Raises `RuntimeError` where the records are not exactly those that were launched: some may have been lost.
+    `jobs` holds the kernels of each job, `orders` the order of the jobs in each round. Raises `RuntimeError` if the
+    records do not match the launches exactly: some may have been lost.
     """
     known = {name for kernels in jobs for name in kernels}
     ours = [record for record in records if record[0] in known]
-    launched = [name for order in orders for number in order for name in jobs[number]]
+    launched = [name for order in orders for index in order for name in jobs[index]]
     if [name for name, _, _ in ours] != launched:
         raise RuntimeError(f"CUPTI recorded {len(ours)} kernels of {len(launched)} launched, or in another order")
     times: list[list[float]] = [[] for _ in jobs]
     at = 0
     for order in orders:
-        for number in order:
+        for index in order:
             _, start, _ = ours[at]
-            at += len(jobs[number])
+            at += len(jobs[index])
             _, last, duration = ours[at - 1]
-            times[number].append((last + duration - start) / 1e3)
+            times[index].append((last + duration - start) / 1e3)
     return times
 
 
 def choose_timer(index: int = 0) -> Timer:
-    """CUPTI's where it works, else events; asked once for a device, so that its times stay comparable."""
+    """Return the CUPTI timer if it works, else the event timer. One per device, so that its times stay comparable."""
     timer = CuptiTimer(index)
     return timer if timer.works() else CudaTimer(index)

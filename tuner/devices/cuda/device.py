@@ -1,4 +1,4 @@
-"""NVIDIA GPUs, from the process that tunes: finding them, and compiling for them. It never opens a context on one."""
+"""NVIDIA GPUs in the tuning process, which finds them and compiles for them but never opens a context on one."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ _MULTIPROCESSORS, _MAJOR, _MINOR = 16, 75, 76
 """CU_DEVICE_ATTRIBUTE_{MULTIPROCESSOR_COUNT, COMPUTE_CAPABILITY_MAJOR, COMPUTE_CAPABILITY_MINOR} of cuda.h."""
 
 _NO_GPU = {"CUDA_VISIBLE_DEVICES": "", "TRITON_INTERPRET": None}
-"""Environment of the compile processes: they must not open a context on the GPU that is being timed."""
+"""Environment of the compile processes, which must not open a context on the GPU that is being timed."""
 
 
 def unavailable_reason() -> str | None:
-    """Why there is no usable GPU, in one line, or None; imports neither torch nor triton."""
+    """Return in one line why no GPU is usable, or None. Imports neither torch nor triton."""
     if importlib.util.find_spec("torch") is None:
         return "torch is not installed: pip install 'tilewise[cuda]'"
     if (why_not := _without_upstream_triton()) is not None:
@@ -42,7 +42,7 @@ def unavailable_reason() -> str | None:
 
 
 def row() -> DeviceRow:
-    """The device's line in `tilewise devices`, without importing torch."""
+    """Return the device's row in `tilewise devices`, without importing torch."""
     if (why_not := unavailable_reason()) is not None:
         return DeviceRow("cuda", "NVIDIA GPU", Clock.MEASURED, None, available=False, unavailable_reason=why_not)
     driver = _driver()
@@ -53,11 +53,10 @@ def row() -> DeviceRow:
 
 
 class CudaDevice(MeasuredDevice):
-    """One NVIDIA GPU. Raises `Unavailable` where there is none, and as `MeasuredDevice` does.
+    """An NVIDIA GPU. Raises `Unavailable` if there is none, and as `MeasuredDevice` does.
 
     Configs are compiled by `jobs` processes (default: `TILEWISE_JOBS`) while earlier ones are timed. With `warm` the L2
-    cache is not cleared before each run. `runtime` and `compile` name what opens the GPU and what compiles, where that
-    is to be something else than usual.
+    cache is not cleared before each run. `runtime` and `compile` replace the functions that open the GPU and compile.
     """
 
     batch = 8
@@ -112,7 +111,7 @@ def _without_upstream_triton() -> str | None:
 
 
 def _driver() -> Any:
-    """The CUDA driver library, initialised, or None."""
+    """Return the CUDA driver library, initialised, or None."""
     try:
         library = ctypes.CDLL("libcuda.so.1")
     except OSError:
@@ -132,7 +131,7 @@ def _attribute(driver: Any, attribute: int, index: int) -> int:
 
 
 def _unique(driver: Any, index: int) -> str:
-    """The chip's own number, the same for every process, whatever devices it is shown."""
-    number = (ctypes.c_ubyte * 16)()
-    driver.cuDeviceGetUuid_v2(number, index)
-    return bytes(number).hex()
+    """Return the chip's UUID, the same in every process, whatever devices the process sees."""
+    uuid = (ctypes.c_ubyte * 16)()
+    driver.cuDeviceGetUuid_v2(uuid, index)
+    return bytes(uuid).hex()

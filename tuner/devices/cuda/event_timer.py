@@ -1,4 +1,4 @@
-"""Device time of anything that runs on an NVIDIA GPU, whatever it costs the host to launch it."""
+"""Device time of any work on an NVIDIA GPU, however long the host takes to launch it."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ __all__ = ["CudaTimer"]
 
 MIN_SAMPLES = 20
 BATCH = 16
-"""Runs enqueued at once: few enough for the launch queue (1024 entries) where one run is a dozen kernels."""
+"""Runs enqueued at once: few enough for the launch queue (1024 entries) even if one run is a dozen kernels."""
 
 CYCLES_PER_US = 2000
-"""No NVIDIA GPU clocks its multiprocessors faster than this for long; a slower clock only waits longer."""
+"""No NVIDIA GPU sustains a faster multiprocessor clock than this; with a slower clock the wait is only longer."""
 
 
 class CudaTimer(Timer):
-    """Times a function with events around each single run, cold caches, and a host that is ahead of the device.
+    """A timer with events around each single run, cold caches, and a host that stays ahead of the device.
 
     Before each timed run a buffer of twice the L2 cache is zeroed (the policy of `triton.testing.do_bench`), so
-    nothing that the run reads is cached. Runs are enqueued in batches behind a kernel that does nothing but wait; a
-    batch counts only if the host had enqueued all of it before the device reached its first timed region. So no time
-    of the host is in any figure, for one kernel of 3 us as for an eager chain of ten. What is in every figure alike
-    is the gap of an event pair, `floor_us`.
+    nothing that the run reads is cached. Runs are enqueued in batches behind a kernel that only waits. A batch counts
+    only if the host had enqueued all of it before the device reached its first timed region. So no figure contains
+    host time, neither for one kernel of 3 us nor for an eager chain of ten. Every figure contains the gap of an event
+    pair, `floor_us`.
     """
 
     name = "events"
@@ -44,10 +44,10 @@ class CudaTimer(Timer):
     def device_time_us(
         self, run: Callable[[], Any], *, reset: Callable[[], Any] | None = None, seconds: float = 0.05
     ) -> Timing:
-        """Median, 20th and 80th percentile over at least 20 runs and `seconds` of wall time.
+        """Return the median, 20th and 80th percentile over at least 20 runs and `seconds` of wall time.
 
-        `reset` is called before each run, outside the timed region. Raises `RuntimeError` where the function waits
-        for the device, which no timing from outside can take apart.
+        `reset` is called before each run, outside the timed region. Raises `RuntimeError` if the function waits for
+        the device, because its device time cannot then be separated from outside.
         """
         samples: list[float] = []
         end = time.perf_counter() + seconds
@@ -63,7 +63,7 @@ class CudaTimer(Timer):
         before: Callable[[], Any] | None = None,
         warm: bool = False,
     ) -> list[float]:
-        """Times of all that a run launches, whatever it is called."""
+        """Return the times of everything that a run launches; `kernels` is ignored."""
         host_us = self._prepare(run, before, warm)
         samples: list[float] = []
         while len(samples) < count:
@@ -71,11 +71,11 @@ class CudaTimer(Timer):
         return samples[:count]
 
     def floor_us(self) -> float:
-        """What an empty region measures."""
+        """Return the measured time of an empty region."""
         return self.device_time_us(lambda: None).time_us
 
     def _prepare(self, run: Callable[[], Any], reset: Callable[[], Any] | None, warm: bool) -> float:
-        """Run until caches of every other kind are warm and the clocks are up; microseconds the host takes a run."""
+        """Run until all other caches are warm and the clocks are up; return the host's microseconds per run."""
         self._once(run, reset, warm)
         self._cuda.synchronize(self._device)
         self._warm(0.01)
@@ -98,14 +98,14 @@ class CudaTimer(Timer):
     def _batch_ahead(
         self, run: Callable[[], Any], reset: Callable[[], Any] | None, warm: bool, host_us: float
     ) -> list[float]:
-        """A batch that the host enqueued in time; each failed attempt halves the batch and doubles the wait."""
+        """Return a batch that the host enqueued in time; each failed attempt halves the batch and doubles the wait."""
         count, margin = BATCH, 2.0
         for _ in range(8):
             samples = self._batch(run, reset, warm, count, margin * (host_us + 20) * count)
             if samples is not None:
                 return samples
             count, margin = max(1, count // 2), margin * 4
-        raise RuntimeError("the timed function waits for the device, so its device time cannot be taken")
+        raise RuntimeError("the timed function waits for the device, so its device time cannot be measured")
 
     def _batch(
         self, run: Callable[[], Any], reset: Callable[[], Any] | None, warm: bool, count: int, wait_us: float

@@ -1,4 +1,4 @@
-"""The state of a GPU from NVIDIA's management library, and the driver's version."""
+"""A GPU's state from NVIDIA's management library, and the driver version."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ _THROTTLING = {
     "HwThermalSlowdown": "temperature (hardware)",
     "HwPowerBrakeSlowdown": "power brake",
 }
-"""Those of NVML's throttle reasons that slow a busy GPU down, in words."""
+"""NVML's throttle reasons that slow down a busy GPU, in words."""
 
 
 class Management:
-    """One GPU."""
+    """A GPU as the management library sees it."""
 
     def __init__(self, nvml: Any, handle: Any) -> None:
         self._nvml, self._handle = nvml, handle
 
     @classmethod
     def open(cls, uuid: object) -> Management | None:
-        """The GPU of that UUID, which is the same in every process; None where the library does not know it."""
+        """Open the GPU with that UUID, which is the same in every process; None if the library does not know it."""
         if (nvml := _library()) is None:
             return None
         with suppress(nvml.NVMLError):
@@ -46,7 +46,7 @@ class Management:
 
 
 def driver_version() -> str:
-    """As `nvidia-smi` prints it; `unknown` where the management library is missing."""
+    """Return the driver version as `nvidia-smi` prints it, or `unknown` without the management library."""
     if (nvml := _library()) is not None:
         with suppress(nvml.NVMLError):
             return str(nvml.nvmlSystemGetDriverVersion())
@@ -54,7 +54,7 @@ def driver_version() -> str:
 
 
 def _library() -> Any:
-    """The bindings, initialised; None on a machine without NVIDIA's driver."""
+    """Return the initialised bindings, or None on a machine without NVIDIA's driver."""
     import pynvml
 
     try:

@@ -1,1 +1,1 @@
-"""Accelerators timed for real: compile workers, one bench process, recovery from faults."""
+"""Accelerators with measured times: compile workers, one bench process, recovery from faults."""

@@ -1,9 +1,10 @@
-"""What an accelerator's own software is to the code that all measured devices share.
+"""The interface between an accelerator's own software and the code that all measured devices share.
 
-Three parts make a measured device, and two processes. In the process that tunes, `measured.MeasuredDevice` compiles
-ahead, hands configs over and decides what a fault means; it never touches the accelerator. In the bench process,
-`bench_process.Bench` holds the tensors, launches and times; it knows the accelerator only by a `Runtime`: CUDA's, the
-NPU's, or that of a host that has neither, in tests. The bench process may die at any moment and is then replaced.
+A measured device has three parts in two processes. In the tuning process, `measured.MeasuredDevice` compiles ahead,
+hands configs over and decides what a fault means; it never touches the accelerator. In the bench process,
+`bench_process.Bench` holds the tensors, launches and times. It reaches the accelerator only through a `Runtime`:
+CUDA's, the NPU's, or in tests that of a host that has neither. The bench process may die at any moment and is then
+replaced.
 """
 
 from __future__ import annotations
@@ -24,10 +25,11 @@ Run = Callable[[], Any]
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """What a device is: told once by the bench process, kept by the process that tunes.
+    """A device's properties, read once from the bench process and kept by the tuning process.
 
-    `toolchain` fingerprints all that can change a time, the timing method included; `memory_bytes` is what a
-    problem's buffers may fill, with room left for the reference; `notes` say what is not at its best, a line each.
+    `toolchain` fingerprints everything that can change a time, including the timing method. `memory_bytes` is the
+    memory that a problem's buffers may fill, with room left for the reference. `notes` lists what is degraded, one
+    line each.
     """
 
     target: Target
@@ -38,7 +40,7 @@ class Description:
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """What an exception says of the config at hand, and whether the accelerator is `lost` to this process by it."""
+    """The outcome that an exception gives the current config; `lost` if this process has lost the accelerator."""
 
     outcome: Outcome
     lost: bool
@@ -46,7 +48,7 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """How the accelerator is doing; None and empty where it cannot be read."""
+    """The accelerator's clock and throttling; None and empty where they cannot be read."""
 
     clock_mhz: float | None = None
     throttled: str = ""
@@ -54,8 +56,8 @@ class State:
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is timed: `run` launches the functions named `kernels`, one after the other; `before` is called before each
-    run, outside the timed region."""
+    """Timed work: `run` launches the functions named `kernels` in order, and `before` is called before each run,
+    outside the timed region."""
 
     run: Run
     kernels: Sequence[str]
@@ -63,14 +65,16 @@ class Job:
 
 
 def turns(jobs: int, rounds: int) -> list[list[int]]:
-    """The order of the jobs in each round, drawn anew: times may differ between every second run, say, and in a fixed
-    order that would be taken for a difference between jobs. The same every time."""
-    drawn = random.Random(0)
-    return [drawn.sample(range(jobs), jobs) for _ in range(rounds)]
+    """Return the order of the jobs in each round, shuffled per round but identical on every call.
+
+    Every second run may be slower, say; in a fixed order that would look like a difference between jobs.
+    """
+    generator = random.Random(0)
+    return [generator.sample(range(jobs), jobs) for _ in range(rounds)]
 
 
 class Timer(ABC):
-    """One way to time what runs on the device; `name` is stored with the times, and ways are never mixed."""
+    """A method of timing work on the device. `name` is stored with the times, and methods are never mixed."""
 
     name: str
 
@@ -78,29 +82,32 @@ class Timer(ABC):
     def samples_us(
         self, run: Run, kernels: Sequence[str], count: int, before: Run | None = None, warm: bool = False
     ) -> list[float]:
-        """Device microseconds of each of `count` runs.
+        """Return the device microseconds of each of `count` runs.
 
-        A run launches the functions named `kernels`, one after the other. `before` is called before each run, outside
-        the timed region. Caches are cold at the start of every run unless `warm`. Raises `RuntimeError` where the
-        times cannot be taken.
+        A run launches the functions named `kernels` in order. `before` is called before each run, outside the timed
+        region. Caches are cold at the start of every run unless `warm`. Raises `RuntimeError` if the times cannot be
+        taken.
         """
 
     def rounds_us(self, jobs: Sequence[Job], count: int, warm: bool = False) -> list[list[float]]:
-        """By job, device microseconds in each of `count` rounds, in which each job runs once, in the order of `turns`.
+        """Return device microseconds by job and round. Each of `count` rounds runs every job once, ordered by `turns`.
 
-        A timer for which it costs to begin does well to take all rounds at once.
+        A timer whose measurements are slow to start should override this to take all rounds at once.
         """
         times: list[list[float]] = [[] for _ in jobs]
         for order in turns(len(jobs), count):
-            for number in order:
-                job = jobs[number]
-                times[number] += self.samples_us(job.run, job.kernels, 1, job.before, warm)
+            for index in order:
+                job = jobs[index]
+                times[index] += self.samples_us(job.run, job.kernels, 1, job.before, warm)
         return times
 
 
 class Runtime(ABC):
-    """One accelerator, opened in this process. `place` and `reference_place` are torch devices: where the kernel's
-    tensors are, and where the float64 reference is computed. With `warm`, caches are left as the last run left them."""
+    """An accelerator opened in this process.
+
+    `place` and `reference_place` are torch devices: the first holds the kernel's tensors, the second computes the
+    float64 reference. With `warm`, caches stay as the last run left them.
+    """
 
     place: str
     reference_place: str
@@ -112,14 +119,14 @@ class Runtime(ABC):
 
     @abstractmethod
     def synchronize(self) -> None:
-        """Wait for the device; raises what has gone wrong on it since."""
+        """Wait for the device, and raise any error that has occurred on it since the last wait."""
 
     @abstractmethod
     def failure(self, error: Exception) -> Failure:
-        """What an exception from compiling, launching or `synchronize` means."""
+        """Interpret an exception from compiling, launching or `synchronize`."""
 
     def check(self, spec: KernelSpec) -> None:
-        """Raises `BadSpec` where the spec cannot be launched whatever the config."""
+        """Raise `BadSpec` if the spec cannot be launched with any config."""
         from tilewise.tuner.measure.launch import resolve_functions
 
         resolve_functions(spec)
@@ -127,29 +134,31 @@ class Runtime(ABC):
     def launcher(
         self, spec: KernelSpec, problem: Problem, config: Config, tensors: Tensors
     ) -> Callable[[], Sequence[Any]]:
-        """A function that makes the config's launches and returns the compiled kernels."""
+        """Return a function that makes the config's launches and returns the compiled kernels."""
         from tilewise.tuner.measure.launch import launcher
 
         return launcher(spec, problem, config, tensors)
 
     def kernel_names(self, spec: KernelSpec, problem: Problem, config: Config) -> list[str]:
-        """The functions that one run launches, in order."""
+        """Return the names of the functions that one run launches, in order."""
         from tilewise.tuner.measure.launch import resolve_function
 
         return [resolve_function(spec, step.function).__name__ for step in spec.plan(config, problem)]
 
     def kernel_facts(self, kernels: Sequence[Any]) -> Mapping[str, Any]:
-        """What the toolchain says of what was launched, as plain JSON values."""
+        """Return the toolchain's facts about the launched kernels, as plain JSON values."""
         return {}
 
     def reference(self) -> Job | None:
-        """Something that always takes the same, some 20 us, by which one sees that the device has changed. It is asked
-        for once. None where there is nothing of the kind."""
+        """Return a job that always takes the same time, about 20 us, so that its time shows when the device changes.
+
+        Called once. None if this runtime has no such job.
+        """
         return None
 
     def state(self) -> State:
         return State()
 
     def bytes_per_us(self) -> float | None:
-        """The rate at which the device moves memory, measured now; None where nobody measures it."""
+        """Measure the rate at which the device moves memory; None if this runtime does not measure it."""
         return None

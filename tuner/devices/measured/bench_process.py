@@ -1,8 +1,7 @@
 """The bench process of a measured device: the tensors, the launches and the clock.
 
-It answers the requests below, one at a time, through `call`. What a config does to it (a fault, a hang, memory that
-grows) is for the other side to see and to answer by a new process. The same `Bench` may be used without a process of
-its own, by benchmarks that time other things beside configs.
+It answers the requests below, one at a time, through `call`. If a config makes it fault, hang or grow, the tuning
+process notices and replaces it. Benchmarks that also time other things use `Bench` without a process of its own.
 """
 
 from __future__ import annotations
@@ -34,24 +33,24 @@ Request = Literal["describe", "bytes_per_us", "prepare", "measure", "race", "ver
 Answer = TypeVar("Answer", bound=Outcome | Verdict | list[list[float]])
 
 SECONDS = 1.0
-"""Of timing one config, beyond which no further look is taken: kernels of many milliseconds."""
+"""Seconds of timing one config after which no further look is taken; kernels of many milliseconds get there."""
 
 PAUSES = (0.1, 0.5, 2.0)
-"""Seconds to wait for the device to be as it was, each followed by timing the config again."""
+"""Seconds to wait for the device to recover, each followed by timing the config again."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reply(Generic[Answer]):
-    """The answer about one config; after a `lost` one this process can do nothing more."""
+    """The answer about one config. After a `lost` reply the process can do nothing more."""
 
     answer: Answer
     lost: bool = False
 
 
 def call(runtime: Sequence[Any], request: Request, *arguments: Any) -> Any:
-    """Answer one request. `runtime` is how to open the accelerator: `"package.module:function"` and its arguments.
+    """Answer one request. `runtime` says how to open the accelerator: `"package.module:function"` and its arguments.
 
-    Requests about a config name the kernel by where its spec stands. Raises `BadSpec` and `Unavailable` only.
+    Requests about a config name the kernel by the location of its spec. Raises only `BadSpec` and `Unavailable`.
     """
     bench = _bench(*runtime)
     if request in ("describe", "bytes_per_us"):
@@ -70,7 +69,7 @@ _spec = functools.cache(registry.load)
 
 
 class Bench:
-    """One accelerator and the tensors of one problem on it; only the last problem's are kept."""
+    """An accelerator and the tensors of one problem on it; only the last problem's tensors are kept."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
@@ -84,7 +83,7 @@ class Bench:
         return self.runtime.bytes_per_us()
 
     def prepare(self, spec: KernelSpec, problem: Problem) -> None:
-        """Draw the inputs and compute the reference, which takes long on some devices. Raises `BadSpec`."""
+        """Draw the inputs and compute the reference, which is slow on some devices. Raises `BadSpec`."""
         self.runtime.check(spec)
         self.arguments(spec, problem).expected()
         self.runtime.synchronize()
@@ -92,8 +91,10 @@ class Bench:
     def measure(
         self, spec: KernelSpec, problem: Problem, config: Config, to_beat_us: float | None = None
     ) -> Reply[Outcome]:
-        """Run the config once on poisoned outputs, time it, and see that it kept to its tensors. It is not timed to the
-        end where it is clearly behind `to_beat_us`."""
+        """Run the config once on poisoned outputs, time it, and check that it wrote only to its own tensors.
+
+        Timing stops early if the config is clearly behind `to_beat_us`.
+        """
         try:
             return Reply(self._measured(spec, problem, config, to_beat_us))
         except BadSpec:
@@ -105,8 +106,10 @@ class Bench:
     def race(
         self, spec: KernelSpec, problem: Problem, configs: Sequence[Config], rounds: int
     ) -> Reply[list[list[float]]]:
-        """Microseconds by config and round: each config once a round, in turns. None where one of them fails, which
-        is then to be found by trying them one by one."""
+        """Return microseconds by config and round, each config timed once per round, in turns.
+
+        Empty if one of them fails; the caller finds out which by trying them one by one.
+        """
         try:
             jobs = [self.job(spec, problem, config) for config in configs]
             times = self.runtime.timer.rounds_us(jobs, rounds, self.runtime.warm)
@@ -127,7 +130,7 @@ class Bench:
             return Reply(disagreement(f"the launch failed: {outcome.reason}", status=outcome.status), failure.lost)
 
     def arguments(self, spec: KernelSpec, problem: Problem) -> Arguments:
-        """The problem's tensors, made once."""
+        """Return the problem's tensors, made on first use."""
         if self._held is None or self._held[0] != spec or self._held[1] != problem:
             self._held = None  # free the old ones first
             place, reference = self.runtime.place, self.runtime.reference_place
@@ -147,7 +150,7 @@ class Bench:
         arguments.poison()
         kernels = job.run()
         self.runtime.synchronize()
-        if self.runtime.place == self.runtime.reference_place:  # elsewhere the comparison costs more than the timing
+        if self.runtime.place == self.runtime.reference_place:  # otherwise the comparison costs more than the timing
             verdict = check_outputs(arguments)
             if not verdict.agreed:
                 return Outcome(verdict.status, verdict.reason)
@@ -158,8 +161,8 @@ class Bench:
         return Outcome(Status.CORRECT, timing=timing, facts={**self.runtime.kernel_facts(kernels), **facts})
 
     def _timed(self, job: Job, to_beat_us: float | None) -> tuple[Timing, dict[str, Any]]:
-        """A timing between two times of the reference that are the usual, and facts of what it took to get there."""
-        reference = self._steady()
+        """Time the job, again if the reference drifts meanwhile; return the timing and facts about the attempts."""
+        reference = self._drift_reference()
         began, worst = time.monotonic(), None
         for repeats in range(len(PAUSES) + 1):
             timing = time_adaptively(self._sampler(job), to_beat_us=to_beat_us, seconds=SECONDS)
@@ -180,21 +183,21 @@ class Bench:
         timer, warm = self.runtime.timer, self.runtime.warm
         return functools.partial(timer.samples_us, job.run, job.kernels, before=job.before, warm=warm)
 
-    def _steady(self) -> Reference | None:
-        """What shows whether the device changes, timed for the first time with the first config."""
+    def _drift_reference(self) -> Reference | None:
+        """Return the reference that shows device changes; it is first timed with the first config."""
         if self._reference is None and (job := self.runtime.reference()) is not None:
             self._reference = Reference(self._sampler(job))
         return self._reference
 
     def _state(self) -> dict[str, Any]:
-        """What the device says of itself, as far as it does."""
+        """Return the device's reported state, without what it does not report."""
         return {name: value for name, value in asdict(self.runtime.state()).items() if value}
 
     def _failure(self, error: Exception) -> Failure:
-        """What the error means, and whether the device still works after it."""
+        """Interpret the error, and check whether the device still works after it."""
         failure = self.runtime.failure(error)
         if isinstance(error, OSError) and error.errno == errno.ENOSPC:
-            return Failure(failure.outcome, lost=True)  # what fills the disk goes with the process's folder
+            return Failure(failure.outcome, lost=True)  # the files that fill the disk go with the process's folder
         if not failure.lost:
             try:
                 self.runtime.synchronize()

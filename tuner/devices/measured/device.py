@@ -1,9 +1,9 @@
-"""A device that times for real: compiled ahead in processes, timed in another, and what becomes of faults.
+"""A device with measured times: configs are compiled ahead in worker processes, timed in another, and faults handled.
 
-A config may crash, hang, or take memory until it is killed; its fault may surface only after the next one began. So
-whatever faults is tried once more in a fresh process: a second fault is its own, and the config is done with; else
-the one timed before it in the same process is looked at again. Configs timed beside a fault, and those that were to
-come, are timed in the fresh process.
+A config may crash, hang, or take memory until it is killed, and its fault may surface only after the next one has
+begun. So a config that faults is tried once more in a fresh process. If it faults again, the fault is its own and the
+config is finished. Otherwise the config timed before it in the same process is measured again. That config, and all
+later ones, run in the fresh process.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from tilewise.tuner.workers.worker import Worker, WorkerDied, WorkerError, Worke
 __all__ = ["Limits", "MeasuredDevice"]
 
 _STARTS = 3
-"""How often a bench process is started before the device counts as gone."""
+"""Number of bench processes started before the device counts as gone."""
 
 _ASSUMED_BYTES_PER_US = 1e5
-"""For limits only, where nobody knows the device's rate: a tenth of what the slowest of them does."""
+"""Memory rate assumed for limits if the device's rate is unknown: a tenth of the slowest device's."""
 
 _Job = tuple[str, Problem]
-"""Where the spec stands, and the problem: what a bench process needs to be told."""
+"""The spec's location and the problem, as a bench process receives them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Beyond which a process counts as hung, or as taking too much.
+    """Limits beyond which a process counts as hung, or as using too much.
 
-    A run may take `run_seconds` and `floors` times the problem's memory floor, compiling and drawing the inputs not
-    counted. `growth_bytes` is host memory on top of what the process held before the run, and of 16 times the
-    problem's buffers, which a reference on the host may take; `disk_bytes` may lie in its temporary folder.
+    A run may take `run_seconds` plus `floors` times the problem's memory floor, not counting compilation and drawing
+    the inputs. `growth_bytes` is host memory on top of the process's memory before the run and of 16 times the
+    problem's buffers, which a reference on the host may take. `disk_bytes` is the limit of its temporary folder.
     """
 
     compile_seconds: float = 120.0
@@ -59,13 +59,13 @@ class Limits:
 
 
 class MeasuredDevice(Device):
-    """One accelerator, held by this process alone from here to `close`.
+    """An accelerator held by this process alone until `close`.
 
-    `runtime` is how the bench process opens the accelerator: `"package.module:function"` and its arguments. `compile`
-    names the function that compiles ahead; it is called with where the spec stands, the problem, the config and
-    `compile_arguments()`. `imports` are the slow modules that both need; importing them must not open the accelerator.
-    `key` tells the chip from all others of this machine. `wait` is how long to wait for a device that another process
-    holds (None: as long as it takes). Raises `Unavailable`.
+    `runtime` says how the bench process opens the accelerator: `"package.module:function"` and its arguments. `compile`
+    names the function that compiles ahead; it is called with the spec's location, the problem, the config and
+    `compile_arguments()`. `imports` lists the slow modules that both need; importing them must not open the
+    accelerator. `key` identifies the chip on this machine. If another process holds the device, wait for it up to
+    `wait` seconds (None: indefinitely). Raises `Unavailable`.
     """
 
     clock = Clock.MEASURED
@@ -102,7 +102,7 @@ class MeasuredDevice(Device):
         self._allowed_bytes = 0
         self._rates: list[float | None] = []
         try:
-            described = self._asked("describe")
+            described = self._request("describe")
         except BaseException:
             self.close()
             raise
@@ -119,7 +119,7 @@ class MeasuredDevice(Device):
         *,
         to_beat_us: Callable[[], float | None] = lambda: None,
     ) -> Iterator[Outcome]:
-        """Outcomes come one behind: the last config timed may yet turn out to have spoilt the next."""
+        """Yield each outcome one config late, since a config may turn out to have spoilt the next one."""
         spec = registry.located(spec)
         compiling = [self._compile(spec.origin, problem, config) for config in configs]
         last: tuple[Config, Outcome] | None = None
@@ -128,7 +128,7 @@ class MeasuredDevice(Device):
                 outcome = self._outcome(spec, problem, config, future, to_beat_us())
                 if last is not None:
                     again = FAULTS in outcome.facts and last[1].timing is not None
-                    yield self._settled(spec, problem, last[0], last[1].facts) if again else last[1]
+                    yield self._measure(spec, problem, last[0], last[1].facts) if again else last[1]
                 last = (config, outcome)
             if last is not None:
                 yield last[1]
@@ -139,9 +139,7 @@ class MeasuredDevice(Device):
     def verify(self, spec: KernelSpec, problem: Problem, config: Config) -> Verdict:
         spec = registry.located(spec)
         try:
-            self._compile(
-                spec.origin, problem, config
-            ).result()  # the bench process is not to: compilers crash and hang
+            self._compile(spec.origin, problem, config).result()  # not in the bench process: compilers crash and hang
         except WorkerError as error:
             refused = self._not_compiled(error)
             return disagreement(refused.reason, status=refused.status)
@@ -155,17 +153,19 @@ class MeasuredDevice(Device):
         return disagreement(f"verifying: {answer.reason}", status=answer.status)
 
     def race(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config], rounds: int) -> list[Outcome]:
-        """Where it does not come to an end, the configs are tried one by one, and those that run are timed in turns
-        once more; raises `Unavailable` where that does not work either."""
+        """Time the configs in turns. If that fails, try them one by one, then time those that run in turns once more.
+
+        Raises `Unavailable` if the second attempt fails too.
+        """
         spec = registry.located(spec)
         outcomes = self._rounds(spec, problem, configs, rounds)
         if outcomes is not None:
             return outcomes
-        alone = [self._settled(spec, problem, config, {}) for config in configs]
+        alone = [self._measure(spec, problem, config, {}) for config in configs]
         sound = [config for config, outcome in zip(configs, alone, strict=True) if outcome.timing is not None]
         again = self._rounds(spec, problem, sound, rounds) if sound else []
         if again is None:
-            raise Unavailable(f"{self.id} runs {len(sound)} configs one by one and fails when they take turns")
+            raise Unavailable(f"{self.id} runs {len(sound)} configs one by one but fails when they take turns")
         timed = iter(again)
         return [outcome if outcome.timing is None else next(timed) for outcome in alone]
 
@@ -173,9 +173,9 @@ class MeasuredDevice(Device):
         return self._memory_bytes
 
     def floor_us(self, spec: KernelSpec, problem: Problem) -> float | None:
-        """At the rate that the bench process measures on the first call."""
+        """Return the floor at the rate that the bench process measures on the first call."""
         if not self._rates:
-            self._rates.append(self._asked("bytes_per_us"))
+            self._rates.append(self._request("bytes_per_us"))
         rate = self._rates[0]
         return None if rate is None else spec.bytes(problem) / rate
 
@@ -188,14 +188,14 @@ class MeasuredDevice(Device):
         self._bench.close()
         self._lock.release()
 
-    # For the kind of device ---------------------------------------------------------------------------------------
+    # Hooks of each kind of device ----------------------------------------------------------------------------------
 
     def compile_arguments(self) -> tuple[Any, ...]:
-        """What else the compile processes are told."""
+        """Return the additional arguments of the compile function."""
         return ()
 
     def refusal(self, error: WorkerFailed) -> Outcome:
-        """What an exception of the compiler says of its config."""
+        """Return the outcome of a config whose compilation raised an exception."""
         return Outcome(Status.COMPILE, str(error))
 
     # Compiling ----------------------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ class MeasuredDevice(Device):
             facts = {"compiled": "ahead", **compiling.result()}
         except WorkerError as error:
             return self._not_compiled(error)
-        return self._settled(spec, problem, config, facts, to_beat_us)
+        return self._measure(spec, problem, config, facts, to_beat_us)
 
     def _not_compiled(self, error: WorkerError) -> Outcome:
         facts = {LAST_LINES: list(error.last_lines)} if error.last_lines else {}
@@ -228,7 +228,7 @@ class MeasuredDevice(Device):
 
     # Running ------------------------------------------------------------------------------------------------------
 
-    def _settled(
+    def _measure(
         self,
         spec: KernelSpec,
         problem: Problem,
@@ -236,9 +236,9 @@ class MeasuredDevice(Device):
         facts: Mapping[str, Any],
         to_beat_us: float | None = None,
     ) -> Outcome:
-        """What comes of a config that compiled, if need be at the second attempt in a fresh process.
+        """Measure a compiled config; if it faults, measure it once more in a fresh process.
 
-        `faults` among the facts counts attempts that ended the process, and `first_fault` says how the first did.
+        Among the facts, `faults` counts the attempts that ended the process and `first_fault` describes the first.
         """
         first, faulted = self._attempt("measure", spec, problem, config, to_beat_us)
         assert isinstance(first, Outcome)
@@ -252,7 +252,7 @@ class MeasuredDevice(Device):
     def _attempt(
         self, request: Request, spec: KernelSpec, problem: Problem, *about: Any, configs: int = 1
     ) -> tuple[Outcome | Verdict | list[list[float]], bool]:
-        """The answer about so many configs, and whether it cost the process, which is then replaced."""
+        """Return the answer about `configs` configs, and whether it cost the process, which is then replaced."""
         self._prepare(spec, problem)
         job = (spec.origin, problem, *about)
         limit = configs * self._run_seconds(spec, problem)
@@ -261,7 +261,7 @@ class MeasuredDevice(Device):
                 self._runtime, request, *job, timeout=limit, memory_bytes=self._allowed_bytes
             )
         except WorkerFailed as error:
-            raise _raised(error) from error
+            raise _converted(error) from error
         except WorkerError as error:
             status = Status.TIMEOUT if isinstance(error, WorkerTimeout) else Status.RUNTIME
             facts = {LAST_LINES: list(error.last_lines)} if error.last_lines else {}
@@ -273,9 +273,9 @@ class MeasuredDevice(Device):
     def _rounds(
         self, spec: KernelSpec, problem: Problem, configs: Sequence[Config], rounds: int
     ) -> list[Outcome] | None:
-        """What comes of timing the configs in turns; None where that failed, whichever of them it was."""
-        entered = [dict(config) for config in configs]
-        times, _ = self._attempt("race", spec, problem, entered, rounds, configs=len(entered))
+        """Time the configs in turns and return their outcomes; None if that failed, whichever of them was the cause."""
+        plain = [dict(config) for config in configs]
+        times, _ = self._attempt("race", spec, problem, plain, rounds, configs=len(plain))
         if not isinstance(times, list) or len(times) != len(configs):
             return None
         timings = [Timing(quantile(each, 0.5), samples=len(each), times_us=tuple(each)) for each in times]
@@ -286,20 +286,20 @@ class MeasuredDevice(Device):
         return self.limits.run_seconds + self.limits.floors * floor_us / 1e6
 
     def _prepare(self, spec: KernelSpec, problem: Problem) -> None:
-        """See that the bench process holds the problem's tensors."""
+        """Make the bench process hold the problem's tensors."""
         if self._prepared != (spec.origin, problem):
-            self._asked("prepare", spec.origin, problem)
+            self._request("prepare", spec.origin, problem)
             self._prepared = (spec.origin, problem)
             held = sum(buffer.bytes for buffer in spec.buffers(problem).values())
             self._allowed_bytes = self._bench.memory_bytes() + self.limits.growth_bytes + 16 * held
 
-    def _asked(self, request: Request, *arguments: Any) -> Any:
-        """The answer to what no config is in; of a process that dies of it, another is asked."""
+    def _request(self, request: Request, *arguments: Any) -> Any:
+        """Send the bench process a request that involves no config. If the process dies, ask a fresh one."""
         for left in reversed(range(_STARTS)):
             try:
                 return self._bench.call(self._runtime, request, *arguments, timeout=self.limits.prepare_seconds)
             except WorkerFailed as error:
-                raise _raised(error) from error
+                raise _converted(error) from error
             except WorkerError as error:
                 last = error
                 if left:
@@ -307,13 +307,13 @@ class MeasuredDevice(Device):
         raise Unavailable(f"{self.id} does not come up: {last}") from last
 
     def _replace(self) -> None:
-        """Go on in a fresh process, which has its tensors yet to make."""
+        """Continue in a fresh process, which has no tensors yet."""
         self._bench.restart()
         self._prepared = None
 
 
-def _raised(error: WorkerFailed) -> Exception:
-    """An exception of the bench process in this one's terms."""
+def _converted(error: WorkerFailed) -> Exception:
+    """Convert an exception of the bench process to one of this process."""
     if error.kind in errors.__all__:
         known: Exception = getattr(errors, error.kind)(error.message)
         return known

@@ -1,4 +1,4 @@
-"""Ascend NPUs from inside the bench process: triton-ascend launches, torch_npu holds the tensors."""
+"""Ascend NPUs inside the bench process: triton-ascend launches, torch_npu holds the tensors."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ __all__ = ["NpuRuntime", "identity"]
 
 UB_BYTES = 192 * 1024
 """Unified buffer of one vector core on the 910B and 910_93 families: `UB_SIZE` 1572864 bits in the device spec that
-Huawei's compiler puts into every module. The runtime does not tell it."""
+Huawei's compiler puts into every module. The runtime does not report it."""
 
 RATE_BYTES = 512 << 20
-"""Moved to measure the memory rate: far over any L2 cache."""
+"""Bytes moved to measure the memory rate: far more than any L2 cache."""
 
 REFERENCE_BYTES = 32 << 20
-"""Added to, to see whether the device has changed: some 40 us."""
+"""Bytes of the addition that shows whether the device has changed; it takes about 40 us."""
 
 MANY_PROGRAMS = 2**31 - 1
-"""What a grid may hold where triton-ascend deals programs to the cores by itself: the block count is an int."""
+"""Grid limit when triton-ascend itself distributes programs over the cores: the block count is an int."""
 
 
 class NpuRuntime(Runtime):
-    """One NPU; raises `Unavailable` where torch_npu does not see it, or no clock can be trusted."""
+    """An NPU; raises `Unavailable` if torch_npu does not see it or no clock can be trusted."""
 
     reference_place = "cpu"  # an NPU has no float64
     timer: NpuTimer
@@ -51,7 +51,7 @@ class NpuRuntime(Runtime):
         self.timer, self.passed_over = choice.timer, choice.passed_over
 
     def describe(self) -> Description:
-        """Of the memory a quarter: the float64 reference is on the host."""
+        """Describe the NPU. A problem may use a quarter of its memory: the float64 reference is on the host."""
         import torch_npu
 
         target, releases = identity(self._index)
@@ -69,12 +69,12 @@ class NpuRuntime(Runtime):
         return npu_faults.failure(error)
 
     def kernel_facts(self, kernels: Sequence[CompiledKernel]) -> Mapping[str, Any]:
-        """On-chip memory, where the compiler told it; of several kernels, the most."""
+        """Return the on-chip memory if the compiler reported it; of several kernels, the maximum."""
         required = max(getattr(kernel.metadata, "required_ub_bits", None) or 0 for kernel in kernels)
         return {"on_chip_bits": {"required": required, "available": 8 * UB_BYTES}} if required else {}
 
     def reference(self) -> Job | None:
-        """An addition over 32 MB: its time follows the clocks of memory and cores alike. None where each of its timings
+        """Return an addition over 32 MB: its time follows the clocks of memory and cores. None if each of its timings
         would take seconds."""
         import torch
 
@@ -89,7 +89,7 @@ class NpuRuntime(Runtime):
         return Job(run, self.timer.names(run))
 
     def bytes_per_us(self) -> float:
-        """The better of the rates that torch reads and copies a large buffer with."""
+        """Return the higher of the rates at which torch reads and copies a large buffer."""
         import torch
 
         x = torch.ones(RATE_BYTES // 4, device=self.place)
@@ -100,7 +100,7 @@ class NpuRuntime(Runtime):
 
 
 def identity(index: int) -> tuple[Target, str]:
-    """The NPU as a target, and the releases that its toolchain begins with."""
+    """Return the NPU as a target, and the releases with which its toolchain begins."""
     import torch_npu
 
     target = Target(
@@ -115,7 +115,7 @@ def identity(index: int) -> tuple[Target, str]:
 
 
 def _cores(index: int) -> int:
-    """Vector cores that this process may use: the part's, or fewer where a limit is set."""
+    """Return the number of vector cores that this process may use: the part's, or fewer if a limit is set."""
     import torch_npu
 
     part = int(torch_npu.npu.get_device_properties(index).vector_core_num)

@@ -1,7 +1,7 @@
-"""Ascend NPUs, from the process that tunes: finding them, and compiling for them. It never opens one.
+"""Ascend NPUs in the tuning process, which finds them and compiles for them but never opens one.
 
-Importing torch_npu where CANN is missing breaks torch for the whole process, so `unavailable_reason` looks at the
-machine first, and only the bench process imports it.
+Importing torch_npu without CANN breaks torch for the whole process. So `unavailable_reason` looks at the machine first,
+and only the bench process imports torch_npu.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ RUNTIME = "tilewise.tuner.devices.npu.accelerator:NpuRuntime"
 
 
 def unavailable_reason() -> str | None:
-    """Why there is no usable NPU, in one line, or None; imports neither torch nor torch_npu."""
+    """Return in one line why no NPU is usable, or None. Imports neither torch nor torch_npu."""
     if not list(Path("/dev").glob("davinci[0-9]*")):
         return "no Ascend NPU on this machine (no /dev/davinci*)"
     if not os.environ.get("ASCEND_HOME_PATH"):
@@ -53,7 +53,7 @@ def unavailable_reason() -> str | None:
 
 
 def row() -> DeviceRow:
-    """The device's line in `tilewise devices`. Its name and cores are not told without opening it."""
+    """Return the device's row in `tilewise devices`. Its name and cores cannot be read without opening it."""
     why_not = unavailable_reason()
     return DeviceRow(
         "npu", "Ascend NPU", Clock.MEASURED, None, available=why_not is None, unavailable_reason=why_not or ""
@@ -61,7 +61,7 @@ def row() -> DeviceRow:
 
 
 class NpuDevice(MeasuredDevice):
-    """One Ascend NPU. Raises `Unavailable` where there is none, and as `MeasuredDevice` does.
+    """An Ascend NPU. Raises `Unavailable` if there is none, and as `MeasuredDevice` does.
 
     Configs are compiled by `jobs` processes (default: `TILEWISE_JOBS`) while earlier ones are timed. With `warm` the L2
     cache is not emptied before each run.
@@ -83,10 +83,10 @@ class NpuDevice(MeasuredDevice):
         common = {
             "TRITON_CACHE_DIR": str(npu_toolchain.cache_folder()),
             "TRITON_INTERPRET": None,
-            "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",  # torch alone: the bench process imports torch_npu once it is forked
+            "TORCH_DEVICE_BACKEND_AUTOLOAD": "0",  # torch alone: the bench process imports torch_npu after the fork
         }
         self._warm = warm
-        self._beside: ModelDevice | None = None
+        self._model: ModelDevice | None = None
         super().__init__(
             "npu" if index == 0 else f"npu:{index}",
             f"npu-{_chip(index)}",
@@ -109,34 +109,34 @@ class NpuDevice(MeasuredDevice):
     def predict_us(
         self, spec: KernelSpec, problem: Problem, configs: Sequence[Config]
     ) -> Sequence[float | None] | None:
-        """By the model of this part, where it is modelled and the open Ascend compiler is installed beside CANN's."""
+        """Predict with the part's model, if it is modelled and the open Ascend compiler is installed beside CANN's."""
         if (model := self.model()) is None:
             return None
         outcomes = model.evaluate(spec, problem, configs)
         return [outcome.timing.time_us if outcome.timing else None for outcome in outcomes]
 
     def model(self) -> ModelDevice | None:
-        """The model of this part with the cores that this process may use, and the L2 cache as it is here."""
-        if self._beside is None and self.target.name in PARTS and not toolchain.unavailable_reason():
+        """Return the model of this part, with the cores that this process may use and the L2 cache as it is here."""
+        if self._model is None and self.target.name in PARTS and not toolchain.unavailable_reason():
             from tilewise.tuner.devices.ascend_model.device import ModelDevice
 
-            self._beside = ModelDevice(self.target.name, cores=self.target.cores, evicted=not self._warm)
-        return self._beside
+            self._model = ModelDevice(self.target.name, cores=self.target.cores, evicted=not self._warm)
+        return self._model
 
     def close(self) -> None:
         super().close()
-        if self._beside is not None:
-            self._beside.close()
+        if self._model is not None:
+            self._model.close()
 
 
 def _chip(index: int) -> str:
-    """The chip's number on this machine, where the process is shown only some of them."""
+    """Return the chip's number on this machine, even if the process sees only some of the chips."""
     shown = os.environ.get("ASCEND_RT_VISIBLE_DEVICES", "").split(",")
     return shown[index].strip() if index < len(shown) and shown[index].strip() else str(index)
 
 
 def _preloaded() -> dict[str, str | None]:
-    """What the bench process loads before all else, for its best clock."""
+    """Return the environment that preloads the library of the bench process's best clock."""
     if (library := npu_toolchain.mspti_library()) is None:
         return {}
     return {"LD_PRELOAD": " ".join([str(library), *os.environ.get("LD_PRELOAD", "").split()])}

@@ -1,8 +1,8 @@
-"""What the errors of triton-ascend, torch_npu and CANN say of the config that raised them.
+"""Outcomes of configs whose compilation or launch raised an error of triton-ascend, torch_npu or CANN.
 
-CANN reports by a six-digit code and a text: `507xxx` is what the device itself ran into (CANN's `rt_error_codes.h`),
-and an inner error (`EZ9999` and its kin) is one it has no code for. Both come late, from the next call that waits for
-the device, and leave the process without a usable device.
+CANN reports a six-digit code and a text. A `507xxx` code is an error of the device itself (CANN's `rt_error_codes.h`);
+an inner error (`EZ9999` and its kin) has no code. Both come late, from the next call that waits for the device, and
+leave the process without a usable device.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ FAULTS: Mapping[int, str] = {
     507053: "DEVICE_MEM_ERROR",
     507054: "HBM_MULTI_BIT_ECC_ERROR",
 }
-"""What a kernel can meet, named as in CANN's `rt_error_codes.h` (there with `ACL_ERROR_RT_` before); any other 507xxx
-is a device fault too."""
+"""Faults that a kernel can meet, named as in CANN's `rt_error_codes.h` without the prefix `ACL_ERROR_RT_`. Any other
+507xxx is a device fault too."""
 
 _CODE = re.compile(r"\b(107022|507\d{3})\b")
 _INNER = re.compile(r"\bE[A-Z]9999\b")
@@ -58,7 +58,7 @@ _NO_COMPILER = re.compile(r"No such file or directory: '([^']*(?:bishengir-compi
 
 
 def failure(error: Exception) -> Failure:
-    """What a failed compile or launch says about its config, and whether the process has lost the NPU by it."""
+    """Interpret a failed compile or launch: the config's outcome, and whether the process has lost the NPU."""
     text, kind = str(error), type(error).__name__
     if _GRID.search(text):
         return Failure(Outcome(Status.CONSTRAINTS, f"more than {MAX_PROGRAMS} programs: {describe(error)}"), lost=False)
@@ -70,13 +70,13 @@ def failure(error: Exception) -> Failure:
 
 
 def compiler_refusal(kind: str, text: str, words: str) -> Outcome:
-    """The outcome of a config that the compiler refused; `words` is its error in one line.
+    """Return the outcome of a config that the compiler refused; `words` is its error in one line.
 
-    Too large a tile tells how much on-chip memory it needs and how much there is.
+    The error for too large a tile gives the on-chip memory that it needs and that the core has.
     """
     if (overflow := _OVERFLOW.search(text)) is not None:
         required, available = int(overflow.group(2)), int(overflow.group(3))
-        reason = f"needs {required} bits of on-chip memory ({overflow.group(1).upper()}), {available} are there"
+        reason = f"needs {required} bits of on-chip memory ({overflow.group(1).upper()}); {available} are available"
         return Outcome(Status.COMPILE, reason, facts={"on_chip_bits": {"required": required, "available": available}})
     if (missing := _NO_COMPILER.search(text)) is not None:
         return Outcome(Status.COMPILE, f"the compiler is missing ({missing.group(1)}): source CANN's set_env.sh")
@@ -84,7 +84,7 @@ def compiler_refusal(kind: str, text: str, words: str) -> Outcome:
 
 
 def fault(text: str) -> Outcome | None:
-    """The outcome where `text` reports that the device failed, else None."""
+    """Return the outcome if `text` reports a device fault, else None."""
     found = _CODE.search(text)
     if found is None and _INNER.search(text) is None:
         return None

@@ -1,4 +1,4 @@
-"""What Ascend's profilers say of kernels that ran: their records, the profiler's file, and runs told apart in them."""
+"""Records of Ascend's profilers: reading the profiler's file, and splitting the records into runs."""
 
 from __future__ import annotations
 
@@ -12,20 +12,20 @@ from pathlib import Path
 __all__ = ["ClockError", "KernelRecord", "read_kernel_details", "run_times_us"]
 
 NAME_LENGTH = 49
-"""What triton-ascend keeps of a kernel's name (`KERNEL_NAME_MAX_LEN` of its compiler.py)."""
+"""Characters that triton-ascend keeps of a kernel's name (`KERNEL_NAME_MAX_LEN` of its compiler.py)."""
 
 NAME, START, DURATION = "Name", "Start Time(us)", "Duration(us)"
-"""Columns of `kernel_details.csv` in every release; others come and go (`Block Dim` became `Block Num`, `Step Id` and
-the shapes are there or not)."""
+"""Columns of `kernel_details.csv` in every release. Others vary: `Block Dim` became `Block Num`, and `Step Id` and the
+shapes are optional."""
 
 
 class ClockError(RuntimeError):
-    """What a clock recorded is not what ran; one line."""
+    """A clock's records that do not match the kernels that ran; the message is one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class KernelRecord:
-    """One kernel that ran: its name as reported, when it began (in the clock's own unit) and its microseconds."""
+    """One kernel that ran: its reported name, its start in the clock's own unit, and its duration in microseconds."""
 
     name: str
     start: Decimal
@@ -33,10 +33,10 @@ class KernelRecord:
 
 
 def read_kernel_details(folder: Path) -> list[KernelRecord]:
-    """The kernels of the one `kernel_details.csv` under `folder`, by their start; raises `ClockError`."""
+    """Return the kernels of the only `kernel_details.csv` under `folder`, sorted by start; raises `ClockError`."""
     files = sorted(folder.rglob("kernel_details.csv"))
     if len(files) != 1:
-        raise ClockError(f"the profiler wrote {len(files)} kernel_details.csv where one process used one NPU")
+        raise ClockError(f"the profiler wrote {len(files)} kernel_details.csv files; one process on one NPU writes one")
     text = files[0].read_text(encoding="utf-8-sig")
     if not text.endswith("\n"):
         raise ClockError("the profiler's kernel_details.csv is cut off in its last line")
@@ -49,11 +49,11 @@ def read_kernel_details(folder: Path) -> list[KernelRecord]:
 def run_times_us(
     records: Sequence[KernelRecord], jobs: Sequence[Sequence[str]], orders: Sequence[Sequence[int]]
 ) -> list[list[float]]:
-    """By job, microseconds in each round; a round runs each job once, in the order that `orders` has for it, and a job
-    launches its kernel functions one after the other.
+    """Return microseconds by job and round.
 
-    `records` are in the order of time and may hold other kernels, which are left out. Raises `ClockError` where a
-    launch was not recorded, or one too many.
+    A round runs each job once, in its order from `orders`, and a job launches its kernel functions in order. `records`
+    are sorted by time and may hold other kernels, which are ignored. Raises `ClockError` if the records do not match
+    the launches.
     """
     names = list(dict.fromkeys(name for kernels in jobs for name in kernels))
     ours = [record for record in records if any(_is_kernel(record.name, name) for name in names)]
@@ -71,7 +71,7 @@ def run_times_us(
 
 
 def _record(row: dict[str, str | None], line: int) -> KernelRecord:
-    """Numbers may end in a tab, which keeps spreadsheets from rounding them."""
+    """Parse a row. Its numbers may end in a tab, which keeps spreadsheets from rounding them."""
     try:
         name, start, duration = ((row[column] or "").strip() for column in (NAME, START, DURATION))
         return KernelRecord(name, Decimal(start), float(duration))
@@ -80,6 +80,9 @@ def _record(row: dict[str, str | None], line: int) -> KernelRecord:
 
 
 def _is_kernel(name: str, kernel: str) -> bool:
-    """triton-ascend reports a kernel under the end of its function's name; CANN may add a suffix such as `_mix_aiv`."""
+    """Return whether `name` is how the function `kernel` is reported.
+
+    triton-ascend reports the end of the function's name; CANN may add a suffix such as `_mix_aiv`.
+    """
     reported = kernel[-NAME_LENGTH:]
     return name in (kernel, reported) or name.startswith(f"{reported}_mix")

@@ -1,8 +1,8 @@
-"""Clocks of an Ascend NPU, best first: MSPTI's records, the profiler's, and events.
+"""Clocks of an Ascend NPU, best first: MSPTI's records, the profiler's records, and events.
 
-One is chosen when the device is opened and times everything there, so that its times stay comparable. Before a better
-clock is trusted it must have seen as many kernels as ran, and agree with the events on how long they took: the three
-report in nanoseconds, microseconds and milliseconds, and what a release says in which unit has changed before.
+One clock is chosen when the device is opened and times everything there, so that its times stay comparable. A better
+clock is trusted only if it records as many kernels as ran and agrees with the events on how long they took. The three
+report in nanoseconds, microseconds and milliseconds, and units have changed between releases before.
 """
 
 from __future__ import annotations
@@ -26,20 +26,22 @@ if TYPE_CHECKING:
 __all__ = ["EVICTION_BYTES", "Choice", "EventTimer", "MsptiTimer", "NpuTimer", "ProfilerTimer", "choose_timer"]
 
 EVICTION_BYTES = 192 << 20
-"""Read before each run to empty the L2 cache: 192 MiB on the largest parts, 96 MiB on the 910B4 (and what
-triton-ascend's own `get_empty_cache_for_benchmark` takes)."""
+"""Bytes read before each run to empty the L2 cache, which is 192 MiB on the largest parts and 96 MiB on the 910B4.
+triton-ascend's own `get_empty_cache_for_benchmark` uses the same size."""
 
 PROBES = 8
-"""Reads of the eviction buffer by which clocks are compared; each takes 0.12 to 0.25 ms."""
+"""Reads of the eviction buffer that compare two clocks; each takes 0.12 to 0.25 ms."""
 
 AGREEMENT = (0.5, 20.0)
-"""What events may say of kernels, as a multiple of what a recording clock says: they see the gaps between launches
-too, but no gap makes 0.2 ms a thousand times that."""
+"""Allowed range of the events' time of kernels, as a multiple of a recording clock's. Events include the gaps between
+launches, but no gap makes 0.2 ms a thousand times as long."""
 
 
 class NpuTimer(Timer):
-    """`eviction` is a tensor of `EVICTION_BYTES` on the device, to be read. To begin a measurement is `cheap` or takes
-    seconds."""
+    """A timer on an NPU that empties the cache by reading `eviction`, a tensor of `EVICTION_BYTES` on the device.
+
+    Starting a measurement is `cheap` or takes seconds.
+    """
 
     cheap = True
 
@@ -48,12 +50,14 @@ class NpuTimer(Timer):
 
     @abstractmethod
     def busy_us(self, run: Run, times: int = PROBES) -> float:
-        """Microseconds that the device spends on `run`, whatever kernels it launches, over `times` runs after the
-        first; raises `ClockError`."""
+        """Return the device's microseconds for `run`, whatever kernels it launches, over `times` runs after the first.
+
+        Raises `ClockError`.
+        """
 
     @abstractmethod
     def names(self, run: Run) -> list[str]:
-        """The kernels that `run` launches, as `samples_us` wants them named."""
+        """Return the kernels that `run` launches, named as `samples_us` expects them."""
 
     def _prepare(self, before: Run | None, warm: bool) -> None:
         import torch_npu
@@ -66,7 +70,7 @@ class NpuTimer(Timer):
 
 
 class _RecordingTimer(NpuTimer):
-    """The device's own time of each kernel, without gaps, from a record of everything that ran."""
+    """A timer that takes the device's own time of each kernel, without gaps, from a record of everything that ran."""
 
     def samples_us(
         self, run: Run, kernels: Sequence[str], count: int, before: Run | None = None, warm: bool = False
@@ -81,7 +85,7 @@ class _RecordingTimer(NpuTimer):
 
         def rounds() -> None:
             for order in orders:
-                for job in (jobs[number] for number in order):
+                for job in (jobs[index] for index in order):
                     self._prepare(job.before, warm)
                     job.run()
                     torch_npu.npu.synchronize()
@@ -92,7 +96,7 @@ class _RecordingTimer(NpuTimer):
         run()  # torch's first launch of a kernel prepares it
         records = self._recorded(lambda: _repeat(run, times))
         if not records or len(records) % times:
-            raise ClockError(f"it recorded {len(records)} kernels of {times} like runs")
+            raise ClockError(f"it recorded {len(records)} kernels in {times} identical runs")
         return sum(record.us for record in records) / times
 
     def names(self, run: Run) -> list[str]:
@@ -100,11 +104,11 @@ class _RecordingTimer(NpuTimer):
 
     @abstractmethod
     def _recorded(self, body: Run) -> list[KernelRecord]:
-        """All kernels that ran in `body`, which leaves nothing running, by their start; raises `ClockError`."""
+        """Return all kernels that ran in `body`, which leaves nothing running, sorted by start; raises `ClockError`."""
 
 
 class MsptiTimer(_RecordingTimer):
-    """MSPTI, the profiling interface of CANN: start and end of each kernel in nanoseconds."""
+    """MSPTI, CANN's profiling interface: start and end of each kernel in nanoseconds."""
 
     name = "mspti"
 
@@ -121,7 +125,7 @@ class MsptiTimer(_RecordingTimer):
         try:
             body()
         finally:
-            stopped = monitor.stop()  # hands over what is still in its buffers
+            stopped = monitor.stop()  # flushes its buffers
         if stopped != mspti.MsptiResult.MSPTI_SUCCESS:
             raise ClockError(f"MSPTI does not stop: {stopped}")
         records = [KernelRecord(data.name, Decimal(data.start), (data.end - data.start) / 1e3) for data in seen]
@@ -129,8 +133,8 @@ class MsptiTimer(_RecordingTimer):
 
 
 class ProfilerTimer(_RecordingTimer):
-    """torch_npu's profiler: `Duration(us)` in its `kernel_details.csv`. One can run in a process, and each run costs
-    seconds of its own."""
+    """torch_npu's profiler: `Duration(us)` in its `kernel_details.csv`. A process can run only one at a time, and each
+    run costs extra seconds."""
 
     name = "profiler"
     cheap = False
@@ -142,7 +146,7 @@ class ProfilerTimer(_RecordingTimer):
             return read_kernel_details(Path(folder))
 
     def _profile(self, folder: str) -> Any:
-        """As triton-ascend's `do_bench_npu` sets it up; Level1 is the first that writes kernel_details.csv."""
+        """Set up the profiler as triton-ascend's `do_bench_npu` does. kernel_details.csv needs at least Level1."""
         import torch_npu
 
         return torch_npu.profiler.profile(
@@ -158,7 +162,7 @@ class ProfilerTimer(_RecordingTimer):
 
 
 class EventTimer(NpuTimer):
-    """Time between two events around the launch: includes launch gaps, so it flatters long kernels."""
+    """Time between two events around the launch, including launch gaps, so it flatters long kernels."""
 
     name = "events"
 
@@ -172,7 +176,7 @@ class EventTimer(NpuTimer):
         return self._between(lambda: _repeat(run, times)) / times
 
     def names(self, run: Run) -> list[str]:
-        return []  # it times whatever stands between two events
+        return []  # it times everything between two events
 
     def _sample(self, run: Run, before: Run | None, warm: bool) -> float:
         self._prepare(before, warm)
@@ -191,14 +195,14 @@ class EventTimer(NpuTimer):
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """The clock of a device, and why each better one is not it."""
+    """The clock of a device, and why each better one was passed over."""
 
     timer: NpuTimer
     passed_over: tuple[str, ...]
 
 
 def choose_timer(place: str) -> Choice:
-    """The best clock that works here; raises `Unavailable` where one works and contradicts the events."""
+    """Return the best clock that works here; raises `Unavailable` if one works but contradicts the events."""
     import torch
 
     eviction = torch.ones(EVICTION_BYTES // 4, device=place)  # float32: the sum of another type casts first
@@ -207,11 +211,11 @@ def choose_timer(place: str) -> Choice:
     for kind in (MsptiTimer, ProfilerTimer):
         timer = kind(eviction)
         try:
-            said = timer.busy_us(eviction.sum)
+            reported = timer.busy_us(eviction.sum)
         except (ClockError, RuntimeError, OSError) as error:  # no CANN profiler, nowhere to write, another layout
             passed_over.append(f"{timer.name}: {error}")
             continue
-        _require_agreement(timer.name, said, events.busy_us(eviction.sum))
+        _require_agreement(timer.name, reported, events.busy_us(eviction.sum))
         return Choice(timer, tuple(passed_over))
     return Choice(events, tuple(passed_over))
 
@@ -224,10 +228,10 @@ def _repeat(run: Run, times: int) -> None:
     torch_npu.npu.synchronize()
 
 
-def _require_agreement(name: str, said: float, events: float) -> None:
-    least, most = AGREEMENT
-    if not said > 0 or not least <= events / said <= most:
+def _require_agreement(name: str, reported: float, events: float) -> None:
+    low, high = AGREEMENT
+    if not reported > 0 or not low <= events / reported <= high:
         raise Unavailable(
-            f"the clock {name} says {said:.4g} us of what events time at {events:.4g} us: not the unit that it had; "
+            f"the clock {name} reports {reported:.4g} us where events measure {events:.4g} us: its unit has changed; "
             "please report your versions of CANN and torch_npu"
         )

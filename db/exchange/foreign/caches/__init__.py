@@ -1,1 +1,1 @@
-"""Triton's autotune cache and modules of `triton.Config`."""
+"""Triton's autotune cache, and Python modules of `triton.Config`."""

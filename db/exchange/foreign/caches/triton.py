@@ -1,4 +1,4 @@
-"""The format `triton`: bests as a Python module of `triton.Config`, and triton's autotune cache read back."""
+"""The format `triton`: writes bests as a Python module of `triton.Config`, and reads triton's autotune cache."""
 
 from __future__ import annotations
 

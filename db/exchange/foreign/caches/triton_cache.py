@@ -1,11 +1,11 @@
-"""What triton's own autotuner found: its `<function>.autotune.json` cache, and what its listener is told.
+"""Results of triton's own autotuner, from its `<function>.autotune.json` cache or from its listener.
 
-Triton writes one file for each kernel and key when `TRITON_CACHE_AUTOTUNING=1` or `cache_results=True`:
+Triton writes one file per kernel and key when `TRITON_CACHE_AUTOTUNING=1` or `cache_results=True`:
 
     {"key": [argument values ..., "torch.float32" ...], "configs_timings": [[config, [median, p20, p80]], ...]}
 
-Times are milliseconds; a config that failed has `Infinity`. Neither device, nor source, nor the key's argument names
-are in the file.
+Times are in milliseconds; a config that failed has `Infinity`. The file holds neither the device nor the source nor
+the names of the key's arguments.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ __all__ = ["Key", "config_of", "read_triton_cache", "split_key", "trial_of"]
 _ORIGIN = "triton autotune cache"
 _OPTIONS: Mapping[str, Value] = {"num_warps": 4, "num_stages": 3}
 _RARE_OPTIONS = ("num_ctas", "maxnreg", "ir_override")
-"""Options that every `triton.Config` has; the rare ones are kept only where somebody set them."""
+"""Options that every `triton.Config` has; the rare ones are stored only if they are set."""
 
 _UNSET = (None, 1)
 _DTYPE = "torch."
@@ -39,7 +39,7 @@ _DTYPE = "torch."
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Key:
-    """What a tuning of triton's autotuner was for: sizes by name, the tensors' dtypes, and anything else by name."""
+    """The key of one tuning by triton's autotuner: sizes by name, the tensors' dtypes, and other values by name."""
 
     dims: dict[str, int]
     dtype: str
@@ -56,12 +56,14 @@ class _Options(msgspec.Struct):
 
 
 def read_triton_cache(data: bytes, about: About, *, written: datetime) -> ImportFile:
-    """`about.key` names the key's values in their order; the file's age is that of its trials. Raises `BadImport`."""
+    """Read a cache; its trials get the file's time. `about.key` names the key's values in order. Raises `BadImport`."""
     try:
         document = typed(parse(text_of(data), constant=float), _Cache)
         key = split_key(document.key, about.key)
         if key.rest:
-            raise ValueError(f"its key holds {', '.join(map(str, key.rest))}, which is no size; leave such kernels out")
+            raise ValueError(
+                f"its key holds {', '.join(map(str, key.rest))}, which is not a size; such kernels cannot be imported"
+            )
         dims, dtype = {**key.dims, **about.dims}, about.dtype or key.dtype
         scope = foreign_scope(dataclasses.replace(about, dims=dims, dtype=dtype), _ORIGIN)
     except (ValueError, RecursionError) as error:
@@ -73,22 +75,22 @@ def read_triton_cache(data: bytes, about: About, *, written: datetime) -> Import
 
 
 def split_key(key: Sequence[Any], names: Sequence[str]) -> Key:
-    """Raises `ValueError` where `names` are not as many as the key's values before its dtypes."""
+    """Split a key by name. Raises `ValueError` unless there is one name for each value before the dtypes."""
     count = len(key)
     while count and isinstance(key[count - 1], str) and key[count - 1].startswith(_DTYPE):
         count -= 1
     if len(names) != count:
         shown = ", ".join(str(value)[:20] for value in key[:count])
-        raise ValueError(f"its key has {count} values ({shown}); name them in their order with --key, as in --key M,N")
+        raise ValueError(f"its key has {count} values ({shown}); name them in order with --key, as in --key M,N")
     values = dict(zip(names, key[:count], strict=True))
-    sizes = {name: value for name, value in values.items() if _is_size(value)}
-    rest = {name: value for name, value in values.items() if name not in sizes}
+    dims = {name: value for name, value in values.items() if _is_size(value)}
+    rest = {name: value for name, value in values.items() if name not in dims}
     dtypes = dict.fromkeys(str(text)[len(_DTYPE) :] for text in key[count:])
-    return Key(sizes, ",".join(dtypes), rest)
+    return Key(dims, ",".join(dtypes), rest)
 
 
 def config_of(fields: Mapping[str, Any]) -> Config:
-    """The config of a `triton.Config`'s attributes. Raises `ValueError`."""
+    """Return the config with a `triton.Config`'s attributes. Raises `ValueError`."""
     body = dict(typed(dict(fields), _Options).kwargs)
     body |= {name: fields.get(name, default) for name, default in _OPTIONS.items()}
     body |= {name: fields[name] for name in _RARE_OPTIONS if fields.get(name) not in _UNSET}
@@ -96,7 +98,7 @@ def config_of(fields: Mapping[str, Any]) -> Config:
 
 
 def trial_of(fields: Mapping[str, Any], timings: Any, created: datetime) -> Trial:
-    """What triton measured of one config: median and two percentiles, or one time. Raises `ValueError`."""
+    """Return a trial of triton's timings of a config: median and two percentiles, or one time. Raises `ValueError`."""
     times = list(timings) if isinstance(timings, list | tuple) else [timings]
     if not times or not all(isinstance(time, int | float) and not isinstance(time, bool) for time in times):
         raise ValueError("its times are not numbers")

@@ -1,4 +1,4 @@
-"""Bests as a Python module of `triton.Config`, to be read, committed and imported where tilewise is not."""
+"""Bests as a Python module of `triton.Config`, which can be read, committed, and imported without tilewise."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from tilewise.db.records import Result, Value
 __all__ = ["OPTIONS", "config_source", "encode_module"]
 
 OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
-"""What `triton.Config` takes by name on every back end; all else is a keyword argument of the kernel."""
+"""The arguments that `triton.Config` takes by name on every back end; all others are the kernel's keyword arguments."""
 
 _HEAD = '''\
 """Tile configs found by tilewise. Written by `tilewise export --format triton`: export again rather than edit.
 
-`best` gives the config of a shape that was tuned; `configs` all that won anywhere, for `triton.autotune(configs=...)`.
+`best` returns the config of a tuned shape; `configs` returns all configs that won, for `triton.autotune(configs=...)`.
 """
 
 import triton
@@ -28,12 +28,12 @@ _TAIL = '''\
 
 
 def best(kernel, device, dtype, **dims):
-    """The config that won for this shape; raises KeyError for one that was not tuned."""
+    """Return the config that won for this shape; raises KeyError for a shape that was not tuned."""
     return BEST[kernel, device, dtype, tuple(sorted(dims.items()))]
 
 
 def configs(kernel, device, dtype):
-    """Every config that won for some shape, each once."""
+    """Return every config that won for some shape, each once."""
     won = {}
     for (its_kernel, its_device, its_dtype, _), config in BEST.items():
         if (its_kernel, its_device, its_dtype) == (kernel, device, dtype):
@@ -43,13 +43,13 @@ def configs(kernel, device, dtype):
 
 
 def encode_module(results: Sequence[Result]) -> bytes:
-    """The module's text. All that comes from outside stands in it as a Python literal or in one line of comment."""
+    """Return the module's text. Outside values are written as Python literals or within a one-line comment."""
     return (_HEAD + "".join(map(_entry, results)) + _TAIL).encode()
 
 
 def _entry(result: Result) -> str:
     scope, winner = result.scope, result.winner
-    assert winner is not None, "bests have one"
+    assert winner is not None, "every best has a winner"
     key = (scope.kernel, scope.device, scope.dtype, tuple(sorted(scope.dims.items())))
     proof = "verified" if winner.verified else "NOT verified"
     time = "no time" if winner.time_us is None else f"{winner.time_us:.2f} us"
@@ -58,7 +58,7 @@ def _entry(result: Result) -> str:
 
 
 def config_source(config: Mapping[str, Value]) -> str:
-    """The config in Python: `triton.Config({...}, num_warps=8)`."""
+    """Return the config as Python source: `triton.Config({...}, num_warps=8)`."""
     arguments = {name: value for name, value in config.items() if name not in OPTIONS}
     options = "".join(f", {name}={config[name]!r}" for name in OPTIONS if name in config)
     return f"triton.Config({arguments!r}{options})"

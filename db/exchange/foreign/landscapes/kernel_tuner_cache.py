@@ -1,6 +1,7 @@
-"""Trials as a cache of Kernel Tuner's, which its simulation mode searches without a device.
+"""Trials as a Kernel Tuner cache, which Kernel Tuner's simulation mode searches without a device.
 
-Its times are milliseconds, its failures words in place of a time. Nobody's verdict, toolchain or source can be kept.
+Times are in milliseconds; a failure is a word in place of a time. The format has no field for verification, toolchain
+or source.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from tilewise.errors import NotFound
 __all__ = ["encode_cache"]
 
 _FAILURES = {Status.CONSTRAINTS: "InvalidConfig", Status.COMPILE: "CompilationFailedConfig"}
-"""All else failed while it ran, or gave wrong results, which Kernel Tuner treats alike."""
+"""Any other failure happened at run time or gave wrong results, which Kernel Tuner treats alike."""
 
 _NOT_KEPT = ("verification_time", "strategy_time", "framework_time")
 
 
 def encode_cache(store: Store, scope: Scope) -> bytes:
-    """The scope's current trials; raises `NotFound` where there is none, or where none has a time."""
+    """Return the scope's current trials as a cache. Raises `NotFound` if none of them has a time."""
     trials = store.trials(scope)
     if not any(trial.status is Status.CORRECT for trial in trials):
         raise NotFound(f"no trial of {scope.problem} has a time on {scope.device}")

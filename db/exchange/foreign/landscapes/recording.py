@@ -1,7 +1,7 @@
-"""T4 files and Kernel Tuner caches as results to import.
+"""Import of results from T4 files and Kernel Tuner caches.
 
-A T4 file of ours says what problem it is of; of any other the caller must say it, and its trials are measured ones
-that nobody here verified.
+A T4 file written by tilewise identifies its problem. For any other file the caller must do so; its trials count as
+measured, and are not verified here.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ __all__ = ["KERNEL_TUNER", "T4", "read_recorded"]
 
 
 def read_recorded(data: bytes, about: About, *, written: datetime) -> ImportFile:
-    """`written` is when the file was: the age of records that do not say their own. Raises `BadImport`."""
+    """Read a recording. Records without a timestamp get the file's, `written`. Raises `BadImport`."""
     try:
         document, whole = parse_recording(data)
         scope = _scope(recorded_metadata(document), about, is_cache="cache" in document)
@@ -35,7 +35,7 @@ def read_recorded(data: bytes, about: About, *, written: datetime) -> ImportFile
         raise BadImport(f"not a usable T4 file or Kernel Tuner cache: {one_line(error)}") from error
     trials = tuple(trial for _, trial in rows if isinstance(trial, Trial))
     refused = tuple(Refusal(place, one_line(error)) for place, error in rows if isinstance(error, ValueError))
-    refused += () if whole else (Refusal("what followed the last whole record", "the file was cut off"),)
+    refused += () if whole else (Refusal("after the last whole record", "the file was cut off"),)
     return ImportFile(offers=(Offer("the recording", scope, trials),), refusals=refused)
 
 

@@ -1,10 +1,10 @@
-"""The T4 results format of the auto-tuning community, and the landscapes that it and Kernel Tuner's caches hold.
+"""The T4 results format of the auto-tuning community, and the landscapes in T4 files and Kernel Tuner caches.
 
-T4 is described by the results schema 1.0.0 that Kernel Tuner ships. Its times are in the `timeunit` that its metadata
-name, milliseconds where they name none; ours are microseconds.
-What a T4 file of ours holds beyond the schema: `metadata` (the scope), `verified` (whether the output agreed with the
-reference), and `total` among a result's times (the wall time of the trial). `runtimes` are the kept repetitions of a
-measured time, else the one time there is; `time` among the measurements is their median.
+T4 is the results schema 1.0.0 that Kernel Tuner ships. Its times are in the `timeunit` of its metadata, by default
+milliseconds; ours are in microseconds.
+Beyond the schema, our T4 files hold `metadata` (the scope), `verified` (whether the output agreed with the reference),
+and `total` among a result's times (the trial's wall time). `runtimes` are the kept repetitions of a measured time, else
+the only time; `time` among the measurements is their median.
 """
 
 from __future__ import annotations
@@ -42,35 +42,33 @@ _SCHEMA_VERSION = "1.0.0"
 _MS = 1e3
 _US_PER = {"ms": _MS, "us": 1.0, "ns": 1e-3, "s": 1e6}
 _US_PER |= {"milliseconds": _MS, "microseconds": 1.0, "nanoseconds": 1e-3, "seconds": 1e6}
-"""Microseconds per unit of time. A measurement that names none is in the file's, which is milliseconds if it names none
-either."""
+"""Microseconds per unit of time. A measurement without a unit is in the file's unit, by default milliseconds."""
 
 _KERNEL_TUNER_ERROR = "__error__"
 _KERNEL_TUNER_ERRORS = {"InvalidConfig": Status.CONSTRAINTS, "CompilationFailedConfig": Status.COMPILE}
-"""What stands in place of a time, or in its own field where there is none; all else (`RuntimeFailedConfig`, free text)
-means that the run failed."""
+"""Errors recorded in place of a time, or in a field of their own. Any other text (such as `RuntimeFailedConfig`) means
+that the run failed."""
 
 _KERNEL_TUNER_PARTS = ("compile_time", "verification_time", "benchmark_time", "framework_time")
-"""The wall time of a recorded trial, less `strategy_time`, which is the recorded search's own."""
+"""The parts of a recorded trial's wall time, without `strategy_time`, which belongs to the recorded search."""
 
 _T4_PARTS = ("compilation", "compilation_time", "validation", "benchmark", "framework")
 
 _MARKS = re.compile(r'"(?:[^"\\]|\\.)*"?|[][{}]')
-"""Brackets, and the texts whose brackets do not count, the last of which may be cut off."""
+"""Brackets, and strings, since brackets inside them do not count. The last string may be cut off."""
 
 _DEPTH = 2
 
 _UNFINISHED = re.compile(r'[\s,]*(?:"(?:[^"\\]|\\.)*\\?|\\?[-+.\w]*)')
-"""What is left from the place where a document that was cut off makes no sense: the rest of one that is damaged is
-more than a word."""
+"""The text after the parse error in a document that was cut off. In a damaged document more than a word follows."""
 
 _KERNEL_TUNER_ERROR_VALUE = 1e20
-"""Older recorders write this "time" for a config that failed."""
+"""The "time" that older recorders write for a config that failed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One recorded config; `seconds` is the wall time that trying it took. None is what the record does not say."""
+    """One recorded config. `seconds` is the wall time of the trial. None means that the record does not say."""
 
     config: Config
     status: Status
@@ -85,8 +83,8 @@ class Row:
 
 @dataclass(frozen=True, slots=True)
 class Landscape:
-    """A recorded search space: the parameters' names in order, what was recorded beside it, one row a config, and
-    whether the file is whole."""
+    """A recorded search space: parameter names in order, metadata, one row per config, and whether no record was
+    cut off."""
 
     parameters: tuple[str, ...]
     metadata: Mapping[str, Any]
@@ -125,7 +123,7 @@ class _Config(msgspec.Struct):
 
 
 def export_t4(store: Store, scope: Scope) -> dict[str, Any]:
-    """The scope's current trials as a T4 document; raises `NotFound` where there is none."""
+    """Return the scope's current trials as a T4 document. Raises `NotFound` if there are none."""
     trials = store.trials(scope)
     if not trials:
         raise NotFound(f"no trial of {scope.problem} is stored for {scope.device}")
@@ -145,28 +143,28 @@ def export_t4(store: Store, scope: Scope) -> dict[str, Any]:
 
 
 def read_landscape(path: str | Path) -> Landscape:
-    """Read a T4 file or a Kernel Tuner cache, plain or gzipped; raises `BadImport`.
+    """Read a T4 file or a Kernel Tuner cache, plain or gzipped. Raises `BadImport`.
 
-    One that was cut off while being written (last braces missing, last record half there) is read up to its last whole
-    record.
+    A file that was cut off while being written (closing braces missing, last record incomplete) is read up to its last
+    whole record.
     """
     path = Path(path)
     try:
         landscape = _landscape(*parse_recording(_bytes(path)))
     except (ValueError, RecursionError) as error:
-        raise BadImport(f"{path} is no usable T4 file or Kernel Tuner cache: {one_line(error)}") from error
+        raise BadImport(f"{path} is not a usable T4 file or Kernel Tuner cache: {one_line(error)}") from error
     return landscape
 
 
 def parse_recording(data: bytes) -> tuple[Object, bool]:
-    """The document of a T4 file or a Kernel Tuner cache, and whether it is whole: of one that was cut off while it was
-    written, the last record may be lost. Raises `ValueError`."""
+    """Return the document of a T4 file or a Kernel Tuner cache, and False if its last record was cut off, else True.
+    Raises `ValueError`."""
     document, whole = _load(text_of(data, cut=True))
     return typed(document, Object), whole
 
 
 def recorded_rows(document: Object) -> Iterator[tuple[str, Row | ValueError]]:
-    """Each record's place in the document and the record, or what is wrong with it. Raises `ValueError`."""
+    """Yield each record's place in the document, with the record or what is wrong with it. Raises `ValueError`."""
     if "results" in document:
         read = partial(_t4_row, us_per=_us_per(recorded_metadata(document).get("timeunit", "ms")))
         parameters = _t4_parameters(document)
@@ -198,7 +196,7 @@ def _landscape(document: Object, whole: bool) -> Landscape:
 
 
 def recorded_metadata(document: Object) -> dict[str, Any]:
-    """What stands beside the records."""
+    """Return the metadata beside the records."""
     if "results" in document:
         return typed(document, _T4).metadata
     return {name: value for name, value in document.items() if name not in ("cache", "tune_params_keys")}
@@ -209,7 +207,7 @@ def recorded_metadata(document: Object) -> dict[str, Any]:
 
 def _result(trial: Trial) -> dict[str, Any]:
     kept, compiling = trial.facts.get("times_us"), trial.facts.get("compile_s")
-    if not isinstance(kept, list) or not all(map(_is_time, kept)):  # facts are free: an import may hold anything
+    if not isinstance(kept, list) or not all(map(_is_time, kept)):  # facts are free-form: an import may hold anything
         kept = [] if trial.time_us is None else [trial.time_us]
     times: dict[str, Any] = {"runtimes": [time / 1000 for time in kept], "total": trial.seconds * 1000}
     if isinstance(compiling, int | float):
@@ -241,7 +239,7 @@ def _bytes(path: Path) -> bytes:
 
 
 def _load(text: str) -> tuple[Any, bool]:
-    """Parse JSON. Recorders write NaN and Infinity for times that failed, and leave open what they are stopped in."""
+    """Parse JSON. Recorders write NaN and Infinity for failed times, and leave brackets open when they are stopped."""
     try:
         return parse(text, constant=float), True
     except ValueError as error:
@@ -253,8 +251,8 @@ def _load(text: str) -> tuple[Any, bool]:
 
 
 def _up_to_the_last_record(text: str) -> tuple[str, str]:
-    """A document that was cut off, up to the end of its last whole record, and what closes it. Records are objects two
-    levels deep, in a cache as in a T4 file."""
+    """Return a cut document up to the end of its last whole record, and the brackets that close it. Records are objects
+    two levels deep, in caches and T4 files alike."""
     closers: list[str] = []
     kept, left = 0, ""
     for mark in _MARKS.finditer(text):
@@ -322,7 +320,7 @@ def _t4_row(result: Any, parameters: tuple[str, ...], us_per: float) -> Row:
 
 
 def _t4_time(result: _T4Result, samples: tuple[float, ...], us_per: float) -> float:
-    """The measurement called `time`, else the mean of the repetitions, as Kernel Tuner has it."""
+    """Return the measurement called `time`, else the mean of the repetitions, as Kernel Tuner does."""
     if (time := _measurement(result, "time", us_per)) is not None:
         return time
     if not samples:
@@ -331,7 +329,7 @@ def _t4_time(result: _T4Result, samples: tuple[float, ...], us_per: float) -> fl
 
 
 def _measurement(result: _T4Result, name: str, us_per: float) -> float | None:
-    """In microseconds; `us_per` is the unit of one that names none."""
+    """Return a measurement in microseconds; `us_per` is the unit of one that names none."""
     for measurement in result.measurements or []:
         if measurement.get("name") == name:
             unit, value = measurement.get("unit"), typed(measurement, _Measurement).value
@@ -348,7 +346,7 @@ def _us_per(unit: Any) -> float:
 
 
 def _moment(text: Any) -> datetime | None:
-    """When a record was made, where it says so in a way that can be read; without a zone it is taken to be UTC."""
+    """Return when a record was made, or None if that cannot be read. A time without a zone is taken as UTC."""
     try:
         moment = datetime.fromisoformat(text)
         return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
@@ -358,7 +356,7 @@ def _moment(text: Any) -> datetime | None:
 
 def _names(values: list[Any]) -> tuple[str, ...]:
     if not isinstance(values, list) or not all(isinstance(value, str) for value in values) or not values:
-        raise ValueError("its parameter names are missing; expected a list of texts")
+        raise ValueError("its parameter names are missing; expected a list of strings")
     return tuple(values)
 
 
@@ -374,7 +372,7 @@ def _seconds(times: Object, parts: tuple[str, ...], us_per: float) -> float | No
 
 
 _LONGEST = 1e100
-"""No time of any unit; whole numbers beyond it may be larger than every float."""
+"""Times from here on are invalid in any unit; larger whole numbers may exceed every float."""
 
 
 def _is_time(value: Any) -> bool:
@@ -382,5 +380,5 @@ def _is_time(value: Any) -> bool:
 
 
 def _us(value: float, us_per_unit: float) -> float:
-    """Microseconds to 15 significant digits, so that a time that left as milliseconds comes back as it was."""
+    """Convert to microseconds with 15 significant digits, so that a time exported in milliseconds is read unchanged."""
     return float(f"{value * us_per_unit:.15g}")

@@ -1,4 +1,4 @@
-"""All current trials as one table, a row a trial: CSV for anything, Parquet for large ones."""
+"""All current trials as one table with one row per trial: CSV for any program, Parquet for large tables."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ __all__ = ["COLUMNS", "CSV", "PARQUET", "encode_csv", "encode_parquet"]
 
 _SCOPE = ("kernel", "source_hash", "dims", "dtype", "device", "clock", "toolchain", "cores")
 _TRIAL = {"settled_us" if field.name == "time_to_beat_us" else field.name: field.name for field in fields(Trial)}
-"""The field that each column holds."""
+"""The field of a trial in each column."""
 
 COLUMNS = (*_SCOPE, *_TRIAL)
-"""The scope's fields and the trial's; mappings are JSON texts, times microseconds, unknown is empty."""
+"""The scope's fields, then the trial's. Mappings are JSON, times are in microseconds, unknown values are empty."""
 
-_ROWS_A_GROUP = 50_000
+_ROWS_PER_GROUP = 50_000
 
 _WHOLE = ("cores", "samples", "ordinal", "seed")
 _FLAGS = ("dropped", "verified", "is_default")
@@ -34,14 +34,14 @@ _NUMBERS = ("time_us", "p20_us", "p80_us", "low_us", "high_us", "settled_us", "s
 
 
 def encode_csv(store: Store, scopes: Iterable[Scope]) -> Iterator[bytes]:
-    """RFC 4180 in UTF-8, with a line of names, scope by scope."""
+    """Yield RFC 4180 in UTF-8, with a header line, scope by scope."""
     yield _csv_lines([COLUMNS])
     for scope in scopes:
         yield _csv_lines([_plain(value) for value in row] for row in _rows(store, scope))
 
 
 def encode_parquet(store: Store, scopes: Iterable[Scope]) -> bytes:
-    """Raises `Unavailable` without pyarrow."""
+    """Return the table as a Parquet file. Raises `Unavailable` without pyarrow."""
     if importlib.util.find_spec("pyarrow") is None:
         raise Unavailable("Parquet needs pyarrow: pip install 'tilewise[parquet]', or export --format csv")
     import pyarrow as pa
@@ -51,7 +51,7 @@ def encode_parquet(store: Store, scopes: Iterable[Scope]) -> bytes:
     file = io.BytesIO()
     with parquet.ParquetWriter(file, schema) as writer:
         rows = (row for scope in scopes for row in _rows(store, scope))
-        while group := list(islice(rows, _ROWS_A_GROUP)):
+        while group := list(islice(rows, _ROWS_PER_GROUP)):
             columns = zip(*group, strict=True)
             arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
             writer.write_table(pa.Table.from_arrays(arrays, schema=schema))
@@ -76,7 +76,7 @@ def _rows(store: Store, scope: Scope) -> Iterator[list[Any]]:
 
 
 def _text(value: Any) -> Any:
-    """Mappings as JSON and enumerations as their text; all else as it is."""
+    """Convert mappings to JSON and enumerations to text; leave other values as they are."""
     if hasattr(value, "keys"):
         return json.dumps(dict(value), ensure_ascii=False, allow_nan=False)
     return str(value) if isinstance(value, str) else value
@@ -96,7 +96,7 @@ def _csv_lines(rows: Iterable[Iterable[Any]]) -> bytes:
 
 CSV = Format(
     "csv",
-    "all trials, a row each",
+    "all current trials, one row each",
     write=lambda selection: Written.single(
         b"".join(encode_csv(selection.store, selection.scopes)), len(selection.scopes)
     ),

@@ -1,8 +1,8 @@
-"""Bests as FlagGems' `tune_configs.yaml`: for each kernel the configs among which its autotuner chooses.
+"""Bests as FlagGems' `tune_configs.yaml`: for each kernel, the configs that its autotuner chooses from.
 
 FlagGems reads a list of `META` (the kernel's keyword arguments) with `num_warps`, `num_stages` and `num_ctas` beside
-it, and times all of them for every new key; there is no place for a shape, a time or a device. A JSON object is YAML,
-so that no YAML writer is needed.
+it, and times all of them for every new key. The file has no field for a shape, a time or a device. JSON objects are
+valid YAML, so no YAML writer is needed.
 """
 
 from __future__ import annotations
@@ -21,10 +21,10 @@ _BESIDE = ("num_warps", "num_stages", "num_ctas")
 
 
 def encode_flaggems(results: Sequence[Result]) -> bytes:
-    """Every config that won for some shape, by kernel, each once; of one device and dtype, or they are mixed."""
+    """Return each config that won for some shape, once, by kernel. Configs of several devices or dtypes get mixed."""
     configs: dict[str, list[str]] = {}
     for result in results:
-        assert result.winner is not None, "bests have one"
+        assert result.winner is not None, "every best has a winner"
         line = json.dumps(_entry(result.winner.config), allow_nan=False)
         known = configs.setdefault(result.scope.kernel, [])
         if line not in known:

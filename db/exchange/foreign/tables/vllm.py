@@ -1,9 +1,10 @@
-"""Tables of configs by size, as vLLM and SGLang keep them.
+"""Tables of configs by size, as vLLM and SGLang store them.
 
-One file for each combination of everything but one dimension, which their name spells out:
-`N=8192,device_name=NVIDIA_H200,dtype=float32.json` holds `{"1": {"BLOCK_SIZE_M": 16, ...}, ..., "4096": {...}}`. Their
-readers take the entry whose size is nearest, wherever that lies: a table with gaps is worse than none, so that one is
-written only where every rung of the ladder is there. No times, no evidence and no toolchain can be kept.
+A file covers one dimension; its name gives everything else. So
+`N=8192,device_name=NVIDIA_H200,dtype=float32.json` holds `{"1": {"BLOCK_SIZE_M": 16, ...}, ..., "4096": {...}}`. A
+reader takes the entry with the nearest size, however far away it is. A table with gaps is therefore worse than none,
+and a table is written only if it has every rung of the ladder. The format has no field for times, evidence or
+toolchain.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ from tilewise.errors import BadImport, NotFound, UsageError
 __all__ = ["LADDER", "VLLM", "encode_tables", "read_table"]
 
 LADDER = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3072, 4096)
-"""The sizes that vLLM's own tuning script fills."""
+"""The sizes that vLLM's own tuning script tunes."""
 
 _NOT_CONFIGS = ("triton_version",)
 _SHOWN = 6
 
 
 def encode_tables(results: Sequence[Result], rung: str, ladder: Sequence[int] = LADDER) -> dict[str, bytes]:
-    """Files by name, of the bests of one kernel. Raises `NotFound` for a table that lacks a rung, saying which."""
+    """Return files by name with the bests of one kernel. Raises `NotFound`, naming the sizes, if a table lacks some."""
     tables: dict[str, dict[int, Result]] = {}
     for result in results:
         tables.setdefault(_file_name(result, rung), {})[result.scope.dims[rung]] = result
@@ -38,8 +39,8 @@ def encode_tables(results: Sequence[Result], rung: str, ladder: Sequence[int] = 
         if missing := [size for size in ladder if size not in table]:
             shown = ", ".join(map(str, missing[:_SHOWN])) + (", ..." if len(missing) > _SHOWN else "")
             raise NotFound(
-                f"{name} would lack {rung}={shown}, and its readers would take whatever is nearest; "
-                "tune these too, or say with --sizes which ladder is whole"
+                f"{name} would lack {rung}={shown}, for which its readers would take the nearest size; "
+                "tune these too, or give the sizes that a table must have with --sizes"
             )
     return {name: _encode(table) for name, table in tables.items()}
 
@@ -59,18 +60,19 @@ def _encode(table: Mapping[int, Result]) -> bytes:
 
 
 def read_table(data: bytes, name: str, about: About) -> ImportFile:
-    """A table as suggestions: it says neither how fast its configs are nor that they are right.
+    """Read a table as suggestions, since it shows neither that its configs are fast nor that they are correct.
 
-    What the file's name says goes before what `about` does. Raises `BadImport`.
+    The dtype and device in the file's name take precedence over `about`, the dims of `about` over those in the name.
+    Raises `BadImport`.
     """
     try:
         document = typed(parse(text_of(data)), Object)
-        said = _read_name(name)
-        kernel, dtype = about.kernel, said.pop("dtype", about.dtype)
-        device = said.pop("device_name", "").replace("_", " ") or about.device
-        dims = {size: int(text) for size, text in said.items() if text.isdecimal()} | dict(about.dims)
+        named = _read_name(name)
+        kernel, dtype = about.kernel, named.pop("dtype", about.dtype)
+        device = named.pop("device_name", "").replace("_", " ") or about.device
+        dims = {dim: int(text) for dim, text in named.items() if text.isdecimal()} | dict(about.dims)
         if missing := [o for o, v in {"--kernel": kernel, "--dtype": dtype, "--device": device}.items() if not v]:
-            raise ValueError(f"neither it nor its name says of what it is; give {', '.join(missing)}")
+            raise ValueError(f"neither the file nor its name identifies its problems; give {', '.join(missing)}")
     except (ValueError, RecursionError) as error:
         raise BadImport(f"not a usable table of configs: {one_line(error)}") from error
     suggestions, refusals = [], []
@@ -78,9 +80,9 @@ def read_table(data: bytes, name: str, about: About) -> ImportFile:
         if size in _NOT_CONFIGS:
             continue
         try:
-            sizes = {**dims, about.rung: _rung(size)}
+            shape = {**dims, about.rung: _rung(size)}
             suggestions.append(
-                Suggestion(Problem(kernel, sizes, dtype), device, typed(config, Config), f"table {name}")
+                Suggestion(Problem(kernel, shape, dtype), device, typed(config, Config), f"table {name}")
             )
         except ValueError as error:
             refusals.append(Refusal(f"size {size[:20]}", one_line(error)))
@@ -88,7 +90,7 @@ def read_table(data: bytes, name: str, about: About) -> ImportFile:
 
 
 def _read_name(name: str) -> dict[str, str]:
-    """`E=8,N=14336,device_name=NVIDIA_H200,dtype=fp8_w8a8.json` by name; what is no `name=value` is left aside."""
+    """Split `E=8,N=14336,device_name=NVIDIA_H200,dtype=fp8_w8a8.json` by name, ignoring parts without a value."""
     parts = re.split(r",(?![^\[]*\])", name.removesuffix(".json"))
     return {key: value for key, equals, value in (part.partition("=") for part in parts) if equals}
 
@@ -103,17 +105,19 @@ def _write(selection: Selection) -> Written:
     kernels = sorted({scope.kernel for scope in selection.scopes})
     if len(kernels) > 1:
         raise UsageError(
-            f"tables are of one kernel, and {len(kernels)} fit: {', '.join(kernels)}; choose with --kernel"
+            f"a table holds one kernel, but {len(kernels)} match: {', '.join(kernels)}; choose one with --kernel"
         )
     if any(selection.rung not in scope.dims for scope in selection.scopes):
-        raise UsageError(f"{kernels[0]} has no dimension {selection.rung}; --rung says which one a table goes by")
+        raise UsageError(
+            f"{kernels[0]} has no dimension {selection.rung}; choose the dimension of the tables with --rung"
+        )
     results = selection.best_results()
     return Written(encode_tables(results, selection.rung, selection.sizes or LADDER), len(results))
 
 
 VLLM = Format(
     "vllm",
-    "bests of one kernel as tables of vLLM and SGLang: a folder",
+    "bests of one kernel as tables for vLLM and SGLang, in a folder",
     write=_write,
     read=lambda data, name, about, written: read_table(data, name, about),
     mark=r'^\s*\{\s*"([0-9]+|triton_version)"\s*:',

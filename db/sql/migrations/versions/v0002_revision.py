@@ -1,4 +1,4 @@
-"""A count of writes, so that caches learn what changed; all trials of a scope in the order they were recorded."""
+"""A write counter, so that caches can follow changes; an index of each scope's trials in recorded order."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""How a time was taken and how sure it is; which trial a comparison of the leaders declared the winner."""
+"""The method and confidence interval of each time, and the trial that the final comparison declared the winner."""
 
 import sqlalchemy as sa
 from alembic import op

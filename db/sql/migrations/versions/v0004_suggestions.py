@@ -1,4 +1,4 @@
-"""Configs that somebody recommends without a time of them."""
+"""Recommended configs, which have no time."""
 
 import sqlalchemy as sa
 from alembic import op

@@ -1,4 +1,4 @@
-"""Tokens of the service, and its jobs."""
+"""The service's tokens and jobs."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -8,7 +8,7 @@ down_revision = "0004"
 
 _ID = sa.BigInteger().with_variant(sa.Integer, "sqlite")
 _STATES = "state IN ('queued', 'running', 'done', 'failed', 'cancelled')"
-_ASKED = "state IN ('queued', 'running', 'done')"
+_REUSABLE = "state IN ('queued', 'running', 'done')"
 
 
 def upgrade() -> None:
@@ -49,6 +49,6 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("id"),
         sa.CheckConstraint(_STATES, name=op.f("ck_jobs_state")),
     )
-    condition = sa.text(_ASKED)
+    condition = sa.text(_REUSABLE)
     op.create_index("ix_jobs_key", "jobs", ["key"], unique=True, sqlite_where=condition, postgresql_where=condition)
     op.create_index("ix_jobs_state", "jobs", ["state", "device"])

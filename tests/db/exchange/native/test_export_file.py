@@ -1,4 +1,4 @@
-"""The export file: what it holds, that nothing is lost on the way, and what an import refuses."""
+"""Tests of the export file: its content, lossless round trips, and the files that an import refuses."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ START = datetime(2026, 11, 1, tzinfo=UTC)
 
 @pytest.fixture
 def source(make_scope, make_trial):
-    """A store with two bests, a scope without one, and history."""
+    """Yield a store with two bests, a scope without one, and history."""
     with open_store("sqlite://") as store:
         first = make_trial(80, is_default=True, ordinal=None)
         store.record(make_scope(), [first, make_trial(50, why="no tail rows"), make_trial(None, status=Status.COMPILE)])
@@ -43,7 +43,7 @@ def import_native(store, data: bytes) -> MergeReport:
 
 
 def sealed(document: dict) -> bytes:
-    """The document with a checksum that is right again."""
+    """Return the document with its checksum corrected."""
     return json.dumps(document | {"sha256": digest(document["entries"])}).encode()
 
 
@@ -81,7 +81,7 @@ def test_every_entry_says_device_cores_source_and_toolchain(source):
         assert entry["device"] in ("Ascend910B4", "NVIDIA H200")
 
 
-def test_a_file_of_winners_alone_imports_and_takes_nothing_from_who_has_the_evidence(source, make_scope):
+def test_a_file_of_winners_imports_and_does_not_replace_evidence(source, make_scope):
     entries = [store_result.to_json() for store_result in map(source.result, source.scopes()) if store_result.winner]
     data = encode_winners(entries)
     with open_store("sqlite://") as store:
@@ -206,7 +206,7 @@ def refusal(data: bytes) -> str:
         (b'{"format": "tilewise"}', "version is missing"),
         (b'{"format": "tilewise", "version": "1"}', "version is '1'; expected a whole number"),
         (b'{"format": "tilewise", "version": true}', "version is True; expected a whole number"),
-        (b'{"format": "tilewise", "version": 2}', "its version is 2; this tilewise knows 1: upgrade tilewise"),
+        (b'{"format": "tilewise", "version": 2}', "its version is 2; this tilewise reads 1: upgrade tilewise"),
         (b'{"format": "tilewise", "version": 1}', "entries is missing"),
         (b'{"format": "tilewise", "version": 1, "entries": {}}', "entries is an object; expected a list"),
         (b'{"format": "tilewise", "version": 1, "entries": []}', "sha256 is missing"),
@@ -216,7 +216,7 @@ def refusal(data: bytes) -> str:
         (b'{"format": "tilewise", "version": 1, "entries": ["\\ud800"], "sha256": ""}', "not a usable tilewise export"),
     ],
 )
-def test_what_is_no_export_is_refused(data, complaint):
+def test_an_invalid_export_is_refused(data, complaint):
     assert complaint in refusal(data)
 
 
@@ -239,15 +239,15 @@ ABSENT = object()
     ("name", "value", "complaint"),
     [
         ("kernel", ABSENT, "kernel is missing"),
-        ("kernel", None, "kernel is null; expected a text"),
+        ("kernel", None, "kernel is null; expected a string"),
         ("source_hash", ABSENT, "source_hash is missing"),
         ("dims", [1], "dims is a list; expected an object"),
         ("dims", {"M": 0}, "M is 0; expected a whole number of 1 or more"),
-        ("dims", {"M": 1.5}, "dims.M is 1.5; expected true or false, a whole number, a text"),
+        ("dims", {"M": 1.5}, "dims.M is 1.5; expected true or false, a whole number, a string"),
         ("clock", "guessed", "clock is 'guessed'; expected one of measured, modelled"),
         ("cores", 0, "cores is 0"),
         ("cores", 2**63, "below 2^63"),
-        ("toolchain", 3, "toolchain is 3; expected a text"),
+        ("toolchain", 3, "toolchain is 3; expected a string"),
         ("evidence", [], "holds no correct and verified trial"),
         ("evidence", ["x"], "trial 1: expected an object, found 'x'"),
         ("config", {"BLOCK_SIZE_M": 7}, "its config is not the best of its evidence"),
@@ -288,10 +288,10 @@ def test_an_impossible_entry_is_refused_by_its_number(source, name, value, compl
         ("seed", 2**70, "below 2^63"),
         ("facts", [], "facts is a list; expected an object"),
         ("seconds", -0.5, "seconds is -0.5"),
-        ("created", "yesterday", "created is 'yesterday'; expected an ISO 8601 time with its zone"),
-        ("created", "2026-11-20T15:41:00", "expected an ISO 8601 time with its zone"),
-        ("created", 5, "created is 5; expected an ISO 8601 time with its zone"),
-        ("created", "0001-01-01T00:00:00+14:00", "is no moment of the calendar in UTC"),
+        ("created", "yesterday", "created is 'yesterday'; expected an ISO 8601 time with a time zone"),
+        ("created", "2026-11-20T15:41:00", "expected an ISO 8601 time with a time zone"),
+        ("created", 5, "created is 5; expected an ISO 8601 time with a time zone"),
+        ("created", "0001-01-01T00:00:00+14:00", "is out of range in UTC"),
     ],
 )
 def test_an_impossible_trial_is_refused_by_its_number(source, name, value, complaint):
@@ -306,7 +306,7 @@ def test_an_impossible_trial_is_refused_by_its_number(source, name, value, compl
     assert complaint in refused.reason
 
 
-def test_keys_of_a_later_minor_version_are_left_aside(source):
+def test_keys_of_a_later_minor_version_are_ignored(source):
     document = exported(source)
     document["entries"][0]["colour"] = "blue"
     document["entries"][0]["evidence"][0]["weather"] = {"rain": True}

@@ -1,4 +1,4 @@
-"""Export files as programs read them at run time: parsed where asked for, and whole or not at all."""
+"""Tests of export files at run time: entries are parsed on request, and a file is used as a whole or not at all."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def slim(results):
     return encode_winners((r.to_json() for r in results[0]), [{"a": 1}], created=MOMENT)
 
 
-def test_the_file_is_the_export_document_an_entry_a_line(slim, results):
+def test_the_file_is_the_export_document_with_one_entry_per_line(slim, results):
     document = json.loads(slim)
     assert (document["format"], document["version"], len(document["entries"])) == ("tilewise", 1, 5)
     assert len(slim.splitlines()) == 2 + 5
@@ -64,20 +64,20 @@ def test_every_layout_gives_the_same_answers(tmp_path, results, slim, layout):
     ]
 
 
-def test_an_entry_that_cannot_be_is_as_if_it_were_not_there(tmp_path, results):
+def test_an_impossible_entry_is_ignored(tmp_path, results):
     bodies = [r.to_json() for r in results[0]]
     for change in ({"config": {}}, {"time_us": -1.0}, {"verified": False}, {"clock": "guessed"}, {"tuned_at": "never"}):
         bodies[1] = {**results[0][1].to_json(), **change}
         path = tmp_path / "configs.json"
         path.write_bytes(encode_winners(bodies))
         winners = WinnersFile(path)
-        asked = results[0][1].scope.question
-        assert (winners.answers(asked) == []) == (change != {"config": {}})
+        question = results[0][1].scope.question
+        assert (winners.answers(question) == []) == (change != {"config": {}})
         assert len(winners.answers(results[0][2].scope.question)) == 1
 
 
 def test_a_damaged_file_is_refused_as_a_whole_and_never_half_used(tmp_path, slim):
-    """Bits flipped, bytes lost, inserted and doubled: either nothing can be read, or exactly what was written."""
+    """Flip bits, and delete, insert and double bytes: a file is refused, or read exactly as it was written."""
     draw, path = random.Random(7), tmp_path / "configs.json"
     path.write_bytes(slim)
     whole = list(WinnersFile(path).results())

@@ -1,4 +1,4 @@
-"""Shared by the tests of the modelled device: one cache of compiled kernels for all, and small programs by hand."""
+"""Fixtures for the tests of the modelled device: one cache of compiled kernels, and small hand-written programs."""
 
 import functools
 import math
@@ -46,7 +46,7 @@ STATEMENTS = {
 
 
 def statement(text):
-    """One line of a program by hand: `load`, `exp`, `set MTE2 V 0`, `wait MTE2 V 0`, `barrier V`, or MLIR itself."""
+    """Return the MLIR of one line: `load`, `exp`, `set MTE2 V 0`, `wait MTE2 V 0`, `barrier V`, or MLIR itself."""
     match text.split():
         case ["set" | "wait" as verb, source, target, event]:
             pipes = f"set_pipe = #hivm.pipe<PIPE_{source}>, wait_pipe = #hivm.pipe<PIPE_{target}>"
@@ -59,14 +59,14 @@ def statement(text):
 
 
 def by_hand(*lines):
-    """The parsed function of a program of these lines; it takes one buffer of 4096 float32 and one number."""
+    """Return the parsed function of a program of these lines; it takes one buffer of 4096 float32 and one number."""
     body = "\n".join(statement(line) for line in lines)
     return parse(MODULE.replace("BODY", body).replace("GM", GM).replace("UB", UB))
 
 
 @pytest.fixture(autouse=True, scope="session")
 def cache_folder(tmp_path_factory):
-    """One folder for the whole session, also for its processes, so that no test compiles what another did."""
+    """One folder for the whole session and its processes, so that tests reuse each other's compiled kernels."""
     if reason := toolchain.unavailable_reason():
         pytest.skip(reason)
     folder = tmp_path_factory.getbasetemp()
@@ -93,7 +93,7 @@ def row_reduce():
 
 @pytest.fixture(scope="session")
 def kernel_file():
-    """A user's file of small kernels, one spec for each kind of operation."""
+    """A user's file of small kernels, one spec per kind of operation."""
     return HELPERS / "operation_kernels.py"
 
 
@@ -129,7 +129,7 @@ def linalg():
 
 @pytest.fixture(scope="session")
 def compiled(cache_folder, linalg):
-    """What the compiler makes of a config's only launch."""
+    """The compiler's result for a config's only launch."""
 
     def compile_config(spec, problem, config, folder=cache_folder):
         text, multibuffer = linalg(spec, problem, config), config.get("multibuffer", True)
@@ -140,7 +140,7 @@ def compiled(cache_folder, linalg):
 
 @pytest.fixture(scope="session")
 def function(compiled):
-    """The scheduled code of a config's only launch and the numbers that it is called with; parsed once."""
+    """The scheduled code of a config's only launch, parsed once, and the scalars that it is called with."""
     parse_once = functools.cache(parse)
 
     def make(spec, problem, config):
@@ -158,7 +158,7 @@ def program():
 
 @pytest.fixture(scope="session")
 def run():
-    """Time one program: a function, or the lines of one by hand; `rate` and `share` are in bytes a cycle, both ways."""
+    """Time one program, given as a function or as lines; `rate` and `share` are in bytes per cycle, both ways."""
 
     def time(function, *more, arguments=(1, 1, 1, 1), program=0, rate=32.0, share=math.inf, end="value"):
         if isinstance(function, str):

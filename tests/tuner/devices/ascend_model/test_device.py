@@ -1,4 +1,4 @@
-"""`model:PART` as a device: processes that compile, outcomes in order, nothing left behind."""
+"""`model:PART` as a device: compile processes, outcomes in order, nothing left behind."""
 
 import dataclasses
 import os
@@ -23,7 +23,7 @@ from tilewise.tuner.hardware.ascend_parts import part
 
 
 def children(parent):
-    """Processes that `parent` started and that still run."""
+    """Return the processes that `parent` started and that still run."""
     found = []
     for stat in Path("/proc").glob("[0-9]*/stat"):
         try:
@@ -48,7 +48,7 @@ def alive(pids):
 
 
 def gone(pids, seconds=10):
-    """Whether all have ended, or do before the time is up."""
+    """Return whether all processes end before the time is up."""
     end = time.monotonic() + seconds
     while alive(pids) and time.monotonic() < end:
         time.sleep(0.05)
@@ -73,7 +73,7 @@ def user_kernel(kernel_file):
 
 @pytest.fixture
 def configs(rows):
-    """Some that compile, one that does not fit, one that loses its double buffers, one single-buffered."""
+    """Configs that compile, one that does not fit, one that loses its double buffers, one single-buffered."""
     tiles = [(25, 25, 256), (25, 25, 2048), (50, 25, 256), (25, 5, 2048), (20, 20, 256)]
     return [*(rows(*tile) for tile in tiles), rows(25, 25, 256, multibuffer=False)]
 
@@ -161,16 +161,16 @@ def test_a_crash_of_the_front_end_is_an_outcome_and_the_next_config_goes_on(devi
 
 def test_a_spec_that_is_wrong_as_a_whole_is_an_error_not_an_outcome(device, user_kernel):
     spec, problem = user_kernel("ONE_ARGUMENT_MORE")
-    with pytest.raises(BadSpec, match="gives no MISSING"):
+    with pytest.raises(BadSpec, match="does not pass MISSING"):
         list(device.evaluate(spec, problem, [spec.default(problem, device.target)]))
 
 
 def test_a_compile_that_takes_too_long_is_a_timeout(user_kernel, target, cache_folder, monkeypatch):
-    slow = toolchain.Compiled(refusal="the compiler ran past 120 s", timed_out=True)
+    slow = toolchain.Compiled(refusal="the compiler did not finish within 120 s", timed_out=True)
     monkeypatch.setattr(toolchain, "compile_linalg", lambda *arguments, **options: slow)
     spec, problem = user_kernel("RELU")
     outcome, _ = model_config(spec, problem, spec.default(problem, target), target, cache_folder)
-    assert (outcome.status, outcome.reason) == (Status.TIMEOUT, "the compiler ran past 120 s")
+    assert (outcome.status, outcome.reason) == (Status.TIMEOUT, "the compiler did not finish within 120 s")
 
 
 def test_outcomes_may_be_left_unread(device, row_reduce, problem, configs):
@@ -181,7 +181,7 @@ def test_outcomes_may_be_left_unread(device, row_reduce, problem, configs):
     assert again.status is Status.CORRECT
 
 
-# What it says of itself -----------------------------------------------------------------------------------------
+# Properties of the device ---------------------------------------------------------------------------------------
 
 
 def test_it_names_its_part_cores_and_toolchain(device):

@@ -1,4 +1,4 @@
-"""The headline case against the times that were published for a real part."""
+"""The headline case against the times published for a real part."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""CUPTI's records told apart, and the order in which the timer makes things happen; on a simulated device."""
+"""Splitting CUPTI's records into runs, and the timer's order of work, on a simulated device."""
 
 import pytest
 
@@ -52,7 +52,7 @@ def test_records_that_were_lost_or_are_too_many_are_no_times(records):
 
 
 class SimulatedTimer(CuptiTimer):
-    """Its device runs what is launched one after the other; `order` is what was launched."""
+    """A timer whose device runs launches one after the other; `order` lists them."""
 
     def __init__(self):
         self.order, self.now_us, self._used, self.slept = [], 0.0, 0.0, []

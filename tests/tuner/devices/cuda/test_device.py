@@ -1,4 +1,4 @@
-"""CUDA: discovery everywhere, compiling where upstream Triton is, timing where a GPU is."""
+"""CUDA: discovery everywhere, compiling with upstream Triton, timing with a GPU."""
 
 import importlib.util
 import subprocess
@@ -58,7 +58,7 @@ def test_an_error_says_by_its_kind_what_became_of_the_config(kind, status):
     assert cuda_compile.status(kind) is status
 
 
-# --- where upstream Triton is ---------------------------------------------------------------------------------------
+# --- with upstream Triton -------------------------------------------------------------------------------------------
 
 
 @pytest.mark.skipif(not upstream_triton(), reason="needs upstream triton (its NVIDIA compiler needs no GPU)")
@@ -78,7 +78,7 @@ def test_configs_are_compiled_in_processes_without_a_gpu(tmp_path):
         pool.close()
 
 
-# --- where a GPU is -------------------------------------------------------------------------------------------------
+# --- with a GPU -----------------------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""The CUDA timer's rule: a batch counts only if the host was ahead of the device. On a simulated device and host."""
+"""The CUDA timer's rule, on a simulated device and host: a batch counts only if the host was ahead of the device."""
 
 import pytest
 

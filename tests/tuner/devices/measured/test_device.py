@@ -1,4 +1,4 @@
-"""What all measured devices share, on a device made of this machine's processor: faults, and what they leave alone."""
+"""The code that all measured devices share, on a device made of this machine's processor: faults and their limits."""
 
 import os
 import signal
@@ -101,7 +101,7 @@ def test_a_fault_is_a_fact_with_its_last_words_and_the_count_of_processes(host, 
 
 
 def test_a_config_that_another_has_spoilt_is_timed_again(host, device, spec):
-    """The first sets a trap that the second falls into: a fault that surfaces late."""
+    """The first config causes a fault that surfaces late, during the second."""
     trap, victim = device.evaluate(spec, host.PROBLEM, [config(1, "late"), config(2)])
     assert trap.timing.time_us == pytest.approx(11)
     assert victim.timing.time_us == pytest.approx(12)
@@ -139,7 +139,7 @@ def test_a_device_that_never_comes_up_is_unavailable(host):
 
     with pytest.raises(Unavailable, match="host does not come up: the process died of SIGKILL"):
         Dead()
-    host.HostDevice().close()  # and has let go of its lock
+    host.HostDevice().close()  # the first has released its lock
 
 
 def test_a_spec_that_cannot_be_launched_at_all_is_the_callers_error(host, spec):
@@ -163,7 +163,7 @@ with host.HostDevice(limits=host.Limits(run_seconds=600)) as device:
 
 @pytest.fixture
 def holder(host):
-    """Another process that holds the device and is in the middle of a config."""
+    """Another process that holds the device and is running a config."""
     path = os.pathsep.join(sys.path)
     process = subprocess.Popen(
         [sys.executable, "-c", HOLDER, str(HERE), "hang"],
@@ -194,7 +194,7 @@ def test_closing_a_device_leaves_nobody_named_as_its_holder(host, folder):
 
 
 def test_a_device_that_hangs_ends_in_time_when_it_is_told_to(host, folder, url):
-    """By the command line, in the middle of a config that hangs: no process, lock or file stays."""
+    """SIGTERM to the command line during a config that hangs leaves no process, lock or file behind."""
     words = ["tune", f"{HERE / 'host.py'}:HANGING", "-s", "M=12,N=40", "--device", "host", "--db", url]
     path = os.pathsep.join([str(HERE), *sys.path])
     before = set(folder.glob("tilewise-*"))

@@ -1,6 +1,6 @@
-"""Compiling for an NPU where there is none: Triton's front end, Huawei's compiler, and what that says on the way.
+"""Compiling for an NPU without one: Triton's front end, Huawei's compiler, and the compiler's output.
 
-Only CANN's closed half is a stand-in, which makes bishengir-compile succeed as on a host with CANN.
+Only CANN's closed half is a stand-in, with which bishengir-compile succeeds as on a host with CANN.
 """
 
 import json
@@ -40,7 +40,7 @@ PLAIN, TIGHT, TIGHT_SINGLE, TOO_LARGE = (
 
 @pytest.fixture(scope="module")
 def in_processes(npu_environment, cann, tmp_path_factory):
-    """What a fresh process says of each config, and a second one that finds the first one's binaries."""
+    """Results per config of a fresh process, and of a second one that finds the first one's binaries."""
     cache = tmp_path_factory.mktemp("triton")
     environment = os.environ | npu_environment(cann) | {"TRITON_CACHE_DIR": str(cache), "TMPDIR": str(cache)}
     environment |= {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
@@ -61,7 +61,7 @@ def test_double_buffering_that_the_compiler_dropped_is_noticed_although_it_succe
     first, _, _ = in_processes
     assert first[0]["effective_options"] == {"multibuffer": True, "code_motion": True}
     assert first[1]["effective_options"] == {"multibuffer": False, "code_motion": False}
-    assert first[2]["effective_options"] == {"multibuffer": False, "code_motion": True}  # as asked
+    assert first[2]["effective_options"] == {"multibuffer": False, "code_motion": True}  # as requested
 
 
 def test_it_is_remembered_with_the_binary(in_processes):

@@ -1,4 +1,4 @@
-"""The NPU device, whole, on a stand-in for the chip: discovery, compiling, launching, timing, faults."""
+"""The whole NPU device on a stand-in for the chip: discovery, compiling, launching, timing, faults."""
 
 import importlib.util
 import json
@@ -83,7 +83,7 @@ def test_switches_that_change_the_code_are_in_the_fingerprint_and_part_the_binar
     for name in npu_toolchain._SWITCHES:
         monkeypatch.delenv(name, raising=False)
     plain, folder = npu_toolchain.fingerprint(), npu_toolchain.cache_folder()
-    monkeypatch.setenv("TRITON_ALL_BLOCKS_PARALLEL", "0")  # the default, in other words
+    monkeypatch.setenv("TRITON_ALL_BLOCKS_PARALLEL", "0")  # another spelling of the default
     assert npu_toolchain.fingerprint() == plain
     monkeypatch.setenv("TRITON_ALL_BLOCKS_PARALLEL", "1")
     assert npu_toolchain.fingerprint() == f"{plain}, TRITON_ALL_BLOCKS_PARALLEL=true"
@@ -136,17 +136,17 @@ def test_configs_are_compiled_by_the_real_compiler_and_timed_by_the_chips_own_cl
     configs = [config(4096), config(8192, multibuffer=False), config(OVERFLOW), config(16384)]
     first, single, overflow, last = shared_npu.evaluate(halves, PROBLEM, configs)
     assert [o.status for o in (first, single, last)] == [Status.CORRECT] * 3
-    assert first.timing.time_us == pytest.approx(6.0, rel=0.02)  # not the 252 of clearing the cache
+    assert first.timing.time_us == pytest.approx(6.0, rel=0.02)  # not the 252 us of clearing the cache
     assert first.facts["compiled"] == "ahead"
     assert first.facts["effective_options"] == {"multibuffer": True, "code_motion": True}
     assert single.facts["effective_options"]["multibuffer"] is False
     assert overflow.status is Status.COMPILE
-    assert overflow.reason == "needs 2097152 bits of on-chip memory (UB), 1572864 are there"
+    assert overflow.reason == "needs 2097152 bits of on-chip memory (UB); 1572864 are available"
     assert overflow.facts["on_chip_bits"] == {"required": 2097152, "available": 1572864}
 
 
 def test_the_bench_process_runs_what_was_compiled_ahead(shared_npu, halves):
-    """One binary a config, in a folder of this toolchain: the launch has the compile's key."""
+    """A config has one binary, in this toolchain's folder: the launch uses the same key as the compile process."""
     before = set(npu_toolchain.cache_folder().rglob("*.npubin"))
     (outcome,) = shared_npu.evaluate(halves, PROBLEM, [config(2048)])
     assert outcome.status is Status.CORRECT

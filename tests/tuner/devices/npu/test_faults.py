@@ -1,4 +1,4 @@
-"""Errors of triton-ascend, torch_npu and CANN, in the words that their users have posted."""
+"""Errors of triton-ascend, torch_npu and CANN, with texts that their users have posted."""
 
 import pytest
 
@@ -24,7 +24,7 @@ INNER = "EH9999: Inner Error!\n        rtDeviceSynchronizeWithTimeout execute fa
 
 
 class MLIRCompilationError(Exception):
-    """Named as triton-ascend's, which is how it is recognised."""
+    """An error with the name of triton-ascend's, by which it is recognised."""
 
 
 @pytest.mark.parametrize(
@@ -80,7 +80,7 @@ def test_an_overflow_tells_both_sizes(memory, bits):
     text = f"[ConvertLinalgRToBinary] encounters error:\nloc(x): {said}"
     outcome = failure(MLIRCompilationError(text)).outcome
     assert outcome.status is Status.COMPILE
-    assert outcome.reason == f"needs {bits} bits of on-chip memory ({memory.upper()}), 1572864 are there"
+    assert outcome.reason == f"needs {bits} bits of on-chip memory ({memory.upper()}); 1572864 are available"
     assert outcome.facts["on_chip_bits"] == {"required": bits, "available": 1572864}
 
 

@@ -1,8 +1,8 @@
-"""The contract of the NPU code with packages that cannot run here: every name it uses stands in their releases.
+"""The contract of the NPU code with packages that cannot run here: their releases have every name that it uses.
 
-torch_npu is read from the wheels in `build/wheels` (`make wheels` fetches the oldest and the newest that the code is
-for; others that lie there are read too), triton-ascend from where it is installed, MSPTI from the names that its source
-has published. What this says of a name is shown to fail when the name is misspelt, for every place where one is spelt.
+torch_npu is read from the wheels in `build/wheels`; `make wheels` fetches the oldest and the newest that the code
+supports, and other wheels there are read too. triton-ascend is read from its installation, MSPTI from the names in its
+published source. For every place that spells a name, a test shows that a misspelling is noticed.
 """
 
 import importlib.util
@@ -48,8 +48,8 @@ def torch_npu(request):
 @pytest.fixture(scope="module")
 def newest():
     if not WHEELS:
-        leave_out = pytest.fail if os.environ.get("CI") else pytest.skip
-        leave_out(f"no torch_npu wheel in {ROOT / 'build' / 'wheels'}: make wheels")
+        fail_or_skip = pytest.fail if os.environ.get("CI") else pytest.skip
+        fail_or_skip(f"no torch_npu wheel in {ROOT / 'build' / 'wheels'}: make wheels")
     return wheel("torch_npu", WHEELS[-1])
 
 
@@ -86,7 +86,7 @@ def test_nothing_is_used_of_a_package_that_is_not_looked_up():
 
 
 def test_few_names_rest_on_their_spelling_alone(newest, triton, mspti):
-    """What C++ or run time defines: nobody could read its parameters. Each is named here so that none slips in."""
+    """The parameters of names defined in C++ or at run time cannot be read. They are listed so that none slips in."""
     packages = {"torch_npu": newest, "triton": triton, "mspti": mspti}
     spelt = {str(use) for _, use in all_uses() if packages[use.path[0]].require(use) == "spelling"}
     assert spelt == {
@@ -116,7 +116,7 @@ def test_every_name_misspelt_is_found_missing(newest, triton, mspti):
 
 
 def test_every_attribute_parameter_item_and_import_of_theirs_is_among_the_spellings():
-    """The mutations cannot miss a kind of name: all those of a module that uses every kind."""
+    """The mutations miss no kind of name: all kinds in this module are found."""
     text = """
 import mspti
 from triton.runtime.driver import driver as active
@@ -147,7 +147,7 @@ def f(kernels: list[mspti.KernelData]):
         (Use(("torch_npu", "npu", "Event", "()", "elapsed_tyme")), "class Event defines none"),
         (Use(("torch_npu", "npu", "get_device_properties", "()", "vector_core_nums")), "has no vector_core_nums"),
         (Use(("torch_npu", "profiler", "ProfilerLevel", "Level9")), "class ProfilerLevel defines none"),
-        (Use(("torch_npy", "npu")), "of no package that is known"),
+        (Use(("torch_npy", "npu")), "its package is not known"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_about_a_use_is_said_in_one_line(newest, use, complaint):
@@ -156,7 +156,7 @@ def test_what_is_wrong_about_a_use_is_said_in_one_line(newest, use, complaint):
     assert "\n" not in line
 
 
-# --- what they say, and we expect, word for word --------------------------------------------------------------------
+# --- texts that our code expects, word for word ---------------------------------------------------------------------
 
 
 def header(package):
@@ -192,7 +192,7 @@ TRITON_TEXTS = [
     "class CompileTimeAssertionFailure",
     "class UnsupportedLanguageConstruct",
 ]
-"""Texts of triton-ascend that decide what our code does: limits, messages, the compiler's place, names of errors."""
+"""Texts of triton-ascend on which our code depends: limits, messages, the compiler's location, names of errors."""
 
 
 @pytest.mark.parametrize("text", TRITON_TEXTS)
@@ -208,20 +208,20 @@ def test_our_numbers_are_theirs():
 
 
 def test_the_backend_asks_npuutils_for_the_part_and_nothing_else():
-    """So that a stand-in which only knows the part will do for compiling."""
+    """So a stand-in that knows only the part is enough for compiling."""
     compiler = Path(importlib.util.find_spec("triton").origin).parent / "backends" / "ascend" / "compiler.py"
-    asked = re.findall(r"NPUUtils\(\)\.(\w+)", compiler.read_text())
-    assert set(asked) == {"get_arch"}
+    used_names = re.findall(r"NPUUtils\(\)\.(\w+)", compiler.read_text())
+    assert set(used_names) == {"get_arch"}
 
 
 def environment_variables():
-    """Of CANN and triton-ascend, as our modules spell them."""
+    """Return the variables of CANN and triton-ascend, as our modules spell them."""
     text = "".join(file.read_text() for file in sources())
     return sorted(set(re.findall(r'"((?:TRITON|ASCEND|ENABLE)_[A-Z_]+)"', text)))
 
 
 ELSEWHERE = {"ASCEND_RT_VISIBLE_DEVICES", "TRITON_INTERPRET", "TRITON_CACHE_DIR"}
-"""Read by CANN itself (torch_npu names it too), and by Triton wherever it is."""
+"""Variables read by CANN itself (torch_npu names the first too) and by every Triton."""
 
 
 def test_the_environment_variables_are_triton_ascends_with_its_defaults(triton):

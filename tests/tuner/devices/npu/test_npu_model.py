@@ -1,4 +1,4 @@
-"""The model beside an NPU: the same part, the cores in use, an empty cache as its timer makes it."""
+"""The model beside an NPU: the same part, the cores in use, and the cache emptied as the NPU's timer does."""
 
 import pytest
 
@@ -57,5 +57,5 @@ def test_what_cannot_be_modelled_is_explained_by_what_was_measured_and_says_so(s
     body = explain(shared_npu, halves, problem, {"SIZE": 4096, "FAULT": 0, "multibuffer": True})
     assert body["clock"] == "measured"
     assert body["time_us"] == pytest.approx(6.0, rel=0.02)
-    assert body["not_modelled"].startswith("the course of halves cannot be recorded")
+    assert body["not_modelled"].startswith("cannot record a timeline of halves")
     assert not body.keys() & {"rows_us", "modelled_us", "suggestions"}

@@ -1,4 +1,4 @@
-"""What Ascend's profilers write, read in every form that its releases have."""
+"""Reading the records of Ascend's profilers in the form of every release."""
 
 from decimal import Decimal
 
@@ -6,18 +6,18 @@ import pytest
 
 from tilewise.tuner.devices.npu.records import ClockError, KernelRecord, read_kernel_details, run_times_us
 
-# Header lines and rows as torch_npu writes them. 2.9 and older: `Block Dim`.
+# Header lines and rows as torch_npu writes them. 2.9 and older have `Block Dim`.
 LEVEL1_2_9 = (
     "Device_id,Name,Type,Accelerator Core,Start Time(us),Duration(us),Wait Time(us),Block Dim,"
     "Input Shapes,Input Data Types,Input Formats,Output Shapes,Output Data Types,Output Formats\r\n"
     '0,halves_kernel,halves_kernel,AI_VECTOR_CORE,1774670741777000.125\t,18.32,0.02,25,"""100000""",FLOAT,ND,"""100000""",FLOAT,ND\r\n'
 )
-# 2.14: `Block Num`.
+# 2.14 has `Block Num`.
 LEVEL1_2_14 = (
     "Device_id,Name,Type,Accelerator Core,Start Time(us),Duration(us),Wait Time(us),Block Num\r\n"
     "0,halves_kernel,halves_kernel,AI_VECTOR_CORE,1774670741777000.125\t,18.32,0.02,25\r\n"
 )
-# With a schedule there is a step; with all of op_summary's columns there are many more, names quoted.
+# A schedule adds the step; all of op_summary's columns add many more, with quoted names.
 ALL_COLUMNS = (
     "Step Id,Device_id,Model ID,Task ID,Stream ID,Name,Type,OP State,Accelerator Core,Start Time(us),Duration(us),"
     "Wait Time(us),Block Num,Mix Block Num,HF32 Eligible,Context ID,aiv_time(us),aiv_vec_ratio\r\n"
@@ -39,7 +39,7 @@ def test_every_releases_columns_say_the_same(tmp_path, text):
 
 
 def test_rows_come_in_the_order_of_their_start_to_the_nanosecond(tmp_path):
-    """As floats the two starts would be one."""
+    """As floats the two starts would be equal."""
     later, sooner = "1774670741777000.126", "1774670741777000.125"
     rows = "".join(f"0,k{start[-1]},k,AI_CORE,{start}\t,1.0,0,1\r\n" for start in (later, sooner))
     records = read_kernel_details(written(tmp_path, LEVEL1_2_14.splitlines(keepends=True)[0] + rows))
@@ -73,7 +73,7 @@ def test_two_ranks_or_none_are_refused(tmp_path):
         read_kernel_details(tmp_path)
     for rank in ("host_77_1_ascend_pt", "host_78_1_ascend_pt"):
         written(tmp_path, LEVEL1_2_14, rank)
-    with pytest.raises(ClockError, match=r"wrote 2 kernel_details\.csv where one process used one NPU"):
+    with pytest.raises(ClockError, match=r"wrote 2 kernel_details\.csv files; one process on one NPU writes one"):
         read_kernel_details(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""The clocks of the NPU: which is chosen, what each says, and that none is believed blindly."""
+"""The clocks of the NPU: choosing one, reading each, and checking each before it is trusted."""
 
 import json
 import os
@@ -30,7 +30,7 @@ MACHINES = {
 
 @pytest.fixture(scope="module")
 def clocks(cann, npu_environment):
-    """What a process on each machine found."""
+    """The clocks that a process on each machine found."""
     environment = npu_environment(cann)
     environment |= {"LD_PRELOAD": f"{cann}/lib64/libmspti.so"}
     environment |= {"PYTHONPATH": os.pathsep.join([str(HELPERS / "npu_stand_in"), *sys.path])}
@@ -64,7 +64,7 @@ def test_the_best_clock_that_works_is_chosen(clocks, machine, name):
             "not preloaded",
             ["mspti: MSPTI does not start: MsptiResult.MSPTI_ERROR_WITHOUT_LD_PRELOAD; is libmspti.so in LD_PRELOAD?"],
         ),
-        ("loses one", ["mspti: it recorded 7 kernels of 8 like runs"]),
+        ("loses one", ["mspti: it recorded 7 kernels in 8 identical runs"]),
     ],
 )
 def test_why_a_better_one_is_not_used_is_said(clocks, machine, reasons):
@@ -78,7 +78,7 @@ def test_a_profiler_that_writes_nothing_and_one_that_fails_are_told_apart(clocks
 
 @pytest.mark.parametrize("machine", ["whole", "no mspti", "no mspti, no profiler"])
 def test_all_three_clocks_say_the_same_in_microseconds(clocks, machine):
-    assert clocks[machine]["samples"] == pytest.approx([7.0] * 3)  # neither the clearing nor what goes before
+    assert clocks[machine]["samples"] == pytest.approx([7.0] * 3)  # without clearing and what comes before
     assert clocks[machine]["warm"] == pytest.approx([7.0] * 2)
     assert clocks[machine]["turns"] == [pytest.approx([7.0] * 2), pytest.approx([14.0] * 2)]
     assert clocks[machine]["read_us"] == pytest.approx(200.0)
@@ -91,7 +91,7 @@ def test_a_recording_clock_knows_what_torch_launches_and_events_need_not(clocks)
 
 def test_a_clock_in_another_unit_is_refused_and_not_replaced(clocks):
     assert clocks["other unit"]["refused"].startswith(
-        "the clock mspti says 2.517e+05 us of what events time at 251.7 us: not the unit that it had"
+        "the clock mspti reports 2.517e+05 us where events measure 251.7 us: its unit has changed"
     )
 
 

@@ -1,4 +1,4 @@
-"""One vector core: a clock a pipe, flags between them, and counters of what was done; in cycles."""
+"""One vector core, in cycles: a clock per pipe, flags between pipes, and counters of the work done."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ S, V, MTE2, MTE3 = range(4)
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """Bytes a cycle: what a core's own transfer unit can take, and its share of what all cores draw together.
+    """Bytes per cycle: the limit of a core's own transfer unit (`core`), and the core's share of the memory (`share`).
 
-    Starting a transfer and stepping from row to row keep the unit busy, not the memory: they come on top of the one
-    and are hidden behind the other. `start` is what of a transfer's beginning is not hidden, in cycles.
+    Starting a transfer and stepping from row to row keep the unit busy, not the memory: they add to the time at `core`
+    and are hidden behind the time at `share`. `start` is the part of a transfer's start, in cycles, that is not hidden.
     """
 
     core: float
@@ -27,7 +27,7 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Rates between global memory and one core, by the argument's number: caches hold some buffers, not all."""
+    """Rates between global memory and one core, by argument index: caches hold some buffers, not all."""
 
     inward: Mapping[int, Rate]
     outward: Mapping[int, Rate]
@@ -35,9 +35,9 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class ProgramTime:
-    """Cycles from a program's start to its end, and the cycles that each pipe was busy.
+    """Cycles from a program's start to its end, and the busy cycles of each pipe.
 
-    `reads`, `writes` and, among these, `atomics` are bytes by the argument's number, without those that are 0.
+    `reads`, `writes` and `atomics`, a part of the writes, are bytes by argument index, without zeros.
     """
 
     cycles: float
@@ -58,7 +58,7 @@ class ProgramTime:
 class Core:
     """The state of one core during a program: clocks and counters in cycles.
 
-    `reads`, `writes` and `atomics` count bytes by the function argument's number.
+    `reads`, `writes` and `atomics` count bytes by argument index.
     """
 
     __slots__ = ("atomics", "busy", "done", "elements", "flags", "free", "program", "reads", "writes")
@@ -104,7 +104,7 @@ class Core:
         self.free[target] = max(self.free[target], waiting.popleft() + cycles)
 
     def finished(self) -> ProgramTime:
-        """The program's time, once all pipes have been waited for."""
+        """Wait for all pipes, and return the program's time."""
         self.barrier(None, 0)
         moved = (self.reads, self.writes, self.atomics)
         reads, writes, atomics = ({i: size for i, size in enumerate(sizes) if size} for sizes in moved)
@@ -118,7 +118,7 @@ class Core:
         return [*self.busy, self.elements, *self.reads, *self.writes, *self.atomics]
 
     def advance(self, times: Sequence[float], counts: Sequence[float], periods: int) -> None:
-        """Move every clock, pending flag and counter on by so many periods."""
+        """Advance every clock, pending flag and counter by this many periods."""
         n = len(PIPES)
         self.free = [t + periods * d for t, d in zip(self.free, times[:n], strict=True)]
         self.done = [t + periods * d for t, d in zip(self.done, times[n : 2 * n], strict=True)]

@@ -20,7 +20,7 @@ _NUMBER = (int, float, np.floating)
 
 @dataclass(frozen=True, slots=True)
 class _Snapshot:
-    """Clocks (with pending flags), counters and loop-carried values after an iteration, or what a period adds."""
+    """Clocks (with pending flags), counters and loop-carried values after an iteration, or their change per period."""
 
     times: Sequence[float]
     counts: Sequence[float]
@@ -31,10 +31,10 @@ _Values = list[Any]
 
 
 def iterations(values: _Values, core: Core, indices: range, carried: Sequence[int]) -> Iterator[int]:
-    """Yield the indices of the iterations to run; between them, periods of the steady state are added at once.
+    """Yield the indices of the iterations to run; between them, add periods of the steady state at once.
 
-    Skipping rests on sizes that, once steady, change only towards a loop's end (tails): the period after a skip must
-    do the work that the skipped ones did. Where it does not, half as many periods are skipped instead.
+    Skipping assumes that sizes, once steady, change only towards a loop's end (tails): the period after a skip must
+    do the same work as the skipped ones. If it does not, half as many periods are skipped instead.
     """
     history: list[_Snapshot] = []
     at = 0
@@ -57,7 +57,7 @@ def iterations(values: _Values, core: Core, indices: range, carried: Sequence[in
 def _skip(
     values: _Values, core: Core, indices: range, carried: Sequence[int], steady: _Snapshot, periods: int
 ) -> Generator[int, None, bool]:
-    """Add `periods` at once and yield the one after them; undo both, and return False, if that one did other work."""
+    """Add `periods` at once and run the one after them. If that one did other work, undo both and return False."""
     before, kept = core.copy(), [values[n] for n in carried]
     core.advance(steady.times, steady.counts, periods)
     for number, change in zip(carried, steady.carried, strict=True):
@@ -75,7 +75,7 @@ def _skip(
 
 
 def _steady(history: Sequence[_Snapshot]) -> _Snapshot | None:
-    """What one period adds to clocks, counters and carried values, if the last two periods added the same."""
+    """Return the change of clocks, counters and carried values per period, or None if the last two periods differ."""
     if len(history) < 2 * _PERIOD + 1:
         return None
     first, middle, last = history[-1 - 2 * _PERIOD], history[-1 - _PERIOD], history[-1]
@@ -101,7 +101,7 @@ def _same_step(first: Sequence[float], middle: Sequence[float], last: Sequence[f
 
 
 def _change(old: Any, new: Any) -> Any:
-    """By how much a carried value moved: a number's difference, a view's offset; None where it is something else."""
+    """Return the change of a carried value: a number's difference or a view's offset; None for anything else."""
     if isinstance(old, View) and isinstance(new, View):
         same = (old.base, old.sizes, old.strides) == (new.base, new.sizes, new.strides)
         return _change(old.offset, new.offset) if same else None
@@ -119,7 +119,7 @@ def _moved(value: Any, change: Any, periods: int) -> Any:
 
 
 def _until_crossing(times: Sequence[float], rates: Sequence[float]) -> int:
-    """Periods for which no clock that is behind and faster comes near one that is ahead and slower."""
+    """Return the periods for which no clock that is behind and faster comes near one that is ahead and slower."""
     limit = 1 << 60
     margin = max(rates)
     for ahead, slow in zip(times, rates, strict=True):

@@ -17,18 +17,18 @@ from tilewise.tuner.hardware.ascend_parts import Part
 __all__ = ["KernelTime", "Machine"]
 
 _CLOSE = 0.004
-"""How closely the number of competing cores is found."""
+"""Relative tolerance to which the number of competing cores is found."""
 
 _SAMPLED_WAVES = 16
 
 
 @dataclass(frozen=True, slots=True)
 class KernelTime:
-    """Modelled device time of one launch, and what the busiest core's pipes did in it; microseconds.
+    """Modelled device time of one launch and the time of the busiest core's pipes, in microseconds.
 
-    `overhead_us` is what of the time no program runs in: `launch`, `start` of programs on their cores, `dispatch` (the
-    last one waits to be handed out), `atomics` (waiting for others' on the same address). `reads` and `writes` are
-    bytes by buffer, in the order that the machine was given.
+    `overhead_us` is the time in which no program runs: `launch`, `start` of programs on their cores, `dispatch` (the
+    last program waits to be handed out) and `atomics` (waiting for other atomics on the same address). `reads` and
+    `writes` are bytes by buffer, in the order given to the machine.
     """
 
     time_us: float
@@ -40,7 +40,7 @@ class KernelTime:
 
     @classmethod
     def in_turn(cls, times: Sequence[KernelTime]) -> KernelTime:
-        """Launches one after the other: times add up, buffers stand side by side; the waves are the longest's."""
+        """Combine launches that run one after the other: add up times, join buffers, take the longest one's waves."""
         longest = max(times, key=lambda timed: timed.time_us)
         return cls(
             time_us=sum(timed.time_us for timed in times),
@@ -69,14 +69,14 @@ class KernelTime:
 
 @dataclass(frozen=True, slots=True)
 class _Wave:
-    """`count` waves alike, of `active` programs each: the first and the last of them, with their numbers.
+    """`count` equal waves of `active` programs each: the first and the last program, with their indices.
 
-    Those between move what the first does; where there are tails, the last one has them.
+    The programs between them move the same data as the first; tails, if any, are in the last.
     """
 
     count: float
     active: int
-    numbers: tuple[int, int]
+    indices: tuple[int, int]
     programs: tuple[ProgramTime, ProgramTime]
     memory: Memory
 
@@ -86,21 +86,21 @@ class _Wave:
 
     @property
     def cycles(self) -> float:
-        """Of the longest programs of all these waves."""
+        """Cycles of the longest program, added up over these waves."""
         return self.count * self.longest.cycles
 
-    def total(self, what: Callable[[ProgramTime], float]) -> float:
-        """Over all programs of all these waves."""
+    def total(self, quantity: Callable[[ProgramTime], float]) -> float:
+        """Return the sum over all programs of these waves."""
         first, last = self.programs
-        return self.count * ((self.active - 1) * what(first) + what(last))
+        return self.count * ((self.active - 1) * quantity(first) + quantity(last))
 
 
 class Machine:
     """One part running one compiled kernel.
 
-    `buffers` are the sizes, in bytes, of the kernel's global buffers in argument order. Where all of them fit the L2
-    cache they are taken to be warm (a kernel timed by repeated calls); where they do not, the small ones still are.
-    With `evicted` the cache is emptied before each run: what is read for the first time comes from global memory.
+    `buffers` are the sizes, in bytes, of the kernel's global buffers in argument order. If all of them fit the L2
+    cache, they are assumed warm (a kernel timed by repeated calls); otherwise only the small ones are. With `evicted`
+    the cache is emptied before each run: the first read of anything comes from global memory.
     """
 
     def __init__(
@@ -114,7 +114,7 @@ class Machine:
         evicted: bool = False,
     ) -> None:
         self._part, self._cores, self._costs = part, cores, costs
-        self._function, self._timeline = function, ProgramClock(function, costs)
+        self._function, self._clock = function, ProgramClock(function, costs)
         memrefs = [i for i, (_, kind) in enumerate(function.arguments) if isinstance(kind, MemRef)]
         l2 = part.l2_mib * 2**20
         fits = sum(buffers) <= l2
@@ -122,23 +122,23 @@ class Machine:
         self._warm = {i: fits or size <= l2 // 4 for i, size in self._buffers.items()}
         self._evicted = evicted
         self._first_reads = dict.fromkeys(self._buffers, 0.0)
-        """Of what is read of each buffer: the share that finds the cache empty."""
+        """The share of each buffer's reads that finds the cache empty."""
 
     def time(self, scalars: Sequence[int | float], grid: Sequence[int]) -> KernelTime:
         """Time a launch with these scalar arguments over this grid (one to three axes)."""
         return self._launch(self._waves(*_flat(scalars, grid)), math.prod(grid))
 
     def record(self, scalars: Sequence[int | float], grid: Sequence[int]) -> tuple[KernelTime, Recording]:
-        """The same, and the course of the longest program of the waves that take longest together."""
+        """Time a launch, and record the longest program of the waves that together take longest."""
         programs, arguments = _flat(scalars, grid)
         waves = self._waves(programs, arguments)
         wave = max(waves, key=lambda wave: wave.cycles)
-        number = wave.numbers[wave.programs.index(wave.longest)]
-        recording = record(self._function, self._costs, arguments, number, wave.memory)
+        index = wave.indices[wave.programs.index(wave.longest)]
+        recording = record(self._function, self._costs, arguments, index, wave.memory)
         return self._launch(waves, programs), recording
 
     def _launch(self, waves: Sequence[_Wave], programs: int) -> KernelTime:
-        kilohertz = self._part.clock_ghz * 1e3  # cycles a microsecond
+        kilohertz = self._part.clock_ghz * 1e3  # cycles per microsecond
         start, dispatch = self._costs["program_start"] / kilohertz, self._costs["dispatch_us"]
         running = sum(wave.cycles for wave in waves) / kilohertz
         starts = sum(wave.count for wave in waves) * start
@@ -162,22 +162,22 @@ class Machine:
             writes=self._moved(waves, lambda timed: timed.writes),
         )
 
-    def _moved(self, waves: Sequence[_Wave], what: Callable[[ProgramTime], Mapping[int, int]]) -> tuple[int, ...]:
-        def of(number: int) -> int:
-            return round(sum(wave.total(lambda timed: what(timed).get(number, 0)) for wave in waves))
+    def _moved(self, waves: Sequence[_Wave], traffic: Callable[[ProgramTime], Mapping[int, int]]) -> tuple[int, ...]:
+        def of(buffer: int) -> int:
+            return round(sum(wave.total(lambda timed: traffic(timed).get(buffer, 0)) for wave in waves))
 
-        return tuple(of(number) for number in self._buffers)
+        return tuple(of(buffer) for buffer in self._buffers)
 
     def _queue(self, waves: Sequence[_Wave]) -> float:
-        """How many atomic stores an element of a buffer takes: on one address they pass one by one."""
+        """Return the most atomic stores per element of any buffer: those on one address pass one by one."""
         stored = self._moved(waves, lambda timed: timed.atomics)
         return max(size / whole for size, whole in zip(stored, self._buffers.values(), strict=True))
 
     def _waves(self, programs: int, arguments: Sequence[int | float]) -> list[_Wave]:
-        """Full waves sampled, then the last, partial one.
+        """Return a sample of the full waves, then the last, partial one.
 
-        Programs at both ends of the full waves stand for those between them where they take equally long; where they
-        do not, waves spread evenly over the launch do.
+        If the programs at both ends of the full waves take equally long, they represent all full waves; otherwise
+        waves spread evenly over the launch do.
         """
         if self._evicted:
             self._count_first_reads(programs, arguments)
@@ -189,24 +189,24 @@ class Machine:
             if full == 1:
                 waves.append(ends)
             elif abs(first.cycles - last.cycles) <= 1e-6 * first.cycles:
-                waves.append(replace(ends, count=full, programs=(first, first), numbers=(0, 0)))
+                waves.append(replace(ends, count=full, programs=(first, first), indices=(0, 0)))
             else:
                 samples = min(full, _SAMPLED_WAVES)
                 starts = [wave * full // samples * self._cores for wave in range(samples)]
                 waves += [self._wave(full / samples, start, start, programs, arguments) for start in starts]
                 tail = waves[-1]
-                numbers = (tail.numbers[0], ends.numbers[1])
-                waves[-1] = replace(tail, programs=(tail.programs[0], last), numbers=numbers)
+                indices = (tail.indices[0], ends.indices[1])
+                waves[-1] = replace(tail, programs=(tail.programs[0], last), indices=indices)
         if rest:
             waves.append(self._wave(1, full * self._cores, programs - 1, programs, arguments))
         return waves
 
     def _wave(self, count: float, first: int, last: int, programs: int, arguments: Sequence[int | float]) -> _Wave:
-        """Waves whose programs are like the first, but for the last.
+        """Return `count` waves whose programs are all like the first, except the last.
 
         A core leaves memory to others while it computes or waits to be started, and draws on it twice while it reads
-        and writes at once. So what competes is the active cores times the share of its time that a program
-        transfers, both ways together, which in turn depends on the rate: a fixed point, found by secants.
+        and writes at once. So the number of competing cores is the active ones times the share of its time that a
+        program transfers, both ways together. That share depends on the rate: a fixed point, found by secants.
         """
         active = min(programs - first, self._cores)
         waiting = self._costs["program_start"]
@@ -215,22 +215,22 @@ class Machine:
         runs: dict[float, ProgramTime] = {}
 
         def excess(competing: float) -> float:
-            timed = runs[competing] = self._timeline.run(arguments, first, self._memory(competing))
+            timed = runs[competing] = self._clock.run(arguments, first, self._memory(competing))
             return active * (timed.busy["MTE2"] + timed.busy["MTE3"]) / (timed.cycles + waiting) - competing
 
         found = _root(excess, 2.0 * active)
         memory, once = self._memory(found), runs[found]
-        ends = (once, once if last == first else self._timeline.run(arguments, last, memory))
+        ends = (once, once if last == first else self._clock.run(arguments, last, memory))
         return _Wave(count, active, (first, last), ends, memory)
 
     def _count_first_reads(self, programs: int, arguments: Sequence[int | float]) -> None:
-        """The first program stands for all."""
-        reads = self._timeline.run(arguments, 0, self._memory(1.0)).reads
-        for number, size in self._buffers.items():
-            self._first_reads[number] = min(1.0, size / (reads[number] * programs)) if number in reads else 0.0
+        """Set the share of first reads of each buffer; the first program represents all."""
+        reads = self._clock.run(arguments, 0, self._memory(1.0)).reads
+        for buffer, size in self._buffers.items():
+            self._first_reads[buffer] = min(1.0, size / (reads[buffer] * programs)) if buffer in reads else 0.0
 
     def _memory(self, competing: float) -> Memory:
-        """Rates of each buffer while so many cores' worth of transfers go on."""
+        """Return the rates of each buffer while `competing` cores transfer."""
         competing = max(1.0, competing)
         clock = self._part.clock_ghz
         shared = self._costs["l2_sum_gb_s"] / competing / clock
@@ -245,7 +245,7 @@ class Machine:
 
 
 def _mixed(first: Rate, rest: Rate, share: float) -> Rate:
-    """The rate of data of which such a share moves at the first rate."""
+    """Return the rate of data of which `share` moves at the first rate."""
     if not share:
         return rest
     return Rate(
@@ -256,12 +256,12 @@ def _mixed(first: Rate, rest: Rate, share: float) -> Rate:
 
 
 def _flat(scalars: Sequence[int | float], grid: Sequence[int]) -> tuple[int, list[int | float]]:
-    """Programs, and the arguments of each: the kernel's scalars, then the grid's three sizes."""
+    """Return the number of programs, and each one's arguments: the kernel's scalars, then the grid's three sizes."""
     return math.prod(grid), [*scalars, *[*grid, 1, 1][:3]]
 
 
 def _root(excess: Callable[[float], float], high: float) -> float:
-    """Where a falling function that is not negative at 0 crosses zero: by secants, halving where one leads astray."""
+    """Find the zero of a falling function that is not negative at 0: by secants, or by halving if one leads outside."""
     low, at, before = 0.0, high / 2, None
     while True:
         found = excess(at)
@@ -274,7 +274,7 @@ def _root(excess: Callable[[float], float], high: float) -> float:
 
 
 def _hbm_core_rate(competing: float) -> float:
-    """GB/s that global memory gives one core while others compete, interpolated between measured counts."""
+    """Return the GB/s that global memory gives one core while others compete, interpolated between measured counts."""
     counts = list(HBM_CORE_GB_S)
     right = bisect.bisect_left(counts, competing)
     if right == 0:

@@ -1,13 +1,13 @@
-"""One program on one vector core: the scheduled code interpreted, with a clock for each pipe.
+"""One program on one vector core: an interpreter of the scheduled code, with a clock for each pipe.
 
-The scalar unit issues in program order; a vector operation or transfer starts when it is issued, its pipe is free and
-the flags it waits for are set. An operation leaves its pipe free for the next one after its throughput cost and is
-done after its start-up or latency as well; a barrier makes the pipe wait until all before it is done. Tensor contents
-are not computed; sizes, strides and loop bounds are. A scalar read from memory is unknown, and so is what follows from
-it; a kernel whose course depends on such a value is refused, not guessed.
+The scalar unit issues in program order. A vector operation or transfer starts once it is issued, its pipe is free and
+the flags that it waits for are set. It frees its pipe after its throughput cost, and is done after its start-up or
+latency as well; a barrier makes the pipe wait until all earlier operations are done. Sizes, strides and loop bounds
+are computed, tensor contents are not. A scalar read from memory is unknown, as is everything computed from it. A
+kernel whose control flow depends on such a value is refused, not guessed.
 
 Loops in a steady state are not interpreted to their end: once two periods advance every clock and counter alike, the
-middle periods are added at once, and the last ones, where tails are, are interpreted again.
+middle periods are added at once. The last periods, which have the tails, are interpreted again.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class ProgramClock:
     """A compiled function ready to be timed: `run(arguments, program, memory)`."""
 
     skipping = True
-    """Whether the steady part of a loop is added at once."""
+    """True if the steady part of a loop is added at once."""
 
     def __init__(self, function: Function, costs: Costs) -> None:
         self._function = function
@@ -56,20 +56,20 @@ class ProgramClock:
     def run(
         self, arguments: Sequence[int | float], program: int, memory: Memory, core: Core | None = None
     ) -> ProgramTime:
-        """Time one program. `arguments` are the function's scalars in order: those of the kernel, then the grid;
-        `core` is a fresh one where its course is to be kept."""
+        """Time one program. `arguments` are the function's scalars in order: those of the kernel, then the grid. Pass
+        a fresh `core` to keep its state."""
         kinds = [kind for _, kind in self._function.arguments]
-        wanted = len([kind for kind in kinds[1:] if not isinstance(kind, MemRef)])
-        if len(arguments) != wanted:
-            raise ValueError(f"{self._function.name} takes {wanted} scalars, {len(arguments)} were given")
+        expected = len([kind for kind in kinds[1:] if not isinstance(kind, MemRef)])
+        if len(arguments) != expected:
+            raise ValueError(f"{self._function.name} takes {expected} scalars, {len(arguments)} were given")
         self._memory = memory
         values: _Values = [None] * self._function.values
         scalars = iter(arguments)
-        for position, (number, kind) in enumerate(self._function.arguments):
+        for index, (number, kind) in enumerate(self._function.arguments):
             if isinstance(kind, MemRef):
-                values[number] = View(position, 0, (0,), (1,), kind.item_bits)
+                values[number] = View(index, 0, (0,), (1,), kind.item_bits)
             else:
-                values[number] = 0 if position == 0 else next(scalars)  # argument 0 is the address of a sync area
+                values[number] = 0 if index == 0 else next(scalars)  # argument 0 is the address of a sync area
         core = core or Core(program, len(kinds))
         for step in self._steps:
             step(values, core)
@@ -106,7 +106,7 @@ class ProgramClock:
         def arith(values: _Values, core: Core) -> None:
             try:
                 values[result] = function(*[values[i] for i in operands])
-            except (TypeError, ArithmeticError, ValueError):  # of an unknown value, or without a value: n / 0, log(-1)
+            except (TypeError, ArithmeticError, ValueError):  # an unknown operand, or undefined: n / 0, log(-1)
                 values[result] = UNKNOWN
             core.scalar(cost)
 
@@ -166,7 +166,7 @@ class ProgramClock:
         return loop
 
     def _while(self, op: Op) -> Step:
-        """`before` decides and passes values on, to `after` or out of the loop; `after` yields to `before` again."""
+        """Compile a while loop: `before` decides and passes values out of the loop or to `after`, which yields back."""
         before, after = op.regions
         deciding, steps = self._compile(before), self._compile(after)
         condition, *passed = before.operations[-1].operands
@@ -194,7 +194,7 @@ class ProgramClock:
         kind = op.result_types[0]
         assert isinstance(kind, MemRef)
         if DYNAMIC in kind.shape:
-            raise UnknownOperation(f"the model does not know the operation {op.name} to a dynamic shape")
+            raise UnknownOperation(f"the model does not support {op.name} to a dynamic shape")
         view = View(-1, 0, kind.shape, kind.strides, kind.item_bits)
         result = op.results[0]
 
@@ -216,7 +216,7 @@ class ProgramClock:
             offsets, sizes, steps = (tuple(values[v] if known is None else known for known, v in part) for part in plan)
             try:
                 moved = view.offset + sum(o * s for o, s in zip(offsets, view.strides, strict=True))
-            except TypeError:  # where it lies depends on data; how large it is does not
+            except TypeError:  # its position depends on data; its size does not
                 moved = UNKNOWN
             extents = tuple(max(0, _known(sizes[i], op)) for i in kept)
             strides = tuple(view.strides[i] * steps[i] for i in kept)
@@ -240,7 +240,7 @@ class ProgramClock:
         return reinterpret
 
     def _metadata(self, op: Op) -> Step:
-        """A view taken apart: its base, offset, sizes and strides."""
+        """Split a view into its base, offset, sizes and strides."""
         source, (base, offset, *rest) = op.operands[0], op.results
 
         def metadata(values: _Values, core: Core) -> None:
@@ -262,7 +262,7 @@ class ProgramClock:
         return collapse
 
     def _retype(self, op: Op) -> Step:
-        """expand_shape, cast, bitcast and the like: the same memory under the result's static type."""
+        """View the same memory under the result's static type: expand_shape, cast, bitcast."""
         kind = op.result_types[0]
         source, result = op.operands[0], op.results[0]
         assert isinstance(kind, MemRef)
@@ -270,7 +270,7 @@ class ProgramClock:
         def retype(values: _Values, core: Core) -> None:
             view: View = values[source]
             if DYNAMIC in kind.shape + kind.strides and len(kind.shape) != len(view.sizes):
-                raise UnknownOperation(f"the model does not know the operation {op.name} to a dynamic shape")
+                raise UnknownOperation(f"the model does not support {op.name} to a dynamic shape")
             sizes = view.sizes if DYNAMIC in kind.shape else kind.shape
             strides = view.strides if DYNAMIC in kind.strides else kind.strides
             values[result] = View(view.base, view.offset, sizes, strides, kind.item_bits)
@@ -306,7 +306,7 @@ class ProgramClock:
         return wait_flag
 
     def _transfer(self, op: Op) -> Step:
-        """`load` (GM to UB, on MTE2) and `store` (UB to GM, on MTE3)."""
+        """Compile `load` (GM to UB, on MTE2) or `store` (UB to GM, on MTE3)."""
         source, target = op.operands[:2]
         inward = op.name == "hivm.hir.load"
         pipe = MTE2 if inward else MTE3
@@ -325,7 +325,7 @@ class ProgramClock:
             (far, _), (near, _) = outside.rows(), inside.rows()
             rate = _rate(self._memory.inward if inward else self._memory.outward, outside, op)
             drawn = max(size, far * (short if far > 1 else 32))
-            steps = max(far, near) - 1  # a run ends where it does on either side
+            steps = max(far, near) - 1  # a run ends where either side's does
             alone = start + steps * row_cycles + drawn / rate.core
             core.occupy(pipe, max(alone, rate.start + drawn / rate.share), latency)
             core.elements += size
@@ -336,7 +336,7 @@ class ProgramClock:
         return transfer
 
     def _access(self, op: Op) -> Step:
-        """`memref.load` and `memref.store`: one element between a register and memory, by the scalar unit."""
+        """Compile `memref.load` or `memref.store`: the scalar unit moves one element between a register and memory."""
         reads = op.name == "memref.load"
         number = op.operands[0 if reads else 1]
         on_chip, outside = self._costs["scalar_on_chip"], self._costs["scalar_outside"]
@@ -354,7 +354,7 @@ class ProgramClock:
         return access
 
     def _vector(self, op: Op, short: str) -> Step:
-        """An element-wise operation, fill, cast, copy or move on chip."""
+        """Compile an element-wise operation, fill, cast, copy or move on chip."""
         cycles = self._costs.repeat_cycles[short]
         numbers = _operands_and_result(op)
         if op.attributes.get("broadcast_dims"):
@@ -370,8 +370,8 @@ class ProgramClock:
         return vector
 
     def _reduce(self, op: Op) -> Step:
-        """A reduction: halving additions, over the last axis until one repeat a row is left and then one repeat a row,
-        over another axis until one row is left."""
+        """Compile a reduction by halving additions: over the last axis until one repeat per row is left, then one
+        repeat per row; over another axis until one row is left."""
         source, dims = op.operands[0], op.attributes["reduce_dims"]
         cycles = self._costs.repeat_cycles["vadd"]
 
@@ -392,7 +392,7 @@ class ProgramClock:
         return reduce
 
     def _cumulate(self, op: Op) -> Step:
-        """A running sum or product: each row along the axis waits for the one before it."""
+        """Compile a running sum or product: each row along the axis waits for the one before it."""
         source, dims = op.operands[0], op.attributes["cum_dims"]
         cycles = self._costs.repeat_cycles["vadd"]
 
@@ -408,7 +408,7 @@ class ProgramClock:
         return cumulate
 
     def _sort(self, op: Op) -> Step:
-        """Runs of 32 sorted at once, then merged four by four; an element moves with its index, as 8 bytes."""
+        """Compile a sort: runs of 32 sorted at once, then merged four by four; an element and its index are 8 bytes."""
         source = op.operands[0]
         cycles = self._costs.repeat_cycles["vsort"]
 
@@ -473,15 +473,15 @@ def _known(value: Any, op: Op) -> Any:
 
 
 def _assign(values: _Values, targets: Sequence[int], sources: Sequence[int]) -> None:
-    """All at once: a source may be a target too."""
+    """Assign all values at once, as a source may be a target too."""
     for number, value in zip(targets, [values[source] for source in sources], strict=True):
         values[number] = value
 
 
 def _decides(op: Op) -> bool:
-    """Whether iterations may differ in more than a tail: a branch or loop of the kernel's own, on any condition.
+    """Return whether iterations may differ in more than a tail: the operation is a branch or loop of the kernel's own.
 
-    The branches that the compiler adds for tails carry its mark of being unlikely.
+    The branches that the compiler adds for tails are marked as unlikely.
     """
     return op.name == "scf.while" or (op.name == "scf.if" and "hivm.unlikely_condition" not in op.attributes)
 
@@ -503,31 +503,31 @@ def _flag(op: Op) -> tuple[int, int, Callable[[_Values], int]]:
 
 
 def _around(sizes: Sequence[int], dims: Sequence[int]) -> tuple[int, int, int]:
-    """Elements before, along and after the given neighbouring axes."""
+    """Return the numbers of elements before, along and after the given neighbouring axes."""
     first, last = min(dims), max(dims)
     return math.prod(sizes[:first]), math.prod(sizes[first : last + 1]), math.prod(sizes[last + 1 :])
 
 
 def _rate(rates: Mapping[int, Rate], view: View, op: Op) -> Rate:
     if view.base not in rates:
-        raise UnknownOperation(f"the model does not know {op.name} of memory that is no argument of the kernel")
+        raise UnknownOperation(f"the model does not support {op.name} on memory other than the kernel's arguments")
     return rates[view.base]
 
 
 def _operands_and_result(op: Op) -> list[int]:
-    """A vector operation's memory operands without the scratch space that its last group names."""
+    """Return a vector operation's memory operands, without the scratch space that its last group names."""
     if "operandSegmentSizes" in op.attributes:
         inputs, outputs, *_ = op.segments()
-        wanted = {*inputs, *outputs}
+        used = {*inputs, *outputs}
     else:
-        wanted = {*op.operands}
+        used = {*op.operands}
     pairs = zip(op.operands, op.types, strict=True)
-    return [number for number, kind in pairs if isinstance(kind, MemRef) and number in wanted]
+    return [number for number, kind in pairs if isinstance(kind, MemRef) and number in used]
 
 
 def _instructions(views: Sequence[View], broadcast: bool) -> int:
-    """Vector instructions that an operation takes: one over contiguous operands; over rows that lie apart or are
-    broadcast, one a row or one a column of 256 bytes, whichever is fewer."""
+    """Return the number of vector instructions of an operation: one over contiguous operands; over rows that lie
+    apart or are broadcast, one per row or one per column of 256 bytes, whichever is fewer."""
     whole = max(views, key=View.elements)
     if not broadcast and all(view.rows()[0] == 1 for view in views):
         return 1

@@ -1,4 +1,4 @@
-"""A program's course in full: what each pipe did when, what it waited for, and which chain of these made the end."""
+"""A program's full timeline: each pipe's operations and waits, and the chain of them that determined the end."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ __all__ = ["Event", "Flow", "Recording", "record"]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """What a pipe did for one operation, in cycles from the program's start.
+    """A pipe's work or wait for one operation, in cycles from the program's start.
 
-    From `start` to `end` the pipe was busy, or, where `work` is False, held up by a flag or barrier; at `done` the
-    result was there. `op` is the operation's place in the order of the text, `cause` the event that decided `start`
-    (-1: none, the program's start).
+    From `start` to `end` the pipe was busy or, where `work` is False, held up by a flag or barrier; at `done` the
+    result was ready. `op` is the operation's index in text order, `cause` the index of the event that determined
+    `start` (-1: the program's start).
     """
 
     pipe: int
@@ -34,7 +34,7 @@ class Event:
 
 @dataclass(frozen=True, slots=True)
 class Flow:
-    """A flag: the events, by number, before it was set and after it was waited for."""
+    """A flag: the indices of the work before it was set and of the work after the wait for it."""
 
     source: int
     target: int
@@ -43,7 +43,7 @@ class Flow:
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """All events of one program in the order they were issued; the last is its end. `names` are of operations."""
+    """All events of one program in issue order; the last is its end. `names` are the operations' names."""
 
     time: ProgramTime
     events: Sequence[Event]
@@ -51,49 +51,49 @@ class Recording:
     names: Sequence[str]
 
     def critical_path(self) -> Iterator[tuple[Event, float]]:
-        """The events that made the program end when it did, from the end to the start, each with the cycles from its
-        start to that of the next. They add up to the program's time."""
-        number, until = len(self.events) - 1, self.time.cycles
-        while number >= 0:
-            event = self.events[number]
+        """Yield the events that determined the program's end, from end to start, each with the cycles from its start
+        to the next one's start. The cycles add up to the program's time."""
+        index, until = len(self.events) - 1, self.time.cycles
+        while index >= 0:
+            event = self.events[index]
             yield event, until - event.start
-            number, until = event.cause, event.start
+            index, until = event.cause, event.start
 
 
 def record(
     function: Function, costs: Costs, arguments: Sequence[int | float], program: int, memory: Memory
 ) -> Recording:
-    """Time one program without skipping any iteration; see `Timeline.run`."""
-    timeline = _Recorded(function, costs)
+    """Time one program without skipping any iteration; see `ProgramClock.run`."""
+    clock = _Recorded(function, costs)
     core = _Recorder(program, len(function.arguments))
-    time = timeline.run(arguments, program, memory, core)
+    time = clock.run(arguments, program, memory, core)
     return Recording(time, core.events, core.flows, [op.name for op in function.body.walk()])
 
 
 class _Recorded(ProgramClock):
-    """Tells the core which operation it is at."""
+    """A program clock that tells its core which operation runs."""
 
     skipping = False
 
     def __init__(self, function: Function, costs: Costs) -> None:
-        self._orders = {id(op): order for order, op in enumerate(function.body.walk())}
+        self._indices = {id(op): index for index, op in enumerate(function.body.walk())}
         super().__init__(function, costs)
 
     def _compile(self, block: Block) -> list[Step]:
-        return [_told(step, self._orders[id(op)]) for op in block.operations if (step := self._step(op)) is not None]
+        return [_marked(step, self._indices[id(op)]) for op in block.operations if (step := self._step(op)) is not None]
 
 
-def _told(step: Step, order: int) -> Step:
-    def told(values: list[object], core: Core) -> None:
+def _marked(step: Step, index: int) -> Step:
+    def marked(values: list[object], core: Core) -> None:
         assert isinstance(core, _Recorder)
-        core.op = order
+        core.op = index
         step(values, core)
 
-    return told
+    return marked
 
 
 class _Recorder(Core):
-    """A core that keeps what it did."""
+    """A core that records its events."""
 
     __slots__ = ("_arrived", "_done", "_flagged", "_free", "_worked", "events", "flows", "op")
 
@@ -102,7 +102,7 @@ class _Recorder(Core):
         self.events: list[Event] = []
         self.flows: list[Flow] = []
         self.op = 0
-        self._free, self._done, self._worked = ([-1] * len(PIPES) for _ in range(3))  # by which event each was decided
+        self._free, self._done, self._worked = ([-1] * len(PIPES) for _ in range(3))  # the event that determined each
         self._flagged: dict[tuple[int, int, int], deque[tuple[int, int]]] = {}
         self._arrived: list[list[tuple[int, int]]] = [[] for _ in PIPES]
 
@@ -111,9 +111,9 @@ class _Recorder(Core):
         start = max(self.free[S], self.free[pipe])
         super().occupy(pipe, cycles, latency)
         done = start + cycles + latency
-        number = self._work(Event(pipe, self.op, start, self.free[pipe], done, cause, True))
+        index = self._work(Event(pipe, self.op, start, self.free[pipe], done, cause, True))
         if self.done[pipe] == done:
-            self._done[pipe] = number
+            self._done[pipe] = index
 
     def scalar(self, cycles: float) -> None:
         start = self.free[S]
@@ -129,9 +129,9 @@ class _Recorder(Core):
         latest, cause = max(waited)
         super().barrier(pipe, cycles)
         at = S if pipe is None else pipe
-        number = self._add(Event(at, self.op, latest, self.free[at], self.free[at], cause, False))
+        index = self._add(Event(at, self.op, latest, self.free[at], self.free[at], cause, False))
         for held in range(len(PIPES)) if pipe is None else [pipe]:
-            self._free[held] = number
+            self._free[held] = index
 
     def set_flag(self, source: int, target: int, event: int) -> None:
         super().set_flag(source, target, event)
@@ -149,16 +149,16 @@ class _Recorder(Core):
             self._free[target] = self._add(Event(target, self.op, after - cycles, after, after, cause, False))
 
     def _state(self, pipe: int) -> list[tuple[float, int]]:
-        """When a pipe is idle and all it did is done, and the events that decide so."""
+        """Return the times that decide when a pipe is idle and its work done, each with the event behind it."""
         free, done = (self.free[pipe], self._free[pipe]), (self.done[pipe], self._done[pipe])
         return [free, done, (self.free[S], self._free[S])]
 
     def _work(self, event: Event) -> int:
-        number = self._add(event)
-        self._free[event.pipe] = self._worked[event.pipe] = number
-        self.flows += [Flow(source, number, flag) for source, flag in self._arrived[event.pipe]]
+        index = self._add(event)
+        self._free[event.pipe] = self._worked[event.pipe] = index
+        self.flows += [Flow(source, index, flag) for source, flag in self._arrived[event.pipe]]
         self._arrived[event.pipe].clear()
-        return number
+        return index
 
     def _add(self, event: Event) -> int:
         self.events.append(event)

@@ -1,9 +1,9 @@
-"""The scheduled program of a launch, executed: its results, and every hazard on the way.
+"""An executor of a launch's scheduled program, which finds its results and every hazard on the way.
 
-Programs run side by side as long as they take the same course: numbers that differ between them are arrays, on-chip
-memory has a row for each. Where a loop's bounds, a branch or a size differs, the group is split and its parts go on
-alone. Operations are executed in program order, which gives the right values wherever nothing races; what might race
-is an error (`hazards.py`), as is an access out of bounds (`memory.py`).
+Programs run side by side as long as they take the same control flow: numbers that differ between them are arrays, and
+on-chip memory has a row for each. Where a loop bound, a branch or a size differs, the group is split and its parts go
+on alone. Operations are executed in program order, which gives the right values unless something races. A possible
+race is an error (`hazards.py`), as is an access out of bounds (`memory.py`).
 """
 
 from __future__ import annotations
@@ -48,17 +48,17 @@ __all__ = ["Executor"]
 _PIPES = {f"PIPE_{name}": number for number, name in enumerate(PIPES)}
 
 _TOGETHER_BYTES = 12 << 20
-"""On-chip memory of the programs that run side by side: more would leave the host's caches."""
+"""Limit on the on-chip memory of programs that run side by side: more would not fit the host's caches."""
 
 _TOGETHER = 1024
-"""Programs that run side by side at most."""
+"""Limit on the number of programs that run side by side."""
 
 _IGNORED = ("annotation.mark", "func.return", "hivm.hir.set_mask_norm", "scf.condition", "scf.yield")
 
 
 @dataclass(frozen=True, slots=True)
 class _Trip:
-    """Where a loop is."""
+    """The current iteration of a loop."""
 
     index: int
     low: int
@@ -67,7 +67,7 @@ class _Trip:
 
 
 class _Group:
-    """Programs on the same course, and all that they have computed."""
+    """Programs with the same control flow so far, and everything that they have computed."""
 
     __slots__ = ("chip", "order", "programs", "trips", "values")
 
@@ -75,7 +75,7 @@ class _Group:
         self.programs, self.values, self.chip, self.order, self.trips = programs, values, chip, order, trips
 
     def split(self, numbers: Iterable[int]) -> list[_Group]:
-        """One group for each combination of these values, which become plain numbers."""
+        """Return one group per combination of these values, which become plain numbers."""
         varying = [n for n in numbers if isinstance(self.values[n], np.ndarray)]
         if not varying:
             return [self]
@@ -91,12 +91,12 @@ class _Group:
         return _Group(self.programs[chosen], values, self.chip.take(chosen), self.order.copy(), [*self.trips])
 
     def assign(self, targets: Sequence[int], sources: Sequence[int]) -> None:
-        """All at once: a source may be a target too."""
+        """Assign all values at once, as a source may be a target too."""
         for number, value in zip(targets, [self.values[source] for source in sources], strict=True):
             self.values[number] = value
 
     def iteration(self) -> int:
-        """How many times the innermost body has been entered before, over all loops around it."""
+        """Return how often the innermost body was entered before, over all loops around it."""
         count = 0
         for trip in self.trips:
             count = count * max(0, -(-(trip.high - trip.low) // trip.step)) + (trip.index - trip.low) // trip.step
@@ -110,18 +110,18 @@ def _rows(value: Any, chosen: Array) -> Any:
 
 
 _Step = Callable[[_Group], list[_Group] | None]
-"""Does one operation; None where the group stays whole."""
+"""One operation on a group. It returns the parts that the group was split into, or None if the group stays whole."""
 
 
 class Executor:
-    """A compiled function on a part with `on_chip_bytes` a core; raises `UnknownOperation` for what it cannot run.
+    """A compiled function on a part with `on_chip_bytes` per core; raises `UnknownOperation` for code it cannot run.
 
-    `unbarriered` names operations on one pipe that no barrier separates although one uses the other's result, where
-    the pipe's own order is enough.
+    `unbarriered` names operations on one pipe that no barrier separates although one uses the other's result, and
+    that the pipe's own order keeps apart.
     """
 
     def __init__(self, function: Function, on_chip_bytes: int, *, order: Callable[[int], Order] | None = None) -> None:
-        """With `order`, accesses are handed to what it makes instead, and programs are not checked for sharing."""
+        """Compile the function. `order` replaces the check of accesses; programs are then not checked for sharing."""
         self._function = function
         self._order = order or Order
         self._size = _planned(function, on_chip_bytes)
@@ -132,8 +132,8 @@ class Executor:
         self._steps = self._block(function.body)
 
     def run(self, buffers: dict[str, Array], scalars: Sequence[int | float], grid: Sequence[int]) -> None:
-        """Execute a launch over the grid (one to three axes), in place on `buffers`: the arguments in order, by name,
-        each one axis of its stored type. Raises `Fault` where the program does what no correct program does."""
+        """Execute a launch over the grid (one to three axes), in place on `buffers`: the arguments by name, in order,
+        each a one-dimensional array of its stored type. Raises `Fault` on errors that no correct program makes."""
         sizes = [*grid, 1, 1][:3]
         memrefs = [p for p, (_, kind) in enumerate(self._function.arguments) if isinstance(kind, MemRef)]
         given = dict(zip(memrefs[len(memrefs) - len(buffers) :], buffers, strict=True))
@@ -149,16 +149,16 @@ class Executor:
 
     def _together(self, programs: Array, scalars: Sequence[int | float]) -> None:
         kinds = self._function.arguments
-        wanted = len([kind for _, kind in kinds[1:] if not isinstance(kind, MemRef)])
-        if len(scalars) != wanted:
-            raise ValueError(f"{self._function.name} takes {wanted} scalars, {len(scalars)} were given")
+        expected = len([kind for _, kind in kinds[1:] if not isinstance(kind, MemRef)])
+        if len(scalars) != expected:
+            raise ValueError(f"{self._function.name} takes {expected} scalars, {len(scalars)} were given")
         values: list[Any] = [None] * self._function.values
         rest = iter(scalars)
-        for position, (number, kind) in enumerate(kinds):
+        for index, (number, kind) in enumerate(kinds):
             if isinstance(kind, MemRef):
-                values[number] = View(position, 0, 0, (), (), kind.dtype)
+                values[number] = View(index, 0, 0, (), (), kind.dtype)
             else:
-                values[number] = 0 if position == 0 else next(rest)  # argument 0 is the address of a sync area
+                values[number] = 0 if index == 0 else next(rest)  # argument 0 is the address of a sync area
         group = _Group(programs, values, OnChip(len(programs), self._size), self._order(self._size), [])
         for part in _all(self._steps, [group]):
             part.order.finish()
@@ -241,7 +241,7 @@ class Executor:
         def whole(group: _Group) -> list[_Group]:
             low, high, step = (int(group.values[n]) for n in op.operands[:3])
             if step <= 0:
-                raise UnknownOperation(f"the model does not know {place(op)} with a step of {step}")
+                raise UnknownOperation(f"the model does not support {place(op)} with a step of {step}")
             group.assign(carried, op.operands[3:])
             groups = [group]
             for at in range(low, high, step):
@@ -259,7 +259,7 @@ class Executor:
         return loop
 
     def _while(self, op: Op) -> _Step:
-        """`before` decides and passes values on, to `after` or out of the loop; `after` yields to `before` again."""
+        """Compile a while loop: `before` decides and passes values out of the loop or to `after`, which yields back."""
         before, after = op.regions
         deciding, steps = self._block(before), self._block(after)
         condition, *passed = before.operations[-1].operands
@@ -286,11 +286,11 @@ class Executor:
     # Views of memory -------------------------------------------------------------------------------------------
 
     def _pointer_cast(self, op: Op) -> _Step:
-        """A planned buffer; where it has several addresses, iterations take them in turn."""
+        """Compile a planned buffer; iterations use its addresses in turn if it has several."""
         addresses, kind, result = op.segments()[0], op.result_types[0], op.results[0]
         assert isinstance(kind, MemRef)
         if DYNAMIC in kind.shape:
-            raise UnknownOperation(f"the model does not know {place(op)} to a dynamic shape")
+            raise UnknownOperation(f"the model does not support {place(op)} to a dynamic shape")
 
         def cast(group: _Group) -> None:
             turn = group.iteration() % len(addresses) if len(addresses) > 1 else 0
@@ -345,7 +345,7 @@ class Executor:
         return reinterpret
 
     def _metadata(self, op: Op) -> _Step:
-        """A view taken apart: its base, offset, sizes and strides."""
+        """Split a view into its base, offset, sizes and strides."""
         source, (base, offset, *rest) = op.operands[0], op.results
 
         def metadata(group: _Group) -> None:
@@ -367,18 +367,18 @@ class Executor:
         return collapse
 
     def _retype(self, op: Op) -> _Step:
-        """expand_shape, cast, bitcast and the like: the same memory under the result's static type."""
+        """View the same memory under the result's static type: expand_shape, cast, bitcast."""
         kind, source, result = op.result_types[0], op.operands[0], op.results[0]
         assert isinstance(kind, MemRef)
 
         def retype(group: _Group) -> None:
             view: View = group.values[source]
             if DYNAMIC in kind.shape + kind.strides and len(kind.shape) != len(view.sizes):
-                raise UnknownOperation(f"the model does not know {place(op)} to a dynamic shape")
+                raise UnknownOperation(f"the model does not support {place(op)} to a dynamic shape")
             sizes = view.sizes if DYNAMIC in kind.shape else kind.shape
             strides = view.strides if DYNAMIC in kind.strides else kind.strides
             if kind.dtype != view.dtype and kind.item_bits != view.item_bits:
-                raise UnknownOperation(f"the model does not know {place(op)} between types of different widths")
+                raise UnknownOperation(f"the model does not support {place(op)} between types of different widths")
             group.values[result] = replace(view, sizes=sizes, strides=strides, dtype=kind.dtype)
 
         return retype
@@ -409,11 +409,11 @@ class Executor:
         return flag
 
     def _load(self, op: Op) -> _Step:
-        """From global to on-chip memory, on MTE2; each row fills up the block that it ends in."""
+        """Compile a load from global to on-chip memory, on MTE2; each row fills up the block that it ends in."""
         source, target = op.operands[:2]
         padding = op.operands[2] if op.attributes.get("pad_mode") == "PadValue" else None
         if op.attributes.get("init_out_buffer"):
-            raise UnknownOperation(f"the model does not know {place(op)} with an initial value")
+            raise UnknownOperation(f"the model does not support {place(op)} with an initial value")
 
         def load(group: _Group) -> None:
             outside, inside = group.values[source], group.values[target]
@@ -431,11 +431,11 @@ class Executor:
         return load
 
     def _store(self, op: Op) -> _Step:
-        """From on-chip to global memory, on MTE3; atomic ones in the order of the programs."""
+        """Compile a store from on-chip to global memory, on MTE3; atomic stores follow the order of the programs."""
         source, target = op.operands[:2]
         kind = op.attributes.get("atomic_kind", "none")
         if kind != "none" and kind not in combine:
-            raise UnknownOperation(f"the model does not know {place(op)} of atomic kind {kind}")
+            raise UnknownOperation(f"the model does not support {place(op)} of atomic kind {kind}")
 
         def store(group: _Group) -> None:
             inside, outside = group.values[source], group.values[target]
@@ -448,7 +448,7 @@ class Executor:
         return store
 
     def _access(self, op: Op) -> _Step:
-        """`memref.load` and `memref.store`: one element between a register and memory, by the scalar unit."""
+        """Compile `memref.load` or `memref.store`: the scalar unit moves one element between a register and memory."""
         reads = op.name == "memref.load"
         number, *indices = op.operands if reads else op.operands[1:]
 
@@ -500,14 +500,14 @@ class Executor:
                     compute(group.chip, values)
                 except (Fault, UnknownOperation):
                     raise
-                except ValueError as error:  # numpy's, of shapes that do not go together
+                except ValueError as error:  # numpy's, for shapes that do not match
                     shapes = ", ".join(str(view.sizes) for view in [*reads, *writes])
-                    raise Fault(f"{place(op)} has operands of shapes {shapes}") from error
+                    raise Fault(f"{place(op)} has operands of shapes {shapes}, which do not match") from error
 
         return vector
 
     def _to_global(self, group: _Group, pipe: int, op: Op, view: View, values: Array, kind: str) -> None:
-        """Store one row of values a program, or (`kind`) combine it with what is there."""
+        """Store one row of values per program or, with an atomic `kind`, combine it with the buffer's contents."""
         programs = group.programs
         windows = self._global(view, op).pieces(view, len(programs), op)
         pieces = [(part, window, values[part]) for part, window in windows]
@@ -520,7 +520,9 @@ class Executor:
 
     def _global(self, view: View, op: Op) -> Global:
         if view.base not in self._globals:
-            raise UnknownOperation(f"the model does not know {place(op)} of memory that is no argument of the kernel")
+            raise UnknownOperation(
+                f"the model does not support {place(op)} on memory other than the kernel's arguments"
+            )
         return self._globals[view.base]
 
 
@@ -548,7 +550,7 @@ _STRUCTURE: dict[str, Callable[[Executor, Op], _Step]] = {
 
 
 def _all(steps: Sequence[_Step], groups: list[_Group]) -> list[_Group]:
-    """Every group through every step, one step after the other."""
+    """Run every group through every step, one step after the other."""
     for step in steps:
         if len(groups) == 1:
             groups = step(groups[0]) or groups
@@ -558,7 +560,7 @@ def _all(steps: Sequence[_Step], groups: list[_Group]) -> list[_Group]:
 
 
 def _accumulate(function: np.ufunc, window: Array, added: Array, dtype: str) -> None:
-    """One program after the other: several may add to the same elements."""
+    """Combine one program after the other, as several may add to the same elements."""
     for row, more in zip(window, added, strict=True):
         row[...] = encode(function(decode(row, dtype), decode(more, dtype)), dtype)
 
@@ -569,27 +571,25 @@ def _require_on_chip(views: Sequence[View], op: Op) -> None:
 
 
 def _require_transfer(outside: View, inside: View, op: Op) -> None:
-    """It is between global and on-chip memory, of equal shapes, whatever axes of extent 1 they are seen with; raises
-    `Fault`."""
+    """Raise `Fault` unless a transfer joins global and on-chip memory of equal shapes, apart from axes of extent 1."""
     _require_on_chip([inside], op)
     if outside.base < 0:
         raise Fault(f"{place(op)} uses on-chip memory as if it were global")
     if [n for n in outside.sizes if n != 1] != [n for n in inside.sizes if n != 1]:
-        raise Fault(f"{place(op)} is between memory of shapes {outside.sizes} and {inside.sizes}")
+        raise Fault(f"{place(op)} is between memory of shapes {outside.sizes} and {inside.sizes}, which differ")
 
 
 def _planned(function: Function, available: int) -> int:
-    """Bytes of on-chip memory up to the end of the last planned buffer, in whole blocks; raises `OutOfBounds`."""
+    """Return the bytes of on-chip memory up to the last planned buffer's end, in whole blocks; raises `OutOfBounds`."""
     planned = -(-function.on_chip_bytes() // BLOCK_BYTES) * BLOCK_BYTES
     if planned > available:
-        raise OutOfBounds(f"{function.name} has planned {planned} bytes of on-chip memory, which has {available}")
+        raise OutOfBounds(f"{function.name} needs {planned} bytes of on-chip memory, which has {available}")
     return max(BLOCK_BYTES, planned)
 
 
 def _written(function: Function) -> set[int]:
-    """Positions of the arguments that the function stores to."""
-    positions = {number: position for position, (number, _) in enumerate(function.arguments)}
-    roots = dict(positions)
+    """Return the indices of the arguments that the function stores to."""
+    roots = {number: index for index, (number, _) in enumerate(function.arguments)}
     written = set()
     for op in function.body.walk():
         if op.name == "scf.for":
@@ -619,6 +619,6 @@ def _read(plan: IndexPlan, group: _Group) -> list[Any]:
 
 
 def _stride(view: View, axes: Sequence[int]) -> int:
-    """The stride of dimensions folded into one: that of the innermost which is longer than 1."""
+    """Return the stride of dimensions folded into one: that of the innermost one longer than 1."""
     longer = [view.strides[i] for i in axes if view.sizes[i] != 1]
     return longer[-1] if longer else 1

@@ -1,11 +1,11 @@
-"""What orders the pipes of a core, and every access that nothing orders.
+"""The order of a core's pipes and programs, and the detection of accesses that nothing orders.
 
-Within a pipe operations start in order but may overlap; a barrier makes the pipe wait for its own, a flag makes one
-pipe wait for all that another did before setting it, and the scalar unit, which issues everything, holds back what
-follows when it waits itself. Each pipe therefore knows how far every other one is done (a vector clock). On-chip
-memory remembers, for each block of 32 bytes and each pipe, the last operation that wrote and the last that read it;
-global memory, for each element of a buffer that is written, also which program did. An access to what a pipe does not
-know to be done is a race, whatever values it happened to see.
+Within a pipe, operations start in order but may overlap. A barrier makes a pipe wait for its own operations. A flag
+makes one pipe wait for everything that another did before setting it. The scalar unit issues everything, so when it
+waits, all later operations wait. Each pipe therefore knows how far every other one is done (a vector clock). On-chip
+memory remembers, for each block of 32 bytes and each pipe, the last operation that wrote it and the last that read it.
+Global memory remembers, for each element of a buffer that is written, also the program. An access that depends on an
+operation that its pipe does not know to be done is a race, whatever values it happened to see.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ __all__ = ["FlagFault", "Order", "Race", "Sharing"]
 _ALWAYS = np.iinfo(np.int64).max
 
 _SEVERAL = -1
-"""In place of a program: more than one, or one atomically."""
+"""Marks several programs, or an atomic access, in place of a program."""
 
 _IN_STEP_BYTES = 16 * 1024
-"""Two operations of one pipe over the very same elements run through them in the same order: from so many bytes on
-(64 repeats) the first is long done with an element when the second comes to it (start-up 35 cycles)."""
+"""Two operations of one pipe over the very same elements run through them in the same order. From this many bytes (64
+repeats), the first is long done with an element when the second comes to it (start-up 35 cycles)."""
 
 Blocks = slice | Array
 Pieces = Sequence[tuple[slice, Array, Array]]
-"""Some programs, their windows on a buffer, and the values for them."""
+"""Slices of the programs, their windows on a buffer, and the values for these."""
 
 
 class Race(Fault):
@@ -47,7 +47,7 @@ class FlagFault(Fault):
 
 
 class Order:
-    """Vector clocks of one core's pipes, and who last used each block of its on-chip memory.
+    """Vector clocks of one core's pipes, and the last users of each block of its on-chip memory.
 
     Time is the number of operations issued so far. `unbarriered` names pairs of operations on one pipe that only its
     own order keeps apart.
@@ -60,7 +60,7 @@ class Order:
         self._wrote: Array = np.zeros((len(PIPES), blocks), np.int64)
         self._read: Array = np.zeros((len(PIPES), blocks), np.int64)
         self._done: Array = np.zeros((len(PIPES), len(PIPES)), np.int64)
-        self._done[S, S] = _ALWAYS  # one operation after the other
+        self._done[S, S] = _ALWAYS  # the scalar unit runs one operation after the other
         self._flags: dict[tuple[int, int, int], deque[tuple[Array, Op]]] = {}
 
     def copy(self) -> Order:
@@ -76,16 +76,16 @@ class Order:
         return len(self._issued)
 
     def issue(self, pipe: int, op: Op, views: Sequence[View] = ()) -> None:
-        """One more operation on a pipe."""
+        """Count one more operation on a pipe."""
         self._issued.append((op, pipe, views))
 
     def done(self, pipe: int) -> Array:
-        """Up to which time each pipe is known to be done when the next operation on `pipe` starts."""
+        """Return the time up to which each pipe is known to be done when the next operation on `pipe` starts."""
         clock: Array = self._done[pipe]
         return clock
 
     def use(self, pipe: int, op: Op, reads: Sequence[View], writes: Sequence[View]) -> None:
-        """An operation on on-chip memory; raises `Race`."""
+        """Issue an operation on on-chip memory; raises `Race`."""
         known = self._done[pipe][:, None]
         inward, outward = [(view, _blocks_of(view)) for view in reads], [(view, _blocks_of(view)) for view in writes]
         for view, blocks in inward:
@@ -100,7 +100,7 @@ class Order:
             self._wrote[pipe, blocks] = self.now
 
     def barrier(self, pipe: int | None) -> None:
-        """A pipe waits for its own operations; all pipes wait for all where `pipe` is None."""
+        """Make a pipe wait for its own operations or, if `pipe` is None, all pipes wait for all."""
         if pipe is None:
             self._done[...] = self.now
             self._done[S, S] = _ALWAYS
@@ -113,26 +113,26 @@ class Order:
         self._flags.setdefault((source, target, event), deque()).append((clock, op))
 
     def wait_flag(self, source: int, target: int, event: int, op: Op) -> None:
-        """Raises `FlagFault` where the flag is not set."""
+        """Make `target` wait for a flag; raises `FlagFault` if the flag is not set."""
         waiting = self._flags.get((source, target, event))
         if not waiting:
             flag = f"event {event} of {PIPES[source]}"
             raise FlagFault(f"deadlock: {PIPES[target]} waits at {place(op)} for {flag}, which is not set")
         clock, _ = waiting.popleft()
         np.maximum(self._done[target], clock, out=self._done[target])
-        if target == S:  # what is issued later starts later; but what the scalar unit stored needs a flag of its own
+        if target == S:  # later operations start later, but the scalar unit's own stores still need a flag
             others = [pipe for pipe in range(len(PIPES)) if pipe != S]
             self._done[:, others] = np.maximum(self._done[:, others], self._done[S, others])
 
     def finish(self) -> None:
-        """Raises `FlagFault` where a flag stays set: the core's next program would not wait for it."""
+        """Raise `FlagFault` if a flag stays set: the core's next program would not wait for it."""
         for (source, target, event), waiting in sorted(self._flags.items()):
             if waiting:
                 flag = f"event {event} from {PIPES[source]} to {PIPES[target]}"
                 raise FlagFault(f"{flag} is set at {place(waiting[0][1])} and never waited for")
 
     def earlier(self, time: int) -> str:
-        """The operation of that time, for a message."""
+        """Return the operation of that time, for a message."""
         op, pipe, _ = self._issued[time - 1]
         return f"{place(op)} on {PIPES[pipe]}"
 
@@ -140,17 +140,17 @@ class Order:
         if ordered.all():
             return
         blocks = np.arange(history.shape[1])[_blocks_of(view)]
-        for other, position in np.argwhere(~ordered)[::-1]:
-            time = int(history[other, blocks[position]])
+        for other, index in np.argwhere(~ordered)[::-1]:
+            time = int(history[other, blocks[index]])
             if other != pipe or not self._in_step(time, view):
                 raise Race(
-                    f"race: {place(op)} on {PIPES[pipe]} {verbs[0]} on-chip byte {blocks[position] * BLOCK_BYTES}, "
+                    f"race: {place(op)} on {PIPES[pipe]} {verbs[0]} on-chip byte {blocks[index] * BLOCK_BYTES}, "
                     f"which {self.earlier(time)} {verbs[1]}, and nothing orders them"
                 )
         self.unbarriered.add(f"{place(op)} {verbs[0]} what {self.earlier(time)} {verbs[1]} without a barrier between")
 
     def _in_step(self, time: int, view: View) -> bool:
-        """Whether an earlier operation of the same pipe went through the very same elements, and many of them."""
+        """Return whether an earlier operation of the same pipe ran through the very same elements, and many of them."""
         _, _, views = self._issued[time - 1]
         return view in views and view.elements() * view.item_bits // 8 >= _IN_STEP_BYTES
 
@@ -165,7 +165,7 @@ def _blocks_of(view: View) -> Blocks:
 
 @cache
 def _blocks(start: int, sizes: tuple[int, ...], strides: tuple[int, ...], item: int) -> Blocks:
-    """The 32-byte blocks that a view touches; all arguments but `sizes` in bits."""
+    """Return the 32-byte blocks that a view touches; all arguments except `sizes` are in bits."""
     block = BLOCK_BYTES * 8
     starts = np.array([start])
     run = item
@@ -183,7 +183,7 @@ def _blocks(start: int, sizes: tuple[int, ...], strides: tuple[int, ...], item: 
 
 @dataclass
 class _Shadow:
-    """For each element of a buffer: which program wrote and read it (0 none, -1 several or atomically), and when."""
+    """The program that wrote and read each element of a buffer (0: none, -1: several or atomically), and the time."""
 
     writer: Global
     reader: Global
@@ -192,10 +192,10 @@ class _Shadow:
 
 
 class Sharing:
-    """Who used which element of the global buffers that a launch writes.
+    """The users of each element of the global buffers that a launch writes.
 
-    Programs run in any order: an element that one writes is no other's to read, nor to write with another value,
-    except all atomically. (Programs whose last tiles overlap write the same value twice, which is harmless.)
+    Programs run in any order. If one writes an element, no other may read it or write another value to it, unless all
+    do so atomically. (Programs whose last tiles overlap write the same value twice, which is harmless.)
     """
 
     def __init__(self, elements: Sequence[int], written: Collection[int], names: Sequence[str]) -> None:
@@ -203,7 +203,7 @@ class Sharing:
         self._shadows = {base: _Shadow(self._blank(base), self._blank(base)) for base in written}
 
     def load(self, order: Order, pipe: int, op: Op, view: View, programs: Array) -> None:
-        """A read by these programs; raises `Race`."""
+        """Record a read by these programs; raises `Race`."""
         if (shadow := self._shadows.get(view.base)) is None:
             return
         own = _column(programs, view)
@@ -224,17 +224,17 @@ class Sharing:
         self._require_done(order, pipe, shadow.read, shadow.reader, view, own, op, ("writes", "read"))
         self._require_done(order, pipe, shadow.wrote, shadow.writer, view, own, op, ("writes", "wrote"))
         for (part, writers), (_, there, new) in zip(_windows(shadow.writer, view, own, op), pieces, strict=True):
-            strange = (writers != 0) & (writers != own[part])
-            if strange.any() and not _same(there[strange], new[strange]):
-                raise Race(self._shared(view, op, "writes", "writes otherwise", int(writers[strange][0])))
+            foreign = (writers != 0) & (writers != own[part])
+            if foreign.any() and not _same(there[foreign], new[foreign]):
+                raise Race(self._shared(view, op, "writes", "writes with another value", int(writers[foreign][0])))
             writers[...] = own[part]
             there[...] = new
             if _meet(view, new) and not _same(there, new):  # side by side, they left different values
-                raise Race(self._shared(view, op, "writes", "writes otherwise", _SEVERAL))
+                raise Race(self._shared(view, op, "writes", "writes with another value", _SEVERAL))
         self._stamp(shadow.wrote, order, pipe, view, own, op)
 
     def add(self, op: Op, view: View, programs: Array) -> None:
-        """An atomic update by these programs; raises `Race`."""
+        """Record an atomic update by these programs; raises `Race`."""
         if (shadow := self._shadows.get(view.base)) is None:
             return
         own = _column(programs, view)
@@ -249,9 +249,9 @@ class Sharing:
 
     def _refuse_others(self, users: Global, view: View, own: Array, op: Op, verb: str, other: str) -> None:
         for part, window in _windows(users, view, own, op):
-            strange = (window != 0) & (window != own[part])
-            if strange.any():
-                raise Race(self._shared(view, op, verb, other, int(window[strange][0])))
+            foreign = (window != 0) & (window != own[part])
+            if foreign.any():
+                raise Race(self._shared(view, op, verb, other, int(window[foreign][0])))
 
     def _shared(self, view: View, op: Op, verb: str, other: str, user: int) -> str:
         who = f"program {user - 1}" if user > 0 else "another program"
@@ -269,7 +269,7 @@ class Sharing:
         op: Op,
         verbs: tuple[str, str],
     ) -> None:
-        """What the same program did to these elements before."""
+        """Raise `Race` unless the same program's earlier accesses to these elements are known to be done."""
         for other, times in history.items():
             known = order.done(pipe)[other]
             for (part, window), (_, user) in zip(
@@ -295,7 +295,7 @@ def _windows(shadow: Global, view: View, own: Array, op: Op) -> list[tuple[slice
 
 
 def _meet(view: View, new: Array) -> bool:
-    """Whether windows of several programs may overlap; they are evenly apart."""
+    """Return whether windows of several programs, which are evenly spaced, may overlap."""
     if len(new) == 1:
         return False
     low, high = view.span()

@@ -1,8 +1,8 @@
 """The memory of a vector core, byte by byte, for many programs at once.
 
-On-chip memory is a byte array a program, of the part's size: a planned address is a place in it, so that buffers alias
-and overlap as on the chip. It starts as NaN in every float type. Global buffers are the caller's arrays, and every
-transfer is checked against their ends.
+On-chip memory is one byte array per program, of the part's size. A planned address is an index into it, so buffers
+alias and overlap as on the chip. It starts as NaN in every float type. Global buffers are the caller's arrays, and
+every transfer is checked against their ends.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ __all__ = ["BLOCK_BYTES", "Array", "Fault", "Global", "OnChip", "OutOfBounds", "
 Array = NDArray[Any]
 
 BLOCK_BYTES = 32
-"""What on-chip memory is addressed by: a transfer or vector operation starts on such a block and fills its last one."""
+"""Block size of on-chip memory: a transfer or vector operation starts on a block and fills its last one."""
 
 _POISON = 0xFF  # a NaN in every float type, -1 in every integer
 
@@ -41,7 +41,7 @@ _STORAGES = {name: np.dtype(kind) for name, kind in _STORAGE.items()}
 
 
 class Fault(ValueError):
-    """The compiled program did what no correct program does; the message names the operation and its place."""
+    """An error that no correct compiled program makes; the message names the operation and its place."""
 
 
 class OutOfBounds(Fault):
@@ -49,15 +49,15 @@ class OutOfBounds(Fault):
 
 
 def place(op: Op) -> str:
-    """How messages call an operation: its name, and its number in the text of the compiled function."""
+    """Return an operation's label for messages: its name, and its number in the text of the compiled function."""
     return f"{op.name.removeprefix('hivm.hir.')} (operation {op.number})"
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A memref at run time. `base` is the function argument's number, -1 on chip, where `address` is in bytes.
+    """A memref at run time. `base` is the index of the function argument, or -1 on chip, where `address` is in bytes.
 
-    `offset` (one for all programs, or one each) and `strides` are in elements.
+    `offset` (one for all programs, or one per program) and `strides` are in elements.
     """
 
     base: int
@@ -75,7 +75,7 @@ class View:
         return math.prod(self.sizes)
 
     def span(self) -> tuple[int, int]:
-        """The lowest and highest element, relative to `offset`."""
+        """Return the lowest and highest element, relative to `offset`."""
         steps = [(size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True)]
         return sum(min(0, step) for step in steps), sum(max(0, step) for step in steps)
 
@@ -87,14 +87,14 @@ def _storage(dtype: str) -> np.dtype[Any]:
 
 
 def decode(stored: Array, dtype: str) -> Array:
-    """Values to compute with: as stored, but bfloat16 as float32."""
+    """Return values to compute with: as stored, except bfloat16 as float32."""
     if dtype != "bf16":
         return stored
     return (stored.astype(np.uint32) << 16).view(np.float32)
 
 
 def encode(values: Any, dtype: str) -> Any:
-    """Values as they are stored: floats rounded to the nearest even, integers wrapped."""
+    """Return values as they are stored: floats rounded to the nearest even, integers wrapped."""
     if dtype != "bf16":
         return np.asarray(values).astype(_storage(dtype), copy=False)
     bits = np.ascontiguousarray(values, np.float32).view(np.uint32)
@@ -109,13 +109,13 @@ class OnChip:
         self._bytes: Array = np.full((programs, size), _POISON, np.uint8)
 
     def take(self, programs: Array) -> OnChip:
-        """A copy of some of the programs' memories."""
+        """Return a copy of the memories of some programs."""
         part = OnChip(0, 0)
         part._bytes = self._bytes[programs]
         return part
 
     def stored(self, view: View, op: Op) -> Array:
-        """The view's own memory, writable: one row a program."""
+        """Return the view's own memory, writable, with one row per program."""
         item = _storage(view.dtype)
         return self._window(view, op, item, view.sizes, view.strides, self._start(view, op))
 
@@ -135,7 +135,7 @@ class OnChip:
             self.stored(view, op)[...] = encode(values, view.dtype)
 
     def spoil(self, view: View, op: Op) -> None:
-        """What an operation leaves in its scratch space is nobody's to rely on."""
+        """Fill an operation's scratch space with poison, so that code which relies on its contents shows NaN."""
         if view.elements():
             self._window(view, op, np.dtype(np.uint8), (_bytes(view),), (1,), self._start(view, op))[...] = _POISON
 
@@ -152,11 +152,11 @@ class OnChip:
             rest[...] = encode(value, view.dtype)
 
     def _packed(self, view: View, op: Op) -> Array:
-        """The bytes that hold a view of bits: each row starts on a byte."""
+        """Return the bytes that hold a view of bits; each row starts on a byte."""
         *outer, _ = view.strides or (1,)
         start = view.address * 8 + _whole(view.offset, op)
         if (view.strides and view.strides[-1] != 1 and view.sizes[-1] > 1) or any(n % 8 for n in [start, *outer]):
-            raise UnknownOperation(f"the model does not know masks that lie as those of {place(op)}")
+            raise UnknownOperation(f"the model does not support the layout of the masks of {place(op)}")
         sizes = (*view.sizes[:-1], math.ceil(_width(view) / 8))
         strides = (*(stride // 8 for stride in outer), 1)
         return self._window(view, op, np.dtype(np.uint8), sizes, strides, start // 8)
@@ -187,7 +187,7 @@ def _width(view: View) -> int:
 
 
 def _runs(view: View) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
-    """The view as contiguous runs: how many along each outer axis, the elements of one, and the runs' strides."""
+    """Return the view as contiguous runs: their number along each outer axis, the elements of one, their strides."""
     width, axis = 1, len(view.sizes)
     while axis and (view.sizes[axis - 1] == 1 or view.strides[axis - 1] == width):
         axis -= 1
@@ -197,9 +197,7 @@ def _runs(view: View) -> tuple[tuple[int, ...], int, tuple[int, ...]]:
 
 def _whole(offset: Any, op: Op) -> int:
     if isinstance(offset, np.ndarray):
-        raise UnknownOperation(
-            f"the model does not know on-chip addresses that depend on data, as those of {place(op)}"
-        )
+        raise UnknownOperation(f"the model does not support on-chip addresses that depend on data, as in {place(op)}")
     return int(offset)
 
 
@@ -211,9 +209,9 @@ class Global:
         self._bytes = data.reshape(-1).view(np.uint8)
 
     def pieces(self, view: View, programs: int, op: Op) -> Iterator[tuple[slice, Array]]:
-        """The programs' windows on the buffer, in program order: many at once where they are evenly apart.
+        """Yield the programs' windows on the buffer, in program order: many at once if they are evenly spaced.
 
-        Raises `OutOfBounds` where one reaches beyond the buffer.
+        Raises `OutOfBounds` if a window reaches beyond the buffer.
         """
         if not view.elements():
             return

@@ -1,7 +1,7 @@
-"""What each vector operation computes, on arrays with one row a program.
+"""The results of each vector operation, on arrays with one row per program.
 
-Element-wise operations work on the tiles' own types, rounded once. A sum or product over an axis folds halves onto one
-another, as the hardware does; maxima and minima pass NaN on. The results of comparisons are bits.
+Element-wise operations compute in the tiles' own types and round once. A sum or product over an axis folds halves onto
+one another, as the hardware does. Maxima and minima propagate NaN. Comparisons give bits.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ __all__ = ["Compute", "combine", "computation"]
 
 Values = Sequence[Any]
 Compute = Callable[[OnChip, Values], None]
-"""Reads and writes views of on-chip memory; `values` are the program's, by number."""
+"""A function that reads and writes views of on-chip memory; its values are the program's, by number."""
 
 
 def computation(op: Op) -> tuple[Compute, tuple[int, ...], tuple[int, ...]]:
-    """How to compute an operation, and the numbers of the memrefs that it reads and that it writes.
+    """Return the function of an operation, and the numbers of the memrefs that it reads and that it writes.
 
-    Raises `UnknownOperation` for one without a meaning here, and for a form of it that the project has never seen.
+    Raises `UnknownOperation` for an operation without a meaning here, or in a form that the project has never seen.
     """
     short = op.name.removeprefix("hivm.hir.")
     if short not in _MAKERS:
-        raise UnknownOperation(f"the model does not know what the operation {op.name} computes")
+        raise UnknownOperation(f"the model cannot execute the operation {op.name}")
     if op.attributes.get("transpose"):
-        raise UnknownOperation(f"the model does not know {place(op)} with transposed operands")
+        raise UnknownOperation(f"the model does not support {place(op)} with transposed operands")
     inputs, outputs, scratch = _operands(op)
     compute = _MAKERS[short](op, inputs, outputs)
 
@@ -45,7 +45,7 @@ def computation(op: Op) -> tuple[Compute, tuple[int, ...], tuple[int, ...]]:
 
 
 def _operands(op: Op) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
-    """Inputs, outputs and scratch space, by number."""
+    """Return the numbers of inputs, outputs and scratch space."""
     if op.name == "hivm.hir.varange":
         output, *numbers = op.segments()
         return tuple(n for group in numbers for n in group), output, ()
@@ -60,18 +60,18 @@ def _operands(op: Op) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]
 
 
 def _value(chip: OnChip, values: Values, number: int, axes: int, op: Op) -> Any:
-    """An operand: a tile's elements, or a number, which may differ from program to program."""
+    """Return an operand: a tile's elements, or a number, which may differ from program to program."""
     value = values[number]
     if isinstance(value, View):
         return chip.read(value, op)
     return value.reshape(-1, *[1] * axes) if isinstance(value, np.ndarray) else value
 
 
-# One by one -----------------------------------------------------------------------------------------------------
+# Element by element ---------------------------------------------------------------------------------------------
 
 
 def _elementwise(function: Callable[..., Any]) -> Callable[[Op, Sequence[int], Sequence[int]], Compute]:
-    """An operation on elements at the same place; an operand of extent 1 along an axis is repeated."""
+    """Return the maker of an element-wise operation; an operand of extent 1 along an axis is repeated."""
 
     def make(op: Op, inputs: Sequence[int], outputs: Sequence[int]) -> Compute:
         (output,) = outputs
@@ -90,7 +90,7 @@ def _elementwise(function: Callable[..., Any]) -> Callable[[Op, Sequence[int], S
 
 
 def _divide(op: Op, inputs: Sequence[int], outputs: Sequence[int]) -> Compute:
-    """Of whole numbers, the quotient towards zero."""
+    """Divide; integer quotients are rounded towards zero."""
     kind = op.types[op.operands.index(outputs[0])]
     whole = isinstance(kind, MemRef) and kind.dtype.startswith("i")
     return _elementwise(_quotient if whole else np.divide)(op, inputs, outputs)
@@ -115,7 +115,7 @@ def _compare(op: Op, inputs: Sequence[int], outputs: Sequence[int]) -> Compute:
 
 
 def _half_away(values: Array) -> Array:
-    """To the nearest whole number, halves away from zero."""
+    """Round to the nearest whole number, halves away from zero."""
     rounded: Array = np.trunc(values + np.copysign(0.5, values))
     return rounded
 
@@ -131,15 +131,15 @@ _ROUNDINGS: Mapping[str, Callable[[Array], Array]] = {
 
 
 def _cast(op: Op, inputs: Sequence[int], outputs: Sequence[int]) -> Compute:
-    """To a narrower float, to the nearest even; to an integer as `round_mode` says, held at the ends of its range; to
-    the same float, to a whole number as `round_mode` says."""
+    """Cast: to a narrower float, rounding to the nearest even; to an integer, rounding by `round_mode` and clamping to
+    its range; to the same float, rounding to a whole number by `round_mode`."""
     (source,), (target,) = inputs, outputs
     rounding = _chosen(_ROUNDINGS, op, "round_mode")
     kinds = [kind.dtype for kind in op.types[:2] if isinstance(kind, MemRef)]
     floats = [kind in ("f64", "f32", "f16", "bf16") for kind in kinds]
     narrower = floats == [True, True] and _BITS[kinds[1]] < _BITS[kinds[0]]
     if narrower and op.attributes["round_mode"] != "rint":
-        raise UnknownOperation(f"the model does not know {place(op)} rounding by {op.attributes['round_mode']}")
+        raise UnknownOperation(f"the model does not support {place(op)} rounding by {op.attributes['round_mode']}")
 
     def compute(chip: OnChip, values: Values) -> None:
         elements = chip.read(values[source], op)
@@ -156,7 +156,7 @@ _BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16}
 
 
 def _held(whole: Array, dtype: str) -> Array:
-    """Whole numbers in an integer's range; what is none becomes 0."""
+    """Clamp whole numbers to an integer type's range; NaN becomes 0."""
     if dtype == "i1":
         return whole
     limits = np.iinfo(encode(0, dtype).dtype)
@@ -165,12 +165,12 @@ def _held(whole: Array, dtype: str) -> Array:
 
 
 def _broadcast(op: Op, inputs: Sequence[int], outputs: Sequence[int]) -> Compute:
-    """`vbrc`: a number or a tile of extent 1 along an axis, everywhere; `copy` is the same without such an axis."""
+    """Repeat a number, or a tile along its axis of extent 1 (`vbrc`); `copy` is the same without such an axis."""
     return _elementwise(lambda value: value)(op, inputs, outputs)
 
 
 def _range(op: Op, inputs: Sequence[int], outputs: Sequence[int]) -> Compute:
-    """`varange`: an offset and a step along each axis."""
+    """Fill a tile from an offset and a step along each axis (`varange`)."""
     first, *steps = inputs
     (output,) = outputs
 
@@ -197,7 +197,7 @@ combine: Mapping[str, np.ufunc] = {
     "ori": np.bitwise_or,
     "xori": np.bitwise_xor,
 }
-"""What reductions and atomic stores do to two values."""
+"""The functions by which reductions and atomic stores combine two values."""
 
 
 def _reduce(op: Op, inputs: Sequence[int], outputs: Sequence[int]) -> Compute:
@@ -216,22 +216,22 @@ def _reduce(op: Op, inputs: Sequence[int], outputs: Sequence[int]) -> Compute:
 
 
 def _find(op: Op, inputs: Sequence[int], outputs: Sequence[int]) -> Compute:
-    """The extreme along an axis, and where it is first."""
+    """Find the extreme along an axis and its first index."""
     find = _chosen({"max_with_index_left": np.argmax, "min_with_index_left": np.argmin}, op, "arith")
-    (source,), (target, position), (axis,) = inputs, outputs, op.attributes["reduce_dims"]
+    (source,), (target, index), (axis,) = inputs, outputs, op.attributes["reduce_dims"]
 
     def compute(chip: OnChip, values: Values) -> None:
         elements = chip.read(values[source], op)
         found = np.expand_dims(find(elements, axis=axis + 1), axis + 1)
         chip.write(values[target], np.take_along_axis(elements, found, axis + 1), op)
-        chip.write(values[position], found, op)
+        chip.write(values[index], found, op)
 
     return compute
 
 
 def _folded(function: np.ufunc, elements: Array, axis: int) -> Array:
-    """The second half of an axis onto its first, until one element is left (kept as an axis of extent 1)."""
-    if function in (np.maximum, np.minimum):  # in any order
+    """Fold the second half of an axis onto its first until one element is left (kept as an axis of extent 1)."""
+    if function in (np.maximum, np.minimum):  # the order does not matter
         return np.asarray(function.reduce(elements, axis=axis, keepdims=True))
     elements = np.moveaxis(elements, axis, 0).copy()
     while (size := len(elements)) > 1:
@@ -245,7 +245,7 @@ def _cumulate(function: np.ufunc) -> Callable[[Op, Sequence[int], Sequence[int]]
     def make(op: Op, inputs: Sequence[int], outputs: Sequence[int]) -> Compute:
         (source,), (target,), (axis,) = inputs, outputs, op.attributes["cum_dims"]
         if op.attributes.get("reverse"):
-            raise UnknownOperation(f"the model does not know {place(op)} from the end")
+            raise UnknownOperation(f"the model does not support {place(op)} in reverse")
 
         def compute(chip: OnChip, values: Values) -> None:
             elements = chip.read(values[source], op)
@@ -256,11 +256,11 @@ def _cumulate(function: np.ufunc) -> Callable[[Op, Sequence[int], Sequence[int]]
     return make
 
 
-# From place to place ---------------------------------------------------------------------------------------------
+# Moves -----------------------------------------------------------------------------------------------------------
 
 
 def _moved(arrange: Callable[[Op, Sequence[Array]], Array]) -> Callable[[Op, Sequence[int], Sequence[int]], Compute]:
-    """An operation that writes its operands' elements in another order."""
+    """Return the maker of an operation that writes its operands' elements in another order."""
 
     def make(op: Op, inputs: Sequence[int], outputs: Sequence[int]) -> Compute:
         (output,) = outputs
@@ -288,7 +288,7 @@ def _sorted(op: Op, operands: Sequence[Array]) -> Array:
 
 
 def _gathered(op: Op, operands: Sequence[Array]) -> Array:
-    """Along the last axis."""
+    """Gather along the last axis."""
     elements, indices = operands
     if ((indices < 0) | (indices >= elements.shape[-1])).any():
         raise OutOfBounds(f"{place(op)} picks element {indices.max()} of rows of {elements.shape[-1]}")
@@ -296,7 +296,7 @@ def _gathered(op: Op, operands: Sequence[Array]) -> Array:
 
 
 def _interleaved(op: Op, operands: Sequence[Array]) -> Array:
-    """One element of each operand in turn, along the last axis."""
+    """Take one element of each operand in turn, along the last axis."""
     stacked = np.stack(operands, axis=-1)
     return stacked.reshape(*stacked.shape[:-2], -1)
 
@@ -309,7 +309,7 @@ def _deinterleaved(op: Op, operands: Sequence[Array]) -> Array:
 def _chosen(table: Mapping[str, Any], op: Op, attribute: str) -> Any:
     name = op.attributes[attribute]
     if name not in table:
-        raise UnknownOperation(f"the model does not know {place(op)} with {attribute} {name}")
+        raise UnknownOperation(f"the model does not support {place(op)} with {attribute} {name}")
     return table[name]
 
 

@@ -1,7 +1,7 @@
-"""Whether the *compiled* program of a config is right: executed on the modelled core, compared with the reference.
+"""Verification of a config's *compiled* program: it is executed on the modelled core and compared with the reference.
 
-Inputs, guards, poison and tolerance are those of real devices. Beside a wrong value, an access out of bounds, a race
-between pipes or programs and a flag that is never set make a config wrong, even where no value shows it.
+Inputs, guards, poison and tolerance are those of real devices. A config is wrong if a value is wrong, and also if an
+access is out of bounds, pipes or programs race, or a flag is never set, even where no value shows it.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 __all__ = ["compile_config", "execute", "executed_problem", "judge", "stored", "verify_compiled"]
 
 ELEMENTS = 1 << 24
-"""Elements of the tiled space up to which a problem is executed at its own size: about a second of arithmetic."""
+"""Limit on the tiled space's elements for executing a problem at its own size: about a second of arithmetic."""
 
 TRIPS = 2048
-"""Trips of the inner loop, in groups of programs that run side by side: about half a millisecond each."""
+"""Limit on the inner loop's trips, in groups of programs that run side by side: about half a millisecond each."""
 
 _SIDE_BY_SIDE = 64
 _KEPT_BYTES = 1 << 28
 
 
 def executed_problem(spec: KernelSpec, problem: Problem, config: Config) -> Problem:
-    """The problem itself where executing it takes a second or two; else the smallest one with the same tails."""
+    """Return the problem itself if executing it takes a second or two, else the smallest one with the same tails."""
     tiling = spec.tiling(config, problem)
     elements = math.prod(axis.programs * axis.trips * axis.step for axis in tiling.axes)
     buffers = sum(buffer.elements for buffer in spec.buffers(problem).values())
@@ -55,11 +55,10 @@ def executed_problem(spec: KernelSpec, problem: Problem, config: Config) -> Prob
 
 
 def verify_compiled(spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path) -> Verdict:
-    """Compile and execute one config in this process, on `executed_problem`; the verdict on its results, and on which
-    sizes they were wrong where those are not the problem's own.
+    """Compile and execute one config in this process, on `executed_problem`, and return the verdict.
 
-    What cannot be compiled or executed is no disagreement about values: its status says so. Raises `BadSpec` where
-    the spec is wrong.
+    The reason names the executed dims if they are not the problem's own. A config that cannot be compiled or executed
+    has a status of its own, not `correctness`. Raises `BadSpec` if the spec is wrong.
     """
     executed = executed_problem(spec, problem, config)
     try:
@@ -68,7 +67,7 @@ def verify_compiled(spec: KernelSpec, problem: Problem, config: Config, target: 
         raise
     except TimeoutError as error:
         return disagreement(str(error), status=Status.TIMEOUT)
-    except Exception as error:  # the front end raises of every kind
+    except Exception as error:  # the front end raises exceptions of any type
         return disagreement(describe(error), status=Status.COMPILE)
     verdict = judge(spec, executed, config, functions, _arguments(spec, executed), target.on_chip_bytes)
     if verdict.agreed:
@@ -86,17 +85,17 @@ def _with_lines(
     target: Target,
     folder: Path,
 ) -> str:
-    """The reason with source lines beside the numbers of operations; as it is where the compiler gives no lines."""
+    """Return the reason with source lines in place of operation numbers; unchanged if the compiler gives no lines."""
     named = re.match(r"(?:launch (\d+): )?.*\(operation \d+\)", reason)
     if named is None:
         return reason
-    number = int(named.group(1) or 1) - 1
-    launch = spec.plan(config, problem)[number]
+    index = int(named.group(1) or 1) - 1
+    launch = spec.plan(config, problem)[index]
     linalg = toolchain.lower(spec, problem, config, launch, target.name, locations=True)
     multibuffer = bool(config.get("multibuffer", True))
     made = toolchain.compile_linalg(linalg, target.name, multibuffer=multibuffer, cache_folder=folder, locations=True)
     _, operations = without_locations(made.code)
-    if [name for name, _ in operations] != [op.name for op in functions[number].body.walk()]:
+    if [name for name, _ in operations] != [op.name for op in functions[index].body.walk()]:
         return reason
     places = {str(at): place for at, (_, place) in enumerate(operations, 1) if place is not None}
 
@@ -110,7 +109,7 @@ def _with_lines(
 def compile_config(
     spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path
 ) -> tuple[Function, ...]:
-    """The scheduled code of each of a config's launches; raises `ValueError` or `TimeoutError` where there is none,
+    """Return the scheduled code of each launch of a config. Raises `ValueError` or `TimeoutError` if there is none,
     and whatever the front end raises."""
     functions = []
     for launch in spec.plan(config, problem):
@@ -131,7 +130,7 @@ def judge(
     arguments: Arguments,
     on_chip_bytes: int,
 ) -> Verdict:
-    """Execute a config's launches, given as compiled, on these arguments; the verdict on what they leave."""
+    """Execute a config's compiled launches on these arguments, and return the verdict on the results."""
     tensors = arguments.bind(config)
     try:
         return verify(
@@ -159,8 +158,8 @@ def execute(
 ) -> set[str]:
     """Run a config's launches on tensors by argument name; raises `Fault` and `UnknownOperation`.
 
-    What it returns names operations on one pipe that no barrier separates although one uses the other's result, where
-    the pipe's own order is enough.
+    Returns descriptions of operations on one pipe that no barrier separates although one uses the other's result, and
+    that the pipe's own order keeps apart.
     """
     unbarriered: set[str] = set()
     for number, (launch, function) in enumerate(zip(spec.plan(config, problem), functions, strict=True), 1):
@@ -177,7 +176,7 @@ def execute(
 
 
 def stored(tensor: torch.Tensor) -> Any:
-    """The tensor's memory as an array; bfloat16, which numpy lacks, as the integers of its bits."""
+    """Return the tensor's memory as an array; bfloat16, which numpy lacks, as the integers of its bits."""
     import torch
 
     flat = tensor.view(-1)
@@ -185,7 +184,7 @@ def stored(tensor: torch.Tensor) -> Any:
 
 
 def _arguments(spec: KernelSpec, problem: Problem) -> Arguments:
-    """Drawn and referred to once a problem where that is not much to keep: several configs of a search are checked."""
+    """Return inputs and reference, cached per problem if they are small: a search checks several configs."""
     size = sum(buffer.bytes for buffer in spec.buffers(problem).values())
     if not spec.origin or size > _KEPT_BYTES:
         return Arguments(spec, problem)

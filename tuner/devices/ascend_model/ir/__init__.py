@@ -1,1 +1,1 @@
-"""The compiler's scheduled code as a small tree, and what its scalar operations compute."""
+"""The compiler's scheduled code as a small tree, and the arithmetic of its scalar operations."""

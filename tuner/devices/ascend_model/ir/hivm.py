@@ -1,7 +1,7 @@
 """HIVM, the scheduled code that the Ascend compiler prints, as a small tree of our own.
 
-The text is MLIR's generic form after `--lower-affine`; xdsl parses it. What remains here is what timing (and later
-execution) needs: operations with integer-numbered values, plain Python attributes, and memref types.
+The text is MLIR's generic form after `--lower-affine`, parsed by xdsl. The tree keeps what timing and execution need:
+operations on numbered values, plain Python attributes, and memref types.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from typing import Any
 __all__ = ["DYNAMIC", "Block", "Function", "IndexPlan", "MemRef", "Op", "index_plan", "kept_dimensions", "parse"]
 
 DYNAMIC = -(2**63)
-"""MLIR's mark, in shapes, strides and static index lists, for "known only at run time"."""
+"""MLIR's marker for "known only at run time" in shapes, strides and static index lists."""
 
 _BITS = {"f64": 64, "i64": 64, "f32": 32, "i32": 32, "f16": 16, "bf16": 16, "i16": 16, "i8": 8, "i1": 1, "index": 64}
 
 
 @dataclass(frozen=True, slots=True)
 class MemRef:
-    """A memref type: `strides` in elements, `space` one of `ub`, `gm`."""
+    """A memref type: `strides` are in elements, `space` is `ub` or `gm`."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -31,7 +31,7 @@ class MemRef:
 
     @property
     def item_bits(self) -> int:
-        """Bits of an element on chip, where the results of comparisons (i1) are packed."""
+        """Bits per element on chip, where the results of comparisons (i1) are packed."""
         if self.dtype not in _BITS:
             raise ValueError(f"the model does not know the element type {self.dtype}")
         return _BITS[self.dtype]
@@ -39,9 +39,9 @@ class MemRef:
 
 @dataclass(frozen=True, slots=True)
 class Op:
-    """One operation; operands and results are numbers of values, `types` the operands' types (None if scalar).
+    """One operation; operands and results are value numbers, `types` are the operands' types (text if scalar).
 
-    `number` counts operations in the order of the text, from 1.
+    `number` counts operations in text order, from 1.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Op:
     number: int = 0
 
     def segments(self) -> tuple[tuple[int, ...], ...]:
-        """Operands grouped as `operandSegmentSizes` says."""
+        """Return the operands grouped by `operandSegmentSizes`."""
         groups, start = [], 0
         for size in self.attributes["operandSegmentSizes"]:
             groups.append(self.operands[start : start + size])
@@ -68,7 +68,7 @@ class Block:
     operations: tuple[Op, ...]
 
     def yielded(self) -> tuple[int, ...]:
-        """The values that the block hands on at its end."""
+        """Return the values that the block yields at its end."""
         last = self.operations[-1] if self.operations else None
         return last.operands if last is not None and last.name == "scf.yield" else ()
 
@@ -81,7 +81,7 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """The kernel: `values` is how many value numbers its body uses."""
+    """The kernel; `values` is the count of value numbers in use."""
 
     name: str
     arguments: tuple[tuple[int, MemRef | str], ...]
@@ -89,7 +89,7 @@ class Function:
     values: int
 
     def on_chip_bytes(self) -> int:
-        """Bytes of the unified buffer from its start to the end of the last planned buffer."""
+        """Return the bytes of the unified buffer from its start to the end of the last planned buffer."""
         constants = {op.results[0]: op.attributes["value"] for op in self.body.walk() if op.name == "arith.constant"}
         ends = [0]
         for op in self.body.walk():
@@ -101,16 +101,16 @@ class Function:
         return max(ends)
 
     def multi_buffered(self) -> bool:
-        """Whether any buffer was given more than one address."""
+        """Return whether any buffer has more than one address."""
         return any(op.name == "hivm.hir.pointer_cast" and len(op.segments()[0]) > 1 for op in self.body.walk())
 
 
 IndexPlan = list[tuple[int | None, int]]
-"""Indices, each a known value or None and the number of the value that holds it."""
+"""Indices as pairs: a known value and -1, or None and the number of the value that holds the index."""
 
 
 def index_plan(op: Op) -> tuple[IndexPlan, IndexPlan, IndexPlan]:
-    """Offsets, sizes and strides of `memref.subview` or `memref.reinterpret_cast`."""
+    """Return the offsets, sizes and strides of `memref.subview` or `memref.reinterpret_cast`."""
     plan = []
     for name, numbers in zip(("static_offsets", "static_sizes", "static_strides"), op.segments()[1:], strict=True):
         rest = iter(numbers)
@@ -120,11 +120,11 @@ def index_plan(op: Op) -> tuple[IndexPlan, IndexPlan, IndexPlan]:
 
 
 def kept_dimensions(sizes: Sequence[int], shape: Sequence[int]) -> list[int]:
-    """Which of a subview's dimensions its result, of that static shape, has: all but some of size 1."""
+    """Return the dimensions of a subview that its result of static `shape` keeps: all except some of size 1."""
     kept: list[int] = []
-    for position, size in enumerate(sizes):
+    for dimension, size in enumerate(sizes):
         if len(kept) < len(shape) and size == shape[len(kept)]:
-            kept.append(position)
+            kept.append(dimension)
     return kept
 
 
@@ -140,9 +140,9 @@ def _context() -> Any:
 
 @lru_cache(maxsize=16)
 def parse(text: str) -> Function:
-    """The one device function of a module in MLIR's generic form. Raises ValueError where there is none.
+    """Return the one device function of a module in MLIR's generic form. Raises ValueError if there is none.
 
-    The last few are kept: a config is first timed and then, if it leads, executed.
+    The last few are cached, as a config is first timed and then, if it leads, executed.
     """
     from xdsl.parser import Parser
     from xdsl.utils.exceptions import ParseError
@@ -163,7 +163,7 @@ def _name(op: Any) -> str:
 
 
 class _Reader:
-    """Numbers the values while it copies the tree."""
+    """A reader that copies the tree and numbers its values."""
 
     def __init__(self) -> None:
         self._numbers: dict[Any, int] = {}
@@ -185,7 +185,7 @@ class _Reader:
     def _op(self, op: Any) -> Op:
         attributes = {**op.properties, **op.attributes}
         self._operations += 1
-        number = self._operations  # before those of its regions
+        number = self._operations  # counted before the operations in its regions
         return Op(
             name=_name(op),
             operands=tuple(self._number(v) for v in op.operands),
@@ -221,7 +221,7 @@ def _strides(kind: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
 
 
 def _attribute(attribute: Any) -> Any:
-    """Integers, floats, strings and lists as themselves; a dialect's own attribute as the text inside its brackets."""
+    """Return numbers, strings and lists as Python values, a dialect's own attribute as the text inside its brackets."""
     from xdsl.dialects import builtin
 
     match attribute:

@@ -1,4 +1,4 @@
-"""The scalar unit's arithmetic, for one number or for an array of one number a program."""
+"""The scalar unit's arithmetic, on one number or on an array with one number per program."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
 
 
 def scalar_function(op: Op) -> Callable[..., Any]:
-    """What an `arith` or `math` operation computes; raises `UnknownOperation`."""
+    """Return the function that an `arith` or `math` operation computes; raises `UnknownOperation`."""
     short = op.name.rpartition(".")[2]
     kind = str(op.result_types[0])
     if short == "select":
@@ -41,7 +41,7 @@ def scalar_function(op: Op) -> Callable[..., Any]:
 
 
 def _rounded(function: Callable[..., Any], kind: Any) -> Callable[..., Any]:
-    """In the operation's own type, as a register holds it; no trap where there is no value."""
+    """Make a function compute in the operation's own type, as registers do; undefined results raise no error."""
 
     def call(*operands: Any) -> Any:
         with np.errstate(all="ignore"):
@@ -62,7 +62,7 @@ def _select(condition: Any, a: Any, b: Any) -> Any:
 
 
 def _extension(short: str, before: str, after: str) -> Callable[[Any], Any]:
-    """Between widths: `trunci` wraps; `extui` of a negative number is large; a bit is 0 or 1, -1 where signed."""
+    """Return a cast between widths: `trunci` wraps, `extui` makes negatives large, a bit is 0 or 1 (signed: -1)."""
     if after == "i1":
         return lambda value: value & 1
     if short == "extsi" and before == "i1":
@@ -73,14 +73,14 @@ def _extension(short: str, before: str, after: str) -> Callable[[Any], Any]:
     if short == "trunci":
         half = 1 << (_WIDTHS[after] - 1)
         return lambda value: ((value + half) & (2 * half - 1)) - half
-    return lambda value: value * 1  # an int, where it was a bool
+    return lambda value: value * 1  # turns a bool into an int
 
 
 _EXTENSIONS = ("index_cast", "index_castui", "extsi", "extui", "trunci")
 
 
 def _quotient(a: Any, b: Any) -> Any:
-    """Towards zero, whatever the signs; dividing by zero gives 0, as no program may use the result."""
+    """Divide, rounding towards zero whatever the signs; n / 0 gives 0, as no program may use the result."""
     if isinstance(a, np.ndarray) or isinstance(b, np.ndarray):
         with np.errstate(all="ignore"):
             return np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))
@@ -107,7 +107,7 @@ def _unsigned(value: Any) -> Any:
 
 
 def _to_whole(value: Any) -> Any:
-    """Towards zero; what is no number becomes 0."""
+    """Round towards zero; NaN becomes 0."""
     whole = np.trunc(np.nan_to_num(np.asarray(value, np.float64), nan=0.0, posinf=2.0**62, neginf=-(2.0**62)))
     return whole.astype(np.int64) if isinstance(value, np.ndarray) else int(whole)
 
@@ -191,7 +191,8 @@ _FLOAT_ORDER: Sequence[Callable[[Any, Any], Any]] = (
 
 
 def _float_comparison(predicate: int) -> Callable[[Any, Any], Any]:
-    """MLIR's numbering: false, six that a NaN fails, ordered, six that a NaN passes, unordered, true."""
+    """Return the comparison with MLIR's number: 0 false, 1-6 fail on NaN, 7 ordered, 8-13 hold on NaN, 14 unordered,
+    15 true."""
 
     def unordered(a: Any, b: Any) -> Any:
         return np.isnan(a) | np.isnan(b)

@@ -1,4 +1,4 @@
-"""Where operations of compiled code come from: lines of the Triton source, as MLIR's locations keep them."""
+"""The lines of the Triton source that compiled operations come from, read from MLIR's locations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Place:
 
     @property
     def text(self) -> str:
-        """The line itself; empty where the file is not there any more."""
+        """The text of the line; empty if the file no longer exists."""
         return linecache.getline(self.file, self.line).strip()
 
     def __str__(self) -> str:
@@ -34,10 +34,10 @@ class Place:
 
 
 def without_locations(code: str) -> tuple[str, Sequence[tuple[str, Place | None]]]:
-    """A module in MLIR's generic form without its locations; and the name and place of each operation of its entry
-    function, in the order of the text.
+    """Return a module in MLIR's generic form without its locations, and the name and place of each operation of its
+    entry function, in text order.
 
-    Of a line that a library of Triton's calls, the place is that of the call.
+    The place of a line in Triton's own library is that of the call.
     """
     aliases = dict(_ALIAS.findall(code))
     code = _ALIAS.sub("", code)
@@ -45,7 +45,7 @@ def without_locations(code: str) -> tuple[str, Sequence[tuple[str, Place | None]
 
 
 def _operations(code: str) -> Iterator[tuple[str, str]]:
-    """Names and locations of the entry function's operations. One with regions has its location where these end."""
+    """Yield the entry function's operations as name and location. One with regions has its location after these."""
     found: list[list[str]] = []
     pending: list[int] = []
     entry: int | None = None
@@ -56,15 +56,15 @@ def _operations(code: str) -> Iterator[tuple[str, str]]:
             found.append([start.group(1), ""])
         elif not line.lstrip().startswith("}"):
             continue
-        if line.endswith("{"):  # its regions follow, or another of them
+        if line.endswith("{"):  # its first or next region follows
             if start and start.group(1) == "func.func" and "hacc.entry" in line:
                 entry = len(found)
             continue
-        number = pending.pop()
+        index = pending.pop()
         location = _LOCATION.search(line, line.rfind(" loc("))
-        found[number][1] = location.group() if location else ""
-        if found[number][0] == "func.func" and (entry is not None or "hacc.entry" in line):
-            yield from (tuple(each) for each in found[number + 1 if entry is None else entry :])  # type: ignore[misc]
+        found[index][1] = location.group() if location else ""
+        if found[index][0] == "func.func" and (entry is not None or "hacc.entry" in line):
+            yield from (tuple(each) for each in found[index + 1 if entry is None else entry :])  # type: ignore[misc]
             return
 
 
@@ -73,7 +73,7 @@ def _place(location: str, aliases: Mapping[str, str]) -> Place | None:
 
 
 def _frames(location: str, aliases: Mapping[str, str]) -> Iterator[Place]:
-    """From the innermost call outwards."""
+    """Yield places from the innermost call outwards."""
     for alias, file, line in _FRAME.findall(location):
         if alias:
             yield from _frames(aliases.get(alias, ""), aliases)
@@ -82,7 +82,7 @@ def _frames(location: str, aliases: Mapping[str, str]) -> Iterator[Place]:
 
 
 def _is_library(file: str) -> bool:
-    """Triton's own, or the compiler's temporary file."""
+    """Return whether a file is Triton's own or the compiler's temporary file."""
     found = importlib.util.find_spec("triton")
     library = str(Path(found.origin).parent) if found and found.origin else ""
     return not file.endswith(".py") or (bool(library) and file.startswith(library))

@@ -1,4 +1,4 @@
-"""What the clock knows of values: scalars that may be unknown, and views of memory as shapes without contents."""
+"""Values as the clock sees them: scalars that may be unknown, and views of memory as shapes without contents."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ __all__ = ["UNKNOWN", "UnknownOperation", "View", "ceil"]
 
 
 class UnknownOperation(ValueError):
-    """The compiled code holds an operation that the model has no cost or meaning for."""
+    """An operation of the compiled code that the model has no cost or meaning for."""
 
 
 class _Unknown:
-    """The value of `UNKNOWN`: any use of it in Python raises TypeError, so that nothing is decided by accident."""
+    """The type of `UNKNOWN`: any use of it in Python raises TypeError, so that nothing is decided by accident."""
 
     __slots__ = ()
 
     def __eq__(self, other: object) -> bool:
-        raise TypeError("an unknown value has no equal")
+        raise TypeError("an unknown value cannot be compared")
 
     def __bool__(self) -> bool:
         raise TypeError("an unknown value is neither true nor false")
@@ -33,13 +33,13 @@ UNKNOWN = _Unknown()
 
 
 def ceil(a: int, b: int) -> int:
-    """a / b, rounded up."""
+    """Return a / b, rounded up."""
     return -(-a // b)
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """A memref at run time: `base` is the function argument's number (-1 on chip)."""
+    """A memref at run time: `base` is the index of the function argument (-1 on chip)."""
 
     base: int
     offset: Any
@@ -54,18 +54,18 @@ class View:
         return ceil(self.elements() * self.item_bits, 8)
 
     def repeats(self) -> int:
-        """Vector repeats over all elements: one takes 256 bytes in a row, or 32 bytes of each of eight rows."""
+        """Return the vector repeats over all elements; one takes 256 contiguous bytes, or 32 of each of 8 rows."""
         rows, row_bytes = self.rows()
         if rows == 1:
             return ceil(row_bytes, 256)
         return min(rows * ceil(row_bytes, 256), ceil(rows, 8) * ceil(row_bytes, 32))
 
     def rows(self) -> tuple[int, int]:
-        """How many contiguous runs the view has, and the bytes of each."""
+        """Return the number of contiguous runs in the view, and the bytes of each."""
         return _rows(self.sizes, self.strides, self.item_bits)
 
     def collapsed(self, groups: tuple[tuple[int, ...], ...]) -> View:
-        """With neighbouring dimensions folded into one each."""
+        """Return the view with each group of neighbouring dimensions folded into one."""
         sizes, strides = _folded(self.sizes, self.strides, groups)
         return View(self.base, self.offset, sizes, strides, self.item_bits)
 
@@ -73,7 +73,7 @@ class View:
 _Shape = tuple[int, ...]
 
 
-@lru_cache(maxsize=10_000)  # a loop asks for the same few shapes again and again
+@lru_cache(maxsize=10_000)  # a loop uses the same few shapes over and over
 def _rows(sizes: _Shape, strides: _Shape, item_bits: int) -> tuple[int, int]:
     run, runs = 1, 1
     for size, stride in zip(reversed(sizes), reversed(strides), strict=True):
@@ -86,6 +86,6 @@ def _rows(sizes: _Shape, strides: _Shape, item_bits: int) -> tuple[int, int]:
 
 @lru_cache(maxsize=10_000)
 def _folded(sizes: _Shape, strides: _Shape, groups: tuple[_Shape, ...]) -> tuple[_Shape, _Shape]:
-    """The stride of dimensions folded into one is that of the innermost which is longer than 1."""
+    """Return folded sizes and strides. A group's stride is that of its innermost dimension longer than 1."""
     longer = [[strides[i] for i in group if sizes[i] != 1] for group in groups]
     return tuple(math.prod(sizes[i] for i in group) for group in groups), tuple(s[-1] if s else 1 for s in longer)

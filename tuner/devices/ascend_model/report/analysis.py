@@ -1,4 +1,4 @@
-"""Where one config's modelled time goes: by pipe, by what holds it up, by line of the Triton source, by buffer."""
+"""Breakdown of one config's modelled time: by pipe, along the critical path, by Triton source line, by buffer."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from tilewise.tuner.workers.worker import describe
 __all__ = ["Analysis", "LaunchCourse", "LineTime", "Step", "analyse"]
 
 _LEAST_STEP = 0.002
-"""Of a program's time: what stands for itself on its critical path."""
+"""Share of a program's time from which a stretch of its critical path is a step of its own."""
 
 
 @dataclass(frozen=True, slots=True)
 class LaunchCourse:
-    """One launch: its time, the course of the program that stands for it, and the source line of each operation.
+    """One launch: its time, the recording of one program that represents all, and the source line of each operation.
 
-    `cycle_us` is what one cycle of that program counts for in the launch, whose waves it stands for; `clock_ghz` is
-    the part's, for times within the program. `buffers` are bytes by name, in the order of `time.reads`.
+    `cycle_us` is the time in the launch, over all its waves, that one cycle of that program represents. `clock_ghz` is
+    the part's clock, for times within the program. `buffers` are bytes by name, in the order of `time.reads`.
     """
 
     name: str
@@ -47,7 +47,7 @@ class LaunchCourse:
 
 @dataclass(frozen=True, slots=True)
 class LineTime:
-    """A source line: time of each pipe on it, and its share of the critical path; microseconds of the whole config."""
+    """A source line: each pipe's time on it and its time on the critical path, in microseconds of the whole config."""
 
     place: Place
     pipes_us: Mapping[str, float]
@@ -56,7 +56,7 @@ class LineTime:
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A stretch of the critical path on one pipe and source line, waiting included; microseconds of the config."""
+    """A stretch of the critical path on one pipe and source line, waiting included, in microseconds of the config."""
 
     pipe: str
     place: Place | None
@@ -74,8 +74,8 @@ class Analysis:
         return sum(launch.time.time_us for launch in self.launches)
 
     def rows(self) -> dict[str, float]:
-        """The whole time in microseconds, taken apart: each pipe's work on the critical path, `waiting` on it (first
-        bytes, start-up and flags, with no pipe at work that the end depends on), and what lies outside of programs."""
+        """Return the whole time by component, in microseconds: each pipe's work on the critical path, `waiting` on it
+        (for first bytes, start-up and flags, while no pipe does critical work), and the overhead outside programs."""
         rows = dict.fromkeys((*PIPES, "waiting"), 0.0)
         for launch in self.launches:
             for event, cycles in launch.recording.critical_path():
@@ -87,7 +87,7 @@ class Analysis:
         return rows
 
     def lines(self) -> list[LineTime]:
-        """The lines that take time, the longest on the critical path first."""
+        """Return the lines that take time, the longest on the critical path first."""
         pipes: dict[Place, dict[str, float]] = {}
         path: dict[Place, float] = {}
         for launch in self.launches:
@@ -105,7 +105,7 @@ class Analysis:
         return sorted(found, key=lambda line: (-line.path_us, -max(line.pipes_us.values()), str(line.place)))
 
     def critical_path(self) -> list[Step]:
-        """From the start to the end of each launch's program; short stretches count as part of those around them."""
+        """Return the steps from start to end of each launch's program; short stretches join the step before them."""
         steps: list[Step] = []
         for launch in self.launches:
             least = _LEAST_STEP * launch.recording.time.cycles
@@ -118,7 +118,7 @@ class Analysis:
         return steps
 
     def traffic(self) -> dict[str, tuple[int, int]]:
-        """Bytes read and written by buffer, over all launches."""
+        """Return the bytes read and written by buffer, over all launches."""
         moved: dict[str, tuple[int, int]] = {}
         for launch in self.launches:
             for name, read, written in zip(launch.buffers, launch.time.reads, launch.time.writes, strict=True):
@@ -130,14 +130,14 @@ class Analysis:
 def analyse(
     spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path, *, evicted: bool = False
 ) -> Analysis:
-    """Compile a config that is known to be feasible again, with source lines, and record its course.
+    """Compile a feasible config again, with source lines, and record each launch.
 
-    Raises `Unavailable` where it cannot be compiled or timed after all.
+    Raises `Unavailable` if it cannot be compiled or timed after all.
     """
     try:
         return Analysis(list(_launches(spec, problem, config, target, folder, evicted)))
     except ValueError as error:
-        raise Unavailable(f"the course of {spec.name} cannot be recorded: {error}") from error
+        raise Unavailable(f"cannot record a timeline of {spec.name}: {error}") from error
 
 
 def _launches(
@@ -173,7 +173,7 @@ def _lowered(spec: KernelSpec, problem: Problem, config: Config, launch: Launch,
         return toolchain.lower(spec, problem, config, launch, target.name, locations=True)
     except TilewiseError:
         raise
-    except Exception as error:  # the front end raises of every kind
+    except Exception as error:  # the front end raises exceptions of any type
         raise ValueError(describe(error)) from error
 
 

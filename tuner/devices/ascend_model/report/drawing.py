@@ -1,4 +1,4 @@
-"""A config's course as a picture: one lane a pipe, a bar an operation, the critical path in the strong colour."""
+"""Drawing of a config's timeline: one lane per pipe, one bar per operation, the critical path in the strong colour."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ __all__ = ["drawing"]
 
 _WIDTH, _LEFT, _LANE, _BAR, _HEAD = 1200, 150, 34, 24, 44
 _COLOURS = ("#8a8f98", "#3b7dd8", "#2a9d6f", "#d98a1f")
-"""Of the pipes, in their order; readable on white and on black."""
+"""One colour per pipe, in the order of `PIPES`; readable on white and on black."""
 
 _FAINT = 0.35
-"""Opacity of what the end does not depend on."""
+"""Opacity of work off the critical path."""
 
 _TICKS = 8
 
 
 def drawing(analysis: Analysis) -> str:
-    """SVG: the launches one under the other, each the course of the one program that stands for it."""
+    """Return an SVG with one timeline per launch, each below the last, of the program that represents the launch."""
     height = _HEAD + len(PIPES) * _LANE + 30
-    body = [line for number, launch in enumerate(analysis.launches) for line in _launch(launch, number * height)]
+    body = [line for index, launch in enumerate(analysis.launches) for line in _launch(launch, index * height)]
     total = height * len(analysis.launches)
     return "\n".join(
         [
@@ -42,7 +42,7 @@ def _launch(launch: LaunchCourse, top: int) -> Iterator[str]:
     cycles = launch.recording.time.cycles
     scale = (_WIDTH - _LEFT - 10) / cycles
     us = cycles / launch.clock_ghz / 1e3
-    title = f"{launch.name}: one program, {us:.2f} us of {launch.time.time_us:.2f}; solid: what its end depends on"
+    title = f"{launch.name}: one program, {us:.2f} us of {launch.time.time_us:.2f}; solid: critical path"
     yield f'<text x="10" y="{top + 20}" font-size="15">{escape(title)}</text>'
     critical = {id(event) for event, _ in launch.recording.critical_path()}
     for lane, name in enumerate(LANES):
@@ -64,7 +64,7 @@ def _launch(launch: LaunchCourse, top: int) -> Iterator[str]:
 
 
 def _merged(events: list[Event], scale: float) -> Iterator[tuple[float, float]]:
-    """Bars from left to right; those nearer to each other than half a point of the picture are drawn as one."""
+    """Yield bars from left to right; bars less than half a unit of the drawing apart are merged."""
     begin = end = -1.0
     for event in sorted(events, key=lambda event: event.start):
         left, right = _LEFT + event.start * scale, _LEFT + event.end * scale

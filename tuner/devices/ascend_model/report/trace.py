@@ -1,8 +1,8 @@
-"""A config's course as Chrome's trace events, which Perfetto opens: a lane a pipe, arrows for flags.
+"""A config's timeline as Chrome trace events, which Perfetto opens: one lane per pipe, arrows for flags.
 
-The form is that of "Trace Event Format": complete events (`X`) on threads of a process, named by metadata (`M`), and
-flows from a start (`s`) to a finish (`f`) that bind to the slices around them. Timestamps are microseconds of the
-part's clock from the start of a program; launches stand as processes, one under the other.
+The format is "Trace Event Format": complete events (`X`) on threads of a process, named by metadata (`M`), and flows
+from a start (`s`) to a finish (`f`), which bind to the slices around them. Timestamps are microseconds of the part's
+clock from the start of a program. Each launch is a process of its own.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from tilewise.tuner.devices.ascend_model.report.analysis import Analysis, Launch
 __all__ = ["LANES", "trace_events"]
 
 LANES = ("scalar unit", "vector pipe", "inward transfers", "outward transfers")
-"""What the pipes are called, in the order of `PIPES`."""
+"""Names of the pipes, in the order of `PIPES`."""
 
 
 def trace_events(analysis: Analysis) -> dict[str, Any]:
-    """The JSON object of a trace file. Overlapping waits are left out: a lane shows what its pipe did."""
-    events = [event for number, launch in enumerate(analysis.launches) for event in _launch(launch, number)]
+    """Return the JSON object of a trace file. Waits, which overlap, are left out: a lane shows its pipe's work."""
+    events = [event for process, launch in enumerate(analysis.launches) for event in _launch(launch, process)]
     return {"traceEvents": events, "displayTimeUnit": "ns"}
 
 
@@ -36,16 +36,16 @@ def _launch(launch: LaunchCourse, process: int) -> Iterator[dict[str, Any]]:
     for event in recording.events:
         if event.work:
             yield _slice(launch, event, process, critical=id(event) in on_path)
-    for number, flow in enumerate(recording.flows):
+    for index, flow in enumerate(recording.flows):
         source, target = recording.events[flow.source], recording.events[flow.target]
-        shared = {"name": f"flag {flow.event}", "cat": "flag", "id": f"{process}.{number}", "pid": process}
-        leaving = (source.start + source.end) / 2  # within its slice, to which it binds
+        shared = {"name": f"flag {flow.event}", "cat": "flag", "id": f"{process}.{index}", "pid": process}
+        leaving = (source.start + source.end) / 2  # inside the slice that it binds to
         yield {"ph": "s", "tid": source.pipe, "ts": _us(launch, leaving), **shared}
         yield {"ph": "f", "bp": "e", "tid": target.pipe, "ts": _us(launch, target.start), **shared}
 
 
-def _named(what: str, name: str, *, pid: int, tid: int) -> dict[str, Any]:
-    return {"ph": "M", "name": what, "pid": pid, "tid": tid, "args": {"name": name}}
+def _named(kind: str, name: str, *, pid: int, tid: int) -> dict[str, Any]:
+    return {"ph": "M", "name": kind, "pid": pid, "tid": tid, "args": {"name": name}}
 
 
 def _slice(launch: LaunchCourse, event: Event, process: int, *, critical: bool) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""T4 files of ours, and landscapes that others recorded."""
+"""Tests of T4 files written by tilewise, and of landscapes that other tools recorded."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def document(make_scope, make_trial):
 
 def test_a_t4_file_follows_the_results_schema(document):
     assert document["schema_version"] == "1.0.0"
-    for result in document["results"]:  # what results-schema.json 1.0.0 requires
+    for result in document["results"]:  # as results-schema.json 1.0.0 requires
         assert {"configuration", "times", "invalidity", "correctness"} <= result.keys()
         assert isinstance(result["timestamp"], str)
         assert isinstance(result["objectives"], list)
@@ -43,7 +43,7 @@ def test_a_t4_file_follows_the_results_schema(document):
     assert (second["times"]["runtimes"], second["measurements"]) == ([], [])
 
 
-def test_a_t4_file_says_what_problem_it_is_of(document, make_scope):
+def test_a_t4_file_identifies_its_problem(document, make_scope):
     scope, metadata = make_scope(), document["metadata"]
     assert metadata.pop("parameters") == ["BLOCK_SIZE_M", "multibuffer"]
     assert metadata == {
@@ -86,7 +86,7 @@ def test_a_t4_file_reads_back_as_a_landscape(document, tmp_path):
     )
 
 
-def test_a_scope_nobody_tried_has_no_t4_file(make_scope):
+def test_a_scope_without_trials_has_no_t4_file(make_scope):
     with open_store("sqlite://") as store, pytest.raises(NotFound, match="row_reduce"):
         export_t4(store, make_scope())
 
@@ -187,13 +187,13 @@ def test_a_cache_is_read_plain_and_gzipped(landscape_of, indent, pack):
 
 
 @pytest.mark.parametrize("time", ["", "out of memory", None, 0, -1, float("nan"), float("inf"), 1e20])
-def test_whatever_stands_for_a_time_that_failed_is_a_failed_run(landscape_of, time):
+def test_an_invalid_time_is_a_failed_run(landscape_of, time):
     (row,) = landscape_of(json.dumps(cache(record(32, 1, time, times=[])))).rows
     assert (row.status, row.time_us, row.samples_us) == (Status.RUNTIME, None, ())
 
 
-def test_a_failure_that_stands_beside_the_place_of_a_time_is_read(landscape_of):
-    """As Kernel Tuner writes them since its version 1.5."""
+def test_an_error_in_a_field_of_its_own_is_read(landscape_of):
+    """Kernel Tuner writes errors like this since version 1.5."""
     failed = [
         {name: value for name, value in r.items() if name != "time"} | {"__error__": r["time"]} for r in RECORDS[1:]
     ]
@@ -210,7 +210,7 @@ def test_a_cache_whose_compressed_data_is_cut_off_is_read_as_far_as_it_goes(land
 
 @pytest.mark.parametrize("indent", [None, 1])
 def test_a_cache_cut_off_anywhere_is_read_up_to_its_last_whole_record(landscape_of, indent):
-    """As the recorder leaves it: at every length, no record is lost that was whole, and none is made up."""
+    """At every length that a recorder may leave, no whole record is lost, and none is invented."""
     text = json.dumps(cache(*RECORDS), indent=indent)
     ends = [text.index("}", text.index(f'"{r["threads"]},{r["tile"]}"')) + 1 for r in RECORDS]
     for length in range(ends[0], len(text) + 1):
@@ -247,7 +247,7 @@ def test_a_cache_cut_off_anywhere_is_read_up_to_its_last_whole_record(landscape_
         ),
     ],
 )
-def test_what_is_no_landscape_is_refused(landscape_of, content, complaint):
+def test_an_invalid_landscape_is_refused(landscape_of, content, complaint):
     with pytest.raises(BadImport) as caught:
         landscape_of(content)
     assert complaint in str(caught.value)

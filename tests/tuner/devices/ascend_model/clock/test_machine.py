@@ -1,4 +1,4 @@
-"""A whole launch: waves of programs over cores, memory shared among them, warm or cold."""
+"""A whole launch: waves of programs over cores that share memory, warm or cold."""
 
 import dataclasses
 
@@ -21,12 +21,12 @@ COPY = (
     '"scf.yield"() : () -> ()',
     "}) : (index, index, index) -> ()",
 )
-"""Loads a tile of 16384 bytes n times, doing nothing with it."""
+"""A program that loads a tile of 16384 bytes n times and does nothing with it."""
 
 
 @pytest.fixture
 def streaming(program):
-    """Times a launch whose programs only load; `megabytes` is the size of the buffer."""
+    """Time a launch whose programs only load; `megabytes` is the size of the buffer."""
 
     def time(programs, *, megabytes=8, cores=40, trips=400, on=B4, end="value"):
         machine = Machine(on, cores, program(*COPY), [megabytes * MIB], costs(end))
@@ -37,7 +37,7 @@ def streaming(program):
 
 @pytest.fixture
 def launched(function, row_reduce):
-    """Times a row_reduce of some problem under some config."""
+    """Time row_reduce for a problem and a config."""
 
     def time(problem, config, *, cores=40, on=B4, end="value"):
         (launch,) = row_reduce.plan(config, problem)
@@ -49,12 +49,12 @@ def launched(function, row_reduce):
 
 
 def running(timed):
-    """Microseconds without the launch."""
+    """Return the microseconds without the launch."""
     return timed.time_us - LAUNCH
 
 
 def costing(**figures):
-    """The cost table with some figures replaced."""
+    """Return the cost table with some figures replaced."""
     table = costs()
     return dataclasses.replace(table, figures={**table.figures, **figures})
 
@@ -95,7 +95,7 @@ def test_every_program_pays_for_being_started(streaming):
 
 
 def test_programs_are_handed_out_one_by_one(program):
-    """Short ones wait for that, however many cores there are; long ones hide it but for the first wave's."""
+    """Short ones wait for that, however many cores there are; long ones hide it, except in the first wave."""
     slow = costing(dispatch_us=1.0)
     short = Machine(B4, 40, program(*COPY), [MIB], slow).time([1], (120,))
     assert 119 < running(short) < 123
@@ -133,7 +133,7 @@ def test_the_longest_program_of_a_wave_ends_it(launched, problem, rows):
 @pytest.mark.parametrize("size", [(1000, 8192), (990, 8191), (4321, 500), (7, 8192)])
 @pytest.mark.parametrize("tile", [(25, 25, 256), (25, 4, 512), (20, 20, 64)])
 def test_bytes_are_those_that_the_kernel_must_move(size, tile, launched, problem, rows):
-    """x once, w once a sub-tile, the sums once."""
+    """x once, w once per sub-tile, the sums once."""
     timed = launched(problem(*size), rows(*tile))
     (m, n), (block, sub, _) = size, tile
     programs, sub_tiles = -(-m // block), -(-block // sub)
@@ -155,7 +155,7 @@ def test_one_core_alone_is_faster_than_one_of_forty(streaming):
 
 
 def test_warm_data_streams_at_the_published_rates(streaming):
-    """About 85 GB/s a core until 2.0 to 2.6 TB/s together; here less what starting each tile of 16 KB takes."""
+    """About 85 GB/s per core up to 2.0 to 2.6 TB/s in all; here less, as each tile of 16 KB takes time to start."""
     assert rate_gb_s(streaming(1)) == pytest.approx(FIGURES["l2_core_gb_s"].value, rel=0.2)
     tile = 40 * 16384 / FIGURES["l2_sum_gb_s"].value  # nanoseconds
     start = FIGURES["l2_start"].value / B4.clock_ghz
@@ -164,7 +164,7 @@ def test_warm_data_streams_at_the_published_rates(streaming):
 
 
 def test_cold_data_streams_at_the_published_rate(streaming):
-    """0.78 to 0.80 TB/s on the part with 32 GB; here less what starting each tile of 16 KB takes."""
+    """0.78 to 0.80 TB/s on the part with 32 GB; here less, as each tile of 16 KB takes time to start."""
     assert 740 < rate_gb_s(streaming(40, megabytes=512)) < 800
 
 
@@ -173,7 +173,7 @@ def test_reading_and_writing_at_once_share_the_published_rate(program):
     timed = Machine(B4, 40, both, [1024 * MIB], costs("value")).time([2000], (40,))
     moved = timed.bytes_in + timed.bytes_out
     assert timed.bytes_in == timed.bytes_out
-    assert moved / running(timed) / 1e6 == pytest.approx(0.78, rel=0.03)  # TB/s: bytes a microsecond are MB/s
+    assert moved / running(timed) / 1e6 == pytest.approx(0.78, rel=0.03)  # TB/s: bytes per microsecond are MB/s
 
 
 @pytest.mark.parametrize("cores", [1, 8, 20, 40])
@@ -185,7 +185,7 @@ def test_a_working_set_larger_than_the_cache_is_never_faster(cores, streaming):
 
 
 def test_after_the_cache_was_emptied_what_is_read_once_comes_from_global_memory(program):
-    """8 MB read once, or forty times over."""
+    """8 MB is read once, or forty times."""
 
     def time(trips, *, evicted):
         machine = Machine(B4, 40, program(*COPY), [8 * MIB], costs(), evicted=evicted)
@@ -204,7 +204,7 @@ def test_emptying_the_cache_changes_nothing_for_what_does_not_fit_it(program):
 
 
 def test_small_buffers_stay_warm_beside_a_large_one(program):
-    """The loads are from the first buffer; the second only fills the cache."""
+    """The program loads from the first buffer; the second only fills the cache."""
     two = program(*COPY)
     two = dataclasses.replace(two, arguments=(*two.arguments, (two.values, two.arguments[3][1])), values=two.values + 1)
     order = [*two.arguments[:4], two.arguments[-1], *two.arguments[4:-1]]
@@ -224,7 +224,7 @@ def test_parts_differ_by_clock_and_memory(streaming):
 
 
 def test_cores_that_compute_leave_memory_to_the_others(program):
-    """Programs that compute for most of their time load about as fast on 40 cores as alone."""
+    """Programs that compute most of the time load about as fast on 40 cores as on one."""
     exp = ("set MTE2 V 0", "wait MTE2 V 0", *["exp"] * 40, "set V MTE2 0", "wait V MTE2 0")
     busy = program(*COPY[:4], *exp, *COPY[4:])
     machine = Machine(B4, 40, busy, [512 * MIB], costs())
@@ -241,7 +241,7 @@ ATOMIC = '"hivm.hir.store"(%a, %x) <{atomic_kind = #hivm.atomic_kind<add>}> : (U
 
 
 def test_atomics_on_one_address_pass_one_by_one(program):
-    """Forty programs add to a buffer of one tile: each of its elements is added to forty times."""
+    """Forty programs add to a buffer of one tile, so each element takes forty additions."""
     slow = costing(atomic_us=5.0)
     plain = Machine(B4, 40, program("store"), [16384], slow).time([1], (40,))
     serial = Machine(B4, 40, program(ATOMIC), [16384], slow).time([1], (40,))
@@ -250,7 +250,7 @@ def test_atomics_on_one_address_pass_one_by_one(program):
 
 
 def test_atomics_on_different_addresses_do_not_wait_for_each_other(program):
-    """Forty programs and a buffer of forty tiles: each element is added to once."""
+    """Forty programs add to a buffer of forty tiles, so each element takes one addition on average."""
     slow = costing(atomic_us=5.0)
     plain = Machine(B4, 40, program("store"), [40 * 16384], slow).time([1], (40,))
     apart = Machine(B4, 40, program(ATOMIC), [40 * 16384], slow).time([1], (40,))

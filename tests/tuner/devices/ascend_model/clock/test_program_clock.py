@@ -1,6 +1,6 @@
-"""One program on one core: pipes, flags, barriers, loops. Times of programs by hand follow from the cost table.
+"""One program on one core: pipes, flags, barriers, loops. Times of hand-written programs follow from the cost table.
 
-A tile is 4096 float32: 16384 bytes, 64 vector repeats. Programs by hand move 32 bytes a cycle.
+A tile is 4096 float32: 16384 bytes, 64 vector repeats. Hand-written programs move 32 bytes per cycle.
 """
 
 import pytest
@@ -19,7 +19,7 @@ LATENCY, START, LOOP = COSTS["transfer_latency"], COSTS["vector_start"], COSTS["
 
 
 def loop(times, *lines):
-    """Lines in a loop over `%i` from 0."""
+    """Return the lines inside a loop over `%i` from 0."""
     return (
         f'%end{times} = "arith.constant"() <{{value = {times} : index}}> : () -> index',
         f'"scf.for"(%c0, %end{times}, %c1) ({{',
@@ -87,7 +87,7 @@ def test_a_flag_serves_one_wait(run):
 
 
 def test_an_event_may_be_a_value(run):
-    """As the compiler writes it where buffers alternate."""
+    """The compiler writes it this way where buffers alternate."""
     pipes = "set_pipe = #hivm.pipe<PIPE_MTE2>, wait_pipe = #hivm.pipe<PIPE_V>"
     dynamic = f'"hivm.hir.set_flag"(%zero) <{{{pipes}}}> : (i64) -> ()'
     by_value = run("load", dynamic, "wait MTE2 V 0", "exp")
@@ -131,7 +131,7 @@ def test_double_buffering_overlaps_loading_with_computing(run):
 
 
 def test_a_double_buffer_is_bound_by_the_longer_of_two_stages(run):
-    """Slow memory: loading is all that counts. The latency is hidden but where a tile waits for its buffer."""
+    """Memory is slow, so only loading counts. The latency is hidden, except where a tile waits for its buffer."""
     double = run("set V MTE2 0", "set V MTE2 1", *loop(50, *DOUBLE), "wait V MTE2 0", "wait V MTE2 1", rate=8.0)
     load = COSTS["mte2_start"] + 16384 / 8
     assert double.busy["MTE2"] == pytest.approx(100 * load)
@@ -142,7 +142,7 @@ def test_a_double_buffer_is_bound_by_the_longer_of_two_stages(run):
 
 
 def tile(name, space, sizes, strides):
-    """A view of a buffer by hand: rows and columns with strides."""
+    """Return the MLIR and the type of a view of a buffer: rows and columns with strides."""
     shape, steps = "x".join(map(str, sizes)), ", ".join(map(str, strides))
     source, kind = ("%arg", "memref<?xf32, #hivm.address_space<gm>>") if space == "gm" else ("%a", "UB")
     view = f"memref<{shape}xf32, strided<[{steps}]>, #hivm.address_space<{space}>>"
@@ -155,7 +155,7 @@ def tile(name, space, sizes, strides):
 
 
 def move(run, outside, inside, sizes=(16, 64)):
-    """Time of loading a tile with these strides on either side."""
+    """Return the time of loading a tile with these strides on either side."""
     near, near_view = tile("near", "ub", sizes, inside)
     far, far_view = tile("far", "gm", sizes, outside)
     return run(near, far, f'"hivm.hir.load"(%far, %near) : ({far_view}, {near_view}) -> ()').busy["MTE2"]
@@ -183,7 +183,7 @@ def test_a_transposed_transfer_goes_element_by_element(run):
 
 
 def test_starting_and_stepping_hide_behind_a_small_share_of_the_memory(run):
-    """They keep the core's own transfer unit busy, while others draw on the memory."""
+    """They keep the core's own transfer unit busy while other cores use the memory."""
     own = run("load").busy["MTE2"]
     assert own == pytest.approx(LOAD)
     assert run("load", share=31.9).busy["MTE2"] == pytest.approx(own)
@@ -193,10 +193,10 @@ def test_starting_and_stepping_hide_behind_a_small_share_of_the_memory(run):
 @pytest.mark.parametrize(
     ("strides", "sizes", "repeats"),
     [
-        ((64, 1), (16, 64), 16),  # contiguous: 256 bytes a repeat
-        ((96, 1), (16, 64), 16),  # one repeat a row
-        ((96, 1), (16, 65), 18),  # rows of nine blocks: a block of eight rows a repeat
-        ((96, 1), (16, 8), 2),  # rows of 32 bytes: eight a repeat
+        ((64, 1), (16, 64), 16),  # contiguous: 256 bytes per repeat
+        ((96, 1), (16, 64), 16),  # one repeat per row
+        ((96, 1), (16, 65), 18),  # rows of nine blocks: one block of eight rows per repeat
+        ((96, 1), (16, 8), 2),  # rows of 32 bytes: eight per repeat
         ((96, 1), (16, 1), 2),  # an element takes its block of 32 bytes
         ((1024, 8), (16, 64), 128),
     ],
@@ -209,7 +209,7 @@ def test_a_vector_operation_pays_for_the_layout_of_its_operands(strides, sizes, 
 
 
 def test_scratch_space_is_not_work(run):
-    """A cast's last operand is scratch space, here twice as large as what is cast."""
+    """A cast's last operand is scratch space, here twice as large as the data."""
     small, view = tile("t", "ub", (1024,), (1,))
     cast = '"hivm.hir.vcast"(%t, %t, %a) <{operandSegmentSizes = array<i32: 1, 1, 1>}> '
     timed = run(small, f"{cast} : ({view}, {view}, UB) -> ()")
@@ -239,7 +239,7 @@ def reduction(run, sizes, dims):
 
 
 def test_a_reduction_over_rows_or_columns_adds_every_element_about_once(run):
-    """16 x 128: 32 repeats of data, halved until 16 repeats, one a row, are left; or until one row is."""
+    """16 x 128 is 32 repeats of data, halved until 16 repeats, one per row, are left; or until one row is left."""
     add = COSTS.repeat_cycles["vadd"]
     assert reduction(run, (16, 128), 1) == pytest.approx((16 + 16) * add)
     assert reduction(run, (16, 128), 0) == pytest.approx(sum(max(r * add, ISSUE) for r in (16, 8, 4, 2)))
@@ -273,7 +273,7 @@ SHAPES = {
 
 
 def in_full(monkeypatch):
-    """From here on no iteration is skipped."""
+    """Turn skipping of iterations off."""
     monkeypatch.setattr(loops, "_steady", lambda history: None)
 
 
@@ -307,7 +307,7 @@ def test_skipping_changes_nothing_whatever_bounds_the_loop(
 
 
 def test_a_long_loop_is_skipped_over(row_reduce, problem, rows, function, run, monkeypatch):
-    """Otherwise the tests above would compare the same with the same."""
+    """If no iteration were skipped, the tests above would compare a run with itself."""
     code, arguments = function(row_reduce, problem(1000, 1 << 22), rows(25, 25, 256))
     interpreted = 0
     genuine = core.Core.occupy
@@ -344,7 +344,7 @@ SHRINKING = (
 
 @pytest.mark.parametrize("tiles", [0, 1, 3.5, 40, 40.25, 93.5, 99, 100, 250])
 def test_a_loop_that_runs_on_after_its_data_has_ended_is_timed_right(tiles, run, monkeypatch):
-    """What an iteration does may change far from the loop's end, where sizes fall to nothing."""
+    """An iteration's work may change far from the loop's end, where sizes fall to zero."""
     elements = int(tiles * 4096)
     quick = run(*SHRINKING, arguments=(elements, 1, 1, 1))
     assert quick.bytes_in == 4 * min(elements, 100 * 4096)
@@ -354,7 +354,7 @@ def test_a_loop_that_runs_on_after_its_data_has_ended_is_timed_right(tiles, run,
 
 @pytest.mark.parametrize("ahead", [0, 10, 50, 300])
 def test_a_pipe_that_starts_far_ahead_is_caught_up_with(ahead, run, monkeypatch):
-    """Until the slower pipe has caught up, all iterations look alike; afterwards they do so again, but otherwise."""
+    """All iterations look alike until the slower pipe has caught up, and alike in another way afterwards."""
     lines = (*["exp"] * ahead, *loop(400, "load", "set MTE2 V 0", "wait MTE2 V 0", "exp"))
     quick = run(*lines)
     in_full(monkeypatch)
@@ -379,7 +379,7 @@ def test_a_branch_of_the_kernels_own_is_timed_wherever_it_is_taken(at, run):
 
 
 def test_a_branch_for_the_tail_at_the_end_of_a_loop_is_timed(run):
-    """Such a branch does not keep the loop from being skipped over."""
+    """Such a branch does not prevent skipping."""
     timed = run(*loop(1000, "add", *equals(999), *branch("%hit", "exp", mark="hivm.unlikely_condition")))
     assert timed.busy["V"] == pytest.approx(1000 * ADD + EXP)
 
@@ -467,7 +467,7 @@ DECIDED = '%d = "arith.cmpf"(%read, %read) <{predicate = 1 : i64}> : (f32, f32) 
 
 @pytest.mark.parametrize("condition", ["gt", "eq", "and", "select"])
 def test_a_branch_on_data_is_refused(condition, run):
-    """However the condition comes about."""
+    """Any way of computing the condition from data is refused."""
     lines = {
         "gt": ['%c = "arith.cmpf"(%read, %read) <{predicate = 2 : i64}> : (f32, f32) -> i1'],
         "eq": [DECIDED, '%c = "arith.cmpi"(%d, %d) <{predicate = 0 : i64}> : (i1, i1) -> i1'],
@@ -517,7 +517,7 @@ def test_where_data_points_to_does_not_matter_to_the_time(run):
     ],
 )
 def test_whole_numbers_are_computed_as_the_machine_does(n, operation, expected, run):
-    """The result, made positive, is a trip count."""
+    """The result plus a shift that makes it positive is a trip count."""
     shift = 10
     lines = (
         '%two = "arith.constant"() <{value = 2 : i32}> : () -> i32',

@@ -1,4 +1,4 @@
-"""A program's course in full: the same times, one critical path that adds up, flags from setter to waiter."""
+"""A program's full timeline: the same times, one critical path that adds up, flags from setter to waiter."""
 
 import itertools
 
@@ -51,7 +51,7 @@ def test_the_latency_of_a_transfer_belongs_to_the_transfer(course):
 
 
 def test_a_barrier_waits_for_what_was_not_done(course):
-    """Its event starts where the start-up of the first operation is over."""
+    """Its event starts when the start-up of the first operation is over."""
     recording = course("exp", "barrier V", "exp")
     first, barrier, second = [event for event in recording.events if event.pipe == V]
     assert (first.work, barrier.work, second.work) == (True, False, True)

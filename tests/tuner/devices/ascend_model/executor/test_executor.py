@@ -1,4 +1,4 @@
-"""Compiled programs executed: control flow, double buffers, memory, and what Triton's own interpreter computes."""
+"""Execution of compiled programs: control flow, double buffers, memory, and results of Triton's interpreter."""
 
 import numpy as np
 import pytest
@@ -27,7 +27,7 @@ ID = ('%id = "hivm.hir.get_block_idx"() : () -> i64', '%p = "arith.index_cast"(%
 
 
 def put(value, at, kind="index"):
-    """Store a number into the buffer."""
+    """Return the lines that store a number into the buffer."""
     as_whole = f'%w_{value} = "arith.index_cast"(%{value}) : ({kind}) -> i64'
     as_float = f'%f_{value} = "arith.sitofp"(%w_{value}) : (i64) -> f32'
     return as_whole, as_float, f'"memref.store"(%f_{value}, %x, %{at}) : (f32, GM, index) -> ()'
@@ -35,7 +35,7 @@ def put(value, at, kind="index"):
 
 @pytest.fixture
 def run(program):
-    """What a program by hand leaves in its buffer of 4096 elements, run as so many programs."""
+    """Run hand-written lines as this many programs, and return the buffer of 4096 elements."""
 
     def execute_lines(*lines, programs=1, size=UB, data=None):
         data = np.arange(4096, dtype=np.float32) if data is None else data
@@ -99,7 +99,7 @@ def test_while_loops_end_for_each_program_on_its_own(run):
 
 
 def test_iterations_take_a_buffers_addresses_in_turn_over_all_loops_around_it(run):
-    """Three times three iterations: the last of each parity were the ninth and the eighth."""
+    """In three times three iterations, the last ones to use the two addresses are the ninth and the eighth."""
     lines = (
         constant("three", 3),
         constant("first", 1024, "i64"),
@@ -167,7 +167,7 @@ def test_a_buffer_that_ends_too_early_is_named(run):
 
 
 def test_a_plan_beyond_on_chip_memory_is_refused(program):
-    with pytest.raises(OutOfBounds, match="by_hand has planned 16384 bytes of on-chip memory, which has 8192"):
+    with pytest.raises(OutOfBounds, match="by_hand needs 16384 bytes of on-chip memory, which has 8192"):
         Executor(program("load"), 8192)
 
 
@@ -175,7 +175,7 @@ def test_a_transfer_between_different_shapes_is_a_fault(run):
     half = '"memref.subview"(%a) <{operandSegmentSizes = array<i32: 1, 0, 0, 0>, static_offsets = array<i64: 0>, '
     half += "static_sizes = array<i64: 2048>, static_strides = array<i64: 1>}> : (UB) -> "
     kind = "memref<2048xf32, strided<[1]>, #hivm.address_space<ub>>"
-    with pytest.raises(Fault, match=r"between memory of shapes \(4096,\) and \(2048,\)"):
+    with pytest.raises(Fault, match=r"between memory of shapes \(4096,\) and \(2048,\), which differ"):
         run(f"%half = {half}{kind}", f'"hivm.hir.load"(%x, %half) : (GM, {kind}) -> ()')
 
 
@@ -218,7 +218,7 @@ MASKED = [
     *("HALVES", "BRAIN_HALVES", "LONGS", "BYTES"),
 ]
 WHOLE = ["RUNNING_SUMS", "TRANSPOSE", "RESHAPE"]
-"""Kernels of `operation_kernels.py`: with masks, and of whole tiles only."""
+"""Kernels of `operation_kernels.py`: those with masks, and those for whole tiles only."""
 
 SIZES = {("N",): {"N": 1000}, ("M", "N"): {"M": 50, "N": 127}}
 

@@ -1,4 +1,4 @@
-"""Accesses that nothing orders are found, whatever values they happened to see; ordered ones are not."""
+"""Unordered accesses are reported, whatever values they happened to see; ordered ones are not."""
 
 import numpy as np
 import pytest
@@ -138,7 +138,7 @@ def test_long_operations_over_the_very_same_elements_are_kept_apart_by_their_pip
     long = View(-1, 0, 0, (64, 64), (64, 1), "f32")
     order.use(V, ADD, [], [long])
     order.use(V, EXP, [long], [long])
-    assert len(order.unbarriered) == 2  # it reads and writes what was written
+    assert len(order.unbarriered) == 2  # it reads and overwrites the same elements
     assert all("without a barrier between" in note for note in order.unbarriered)
     with pytest.raises(Race):
         order.use(V, ADD, [View(-1, 0, 0, (63, 64), (64, 1), "f32")], [])
@@ -218,7 +218,7 @@ def store(value, at):
 
 @pytest.fixture
 def execute(program):
-    """What a program by hand leaves in its buffer, run as so many programs."""
+    """Run hand-written lines as this many programs, and return the buffer."""
 
     def run(*lines, programs=2):
         data = np.arange(4096, dtype=np.float32)
@@ -233,7 +233,9 @@ def test_programs_may_write_elements_of_their_own(execute):
 
 
 def test_programs_that_write_different_values_to_one_element_race(execute):
-    message = r"race: memref.store \(operation \d+\) writes elements of x_ptr that .*program.* writes otherwise"
+    message = (
+        r"race: memref.store \(operation \d+\) writes elements of x_ptr that .*program.* writes with another value"
+    )
     with pytest.raises(Race, match=message):
         execute(ID, NUMBER, store("%v", "%c0"))
 
@@ -255,7 +257,7 @@ FAR = (
     '%far = "arith.constant"() <{value = 65536 : i64}> : () -> i64',
     '%b = "hivm.hir.pointer_cast"(%far) <{operandSegmentSizes = array<i32: 1, 0>}> : (i64) -> UB',
 )
-"""A second tile, so that nothing on chip is shared."""
+"""A second tile, so that the programs share nothing on chip."""
 
 
 def test_a_program_reads_what_it_wrote_only_after_a_flag(execute):
@@ -304,7 +306,7 @@ def test_adding_to_what_another_program_writes_is_a_race(execute):
 
 @pytest.fixture(scope="module")
 def headline(row_reduce, problem, rows, target, cache_folder):
-    """Small, with two full column tiles and a tail, two programs and a tail of rows."""
+    """A small case: two full column tiles and a tail, two full programs and a tail of rows."""
     from tilewise.benchmarks.model.mutations import compile_case
 
     return compile_case(row_reduce, problem(61, 600), rows(25, 25, 256), target, cache_folder)

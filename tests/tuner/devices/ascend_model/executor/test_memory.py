@@ -1,4 +1,4 @@
-"""On-chip memory byte by byte, and global buffers that end where they end."""
+"""On-chip memory byte by byte, and global buffers with exact ends."""
 
 import math
 

@@ -1,4 +1,4 @@
-"""What the compiler emits for ordinary vector kernels can be timed; what cannot is refused by name."""
+"""Operations that the compiler emits for ordinary vector kernels are timed; unknown ones are refused by name."""
 
 import dataclasses
 import math
@@ -60,7 +60,7 @@ EMITTED = {
     "LONGS": "store",
     "BYTES": "vcast store",
 }
-"""Spec of `operation_kernels.py` -> operations (of `hivm.hir` where no dialect is named) that must be in its code."""
+"""Spec of `operation_kernels.py` -> operations that its code must hold (in `hivm.hir` if no dialect is named)."""
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def test_plain_stores_are_not_atomic(case, function, run):
 
 @pytest.mark.parametrize(("program", "elements"), [(0, 256 + 232), (1, 256), (2, 256)])
 def test_a_while_loop_runs_as_often_as_the_program_says(program, elements, case, function, run):
-    """Of 1000 elements in blocks of 256, program 0 of 3 takes the first and the last block, which is short."""
+    """With 1000 elements in blocks of 256, program 0 of 3 takes the first block and the last, which is short."""
     spec, problem = case("PERSISTENT_WHILE")
     code, arguments = function(spec, problem, spec.default(problem, None))
     assert run(code, arguments=arguments, program=program).bytes_in == 4 * elements
@@ -184,7 +184,7 @@ def test_code_that_does_not_parse_is_an_outcome(case, target, cache_folder, monk
 
 
 def test_arguments_become_constants_where_triton_makes_them_so(case, function, run):
-    """1 does; 1.0, True and anything else do not. A constexpr parameter's default holds."""
+    """The integer 1 becomes a constant; 1.0, True and all else do not. A constexpr parameter's default is used."""
     spec, problem = case("SCALED")
     spec = dataclasses.replace(
         spec, scalars=lambda problem: {"N": problem.dims["N"], "scale": 1.0, "flag": True, "one": 1}
@@ -198,14 +198,14 @@ def test_arguments_become_constants_where_triton_makes_them_so(case, function, r
 
 def test_a_missing_argument_is_the_specs_fault_and_named(case, target, cache_folder):
     spec, problem = case("ONE_ARGUMENT_MORE")
-    with pytest.raises(BadSpec, match="gives no MISSING"):
+    with pytest.raises(BadSpec, match="does not pass MISSING"):
         model_config(spec, problem, spec.default(problem, target), target, cache_folder)
 
 
 def test_an_argument_too_many_is_the_specs_fault_and_named(case, target, cache_folder):
     spec, problem = case("RELU")
     wrong = dataclasses.replace(spec, scalars=lambda problem: {**problem.dims, "stride": 1})
-    with pytest.raises(BadSpec, match="gives stride, which its function does not take"):
+    with pytest.raises(BadSpec, match="passes stride, which its function does not take"):
         model_config(wrong, problem, spec.default(problem, target), target, cache_folder)
 
 
@@ -217,7 +217,7 @@ def test_an_option_that_is_not_modelled_does_not_compile_and_is_named(case, targ
     outcome, _ = model_config(more, problem, config, target, cache_folder)
     assert (outcome.status, outcome.reason) == (
         Status.COMPILE,
-        "the option unit_flag is not modelled; multibuffer is",
+        "option not modelled: unit_flag; only multibuffer is",
     )
 
 

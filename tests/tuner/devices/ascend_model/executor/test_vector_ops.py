@@ -1,4 +1,4 @@
-"""Every vector operation against numpy or torch: with tails, masks, odd strides, and one row a program."""
+"""Every vector operation against numpy or torch, with tails, masks, odd strides and one row per program."""
 
 import itertools
 import math
@@ -18,7 +18,7 @@ TYPES = {"f32": np.float32, "f16": np.float16, "i32": np.int32, "i16": np.int16,
 
 
 class Core:
-    """Memory for three programs; tiles one after the other, rows apart by more than their length."""
+    """Memory for three programs: tiles one after the other, with gaps between rows."""
 
     def __init__(self):
         self.chip = OnChip(PROGRAMS, 1 << 16)
@@ -363,7 +363,7 @@ def test_reductions_along_every_axis(core, name, dtype, shape, axis):
 def test_a_sum_folds_halves_so_that_equal_numbers_add_up_exactly(core):
     x, out = core.tile((8192,), "f32", np.full((PROGRAMS, 8192), 0.1, np.float32)), core.tile((1,), "f32")
     core.run("vreduce", (x, out), (1, 1, 0, 0), arith="sum", reduce_dims=(0,))
-    assert (core.read(out) == np.float32(0.1) * 8192).all()  # one after the other they would not
+    assert (core.read(out) == np.float32(0.1) * 8192).all()  # added one after the other, they would not be exact
 
 
 def test_a_maximum_with_its_index_takes_the_first(core):
@@ -384,7 +384,7 @@ def test_running_sums_and_products(core, name, function, axis):
     np.testing.assert_allclose(core.read(out), function(torch.from_numpy(a).double(), axis + 1), rtol=1e-6)
 
 
-# From place to place ----------------------------------------------------------------------------------------------
+# Moves ------------------------------------------------------------------------------------------------------------
 
 
 def test_moves_of_elements(core):
@@ -414,7 +414,7 @@ def test_a_gather_picks_within_rows_and_refuses_what_lies_outside(core):
         core.run("vgather", (x, y, out, core.tile((24,), "i32")))
 
 
-# What is not known ------------------------------------------------------------------------------------------------
+# Unknown operations -----------------------------------------------------------------------------------------------
 
 
 def test_an_unknown_operation_is_an_error_that_names_it(core):
@@ -440,7 +440,7 @@ def test_an_unknown_form_of_an_operation_is_an_error_that_names_it(core, name, s
 
 
 def test_scratch_space_that_overlaps_an_operand_spoils_the_result(core):
-    """It is the compiler's to keep them apart; where it did not, the result would show."""
+    """The compiler must keep them apart; if it did not, the result would show it."""
     x, out = core.tile((64,), "f32", draw((64,))), core.tile((1,), "f32")
     core.run("vreduce", (x, out, x), (1, 1, 1, 0), arith="sum", reduce_dims=(0,))
     assert np.isnan(core.read(out)).all()

@@ -1,4 +1,4 @@
-"""Verification on a modelled part executes the compiled program, and says what failed: the values, or the check."""
+"""Verification on a modelled part executes the compiled program, and tells wrong values from a failed check."""
 
 import dataclasses
 import os
@@ -55,7 +55,12 @@ def test_a_right_kernel_agrees_in_every_dtype(device, faulty, dtype):
 @pytest.mark.parametrize(
     ("name", "m", "n", "reason"),
     [
-        ("NO_COLUMN_MASK", 19, 150, "uses element .* of x_ptr, which has 2850"),  # at the very end, found by its place
+        (
+            "NO_COLUMN_MASK",
+            19,
+            150,
+            "uses element .* of x_ptr, which has 2850",
+        ),  # at the very end, found by its address
         ("MISSING_COLUMN", 19, 150, "off by"),
         ("NO_STORE_MASK", 19, 150, "uses element .* of out_ptr, which has 19"),
         ("NO_TAIL_TRIP", 20, 64, "never written"),
@@ -73,7 +78,7 @@ def test_the_headline_problem_is_executed_whole_within_two_seconds(device, row_r
     config = rows(25, 25, 256)
     headline = problem(1000, 8192)
     assert executed_problem(row_reduce, headline, config) == headline
-    (outcome,) = device.evaluate(row_reduce, headline, [config])  # compiled and the process warm
+    (outcome,) = device.evaluate(row_reduce, headline, [config])  # compiles, and warms up the process
     assert outcome.status is Status.CORRECT
     taken = []
     for _ in range(3):
@@ -85,7 +90,7 @@ def test_the_headline_problem_is_executed_whole_within_two_seconds(device, row_r
 
 
 def _slowness():
-    """How many times slower this machine is just now than one that adds a million floats in half a millisecond."""
+    """Return how much slower this machine is right now than one that adds a million floats in half a millisecond."""
     data, began = np.ones(1 << 20, np.float32), time.monotonic()
     for _ in range(20):
         data + data
@@ -146,7 +151,7 @@ def test_a_spec_without_an_origin_is_executed_in_this_process(device, row_reduce
     assert device.verify(spec, problem(50, 512), rows(25, 25, 256)).agreed
 
 
-# What execution has found ------------------------------------------------------------------------------------------
+# Faults that execution has found -----------------------------------------------------------------------------------
 
 
 def test_the_mask_that_the_front_end_drops_from_an_atomic_of_one_element_is_found(target, cache_folder):

@@ -1,4 +1,4 @@
-"""Source lines of compiled code: the same program as without them, each operation with its line."""
+"""Source lines of compiled code: keeping them does not change the program, and each operation has its line."""
 
 from pathlib import Path
 
@@ -14,7 +14,7 @@ KERNELS = Path(registry.__file__).resolve().parent / "jit"
 
 @pytest.fixture(scope="module")
 def located(cache_folder, target):
-    """The first launch of a kernel's default config: its program without lines, its program with, the operations."""
+    """The first launch of a kernel's default config: its program without and with lines, and its operations."""
 
     def compile_both(name, dims):
         from tilewise.kernels.spec import Problem
@@ -54,7 +54,7 @@ def test_what_a_kernel_does_is_placed_on_the_line_that_says_so(located):
     assert lines["hivm.hir.vreduce"] == {"tl.store(out_ptr + rows, tl.sum(total, axis=1), mask=rows < end)"}
     assert len(lines["hivm.hir.load"]) == 2
     assert all("tl.load(" in line for line in lines["hivm.hir.load"])
-    assert any("tl.sigmoid" in line for line in lines["hivm.hir.vexp"])  # a library's own lines are those that call it
+    assert any("tl.sigmoid" in line for line in lines["hivm.hir.vexp"])  # a library call has the caller's line
     assert {Path(place.file).resolve().parent for _, place in operations if place} == {KERNELS}
 
 

@@ -1,4 +1,4 @@
-"""A config's modelled time taken apart, as rows, lines, a trace for Perfetto and a picture."""
+"""Breakdown of a config's modelled time, as rows, lines, a trace for Perfetto and a drawing."""
 
 import itertools
 import json
@@ -19,7 +19,7 @@ NUMBER, WHOLE, TEXT = {"type": "number", "minimum": 0}, {"type": "integer", "min
 
 
 def kind(phase, required, **properties):
-    """An event of one phase, with what Google's "Trace Event Format" says that it has."""
+    """Return the schema of an event of one phase, with the fields that Google's "Trace Event Format" gives it."""
     fields = {"ph": {"const": phase}, "pid": WHOLE, "tid": WHOLE, "name": TEXT, "cat": TEXT, "args": {"type": "object"}}
     return {
         "type": "object",
@@ -63,7 +63,7 @@ SCHEMA = {
 
 @pytest.fixture(scope="module")
 def headline(row_reduce, problem, rows, target, cache_folder):
-    """The second config of the headline case, whose sub-tiles leave the vector pipe waiting."""
+    """The headline case's second config, whose sub-tiles leave the vector pipe waiting."""
     return analyse(row_reduce, problem(1000, 8192), rows(25, 4, 2048), target, cache_folder)
 
 
@@ -87,7 +87,7 @@ def test_the_rows_add_up_to_the_time(headline, two_launches):
 def test_a_pipe_is_on_the_critical_path_for_no_longer_than_it_is_busy(headline):
     busy = headline.launches[0].time.pipes_us
     assert all(headline.rows()[pipe] <= busy[pipe] + 1e-9 for pipe in PIPES)
-    assert headline.rows()["V"] > 0.9 * busy["V"]  # it is what bounds the kernel
+    assert headline.rows()["V"] > 0.9 * busy["V"]  # the kernel is bound by it
     assert headline.rows()["MTE2"] < 0.5 * busy["MTE2"]  # most loads are hidden
 
 
@@ -108,14 +108,14 @@ def test_the_steps_of_the_critical_path_show_the_gap_before_each_sub_tile(headli
         assert sum(step.time_us for step in steps) == pytest.approx(analysis.time_us - outside)
         assert len(steps) < 50
     first_loads = [step for step in headline.critical_path() if step.pipe == "MTE2"]
-    assert len(first_loads) == 6 + 4  # one a sub-tile, but every one of the last, whose single row is soon done
+    assert len(first_loads) == 6 + 4  # one per sub-tile, but all four of the last, whose single row is soon done
     assert all("tl.load(" in step.place.text for step in first_loads)
 
 
 def test_traffic_is_told_by_buffer(headline):
     moved = headline.traffic()
     assert moved["x_ptr"] == (1000 * 8192 * 4, 0)
-    assert moved["w_ptr"] == (40 * 7 * 8192 * 4, 0)  # once a sub-tile
+    assert moved["w_ptr"] == (40 * 7 * 8192 * 4, 0)  # once per sub-tile
     assert moved["out_ptr"] == (0, 4000)
 
 
@@ -125,7 +125,7 @@ def test_scratch_between_launches_is_written_and_read(two_launches):
 
 
 def test_a_config_that_does_not_compile_has_no_course(row_reduce, problem, rows, target, cache_folder):
-    with pytest.raises(Unavailable, match=r"the course of row_reduce cannot be recorded: UB overflow: \d+ bits"):
+    with pytest.raises(Unavailable, match=r"cannot record a timeline of row_reduce: UB overflow: \d+ bits"):
         analyse(row_reduce, problem(1000, 8192), rows(25, 25, 1024), target, cache_folder)
 
 

@@ -1,4 +1,4 @@
-"""Problems and configs from text: what is read, and one clear line for what is not."""
+"""Problems and configs parsed from text, and a one-line error for invalid text."""
 
 import pytest
 from hypothesis import given
@@ -8,7 +8,7 @@ from tilewise.db.records import Question, shape_text
 from tilewise.errors import BadConfig, BadDimension, UnknownDtype
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
-from tilewise.tuner.space.problem import LARGEST, make_problem, parse_config, parse_dims
+from tilewise.tuner.space.problem_checks import LARGEST, make_problem, parse_config, parse_dims
 
 SPEC = registry.load("row_reduce")
 
@@ -78,7 +78,7 @@ def test_dimensions_that_cannot_be(dims, message):
 
 def test_a_dtype_that_the_kernel_does_not_take():
     message = refused(UnknownDtype, make_problem, SPEC, {"M": 5, "N": 5}, "float64")
-    assert message == "kernel row_reduce takes no 'float64'; it takes float32, float16, bfloat16"
+    assert message == "kernel row_reduce does not take 'float64'; it takes float32, float16, bfloat16"
 
 
 def test_a_problem_keeps_the_kernels_order_of_dimensions():
@@ -93,7 +93,7 @@ def test_a_problem_larger_than_the_memory_says_by_how_much(bowl):
     device.check_memory(bowl.SPEC, fits)
     too_large = make_problem(bowl.SPEC, {"M": 2**30}, "float32")
     message = refused(BadDimension, device.check_memory, bowl.SPEC, too_large)
-    assert message == "M=1073741824 needs 4.0 GiB of buffers; Bowl takes 0 GiB"
+    assert message == "M=1073741824 needs 4.0 GiB of buffers; Bowl allows 0 GiB"
 
 
 def test_a_config_is_read_with_the_types_of_its_values():

@@ -1,7 +1,7 @@
 """A SELECT compiled once and run by the driver itself.
 
-`Connection.execute` costs 120 us for the widest look-up where this costs 58 us, of which SQLite takes 42: most of the
-rest is setting up a connection's transaction and a result's keys, which one statement read by position needs not.
+The widest look-up costs 58 us here, 42 of them in SQLite, and 120 us with `Connection.execute`. Most of the difference
+is setting up a transaction and a result's keys, which a single statement read by position does not need.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ Statement = Select[Any] | TextualSelect
 
 
 class Query:
-    """Parameters are texts and whole numbers; rows have values of the statement's column types."""
+    """A compiled SELECT. Parameters are texts and integers; rows have values of the statement's column types."""
 
     __slots__ = ("_defaults", "_dialect", "_names", "_readers", "_sql", "_types")
 
@@ -31,9 +31,9 @@ class Query:
         self._readers: list[tuple[int, Callable[[Any], Any]]] | None = None  # known with the first cursor
 
     def run(self, connection: Any, parameters: dict[str, str | int]) -> Sequence[Sequence[Any]]:
-        """All rows, by a connection of the driver, whose errors come out as they are.
+        """Return all rows, read with a connection of the driver, whose errors are raised as they are.
 
-        PostgreSQL keeps no text with a NUL character and refuses to be asked for one: nothing there is like it.
+        PostgreSQL stores no text with a NUL character and refuses one as a parameter, so nothing there matches it.
         """
         if self._dialect.name == "postgresql" and any("\0" in str(value) for value in parameters.values()):
             return []
@@ -52,7 +52,7 @@ class Query:
         return rows
 
     def _find_readers(self, description: Sequence[Any]) -> Iterator[tuple[int, Callable[[Any], Any]]]:
-        """By position, how the driver's values become those of the column's type, where they differ."""
+        """Yield, by position, the converters from the driver's values to the column's type where these differ."""
         for position, (kind, column) in enumerate(zip(self._types, description, strict=True)):
             if read := kind.result_processor(self._dialect, column[1]):
                 yield position, read

@@ -1,4 +1,4 @@
-"""Problems from what a user typed, checked against the kernel."""
+"""Problems and configs parsed from text, and problems checked against the kernel."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tilewise.kernels.spec import Config, KernelSpec, Problem, Value
 __all__ = ["LARGEST", "config_text", "make_problem", "parse_config", "parse_dims", "shape_distance"]
 
 LARGEST = 2**31 - 1
-"""Kernels take sizes as 32-bit integers."""
+"""The largest dimension: kernels take dimensions as 32-bit integers."""
 
 
 def parse_dims(text: str) -> dict[str, int]:
-    """`M=1000,N=8192` as sizes by name. Raises `BadDimension`."""
+    """Parse `M=1000,N=8192` into dimensions by name. Raises `BadDimension`."""
     dims: dict[str, int] = {}
     for item in text.split(","):
         name, equals, number = (part.strip() for part in item.partition("="))
@@ -36,10 +36,13 @@ def _cut(text: str) -> str:
 
 
 def make_problem(spec: KernelSpec, dims: Shape, dtype: str) -> Problem:
-    """Raises `BadDimension` for missing, unknown or impossible dimensions, `UnknownDtype` for a dtype not taken."""
+    """Return the problem, with its dimensions in the kernel's order.
+
+    Raises `BadDimension` for missing, unknown or invalid dimensions, `UnknownDtype` for an unsupported dtype.
+    """
     wanted = ", ".join(spec.dims)
     if not isinstance(dims, Mapping):
-        raise BadDimension(f"the dimensions are {dims!r:.60}; expected the size of each of {wanted} by name")
+        raise BadDimension(f"the dimensions are {dims!r:.60}; expected a mapping with the size of {wanted}")
     if unknown := [name for name in dims if name not in spec.dims]:
         raise BadDimension(f"kernel {spec.name} has no dimension {', '.join(unknown)}; it has {wanted}")
     if missing := [name for name in spec.dims if name not in dims]:
@@ -48,12 +51,12 @@ def make_problem(spec: KernelSpec, dims: Shape, dtype: str) -> Problem:
         if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= LARGEST:
             raise BadDimension(f"dimension {name} is {size}; expected a whole number from 1 to {LARGEST}")
     if dtype not in spec.dtypes:
-        raise UnknownDtype(f"kernel {spec.name} takes no {dtype!r}; it takes {', '.join(spec.dtypes)}")
+        raise UnknownDtype(f"kernel {spec.name} does not take {dtype!r}; it takes {', '.join(spec.dtypes)}")
     return Problem(spec.name, {name: int(dims[name]) for name in spec.dims}, dtype)
 
 
 def parse_config(text: str) -> dict[str, Value]:
-    """`BLOCK_SIZE_M=25,multibuffer=True` as values by name. Raises `BadConfig`."""
+    """Parse `BLOCK_SIZE_M=25,multibuffer=True` into values by name. Raises `BadConfig`."""
     config: dict[str, Value] = {}
     for item in text.split(","):
         name, equals, value = (part.strip() for part in item.partition("="))
@@ -79,10 +82,10 @@ def _value(text: str) -> Value:
 
 
 def shape_distance(one: Mapping[str, int], other: Mapping[str, int]) -> float:
-    """How far two shapes are apart: the sum over dimensions of their log ratios; log 2 where one is twice as large."""
+    """Return the sum over dimensions of the log ratios of two shapes; a dimension twice as large counts log 2."""
     return sum(abs(math.log(one[name] / other[name])) for name in one)
 
 
 def config_text(config: Config) -> str:
-    """`BLOCK_SIZE_M=25, multibuffer=True`, as `parse_config` reads it."""
+    """Return `BLOCK_SIZE_M=25, multibuffer=True`, which `parse_config` reads."""
     return ", ".join(f"{name}={value}" for name, value in config.items())

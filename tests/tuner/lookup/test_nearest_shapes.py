@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tilewise.db.records import Problem, canonical_json
-from tilewise.tuner.lookup.shape_index import ShapeIndex, ShapesBySource
-from tilewise.tuner.space.problem import shape_distance
+from tilewise.tuner.lookup.nearest_shapes import ShapeIndex, ShapesBySource
+from tilewise.tuner.space.problem_checks import shape_distance
 
 
 def test_the_distance_is_the_sum_of_log_ratios_either_way():
@@ -18,7 +18,7 @@ def test_the_distance_is_the_sum_of_log_ratios_either_way():
     assert shape_distance({"M": 8, "N": 4}, {"M": 8, "N": 4}) == 0
 
 
-@pytest.mark.parametrize("count", [1, 40, 3000])  # sorted; the same; sorted, some sorted in, and some one by one
+@pytest.mark.parametrize("count", [1, 40, 3000])  # the last: some sorted, some inserted, some unsorted
 @pytest.mark.parametrize("same", [None, "M", "N"])
 @pytest.mark.parametrize("bound", [0.001, math.log(2), math.inf])
 def test_what_is_near_is_what_looking_at_every_shape_finds(count, same, bound):
@@ -31,7 +31,7 @@ def test_what_is_near_is_what_looking_at_every_shape_finds(count, same, bound):
     for place, shape in enumerate(shapes):
         index.add(("N", "M"), np.array([[shape["N"], shape["M"]]]))
         if place in (1500, 2700):
-            index.near(asked, 0.1)  # sorts what is there so far
+            index.near(asked, 0.1)  # sorts the shapes added so far
     unique = {tuple(shape.values()): shape for shape in shapes}.values()
     wanted = sorted(d for shape in unique if 0 < (d := shape_distance(shape, asked)) <= bound)[:8]
     found = index.near(asked, bound)
