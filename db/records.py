@@ -30,6 +30,7 @@ __all__ = [
     "Value",
     "canonical_json",
     "digest",
+    "outcome_of_comparison",
     "shape_text",
 ]
 
@@ -63,7 +64,10 @@ class Status(StrEnum):
 
 def canonical_json(value: Any) -> str:
     """Return JSON with sorted keys, no spaces and no NaN, so that equal values give equal text."""
-    return json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    return _canonical(value)
+
+
+_canonical = json.JSONEncoder(sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode
 
 
 def digest(value: Any) -> str:
@@ -331,15 +335,19 @@ class Result:
 
 def _certainty(winner: Trial) -> dict[str, Any]:
     """Return how the time was taken, and the outcome of the final comparison if there was one."""
-    compared = winner.facts.get("contest")
+    tie, probability = outcome_of_comparison(winner.facts)
+    return {"method": winner.method or None, "l2": winner.l2 or None, "tie": tie, "probability": probability}
+
+
+def outcome_of_comparison(facts: Mapping[str, Any]) -> tuple[bool | None, float | None]:
+    """Return, from a winner's facts, whether it is tied and its probability of being fastest; None where unknown."""
+    compared = facts.get("contest")
     compared = compared if isinstance(compared, Mapping) else {}
     tied, chance = compared.get("tied"), compared.get("chance")
-    return {
-        "method": winner.method or None,
-        "l2": winner.l2 or None,
-        "tie": tied if isinstance(tied, bool) else None,
-        "probability": chance if isinstance(chance, float) and 0 <= chance <= 1 else None,
-    }
+    return (
+        tied if isinstance(tied, bool) else None,
+        chance if isinstance(chance, float) and 0 <= chance <= 1 else None,
+    )
 
 
 def _default_json(trial: Trial | None) -> dict[str, Any] | None:

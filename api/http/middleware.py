@@ -1,7 +1,7 @@
 """The outermost layer of every request: its id, security headers, metrics, the access log, and problems for defects.
 
-Exact look-ups that are in memory are answered here and never reach the router. This is plain ASGI because Starlette's
-`BaseHTTPMiddleware` would cost more than all of it.
+Exact look-ups are answered here, from memory or with one read of the database, and never reach the router, which would
+take as long as the read. This is plain ASGI because Starlette's `BaseHTTPMiddleware` would cost more than all of it.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tilewise.api.http import problems
-from tilewise.errors import TilewiseError
+from tilewise.api.http.lookup_request import request_from_query
 
 if TYPE_CHECKING:
+    from tilewise.api.service.answer_cache import Answer
     from tilewise.api.service.service import Service
 
 __all__ = ["CACHE_CONTROL", "Middleware"]
@@ -70,19 +71,19 @@ class Middleware:
                 tag = value
         request_id = given if given and _ID.fullmatch(given) else b"%s-%x" % (self._prefix, next(self._serials))
         if scope["method"] == "GET" and scope["path"].startswith(_HOT):
-            status = await self._recall(scope, send, request_id, tag)
+            status = await self._answer(scope, send, request_id, tag)
             if status:
                 self._finish(scope, request_id, status, _HOT_ROUTE, began)
                 return
         await self._pass_on(scope, receive, send, request_id, began)
 
-    async def _recall(self, scope: Scope, send: Send, request_id: bytes, tag: bytes | None) -> int:
-        """Answer from memory if possible and allowed. Returns the status, or 0 if it did not answer."""
+    async def _answer(self, scope: Scope, send: Send, request_id: bytes, tag: bytes | None) -> int:
+        """Answer an exact look-up if reading is open. Returns the status, or 0 if it did not answer."""
         if not self._service.reads_open:
             return 0
         try:
-            answer = self._service.answer_cache.find(scope["raw_path"] + b"?" + scope["query_string"])
-        except TilewiseError:  # the router reports it in full
+            answer = await self._find(scope)
+        except Exception:  # the router runs into it as well, and reports it in full
             return 0
         if answer is None:
             return 0
@@ -92,8 +93,17 @@ class Middleware:
             headers += [_JSON, (b"content-length", b"%d" % len(body))]
         await send({"type": "http.response.start", "status": status, "headers": headers})
         await send({"type": "http.response.body", "body": body})
-        self._service.recalled.inc()
         return status
+
+    async def _find(self, scope: Scope) -> Answer | None:
+        target, kernel = scope["raw_path"] + b"?" + scope["query_string"], scope["path"].removeprefix(_HOT)
+        if (answer := self._service.answer_cache.find(target)) is not None:
+            self._service.recalled.inc()
+            return answer
+        if "/" in kernel:
+            return None
+        query = request_from_query(kernel, scope["query_string"].decode("latin-1"))
+        return None if query.toolchain is not None else await self._service.exact_answer(target, query.question)
 
     async def _pass_on(self, scope: Scope, receive: Receive, send: Send, request_id: bytes, began: float) -> None:
         status = 0

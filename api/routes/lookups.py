@@ -1,7 +1,7 @@
 """Look-ups: one by its URL, or many at once.
 
-An exact look-up runs on the event loop: a database file answers it in microseconds, less than a switch to a thread
-would cost.
+Where reading is open, the middleware has answered exact look-ups before they come here. They run on the event loop: a
+database file answers them in microseconds, less than a switch to a thread would cost.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from tilewise.api.http.routing import (
     service_of,
 )
 from tilewise.api.service.answer_cache import Answer
-from tilewise.api.service.answers import answer, exact, registered
+from tilewise.api.service.answers import answer, registered
 from tilewise.db.records import Question
 from tilewise.errors import UnknownKernel, UsageError
 from tilewise.tuner.lookup.resolve import Match, NotTuned, miss
@@ -104,19 +104,19 @@ typed = APIRouter(tags=["look-ups"])
 async def lookup(request: Request) -> Response:
     """Return one result. Its `match` names the source of the answer, and its `why` gives the evidence."""
     service = service_of(request)
-    query = request_from_query(request.path_params["kernel"], request.query_params.multi_items())
+    query = request_from_query(request.path_params["kernel"], request.scope["query_string"].decode("latin-1"))
+    target = request.scope["raw_path"] + b"?" + request.scope["query_string"]
+    if query.toolchain is None and (found := await service.exact_answer(target, query.question)):
+        return respond(request, found)
     service.answer_cache.follow()
     read_at = service.answer_cache.generation
-    result = await service.read(exact, service.store, query.question) if query.toolchain is None else None
-    if result is None:
-        try:
-            result = await service.run(answer, service.source, query.question, query.match, query.toolchain)
-        except NotTuned:
-            _heed_miss(service, query.question)
-            raise
+    try:
+        result = await service.run(answer, service.source, query.question, query.match, query.toolchain)
+    except NotTuned:
+        _heed_miss(service, query.question)
+        raise
     encoded = Answer.of(encode(result.to_json()))
     if result.match == Match.EXACT:
-        target = request.scope["raw_path"] + b"?" + request.scope["query_string"]
         service.answer_cache.keep(target, query.question.key, encoded, read_at=read_at)
     service.metrics.answers.labels(result.match, "database").inc()
     return respond(request, encoded)

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+from collections import OrderedDict
 from typing import NamedTuple
 
 from tilewise.db.sql.changes import Changes
@@ -18,7 +19,10 @@ __all__ = ["POLL_SECONDS", "Answer", "AnswerCache"]
 
 POLL_SECONDS = 0.1
 
-_OVERHEAD = 500
+_MOST_SPELLINGS = 8
+"""Limit of the targets kept for one question: its parameters can be given in any order and quoted in many ways."""
+
+_OVERHEAD = 530
 """Bytes that an answer takes beyond its own text, measured with 10^5 answers."""
 
 
@@ -40,13 +44,15 @@ class Answer(NamedTuple):
 class AnswerCache:
     """Answers by request target, in at most `most_bytes`; the oldest are dropped for new ones.
 
-    Use it only from the event loop's thread.
+    Use it only from the event loop's thread. Entries are plain tuples of texts, which the garbage collector stops
+    tracking: with an object for each of 10^5 answers, every full collection would hold up all requests for 50 ms.
     """
 
     def __init__(self, changes: Changes, most_bytes: int) -> None:
         self._changes, self._most_bytes = changes, most_bytes
-        self._answers: dict[bytes, tuple[Answer, str]] = {}
-        self._targets: dict[str, list[bytes]] = {}
+        # A plain dict would search for its oldest entry past all that were dropped before.
+        self._answers: OrderedDict[bytes, tuple[bytes, bytes, str]] = OrderedDict()
+        self._targets: dict[str, tuple[bytes, ...]] = {}
         self._bytes = 0
         self._checked = False
         self._loop = asyncio.get_running_loop()
@@ -67,7 +73,7 @@ class AnswerCache:
         if not self._checked:
             self.follow()
         found = self._answers.get(target)
-        return found[0] if found else None
+        return Answer(found[0], found[1]) if found else None
 
     def follow(self) -> None:
         """Drop the answers affected by writes since the last call; at most once per turn of the event loop."""
@@ -83,9 +89,11 @@ class AnswerCache:
         """Keep an answer that was read at generation `read_at`, unless anything was written since."""
         if read_at != self.generation or target in self._answers:
             return
-        self._answers[target] = answer, question
-        self._targets.setdefault(question, []).append(target)
-        self._bytes += _size(target, answer)
+        if len(known := self._targets.get(question, ())) == _MOST_SPELLINGS:
+            self._forget(known[0])
+        self._answers[target] = (answer.body, answer.tag, question)
+        self._targets[question] = (*self._targets.get(question, ()), target)
+        self._bytes += _size(target, answer.body)
         while self._bytes > self._most_bytes:
             self._forget(next(iter(self._answers)))
 
@@ -118,16 +126,15 @@ class AnswerCache:
         assert isinstance(questions, list)
         for question in questions:
             for target in self._targets.pop(question, ()):
-                answer, _ = self._answers.pop(target)
-                self._bytes -= _size(target, answer)
+                body, *_ = self._answers.pop(target)
+                self._bytes -= _size(target, body)
 
     def _forget(self, target: bytes) -> None:
-        answer, question = self._answers.pop(target)
-        self._bytes -= _size(target, answer)
-        targets = self._targets[question]
-        targets.remove(target)
-        if not targets:
-            del self._targets[question]
+        body, _, question = self._answers.pop(target)
+        self._bytes -= _size(target, body)
+        others = tuple(other for other in self._targets.pop(question) if other != target)
+        if others:
+            self._targets[question] = others
 
     async def _poll(self) -> None:
         while True:
@@ -138,5 +145,5 @@ class AnswerCache:
                 self._drop(None)
 
 
-def _size(target: bytes, answer: Answer) -> int:
-    return len(target) + len(answer.body) + _OVERHEAD
+def _size(target: bytes, body: bytes) -> int:
+    return len(target) + len(body) + _OVERHEAD

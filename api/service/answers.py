@@ -17,6 +17,7 @@ from tilewise.tuner.lookup.resolve import Match, clip, is_of, resolve_or_raise
 from tilewise.tuner.space.problem_checks import make_problem
 
 if TYPE_CHECKING:
+    from tilewise.db.sql.sql_store import SqlStore
     from tilewise.tuner.lookup.store_source import StoreSource
 
 __all__ = ["answer", "check_question", "exact", "registered"]
@@ -27,17 +28,22 @@ def check_question(kernel: str, dims: Iterable[str], dtype: str) -> None:
 
     Other kernels pass: results of a kernel from a user's file may be stored, which `answer` checks.
     """
-    if known := registered(kernel):
-        make_problem(known[0], dict.fromkeys(dims, 1), dtype)
+    if registered(kernel):
+        _check(kernel, tuple(dims), dtype)
 
 
-def exact(store: Store, question: Question) -> Result | None:
-    """Return the result stored for exactly this question, with one index seek.
+@functools.lru_cache(maxsize=1024)  # a check that raises is not kept
+def _check(kernel: str, dims: tuple[str, ...], dtype: str) -> None:
+    make_problem(_load(kernel)[0], dict.fromkeys(dims, 1), dtype)
+
+
+def exact(store: SqlStore, kernel: str, question_key: str) -> bytes | None:
+    """Return the encoded result stored for exactly this question about `kernel`, with one index seek.
 
     For a registered kernel, only results of the source installed here are exact, not those of another version.
     """
-    known = registered(question.kernel)
-    return store.lookup(question, source_hash=known[1] if known else None)
+    known = registered(kernel)
+    return store.encoded_result(question_key, source_hash=known[1] if known else None)
 
 
 def answer(source: StoreSource, question: Question, match: Match, toolchain: str | None) -> Result:
@@ -65,7 +71,7 @@ def registered(kernel: str) -> tuple[KernelSpec, str] | None:
 
     `registry.load` also takes files, which a request must never make the server import.
     """
-    return _load(kernel) if kernel in registry.names() else None
+    return _load(kernel) if registry.place(kernel) else None
 
 
 @functools.cache  # registered kernels do not change while the process lives

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, ParamSpec, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 
-from tilewise.api.service.answer_cache import AnswerCache
+from tilewise.api.service.answer_cache import Answer, AnswerCache
+from tilewise.api.service.answers import exact
 from tilewise.api.service.metrics import Metrics
 from tilewise.errors import StoreError, TilewiseError, Unavailable
 
@@ -93,6 +94,7 @@ class Service:
         self._closing = threading.Event()
         self._runner: Runner | None = None
         self.recalled = self.metrics.answers.labels("exact", "memory")
+        self._found = self.metrics.answers.labels("exact", "database")
 
     @property
     def source(self) -> StoreSource:
@@ -196,6 +198,19 @@ class Service:
             _, new = self.jobs_writer.submit(request, priority=-100)
             if new:
                 self.wake_runner()
+
+    async def exact_answer(self, target: bytes, question: Question) -> Answer | None:
+        """Return the answer stored for exactly this question, and keep it in memory for its request target."""
+        self.answer_cache.follow()
+        read_at = self.answer_cache.generation
+        key = question.key
+        body = await self.read(exact, self.store, question.kernel, key)
+        if body is None:
+            return None
+        answer = Answer.of(body)
+        self.answer_cache.keep(target, key, answer, read_at=read_at)
+        self._found.inc()
+        return answer
 
     async def read(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
         """Run a query: on the event loop if the database is a file, where it takes microseconds, else in a thread."""

@@ -41,12 +41,13 @@ def _show_serve(body: dict[str, Any]) -> None:
     from rich.table import Table
 
     table = Table(title=f"{body['connections']} connections, one worker; {body['machine']}", title_justify="left")
-    more = ("first answer s", "unseen/s", "nearest ms", "MB")
+    more = ("first answer s", "unseen/s", "unseen ratio", "unseen p99 ms", "nearest ms", "MB")
     for heading in ("problems", "hello/s", "look-ups/s", "ratio", "p99 ms", *more):
         table.add_column(heading, justify="right")
     for row in body["rows"]:
         cells = (f"{row[key]}" for key in ("problems", "hello_per_second", "per_second", "ratio", "p99_ms"))
-        rest = (f"{row[key]}" for key in ("first_answer_s", "unseen_per_second", "nearest_p50_ms"))
+        unseen = ("unseen_per_second", "unseen_ratio", "unseen_p99_ms")
+        rest = (f"{row[key]}" for key in ("first_answer_s", *unseen, "nearest_p50_ms"))
         table.add_row(*cells, *rest, str(row["memory_mb"]["hot"]))
     output().print(table)
 

@@ -2,9 +2,11 @@
 
 `wrk` sends the requests. Each round loads the yardstick and then each database's server, so that other work of the
 machine affects all alike. The look-ups of a round are of `_HOT` problems, drawn evenly from all that are stored and
-looked up once before: databases differ only in the number of other problems. First-time look-ups are of stored
-problems with their parameters in another order: answers are kept in memory by the query text, so each of these goes to
-the database.
+looked up once before: databases differ only in the number of other problems.
+
+First-time look-ups are of problems drawn from all, with their parameters in an order in which they were not given
+before: answers are kept in memory by the query text, so each of these goes to the database. Their rounds load the
+yardstick too. The database is read once before each, so that the operating system has it in memory.
 """
 
 from __future__ import annotations
@@ -22,7 +24,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from itertools import islice, permutations
+from itertools import islice, permutations, product
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +34,14 @@ from tilewise.benchmarks.common.header import service_header
 from tilewise.benchmarks.common.many import DEVICE, KERNEL, fill, shapes
 from tilewise.db.records import Dims
 from tilewise.errors import Unavailable
+from tilewise.tuner.lookup.resolve import Match
 
 __all__ = ["bench_serve"]
 
 _HOT = 1000
-_UNSEEN = 24_000
+_UNSEEN_A_SECOND = 15_000
+"""More than are answered; a run that gets to the end of its look-ups fails."""
+
 _NEAREST = 300
 _LARGEST_EXPORT = 100_000
 _START_SECONDS = 60.0
@@ -74,7 +79,9 @@ def bench_serve(
         for index, one in enumerate(started, 1):
             say(f"{one.count} problems: other requests")
             pairs = [(run[0], run[index]) for run in runs]
-            rows.append({**_head(folder, one.count), **_rates(pairs), **one.first, **_others(one, load)})
+            warm = _resident_mb(one.process)
+            unseen = _unseen(one, load, hello, rounds)
+            rows.append({**_head(folder, one.count), **_rates(pairs), **one.first, **unseen, **_others(one, warm)})
     stored = " ".join(f"--problems {size}" for size in sizes)
     command = f"tilewise bench serve {stored} --seconds {seconds} --connections {connections} --rounds {rounds}"
     return {
@@ -91,6 +98,7 @@ class _Started:
     """A database's server that has answered. `hot` are URLs; `first` are the times measured right after the start."""
 
     count: int
+    file: Path
     address: str
     process: int
     client: httpx2.Client
@@ -124,7 +132,7 @@ def _started(folder: Path, count: int, say: Callable[[str], None]) -> Iterator[_
             "nearest_at_once_s": round(near, 3),
             "portfolio_at_once_s": round(far, 3),
         }
-        yield _Started(count, address, process.pid, client, stored, hot, first, empty)
+        yield _Started(count, folder / f"{count}.db", address, process.pid, client, stored, hot, first, empty)
 
 
 def _head(folder: Path, count: int) -> dict[str, Any]:
@@ -143,17 +151,38 @@ def _rates(pairs: Sequence[tuple[_Run, _Run]]) -> dict[str, Any]:
     }
 
 
-def _others(one: _Started, load: _Load) -> dict[str, Any]:
-    """Measure everything but repeated exact look-ups: first-time and nearest look-ups, the export, memory."""
-    warm = _resident_mb(one.process)
-    drawn = random.Random(2).sample(one.stored, min(_UNSEEN, one.count))
-    unseen = load.run(one.address, list(islice(_other_words(drawn), _UNSEEN)))
+def _unseen(one: _Started, load: _Load, hello: str, rounds: int) -> dict[str, Any]:
+    """Measure first-time look-ups, in rounds with the yardstick."""
+    many = load.seconds * _UNSEEN_A_SECOND
+    words = _other_words(random.Random(2).sample(one.stored, min(many * rounds, one.count)))
+    pairs = []
+    for _ in range(rounds):
+        yardstick = load.run(hello, ["/"])
+        _read_through(one.file)
+        pairs.append((yardstick, load.run(one.address, list(islice(words, many)), once=True)))
+    rates = _rates(pairs)
+    return {
+        "unseen_per_second": rates["per_second"],
+        "unseen_ratio": rates["ratio"],
+        "unseen_p50_ms": rates["p50_ms"],
+        "unseen_p99_ms": rates["p99_ms"],
+        "unseen_hello_per_second": rates["hello_per_second"],
+        "unseen_hello_p99_ms": rates["hello_p99_ms"],
+    }
+
+
+def _read_through(file: Path) -> None:
+    """Read the file once, so that the operating system has it in memory."""
+    with file.open("rb") as opened:
+        while opened.read(1 << 24):
+            pass
+
+
+def _others(one: _Started, warm: int) -> dict[str, Any]:
+    """Measure nearest look-ups, the export and memory; `warm` is the memory after the rounds."""
     near = sorted(_nearest(one.client, one.stored, _NEAREST))
     exported = {"export": _export(one.client, one.process)} if one.count <= _LARGEST_EXPORT else {}
     return {
-        "unseen_per_second": round(unseen["per_second"]),
-        "unseen_p50_ms": unseen["p50_ms"],
-        "unseen_p99_ms": unseen["p99_ms"],
         "nearest_p50_ms": round(1e3 * near[len(near) // 2], 3),
         "nearest_p99_ms": round(1e3 * near[int(len(near) * 0.99)], 3),
         **exported,
@@ -165,19 +194,23 @@ class _Load:
     """Rounds of requests by wrk, with one thread."""
 
     def __init__(self, folder: Path, seconds: int, connections: int) -> None:
-        self._folder, self._seconds, self._connections = folder, seconds, connections
+        self._folder, self.seconds, self._connections = folder, seconds, connections
 
-    def run(self, address: str, targets: Sequence[str]) -> _Run:
+    def run(self, address: str, targets: Sequence[str], *, once: bool = False) -> _Run:
+        """Request the targets in turn, from the first again after the last unless `once` is set."""
         listed = self._folder / "targets"
         listed.write_text("\n".join(targets) + "\n")
         script = self._folder / "targets.lua"
         script.write_text(_SCRIPT % listed)
-        arguments = ["-t1", f"-c{self._connections}", f"-d{self._seconds}", "--latency", "-s", str(script), address]
+        arguments = ["-t1", f"-c{self._connections}", f"-d{self.seconds}", "--latency", "-s", str(script), address]
         done = subprocess.run(["wrk", *arguments], capture_output=True, text=True, check=True)
         if found := re.search(r"Non-2xx or 3xx responses: (\d+)|Socket errors: .*", done.stdout):
             raise Unavailable(f"the benchmark's requests failed: {found[0]}")
         rate = re.search(r"Requests/sec:\s+([\d.]+)", done.stdout)
-        assert rate is not None, done.stdout
+        made = re.search(r"(\d+) requests in", done.stdout)
+        assert rate is not None and made is not None, done.stdout
+        if once and int(made[1]) + self._connections > len(targets):
+            raise Unavailable(f"the {len(targets)} first-time look-ups were not enough; raise _UNSEEN_A_SECOND")
         percent = {f"p{name}_ms": _milliseconds(done.stdout, name) for name in ("50", "99")}
         return {"per_second": float(rate[1]), **percent}
 
@@ -193,10 +226,10 @@ def _target(dims: Dims) -> str:
 
 
 def _other_words(stored: Sequence[Dims]) -> Iterator[str]:
-    """Yield URLs of the problems with their parameters in other orders than `_target` uses, each once."""
-    for order in islice(permutations(range(len(_parameters(stored[0])))), 1, None):
+    """Yield URLs of the problems, none of which `_target` uses, each once."""
+    for match, order in product(Match, permutations(range(len(_parameters(stored[0])) + 1))):
         for dims in stored:
-            given = _parameters(dims)
+            given = [*_parameters(dims), f"match={match}"]  # what is stored is the exact answer whatever may match
             yield f"/v1/configs/{KERNEL}?{'&'.join(given[index] for index in order)}"
 
 

@@ -17,6 +17,7 @@ from tilewise.db.records import Config, Question, Result, Scope, Status, Suggest
 from tilewise.db.sql import models, queries, schema
 from tilewise.db.sql.changes import Changes, touch
 from tilewise.db.sql.database import Database, connect
+from tilewise.db.sql.encoded_result import encode_row
 from tilewise.db.sql.rows import (
     SCOPE_COLUMNS,
     read_result,
@@ -151,6 +152,14 @@ class SqlStore(Store):
         else:
             rows = self._database.fetch(queries.LOOKUP_OF_SOURCE, key=question.key, source_hash=source_hash)
         return read_result(rows[0]) if rows else None
+
+    def encoded_result(self, question_key: str, *, source_hash: str | None = None) -> bytes | None:
+        """Return the JSON of what `lookup` returns for the question with that key, reading only what it shows."""
+        if source_hash is None:
+            rows = self._database.fetch(queries.ENCODED, key=question_key)
+        else:
+            rows = self._database.fetch(queries.ENCODED_OF_SOURCE, key=question_key, source_hash=source_hash)
+        return encode_row(rows[0]) if rows else None
 
     def answers(self, question: Question, *, source_hash: str | None = None) -> list[Result]:
         found = map(read_result, self._database.fetch(queries.ANSWERS, key=question.key))

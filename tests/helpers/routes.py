@@ -147,7 +147,7 @@ def forming_an_answer(folder: Path) -> list[list[str]]:
             ["tune", "row_reduce", "-s", "M=100,N=500", "--device", "model:Ascend910B4", "--trials", "1", "--db", url]
         )
     )
-    with TestClient(create_app(url, Options(run_jobs=False))) as client, listening(sql_store, "read_result", heard):
+    with TestClient(create_app(url, Options(run_jobs=False))) as client, listening(sql_store, "encode_row", heard):
         answer = client.get("/v1/configs/row_reduce", params={"M": 100, "N": 500, "device": "Ascend910B4"})
         answer.raise_for_status()
     return heard

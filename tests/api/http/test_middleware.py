@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+from types import SimpleNamespace
+
 import pytest
+
+from tilewise.api.http import middleware
 
 ASKED = "/v1/configs/row_reduce?M=1000&N=8192&device=Ascend910B4"
 JOB = {"kernel": "vector_add", "shapes": [{"N": 100}], "device": "model:Ascend910B4"}
@@ -40,3 +45,15 @@ def test_head_of_a_stream_ends(client, token_of):
 def test_nobody_between_keeps_an_answer_unasked(client, path):
     """Caches may keep a 404 on their own, and would hide a later tuning for hours."""
     assert client.get(path).headers["cache-control"] == "no-cache"
+
+
+@pytest.mark.parametrize("path", [ASKED, "/v1/kernels"])
+def test_the_log_gives_a_requests_time_in_milliseconds(client, tune, path, monkeypatch, caplog):
+    tune()
+    client.get(path)  # the second look-up comes from memory
+    moments = iter((7.0, 7.0123456))
+    monkeypatch.setattr(middleware, "time", SimpleNamespace(perf_counter=lambda: next(moments)))
+    with caplog.at_level(logging.DEBUG, "tilewise.access"):
+        client.get(path)
+    [line] = [record for record in caplog.records if record.name == "tilewise.access"]
+    assert line.ms == 12.346

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import logging
 import sqlite3
@@ -15,6 +16,7 @@ from starlette.testclient import TestClient
 
 from tilewise.api.app import create_app
 from tilewise.api.http.logs import configure
+from tilewise.api.service import answer_cache
 from tilewise.api.service.answer_cache import POLL_SECONDS
 from tilewise.api.service.service import Options
 from tilewise.db.sql.sql_store import open_store
@@ -100,6 +102,29 @@ def test_what_is_kept_is_bounded(store_url, tune):
         assert (len(cache), cache.size, cache._targets) == (0, 0, {})
 
 
+def test_of_one_question_eight_spellings_are_kept(client, tune):
+    tune()
+    cache = client.app.state.service.answer_cache
+    spellings = [ASKED.replace("row", "%72ow"), *(f"{ASKED}&match={match}" for match in ("exact", "older", "nearest"))]
+    spellings += [one.replace("Ascend", "%41scend") for one in spellings] + [ASKED, ASKED.replace("M=", "%4D=")]
+    bodies = {client.get(url).content for url in spellings}
+    assert (len(spellings), len(bodies), len(cache)) == (10, 1, 8)
+    for url in spellings[2:]:
+        client.get(url)
+    assert sources(client) == {"memory": 8, "database": 10}
+    tune(toolchain="model-2")
+    assert client.get(ASKED).json()["toolchain"] == "model-2"
+    assert len(cache) == 1
+
+
+def test_what_is_kept_does_not_slow_down_the_garbage_collector(client, tune):
+    tune()
+    client.get(ASKED)
+    cache = client.app.state.service.answer_cache
+    gc.collect()
+    assert not any(map(gc.is_tracked, (*cache._answers.values(), *cache._targets.values())))
+
+
 def test_a_relaxed_answer_says_so_and_is_not_kept(client, tune):
     tune()
     near = ASKED.replace("8192", "8190") + "&match=nearest"
@@ -121,14 +146,14 @@ def test_what_was_read_before_a_write_is_not_kept_after_it(client, tune):
     """The write comes between reading and keeping, as can happen on a database that is read from threads."""
     tune()
     service = client.app.state.service
-    lookup = service.store.lookup
+    read = service.store.encoded_result
 
     def slow(*arguments, **named):
-        found = lookup(*arguments, **named)
+        found = read(*arguments, **named)
         service.answer_cache._drop([])
         return found
 
-    service.store.lookup = slow
+    service.store.encoded_result = slow
     assert client.get(ASKED).status_code == 200
     assert len(service.answer_cache) == 0
 
@@ -151,6 +176,17 @@ def test_on_postgresql_answers_follow_within_the_interval(postgres_url, tune_int
         time.sleep(POLL_SECONDS * 5)
         assert client.get(ASKED).json()["toolchain"] == "model-2"
         assert sources(client) == {"memory": 1, "database": 2}
+
+
+def test_on_postgresql_what_this_process_wrote_is_in_its_next_answer(postgres_url, tune_into, monkeypatch):
+    monkeypatch.setattr(answer_cache, "POLL_SECONDS", 3600.0)
+    tune_into(postgres_url)
+    with TestClient(create_app(postgres_url)) as client:
+        assert client.get(ASKED).json()["toolchain"] == "model-1"
+        tune_into(postgres_url, toolchain="model-2")
+        assert client.portal is not None
+        client.portal.call(client.app.state.service.answer_cache.catch_up)
+        assert client.get(ASKED).json()["toolchain"] == "model-2"
 
 
 def test_the_log_has_one_json_object_a_line_with_the_request(capsys, client, tune):

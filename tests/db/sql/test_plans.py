@@ -119,7 +119,7 @@ def test_no_query_reads_a_whole_table(many: tuple[Engine, str], name: str):
 
 
 @pytest.mark.parametrize("many", ["sqlite"], indirect=True)
-@pytest.mark.parametrize("name", ["LOOKUP", "LOOKUP_OF_SOURCE", "ANSWERS", "RESULT"])
+@pytest.mark.parametrize("name", ["LOOKUP", "LOOKUP_OF_SOURCE", "ENCODED", "ENCODED_OF_SOURCE", "ANSWERS", "RESULT"])
 def test_totals_over_the_trials_of_a_problem_are_read_from_one_index(many: tuple[Engine, str], name: str):
     """Of hundreds of trials, only those in the result are read."""
     plan = plan_of(many, name)
