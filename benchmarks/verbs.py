@@ -12,6 +12,7 @@ VERBS = {
         "Execute compiled configs; compare with float64 and Triton's interpreter.",
     ),
     "faults": ("gpu.commands:faults", "Tune among configs that crash, hang or are wrong, on an NVIDIA GPU."),
+    "judge": ("search.commands:judge", "Run the default search on landscapes that decided nothing about it."),
     "kernels": ("gpu.commands:kernels", "Tune kernels and compare them with their defaults and the memory rate."),
     "model": ("model.commands:model", "Compare modelled times with published ones of a real Ascend part."),
     "mutations": (

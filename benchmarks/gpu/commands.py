@@ -204,9 +204,10 @@ def _show_timing(body: dict[str, Any]) -> None:
 @click.option("-s", "--shape", default="M=1000,N=8192", show_default=True, metavar="M=1000,N=8192")
 @click.option("--dtype", default="float32", show_default=True)
 @click.option("--tunings", type=click.IntRange(2), default=10, show_default=True, help="Tunings from nothing.")
-@click.option("--trials", type=click.IntRange(2), default=60, show_default=True, help="Trials per tuning.")
+@click.option("--trials", type=click.IntRange(2), default=200, show_default=True, help="Limit on trials per tuning.")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), default=600.0, show_default=True, help="Seconds.")
 @click.option("--rounds", type=click.IntRange(20), default=500, show_default=True, help="For the winners' true times.")
+@click.option("--winners-only", is_flag=True, help="Only compare the winners: a third of the time.")
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @common
 def repeatability(
@@ -217,6 +218,7 @@ def repeatability(
     trials: int,
     timeout: float,
     rounds: int,
+    winners_only: bool,
     file: str | None,
     as_json: bool,
 ) -> None:
@@ -231,7 +233,14 @@ def repeatability(
     _require_gpu()
     with working("repeatability:") as progress:
         body = bench_repeatability(
-            spec, problem, tunings=tunings, trials=trials, rounds=rounds, seconds=timeout, progress=progress
+            spec,
+            problem,
+            tunings=tunings,
+            trials=trials,
+            rounds=rounds,
+            seconds=timeout,
+            progress=progress,
+            winners_only=winners_only,
         )
     give(body, as_json, file, _show_repeatability)
 
@@ -243,10 +252,10 @@ def _show_repeatability(body: dict[str, Any]) -> None:
     table = Table(title=title, title_justify="left")
     for heading in ("seed", "true us", "us", "verdict", "compared", "dropped", "timing s"):
         table.add_column(heading, justify="right")
-    order, timing = body["order"], body["timing"]
+    order = body.get("order", {})
     for name, run in (
         *((str(r["seed"]), r) for r in body["tunings"]),
-        *((n, order[n]) for n in ("forward", "reversed")),
+        *((n, order[n]) for n in ("forward", "reversed") if n in order),
     ):
         verdict = "tie" if run["tie"] else f"{run['probability'] or 0:.1%}"
         table.add_row(
@@ -261,6 +270,9 @@ def _show_repeatability(body: dict[str, Any]) -> None:
     console = output()
     console.print(table)
     console.print(f"True times of the winners differ by {body['true_us_largest_by_smallest']:.2%}.")
+    if not order:
+        return
+    timing = body["timing"]
     for row in body["one_config_in_processes"]:
         shown = f"{row['median_us']:.2f} us, processes differ by {row['largest_by_smallest']:.2%}"
         console.print(f"One config of row_reduce {row['shape']}: {shown}.")

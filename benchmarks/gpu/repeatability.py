@@ -8,6 +8,7 @@ Finally the time spent on timing is compared with that of `triton.testing.do_ben
 from __future__ import annotations
 
 import dataclasses
+import os
 import random
 import statistics
 import time
@@ -32,10 +33,20 @@ Progress = Callable[[str], None]
 
 
 def bench_repeatability(
-    spec: KernelSpec, problem: Problem, *, tunings: int, trials: int, rounds: int, seconds: float, progress: Progress
+    spec: KernelSpec,
+    problem: Problem,
+    *,
+    tunings: int,
+    trials: int,
+    rounds: int,
+    seconds: float,
+    progress: Progress,
+    winners_only: bool = False,
 ) -> dict[str, Any]:
     """Run the benchmark and return its JSON; start no further tuning after `seconds`. Raise `Unavailable` if there is
-    no GPU."""
+    no GPU. `winners_only` leaves out the order of the candidates, the times in several processes, and `do_bench`."""
+    if winners_only:
+        return _winners(spec, problem, tunings, trials, rounds, seconds, progress)
     runs: list[dict[str, Any]] = []
     processes: list[dict[str, float]] = []
     end = time.monotonic() + seconds
@@ -84,6 +95,35 @@ def bench_repeatability(
             "winner_true_us": ours,
             "do_bench_winner_true_us": theirs,
         },
+    }
+
+
+def _winners(
+    spec: KernelSpec, problem: Problem, tunings: int, trials: int, rounds: int, seconds: float, progress: Progress
+) -> dict[str, Any]:
+    runs: list[dict[str, Any]] = []
+    end = time.monotonic() + seconds
+    while len(runs) < tunings and (not runs or time.monotonic() < end):
+        progress(f"tuning {len(runs) + 1} of {tunings}")
+        with CudaDevice() as device:
+            runs.append(_tuned(spec, problem, device, trials, len(runs)))
+    with CudaDevice() as device:
+        progress("winners in turns")
+        winners = {canonical_json(run["config"]): run["config"] for run in runs}
+        true_us = dict(zip(winners, _true_times(spec, problem, device, list(winners.values()), rounds), strict=True))
+        about = {"device": device.target.name, "clock": "measured", "toolchain": device.toolchain}
+    for run in runs:
+        run["true_us"] = true_us[canonical_json(run["config"])]
+    return {
+        "command": f"tilewise bench repeatability {os.path.relpath(spec.origin)} -s {shape_text(problem.shape)} "
+        f"--dtype {problem.dtype} --tunings {tunings} --trials {trials} --timeout {seconds:g} --winners-only",
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
+        **about,
+        "kernel": spec.name,
+        "dims": dict(problem.dims),
+        "dtype": problem.dtype,
+        "tunings": runs,
+        "true_us_largest_by_smallest": _spread([run["true_us"] for run in runs]),
     }
 
 

@@ -1,4 +1,4 @@
-"""`tilewise bench search`."""
+"""`tilewise bench search` and `tilewise bench judge`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from tilewise.cli.formatting import output
 from tilewise.cli.options import common, database, give
 
-__all__ = ["search"]
+__all__ = ["judge", "search"]
 
 
 @click.command()
@@ -111,3 +111,48 @@ def _search_cells(summary: dict[str, Any]) -> list[str]:
 
 def _count(value: float | None) -> str:
     return "-" if value is None else f"{value:g}"
+
+
+@click.command()
+@click.argument("named", nargs=-1, metavar="[FILE_OR_FOLDER]...", type=click.Path(exists=True))
+@click.option("--seeds", type=click.IntRange(1), default=12, show_default=True, help="Tunings, with seeds 0, 1, ...")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@common
+def judge(named: tuple[str, ...], seeds: int, file: str | None, as_json: bool) -> None:
+    """Run the default search on landscapes that decided nothing about it.
+
+    The default are those that landscapes/README.md calls judged. `-o docs/results/judged.json` keeps the result, with
+    its date, as the last time that they were looked at.
+    """
+    from tilewise.benchmarks.search.judge import bench_judge, landscape_files
+    from tilewise.settings import read_settings
+
+    body = bench_judge(landscape_files(named), seeds=seeds, jobs=read_settings().jobs)
+    give(body, as_json, file, _show_judgement)
+
+
+def _show_judgement(body: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    from tilewise.benchmarks.search.search_table import reached
+
+    table = Table(
+        title=f"{body['seeds']} tunings each, limit {body['trials']} trials; median / 95th percentile",
+        title_justify="left",
+    )
+    table.add_column("landscape")
+    for heading in ("configs", "to 5%", "to 2%", "trials", "behind the best", "worst", "last looked at"):
+        table.add_column(heading, justify="right")
+    for row in body["landscapes"]:
+        ended = row["ended"]
+        left = (f"{ended[key]:.1%}" for key in ("left_median", "left_worst"))
+        cells = (
+            str(row["configs"]),
+            reached(row, "5%"),
+            reached(row, "2%"),
+            f"{ended['trials']:g}",
+            *left,
+            row["last_looked_at"] or "never",
+        )
+        table.add_row(row["file"].split(".")[0], *cells)
+    output().print(table)

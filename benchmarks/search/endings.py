@@ -11,8 +11,9 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,14 +26,14 @@ from tilewise.benchmarks.common.script import script
 from tilewise.benchmarks.search.search import Recorded, clocks, load_recorded
 from tilewise.db.records import Clock, canonical_json
 from tilewise.db.sql.sql_store import open_store
-from tilewise.kernels.spec import KernelSpec, Problem
+from tilewise.kernels.spec import Config, KernelSpec, Problem
 from tilewise.settings import read_settings
 from tilewise.tuner.devices.cuda.device import CudaDevice
 from tilewise.tuner.devices.replay import ReplayDevice
 from tilewise.tuner.measure.robust_stats import quantile
 from tilewise.tuner.tuning.loop import Budget, Tuning
 
-__all__ = ["bench_endings"]
+__all__ = ["NEAR", "Ending", "bench_endings", "summary", "tune_recorded"]
 
 BUDGETS = (60, 120, 240)
 NEAR = 0.01
@@ -40,12 +41,16 @@ NEAR = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class _Ending:
-    """The end of one tuning. `alone`: it ended before its budget was spent. `left`: as a share of the optimum."""
+class Ending:
+    """The end of one tuning. `alone`: it ended before its budget was spent. `left`: as a share of the optimum.
+
+    `behind` has, for each trial in order, the share by which its config is slower than the optimum; inf if it failed.
+    """
 
     trials: int
     alone: bool
     left: float
+    behind: Sequence[float]
 
 
 def bench_endings(
@@ -53,7 +58,9 @@ def bench_endings(
 ) -> dict[str, Any]:
     """Run the benchmark and return its JSON."""
     with processes(jobs) as pool:
-        running = {file: [pool.submit(_tune, file, budgets, seed, prior) for seed in range(seeds)] for file in files}
+        running = {
+            file: [pool.submit(tune_recorded, file, budgets, seed, prior) for seed in range(seeds)] for file in files
+        }
         endings = {file: [future.result() for future in futures] for file, futures in running.items()}
     return {
         "seeds": seeds,
@@ -61,9 +68,9 @@ def bench_endings(
         "near": NEAR,
         "budgets": {
             str(budget): {
-                "all": _summary([one[index] for tunings in endings.values() for one in tunings]),
+                "all": summary([one[index] for tunings in endings.values() for one in tunings]),
                 "landscapes": [
-                    {"file": Path(file).name, **_summary([one[index] for one in tunings])}
+                    {"file": Path(file).name, **summary([one[index] for one in tunings])}
                     for file, tunings in endings.items()
                 ],
             }
@@ -76,11 +83,10 @@ class _RecordedGpu(ReplayDevice):
     batch = CudaDevice.batch
 
 
-def _tune(file: str, budgets: Sequence[int], seed: int, prior: bool) -> list[_Ending]:
+def tune_recorded(file: str, budgets: Sequence[int], seed: int, prior: bool = True) -> list[Ending]:
     """Tune once, resumed with each of the (rising) budgets, and return the ending at each."""
     recorded = load_recorded(file)
-    gpu = recorded.origin is not None and recorded.origin[1].family == "nvidia"
-    device = (_RecordedGpu if gpu else ReplayDevice)(file, noise=recorded.scope.clock is Clock.MEASURED, seed=seed)
+    device = _device(file, recorded, seed)
     if not prior:
         device.origin = None
     spec, problem = _origin(device, recorded)
@@ -90,10 +96,26 @@ def _tune(file: str, budgets: Sequence[int], seed: int, prior: bool) -> list[_En
             tuning = Tuning(spec, problem, device, store, budget=Budget(budget), seed=seed)
             winner = tuning.run().winner
             assert winner is not None, "a tuning without a winner raises"
-            drawn = sum(trial.ordinal is not None for trial in store.trials(tuning.scope))
-            left = true_us[canonical_json(dict(winner.config))] / min(true_us.values()) - 1
-            found.append(_Ending(drawn, drawn < min(budget, len(device.space)), left))
+            drawn = sorted(
+                (t for t in store.trials(tuning.scope) if t.ordinal is not None), key=lambda t: t.ordinal or 0
+            )
+            behind = [_behind(true_us, trial.config) for trial in drawn]
+            alone = len(drawn) < min(budget, len(device.space))
+            found.append(Ending(len(drawn), alone, _behind(true_us, winner.config), behind))
     return found
+
+
+def _device(file: str, recorded: Recorded, seed: int) -> ReplayDevice:
+    """Open the recording; times are drawn from single repetitions where these were recorded."""
+    gpu = recorded.origin is not None and recorded.origin[1].family == "nvidia"
+    kind = _RecordedGpu if gpu else ReplayDevice
+    device = kind(file, seed=seed)
+    noisy = recorded.scope.clock is Clock.MEASURED and any(row.samples_us for row in device.rows)
+    return kind(file, noise=True, seed=seed) if noisy else device
+
+
+def _behind(true_us: Mapping[str, float], config: Config) -> float:
+    return true_us.get(canonical_json(dict(config)), math.inf) / min(true_us.values()) - 1
 
 
 def _true_us(device: ReplayDevice) -> dict[str, float]:
@@ -124,7 +146,8 @@ def _origin(device: ReplayDevice, recorded: Recorded) -> tuple[KernelSpec, Probl
     return over, problem
 
 
-def _summary(endings: Sequence[_Ending]) -> dict[str, Any]:
+def summary(endings: Sequence[Ending]) -> dict[str, Any]:
+    """Summarise the ends of tunings: how many came near the best, the worst, and how many ended alone."""
     alone = [ending for ending in endings if ending.alone]
     return {
         "tunings": len(endings),

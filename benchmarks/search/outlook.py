@@ -25,6 +25,7 @@ from tilewise.benchmarks.common.header import header
 from tilewise.benchmarks.common.processes import processes
 from tilewise.benchmarks.common.script import script
 from tilewise.benchmarks.search.search import WITHOUT_PRIOR, clocks, load_recorded, replay
+from tilewise.errors import UsageError
 from tilewise.settings import read_settings
 from tilewise.tuner.samplers.guided import BETTER, GuidedSampler
 
@@ -46,7 +47,10 @@ class _Forecast:
 
 
 def bench_outlook(files: Sequence[str], *, seeds: int = 12, jobs: int = 1) -> dict[str, Any]:
-    """Run searches with the prior, if there is one, and without it, and return the benchmark's JSON."""
+    """Run searches with the prior, if there is one, and without it, and return the benchmark's JSON.
+
+    Moments that no search comes to are absent. Raises `UsageError` if none comes to any.
+    """
     with processes(jobs) as pool:
         running = [
             pool.submit(_listen, file, search, seed)
@@ -55,9 +59,12 @@ def bench_outlook(files: Sequence[str], *, seeds: int = 12, jobs: int = 1) -> di
             for seed in range(seeds)
         ]
         every = [forecast for future in running for forecast in future.result()]
+    if not every:
+        raise UsageError(f"no forecast: a landscape needs {MOMENTS[0]} configs or more")
+    moments = {n: [f for f in every if f.evaluations == n] for n in MOMENTS}
     return {
         "seeds": seeds,
-        "moments": {str(n): _judged([f for f in every if f.evaluations == n]) for n in MOMENTS},
+        "moments": {str(n): _judged(forecasts) for n, forecasts in moments.items() if forecasts},
         "all": _judged(every),
     }
 

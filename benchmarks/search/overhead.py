@@ -19,7 +19,7 @@ from tilewise.tuner.samplers.base import FAILED, PENALTY, distributions, quiet_s
 from tilewise.tuner.samplers.guided import GuidedSampler
 from tilewise.tuner.space.search_space import Space
 
-__all__ = ["overhead"]
+__all__ = ["main", "overhead"]
 
 _BATCH = 4
 _FAILING = 0.2
@@ -69,7 +69,11 @@ def overhead(sizes: Sequence[int], trials: int, *, prior: bool) -> dict[str, Any
     }
 
 
-if __name__ == "__main__":
-    rows = [overhead(sizes, trials, prior=prior) for sizes, trials in _CASES for prior in (False, True)]
+def main(cases: Sequence[tuple[Sequence[int], int]] = _CASES) -> None:
+    rows = [overhead(sizes, trials, prior=prior) for sizes, trials in cases for prior in (False, True)]
     about = header("OPENBLAS_NUM_THREADS=1 python -m tilewise.benchmarks.search.overhead", "none: times by formula")
     print(json.dumps(about | {"failing": _FAILING, "rows": rows}, indent=1))
+
+
+if __name__ == "__main__":
+    main()

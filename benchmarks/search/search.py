@@ -32,7 +32,7 @@ from tilewise.tuner.samplers.base import FAILED, PENALTY, TableSampler, distribu
 from tilewise.tuner.samplers.prior_weights import learnt_weights
 from tilewise.tuner.samplers.warm_start import MOST, Neighbour, neighbour_indices, scope_distance
 from tilewise.tuner.space.search_space import Space
-from tilewise.tuner.tuning.loop import DEFAULT_TRIALS, SEARCHES, PriorTable, make_sampler, prior_table
+from tilewise.tuner.tuning.loop import SEARCHES, PriorTable, make_sampler, prior_table
 
 __all__ = [
     "CALCULATED",
@@ -59,6 +59,9 @@ CALCULATED = "random-calculated"
 FOREST = "forest"
 KERNEL_TUNER = "kt:"
 DEFAULT = ("guided", WITHOUT_PRIOR, "tpe", "random", CALCULATED)
+
+_NEIGHBOUR_TRIALS = 60
+"""Trials of the tunings of other shapes whose winners a search with neighbours knows."""
 
 _BATCH = 4
 """Configs per batch, as on the modelled device."""
@@ -212,7 +215,7 @@ def _tuned(recorded: Recorded, seed: int, away: float) -> Neighbour:
 @cache
 def _tuning(file: str, seed: int) -> Course:
     """Replay the tuning that would have been stored, without neighbours of its own."""
-    return replay(load_recorded(file), "guided", seed, DEFAULT_TRIALS)
+    return replay(load_recorded(file), "guided", seed, _NEIGHBOUR_TRIALS)
 
 
 def _course(recorded: Recorded, numbers: Sequence[int], budget: int, spent: float | None) -> Course:

@@ -10,7 +10,7 @@ from typing import Any
 
 from tilewise.benchmarks.common.tables import markdown
 
-__all__ = ["by_landscape", "endings", "reliability", "summary"]
+__all__ = ["by_landscape", "endings", "reached", "reliability", "summary"]
 
 
 def summary(body: Mapping[str, Any]) -> str:
@@ -26,7 +26,7 @@ def by_landscape(body: Mapping[str, Any], margin: str) -> str:
     names = list(body["mean"])
     heading = ["landscape", "configs", *names]
     rows = (
-        [row["file"].split(".")[0], str(row["configs"]), *(_reached(row["searches"][name], margin) for name in names)]
+        [row["file"].split(".")[0], str(row["configs"]), *(reached(row["searches"][name], margin) for name in names)]
         for row in body["landscapes"]
     )
     return markdown(heading, rows)
@@ -76,7 +76,8 @@ def _mean_cells(mean: Mapping[str, Any], columns: list[str]) -> Iterator[str]:
     yield f"{1e3 * mean['seconds_per_evaluation']:.1f}" if "seconds_per_evaluation" in mean else "-"
 
 
-def _reached(search: Mapping[str, Any], margin: str) -> str:
+def reached(search: Mapping[str, Any], margin: str) -> str:
+    """Return one search's evaluations to come within a margin, median / 95th percentile over seeds."""
     median = search["evaluations_to"].get(margin)
     if median is None:
         return "-"

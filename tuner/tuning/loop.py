@@ -50,7 +50,10 @@ __all__ = [
     "prior_table",
 ]
 
-DEFAULT_TRIALS = 60
+DEFAULT_TRIALS = 200
+"""A limit: a guided search ends by itself, after 73 trials on average on recorded landscapes of an H200 with a limit of
+240 (docs/results/search-endings-h200.json). With 60, ten tunings of one problem ended up to 4.3% apart
+(docs/results/h200-repeatability-60.json)."""
 
 PriorTable = tuple[NDArray[np.float64], NDArray[np.bool_]]
 """Log penalties, one row per config and one column per penalty; and which configs the prior expects to fit on chip."""

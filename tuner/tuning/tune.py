@@ -42,7 +42,7 @@ def tune(
     - `spec`: a `KernelSpec`, a registered name, or `path/to/file.py:SPEC`.
     - `device`: an id such as `model:Ascend910B4`, or an open device. For a recorded landscape (`replay:FILE`),
       `spec` is the name of the recorded kernel, `dims` may be empty, and the dtype is the recorded one.
-    - `trials`: the limit on the problem's trials, stored ones included (default: 60, or the whole space for
+    - `trials`: the limit on the problem's trials, stored ones included (default: 200, or the whole space for
       `search="exhaustive"`).
     - `timeout`: seconds after which the search ends, once the current batch is done.
     - `fresh`: do not resume from stored trials.

@@ -29,7 +29,7 @@ __all__ = ["tune"]
 @click.option(
     "--trials",
     type=click.IntRange(1),
-    help="Trials per shape, stored ones included, besides the spec's default.  [default: 60]",
+    help="Limit on the trials per shape, stored ones included, besides the spec's default.  [default: 200]",
 )
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Time limit per shape.")
 @click.option(

@@ -13,8 +13,6 @@ pytest.importorskip("torch")
 
 from tilewise.benchmarks.gpu import kernels
 
-why_no_gpu = cuda.unavailable_reason()
-
 
 class CountingTimer:
     def __init__(self):
@@ -35,7 +33,7 @@ def test_contenders_take_turns_and_every_round_starts_with_another():
     assert times == {"a": [1, 6, 8], "b": [2, 4, 9], "c": [3, 5, 7]}
 
 
-@pytest.mark.skipif(why_no_gpu is not None, reason=f"no CUDA GPU: {why_no_gpu}")
+@pytest.mark.needs_gpu
 def test_a_row_has_every_contender_on_a_gpu():
     spec = registry.load("row_reduce")
     problem = Problem("row_reduce", {"M": 4096, "N": 1024}, "float32")

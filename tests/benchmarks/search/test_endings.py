@@ -6,8 +6,11 @@ import math
 import random
 
 import pytest
+from places import LANDSCAPES
 
 from tilewise.benchmarks.search.endings import bench_endings
+from tilewise.benchmarks.search.judge import landscapes_used_for
+from tilewise.tuner.tuning.loop import DEFAULT_TRIALS
 
 
 @pytest.fixture
@@ -56,3 +59,19 @@ def test_without_the_prior_a_tuning_knows_the_configs_only(recorded):
         for prior in (True, False)
     )
     assert with_prior["left_worst"] != without["left_worst"]
+
+
+def test_whole_tunings_of_measured_landscapes_end_near_the_best():
+    files = [str(LANDSCAPES / f"{name}-16384x1024-float32-H200.json.gz") for name in ("sum_rows", "layer_norm")]
+    ended = bench_endings(files, budgets=(DEFAULT_TRIALS,), seeds=2)["budgets"][str(DEFAULT_TRIALS)]["all"]
+    assert (ended["near"], ended["ended_alone"]) == (4, 4)
+    assert ended["left_worst"] < 0.02
+
+
+@pytest.mark.full
+def test_whole_tunings_of_every_landscape_of_the_design_end_near_the_best():
+    files = [str(file) for file in landscapes_used_for("design")]
+    ended = bench_endings(files, budgets=(DEFAULT_TRIALS,), seeds=4)["budgets"][str(DEFAULT_TRIALS)]["all"]
+    assert ended["near"] >= 0.97 * ended["tunings"]
+    assert ended["ended_alone_near"] >= 0.97 * ended["ended_alone"]
+    assert ended["left_worst"] < 0.02

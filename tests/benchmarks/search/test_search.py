@@ -7,8 +7,10 @@ import statistics
 
 import numpy as np
 import pytest
+from places import LANDSCAPES
 
 from tilewise.benchmarks.search import kernel_tuner
+from tilewise.benchmarks.search.judge import landscapes_used_for
 from tilewise.benchmarks.search.plot import plot_search
 from tilewise.benchmarks.search.score import RandomSearch, aggregate, half_width
 from tilewise.benchmarks.search.search import bench_search, check_searches, load_recorded, replay, replays
@@ -178,3 +180,40 @@ def test_a_plot_is_drawn_as_png_and_svg(landscape, tmp_path):
     png, svg = plot_search(body, tmp_path / "courses")
     assert png.read_bytes().startswith(b"\x89PNG")
     assert svg.read_text().count("random-calculated") >= 1
+
+
+def design(clock):
+    return [str(file) for file in landscapes_used_for("design") if ("modelled" in file.name) == (clock == "modelled")]
+
+
+def test_the_search_is_ahead_of_tpe_and_random_search_with_and_without_its_prior():
+    """On two landscapes that it was designed on; docs/search.md has the figures of many more."""
+    files = [str(LANDSCAPES / f"{name}-1000x8192-float32-H200.json.gz") for name in ("softmax", "layer_norm")]
+    body = bench_search(files, budget=40, seeds=3, searches=["guided", "guided-without-prior", "tpe", "random"])
+    scores = {name: mean["score"] for name, mean in body["mean"].items()}
+    assert scores["guided"] > 0.9
+    assert scores["guided"] > scores["guided-without-prior"] > scores["tpe"] + 0.2 > scores["tpe"] > scores["random"]
+    assert all(row["searches"]["guided"]["evaluations_to"]["2%"] <= 10 for row in body["landscapes"])
+
+
+@pytest.mark.full
+def test_without_its_prior_the_search_is_ahead_of_tpe_and_random_search_on_every_measured_landscape_together():
+    body = bench_search(design("measured"), budget=100, seeds=6, searches=["guided-without-prior", "tpe", "random"])
+    guided = body["mean"].pop("guided-without-prior")
+    for name, other in body["mean"].items():
+        assert all(guided["fraction"][n] > value for n, value in other["fraction"].items()), name
+        assert guided["score"] > other["score"], name
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(
+    ("clock", "margin", "most", "most_p95"), [("modelled", "2%", 10, 25), ("measured", "3%", 20, 100)]
+)
+def test_the_search_with_its_prior_needs_few_evaluations_on_every_landscape_of_its_design(
+    clock, margin, most, most_p95
+):
+    for row in bench_search(design(clock), budget=100, seeds=4, searches=["guided"])["landscapes"]:
+        search = row["searches"]["guided"]
+        assert search["evaluations_to"][margin] <= most and search["evaluations_to_p95"][margin] <= most_p95, row[
+            "file"
+        ]

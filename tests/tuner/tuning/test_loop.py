@@ -370,6 +370,22 @@ def test_fresh_tries_again_and_its_result_counts_only_its_own(bowl, tuning):
     assert result.winner.time_us == min(2 * bowl.time_us(config) for config in second.evaluated)
 
 
+def test_a_fresh_tuning_whose_first_config_stays_its_best_replaces_an_older_and_faster_result(bowl, tuning):
+    tuning(12, search="random").run()
+    device = bowl.FormulaDevice(lambda config: 1000.0 + len(device.evaluated))
+    result = tuning(3, device, search="exhaustive", fresh=True).run()
+    assert sum(result.counts.values()) == 3
+    assert result.winner is not None
+    assert result.winner.config == device.evaluated[0]
+
+
+def test_a_tuning_after_one_that_found_nothing_keeps_the_trials_that_failed(bowl, tuning):
+    with pytest.raises(NothingFeasible):
+        tuning(5, bowl.FormulaDevice(lambda config: Status.RUNTIME), search="exhaustive").run()
+    result = tuning(10, search="exhaustive").run()
+    assert (result.counts[Status.RUNTIME], sum(result.counts.values())) == (5, 10)
+
+
 def test_a_clock_set_back_during_a_fresh_tuning_loses_none_of_its_trials(bowl, tuning, monkeypatch):
     tuning(12, bowl.FormulaDevice(), search="random").run()
     ago = itertools.count(1)
