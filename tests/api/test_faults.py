@@ -10,7 +10,7 @@ import signal
 import subprocess
 import sys
 import time
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import datetime
 
 import httpx2
@@ -69,20 +69,17 @@ def test_a_lock_that_another_holds_for_seconds_is_waited_for_and_look_ups_go_on(
     def submit(n):
         return client.post("/v1/jobs", json=JOB | {"shapes": [{"N": n}]}, headers=admin).status_code
 
-    with ThreadPoolExecutor(8) as pool, held(tmp_path / "tilewise.db", 4):
-        began = time.monotonic()
+    with ThreadPoolExecutor(8) as pool, held(tmp_path / "tilewise.db") as release:
         writing = [pool.submit(submit, n) for n in range(1, 5)]
         importing = pool.submit(client.post, "/v1/import", content=export, headers=admin)
         for n in (8192, 8190):
             for match in ("exact", "nearest"):
-                asked = time.monotonic()
                 status = client.get(f"{ASKED.replace('8192', str(n))}&match={match}").status_code
                 assert status == (404 if (n, match) == (8190, "exact") else 200)
-                assert time.monotonic() - asked < 3
-        assert not any(each.done() for each in (*writing, importing))
+        assert not wait([*writing, importing], timeout=1.0).done
+        release()
         assert [each.result() for each in writing] == [201] * 4
         assert importing.result().status_code == 200
-        assert 3.5 < time.monotonic() - began < 30
 
 
 def test_on_a_read_only_file_system_everything_is_read_and_nothing_written(disk, tune_into, problem_of):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import platform
 import signal
@@ -9,10 +10,14 @@ import socket
 import subprocess
 import sys
 import sysconfig
+from contextlib import ExitStack
 from pathlib import Path
 
 import httpx2
 import pytest
+import uvloop
+
+from tilewise.api.server import listeners
 
 
 def test_it_serves_what_is_stored_and_creates_a_database_where_there_is_none(serve, tune, tmp_path, address):
@@ -30,7 +35,7 @@ def test_a_signal_ends_it_cleanly(serve, number, code, address):
     process = serve()
     httpx2.get(f"{address(process)}/healthz")
     process.send_signal(number)
-    stdout, stderr = process.communicate(timeout=20)
+    stdout, stderr = process.communicate(timeout=120)
     assert process.returncode == code
     assert stdout == ""
     assert "Traceback" not in stderr
@@ -40,7 +45,7 @@ def test_json_gives_the_address_on_stdout_and_nothing_else(serve, address):
     process = serve("--json")
     url = address(process)
     process.send_signal(signal.SIGTERM)
-    stdout, _ = process.communicate(timeout=20)
+    stdout, _ = process.communicate(timeout=120)
     assert json.loads(stdout) == {"url": url}
 
 
@@ -48,7 +53,7 @@ def test_a_port_in_use_is_one_line_and_a_failure(serve):
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         process = serve("--port", str(port))
-        stdout, stderr = process.communicate(timeout=20)
+        stdout, stderr = process.communicate(timeout=120)
     assert (process.returncode, stdout) == (1, "")
     assert stderr.count("\n") == 1
     assert f"cannot listen on 127.0.0.1 port {port}: Address already in use" in stderr
@@ -57,7 +62,7 @@ def test_a_port_in_use_is_one_line_and_a_failure(serve):
 def test_a_database_that_is_none_is_one_line_and_a_failure(serve, tmp_path):
     (tmp_path / "tilewise.db").write_text("this is a text file, not a database\n" * 100)
     process = serve()
-    stdout, stderr = process.communicate(timeout=20)
+    stdout, stderr = process.communicate(timeout=120)
     assert (process.returncode, stdout) == (1, "")
     assert stderr.count("\n") == 1
     assert "tilewise.db is not a database" in stderr
@@ -71,7 +76,7 @@ def test_the_command_line_asks_a_server(serve, tune, address):
 
     def look_up(*words):
         command = [tilewise, "lookup", "row_reduce", "--device", "Ascend910B4", "--server", url, *words]
-        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
 
     done = look_up("-s", "M=1000,N=8192")
     assert done.returncode == 0, done.stderr
@@ -84,6 +89,28 @@ def test_the_command_line_asks_a_server(serve, tune, address):
     done = look_up("-s", "M=1000,N=8190", "--match", "nearest")
     assert "not timed" in done.stdout
     assert look_up("-s", "M=1,N=1", "--db", "sqlite://").returncode == 2
+
+
+def test_connections_that_come_at_once_are_accepted_within_a_few_turns_of_the_event_loop():
+    accepted = []
+
+    class Accepting(asyncio.Protocol):
+        def connection_made(self, transport):
+            accepted.append(transport)
+
+    async def turns_to_accept(many):
+        loop, turns = asyncio.get_running_loop(), 0
+        with socket.create_server(("127.0.0.1", 0), backlog=2 * many) as listener, ExitStack() as opened:
+            for each in listeners(listener):
+                await loop.create_server(Accepting, sock=each, backlog=2 * many)
+            for _ in range(many):
+                opened.enter_context(socket.create_connection(listener.getsockname(), timeout=60))
+            while len(accepted) < many:
+                await asyncio.sleep(0)
+                turns += 1
+            return turns
+
+    assert uvloop.run(turns_to_accept(64)) < 16
 
 
 ARENAS = """

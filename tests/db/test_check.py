@@ -143,6 +143,7 @@ def test_damaged_pages_are_found_and_nothing_is_read_from_them(tmp_path, file_ur
     assert not health.whole
     assert health.checks[0].faults
     assert [part.left_out for part in health.checks[1:]] == ["the file is damaged"] * 5
+    assert (health.revision, health.rows) == (None, {})
 
 
 def test_a_check_changes_nothing(tmp_path, file_url, make_scope, make_trial):

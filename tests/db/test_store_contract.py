@@ -15,6 +15,7 @@ from scopes import changed
 from tilewise.db.evidence import summarize
 from tilewise.db.records import Clock, Problem, Question, Status, Suggestion, Trial
 from tilewise.db.sql.sql_store import open_store
+from tilewise.db.store import START as FIRST_PAGE
 from tilewise.db.store import Change, MergeReport, Wanted
 from tilewise.errors import NotFound, StoreError
 
@@ -494,6 +495,23 @@ def test_a_scope_is_found_by_its_key(store, make_scope, make_trial):
     assert store.scope(make_scope(cores=20).key) is None
 
 
+@pytest.mark.parametrize("most", [1, 2, 3, 7, 8])
+@pytest.mark.parametrize("status", [None, Status.CORRECT])
+def test_trials_come_in_pages_that_go_on_where_the_one_before_ended(store, make_scope, make_trial, most, status):
+    first, second = make_scope(), make_scope(dtype="float16")
+    store.record(first, [make_trial(ordinal=n) for n in range(1, 6)])
+    store.record(second, [make_trial(ordinal=n) for n in range(6, 8)])
+    store.record(first, [make_trial(None, status=Status.TIMEOUT, ordinal=None)])
+    listed, after = [], FIRST_PAGE
+    while after is not None and len(listed) < 20:
+        page, after = store.trial_page(Wanted(), status=status, after=after, most=most)
+        assert len(page) <= most
+        listed += page
+    failed = [] if status else [(first, None)]
+    in_order = [*((first, n) for n in range(1, 6)), *failed, *((second, n) for n in range(6, 8))]
+    assert [(each.scope, each.trial.ordinal) for each in listed] == in_order
+
+
 def test_results_come_in_pages_the_latest_scopes_first(store, make_scope, make_trial):
     scopes = [make_scope(dims={"M": m, "N": 8}) for m in range(1, 6)]
     for scope in scopes:
@@ -651,9 +669,8 @@ def test_suggestions_are_kept_once_and_by_kernel(store, make_scope, make_trial):
     assert list(store.scopes()) == []  # suggestions are not trials
 
 
+@pytest.mark.parametrize("store", ["sqlite-file", "postgresql"], indirect=True)  # nobody else writes one in memory
 def test_a_snapshot_does_not_see_later_writes(store, make_scope, make_trial):
-    if store.name == "the database in memory":
-        pytest.skip("no other process can write an in-memory database")
     first = make_trial(20)
     store.record(make_scope(), [first])
     with store.snapshot() as frozen:

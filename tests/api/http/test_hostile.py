@@ -124,7 +124,7 @@ def test_every_query_string_is_answered(request, database, serve, address, tune_
         try_path(path)
     assert {path for path, status in seen if status == 200} == {*reading()} - NEVER_FOUND
     server.terminate()
-    assert server.communicate(timeout=20)[1] == ""
+    assert server.communicate(timeout=120)[1] == ""
 
 
 # Tokens and bodies ---------------------------------------------------------------------------------------------------

@@ -155,3 +155,21 @@ def test_the_document_names_no_media_type_but_the_two(client):
 def test_the_document_needs_no_database(tmp_path):
     assert create_app(f"sqlite:///{tmp_path}/none.db").openapi()["info"]["title"] == "tilewise"
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("path", ["/v1/trials", "/v1/jobs"])
+def test_a_page_has_the_documented_length_where_none_is_asked_for(client, path, monkeypatch):
+    service = client.app.state.service
+    owner, name = {"/v1/trials": (service.store, "trial_page"), "/v1/jobs": (service.jobs, "page")}[path]
+    read, lengths = getattr(owner, name), []
+
+    def noted(*given, most, **named):
+        lengths.append(most)
+        return read(*given, most=most, **named)
+
+    monkeypatch.setattr(owner, name, noted)
+    parameters = client.get("/openapi.json").json()["paths"][path]["get"]["parameters"]
+    [limit] = [parameter["schema"] for parameter in parameters if parameter["name"] == "limit"]
+    assert client.get(path).status_code == client.get(f"{path}?limit={limit['maximum']}").status_code == 200
+    assert lengths == [limit["default"], limit["maximum"]]
+    assert client.get(f"{path}?limit={limit['maximum'] + 1}").status_code == 400

@@ -55,6 +55,16 @@ def test_a_wrong_method_is_a_problem_that_says_which_is_right(client, problem_of
     assert response.headers["allow"] == allowed
 
 
+def test_a_body_with_two_faults_is_answered_with_both_and_the_first_in_words(client, problem_of):
+    query = {"kernel": "row_reduce", "dims": {"M": "many"}, "device": 7}
+    problem = problem_of(client.post("/v1/lookup", json={"queries": [query]}), 422)
+    first, second = problem["errors"]
+    assert (first["pointer"], second["pointer"]) == ("#/queries/0/dims/M", "#/queries/0/device")
+    assert first["detail"] != second["detail"]
+    said = f"the request does not match its schema: {first['pointer']}: {first['detail']} (and 1 more)"
+    assert problem["detail"] == said
+
+
 def test_a_defect_is_logged_but_not_shown(client, problem_of, monkeypatch, caplog):
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("what nobody outside should read")

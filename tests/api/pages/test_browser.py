@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
 import shutil
 from collections.abc import Iterator
@@ -19,9 +18,7 @@ from tilewise.db.tokens import Right, Tokens
 CHROMIUM = shutil.which("chromium")
 QUIET = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
 
-pytestmark = pytest.mark.skipif(
-    CHROMIUM is None and not os.environ.get("CI"), reason="chromium is not installed: apt-get install chromium"
-)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: apt-get install chromium")
 
 
 @pytest.fixture(scope="module")

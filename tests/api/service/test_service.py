@@ -6,6 +6,7 @@ import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
 
+from places import LANDSCAPES
 from starlette.testclient import TestClient
 
 from tilewise.api.app import create_app
@@ -13,6 +14,8 @@ from tilewise.api.service import service as services
 from tilewise.api.service.service import Options
 from tilewise.db.jobs import Jobs
 from tilewise.db.sql.sql_store import open_store
+from tilewise.tuner.devices.replay import ReplayDevice
+from tilewise.tuner.tuning.loop import Budget, Tuning
 
 JOB = {"kernel": "vector_add", "device": "model:Ascend910B4"}
 
@@ -60,6 +63,22 @@ def test_the_shapes_are_indexed_after_the_start_and_a_look_up_reads_but_the_new_
         tune(dims={"M": 9, "N": 8})
         assert "M=9,N=8" in client.get(near).json()["why"]
         assert read == ['[{"M":9,"N":8}]']
+
+
+def test_a_replayed_tuning_keeps_no_other_family_from_being_indexed(store_url, tune, monkeypatch):
+    """A recording has one problem without dimensions, so its family has no shapes to index."""
+    monkeypatch.setattr(services, "_QUIET_SECONDS", 0.0)
+    file = LANDSCAPES / "max_rows-300x4096-float32-Ascend910B4-modelled.json.gz"
+    with ReplayDevice(str(file)) as device, open_store(store_url, create=True) as store:
+        Tuning(device.spec, device.problem, device, store, budget=Budget(2), search="random", seed=0).run()
+    tune(dims={"M": 7, "N": 8})
+    with TestClient(create_app(store_url, Options(run_jobs=False))) as client:
+        service = client.app.state.service
+        service._preparing.join(timeout=60)
+        assert [kernel for kernel, _, _ in service.store.families()] == ["max_rows", "row_reduce"]
+        monkeypatch.setattr(service.source.store, "shape_pages", lambda *family, last: iter(()))  # read no more
+        near = client.get("/v1/configs/row_reduce?M=8&N=8&device=Ascend910B4&match=nearest")
+        assert near.json()["distance"] > 0, near.text
 
 
 def test_a_service_that_ends_while_it_makes_its_indexes_leaves_no_thread_behind(store_url, monkeypatch):

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from rights import NoRights
 from sqlalchemy import Engine, event
 
 from tilewise.db.records import Problem, Question
@@ -197,7 +198,7 @@ def test_a_file_without_write_permission_answers_and_refuses_to_write(shared_fol
 def test_a_reader_without_write_permission_sees_later_writes(shared_folder, python, make_scope, make_trial):
     """The reader cannot create the log's files, and must not rely on its first look forever."""
     if os.getuid() != 0:
-        pytest.skip("needs a writer who may do more than the reader: run as root")
+        raise NoRights("needs a writer who may do more than the reader: run as root")
     path = shared_folder / "tilewise.db"
     with open_store(f"sqlite:///{path}") as store:
         store.record(make_scope(), [make_trial(50)])

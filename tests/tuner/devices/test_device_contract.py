@@ -58,12 +58,11 @@ def modelled(tmp_path_factory):
     problem = Problem("right", {"M": 300, "N": 1500}, "float32")
     with ModelDevice("Ascend910B4", jobs=1, cache_folder=tmp_path_factory.mktemp("modelled")) as device:
         yield Subject(device, registry.load(f"{KERNELS}:RIGHT"), problem, good, bad, wrong, shared=True)
+    device.close()
 
 
 @pytest.fixture
 def cuda_gpu():
-    if (why_not := cuda.unavailable_reason()) is not None:
-        pytest.skip(why_not)
     good = [{"ROWS": 8, "SUB": sub, "COLS": 64} for sub in (1, 4, 8)]
     return Subject(
         cuda.CudaDevice(jobs=2),
@@ -90,6 +89,7 @@ def host():
         bad = [{"TILE": 4, "FAULT": fault} for fault in ("compile", "raises", "nan")]
         with HostDevice(name="Contract") as device:
             yield Subject(device, spec, PROBLEM, good, bad, (spec, {"TILE": 5, "FAULT": "one input"}), shared=True)
+        device.close()
 
 
 def landscape(tmp_path, **options):
@@ -118,7 +118,8 @@ def replayed_with_noise(tmp_path):
     return landscape(tmp_path, noise=True)
 
 
-DEVICES = ["modelled", "npu_chip", "cuda_gpu", "host", "replayed", "replayed_with_noise"]
+GPU = pytest.param("cuda_gpu", marks=pytest.mark.needs_gpu)
+DEVICES = ["modelled", "npu_chip", GPU, "host", "replayed", "replayed_with_noise"]
 
 
 @pytest.fixture(params=DEVICES)
@@ -215,11 +216,11 @@ def test_the_floor_is_unknown_or_positive(subject):
 
 
 def test_warming_up_returns_at_once_and_closing_twice_is_allowed(subject):
+    """A device that tests share is closed twice by its fixture."""
     subject.device.warm_up()
-    if subject.shared:
-        pytest.skip("in use by the other tests of this module")
-    subject.device.close()
-    subject.device.close()
+    if not subject.shared:
+        subject.device.close()
+        subject.device.close()
 
 
 def test_a_noisy_device_times_configs_in_turns_and_finds_the_one_that_fails(subject):

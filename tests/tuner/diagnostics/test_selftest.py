@@ -124,6 +124,17 @@ def test_the_command_tests_the_modelled_part_with_the_real_compiler():
     assert [(step["name"], step["verdict"]) for step in body["steps"]] == [(name, "ok") for name in ORDER]
 
 
+@pytest.mark.parametrize(
+    "device",
+    [pytest.param("cuda", marks=pytest.mark.needs_gpu), pytest.param("npu", marks=pytest.mark.needs_npu)],
+)
+def test_the_command_passes_every_step_on_a_chip(device):
+    result = CliRunner().invoke(cli, ["selftest", "--device", device, "--json"], standalone_mode=False)
+    body = json.loads(result.stdout)
+    assert [step for step in body["steps"] if step["verdict"] != "ok"] == []
+    assert body["good"] is True
+
+
 def test_the_command_exits_with_1_where_the_device_is_not_here():
     result = CliRunner().invoke(cli, ["selftest", "--device", "npu"], standalone_mode=False)
     assert result.return_value == 1

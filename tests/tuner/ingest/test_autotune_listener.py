@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tilewise.db.exchange.import_file import UNKNOWN_SOURCE
 from tilewise.db.records import Clock, Status
 from tilewise.errors import Unavailable
 from tilewise.tuner.ingest import autotune_listener as harvest
@@ -96,6 +97,15 @@ def test_the_source_counts_without_its_comments(store, program, tmp_path):
     path.write_text(PROGRAM.replace("return x", "return y"))
     listener(store)(**told(program.jitted))
     assert len({scope.source_hash for scope in store.scopes()}) == 2
+
+
+def test_a_function_whose_source_cannot_be_read_is_kept_under_an_unknown_one(store, program):
+    home = {"__name__": program.__name__}
+    exec("def scale(x, y, n, k, BLOCK):\n    return x", home)
+    found = listener(store)
+    found(**told(program.Jitted(home["scale"])))
+    assert found.missed == []
+    assert [scope.source_hash for scope in store.scopes()] == [UNKNOWN_SOURCE]
 
 
 def test_what_is_no_size_becomes_part_of_the_kernels_name(store, program):

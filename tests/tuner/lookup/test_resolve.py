@@ -10,9 +10,10 @@ import pytest
 from scopes import changed
 
 from tilewise.db.records import Clock, Problem, Question, Scope, Status, Trial
+from tilewise.errors import UsageError
 from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import Tiling
-from tilewise.tuner.lookup.resolve import Match, NotTuned, resolve_or_raise
+from tilewise.tuner.lookup.resolve import Match, NotTuned, match_of, resolve_or_raise
 from tilewise.tuner.lookup.store_source import StoreSource
 from tilewise.tuner.space.search_space import check_config
 
@@ -228,3 +229,10 @@ def test_a_neighbour_without_a_winner_is_passed_over(ask, keep):
     keep(100, A)
     keep(101, B, verified=False)
     assert ask(102, "nearest").winner.config == A
+
+
+def test_an_unknown_step_is_refused_with_the_steps_there_are():
+    with pytest.raises(
+        UsageError, match=r"^match is 'best'; expected one of exact, older, nearest, portfolio, predicted$"
+    ):
+        match_of("best")

@@ -1,5 +1,6 @@
 """Comparison with the reference, poisoning and guards, and the reduced problem with the same tails."""
 
+import itertools
 import math
 
 import pytest
@@ -9,7 +10,7 @@ from places import HELPERS
 
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Axis, Buffer, KernelSpec, Problem, Tiling, ceil_div
-from tilewise.tuner.measure.verify import Arguments, compare, reduced_problem, tolerance, verify
+from tilewise.tuner.measure.verify import DRAWS, Arguments, compare, reduced_problem, tolerance, verify
 
 torch = pytest.importorskip("torch")
 
@@ -62,6 +63,12 @@ def test_an_element_that_was_never_written_disagrees(dtype):
     verdict = doubled(in_and_out(dtype), lambda t: t["out"][:3].copy_(2 * t["x"][:3]))
     assert not verdict.agreed
     assert "[3, " in verdict.reason
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_an_unwritten_element_is_not_taken_for_a_zero(dtype):
+    spec = a_spec(in_and_out(dtype), lambda inputs: {"out": 0 * inputs["x"]})
+    assert not verify(spec, PROBLEM, {}, Arguments(spec, PROBLEM), run=lambda: None).agreed
 
 
 def test_the_reason_counts_unwritten_elements_and_names_the_first():
@@ -340,4 +347,18 @@ def test_a_config_is_not_judged_by_what_another_did_to_the_inputs():
     drawn = arguments.tensors["x"].clone()
     arguments.tensors["x"].zero_()  # a stray write while another config was timed
     assert verify(spec, PROBLEM, {}, arguments, run=lambda: arguments.tensors["out"].copy_(2 * drawn)).agreed
+    assert torch.equal(arguments.tensors["x"], drawn)
+
+
+@pytest.mark.parametrize("wrong_on", [None, *range(DRAWS)])
+def test_after_verification_the_inputs_are_those_that_every_config_is_timed_on(wrong_on):
+    spec = a_spec(in_and_out(), lambda inputs: {"out": 2 * inputs["x"]})
+    arguments = Arguments(spec, PROBLEM)
+    drawn, runs = arguments.tensors["x"].clone(), itertools.count()
+
+    def run():
+        factor = 3 if next(runs) == wrong_on else 2
+        arguments.tensors["out"].copy_(factor * arguments.tensors["x"])
+
+    assert verify(spec, PROBLEM, {}, arguments, run=run, draws=DRAWS).agreed == (wrong_on is None)
     assert torch.equal(arguments.tensors["x"], drawn)

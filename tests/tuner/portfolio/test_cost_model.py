@@ -74,3 +74,11 @@ def test_observations_outside_the_kernels_space_say_nothing(bowl):
     assert [one.config for one in seen.observations] == [config(2)]
     assert forecast_of(bowl, ({"M": 2**62}, config(2), 1.0), ({"K": 8}, config(2), 1.0)).observations == []
     assert forecast_of(bowl).costs({"M": 8}, [config(2)]) == [math.log(2)]
+
+
+def test_two_configs_that_differ_in_a_word_are_forecast_apart(bowl):
+    """TILE and WIDTH are the same; without the word, both would be expected to cost what they cost on average."""
+    seen = forecast_of(bowl, ({"M": 16}, config(4, fast=True), 1.0), ({"M": 16}, config(4, fast=False), 4.0))
+    assert seen.costs({"M": 16}, [config(4, fast=True), config(4, fast=False)]) == pytest.approx(
+        [0.0, math.log(4)], abs=0.1
+    )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import math
 
 import pytest
 
@@ -165,6 +166,10 @@ def test_a_portfolio_goes_through_json_whole():
         {"costs": [[[0, -1.0]]] * 5},
         {"costs": [[[7, 1.0]]] * 5},
         {"costs": [[[0, 1.0, 2.0]]] * 5},
+        {"costs": [[[0]]] * 5},
+        {"costs": [[[0, 0.0]]] * 5},
+        {"costs": [[[0, math.inf]]] * 5},
+        {"costs": [3] * 5},
         {"proven": [3]},
         {"proven": [True]},
         {"tried": [4]},

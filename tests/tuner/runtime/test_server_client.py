@@ -124,7 +124,7 @@ def choose(choices, m):
     return choices.choose({"M": m, "N": 8192}, "float32", Tensor())
 
 
-def eventually(holds, seconds=10.0):
+def eventually(holds, seconds=60.0):
     end = time.monotonic() + seconds
     while not holds():
         assert time.monotonic() < end, "the condition did not become true in time"
@@ -163,7 +163,7 @@ def test_a_server_that_is_away_is_not_waited_for(server):
     began = time.monotonic()
     for m in range(2, 6):
         choose(choices, m)
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < 10.0  # four times the limit would be 12
 
 
 def test_answers_are_kept_for_when_the_server_is_gone(server):
@@ -244,10 +244,10 @@ def test_what_is_kept_is_launched_with_at_once_and_brought_up_to_date_for_the_ne
     choose(first, 1000)
     eventually(lambda: first._remote.copy.exists())
     server.manner = "hang"
-    second = selector(server.url)
+    second = selector(server.url, timeout=20.0)
     began = time.monotonic()
     assert choose(second, 1000).match == "exact"
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < 15.0
     eventually(lambda: len(server.asked) == 2)
 
 
@@ -262,7 +262,7 @@ def test_a_server_that_refuses_is_one_line_of_the_log(server, caplog):
 
 def test_threads_that_meet_new_shapes_at_once_wait_no_longer_than_one(server):
     server.manner = "hang"
-    choices = selector(server.url, timeout=0.4)
+    choices = selector(server.url, timeout=1.0)
     choose(selector("nowhere.json"), 1)  # imports
     began = time.monotonic()
     threads = [threading.Thread(target=choose, args=(choices, m)) for m in range(2, 18)]
@@ -270,7 +270,7 @@ def test_threads_that_meet_new_shapes_at_once_wait_no_longer_than_one(server):
         thread.start()
     for thread in threads:
         thread.join()
-    assert time.monotonic() - began < 3.0  # 16 in turn would be 6.4
+    assert time.monotonic() - began < 10.0  # 16 in turn would be 16
     assert len(choices.choices) == 16
 
 
@@ -307,7 +307,7 @@ def test_a_server_that_fails_keeps_no_launch_waiting_and_is_told_later(server, t
     began = time.monotonic()
     for m in range(1000, 1005):
         choose(choices, m)
-    assert time.monotonic() - began < 2.0
+    assert time.monotonic() - began < 10.0  # five times TIMEOUT_SECONDS would be 15
     server.asked.clear()
     server.manner = "404"
     server.leave.set()

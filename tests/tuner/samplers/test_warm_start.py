@@ -113,6 +113,14 @@ def test_a_time_that_nobody_verified_is_a_recommendation(store, space):
     assert starts(store, space) == [config]
 
 
+def test_a_verified_result_is_a_winner_and_no_recommendation(store, space):
+    other = Scope(Problem("bowl", {"M": 72}, "float32"), "unknown", "Bowl", Clock.MEASURED, "tools", 8)
+    store.record(other, [Trial({"TILE": 4, "WIDTH": 16, "fast": True}, Status.CORRECT, time_us=9.0, verified=True)])
+    failed = Scope(Problem("bowl", {"M": 80}, "float32"), "unknown", "Bowl", Clock.MEASURED, "tools", 8)
+    store.record(failed, [Trial({"TILE": 4, "WIDTH": 16, "fast": True}, Status.COMPILE, "no")])
+    assert starts(store, space) == []
+
+
 def test_a_search_tries_a_recommended_config_early_and_measures_it(store, space, bowl):
     store.suggest([suggestion(64, **bowl.BEST)])
     device = bowl.FormulaDevice()

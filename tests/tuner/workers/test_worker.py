@@ -35,48 +35,48 @@ def alive(pid):
 
 
 def test_one_process_answers_all_calls(worker):
-    first = worker.call("os.getpid()", timeout=10)
-    assert worker.call("os.getpid()", timeout=10) == first == worker.pid
+    first = worker.call("os.getpid()", timeout=60)
+    assert worker.call("os.getpid()", timeout=60) == first == worker.pid
 
 
 def test_it_runs_in_the_given_environment(worker):
-    assert worker.call("(os.environ['ONLY_THERE'], 'PATH' in os.environ)", timeout=10) == ("yes", False)
+    assert worker.call("(os.environ['ONLY_THERE'], 'PATH' in os.environ)", timeout=60) == ("yes", False)
 
 
 def test_an_exception_is_told_and_the_process_lives(worker):
-    pid = worker.call("os.getpid()", timeout=10)
+    pid = worker.call("os.getpid()", timeout=60)
     with pytest.raises(WorkerFailed, match="ZeroDivisionError: division by zero") as caught:
-        worker.call("1 / 0", timeout=10)
+        worker.call("1 / 0", timeout=60)
     assert caught.value.kind == "ZeroDivisionError"
-    assert worker.call("os.getpid()", timeout=10) == pid
+    assert worker.call("os.getpid()", timeout=60) == pid
 
 
 def test_a_crash_is_told_with_the_last_words_and_the_next_call_starts_anew(worker):
     with pytest.raises(WorkerDied, match=r"SIGKILL after printing: goodbye"):
-        worker.call("(os.write(2, b'goodbye\\n'), os.kill(os.getpid(), 9))", timeout=10)
-    assert worker.call("1 + 1", timeout=10) == 2
+        worker.call("(os.write(2, b'goodbye\\n'), os.kill(os.getpid(), 9))", timeout=60)
+    assert worker.call("1 + 1", timeout=60) == 2
 
 
 def test_an_exit_is_told_with_its_code(worker):
     with pytest.raises(WorkerDied, match="exit code 3"):
-        worker.call("os._exit(3)", timeout=10)
+        worker.call("os._exit(3)", timeout=60)
 
 
 def test_a_slow_call_is_killed_in_time(worker):
-    pid = worker.call("os.getpid()", timeout=10)
+    pid = worker.call("os.getpid()", timeout=60)
     begin = time.perf_counter()
     with pytest.raises(WorkerTimeout, match=r"no answer within 0\.3 s"):
         worker.call("time.sleep(60)", timeout=0.3)
-    assert time.perf_counter() - begin < 5
+    assert time.perf_counter() - begin < 30
     assert not alive(pid)
 
 
 def test_noise_on_stdout_does_not_reach_the_answers(worker):
-    assert worker.call("(print('noise'), os.write(1, b'more'), sys.stdout.flush(), 7)[-1]", timeout=10) == 7
+    assert worker.call("(print('noise'), os.write(1, b'more'), sys.stdout.flush(), 7)[-1]", timeout=60) == 7
 
 
 def test_closing_ends_the_process(worker):
-    pid = worker.call("os.getpid()", timeout=10)
+    pid = worker.call("os.getpid()", timeout=60)
     worker.close()
     assert not alive(pid)
 
@@ -84,17 +84,17 @@ def test_closing_ends_the_process(worker):
 def test_a_module_that_does_not_import_is_told():
     worker = Worker("no_such_module_anywhere:run")
     with pytest.raises(WorkerDied, match="No module named 'no_such_module_anywhere'"):
-        worker.call(timeout=10)
+        worker.call(timeout=60)
 
 
 def test_a_busy_worker_ends_soon_after_its_parent(calls, worker):
     """A worker that has a busy worker of its own is killed; the grandchild must end too."""
     script = (
         f"[w := __import__('tilewise.tuner.workers.worker', fromlist=['x']).Worker({calls!r}), w.start(),"
-        " w.call('1', timeout=10), w._connection.send((w.pid, ('time.sleep(60)',))),"
+        " w.call('1', timeout=60), w._connection.send((w.pid, ('time.sleep(60)',))),"
         " globals().update(kept=w), w.pid][-1]"
     )
-    grandchild = worker.call(script, timeout=20)
+    grandchild = worker.call(script, timeout=60)
     assert alive(grandchild)
     worker.close()
     assert ends(grandchild)
@@ -110,7 +110,7 @@ def running(pid):
 
 
 def ends(pid):
-    end = time.monotonic() + 10
+    end = time.monotonic() + 60
     while running(pid) and time.monotonic() < end:
         time.sleep(0.05)
     return not running(pid)
@@ -125,16 +125,16 @@ JUNK = "open(os.path.join(os.environ['TMPDIR'], 'junk'), 'wb').write(b'x' * (8 <
 def test_a_call_that_takes_too_much_memory_is_killed(worker):
     with pytest.raises(WorkerExceeded, match=r"it used 0\.\d+ GiB of memory; the limit is 0\.\d+ GiB"):
         worker.call("[b'x' * (16 << 20) for _ in range(400)], time.sleep(60)", timeout=30, memory_bytes=200 << 20)
-    assert worker.call("1 + 1", timeout=10) == 2
+    assert worker.call("1 + 1", timeout=60) == 2
 
 
 def test_a_call_that_fills_the_disk_is_killed_and_what_it_wrote_is_gone(calls):
     worker = Worker(calls, disk_bytes=4 << 20)
     try:
-        folder = worker.call("os.environ['TMPDIR']", timeout=10)
+        folder = worker.call("os.environ['TMPDIR']", timeout=60)
         with pytest.raises(WorkerExceeded, match=r"GiB of disk"):
             worker.call(f"{JUNK}, time.sleep(60)", timeout=30)
-        assert worker.call("os.listdir(os.environ['TMPDIR'])", timeout=10) == []
+        assert worker.call("os.listdir(os.environ['TMPDIR'])", timeout=60) == []
     finally:
         worker.close()
     assert not os.path.exists(folder)
@@ -144,12 +144,12 @@ def test_a_call_that_fills_the_disk_is_killed_and_what_it_wrote_is_gone(calls):
 def test_a_call_that_meddles_with_the_connection_costs_only_itself(worker, deed):
     with pytest.raises((WorkerDied, WorkerTimeout)):
         worker.call(deed, timeout=1)
-    assert worker.call("1 + 1", timeout=10) == 2
+    assert worker.call("1 + 1", timeout=60) == 2
 
 
 def test_leaving_is_a_death_with_its_code(worker):
     with pytest.raises(WorkerDied, match="exit code 3"):
-        worker.call("sys.exit(3)", timeout=10)
+        worker.call("sys.exit(3)", timeout=60)
 
 
 def test_the_last_lines_are_kept_of_whatever_ends_a_call(worker):
@@ -160,29 +160,29 @@ def test_the_last_lines_are_kept_of_whatever_ends_a_call(worker):
 
 def test_a_crash_leaves_the_imports_to_be_used_again(worker):
     """The next process is forked by the supervisor, which has the imports."""
-    supervisor = worker.call("os.getppid()", timeout=10)
+    supervisor = worker.call("os.getppid()", timeout=60)
     with pytest.raises(WorkerDied):
-        worker.call("os.abort()", timeout=10)
-    assert worker.call("os.getppid()", timeout=10) == supervisor
+        worker.call("os.abort()", timeout=60)
+    assert worker.call("os.getppid()", timeout=60) == supervisor
 
 
 def test_a_call_to_a_process_that_had_ended_by_then_is_not_answered_by_the_next(worker):
-    os.kill(worker.call("os.getpid()", timeout=10), signal.SIGKILL)
+    os.kill(worker.call("os.getpid()", timeout=60), signal.SIGKILL)
     with pytest.raises(WorkerDied, match="SIGKILL"):
-        worker.call("'first'", timeout=10)
-    assert [worker.call(f"{number}", timeout=10) for number in (2, 3)] == [2, 3]
+        worker.call("'first'", timeout=60)
+    assert [worker.call(f"{number}", timeout=60) for number in (2, 3)] == [2, 3]
 
 
 def test_a_restart_is_another_process(worker):
-    pid = worker.call("os.getpid()", timeout=10)
+    pid = worker.call("os.getpid()", timeout=60)
     worker.restart()
     assert not alive(pid)
-    assert worker.call("os.getpid()", timeout=10) != pid
+    assert worker.call("os.getpid()", timeout=60) != pid
 
 
 @pytest.mark.parametrize("end", ["time-out", "crash", "close"])
 def test_what_a_call_has_started_ends_with_it(worker, end):
-    compiler = worker.call(COMPILER, timeout=10)
+    compiler = worker.call(COMPILER, timeout=60)
     assert running(compiler)
     if end == "close":
         worker.close()
@@ -196,7 +196,7 @@ SCRIPT = """
 import sys, time
 from tilewise.tuner.workers.worker import Worker
 worker = Worker(sys.argv[1])
-print(*worker.call("(os.getpid(), os.environ['TMPDIR'], {compiler})", timeout=20), flush=True)
+print(*worker.call("(os.getpid(), os.environ['TMPDIR'], {compiler})", timeout=60), flush=True)
 worker.call("[0 for _ in iter(int, 1)]", timeout=60)
 """
 
@@ -217,7 +217,7 @@ def test_nothing_outlives_a_parent_that_is_killed(calls):
         parent.communicate()
     assert ends(pid)
     assert ends(compiler)
-    end = time.monotonic() + 5
+    end = time.monotonic() + 60
     while os.path.exists(folder) and time.monotonic() < end:
         time.sleep(0.05)
     assert not os.path.exists(folder)
@@ -229,8 +229,8 @@ def test_nothing_outlives_a_parent_that_is_killed(calls):
 def test_a_pool_runs_calls_side_by_side_and_a_crash_costs_one_call(calls):
     pool = WorkerPool(calls, 2)
     try:
-        crash = pool.submit("os._exit(1)", timeout=10)
-        others = [pool.submit(f"{n} * {n}", timeout=10) for n in range(4)]
+        crash = pool.submit("os._exit(1)", timeout=60)
+        others = [pool.submit(f"{n} * {n}", timeout=60) for n in range(4)]
         assert [future.result() for future in others] == [0, 1, 4, 9]
         with pytest.raises(WorkerDied):
             crash.result()
@@ -240,12 +240,12 @@ def test_a_pool_runs_calls_side_by_side_and_a_crash_costs_one_call(calls):
 
 def test_closing_a_pool_does_not_wait_for_its_calls(calls):
     pool = WorkerPool(calls, 1)
-    pool.submit("0", timeout=10).result()
+    pool.submit("0", timeout=60).result()
     running_call = pool.submit("time.sleep(60)", timeout=90)
     waiting = pool.submit("1", timeout=90)
     time.sleep(0.2)
     begin = time.perf_counter()
     pool.close()
-    assert time.perf_counter() - begin < 5
+    assert time.perf_counter() - begin < 30
     assert isinstance(running_call.exception(), WorkerDied)
     assert waiting.cancelled()

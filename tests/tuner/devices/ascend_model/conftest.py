@@ -2,13 +2,13 @@
 
 import functools
 import math
-import os
 
 import pytest
 from places import HELPERS
 
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
+from tilewise.settings import read_settings
 from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.ascend_model.clock.program_clock import Memory, ProgramClock, Rate
 from tilewise.tuner.devices.ascend_model.ir.hivm import parse
@@ -65,20 +65,11 @@ def by_hand(*lines):
 
 
 @pytest.fixture(autouse=True, scope="session")
-def cache_folder(tmp_path_factory):
-    """One folder for the whole session and its processes, so that tests reuse each other's compiled kernels."""
+def cache_folder():
+    """The folder of compiled kernels, which all tests of a run share."""
     if reason := toolchain.unavailable_reason():
         pytest.skip(reason)
-    folder = tmp_path_factory.getbasetemp()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        folder = folder.parent
-    before = os.environ.get("TILEWISE_CACHE")
-    os.environ["TILEWISE_CACHE"] = str(folder / "tilewise-cache")
-    yield folder / "tilewise-cache"
-    if before is None:
-        del os.environ["TILEWISE_CACHE"]
-    else:
-        os.environ["TILEWISE_CACHE"] = before
+    return read_settings().cache_folder
 
 
 @pytest.fixture(scope="session")

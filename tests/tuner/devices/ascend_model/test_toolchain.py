@@ -242,6 +242,19 @@ def test_what_is_missing_is_named(monkeypatch):
     )
 
 
+@pytest.mark.parametrize(
+    ("python", "missing", "advice"),
+    [
+        ((3, 11), ["triton-ascend"], "pip install 'tilewise[npu]'"),
+        ((3, 12), ["triton-ascend", "xdsl"], "use Python 3.11, as triton-ascend has no release for Python 3.12"),
+        ((3, 12), ["xdsl"], "pip install 'tilewise[npu]'"),
+    ],
+)
+def test_pip_is_advised_only_where_it_would_help(monkeypatch, python, missing, advice):
+    monkeypatch.setattr(toolchain, "_PYTHON", python)
+    assert toolchain.install_advice("npu", missing) == advice
+
+
 def test_compiling_leaves_nothing_in_the_working_folder(row_reduce, problem, rows, compiled, tmp_path, monkeypatch):
     here = tmp_path / "here"
     here.mkdir()

@@ -1,9 +1,8 @@
 """CUDA: discovery everywhere, compiling with upstream Triton, timing with a GPU."""
 
-import importlib.util
 import subprocess
 import sys
-from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from places import HELPERS
@@ -22,13 +21,6 @@ HEADLINE = Problem("row_reduce", {"M": 1000, "N": 8192}, "float32")
 H200 = Target("nvidia", "NVIDIA H200", 132, 228 * 1024, 16, 2**31 - 1)
 
 why_no_gpu = cuda.unavailable_reason()
-needs_gpu = pytest.mark.skipif(why_no_gpu is not None, reason=f"no CUDA GPU: {why_no_gpu}")
-
-
-def upstream_triton():
-    found = importlib.util.find_spec("triton")
-    return found is not None and (Path(found.origin).parent / "backends" / "nvidia").is_dir()
-
 
 # --- everywhere -----------------------------------------------------------------------------------------------------
 
@@ -46,6 +38,52 @@ def test_a_host_without_a_gpu_says_so_in_one_line_and_imports_nothing():
         cuda.CudaDevice()
 
 
+class TwoGpus:
+    """Two GPUs, in the words of `libcuda.so.1`; `error` is the code that it answers everything with."""
+
+    def __init__(self, error=0):
+        self.error = error
+
+    def cuDeviceGetCount(self, count):  # noqa: N802 - the driver's name
+        count._obj.value = 2
+        return self.error
+
+
+@pytest.mark.parametrize(
+    ("driver", "interpreted", "reason"),
+    [
+        (TwoGpus(), "", "None"),
+        (TwoGpus(), "1", "TRITON_INTERPRET=1 makes Triton interpret"),
+        (TwoGpus(error=3), "", "the NVIDIA driver finds no GPU"),
+        (None, "", "no NVIDIA driver on this machine"),
+    ],
+)
+def test_a_gpu_is_usable_where_the_driver_finds_one_and_triton_compiles(monkeypatch, driver, interpreted, reason):
+    monkeypatch.setattr(cuda, "_without_upstream_triton", lambda: None)
+    monkeypatch.setattr(cuda, "_driver", lambda: driver)
+    monkeypatch.setenv("TRITON_INTERPRET", interpreted)
+    assert str(cuda.unavailable_reason()).startswith(reason)
+
+
+@pytest.mark.parametrize(
+    ("backend", "said"), [("nvidia", "None"), ("ascend", "the triton installed here has no NVIDIA")]
+)
+def test_another_triton_than_upstreams_is_told_from_it(monkeypatch, tmp_path, backend, said):
+    (tmp_path / "backends" / backend).mkdir(parents=True)
+    found = SimpleNamespace(origin=str(tmp_path / "__init__.py"))
+    monkeypatch.setattr(cuda.importlib.util, "find_spec", lambda name: found)
+    monkeypatch.setattr(cuda, "_driver", TwoGpus)
+    monkeypatch.delenv("TRITON_INTERPRET", raising=False)
+    assert str(cuda.unavailable_reason()).startswith(said)
+
+
+def test_a_gpu_beyond_those_that_the_driver_finds_is_refused(monkeypatch):
+    monkeypatch.setattr(cuda, "_without_upstream_triton", lambda: None)
+    monkeypatch.setattr(cuda, "_driver", TwoGpus)
+    with pytest.raises(Unavailable, match=r"^no device cuda:2: the NVIDIA driver finds 2 GPUs$"):
+        cuda.CudaDevice(2)
+
+
 @pytest.mark.parametrize(
     ("kind", "status"),
     [
@@ -58,10 +96,10 @@ def test_an_error_says_by_its_kind_what_became_of_the_config(kind, status):
     assert cuda_compile.status(kind) is status
 
 
-# --- with upstream Triton -------------------------------------------------------------------------------------------
+# --- with a GPU and upstream Triton ---------------------------------------------------------------------------------
 
 
-@pytest.mark.skipif(not upstream_triton(), reason="needs upstream triton (its NVIDIA compiler needs no GPU)")
+@pytest.mark.needs_gpu
 def test_configs_are_compiled_in_processes_without_a_gpu(tmp_path):
     config = dict(registry.load("row_reduce").default(HEADLINE, H200))
     pool = WorkerPool(cuda_compile.ENTRY, 2, env={**cuda._NO_GPU, "TRITON_CACHE_DIR": str(tmp_path)})
@@ -78,9 +116,6 @@ def test_configs_are_compiled_in_processes_without_a_gpu(tmp_path):
         pool.close()
 
 
-# --- with a GPU -----------------------------------------------------------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def device():
     device = cuda.CudaDevice(jobs=4)
@@ -88,7 +123,7 @@ def device():
     device.close()
 
 
-@needs_gpu
+@pytest.mark.needs_gpu
 def test_the_headline_problem_is_compiled_timed_and_verified(device):
     spec = registry.load("row_reduce")
     config = spec.default(HEADLINE, device.target)
@@ -100,7 +135,7 @@ def test_the_headline_problem_is_compiled_timed_and_verified(device):
     assert device.verify(spec, HEADLINE, config).agreed
 
 
-@needs_gpu
+@pytest.mark.needs_gpu
 def test_a_second_timing_agrees_with_the_first(device):
     spec = registry.load("row_reduce")
     config = spec.default(HEADLINE, device.target)
@@ -108,7 +143,7 @@ def test_a_second_timing_agrees_with_the_first(device):
     assert second.timing.time_us == pytest.approx(first.timing.time_us, rel=0.1)
 
 
-@needs_gpu
+@pytest.mark.needs_gpu
 def test_accumulating_kernels_are_timed_and_verified(device):
     spec = registry.load(f"{KERNELS}:ADDING")
     problem = Problem("adding", {"M": 19, "N": 150}, "float32")
@@ -118,7 +153,7 @@ def test_accumulating_kernels_are_timed_and_verified(device):
     assert device.verify(spec, problem, config).agreed
 
 
-@needs_gpu
+@pytest.mark.needs_gpu
 def test_the_timer_takes_any_callable():
     import torch
 
@@ -129,7 +164,7 @@ def test_the_timer_takes_any_callable():
     assert runtime.events.floor_us() < single.time_us < eager.time_us
 
 
-@needs_gpu
+@pytest.mark.needs_gpu
 def test_the_process_that_tunes_opens_no_context():
     code = (
         "from tilewise.tuner.devices.cuda.device import CudaDevice; import sys\n"

@@ -38,7 +38,7 @@ def test_a_host_without_an_npu_says_so_in_one_line_and_imports_nothing():
         "print([m for m in ('torch', 'torch_npu', 'triton') if m in sys.modules])"
     )
     lines = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.splitlines()
-    assert lines == ["no Ascend NPU on this machine (no /dev/davinci*)"] * 2 + ["[]"]
+    assert lines == ["no Ascend NPU on this machine (no /dev/davinci*): tune on model:PART instead"] * 2 + ["[]"]
     with pytest.raises(Unavailable, match="no device npu: no Ascend NPU"):
         NpuDevice()
 

@@ -48,8 +48,7 @@ def torch_npu(request):
 @pytest.fixture(scope="module")
 def newest():
     if not WHEELS:
-        fail_or_skip = pytest.fail if os.environ.get("CI") else pytest.skip
-        fail_or_skip(f"no torch_npu wheel in {ROOT / 'build' / 'wheels'}: make wheels")
+        pytest.skip(f"no torch_npu wheel in {ROOT / 'build' / 'wheels'}: make wheels")
     return wheel("torch_npu", WHEELS[-1])
 
 

@@ -352,6 +352,27 @@ def test_a_loop_that_runs_on_after_its_data_has_ended_is_timed_right(tiles, run,
     assert quick.cycles == pytest.approx(run(*SHRINKING, arguments=(elements, 1, 1, 1)).cycles, rel=1e-9)
 
 
+ON_CHIP = "memref<?xf32, strided<[1], offset: ?>, #hivm.address_space<ub>>"
+REDUCING = (
+    *SHRINKING[:2],
+    *loop(
+        100,
+        *SHRINKING[5:9],
+        CUT.replace("(%x,", "(%a,").replace("GM", "UB").replace(PART, ON_CHIP),
+        '"hivm.hir.vreduce"(%p, %a) <{arith = #hivm.reduce_op<sum>, reduce_dims = array<i64: 0>}> : '
+        f"({ON_CHIP}, UB) -> ()",
+    ),
+)
+
+
+@pytest.mark.parametrize("tiles", [40, 40.25, 93.5, 100])
+def test_a_loop_whose_reductions_shrink_is_timed_right(tiles, run, monkeypatch):
+    arguments = (int(tiles * 4096), 1, 1, 1)
+    quick = run(*REDUCING, arguments=arguments)
+    in_full(monkeypatch)
+    assert quick.busy == pytest.approx(run(*REDUCING, arguments=arguments).busy, rel=1e-9)
+
+
 @pytest.mark.parametrize("ahead", [0, 10, 50, 300])
 def test_a_pipe_that_starts_far_ahead_is_caught_up_with(ahead, run, monkeypatch):
     """All iterations look alike until the slower pipe has caught up, and alike in another way afterwards."""

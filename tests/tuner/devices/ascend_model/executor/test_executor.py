@@ -209,6 +209,18 @@ def test_an_unknown_operation_is_an_error_that_names_it(run):
         run('"scf.mystery"() : () -> ()')
 
 
+def expanded(shape):
+    """Return the line that views the buffer on chip under another static type."""
+    kind = f"memref<{shape}xf32, #hivm.address_space<ub>>"
+    return f'"memref.expand_shape"(%a) <{{reassociation = [[0, 1]]}}> : (UB) -> {kind}'
+
+
+def test_a_view_of_more_dimensions_needs_static_sizes(run):
+    run(f"%wide = {expanded('64x64')}")
+    with pytest.raises(UnknownOperation, match=r"support .*memref\.expand_shape.* to a dynamic shape"):
+        run(f"%wide = {expanded('?x64')}")
+
+
 # Whole kernels, as compiled ---------------------------------------------------------------------------------------
 
 MASKED = [

@@ -1,0 +1,97 @@
+"""The writes of answers: a head goes out with the start of its body, or alone where no body follows."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from contextlib import closing
+
+import pytest
+import uvicorn
+
+from tilewise.api.http.protocol import Protocol
+
+HEAD = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]}
+GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
+
+
+async def served(app, talk):
+    """Serve `app` on a free port while the coroutine `talk` uses a connection; return what `talk` returns."""
+    config = uvicorn.Config(app, http=Protocol, loop="uvloop", lifespan="off", log_level="error", access_log=False)
+    server = uvicorn.Server(config)
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        running = asyncio.create_task(server.serve(sockets=[listener]))
+        reader, writer = await asyncio.open_connection(*listener.getsockname())
+        try:
+            return await asyncio.wait_for(talk(reader, writer), 10)
+        finally:
+            writer.close()
+            server.should_exit = True
+            await running
+
+
+@pytest.fixture
+def writes(monkeypatch):
+    """The data of each write to the system, as uvicorn's protocol makes them."""
+    made: list[bytes] = []
+
+    def heard(self, transport):
+        class Listening:
+            def __getattr__(self, name):
+                return getattr(transport, name)
+
+            def write(self, data):
+                made.append(data)
+                transport.write(data)
+
+        original(self, Listening())
+
+    original = Protocol.connection_made
+    monkeypatch.setattr(Protocol, "connection_made", heard)
+    return made
+
+
+def test_head_and_body_are_one_write_for_each_of_pipelined_requests(writes):
+    async def app(scope, receive, send):
+        await send(HEAD)
+        await send({"type": "http.response.body", "body": b"HTTP" if scope["path"] == "/second" else b"four"})
+
+    async def talk(reader, writer):
+        writer.write(GET + GET.replace(b"/ ", b"/second "))
+        return await reader.readuntil(b"four"), await reader.readuntil(b"\r\n\r\nHTTP")
+
+    first, second = asyncio.run(served(app, talk))
+    assert writes == [first, second]
+
+
+def test_a_head_that_waits_for_its_body_is_sent_at_once(writes):
+    more = asyncio.Event()
+
+    async def app(scope, receive, send):
+        await send(HEAD)
+        await more.wait()
+        for part in (b"fo", b"ur"):
+            await send({"type": "http.response.body", "body": part, "more_body": part == b"fo"})
+
+    async def talk(reader, writer):
+        writer.write(GET)
+        await reader.readuntil(b"\r\n\r\n")
+        more.set()
+        return await reader.readexactly(4)
+
+    assert asyncio.run(served(app, talk)) == b"four"
+    assert writes[1:] == [b"fo", b"ur"]
+
+
+def test_an_answer_to_a_client_that_closes_is_whole(writes):
+    async def app(scope, receive, send):
+        await send(HEAD)
+        await send({"type": "http.response.body", "body": b"four"})
+
+    async def talk(reader, writer):
+        writer.write(GET.replace(b"\r\n\r\n", b"\r\nConnection: close\r\n\r\n"))
+        return await reader.read()
+
+    answer = asyncio.run(served(app, talk))
+    assert answer.endswith(b"\r\n\r\nfour")
+    assert b"connection: close" in answer

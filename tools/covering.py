@@ -1,0 +1,156 @@
+"""Recording of which test runs which line, in a copy of the repository under build/mutation."""
+
+from __future__ import annotations
+
+import ast
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections import Counter
+from functools import cache
+from pathlib import Path
+
+import coverage
+from coverage_contexts import OUTCOMES, TEST
+from mutants import PACKAGES, ROOT, Mutant
+
+__all__ = ["PLUGINS", "WORK", "Covering", "copy_tree", "digests", "environment", "record"]
+
+WORK = ROOT / "build/mutation"
+PLUGINS = ("-p", "coverage_contexts", "-p", "no:cacheprovider")
+
+_LINES, _TIMES = WORK / "lines/coverage", WORK / "outcomes.jsonl"
+_LEFT_OUT = (
+    *("tests/docker", "tests/benchmarks", "tests/end_to_end/test_packages.py"),
+    *("tests/api/pages/test_browser.py", "tests/test_golden.py"),
+)
+
+_TEST_SECONDS = 60.0
+"""Time of the tests that a mutant has to be noticed by: half for the nearest of them, half for the fastest."""
+
+
+class Covering:
+    """The tests that run a line, and the time that each test takes.
+
+    With `mirrored`, the test file that mirrors a module is taken whole: it may have tests that were not recorded.
+    """
+
+    def __init__(self, *, mirrored: bool) -> None:
+        self._mirrored = mirrored
+        self._lines = coverage.CoverageData(str(_LINES))
+        self._lines.read()
+        self._folder = os.path.commonpath(self._lines.measured_files())
+        self.seconds: Counter[str] = Counter()
+        outcomes = [json.loads(line) for line in _TIMES.read_text().splitlines()]
+        for test, _, seconds in outcomes:
+            self.seconds[test] += seconds
+        for test in {test for test, outcome, _ in outcomes if outcome != "passed"}:
+            del self.seconds[test]
+
+    def of(self, mutant: Mutant) -> tuple[list[str], int]:
+        """Return the tests to run, in order, and the number of all that run the line."""
+        place = Path("tests", mutant.file)
+        mirror = place.with_name(f"test_{place.stem.lstrip('_')}.py")
+
+        def far(test: str) -> tuple[int, float]:
+            path = Path(test.partition("::")[0])
+            shared = len(os.path.commonpath([path.parent, mirror.parent]))
+            return -shared - 100 * (path.name == mirror.name), self.seconds[test]
+
+        covering = self._tests(mutant) & self.seconds.keys()
+        chosen = {str(mirror): None} if self._mirrored and (ROOT / mirror).exists() else {}
+        for order in (far, self.seconds.__getitem__):
+            left = _TEST_SECONDS / 2
+            for test in sorted(covering - chosen.keys(), key=order):
+                if self.seconds[test] <= left:
+                    chosen[test] = None
+                    left -= self.seconds[test]
+        return [*chosen], len(covering)
+
+    def _tests(self, mutant: Mutant) -> set[str]:
+        tests = self._lines.contexts_by_lineno(os.path.join(self._folder, mutant.file))
+        bodies, statements = _structure(mutant.file)
+        lines = [statements.get(mutant.line, range(mutant.line, mutant.line + 1))]
+        if is_run := any(mutant.line in body for body in bodies) and "/jit/" not in mutant.file:
+            bodies = []
+        found = {test for span in (*lines, *bodies) for line in span for test in tests.get(line, ())} - {""}
+        if is_run:
+            return found
+        folder = f"tests/{Path(mutant.file).parent}/".replace("/jit/", "/")
+        nearby = {test for test in self.seconds if test.startswith(folder)}
+        return (found or nearby) | {test for test in self.seconds if test.startswith("tests/docs/")}
+
+
+@cache
+def _structure(file: str) -> tuple[list[range], dict[int, range]]:
+    """Return the lines of each function's body, and the lines of the innermost statement, or its header, at a line."""
+    bodies, statements = [], {}
+    for node in ast.walk(ast.parse((ROOT / file).read_text())):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            bodies.append(range(node.body[0].lineno, (node.end_lineno or 0) + 1))
+        if isinstance(node, ast.stmt | ast.ExceptHandler):
+            body = getattr(node, "body", None)
+            last = body[0].lineno - 1 if body else node.end_lineno
+            span = range(node.lineno, max(node.lineno, last or 0) + 1)
+            statements.update(dict.fromkeys(span, span))
+    return bodies, statements
+
+
+def environment(copy: Path) -> dict[str, str]:
+    """Return this process's environment, with the copy's code and without settings of tilewise."""
+    mine = {name: value for name, value in os.environ.items() if not name.startswith("TILEWISE_")}
+    return mine | {
+        "PYTHONPATH": f"{copy / 'src'}:{copy / 'tools'}",
+        "HYPOTHESIS_STORAGE_DIRECTORY": str(WORK / "found"),
+    }
+
+
+def copy_tree(folder: Path) -> Path:
+    """Copy what belongs to the repository, and link the wheels that tests read."""
+    shutil.rmtree(folder, ignore_errors=True)
+    for name in _files():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
+    (folder / "build").mkdir()
+    (folder / "build/wheels").symlink_to(ROOT / "build/wheels")
+    return folder
+
+
+def _files() -> list[str]:
+    command = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    names = subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout.split("\0")
+    return sorted({name for name in names if name and os.path.lexists(ROOT / name)})
+
+
+def digests() -> dict[str, str]:
+    """Return digests of the code and of the tests."""
+    found = {"code": hashlib.sha256(), "tests": hashlib.sha256()}
+    for name in _files():
+        part = "tests" if name.startswith("tests/") else "code"
+        if name.startswith(("tests/", "src/", *PACKAGES.values())) and (ROOT / name).is_file():
+            found[part].update(name.encode() + (ROOT / name).read_bytes())
+    return {part: digest.hexdigest() for part, digest in found.items()}
+
+
+def record(jobs: int) -> None:
+    """Run the suite in a copy and record which test runs which line."""
+    shutil.rmtree(WORK, ignore_errors=True)
+    copy = copy_tree(WORK / "recorded")
+    _LINES.parent.mkdir()
+    packages = "".join(f"\n    {copy / folder}/*" for folder in ("api", "db", "kernels", "tuner"))
+    settings = WORK / "coveragerc"
+    settings.write_text(
+        f"[run]\ndata_file = {_LINES}\nparallel = true\nsigterm = true\npatch =\n    _exit\n    fork\n"
+        f"context = ${{{TEST}-}}\nplugins = coverage_contexts\ninclude ={packages}\n"
+    )
+    names = {"COVERAGE_PROCESS_START": str(settings), OUTCOMES: str(_TIMES)}
+    words = [*PLUGINS, "-n", str(jobs), *(f"--ignore=tests/{path}" for path in _LEFT_OUT)]
+    command = ["nice", "-n", "15", sys.executable, "-m", "pytest", *words]
+    if (code := subprocess.run(command, cwd=copy, env=environment(copy) | names, check=False).returncode) not in (0, 1):
+        sys.exit(f"pytest ended with exit code {code}")
+    combine = ["combine", "-q", f"--data-file={_LINES}", str(_LINES.parent)]
+    subprocess.run([sys.executable, "-m", "coverage", *combine], cwd=WORK, check=True, capture_output=True)
+    (WORK / "digests.json").write_text(json.dumps(digests()))
