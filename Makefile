@@ -1,6 +1,10 @@
 # make demo    tune the headline kernel on a modelled Ascend910B4, look it up, explain and export it
 # make test    all checks: ruff, mypy, import-linter, pytest
+# make test-full  the tests that take too long for every run
+# make test-gpu   the tests that need an NVIDIA GPU; test-npu: those that need an Ascend NPU with CANN
 # make wheel   a wheel and a source distribution in dist/
+# make release-check  build both and look for faults: metadata, versions, changelog, content
+# make mutation  change the code in 400 places, one at a time, and count the changes that tests notice
 #
 # All need Linux x86_64 and CPython 3.11 (if it has another name or path: make demo PYTHON=...). `demo` and `test` each
 # make their own environment once, with the versions of constraints.txt.
@@ -24,7 +28,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export TILEWISE_DB = sqlite:///$(CURDIR)/build/$@/tilewise.db
 export TILEWISE_CACHE = $(CURDIR)/build/$@/cache
 
-.PHONY: demo test wheel wheels lint format docs client screenshots clean
+.PHONY: demo test test-full test-gpu test-npu wheel release-check wheels mutation lint format docs client screenshots clean
 .DELETE_ON_ERROR:
 
 demo: .venv-demo/ready
@@ -35,8 +39,17 @@ demo: .venv-demo/ready
 	$(DEMO)/tilewise export --format json -o build/demo/configs.json
 
 test: lint wheels .venv-core/ready
-	mkdir -p build/test && rm -f build/test/tilewise.db*
 	$(TEST)/pytest -n 2
+
+# These note in docs/results when they ran, on what, and how it ended; `make test` shows that for the devices.
+test-full: .venv-test/ready
+	$(TEST)/pytest -m full --record docs/results/test-full.json
+
+test-gpu: .venv-gpu/ready
+	.venv-gpu/bin/pytest -m needs_gpu --record docs/results/test-gpu.json
+
+test-npu: .venv-npu/ready
+	.venv-npu/bin/pytest -m needs_npu --record docs/results/test-gpu.json
 
 # The oldest and the newest torch_npu that the NPU code supports. Tests read the wheels; they are never installed.
 wheels: $(TORCH_NPU:%=build/wheels/%)
@@ -45,6 +58,15 @@ build/wheels/%: | .venv-test/ready
 
 wheel: .venv-test/ready
 	$(TEST)/python -m build --no-isolation --outdir dist .
+
+release-check: .venv-test/ready
+	rm -rf build/$@ && mkdir -p build/$@
+	$(TEST)/python tools/release_check.py build/$@
+
+# Hours on two cores, and no part of `test`. It goes on where it was interrupted.
+mutation: wheels
+	$(TEST)/pip install -qq -c constraints.txt cosmic-ray coverage
+	$(TEST)/python tools/mutate.py
 
 lint: .venv-test/ready
 	$(TEST)/ruff check .
@@ -60,6 +82,7 @@ docs: .venv-test/ready
 	$(TEST)/python -m tilewise.benchmarks.gpu.report docs/kernels.md
 	$(TEST)/python -m tilewise.benchmarks.model.model_report docs
 	$(TEST)/python -m tilewise.benchmarks.service.service_report docs
+	$(TEST)/python -m tilewise.benchmarks.claims.report docs
 
 client: .venv-test/ready
 	$(TEST)/python tools/generate_client.py src/tilewise/client.py
@@ -69,7 +92,7 @@ screenshots: .venv-test/ready
 	$(TEST)/python docs/screenshots.py
 
 clean:
-	rm -rf .venv-demo .venv-test .venv-core build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
+	rm -rf .venv-demo .venv-test .venv-core .venv-gpu .venv-npu build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis
 
 # An environment with only the core dependencies, into which tests install the wheel.
 .venv-core/ready: pyproject.toml constraints.txt
@@ -79,8 +102,16 @@ clean:
 	.venv-core/bin/pip uninstall -qqy tilewise
 	touch $@
 
+# With PyTorch's own triton.
+.venv-gpu/ready: pyproject.toml constraints.txt
+	rm -rf .venv-gpu
+	$(PYTHON) -m venv .venv-gpu
+	.venv-gpu/bin/pip install -qq -c constraints.txt -e '.[cuda,test]'
+	touch $@
+
 .venv-demo/ready: EXTRAS := ascend
 .venv-test/ready: EXTRAS := ascend,test,dev
+.venv-npu/ready: EXTRAS := npu,test
 .venv-%/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "CPython 3.11 is needed, this is " + sys.version)'
 	rm -rf .venv-$*

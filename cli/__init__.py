@@ -36,6 +36,7 @@ _VERBS = {
     "token": ("service.token:token", "Create, list and revoke the tokens of a service."),
     "serve": ("service.serve:serve", "Answer look-ups over HTTP."),
     "db": ("admin.db:db", "Check, upgrade or back up the database."),
+    "doctor": ("admin.doctor:doctor", "Show what is installed, what works, and what to do about the rest."),
     "selftest": (
         "tuning.selftest:selftest",
         "Check on this machine every step that tuning relies on.",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import platform
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,8 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 __all__ = [
+    "VERDICT_MARKS",
+    "about",
     "counts_line",
     "found_text",
     "output",
@@ -23,6 +26,16 @@ __all__ = [
 
 
 _FILE_WIDTH = 140
+
+VERDICT_MARKS = {"ok": "ok      ", "failed": "FAILED  ", "not here": "not here"}
+"""How `selftest` and `doctor` begin the line of a step, by its verdict."""
+
+
+def about() -> str:
+    """Return the versions of tilewise and Python, and the system, in one line."""
+    import tilewise
+
+    return f"tilewise {tilewise.__version__}, Python {platform.python_version()}, {platform.platform()}"
 
 
 def output(*, stderr: bool = False) -> Console:

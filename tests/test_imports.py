@@ -1,4 +1,4 @@
-"""Every module except the Triton functions imports with only the core dependencies installed."""
+"""Every module except the Triton functions imports with only the core dependencies; records are frozen."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import json
 import subprocess
 import sys
 
+import pytest
+
 HIDDEN = ("torch", "triton", "torch_npu", "mspti", "xdsl", "pybind11", "psycopg", "matplotlib", "pyarrow")
 
 IMPORT_ALL = """
-import importlib, json, pkgutil, sys
+import dataclasses, importlib, inspect, json, pkgutil, sys
 
 hidden = set(json.loads(sys.argv[1]))
 
@@ -21,21 +23,34 @@ class Absent:
 sys.meta_path.insert(0, Absent())
 import tilewise
 
-done = []
+done, mutable = [], set()
 for module in pkgutil.walk_packages(tilewise.__path__, "tilewise."):
     apart = ("tilewise.benchmarks", "tilewise.kernels.jit.", "tilewise.db.sql.migrations.env")
     if not module.name.startswith(apart):
-        importlib.import_module(module.name)
+        imported = importlib.import_module(module.name)
         done.append(module.name)
-print(json.dumps(done))
+        for name, kind in inspect.getmembers(imported, inspect.isclass):
+            if dataclasses.is_dataclass(kind) and not kind.__dataclass_params__.frozen:
+                mutable.add(name)
+print(json.dumps([done, sorted(mutable)]))
 """
 
 
-def test_every_module_but_the_triton_functions_imports_without_torch_and_triton():
+@pytest.fixture(scope="module")
+def imported() -> tuple[list[str], list[str]]:
+    """The modules imported, and the dataclasses in them that are not frozen."""
     done = subprocess.run(
         [sys.executable, "-c", IMPORT_ALL, json.dumps(HIDDEN)], capture_output=True, text=True, timeout=120, check=False
     )
     assert done.returncode == 0, done.stderr[-2000:]
-    imported = json.loads(done.stdout)
+    modules, mutable = json.loads(done.stdout)
+    return modules, mutable
+
+
+def test_every_module_but_the_triton_functions_imports_without_torch_and_triton(imported):
     for package in ("api", "cli", "db", "kernels", "tuner"):
-        assert sum(name.startswith(f"tilewise.{package}.") for name in imported) > 10
+        assert sum(name.startswith(f"tilewise.{package}.") for name in imported[0]) > 10
+
+
+def test_all_dataclasses_are_frozen_but_the_working_state_of_searches_and_of_the_executor(imported):
+    assert imported[1] == ["History", "Posterior", "_Shadow", "_View"]

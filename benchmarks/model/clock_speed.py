@@ -1,7 +1,7 @@
-"""`python -m tilewise.benchmarks.model.clock_speed`: the cost of timing a compiled config on the modelled part.
+"""`python -m tilewise.benchmarks.model.clock_speed [KERNEL]...`: the cost of timing a config on the modelled part.
 
-Times the headline problem's published configs, and each kernel's default at its largest shape. Each is timed three
-times in this process, without compiling, and the median is reported in milliseconds.
+Times the headline problem's published configs, and the default of each kernel (of all, or of those named) at its
+largest shape. Each is timed three times in this process, without compiling, and the median is reported in milliseconds.
 """
 
 from __future__ import annotations
@@ -12,10 +12,13 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from tilewise.benchmarks.common.cases import SHAPES
+from tilewise.benchmarks.common.script import script
+from tilewise.errors import UsageError
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Config, Problem
 from tilewise.tuner.devices.ascend_model import toolchain
@@ -27,22 +30,24 @@ _PART = "Ascend910B4"
 _HEADLINE = [(50, 25, 256), (25, 4, 2048), (25, 25, 256), (20, 20, 256)]
 
 
-def main() -> None:
+def main(kernels: Sequence[str]) -> None:
+    if unknown := sorted(set(kernels) - SHAPES.keys()):
+        raise UsageError(f"no shapes to time {', '.join(unknown)} at; expected {', '.join(SHAPES)}")
     with tempfile.TemporaryDirectory() as folder:
-        rows = [_row(Path(folder), problem, config) for problem, config in _cases(Path(folder))]
+        rows = [_row(Path(folder), problem, config) for problem, config in _cases(Path(folder), kernels)]
     json.dump({"part": _PART, "toolchain": toolchain.fingerprint(), "rows": rows}, sys.stdout, indent=1)
     print()
 
 
-def _cases(folder: Path) -> list[tuple[Problem, Config]]:
+def _cases(folder: Path, kernels: Sequence[str]) -> list[tuple[Problem, Config]]:
     names = ("BLOCK_SIZE_M", "SUB_BLOCK_SIZE_M", "BLOCK_SIZE_N")
     headline = Problem("row_reduce", {"M": 1000, "N": 8192}, "float32")
     cases: list[tuple[Problem, Config]] = [
         (headline, {**dict(zip(names, sizes, strict=True)), "multibuffer": True}) for sizes in _HEADLINE
     ]
     target = toolchain.target(_PART, folder)
-    for name, shapes in SHAPES.items():
-        problem = Problem(name, max(shapes, key=lambda dims: math.prod(dims.values())), "float32")
+    for name in kernels or SHAPES:
+        problem = Problem(name, max(SHAPES[name], key=lambda dims: math.prod(dims.values())), "float32")
         cases.append((problem, registry.load(name).default(problem, target)))
     return cases
 
@@ -62,4 +67,5 @@ def _row(folder: Path, problem: Problem, config: Config) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    with script():
+        main(sys.argv[1:])

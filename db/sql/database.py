@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, create_engine, event, make_url
@@ -16,7 +16,7 @@ from tilewise.db.sql.faults import fault, read_only_fault
 from tilewise.db.sql.prepared_query import Query, Statement
 from tilewise.errors import StoreError
 
-__all__ = ["Database", "connect", "waiting"]
+__all__ = ["Database", "connect", "connect_untouched", "shown", "waiting"]
 
 _BEGIN_SNAPSHOT = {"sqlite": "BEGIN", "postgresql": "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"}
 _EXPECTED = "expected sqlite:///path/to/file.db or postgresql+psycopg://user@host/name"
@@ -35,14 +35,27 @@ class Database:
         self._closed = False
         self._queries: dict[Statement, Query] = {}
         self._held: Any = None
+        self._idle: list[Any] = []
+        """The connection of the last SELECT, if the pool can do without it: at most one, but for races of threads."""
 
     def fetch(self, statement: Statement, **parameters: str | int) -> Sequence[Sequence[Any]]:
         """Return all rows of a SELECT, by position. Statements are module constants, and are compiled once."""
         if (query := self._queries.get(statement)) is None:
             query = self._queries[statement] = Query(statement, self.engine.dialect)
         self._refuse_if_closed()
-        with self.translated(), self._reading() as connection:
-            return query.run(connection, parameters)
+        try:  # not `translated`: a context manager would cost as much as the rest
+            if self._held is not None:
+                return query.run(self._held, parameters)
+            connection = self._connection()
+            try:
+                rows = query.run(connection, parameters)
+            except BaseException:
+                connection.close()
+                raise
+            self._put_back(connection)
+            return rows
+        except self._errors as error:
+            raise fault(self.name, error) from error
 
     @contextmanager
     def snapshot(self) -> Iterator[Database]:
@@ -64,14 +77,29 @@ class Database:
                 frozen._closed = True
                 connection.rollback()
 
-    @contextmanager
-    def _reading(self) -> Iterator[Any]:
-        """Yield a connection of the driver for one SELECT."""
-        if self._held is not None:
-            yield self._held
+    def _connection(self) -> Any:
+        """Return a connection of the driver for one SELECT."""
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return self.engine.raw_connection()
+
+    def _put_back(self, connection: Any) -> None:
+        """Keep a file's connection for the next SELECT: with the pool's checks, a look-up takes 12 us more.
+
+        Others go back to the pool, which ends PostgreSQL's transaction, and are opened anew on a read-only mount.
+        """
+        if not (self.is_file and self.writable) or self._idle:
+            connection.close()
             return
-        with closing(self.engine.raw_connection()) as connection:
-            yield connection
+        self._idle.append(connection)
+        if self._closed:  # meanwhile, by another thread
+            self._close_idle()
+
+    def _close_idle(self) -> None:
+        with suppress(IndexError):
+            while True:
+                self._idle.pop().close()
 
     @contextmanager
     def write(self) -> Iterator[Connection]:
@@ -92,6 +120,7 @@ class Database:
 
     def close(self) -> None:
         self._closed = True
+        self._close_idle()
         self.engine.dispose()
 
     def _refuse_if_closed(self) -> None:
@@ -103,7 +132,7 @@ def connect(text: str, *, create: bool, read_only: bool) -> Database:
     """Return the database at a SQLAlchemy URL. Raises `StoreError` if there is none or its driver is missing."""
     url = _parse(text)
     if url.get_backend_name() == "postgresql":
-        return Database(url.render_as_string(), _engine(url), writable=not read_only, is_file=False)
+        return Database(shown(text), _engine(url), writable=not read_only, is_file=False)
     path = sqlite.database_path(url)
     name = str(path or (url.database or "").removeprefix(":memory:") or "the database in memory")
     if path is not None:
@@ -114,6 +143,29 @@ def connect(text: str, *, create: bool, read_only: bool) -> Database:
     except sqlite3.Error as error:
         raise fault(name, error) from error
     return Database(name, engine, writable=not read_only, is_file=path is not None)
+
+
+def connect_untouched(text: str, seconds: float) -> Database:
+    """Return the database at a URL for a few SELECTs. They leave no file behind, as SQLite's read-only mode may.
+
+    Waits up to `seconds` for a server. Raises `StoreError` as `connect` does.
+    """
+    url = _parse(text)
+    if url.get_backend_name() == "postgresql":
+        limited = url.update_query_dict({"connect_timeout": f"{seconds:g}", **url.query})
+        return Database(shown(text), _engine(limited), writable=False, is_file=False)
+    path = sqlite.database_path(url)
+    if path is None:
+        raise StoreError(f"{shown(text)} can only be read by opening it for writing; name a file: sqlite:///tiles.db")
+    sqlite.make_place(path, create=False)
+    return Database(str(path), sqlite.create_untouched_engine(path), writable=False, is_file=True)
+
+
+def shown(text: str) -> str:
+    """Return the URL without its password, wherever it stands. Raises `StoreError` for an invalid URL."""
+    url = _parse(text)
+    secret = [name for name in url.query if "password" in name.lower()]
+    return url.update_query_dict(dict.fromkeys(secret, "...")).render_as_string()
 
 
 def waiting(text: str, seconds: float) -> str:

@@ -25,6 +25,7 @@ __all__ = [
     "BUSY_SECONDS",
     "busy_seconds",
     "create_sqlite_engine",
+    "create_untouched_engine",
     "database_path",
     "is_writable",
     "keep_write_ahead_log",
@@ -165,6 +166,27 @@ def _read_only_engine(path: Path, options: dict[str, Any]) -> Engine:
     if immutable:
         return create_engine("sqlite://", creator=connect_once, poolclass=NullPool)
     return create_engine("sqlite://", creator=connect, poolclass=QueuePool)
+
+
+def create_untouched_engine(path: Path) -> Engine:
+    """Return an engine for a few SELECTs that neither change a file nor make one, not even the log's.
+
+    If another process has the database open, its log and index are read as they are. Otherwise the file is opened as
+    `immutable`, which is right as long as nobody starts to write meanwhile. Raises `StoreError` if the log has to be
+    applied first: that would write.
+    """
+
+    def connect() -> sqlite3.Connection:
+        flags = "mode=ro&readonly_shm=1" if index.exists() else "immutable=1"
+        connection: sqlite3.Connection = sqlite3.connect(
+            f"file:{quote(str(path.absolute()))}?{flags}", uri=True, isolation_level=None
+        )
+        return connection
+
+    log, index = path.with_name(path.name + "-wal"), path.with_name(path.name + "-shm")
+    if not index.exists() and log.exists() and log.stat().st_size > 0:
+        raise StoreError(f"{path} was left unfinished by a killed writer; run tilewise db check, which reads its log")
+    return create_engine("sqlite://", creator=connect, poolclass=NullPool)
 
 
 def _needs_immutable(connection: sqlite3.Connection, path: Path) -> bool:

@@ -93,27 +93,5 @@ def test_the_recorded_portfolios_are_of_the_present_version():
     assert len([portfolio_from_json(body) for body in recorded("portfolio-h200")["portfolios"]]) == 3
 
 
-@pytest.mark.parametrize("name", ["runtime-cpu", "runtime-h200"])
-def test_the_recorded_result_is_within_what_is_promised(name):
-    for row in recorded(name)["rows"]:
-        assert row["tilewise"]["added_median_us"] <= 2.0
-        assert row["tilewise"]["median_us"] <= row["triton.autotune"]["median_us"]
-        assert row["load"]["seconds"] < 0.5
-        assert row["load"]["mb"] < 100
-
-
-def test_every_recorded_call_was_right_and_costs_little():
-    for kernel in recorded("shapes-h200")["kernels"]:
-        held = kernel["held_out"]
-        assert (kernel["calls"]["calls"], kernel["calls"]["wrong"]) == (200, [])
-        assert held["chosen"]["mean"] <= 1.05
-        assert held["chosen"]["mean"] < held["default"]["mean"]
-
-
-def test_a_shape_left_out_costs_little():
-    for body in recorded("portfolio-h200")["portfolios"]:
-        assert portfolio_from_json(body).held_out.mean <= 1.05
-
-
 if __name__ == "__main__":
     PAGE.write_text(placed(PAGE.read_text(), tables()))

@@ -71,6 +71,7 @@ MISTAKES = {
     "server on a bad port": (("serve", "--port", "99999"), 2, "99999"),
     "replay of nothing": (("tune", "replay:nowhere.json"), 2, "nowhere.json"),
     "noise of a device": (("tune", "row_reduce", *SHAPE, *MODEL, "--noise"), 2, "--noise is only for recorded"),
+    "doctor of something": (("doctor", "npu"), 2, "extra argument (npu); see tilewise doctor --help"),
     "landscape that is not there": (("bench", "search", "nowhere.json"), 2, "nowhere.json"),
 }
 

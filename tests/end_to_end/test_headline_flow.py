@@ -106,11 +106,11 @@ def test_the_server_answers_as_the_command_line_does(tuned, without_torch_and_tr
     try:
         address = re.search(r"http://[\d.:]+", process.stderr.readline()).group(0)
         path = "/v1/configs/row_reduce?M=200&N=1000&dtype=float32&device=Ascend910B4"
-        with urllib.request.urlopen(address + path, timeout=10) as answer:
+        with urllib.request.urlopen(address + path, timeout=120) as answer:
             served = json.load(answer)
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=20)
+        process.communicate(timeout=120)
     assert served == looked_up(tuned)
 
 

@@ -64,8 +64,8 @@ def test_an_interrupted_tuning_leaves_nothing_running_and_says_how_to_go_on(numb
     wait_for_trials(tilewise, process, 2)
     workers = descendants(process.pid)
     process.send_signal(number)
-    end = time.monotonic() + 5
-    _, err = process.communicate(timeout=5)
+    end = time.monotonic() + 60
+    _, err = process.communicate(timeout=60)
     assert process.returncode == code
     assert workers
     while any(map(is_running, workers)) and time.monotonic() < end:
@@ -87,7 +87,7 @@ def test_an_interrupted_benchmark_does_not_wait_for_its_replays(number, code, ti
         time.sleep(0.05)
     time.sleep(0.5)  # each replay takes a minute, so they are still running
     process.send_signal(number)
-    _, err = process.communicate(timeout=5)
+    _, err = process.communicate(timeout=30)
     assert process.returncode == code, err
     assert "Traceback" not in err
     assert not [pid for pid in workers if is_running(pid)]

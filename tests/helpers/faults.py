@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
+from rights import NoRights
 
 Mount = Callable[[str], None]
 
@@ -21,7 +21,7 @@ def mounted(folder: Path, size: str) -> Iterator[Mount]:
     def mount(*words: str) -> None:
         done = subprocess.run(["mount", *words, str(folder)], capture_output=True, text=True, check=False)
         if done.returncode:
-            pytest.skip(f"cannot mount here: {done.stderr.strip()}")
+            raise NoRights(f"cannot mount here: {done.stderr.strip()}")
 
     mount("-t", "tmpfs", "-o", f"size={size}", "tilewise-test")
     try:
@@ -41,24 +41,23 @@ def fill(folder: Path) -> Path:
 
 
 _HOLD = """
-import sqlite3, sys, time
+import sqlite3, sys
 connection = sqlite3.connect(sys.argv[1], isolation_level=None)
 connection.execute("BEGIN IMMEDIATE")
 print("held", flush=True)
-time.sleep(float(sys.argv[2]))
-connection.execute("ROLLBACK")
+sys.stdin.read()
 """
 
 
 @contextmanager
-def held(file: Path, seconds: float) -> Iterator[None]:
-    """Let another process hold the write lock of the SQLite file, for at most `seconds`."""
-    command = [sys.executable, "-c", _HOLD, str(file), str(seconds)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as holder:
+def held(file: Path) -> Iterator[Callable[[], None]]:
+    """Let another process hold the write lock of the SQLite file until the yielded function is called."""
+    command = [sys.executable, "-c", _HOLD, str(file)]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "held\n"
         try:
-            yield
+            yield holder.kill
         finally:
             holder.kill()
 

@@ -97,6 +97,7 @@ def shared_npu(cann):
     """One healthy device for many tests."""
     with pytest.MonkeyPatch.context() as patch, open_npu(patch, cann) as device:
         yield device
+        device.close()
 
 
 @pytest.fixture(scope="session")

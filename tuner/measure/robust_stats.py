@@ -28,11 +28,6 @@ class Interval:
     low: float
     high: float
 
-    @property
-    def half_width(self) -> float:
-        """Half the distance between the ends, relative to the median."""
-        return (self.high - self.low) / 2 / self.median
-
 
 def quantile(samples: Sequence[float], share: float) -> float:
     """Return a quantile by linear interpolation between the order statistics."""

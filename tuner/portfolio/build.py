@@ -2,6 +2,8 @@
 
 The smallest set is chosen among configs that were verified for some shape. A config that was not tried for a shape does
 not cover it, and counts as 1.5 times the best time there when the rule is grown.
+
+"Chosen by hand" below means: in view of the earlier runs on an H200 (docs/runtime.md), and never ablated.
 """
 
 from __future__ import annotations
@@ -26,19 +28,24 @@ from tilewise.tuner.space.nearest_config import adapt_config
 __all__ = ["FACTOR", "MOST_SHAPES", "Tuned", "build", "portfolios", "sample", "tuned"]
 
 FACTOR = 1.05
-"""Largest ratio to a shape's best time at which a config covers the shape."""
+"""Largest ratio to a shape's best time at which a config covers the shape. Chosen by hand: the loss that is
+accepted."""
 
 MOST_SHAPES = 200
-"""Most shapes that a portfolio is built from; of more, evenly spread ones are taken."""
+"""Most shapes that a portfolio is built from; of more, evenly spread ones are taken. Chosen by hand, for the time that
+building takes."""
 
 _NEAR = 1.1
-"""Largest ratio to a tuned shape's best time of a config that may be launched at other shapes."""
+"""Largest ratio to a tuned shape's best time of a config that may be launched at other shapes. Chosen by hand."""
 
 _TRIAL_LIMIT = 1000
-"""Most trials that a forecast is made from: the equations of a thousand take 0.1 s to solve."""
+"""Most trials that a forecast is made from: the equations of a thousand take 0.1 s to solve. Chosen by hand."""
 
 _HELD_OUT_LIMIT = 50
+"""Most shapes that are left out in turn to judge the tree. Chosen by hand, for the time that building takes."""
+
 _UNKNOWN = 1.5
+"""Cost of a config at a shape where it was not tried, when the tree is grown. Chosen by hand."""
 
 _Fit = Callable[[Dims, Config], Config | None]
 T = TypeVar("T")

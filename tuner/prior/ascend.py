@@ -8,6 +8,8 @@ nothing.
 
 Each penalty is the factor by which the time grows when one more of these effects is counted. Their product is the
 expected time, relative to the time of the same work in even shares without losses.
+
+"Chosen by hand" below means: on design landscapes of the modelled part (landscapes/README.md), and never ablated.
 """
 
 from __future__ import annotations
@@ -24,25 +26,28 @@ from tilewise.tuner.hardware.ascend_parts import PARTS
 __all__ = ["OVERFLOW", "ascend_penalties"]
 
 OVERFLOW = 4.0
-"""Least penalty of tiles estimated beyond on-chip memory, which are probably refused; it grows with the overflow."""
+"""Least penalty of tiles estimated beyond on-chip memory, which are probably refused; it grows with the overflow.
+Chosen by hand."""
 
 _SIBLING = "Ascend910B4"
-"""The part whose clock, memory rate and cache are used for a part that is not listed."""
+"""The part whose clock, memory rate and cache are used for a part that is not listed. Chosen by hand."""
 
 _COST = {name: figure.value for name, figure in FIGURES.items()}
 """Costs of the modelled part; docs/model.md gives the source of each."""
 
 _INSTRUCTION = _COST["vector_start"] + _COST["barrier"]
-"""Cycles of a vector instruction beyond its work, as the next one waits for its result."""
+"""Cycles of a vector instruction beyond its work, as the next one waits for its result, from the same table."""
 
 _PROGRAM, _TRANSFER, _LATENCY = _COST["program_start"], _COST["mte2_start"], _COST["transfer_latency"]
-"""Cycles to start a program, to start a transfer, and until the transfer's first byte arrives."""
+"""Cycles to start a program, to start a transfer, and until the transfer's first byte arrives, from the same table."""
 
 _STORES_TILES = 0.1
-"""If more than this share of all bytes is written, each trip stores its tile; otherwise only results of rows are."""
+"""If more than this share of all bytes is written, each trip stores its tile; otherwise only results of rows are.
+Chosen by hand, between element-wise kernels, which write a third of their bytes or more, and reductions of long
+rows."""
 
 _VECTOR_BYTES = 256 / REPEAT_CYCLES["vadd"].value
-"""Bytes that a vector instruction processes per cycle."""
+"""Bytes that a vector instruction processes per cycle, from the same table."""
 
 
 class _Losses(NamedTuple):

@@ -1,9 +1,9 @@
 """The NVIDIA side of the prior: a config's expected cost, from counts.
 
 A multiprocessor hides the latency of one program's loads behind the other programs that are resident on it. A config's
-cost therefore follows mostly from the number of resident programs, which threads, registers and the grid limit.
-Constants without another source were chosen to rank the configs of recorded landscapes of the H200, and those of 210
-more shapes of three kernels that were tuned there.
+cost therefore follows mostly from the number of resident programs, which threads, registers and the grid limit. "Chosen
+by hand" below means: to rank the configs of the eight recorded landscapes of the H200 (landscapes/README.md), and those
+of 210 more shapes of three kernels that were tuned there, for which there is no file. No constant was ablated.
 """
 
 from __future__ import annotations
@@ -19,32 +19,36 @@ _THREADS, _PROGRAMS, _REGISTERS = 2048, 32, 65536
 Guide, technical specifications)."""
 
 _OWN_REGISTERS = 32
-"""Registers of a thread for addresses and counters, besides its share of the tiles."""
+"""Registers of a thread for addresses and counters, besides its share of the tiles. Chosen by hand."""
 
 _TILE_REGISTERS = 32
-"""Registers for a thread's share of the tiles; beyond these, the compiler has few left to keep loads in flight."""
+"""Registers for a thread's share of the tiles; beyond these, the compiler has few left to keep loads in flight. Chosen
+by hand, as is the exponent of the penalty."""
 
 _FLIGHT_BYTES = 36 << 10
 """Bytes that one multiprocessor should keep in flight so that global memory is busy: 4.8 TB/s over 132
-multiprocessors, times a microsecond of latency."""
+multiprocessors (the data sheet of the H200), times a microsecond of latency, which was chosen by hand."""
 
 _ALONE = 0.7
-"""Cost of waiting for a program's only trip, relative to the trip, where no other program is resident."""
+"""Cost of waiting for a program's only trip, relative to the trip, where no other program is resident. Chosen by
+hand."""
 
 _TRIP = 0.25
-"""Cost of each doubling of the trips: a program waits for one trip's loads before it computes with the next one's."""
+"""Cost of each doubling of the trips: a program waits for one trip's loads before it computes with the next one's.
+Chosen by hand."""
 
 _THREAD_ELEMENTS = 4.0
-"""Elements that each thread should work on: one vector load of float32."""
+"""Elements that each thread should work on: one vector load of float32. Chosen by hand."""
 
 _RE_READ = 0.1
-"""Cost of reading data again, relative to the first read: the caches keep most of the data that is read twice."""
+"""Cost of reading data again, relative to the first read: the caches keep most of the data that is read twice. Chosen
+by hand."""
 
 _L2_BYTES = 50 << 20
-"""Second-level cache of an H100 and an H200."""
+"""Second-level cache of an H100 and an H200, from their data sheets."""
 
 _KEPT_LINES = 1.2
-"""Cost of keeping lines that are read once in a second-level cache that cannot hold all of them."""
+"""Cost of keeping lines that are read once in a second-level cache that cannot hold all of them. Chosen by hand."""
 
 
 def nvidia_penalties(

@@ -8,6 +8,9 @@ are fitted under weak priors (maximum a posteriori, by Adam).
 
 The equations are those of Rasmussen and Williams, Gaussian Processes for Machine Learning, 2006: prediction by
 algorithm 2.1, the gradient of the marginal likelihood by (5.9).
+
+"Chosen by hand" below means: while searches were replayed on the six spaces of other projects (docs/search.md), and
+never ablated.
 """
 
 from __future__ import annotations
@@ -26,21 +29,27 @@ __all__ = ["Array", "Column", "GaussianProcess", "Posterior", "columns"]
 
 Array = NDArray[np.float64]
 _WIDE = 4.0
-"""Values that span this ratio or more are compared by their logarithms."""
+"""Values that span this ratio or more are compared by their logarithms. Chosen by hand."""
 
 _RATE, _FLOOR, _NOISE, _SCALE = (0.0, 1.0), (0.0, 1.5), (-4.0, 1.0), (0.0, 1.0)
 """Mean and standard deviation of the priors on the rate's logarithm, the floor's logit, and the logarithms of the noise
-and scale variances, in units of the data's variance."""
+and scale variances, in units of the data's variance. Chosen by hand."""
 
 _SELDOM = 2.0
-"""Prior mean of the floor's logit for a rugged column: differences beyond the order of the values seldom matter."""
+"""Prior mean of the floor's logit for a rugged column: differences beyond the order of the values seldom matter. Chosen
+by hand."""
 
 _FEW = 3
-"""Up to this many values differ from one another anyway, and need no rugged column."""
+"""Up to this many values differ from one another anyway, and need no rugged column. Chosen by hand."""
 
 _STEP, _STEPS, _FORGET, _FORGET_SQUARES = 0.15, 12, 0.8, 0.95
+"""Adam's step, number of steps and decay rates. Chosen by hand, for the time of a fit."""
+
 _LIMIT = 8.0
+"""Bound on each fitted parameter, so that its exponential stays finite. Chosen by hand."""
+
 _JITTER = 1e-8
+"""Added to the diagonal, so that rounding leaves the matrix positive definite. Chosen by hand."""
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,9 @@ yet are assumed to turn out as predicted (Ginsbourger's believer), so that a bat
 failed config counts as slow as the slowest that ran, so the search leaves regions that fail as it leaves slow ones.
 With a prior, which may know the times well, a failure says nothing about time. Another surrogate learns where configs
 fail, and the expected improvement is multiplied by the probability of running.
+
+"Chosen by hand" below means: while searches were replayed on the six spaces of other projects (docs/search.md) and on
+the design landscapes (landscapes/README.md), and never ablated, so nobody knows how much the value matters.
 """
 
 from __future__ import annotations
@@ -37,61 +40,76 @@ Indices = NDArray[np.int_]
 _FIRST = "pwspswps"
 """The first evaluations: p is the best predicted config, w a winner from elsewhere (each replaces the other if there is
 none), s a config far from all before. Without prior knowledge all are s. Without any s, the search would follow a prior
-that points the wrong way until its corner of the space is exhausted, and winners from elsewhere would anchor it."""
+that points the wrong way until its corner of the space is exhausted, and winners from elsewhere would anchor it. Chosen
+by hand."""
 
 _FIRST_OF_NEXT = "PpPw..sw"
 """The same if the prior's weights were learnt on other shapes: P is the best by the plain prior, p the best by these
-weights, and at a dot the surrogate already chooses."""
+weights, and at a dot the surrogate already chooses. Chosen by hand, after `layer_norm-1500x2048` had taken 9
+evaluations with neighbours (docs/search.md)."""
 
 _SPREAD_AMONG = 300
-"""Number of random configs from which the one farthest from all before is taken."""
+"""Number of random configs from which the one farthest from all before is taken. Chosen by hand."""
 
 _POOL = 4000
 """Larger spaces are searched in a pool: this many random configs, drawn anew for each batch, all configs that differ
-from one of the `_NEAR` best in one parameter, and the `_PREDICTED` best by the prior."""
+from one of the `_NEAR` best in one parameter, and the `_PREDICTED` best by the prior. All three were chosen by hand,
+for the time of a suggestion (search-overhead.json)."""
 
 _NEAR, _PREDICTED = 5, 500
+"""See `_POOL`; chosen by hand."""
 
 _GROWTH = 1.1
-"""A surrogate is fitted again when there are a tenth more trials."""
+"""A surrogate is fitted again when there are a tenth more trials. Chosen by hand, for the time of a suggestion."""
 
 _EVIDENCE = 400
-"""Limit on a surrogate's trials: half of them are the best, the others are evenly spread over the run."""
+"""Limit on a surrogate's trials: half of them are the best, the others are evenly spread over the run. Chosen by hand,
+for the time of a suggestion."""
 
 _LEAST_FOR_FIT = 4
+"""Fewest trials that a surrogate is fitted to. Chosen by hand."""
+
 _RANDOM_SHARE = 0.05
-"""Share of random evaluations with a prior, which can anchor a search. Without one, the posterior variance explores."""
+"""Share of random evaluations with a prior, which can anchor a search. Without one, the posterior variance explores.
+Chosen by hand."""
 
 _UNLIKELY_FEASIBLE = math.log(0.1 / 0.95)
+"""Added to the predicted log merit of a config that the prior expects not to fit on chip. Chosen by hand."""
+
 _TWINS, _TWINS_OF_NEXT, _REACH = 0.3, 0.1, 0.4
 """In the opening, a predicted config near one already taken is penalised by this much log time (`_TWINS_OF_NEXT` if the
-prior's weights were learnt), which fades with a reach in units of a parameter's whole range."""
+prior's weights were learnt), which fades with a reach in units of a parameter's whole range. Chosen by hand."""
 
 _DECISIVE = 4
 """Experts are weighted by the evidence of this many average trials, however many there are. The trials of a search lie
-near one another, so each adds little new evidence; the full marginal likelihood would silence an expert for good after
-a dozen."""
+near one another, so each adds little new evidence; the full marginal likelihood was tried and silenced an expert for
+good after a dozen. Chosen by hand."""
 
 _PULL = 4.0
-"""The prior's weight is held at 1 as strongly as by this many trials."""
+"""The prior's weight is held at 1 as strongly as by this many trials. Chosen by hand."""
 
 _LEAST_CHANCE = 0.02
-"""The least probability of running that a config is given: the surrogate of failures may be wrong."""
+"""The least probability of running that a config is given: the surrogate of failures may be wrong. Chosen by hand."""
 
 _DRAWS, _DRAWN_CONFIGS = 256, 256
+"""Joint draws for the outlook, and the most promising configs that are drawn. Chosen by hand, for the time that it
+takes."""
 
 _WIDTH, _FREEDOM = 0.6, 3
 """Width and degrees of freedom of the Student-t process from which the outlook is drawn, relative to the Gaussian
-process. The latter overestimates large chances of a better config and underestimates small ones: docs/search.md."""
+process. The latter overestimates large chances of a better config and underestimates small ones. Both were chosen on
+the design landscapes; search-outlook.json holds how well they predict."""
 
 BETTER = 0.005
-"""Share of the best time by which a better config must be faster."""
+"""Share of the best time by which a better config must be faster. Chosen by hand: the smallest gain that a race
+tells."""
 
 
 LEAST, NEGLIGIBLE, PATIENCE = 20, 0.005, 3
 """A search is over after at least `LEAST` trials if the chance of a better config times its gain is less than the share
 `NEGLIGIBLE` of the best time, and if it has made `PATIENCE` times as many trials as it took to find the best. The
-outlook alone is sometimes too sure while a search still improves; docs/search.md says how far from the best tunings
+outlook alone is sometimes too sure while a search still improves. All three were chosen on all landscapes that existed
+then, judged ones too; search-endings-h200.json and search-endings-modelled.json hold how far from the best tunings
 end."""
 
 

@@ -20,6 +20,27 @@ def test_who_cannot_run_is_named_with_the_reason(monkeypatch):
     assert row["first_call_us"]["guess_match"] in ("nearest", "portfolio")
 
 
+def test_a_launch_costs_the_same_however_many_shapes_are_tuned_and_less_than_under_autotune():
+    pytest.importorskip("triton")
+    few, many = bench_runtime(entries=(1, 3000), calls=2000)["rows"]
+    for row in (few, many):
+        assert row["tilewise"]["median_us"] < 0.6 * row["triton.autotune"]["median_us"]
+        assert row["tilewise"]["added_median_us"] < 2 * row["constants"]["median_us"]
+        assert row["load"]["seconds"] < 0.5
+    assert many["tilewise"]["median_us"] < 1.5 * few["tilewise"]["median_us"]
+    assert many["load"]["mb"] < 5 * many["file_mb"] + 5
+
+
+@pytest.mark.full
+def test_a_hundred_thousand_shapes_cost_no_more_than_is_promised():
+    pytest.importorskip("triton")
+    (row,) = bench_runtime(entries=(100_000,), calls=20_000)["rows"]
+    assert row["tilewise"]["added_median_us"] <= 2.0
+    assert row["tilewise"]["median_us"] <= row["triton.autotune"]["median_us"]
+    assert row["load"]["seconds"] < 0.5
+    assert row["load"]["mb"] < 100
+
+
 def test_without_flag_gems_its_tuner_is_missing_by_name(tmp_path, monkeypatch):
     for name in ("GEMS_VENDOR", "FLAGGEMS_CACHE_DIR", "FLAGGEMS_DB_URL"):
         monkeypatch.setenv(name, "kept")  # as it was, afterwards

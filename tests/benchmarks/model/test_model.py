@@ -71,6 +71,33 @@ def test_a_timing_comes_with_its_interval(cache):
     assert row["low_us"] < row["modelled_us"] < row["high_us"]
 
 
+def test_a_case_left_out_is_timed_at_the_middle_of_the_ranges_of_the_figures_that_it_determined(cache):
+    assert model.figures_fitted_on("sum_fused").keys() == {"vexp", "vdiv"}
+    assert model.figures_fitted_on("sum_rows_tall").keys() == {"program_start", "transfer_latency"}
+    assert model.figures_fitted_on("div_broadcast_rows") == {}
+    few, many, other = (
+        model._model(case(*row), "Ascend910B4")
+        for row in (("min_all_small", 8192), ("min_all_small", 512), ("div_broadcast_rows", 40, 512))
+    )
+    launch = model.FIGURES["launch_us"]
+    assert few["left_out_us"] - few["modelled_us"] > (launch.low + launch.high) / 2 - launch.value - 0.05
+    assert other["left_out_us"] == other["modelled_us"]
+    [_, row] = model._with_ratios([few, many])
+    errors = model._left_out("min_all_small", [few, row])
+    assert (errors["figures"], errors["compared"]) == (["atomic_us", "launch_us"], 1)
+    assert errors["mean_absolute_ratio_error"] == round(abs(row["left_out_ratio"] / row["published_ratio"] - 1), 4)
+
+
+def test_the_modelled_ratios_of_two_published_kernels_are_near_the_measured_ones(cache):
+    """The model's docs state the errors of every case; here only a change of the model may not make these worse."""
+    rows = [model._model(c, "Ascend910B4") for c in CASES if c["id"] in ("sum_fused", "mean_rows")]
+    summary = model._errors([row for group in model._groups(rows).values() for row in model._with_ratios(group)])
+    assert summary["compared"] == 8
+    assert summary["mean_absolute_ratio_error"] < 0.04
+    assert abs(summary["largest_ratio_error"]) < 0.13
+    assert all(abs(row["modelled_us"] / row["published_us"] - 1) < 0.12 for row in rows)
+
+
 def test_disagreements_on_what_fits_are_counted_and_not_compared(cache):
     """An older compiler accepted one and refused the other."""
     agreed = model._model(case("div_broadcast_rows", 40, 512), "Ascend910B4")

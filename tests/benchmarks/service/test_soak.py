@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tilewise.benchmarks.service.soak import soak
 
 
@@ -11,3 +13,11 @@ def test_kills_lose_no_write_no_job_and_give_no_wrong_answer():
     assert body["faults"] == []
     assert sum(body["kills"].values()) == 2
     assert {"look_up", "write", "submit"} <= body["requests"].keys()
+
+
+@pytest.mark.full
+def test_two_minutes_of_everything_break_no_promise_and_leak_no_memory():
+    body = soak(seconds=120.0, clients=16, kills=10, jobs=8, url=None, seed=3, say=str)
+    assert body["faults"] == []
+    assert sum(body["kills"].values()) == 10
+    assert body["server_memory_mb"]["growth_of_last_life"] <= 1.1

@@ -15,9 +15,10 @@ import os
 import re
 import signal
 import subprocess
+import sys
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cache
@@ -29,9 +30,24 @@ from tilewise.errors import BadSpec, Unavailable
 from tilewise.kernels.spec import Buffer, Config, KernelSpec, Launch, Problem, Target
 from tilewise.tuner.measure.launch import arguments_of, options_of, resolve_function
 
-__all__ = ["Compiled", "arguments", "compile_linalg", "fingerprint", "lower", "target", "tool", "unavailable_reason"]
+__all__ = [
+    "Compiled",
+    "arguments",
+    "compile_linalg",
+    "fingerprint",
+    "install_advice",
+    "lower",
+    "missing_packages",
+    "target",
+    "tool",
+    "unavailable_reason",
+]
 
 _MODULES = {"triton-ascend": "triton", "ascendnpu-ir": "ascendnpuir", "xdsl": "xdsl"}
+_PYTHON, _NEWEST_PYTHON = sys.version_info[:2], (3, 11)
+"""The Python that runs this, and the newest that triton-ascend is released for; its marker in pyproject.toml is the
+same."""
+
 _SECONDS = 120
 _SCHEDULED = "hivm-graph-sync-solver"
 _LOCATIONS = "--mlir-print-debuginfo"
@@ -63,10 +79,22 @@ class Compiled:
 
 def unavailable_reason() -> str:
     """Return an empty string if the toolchain is installed, else one line that names what is missing."""
-    missing = [package for package, module in _MODULES.items() if not _installed(package, module)]
-    if missing:
-        return f"needs the Ascend compiler: pip install 'tilewise[ascend]' (missing: {', '.join(missing)})"
+    if missing := missing_packages():
+        return f"needs the Ascend compiler: {install_advice('ascend', missing)} (missing: {', '.join(missing)})"
     return ""
+
+
+def missing_packages() -> list[str]:
+    """Return the toolchain's packages that are not installed."""
+    return [package for package, module in _MODULES.items() if not _installed(package, module)]
+
+
+def install_advice(extra: str, missing: Sequence[str] = ("triton-ascend",)) -> str:
+    """Return how to install missing packages. pip leaves triton-ascend out of its extra where it has no release."""
+    if "triton-ascend" in missing and _PYTHON > _NEWEST_PYTHON:
+        here, newest = (".".join(map(str, version)) for version in (_PYTHON, _NEWEST_PYTHON))
+        return f"use Python {newest}, as triton-ascend has no release for Python {here}"
+    return f"pip install 'tilewise[{extra}]'"
 
 
 def fingerprint() -> str:

@@ -37,8 +37,8 @@ def unavailable_reason() -> str | None:
         return "TRITON_INTERPRET=1 makes Triton interpret on the CPU: unset it"
     driver = _driver()
     if driver is None:
-        return "no NVIDIA driver on this machine (libcuda.so.1 is not found)"
-    return None if _count(driver) > 0 else "the NVIDIA driver finds no GPU"
+        return "no NVIDIA driver on this machine (libcuda.so.1 is not found): install one where there is a GPU"
+    return None if _count(driver) > 0 else "the NVIDIA driver finds no GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES"
 
 
 def row() -> DeviceRow:

@@ -37,7 +37,7 @@ RUNTIME = "tilewise.tuner.devices.npu.accelerator:NpuRuntime"
 def unavailable_reason() -> str | None:
     """Return in one line why no NPU is usable, or None. Imports neither torch nor torch_npu."""
     if not list(Path("/dev").glob("davinci[0-9]*")):
-        return "no Ascend NPU on this machine (no /dev/davinci*)"
+        return "no Ascend NPU on this machine (no /dev/davinci*): tune on model:PART instead"
     if not os.environ.get("ASCEND_HOME_PATH"):
         return "CANN is not set up (ASCEND_HOME_PATH is unset): source its set_env.sh"
     if shutil.which(npu_toolchain.COMPILER) is None and not os.environ.get("TRITON_NPU_COMPILER_PATH"):
@@ -46,7 +46,7 @@ def unavailable_reason() -> str | None:
         return "torch_npu is not installed: pip install 'tilewise[npu]'"
     triton = importlib.util.find_spec("triton")
     if triton is None or triton.origin is None or not (Path(triton.origin).parent / "backends" / "ascend").is_dir():
-        return "triton-ascend is not installed (or another triton is in its place): pip install 'tilewise[npu]'"
+        return f"triton-ascend is not installed (or another triton is in its place): {toolchain.install_advice('npu')}"
     if os.environ.get("TRITON_INTERPRET") == "1":
         return "TRITON_INTERPRET=1 makes Triton interpret on the CPU: unset it"
     return None

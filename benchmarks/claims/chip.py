@@ -1,0 +1,194 @@
+"""Claims about kernels and timing on a chip, and about faults there."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from tilewise.benchmarks.claims.claim import Claim, Place, Raw
+
+__all__ = ["CHIP"]
+
+_NOMINAL_TB_S = 4.8
+"""Memory rate of an H200 by its data sheet."""
+
+_SINGLE_PASS = 256e6
+"""Bytes from which docs/kernels.md compares kernels with the rate."""
+
+_TIMER = ("tuner/devices/cuda/cupti_timer.py", "tuner/measure/adaptive_timing.py")
+_ISOLATION = ("tuner/devices/measured/device.py", "tuner/devices/measured/bench_process.py", "tuner/workers/worker.py")
+
+
+def _rates(raw: Raw) -> list[tuple[float, float]]:
+    """Return each shape's share of the stream's rate in the run, and of the part's nominal rate."""
+    return [(row["share_of_rate"], row["tb_s"] / _NOMINAL_TB_S) for row in raw["h200-row_reduce"]["rows"]]
+
+
+def _rate_words(raw: Raw) -> str:
+    (small, small_nominal), *large = _rates(raw)
+    shares, nominal = (" and ".join(f"{share[i]:.{1 - i}%}" for share in large) for i in (0, 1))
+    return (
+        f"`row_reduce` on 537 MB of float32 reaches {shares} of a streaming kernel's rate, {nominal} of the nominal "
+        f"{_NOMINAL_TB_S} TB/s; at 1000x8192, {small:.1%} and {small_nominal:.0%}"
+    )
+
+
+def _slower(raw: Raw, *, above: bool) -> Mapping[str, Any]:
+    """Return the row that is furthest behind max-autotune, among those above 50 us or below."""
+    rows = [row for row in raw["h200-kernels"]["rows"] if (row["tuned_us"] > 50) == above]
+    worst: Mapping[str, Any] = max(rows, key=lambda row: row["tuned_us"] / row["max_autotune_us"])
+    return worst
+
+
+def _behind(raw: Raw, *, above: bool) -> float:
+    row = _slower(raw, above=above)
+    return float(row["tuned_us"] / row["max_autotune_us"] - 1)
+
+
+def _kernels(raw: Raw) -> str:
+    rows = raw["h200-kernels"]["rows"]
+    large = [row["share_of_rate"] for row in rows if row["bytes"] >= _SINGLE_PASS and row["kernel"] != "batch_norm"]
+    small = min(row["share_of_rate"] for row in rows)
+    return (
+        f"from 256 MB on {min(large):.1%} to {max(large):.1%} of the rate, batch_norm apart; of all shapes at least "
+        f"{small:.1%}; at most {_behind(raw, above=True):.2%} slower than max-autotune above 50 us, and "
+        f"{_behind(raw, above=False):.2%} below"
+    )
+
+
+def _timing(raw: Raw) -> str:
+    rows = {row["method"]: row for row in raw["h200-timing"]["rows"] if row["size"] == "15 us"}
+    names = {"cupti, read": "CUPTI, cache read over", "do_bench": "`do_bench`"}
+    return ", ".join(
+        f"{shown} {rows[name]['median_us']:.2f} us (+{rows[name]['spread']:.1%} over ten processes)"
+        for name, shown in names.items()
+    )
+
+
+def _processes(raw: Raw) -> str:
+    rows = raw["h200-repeatability"]["one_config_in_processes"]
+    return ", ".join(f"{row['largest_by_smallest']:.1%}" for row in rows)
+
+
+def _accuracy(raw: Raw) -> str:
+    rows = raw["h200-accuracy"]["rows"]
+    worst = max(row["error"]["y"] for row in rows if "y" in row["error"])
+    theirs = max(row["torch_error"]["y"] for row in rows if "y" in row["error"])
+    return f"normalisations at mean 10000: ours at most {worst:.1e}, torch's {theirs:.1e}"
+
+
+def _fault_words(raw: Raw) -> str:
+    body = raw["h200-faults"]
+    faulty, sound = body["configs"]["faulty"], body["configs"]["sound"]
+    return (
+        f"Of {faulty + sound} configs, {faulty} crash, hang or return wrong results: all {body['as_expected']} "
+        "are stored "
+        f"with their reason, and the times of the others change by at most {_changed(raw):.1%}"
+    )
+
+
+def _changed(raw: Raw) -> float:
+    among = raw["h200-faults"]["innocent"]["among_faults"]
+    return float(max(among["highest"] - 1, 1 - among["lowest"]))
+
+
+def _faults(raw: Raw) -> str:
+    body = raw["h200-faults"]
+    again = body["innocent"]["clean_again"]
+    return (
+        f"{body['as_expected']} of {body['configs']['faulty']} stored with their own reason; the others' times "
+        "change by "
+        f"at most {_changed(raw):.1%}, between two clean runs by {max(again['highest'] - 1, 1 - again['lowest']):.1%}"
+    )
+
+
+CHIP = (
+    Claim(
+        name="row_reduce-rate",
+        question="row_reduce on an H200: share of a streaming kernel's rate in the same run, and of the nominal rate",
+        figure=lambda raw: ", ".join(
+            f"{row['dims']['M']}x{row['dims']['N']} {share:.1%} and {nominal:.1%}"
+            for row, (share, nominal) in zip(raw["h200-row_reduce"]["rows"], _rates(raw), strict=True)
+        ),
+        cases=lambda raw: f"{len(raw['h200-row_reduce']['rows'])} shapes; the small one moves 33 MB, the others 537 MB",
+        files=("docs/results/h200-row_reduce.json",),
+        places=(Place("README.md", _rate_words), Place("docs/results/h200-row_reduce.md")),
+        about=("kernels/jit/row_reduce.py", "kernels/vector/row_reduce.py", "tuner/prior/nvidia.py"),
+        designed="the kernel and the prior, with these shapes in sight",
+        not_designed="the streaming kernel, which sets the denominator, is ours too; other kernels exceed its rate",
+    ),
+    Claim(
+        name="kernels-h200",
+        question="All kernels on an H200, beside eager, `torch.compile` and the memory rate",
+        figure=_kernels,
+        cases=lambda raw: f"{len(raw['h200-kernels']['rows'])} problems of 18 kernels, 44 to 110 trials each",
+        files=("docs/results/h200-kernels.json",),
+        places=(
+            Place(
+                "docs/kernels.md",
+                lambda raw: (
+                    f"Above 50 us no kernel is more than {_behind(raw, above=True):.2%} slower than max-autotune. "
+                    "Below, "
+                    f"none is more than {_behind(raw, above=False):.2%} slower"
+                ),
+            ),
+        ),
+        about=("tuner/prior/nvidia.py", "tuner/samplers/guided.py", "benchmarks/gpu/kernels.py"),
+        designed="kernels and prior; the number of trials was raised for four kernels",
+        not_designed="the shapes of twelve kernels decided nothing",
+        note="The rate is that of a plain read, copy or stream in the same run, 4.17 to 4.23 TB/s of the part's 4.8.",
+    ),
+    Claim(
+        name="timing-methods",
+        question="A kernel of 15 us by two methods, median and spread",
+        figure=_timing,
+        cases=lambda raw: f"{len(raw['h200-timing']['rows'])} pairs of method and size, ten processes each",
+        files=("docs/results/h200-timing.json",),
+        places=(Place("docs/timing.md"), Place("tuner/devices/cuda/cupti_timer.py")),
+        about=_TIMER,
+        designed="the method was chosen by this table",
+        not_designed="nothing",
+    ),
+    Claim(
+        name="one-config-in-processes",
+        question="One config in ten processes: how far the medians lie apart",
+        figure=_processes,
+        cases=lambda raw: f"{len(raw['h200-repeatability']['one_config_in_processes'])} shapes",
+        files=("docs/results/h200-repeatability.json",),
+        places=(Place("docs/timing.md", _processes),),
+        about=_TIMER,
+        designed="nothing",
+        not_designed="all",
+    ),
+    Claim(
+        name="accuracy",
+        question="Largest deviations from float64, ours and torch's own",
+        figure=_accuracy,
+        cases=lambda raw: (
+            f"{len(raw['h200-accuracy']['rows'])} variants on an H200, "
+            f"{len(raw['model-accuracy']['rows'])} by Triton's interpreter"
+        ),
+        files=("docs/results/h200-accuracy.json", "docs/results/model-accuracy.json"),
+        places=(Place("docs/kernels.md"),),
+        about=("kernels/jit/layer_norm.py", "kernels/jit/batch_norm.py", "kernels/jit/elementwise.py"),
+        designed="the data, with a mean of 10000, was chosen to be hard for torch's way of summing",
+        not_designed="torch, which ran as installed",
+    ),
+    Claim(
+        name="faults",
+        question="Configs that crash, hang or return wrong results",
+        figure=_faults,
+        cases=lambda raw: (
+            f"{raw['h200-faults']['configs']['faulty']} faults among "
+            f"{raw['h200-faults']['configs']['faulty'] + raw['h200-faults']['configs']['sound']} configs, one run"
+        ),
+        files=("docs/results/h200-faults.json",),
+        places=(
+            Place("README.md", _fault_words),
+            Place("docs/architecture.md", lambda raw: f"had times within {_changed(raw):.1%} of those of a clean run"),
+        ),
+        about=_ISOLATION,
+        designed="the kinds of fault, by the authors of the isolation",
+        not_designed="nothing",
+    ),
+)

@@ -1,0 +1,223 @@
+"""docs/results/README.md: every claim with its figure, raw files, command, and what was designed on the same data.
+
+`python -m tilewise.benchmarks.claims.report docs` writes it. A test checks that it is up to date, apart from what git
+says: a page cannot name the commit that it is part of.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import groupby
+from pathlib import Path
+from typing import Any
+
+from tilewise.benchmarks.claims.chip import CHIP
+from tilewise.benchmarks.claims.claim import Claim, RawFiles
+from tilewise.benchmarks.claims.constants import MODULES, constants, meaning_of_by_hand
+from tilewise.benchmarks.claims.history import Change, History
+from tilewise.benchmarks.claims.model import MODEL
+from tilewise.benchmarks.claims.search import SEARCH
+from tilewise.benchmarks.claims.service import SERVICE
+from tilewise.benchmarks.claims.unrecorded import UNRECORDED
+from tilewise.benchmarks.common.tables import markdown
+
+__all__ = ["CLAIMS", "age", "results_page", "without_history"]
+
+SECTIONS: Mapping[str, Sequence[Claim]] = {
+    "Search, winners, and shapes never tuned": SEARCH,
+    "The modelled part": MODEL,
+    "On a chip": CHIP,
+    "Launch and service": SERVICE,
+}
+
+CLAIMS = tuple(claim for claims in SECTIONS.values() for claim in claims)
+
+_HEAD = """# Results
+
+Every claim that this repository makes with a figure. `make docs` writes this page from the raw files and from
+[benchmarks/claims](../../benchmarks/claims), so a figure here is the file's. *Designed on it* says what was chosen or
+fitted with the same data in sight: a figure says most where that is little. A *modelled* time comes from the modelled
+Ascend part, a *measured* one from an accelerator, a *host* one from a processor alone. Older raw files name modules and
+commands by the paths that they had then.
+
+*Commits* compares the last commit of the raw file with the last change of the modules that the claim is about, where
+comments, docstrings and imports do not count. **Older than the code** means that the figure may no longer hold; run its
+command to find out. "By only names and texts" means that the modules have changed since, but neither their structure
+nor their numbers.
+
+Limits, time-outs and sizes that the code sets are not claims, so they are not listed.
+"""
+
+_TAIL = """## Figures without a raw file
+
+These stand in pages and docstrings, and no file holds them. They explain a decision; do not rely on them.
+
+{unrecorded}
+
+## Constants chosen by hand
+
+From the modules' docstrings. Nobody knows how much an unablated constant matters.
+
+{constants}
+"""
+
+_GIT = re.compile(r"^(- \*Commits\*|Commits): .*\n", re.MULTILINE)
+_FILES = re.compile(r"(?:\S+\.json(?:\.gz)?(?: |$)){3,}")
+
+
+def results_page(root: Path, history: History | None) -> str:
+    """Return the page for the checkout at `root`; without a history it says that nothing is known of commits."""
+    files = RawFiles(root)
+    parts = [_HEAD, _commits_in_all(history), _index(files)]
+    for title, claims in SECTIONS.items():
+        parts += [f"## {title}\n", *(_entry(claim, files, history) for claim in claims)]
+    tail = _TAIL.format(unrecorded=_unrecorded(root), constants=_constants(root))
+    return "\n".join([*parts, tail])
+
+
+def without_history(page: str) -> str:
+    """Return the page without the lines that git decides."""
+    return _GIT.sub("", page)
+
+
+def _index(files: RawFiles) -> str:
+    rows = [
+        [f"[{claim.name}](#{claim.name})", claim.question, claim.figure(files.of(claim)), _clocks(claim, files)]
+        for claim in CLAIMS
+    ]
+    return markdown(["claim", "question", "figure", "times"], rows) + "\n"
+
+
+def _entry(claim: Claim, files: RawFiles, history: History | None) -> str:
+    raw = files.of(claim)
+    bodies = [files.body(path) for path in claim.files]
+    lines = [
+        f"### {claim.name}\n",
+        f"{claim.question}: **{claim.figure(raw)}**\n",
+        f"- *Cases*: {claim.cases(raw)}; {_clocks(claim, files)}",
+        f"- *Designed on it*: {claim.designed}",
+        f"- *Not designed on it*: {claim.not_designed}",
+        *([f"- *Note*: {claim.note}"] if claim.note else []),
+        f"- *Said in*: {', '.join(dict.fromkeys(_link(place.path) for place in claim.places))}",
+        f"- *Raw*: {', '.join(map(_link, claim.files))}, of {', '.join(dict.fromkeys(map(_date, bodies)))}",
+        f"- *Command*: {', '.join(dict.fromkeys(f'`{command}`' for command in _commands(claim, bodies)))}",
+        f"- *Commits*: {age(claim, history)}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+# What the raw files say of themselves ----------------------------------------------------------------------------
+
+
+def _clocks(claim: Claim, files: RawFiles) -> str:
+    found = dict.fromkeys(_clock(files.body(path)) for path in claim.files)
+    return " and ".join(found)
+
+
+def _clock(body: Mapping[str, Any]) -> str:
+    """Return which clock the times are of. Files of the service and of executed programs hold wall times."""
+    device = str(body.get("device") or body.get("launch") or "")
+    clock = body.get("clock") or body.get("metadata", {}).get("clock")
+    if clock:
+        return str(clock)
+    if "H200" in device:
+        return "measured"
+    if "machine" in body:
+        return "host"
+    return "modelled" if body.get("part") or device.startswith("Ascend") else "host"
+
+
+def _date(body: Mapping[str, Any]) -> str:
+    date = body.get("date") or body["results"][0]["timestamp"]
+    return str(date)[:10]
+
+
+def _commands(claim: Claim, bodies: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    if claim.command:
+        yield claim.command
+        return
+    for body in bodies:
+        found = [row["command"] for row in body.get("rows", []) if "command" in row] or body["command"]
+        for command in [found] if isinstance(found, str) else found:
+            yield _FILES.sub(lambda match: f"FILES ({len(match[0].split())}) ", command)
+
+
+def _link(path: str) -> str:
+    shown = path.removeprefix("docs/results/")
+    return f"[{shown}]({shown if shown != path else f'../../{path}'})"
+
+
+# What git says ---------------------------------------------------------------------------------------------------
+
+
+def age(claim: Claim, history: History | None) -> str:
+    """Return the commits of a claim's oldest raw file and of its modules, and whether the file is older."""
+    if history is None:
+        return "not known, because git has no history here"
+    oldest = _first([history.file(path) for path in claim.files])
+    parts = [f"raw {oldest.text}"]
+    code = _last([history.code(path) for path in claim.about])
+    if not code.is_after(oldest):
+        return "; ".join([*parts, f"code {code.text} ({code.path})"])
+    logic = _last([history.code(path, names=False) for path in claim.about])
+    if logic.is_after(oldest):
+        return "; ".join([*parts, f"code {logic.text} ({logic.path})", "**older than the code**"])
+    return "; ".join([*parts, f"code {code.text} ({code.path})", "older than the code by only names and texts"])
+
+
+def _commits_in_all(history: History | None) -> str:
+    if history is None:
+        return "Commits: not known, because git has no history here.\n"
+    older = sum("**older" in age(claim, history) for claim in CLAIMS)
+    return f"Commits: {older} of {len(CLAIMS)} claims are older than the code that they are about.\n"
+
+
+def _last(changes: Sequence[Change]) -> Change:
+    """Return the latest change."""
+    latest = changes[0]
+    for change in changes[1:]:
+        if change.is_after(latest):
+            latest = change
+    return latest
+
+
+def _first(changes: Sequence[Change]) -> Change:
+    """Return the earliest change."""
+    earliest = changes[0]
+    for change in changes[1:]:
+        if earliest.is_after(change):
+            earliest = change
+    return earliest
+
+
+# The rest --------------------------------------------------------------------------------------------------------
+
+
+def _unrecorded(root: Path) -> str:
+    ordered = sorted(UNRECORDED, key=lambda each: each.path)
+    rows = [[_link(each.path), each.words, each.known] for each in ordered]
+    return markdown(["where", "figure", "how it is known"], rows)
+
+
+def _constants(root: Path) -> str:
+    rows = []
+    for module, found in groupby(((m, c) for m in MODULES for c in constants(root, m)), key=lambda pair: pair[0]):
+        for _, constant in found:
+            if constant.is_chosen:
+                rows.append([_link(module), f"`{constant.names}` = `{constant.value}`", _cell(constant.source)])
+    meanings = [
+        f"- {_link(module)}: {_cell(meaning)}" for module in MODULES if (meaning := meaning_of_by_hand(root, module))
+    ]
+    return '"By hand" means:\n\n' + "\n".join(meanings) + "\n\n" + markdown(["module", "constant", "docstring"], rows)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+if __name__ == "__main__":
+    docs = Path(sys.argv[1])
+    root = docs.resolve().parent
+    (docs / "results" / "README.md").write_text(results_page(root, History.of(root)))

@@ -1,0 +1,195 @@
+"""Claims about launches and about the service."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tilewise.benchmarks.claims.claim import Claim, Place, Raw
+from tilewise.benchmarks.service.service_report import aims
+
+__all__ = ["SERVICE"]
+
+_LAUNCH = ("tuner/runtime/tuned.py", "tuner/runtime/config_selector.py", "tuner/lookup/file_source.py")
+_LOOKUP = (
+    *("api/http/middleware.py", "api/routes/lookups.py", "api/service/service.py", "api/service/answer_cache.py"),
+    *("db/sql/queries.py", "db/sql/prepared_query.py", "db/sql/sql_store.py", "db/sql/encoded_result.py"),
+)
+
+
+def _added(raw: Raw, file: str, way: str = "tilewise") -> list[float]:
+    return [row[way]["added_median_us"] for row in raw[file]["rows"] if way in row]
+
+
+def _span(values: list[float], digits: int = 1) -> str:
+    return f"{min(values):.{digits}f} to {max(values):.{digits}f}"
+
+
+def _tail(raw: Raw, file: str) -> list[float]:
+    """Return how much later the 99th percentile of launches is than that of launches with constants."""
+    return [row["tilewise"]["p99_us"] - row["constants"]["p99_us"] for row in raw[file]["rows"]]
+
+
+def _launch(file: str) -> Callable[[Raw], str]:
+    def words(raw: Raw) -> str:
+        others = "; ".join(
+            f"`{way}` {_span(_added(raw, file, way), 2)} us"
+            for way in ("triton.autotune", "flag_gems.libtuner")
+            if _added(raw, file, way)
+        )
+        return f"{_span(_added(raw, file), 2)} us; {others}; at the 99th percentile {_span(_tail(raw, file), 2)} us"
+
+    return words
+
+
+def _launch_cases(file: str) -> Callable[[Raw], str]:
+    return lambda raw: f"{len(raw[file]['rows'])} files, {raw[file]['calls']:,} calls each, one kernel"
+
+
+def _launch_words(raw: Raw) -> str:
+    file = "runtime-h200"
+    return (
+        f"A launch costs {_span(_added(raw, file))} us more than one with constants ({_span(_tail(raw, file))} at "
+        "the 99th "
+        f"percentile); `triton.autotune` costs {_span(_added(raw, file, 'triton.autotune'))} us more"
+    )
+
+
+def _rows(raw: Raw) -> list[Any]:
+    rows: list[Any] = raw["serve"]["rows"]
+    return rows
+
+
+def _served(raw: Raw) -> str:
+    hot, unseen = ([row[key] for row in _rows(raw)] for key in ("p99_ms", "unseen_p99_ms"))
+    shares = [row["unseen_ratio"] for row in _rows(raw)]
+    return (
+        f"asked again, answered from memory: {_span([row['ratio'] for row in _rows(raw)], 2)}, p99 "
+        f"{_span(hot, 1)} ms; asked "
+        f"for the first time, answered by the database: {_span(shares, 2)}, p99 {_span(unseen, 0)} ms "
+        f"({aims(_rows(raw)[-1])})"
+    )
+
+
+def _relaxed(raw: Raw) -> str:
+    rows = _rows(raw)
+    return (
+        f"median {_span([row['nearest_p50_ms'] for row in rows])} ms, p99 "
+        f"{_span([row['nearest_p99_ms'] for row in rows])} ms; "
+        f"the first after a start {_span([row['nearest_at_once_s'] for row in rows], 2)} s"
+    )
+
+
+def _export(raw: Raw) -> str:
+    row = [row for row in _rows(raw) if "export" in row][-1]
+    return f"{row['problems']:,} problems, {row['export']['mb']:.0f} MB, in {row['export']['seconds']:.0f} s"
+
+
+def _soak(raw: Raw) -> str:
+    bodies = [raw[name] for name in ("soak-sqlite", "soak-postgresql")]
+    return ", ".join(
+        f"{body['database']}: {len(body['faults'])} faults, slowest look-up "
+        f"{body['slowest_answer_s']['look_up']:.1f} s, "
+        f"slowest write {body['slowest_answer_s']['write']:.1f} s"
+        for body in bodies
+    )
+
+
+SERVICE = (
+    Claim(
+        name="launch-h200",
+        question="What a launch of row_reduce on an H200 costs more than one with constants, by shapes in the file",
+        figure=_launch("runtime-h200"),
+        cases=_launch_cases("runtime-h200"),
+        files=("docs/results/runtime-h200.json",),
+        places=(Place("README.md", _launch_words), Place("docs/runtime.md")),
+        about=_LAUNCH,
+        designed="the launch path, by such runs",
+        not_designed="nothing",
+        note="The first call of a shape also chooses its config, and compiles it unless Triton has it cached.",
+    ),
+    Claim(
+        name="launch-flaggems",
+        question="The same in a later run, with FlagGems",
+        figure=_launch("runtime-h200-flaggems"),
+        cases=_launch_cases("runtime-h200-flaggems"),
+        files=("docs/results/runtime-h200-flaggems.json",),
+        places=(Place("docs/runtime.md"),),
+        about=_LAUNCH,
+        designed="the launch path, by such runs",
+        not_designed="FlagGems, which ran as installed",
+    ),
+    Claim(
+        name="launch-cpu",
+        question="The same on a CPU host, where launches do nothing",
+        figure=_launch("runtime-cpu"),
+        cases=_launch_cases("runtime-cpu"),
+        files=("docs/results/runtime-cpu.json",),
+        places=(Place("docs/runtime.md"),),
+        about=_LAUNCH,
+        designed="the launch path, by such runs",
+        not_designed="nothing",
+    ),
+    Claim(
+        name="exact-look-ups",
+        question="Exact look-ups over REST as a share of a bare Starlette hello's",
+        figure=_served,
+        cases=lambda raw: ", ".join(f"{row['problems']:,}" for row in _rows(raw)) + " stored problems, one worker",
+        files=("docs/results/serve.json",),
+        places=(Place("docs/service.md"),),
+        about=_LOOKUP,
+        designed="the answers in memory, by such runs",
+        not_designed="nothing",
+        note="Both belong together: a process that asks for each shape once sees only the second.",
+    ),
+    Claim(
+        name="near-look-ups",
+        question="Look-ups near a stored shape over REST",
+        figure=_relaxed,
+        cases=lambda raw: f"{len(_rows(raw))} databases",
+        files=("docs/results/serve.json",),
+        places=(Place("docs/service.md"),),
+        about=("tuner/lookup/nearest_shapes.py", "tuner/lookup/store_source.py", "db/sql/queries.py"),
+        designed="the index, by such runs",
+        not_designed="nothing",
+    ),
+    Claim(
+        name="export",
+        question="An export over REST",
+        figure=_export,
+        cases=lambda raw: "one export of each database but the largest",
+        files=("docs/results/serve.json",),
+        places=(Place("docs/service.md"),),
+        about=("db/exchange/native/export_file.py", "db/sql/queries.py"),
+        designed="nothing",
+        not_designed="all",
+    ),
+    Claim(
+        name="soak",
+        question="Ten minutes of mixed load with fifty kills: lost writes, wrong answers, lost jobs",
+        figure=_soak,
+        cases=lambda raw: (
+            "one run on each database, "
+            f"{sum(sum(raw[name]['requests'].values()) for name in ('soak-sqlite', 'soak-postgresql')):,} requests"
+        ),
+        files=("docs/results/soak-sqlite.json", "docs/results/soak-postgresql.json"),
+        places=(Place("docs/service.md"),),
+        about=(*_LOOKUP, "api/jobs/runner.py", "db/jobs.py"),
+        designed="faults that earlier runs found were mended",
+        not_designed="the seeds of the kills",
+    ),
+    Claim(
+        name="image",
+        question="The server's image, built step by step without a container engine: seconds to healthy, memory",
+        figure=lambda raw: (
+            f"{raw['docker-serve']['run']['healthy_after_s']:.2f} s, "
+            f"{raw['docker-serve']['run']['resident_mib']:.0f} MiB"
+        ),
+        cases=lambda raw: "one build",
+        files=("docs/results/docker-serve.json",),
+        places=(Place("docs/operations.md"),),
+        about=("tools/run_dockerfile.py", "api/server.py"),
+        designed="nothing",
+        not_designed="all; no container engine has run it",
+    ),
+)

@@ -1,0 +1,75 @@
+"""Figures of pages and docstrings that no raw file holds."""
+
+from __future__ import annotations
+
+from tilewise.benchmarks.claims.claim import Unrecorded
+
+__all__ = ["UNRECORDED"]
+
+_ONCE = "seen once while the code was written"
+_ARITHMETIC = "counted from the sizes of the arrays"
+_TESTED = "a test bounds it"
+
+
+def _all(known: str, places: dict[str, tuple[str, ...]]) -> tuple[Unrecorded, ...]:
+    return tuple(Unrecorded(path, words, known) for path, each in places.items() for words in each)
+
+
+UNRECORDED = (
+    *_all(
+        _ONCE,
+        {
+            "api/http/routing.py": ("which costs half of the throughput",),
+            "api/pages/timelines.py": ("drawing takes 1 or 2 s",),
+            "api/service/answer_cache.py": ("SQLite answers in microseconds",),
+            "api/service/answers.py": ("This takes milliseconds for a neighbour, and seconds when",),
+            "db/check.py": ("at about 50 us per trial",),
+            "db/exchange/native/runtime_file.py": ("10^5 entries take about 0.3 s, and 15 MB beside the file itself",),
+            "db/sql/models.py": ("which costs 40 ms of every start",),
+            "db/sql/prepared_query.py": ("costs 58 us here, 42 of them in SQLite, and 120 us with",),
+            "db/sql/queries.py": ("in a third of the time that fetching them takes",),
+            "db/sql/sqlite.py": ("A sync costs 0.2 to 10 ms",),
+            "docs/model.md": ("Compiling takes another 0.2 to 0.5 s",),
+            "docs/operations.md": ("It takes some 50 us per trial",),
+            "docs/runtime.md": (
+                "takes up to half a second, once per shape",
+                "The choice takes some milliseconds once per shape",
+            ),
+            "docs/search.md": ("Some 4 s of each search are the start of the compile processes",),
+            "kernels/jit/elementwise.py": ("which may then be evicted early: 1% faster",),
+            "tuner/devices/ascend_model/executor/verification.py": ("about half a millisecond each",),
+            "tuner/devices/cuda/accelerator.py": ("which takes about 20 us",),
+            "tuner/devices/npu/accelerator.py": ("it takes about 40 us",),
+            "tuner/devices/npu/timer.py": ("each takes 0.12 to 0.25 ms",),
+            "tuner/lookup/nearest_shapes.py": (
+                "20 ms for a million",
+                "a search takes a fraction of a millisecond",
+                "in a fifth of the time that parsing it takes",
+            ),
+            "tuner/lookup/store_source.py": ("a second for a million",),
+            "tuner/portfolio/build.py": ("the equations of a thousand take 0.1 s to solve",),
+            "tuner/portfolio/cost_model.py": ("Half or twice these values did as well there",),
+            "tuner/portfolio/set_cover.py": ("at a microsecond or two per step",),
+            "tuner/space/nearest_config.py": ("this takes 0.1 to 2 ms",),
+            "tuner/space/search_space.py": ("this takes 10 to 50 us",),
+        },
+    ),
+    *_all(
+        _ARITHMETIC,
+        {
+            "docs/search.md": ("17 bytes for look-ups and flags, and 8 bytes per penalty of the prior",),
+            "tuner/lookup/nearest_shapes.py": ("A million take 24 MB",),
+            "tuner/space/search_space.py": ("a million configs of ten parameters take 20 MB, and 16 MB more",),
+            "tuner/runtime/untuned_shapes.py": ("some 80,000 shapes",),
+        },
+    ),
+    *_all(_TESTED, {"docs/model.md": ("It recovers the planted figures within 7%",)}),
+    Unrecorded("docs/kernels.md", "the variants are within 1% of each other", "the landscapes behind it are not kept"),
+    Unrecorded(
+        "docs/kernels.md", "1.5 to 10 times faster", "read off model-variants.json, which has the ratios of one kernel"
+    ),
+    Unrecorded(
+        "tuner/prior/nvidia.py", "210 more shapes of three kernels that were tuned there", "the runs are not kept"
+    ),
+)
+"""What nothing holds is not evidence: take it as a comment on why the code is as it is."""
