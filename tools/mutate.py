@@ -53,6 +53,7 @@ _APART = (
 )
 """Words before a command that give it process ids of its own; the shell reaps what the tests leave."""
 
+_STOPPED = (-signal.SIGTERM, -signal.SIGINT, 128 + signal.SIGTERM, 128 + signal.SIGINT)
 _TIME_LIMIT, _NO_START = "the time limit", "an error before the tests"
 
 
@@ -114,15 +115,25 @@ def run_tests(copy: Path, tests: Sequence[str], limit: float, *, without: Collec
     outcomes, words = copy / "build/outcomes.jsonl", copy / "build/tests.txt"
     outcomes.write_text("")
     words.write_text("\n".join([*tests, *(f"--deselect={test}" for test in without)]))
+    command = [*_APART, sys.executable, "-m", "pytest", "-x", "--tb=no", *PLUGINS, f"@{words}"]
+    code = _run(command, copy, environment(copy) | {OUTCOMES: str(outcomes)}, limit)
+    if code in _STOPPED:
+        sys.exit("the tests were stopped from outside; start again to go on")
+    if code in (0, 5):  # 5: all were dropped
+        return None
+    failed = [row[0] for row in map(json.loads, outcomes.read_text().splitlines()) if row[1] == "failed"]
+    return failed[0] if failed else _NO_START if code is not None and 0 < code < 128 else _TIME_LIMIT
+
+
+def _run(command: Sequence[str], copy: Path, settings: Mapping[str, str], limit: float) -> int | None:
+    """Return the exit code, or None where the command did not end."""
 
     def confine() -> None:
         os.nice(15 - min(15, os.nice(0)))
         resource.setrlimit(resource.RLIMIT_CPU, (int(limit), int(limit) + 5))
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
 
-    command = [*_APART, sys.executable, "-m", "pytest", "-x", "--tb=no", *PLUGINS, f"@{words}"]
     silent: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-    settings = environment(copy) | {OUTCOMES: str(outcomes)}
     run = subprocess.Popen(command, cwd=copy, env=settings, preexec_fn=confine, start_new_session=True, **silent)
     with suppress(subprocess.TimeoutExpired):
         run.wait(10 * limit)
@@ -130,10 +141,7 @@ def run_tests(copy: Path, tests: Sequence[str], limit: float, *, without: Collec
     with suppress(ProcessLookupError):
         os.killpg(run.pid, signal.SIGKILL)
     run.wait()
-    failed = [row[0] for row in map(json.loads, outcomes.read_text().splitlines()) if row[1] == "failed"]
-    if code in (0, 5):  # 5: all were dropped
-        return None
-    return failed[0] if failed else _TIME_LIMIT if code is None or not 0 < code < 128 else _NO_START
+    return code
 
 
 def report(rows: Sequence[Mapping[str, Any]], arguments: argparse.Namespace) -> dict[str, Any]:
