@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import multiprocessing
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -13,18 +14,14 @@ __all__ = ["processes"]
 @contextmanager
 def processes(count: int) -> Iterator[ProcessPoolExecutor]:
     """Yield a pool of `count` processes, and kill them if the caller raises, for example on Ctrl-C: nobody needs their
-    results any more.
-
-    They are forked from a process that has only imported what they need. Forked from this one they crash where it has
-    used the Ascend compiler, whose threads do not survive a fork.
-    """
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["tilewise.benchmarks.search.search", "tilewise.db.sql.sql_store"])
+    results any more."""
+    # The Ascend compiler's threads do not survive a fork.
+    context = multiprocessing.get_context("forkserver" if "triton" in sys.modules else "fork")
     with ProcessPoolExecutor(count, context) as pool:
         try:
             yield pool
         except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
             for child in multiprocessing.active_children():
                 child.kill()
-            pool.shutdown(cancel_futures=True)  # waits for its thread, which would else write to a closed pipe at exit
             raise
