@@ -78,8 +78,7 @@ class Runner:
             self._copies.put(copy)
         row = {"package": mutant.package, "place": mutant.place, "operator": mutant.operator, "diff": mutant.diff()}
         ran = {"tests": len(tests), "covering": covering, "seconds": round(time.monotonic() - began, 1)}
-        ran["suite"] = self._suite
-        return {**row, "outcome": "killed" if killer else "survived", "by": killer, **ran}
+        return {**row, "outcome": "killed" if killer else "survived", "by": killer, **ran, "suite": self._suite}
 
     def _killer(self, copy: Path, mutant: Mutant, tests: Sequence[str]) -> str | None:
         """Return what noticed the mutation. A test that fails without it is dropped, for the other mutants too."""
@@ -144,16 +143,14 @@ def _run(command: Sequence[str], copy: Path, settings: Mapping[str, str], limit:
     return code
 
 
-def report(rows: Sequence[Mapping[str, Any]], arguments: argparse.Namespace) -> dict[str, Any]:
+def report(rows: Sequence[dict[str, Any]], arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the document of results; a survivor that is listed as equivalent counts as such, with its reason."""
     listed = tomllib.loads((ROOT / "tools/equivalent_mutants.toml").read_text())["mutant"]
     reasons = {(each["file"], *each["diff"]): each["reason"] for each in listed}
-    rows = [
-        {**row, "outcome": "equivalent", "reason": reason}
-        if row["outcome"] == "survived" and (reason := reasons.get((row["place"].partition(":")[0], *row["diff"])))
-        else row
-        for row in rows
-    ]
+    for row in rows:
+        reason = reasons.get((row["place"].partition(":")[0], *row["diff"]))
+        if row.pop("suite") and reason and row["outcome"] == "survived":
+            row |= {"outcome": "equivalent", "reason": reason}
     counts = {package: _counts([row for row in rows if row["package"] == package]) for package in PACKAGES}
     return {
         "command": f"tools/mutate.py --mutants {arguments.mutants} --seed {arguments.seed}",
@@ -189,18 +186,17 @@ def _counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
 
 
 def holds(body: Mapping[str, Any]) -> bool:
-    """Return whether enough mutants were killed, in each package too, and few enough are listed as equivalent."""
+    """Return whether all were tried, enough killed, in each package too, and few enough listed as equivalent."""
     whole, parts = body["all"], body["packages"].values()
     enough = whole["share"] >= LEAST and all(part["share"] >= LEAST_IN_PACKAGE for part in parts)
-    return enough and whole["equivalent"] <= MOST_EQUIVALENT * whole["mutants"]
+    return whole["mutants"] == body["sample"] and enough and whole["equivalent"] <= MOST_EQUIVALENT * whole["mutants"]
 
 
 def rows_of(mutants: Sequence[Mutant], arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield the results of mutants that are known already, then those of the others, until the time is over."""
     known = _known()
-    done = {(row["place"], row["operator"], *row["diff"]): row for row in known}
-    rest = [mutant for mutant in mutants if (mutant.place, mutant.operator, *mutant.diff()) not in done]
-    yield from known
+    wanted = {(mutant.place, mutant.operator, *mutant.diff()): mutant for mutant in mutants}
+    yield from (row for row in known if wanted.pop((row["place"], row["operator"], *row["diff"]), None))
     end = time.monotonic() + 60 * arguments.minutes
     runner = Runner(arguments.jobs, Covering(mirrored=arguments.keep))
 
@@ -208,7 +204,7 @@ def rows_of(mutants: Sequence[Mutant], arguments: argparse.Namespace) -> Iterato
         return runner.attempt(mutant) if time.monotonic() < end else None
 
     with ThreadPoolExecutor(arguments.jobs) as threads, DONE.open("a") as file:
-        attempts = [threads.submit(attempt, mutant) for mutant in rest]
+        attempts = [threads.submit(attempt, mutant) for mutant in wanted.values()]
         for row in filter(None, (each.result() for each in as_completed(attempts))):
             file.write(json.dumps(row) + "\n")
             file.flush()
@@ -239,7 +235,9 @@ def main() -> None:
     before, now = json.loads(recorded.read_text()) if recorded.exists() else {}, digests()
     if before.get("code") != now["code"] or (before != now and not arguments.keep):
         record(arguments.jobs)
-    body = report(list(rows_of(sample(arguments.mutants, arguments.seed), arguments)), arguments)
+    mutants = sample(arguments.mutants, arguments.seed)
+    arguments.mutants = len(mutants)  # rounding may give one more or less
+    body = report(list(rows_of(mutants, arguments)), arguments)
     arguments.output.write_text(json.dumps(body, indent=1) + "\n")
     for name, counts in [("all", body["all"]), *body["packages"].items()]:
         print(f"{name:8} {counts['killed']} of {counts['killed'] + counts['survived']} killed: {counts['share']:.1%}")
