@@ -42,7 +42,9 @@ class Device(ABC):
     `target.name`. `toolchain` fingerprints everything that can change a time while the config stays the same. `batch`
     is the number of configs worth passing to `evaluate` at once. It is a constant of the device class, so that a search
     with the same seed takes the same course on every machine. The times of a `noisy` device vary from run to run; a
-    model or a recording would only repeat its times. `notes` lists what is degraded on this machine, one line each.
+    model or a recording would only repeat its times. `settle_seconds` is the time under load after which a device runs
+    at the clock that it keeps: before, power and heat have not reached their limits, and what needs most power looks
+    faster than it will be. `notes` lists what is degraded on this machine, one line each.
     """
 
     id: str
@@ -51,6 +53,7 @@ class Device(ABC):
     toolchain: str
     batch: int
     noisy = False
+    settle_seconds = 0.0
     notes: tuple[str, ...] = ()
 
     @abstractmethod

@@ -39,6 +39,7 @@ from tilewise.tuner.tuning.rebenchmark import Rebenchmark
 
 __all__ = [
     "DEFAULT_TRIALS",
+    "LEAST_PER_PARAMETER",
     "SEARCHES",
     "Budget",
     "Plan",
@@ -59,6 +60,12 @@ PriorTable = tuple[NDArray[np.float64], NDArray[np.bool_]]
 """Log penalties, one row per config and one column per penalty; and which configs the prior expects to fit on chip."""
 
 SEARCHES = ("guided", "tpe", "random", "exhaustive")
+
+LEAST_PER_PARAMETER = 24
+"""On a noisy device a guided search does not end by itself before this many trials for each parameter that varies. The
+prior is a guess there, and the search can be sure too early: of nine tunings of `batch_norm` on an H200, with seven
+parameters, five ended after 33 to 73 trials with a winner 7.6% slower than the others' (docs/results/
+h200-repeatability-default.json, as of 2026-11-22). Chosen by hand on that problem."""
 
 _UNLEARNING = ("random", "exhaustive")
 _WIDE = 8
@@ -235,10 +242,14 @@ class Tuning:
 
     def _enough(self, study: optuna.Study) -> bool:
         """Return whether the search itself expects next to no gain from going on."""
-        if self._ordinal < LEAST or not isinstance(study.sampler, GuidedSampler):
+        if self._ordinal < self._least() or not isinstance(study.sampler, GuidedSampler):
             return False
         self.outlook = study.sampler.outlook(study)
         return self.outlook is not None and self.outlook.is_over
+
+    def _least(self) -> int:
+        varying = sum(len(values) > 1 for values in self._space.domains.values())
+        return max(LEAST, LEAST_PER_PARAMETER * varying) if self._device.noisy else LEAST
 
     def _late(self) -> bool:
         return self._deadline is not None and time.monotonic() >= self._deadline

@@ -6,6 +6,7 @@ import math
 from datetime import datetime, timedelta, tzinfo
 
 import pytest
+from noise import Noise
 
 from tilewise.db import records
 from tilewise.db.records import Clock, Status, Trial
@@ -13,7 +14,15 @@ from tilewise.db.sql.sql_store import open_store
 from tilewise.errors import BadDimension, BadSpec, NothingFeasible, UsageError
 from tilewise.kernels.spec import Problem
 from tilewise.tuner.measure.outcome import Outcome
-from tilewise.tuner.tuning.loop import DEFAULT_TRIALS, SEARCHES, Budget, Tuning, Watcher, default_trials
+from tilewise.tuner.tuning.loop import (
+    DEFAULT_TRIALS,
+    LEAST_PER_PARAMETER,
+    SEARCHES,
+    Budget,
+    Tuning,
+    Watcher,
+    default_trials,
+)
 
 PROBLEM = Problem("bowl", {"M": 64}, "float32")
 SPACE = 104
@@ -447,6 +456,12 @@ def test_a_guided_search_ends_when_it_expects_next_to_nothing(bowl, tuning):
     again = bowl.FormulaDevice()
     assert tuning(None, again).run() == result
     assert again.evaluated == []
+
+
+def test_where_times_are_noisy_a_search_tries_more_before_it_ends_by_itself(bowl, store):
+    device = bowl.NoisyDevice(Noise("even", 1, 0.001))
+    Tuning(bowl.SPEC, PROBLEM, device, store, budget=Budget(None)).run()
+    assert 3 * LEAST_PER_PARAMETER <= len(device.evaluated) < SPACE
 
 
 @pytest.mark.parametrize("stop", [8, 16, 20, 24])

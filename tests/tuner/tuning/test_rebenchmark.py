@@ -1,6 +1,7 @@
 """The end of a tuning: candidates timed in turns, ties settled by rule, a stored winner that holds."""
 
 import dataclasses
+import time
 
 import pytest
 from noise import INDEPENDENT, MOVING, Noise
@@ -8,6 +9,7 @@ from noise import INDEPENDENT, MOVING, Noise
 from tilewise.db.records import Clock, Status, Trial
 from tilewise.db.sql.sql_store import open_store
 from tilewise.kernels.spec import Problem
+from tilewise.tuner.measure.outcome import Outcome, Timing
 from tilewise.tuner.tuning.loop import Budget, Tuning, Watcher
 from tilewise.tuner.tuning.rebenchmark import CONTEST, MOST, rebenchmark_candidates
 
@@ -94,6 +96,27 @@ def equals(bowl, config):
     return (
         10.0 if config["WIDTH"] == 64 and config["TILE"] in (4, 5, 6) and config["fast"] else bowl.time_us(config) + 1
     )
+
+
+def test_what_is_fastest_only_until_the_device_has_settled_does_not_win(bowl, tuning):
+    """For the first rounds of a comparison the default is faster than the best config, as before a power limit acts."""
+
+    class Cold(bowl.NoisyDevice):
+        settle_seconds = 0.05
+
+        def race(self, spec, problem, configs, rounds):
+            time.sleep(0.02)
+            outcomes = super().race(spec, problem, configs, rounds)
+            if len(self.races) == 1:
+                outcomes[configs.index(bowl.DEFAULT)] = Outcome(
+                    Status.CORRECT, timing=Timing(1.0, times_us=(1.0,) * rounds)
+                )
+            return outcomes
+
+    device = Cold(Noise("even", 1))
+    winner = tuning(device, None, search="exhaustive").run().winner
+    assert winner.config == bowl.BEST
+    assert len(device.races) > 2 and winner.facts[CONTEST]["rounds"] < 20 * len(device.races)
 
 
 @pytest.mark.parametrize("kind", [*INDEPENDENT, *MOVING])

@@ -70,6 +70,7 @@ class MeasuredDevice(Device):
 
     clock = Clock.MEASURED
     noisy = True
+    settle_seconds = 1.0
 
     def __init__(
         self,
