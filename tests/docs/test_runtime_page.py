@@ -79,6 +79,7 @@ def tables():
         "runtime-h200": markdown(COSTS, costs("runtime-h200")),
         "runtime-h200-flaggems": markdown(COSTS, costs("runtime-h200-flaggems")),
         "shapes-h200": markdown(SHAPES, shapes("shapes-h200")),
+        "shapes-h200-others": markdown(SHAPES, shapes("shapes-h200-others")),
         "portfolio-h200": markdown(PORTFOLIOS, portfolios("portfolio-h200")),
     }
 

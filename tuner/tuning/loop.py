@@ -64,8 +64,8 @@ SEARCHES = ("guided", "tpe", "random", "exhaustive")
 LEAST_PER_PARAMETER = 24
 """On a noisy device a guided search does not end by itself before this many trials for each parameter that varies. The
 prior is a guess there, and the search can be sure too early: of nine tunings of `batch_norm` on an H200, with seven
-parameters, five ended after 33 to 73 trials with a winner 7.6% slower than the others' (docs/results/
-h200-repeatability-default.json, as of 2026-11-22). Chosen by hand on that problem."""
+parameters, five ended after 33 to 73 trials with a winner 7.6% slower than the others'
+(docs/results/h200-repeatability-default-earlier.json). Chosen by hand on that problem."""
 
 _UNLEARNING = ("random", "exhaustive")
 _WIDE = 8
