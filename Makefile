@@ -3,6 +3,7 @@
 # make test-full  the tests that take too long for every run
 # make test-gpu   the tests that need an NVIDIA GPU; test-npu: those that need an Ascend NPU with CANN
 # make wheel   a wheel and a source distribution in dist/
+# make try-pythons  use the wheel's core on the interpreters PYTHONS, and note how it went
 # make release-check  build both and look for faults: metadata, versions, changelog, content
 # make mutation  change the code in 400 places, one at a time, and count the changes that tests notice
 #
@@ -28,7 +29,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export TILEWISE_DB = sqlite:///$(CURDIR)/build/$@/tilewise.db
 export TILEWISE_CACHE = $(CURDIR)/build/$@/cache
 
-.PHONY: demo test test-full test-gpu test-npu wheel release-check wheels mutation lint format docs client screenshots clean
+.PHONY: demo test test-full test-gpu test-npu wheel try-pythons release-check wheels mutation lint format docs client screenshots clean
 .DELETE_ON_ERROR:
 
 demo: .venv-demo/ready
@@ -58,6 +59,10 @@ build/wheels/%: | .venv-test/ready
 
 wheel: .venv-test/ready
 	$(TEST)/python -m build --no-isolation --outdir dist .
+
+PYTHONS ?= python3.11 python3.12 python3.13
+try-pythons: wheel
+	$(TEST)/python tools/try_pythons.py dist/*.whl $(PYTHONS) -o docs/results/pythons.json
 
 release-check: .venv-test/ready
 	rm -rf build/$@ && mkdir -p build/$@

@@ -192,4 +192,17 @@ SERVICE = (
         designed="nothing",
         not_designed="all; no container engine has run it",
     ),
+    Claim(
+        name="pythons",
+        question="Versions of Python on which the wheel's core was installed and used",
+        figure=lambda raw: ", ".join(
+            f"{row['version']} on {row['date'][:10]}" for row in raw["pythons"]["pythons"].values()
+        ),
+        cases=lambda raw: "one run each: tune a recording, look up, export, import, serve, read the page, doctor",
+        files=("docs/results/pythons.json",),
+        places=(Place("README.md", lambda raw: f"Python {' and '.join(raw['pythons']['pythons'])}"),),
+        about=("tools/try_pythons.py",),
+        designed="nothing",
+        not_designed="all; tests run on 3.11 alone",
+    ),
 )
