@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["SPECS"]
+__all__ = ["ANY_VALUE", "SPECS"]
 
 SPECS = {
     "log_softmax": "tilewise.kernels.vector.softmax:LOG_SOFTMAX",
@@ -25,3 +25,7 @@ SPECS = {
     "layer_norm_backward": "tilewise.kernels.vector.layer_norm:BACKWARD",
 }
 """`package.module:ATTRIBUTE` of each spec. A module is imported when one of its kernels is first loaded."""
+
+ANY_VALUE = {"max_all": ("x_ptr",), "max_rows": ("x_ptr",)}
+"""`KernelSpec.any_value` of specs that were written before it: text beside a spec's contract would change its source
+hash, and with it the identity of all results that are stored for it."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from tilewise.errors import BadSpec, UnknownKernel
-from tilewise.kernels.catalogue import SPECS
+from tilewise.kernels.catalogue import ANY_VALUE, SPECS
 from tilewise.kernels.source import digest
 from tilewise.kernels.spec import KernelSpec
 from tilewise.kernels.validated_callback import cut, raised
@@ -83,7 +83,7 @@ def load(text: str) -> KernelSpec:
     if text in SPECS:
         module, _, attribute = SPECS[text].partition(":")
         spec: KernelSpec = getattr(importlib.import_module(module), attribute)
-        return dataclasses.replace(spec, origin=text)
+        return dataclasses.replace(spec, origin=text, any_value=ANY_VALUE.get(text, spec.any_value))
     path, colon, attribute = _own.get(text, text).rpartition(":")
     if colon and path.endswith(".py"):
         return _load_file(Path(path), attribute)

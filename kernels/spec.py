@@ -216,6 +216,8 @@ class KernelSpec:
     - `flops(problem)`: floating-point operations that the problem needs, for the roofline.
     - `default(problem, target)`: the config to launch without tuning. It may be empty if the space is given by
       `configs`.
+    - `any_value`: inputs that may hold any float, although their buffers have a `draw`. Only the first draw of a
+      verification uses it then; the others look for mistakes with values of all kinds.
     - `configs(problem, target)`: the valid configs, if they are listed one by one (a recorded space) instead of being
       the combinations that satisfy `constraints`.
     """
@@ -237,6 +239,7 @@ class KernelSpec:
     scratch: Callable[[Config, Problem], Mapping[str, Buffer]] = lambda config, problem: {}
     constraints: tuple[Constraint, ...] = ()
     configs: Callable[[Problem, Target], Sequence[Config]] | None = None
+    any_value: tuple[str, ...] = ()
     origin: str = ""
     """The name by which another process loads this spec: registered, or `path/to/file.py:SPEC`; set on loading."""
 
@@ -284,7 +287,13 @@ class KernelSpec:
 
 # Checks of fields and of returned values -------------------------------------------------------------------------
 
-_TUPLES: dict[str, type] = {"dims": str, "dtypes": str, "parameters": Parameter, "constraints": Constraint}
+_TUPLES: dict[str, type] = {
+    "dims": str,
+    "dtypes": str,
+    "parameters": Parameter,
+    "constraints": Constraint,
+    "any_value": str,
+}
 
 
 def _require_tuple(name: str, value: object, kind: type) -> None:

@@ -17,8 +17,10 @@ from tilewise.kernels import registry
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
 from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.ascend_model.executor.verification import compile_config, execute, judge, verify_compiled
+from tilewise.tuner.measure.comparison import compare
+from tilewise.tuner.measure.draws import DRAWS
 from tilewise.tuner.measure.outcome import Verdict
-from tilewise.tuner.measure.verify import Arguments, compare
+from tilewise.tuner.measure.verify import Arguments
 from tilewise.tuner.space.search_space import enumerate_space
 from tilewise.tuner.workers.worker import Worker
 
@@ -105,14 +107,14 @@ def execute_config(
 ) -> Executed:
     """Execute a compiled config and compare its outputs; `interpreter` is a worker of `interpreter_worker:outputs`."""
     began = time.monotonic()
-    verdict = judge(spec, problem, config, functions, arguments, on_chip_bytes)
+    verdict = judge(spec, problem, config, functions, arguments, on_chip_bytes, draws=DRAWS)
     seconds = time.monotonic() - began
     interpreted, unbarriered = None, 0
     if verdict.agreed:
-        if interpreter is not None:
-            interpreted = _against_interpreter(interpreter, problem, config, arguments)
         arguments.poison()
         unbarriered = len(execute(spec, problem, config, functions, arguments.bind(config), on_chip_bytes))
+        if interpreter is not None:
+            interpreted = _against_interpreter(interpreter, problem, config, arguments)
     return Executed(spec.name, problem.dims, problem.dtype, config, verdict, interpreted, unbarriered, seconds)
 
 
@@ -121,7 +123,8 @@ def _against_interpreter(interpreter: Worker, problem: Problem, config: Config, 
     import torch
 
     left = interpreter.call(problem.kernel, problem, dict(config), timeout=_SECONDS)
-    return compare(arguments.outputs, {name: torch.from_numpy(values) for name, values in left.items()})
+    expected = {name: torch.from_numpy(values) for name, values in left.items()}
+    return compare(arguments.outputs, expected, inputs=arguments.largest_input)
 
 
 def bench_execute(part: str, folder: Path, *, count: int, seed: int, kernels: Sequence[str] = ()) -> Iterator[Executed]:

@@ -13,9 +13,10 @@ from tilewise.db.records import Status
 from tilewise.errors import UsageError
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Config, KernelSpec, Problem
+from tilewise.tuner.measure.comparison import disagreement
 from tilewise.tuner.measure.launch import launch
 from tilewise.tuner.measure.outcome import Verdict
-from tilewise.tuner.measure.verify import Arguments, disagreement, reduced_problem, verify
+from tilewise.tuner.measure.verify import Arguments, reduced_problem, verify
 from tilewise.tuner.workers.worker import Worker, WorkerDied, WorkerFailed, WorkerTimeout
 
 __all__ = ["InterpreterVerifier", "cheap", "outputs"]

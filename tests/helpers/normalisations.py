@@ -11,8 +11,9 @@ import torch
 
 from tilewise.benchmarks.model import interpreter_fixes
 from tilewise.kernels import registry
+from tilewise.tuner.measure.comparison import compare
 from tilewise.tuner.measure.launch import launch
-from tilewise.tuner.measure.verify import Arguments, compare
+from tilewise.tuner.measure.verify import Arguments
 
 interpreter_fixes.install()
 

@@ -2,68 +2,40 @@
 
 Every buffer lies between two guards filled with NaN (integers: an extreme value). Outputs are poisoned the same way
 before a checked run. So an element that was never written, a read outside an input and a write outside an output all
-show, whatever the memory held before.
-
-Inputs can be drawn in two ways: standard normal, and twice that with every value negative. A kernel that is right on
-only one kind of data (a maximum that starts from 0, a result kept from an earlier run) fails on the other.
+show, whatever the memory held before. Inputs are drawn in several ways (`draws.py`), and `comparison.py` says how far
+off an output may be.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from tilewise.db.records import Status
 from tilewise.kernels.spec import Axis, Buffer, Config, KernelSpec, Problem
+from tilewise.tuner.measure.comparison import PRECISION, compare, disagreement, worst_of
+from tilewise.tuner.measure.draws import Edges, Way, draw, edges, magnitude
 from tilewise.tuner.measure.launch import launch
 from tilewise.tuner.measure.outcome import Verdict
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DRAWS", "Arguments", "check_outputs", "compare", "disagreement", "reduced_problem", "tolerance", "verify"]
+__all__ = ["Arguments", "check_outputs", "reduced_problem", "verify"]
 
 SEED = 20251120
 """Seed of the random inputs; any constant would do."""
 
-DRAWS = 2
-"""Number of ways to draw the inputs."""
-
 GUARD_BYTES = 64 * 1024
 """Size of the guard before and after each buffer; it keeps the allocator's alignment."""
 
-ACCUMULATION = 2.0**-15
-"""Tolerance for float32 arithmetic, relative to the reference's RMS.
-
-A running float32 sum of K independent terms is off by sqrt(K / 2) * 2**-24 of its RMS, because each addition rounds a
-partial sum that has grown to sqrt(k). Five standard deviations of that, the largest of a million outputs, is 2e-5 at
-K = 8192. Half as much again is added for hardware `exp` and division (a few units in the last place). A column lost
-from a sum of 8192 sigmoids costs 2.4e-4, eight times the tolerance.
-"""
-
-ROUNDINGS = 2
-"""Number of times that a value may be rounded to the output's dtype: once on storing, once before."""
-
-_PRECISION = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
-"""Bits of the significand, hidden bit included (IEEE 754; bfloat16 is the upper half of a float32)."""
-
-
-def tolerance(dtype: str, peak: float) -> float:
-    """Return the largest deviation allowed, in units of the reference's RMS.
-
-    `peak` is the reference's largest magnitude in the same unit: rounding to the output's dtype moves an element by
-    at most 2**-precision of itself. Integers must agree exactly.
-    """
-    if dtype not in _PRECISION:
-        return 0.0
-    return ACCUMULATION + ROUNDINGS * peak * 2.0 ** -_PRECISION[dtype]
+_KEPT_BYTES = 1 << 26
+"""Size up to which a reference is kept for the next config; that of the first draw, which all configs need, always."""
 
 
 class Arguments:
-    """A problem's tensors on one device: inputs drawn once, outputs reset or poisoned before a run.
+    """A problem's tensors on one device: inputs drawn, outputs reset or poisoned before a run.
 
     The kernel runs on `device`; the float64 reference is computed on `reference_device`, since some devices have no
     float64.
@@ -82,17 +54,19 @@ class Arguments:
         self._spec, self._problem, self._device = spec, problem, device
         self._reference_device = reference_device or device
         self.buffers: Mapping[str, Buffer] = dict(spec.buffers(problem))
-        self._seed, self._draw_number = seed, 0
+        self._seed = seed
+        self._drawn_as: tuple[Way, Edges] = (Way.NORMAL, {})
         self._storage = {name: _allocate(buffer, device) for name, buffer in self.buffers.items()}
         self.tensors = {name: _inside(self._storage[name], buffer) for name, buffer in self.buffers.items()}
         self._scratch: Mapping[str, Buffer] = {}
-        self._expected: dict[int, dict[str, torch.Tensor]] = {}
+        self._expected: dict[tuple[Way, object], dict[str, torch.Tensor]] = {}
         self._redraw()
 
-    def draw(self, number: int) -> None:
-        """Fill the inputs in one of the ways from 0 to `DRAWS` - 1; 0 is the first."""
-        if number != self._draw_number:
-            self._draw_number = number
+    def draw(self, way: Way, edges: Edges | None = None) -> None:
+        """Fill the inputs in one of the ways, with extremes at these edges."""
+        wanted = (way, edges or {})
+        if wanted != self._drawn_as:
+            self._drawn_as = wanted
             self._redraw()
 
     def _redraw(self) -> None:
@@ -104,10 +78,12 @@ class Arguments:
         """Fill the buffers that the kernel reads, with the same values every time."""
         import torch
 
-        generator = torch.Generator(self._device).manual_seed(self._seed + self._draw_number)
+        way, places = self._drawn_as
+        generator = torch.Generator(self._device).manual_seed(self._seed + way)
         for name, buffer in self.buffers.items():
             if buffer.role != "out":
-                _fill(self.tensors[name], buffer, generator, negative=self._draw_number > 0)
+                any_value = name in self._spec.any_value
+                draw(self.tensors[name], buffer, generator, way, places, any_value=any_value)
 
     def _input_sums(self) -> dict[str, int]:
         """Return a checksum of each read-only buffer, guards included."""
@@ -146,7 +122,13 @@ class Arguments:
     @property
     def scales(self) -> dict[str, float]:
         """The expected magnitude of each output, by name; 0 if only the reference can tell."""
-        return {name: buffer.scale for name, buffer in self.buffers.items() if buffer.role != "in"}
+        factor = magnitude(self._drawn_as[0])
+        return {name: factor * buffer.scale for name, buffer in self.buffers.items() if buffer.role != "in"}
+
+    @property
+    def largest_input(self) -> int:
+        """The number of elements of the largest tensor that the kernel reads."""
+        return max((buffer.elements for buffer in self.buffers.values() if buffer.role != "out"), default=0)
 
     @property
     def needs_reset(self) -> bool:
@@ -196,16 +178,20 @@ class Arguments:
         self.reset()
 
     def expected(self) -> dict[str, torch.Tensor]:
-        """Return the float64 reference of the outputs, computed once for each way to draw the inputs."""
+        """Return the float64 reference for the present inputs; it is computed once, and kept if it is small."""
+        way, places = self._drawn_as
+        key = (way, tuple(sorted(places.items())))
+        if key not in self._expected:
+            self._expected = {k: kept for k, kept in self._expected.items() if _is_kept(k[0], kept)}
+            self._expected[key] = self._reference()
+        return self._expected[key]
+
+    def _reference(self) -> dict[str, torch.Tensor]:
         import torch
 
-        if self._draw_number not in self._expected:
-            with torch.no_grad():
-                upcast = {
-                    name: _upcast(tensor).to(self._reference_device) for name, tensor in self._on_reference_device()
-                }
-                self._expected[self._draw_number] = dict(self._spec.reference(upcast))
-        return self._expected[self._draw_number]
+        with torch.no_grad():
+            upcast = {name: _upcast(tensor).to(self._reference_device) for name, tensor in self._on_reference_device()}
+            return dict(self._spec.reference(upcast))
 
     def written_outside(self) -> str | None:
         """Return the first output or scratch buffer whose guards were written to, if any."""
@@ -233,129 +219,51 @@ def verify(
     run: Callable[[], Any] | None = None,
     draws: int = 1,
 ) -> Verdict:
-    """Run the config on poisoned outputs and compare, on inputs drawn in `draws` ways.
+    """Run the config on poisoned outputs and compare, on inputs drawn in the first `draws` ways.
 
     Return the first disagreement, or the agreement that came closest to one. `run` launches the config (default:
     `launch` on the arguments).
     """
     tensors = arguments.bind(config)
+    places = edges(spec, problem, config)
     verdicts = []
-    for number in range(draws):
-        arguments.draw(number)
-        arguments.restore()
-        arguments.expected()  # before the kernel can touch an input
-        arguments.poison()
-        if run is None:
-            launch(spec, problem, config, tensors)
-        else:
-            run()
-        verdicts.append(check_outputs(arguments))
-        if not verdicts[-1].agreed:
-            break
-    arguments.draw(0)
-    return _worst(verdicts)
+    try:
+        for way in list(Way)[:draws]:
+            arguments.draw(way, {} if way is Way.NORMAL else places)
+            arguments.restore()
+            arguments.expected()  # before the kernel can touch an input
+            arguments.poison()
+            if run is None:
+                launch(spec, problem, config, tensors)
+            else:
+                run()
+            verdicts.append(_on(way, check_outputs(arguments)))
+            if not verdicts[-1].agreed:
+                break
+    finally:
+        arguments.draw(Way.NORMAL)
+    return worst_of(verdicts)
+
+
+def _on(way: Way, verdict: Verdict) -> Verdict:
+    """Name the inputs in the reason of a disagreement, unless they are the usual ones."""
+    if verdict.agreed or way is Way.NORMAL:
+        return verdict
+    return dataclasses.replace(verdict, reason=f"{verdict.reason}, on {way.name.lower()} inputs")
 
 
 def check_outputs(arguments: Arguments) -> Verdict:
     """Check that a run on poisoned outputs wrote the right values, and wrote nowhere else."""
-    verdict = compare(arguments.outputs, arguments.expected(), arguments.scales)
+    verdict = compare(arguments.outputs, arguments.expected(), arguments.scales, inputs=arguments.largest_input)
     if (damage := arguments.damage()) is not None:
         return disagreement(damage, verdict.error, verdict.tolerance)
     return verdict
 
 
-def disagreement(
-    reason: str, error: float = math.inf, allowed: float = 0.0, *, status: Status = Status.CORRECTNESS
-) -> Verdict:
-    """Return a verdict for a run that gave nothing to compare, or that failed otherwise."""
-    return Verdict(agreed=False, error=error, tolerance=allowed, reason=reason, status=status)
-
-
-def compare(
-    outputs: Mapping[str, torch.Tensor],
-    expected: Mapping[str, torch.Tensor],
-    scales: Mapping[str, float] = MappingProxyType({}),
-) -> Verdict:
-    """Return the verdict on the worst output: a disagreement first, then the largest share of the tolerance.
-
-    Deviations are in units of the reference's RMS, or of the output's scale if that is larger.
-    """
-    if outputs.keys() != expected.keys():
-        given, wanted = (", ".join(sorted(names)) or "nothing" for names in (expected, outputs))
-        return disagreement(f"the reference gives {given}, the kernel's outputs are {wanted}")
-    return _worst([_compare(name, outputs[name], expected[name], scales.get(name, 0.0)) for name in outputs])
-
-
-def _worst(verdicts: Sequence[Verdict]) -> Verdict:
-    return max(verdicts, key=lambda v: (not v.agreed, v.error / v.tolerance if v.tolerance else v.error))
-
-
-def _compare(name: str, got: torch.Tensor, reference: torch.Tensor, scale: float) -> Verdict:
-    import torch
-
-    if tuple(got.shape) != tuple(reference.shape):
-        return disagreement(f"{name}: the reference has shape {tuple(reference.shape)}, the output {tuple(got.shape)}")
-    dtype = str(got.dtype).removeprefix("torch.")
-    wanted = reference.to(torch.float64)
-    rounded = wanted.to(got.dtype) if got.is_floating_point() else wanted  # a float16 output may rightly overflow
-    actual = got.to(reference.device).to(torch.float64)
-    if (mismatch := _nonfinite_mismatch(name, actual, rounded.to(torch.float64))) is not None:
-        return mismatch
-    finite = rounded.isfinite()
-    deviation = torch.where(finite, (actual - wanted).abs(), torch.zeros_like(actual))
-    rms, peak = _scale(wanted[finite], scale)
-    worst = int(deviation.argmax())
-    error, allowed = float(deviation.flatten()[worst]) / rms, tolerance(dtype, peak / rms)
-    if error <= allowed:
-        return Verdict(agreed=True, error=error, tolerance=allowed)
-    values = f"{_number(actual, worst)} instead of {_number(wanted, worst)} at {_index(got, worst)}"
-    return disagreement(
-        f"{name}: {values}, off by {error:.1e} of the RMS where {allowed:.1e} is allowed", error, allowed
-    )
-
-
-def _nonfinite_mismatch(name: str, actual: torch.Tensor, wanted: torch.Tensor) -> Verdict | None:
-    """Return a disagreement if NaN or infinity is in one tensor and not in the other."""
-    import torch
-
-    wrong = actual.isnan() != wanted.isnan()
-    wrong |= (actual.isinf() | wanted.isinf()) & (actual != wanted) & ~actual.isnan()
-    if not bool(wrong.any()):
-        return None
-    count, first = int(wrong.sum()), int(torch.argmax(wrong.flatten().to(torch.uint8)))
-    values = f"{_number(actual, first)} instead of {_number(wanted, first)} at {_index(actual, first)}"
-    hint = ", never written or computed from outside the inputs" if math.isnan(_value(actual, first)) else ""
-    return disagreement(f"{name}: {count} of {wrong.numel()} elements wrong{hint}: first {values}")
-
-
-def _scale(values: torch.Tensor, least: float) -> tuple[float, float]:
-    """Return the RMS, or `least` if larger, and the largest magnitude; (1, 0) makes errors absolute if all are zero."""
-    if values.numel() == 0:
-        return 1.0, 0.0
-    rms = max(float(values.square().mean().sqrt()), least)
-    return (rms, float(values.abs().max())) if rms > 0 else (1.0, 0.0)
-
-
-def _value(tensor: torch.Tensor, flat_index: int) -> float:
-    return float(tensor.flatten()[flat_index])
-
-
-def _number(tensor: torch.Tensor, flat_index: int) -> str:
-    return f"{_value(tensor, flat_index):.6g}"
-
-
-def _index(tensor: torch.Tensor, flat_index: int) -> list[int]:
-    index: list[int] = []
-    for size in reversed(tensor.shape):
-        index.insert(0, flat_index % size)
-        flat_index //= size
-    return index
-
-
 def _poison(dtype: str) -> float | int:
     import torch
 
-    if dtype in _PRECISION:
+    if dtype in PRECISION:
         return math.nan
     limits = torch.iinfo(getattr(torch, dtype))
     return limits.min if limits.min < 0 else limits.max
@@ -386,17 +294,8 @@ def _inside(storage: torch.Tensor, buffer: Buffer) -> torch.Tensor:
     return storage[guard : guard + buffer.elements].view(buffer.shape)
 
 
-def _fill(tensor: torch.Tensor, buffer: Buffer, generator: torch.Generator, *, negative: bool) -> None:
-    """Fill a tensor as its buffer says. By default floats are standard normal (`negative`: all negative and twice as
-    large), and integers are uniform over a range small enough to add up."""
-    if buffer.draw is not None:
-        buffer.draw(tensor, generator)
-    elif buffer.dtype in _PRECISION:
-        tensor.normal_(generator=generator)
-        if negative:
-            tensor.abs_().mul_(-2)
-    else:
-        tensor.random_(0 if buffer.dtype == "uint8" else -8, 8, generator=generator)
+def _is_kept(way: Way, reference: Mapping[str, torch.Tensor]) -> bool:
+    return way is Way.NORMAL or sum(tensor.numel() * 8 for tensor in reference.values()) <= _KEPT_BYTES
 
 
 def _upcast(tensor: torch.Tensor) -> torch.Tensor:

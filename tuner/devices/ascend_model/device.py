@@ -22,8 +22,8 @@ from tilewise.tuner.devices.base import Device
 from tilewise.tuner.hardware.ascend_costs import costs
 from tilewise.tuner.hardware.ascend_parts import part as part_named
 from tilewise.tuner.hardware.calibrated_costs import calibrated, model_fingerprint
+from tilewise.tuner.measure.comparison import disagreement
 from tilewise.tuner.measure.outcome import Outcome, Verdict
-from tilewise.tuner.measure.verify import disagreement
 from tilewise.tuner.workers.core_slots import CoreSlots
 from tilewise.tuner.workers.worker import WorkerDied, WorkerError, WorkerFailed, WorkerPool, WorkerTimeout
 

@@ -20,9 +20,11 @@ from tilewise.kernels import registry
 from tilewise.kernels.spec import Config, KernelSpec, Problem
 from tilewise.tuner.devices.measured.accelerator import Description, Failure, Job, Runtime
 from tilewise.tuner.measure.adaptive_timing import time_adaptively
+from tilewise.tuner.measure.comparison import disagreement
+from tilewise.tuner.measure.draws import DRAWS
 from tilewise.tuner.measure.drift import DRIFT, Reference
 from tilewise.tuner.measure.outcome import Outcome, Timing, Verdict
-from tilewise.tuner.measure.verify import DRAWS, Arguments, check_outputs, disagreement, verify
+from tilewise.tuner.measure.verify import Arguments, check_outputs, verify
 
 __all__ = ["ENTRY", "Bench", "Reply", "Request", "call"]
 

@@ -22,9 +22,10 @@ from tilewise.settings import read_settings
 from tilewise.tuner.devices.base import Device
 from tilewise.tuner.devices.measured import bench_process
 from tilewise.tuner.devices.measured.bench_process import Reply, Request
+from tilewise.tuner.measure.comparison import disagreement
+from tilewise.tuner.measure.draws import DRAWS
 from tilewise.tuner.measure.outcome import FAULTS, LAST_LINES, Outcome, Timing, Verdict
 from tilewise.tuner.measure.robust_stats import quantile
-from tilewise.tuner.measure.verify import disagreement
 from tilewise.tuner.workers.device_lock import DeviceLock
 from tilewise.tuner.workers.worker import Worker, WorkerDied, WorkerError, WorkerFailed, WorkerPool, WorkerTimeout
 
@@ -145,7 +146,7 @@ class MeasuredDevice(Device):
             refused = self._not_compiled(error)
             return disagreement(refused.reason, status=refused.status)
         for _ in range(2):
-            answer, faulted = self._attempt("verify", spec, problem, dict(config))
+            answer, faulted = self._attempt("verify", spec, problem, dict(config), runs=DRAWS)
             if not faulted:
                 break
         if isinstance(answer, Verdict):
@@ -251,12 +252,12 @@ class MeasuredDevice(Device):
         return replace(second, facts=found)
 
     def _attempt(
-        self, request: Request, spec: KernelSpec, problem: Problem, *about: Any, configs: int = 1
+        self, request: Request, spec: KernelSpec, problem: Problem, *about: Any, runs: int = 1
     ) -> tuple[Outcome | Verdict | list[list[float]], bool]:
-        """Return the answer about `configs` configs, and whether it cost the process, which is then replaced."""
+        """Return the answer to a request of that many runs, and whether it cost the process, which is then replaced."""
         self._prepare(spec, problem)
         job = (spec.origin, problem, *about)
-        limit = configs * self._run_seconds(spec, problem)
+        limit = runs * self._run_seconds(spec, problem)
         try:
             reply: Reply[Outcome | Verdict | list[list[float]]] = self._bench.call(
                 self._runtime, request, *job, timeout=limit, memory_bytes=self._allowed_bytes
@@ -276,7 +277,7 @@ class MeasuredDevice(Device):
     ) -> list[Outcome] | None:
         """Time the configs in turns and return their outcomes; None if that failed, whichever of them was the cause."""
         plain = [dict(config) for config in configs]
-        times, _ = self._attempt("race", spec, problem, plain, rounds, configs=len(plain))
+        times, _ = self._attempt("race", spec, problem, plain, rounds, runs=len(plain))
         if not isinstance(times, list) or len(times) != len(configs):
             return None
         timings = [Timing(quantile(each, 0.5), samples=len(each), times_us=tuple(each)) for each in times]

@@ -24,8 +24,10 @@ from tilewise.tuner.devices.ascend_model.executor.memory import Fault
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function, parse
 from tilewise.tuner.devices.ascend_model.ir.source_lines import without_locations
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
+from tilewise.tuner.measure.comparison import disagreement, worst_of
+from tilewise.tuner.measure.draws import DRAWS
 from tilewise.tuner.measure.outcome import Verdict
-from tilewise.tuner.measure.verify import Arguments, disagreement, reduced_problem, verify
+from tilewise.tuner.measure.verify import Arguments, reduced_problem, verify
 from tilewise.tuner.workers.worker import describe
 
 if TYPE_CHECKING:
@@ -40,7 +42,7 @@ TRIPS = 2048
 """Limit on the inner loop's trips, in groups of programs that run side by side: about half a millisecond each."""
 
 _SIDE_BY_SIDE = 64
-_KEPT_BYTES = 1 << 28
+_KEPT_BYTES = 1 << 26
 
 
 def executed_problem(spec: KernelSpec, problem: Problem, config: Config) -> Problem:
@@ -55,12 +57,25 @@ def executed_problem(spec: KernelSpec, problem: Problem, config: Config) -> Prob
 
 
 def verify_compiled(spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path) -> Verdict:
-    """Compile and execute one config in this process, on `executed_problem`, and return the verdict.
+    """Compile and execute one config in this process, and return the verdict.
 
-    The reason names the executed dims if they are not the problem's own. A config that cannot be compiled or executed
-    has a status of its own, not `correctness`. Raises `BadSpec` if the spec is wrong.
+    It is executed on the smallest problem with the same tails, with inputs drawn in every way, and then on
+    `executed_problem` with normal inputs: an element left out weighs most where there are few, while the way a problem
+    is divided shows at its own size only. The reason names the executed dims if they are not the problem's own. A
+    config that cannot be compiled or executed has a status of its own, not `correctness`. Raises `BadSpec` if the spec
+    is wrong.
     """
-    executed = executed_problem(spec, problem, config)
+    smallest, whole = reduced_problem(spec, problem, config), executed_problem(spec, problem, config)
+    verdict = _verify_on(smallest, DRAWS, spec, problem, config, target, folder)
+    if not verdict.agreed or whole == smallest:
+        return verdict
+    return worst_of([verdict, _verify_on(whole, 1, spec, problem, config, target, folder)])
+
+
+def _verify_on(
+    executed: Problem, draws: int, spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path
+) -> Verdict:
+    """Compile and execute the config on one problem, with inputs drawn in the first `draws` ways."""
     try:
         functions = compile_config(spec, executed, config, target, folder)
     except TilewiseError:
@@ -69,7 +84,8 @@ def verify_compiled(spec: KernelSpec, problem: Problem, config: Config, target: 
         return disagreement(str(error), status=Status.TIMEOUT)
     except Exception as error:  # the front end raises exceptions of any type
         return disagreement(describe(error), status=Status.COMPILE)
-    verdict = judge(spec, executed, config, functions, _arguments(spec, executed), target.on_chip_bytes)
+    arguments = _arguments(spec, executed)
+    verdict = judge(spec, executed, config, functions, arguments, target.on_chip_bytes, draws=draws)
     if verdict.agreed:
         return verdict
     reason = _with_lines(verdict.reason, spec, executed, config, functions, target, folder)
@@ -129,8 +145,10 @@ def judge(
     functions: Sequence[Function],
     arguments: Arguments,
     on_chip_bytes: int,
+    *,
+    draws: int = 1,
 ) -> Verdict:
-    """Execute a config's compiled launches on these arguments, and return the verdict on the results."""
+    """Execute a config's compiled launches on inputs drawn in the first `draws` ways, and return the verdict."""
     tensors = arguments.bind(config)
     try:
         return verify(
@@ -139,6 +157,7 @@ def judge(
             config,
             arguments,
             run=lambda: execute(spec, problem, config, functions, tensors, on_chip_bytes),
+            draws=draws,
         )
     except Fault as fault:
         return disagreement(str(fault))
@@ -191,7 +210,7 @@ def _arguments(spec: KernelSpec, problem: Problem) -> Arguments:
     return _kept(spec.origin, tuple(problem.dims.items()), problem.dtype)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=8)
 def _kept(origin: str, dims: tuple[tuple[str, int], ...], dtype: str) -> Arguments:
     spec = registry.load(origin)
     return Arguments(spec, Problem(spec.name, dict(dims), dtype))

@@ -9,7 +9,8 @@ from tilewise.tuner.devices.ascend_model.executor.executor import Executor
 from tilewise.tuner.devices.ascend_model.executor.memory import Fault, OutOfBounds
 from tilewise.tuner.devices.ascend_model.executor.verification import compile_config, execute, judge
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
-from tilewise.tuner.measure.verify import Arguments, compare
+from tilewise.tuner.measure.comparison import compare
+from tilewise.tuner.measure.verify import Arguments
 from tilewise.tuner.workers.worker import Worker
 
 UB = 196608

@@ -1,0 +1,111 @@
+"""The ways to draw inputs: what each puts where, in every dtype, and which edges a config has."""
+
+import math
+
+import pytest
+
+from tilewise.kernels import registry
+from tilewise.kernels.spec import Buffer, Problem
+from tilewise.tuner.measure.draws import DRAWS, EXTREME, Way, draw, edges
+
+torch = pytest.importorskip("torch")
+
+FLOATS = ["float32", "float16", "bfloat16"]
+PLANTED = [Way.PEAKS, Way.TROUGHS, Way.SPARSE, Way.ACROSS]
+
+
+def drawn(way, shape=(40, 50), dtype="float32", places=None, **kwargs):
+    buffer = Buffer(shape, dtype, **kwargs)
+    tensor = torch.empty(shape, dtype=getattr(torch, dtype))
+    draw(tensor, buffer, torch.Generator().manual_seed(way), way, places or {})
+    return tensor
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("way", Way)
+def test_every_way_gives_finite_numbers_of_several_values(way, dtype):
+    x = drawn(way, dtype=dtype)
+    assert x.isfinite().all()
+    assert x.unique().numel() > 20
+
+
+def test_negative_inputs_have_no_other_sign():
+    assert (drawn(Way.NEGATIVE) < 0).all()
+    assert (drawn(Way.NEGATIVE, dtype="int32") < 0).all()
+    assert (drawn(Way.PEAKS) < 0).sum() == 40 * 49
+    assert (drawn(Way.TROUGHS) > 0).sum() == 40 * 49
+
+
+def test_exponentials_of_large_inputs_overflow():
+    assert drawn(Way.LARGE).exp().isinf().any(1).all()
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("way", [Way.PEAKS, Way.TROUGHS, Way.SPARSE])
+def test_every_row_has_one_extreme_at_an_edge_and_each_edge_some(way, dtype):
+    x = drawn(way, dtype=dtype, places={50: (49, 0, 31, 32)}).float()
+    rows, columns = (x.abs() == EXTREME).nonzero(as_tuple=True)
+    assert rows.tolist() == list(range(40))
+    assert columns.tolist() == [49, 0, 31, 32] * 10
+
+
+def test_across_every_column_has_one():
+    x = drawn(Way.ACROSS, places={40: (39, 0, 8)})
+    columns, rows = (x.T == EXTREME).nonzero(as_tuple=True)
+    assert columns.tolist() == list(range(50))
+    assert rows.tolist()[:4] == [0, 8, 39, 0]
+
+
+@pytest.mark.parametrize("shape", [(50,), (1, 50), (1, 1, 50)])
+def test_a_single_row_has_its_extreme_at_the_end_and_across_at_the_start(shape):
+    assert int(drawn(Way.SPARSE, shape).flatten().argmax()) == 49
+    assert int(drawn(Way.ACROSS, shape).flatten().argmax()) == 0
+
+
+@pytest.mark.parametrize("way", PLANTED)
+@pytest.mark.parametrize("shape", [(1,), (1, 1), (3, 1), (1, 3), ()])
+def test_small_tensors_have_extremes_too(way, shape):
+    if shape:
+        assert (drawn(way, shape).abs() == EXTREME).any()
+    else:
+        assert drawn(way, (1,)).numel() == 1
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int32", "int64", "uint8"])
+@pytest.mark.parametrize("way", Way)
+def test_integers_stay_small_enough_to_add_up(way, dtype):
+    x = drawn(way, dtype=dtype).long()
+    assert x.min() >= -9 and x.max() <= 8
+    assert dtype != "uint8" or x.min() >= 0
+
+
+def test_a_buffers_own_draw_is_used_in_every_way_unless_any_value_may_be_there():
+    buffer = Buffer((40, 50), "float32", draw=lambda tensor, generator: tensor.fill_(3.0))
+    x = torch.empty(40, 50)
+    for way in Way:
+        draw(x, buffer, torch.Generator(), way, {})
+        assert (x == 3).all()
+        draw(x, buffer, torch.Generator(), way, {}, any_value=True)
+        assert bool((x == 3).all()) == (way is Way.NORMAL)
+
+
+def test_a_kernel_whose_inputs_have_a_draw_is_still_tried_on_all_others():
+    for name in ("max_all", "max_rows"):
+        assert registry.load(name).any_value == ("x_ptr",)
+    assert registry.load("prod_all").any_value == ()
+
+
+def test_edges_are_ends_tails_and_both_sides_of_tiles():
+    spec = registry.load("row_reduce")
+    config = {"BLOCK_SIZE_M": 25, "SUB_BLOCK_SIZE_M": 4, "BLOCK_SIZE_N": 256}
+    found = edges(spec, Problem("row_reduce", {"M": 90, "N": 1000}, "float32"), config)
+    assert found[90][:2] == (89, 0)
+    assert {88, 87, 75, 74, 4, 3, 25, 24} <= set(found[90])
+    assert {999, 0, 768, 767, 256, 255} <= set(found[1000])
+    assert all(0 <= place < size for size, places in found.items() for place in places)
+
+
+def test_there_are_as_many_ways_as_draws():
+    assert len(Way) == DRAWS >= 4
+    assert [int(way) for way in Way] == list(range(DRAWS))
+    assert math.isinf(float(torch.tensor(EXTREME).exp()))
