@@ -63,6 +63,7 @@ _ENDINGS = {
     Status.CORRECTNESS: "gave wrong results",
     Status.RUNTIME: "failed to run",
     Status.TIMEOUT: "timed out",
+    Status.UNMODELLED: "could not be modelled",
 }
 
 

@@ -18,6 +18,7 @@ from tilewise.tuner.samplers.model_ranking import agreement
 from tilewise.tuner.space.problem_checks import config_text
 from tilewise.tuner.tuning.loop import Plan, Watcher
 from tilewise.tuner.tuning.rebenchmark import CONTEST
+from tilewise.tuner.tuning.unmodelled import unmodelled_text
 
 __all__ = ["Progress", "show_result", "working"]
 
@@ -116,6 +117,8 @@ def show_result(result: Result, trials: Sequence[Trial], progress: Progress) -> 
     console = output()
     scope, winner = result.scope, result.winner
     assert winner is not None and winner.time_us is not None, "a tuning without a winner raises"
+    if told := unmodelled_text(trials):
+        console.print(f"{told[0].upper()}{told[1:]}.", style="yellow", markup=False)
     names = list(winner.config)
     table = Table(title=f"{result.scope.question}, {scope.clock} times", title_justify="left", title_style="bold")
     for heading in ("", *(name.replace("_", " ") for name in names)):

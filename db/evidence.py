@@ -70,18 +70,18 @@ def outranks(trial: Trial, other: Trial) -> bool:
     """Return whether `trial` is better evidence than `other`, a trial of the same scope and config.
 
     A wrong output ranks highest, then a verified trial, then another failure (which a busy machine may cause), then an
-    unverified time. Within a rank more repetitions count, then having been declared the winner, then the later time of
-    creation. The order is total, so files can be merged in any order.
+    unverified time, then a config that a model could not judge. Within a rank more repetitions count, then having been
+    declared the winner, then the later time of creation. The order is total, so files can be merged in any order.
     """
     return _weight(trial) > _weight(other)
 
 
+_FAILURES = {Status.CORRECTNESS: 3, Status.UNMODELLED: -1}
+
+
 def _weight(trial: Trial) -> tuple[int, int, bool, datetime, str]:
     """Return a sort key whose last part only decides between trials that are otherwise equal evidence."""
-    if trial.status is Status.CORRECT:
-        rank = 2 if trial.verified else 0
-    else:
-        rank = 3 if trial.status is Status.CORRECTNESS else 1
+    rank = 2 * trial.verified if trial.status is Status.CORRECT else _FAILURES.get(trial.status, 1)
     return (
         rank,
         trial.samples,

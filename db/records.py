@@ -52,7 +52,10 @@ class Clock(StrEnum):
 
 
 class Status(StrEnum):
-    """The outcome of a trial; the values are those of `invalidity` in the T4 format."""
+    """The outcome of a trial; the values are those of `invalidity` in the T4 format, and `unmodelled`.
+
+    `unmodelled` says nothing about the config: a modelled part could not time it, or not execute it.
+    """
 
     CORRECT = "correct"
     CONSTRAINTS = "constraints"
@@ -60,6 +63,7 @@ class Status(StrEnum):
     CORRECTNESS = "correctness"
     RUNTIME = "runtime"
     TIMEOUT = "timeout"
+    UNMODELLED = "unmodelled"
 
 
 def canonical_json(value: Any) -> str:

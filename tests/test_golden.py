@@ -19,6 +19,7 @@ import tilewise
 from tilewise.api.app import create_app
 from tilewise.api.service.service import Options
 from tilewise.db.exchange.native.export_file import export_native
+from tilewise.db.records import digest
 from tilewise.db.sql.sql_store import open_store
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
@@ -61,7 +62,8 @@ def test_stored_keys_are_made_as_they_were(database):
 
 def test_an_export_of_the_database_is_the_same_export(database):
     with open_store(database) as store:
-        assert export_native(store, store.scopes())["sha256"] == IDENTITY["export_sha256"]
+        entries = export_native(store, store.scopes())["entries"]
+    assert digest([_as_then(entry) for entry in entries]) == IDENTITY["export_sha256"]
 
 
 def test_every_look_up_is_answered_as_it_was(database):
@@ -80,15 +82,21 @@ def test_the_service_answers_as_it_did(database):
         for asked in IDENTITY["rest"]:
             answer = client.get(f"/v1/configs/{asked['kernel']}", params=asked["given"])
             body = answer.json()
-            if answer.status_code != 200:
-                body = {"nearest": body.get("nearest")}
+            body = _as_then(body) if answer.status_code == 200 else {"nearest": body.get("nearest")}
             assert (answer.status_code, body) == (asked["status"], asked["body"])
+
+
+def _as_then(result: dict[str, Any]) -> dict[str, Any]:
+    """Leave out the count of a status that no trial had then."""
+    counts = result["trials"]
+    assert counts["unmodelled"] == 0
+    return {**result, "trials": {status: count for status, count in counts.items() if status != "unmodelled"}}
 
 
 def _answer(cache: tilewise.Cache, kernel: str, dims: dict[str, int], dtype: str, device: str, match: str) -> Any:
     spec = OWN_KERNEL if kernel == "scaled_add" else kernel
     try:
-        return cache.lookup(spec, dims, dtype=dtype, device=device, match=match).to_json()
+        return _as_then(cache.lookup(spec, dims, dtype=dtype, device=device, match=match).to_json())
     except tilewise.NotTuned as error:
         return {"miss": "NotTuned", "nearest": [dict(shape) for shape in error.nearest]}
     except tilewise.TilewiseError as error:

@@ -85,8 +85,8 @@ Match = TypeAliasType(
 Status = TypeAliasType(
     "Status",
     Annotated[
-        Literal["correct", "constraints", "compile", "correctness", "runtime", "timeout"],
-        Field(description="Outcome of a trial."),
+        Literal["correct", "constraints", "compile", "correctness", "runtime", "timeout", "unmodelled"],
+        Field(description="Outcome of a trial. unmodelled: a modelled part could not judge the config."),
     ],
 )
 
@@ -127,6 +127,7 @@ class TrialCounts(TypedDict):
     correctness: Count
     runtime: Count
     timeout: Count
+    unmodelled: Count
 
 
 class Times(TypedDict):

@@ -112,7 +112,8 @@ def execute_config(
     interpreted, unbarriered = None, 0
     if verdict.agreed:
         arguments.poison()
-        unbarriered = len(execute(spec, problem, config, functions, arguments.bind(config), on_chip_bytes))
+        tensors = arguments.bind(config)
+        unbarriered = len(execute(spec, problem, config, functions, tensors, on_chip_bytes).unbarriered)
         if interpreter is not None:
             interpreted = _against_interpreter(interpreter, problem, config, arguments)
     return Executed(spec.name, problem.dims, problem.dtype, config, verdict, interpreted, unbarriered, seconds)

@@ -135,7 +135,8 @@ def try_change(case: Case, kind: str, change: str, functions: tuple[Function, ..
 
 def _unbarriered(case: Case, functions: tuple[Function, ...], on_chip_bytes: int) -> set[str]:
     case.arguments.poison()
-    return execute(case.spec, case.problem, case.config, functions, case.arguments.bind(case.config), on_chip_bytes)
+    tensors = case.arguments.bind(case.config)
+    return execute(case.spec, case.problem, case.config, functions, tensors, on_chip_bytes).unbarriered
 
 
 def _run_unchecked(
@@ -193,6 +194,7 @@ class _Listing(Order):
             index = running.bit_length() - 1
             running ^= 1 << index
             other, read, wrote = self._uses[index]
+            read &= 0 if self._mine[S] >> index & 1 else -1  # the scalar unit has read before it issues the next
             if wrote & (inward | outward) or read & outward:
                 self._pairs.add((other.number, op.number))
         self.issue(pipe, op)

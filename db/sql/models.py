@@ -143,7 +143,7 @@ trials = Table(
     Column("seconds", Double, nullable=False),
     Column("created", UtcDateTime, nullable=False),
     CheckConstraint(
-        "status IN ('correct', 'constraints', 'compile', 'correctness', 'runtime', 'timeout')",
+        "status IN ('correct', 'constraints', 'compile', 'correctness', 'runtime', 'timeout', 'unmodelled')",
         name="status",
     ),
     CheckConstraint("status <> 'correct' OR time_us IS NOT NULL", name="timed"),

@@ -53,8 +53,8 @@ nearest: won for another shape, and feasible for this one; portfolio: predicted 
 shapes; predicted: ranked first by the prior. In a request: how far the answer may relax; each value allows those
 before it."""
 
-Status = Literal["correct", "constraints", "compile", "correctness", "runtime", "timeout"]
-"""Outcome of a trial."""
+Status = Literal["correct", "constraints", "compile", "correctness", "runtime", "timeout", "unmodelled"]
+"""Outcome of a trial. unmodelled: a modelled part could not judge the config."""
 
 
 class Best(TypedDict):
@@ -290,6 +290,7 @@ class TrialCounts(TypedDict):
     correctness: int
     runtime: int
     timeout: int
+    unmodelled: int
 
 
 class Client(Connection):

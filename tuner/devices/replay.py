@@ -156,7 +156,7 @@ class ReplayDevice(Device):
             return Outcome(Status.CONSTRAINTS, f"{self.path.name} records no such config")
         row = self.rows[index]
         if row.status is not Status.CORRECT:
-            return Outcome(row.status, f"recorded as {row.status}")
+            return Outcome(row.status, row.reason or f"recorded as {row.status}")
         facts = {"recorded_s": row.seconds} if row.seconds is not None else {}
         return Outcome(Status.CORRECT, timing=timed(row), facts=facts)
 

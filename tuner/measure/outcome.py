@@ -60,6 +60,8 @@ class Verdict:
 
     `error` is the largest absolute deviation divided by the reference's RMS, and `tolerance` its limit. `status` is the
     status of a trial that did not agree: the check itself may have failed, which says nothing about the values.
+    `warnings` describe what a right program should not do although its results are right, such as reading outside a
+    tensor what a mask throws away.
     """
 
     agreed: bool
@@ -67,3 +69,4 @@ class Verdict:
     tolerance: float
     reason: str = ""
     status: Status = Status.CORRECTNESS
+    warnings: tuple[str, ...] = ()

@@ -17,7 +17,7 @@ from tilewise.errors import BadSpec, NothingFeasible, UsageError
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target, Value
 from tilewise.tuner.devices.base import Device
 from tilewise.tuner.measure.drift import DRIFT
-from tilewise.tuner.measure.outcome import FAULTS, Outcome
+from tilewise.tuner.measure.outcome import FAULTS, Outcome, Verdict
 from tilewise.tuner.prior.penalties import is_likely_to_fit, penalties
 from tilewise.tuner.samplers.base import (
     FAILED,
@@ -36,6 +36,7 @@ from tilewise.tuner.samplers.warm_start import Neighbour, neighbour_indices, nei
 from tilewise.tuner.space.search_space import Space, check_tilings, enumerate_space
 from tilewise.tuner.tuning.evidence import trial_from_outcome
 from tilewise.tuner.tuning.rebenchmark import Rebenchmark
+from tilewise.tuner.tuning.unmodelled import Unmodelled, general, unmodelled_text
 
 __all__ = [
     "DEFAULT_TRIALS",
@@ -66,6 +67,9 @@ LEAST_PER_PARAMETER = 24
 prior is a guess there, and the search can be sure too early: of nine tunings of `batch_norm` on an H200, with seven
 parameters, five ended after 33 to 73 trials with a winner 7.6% slower than the others'
 (docs/results/h200-repeatability-default-earlier.json). Chosen by hand on that problem."""
+
+WARNINGS = "warnings"
+"""Key of a verified trial's fact: the warnings of verification."""
 
 _UNLEARNING = ("random", "exhaustive")
 _WIDE = 8
@@ -184,13 +188,16 @@ class Tuning:
         search: str = "guided",
         seed: int = 0,
         fresh: bool = False,
+        strict: bool = False,
         watcher: Watcher | None = None,
     ) -> None:
+        """`strict` makes warnings of verification, such as reads outside a tensor, failures of the config."""
         device.check_memory(spec, problem)
         if not 0 <= seed < 2**63:
             raise UsageError(f"a seed of {seed}; expected 0 or more, below 2^63")
         self._spec, self._problem, self._device, self._store = spec, problem, device, store
-        self._search, self._seed, self._fresh = search, seed, fresh
+        self._search, self._seed, self._fresh, self._strict = search, seed, fresh, strict
+        self._warned: set[str] = set()
         self._watcher = watcher or Watcher()
         self.scope = device.scope(spec, problem)
         self._space = enumerate_space(spec, problem, device.target)
@@ -204,6 +211,7 @@ class Tuning:
         self._budget = budget
         self._best: Trial | None = None
         self._ordinal = 0
+        self._unmodelled = Unmodelled()
         self._predicted: dict[int, float | None] = {}
         self._rebenchmark = Rebenchmark(spec, problem, device, store, self.scope, self._watcher.comparing)
         self.outlook: Outlook | None = None
@@ -227,8 +235,10 @@ class Tuning:
         try:
             self._device.warm_up()
             study = self._study(known)
-            while self._ordinal < self._trials and not self._late() and not self._enough(study):
+            while self._ordinal < self._trials and not (self._late() or self._is_hopeless() or self._enough(study)):
                 self._batch(study, min(self._width(), self._trials - self._ordinal))
+            if self._is_hopeless():
+                self._watcher.noticed(f"the search stopped: {unmodelled_text(self._counted())}")
             self._try_default()
             self._rebenchmark.run(self._counted())
         finally:
@@ -251,6 +261,10 @@ class Tuning:
         varying = sum(len(values) > 1 for values in self._space.domains.values())
         return max(LEAST, LEAST_PER_PARAMETER * varying) if self._device.noisy else LEAST
 
+    def _is_hopeless(self) -> bool:
+        """Return whether the model keeps failing to judge configs for one reason, and has judged none so far."""
+        return self._best is None and self._unmodelled.are_hopeless
+
     def _late(self) -> bool:
         return self._deadline is not None and time.monotonic() >= self._deadline
 
@@ -263,6 +277,8 @@ class Tuning:
         known = [t for t in drawn if self._space.index(t.config) is not None]
         known.sort(key=lambda t: t.ordinal or 0)  # a final comparison records its trials again
         self._ordinal = len(known)
+        for trial in known:
+            self._unmodelled.count(trial)
         return known
 
     def _settle(self) -> None:
@@ -380,20 +396,32 @@ class Tuning:
         if trial.status is Status.CORRECT and self._leads(trial):
             self._watcher.verifying(config)
             verdict = self._device.verify(self._spec, self._problem, config)
-            if verdict.agreed:
-                trial = replace(trial, verified=True)
-            else:
-                trial = replace(trial, status=verdict.status, reason=verdict.reason)
+            trial = self._verified(trial, verdict)
         now = time.monotonic()
         trial = replace(trial, seconds=now - self._clock)
         self._clock = now
         self._store.record(self.scope, [trial])
+        self._unmodelled.count(trial)
         if trial.verified:
             if self._fresh and self._best is None:
                 self._store.retire(self.scope, self._began)
             self._best = trial
         self._watcher.tried(trial, self._best)
         return trial
+
+    def _verified(self, trial: Trial, verdict: Verdict) -> Trial:
+        """Return the trial with the verdict on its output; warnings are told, or with `strict` are failures."""
+        if not verdict.agreed:
+            return replace(trial, status=verdict.status, reason=verdict.reason)
+        if not verdict.warnings:
+            return replace(trial, verified=True)
+        if self._strict:
+            return replace(trial, status=Status.CORRECTNESS, reason=verdict.warnings[0])
+        for text in verdict.warnings:
+            if (kind := general(text)) not in self._warned:
+                self._warned.add(kind)
+                self._watcher.noticed(f"warning: {text}")
+        return replace(trial, verified=True, facts={**trial.facts, WARNINGS: list(verdict.warnings)})
 
     def _leads(self, trial: Trial) -> bool:
         return self._best is None or (trial.time_us or 0) < (self._best.ranking_us or 0)
@@ -431,6 +459,8 @@ class Tuning:
                 raise NothingFeasible(
                     f"the budget of {self._budget.seconds} seconds ended before a config was tried; allow more"
                 )
+            if told := unmodelled_text(trials):
+                raise NothingFeasible("; ".join([told, *_reasons(trials)]))
             raise NothingFeasible(f"none of {len(trials)} configs ran correctly; {'; '.join(_reasons(trials))}")
         return self._store.result(self.scope)
 
@@ -452,7 +482,8 @@ def _default(spec: KernelSpec, problem: Problem, target: Target, space: Space) -
 
 def _reasons(trials: Sequence[Trial]) -> list[str]:
     """Return one reason per status of failed trials: that of the trial that came nearest to fitting on chip."""
-    failed = sorted((t for t in trials if t.status is not Status.CORRECT), key=_bits_required, reverse=True)
+    judged = (t for t in trials if t.status not in (Status.CORRECT, Status.UNMODELLED))
+    failed = sorted(judged, key=_bits_required, reverse=True)
     return sorted(f"{status}: {reason}" for status, reason in {t.status: t.reason for t in failed}.items())
 
 

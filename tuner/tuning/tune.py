@@ -34,6 +34,7 @@ def tune(
     search: str = "guided",
     seed: int = 0,
     fresh: bool = False,
+    strict: bool = False,
     db: Store | str | None = None,
     watcher: Watcher | None = None,
 ) -> Result:
@@ -46,6 +47,7 @@ def tune(
       `search="exhaustive"`).
     - `timeout`: seconds after which the search ends, once the current batch is done.
     - `fresh`: do not resume from stored trials.
+    - `strict`: refuse configs with warnings, such as a read outside a tensor whose value a mask throws away.
     - `db`: a store, a database URL, or None for the configured database.
 
     Raises `UsageError` or a subclass for an invalid request, `Unavailable` for a device that this machine lacks,
@@ -73,6 +75,7 @@ def tune(
             search=search,
             seed=seed,
             fresh=fresh,
+            strict=strict,
             watcher=watcher,
         )
         return tuning.run()

@@ -57,6 +57,7 @@ __all__ = ["tune"]
 )
 @click.option("--noise", is_flag=True, help="Replay only: draw each time from the recorded repetitions.")
 @click.option("--fresh", is_flag=True, help="Ignore stored trials and try again.")
+@click.option("--strict", is_flag=True, help="Refuse configs with warnings, such as masked reads outside a tensor.")
 @click.option("--misses", is_flag=True, help="Tune the shapes that programs launched untuned on this device.")
 @click.option("--cross", is_flag=True, help="Then time each shape's winner on the other shapes: better portfolios.")
 @database
@@ -74,6 +75,7 @@ def tune(
     l2: str,
     noise: bool,
     fresh: bool,
+    strict: bool,
     misses: bool,
     cross: bool,
     url: str | None,
@@ -103,6 +105,7 @@ def tune(
     with open_store(url or read_settings().database_url) as store, opener() as opened:
         problems = [*problems, *(_untuned(spec, opened) if misses else ())]
         options: dict[str, Any] = {"trials": trials, "timeout": timeout, "search": search, "seed": seed, "fresh": fresh}
+        options["strict"] = strict
         tune_one = partial(run, device=opened, db=store, **options)
         for problem in problems:
             results.append(_tuned(spec, problem, opened, store, tune_one, fresh=fresh, as_json=as_json))

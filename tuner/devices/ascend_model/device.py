@@ -102,7 +102,7 @@ class ModelDevice(Device):
                 future.cancel()
 
     def verify(self, spec: KernelSpec, problem: Problem, config: Config) -> Verdict:
-        """Execute the compiled program. A check that crashes or times out has that status, not "wrong values"."""
+        """Execute the compiled program. A check that crashes or takes too long judges nothing: `unmodelled`."""
         if not spec.origin:
             return verify_compiled(spec, problem, config, self.target, self._folder)
         job = ("verify", spec.origin, problem, dict(config), self.target, self._folder)
@@ -153,17 +153,16 @@ def _outcome(future: Future[Any]) -> Outcome:
 
 
 def _verdict(future: Future[Any]) -> Verdict:
-    """Return a compile process's verdict on a config; a crash or timeout of the process is a disagreement."""
+    """Return a compile process's verdict on a config. That the process crashes or takes too long executing the program
+    says nothing about the program."""
     try:
         verdict: Verdict = future.result()
         return verdict
-    except WorkerTimeout as error:
-        return disagreement(f"executing the program: {error}", status=Status.TIMEOUT)
-    except WorkerDied as error:
-        return disagreement(f"executing the program: {error}", status=Status.RUNTIME)
     except WorkerFailed as error:
         _blame_no_config(error)
-        return disagreement(f"executing the program: {error}", status=Status.RUNTIME)
+        return disagreement(f"executing the program: {error}", status=Status.UNMODELLED)
+    except (WorkerTimeout, WorkerDied) as error:
+        return disagreement(f"executing the program: {error}", status=Status.UNMODELLED)
     except WorkerError as error:
         raise Unavailable(str(error)) from error
 

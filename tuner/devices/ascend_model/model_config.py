@@ -12,6 +12,7 @@ from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
 from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.ascend_model.clock.machine import KernelTime, Machine
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function, parse
+from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
 from tilewise.tuner.hardware.ascend_costs import Costs, End, costs
 from tilewise.tuner.hardware.ascend_parts import part as part_named
 from tilewise.tuner.hardware.calibrated_costs import calibrated
@@ -26,8 +27,9 @@ def model_config(
 ) -> tuple[Outcome, Machines | None]:
     """Compile and time one config in this process. Return its outcome, and its machines for timing it at other costs.
 
-    Every launch of the config is compiled; the first that fails decides the outcome. An operation that the model does
-    not know gives status `runtime` and a reason that names it, never a time. Raises `BadSpec` if the spec is wrong.
+    Every launch of the config is compiled; the first that fails decides the outcome. Code that the model cannot read or
+    time gives status `unmodelled` and a reason that names the operation, never a time; that is no failure of the
+    config. Raises `BadSpec` if the spec is wrong.
     """
     multibuffer = bool(config.get("multibuffer", True))
     compiled = []
@@ -36,6 +38,8 @@ def model_config(
             linalg = toolchain.lower(spec, problem, config, launch, target.name)
         except TilewiseError:
             raise
+        except UnknownOperation as error:
+            return Outcome(Status.UNMODELLED, str(error)), None
         except Exception as error:  # of any type; each means that this config does not compile
             return Outcome(Status.COMPILE, describe(error)), None
         made = toolchain.compile_linalg(linalg, target.name, multibuffer=multibuffer, cache_folder=folder)
@@ -44,13 +48,22 @@ def model_config(
         compiled.append(made)
     facts: dict[str, Any] = {}
     try:
-        functions = [parse(made.code) for made in compiled]
+        functions = [_parsed(made.code) for made in compiled]
         facts = _facts(functions, {option for made in compiled for option in made.dropped}, multibuffer, target)
         machines = Machines(spec, problem, config, target, functions, evicted=evicted)
         timed = machines.time("value")
-    except ValueError as error:  # the code does not parse, holds an unknown operation, or deadlocks
+    except UnknownOperation as error:
+        return Outcome(Status.UNMODELLED, str(error), facts=facts), None
+    except ValueError as error:  # the code deadlocks
         return Outcome(Status.RUNTIME, str(error), facts=facts), None
     return Outcome(Status.CORRECT, timing=Timing(round(timed.time_us, 4)), facts=facts | timed.to_json()), machines
+
+
+def _parsed(code: str) -> Function:
+    try:
+        return parse(code)
+    except ValueError as error:
+        raise UnknownOperation(str(error)) from error
 
 
 def _refusal(compiled: toolchain.Compiled, target: Target) -> Outcome:

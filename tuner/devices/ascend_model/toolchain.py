@@ -28,6 +28,7 @@ from typing import Any
 
 from tilewise.errors import BadSpec, Unavailable
 from tilewise.kernels.spec import Buffer, Config, KernelSpec, Launch, Problem, Target
+from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
 from tilewise.tuner.measure.launch import arguments_of, options_of, resolve_function
 
 __all__ = [
@@ -147,8 +148,8 @@ def lower(
     """Return the Linalg text of one launch's function under `config`, specialised as a launch with these arguments
     would be. With `locations`, it keeps the lines of the Triton source.
 
-    Raises `BadSpec` if spec and function do not match, and whatever Triton's front end raises for a kernel or config
-    that it cannot compile.
+    Raises `BadSpec` if spec and function do not match, `UnknownOperation` for an option or kernel that is not modelled,
+    and whatever Triton's front end raises for a kernel or config that it cannot compile.
     """
     from triton._C.libtriton import ir
     from triton.backends.ascend.compiler import AscendBackend, make_ttir, ttir_to_linalg
@@ -160,7 +161,7 @@ def lower(
     backend = AscendBackend(gpu)
     requested = options_of(spec, config)
     if unknown := sorted(requested.keys() - _OPTIONS):
-        raise ValueError(f"option not modelled: {', '.join(unknown)}; only multibuffer is")
+        raise UnknownOperation(f"option not modelled: {', '.join(unknown)}; only multibuffer is")
     options = backend.parse_options(requested)
     buffers, scalars = _buffers(spec, problem, config), spec.scalars(problem)
     arguments_of(spec, problem, config, launch, buffers, function)  # raises if they do not match the function's
@@ -178,7 +179,7 @@ def lower(
     with _line_info(locations):
         linalg: str = ttir_to_linalg(make_ttir(module, metadata, options), metadata, options, named_ops=True)
     if 'mix_mode = "aiv"' not in linalg:
-        raise ValueError("the kernel needs matrix cores, which are not modelled")
+        raise UnknownOperation("the kernel needs matrix cores, which are not modelled")
     return linalg.replace(', mix_mode = "aiv"', "")
 
 

@@ -15,8 +15,13 @@ from tilewise.errors import NotFound
 
 __all__ = ["encode_cache"]
 
-_FAILURES = {Status.CONSTRAINTS: "InvalidConfig", Status.COMPILE: "CompilationFailedConfig"}
-"""Any other failure happened at run time or gave wrong results, which Kernel Tuner treats alike."""
+_FAILURES = {
+    Status.CONSTRAINTS: "InvalidConfig",
+    Status.COMPILE: "CompilationFailedConfig",
+    Status.UNMODELLED: "InvalidConfig",
+}
+"""A config that a model could not judge has no time, and did not fail. Any other failure happened at run time or gave
+wrong results, which Kernel Tuner treats alike."""
 
 _NOT_KEPT = ("verification_time", "strategy_time", "framework_time")
 

@@ -52,6 +52,7 @@ def _trial(row: Row | ValueError, written: datetime) -> Trial | ValueError:
     trial = Trial(
         config=dict(row.config),
         status=row.status,
+        reason=row.reason,
         time_us=row.time_us,
         p20_us=row.p20_us,
         p80_us=row.p80_us,

@@ -62,6 +62,9 @@ _DEPTH = 2
 _UNFINISHED = re.compile(r'[\s,]*(?:"(?:[^"\\]|\\.)*\\?|\\?[-+.\w]*)')
 """The text after the parse error in a document that was cut off. In a damaged document more than a word follows."""
 
+_UNMODELLED = "unmodelled: "
+"""How the reason of a config begins that a model could not judge. Its `invalidity` is `constraints`."""
+
 _KERNEL_TUNER_ERROR_VALUE = 1e20
 """The "time" that older recorders write for a config that failed."""
 
@@ -79,6 +82,7 @@ class Row:
     p80_us: float | None = None
     verified: bool = False
     created: datetime | None = None
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +108,7 @@ class _T4Configuration(msgspec.Struct):
 class _T4Result(_T4Configuration):
     invalidity: Status
     times: Object
+    reason: Any = None
     measurements: list[Object] | None = None
     verified: Any = None
     timestamp: Any = None
@@ -220,12 +225,19 @@ def _result(trial: Trial) -> dict[str, Any]:
         "timestamp": trial.created.isoformat(),
         "configuration": dict(trial.config),
         "times": times,
-        "invalidity": str(trial.status),
+        **_invalidity(trial),
         "correctness": 1 if trial.status is Status.CORRECT else 0,
         "verified": trial.verified,
         "measurements": measurements,
         "objectives": ["time"],
     }
+
+
+def _invalidity(trial: Trial) -> dict[str, str]:
+    """Return the outcome in T4's words, which has none for what a model could not judge."""
+    if trial.status is Status.UNMODELLED:
+        return {"invalidity": str(Status.CONSTRAINTS), "reason": f"{_UNMODELLED}{trial.reason}"}
+    return {"invalidity": str(trial.status)}
 
 
 # Reading
@@ -303,12 +315,14 @@ def _t4_parameters(document: Object) -> tuple[str, ...]:
 def _t4_row(result: Any, parameters: tuple[str, ...], us_per: float) -> Row:
     known = typed(result, _T4Result)
     config, times, correct = known.configuration, known.times, known.invalidity is Status.CORRECT
+    reason = known.reason if isinstance(known.reason, str) else ""
+    unmodelled = known.invalidity is Status.CONSTRAINTS and reason.startswith(_UNMODELLED)
     if set(config) != set(parameters):
         raise ValueError(f"its configuration names {', '.join(config)}; expected {', '.join(parameters)}")
     samples = _samples(times.get("runtimes") or [], us_per) if correct else ()
     return Row(
         config={name: config[name] for name in parameters},
-        status=known.invalidity,
+        status=Status.UNMODELLED if unmodelled else known.invalidity,
         time_us=_t4_time(known, samples, us_per) if correct else None,
         samples_us=samples,
         seconds=_seconds(times, ("total",) if "total" in times else _T4_PARTS, us_per),
@@ -316,6 +330,7 @@ def _t4_row(result: Any, parameters: tuple[str, ...], us_per: float) -> Row:
         p80_us=_measurement(known, "p80", us_per),
         verified=known.verified is True and correct,
         created=_moment(known.timestamp),
+        reason=reason.removeprefix(_UNMODELLED),
     )
 
 

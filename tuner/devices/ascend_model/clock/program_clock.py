@@ -28,7 +28,7 @@ from tilewise.tuner.devices.ascend_model.ir.hivm import (
     kept_dimensions,
 )
 from tilewise.tuner.devices.ascend_model.ir.scalars import scalar_function
-from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, UnknownOperation, View, ceil
+from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, UnknownOperation, View, ceil, expanded
 from tilewise.tuner.hardware.ascend_costs import Costs
 
 __all__ = ["PIPES", "Memory", "ProgramClock", "ProgramTime", "Rate", "Step", "UnknownOperation"]
@@ -261,8 +261,20 @@ class ProgramClock:
 
         return collapse
 
+    def _expand(self, op: Op) -> Step:
+        kind, source, result = op.result_types[0], op.operands[0], op.results[0]
+        groups = op.attributes["reassociation"]
+        assert isinstance(kind, MemRef)
+
+        def expand(values: _Values, core: Core) -> None:
+            view: View = values[source]
+            sizes, strides = expanded(view.sizes, view.strides, groups, kind.shape)
+            values[result] = View(view.base, view.offset, sizes, strides, kind.item_bits)
+
+        return expand
+
     def _retype(self, op: Op) -> Step:
-        """View the same memory under the result's static type: expand_shape, cast, bitcast."""
+        """View the same memory under the result's static type: cast, bitcast."""
         kind = op.result_types[0]
         source, result = op.operands[0], op.results[0]
         assert isinstance(kind, MemRef)
@@ -458,7 +470,7 @@ _STRUCTURE: Mapping[str, Callable[[ProgramClock, Op], Step | None]] = {
     "memref.subview": ProgramClock._subview,
     "memref.reinterpret_cast": ProgramClock._reinterpret,
     "memref.collapse_shape": ProgramClock._collapse,
-    "memref.expand_shape": ProgramClock._retype,
+    "memref.expand_shape": ProgramClock._expand,
     "memref.cast": ProgramClock._retype,
 }
 

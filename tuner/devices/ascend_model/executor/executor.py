@@ -19,6 +19,7 @@ from tilewise.tuner.devices.ascend_model.clock.core import MTE2, MTE3, PIPES, S,
 from tilewise.tuner.devices.ascend_model.executor.hazards import Order, Sharing
 from tilewise.tuner.devices.ascend_model.executor.memory import (
     BLOCK_BYTES,
+    STRAYS,
     Array,
     Fault,
     Global,
@@ -41,7 +42,7 @@ from tilewise.tuner.devices.ascend_model.ir.hivm import (
     kept_dimensions,
 )
 from tilewise.tuner.devices.ascend_model.ir.scalars import scalar_function
-from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
+from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation, expanded
 
 __all__ = ["Executor"]
 
@@ -117,15 +118,25 @@ class Executor:
     """A compiled function on a part with `on_chip_bytes` per core; raises `UnknownOperation` for code it cannot run.
 
     `unbarriered` names operations on one pipe that no barrier separates although one uses the other's result, and
-    that the pipe's own order keeps apart.
+    that the pipe's own order keeps apart. `strays` describes the reads a little beyond a buffer's ends, which gave
+    values made of the byte `stray`.
     """
 
-    def __init__(self, function: Function, on_chip_bytes: int, *, order: Callable[[int], Order] | None = None) -> None:
+    def __init__(
+        self,
+        function: Function,
+        on_chip_bytes: int,
+        *,
+        order: Callable[[int], Order] | None = None,
+        stray: int = STRAYS[0],
+    ) -> None:
         """Compile the function. `order` replaces the check of accesses; programs are then not checked for sharing."""
         self._function = function
         self._order = order or Order
         self._size = _planned(function, on_chip_bytes)
         self.unbarriered: set[str] = set()
+        self.strays: set[str] = set()
+        self._stray = stray
         self._globals: dict[int, Global] = {}
         self._sharing = Sharing([], [], [])
         self._written = set() if order else _written(function)
@@ -366,8 +377,20 @@ class Executor:
 
         return collapse
 
+    def _expand(self, op: Op) -> _Step:
+        kind, source, result = op.result_types[0], op.operands[0], op.results[0]
+        groups = op.attributes["reassociation"]
+        assert isinstance(kind, MemRef)
+
+        def expand(group: _Group) -> None:
+            view: View = group.values[source]
+            sizes, strides = expanded(view.sizes, view.strides, groups, kind.shape)
+            group.values[result] = replace(view, sizes=sizes, strides=strides)
+
+        return expand
+
     def _retype(self, op: Op) -> _Step:
-        """View the same memory under the result's static type: expand_shape, cast, bitcast."""
+        """View the same memory under the result's static type: cast, bitcast."""
         kind, source, result = op.result_types[0], op.operands[0], op.results[0]
         assert isinstance(kind, MemRef)
 
@@ -421,9 +444,8 @@ class Executor:
                 return
             _require_transfer(outside, inside, op)
             group.order.use(MTE2, op, [], [inside])
-            self._sharing.load(group.order, MTE2, op, outside, group.programs)
             stored = group.chip.stored(inside, op)
-            for part, window in self._global(outside, op).pieces(outside, len(group.programs), op):
+            for part, window in self._read(group, MTE2, op, outside):
                 stored[part] = window.reshape(-1, *inside.sizes)
             value = np.nan if padding is None and inside.dtype in ("f16", "f32", "bf16", "f64") else -1
             group.chip.fill_block(inside, value if padding is None else group.values[padding], op)
@@ -463,9 +485,8 @@ class Executor:
                 value = group.chip.read(view, op)
             else:
                 group.order.issue(S, op)
-                self._sharing.load(group.order, S, op, view, group.programs)
-                pieces = list(self._global(view, op).pieces(view, len(group.programs), op))
-                value = decode(np.concatenate([window for _, window in pieces]), view.dtype)
+                windows = [window for _, window in self._read(group, S, op, view)]
+                value = decode(np.concatenate(windows), view.dtype)
             group.values[op.results[0]] = value.copy() if len(group.programs) > 1 else value.item()
 
         def store(group: _Group, view: View) -> None:
@@ -506,6 +527,16 @@ class Executor:
 
         return vector
 
+    def _read(self, group: _Group, pipe: int, op: Op, view: View) -> Iterator[tuple[slice, Array]]:
+        """Yield the programs' windows on global memory, or their elements at once if some lie beyond its ends."""
+        memory, programs = self._global(view, op), len(group.programs)
+        if view.base not in self._written and (stray := memory.stray(view, op)):
+            self.strays.add(stray)
+            yield slice(0, programs), memory.with_strays(view, programs, self._stray)
+            return
+        self._sharing.load(group.order, pipe, op, view, group.programs)
+        yield from memory.pieces(view, programs, op)
+
     def _to_global(self, group: _Group, pipe: int, op: Op, view: View, values: Array, kind: str) -> None:
         """Store one row of values per program or, with an atomic `kind`, combine it with the buffer's contents."""
         programs = group.programs
@@ -544,7 +575,7 @@ _STRUCTURE: dict[str, Callable[[Executor, Op], _Step]] = {
     "memref.subview": Executor._subview,
     "memref.reinterpret_cast": Executor._reinterpret,
     "memref.collapse_shape": Executor._collapse,
-    "memref.expand_shape": Executor._retype,
+    "memref.expand_shape": Executor._expand,
     "memref.cast": Executor._retype,
 }
 

@@ -2,10 +2,13 @@
 
 Within a pipe, operations start in order but may overlap. A barrier makes a pipe wait for its own operations. A flag
 makes one pipe wait for everything that another did before setting it. The scalar unit issues everything, so when it
-waits, all later operations wait. Each pipe therefore knows how far every other one is done (a vector clock). On-chip
-memory remembers, for each block of 32 bytes and each pipe, the last operation that wrote it and the last that read it.
-Global memory remembers, for each element of a buffer that is written, also the program. An access that depends on an
-operation that its pipe does not know to be done is a race, whatever values it happened to see.
+waits, all later operations wait. It runs in order: what it reads is in a register before it issues the next operation,
+so a transfer that is issued later cannot overwrite it too early. What it *stores* may still be in its cache then.
+
+Each pipe therefore knows how far every other one is done (a vector clock). On-chip memory remembers, for each block of
+32 bytes and each pipe, the last operation that wrote it and the last that read it. Global memory remembers, for each
+element of a buffer that is written, also the program. An access that depends on an operation that its pipe does not
+know to be done is a race, whatever values it happened to see.
 """
 
 from __future__ import annotations
@@ -84,6 +87,12 @@ class Order:
         clock: Array = self._done[pipe]
         return clock
 
+    def read_by(self, pipe: int) -> Array:
+        """Return `done` as a column, for reads: those of the scalar unit are over."""
+        clock: Array = self._done[pipe][:, None].copy()
+        clock[S] = _ALWAYS
+        return clock
+
     def use(self, pipe: int, op: Op, reads: Sequence[View], writes: Sequence[View]) -> None:
         """Issue an operation on on-chip memory; raises `Race`."""
         known = self._done[pipe][:, None]
@@ -92,7 +101,7 @@ class Order:
             self._require(self._wrote[:, blocks] <= known, self._wrote, view, op, pipe, ("reads", "wrote"))
         for view, blocks in outward:
             self._require(self._wrote[:, blocks] <= known, self._wrote, view, op, pipe, ("writes", "wrote"))
-            self._require(self._read[:, blocks] <= known, self._read, view, op, pipe, ("writes", "read"))
+            self._require(self._read[:, blocks] <= self.read_by(pipe), self._read, view, op, pipe, ("writes", "read"))
         self.issue(pipe, op, (*reads, *writes))
         for _, blocks in inward:
             self._read[pipe, blocks] = self.now
@@ -271,6 +280,8 @@ class Sharing:
     ) -> None:
         """Raise `Race` unless the same program's earlier accesses to these elements are known to be done."""
         for other, times in history.items():
+            if other == S and verbs[1] == "read":
+                continue
             known = order.done(pipe)[other]
             for (part, window), (_, user) in zip(
                 _windows(times, view, own, op), _windows(users, view, own, op), strict=True

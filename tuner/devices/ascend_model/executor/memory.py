@@ -2,7 +2,8 @@
 
 On-chip memory is one byte array per program, of the part's size. A planned address is an index into it, so buffers
 alias and overlap as on the chip. It starts as NaN in every float type. Global buffers are the caller's arrays, and
-every transfer is checked against their ends.
+every transfer is checked against their ends. A read a little beyond them gives a *stray* value, whatever the memory
+there may hold: compilers load first and select by a mask afterwards.
 """
 
 from __future__ import annotations
@@ -18,7 +19,19 @@ from numpy.typing import NDArray
 from tilewise.tuner.devices.ascend_model.ir.hivm import Op
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
 
-__all__ = ["BLOCK_BYTES", "Array", "Fault", "Global", "OnChip", "OutOfBounds", "View", "decode", "encode", "place"]
+__all__ = [
+    "BLOCK_BYTES",
+    "STRAYS",
+    "Array",
+    "Fault",
+    "Global",
+    "OnChip",
+    "OutOfBounds",
+    "View",
+    "decode",
+    "encode",
+    "place",
+]
 
 Array = NDArray[Any]
 
@@ -201,6 +214,14 @@ def _whole(offset: Any, op: Op) -> int:
     return int(offset)
 
 
+STRAYS = (0xFF, 0x7B)
+"""Bytes of stray values: first NaN (-1 in integers), then a large finite number in every type. A program whose results
+are the same with both does not use them."""
+
+STRAY_BYTES = 64 * 1024
+"""Distance beyond a buffer's ends up to which a read gives stray values: the guards of buffers on a chip."""
+
+
 class Global:
     """One global buffer: the bytes between its guards."""
 
@@ -227,6 +248,26 @@ class Global:
         for program, offset in enumerate(offsets):
             yield slice(program, program + 1), self._at(int(offset), item, (1, *view.sizes), (0, *strides))
 
+    def stray(self, view: View, op: Op) -> str:
+        """Describe a read that begins or ends within `STRAY_BYTES` beyond the buffer; empty if it stays inside."""
+        low, high = view.span()
+        first, last = int(np.min(view.offset)) + low, int(np.max(view.offset)) + high
+        size, beyond = self.elements(view.dtype), STRAY_BYTES // _storage(view.dtype).itemsize
+        if not view.elements() or (first >= 0 and last < size) or first < -beyond or last >= size + beyond:
+            return ""
+        return self._outside(view, op, first if first < 0 else last)
+
+    def with_strays(self, view: View, programs: int, byte: int) -> Array:
+        """Return the programs' elements of a view that reaches beyond the buffer, with stray values made of `byte`."""
+        item = _storage(view.dtype)
+        at = np.broadcast_to(view.offset, programs).reshape(programs, *[1] * len(view.sizes)).astype(np.int64)
+        for axis, (size, stride) in enumerate(zip(view.sizes, view.strides, strict=True)):
+            at = at + (np.arange(size) * stride).reshape(-1, *[1] * (len(view.sizes) - axis - 1))
+        held = self._bytes[: self.elements(view.dtype) * item.itemsize].view(item)
+        inside = (at >= 0) & (at < len(held))
+        stray = np.full(item.itemsize, byte, np.uint8).view(item)[0]
+        return np.where(inside, held[np.clip(at, 0, len(held) - 1)], stray)
+
     def elements(self, dtype: str) -> int:
         return self._bytes.size // _storage(dtype).itemsize
 
@@ -238,5 +279,7 @@ class Global:
         first, last = int(np.min(view.offset)) + low, int(np.max(view.offset)) + high
         size = self.elements(view.dtype)
         if first < 0 or last >= size:
-            wrong = first if first < 0 else last
-            raise OutOfBounds(f"{place(op)} uses element {wrong} of {self.name}, which has {size}")
+            raise OutOfBounds(self._outside(view, op, first if first < 0 else last))
+
+    def _outside(self, view: View, op: Op, element: int) -> str:
+        return f"{place(op)} uses element {element} of {self.name}, which has {self.elements(view.dtype)}"

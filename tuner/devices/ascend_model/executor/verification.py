@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from tilewise.kernels import registry
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target, ceil_div
 from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.ascend_model.executor.executor import Executor
-from tilewise.tuner.devices.ascend_model.executor.memory import Fault
+from tilewise.tuner.devices.ascend_model.executor.memory import STRAYS, Fault, OutOfBounds
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function, parse
 from tilewise.tuner.devices.ascend_model.ir.source_lines import without_locations
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
@@ -33,7 +33,7 @@ from tilewise.tuner.workers.worker import describe
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["compile_config", "execute", "executed_problem", "judge", "stored", "verify_compiled"]
+__all__ = ["Execution", "compile_config", "execute", "executed_problem", "judge", "stored", "verify_compiled"]
 
 ELEMENTS = 1 << 24
 """Limit on the tiled space's elements for executing a problem at its own size: about a second of arithmetic."""
@@ -69,7 +69,8 @@ def verify_compiled(spec: KernelSpec, problem: Problem, config: Config, target: 
     verdict = _verify_on(smallest, DRAWS, spec, problem, config, target, folder)
     if not verdict.agreed or whole == smallest:
         return verdict
-    return worst_of([verdict, _verify_on(whole, 1, spec, problem, config, target, folder)])
+    at_size = _verify_on(whole, 1, spec, problem, config, target, folder)
+    return replace(worst_of([verdict, at_size]), warnings=verdict.warnings + at_size.warnings)
 
 
 def _verify_on(
@@ -82,14 +83,21 @@ def _verify_on(
         raise
     except TimeoutError as error:
         return disagreement(str(error), status=Status.TIMEOUT)
+    except UnknownOperation as error:
+        return disagreement(str(error), status=Status.UNMODELLED)
     except Exception as error:  # the front end raises exceptions of any type
         return disagreement(describe(error), status=Status.COMPILE)
     arguments = _arguments(spec, executed)
     verdict = judge(spec, executed, config, functions, arguments, target.on_chip_bytes, draws=draws)
-    if verdict.agreed:
+    if verdict.agreed and not verdict.warnings:
         return verdict
-    reason = _with_lines(verdict.reason, spec, executed, config, functions, target, folder)
-    return replace(verdict, reason=reason if executed == problem else f"on {shape_text(executed.shape)}: {reason}")
+    where = "" if executed == problem else f"on {shape_text(executed.shape)}: "
+
+    def located(text: str) -> str:
+        return where + _with_lines(text, spec, executed, config, functions, target, folder)
+
+    warnings = tuple(located(text) for text in verdict.warnings)
+    return replace(verdict, reason=verdict.reason and located(verdict.reason), warnings=warnings)
 
 
 def _with_lines(
@@ -126,7 +134,7 @@ def compile_config(
     spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path
 ) -> tuple[Function, ...]:
     """Return the scheduled code of each launch of a config. Raises `ValueError` or `TimeoutError` if there is none,
-    and whatever the front end raises."""
+    `UnknownOperation` if the model cannot read it, and whatever the front end raises."""
     functions = []
     for launch in spec.plan(config, problem):
         linalg = toolchain.lower(spec, problem, config, launch, target.name)
@@ -134,7 +142,10 @@ def compile_config(
         made = toolchain.compile_linalg(linalg, target.name, multibuffer=multibuffer, cache_folder=folder)
         if not made.code:
             raise (TimeoutError if made.timed_out else ValueError)(made.refusal)
-        functions.append(parse(made.code))
+        try:
+            functions.append(parse(made.code))
+        except ValueError as error:
+            raise UnknownOperation(str(error)) from error
     return tuple(functions)
 
 
@@ -148,23 +159,49 @@ def judge(
     *,
     draws: int = 1,
 ) -> Verdict:
-    """Execute a config's compiled launches on inputs drawn in the first `draws` ways, and return the verdict."""
+    """Execute a config's compiled launches on inputs drawn in the first `draws` ways, and return the verdict.
+
+    Where a program reads beyond a tensor, it is executed once more with other values there. The same results show that
+    a mask throws the values away: a warning, not a disagreement.
+    """
     tensors = arguments.bind(config)
+    warnings: set[str] = set()
+
+    def run(stray: int = STRAYS[0]) -> set[str]:
+        return execute(spec, problem, config, functions, tensors, on_chip_bytes, stray=stray).strays
+
+    def run_with_strays() -> None:
+        if not (strays := run()):
+            return
+        results = _results(arguments)
+        arguments.poison()
+        run(STRAYS[1])
+        if _results(arguments) != results:
+            raise OutOfBounds(f"{min(strays)}, and the result depends on it")
+        warnings.update(strays)
+
     try:
-        return verify(
-            spec,
-            problem,
-            config,
-            arguments,
-            run=lambda: execute(spec, problem, config, functions, tensors, on_chip_bytes),
-            draws=draws,
-        )
+        verdict = verify(spec, problem, config, arguments, run=run_with_strays, draws=draws)
     except Fault as fault:
         return disagreement(str(fault))
     except UnknownOperation as error:
-        return disagreement(str(error), status=Status.RUNTIME)
+        return disagreement(str(error), status=Status.UNMODELLED)
     except (ValueError, IndexError) as error:  # views that no compiler would make
-        return disagreement(f"the compiled program cannot be executed: {error}", status=Status.RUNTIME)
+        return disagreement(f"the compiled program cannot be executed: {error}", status=Status.UNMODELLED)
+    return replace(verdict, warnings=tuple(f"{text}; a mask throws it away" for text in sorted(warnings)))
+
+
+def _results(arguments: Arguments) -> dict[str, bytes]:
+    return {name: stored(tensor).tobytes() for name, tensor in arguments.outputs.items()}
+
+
+@dataclass(frozen=True, slots=True)
+class Execution:
+    """What an execution found: operations on one pipe that no barrier separates although one uses the other's result,
+    and that the pipe's own order keeps apart; and reads a little beyond a tensor."""
+
+    unbarriered: set[str]
+    strays: set[str]
 
 
 def execute(
@@ -174,24 +211,27 @@ def execute(
     functions: Sequence[Function],
     tensors: Mapping[str, torch.Tensor],
     on_chip_bytes: int,
-) -> set[str]:
+    *,
+    stray: int = STRAYS[0],
+) -> Execution:
     """Run a config's launches on tensors by argument name; raises `Fault` and `UnknownOperation`.
 
-    Returns descriptions of operations on one pipe that no barrier separates although one uses the other's result, and
-    that the pipe's own order keeps apart.
+    Reads beyond a tensor give values made of the byte `stray`.
     """
-    unbarriered: set[str] = set()
+    found = Execution(set(), set())
     for number, (launch, function) in enumerate(zip(spec.plan(config, problem), functions, strict=True), 1):
         sizes, scalars = toolchain.arguments(spec, problem, config, launch)
-        executor = Executor(function, on_chip_bytes)
+        executor = Executor(function, on_chip_bytes, stray=stray)
+        label = f"launch {number}: " if len(functions) > 1 else ""
         try:
             executor.run({name: stored(tensors[name]) for name in sizes}, scalars, launch.grid)
         except Fault as fault:
-            if len(functions) == 1:
+            if not label:
                 raise
-            raise type(fault)(f"launch {number}: {fault}") from fault
-        unbarriered |= executor.unbarriered
-    return unbarriered
+            raise type(fault)(f"{label}{fault}") from fault
+        found.unbarriered.update(executor.unbarriered)
+        found.strays.update(f"{label}{text}" for text in executor.strays)
+    return found
 
 
 def stored(tensor: torch.Tensor) -> Any:

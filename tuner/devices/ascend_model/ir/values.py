@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["UNKNOWN", "UnknownOperation", "View", "ceil"]
+from tilewise.tuner.devices.ascend_model.ir.hivm import DYNAMIC
+
+__all__ = ["UNKNOWN", "UnknownOperation", "View", "ceil", "expanded"]
 
 
 class UnknownOperation(ValueError):
@@ -71,6 +74,22 @@ class View:
 
 
 _Shape = tuple[int, ...]
+
+
+def expanded(sizes: _Shape, strides: _Shape, groups: Sequence[Sequence[int]], shape: _Shape) -> tuple[_Shape, _Shape]:
+    """Return sizes and strides after each dimension was cut into a group of neighbouring ones, as `memref.expand_shape`
+    does: `shape` is the result's, with at most one `DYNAMIC` size per group. A group keeps its dimension's stride."""
+    new_sizes, new_strides = list(shape), [1] * len(shape)
+    for size, stride, group in zip(sizes, strides, groups, strict=True):
+        known = math.prod(shape[axis] for axis in group if shape[axis] != DYNAMIC)
+        for axis in reversed(group):
+            if shape[axis] == DYNAMIC:
+                new_sizes[axis] = size // known if known else 0
+            new_strides[axis] = stride
+            stride *= new_sizes[axis]
+        if (cut := math.prod(new_sizes[axis] for axis in group)) != size:
+            raise UnknownOperation(f"memref.expand_shape cuts {size} elements into {cut}")
+    return tuple(new_sizes), tuple(new_strides)
 
 
 @lru_cache(maxsize=10_000)  # a loop uses the same few shapes over and over

@@ -121,7 +121,7 @@ def test_the_branch_that_a_program_takes_is_the_one_timed(case, function, run):
 def test_matrix_products_are_refused(case, target, cache_folder):
     spec, problem = case("MATRIX_PRODUCT")
     outcome, machines = model_config(spec, problem, spec.default(problem, target), target, cache_folder)
-    assert outcome.status is Status.COMPILE
+    assert outcome.status is Status.UNMODELLED
     assert outcome.reason == "the kernel needs matrix cores, which are not modelled"
     assert machines is None
 
@@ -130,7 +130,7 @@ def test_matrix_products_are_refused(case, target, cache_folder):
 def test_a_course_that_depends_on_data_is_refused_not_guessed(name, operation, case, target, cache_folder):
     spec, problem = case(name)
     outcome, machines = model_config(spec, problem, spec.default(problem, target), target, cache_folder)
-    assert outcome.status is Status.RUNTIME
+    assert outcome.status is Status.UNMODELLED
     assert outcome.reason == f"the model cannot follow {operation} where it depends on tensor contents"
     assert (outcome.timing, machines) == (None, None)
 
@@ -167,7 +167,7 @@ def test_an_unknown_operation_is_an_outcome_without_a_time(case, target, cache_f
         "tilewise.tuner.devices.ascend_model.model_config.parse", lambda text: genuine(text.replace("vmax", "vmystery"))
     )
     outcome, machines = model_config(spec, problem, config, target, cache_folder)
-    assert outcome.status is Status.RUNTIME
+    assert outcome.status is Status.UNMODELLED
     assert "hivm.hir.vmystery" in outcome.reason
     assert (outcome.timing, machines) == (None, None)
 
@@ -179,7 +179,7 @@ def test_code_that_does_not_parse_is_an_outcome(case, target, cache_folder, monk
         "tilewise.tuner.devices.ascend_model.model_config.parse", lambda text: genuine(text[: len(text) // 2])
     )
     outcome, _ = model_config(spec, problem, spec.default(problem, target), target, cache_folder)
-    assert outcome.status is Status.RUNTIME
+    assert outcome.status is Status.UNMODELLED
     assert "does not parse" in outcome.reason
 
 
@@ -209,14 +209,14 @@ def test_an_argument_too_many_is_the_specs_fault_and_named(case, target, cache_f
         model_config(wrong, problem, spec.default(problem, target), target, cache_folder)
 
 
-def test_an_option_that_is_not_modelled_does_not_compile_and_is_named(case, target, cache_folder):
+def test_an_option_that_is_not_modelled_is_named(case, target, cache_folder):
     spec, problem = case("RELU")
     option = Parameter("unit_flag", lambda problem, target: [True, False], role="option")
     more = dataclasses.replace(spec, parameters=(*spec.parameters, option))
     config = {**spec.default(problem, target), "unit_flag": True}
     outcome, _ = model_config(more, problem, config, target, cache_folder)
     assert (outcome.status, outcome.reason) == (
-        Status.COMPILE,
+        Status.UNMODELLED,
         "option not modelled: unit_flag; only multibuffer is",
     )
 

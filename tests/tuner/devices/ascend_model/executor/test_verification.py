@@ -124,25 +124,23 @@ def test_an_operation_that_cannot_be_executed_is_named_and_no_wrong_result(
     genuine = verification.parse
     monkeypatch.setattr(verification, "parse", lambda text: genuine(text.replace("hivm.hir.vexp", "hivm.hir.vmystery")))
     verdict = verify_compiled(row_reduce, problem(50, 512), rows(25, 25, 256), target, cache_folder)
-    assert (verdict.agreed, verdict.status) == (False, Status.RUNTIME)
+    assert (verdict.agreed, verdict.status) == (False, Status.UNMODELLED)
     assert "hivm.hir.vmystery" in verdict.reason
 
 
-def test_a_program_that_runs_too_long_is_a_time_out_not_a_wrong_result(
-    cache_folder, row_reduce, problem, rows, monkeypatch
-):
+def test_a_program_that_takes_too_long_to_execute_is_not_judged(cache_folder, row_reduce, problem, rows, monkeypatch):
     monkeypatch.setattr(device_module, "_VERIFY_SECONDS", 0.01)
     with ModelDevice("Ascend910B4", jobs=1) as device:
         verdict = device.verify(row_reduce, problem(1000, 8192), rows(25, 25, 256))
-    assert (verdict.agreed, verdict.status) == (False, Status.TIMEOUT)
+    assert (verdict.agreed, verdict.status) == (False, Status.UNMODELLED)
 
 
-def test_a_crash_of_the_process_is_a_runtime_failure_and_the_next_check_goes_on(device, row_reduce, problem, rows):
+def test_a_crash_of_the_process_judges_nothing_and_the_next_check_goes_on(device, row_reduce, problem, rows):
     device.verify(row_reduce, problem(50, 512), rows(25, 25, 256))
     (worker,) = device._workers._workers
     threading.Timer(0.1, os.kill, (worker.pid, signal.SIGKILL)).start()
     verdict = device.verify(row_reduce, problem(1003, 8111), rows(10, 1, 64))
-    assert (verdict.agreed, verdict.status) == (False, Status.RUNTIME)
+    assert (verdict.agreed, verdict.status) == (False, Status.UNMODELLED)
     assert device.verify(row_reduce, problem(50, 512), rows(25, 25, 256)).agreed
 
 
@@ -159,7 +157,7 @@ def test_the_mask_that_the_front_end_drops_from_an_atomic_of_one_element_is_foun
     tile = {"VARIANT": "atomic", "BLOCK_SIZE_N": 256, "SUB_BLOCK_SIZE_N": 256, "multibuffer": False}
     verdict = verify_compiled(spec, problem, tile | {"BLOCK_SIZE_M": 2, "SUB_BLOCK_SIZE_M": 1}, target, cache_folder)
     assert (verdict.agreed, verdict.status) == (False, Status.CORRECTNESS)
-    assert re.fullmatch(r"store \(reduce\.py:\d+\) uses element 77 of out_ptr, which has 77", verdict.reason)
+    assert re.search(r"store \(reduce\.py:\d+\) uses element (\d+) of out_ptr, which has \1", verdict.reason)
     dividing = tile | {"BLOCK_SIZE_M": 7, "SUB_BLOCK_SIZE_M": 1}
     assert verify_compiled(spec, problem, dividing, target, cache_folder).agreed
 
@@ -179,7 +177,7 @@ def test_of_several_launches_the_faulty_one_is_named(target, cache_folder, monke
     monkeypatch.setattr(verification, "parse", without_a_flag_in_the_second)
     verdict = verify_compiled(spec, problem, config, target, cache_folder)
     assert len(parsed) == 2
-    assert re.match(r"launch 2: (race: |event )", verdict.reason), verdict.reason
+    assert re.match(r"on N=3723: launch 2: (race: |event )", verdict.reason), verdict.reason
 
 
 def test_a_barrier_that_the_compiler_omits_between_long_tiles_is_noted_not_refused(target, cache_folder):
@@ -190,6 +188,6 @@ def test_a_barrier_that_the_compiler_omits_between_long_tiles_is_noted_not_refus
     arguments = Arguments(spec, problem)
     assert judge(spec, problem, config, functions, arguments, target.on_chip_bytes).agreed
     arguments.poison()
-    notes = execute(spec, problem, config, functions, arguments.bind(config), target.on_chip_bytes)
+    notes = execute(spec, problem, config, functions, arguments.bind(config), target.on_chip_bytes).unbarriered
     assert notes
     assert all(re.match(r"vmax .* what vmax .* on V .* without a barrier between", note) for note in notes)
