@@ -15,6 +15,10 @@ VERBS = {
     "judge": ("search.commands:judge", "Run the default search on landscapes that decided nothing about it."),
     "kernels": ("gpu.commands:kernels", "Tune kernels and compare them with their defaults and the memory rate."),
     "model": ("model.commands:model", "Compare modelled times with published ones of a real Ascend part."),
+    "mutants": (
+        "model.commands:mutants",
+        "Make single mistakes in the kernels' source, and count those that verification refuses.",
+    ),
     "mutations": (
         "model.commands:mutations",
         "Change compiled programs at random and count the changes that are detected.",

@@ -1,4 +1,4 @@
-"""`tilewise bench model`, `variants`, `accuracy`, `execute` and `mutations`."""
+"""`tilewise bench model`, `variants`, `accuracy`, `execute`, `mutations` and `mutants`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tilewise.cli.options import common, database, give, print_json
 from tilewise.db.records import shape_text
 from tilewise.tuner.space.problem_checks import config_text
 
-__all__ = ["accuracy", "execute", "model", "mutations", "variants"]
+__all__ = ["accuracy", "execute", "model", "mutants", "mutations", "variants"]
 
 
 @click.command()
@@ -180,6 +180,33 @@ def mutations(count: int, part: str, seed: int, file: str | None, as_json: bool)
         if not as_json and finding.counts and not finding.report:
             output().print(f"not reported: {finding.kernel}, {finding.change}", markup=False)
     _give(mutations_body(findings, part, seed), file, as_json)
+
+
+@click.command()
+@click.option("--count", type=click.IntRange(1), default=400, show_default=True, help="Mistakes to make.")
+@click.option("--device", default="model:Ascend910B4", show_default=True, help="model:PART or cuda.")
+@click.option(
+    "--journal",
+    type=click.Path(dir_okay=False),
+    help="File of the outcomes so far; with the same file a run goes on.  [default: in the cache folder]",
+)
+@_SEED
+@_FILE
+@common
+def mutants(count: int, device: str, journal: str | None, seed: int, file: str | None, as_json: bool) -> None:
+    """Make single mistakes in the kernels' source, and count those that verification refuses."""
+    from tilewise.benchmarks.model.mutants.study import mutants_body, try_mutants
+    from tilewise.settings import read_settings
+
+    folder, rows = read_settings().cache_folder, []
+    place = Path(journal) if journal else folder / "mutants.jsonl"
+    for row in try_mutants(count, seed, device, folder, place):
+        rows.append(row)
+        if not as_json:
+            text = f"{len(rows)}: {row['outcome']}, {row['module']}.py:{row['line']} {row['change']}"
+            output().print(text, markup=False)
+    command = f"tilewise bench mutants --count {count} --seed {seed} --device {device}"
+    _give(mutants_body(rows, command, device, seed), file, as_json)
 
 
 def _give(body: dict[str, Any], file: str | None, as_json: bool) -> None:

@@ -71,6 +71,10 @@ class Arguments:
 
     def _redraw(self) -> None:
         self._fill()
+        self.adopt()
+
+    def adopt(self) -> None:
+        """Take the inputs as they are now for those drawn: they may be read, and must not change."""
         self._drawn = self._input_sums()
         self._originals = {n: self.tensors[n].clone() for n, b in self.buffers.items() if b.role == "inout"}
 

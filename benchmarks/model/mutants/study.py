@@ -1,0 +1,119 @@
+"""`tilewise bench mutants`: the share of mistakes in the kernels' source that verification refuses.
+
+Every outcome is written to a journal as soon as it is known. A run with the same journal goes on where the last one
+stopped, and tries again what was changed since.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from tilewise.benchmarks.common.header import header
+from tilewise.benchmarks.model.mutants.source import Mutant, sample
+from tilewise.benchmarks.model.mutants.trial import DRAWS_PER_PROBLEM, ORACLE_DIMS
+from tilewise.tuner.workers.worker import Worker, WorkerDied, WorkerFailed, WorkerTimeout
+
+__all__ = ["EQUIVALENT_SHARE", "mutants_body", "try_mutants"]
+
+_ENTRY = "tilewise.benchmarks.model.mutants.trial:try_mutant"
+_SECONDS = 900.0
+_MEMORY_BYTES = 8 << 30
+
+EQUIVALENT_SHARE = 0.1
+"""Share of the mutants whose code differs that may be equivalent; those above it count as survivors."""
+
+
+def try_mutants(count: int, seed: int, device: str, folder: Path, journal: Path) -> Iterator[dict[str, Any]]:
+    """Yield the outcome of each of `count` mutants, from the journal or tried now."""
+    known = {row["name"]: row for row in _journal(journal) if (row["device"], row["seed"]) == (device, seed)}
+    env = {} if device.startswith("cuda") else {"TRITON_INTERPRET": None}
+    worker = Worker(_ENTRY, env=env, imports=("torch",))
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        for mutant in sample(count, seed):
+            if mutant.name in known:
+                yield known[mutant.name]
+                continue
+            row = _described(mutant) | {"device": device, "seed": seed} | _tried(worker, mutant, device, folder, seed)
+            with journal.open("a") as file:
+                file.write(json.dumps(row) + "\n")
+            yield row
+    finally:
+        worker.close()
+
+
+def _tried(worker: Worker, mutant: Mutant, device: str, folder: Path, seed: int) -> dict[str, Any]:
+    """Try one mutant. That it crashes or hangs its process is noticed by every tuning, so it is refused."""
+    try:
+        found: dict[str, Any] = worker.call(mutant, device, folder, seed, timeout=_SECONDS, memory_bytes=_MEMORY_BYTES)
+        return found
+    except (WorkerTimeout, WorkerDied) as error:
+        return {"outcome": "refused", "reason": f"{error}", "seconds": _SECONDS}
+    except WorkerFailed as error:
+        return {"outcome": "not tried", "reason": f"{error}", "seconds": 0.0}
+
+
+def _described(mutant: Mutant) -> dict[str, Any]:
+    return {
+        "name": mutant.name,
+        "module": mutant.module,
+        "function": mutant.function,
+        "line": mutant.line,
+        "kind": mutant.kind,
+        "change": mutant.change,
+    }
+
+
+def _journal(file: Path) -> list[dict[str, Any]]:
+    """Read the journal, without a last line that was cut off."""
+    rows = []
+    for line in file.read_text().splitlines() if file.exists() else []:
+        try:
+            rows.append(json.loads(line))
+        except ValueError:
+            continue
+    return rows
+
+
+def mutants_body(rows: Sequence[Mapping[str, Any]], command: str, device: str, seed: int) -> dict[str, Any]:
+    """Return all outcomes and their summary as plain JSON values."""
+    clock = "modelled" if device.startswith("model:") else "measured"
+    return header(command, clock, device) | {
+        "seed": seed,
+        "summary": _summary(rows),
+        "mutants": [dict(r) for r in rows],
+    }
+
+
+def _summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return the counts. Those that the oracle cannot separate count as survivors above `EQUIVALENT_SHARE`."""
+    outcomes = Counter(row["outcome"] for row in rows)
+    refused, equivalent = outcomes["refused"], outcomes["equivalent"]
+    ran = refused + equivalent + outcomes["survived"]
+    allowed = int(EQUIVALENT_SHARE * ran)
+    survived = outcomes["survived"] + max(0, equivalent - allowed)
+    judged = refused + survived
+    return {
+        "mutants": len(rows),
+        "outcomes": dict(sorted(outcomes.items())),
+        "oracle_problems": min(len(dims) for dims in ORACLE_DIMS.values()),
+        "oracle_draws": DRAWS_PER_PROBLEM * min(len(dims) for dims in ORACLE_DIMS.values()),
+        "told_apart_by_the_oracle": {
+            "refused": refused,
+            "survived": outcomes["survived"],
+            "share_refused": _share(refused, refused + outcomes["survived"]),
+        },
+        "counting_equivalents_above_a_tenth": {"survived": survived, "share_refused": _share(refused, judged)},
+        "by_kind": {
+            kind: dict(sorted(Counter(row["outcome"] for row in rows if row["kind"] == kind).items()))
+            for kind in sorted({row["kind"] for row in rows})
+        },
+    }
+
+
+def _share(part: int, whole: int) -> float | None:
+    return round(part / whole, 4) if whole else None

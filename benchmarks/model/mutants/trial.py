@@ -1,0 +1,410 @@
+"""One mutant: does verification refuse it, and if not, can an independent oracle tell it from the kernel?
+
+A mutant is verified in situations: a kernel that uses the changed function, a dtype, a problem and a config of each
+variant. A situation whose code is the unchanged kernel's is passed over. Verification has missed a mutant if it agrees
+in all of them.
+
+The oracle knows nothing of verification's inputs, problems or tolerance. It draws inputs of its own on twenty other
+problems, and compares with float64 how far the mutant and the unchanged kernel are off. A mutant that is clearly
+further off, or that accesses what no right kernel does, is not equivalent.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import math
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from tilewise.benchmarks.model.mutants.runners import Runner, Unusable, runner
+from tilewise.benchmarks.model.mutants.source import Mutant, mutated_text, path_of
+from tilewise.db.records import Status
+from tilewise.errors import NothingFeasible
+from tilewise.kernels import registry
+from tilewise.kernels.source import locate
+from tilewise.kernels.spec import Buffer, Config, KernelSpec, Problem
+from tilewise.tuner.devices.ascend_model.executor.memory import Fault
+from tilewise.tuner.measure.comparison import PRECISION
+from tilewise.tuner.measure.verify import Arguments
+from tilewise.tuner.space.search_space import enumerate_space
+
+if TYPE_CHECKING:
+    import torch
+
+__all__ = ["DRAWS_PER_PROBLEM", "ORACLE_DIMS", "VERIFIED_DIMS", "mutated", "try_mutant", "users"]
+
+Dims = Mapping[str, int]
+
+VERIFIED_DIMS: Mapping[tuple[str, ...], Sequence[Dims]] = {
+    ("N",): [{"N": 20011}, {"N": 8192}, {"N": 100}],
+    ("M", "N"): [{"M": 77, "N": 1001}, {"M": 64, "N": 512}, {"M": 5, "N": 40}],
+    ("N", "C", "HW"): [{"N": 5, "C": 7, "HW": 131}, {"N": 4, "C": 8, "HW": 256}, {"N": 2, "C": 3, "HW": 9}],
+}
+"""The problems that mutants are verified on, by a kernel's dimension names: with tails, without, and small."""
+
+ORACLE_DIMS: Mapping[tuple[str, ...], Sequence[Dims]] = {
+    ("N",): [
+        {"N": n}
+        for n in (
+            1,
+            2,
+            7,
+            31,
+            64,
+            129,
+            255,
+            256,
+            300,
+            777,
+            1024,
+            1500,
+            2047,
+            4097,
+            5003,
+            6000,
+            9999,
+            12288,
+            16384,
+            16390,
+        )
+    ],
+    ("M", "N"): [
+        {"M": m, "N": n}
+        for m, n in (
+            *((1, 1), (1, 300), (300, 1), (2, 2), (3, 7), (7, 64), (9, 1023), (16, 16), (17, 129), (31, 255)),
+            *(
+                (32, 256),
+                (40, 640),
+                (41, 33),
+                (50, 127),
+                (63, 500),
+                (65, 192),
+                (100, 60),
+                (128, 100),
+                (130, 40),
+                (11, 2050),
+            ),
+        )
+    ],
+    ("N", "C", "HW"): [
+        {"N": n, "C": c, "HW": hw}
+        for n, c, hw in (
+            *((1, 1, 1), (1, 1, 300), (1, 5, 1), (2, 1, 2), (3, 2, 7), (4, 4, 64), (2, 9, 100), (7, 3, 49), (8, 2, 33)),
+            *((1, 17, 50), (3, 8, 127), (6, 6, 36), (16, 2, 16), (2, 2, 512), (5, 3, 200), (9, 4, 25), (3, 33, 10)),
+            *((2, 4, 640), (11, 1, 90), (4, 7, 65)),
+        )
+    ],
+}
+"""Twenty problems that verification never uses, by a kernel's dimension names."""
+
+DRAWS_PER_PROBLEM = 3
+"""Draws of the oracle for each of its problems: sixty in all."""
+
+_KERNELS = 3
+"""The most kernels in which a mutant is tried, where several use the changed function."""
+
+_CHOICES = 3
+"""Different random choices of configs for a kernel's problem; mutants share them, so that each is compiled once."""
+
+_CLEARLY = 4.0
+"""A mutant is clearly further off than its kernel at four times the deviation."""
+
+_FLOOR = {"float32": 2.0**-20, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+"""Deviation below which nothing is told apart, relative to the element plus the RMS: some rounding, by dtype."""
+
+
+def try_mutant(mutant: Mutant, device: str, folder: Path, seed: int) -> dict[str, Any]:
+    """Return the outcome of one mutant as plain JSON values; this is called in a process of its own.
+
+    `outcome` is `refused`, `not compiled` (in the first situation where its code differs), `same code` (in all),
+    `equivalent` (the oracle cannot tell it apart) or `survived`.
+    """
+    began = time.monotonic()
+    used = runner(device, folder)
+    generator = random.Random(f"{seed} {mutant.name}")
+    with tempfile.TemporaryDirectory(prefix="tilewise-mutant-") as place:
+        module = _imported(mutant, Path(place))
+        found = _tried(mutant, module, used, generator)
+    return found | {"seconds": round(time.monotonic() - began, 1)}
+
+
+def _tried(mutant: Mutant, module: ModuleType, used: Runner, generator: random.Random) -> dict[str, Any]:
+    agreed: list[tuple[KernelSpec, Problem, Config]] = []
+    for spec, problem, config in _situations(mutant, used, generator):
+        changed = mutated(spec, mutant.module, module)
+        try:
+            if used.code(changed, problem, config) == _code_of(used, spec.name, problem, config):
+                continue
+        except Unusable as error:
+            return {"outcome": "not compiled", **_situation(problem, config), "reason": str(error)}
+        verdict = used.verify(changed, problem, config)
+        if not verdict.agreed:
+            outcome = "not compiled" if verdict.status is Status.COMPILE else "refused"
+            outcome = "unmodelled" if verdict.status is Status.UNMODELLED else outcome
+            return {"outcome": outcome, **_situation(problem, config), "reason": verdict.reason}
+        agreed.append((spec, problem, config))
+    if not agreed:
+        return {"outcome": "same code"}
+    return _separated(mutant, module, used, agreed, generator)
+
+
+def _situation(problem: Problem, config: Config) -> dict[str, Any]:
+    return {"kernel": problem.kernel, "dims": dict(problem.dims), "dtype": problem.dtype, "config": dict(config)}
+
+
+def _situations(mutant: Mutant, used: Runner, generator: random.Random) -> Iterator[tuple[KernelSpec, Problem, Config]]:
+    """Yield situations, those of one kernel after another."""
+    kernels = users(mutant)
+    generator.shuffle(kernels)
+    for name in kernels[:_KERNELS]:
+        spec = registry.load(name)
+        narrow = generator.choice([dtype for dtype in spec.dtypes if dtype != "float32"])
+        for index, dims in enumerate(VERIFIED_DIMS[spec.dims]):
+            problem = Problem(name, dict(dims), narrow if index % 2 else "float32")
+            for config in _configs(used, problem, f"verified {generator.randrange(_CHOICES)}"):
+                yield spec, problem, config
+
+
+def users(mutant: Mutant) -> list[str]:
+    """Return the kernels with functions in the mutant's module, of which one uses the changed function."""
+    path = path_of(mutant.module)
+    return [
+        name
+        for name in registry.names()
+        if any(
+            file == path and mutant.function in _used_by(str(file), function)
+            for file, function in locate(registry.load(name))
+        )
+    ]
+
+
+@functools.cache
+def _used_by(file: str, function: str) -> frozenset[str]:
+    """Return the names of the functions of a file that one uses, directly or indirectly, and its own."""
+    import ast
+
+    defined = {node.name: node for node in ast.parse(Path(file).read_text()).body if isinstance(node, ast.FunctionDef)}
+    seen: set[str] = set()
+    waiting = [function]
+    while waiting:
+        name = waiting.pop()
+        if name in defined and name not in seen:
+            seen.add(name)
+            waiting += [node.id for node in ast.walk(defined[name]) if isinstance(node, ast.Name)]
+    return frozenset(seen)
+
+
+_CONFIGS: dict[tuple[str, str], list[Config]] = {}
+
+
+def _configs(used: Runner, problem: Problem, seed: str) -> list[Config]:
+    key = (str(problem), seed)
+    if key not in _CONFIGS:
+        _CONFIGS[key] = _found_configs(used, problem, seed)
+    return _CONFIGS[key]
+
+
+def _found_configs(used: Runner, problem: Problem, seed: str) -> list[Config]:
+    """Return one random config of each variant for which the unchanged kernel compiles and is right."""
+    spec = registry.load(problem.kernel)
+    try:
+        space = enumerate_space(spec, problem, used.target)
+    except NothingFeasible:
+        return []
+    configs = list(space.configs)
+    random.Random(seed).shuffle(configs)
+    found: dict[Any, Config] = {}
+    left = {config.get("VARIANT") for config in configs}
+    for config in configs[:200]:
+        variant = config.get("VARIANT")
+        if variant not in found and _is_usable(used, problem, config):
+            found[variant] = config
+        if len(found) == len(left):
+            break
+    return list(found.values())
+
+
+def _is_usable(used: Runner, problem: Problem, config: Config) -> bool:
+    spec = registry.load(problem.kernel)
+    try:
+        used.run(spec, problem, config, Arguments(spec, problem, device=used.place))
+    except (Unusable, Fault):
+        return False
+    return True
+
+
+_CODES: dict[tuple[object, ...], tuple[str, ...]] = {}
+
+
+def _code_of(used: Runner, name: str, problem: Problem, config: Config) -> tuple[str, ...]:
+    """Return the unchanged kernel's code, made once."""
+    key = (name, str(problem), tuple(config.items()))
+    if key not in _CODES:
+        _CODES[key] = used.code(registry.load(name), problem, config)
+    return _CODES[key]
+
+
+# The changed kernel ------------------------------------------------------------------------------------------------
+
+
+def _imported(mutant: Mutant, folder: Path) -> ModuleType:
+    """Write the changed module to a file, which Triton reads functions from, and import it."""
+    name = f"tilewise_mutant_{mutant.name.replace('-', '_')}"
+    file = folder / f"{name}.py"
+    file.write_text(mutated_text(mutant))
+    location = importlib.util.spec_from_file_location(name, file)
+    assert location is not None and location.loader is not None
+    module = importlib.util.module_from_spec(location)
+    sys.modules[name] = module
+    location.loader.exec_module(module)
+    return module
+
+
+def mutated(spec: KernelSpec, name: str, module: ModuleType) -> KernelSpec:
+    """Return the spec with its functions taken from `module` instead of the project's module of that name."""
+    prefix = f"tilewise.kernels.jit.{name}:"
+
+    def swapped(function: Any) -> Any:
+        ours = isinstance(function, str) and function.startswith(prefix)
+        return getattr(module, function.removeprefix(prefix)) if ours else function
+
+    if spec.launches is None:
+        return replace(spec, function=swapped(spec.function))
+    launches = spec.launches
+
+    def changed(config: Config, problem: Problem) -> list[Any]:
+        return [replace(step, function=swapped(step.function)) for step in launches(config, problem)]
+
+    return replace(spec, function=tuple(map(swapped, spec.function)), launches=changed)
+
+
+# The oracle ----------------------------------------------------------------------------------------------------------
+
+
+def _separated(
+    mutant: Mutant,
+    module: ModuleType,
+    used: Runner,
+    agreed: Sequence[tuple[KernelSpec, Problem, Config]],
+    generator: random.Random,
+) -> dict[str, Any]:
+    """Say how the oracle tells an unrefused mutant from its kernel, if it does."""
+    spec = agreed[0][0]
+    changed = mutated(spec, mutant.module, module)
+    narrow = next((p.dtype for _, p, _ in agreed if p.dtype != "float32"), "float32")
+    draws, problems = 0, 0
+    missed = {"verified": [_situation(problem, config) for _, problem, config in agreed]}
+    for index, dims in enumerate(ORACLE_DIMS[spec.dims]):
+        problem = Problem(spec.name, dict(dims), narrow if index % 4 == 3 else "float32")
+        configs = _configs(used, problem, f"oracle {spec.name} {index}")
+        if not configs:
+            continue
+        config = configs[generator.randrange(len(configs))]
+        problems += 1
+        if _is_same_code(used, spec, changed, problem, config):
+            draws += DRAWS_PER_PROBLEM
+            continue
+        for draw in range(DRAWS_PER_PROBLEM):
+            draws += 1
+            if how := _told_apart(used, spec, changed, problem, config, 1000 * index + draw):
+                return {"outcome": "survived", "oracle": how, **_situation(problem, config), **missed}
+    return {"outcome": "equivalent", "draws": draws, "problems": problems, "kernel": spec.name, **missed}
+
+
+def _is_same_code(used: Runner, spec: KernelSpec, changed: KernelSpec, problem: Problem, config: Config) -> bool:
+    try:
+        return used.code(changed, problem, config) == _code_of(used, spec.name, problem, config)
+    except Unusable:
+        return False
+
+
+_RIGHT: dict[tuple[object, ...], dict[str, float]] = {}
+"""Deviations of the unchanged kernels, by problem, config and draw."""
+
+
+def _told_apart(
+    used: Runner, spec: KernelSpec, changed: KernelSpec, problem: Problem, config: Config, seed: int
+) -> str:
+    """Return how the mutant's outputs differ from float64 where the kernel's do not, or an empty text."""
+    arguments = Arguments(spec, problem, device=used.place)
+    _fill(arguments, seed)
+    wanted = spec.reference({name: tensor.double() for name, tensor in arguments.inputs.items()})
+    key = (str(problem), tuple(config.items()), seed)
+    if key not in _RIGHT:
+        used.run(spec, problem, config, arguments)
+        _RIGHT[key] = _deviations(arguments, wanted)
+    try:
+        used.run(changed, problem, config, arguments)
+    except Fault as fault:
+        return f"{fault}"
+    except Unusable as error:
+        return f"does not compile here: {error}"
+    off, floor = _deviations(arguments, wanted), _FLOOR[problem.dtype]
+    for name in wanted:
+        right, wrong = _RIGHT[key][name], off[name]
+        if not wrong <= _CLEARLY * max(right, floor):
+            return f"{name}: off by {wrong:.1e} where the kernel is off by {right:.1e}"
+    return ""
+
+
+def _deviations(arguments: Arguments, wanted: Mapping[str, torch.Tensor]) -> dict[str, float]:
+    """Return each output's largest deviation relative to the element plus the RMS; infinite for a wrong NaN."""
+    found = {}
+    for name, reference in wanted.items():
+        got = arguments.outputs[name]
+        rounded = reference.to(got.dtype).double() if got.is_floating_point() else reference.double()
+        finite = rounded.isfinite()
+        actual = got.double()
+        alike = (actual == rounded) | (actual.isnan() & rounded.isnan())
+        if bool((~finite & ~alike).any()) or bool((finite & ~actual.isfinite()).any()):
+            found[name] = math.inf
+            continue
+        exact = reference.double()[finite]
+        rms = float(exact.square().mean().sqrt()) if exact.numel() else 0.0
+        deviation = (actual[finite] - exact).abs() / (exact.abs() + rms + 1e-30)
+        found[name] = float(deviation.max()) if deviation.numel() else 0.0
+    return found
+
+
+_KINDS: Sequence[Callable[[Any, Any, random.Random], None]] = (
+    lambda x, g, r: x.normal_(generator=g),
+    lambda x, g, r: x.normal_(generator=g).mul_(10 ** r.uniform(-2, 2)),
+    lambda x, g, r: x.normal_(generator=g).add_(r.uniform(-5, 5)),
+    lambda x, g, r: x.uniform_(0.5, 4.0, generator=g),
+    lambda x, g, r: x.uniform_(-40.0, -30.0, generator=g),
+    lambda x, g, r: x.exponential_(1.0, generator=g),
+    lambda x, g, r: x.uniform_(0.0, 1.0, generator=g).pow_(30).mul_(150.0),
+)
+"""Ways of the oracle to draw an input; the last has a few large numbers among many small ones."""
+
+
+def _fill(arguments: Arguments, seed: int) -> None:
+    """Draw all inputs anew, each in a way of its own, with one element in ten rows far out."""
+    import torch
+
+    chosen = random.Random(seed)
+    generator = torch.Generator(next(iter(arguments.tensors.values())).device).manual_seed(7919 + seed)
+    for name, buffer in arguments.buffers.items():
+        if buffer.role != "out":
+            _fill_one(arguments.tensors[name], buffer, generator, chosen)
+    arguments.adopt()
+
+
+def _fill_one(tensor: torch.Tensor, buffer: Buffer, generator: torch.Generator, chosen: random.Random) -> None:
+    if buffer.draw is not None or buffer.dtype not in PRECISION:
+        if buffer.draw is not None:
+            buffer.draw(tensor, generator)
+        return
+    chosen.choice(_KINDS)(tensor, generator, chosen)
+    rows = tensor.view(-1, tensor.shape[-1])
+    for _ in range(max(1, len(rows) // 10)):
+        at = (chosen.randrange(len(rows)), chosen.choice([0, rows.shape[1] - 1, chosen.randrange(rows.shape[1])]))
+        rows[at] = chosen.choice([-1, 1]) * chosen.uniform(20, 120)
