@@ -6,14 +6,12 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-import click
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
 
 from tilewise.cli.formatting import counts_line, found_text, output, time_text, verdict_text
 from tilewise.db.records import Clock, Config, Result, Status, Trial, shape_text
-from tilewise.tuner.samplers.guided import Outlook
 from tilewise.tuner.samplers.model_ranking import agreement
 from tilewise.tuner.space.problem_checks import config_text
 from tilewise.tuner.tuning.loop import Plan, Watcher
@@ -39,7 +37,6 @@ class Progress(Watcher):
         self._began = time.monotonic()
         self._best: Trial | None = None
         self.plan: Plan | None = None
-        self.outlook: Outlook | None = None
 
     def started(self, plan: Plan) -> None:
         self.plan, self._count = plan, plan.resumed
@@ -77,8 +74,7 @@ class Progress(Watcher):
                 f"trial {self._count}/{self.plan.trials}, {elapsed:.0f} s: {self._best_line()}{self._config()}"
             )
 
-    def finished(self, outlook: Outlook | None) -> None:
-        self.outlook = outlook
+    def finished(self) -> None:
         if self._bar:
             self._bar.stop()
 
@@ -104,12 +100,6 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
         return
     with console.status(what) as status:
         yield lambda text: status.update(f"{what} {text}")
-
-
-def show_outlook(outlook: Outlook | None) -> None:
-    if outlook is not None:
-        gain = f", expected to be {outlook.gain:.1%} faster" if outlook.chance else ""
-        click.echo(f"Further search: {outlook.chance:.0%} chance of a better config{gain}.")
 
 
 def show_result(result: Result, trials: Sequence[Trial], progress: Progress) -> None:

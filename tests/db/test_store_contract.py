@@ -606,10 +606,11 @@ def test_the_order_of_merges_does_not_matter(make_scope, make_trial):
         make_trial(9, config=config, samples=500, verified=False),
         make_trial(None, config=config, status=Status.TIMEOUT),
         make_trial(12, config=config, samples=100),
+        make_trial(None, config=config, status=Status.UNMODELLED),
     ]
     wrong = make_trial(10, config=config, status=Status.CORRECTNESS)
-    orders = [(order, offered[-1]) for order in itertools.permutations(offered)]
-    orders += [(order, wrong) for order in itertools.permutations([*offered, wrong])]
+    orders = [(order, offered[4]) for order in itertools.islice(itertools.permutations(offered), 0, None, 7)]
+    orders += [(order, wrong) for order in itertools.islice(itertools.permutations([*offered, wrong]), 0, None, 31)]
     with open_store("sqlite://") as store:
         for number, (order, kept) in enumerate(orders):
             scope = make_scope(source_hash=f"order {number}")

@@ -131,9 +131,6 @@ class Outlook:
     def expected(self) -> float:
         return self.chance * self.gain
 
-    def to_json(self) -> dict[str, float]:
-        return {"chance": round(self.chance, 4), "gain": round(self.gain, 4)}
-
     @property
     def is_over(self) -> bool:
         return self.trials >= max(LEAST, PATIENCE * self.found) and self.expected < NEGLIGIBLE

@@ -126,8 +126,8 @@ class Watcher:
     def comparing(self, trials: Sequence[Trial]) -> None:
         """Receive the candidates that are about to be timed in turns."""
 
-    def finished(self, outlook: Outlook | None) -> None:
-        """Note the end of the tuning, successful or not; `outlook` is the guided search's last estimate."""
+    def finished(self) -> None:
+        """Note the end of the tuning, successful or not."""
 
 
 def prior_table(spec: KernelSpec, problem: Problem, space: Space, target: Target) -> PriorTable | None:
@@ -215,7 +215,8 @@ class Tuning:
         self._predicted: dict[int, float | None] = {}
         self._rebenchmark = Rebenchmark(spec, problem, device, store, self.scope, self._watcher.comparing)
         self.outlook: Outlook | None = None
-        """The guided search's last estimate of the gain from further search."""
+        """The guided search's last estimate of the gain from further search. It ends searches, and is shown to nobody:
+        its chances are up to 30 points off on recorded landscapes (docs/search.md)."""
 
     def run(self) -> Result:
         """Tune and return the result. Raises `NothingFeasible` if no config that was tried is correct."""
@@ -242,7 +243,7 @@ class Tuning:
             self._try_default()
             self._rebenchmark.run(self._counted())
         finally:
-            self._watcher.finished(self.outlook)
+            self._watcher.finished()
         return self._conclude()
 
     def _width(self) -> int:

@@ -129,7 +129,7 @@ def _tuned(
     as_json: bool,
 ) -> dict[str, Any]:
     """Tune one problem, show the result, and return it as JSON."""
-    from tilewise.cli.progress import Progress, show_outlook, show_result
+    from tilewise.cli.progress import Progress, show_result
     from tilewise.errors import NothingFeasible
     from tilewise.tuner.samplers.model_ranking import agreement
 
@@ -148,12 +148,9 @@ def _tuned(
     trials = store.trials(scope)
     if not as_json:
         show_result(result, trials, watcher)
-        show_outlook(watcher.outlook)
     body = result.to_json()
     if found := agreement(trials):
         body["model_agreement"] = found.to_json()
-    if watcher.outlook is not None:
-        body["outlook"] = watcher.outlook.to_json()
     return body
 
 

@@ -5,6 +5,7 @@ import itertools
 import math
 from datetime import datetime, timedelta, tzinfo
 
+import bowl as bowl_file
 import pytest
 from noise import Noise
 
@@ -47,7 +48,7 @@ class Recorder(Watcher):
     def verifying(self, config):
         self.heard.append("verifying")
 
-    def finished(self, outlook):
+    def finished(self):
         self.heard.append("finished")
 
 
@@ -219,6 +220,81 @@ def test_nothing_feasible_says_how_many_were_tried_and_why_they_failed(bowl, tun
         failed.run()
     kept = len(store.trials(failed.scope))
     assert str(caught.value) == f"none of {kept} configs ran correctly; compile: it is compile; runtime: it is runtime"
+
+
+def reported_as(status, reason):
+    """Return a device whose configs all have this outcome; numbers in the reason differ."""
+
+    class Device(bowl_file.FormulaDevice):
+        def evaluate(self, spec, problem, configs, *, to_beat_us=lambda: None):
+            for config in configs:
+                self.evaluated.append(dict(config))
+                yield Outcome(status, reason.format(len(self.evaluated)))
+
+    return Device()
+
+
+def test_a_search_that_meets_only_what_the_model_cannot_judge_stops_and_says_why(tuning, store):
+    device = reported_as(Status.UNMODELLED, "the model does not know vmystery (operation {})")
+    stopped = tuning(None, device, search="guided")
+    with pytest.raises(NothingFeasible) as caught:
+        stopped.run()
+    kept = store.trials(stopped.scope)
+    assert {trial.status for trial in kept} == {Status.UNMODELLED}
+    assert len([trial for trial in kept if trial.ordinal is not None]) == 8
+    assert str(caught.value).startswith(f"the model could not judge {len(kept)} of {len(kept)} configs: the model does")
+    assert "vmystery" in str(caught.value)
+
+
+def test_a_resumed_search_does_not_meet_it_eight_times_again(tuning, store):
+    for _ in range(2):
+        device = reported_as(Status.UNMODELLED, "the model does not know vmystery")
+        stopped = tuning(None, device)
+        with pytest.raises(NothingFeasible):
+            stopped.run()
+    assert len([trial for trial in store.trials(stopped.scope) if trial.ordinal is not None]) == 8
+
+
+def test_different_failures_and_a_search_with_a_time_go_on(bowl, tuning, store):
+    failing = tuning(None, bowl.FormulaDevice(lambda config: Status.COMPILE), search="random")
+    with pytest.raises(NothingFeasible, match="none of"):
+        failing.run()
+    assert len(store.trials(failing.scope)) >= SPACE
+    partly = bowl.FormulaDevice(lambda config: Status.UNMODELLED if config["TILE"] > 4 else bowl.time_us(config))
+    result = tuning(None, partly, search="exhaustive", fresh=True).run()
+    assert result.winner is not None
+    assert result.counts[Status.UNMODELLED] > 8
+    assert result.to_json()["trials"]["unmodelled"] == result.counts[Status.UNMODELLED]
+
+
+class WarningDevice(bowl_file.FormulaDevice):
+    """A device that verifies every config with a warning."""
+
+    def verify(self, spec, problem, config):
+        warning = f"load (k.py:3) uses element -{config['TILE']} of x_ptr, which has 64; a mask throws it away"
+        return dataclasses.replace(super().verify(spec, problem, config), warnings=(warning,))
+
+
+class Noticing(Watcher):
+    def __init__(self):
+        self.texts = []
+
+    def noticed(self, text):
+        self.texts.append(text)
+
+
+def test_a_warning_is_told_once_and_kept_with_the_trial(tuning, store):
+    watcher = Noticing()
+    result = tuning(20, WarningDevice(), watcher=watcher).run()
+    assert result.winner.verified
+    assert result.winner.facts["warnings"][0].startswith("load (k.py:3) uses element -")
+    assert len(watcher.texts) == 1 and watcher.texts[0].startswith("warning: load (k.py:3)")
+
+
+def test_with_strict_a_warning_is_an_error(tuning, store):
+    strict = tuning(5, WarningDevice(), strict=True)
+    with pytest.raises(NothingFeasible, match="correctness: load .* uses element"):
+        strict.run()
 
 
 def test_of_configs_that_overflow_the_one_that_came_nearest_to_fitting_is_named(bowl, tuning):

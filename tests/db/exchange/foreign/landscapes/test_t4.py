@@ -43,6 +43,20 @@ def test_a_t4_file_follows_the_results_schema(document):
     assert (second["times"]["runtimes"], second["measurements"]) == ([], [])
 
 
+def test_what_a_model_cannot_judge_is_a_constraint_with_its_reason_and_comes_back(make_scope, make_trial, tmp_path):
+    trial = make_trial(None, status=Status.UNMODELLED, reason="the model does not know vmystery")
+    with open_store("sqlite://") as store:
+        store.record(make_scope(), [trial, make_trial(47.5)])
+        (first, second) = export_t4(store, make_scope())["results"]
+        document = json.dumps(export_t4(store, make_scope()))
+    assert (first["invalidity"], first["correctness"]) == ("constraints", 0)
+    assert first["reason"] == "unmodelled: the model does not know vmystery"
+    assert "reason" not in second
+    (tmp_path / "landscape.json").write_text(document)
+    row, _ = read_landscape(tmp_path / "landscape.json").rows
+    assert (row.status, row.reason) == (Status.UNMODELLED, "the model does not know vmystery")
+
+
 def test_a_t4_file_identifies_its_problem(document, make_scope):
     scope, metadata = make_scope(), document["metadata"]
     assert metadata.pop("parameters") == ["BLOCK_SIZE_M", "multibuffer"]
