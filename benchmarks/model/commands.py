@@ -198,15 +198,16 @@ def mutants(count: int, device: str, journal: str | None, seed: int, file: str |
     from tilewise.benchmarks.model.mutants.study import mutants_body, try_mutants
     from tilewise.settings import read_settings
 
-    folder, rows = read_settings().cache_folder, []
+    folder = read_settings().cache_folder
+    rows: dict[str, Any] = {}
     place = Path(journal) if journal else folder / "mutants.jsonl"
     for row in try_mutants(count, seed, device, folder, place):
-        rows.append(row)
+        rows[row["name"]] = row
         if not as_json:
             text = f"{len(rows)}: {row['outcome']}, {row['module']}.py:{row['line']} {row['change']}"
             output().print(text, markup=False)
     command = f"tilewise bench mutants --count {count} --seed {seed} --device {device}"
-    _give(mutants_body(rows, command, device, seed), file, as_json)
+    _give(mutants_body(list(rows.values()), command, device, seed), file, as_json)
 
 
 def _give(body: dict[str, Any], file: str | None, as_json: bool) -> None:

@@ -63,13 +63,20 @@ class Arguments:
         self._redraw()
 
     def draw(self, way: Way, edges: Edges | None = None) -> None:
-        """Fill the inputs in one of the ways, with extremes at these edges."""
+        """Fill the inputs in one of the ways, with extremes at these edges, unless they are still as drawn so."""
         wanted = (way, edges or {})
-        if wanted != self._drawn_as:
-            self._drawn_as = wanted
-            self._redraw()
+        if wanted == self._drawn_as:
+            self.restore()
+            return
+        self._drawn_as = wanted
+        self._redraw()
 
     def _redraw(self) -> None:
+        for name, buffer in self.buffers.items():
+            if buffer.role == "in":  # an earlier kernel may have written to the guards
+                guard = _guard(buffer)
+                self._storage[name][:guard].fill_(_poison(buffer.dtype))
+                self._storage[name][-guard:].fill_(_poison(buffer.dtype))
         self._fill()
         self.adopt()
 
@@ -234,7 +241,6 @@ def verify(
     try:
         for way in list(Way)[:draws]:
             arguments.draw(way, {} if way is Way.NORMAL else places)
-            arguments.restore()
             arguments.expected()  # before the kernel can touch an input
             arguments.poison()
             if run is None:

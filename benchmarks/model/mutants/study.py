@@ -28,31 +28,43 @@ EQUIVALENT_SHARE = 0.1
 
 
 def try_mutants(count: int, seed: int, device: str, folder: Path, journal: Path) -> Iterator[dict[str, Any]]:
-    """Yield the outcome of each of `count` mutants, from the journal or tried now."""
+    """Yield the outcome of each of `count` mutants, from the journal or tried now; `agreed` ones again at the end, when
+    the oracle has judged them."""
     known = {row["name"]: row for row in _journal(journal) if (row["device"], row["seed"]) == (device, seed)}
-    env = {} if device.startswith("cuda") else {"TRITON_INTERPRET": None}
-    worker = Worker(_ENTRY, env=env, imports=("torch",))
+    worker = Worker(_ENTRY, env={} if device.startswith("cuda") else {"TRITON_INTERPRET": None}, imports=("torch",))
     journal.parent.mkdir(parents=True, exist_ok=True)
+    mutants = sample(count, seed)
     try:
-        for mutant in sample(count, seed):
-            if mutant.name in known:
-                yield known[mutant.name]
-                continue
-            row = _described(mutant) | {"device": device, "seed": seed} | _tried(worker, mutant, device, folder, seed)
-            with journal.open("a") as file:
-                file.write(json.dumps(row) + "\n")
-            yield row
+        for agreed in (False, True):
+            for mutant in mutants:
+                if (row := known.get(mutant.name)) is None or (agreed and row["outcome"] == "agreed"):
+                    at = row["verified"] if row else ()
+                    row = _described(mutant) | {"device": device, "seed": seed}
+                    row |= _tried(worker, mutant, device, folder, seed, at)
+                    known[mutant.name] = row
+                    with journal.open("a") as file:
+                        file.write(json.dumps(row) + "\n")
+                    yield row
+                elif not agreed:
+                    yield row
     finally:
         worker.close()
 
 
-def _tried(worker: Worker, mutant: Mutant, device: str, folder: Path, seed: int) -> dict[str, Any]:
-    """Try one mutant. That it crashes or hangs its process is noticed by every tuning, so it is refused."""
+def _tried(
+    worker: Worker, mutant: Mutant, device: str, folder: Path, seed: int, agreed: Sequence[Mapping[str, Any]]
+) -> dict[str, Any]:
+    """Try one mutant, or ask the oracle about one that agreed.
+
+    One that crashes or hangs its process would do so in a tuning too, where that is noticed: it is refused.
+    """
     try:
-        found: dict[str, Any] = worker.call(mutant, device, folder, seed, timeout=_SECONDS, memory_bytes=_MEMORY_BYTES)
+        found: dict[str, Any] = worker.call(
+            mutant, device, folder, seed, agreed, timeout=_SECONDS, memory_bytes=_MEMORY_BYTES
+        )
         return found
     except (WorkerTimeout, WorkerDied) as error:
-        return {"outcome": "refused", "reason": f"{error}", "seconds": _SECONDS}
+        return {"outcome": "survived" if agreed else "refused", "reason": f"{error}", "seconds": _SECONDS}
     except WorkerFailed as error:
         return {"outcome": "not tried", "reason": f"{error}", "seconds": 0.0}
 

@@ -121,23 +121,27 @@ _FLOOR = {"float32": 2.0**-20, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 """Deviation below which nothing is told apart, relative to the element plus the RMS: some rounding, by dtype."""
 
 
-def try_mutant(mutant: Mutant, device: str, folder: Path, seed: int) -> dict[str, Any]:
+def try_mutant(
+    mutant: Mutant, device: str, folder: Path, seed: int, agreed: Sequence[Mapping[str, Any]] = ()
+) -> dict[str, Any]:
     """Return the outcome of one mutant as plain JSON values; this is called in a process of its own.
 
-    `outcome` is `refused`, `not compiled` (in the first situation where its code differs), `same code` (in all),
-    `equivalent` (the oracle cannot tell it apart) or `survived`.
+    `outcome` is `refused`, `not compiled` (in the first situation where its code differs), `same code` (in all) or
+    `agreed`, with the situations. Given those, the oracle decides: `equivalent` or `survived`.
     """
     began = time.monotonic()
     used = runner(device, folder)
-    generator = random.Random(f"{seed} {mutant.name}")
     with tempfile.TemporaryDirectory(prefix="tilewise-mutant-") as place:
         module = _imported(mutant, Path(place))
-        found = _tried(mutant, module, used, generator)
+        if agreed:
+            found = _separated(mutant, module, used, agreed, random.Random(f"{seed} {mutant.name} oracle"))
+        else:
+            found = _tried(mutant, module, used, random.Random(f"{seed} {mutant.name}"))
     return found | {"seconds": round(time.monotonic() - began, 1)}
 
 
 def _tried(mutant: Mutant, module: ModuleType, used: Runner, generator: random.Random) -> dict[str, Any]:
-    agreed: list[tuple[KernelSpec, Problem, Config]] = []
+    agreed: list[dict[str, Any]] = []
     for spec, problem, config in _situations(mutant, used, generator):
         changed = mutated(spec, mutant.module, module)
         try:
@@ -150,10 +154,8 @@ def _tried(mutant: Mutant, module: ModuleType, used: Runner, generator: random.R
             outcome = "not compiled" if verdict.status is Status.COMPILE else "refused"
             outcome = "unmodelled" if verdict.status is Status.UNMODELLED else outcome
             return {"outcome": outcome, **_situation(problem, config), "reason": verdict.reason}
-        agreed.append((spec, problem, config))
-    if not agreed:
-        return {"outcome": "same code"}
-    return _separated(mutant, module, used, agreed, generator)
+        agreed.append(_situation(problem, config))
+    return {"outcome": "agreed", "verified": agreed} if agreed else {"outcome": "same code"}
 
 
 def _situation(problem: Problem, config: Config) -> dict[str, Any]:
@@ -293,15 +295,15 @@ def _separated(
     mutant: Mutant,
     module: ModuleType,
     used: Runner,
-    agreed: Sequence[tuple[KernelSpec, Problem, Config]],
+    agreed: Sequence[Mapping[str, Any]],
     generator: random.Random,
 ) -> dict[str, Any]:
     """Say how the oracle tells an unrefused mutant from its kernel, if it does."""
-    spec = agreed[0][0]
+    spec = registry.load(agreed[0]["kernel"])
     changed = mutated(spec, mutant.module, module)
-    narrow = next((p.dtype for _, p, _ in agreed if p.dtype != "float32"), "float32")
+    narrow = next((at["dtype"] for at in agreed if at["dtype"] != "float32"), "float32")
     draws, problems = 0, 0
-    missed = {"verified": [_situation(problem, config) for _, problem, config in agreed]}
+    missed = {"verified": list(agreed)}
     for index, dims in enumerate(ORACLE_DIMS[spec.dims]):
         problem = Problem(spec.name, dict(dims), narrow if index % 4 == 3 else "float32")
         configs = _configs(used, problem, f"oracle {spec.name} {index}")

@@ -293,7 +293,7 @@ def test_a_warning_is_told_once_and_kept_with_the_trial(tuning, store):
 
 def test_with_strict_a_warning_is_an_error(tuning, store):
     strict = tuning(5, WarningDevice(), strict=True)
-    with pytest.raises(NothingFeasible, match="correctness: load .* uses element"):
+    with pytest.raises(NothingFeasible, match=r"correctness: load .* uses element"):
         strict.run()
 
 

@@ -73,7 +73,7 @@ class ModelDevice(Device):
             _ENTRY,
             jobs or settings.jobs,
             env={"TRITON_INTERPRET": None},
-            imports=("triton.backends.ascend.compiler", "xdsl.parser"),  # torch is imported by the first verification
+            imports=("triton.backends.ascend.compiler", "xdsl.parser", "torch"),  # torch for verifications
             memory_bytes=_MEMORY_BYTES,
             cores=CoreSlots(settings.cache_folder / "cores", max(settings.jobs, len(os.sched_getaffinity(0)))),
         )

@@ -118,6 +118,13 @@ _OPTIONS = {"multibuffer", "num_warps", "num_ctas", "num_stages"}
 # From Triton to Linalg ------------------------------------------------------------------------------------------
 
 
+_LOWERED: dict[tuple[object, ...], tuple[Any, str]] = {}
+"""Functions and their Linalg text, by everything that it depends on. A config is often lowered again for a problem of
+another size, to verify it, which takes 0.15 s. The function is kept so that its id stays its own."""
+
+_MOST_LOWERED = 256
+
+
 class _Pointer:
     """A stand-in for an aligned tensor when Triton decides how to specialise a kernel."""
 
@@ -171,16 +178,22 @@ def lower(
     fixed = attributes.get_constants()
     constants = {p.name: v for p, v in zip(function.params, values, strict=True) if p.is_constexpr or p.num in fixed}
     signature = {p.name: _signature(p.name, buffers, scalars) for p in function.params if not p.is_constexpr}
+    source = ASTSource(function, signature, constants, attributes)
+    key = (id(function), str(constants), str(signature), attributes.hash(), options.hash(), part, locations)
+    if key in _LOWERED:
+        return _LOWERED[key][1]
     context = ir.context()
     ir.load_dialects(context)
-    source = ASTSource(function, signature, constants, attributes)
     module = source.make_ir(options, backend.get_codegen_implementation(), backend.get_module_map(), context)
     metadata = {"target": gpu, **options.__dict__}
     with _line_info(locations):
         linalg: str = ttir_to_linalg(make_ttir(module, metadata, options), metadata, options, named_ops=True)
     if 'mix_mode = "aiv"' not in linalg:
         raise UnknownOperation("the kernel needs matrix cores, which are not modelled")
-    return linalg.replace(', mix_mode = "aiv"', "")
+    if len(_LOWERED) >= _MOST_LOWERED:
+        _LOWERED.clear()
+    _LOWERED[key] = (function, linalg.replace(', mix_mode = "aiv"', ""))
+    return _LOWERED[key][1]
 
 
 @contextmanager

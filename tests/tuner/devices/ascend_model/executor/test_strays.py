@@ -26,10 +26,10 @@ def verdict(target, cache_folder):
 def test_a_read_that_a_mask_throws_away_is_a_warning_with_line_and_element(verdict, dtype):
     found = verdict("DIFFERENCES", dtype)
     assert found.agreed, found.reason
-    assert found.warnings
+    assert any("uses element -64 of x_ptr" in warning for warning in found.warnings)
     for warning in found.warnings:
         assert "load (stray_kernels.py:" in warning
-        assert "uses element -64 of x_ptr" in warning
+        assert "of x_ptr, which has" in warning
         assert warning.endswith("; a mask throws it away")
 
 
