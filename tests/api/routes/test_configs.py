@@ -42,6 +42,7 @@ def test_a_tuned_problem_answers_its_best_config_with_the_evidence(client, tune)
             "correctness": 0,
             "runtime": 0,
             "timeout": 0,
+            "unmodelled": 0,
         },
         "evaluations_to_best": 3,
         "seconds": 3.75,
