@@ -24,7 +24,7 @@ _SECONDS = 900.0
 _MEMORY_BYTES = 8 << 30
 
 EQUIVALENT_SHARE = 0.1
-"""Share of the mutants whose code differs that may be equivalent; those above it count as survivors."""
+"""Share of all mutants that may be equivalent; those above it count as survivors."""
 
 
 def try_mutants(count: int, seed: int, device: str, folder: Path, journal: Path) -> Iterator[dict[str, Any]]:
@@ -33,6 +33,8 @@ def try_mutants(count: int, seed: int, device: str, folder: Path, journal: Path)
     known = {row["name"]: row for row in _journal(journal) if (row["device"], row["seed"]) == (device, seed)}
     worker = Worker(_ENTRY, env={} if device.startswith("cuda") else {"TRITON_INTERPRET": None}, imports=("torch",))
     journal.parent.mkdir(parents=True, exist_ok=True)
+    if journal.exists() and not journal.read_text().endswith("\n"):  # its last line was cut off
+        journal.write_text(journal.read_text() + "\n")
     mutants = sample(count, seed)
     try:
         for agreed in (False, True):
@@ -105,9 +107,7 @@ def _summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return the counts. Those that the oracle cannot separate count as survivors above `EQUIVALENT_SHARE`."""
     outcomes = Counter(row["outcome"] for row in rows)
     refused, equivalent = outcomes["refused"], outcomes["equivalent"]
-    ran = refused + equivalent + outcomes["survived"]
-    allowed = int(EQUIVALENT_SHARE * ran)
-    survived = outcomes["survived"] + max(0, equivalent - allowed)
+    survived = outcomes["survived"] + max(0, equivalent - int(EQUIVALENT_SHARE * len(rows)))
     judged = refused + survived
     return {
         "mutants": len(rows),

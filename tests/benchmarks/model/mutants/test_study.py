@@ -1,0 +1,114 @@
+"""The study of mutants: what is refused, what the oracle separates, its journal, and its summary."""
+
+import json
+from typing import ClassVar
+
+import pytest
+
+from tilewise.benchmarks.model.mutants import study
+from tilewise.benchmarks.model.mutants.source import all_mutants
+from tilewise.benchmarks.model.mutants.study import mutants_body, try_mutants
+from tilewise.benchmarks.model.mutants.trial import DRAWS_PER_PROBLEM, ORACLE_DIMS, VERIFIED_DIMS, try_mutant, users
+from tilewise.settings import read_settings
+from tilewise.tuner.devices.ascend_model import toolchain
+
+DEVICE = "model:Ascend910B4"
+
+
+def found(module, function, change):
+    (mutant,) = [m for m in all_mutants() if (m.module, m.function, m.change) == (module, function, change)][:1]
+    return mutant
+
+
+@pytest.fixture
+def tried():
+    if reason := toolchain.unavailable_reason():
+        pytest.skip(reason)
+
+    def call(mutant, agreed=()):
+        return try_mutant(mutant, DEVICE, read_settings().cache_folder, 0, agreed)
+
+    return call
+
+
+def test_the_oracle_uses_problems_of_its_own_and_enough_of_them():
+    for names, dims in ORACLE_DIMS.items():
+        assert len({tuple(d.items()) for d in dims}) == len(dims) >= 20
+        assert len(dims) * DRAWS_PER_PROBLEM >= 50
+        assert not any(d in VERIFIED_DIMS[names] for d in dims)
+
+
+def test_a_mutant_of_a_helper_is_tried_in_the_kernels_that_use_it():
+    assert set(users(found("reduce", "_add", "+ -> -"))) >= {"sum_all", "sum_rows"}
+    assert users(found("row_reduce", "row_reduce_kernel", "int64 -> int16")) == ["row_reduce"]
+
+
+def test_a_wrong_mutant_is_refused(tried):
+    row = tried(found("row_reduce", "row_reduce_kernel", '"-inf" -> 0.0'))
+    assert row["outcome"] == "refused"
+    assert row["kernel"] == "row_reduce"
+
+
+def test_a_mutant_without_effect_agrees_and_the_oracle_cannot_separate_it(tried, monkeypatch):
+    mutant = found("row_reduce", "row_reduce_kernel", "int64 -> int16")
+    row = tried(mutant)
+    assert row["outcome"] == "agreed"
+    monkeypatch.setitem(ORACLE_DIMS, ("M", "N"), ORACLE_DIMS["M", "N"][4:7])
+    judged = tried(mutant, row["verified"])
+    assert (judged["outcome"], judged["problems"], judged["draws"]) == ("equivalent", 3, 9)
+
+
+def test_the_oracle_separates_a_mutant_that_verification_is_said_to_have_missed(tried, monkeypatch):
+    mutant = found("row_reduce", "row_reduce_kernel", '"-inf" -> 0.0')
+    row = tried(mutant)
+    at = {name: row[name] for name in ("kernel", "dims", "dtype", "config")}
+    monkeypatch.setitem(ORACLE_DIMS, ("M", "N"), ORACLE_DIMS["M", "N"][4:7])
+    judged = tried(mutant, [at])
+    assert judged["outcome"] == "survived"
+    assert judged["oracle"].startswith("out_ptr: off by")
+
+
+class Scripted:
+    """A worker that answers without trying anything."""
+
+    calls: ClassVar[list[str]] = []
+
+    def __init__(self, entry, **options):
+        pass
+
+    def call(self, mutant, device, folder, seed, agreed, **limits):
+        self.calls.append(mutant.name)
+        if agreed:
+            return {"outcome": "equivalent", "seconds": 1.0}
+        outcome = "refused" if len(self.calls) % 3 else "agreed"
+        return {"outcome": outcome, "seconds": 1.0, "verified": [{"kernel": "softmax"}]}
+
+    def close(self):
+        pass
+
+
+def test_a_run_goes_on_where_it_was_interrupted(tmp_path, monkeypatch):
+    monkeypatch.setattr(study, "Worker", Scripted)
+    monkeypatch.setattr(Scripted, "calls", [])
+    journal = tmp_path / "journal.jsonl"
+    stopped = try_mutants(9, 0, DEVICE, tmp_path, journal)
+    first = [next(stopped) for _ in range(4)]
+    stopped.close()
+    with journal.open("a") as file:
+        file.write('{"name": "cut o')
+    rows = {row["name"]: row for row in try_mutants(9, 0, DEVICE, tmp_path, journal)}
+    assert len(rows) == 9
+    assert [row["name"] for row in first] == list(rows)[:4]
+    assert {row["outcome"] for row in rows.values()} == {"refused", "equivalent"}
+    assert len(Scripted.calls) == 9 + 3  # each once, and the oracle's
+    assert not list(try_mutants(0, 0, DEVICE, tmp_path, journal))
+
+
+def test_equivalents_above_a_tenth_count_as_survivors():
+    outcomes = ["refused"] * 80 + ["equivalent"] * 20 + ["survived"] * 2 + ["same code"] * 9 + ["not compiled"] * 9
+    rows = [{"outcome": outcome, "kind": "mask", "name": str(n)} for n, outcome in enumerate(outcomes)]
+    summary = mutants_body(rows, "tilewise bench mutants", DEVICE, 0)["summary"]
+    assert summary["told_apart_by_the_oracle"] == {"refused": 80, "survived": 2, "share_refused": round(80 / 82, 4)}
+    above = summary["counting_equivalents_above_a_tenth"]
+    assert above == {"survived": 2 + 8, "share_refused": round(80 / 90, 4)}  # 12 of 120 may be equivalent
+    assert json.dumps(summary)
