@@ -56,6 +56,15 @@ def _kernels(raw: Raw) -> str:
     )
 
 
+def _kernel_cases(raw: Raw) -> str:
+    rows = raw["h200-kernels"]["rows"]
+    large, long = (sum(row[key] >= least for row in rows) for key, least in (("bytes", _SINGLE_PASS), ("tuned_us", 50)))
+    return (
+        f"{len(rows)} problems of 18 kernels in float32, 44 to 110 trials each; {large} move 256 MB or more, "
+        f"{long} take 50 us or more"
+    )
+
+
 def _timing(raw: Raw) -> str:
     rows = {row["method"]: row for row in raw["h200-timing"]["rows"] if row["size"] == "15 us"}
     names = {"cupti, read": "CUPTI, cache read over", "do_bench": "`do_bench`"}
@@ -81,24 +90,23 @@ def _fault_words(raw: Raw) -> str:
     body = raw["h200-faults"]
     faulty, sound = body["configs"]["faulty"], body["configs"]["sound"]
     return (
-        f"Of {faulty + sound} configs, {faulty} crash, hang or return wrong results: all {body['as_expected']} "
-        "are stored "
-        f"with their reason, and the times of the others change by at most {_changed(raw):.1%}"
+        f"Of {faulty + sound} configs, {faulty} do not compile, crash, hang, take all memory or disk, or return wrong "
+        f"results: all {body['as_expected']} are stored with the expected status and reason, and the times of the "
+        f"others change by at most {_changed(raw):.1%}, {_changed(raw, 'clean_again'):.1%} between two runs without "
+        "them"
     )
 
 
-def _changed(raw: Raw) -> float:
-    among = raw["h200-faults"]["innocent"]["among_faults"]
+def _changed(raw: Raw, run: str = "among_faults") -> float:
+    among = raw["h200-faults"]["innocent"][run]
     return float(max(among["highest"] - 1, 1 - among["lowest"]))
 
 
 def _faults(raw: Raw) -> str:
     body = raw["h200-faults"]
-    again = body["innocent"]["clean_again"]
     return (
-        f"{body['as_expected']} of {body['configs']['faulty']} stored with their own reason; the others' times "
-        "change by "
-        f"at most {_changed(raw):.1%}, between two clean runs by {max(again['highest'] - 1, 1 - again['lowest']):.1%}"
+        f"{body['as_expected']} of {body['configs']['faulty']} stored with the expected status and reason; the others' "
+        f"times change by at most {_changed(raw):.1%}, between two clean runs by {_changed(raw, 'clean_again'):.1%}"
     )
 
 
@@ -121,7 +129,7 @@ CHIP = (
         name="kernels-h200",
         question="All kernels on an H200, beside eager, `torch.compile` and the memory rate",
         figure=_kernels,
-        cases=lambda raw: f"{len(raw['h200-kernels']['rows'])} problems of 18 kernels, 44 to 110 trials each",
+        cases=_kernel_cases,
         files=("docs/results/h200-kernels.json",),
         places=(
             Place(
@@ -134,9 +142,13 @@ CHIP = (
             ),
         ),
         about=("tuner/prior/nvidia.py", "tuner/samplers/guided.py", "benchmarks/gpu/kernels.py"),
-        designed="kernels and prior; the number of trials was raised for four kernels",
-        not_designed="the shapes of twelve kernels decided nothing",
-        note="The rate is that of a plain read, copy or stream in the same run, 4.17 to 4.23 TB/s of the part's 4.8.",
+        designed="prior, and kernels of most families, which were made faster after a first run on these very shapes: "
+        "the worst was then 10.3% behind max-autotune below 50 us and 3.0% above; three kernels have more trials, "
+        "batch_norm fewer",
+        not_designed="nothing",
+        note="The rate is that of the best of a plain read, copy and stream in the same run, 4.17 to 4.23 TB/s of the "
+        "part's 4.8: shares above 102% are of runs at 4.17. Four shapes are slower than our own default, by up to "
+        "0.17%.",
     ),
     Claim(
         name="timing-methods",
@@ -176,7 +188,7 @@ CHIP = (
     ),
     Claim(
         name="faults",
-        question="Configs that crash, hang or return wrong results",
+        question="Configs that do not compile, crash, hang, take all memory or disk, or return wrong results",
         figure=_faults,
         cases=lambda raw: (
             f"{raw['h200-faults']['configs']['faulty']} faults among "

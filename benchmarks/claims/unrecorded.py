@@ -33,7 +33,7 @@ UNRECORDED = (
             "docs/operations.md": ("It takes some 50 us per trial",),
             "docs/runtime.md": (
                 "takes up to half a second, once per shape",
-                "The choice takes some milliseconds once per shape",
+                "later ones take some milliseconds a shape",
             ),
             "docs/search.md": ("Some 4 s of each search are the start of the compile processes",),
             "kernels/jit/elementwise.py": ("which may then be evicted early: 1% faster",),

@@ -148,6 +148,7 @@ def _rates(pairs: Sequence[tuple[_Run, _Run]]) -> dict[str, Any]:
         "p50_ms": statistics.median(run["p50_ms"] for _, run in pairs),
         "p99_ms": max(run["p99_ms"] for _, run in pairs),
         "hello_p99_ms": max(hello["p99_ms"] for hello, _ in pairs),
+        "rounds": [{"hello": hello, "server": run} for hello, run in pairs],
     }
 
 
@@ -168,6 +169,7 @@ def _unseen(one: _Started, load: _Load, hello: str, rounds: int) -> dict[str, An
         "unseen_p99_ms": rates["p99_ms"],
         "unseen_hello_per_second": rates["hello_per_second"],
         "unseen_hello_p99_ms": rates["hello_p99_ms"],
+        "unseen_rounds": rates["rounds"],
     }
 
 
