@@ -117,6 +117,7 @@ def _summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         "told_apart_by_the_oracle": {
             "refused": refused,
             "survived": outcomes["survived"],
+            "of_these_refused_where_the_oracle_looked": sum(bool(row.get("refused_there")) for row in rows),
             "share_refused": _share(refused, refused + outcomes["survived"]),
         },
         "counting_equivalents_above_a_tenth": {"survived": survived, "share_refused": _share(refused, judged)},

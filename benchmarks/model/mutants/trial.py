@@ -298,7 +298,8 @@ def _separated(
     agreed: Sequence[Mapping[str, Any]],
     generator: random.Random,
 ) -> dict[str, Any]:
-    """Say how the oracle tells an unrefused mutant from its kernel, if it does."""
+    """Say how the oracle tells an unrefused mutant from its kernel, if it does, and whether verification would too with
+    the oracle's config and problem: it was not asked before, and a tuning of that problem would ask it."""
     spec = registry.load(agreed[0]["kernel"])
     changed = mutated(spec, mutant.module, module)
     narrow = next((at["dtype"] for at in agreed if at["dtype"] != "float32"), "float32")
@@ -317,7 +318,9 @@ def _separated(
         for draw in range(DRAWS_PER_PROBLEM):
             draws += 1
             if how := _told_apart(used, spec, changed, problem, config, 1000 * index + draw):
-                return {"outcome": "survived", "oracle": how, **_situation(problem, config), **missed}
+                there = used.verify(changed, problem, config)
+                found = {"oracle": how, "refused_there": not there.agreed, "reason": there.reason}
+                return {"outcome": "survived", **found, **_situation(problem, config), **missed}
     return {"outcome": "equivalent", "draws": draws, "problems": problems, "kernel": spec.name, **missed}
 
 

@@ -66,6 +66,7 @@ def test_the_oracle_separates_a_mutant_that_verification_is_said_to_have_missed(
     judged = tried(mutant, [at])
     assert judged["outcome"] == "survived"
     assert judged["oracle"].startswith("out_ptr: off by")
+    assert judged["refused_there"]
 
 
 class Scripted:
@@ -108,7 +109,9 @@ def test_equivalents_above_a_tenth_count_as_survivors():
     outcomes = ["refused"] * 80 + ["equivalent"] * 20 + ["survived"] * 2 + ["same code"] * 9 + ["not compiled"] * 9
     rows = [{"outcome": outcome, "kind": "mask", "name": str(n)} for n, outcome in enumerate(outcomes)]
     summary = mutants_body(rows, "tilewise bench mutants", DEVICE, 0)["summary"]
-    assert summary["told_apart_by_the_oracle"] == {"refused": 80, "survived": 2, "share_refused": round(80 / 82, 4)}
+    told = summary["told_apart_by_the_oracle"]
+    assert (told["refused"], told["survived"], told["share_refused"]) == (80, 2, round(80 / 82, 4))
+    assert told["of_these_refused_where_the_oracle_looked"] == 0
     above = summary["counting_equivalents_above_a_tenth"]
     assert above == {"survived": 2 + 8, "share_refused": round(80 / 90, 4)}  # 12 of 120 may be equivalent
     assert json.dumps(summary)
