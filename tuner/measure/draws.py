@@ -103,9 +103,22 @@ def _edges(axis: Axis) -> Sequence[int]:
 
 
 def draw(
-    tensor: torch.Tensor, buffer: Buffer, generator: torch.Generator, way: Way, edges: Edges, *, any_value: bool = False
+    tensor: torch.Tensor,
+    buffer: Buffer,
+    generator: torch.Generator,
+    way: Way,
+    edges: Edges,
+    *,
+    any_value: bool = False,
+    beside: bool = False,
 ) -> None:
-    """Fill a tensor. A buffer's own `draw` is used instead, in every way or, with `any_value`, in the first only."""
+    """Fill a tensor. A buffer's own `draw` is used instead, in every way or, with `any_value`, in the first only.
+
+    A tensor `beside` others of more axes (weights, statistics) stays normal where the others are about 0: a product of
+    several small numbers would vanish in the rounding of what it is added to.
+    """
+    if beside and way in (Way.SPARSE, Way.ACROSS):
+        way = Way.NORMAL
     if buffer.draw is not None and not (any_value and way is not Way.NORMAL):
         buffer.draw(tensor, generator)
     elif tensor.is_floating_point():

@@ -91,10 +91,12 @@ class Arguments:
 
         way, places = self._drawn_as
         generator = torch.Generator(self._device).manual_seed(self._seed + way)
+        axes = max((len(buffer.shape) for buffer in self.buffers.values() if buffer.role != "out"), default=0)
         for name, buffer in self.buffers.items():
             if buffer.role != "out":
                 any_value = name in self._spec.any_value
-                draw(self.tensors[name], buffer, generator, way, places, any_value=any_value)
+                beside = len(buffer.shape) < axes
+                draw(self.tensors[name], buffer, generator, way, places, any_value=any_value, beside=beside)
 
     def _input_sums(self) -> dict[str, int]:
         """Return a checksum of each read-only buffer, guards included."""

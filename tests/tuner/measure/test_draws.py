@@ -89,6 +89,14 @@ def test_a_buffers_own_draw_is_used_in_every_way_unless_any_value_may_be_there()
         assert bool((x == 3).all()) == (way is Way.NORMAL)
 
 
+def test_weights_beside_a_sparse_matrix_stay_normal():
+    for way in (Way.SPARSE, Way.ACROSS):
+        w = torch.empty(500)
+        draw(w, Buffer((500,), "float32"), torch.Generator().manual_seed(1), way, {}, beside=True)
+        assert 0.8 < w.std() < 1.2
+        assert w.abs().max() < 10
+
+
 def test_a_kernel_whose_inputs_have_a_draw_is_still_tried_on_all_others():
     for name in ("max_all", "max_rows"):
         assert registry.load(name).any_value == ("x_ptr",)
