@@ -116,7 +116,8 @@ def _mistakes(raw: Raw) -> str:
     counted = raw["model-mutants"]["summary"]["counting_equivalents_above_a_tenth"]
     return (
         f"{told['refused']} of {told['refused'] + told['survived']} that are not equivalent; "
-        f"{counted['share_refused']:.1%} if equivalents above a tenth count as survivors"
+        f"{counted['share_refused']:.1%} if equivalents above a tenth count as survivors; "
+        f"{raw['model-mutants']['summary']['not_yet_judged_by_the_oracle']} more await the oracle"
     )
 
 

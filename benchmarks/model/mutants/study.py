@@ -112,6 +112,7 @@ def _summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     return {
         "mutants": len(rows),
         "outcomes": dict(sorted(outcomes.items())),
+        "not_yet_judged_by_the_oracle": outcomes["agreed"],
         "oracle_problems": min(len(dims) for dims in ORACLE_DIMS.values()),
         "oracle_draws": DRAWS_PER_PROBLEM * min(len(dims) for dims in ORACLE_DIMS.values()),
         "told_apart_by_the_oracle": {

@@ -1,8 +1,8 @@
 """One mutant: does verification refuse it, and if not, can an independent oracle tell it from the kernel?
 
 A mutant is verified in situations: a kernel that uses the changed function, a dtype, a problem and a config of each
-variant. A situation whose code is the unchanged kernel's is passed over. Verification has missed a mutant if it agrees
-in all of them.
+variant, or two. A situation whose code is the unchanged kernel's is passed over. Verification has missed a mutant if
+it agrees in all of them.
 
 The oracle knows nothing of verification's inputs, problems or tolerance. It draws inputs of its own on twenty other
 problems, and compares with float64 how far the mutant and the unchanged kernel are off. A mutant that is clearly
@@ -215,7 +215,8 @@ def _configs(used: Runner, problem: Problem, seed: str) -> list[Config]:
 
 
 def _found_configs(used: Runner, problem: Problem, seed: str) -> list[Config]:
-    """Return one random config of each variant for which the unchanged kernel compiles and is right."""
+    """Return two configs of each variant for which the unchanged kernel runs, as a tuning meets both: one that cuts most
+    axes, and a random one."""
     spec = registry.load(problem.kernel)
     try:
         space = enumerate_space(spec, problem, used.target)
@@ -223,15 +224,21 @@ def _found_configs(used: Runner, problem: Problem, seed: str) -> list[Config]:
         return []
     configs = list(space.configs)
     random.Random(seed).shuffle(configs)
-    found: dict[Any, Config] = {}
-    left = {config.get("VARIANT") for config in configs}
-    for config in configs[:200]:
-        variant = config.get("VARIANT")
-        if variant not in found and _is_usable(used, problem, config):
-            found[variant] = config
-        if len(found) == len(left):
-            break
-    return list(found.values())
+    found: list[Config] = []
+    for variant in dict.fromkeys(config.get("VARIANT") for config in configs):
+        same = [config for config in configs if config.get("VARIANT") == variant]
+        divided = sorted(same[:200], key=lambda config: -_cuts(spec, problem, config))
+        for order in (divided, same):
+            chosen = next((config for config in order[:20] if _is_usable(used, problem, config)), None)
+            if chosen is not None and chosen not in found:
+                found.append(chosen)
+    return found
+
+
+def _cuts(spec: KernelSpec, problem: Problem, config: Config) -> int:
+    """Return how many axes are divided among programs, and how many are walked in several trips."""
+    axes = spec.tiling(config, problem).axes
+    return sum((axis.programs > 1) + (axis.trips > 1) for axis in axes)
 
 
 def _is_usable(used: Runner, problem: Problem, config: Config) -> bool:
