@@ -215,7 +215,7 @@ def _configs(used: Runner, problem: Problem, seed: str) -> list[Config]:
 
 
 def _found_configs(used: Runner, problem: Problem, seed: str) -> list[Config]:
-    """Return two configs of each variant for which the unchanged kernel runs, as a tuning meets both: one that cuts most
+    """Return two configs of each variant for which the unchanged kernel runs, as tunings meet both: one that cuts most
     axes, and a random one."""
     spec = registry.load(problem.kernel)
     try:
