@@ -18,10 +18,10 @@ from typing import Any
 import coverage
 import pytest
 
-TEST = "TILEWISE_MUTATION_TEST"
+TEST = "MUTATION_TEST"
 """Variable with the id of the test that runs; the coverage settings take the context from it."""
 
-OUTCOMES = "TILEWISE_MUTATION_OUTCOMES"
+OUTCOMES = "MUTATION_OUTCOMES"
 """Variable with the file to which a run appends a line of JSON per phase of a test."""
 
 
@@ -45,6 +45,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
     """Name the test to this process, to its forks and to the processes that it starts."""
     current = coverage.Coverage.current()
     os.environ[TEST] = item.nodeid
+    _note(item.nodeid, "began", 0.0)
     if current is not None:
         current.switch_context(item.nodeid)
         current.config.context = item.nodeid  # a fork starts anew with these settings
@@ -59,9 +60,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
 
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Note the outcome and the seconds of a test's set-up, call and tear-down."""
+    _note(report.nodeid, report.outcome, report.duration)
+
+
+def _note(*row: object) -> None:
     if "PYTEST_XDIST_WORKER" not in os.environ:
         with open(os.environ[OUTCOMES], "a") as file:
-            file.write(json.dumps([report.nodeid, report.outcome, report.duration]) + "\n")
+            file.write(json.dumps(row) + "\n")
 
 
 def pytest_sessionfinish() -> None:

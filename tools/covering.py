@@ -50,8 +50,11 @@ class Covering:
         for test in {test for test, outcome, _ in outcomes if outcome != "passed"}:
             del self.seconds[test]
 
-    def of(self, mutant: Mutant) -> tuple[list[str], int]:
-        """Return the tests to run, in order, and the number of all that run the line."""
+    def of(self, mutant: Mutant, *, again: bool) -> tuple[list[str], int]:
+        """Return the tests to run, in order, and the number of all that run the line.
+
+        A mutant that is tried `again` has survived the recorded ones: it needs the file that may have new ones.
+        """
         place = Path("tests", mutant.file)
         mirror = place.with_name(f"test_{place.stem.lstrip('_')}.py")
 
@@ -62,7 +65,7 @@ class Covering:
 
         covering = self._tests(mutant) & self.seconds.keys()
         chosen = {str(mirror): None} if self._mirrored and (ROOT / mirror).exists() else {}
-        for order in (far, self.seconds.__getitem__):
+        for order in () if again and chosen else (far, self.seconds.__getitem__):
             left = _TEST_SECONDS / 2
             for test in sorted(covering - chosen.keys(), key=order):
                 if self.seconds[test] <= left:
@@ -100,9 +103,14 @@ def _structure(file: str) -> tuple[list[range], dict[int, range]]:
 
 
 def environment(copy: Path) -> dict[str, str]:
-    """Return this process's environment, with the copy's code and without settings of tilewise."""
+    """Return this process's environment, with the copy's code and without settings of tilewise.
+
+    Compiled modules are kept: without them each start takes seconds longer.
+    """
     mine = {name: value for name, value in os.environ.items() if not name.startswith("TILEWISE_")}
+    mine.pop("PYTHONDONTWRITEBYTECODE", None)
     return mine | {
+        "OPENBLAS_NUM_THREADS": "1",
         "PYTHONPATH": f"{copy / 'src'}:{copy / 'tools'}",
         "HYPOTHESIS_STORAGE_DIRECTORY": str(WORK / "found"),
     }
@@ -148,7 +156,7 @@ def record(jobs: int) -> None:
     )
     names = {"COVERAGE_PROCESS_START": str(settings), OUTCOMES: str(_TIMES)}
     words = [*PLUGINS, "-n", str(jobs), *(f"--ignore=tests/{path}" for path in _LEFT_OUT)]
-    command = ["nice", "-n", "15", sys.executable, "-m", "pytest", *words]
+    command = [sys.executable, "-m", "pytest", *words]
     if (code := subprocess.run(command, cwd=copy, env=environment(copy) | names, check=False).returncode) not in (0, 1):
         sys.exit(f"pytest ended with exit code {code}")
     combine = ["combine", "-q", f"--data-file={_LINES}", str(_LINES.parent)]

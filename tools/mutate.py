@@ -19,42 +19,32 @@ are killed, less than 90% in a package, or more than 10% are listed in tools/equ
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
 import os
-import resource
-import signal
+import shutil
 import subprocess
 import sys
 import time
 import tomllib
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from queue import SimpleQueue
 from typing import Any
 
-from coverage_contexts import OUTCOMES
 from covering import PLUGINS, WORK, Covering, copy_tree, digests, environment, record
 from mutants import PACKAGES, ROOT, Mutant, sample
+from warm_pytest import End, WarmPytest
 
 DONE = WORK / "done.jsonl"
-MEMORY_BYTES = 16 << 30
 LEAST, LEAST_IN_PACKAGE, MOST_EQUIVALENT = 0.95, 0.90, 0.10
 
-
-_APART = (
-    *("unshare", "--pid", "--fork", "--mount-proc", "--kill-child"),
-    *(() if os.geteuid() == 0 else ("--user", "--map-current-user")),
-    *("sh", "-c", '"$@"; exit $?', "sh"),
-)
-"""Words before a command that give it process ids of its own; the shell reaps what the tests leave."""
-
-_STOPPED = (-signal.SIGTERM, -signal.SIGINT, 128 + signal.SIGTERM, 128 + signal.SIGINT)
-_TIME_LIMIT, _NO_START = "the time limit", "an error before the tests"
+Key = tuple[str, ...]
+"""Place, operator and diff of a mutant."""
 
 
 class Runner:
@@ -62,85 +52,52 @@ class Runner:
 
     def __init__(self, jobs: int, covering: Covering) -> None:
         self._covering, self._suite = covering, digests()["tests"]
-        self._sound: set[str] = set()
+        self._limits = {"": 60.0} | {test: 30 + 8 * seconds for test, seconds in covering.seconds.items()}
+        self._sound: set[str | None] = set()
         self._broken: set[str] = set()
-        self._copies: SimpleQueue[Path] = SimpleQueue()
+        self._stamps = itertools.count(1)
+        self._copies: SimpleQueue[WarmPytest] = SimpleQueue()
         for number in range(jobs):
-            self._copies.put(copy_tree(WORK / f"copy{number}"))
+            copy = copy_tree(WORK / f"copy{number}")
+            self._copies.put(WarmPytest(copy, environment(copy)))
 
-    def attempt(self, mutant: Mutant) -> dict[str, Any]:
-        """Run a mutant's tests and return a row of the results."""
-        tests, covering = self._covering.of(mutant)
-        copy, began = self._copies.get(), time.monotonic()
+    def attempt(self, mutant: Mutant, *, again: bool) -> dict[str, Any]:
+        """Run a mutant's tests and return a row of the results. `again`: it has survived the recorded tests."""
+        tests, covering = self._covering.of(mutant, again=again)
+        pytest, began = self._copies.get(), time.monotonic()
         try:
-            killer = self._killer(copy, mutant, tests)
+            killer, end = self._killer(pytest, mutant, tests) if tests else (None, End.PASSED)
         finally:
-            self._copies.put(copy)
+            self._copies.put(pytest)
         row = {"package": mutant.package, "place": mutant.place, "operator": mutant.operator, "diff": mutant.diff()}
+        outcome = {"outcome": "survived" if end is End.PASSED else "killed", "by": killer, "end": end}
         ran = {"tests": len(tests), "covering": covering, "seconds": round(time.monotonic() - began, 1)}
-        return {**row, "outcome": "killed" if killer else "survived", "by": killer, **ran, "suite": self._suite}
+        return {**row, **outcome, **ran, "suite": self._suite}
 
-    def _killer(self, copy: Path, mutant: Mutant, tests: Sequence[str]) -> str | None:
-        """Return what noticed the mutation. A test that fails without it is dropped, for the other mutants too."""
-        original, mutated = (ROOT / mutant.file).read_text(), mutant.text()
+    def _killer(self, pytest: WarmPytest, mutant: Mutant, tests: Sequence[str]) -> tuple[str | None, End]:
+        """Return the test that noticed the mutation, and how the run ended.
+
+        A test that fails without the mutation too is dropped, for the other mutants as well.
+        """
+        file, mutated = pytest.copy / mutant.file, mutant.text()
         while True:
-            (copy / mutant.file).write_text(mutated)
-            killer = run_tests(copy, tests, self._limit(tests), without=self._broken)
-            (copy / mutant.file).write_text(original)
-            if killer in (None, _TIME_LIMIT) or killer in self._sound:
-                return killer
-            if killer == _NO_START:
-                if run_tests(copy, ["--collect-only", *tests], self._limit(tests)) is not None:
-                    sys.exit(f"the tests of {mutant.place} are not those that were recorded; run without --keep")
-                return killer
-            if run_tests(copy, [killer], self._limit([killer])) is None:
-                self._sound.add(killer)
-                return killer
+            file.write_text(mutated)
+            os.utime(file, (stamp := next(self._stamps), stamp))  # Python tells a compiled module's text by its time
+            end, killer = self._run(pytest, tests)
+            shutil.copy2(ROOT / mutant.file, file)
+            if end is End.PASSED or killer in self._sound:
+                return killer, end
+            without, _ = self._run(pytest, [killer] if killer else ["--collect-only", *tests])
+            if without is End.PASSED:
+                self._sound |= {killer} - {None}
+                return killer or "the start of the tests", end
+            if killer is None:
+                raise RuntimeError(f"the tests of {mutant.place} are not those that were recorded; run without --keep")
             self._broken.add(killer)
 
-    def _limit(self, tests: Sequence[str]) -> float:
-        names, seconds = set(tests), self._covering.seconds
-        return 30 + 4 * sum(seconds[test] for test in seconds if {test, test.partition("::")[0]} & names)
-
-
-def run_tests(copy: Path, tests: Sequence[str], limit: float, *, without: Collection[str] = ()) -> str | None:
-    """Run tests up to the first that fails, and return it; how the run ended otherwise; None if all pass.
-
-    They run where they see only their own processes: a mutant may kill whatever it sees. The limit is on each process's
-    processor time, which does not depend on other load; a wide one is on time, for deadlocks.
-    """
-    if not tests:
-        return None
-    outcomes, words = copy / "build/outcomes.jsonl", copy / "build/tests.txt"
-    outcomes.write_text("")
-    words.write_text("\n".join([*tests, *(f"--deselect={test}" for test in without)]))
-    command = [*_APART, sys.executable, "-m", "pytest", "-x", "--tb=no", *PLUGINS, f"@{words}"]
-    code = _run(command, copy, environment(copy) | {OUTCOMES: str(outcomes)}, limit)
-    if code in _STOPPED:
-        sys.exit("the tests were stopped from outside; start again to go on")
-    if code in (0, 5):  # 5: all were dropped
-        return None
-    failed = [row[0] for row in map(json.loads, outcomes.read_text().splitlines()) if row[1] == "failed"]
-    return failed[0] if failed else _NO_START if code is not None and 0 < code < 128 else _TIME_LIMIT
-
-
-def _run(command: Sequence[str], copy: Path, settings: Mapping[str, str], limit: float) -> int | None:
-    """Return the exit code, or None where the command did not end."""
-
-    def confine() -> None:
-        os.nice(15 - min(15, os.nice(0)))
-        resource.setrlimit(resource.RLIMIT_CPU, (int(limit), int(limit) + 5))
-        resource.setrlimit(resource.RLIMIT_AS, (MEMORY_BYTES, MEMORY_BYTES))
-
-    silent: Any = dict.fromkeys(("stdin", "stdout", "stderr"), subprocess.DEVNULL)
-    run = subprocess.Popen(command, cwd=copy, env=settings, preexec_fn=confine, start_new_session=True, **silent)
-    with suppress(subprocess.TimeoutExpired):
-        run.wait(10 * limit)
-    code = run.poll()
-    with suppress(ProcessLookupError):
-        os.killpg(run.pid, signal.SIGKILL)
-    run.wait()
-    return code
+    def _run(self, pytest: WarmPytest, tests: Sequence[str]) -> tuple[End, str | None]:
+        dropped = [f"--deselect={test}" for test in self._broken if [test] != tests]
+        return pytest.run(["-x", "--tb=no", "--assert=plain", *PLUGINS, *tests, *dropped], self._limits)
 
 
 def report(rows: Sequence[dict[str, Any]], arguments: argparse.Namespace) -> dict[str, Any]:
@@ -176,11 +133,11 @@ def _counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     counts = Counter(row["outcome"] for row in rows)
     judged = counts["killed"] + counts["survived"]
     outcomes = {outcome: counts[outcome] for outcome in ("killed", "survived", "equivalent")}
-    limits = sum(row["by"] == _TIME_LIMIT for row in rows)
+    no_end = sum(row["end"] == End.NO_END for row in rows)
     return {
         "mutants": len(rows),
         **outcomes,
-        "by_time_limit": limits,
+        "killed_by_no_end": no_end,
         "share": round(counts["killed"] / (judged or 1), 3),
     }
 
@@ -194,17 +151,23 @@ def holds(body: Mapping[str, Any]) -> bool:
 
 def rows_of(mutants: Sequence[Mutant], arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield the results of mutants that are known already, then those of the others, until the time is over."""
-    known = _known()
+    suite, known = digests()["tests"], _known()
     wanted = {(mutant.place, mutant.operator, *mutant.diff()): mutant for mutant in mutants}
-    yield from (row for row in known if wanted.pop((row["place"], row["operator"], *row["diff"]), None))
+    survived = set()
+    for key in wanted.keys() & known.keys():
+        if known[key]["outcome"] == "killed" or known[key]["suite"] == suite:
+            yield known[key]
+            del wanted[key]
+        else:
+            survived.add(key)
     end = time.monotonic() + 60 * arguments.minutes
     runner = Runner(arguments.jobs, Covering(mirrored=arguments.keep))
 
-    def attempt(mutant: Mutant) -> dict[str, Any] | None:
-        return runner.attempt(mutant) if time.monotonic() < end else None
+    def attempt(key: Key, mutant: Mutant) -> dict[str, Any] | None:
+        return runner.attempt(mutant, again=key in survived) if time.monotonic() < end else None
 
     with ThreadPoolExecutor(arguments.jobs) as threads, DONE.open("a") as file:
-        attempts = [threads.submit(attempt, mutant) for mutant in wanted.values()]
+        attempts = [threads.submit(attempt, key, mutant) for key, mutant in wanted.items()]
         for row in filter(None, (each.result() for each in as_completed(attempts))):
             file.write(json.dumps(row) + "\n")
             file.flush()
@@ -212,13 +175,10 @@ def rows_of(mutants: Sequence[Mutant], arguments: argparse.Namespace) -> Iterato
             yield row
 
 
-def _known() -> list[dict[str, Any]]:
-    """Return the results so far, without mutants that survived another state of the tests."""
-    suite = digests()["tests"]
+def _known() -> dict[Key, dict[str, Any]]:
+    """Return the last result of each mutant that was tried."""
     rows = [json.loads(line) for line in DONE.read_text().splitlines()] if DONE.exists() else []
-    kept = [row for row in rows if row["outcome"] == "killed" or row["suite"] == suite]
-    DONE.write_text("".join(json.dumps(row) + "\n" for row in kept))
-    return kept
+    return {(row["place"], row["operator"], *row["diff"]): row for row in rows}
 
 
 def main() -> None:
