@@ -6,6 +6,7 @@ import ast
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -35,7 +36,8 @@ _TEST_SECONDS = 60.0
 class Covering:
     """The tests that run a line, and the time that each test takes.
 
-    With `mirrored`, the test file that mirrors a module is taken whole: it may have tests that were not recorded.
+    With `mirrored`, the test file that mirrors a module is taken whole, and so are files that were not recorded: they
+    may have tests that are new.
     """
 
     def __init__(self, *, mirrored: bool) -> None:
@@ -49,13 +51,16 @@ class Covering:
             self.seconds[test] += seconds
         for test in {test for test, outcome, _ in outcomes if outcome != "passed"}:
             del self.seconds[test]
+        recorded = {test.partition("::")[0] for test, _, _ in outcomes}
+        files = {name for name in _files() if re.match(r"tests/(.*/)?test_\w+\.py$", name)}
+        self._new_files = sorted(name for name in files - recorded if not name.startswith(_LEFT_OUT))
 
     def of(self, mutant: Mutant, *, again: bool) -> tuple[list[str], int]:
         """Return the tests to run, in order, and the number of all that run the line.
 
-        A mutant that is tried `again` has survived the recorded ones: it needs the file that may have new ones.
+        A mutant that is tried `again` has survived the recorded ones: it needs the files that may have new ones.
         """
-        place = Path("tests", mutant.file)
+        place = Path("tests", mutant.file.replace("/jit/", "/vector/"))
         mirror = place.with_name(f"test_{place.stem.lstrip('_')}.py")
 
         def far(test: str) -> tuple[int, float]:
@@ -64,7 +69,9 @@ class Covering:
             return -shared - 100 * (path.name == mirror.name), self.seconds[test]
 
         covering = self._tests(mutant) & self.seconds.keys()
-        chosen = {str(mirror): None} if self._mirrored and (ROOT / mirror).exists() else {}
+        chosen = dict.fromkeys(self._new_files) if self._mirrored else {}
+        if self._mirrored and (ROOT / mirror).exists():
+            chosen[str(mirror)] = None
         for order in () if again and chosen else (far, self.seconds.__getitem__):
             left = _TEST_SECONDS / 2
             for test in sorted(covering - chosen.keys(), key=order):
@@ -84,7 +91,8 @@ class Covering:
             return found
         folder = f"tests/{Path(mutant.file).parent}/".replace("/jit/", "/")
         nearby = {test for test in self.seconds if test.startswith(folder)}
-        return (found or nearby) | {test for test in self.seconds if test.startswith("tests/docs/")}
+        rules = ("tests/docs/", "tests/test_imports.py")
+        return (found or nearby) | {test for test in self.seconds if test.startswith(rules)}
 
 
 @cache

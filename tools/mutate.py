@@ -5,15 +5,16 @@
     tools/mutate.py --mutants 60 --minutes 10 -o some.json # a look at the first of 60
 
 One run of the suite, in a copy under build/mutation, records which test runs which line. A mutant then has to be
-noticed by those tests, the nearest first, within a minute of tests (tools/covering.py). They run in a copy too, and end
-at the first failure. What takes several times as long as it should is noticed as well. A line that runs on import has
-the tests of its module's functions and of the pages, which compare data; a Triton function, which is compiled as text,
-has those of its folder. A test that fails without a mutation notices nothing. Left out are tests of images, studies,
-installed wheels and the browser, and tests/test_golden.py: it compares hashes of the source, which every change alters.
+noticed by those tests, the nearest first, within a minute of tests (tools/covering.py). They run in a copy too, in a
+fork of a warm process (tools/warm_pytest.py), and end at the first failure. A test that takes several times as long as
+it should fails. A line that runs on import has the tests of its module's functions, of the pages, which compare data,
+and of tests/test_imports.py; a Triton function, which is compiled as text, has those of its folder. A test that fails
+without a mutation notices nothing. Left out are tests of images, studies, installed wheels and the browser, and
+tests/test_golden.py: it compares hashes of the source, which every change alters.
 
 An interrupted run goes on where it ended, as long as code and tests are the same. With `--keep` tests may have changed:
-survivors are tried again, first on the whole test file that mirrors their module. The exit code is 1 if less than 95%
-are killed, less than 90% in a package, or more than 10% are listed in tools/equivalent_mutants.toml.
+survivors are tried again, on the test file that mirrors their module and on new files. The exit code is 1 if less than
+95% are killed, less than 90% in a package, or more than 10% are listed in tools/equivalent_mutants.toml.
 """
 
 from __future__ import annotations
