@@ -23,7 +23,7 @@ __all__ = ["PLUGINS", "WORK", "Covering", "copy_tree", "digests", "environment",
 WORK = ROOT / "build/mutation"
 PLUGINS = ("-p", "coverage_contexts", "-p", "no:cacheprovider")
 
-_LINES, _TIMES = WORK / "lines/coverage", WORK / "outcomes.jsonl"
+_LINES, _TIMES, _TEST_FILES = WORK / "lines/coverage", WORK / "outcomes.jsonl", WORK / "tests.json"
 _LEFT_OUT = (
     *("tests/docker", "tests/benchmarks", "tests/end_to_end/test_packages.py"),
     *("tests/api/pages/test_browser.py", "tests/test_golden.py"),
@@ -34,14 +34,9 @@ _TEST_SECONDS = 60.0
 
 
 class Covering:
-    """The tests that run a line, and the time that each test takes.
+    """The tests that run a line, and the time that each test takes."""
 
-    With `mirrored`, the test file that mirrors a module is taken whole, and so are files that were not recorded: they
-    may have tests that are new.
-    """
-
-    def __init__(self, *, mirrored: bool) -> None:
-        self._mirrored = mirrored
+    def __init__(self) -> None:
         self._lines = coverage.CoverageData(str(_LINES))
         self._lines.read()
         self._folder = os.path.commonpath(self._lines.measured_files())
@@ -51,14 +46,15 @@ class Covering:
             self.seconds[test] += seconds
         for test in {test for test, outcome, _ in outcomes if outcome != "passed"}:
             del self.seconds[test]
-        recorded = {test.partition("::")[0] for test, _, _ in outcomes}
-        files = {name for name in _files() if re.match(r"tests/(.*/)?test_\w+\.py$", name)}
-        self._new_files = sorted(name for name in files - recorded if not name.startswith(_LEFT_OUT))
+        recorded = json.loads(_TEST_FILES.read_text())
+        self._changed = {name for name, digest in _test_files().items() if recorded.get(name) != digest}
+        self._new = self._changed - recorded.keys()
 
     def of(self, mutant: Mutant, *, again: bool) -> tuple[list[str], int]:
         """Return the tests to run, in order, and the number of all that run the line.
 
-        A mutant that is tried `again` has survived the recorded ones: it needs the files that may have new ones.
+        A mutant that is tried `again` has survived the recorded ones. It is given files that have changed since then:
+        the one that mirrors its module, those with a recorded test of the line, and those that are new.
         """
         place = Path("tests", mutant.file.replace("/jit/", "/vector/"))
         mirror = place.with_name(f"test_{place.stem.lstrip('_')}.py")
@@ -69,10 +65,9 @@ class Covering:
             return -shared - 100 * (path.name == mirror.name), self.seconds[test]
 
         covering = self._tests(mutant) & self.seconds.keys()
-        chosen = dict.fromkeys(self._new_files) if self._mirrored else {}
-        if self._mirrored and (ROOT / mirror).exists():
-            chosen[str(mirror)] = None
-        for order in () if again and chosen else (far, self.seconds.__getitem__):
+        files = {str(mirror), *(test.partition("::")[0] for test in covering), *self._new} & self._changed
+        chosen = dict.fromkeys(sorted(files, key=far))
+        for order in () if again else (far, self.seconds.__getitem__):
             left = _TEST_SECONDS / 2
             for test in sorted(covering - chosen.keys(), key=order):
                 if self.seconds[test] <= left:
@@ -154,7 +149,7 @@ def digests() -> dict[str, str]:
 def record(jobs: int) -> None:
     """Run the suite in a copy and record which test runs which line."""
     shutil.rmtree(WORK, ignore_errors=True)
-    copy = copy_tree(WORK / "recorded")
+    copy, recorded, files = copy_tree(WORK / "recorded"), digests(), _test_files()
     _LINES.parent.mkdir()
     packages = "".join(f"\n    {copy / folder}/*" for folder in ("api", "db", "kernels", "tuner"))
     settings = WORK / "coveragerc"
@@ -169,4 +164,13 @@ def record(jobs: int) -> None:
         sys.exit(f"pytest ended with exit code {code}")
     combine = ["combine", "-q", f"--data-file={_LINES}", str(_LINES.parent)]
     subprocess.run([sys.executable, "-m", "coverage", *combine], cwd=WORK, check=True, capture_output=True)
-    (WORK / "digests.json").write_text(json.dumps(digests()))
+    _TEST_FILES.write_text(json.dumps(files))
+    (WORK / "digests.json").write_text(json.dumps(recorded))
+
+
+def _test_files() -> dict[str, str]:
+    """Return a digest of each file of tests."""
+    names = [
+        name for name in _files() if re.match(r"tests/(.*/)?test_\w+\.py$", name) and not name.startswith(_LEFT_OUT)
+    ]
+    return {name: hashlib.sha256((ROOT / name).read_bytes()).hexdigest() for name in names}

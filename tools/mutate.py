@@ -13,8 +13,8 @@ without a mutation notices nothing. Left out are tests of images, studies, insta
 tests/test_golden.py: it compares hashes of the source, which every change alters.
 
 An interrupted run goes on where it ended, as long as code and tests are the same. With `--keep` tests may have changed:
-survivors are tried again, on the test file that mirrors their module and on new files. The exit code is 1 if less than
-95% are killed, less than 90% in a package, or more than 10% are listed in tools/equivalent_mutants.toml.
+survivors are tried again, on the files that have. The exit code is 1 if less than 95% are killed, less than 90% in a
+package, or more than 10% are listed in tools/equivalent_mutants.toml.
 """
 
 from __future__ import annotations
@@ -162,7 +162,7 @@ def rows_of(mutants: Sequence[Mutant], arguments: argparse.Namespace) -> Iterato
         else:
             survived.add(key)
     end = time.monotonic() + 60 * arguments.minutes
-    runner = Runner(arguments.jobs, Covering(mirrored=arguments.keep))
+    runner = Runner(arguments.jobs, Covering())
 
     def attempt(key: Key, mutant: Mutant) -> dict[str, Any] | None:
         return runner.attempt(mutant, again=key in survived) if time.monotonic() < end else None
