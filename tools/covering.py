@@ -54,7 +54,8 @@ class Covering:
         """Return the tests to run, in order, and the number of all that run the line.
 
         A mutant that is tried `again` has survived the recorded ones. It is given files that have changed since then:
-        the one that mirrors its module, those with a recorded test of the line, and those that are new.
+        the one that mirrors its module, those with a recorded test of the line, and those that are new, if they are of
+        the mirror's folder or one around it.
         """
         place = Path("tests", mutant.file.replace("/jit/", "/vector/"))
         mirror = place.with_name(f"test_{place.stem.lstrip('_')}.py")
@@ -65,7 +66,8 @@ class Covering:
             return -shared - 100 * (path.name == mirror.name), self.seconds[test]
 
         covering = self._tests(mutant) & self.seconds.keys()
-        files = {str(mirror), *(test.partition("::")[0] for test in covering), *self._new} & self._changed
+        new = {name for name in self._new if mirror.is_relative_to(Path(name).parent)}
+        files = {str(mirror), *(test.partition("::")[0] for test in covering), *new} & self._changed
         chosen = dict.fromkeys(sorted(files, key=far))
         for order in () if again else (far, self.seconds.__getitem__):
             left = _TEST_SECONDS / 2

@@ -73,7 +73,7 @@ class Runner:
         row = {"package": mutant.package, "place": mutant.place, "operator": mutant.operator, "diff": mutant.diff()}
         outcome = {"outcome": "survived" if end is End.PASSED else "killed", "by": killer, "end": end}
         ran = {"tests": len(tests), "covering": covering, "seconds": round(time.monotonic() - began, 1)}
-        return {**row, **outcome, **ran, "suite": self._suite}
+        return {**row, **outcome, **ran, "again": again, "suite": self._suite}
 
     def _killer(self, pytest: WarmPytest, mutant: Mutant, tests: Sequence[str]) -> tuple[str | None, End]:
         """Return the test that noticed the mutation, and how the run ended.
@@ -135,10 +135,12 @@ def _counts(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     judged = counts["killed"] + counts["survived"]
     outcomes = {outcome: counts[outcome] for outcome in ("killed", "survived", "equivalent")}
     no_end = sum(row["end"] == End.NO_END for row in rows)
+    later = sum(row["outcome"] == "killed" and row.get("again", False) for row in rows)
     return {
         "mutants": len(rows),
         **outcomes,
         "killed_by_no_end": no_end,
+        "killed_by_tests_written_since": later,
         "share": round(counts["killed"] / (judged or 1), 3),
     }
 
