@@ -11,10 +11,11 @@ from __future__ import annotations
 import ast
 import difflib
 import itertools
+import json
 import random
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -106,9 +107,12 @@ class Mutant:
 
     def text(self) -> str:
         """Return the file's mutated text."""
-        mutated: str | None = mutate_code((ROOT / self.file).read_text(), _OPERATORS[self.operator](), self.occurrence)
-        assert mutated is not None, f"{self} is no mutation"
-        return mutated
+        if self not in _texts:
+            original = (ROOT / self.file).read_text()
+            mutated: str | None = mutate_code(original, _OPERATORS[self.operator](), self.occurrence)
+            assert mutated is not None, f"{self} is no mutation"
+            _texts[self] = mutated
+        return _texts[self]
 
     def is_sound(self) -> bool:
         """Return whether the mutated text is Python, and not only a star among parameters was taken for a product."""
@@ -127,7 +131,21 @@ class Mutant:
         return [line[0] + line[1:].strip() for line in lines if line[0] in "+-"]
 
 
-def sample(count: int, seed: int) -> list[Mutant]:
+_texts: dict[Mutant, str] = {}
+
+
+def sample(count: int, seed: int, code: str, kept: Path) -> list[Mutant]:
+    """Return the sample of the code with this digest: drawn, which takes minutes, or as the file `kept` has it."""
+    made = [count, seed, code]
+    if not kept.exists() or (body := json.loads(kept.read_text()))["of"] != made:
+        rows = [[astuple(mutant), mutant.text()] for mutant in _draw(count, seed)]
+        body = {"of": made, "mutants": rows}
+        kept.write_text(json.dumps(body))
+    _texts.update({Mutant(*fields): text for fields, text in body["mutants"]})
+    return [Mutant(*fields) for fields, _ in body["mutants"]]
+
+
+def _draw(count: int, seed: int) -> list[Mutant]:
     """Draw places, and a mutation of each, in proportion to the packages' lines.
 
     Any beginning of the list holds the packages in about the same proportion.

@@ -198,7 +198,7 @@ def main() -> None:
     before, now = json.loads(recorded.read_text()) if recorded.exists() else {}, digests()
     if before.get("code") != now["code"] or (before != now and not arguments.keep):
         record(arguments.jobs)
-    mutants = sample(arguments.mutants, arguments.seed)
+    mutants = sample(arguments.mutants, arguments.seed, now["code"], WORK / "sample.json")
     arguments.mutants = len(mutants)  # rounding may give one more or less
     body = report(list(rows_of(mutants, arguments)), arguments)
     arguments.output.write_text(json.dumps(body, indent=1) + "\n")
