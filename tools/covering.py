@@ -44,7 +44,7 @@ class Covering:
         outcomes = [json.loads(line) for line in _TIMES.read_text().splitlines()]
         for test, _, seconds in outcomes:
             self.seconds[test] += seconds
-        for test in {test for test, outcome, _ in outcomes if outcome != "passed"}:
+        for test in {test for test, outcome, _ in outcomes if outcome != "passed" or test.startswith(_LEFT_OUT)}:
             del self.seconds[test]
         recorded = json.loads(_TEST_FILES.read_text())
         self._changed = {name for name, digest in _test_files().items() if recorded.get(name) != digest}
@@ -160,7 +160,7 @@ def record(jobs: int) -> None:
         f"context = ${{{TEST}-}}\nplugins = coverage_contexts\ninclude ={packages}\n"
     )
     names = {"COVERAGE_PROCESS_START": str(settings), OUTCOMES: str(_TIMES)}
-    words = [*PLUGINS, "-n", str(jobs), *(f"--ignore=tests/{path}" for path in _LEFT_OUT)]
+    words = [*PLUGINS, "-n", str(jobs), *(f"--ignore={path}" for path in _LEFT_OUT)]
     command = [sys.executable, "-m", "pytest", *words]
     if (code := subprocess.run(command, cwd=copy, env=environment(copy) | names, check=False).returncode) not in (0, 1):
         sys.exit(f"pytest ended with exit code {code}")
