@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import sqlite3
 from contextlib import closing
@@ -160,3 +161,12 @@ def test_a_missing_database_is_reported(tmp_path, postgres_url):
     gone = make_url(postgres_url).set(database="nowhere").render_as_string(hide_password=False)
     with pytest.raises(StoreError, match="cannot reach"):
         check(gone)
+
+
+def test_a_check_keeps_no_connection(tmp_path, file_url, make_scope, make_trial):
+    with open_store(file_url) as store:
+        store.record(make_scope(), [make_trial()])
+    check(file_url)
+    links = [f"/proc/self/fd/{number}" for number in os.listdir("/proc/self/fd")]
+    opened = [os.readlink(link) for link in links if os.path.lexists(link)]
+    assert [path for path in opened if path.startswith(str(tmp_path))] == []

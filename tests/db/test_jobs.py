@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from tilewise.db.jobs import ATTEMPTS, Jobs, Request, State
@@ -131,3 +133,9 @@ def test_a_token_is_valid_until_it_is_revoked(store):
         tokens.revoke(77)
     with pytest.raises(UsageError):
         tokens.create("two\nlines", Right.READ)
+
+
+def test_a_page_holds_fifty_jobs_unless_asked_otherwise(jobs):
+    for seed in range(52):
+        jobs.submit(dataclasses.replace(REQUEST, seed=seed))
+    assert len(jobs.page()) == 50

@@ -125,3 +125,17 @@ def test_tokens_are_kept_as_hashes_only(client, token_of, tmp_path):
     text = token_of("read")["authorization"].removeprefix("Bearer ")
     kept = b"".join(file.read_bytes() for file in tmp_path.glob("tilewise.db*"))
     assert text.rpartition("_")[2].encode() not in kept
+
+
+def test_wrong_tokens_are_counted_a_host_whatever_the_port(store_url):
+    app = create_app(store_url, Options(run_jobs=False))
+    wrong = {"authorization": "Bearer wrong"}
+
+    def failures(host, ports):
+        return {
+            TestClient(app, client=(host, port)).post("/v1/jobs", json={}, headers=wrong).status_code for port in ports
+        }
+
+    with TestClient(app):
+        assert failures("10.0.0.1", range(1000, 1200)) == {401, 429}
+        assert failures("10.0.0.2", [1]) == {401}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from types import SimpleNamespace
 
 import pytest
@@ -57,3 +58,9 @@ def test_the_log_gives_a_requests_time_in_milliseconds(client, tune, path, monke
         client.get(path)
     [line] = [record for record in caplog.records if record.name == "tilewise.access"]
     assert line.ms == 12.346
+
+
+def test_a_request_without_an_id_is_given_one_that_no_other_process_gives(client):
+    first, second = (client.get("/healthz").headers["x-request-id"] for _ in range(2))
+    assert re.fullmatch("[0-9a-f]{8}-1", first)
+    assert second == first[:-1] + "2"

@@ -173,3 +173,12 @@ def test_a_page_has_the_documented_length_where_none_is_asked_for(client, path, 
     assert client.get(path).status_code == client.get(f"{path}?limit={limit['maximum']}").status_code == 200
     assert lengths == [limit["default"], limit["maximum"]]
     assert client.get(f"{path}?limit={limit['maximum'] + 1}").status_code == 400
+
+
+def test_dims_are_a_parameter_each(client):
+    [dims] = [
+        parameter
+        for parameter in client.get("/openapi.json").json()["paths"]["/v1/configs/{kernel}"]["get"]["parameters"]
+        if parameter["name"] == "dims"
+    ]
+    assert (dims["in"], dims["style"], dims["explode"]) == ("query", "form", True)

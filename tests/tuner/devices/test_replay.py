@@ -320,3 +320,8 @@ def test_any_landscape_is_tuned_without_a_repeat_and_resumed_alike(tmp_path_fact
     assert set(courses[0]) <= {(2**x, "abcd"[y]) for x, y in kept}
     if search != "tpe":  # the state of Optuna's generator is not stored
         assert courses[0] == courses[1]
+
+
+def test_numbers_are_in_order_whatever_the_order_of_the_records_and_words_as_they_come(landscape):
+    device = ReplayDevice(landscape(cache(list(records())[::-1])))
+    assert device.space.domains == {"x": tuple(range(12)), "layout": ("column", "row")}

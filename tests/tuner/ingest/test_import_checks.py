@@ -75,6 +75,7 @@ def test_what_cannot_be_a_best_is_refused_and_the_rest_is_taken(scope, changes, 
     ("changes", "complaint"),
     [
         ({"kernel": "no_such_kernel"}, "kernel 'no_such_kernel' is unknown here; if it is your own, add --kernel"),
+        ({"kernel": "k" * 99}, f"kernel '{'k' * 40}' is unknown here"),
         ({"dims": {"M": 1000}}, "N is missing"),
         ({"dims": {"M": 1000, "N": 2**40}}, "N is 1099511627776"),
         ({"dtype": "int4"}, "does not take 'int4'"),

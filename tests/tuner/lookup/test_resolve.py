@@ -236,3 +236,8 @@ def test_an_unknown_step_is_refused_with_the_steps_there_are():
         UsageError, match=r"^match is 'best'; expected one of exact, older, nearest, portfolio, predicted$"
     ):
         match_of("best")
+
+
+def test_a_config_that_was_not_timed_took_no_time_to_tune(ask, keep):
+    keep(100, A, dtype="float16")
+    assert ask(100, "predicted").seconds == 0.0

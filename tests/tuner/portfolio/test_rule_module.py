@@ -45,3 +45,8 @@ def test_names_from_elsewhere_cannot_become_code(text):
     exec(rule_module([portfolio]), names)
     (function,) = (value for name, value in names.items() if name != "__builtins__" and callable(value))
     assert function(5) == config
+
+
+def test_a_config_keeps_the_order_of_its_parameters():
+    configs = ({"TILE": 64, "BLOCK": 2}, {"TILE": 32, "BLOCK": 1})
+    assert "return {'TILE': 64, 'BLOCK': 2}" in rule_module([dataclasses.replace(PORTFOLIO, configs=configs)])

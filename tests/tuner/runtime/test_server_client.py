@@ -7,13 +7,14 @@ import json
 import threading
 import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from types import SimpleNamespace
 from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 from scopes import changed
 
 from tilewise.db.records import Clock, Problem, Result, Scope, Status, Trial
-from tilewise.errors import UsageError
+from tilewise.errors import Unavailable, UsageError
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 from tilewise.tuner.hardware.targets import known_target
@@ -334,3 +335,19 @@ def test_a_server_must_have_an_address(monkeypatch):
     monkeypatch.setenv("TILEWISE_MISSES_SERVER", "tiles.example")
     with pytest.raises(UsageError, match=r"TILEWISE_MISSES_SERVER is 'tiles\.example'; expected the URL"):
         selector("nowhere.json")
+
+
+def test_pauses_double_up_to_the_longest(monkeypatch):
+    pauses = []
+    client = remote.ServerClient("http://127.0.0.1:9", None)
+    answers = iter([*[OSError] * 5, None])
+
+    def answer(query):
+        if next(answers):
+            raise Unavailable("away")
+
+    monkeypatch.setattr(client, "_answer", answer)
+    monkeypatch.setattr(remote, "time", SimpleNamespace(sleep=pauses.append))
+    monkeypatch.setattr(remote, "_LONGEST_PAUSE", 0.2)
+    assert client._fetch(None) is None
+    assert pauses == pytest.approx([0.02, 0.04, 0.08, 0.16, 0.2])

@@ -113,3 +113,18 @@ def test_draws_have_the_posterior_s_mean_and_variance(fitted):
     draws = posterior.draw(np.arange(10), 4000, seed=1)
     np.testing.assert_allclose(draws.mean(axis=0), posterior.mean[:10], atol=0.06)
     np.testing.assert_allclose(draws.var(axis=0), posterior.variance[:10], rtol=0.15, atol=0.01)
+
+
+def test_a_fit_takes_the_steps_of_adam():
+    values, value_indices = log_times(TRIED), SPACE.value_indices[TRIED]
+    one_hot = [np.eye(len(column.squares))[value_indices[:, column.parameter]] for column in COLUMNS]
+    surrogate, by_hand = (GaussianProcess(SPACE.value_indices, COLUMNS) for _ in range(2))
+    slope = square = np.zeros(len(by_hand._free))
+    for time in range(1, 6):
+        prior = (by_hand._free - by_hand._mean) / by_hand._width**2
+        gradient = by_hand._gradient(value_indices, one_hot, values) - prior
+        slope, square = 0.8 * slope + 0.2 * gradient, 0.95 * square + 0.05 * gradient**2
+        step = slope / (1 - 0.8**time) / (np.sqrt(square / (1 - 0.95**time)) + 1e-8)
+        by_hand._free = np.clip(by_hand._free + 0.15 * step, -8, 8)
+    surrogate.fit(TRIED, values, steps=5)
+    np.testing.assert_allclose(surrogate._free, by_hand._free)

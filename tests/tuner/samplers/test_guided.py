@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from tilewise.tuner.samplers.base import FAILED, PENALTY, distributions, quiet_study
-from tilewise.tuner.samplers.guided import GuidedSampler, Outlook
+from tilewise.tuner.samplers.guided import GuidedSampler, Outlook, _normal_cdf
 from tilewise.tuner.space.search_space import Space
 
 ROWS, COLUMNS, FLAGS = tuple(range(16)), tuple(2**i for i in range(8)), (True, False)
@@ -242,3 +242,15 @@ def test_failures_where_the_prior_leads_do_not_turn_the_search_from_what_it_favo
         return None if favoured[index] else float(table[index].sum())
 
     assert evaluations_to_2_percent(log_time, prior=table) <= 16
+
+
+def test_the_normal_distribution_is_that_of_the_tables():
+    assert _normal_cdf(np.array([-1.96, 0.0, 1.0])) == pytest.approx([0.025, 0.5, 0.8413], abs=1e-4)
+
+
+def test_a_config_like_all_that_failed_keeps_a_chance_of_one_in_fifty():
+    sampler = GuidedSampler(SPACE, 0, log_penalties=TRUE)
+    tried = np.arange(0, 64)
+    chance = sampler._chance(tried, tried >= 56, np.arange(4, 12))
+    assert chance is not None
+    assert chance.min() == 0.02

@@ -108,3 +108,9 @@ def test_a_kernel_without_a_prior_has_no_weights(bowl, space, neighbour):
 def test_weights_are_finite_for_times_all_alike(weights, neighbour, space):
     learnt = weights(neighbour(times=[(config, 5.0) for config in space.configs]))
     assert np.isfinite(list(learnt.values())).all()
+
+
+def test_a_neighbour_alone_counts_alike_however_far_away_it_is(weights, neighbour):
+    near, far = (weights(neighbour("waves", 1.5, away=away)) for away in (0.1, 2.0))
+    assert near["waves"] > 1.1
+    assert far == pytest.approx(near)

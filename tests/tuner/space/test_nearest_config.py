@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import random
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem, Target
 from tilewise.tuner.hardware.targets import known_target
-from tilewise.tuner.space.nearest_config import adapt_config, closest_index, closest_indices
+from tilewise.tuner.space.nearest_config import adapt_config, closest_index, closest_indices, value_distance
 from tilewise.tuner.space.search_space import Space, check_config, enumerate_space
 
 TARGETS = [known_target("Ascend910B4", 40), known_target("NVIDIA H200", 132)]
@@ -93,3 +94,10 @@ def test_a_config_of_other_parameters_is_near_nothing(given):
 def test_twins_are_mapped_once_in_order():
     twins = [config(20, 8), {"other": 1}, config(1, 8), config(16, 9)]
     assert [SPACE.configs[n] for n in closest_indices(SPACE, twins)] == [config(16, 8), config(1, 8)]
+
+
+def test_a_number_and_a_word_are_as_far_apart_as_two_words():
+    assert value_distance(4, "rows") == value_distance("rows", 4) == value_distance("rows", "columns") == 1.0
+    assert value_distance(True, 4) == 1.0
+    assert value_distance(8, 4) == value_distance(4, 8) == pytest.approx(math.log(2))
+    assert value_distance(0, 3) == 3.0

@@ -88,12 +88,13 @@ class Npu:
 
     class Event:
         def __init__(self, enable_timing=False, blocking=False, interprocess=False):
-            self.at = None
+            self.at, self.is_timed = None, enable_timing
 
         def record(self, stream=None):
             self.at = RAN[-1][2] if RAN else 10**15
 
         def elapsed_time(self, end_event):
+            assert self.is_timed and end_event.is_timed, "the event was made without enable_timing"
             return (end_event.at - self.at) / 1e6
 
 

@@ -1,5 +1,7 @@
 """Splitting CUPTI's records into runs, and the timer's order of work, on a simulated device."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from tilewise.tuner.devices.cuda.cupti_timer import LAUNCHES, CuptiTimer, split
@@ -123,3 +125,16 @@ def test_a_device_without_records_does_not_work():
     assert timer.works()
     timer.lost = 9
     assert not timer.works()
+
+
+def test_without_an_index_it_times_on_the_first_gpu(monkeypatch):
+    torch, asked = pytest.importorskip("torch"), []
+
+    def properties(device):
+        asked.append(device)
+        return SimpleNamespace(L2_cache_size=1024)
+
+    monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
+    monkeypatch.setattr(torch, "zeros", lambda size, **options: None)
+    CuptiTimer()
+    assert asked == [torch.device("cuda", 0)]
