@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -11,7 +12,7 @@ from starlette.testclient import TestClient
 
 from tilewise.api.app import create_app
 from tilewise.api.service import service as services
-from tilewise.api.service.service import Options
+from tilewise.api.service.service import Options, Service
 from tilewise.db.jobs import Jobs
 from tilewise.db.sql.sql_store import open_store
 from tilewise.tuner.devices.replay import ReplayDevice
@@ -93,3 +94,21 @@ def test_a_service_that_ends_while_it_makes_its_indexes_leaves_no_thread_behind(
     with TestClient(create_app(store_url, Options(run_jobs=False))):
         assert began.wait(30)
     assert "prepare" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_of_many_misses_at_once_a_hundred_are_heeded(store_url, monkeypatch):
+    heeded = []
+
+    async def tune_for_ever(service, question, source_hash):
+        heeded.append(question)
+        await asyncio.sleep(3600)
+
+    async def miss():
+        service = Service(store_url, Options())
+        for number in range(150):
+            service.heed_miss(number, "a1")
+        await asyncio.sleep(0)
+
+    monkeypatch.setattr(Service, "_tune_miss", tune_for_ever)
+    asyncio.run(miss())
+    assert heeded == list(range(100))

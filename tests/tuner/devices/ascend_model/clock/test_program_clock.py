@@ -586,3 +586,20 @@ def test_low_costs_are_fastest_and_high_costs_slowest(tile, shape, row_reduce, p
     code, arguments = function(row_reduce, problem(*shape), rows(*tile))
     low, value, high = (run(code, arguments=arguments, end=end).cycles for end in ("low", "value", "high"))
     assert low < value < high
+
+
+def test_a_running_sum_adds_one_row_after_another(run):
+    """A row of 1000 float32 is 16 repeats of 256 bytes."""
+    make, view = tile("t", "ub", (4, 1000), (1000, 1))
+    sums = '"hivm.hir.vcumsum"(%t, %a) <{cum_dims = array<i64: 0>}>'
+    timed = run(make, f"{sums} : ({view}, UB) -> ()")
+    assert timed.busy["V"] == pytest.approx(4 * 16 * COSTS.repeat_cycles["vadd"])
+
+
+def test_rows_that_lie_apart_take_an_instruction_per_256_bytes_of_a_row(run):
+    def issued(columns):
+        make, view = tile("t", "ub", (16, columns), (96, 1))
+        exp = f'"hivm.hir.vexp"(%t, %t) <{{operandSegmentSizes = array<i32: 1, 1, 0>}}> : ({view}, {view}) -> ()'
+        return run(make, exp).busy["S"]
+
+    assert issued(72) - issued(64) == pytest.approx(ISSUE)
