@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from functools import wraps
 from multiprocessing.connection import Connection
@@ -23,6 +24,9 @@ TEST = "MUTATION_TEST"
 
 OUTCOMES = "MUTATION_OUTCOMES"
 """Variable with the file to which a run appends a line of JSON per phase of a test."""
+
+BEFORE = "MUTATION_BEFORE"
+"""Variable with such a file of an interrupted run, whose tests are left out."""
 
 
 def coverage_init(registry: Any, options: Any) -> None:
@@ -38,6 +42,14 @@ def coverage_init(registry: Any, options: Any) -> None:
         send(self, message)
 
     Connection.send = save_and_send  # type: ignore[assignment, method-assign]
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave out tests of which an interrupted run has noted two phases: the last of them is the tear-down."""
+    if BEFORE in os.environ:
+        with open(os.environ[BEFORE]) as file:
+            phases = Counter(json.loads(line)[0] for line in file)
+        items[:] = [item for item in items if phases[item.nodeid] < 2]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

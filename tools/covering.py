@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 import coverage
-from coverage_contexts import OUTCOMES, TEST
+from coverage_contexts import BEFORE, OUTCOMES, TEST
 from mutants import PACKAGES, ROOT, Mutant
 
 __all__ = ["PLUGINS", "WORK", "Covering", "copy_tree", "digests", "environment", "record"]
@@ -24,6 +24,8 @@ WORK = ROOT / "build/mutation"
 PLUGINS = ("-p", "coverage_contexts", "-p", "no:cacheprovider")
 
 _LINES, _TIMES, _TEST_FILES = WORK / "lines/coverage", WORK / "outcomes.jsonl", WORK / "tests.json"
+_BEGUN = WORK / "begun.json"
+_NOTHING_LEFT = 5
 _LEFT_OUT = (
     *("tests/docker", "tests/benchmarks", "tests/end_to_end/test_packages.py"),
     *("tests/api/pages/test_browser.py", "tests/test_golden.py"),
@@ -149,25 +151,31 @@ def digests() -> dict[str, str]:
 
 
 def record(jobs: int) -> None:
-    """Run the suite in a copy and record which test runs which line."""
-    shutil.rmtree(WORK, ignore_errors=True)
-    copy, recorded, files = copy_tree(WORK / "recorded"), digests(), _test_files()
-    _LINES.parent.mkdir()
+    """Run the suite in a copy and record which test runs which line. One that was interrupted goes on with the rest."""
+    copy, now = WORK / "recorded", digests()
+    if not _BEGUN.exists() or json.loads(_BEGUN.read_text()) != now:
+        shutil.rmtree(WORK, ignore_errors=True)
+        _LINES.parent.mkdir(parents=True)
+        copy_tree(copy)
+        _TEST_FILES.write_text(json.dumps(_test_files()))
+        _TIMES.touch()
+        _BEGUN.write_text(json.dumps(now))
     packages = "".join(f"\n    {copy / folder}/*" for folder in ("api", "db", "kernels", "tuner"))
     settings = WORK / "coveragerc"
     settings.write_text(
         f"[run]\ndata_file = {_LINES}\nparallel = true\nsigterm = true\npatch =\n    _exit\n    fork\n"
         f"context = ${{{TEST}-}}\nplugins = coverage_contexts\ninclude ={packages}\n"
     )
-    names = {"COVERAGE_PROCESS_START": str(settings), OUTCOMES: str(_TIMES)}
+    shutil.copy(_TIMES, before := WORK / "before.jsonl")
+    names = {"COVERAGE_PROCESS_START": str(settings), OUTCOMES: str(_TIMES), BEFORE: str(before)}
     words = [*PLUGINS, "-n", str(jobs), *(f"--ignore={path}" for path in _LEFT_OUT)]
     command = [sys.executable, "-m", "pytest", *words]
-    if (code := subprocess.run(command, cwd=copy, env=environment(copy) | names, check=False).returncode) not in (0, 1):
-        sys.exit(f"pytest ended with exit code {code}")
+    code = subprocess.run(command, cwd=copy, env=environment(copy) | names, check=False).returncode
+    if code not in (0, 1, _NOTHING_LEFT):
+        sys.exit(f"pytest ended with exit code {code}; start again to go on")
     combine = ["combine", "-q", f"--data-file={_LINES}", str(_LINES.parent)]
     subprocess.run([sys.executable, "-m", "coverage", *combine], cwd=WORK, check=True, capture_output=True)
-    _TEST_FILES.write_text(json.dumps(files))
-    (WORK / "digests.json").write_text(json.dumps(recorded))
+    (WORK / "digests.json").write_text(json.dumps(now))
 
 
 def _test_files() -> dict[str, str]:
