@@ -110,7 +110,7 @@ def test_the_list_goes_on_where_a_page_ends(client, store_url, tune_into):
     assert 'rel="next"' not in second
 
 
-@pytest.mark.parametrize("query", ["dims=M", "before=x", "before=" + "9" * 30, "before=-1"])
+@pytest.mark.parametrize("query", ["dims=M", "before=x", "before=0", "before=" + "9" * 30, "before=-1"])
 def test_a_bad_filter_is_said_on_the_page(client, query):
     assert 'role="alert"' in page(client, f"/?{query}", 400)
 

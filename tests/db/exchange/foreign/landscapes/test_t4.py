@@ -9,6 +9,8 @@ from datetime import UTC, datetime
 import pytest
 
 from tilewise.db.exchange.foreign.landscapes.t4 import Row, export_t4, read_landscape
+from tilewise.db.exchange.registry import FORMATS
+from tilewise.db.exchange.selection import Selection
 from tilewise.db.records import Status
 from tilewise.db.sql.sql_store import open_store
 from tilewise.errors import BadImport, NotFound
@@ -271,3 +273,11 @@ def test_an_invalid_landscape_is_refused(landscape_of, content, complaint):
 def test_a_missing_landscape_is_named(tmp_path):
     with pytest.raises(BadImport, match=r"gone\.json.*No such file"):
         read_landscape(tmp_path / "gone.json")
+
+
+@pytest.mark.parametrize("name", ["t4", "kernel-tuner"])
+def test_a_landscape_is_of_one_problem(make_scope, make_trial, name):
+    with open_store("sqlite://") as store:
+        store.record(make_scope(), [make_trial(), make_trial()])
+        written = FORMATS[name].write(Selection(store, [make_scope()]))
+    assert (written.problems, written.is_folder) == (1, False)

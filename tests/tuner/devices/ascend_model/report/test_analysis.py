@@ -2,6 +2,7 @@
 
 import itertools
 import json
+import re
 import xml.etree.ElementTree as ElementTree
 
 import jsonschema_rs
@@ -196,3 +197,14 @@ def test_the_picture_shows_every_pipe_within_its_frame(headline, two_launches):
                 y, across = rest.split("h")[0], rest.split("h")[1].split("v")[0]
                 assert 150 <= float(x) < float(x) + float(across) <= width
                 assert 0 < float(y) < height
+
+
+def test_the_times_of_the_picture_are_below_its_bars(headline):
+    root = ElementTree.fromstring(drawing(headline))
+    texts = [text for text in root.iter("{http://www.w3.org/2000/svg}text") if text.get("text-anchor")]
+    paths = [path.get("d") for path in root.iter("{http://www.w3.org/2000/svg}path")]
+    bars = [re.match(r"\S+ ([\d.]+)h[\d.]+v([\d.]+)", bar) for path in paths for bar in path.split("M")[1:]]
+    lowest = max(float(top) + float(height) for top, height in (bar.groups() for bar in bars))
+    height = float(root.get("viewBox").split()[3])
+    assert texts[0].text == "0.0" and texts[-1].text.endswith(" us")
+    assert all(lowest < float(text.get("y")) < height for text in texts)
