@@ -19,6 +19,7 @@ __all__ = [
     "Config",
     "Dims",
     "Flags",
+    "L2State",
     "Problem",
     "Question",
     "Result",
@@ -42,6 +43,17 @@ Shape = Mapping[str, int | bool | str]
 """Dimensions and flags in one mapping, as users write them and as they are stored."""
 
 ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "int32": 4, "int64": 8, "int8": 1, "uint8": 1}
+
+
+class L2State(StrEnum):
+    """The L2 cache before each run of a kernel.
+
+    `WARM`: as the last run left it. `COLD`: empty. `DIRTY`: full of other data, not written back yet.
+    """
+
+    COLD = "cold"
+    WARM = "warm"
+    DIRTY = "dirty"
 
 
 class Clock(StrEnum):
@@ -225,7 +237,7 @@ class Trial:
 
     The median lies between `low_us` and `high_us` with 95% confidence. `dropped` means that the config was clearly
     behind the best after a few repetitions, so its time is an estimate. `method` is how the time was taken, and `l2`
-    the state of the cache before each run, `cold` or `warm`. Only a trial that a comparison declared the winner has a
+    the state of the cache before each run (`L2State`). Only a trial that a comparison declared the winner has a
     `time_to_beat_us`: the smallest time among the trials that it was declared over, which a later trial has to beat.
     """
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from tilewise.db.records import L2State
 from tilewise.errors import Unavailable
 from tilewise.kernels.spec import Target
 from tilewise.settings import read_settings
@@ -211,7 +212,7 @@ def time_probes(
     failed: list[dict[str, str]] = []
     for probe in probes:
         (outcome,) = device.evaluate(probe.spec, probe.problem, [probe.config])
-        modelled, machines = model_config(probe.spec, probe.problem, probe.config, target, folder, evicted=True)
+        modelled, machines = model_config(probe.spec, probe.problem, probe.config, target, folder, l2=L2State.COLD)
         if outcome.timing is None or machines is None:
             failed.append({"name": probe.name, "reason": outcome.reason or modelled.reason})
         else:

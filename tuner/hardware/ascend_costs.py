@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-__all__ = ["FIGURES", "HBM_CORE_GB_S", "REPEAT_CYCLES", "Costs", "End", "Figure", "costs"]
+__all__ = ["FIGURES", "HBM_CORE_GB_S", "REPEAT_CYCLES", "Costs", "End", "Figure", "costs", "interval_factors"]
 
 
 End = Literal["value", "low", "high"]
@@ -107,3 +107,11 @@ def costs(end: End = "value", instead: Mapping[str, Figure] | None = None) -> Co
     chosen = {name: changed.get(name, figure) for name, figure in FIGURES.items()}
     figures = {name: getattr(f, opposite[end] if name in rates else end) for name, f in chosen.items()}
     return Costs(figures, {name: getattr(changed.get(name, f), end) for name, f in REPEAT_CYCLES.items()})
+
+
+_INTERVAL = (0.62, 1.6)
+
+
+def interval_factors() -> tuple[float, float]:
+    """Return the factors of a modelled time between which the real one lies."""
+    return _INTERVAL

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+from tilewise.db.records import L2State
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Config, Problem, Target
 from tilewise.tuner.devices.ascend_model.executor.verification import verify_compiled
@@ -20,10 +21,10 @@ def call(job: str, *arguments: Any) -> Outcome | Verdict:
 
 
 def evaluate(
-    origin: str, problem: Problem, config: Config, target: Target, folder: Path, evicted: bool = False
+    origin: str, problem: Problem, config: Config, target: Target, folder: Path, l2: L2State = L2State.WARM
 ) -> Outcome:
     """Compile and time one config of the spec found at `origin`."""
-    return model_config(registry.load(origin), problem, config, target, folder, evicted=evicted)[0]
+    return model_config(registry.load(origin), problem, config, target, folder, l2=l2)[0]
 
 
 def verify(origin: str, problem: Problem, config: Config, target: Target, folder: Path) -> Verdict:

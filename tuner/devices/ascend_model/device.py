@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewise import errors
-from tilewise.db.records import Clock, Status
+from tilewise.db.records import Clock, L2State, Status
 from tilewise.errors import Unavailable
 from tilewise.kernels.spec import Config, KernelSpec, Problem
 from tilewise.settings import read_settings
@@ -43,8 +43,7 @@ class ModelDevice(Device):
     """A modelled Ascend part. Compiling runs in `jobs` processes, which share the machine's cores with other tunings.
 
     Outcomes come in the order of the configs. `cores` is the number that a process may use, if fewer than the part
-    has. With `evicted`, each modelled run starts with an empty L2 cache, as a chip's timer ensures; otherwise the
-    kernel is called repeatedly.
+    has. `l2` is the state of the L2 cache before each modelled run.
     """
 
     clock = Clock.MODELLED
@@ -57,7 +56,7 @@ class ModelDevice(Device):
         jobs: int | None = None,
         cache_folder: Path | None = None,
         cores: int | None = None,
-        evicted: bool = False,
+        l2: L2State = L2State.WARM,
     ) -> None:
         if reason := toolchain.unavailable_reason():
             raise Unavailable(f"model:{part} {reason}")
@@ -67,8 +66,8 @@ class ModelDevice(Device):
         self._folder = cache_folder or settings.cache_folder
         target = toolchain.target(part, self._folder)
         self.target = replace(target, cores=cores or target.cores)
-        self._evicted = evicted
-        self.toolchain = f"{toolchain.fingerprint()}, model {model_fingerprint(self.part)}" + ", evicted" * evicted
+        self._l2 = l2
+        self.toolchain = f"{toolchain.fingerprint()}, model {model_fingerprint(self.part)}" + f", L2 {l2}"
         self._workers = WorkerPool(
             _ENTRY,
             jobs or settings.jobs,
@@ -89,9 +88,9 @@ class ModelDevice(Device):
         """Yield one outcome per config. Other processes cannot find a spec without an origin: it is compiled here."""
         if not spec.origin:
             for config in configs:
-                yield model_config(spec, problem, config, self.target, self._folder, evicted=self._evicted)[0]
+                yield model_config(spec, problem, config, self.target, self._folder, l2=self._l2)[0]
             return
-        rest = (self.target, self._folder, self._evicted)
+        rest = (self.target, self._folder, self._l2)
         jobs = [("evaluate", spec.origin, problem, dict(config), *rest) for config in configs]
         futures = [self._workers.submit(*job, timeout=_SECONDS) for job in jobs]
         try:
@@ -110,11 +109,11 @@ class ModelDevice(Device):
 
     def analyse(self, spec: KernelSpec, problem: Problem, config: Config) -> Analysis:
         """Break down the time of a feasible config; raises `Unavailable` if the config is not feasible."""
-        return analyse(spec, problem, config, self.target, self._folder, evicted=self._evicted)
+        return analyse(spec, problem, config, self.target, self._folder, l2=self._l2)
 
     def interval_us(self, spec: KernelSpec, problem: Problem, config: Config) -> tuple[float, float]:
         """Return a feasible config's times with all figures at the fast and at the slow ends of their ranges."""
-        outcome, machines = model_config(spec, problem, config, self.target, self._folder, evicted=self._evicted)
+        outcome, machines = model_config(spec, problem, config, self.target, self._folder, l2=self._l2)
         if machines is None:
             raise Unavailable(f"{self.id} has no time for {spec.name}: {outcome.reason}")
         return machines.time("low").time_us, machines.time("high").time_us

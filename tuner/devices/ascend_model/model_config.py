@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from tilewise.db.records import Status
+from tilewise.db.records import L2State, Status
 from tilewise.errors import TilewiseError
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
 from tilewise.tuner.devices.ascend_model import toolchain
@@ -23,7 +23,7 @@ __all__ = ["Machines", "model_config"]
 
 
 def model_config(
-    spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path, *, evicted: bool = False
+    spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path, *, l2: L2State = L2State.WARM
 ) -> tuple[Outcome, Machines | None]:
     """Compile and time one config in this process. Return its outcome, and its machines for timing it at other costs.
 
@@ -50,7 +50,7 @@ def model_config(
     try:
         functions = [_parsed(made.code) for made in compiled]
         facts = _facts(functions, {option for made in compiled for option in made.dropped}, multibuffer, target)
-        machines = Machines(spec, problem, config, target, functions, evicted=evicted)
+        machines = Machines(spec, problem, config, target, functions, l2=l2)
         timed = machines.time("value")
     except UnknownOperation as error:
         return Outcome(Status.UNMODELLED, str(error), facts=facts), None
@@ -98,9 +98,9 @@ class Machines:
         target: Target,
         functions: Sequence[Function],
         *,
-        evicted: bool = False,
+        l2: L2State = L2State.WARM,
     ) -> None:
-        self._part, self._cores, self._evicted = part_named(target.name), target.cores, evicted
+        self._part, self._cores, self._l2 = part_named(target.name), target.cores, l2
         self._steps = []
         for launch, function in zip(spec.plan(config, problem), functions, strict=True):
             sizes, scalars = toolchain.arguments(spec, problem, config, launch)
@@ -114,7 +114,7 @@ class Machines:
         """Time all launches, one after the other. Raises `UnknownOperation` if the compiled code holds one."""
         return KernelTime.in_turn(
             [
-                Machine(self._part, self._cores, function, buffers, chosen, evicted=self._evicted).time(scalars, grid)
+                Machine(self._part, self._cores, function, buffers, chosen, l2=self._l2).time(scalars, grid)
                 for function, buffers, scalars, grid in self._steps
             ]
         )

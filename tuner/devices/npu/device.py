@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilewise.db.records import Clock
+from tilewise.db.records import Clock, L2State
 from tilewise.errors import Unavailable
 from tilewise.kernels.spec import Config, KernelSpec, Problem
 from tilewise.tuner.devices.ascend_model import toolchain
@@ -120,7 +120,9 @@ class NpuDevice(MeasuredDevice):
         if self._model is None and self.target.name in PARTS and not toolchain.unavailable_reason():
             from tilewise.tuner.devices.ascend_model.device import ModelDevice
 
-            self._model = ModelDevice(self.target.name, cores=self.target.cores, evicted=not self._warm)
+            self._model = ModelDevice(
+                self.target.name, cores=self.target.cores, l2=L2State.WARM if self._warm else L2State.COLD
+            )
         return self._model
 
     def close(self) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tilewise.db.records import L2State
 from tilewise.tuner.devices.ascend_model.clock.program_clock import PIPES, Memory, ProgramClock, ProgramTime, Rate
 from tilewise.tuner.devices.ascend_model.clock.recording import Recording, record
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function, MemRef
@@ -111,16 +112,16 @@ class Machine:
         buffers: Sequence[int],
         costs: Costs,
         *,
-        evicted: bool = False,
+        l2: L2State = L2State.WARM,
     ) -> None:
         self._part, self._cores, self._costs = part, cores, costs
         self._function, self._clock = function, ProgramClock(function, costs)
         memrefs = [i for i, (_, kind) in enumerate(function.arguments) if isinstance(kind, MemRef)]
-        l2 = part.l2_mib * 2**20
-        fits = sum(buffers) <= l2
+        size_of_l2 = part.l2_mib * 2**20
+        fits = sum(buffers) <= size_of_l2
         self._buffers = dict(zip(memrefs[len(memrefs) - len(buffers) :], buffers, strict=True))
-        self._warm = {i: fits or size <= l2 // 4 for i, size in self._buffers.items()}
-        self._evicted = evicted
+        self._warm = {i: fits or size <= size_of_l2 // 4 for i, size in self._buffers.items()}
+        self._l2 = l2
         self._first_reads = dict.fromkeys(self._buffers, 0.0)
         """The share of each buffer's reads that finds the cache empty."""
 
@@ -179,7 +180,7 @@ class Machine:
         If the programs at both ends of the full waves take equally long, they represent all full waves; otherwise
         waves spread evenly over the launch do.
         """
-        if self._evicted:
+        if self._l2 is not L2State.WARM:
             self._count_first_reads(programs, arguments)
         full, rest = divmod(programs, self._cores)
         waves: list[_Wave] = []

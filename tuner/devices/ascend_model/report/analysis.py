@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from tilewise.db.records import L2State
 from tilewise.errors import TilewiseError, Unavailable
 from tilewise.kernels.spec import Config, KernelSpec, Launch, Problem, Target
 from tilewise.tuner.devices.ascend_model import toolchain
@@ -128,20 +129,20 @@ class Analysis:
 
 
 def analyse(
-    spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path, *, evicted: bool = False
+    spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path, *, l2: L2State = L2State.WARM
 ) -> Analysis:
     """Compile a feasible config again, with source lines, and record each launch.
 
     Raises `Unavailable` if it cannot be compiled or timed after all.
     """
     try:
-        return Analysis(list(_launches(spec, problem, config, target, folder, evicted)))
+        return Analysis(list(_launches(spec, problem, config, target, folder, l2)))
     except ValueError as error:
         raise Unavailable(f"cannot record a timeline of {spec.name}: {error}") from error
 
 
 def _launches(
-    spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path, evicted: bool
+    spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path, l2: L2State
 ) -> Iterator[LaunchCourse]:
     hardware, chosen = part(target.name), costs(instead=calibrated(target.name))
     for launch in spec.plan(config, problem):
@@ -154,7 +155,7 @@ def _launches(
             raise ValueError(made.refusal)
         code, operations = without_locations(made.code)
         sizes, scalars = toolchain.arguments(spec, problem, config, launch)
-        machine = Machine(hardware, target.cores, parse(code), list(sizes.values()), chosen, evicted=evicted)
+        machine = Machine(hardware, target.cores, parse(code), list(sizes.values()), chosen, l2=l2)
         time, recording = machine.record(scalars, launch.grid)
         running = time.time_us - sum(time.overhead_us.values())
         yield LaunchCourse(
