@@ -13,7 +13,7 @@ import numpy as np
 from tilewise.benchmarks.model.judge.cases import published_cases
 from tilewise.benchmarks.model.judge.fit import changed, fitted_names, linear, solve, with_changes
 from tilewise.benchmarks.model.judge.pricing import Timed, recorded, timed_us
-from tilewise.tuner.hardware.ascend_costs import FIGURES, REPEAT_CYCLES, interval_factors
+from tilewise.tuner.hardware.ascend_costs import FIGURES, REPEAT_CYCLES, INTERVAL
 
 __all__ = ["judge"]
 
@@ -37,7 +37,7 @@ def judge(folder: Path, *, refit: bool = True, progress: Callable[[str], None] =
         if model is not None:
             changes = solve(model, around, [_fits(row) and row.case.family != family for row in timed])
         chosen = with_changes(names, changes)
-        low, high = interval_factors()
+        low, high = INTERVAL
         for row in (row for row in timed if row.case.family == family):
             us = timed_us(row, chosen)
             rows.append(_row(row, us, (us * low, us * high)))
@@ -54,8 +54,9 @@ def judge(folder: Path, *, refit: bool = True, progress: Callable[[str], None] =
 
 
 def _fits(row: Timed) -> bool:
-    """Return whether a row may determine figures: not one that is only shown beside another."""
-    return not row.case.beside
+    """Return whether a row may determine figures: not one that is only shown beside another. Micro-benchmarks stand in
+    the table of parts as they are."""
+    return not row.case.beside and not row.case.micro
 
 
 def _fit(names: Sequence[str], changes: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Kernels of published timings that reduce rows, written from their descriptions, for comparison with the model only."""
+"""Kernels of published timings that reduce rows, written from their descriptions, to compare the model with."""
 
 from __future__ import annotations
 

@@ -6,6 +6,8 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from tilewise.tuner.devices.ascend_model.ir.values import View
+
 __all__ = ["MTE2", "MTE3", "PIPES", "Core", "Memory", "ProgramTime", "Rate", "S", "V"]
 
 PIPES = ("S", "V", "MTE2", "MTE3")
@@ -17,12 +19,13 @@ class Rate:
     """Bytes per cycle: the limit of a core's own transfer unit (`core`), and the core's share of the memory (`share`).
 
     Starting a transfer and stepping from row to row keep the unit busy, not the memory: they add to the time at `core`
-    and are hidden behind the time at `share`. `start` is the part of a transfer's start, in cycles, that is not hidden.
+    and are hidden behind the time at `share`. `latency` is the cycles until the first byte arrives, which the next
+    transfer hides.
     """
 
     core: float
     share: float
-    start: float = 0.0
+    latency: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +76,9 @@ class Core:
         self.reads = [0] * arguments
         self.writes = [0] * arguments
         self.atomics = [0] * arguments
+
+    def touched(self, view: View, inward: bool) -> None:
+        """Note a transfer's place in global memory; only a trace keeps it."""
 
     def occupy(self, pipe: int, cycles: float, latency: float) -> None:
         start = max(self.free[pipe], self.free[S])

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-import bisect
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewise.db.records import L2State
-from tilewise.tuner.devices.ascend_model.clock.program_clock import PIPES, Memory, ProgramClock, ProgramTime, Rate
+from tilewise.tuner.devices.ascend_model.clock.program_clock import PIPES, Memory, ProgramClock, ProgramTime
 from tilewise.tuner.devices.ascend_model.clock.recording import Recording, record
+from tilewise.tuner.devices.ascend_model.clock.rows import LINE
+from tilewise.tuner.devices.ascend_model.clock.shared_memory import Reuse, SharedMemory
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function, MemRef
-from tilewise.tuner.hardware.ascend_costs import HBM_CORE_GB_S, Costs
+from tilewise.tuner.hardware.ascend_costs import Costs
 from tilewise.tuner.hardware.ascend_parts import Part
 
 __all__ = ["KernelTime", "Machine"]
@@ -28,7 +29,8 @@ class KernelTime:
     """Modelled device time of one launch and the time of the busiest core's pipes, in microseconds.
 
     `overhead_us` is the time in which no program runs: `launch`, `start` of programs on their cores, `dispatch` (the
-    last program waits to be handed out) and `atomics` (waiting for other atomics on the same address). `reads` and
+    last program waits to be handed out), `atomics` (waiting for other atomics on the same address) and `lines` (waiting
+    for other stores to the same line). `reads` and
     `writes` are bytes by buffer, in the order given to the machine.
     """
 
@@ -114,16 +116,11 @@ class Machine:
         *,
         l2: L2State = L2State.WARM,
     ) -> None:
-        self._part, self._cores, self._costs = part, cores, costs
+        self._part, self._cores, self._costs, self._l2 = part, cores, costs, l2
         self._function, self._clock = function, ProgramClock(function, costs)
         memrefs = [i for i, (_, kind) in enumerate(function.arguments) if isinstance(kind, MemRef)]
-        size_of_l2 = part.l2_mib * 2**20
-        fits = sum(buffers) <= size_of_l2
         self._buffers = dict(zip(memrefs[len(memrefs) - len(buffers) :], buffers, strict=True))
-        self._warm = {i: fits or size <= size_of_l2 // 4 for i, size in self._buffers.items()}
-        self._l2 = l2
-        self._first_reads = dict.fromkeys(self._buffers, 0.0)
-        """The share of each buffer's reads that finds the cache empty."""
+        self._memory = SharedMemory(part, costs, self._buffers, l2)
 
     def time(self, scalars: Sequence[int | float], grid: Sequence[int]) -> KernelTime:
         """Time a launch with these scalar arguments over this grid (one to three axes)."""
@@ -147,17 +144,18 @@ class Machine:
         first_come = (programs - 1) * dispatch + waves[-1].longest.cycles / kilohertz + start
         queued = waves[0].programs[0].cycles / kilohertz + start + self._queue(waves) * self._costs["atomic_us"]
         handed = max(handed, first_come - running - starts)
+        cold = self._costs["cold_us"] if self._l2 is not L2State.WARM else 0.0
         overhead = {
-            "launch": self._costs["launch_us"],
+            "launch": self._costs["launch_us"] + cold,
             "start": starts,
             "dispatch": handed,
             "atomics": max(0.0, queued - running - starts - handed),
+            "lines": self._shared_lines(waves),
         }
-        left_out = self._costs["left_out"]
         return KernelTime(
-            time_us=(running + sum(overhead.values())) * left_out,
+            time_us=running + sum(overhead.values()),
             pipes_us={p: sum(w.count * w.longest.busy[p] for w in waves) / kilohertz for p in PIPES},
-            overhead_us={name: time * left_out for name, time in overhead.items()},
+            overhead_us=overhead,
             waves=-(-programs // self._cores),
             reads=self._moved(waves, lambda timed: timed.reads),
             writes=self._moved(waves, lambda timed: timed.writes),
@@ -174,14 +172,23 @@ class Machine:
         stored = self._moved(waves, lambda timed: timed.atomics)
         return max(size / whole for size, whole in zip(stored, self._buffers.values(), strict=True))
 
+    def _shared_lines(self, waves: Sequence[_Wave]) -> float:
+        """Return the microseconds in which programs that store less than a line each wait for one another: the memory
+        takes stores to one line one by one."""
+        waited = 0.0
+        for wave in waves:
+            first = wave.programs[0]
+            for size in (first.writes[i] for i in first.writes.keys() - first.atomics.keys()):
+                waited += wave.count * max(0, min(wave.active, LINE // size) - 1)
+        return waited * self._costs["shared_line_us"]
+
     def _waves(self, programs: int, arguments: Sequence[int | float]) -> list[_Wave]:
         """Return a sample of the full waves, then the last, partial one.
 
         If the programs at both ends of the full waves take equally long, they represent all full waves; otherwise
         waves spread evenly over the launch do.
         """
-        if self._l2 is not L2State.WARM:
-            self._count_first_reads(programs, arguments)
+        self._settle(programs, arguments)
         full, rest = divmod(programs, self._cores)
         waves: list[_Wave] = []
         if full:
@@ -216,44 +223,28 @@ class Machine:
         runs: dict[float, ProgramTime] = {}
 
         def excess(competing: float) -> float:
-            timed = runs[competing] = self._clock.run(arguments, first, self._memory(competing))
+            timed = runs[competing] = self._clock.run(arguments, first, self._memory.rates(competing))
             return active * (timed.busy["MTE2"] + timed.busy["MTE3"]) / (timed.cycles + waiting) - competing
 
         found = _root(excess, 2.0 * active)
-        memory, once = self._memory(found), runs[found]
+        memory, once = self._memory.rates(found), runs[found]
         ends = (once, once if last == first else self._clock.run(arguments, last, memory))
         return _Wave(count, active, (first, last), ends, memory)
 
-    def _count_first_reads(self, programs: int, arguments: Sequence[int | float]) -> None:
-        """Set the share of first reads of each buffer; the first program represents all."""
-        reads = self._clock.run(arguments, 0, self._memory(1.0)).reads
-        for buffer, size in self._buffers.items():
-            self._first_reads[buffer] = min(1.0, size / (reads[buffer] * programs)) if buffer in reads else 0.0
-
-    def _memory(self, competing: float) -> Memory:
-        """Return the rates of each buffer while `competing` cores transfer."""
-        competing = max(1.0, competing)
-        clock = self._part.clock_ghz
-        shared = self._costs["l2_sum_gb_s"] / competing / clock
-        warm = Rate(self._costs["l2_core_gb_s"] / clock, shared, self._costs["l2_start"])
-        nominal = self._part.hbm_gb_s * self._costs["hbm_share"]
-        cold = Rate(_hbm_core_rate(competing) / clock, nominal / competing / clock)
-        kept = {i: warm if held else cold for i, held in self._warm.items()}
-        inward = {i: _mixed(cold, rate, self._first_reads[i]) for i, rate in kept.items()}
-        out = self._costs["ub_out_share"]
-        outward = {i: Rate(rate.core * out, rate.share * out) for i, rate in kept.items()}
-        return Memory(inward, outward)
+    def _settle(self, programs: int, arguments: Sequence[int | float]) -> None:
+        """Let the memory find where this launch's data comes from; the first program stands for all."""
+        first = self._clock.run(arguments, 0, self._memory.rates(1.0))
+        reuse = None
+        if self._memory.repeats(first, programs):
+            reuse = Reuse(0, len(self._function.arguments))
+            _Whole(self._function, self._costs).run(arguments, 0, self._memory.rates(1.0), reuse)
+        self._memory.settle(first, programs, min(programs, self._cores), reuse)
 
 
-def _mixed(first: Rate, rest: Rate, share: float) -> Rate:
-    """Return the rate of data of which `share` moves at the first rate."""
-    if not share:
-        return rest
-    return Rate(
-        core=1 / (share / first.core + (1 - share) / rest.core),
-        share=1 / (share / first.share + (1 - share) / rest.share),
-        start=share * first.start + (1 - share) * rest.start,
-    )
+class _Whole(ProgramClock):
+    """A clock that interprets loops to their end, so that its core sees every transfer."""
+
+    skipping = False
 
 
 def _flat(scalars: Sequence[int | float], grid: Sequence[int]) -> tuple[int, list[int | float]]:
@@ -272,16 +263,3 @@ def _root(excess: Callable[[float], float], high: float) -> float:
         slope = -1.0 if before is None else (found - before[1]) / (at - before[0])
         before, step = (at, found), at - found / slope if slope else high
         at = step if low < step < high else (low + high) / 2
-
-
-def _hbm_core_rate(competing: float) -> float:
-    """Return the GB/s that global memory gives one core while others compete, interpolated between measured counts."""
-    counts = list(HBM_CORE_GB_S)
-    right = bisect.bisect_left(counts, competing)
-    if right == 0:
-        return HBM_CORE_GB_S[counts[0]]
-    if right == len(counts):
-        return HBM_CORE_GB_S[counts[-1]] * counts[-1] / competing
-    low, high = counts[right - 1], counts[right]
-    share = (competing - low) / (high - low)
-    return HBM_CORE_GB_S[low] * (1 - share) + HBM_CORE_GB_S[high] * share

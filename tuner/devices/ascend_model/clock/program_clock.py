@@ -16,8 +16,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tilewise.tuner.devices.ascend_model.clock.banks import least_cycles
 from tilewise.tuner.devices.ascend_model.clock.core import MTE2, MTE3, PIPES, Core, Memory, ProgramTime, Rate, S, V
 from tilewise.tuner.devices.ascend_model.clock.loops import iterations
+from tilewise.tuner.devices.ascend_model.clock.rows import drawn
 from tilewise.tuner.devices.ascend_model.ir.hivm import (
     DYNAMIC,
     Block,
@@ -29,7 +31,7 @@ from tilewise.tuner.devices.ascend_model.ir.hivm import (
 )
 from tilewise.tuner.devices.ascend_model.ir.scalars import scalar_function
 from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, UnknownOperation, View, ceil, expanded
-from tilewise.tuner.hardware.ascend_costs import Costs
+from tilewise.tuner.hardware.ascend_costs import SLOW_IN_16_BITS, Costs
 
 __all__ = ["PIPES", "Memory", "ProgramClock", "ProgramTime", "Rate", "Step", "UnknownOperation"]
 
@@ -48,7 +50,7 @@ class ProgramClock:
     def __init__(self, function: Function, costs: Costs) -> None:
         self._function = function
         self._costs = costs
-        self._issue_cycles, self._vector_start = costs["vector_issue"], costs["vector_start"]
+        self._issue_cycles, self._dispatch = costs["vector_issue"], costs["vector_dispatch"]
         self._repeats_per_issue = int(costs["repeats_per_issue"])
         self._memory = Memory({}, {})
         self._steps = self._compile(function.body)
@@ -191,15 +193,16 @@ class ProgramClock:
     # Views of memory -------------------------------------------------------------------------------------------
 
     def _pointer_cast(self, op: Op) -> Step:
+        """View on-chip memory at the first of its addresses; the others, of double buffers, lie alike in the banks."""
         kind = op.result_types[0]
         assert isinstance(kind, MemRef)
         if DYNAMIC in kind.shape:
             raise UnknownOperation(f"the model does not support {op.name} to a dynamic shape")
-        view = View(-1, 0, kind.shape, kind.strides, kind.item_bits)
-        result = op.results[0]
+        address, result = op.segments()[0][0], op.results[0]
 
         def cast(values: _Values, core: Core) -> None:
-            values[result] = view
+            offset = _known(values[address], op) * 8 // kind.item_bits
+            values[result] = View(-1, offset, kind.shape, kind.strides, kind.item_bits)
 
         return cast
 
@@ -285,7 +288,10 @@ class ProgramClock:
                 raise UnknownOperation(f"the model does not support {op.name} to a dynamic shape")
             sizes = view.sizes if DYNAMIC in kind.shape else kind.shape
             strides = view.strides if DYNAMIC in kind.strides else kind.strides
-            values[result] = View(view.base, view.offset, sizes, strides, kind.item_bits)
+            offset = view.offset
+            if kind.item_bits != view.item_bits and offset is not UNKNOWN:
+                offset = offset * view.item_bits // kind.item_bits
+            values[result] = View(view.base, offset, sizes, strides, kind.item_bits)
 
         return retype
 
@@ -322,8 +328,7 @@ class ProgramClock:
         source, target = op.operands[:2]
         inward = op.name == "hivm.hir.load"
         pipe = MTE2 if inward else MTE3
-        start = self._costs["mte2_start" if inward else "mte3_start"]
-        row_cycles, latency, short = (self._costs[n] for n in ("transfer_row", "transfer_latency", "short_row_bytes"))
+        start, row_cycles = self._costs["mte2_start" if inward else "mte3_start"], self._costs["transfer_row"]
         issue = self._costs["vector_issue"]
         atomic = not inward and op.attributes.get("atomic_kind", "none") != "none"
 
@@ -334,14 +339,14 @@ class ProgramClock:
             size = outside.bytes()
             if size == 0:
                 return
-            (far, _), (near, _) = outside.rows(), inside.rows()
+            taken = drawn(outside, self._costs)
             rate = _rate(self._memory.inward if inward else self._memory.outward, outside, op)
-            drawn = max(size, far * (short if far > 1 else 32))
-            steps = max(far, near) - 1  # a run ends where either side's does
-            alone = start + steps * row_cycles + drawn / rate.core
-            core.occupy(pipe, max(alone, rate.start + drawn / rate.share), latency)
+            steps = max(taken.rows, inside.rows()[0]) - 1  # a run ends where either side's does
+            alone = start + max(steps * row_cycles, taken.bytes / rate.core)
+            core.occupy(pipe, max(alone, taken.bytes / rate.share), rate.latency)
             core.elements += size
             (core.reads if inward else core.writes)[outside.base] += size
+            core.touched(outside, inward)
             if atomic:
                 core.atomics[outside.base] += size
 
@@ -367,38 +372,49 @@ class ProgramClock:
 
     def _vector(self, op: Op, short: str) -> Step:
         """Compile an element-wise operation, fill, cast, copy or move on chip."""
-        cycles = self._costs.repeat_cycles[short]
-        numbers = _operands_and_result(op)
+        cycles, slow = self._costs.repeat_cycles[short], short in SLOW_IN_16_BITS
+        latency = self._costs["function_start" if short in _FUNCTIONS else "vector_start"]
+        sources, targets = _operands(op)
         if op.attributes.get("broadcast_dims"):
-            numbers = numbers[-1:]
+            sources = []
         broadcast = bool(op.attributes.get("broadcast"))
 
         def vector(values: _Values, core: Core) -> None:
-            views = [values[n] for n in numbers]
+            read, written = [values[n] for n in sources], [values[n] for n in targets]
+            views = read + written
             repeats = max(view.repeats() for view in views)
-            self._issue(core, repeats, cycles, _instructions(views, broadcast))
+            each = cycles * (2 if slow and max(view.item_bits for view in views) == 16 else 1)
+            each = max(each, least_cycles(read, written[0] if written else None))
+            self._issue(core, repeats, each, _instructions(views, broadcast), latency)
             core.elements += max(view.elements() for view in views)
 
         return vector
 
     def _reduce(self, op: Op) -> Step:
-        """Compile a reduction by halving additions: over the last axis until one repeat per row is left, then one
-        repeat per row; over another axis until one row is left."""
+        """Compile a reduction as the compiler's templates do. Over the last axis: by halving until one repeat per row
+        is left (over a single row, a maximum or minimum takes the repeats one by one instead), then within a repeat per
+        row. Over another axis: by halving until one row is left."""
         source, dims = op.operands[0], op.attributes["reduce_dims"]
-        cycles = self._costs.repeat_cycles["vadd"]
+        both, fold = 2 * self._costs.repeat_cycles["vadd"], self._costs.repeat_cycles["fold"]
+        latency, fold_latency = self._costs["vector_start"], self._costs["fold_start"]
+        keeps_order = op.attributes.get("arith") == "sum"
 
         def reduce(values: _Values, core: Core) -> None:
             view: View = values[source]
             lanes = 256 * 8 // view.item_bits
             outer, extent, inner = _around(view.sizes, dims)
             floor = lanes if inner == 1 else 1
+            if outer == inner == 1 and extent > floor and not keeps_order:
+                self._issue(core, ceil(extent, lanes), both, 1, latency)
+                core.barrier(V, self._costs["barrier"])
+                extent = floor
             while extent > floor:
                 extent = ceil(extent, 2)
                 row = ceil(extent * inner, lanes)
-                self._issue(core, outer * row, cycles, min(outer, row))
+                self._issue(core, outer * row, both, outer if row > 1 and inner == 1 else 1, latency)
                 core.barrier(V, self._costs["barrier"])
             if inner == 1:
-                self._issue(core, outer, cycles, 1)
+                self._issue(core, outer, fold, 1, fold_latency)
             core.elements += view.elements()
 
         return reduce
@@ -413,7 +429,7 @@ class ProgramClock:
             outer, extent, inner = _around(view.sizes, dims)
             row = ceil(inner * view.item_bits, 256 * 8)
             for _ in range(extent):
-                self._issue(core, outer * row, cycles, outer)
+                self._issue(core, outer * row, cycles, outer, self._costs["vector_start"])
                 core.barrier(V, self._costs["barrier"])
             core.elements += view.elements()
 
@@ -422,7 +438,7 @@ class ProgramClock:
     def _sort(self, op: Op) -> Step:
         """Compile a sort: runs of 32 sorted at once, then merged four by four; an element and its index are 8 bytes."""
         source = op.operands[0]
-        cycles = self._costs.repeat_cycles["vsort"]
+        cycles, latency = self._costs.repeat_cycles["vsort"], self._costs["function_start"]
 
         def sort(values: _Values, core: Core) -> None:
             view: View = values[source]
@@ -431,17 +447,21 @@ class ProgramClock:
             while run < extent:
                 passes, run = passes + 1, run * 4
             for _ in range(passes):
-                self._issue(core, outer * inner * ceil(extent * 8, 256), cycles, outer * inner)
+                self._issue(core, outer * inner * ceil(extent * 8, 256), cycles, outer * inner, latency)
                 core.barrier(V, self._costs["barrier"])
             core.elements += view.elements()
 
         return sort
 
-    def _issue(self, core: Core, repeats: int, cycles: float, instructions: int) -> None:
-        issue = self._issue_cycles * max(instructions, ceil(repeats, self._repeats_per_issue))
-        core.scalar(issue)
-        core.occupy(V, max(repeats * cycles, issue), self._vector_start)
+    def _issue(self, core: Core, repeats: int, cycles: float, instructions: int, latency: float) -> None:
+        """Occupy the vector pipe for one operation's repeats, and for setting it up once."""
+        issued = max(instructions, ceil(repeats, self._repeats_per_issue))
+        core.scalar(self._issue_cycles * issued)
+        core.occupy(V, repeats * cycles + self._dispatch + self._issue_cycles * (issued - 1), latency)
 
+
+_FUNCTIONS = frozenset({"vexp", "vln", "vsqrt", "vdiv", "vtanh", "vsin", "vcos", "verf", "vpow"})
+"""Operations whose results take longer to arrive."""
 
 _STRUCTURE: Mapping[str, Callable[[ProgramClock, Op], Step | None]] = {
     "scf.for": ProgramClock._for,
@@ -526,15 +546,13 @@ def _rate(rates: Mapping[int, Rate], view: View, op: Op) -> Rate:
     return rates[view.base]
 
 
-def _operands_and_result(op: Op) -> list[int]:
-    """Return a vector operation's memory operands, without the scratch space that its last group names."""
+def _operands(op: Op) -> tuple[list[int], list[int]]:
+    """Return a vector operation's memory sources and targets, without the scratch space that its last group names."""
+    inputs, outputs = op.operands[:-1], op.operands[-1:]
     if "operandSegmentSizes" in op.attributes:
         inputs, outputs, *_ = op.segments()
-        used = {*inputs, *outputs}
-    else:
-        used = {*op.operands}
-    pairs = zip(op.operands, op.types, strict=True)
-    return [number for number, kind in pairs if isinstance(kind, MemRef) and number in used]
+    kinds = dict(zip(op.operands, op.types, strict=True))
+    return tuple([n for n in group if isinstance(kinds[n], MemRef)] for group in (inputs, outputs))  # type: ignore[return-value]
 
 
 def _instructions(views: Sequence[View], broadcast: bool) -> int:

@@ -1,0 +1,47 @@
+"""Rows of a transfer in global memory: how many there are, and how much of the memory's time they take.
+
+Memory is drawn in lines of 512 bytes. A row that neither begins nor ends on a block of 32 bytes touches one line more
+than its bytes need, and each request for a line, or for a part of it, costs the time of some bytes besides.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, View, ceil
+from tilewise.tuner.hardware.ascend_costs import Costs
+
+__all__ = ["LINE", "Drawn", "drawn"]
+
+LINE = 512
+"""Bytes of a line, the unit in which memory is drawn and in which accesses take turns."""
+
+_BLOCK = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Drawn:
+    """`rows` are runs of contiguous bytes; `bytes` is what the transfer costs of the memory's rate."""
+
+    rows: int
+    bytes: float
+
+
+def drawn(view: View, costs: Costs) -> Drawn:
+    """Return what a transfer of this view of global memory draws."""
+    rows, row_bytes = view.rows()
+    requests = ceil(row_bytes, LINE)
+    whole = LINE + costs["line_request_bytes"]
+    least = row_bytes + requests * costs["line_request_bytes"]
+    if _misaligned(view, rows):
+        least += costs["misaligned_line"] * min(row_bytes, LINE)
+    return Drawn(rows, rows * least * LINE / whole)
+
+
+def _misaligned(view: View, rows: int) -> bool:
+    """Return whether rows begin in the middle of a block. Buffers themselves are aligned to lines."""
+    item = view.item_bits // 8
+    steps = [stride for size, stride in zip(view.sizes, view.strides, strict=True) if size > 1 and stride != 1]
+    if rows > 1 and any(stride is UNKNOWN or stride * item % _BLOCK for stride in steps):
+        return True
+    return view.offset is not UNKNOWN and int(view.offset) * item % _BLOCK != 0

@@ -1,0 +1,147 @@
+"""The memory that all cores share: what the L2 cache holds, and the rates that it and global memory give to a core.
+
+A kernel whose buffers fit the L2 cache and that ran before finds everything there; with an empty cache each byte is
+fetched once. Buffers that do not fit are streamed: there are no partial hits, as a cyclic walk evicts each line before
+it comes round. Only data that a program reads again soon enough, or that is small and shared, stays.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from tilewise.db.records import L2State
+from tilewise.tuner.devices.ascend_model.clock.core import Core, Memory, ProgramTime, Rate
+from tilewise.tuner.devices.ascend_model.ir.values import View
+from tilewise.tuner.hardware.ascend_costs import HBM_CORE_GB_S, Costs
+from tilewise.tuner.hardware.ascend_parts import Part
+
+__all__ = ["Reuse", "SharedMemory"]
+
+_SMALL = 4
+"""A buffer of at most this fraction of the L2 cache, read by all programs, stays there beside streamed ones."""
+
+_MEASURED_GB_S = 1600
+"""Nominal rate of the part on which `HBM_CORE_GB_S` was measured."""
+
+
+class Reuse(Core):
+    """A core that keeps, for each place that it reads again, the bytes that it moved since it last did."""
+
+    __slots__ = ("_last", "_moved", "again")
+
+    def __init__(self, program: int, arguments: int) -> None:
+        super().__init__(program, arguments)
+        self._last: dict[tuple[object, ...], int] = {}
+        self._moved = 0
+        self.again: list[tuple[int, int, int]] = []
+        """Per repeated read: the argument index, the bytes read, and the bytes moved in between."""
+
+    def touched(self, view: View, inward: bool) -> None:
+        key, size = (view.base, view.offset, view.sizes), view.bytes()
+        if inward and key in self._last:
+            self.again.append((view.base, size, self._moved - self._last[key]))
+        self._moved += size
+        self._last[key] = self._moved
+
+
+@dataclass(frozen=True, slots=True)
+class _Shares:
+    """The shares of reads and writes, by argument index, that go to global memory rather than to the L2 cache."""
+
+    reads: Mapping[int, float]
+    writes: Mapping[int, float]
+
+
+class SharedMemory:
+    """One part's memory during one launch. `buffers` are sizes in bytes by argument index."""
+
+    def __init__(self, part: Part, costs: Costs, buffers: Mapping[int, int], l2: L2State) -> None:
+        self._part, self._costs, self._buffers, self._l2 = part, costs, buffers, l2
+        self._size = part.l2_mib * 2**20
+        self._fits = sum(buffers.values()) <= self._size
+        self._shares = _Shares(dict.fromkeys(buffers, 0.0), dict.fromkeys(buffers, 0.0))
+        self._evicted, self._written = 0.0, 0.0
+
+    def repeats(self, program: ProgramTime, programs: int) -> bool:
+        """Return whether it matters how soon a program reads the same data again."""
+        big = (i for i, size in self._buffers.items() if size > self._size // _SMALL)
+        return not self._fits and any(program.reads.get(i, 0) * programs > 1.1 * self._buffers[i] for i in big)
+
+    def settle(self, program: ProgramTime, programs: int, active: int, reuse: Reuse | None) -> None:
+        """Find where the data of a launch comes from and goes to. `program` stands for all."""
+        soon: dict[int, int] = {}
+        for base, size, between in reuse.again if reuse else ():
+            if between * active <= self._size:
+                soon[base] = soon.get(base, 0) + size
+        reads, writes = {}, {}
+        for i, size in self._buffers.items():
+            read = program.reads.get(i, 0) * programs
+            first = min(1.0, size / read) if read else 0.0
+            if self._fits:
+                reads[i], writes[i] = (0.0 if self._l2 is L2State.WARM else first), 0.0
+            elif size <= self._size // _SMALL:
+                reads[i], writes[i] = first, 1.0
+            else:
+                reads[i], writes[i] = 1.0 - soon.get(i, 0) * programs / read if read else 0.0, 1.0
+        self._shares = _Shares(reads, writes)
+        fetched = sum(program.reads.get(i, 0) * programs * share for i, share in reads.items())
+        stored = sum(program.writes.get(i, 0) * programs for i in self._buffers)
+        allocated = max(1.0, fetched + stored)
+        dirty = min(1.0, self._size / allocated) if self._l2 is L2State.DIRTY else 0.0
+        self._evicted = self._costs["eviction"] * dirty
+        through = sum(program.writes.get(i, 0) * programs * share for i, share in writes.items())
+        out = through + self._evicted * (fetched + stored - through)
+        self._written = out / max(1.0, out + fetched)
+
+    def rates(self, competing: float) -> Memory:
+        """Return the rates of each buffer while `competing` cores transfer."""
+        competing, clock = max(1.0, competing), self._part.clock_ghz
+        cached = self._part.l2_gb_s * self._costs["l2_share"] / competing / clock
+        outside = self._global_gb_s() / competing / clock
+        alone = _core_gb_s(competing * _MEASURED_GB_S / self._part.hbm_gb_s) / clock
+        near, far = (self._costs[name] * clock for name in ("l2_latency_ns", "hbm_latency_ns"))
+        reading, writing = self._costs["l2_read_bytes"], self._costs["l2_write_bytes"]
+        inward = {
+            i: Rate(
+                core=1 / (share / min(alone, reading) + (1 - share) / reading),
+                share=1 / (share * (1 + self._evicted) / outside + (1 - share) / cached),
+                latency=share * far + (1 - share) * near,
+            )
+            for i, share in self._shares.reads.items()
+        }
+        outward = {
+            i: Rate(
+                core=writing,
+                share=1 / ((share + (1 - share) * self._evicted) / outside + (1 - share) / cached),
+                latency=near,
+            )
+            for i, share in self._shares.writes.items()
+        }
+        return Memory(inward, outward)
+
+    def _global_gb_s(self) -> float:
+        """Return the rate of global memory for this launch's mix of reads and writes: a straight line from reads alone
+        to a third of writes, and from two thirds to writes alone."""
+        part, figures = self._part, self._costs
+        mixed = part.mixed_gb_s * figures["mixed_share"]
+        pure, rest = (
+            (part.read_gb_s * figures["read_share"], self._written)
+            if self._written < 1 / 2
+            else (part.write_gb_s * figures["read_share"], 1 - self._written)
+        )
+        return pure + (mixed - pure) * min(1.0, 3 * rest)
+
+
+def _core_gb_s(competing: float) -> float:
+    """Return the GB/s that global memory gives one core while others compete, interpolated between measured counts."""
+    counts = list(HBM_CORE_GB_S)
+    right = bisect.bisect_left(counts, competing)
+    if right == 0:
+        return HBM_CORE_GB_S[counts[0]]
+    if right == len(counts):
+        return HBM_CORE_GB_S[counts[-1]] * counts[-1] / competing
+    low, high = counts[right - 1], counts[right]
+    share = (competing - low) / (high - low)
+    return HBM_CORE_GB_S[low] * (1 - share) + HBM_CORE_GB_S[high] * share
