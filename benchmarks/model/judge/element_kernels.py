@@ -175,7 +175,7 @@ def touch_kernel(
             for top in range(0, ROWS, TILE_M):
                 for step in range(0, N // PARTS, TILE_N):
                     rows = first + top + tl.arange(0, TILE_M)
-                    left = tl.minimum(step, N // PARTS - TILE_N)
+                    left = step if N // PARTS % TILE_N == 0 else tl.minimum(step, N // PARTS - TILE_N)
                     cols = part * (N // PARTS) + left + tl.arange(0, TILE_N)
                     total += tl.load(x_ptr + rows[:, None] * N + cols[None, :])
     at = tl.program_id(0) * TILE_M * TILE_N

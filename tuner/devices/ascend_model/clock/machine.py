@@ -23,6 +23,9 @@ _CLOSE = 0.004
 
 _SAMPLED_WAVES = 16
 
+_FEW_CORES = 40
+"""Vector cores of the smaller parts, whose launches take less time."""
+
 
 @dataclass(frozen=True, slots=True)
 class KernelTime:
@@ -146,7 +149,7 @@ class Machine:
         handed = max(handed, first_come - running - starts)
         cold = self._costs["cold_us"] if self._l2 is not L2State.WARM else 0.0
         overhead = {
-            "launch": self._costs["launch_us"] + cold,
+            "launch": self._costs["launch_us" if self._part.cores <= _FEW_CORES else "launch_48_us"] + cold,
             "start": starts,
             "dispatch": handed,
             "atomics": max(0.0, queued - running - starts - handed),

@@ -342,7 +342,7 @@ class ProgramClock:
             taken = drawn(outside, self._costs)
             rate = _rate(self._memory.inward if inward else self._memory.outward, outside, op)
             steps = max(taken.rows, inside.rows()[0]) - 1  # a run ends where either side's does
-            alone = start + max(steps * row_cycles, taken.bytes / rate.core)
+            alone = max(start + steps * row_cycles, taken.bytes / rate.core)  # starts while the last one's bytes arrive
             core.occupy(pipe, max(alone, taken.bytes / rate.share), rate.latency)
             core.elements += size
             (core.reads if inward else core.writes)[outside.base] += size
@@ -372,7 +372,7 @@ class ProgramClock:
 
     def _vector(self, op: Op, short: str) -> Step:
         """Compile an element-wise operation, fill, cast, copy or move on chip."""
-        cycles, slow = self._costs.repeat_cycles[short], short in SLOW_IN_16_BITS
+        cycles, slow, widens = self._costs.repeat_cycles[short], short in SLOW_IN_16_BITS, short == "vcast"
         latency = self._costs["function_start" if short in _FUNCTIONS else "vector_start"]
         sources, targets = _operands(op)
         if op.attributes.get("broadcast_dims"):
@@ -383,7 +383,7 @@ class ProgramClock:
             read, written = [values[n] for n in sources], [values[n] for n in targets]
             views = read + written
             repeats = max(view.repeats() for view in views)
-            each = cycles * (2 if slow and max(view.item_bits for view in views) == 16 else 1)
+            each = cycles * (2 if (slow and _bits(views) == 16) or (widens and _bits(written) > _bits(read)) else 1)
             each = max(each, least_cycles(read, written[0] if written else None))
             self._issue(core, repeats, each, _instructions(views, broadcast), latency)
             core.elements += max(view.elements() for view in views)
@@ -454,10 +454,10 @@ class ProgramClock:
         return sort
 
     def _issue(self, core: Core, repeats: int, cycles: float, instructions: int, latency: float) -> None:
-        """Occupy the vector pipe for one operation's repeats, and for setting it up once."""
+        """Occupy the vector pipe for an operation's repeats, and for setting up each of its instructions."""
         issued = max(instructions, ceil(repeats, self._repeats_per_issue))
         core.scalar(self._issue_cycles * issued)
-        core.occupy(V, repeats * cycles + self._dispatch + self._issue_cycles * (issued - 1), latency)
+        core.occupy(V, repeats * cycles + self._dispatch * issued, latency)
 
 
 _FUNCTIONS = frozenset({"vexp", "vln", "vsqrt", "vdiv", "vtanh", "vsin", "vcos", "verf", "vpow"})
@@ -544,6 +544,10 @@ def _rate(rates: Mapping[int, Rate], view: View, op: Op) -> Rate:
     if view.base not in rates:
         raise UnknownOperation(f"the model does not support {op.name} on memory other than the kernel's arguments")
     return rates[view.base]
+
+
+def _bits(views: Sequence[View]) -> int:
+    return max((view.item_bits for view in views), default=0)
 
 
 def _operands(op: Op) -> tuple[list[int], list[int]]:

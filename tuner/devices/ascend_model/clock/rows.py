@@ -1,14 +1,14 @@
 """Rows of a transfer in global memory: how many there are, and how much of the memory's time they take.
 
-Memory is drawn in lines of 512 bytes. A row that neither begins nor ends on a block of 32 bytes touches one line more
-than its bytes need, and each request for a line, or for a part of it, costs the time of some bytes besides.
+Memory is drawn in lines of 512 bytes. A row that does not begin on a block of 32 bytes touches one line more than its
+bytes need, and each row costs the time of some bytes besides.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, View, ceil
+from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, View
 from tilewise.tuner.hardware.ascend_costs import Costs
 
 __all__ = ["LINE", "Drawn", "drawn"]
@@ -30,12 +30,10 @@ class Drawn:
 def drawn(view: View, costs: Costs) -> Drawn:
     """Return what a transfer of this view of global memory draws."""
     rows, row_bytes = view.rows()
-    requests = ceil(row_bytes, LINE)
-    whole = LINE + costs["line_request_bytes"]
-    least = row_bytes + requests * costs["line_request_bytes"]
+    least = row_bytes + costs["row_bytes"]
     if _misaligned(view, rows):
         least += costs["misaligned_line"] * min(row_bytes, LINE)
-    return Drawn(rows, rows * least * LINE / whole)
+    return Drawn(rows, rows * least)
 
 
 def _misaligned(view: View, rows: int) -> bool:
