@@ -61,4 +61,7 @@ def _roofs(result: Result) -> dict[str, float]:
     if part is None or result.scope.clock is not Clock.MODELLED:
         return {}
     figures = costs(instead=calibrated(part.name))
-    return {"global memory": part.hbm_gb_s * figures["hbm_share"], "L2 cache": figures["l2_sum_gb_s"]}
+    return {
+        "global memory": part.read_gb_s * figures["read_share"],
+        "L2 cache": part.l2_gb_s * figures["l2_share"],
+    }

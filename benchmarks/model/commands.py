@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tilewise.cli.formatting import output
-from tilewise.cli.options import common, database, give, print_json
+from tilewise.cli.options import common, give, print_json
 from tilewise.db.records import shape_text
 from tilewise.tuner.space.problem_checks import config_text
 
@@ -17,25 +17,25 @@ __all__ = ["accuracy", "execute", "model", "mutants", "mutations", "variants"]
 
 
 @click.command()
-@database
 @common
-def model(url: str | None, as_json: bool) -> None:
-    """Compare modelled times with published ones of a real Ascend part."""
+def model(as_json: bool) -> None:
+    """Compare modelled times with published ones, each kernel left out of the fit that times it."""
     from rich.table import Table
 
     from tilewise.benchmarks.model.model import bench_model
+    from tilewise.cli.progress import working
 
-    body = bench_model()
+    with working("fitting") as progress:
+        body = bench_model(progress=progress)
     if as_json:
         print_json(body)
         return
-    table = Table(title=f"{body['part']}, published (measured by others) against modelled", title_justify="left")
-    for heading in ("case", "config"):
+    table = Table(title="published (measured by others) against modelled, kernel left out", title_justify="left")
+    for heading in ("case", "config", "L2"):
         table.add_column(heading)
-    for heading in ("published us", "modelled us", "interval", "published ratio", "modelled ratio", "ratio error"):
+    for heading in ("published us", "modelled us", "interval", "error", "published ratio", "modelled ratio"):
         table.add_column(heading, justify="right")
-    table.add_column("note")
-    for row in body["cases"]:
+    for row in body["rows"]:
         table.add_row(*_model_row(row))
     console = output()
     console.print(table)
@@ -44,26 +44,15 @@ def model(url: str | None, as_json: bool) -> None:
 
 
 def _summed(value: Any) -> str:
-    if isinstance(value, dict):
-        return ", ".join(f"{name.replace('_', ' ')} {each}" for name, each in value.items())
-    return ", ".join(value) or "none" if isinstance(value, list) else str(value)
+    return ", ".join(f"{name} {each}" for name, each in value.items()) if isinstance(value, dict) else str(value)
 
 
 def _model_row(row: dict[str, Any]) -> list[str]:
-    config = ", ".join(f"{value}" for value in row["config"].values())
-    cells = [row["id"], config, f"{row['published_us']:.2f}" if "published_us" in row else "-"]
-    if "modelled_us" not in row:
-        return [*cells, "-", "-", "-", "-", "-", row.get("reason", "")]
-    interval = f"{row['low_us']:.1f}-{row['high_us']:.1f}"
-    notes = (["used for fitting"] if row["used_for_fitting"] else []) + (
-        [] if row["double_buffered"] else ["single buffer"]
-    )
-    if "published_failure" in row:
-        ratios, notes = ["-", "-", "-"], [f"published: {row['published_failure']}", *notes]
-    else:
-        error = row["modelled_ratio"] / row["published_ratio"] - 1
-        ratios = [f"{row['published_ratio']:.2f}", f"{row['modelled_ratio']:.2f}", f"{error:+.1%}"]
-    return [*cells, f"{row['modelled_us']:.2f}", interval, *ratios, ", ".join(notes)]
+    config = row["config"]
+    shown = config if isinstance(config, str) else ", ".join(map(str, config.values()))
+    ratios = [f"{row[f'{which}_ratio']:.2f}" if f"{which}_ratio" in row else "-" for which in ("published", "left_out")]
+    times = [f"{row['published_us']:.2f}", f"{row['left_out_us']:.2f}", f"{row['low_us']:.1f}-{row['high_us']:.1f}"]
+    return [row["id"], shown, row["l2"], *times, f"{row['left_out_us'] / row['published_us'] - 1:+.1%}", *ratios]
 
 
 @click.command()

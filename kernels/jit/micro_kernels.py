@@ -6,6 +6,7 @@ import triton.language as tl
 __all__ = [
     "probe_atomic_kernel",
     "probe_chain_kernel",
+    "probe_copy_kernel",
     "probe_empty_kernel",
     "probe_load_kernel",
     "probe_store_kernel",
@@ -51,13 +52,24 @@ def probe_store_kernel(out_ptr, TILES: tl.constexpr, REPEATS: tl.constexpr, WIDT
 
 
 @triton.jit
+def probe_copy_kernel(x_ptr, out_ptr, TILES: tl.constexpr, WIDTH: tl.constexpr):
+    """Copy tile after tile, reading and writing at once."""
+    first = tl.program_id(0).to(tl.int64) * TILES * WIDTH
+    for tile in range(TILES):
+        at = first + tile * WIDTH + tl.arange(0, WIDTH)
+        tl.store(out_ptr + at, tl.load(x_ptr + at))
+
+
+@triton.jit
 def probe_chain_kernel(x_ptr, out_ptr, OP: tl.constexpr, TRIPS: tl.constexpr, WIDTH: tl.constexpr):
     """Apply one operation to a tile that stays on chip, again and again."""
     at = tl.arange(0, WIDTH)
     y = tl.load(x_ptr + at)
     x = y
     for _ in range(TRIPS):
-        if OP == "add":
+        if OP == "scale":
+            x = x * 1.0001
+        elif OP == "add":
             x = x + y
         elif OP == "exp":
             x = tl.exp(x)

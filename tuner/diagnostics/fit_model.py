@@ -35,22 +35,29 @@ Vector = NDArray[np.float64]
 
 FITTED = (
     "launch_us",
+    "launch_48_us",
+    "cold_us",
     "dispatch_us",
     "program_start",
-    "transfer_latency",
-    "transfer_row",
+    "l2_latency_ns",
+    "hbm_latency_ns",
     "mte2_start",
-    "l2_core_gb_s",
-    "l2_sum_gb_s",
-    "l2_start",
-    "hbm_share",
-    "ub_out_share",
+    "transfer_row",
+    "row_bytes",
+    "misaligned_line",
+    "l2_read_bytes",
+    "l2_write_bytes",
+    "l2_share",
+    "read_share",
+    "mixed_share",
+    "shared_line_us",
     "atomic_us",
-    "vector_start",
+    "vector_dispatch",
+    "bank_conflict",
 )
 """Figures of launches and transfers that are fitted, in addition to the costs of operations."""
 
-_OPERATIONS = ("vadd", "vexp", "vdiv", "vln", "vcmp", "vcast")
+_OPERATIONS = ("vadd", "vexp", "vdiv", "vcast")
 """One operation of each class whose cost the probes show; the other operations of its class cost the same."""
 
 _ITERATIONS, _STEP, _CLOSE = 12, 0.02, 1e-4

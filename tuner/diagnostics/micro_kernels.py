@@ -52,7 +52,7 @@ def _spec(
     )
 
 
-OPERATIONS = ("add", "exp", "log", "sqrt", "divide", "cast", "select")
+OPERATIONS = ("scale", "add", "exp", "log", "sqrt", "divide", "cast", "select")
 
 EMPTY = _spec(
     "EMPTY",
@@ -74,6 +74,15 @@ STORE = _spec(
     "probe_store_kernel",
     ("TILES", "REPEATS", "WIDTH"),
     lambda dims: {"out_ptr": Buffer((dims["programs"] * dims["TILES"] * dims["WIDTH"],), "float32", role="out")},
+)
+COPY = _spec(
+    "COPY",
+    "probe_copy_kernel",
+    ("TILES", "WIDTH"),
+    lambda dims: {
+        "x_ptr": Buffer((dims["programs"] * dims["TILES"] * dims["WIDTH"],), "float32"),
+        "out_ptr": Buffer((dims["programs"] * dims["TILES"] * dims["WIDTH"],), "float32", role="out"),
+    },
 )
 CHAIN = _spec(
     "CHAIN",
@@ -111,11 +120,13 @@ def probes(cores: int) -> Sequence[Probe]:
         _load("load, short tiles, all cores", cores, rows=1, cols=2048, repeats=80),
         _load("load, rows of 1 KB", 1, rows=32, cols=256, pitch=512, repeats=40),
         _load("load, rows of 256 B", 1, rows=64, cols=64, pitch=512, repeats=40),
+        _load("load, rows of 128 B, all cores", cores, rows=128, cols=32, pitch=128, repeats=80),
+        _load("load, rows off the blocks", cores, rows=32, cols=256, pitch=513, repeats=40),
         _load("load, one after the other", 1, rows=1, cols=1024, repeats=40, multibuffer=False),
         _load("load, short programs", 10 * cores, rows=1, cols=4096, tiles=1, repeats=4),
         _load("load, from global memory", cores, rows=1, cols=8192, tiles=400, repeats=1),
     ]
-    stores = [_store("store, one core", 1), _store("store, all cores", cores)]
+    stores = [_store("store, one core", 1), _store("store, all cores", cores), _copy("copy, global memory", cores)]
     chains = [_chain(op) for op in OPERATIONS]
     atomics = [_atomic(programs) for programs in (cores, 10 * cores)]
     return [*empty, *loads, *stores, *chains, *atomics]
@@ -142,6 +153,11 @@ def _load(
 
 def _store(name: str, programs: int) -> Probe:
     return _probe(name, STORE, {"programs": programs, "TILES": 8, "REPEATS": 40, "WIDTH": 8192})
+
+
+def _copy(name: str, programs: int) -> Probe:
+    """Copy more than any cache holds."""
+    return _probe(name, COPY, {"programs": programs, "TILES": 200, "WIDTH": 8192})
 
 
 def _chain(op: str) -> Probe:

@@ -36,8 +36,8 @@ def modelled_roofs(device: Device) -> Roofs:
     lanes = 256 / 4 / figures.repeat_cycles["vadd"]  # float32 additions per cycle
     return Roofs(
         {
-            "global memory": device.part.hbm_gb_s * figures["hbm_share"],
-            "L2 cache": figures["l2_sum_gb_s"],
+            "global memory": device.part.read_gb_s * figures["read_share"],
+            "L2 cache": device.part.l2_gb_s * figures["l2_share"],
         },
         device.target.cores * lanes * device.part.clock_ghz,
     )

@@ -35,6 +35,12 @@ class Part:
     hbm_gib: int
     sources: Mapping[str, str]
 
+    def global_gb_s(self, written: float) -> float:
+        """Return the rate of global memory where this share of all bytes is written: a straight line from reads alone
+        to a third of writes, and from two thirds to writes alone."""
+        pure, rest = (self.read_gb_s, written) if written < 1 / 2 else (self.write_gb_s, 1 - written)
+        return pure + (self.mixed_gb_s - pure) * min(1.0, 3 * rest)
+
     @property
     def source(self) -> str:
         return "; ".join(f"{name} {source}" for name, source in self.sources.items())

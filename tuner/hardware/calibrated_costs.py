@@ -85,7 +85,7 @@ def _read(file: Path, changed: int) -> Calibration:
     return made
 
 
-_MODEL_VERSION = 6
+_MODEL_VERSION = 7
 """Number of model changes that moved its times; part of the toolchain, as the compilers' versions are."""
 
 

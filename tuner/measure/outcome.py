@@ -24,8 +24,8 @@ class Timing:
     A modelled time has no spread, so its `p20_us`, `p80_us` and the ends of its interval are None. `times_us` keeps
     single repetitions in the order they were taken, evenly spread if there were many. The median lies between `low_us`
     and `high_us` with 95% confidence. `dropped` means that the config was clearly behind the best, so that its time is
-    an estimate from few repetitions. `method` names the timing method, and `l2` says whether the cache was `cold` or
-    `warm` before each run.
+    an estimate from few repetitions. `method` names the timing method, and `l2` is the state of the
+    cache before each run (`L2State`).
     """
 
     time_us: float

@@ -35,10 +35,11 @@ _SIBLING = "Ascend910B4"
 _COST = {name: figure.value for name, figure in FIGURES.items()}
 """Costs of the modelled part; docs/model.md gives the source of each."""
 
-_INSTRUCTION = _COST["vector_start"] + _COST["barrier"]
+_INSTRUCTION = _COST["vector_dispatch"] + _COST["vector_start"] + _COST["barrier"]
 """Cycles of a vector instruction beyond its work, as the next one waits for its result, from the same table."""
 
-_PROGRAM, _TRANSFER, _LATENCY = _COST["program_start"], _COST["mte2_start"], _COST["transfer_latency"]
+_PROGRAM, _TRANSFER = _COST["program_start"], _COST["mte2_start"]
+_LATENCY = _COST["l2_latency_ns"] * PARTS[_SIBLING].clock_ghz
 """Cycles to start a program, to start a transfer, and until the transfer's first byte arrives, from the same table."""
 
 _STORES_TILES = 0.1
@@ -46,8 +47,9 @@ _STORES_TILES = 0.1
 Chosen by hand, between element-wise kernels, which write a third of their bytes or more, and reductions of long
 rows."""
 
-_VECTOR_BYTES = 256 / REPEAT_CYCLES["vadd"].value
-"""Bytes that a vector instruction processes per cycle, from the same table."""
+_VECTOR_BYTES = 256 / (2 * REPEAT_CYCLES["vadd"].value)
+"""Bytes that a vector instruction processes per cycle, from the same table, where its operands share banks: tiles of a
+power of two nearly always do."""
 
 
 class _Losses(NamedTuple):
@@ -100,17 +102,14 @@ class _Rates(NamedTuple):
     core: float
     launch: float
     dispatch: float
-    visible: float
-    """The part of a transfer's start that other cores' transfers do not hide."""
 
 
 def _rates(name: str, needed_bytes: int) -> _Rates:
     part = PARTS.get(name, PARTS[_SIBLING])
     cached = needed_bytes <= part.l2_mib * 2**20
-    gb_s = _COST["l2_sum_gb_s"] if cached else part.hbm_gb_s * _COST["hbm_share"]
+    gb_s = part.l2_gb_s * _COST["l2_share"] if cached else part.read_gb_s * _COST["read_share"]
     launch, dispatch = (_COST[name] * part.clock_ghz * 1e3 for name in ("launch_us", "dispatch_us"))
-    core = _COST["l2_core_gb_s"] / part.clock_ghz
-    return _Rates(gb_s / part.clock_ghz, core, launch, dispatch, _COST["l2_start"] if cached else 0.0)
+    return _Rates(gb_s / part.clock_ghz, _COST["l2_read_bytes"], launch, dispatch)
 
 
 class _Loops(NamedTuple):
@@ -243,8 +242,6 @@ class _Kernel:
         Other programs use the memory while one waits to be dispatched and started.
         """
         moving = self._bytes * active / self._rates.memory
-        if lost.transfers:
-            moving += self._rates.visible * self._loops.trips * (1 + bool(self._store) / self._passes)
         if lost.starts:
             moving -= _PROGRAM + active * self._rates.dispatch / ceil_div(self._programs, self._cores)
         return moving
@@ -261,12 +258,11 @@ class _Kernel:
 
 
 def _transfer(tile: int, columns: Axis, item_bytes: int, align_bytes: int, core_rate: float) -> float:
-    """Return the cycles of a tile's transfer beyond its bytes: its start, a step for each row, and short rows' delay.
+    """Return the cycles of a tile's transfer beyond its bytes: its start, and a step for each row beside its bytes.
 
     Whole rows that need no padding on chip are one run.
     """
     rows, row_bytes = tile // columns.step, columns.step * item_bytes
     if columns.step == columns.size and row_bytes % align_bytes == 0:
         return _TRANSFER
-    short = max(0.0, _COST["short_row_bytes"] - row_bytes) if rows > 1 else 0.0
-    return _TRANSFER + (rows - 1) * _COST["transfer_row"] + rows * short / core_rate
+    return _TRANSFER + (rows - 1) * _COST["transfer_row"] + rows * _COST["row_bytes"] / core_rate

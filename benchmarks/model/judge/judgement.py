@@ -13,7 +13,7 @@ import numpy as np
 from tilewise.benchmarks.model.judge.cases import published_cases
 from tilewise.benchmarks.model.judge.fit import changed, fitted_names, linear, solve, with_changes
 from tilewise.benchmarks.model.judge.pricing import Timed, recorded, timed_us
-from tilewise.tuner.hardware.ascend_costs import FIGURES, REPEAT_CYCLES, INTERVAL
+from tilewise.tuner.hardware.ascend_costs import FIGURES, INTERVAL, REPEAT_CYCLES
 
 __all__ = ["judge"]
 

@@ -53,7 +53,9 @@ __all__ = ["tune"]
     help="Time to wait for a device that another process uses; 0 does not wait.  [default: no limit]",
 )
 @click.option(
-    "--l2", type=click.Choice(["cold", "warm"]), default="cold", show_default=True, help="L2 cache before each run."
+    "--l2",
+    type=click.Choice(["cold", "warm", "dirty"]),
+    help="L2 cache before each run.  [default: cold on a chip, warm on a model]",
 )
 @click.option("--noise", is_flag=True, help="Replay only: draw each time from the recorded repetitions.")
 @click.option("--fresh", is_flag=True, help="Ignore stored trials and try again.")
@@ -72,7 +74,7 @@ def tune(
     search: str,
     seed: int,
     wait: float | None,
-    l2: str,
+    l2: str | None,
     noise: bool,
     fresh: bool,
     strict: bool,
@@ -177,9 +179,10 @@ def _cross_evaluate(spec: KernelSpec, problems: Sequence[Problem], device: Devic
 
 
 def _named(
-    kernel: str, device: str, shapes: Sequence[str], dtype: str, noise: bool, wait: float | None, l2: str
+    kernel: str, device: str, shapes: Sequence[str], dtype: str, noise: bool, wait: float | None, l2: str | None
 ) -> _Job:
     """Prepare a tuning of a kernel that is run. The arguments are checked before a device is opened."""
+    from tilewise.db.records import L2State
     from tilewise.errors import UsageError
     from tilewise.kernels import registry
     from tilewise.tuner.devices.registry import choose, open_device
@@ -190,7 +193,7 @@ def _named(
     spec = registry.load(kernel)
     problems = [make_problem(spec, parse_dims(shape), dtype) for shape in shapes]
     chosen = choose(device)
-    return spec, problems, lambda: open_device(chosen, wait=wait, warm=l2 == "warm")
+    return spec, problems, lambda: open_device(chosen, wait=wait, l2=L2State(l2) if l2 else None)
 
 
 def _recorded(kernel: str, device: str, shapes: Sequence[str], noise: bool, seed: int) -> _Job:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tilewise.db.records import Clock
+from tilewise.db.records import Clock, L2State
 from tilewise.errors import UnknownDevice, UsageError
 from tilewise.tuner.devices import registry
 from tilewise.tuner.devices.base import DeviceRow
@@ -37,7 +37,24 @@ def test_auto_is_the_first_chip_that_is_here_or_else_a_modelled_one(monkeypatch,
     assert choose("auto") == chosen
 
 
-@pytest.mark.parametrize("device", ["model:Ascend910B4", "replay:some.json"])
-def test_a_warm_cache_is_refused_where_caches_are_always_cold(device):
-    with pytest.raises(UsageError, match=f"device {device} always starts with cold caches; only npu and cuda can"):
-        open_device(device, warm=True)
+@pytest.mark.parametrize(
+    ("device", "l2", "able"),
+    [("replay:some.json", "warm", "npu and cuda and model"), ("cuda", "dirty", "model"), ("npu", "dirty", "model")],
+)
+def test_a_state_of_the_cache_is_refused_where_runs_cannot_start_with_it(device, l2, able):
+    message = f"device {device} cannot start each run with a {l2} L2 cache; only {able} can"
+    with pytest.raises(UsageError, match=message):
+        open_device(device, l2=L2State(l2))
+
+
+@pytest.mark.parametrize("name", ["910B4", "Ascend910B4", "910_9363", "Ascend910_9363"])
+def test_a_part_has_the_names_that_users_type(name):
+    assert choose(f"model:{name}") == ("model:Ascend910B4" if "B4" in name else "model:Ascend910_9362")
+
+
+@pytest.mark.parametrize(
+    ("name", "advice"), [("Ascend910C", "two dies"), ("910C", "two dies"), ("Ascend910B", "family")]
+)
+def test_a_name_that_stands_for_several_parts_is_answered_with_what_to_use(name, advice):
+    with pytest.raises(UnknownDevice, match=f"{name} is not one part: .*{advice}"):
+        choose(f"model:{name}")

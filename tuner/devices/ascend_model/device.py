@@ -19,7 +19,7 @@ from tilewise.tuner.devices.ascend_model.executor.verification import verify_com
 from tilewise.tuner.devices.ascend_model.model_config import model_config
 from tilewise.tuner.devices.ascend_model.report.analysis import Analysis, analyse
 from tilewise.tuner.devices.base import Device
-from tilewise.tuner.hardware.ascend_costs import costs
+from tilewise.tuner.hardware.ascend_costs import INTERVAL, costs
 from tilewise.tuner.hardware.ascend_parts import part as part_named
 from tilewise.tuner.hardware.calibrated_costs import calibrated, model_fingerprint
 from tilewise.tuner.measure.comparison import disagreement
@@ -67,7 +67,8 @@ class ModelDevice(Device):
         target = toolchain.target(part, self._folder)
         self.target = replace(target, cores=cores or target.cores)
         self._l2 = l2
-        self.toolchain = f"{toolchain.fingerprint()}, model {model_fingerprint(self.part)}" + f", L2 {l2}"
+        state = "" if l2 is L2State.WARM else f", {l2} L2"
+        self.toolchain = f"{toolchain.fingerprint()}, model {model_fingerprint(self.part)}{state}"
         self._workers = WorkerPool(
             _ENTRY,
             jobs or settings.jobs,
@@ -112,11 +113,12 @@ class ModelDevice(Device):
         return analyse(spec, problem, config, self.target, self._folder, l2=self._l2)
 
     def interval_us(self, spec: KernelSpec, problem: Problem, config: Config) -> tuple[float, float]:
-        """Return a feasible config's times with all figures at the fast and at the slow ends of their ranges."""
+        """Return the times between which a feasible config's real time lies, as kernels left out of the fit did."""
         outcome, machines = model_config(spec, problem, config, self.target, self._folder, l2=self._l2)
         if machines is None:
             raise Unavailable(f"{self.id} has no time for {spec.name}: {outcome.reason}")
-        return machines.time("low").time_us, machines.time("high").time_us
+        time_us, (least, most) = machines.time("value").time_us, INTERVAL
+        return time_us * least, time_us * most
 
     def memory_bytes(self) -> int:
         return self.part.hbm_gib * 2**30
@@ -124,8 +126,12 @@ class ModelDevice(Device):
     def floor_us(self, spec: KernelSpec, problem: Problem) -> float:
         fits = sum(buffer.bytes for buffer in spec.buffers(problem).values()) <= self.part.l2_mib * 2**20
         figures = costs(instead=calibrated(self.part.name))
-        rate = figures["l2_sum_gb_s"] if fits else self.part.hbm_gb_s * figures["hbm_share"]
-        return spec.bytes(problem) / rate / 1e3
+        if fits and self._l2 is L2State.WARM:
+            return spec.bytes(problem) / (self.part.l2_gb_s * figures["l2_share"]) / 1e3
+        written = sum(buffer.bytes for buffer in spec.buffers(problem).values() if buffer.role != "in")
+        moved = spec.bytes(problem) - (written if fits else 0)
+        share = max(figures["read_share"], figures["mixed_share"])
+        return moved / (self.part.global_gb_s(0.0 if fits else written / moved) * share) / 1e3
 
     def warm_up(self) -> None:
         """Start the compile processes, so that they load while other work goes on."""

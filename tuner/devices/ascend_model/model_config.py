@@ -56,7 +56,9 @@ def model_config(
         return Outcome(Status.UNMODELLED, str(error), facts=facts), None
     except ValueError as error:  # the code deadlocks
         return Outcome(Status.RUNTIME, str(error), facts=facts), None
-    return Outcome(Status.CORRECT, timing=Timing(round(timed.time_us, 4)), facts=facts | timed.to_json()), machines
+    return Outcome(
+        Status.CORRECT, timing=Timing(round(timed.time_us, 4), l2=l2), facts=facts | timed.to_json()
+    ), machines
 
 
 def _parsed(code: str) -> Function:

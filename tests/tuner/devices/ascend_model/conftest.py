@@ -58,6 +58,10 @@ def statement(text):
     return text
 
 
+LATENCY = 260.0
+"""Cycles until the first byte of a transfer arrives, in programs timed by `run`."""
+
+
 def by_hand(*lines):
     """Return the parsed function of a program of these lines; it takes one buffer of 4096 float32 and one number."""
     body = "\n".join(statement(line) for line in lines)
@@ -154,7 +158,7 @@ def run():
     def time(function, *more, arguments=(1, 1, 1, 1), program=0, rate=32.0, share=math.inf, end="value"):
         if isinstance(function, str):
             function = by_hand(function, *more)
-        rates = dict.fromkeys(range(len(function.arguments)), Rate(rate, share))
+        rates = dict.fromkeys(range(len(function.arguments)), Rate(rate, share, LATENCY))
         memory = Memory(rates, rates)
         return ProgramClock(function, costs(end)).run(arguments, program, memory)
 

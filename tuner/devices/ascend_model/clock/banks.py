@@ -12,24 +12,19 @@ from collections.abc import Sequence
 from itertools import combinations
 
 from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, View, ceil
+from tilewise.tuner.hardware.ascend_costs import Costs
 
 __all__ = ["least_cycles"]
 
 _BLOCK, _GROUPS, _BANK_SHIFT, _REPEAT_BLOCKS = 32, 16, 16, 8
 
-_READ_TWICE = 2.0
-"""Cycles of a repeat whose operands are read from the same groups."""
 
-_READ_AND_WRITTEN = 1.77
-"""Cycles of a repeat that reads from and writes to the same banks, over a whole instruction."""
-
-
-def least_cycles(sources: Sequence[View], target: View | None) -> float:
+def least_cycles(sources: Sequence[View], target: View | None, costs: Costs) -> float:
     """Return the least cycles a repeat that the operands' banks allow; 1 if they do not meet."""
     if any(_meet(one, other) for one, other in combinations(sources, 2)):
-        return _READ_TWICE
+        return costs["bank_conflict"]
     if target is not None and any(_crosses(source, target) for source in sources):
-        return _READ_AND_WRITTEN
+        return costs["bank_crossing"]
     return 1.0
 
 

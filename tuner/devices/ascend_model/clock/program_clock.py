@@ -50,7 +50,8 @@ class ProgramClock:
     def __init__(self, function: Function, costs: Costs) -> None:
         self._function = function
         self._costs = costs
-        self._issue_cycles, self._dispatch = costs["vector_issue"], costs["vector_dispatch"]
+        self._issue_cycles = costs["vector_issue"]
+        self._dispatch, self._next = costs["vector_dispatch"], costs["vector_next"]
         self._repeats_per_issue = int(costs["repeats_per_issue"])
         self._memory = Memory({}, {})
         self._steps = self._compile(function.body)
@@ -384,7 +385,7 @@ class ProgramClock:
             views = read + written
             repeats = max(view.repeats() for view in views)
             each = cycles * (2 if (slow and _bits(views) == 16) or (widens and _bits(written) > _bits(read)) else 1)
-            each = max(each, least_cycles(read, written[0] if written else None))
+            each = max(each, least_cycles(read, written[0] if written else None, self._costs))
             self._issue(core, repeats, each, _instructions(views, broadcast), latency)
             core.elements += max(view.elements() for view in views)
 
@@ -395,7 +396,7 @@ class ProgramClock:
         is left (over a single row, a maximum or minimum takes the repeats one by one instead), then within a repeat per
         row. Over another axis: by halving until one row is left."""
         source, dims = op.operands[0], op.attributes["reduce_dims"]
-        both, fold = 2 * self._costs.repeat_cycles["vadd"], self._costs.repeat_cycles["fold"]
+        both, fold = self._costs["bank_conflict"], self._costs.repeat_cycles["fold"]
         latency, fold_latency = self._costs["vector_start"], self._costs["fold_start"]
         keeps_order = op.attributes.get("arith") == "sum"
 
@@ -457,7 +458,7 @@ class ProgramClock:
         """Occupy the vector pipe for an operation's repeats, and for setting up each of its instructions."""
         issued = max(instructions, ceil(repeats, self._repeats_per_issue))
         core.scalar(self._issue_cycles * issued)
-        core.occupy(V, repeats * cycles + self._dispatch * issued, latency)
+        core.occupy(V, repeats * cycles + self._dispatch + self._next * (issued - 1), latency)
 
 
 _FUNCTIONS = frozenset({"vexp", "vln", "vsqrt", "vdiv", "vtanh", "vsin", "vcos", "verf", "vpow"})

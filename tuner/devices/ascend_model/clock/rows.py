@@ -40,6 +40,6 @@ def _misaligned(view: View, rows: int) -> bool:
     """Return whether rows begin in the middle of a block. Buffers themselves are aligned to lines."""
     item = view.item_bits // 8
     steps = [stride for size, stride in zip(view.sizes, view.strides, strict=True) if size > 1 and stride != 1]
-    if rows > 1 and any(stride is UNKNOWN or stride * item % _BLOCK for stride in steps):
+    if rows > 1 and any(stride * item % _BLOCK for stride in steps):
         return True
     return view.offset is not UNKNOWN and int(view.offset) * item % _BLOCK != 0

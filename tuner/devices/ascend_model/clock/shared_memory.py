@@ -122,16 +122,10 @@ class SharedMemory:
         return Memory(inward, outward)
 
     def _global_gb_s(self) -> float:
-        """Return the rate of global memory for this launch's mix of reads and writes: a straight line from reads alone
-        to a third of writes, and from two thirds to writes alone."""
-        part, figures = self._part, self._costs
-        mixed = part.mixed_gb_s * figures["mixed_share"]
-        pure, rest = (
-            (part.read_gb_s * figures["read_share"], self._written)
-            if self._written < 1 / 2
-            else (part.write_gb_s * figures["read_share"], 1 - self._written)
-        )
-        return pure + (mixed - pure) * min(1.0, 3 * rest)
+        """Return the rate of global memory for this launch's mix of reads and writes."""
+        pure, mixed = self._costs["read_share"], self._costs["mixed_share"]
+        rest = min(1.0, 3 * min(self._written, 1 - self._written))
+        return self._part.global_gb_s(self._written) * (pure + (mixed - pure) * rest)
 
 
 def _core_gb_s(competing: float) -> float:

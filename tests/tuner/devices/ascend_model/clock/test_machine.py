@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from tilewise.db.records import L2State
 from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.ascend_model.clock.machine import KernelTime, Machine
 from tilewise.tuner.hardware.ascend_costs import FIGURES, HBM_CORE_GB_S, REPEAT_CYCLES, costs
@@ -155,30 +156,27 @@ def test_one_core_alone_is_faster_than_one_of_forty(streaming):
 
 
 def test_warm_data_streams_at_the_published_rates(streaming):
-    """About 85 GB/s per core up to 2.0 to 2.6 TB/s in all; here less, as each tile of 16 KB takes time to start."""
-    assert rate_gb_s(streaming(1)) == pytest.approx(FIGURES["l2_core_gb_s"].value, rel=0.2)
-    tile = 40 * 16384 / FIGURES["l2_sum_gb_s"].value  # nanoseconds
-    start = FIGURES["l2_start"].value / B4.clock_ghz
-    assert rate_gb_s(streaming(40)) == pytest.approx(FIGURES["l2_sum_gb_s"].value * tile / (tile + start), rel=0.03)
-    assert 1850 < rate_gb_s(streaming(40)) < 2600
+    """About 85 GB/s per core up to 2.0 to 2.6 TB/s in all."""
+    assert rate_gb_s(streaming(1)) == pytest.approx(FIGURES["l2_read_bytes"].value * B4.clock_ghz, rel=0.05)
+    assert rate_gb_s(streaming(40)) == pytest.approx(B4.l2_gb_s * FIGURES["l2_share"].value, rel=0.04)
 
 
 def test_cold_data_streams_at_the_published_rate(streaming):
-    """0.78 to 0.80 TB/s on the part with 32 GB; here less, as each tile of 16 KB takes time to start."""
+    """0.78 to 0.80 TB/s on the part with 32 GB."""
     assert 740 < rate_gb_s(streaming(40, megabytes=512)) < 800
 
 
 def test_reading_and_writing_at_once_share_the_published_rate(program):
     both = program(*COPY[:3], "load", "store", *COPY[4:])
-    timed = Machine(B4, 40, both, [1024 * MIB], costs("value")).time([2000], (40,))
+    timed = Machine(B4, 40, both, [1024 * MIB], costs("value")).time([1500], (40,))
     moved = timed.bytes_in + timed.bytes_out
     assert timed.bytes_in == timed.bytes_out
-    assert moved / running(timed) / 1e6 == pytest.approx(0.78, rel=0.03)  # TB/s: bytes per microsecond are MB/s
+    assert moved / running(timed) / 1e6 == pytest.approx(0.615, rel=0.03)  # TB/s: bytes per microsecond are MB/s
 
 
 @pytest.mark.parametrize("cores", [1, 8, 20, 40])
 def test_a_working_set_larger_than_the_cache_is_never_faster(cores, streaming):
-    warm, cold = streaming(cores, megabytes=B4.l2_mib), streaming(cores, megabytes=B4.l2_mib + 1)
+    warm, cold = (streaming(cores, megabytes=B4.l2_mib + more, trips=150) for more in (0, 1))
     assert running(warm) <= running(cold) * 1.25  # a lone core is limited by its own port in both cases
     if cores == 40:
         assert running(cold) > 2 * running(warm)
@@ -187,20 +185,29 @@ def test_a_working_set_larger_than_the_cache_is_never_faster(cores, streaming):
 def test_after_the_cache_was_emptied_what_is_read_once_comes_from_global_memory(program):
     """8 MB is read once, or forty times."""
 
-    def time(trips, *, evicted):
-        machine = Machine(B4, 40, program(*COPY), [8 * MIB], costs(), evicted=evicted)
+    def time(trips, l2):
+        machine = Machine(B4, 40, program(*COPY), [8 * MIB], costs(), l2=l2)
         return running(machine.time([trips], (40,)))
 
     once, again = 8 * MIB // (40 * 16384), 40 * 8 * MIB // (40 * 16384)
-    assert time(once, evicted=True) > 1.7 * time(once, evicted=False)
-    assert time(again, evicted=False) < time(again, evicted=True) < 1.15 * time(again, evicted=False)
+    assert time(once, L2State.COLD) > 1.7 * time(once, L2State.WARM)
+    assert time(again, L2State.WARM) < time(again, L2State.COLD) < 1.15 * time(again, L2State.WARM)
 
 
-def test_emptying_the_cache_changes_nothing_for_what_does_not_fit_it(program):
-    large = [
-        Machine(B4, 40, program(*COPY), [1024 * MIB], costs(), evicted=e).time([400], (40,)) for e in (False, True)
-    ]
-    assert large[0] == large[1]
+def test_dirty_lines_have_to_be_written_back_before_others_come_in(program):
+    cold, dirty = (
+        running(Machine(B4, 40, program(*COPY), [8 * MIB], costs(), l2=l2).time([8 * MIB // (40 * 16384)], (40,)))
+        for l2 in (L2State.COLD, L2State.DIRTY)
+    )
+    assert 1.5 * cold < dirty < 3 * cold
+
+
+def test_emptying_the_cache_costs_what_does_not_fit_it_its_code_only(program):
+    warm, cold = (
+        Machine(B4, 40, program(*COPY), [1024 * MIB], costs(), l2=l2).time([400], (40,)).time_us
+        for l2 in (L2State.WARM, L2State.COLD)
+    )
+    assert cold - warm == pytest.approx(costs()["cold_us"])
 
 
 def test_small_buffers_stay_warm_beside_a_large_one(program):
@@ -214,8 +221,16 @@ def test_small_buffers_stay_warm_beside_a_large_one(program):
     def time(first, second):
         return running(Machine(B4, 40, two, [first, second], costs()).time([400], (40,)))
 
-    assert time(quarter, large) == time(quarter, MIB)
-    assert time(quarter + 1, large) > 2 * time(quarter + 1, MIB)
+    assert time(quarter, MIB) < time(quarter, large) < 1.5 * time(quarter, MIB)
+    assert time(large, MIB) > 2 * time(quarter, MIB)
+
+
+def test_what_a_program_reads_again_soon_stays_in_the_cache(program):
+    """It reads the same tile four hundred times, or four thousand, of a buffer larger than the cache."""
+    machine = Machine(B4, 40, program(*COPY), [B4.l2_mib * MIB + 1], costs())
+    few, many = (machine.time([trips], (40,)) for trips in (50, 4000))
+    assert rate_gb_s(few) < B4.read_gb_s
+    assert rate_gb_s(many) > 0.9 * B4.l2_gb_s
 
 
 def test_parts_differ_by_clock_and_memory(streaming):

@@ -10,8 +10,8 @@ from tilewise.tuner.devices.ascend_model.clock.recording import record
 from tilewise.tuner.hardware.ascend_costs import costs
 
 COSTS = costs()
-LOAD = COSTS["mte2_start"] + 16384 / 32
-EXP = 64 * COSTS.repeat_cycles["vexp"]
+LATENCY = 260
+LOAD = (16384 + COSTS["row_bytes"]) / 32
 CHAIN = ("load", "set MTE2 V 0", "wait MTE2 V 0", "exp", "set V MTE3 0", "wait V MTE3 0", "store")
 SHAPES = {"even": (1000, 8192), "primes": (997, 8191), "one column": (1000, 1)}
 TILES = {"one sub-tile": (25, 25, 256), "sub-tiles with a tail": (25, 4, 512), "single buffers": (25, 5, 2048)}
@@ -21,7 +21,7 @@ TILES = {"one sub-tile": (25, 25, 256), "sub-tiles with a tail": (25, 4, 512), "
 def course(program):
     def make(*lines):
         function = program(*lines)
-        rates = dict.fromkeys(range(len(function.arguments)), Rate(32.0, 32.0))
+        rates = dict.fromkeys(range(len(function.arguments)), Rate(32.0, 32.0, LATENCY))
         return record(function, COSTS, (1, 1, 1, 1), 0, Memory(rates, rates))
 
     return make
@@ -46,7 +46,7 @@ def test_the_latency_of_a_transfer_belongs_to_the_transfer(course):
     (load,) = [(e, cycles) for e, cycles in course(*CHAIN).critical_path() if e.pipe == MTE2 and e.work]
     event, cycles = load
     assert event.end - event.start == pytest.approx(LOAD)
-    assert cycles == pytest.approx(LOAD + COSTS["transfer_latency"])
+    assert cycles == pytest.approx(LOAD + LATENCY)
     assert event.done == pytest.approx(event.start + cycles)
 
 
@@ -55,7 +55,7 @@ def test_a_barrier_waits_for_what_was_not_done(course):
     recording = course("exp", "barrier V", "exp")
     first, barrier, second = [event for event in recording.events if event.pipe == V]
     assert (first.work, barrier.work, second.work) == (True, False, True)
-    assert barrier.start == first.done == pytest.approx(first.end + COSTS["vector_start"])
+    assert barrier.start == first.done == pytest.approx(first.end + COSTS["function_start"])
     assert second.start == barrier.end == pytest.approx(barrier.start + COSTS["barrier"])
 
 
@@ -83,7 +83,7 @@ def test_every_event_names_its_operation(course):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_recording_changes_no_time(tile, shape, row_reduce, problem, rows, function):
     code, arguments = function(row_reduce, problem(*SHAPES[shape]), rows(*TILES[tile]))
-    rates = dict.fromkeys(range(len(code.arguments)), Rate(60.0, 30.0))
+    rates = dict.fromkeys(range(len(code.arguments)), Rate(60.0, 30.0, LATENCY))
     memory = Memory(rates, rates)
     plain = ProgramClock(code, COSTS).run(arguments, 0, memory)
     recording = record(code, COSTS, arguments, 0, memory)
