@@ -31,6 +31,7 @@ def bench_model(*, progress: Callable[[str], None] = lambda text: None) -> dict[
         "command": "tilewise bench model --json",
         "date": f"{datetime.now(UTC):%Y-%m-%d}",
         "python": platform.python_version(),
+        "clock": "modelled",
         "toolchain": f"{toolchain.fingerprint()}, model {model_fingerprint(part(_PART))}",
         **judge(read_settings().cache_folder, progress=progress),
     }

@@ -28,6 +28,7 @@ _ROWS = {
     "start": "program starts",
     "dispatch": "dispatch",
     "atomics": "serialized atomics",
+    "lines": "shared lines",
 }
 _LINES, _LINE_MIN_SHARE = 8, 0.002
 """Source lines shown, and the least share of the time that a pipe must be busy on one; the JSON has all lines."""
