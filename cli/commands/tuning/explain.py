@@ -180,7 +180,7 @@ def _lines(body: dict[str, Any]) -> Iterator[str]:
 
 def _clock(body: dict[str, Any]) -> str:
     if body["clock"] == "modelled" and "modelled_between_us" in body:
-        return "modelled; {:.1f} to {:.1f} over the ranges of its figures".format(*body["modelled_between_us"])
+        return "modelled; probably {:.1f} to {:.1f}".format(*body["modelled_between_us"])
     return str(body["clock"])
 
 

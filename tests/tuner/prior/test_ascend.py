@@ -16,13 +16,13 @@ TARGET = Target("ascend", "Ascend910B4", 40, 196608, 32, 65535)
 @pytest.mark.parametrize(
     ("rows", "columns", "cycles"),
     [
-        (1, 32, 0.0),
-        (2, 32, COSTS["transfer_row"] + 2 * (COSTS["short_row_bytes"] - 128) / 64.0),
-        (2, 1024, COSTS["transfer_row"]),
+        (1, 32, COSTS["row_bytes"] / 64.0),
+        (2, 32, COSTS["transfer_row"] + 2 * COSTS["row_bytes"] / 64.0),
+        (2, 1024, COSTS["transfer_row"] + 2 * COSTS["row_bytes"] / 64.0),
         (4, 4096, 0.0),  # whole rows are one run
     ],
 )
-def test_a_transfer_takes_a_step_per_further_row_and_longer_for_several_short_ones(rows, columns, cycles):
+def test_a_transfer_takes_a_step_per_further_row_and_some_bytes_beside_each(rows, columns, cycles):
     axis = Axis("N", 4096, 4096, columns)
     took = ascend._transfer(rows * columns, axis, item_bytes=4, align_bytes=32, core_rate=64.0)
     assert took == pytest.approx(COSTS["mte2_start"] + cycles)

@@ -2,6 +2,7 @@
 
 import pytest
 
+from tilewise.db.records import L2State
 from tilewise.kernels.spec import Problem
 from tilewise.tuner.devices.ascend_model import toolchain
 
@@ -32,7 +33,7 @@ def spec():
 def test_a_chip_foresees_by_the_model_of_its_part(shared_npu, spec):
     good, slow, refused = shared_npu.predict_us(spec, PROBLEM, [GOOD, SLOW, REFUSED])
     target = toolchain.target("Ascend910B4", read_settings().cache_folder)
-    outcome, _ = model_config(spec, PROBLEM, GOOD, target, read_settings().cache_folder, evicted=True)
+    outcome, _ = model_config(spec, PROBLEM, GOOD, target, read_settings().cache_folder, l2=L2State.COLD)
     assert good == outcome.timing.time_us < slow
     assert refused is None
 
