@@ -143,7 +143,7 @@ def test_matrix_cores_are_refused_with_the_reason(device, user_kernel):
     spec, problem = user_kernel("MATRIX_PRODUCT")
     (outcome,) = device.evaluate(spec, problem, [spec.default(problem, device.target)])
     assert (outcome.status, outcome.reason) == (
-        Status.COMPILE,
+        Status.UNMODELLED,
         "the kernel needs matrix cores, which are not modelled",
     )
 
