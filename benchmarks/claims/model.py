@@ -97,23 +97,6 @@ def _mutated(raw: Raw) -> str:
     )
 
 
-def _mistakes(raw: Raw) -> str:
-    told = raw["model-mutants"]["summary"]["told_apart_by_the_oracle"]
-    counted = raw["model-mutants"]["summary"]["counting_equivalents_above_a_tenth"]
-    return (
-        f"{told['refused']} of {told['refused'] + told['survived']} that are not equivalent; "
-        f"{counted['share_refused']:.1%} if equivalents above a tenth count as survivors; "
-        f"{raw['model-mutants']['summary']['not_yet_judged_by_the_oracle']} more await the oracle"
-    )
-
-
-def _mistake_cases(raw: Raw) -> str:
-    outcomes = raw["model-mutants"]["summary"]["outcomes"]
-    return f"{raw['model-mutants']['summary']['mutants']} mutants, seed {raw['model-mutants']['seed']}: " + ", ".join(
-        f"{count} {outcome}" for outcome, count in outcomes.items()
-    )
-
-
 def _kernels(raw: Raw) -> str:
     rows = raw["model-kernels"]["rows"]
     gain = statistics.geometric_mean(row["default_us"] / row["tuned_us"] for row in rows)
@@ -244,16 +227,5 @@ MODEL = (
         about=(*_EXECUTOR, "benchmarks/model/mutations.py"),
         designed="the kinds of change, by the authors of the checks",
         not_designed="the draw of this run",
-    ),
-    Claim(
-        name="mutants",
-        question="Single mistakes in the kernels' source that verification refuses",
-        figure=_mistakes,
-        cases=_mistake_cases,
-        files=("docs/results/model-mutants.json",),
-        places=(Place("docs/execution.md", lambda raw: _mistakes(raw)),),
-        about=(*_EXECUTOR, "tuner/measure/draws.py", "tuner/measure/comparison.py", "tuner/measure/verify.py"),
-        designed="the kinds of mistake and of inputs, by the authors of the checks",
-        not_designed="the draw of this run, and the oracle's problems and inputs",
     ),
 )
