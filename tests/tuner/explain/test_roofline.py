@@ -38,7 +38,7 @@ def test_another_suffix_is_refused_before_anything_is_drawn(bowl, tmp_path):
 
 def test_the_roofs_are_those_of_the_cost_table(part):
     roofs = modelled_roofs(part)
-    assert roofs.memory_gb_s == {"global memory": pytest.approx(784), "L2 cache": 2300}
+    assert roofs.memory_gb_s == {"global memory": pytest.approx(784), "L2 cache": 2100}
     assert roofs.vector_gflop_s == pytest.approx(40 * 32 * 1.5)  # 64 lanes, two cycles per addition
 
 
