@@ -39,7 +39,7 @@ def test_another_suffix_is_refused_before_anything_is_drawn(bowl, tmp_path):
 def test_the_roofs_are_those_of_the_cost_table(part):
     roofs = modelled_roofs(part)
     assert roofs.memory_gb_s == {"global memory": pytest.approx(784), "L2 cache": 2100}
-    assert roofs.vector_gflop_s == pytest.approx(40 * 32 * 1.5)  # 64 lanes, two cycles per addition
+    assert roofs.vector_gflop_s == pytest.approx(40 * 64 * 1.5)  # 64 lanes, one cycle per addition
 
 
 def test_a_plot_is_a_picture_of_the_asked_form_and_the_same_each_time(bowl, part, tmp_path):
