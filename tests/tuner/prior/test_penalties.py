@@ -211,15 +211,21 @@ def test_facts_of_a_tiling():
     assert facts == {"programs": 50, "cores": 40, "waves": 2, "tail_rows": 4, "trips": 3 * 32}
 
 
+EARLIER_CLOCK = ("batch_norm-4x512x4096", "sum_rows-1000x8192")
+"""Landscapes of version 6 of the model whose best configs the costs of version 7, which are the prior's, hold slow."""
+
+
 @pytest.mark.parametrize(
     "file",
-    [file for file in landscapes_used_for("design") if "modelled" in file.name],
+    [
+        file
+        for file in landscapes_used_for("design")
+        if "modelled" in file.name and not file.name.startswith(EARLIER_CLOCK)
+    ],
     ids=lambda file: file.name.split("-f")[0],
 )
 def test_one_of_the_first_five_is_within_2_percent_on_landscapes_that_the_prior_was_designed_on(file):
     """`tilewise bench judge` looks at the others: a test would turn them into landscapes of the design."""
-    if file.name.startswith(("batch_norm-4x512x4096", "sum_rows-1000x8192")):
-        pytest.skip("recorded with version 6 of the model, while the prior has the costs of version 7")
     recorded = load_recorded(str(file))
     table, likely = recorded.prior
     first = np.lexsort((table.sum(axis=1), ~likely))[:5]
