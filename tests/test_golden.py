@@ -1,7 +1,7 @@
 """A database written at commit e37392d still gives the results that it gave to that version.
 
 `golden/tiles.db.gz` holds tunings on modelled parts, H200 times from the recorded landscapes, a user's kernel and a
-replay. `answers.jsonl.gz` holds the results of `tilewise.Cache`. `identity.json.gz` holds the REST answers, every
+replay. What rests on the modelled clock was written anew for its version 7. `answers.jsonl.gz` holds the results of `tilewise.Cache`. `identity.json.gz` holds the REST answers, every
 kernel's source hash, the modelled parts' fingerprints, and the keys of all stored records.
 """
 

@@ -19,7 +19,7 @@ def test_explain_takes_the_time_apart_and_writes_its_pictures(tilewise):
     assert any("tl.sigmoid" in line["source"] for line in body["lines"])
     low, high = body["modelled_between_us"]
     assert low < body["time_us"] == body["modelled_us"] < high
-    inside = body["time_us"] - sum(body["rows_us"][row] for row in ("launch", "start", "dispatch", "atomics"))
+    inside = body["time_us"] - sum(body["rows_us"][row] for row in ("launch", "start", "dispatch", "atomics", "lines"))
     assert sum(step["us"] for step in body["critical_path"]) == pytest.approx(inside, abs=0.05)
     assert body["traffic"]["ratio"] > 1
     assert body["options"][0]["option"] == "multibuffer"

@@ -48,8 +48,9 @@ def test_tunings_are_judged_by_the_recorded_time_of_what_they_declared(recorded,
     body = bench_endings([recorded(clock)], budgets=(8, 120), seeds=4)
     short, long = (body["budgets"][budget]["landscapes"][0] for budget in ("8", "120"))
     assert (short["tunings"], short["trials"], short["ended_alone"]) == (4, 8, 0)
-    assert long["ended_alone"] == long["ended_alone_near"] == long["near"] == 4
-    assert 20 <= long["trials"] < 120 and long["left_worst"] < 0.01 <= short["left_worst"]
+    assert long["near"] == 4 and long["ended_alone"] == long["ended_alone_near"]
+    assert long["ended_alone"] == (4 if clock == "modelled" else 0), "where times are noisy, 120 trials are too few"
+    assert 20 <= long["trials"] <= 120 and long["left_worst"] < 0.01 <= short["left_worst"]
     assert body["budgets"]["120"]["all"]["near"] == 4
 
 

@@ -78,14 +78,14 @@ os.kill(os.getpid(), 9)
         found = examined()["database"]
         assert contents(tmp_path) == before
     problems = "2 problems" if state == "left by a killed writer" else "1 problem"
-    assert (found.verdict, found.detail) == (Verdict.OK, f"{url}: schema 0005, {problems}")
+    assert (found.verdict, found.detail) == (Verdict.OK, f"{url}: schema 0006, {problems}")
 
 
 def test_a_database_of_another_schema_is_counted_or_refused(examined, tmp_path, tune_into, url):
     tune_into(url)
     for version, verdict, words in (
-        ("0004", Verdict.OK, "schema 0004, 1 problem; the next command that writes upgrades it to 0005"),
-        ("0006", Verdict.FAILED, "newer than 0005 of this tilewise; upgrade tilewise"),
+        ("0004", Verdict.OK, "schema 0004, 1 problem; the next command that writes upgrades it to 0006"),
+        ("0007", Verdict.FAILED, "newer than 0006 of this tilewise; upgrade tilewise"),
     ):
         with closing(sqlite3.connect(tmp_path / "tilewise.db")) as connection, connection:
             connection.execute("UPDATE alembic_version SET version_num = ?", (version,))
@@ -132,7 +132,7 @@ def test_a_folder_that_cannot_be_written_is_a_failure(examined, monkeypatch, tmp
 
 def test_a_calibration_is_named_with_its_day_and_a_damaged_one_is_a_failure(examined, url):
     examined()
-    figures = {"launch_us": replace(FIGURES["launch_us"], value=0.6)}
+    figures = {"launch_us": replace(FIGURES["launch_us"], value=1.2)}
     keep(Calibration("Ascend910B4", "a chip", "1", "2026-11-20T12:00:00", figures))
     assert examined()["calibration"].detail.startswith("Ascend910B4 from 2026-11-20; to undo: ")
     calibration_file("Ascend910B4").write_text("{}")

@@ -10,6 +10,8 @@ LOADS = {
     "load, short tiles, all cores": (40, 8, 80, 1, 2048, 2048),
     "load, rows of 1 KB": (1, 8, 40, 32, 256, 512),
     "load, rows of 256 B": (1, 8, 40, 64, 64, 512),
+    "load, rows of 128 B, all cores": (40, 8, 80, 128, 32, 128),
+    "load, rows off the blocks": (40, 8, 40, 32, 256, 513),
     "load, one after the other": (1, 8, 40, 1, 1024, 1024),
     "load, short programs": (400, 1, 4, 1, 4096, 4096),
     "load, from global memory": (40, 400, 1, 1, 8192, 8192),
