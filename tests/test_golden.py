@@ -1,8 +1,9 @@
 """A database written at commit e37392d still gives the results that it gave to that version.
 
 `golden/tiles.db.gz` holds tunings on modelled parts, H200 times from the recorded landscapes, a user's kernel and a
-replay. What rests on the modelled clock was written anew for its version 7. `answers.jsonl.gz` holds the results of `tilewise.Cache`. `identity.json.gz` holds the REST answers, every
-kernel's source hash, the modelled parts' fingerprints, and the keys of all stored records.
+replay. `answers.jsonl.gz` holds the results of `tilewise.Cache`. `identity.json.gz` holds the REST answers, every
+kernel's source hash, the modelled parts' fingerprints, and the keys of all stored records. Fingerprints, and the five
+answers that rest on the modelled part's costs, are of version 7 of its clock.
 """
 
 from __future__ import annotations

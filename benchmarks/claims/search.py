@@ -52,8 +52,8 @@ def _against(raw: Raw) -> tuple[float, float, float, int]:
 def _gain_words(raw: Raw) -> str:
     best, _, power, count = _against(raw)
     return (
-        "The default is ours and leaves 8 of 40 cores idle. When all configs were timed, with the earlier version of the "
-        f"modelled clock, the fastest of {count} power-of-two configs took {power / best:.2f}x the winner's time."
+        "The default is ours and leaves 8 of 40 cores idle. When all configs were timed, with the earlier version of "
+        f"the modelled clock, the fastest of {count} power-of-two configs took {power / best:.2f}x the winner's time."
     )
 
 
