@@ -56,7 +56,7 @@ _LIBC = ctypes.CDLL(None, use_errno=True)
 
 
 class End(StrEnum):
-    """How a run ended. A test that takes too long, or dies with its process, does not end."""
+    """The end of a run. A test that takes too long, or dies with its process, does not end."""
 
     PASSED = "passed"
     FAILED = "failed"

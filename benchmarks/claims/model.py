@@ -40,20 +40,21 @@ def _times_cases(raw: Raw) -> str:
     return f"{found['kernels']} kernels, {found['timings']} timings"
 
 
+def _ratio_error(raw: Raw) -> str:
+    found = raw["model-published"]["summary"]
+    return f"off by {found['mean_ratio_error']:.1%} in the mean and {found['largest_ratio_error']:.1%} at most"
+
+
 def _ratios(raw: Raw) -> str:
     found = raw["model-published"]["summary"]
     return (
-        f"ratios off by {found['mean_ratio_error']:.1%} in the mean and {found['largest_ratio_error']:.1%} at most; "
-        f"picks {found['mean_pick_regret']:.1%} behind in the mean and {found['worst_pick_regret']:.1%} at worst"
+        f"ratios {_ratio_error(raw)}; picks {found['mean_pick_regret']:.1%} behind in the mean and "
+        f"{found['worst_pick_regret']:.1%} at worst"
     )
 
 
 def _ratios_words(raw: Raw) -> str:
-    found = raw["model-published"]["summary"]
-    return (
-        f"Ratios to the best of a case are off by {found['mean_ratio_error']:.1%} in the mean and "
-        f"{found['largest_ratio_error']:.1%} at most"
-    )
+    return f"Ratios to the best of a case are {_ratio_error(raw)}"
 
 
 def _ratios_cases(raw: Raw) -> str:

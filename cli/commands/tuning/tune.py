@@ -106,9 +106,9 @@ def tune(
     results: list[dict[str, Any]] = []
     with open_store(url or read_settings().database_url) as store, opener() as opened:
         problems = [*problems, *(_untuned(spec, opened) if misses else ())]
-        options: dict[str, Any] = {"trials": trials, "timeout": timeout, "search": search, "seed": seed, "fresh": fresh}
-        options["strict"] = strict
-        tune_one = partial(run, device=opened, db=store, **options)
+        limits: dict[str, Any] = {"trials": trials, "timeout": timeout}
+        how: dict[str, Any] = {"search": search, "seed": seed, "fresh": fresh, "strict": strict}
+        tune_one = partial(run, device=opened, db=store, **limits, **how)
         for problem in problems:
             results.append(_tuned(spec, problem, opened, store, tune_one, fresh=fresh, as_json=as_json))
             if misses and results[-1]["config"] is not None:

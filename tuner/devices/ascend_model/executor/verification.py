@@ -209,8 +209,8 @@ def _results(arguments: Arguments) -> dict[str, bytes]:
 
 @dataclass(frozen=True, slots=True)
 class Execution:
-    """What an execution found: operations on one pipe that no barrier separates although one uses the other's result,
-    and that the pipe's own order keeps apart; and reads a little beyond a tensor."""
+    """The findings of an execution: operations on one pipe that no barrier separates although one uses the other's
+    result, and that the pipe's own order keeps apart; and reads a little beyond a tensor."""
 
     unbarriered: set[str]
     strays: set[str]
