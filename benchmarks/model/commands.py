@@ -179,10 +179,13 @@ def mutations(count: int, part: str, seed: int, file: str | None, as_json: bool)
     type=click.Path(dir_okay=False),
     help="File of the outcomes so far; with the same file a run goes on.  [default: in the cache folder]",
 )
+@click.option("--jobs", type=click.IntRange(1), default=1, show_default=True, help="Processes at once.")
 @_SEED
 @_FILE
 @common
-def mutants(count: int, device: str, journal: str | None, seed: int, file: str | None, as_json: bool) -> None:
+def mutants(
+    count: int, device: str, journal: str | None, jobs: int, seed: int, file: str | None, as_json: bool
+) -> None:
     """Make single mistakes in the kernels' source, and count those that verification refuses."""
     from tilewise.benchmarks.model.mutants.study import mutants_body, try_mutants
     from tilewise.settings import read_settings
@@ -190,7 +193,7 @@ def mutants(count: int, device: str, journal: str | None, seed: int, file: str |
     folder = read_settings().cache_folder
     rows: dict[str, Any] = {}
     place = Path(journal) if journal else folder / "mutants.jsonl"
-    for row in try_mutants(count, seed, device, folder, place):
+    for row in try_mutants(count, seed, device, folder, place, jobs):
         rows[row["name"]] = row
         if not as_json:
             text = f"{len(rows)}: {row['outcome']}, {row['module']}.py:{row['line']} {row['change']}"

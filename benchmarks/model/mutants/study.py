@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future, as_completed
 from pathlib import Path
 from typing import Any
 
 from tilewise.benchmarks.common.header import header
 from tilewise.benchmarks.model.mutants.source import Mutant, sample
 from tilewise.benchmarks.model.mutants.trial import DRAWS_PER_PROBLEM, ORACLE_DIMS
-from tilewise.tuner.workers.worker import Worker, WorkerDied, WorkerFailed, WorkerTimeout
+from tilewise.tuner.workers.worker import WorkerDied, WorkerFailed, WorkerPool, WorkerTimeout
 
 __all__ = ["EQUIVALENT_SHARE", "mutants_body", "try_mutants"]
 
@@ -27,46 +28,46 @@ EQUIVALENT_SHARE = 0.1
 """Share of all mutants that may be equivalent; those above it count as survivors."""
 
 
-def try_mutants(count: int, seed: int, device: str, folder: Path, journal: Path) -> Iterator[dict[str, Any]]:
-    """Yield the outcome of each of `count` mutants, from the journal or tried now; `agreed` ones again at the end, when
-    the oracle has judged them."""
+def try_mutants(
+    count: int, seed: int, device: str, folder: Path, journal: Path, jobs: int = 1
+) -> Iterator[dict[str, Any]]:
+    """Yield the outcome of each of `count` mutants: those in the journal, then the others as they end, `jobs` at once;
+    `agreed` ones again when the oracle has judged them."""
+    _end_last_line(journal)
     known = {row["name"]: row for row in _journal(journal) if (row["device"], row["seed"]) == (device, seed)}
-    worker = Worker(_ENTRY, env={} if device.startswith("cuda") else {"TRITON_INTERPRET": None}, imports=("torch",))
-    journal.parent.mkdir(parents=True, exist_ok=True)
-    if journal.exists() and not journal.read_text().endswith("\n"):  # its last line was cut off
-        journal.write_text(journal.read_text() + "\n")
     mutants = sample(count, seed)
+    yield from [known[mutant.name] for mutant in mutants if mutant.name in known]
+    env = {} if device.startswith("cuda") else {"TRITON_INTERPRET": None}
+    pool = WorkerPool(_ENTRY, jobs, env=env, imports=("torch",), memory_bytes=_MEMORY_BYTES)
     try:
         for agreed in (False, True):
+            waiting: dict[Future[Any], Mutant] = {}
             for mutant in mutants:
-                if (row := known.get(mutant.name)) is None or (agreed and row["outcome"] == "agreed"):
+                row = known.get(mutant.name)
+                if row is None or (agreed and row["outcome"] == "agreed"):
                     at = row["verified"] if row else ()
-                    row = _described(mutant) | {"device": device, "seed": seed}
-                    row |= _tried(worker, mutant, device, folder, seed, at)
-                    known[mutant.name] = row
-                    with journal.open("a") as file:
-                        file.write(json.dumps(row) + "\n")
-                    yield row
-                elif not agreed:
-                    yield row
+                    waiting[pool.submit(mutant, device, folder, seed, at, timeout=_SECONDS)] = mutant
+            for future in as_completed(waiting):
+                mutant = waiting[future]
+                row = _described(mutant) | {"device": device, "seed": seed} | _outcome(future, oracle=agreed)
+                known[mutant.name] = row
+                with journal.open("a") as file:
+                    file.write(json.dumps(row) + "\n")
+                yield row
     finally:
-        worker.close()
+        pool.close()
 
 
-def _tried(
-    worker: Worker, mutant: Mutant, device: str, folder: Path, seed: int, agreed: Sequence[Mapping[str, Any]]
-) -> dict[str, Any]:
-    """Try one mutant, or ask the oracle about one that agreed.
+def _outcome(future: Future[Any], *, oracle: bool) -> dict[str, Any]:
+    """Return what a mutant's process found, or the oracle's about one that agreed.
 
     One that crashes or hangs its process would do so in a tuning too, where that is noticed: it is refused.
     """
     try:
-        found: dict[str, Any] = worker.call(
-            mutant, device, folder, seed, agreed, timeout=_SECONDS, memory_bytes=_MEMORY_BYTES
-        )
+        found: dict[str, Any] = future.result()
         return found
     except (WorkerTimeout, WorkerDied) as error:
-        return {"outcome": "survived" if agreed else "refused", "reason": f"{error}", "seconds": _SECONDS}
+        return {"outcome": "survived" if oracle else "refused", "reason": f"{error}", "seconds": _SECONDS}
     except WorkerFailed as error:
         return {"outcome": "not tried", "reason": f"{error}", "seconds": 0.0}
 
@@ -80,6 +81,13 @@ def _described(mutant: Mutant) -> dict[str, Any]:
         "kind": mutant.kind,
         "change": mutant.change,
     }
+
+
+def _end_last_line(journal: Path) -> None:
+    """Make the journal's folder; end a last line that was cut off, so that the next row has a line of its own."""
+    journal.parent.mkdir(parents=True, exist_ok=True)
+    if journal.exists() and not (text := journal.read_text()).endswith("\n"):
+        journal.write_text(text + "\n")
 
 
 def _journal(file: Path) -> list[dict[str, Any]]:
