@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import Future, as_completed
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from tilewise.tuner.workers.worker import WorkerDied, WorkerFailed, WorkerPool, 
 __all__ = ["EQUIVALENT_SHARE", "mutants_body", "try_mutants"]
 
 _ENTRY = "tilewise.benchmarks.model.mutants.trial:try_mutant"
-_SECONDS = 900.0
+_SECONDS, _SECONDS_ON_GPU = 900.0, 240.0
 _MEMORY_BYTES = 8 << 30
 
 EQUIVALENT_SHARE = 0.1
@@ -39,26 +40,41 @@ def try_mutants(
     yield from [known[mutant.name] for mutant in mutants if mutant.name in known]
     env = {} if device.startswith("cuda") else {"TRITON_INTERPRET": None}
     pool = WorkerPool(_ENTRY, jobs, env=env, imports=("torch",), memory_bytes=_MEMORY_BYTES)
+    submit = partial(_submitted, pool, device, folder, seed)
+    waiting = {submit(mutant, known.get(mutant.name)): mutant for mutant in mutants if _is_open(known.get(mutant.name))}
+    oracle = {future for future, mutant in waiting.items() if mutant.name in known}
     try:
-        for agreed in (False, True):
-            waiting: dict[Future[Any], Mutant] = {}
-            for mutant in mutants:
-                row = known.get(mutant.name)
-                if row is None or (agreed and row["outcome"] == "agreed"):
-                    at = row["verified"] if row else ()
-                    waiting[pool.submit(mutant, device, folder, seed, at, timeout=_SECONDS)] = mutant
-            for future in as_completed(waiting):
-                mutant = waiting[future]
-                row = _described(mutant) | {"device": device, "seed": seed} | _outcome(future, oracle=agreed)
-                known[mutant.name] = row
+        while waiting:
+            for future in wait(waiting, return_when=FIRST_COMPLETED).done:
+                mutant = waiting.pop(future)
+                row = _described(mutant) | {"device": device, "seed": seed} | _outcome(future, future in oracle)
                 with journal.open("a") as file:
                     file.write(json.dumps(row) + "\n")
+                if _is_open(row):
+                    waiting[judged := submit(mutant, row)] = mutant
+                    oracle.add(judged)
                 yield row
     finally:
         pool.close()
 
 
-def _outcome(future: Future[Any], *, oracle: bool) -> dict[str, Any]:
+def _is_open(row: Mapping[str, Any] | None) -> bool:
+    """Return whether a mutant is still to be tried, or to be judged by the oracle."""
+    return row is None or row["outcome"] == "agreed"
+
+
+def _submitted(
+    pool: WorkerPool, device: str, folder: Path, seed: int, mutant: Mutant, row: Mapping[str, Any] | None
+) -> Future[Any]:
+    return pool.submit(mutant, device, folder, seed, row["verified"] if row else (), timeout=_seconds(device))
+
+
+def _seconds(device: str) -> float:
+    """Return the time of one call: a kernel that never ends hangs a GPU, while a model's executor stops it."""
+    return _SECONDS if device.startswith("model:") else _SECONDS_ON_GPU
+
+
+def _outcome(future: Future[Any], oracle: bool) -> dict[str, Any]:
     """Return what a mutant's process found, or the oracle's about one that agreed.
 
     One that crashes or hangs its process would do so in a tuning too, where that is noticed: it is refused.
@@ -67,7 +83,7 @@ def _outcome(future: Future[Any], *, oracle: bool) -> dict[str, Any]:
         found: dict[str, Any] = future.result()
         return found
     except (WorkerTimeout, WorkerDied) as error:
-        return {"outcome": "survived" if oracle else "refused", "reason": f"{error}", "seconds": _SECONDS}
+        return {"outcome": "survived" if oracle else "refused", "reason": f"{error}", "seconds": None}
     except WorkerFailed as error:
         return {"outcome": "not tried", "reason": f"{error}", "seconds": 0.0}
 

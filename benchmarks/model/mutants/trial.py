@@ -30,7 +30,7 @@ from tilewise.db.records import Status
 from tilewise.errors import NothingFeasible
 from tilewise.kernels import registry
 from tilewise.kernels.source import locate
-from tilewise.kernels.spec import Buffer, Config, KernelSpec, Problem
+from tilewise.kernels.spec import Buffer, Config, KernelSpec, Problem, Value
 from tilewise.tuner.devices.ascend_model.executor.memory import Fault
 from tilewise.tuner.measure.comparison import PRECISION
 from tilewise.tuner.measure.verify import Arguments
@@ -204,19 +204,32 @@ def _used_by(file: str, function: str) -> frozenset[str]:
     return frozenset(seen)
 
 
-_CONFIGS: dict[tuple[str, str], list[Config]] = {}
-
-
 def _configs(used: Runner, problem: Problem, seed: str) -> list[Config]:
+    """Return up to two configs of each variant for which the unchanged kernel runs, as tunings meet both: one that cuts
+    most axes, and a random one."""
+    found = (_first_usable(used, problem, order) for order in _orders(used, problem, seed))
+    return [*{str(config): config for config in found if config is not None}.values()]
+
+
+def _one_config(used: Runner, problem: Problem, seed: str, generator: random.Random) -> Config | None:
+    """Return one of those, drawn at random, or None if the unchanged kernel runs with none."""
+    orders = _orders(used, problem, seed)
+    drawn = generator.sample(orders, len(orders))
+    return next((one for order in drawn if (one := _first_usable(used, problem, order)) is not None), None)
+
+
+_ORDERS: dict[tuple[str, str], list[list[Config]]] = {}
+
+
+def _orders(used: Runner, problem: Problem, seed: str) -> list[list[Config]]:
+    """Return two lists of twenty configs of each variant: those that cut most axes, and random ones."""
     key = (str(problem), seed)
-    if key not in _CONFIGS:
-        _CONFIGS[key] = _found_configs(used, problem, seed)
-    return _CONFIGS[key]
+    if key not in _ORDERS:
+        _ORDERS[key] = _drawn_orders(used, problem, seed)
+    return _ORDERS[key]
 
 
-def _found_configs(used: Runner, problem: Problem, seed: str) -> list[Config]:
-    """Return two configs of each variant for which the unchanged kernel runs, as tunings meet both: one that cuts most
-    axes, and a random one."""
+def _drawn_orders(used: Runner, problem: Problem, seed: str) -> list[list[Config]]:
     spec = registry.load(problem.kernel)
     try:
         space = enumerate_space(spec, problem, used.target)
@@ -224,15 +237,12 @@ def _found_configs(used: Runner, problem: Problem, seed: str) -> list[Config]:
         return []
     configs = list(space.configs)
     random.Random(seed).shuffle(configs)
-    found: list[Config] = []
+    orders = []
     for variant in dict.fromkeys(config.get("VARIANT") for config in configs):
         same = [config for config in configs if config.get("VARIANT") == variant]
         divided = sorted(same[:200], key=lambda config: -_cuts(spec, problem, config))
-        for order in (divided, same):
-            chosen = next((config for config in order[:20] if _is_usable(used, problem, config)), None)
-            if chosen is not None and chosen not in found:
-                found.append(chosen)
-    return found
+        orders += [divided[:20], same[:20]]
+    return orders
 
 
 def _cuts(spec: KernelSpec, problem: Problem, config: Config) -> int:
@@ -241,13 +251,23 @@ def _cuts(spec: KernelSpec, problem: Problem, config: Config) -> int:
     return sum((axis.programs > 1) + (axis.trips > 1) for axis in axes)
 
 
+_USABLE: dict[tuple[str, tuple[tuple[str, Value], ...]], bool] = {}
+
+
+def _first_usable(used: Runner, problem: Problem, configs: Sequence[Config]) -> Config | None:
+    return next((config for config in configs if _is_usable(used, problem, config)), None)
+
+
 def _is_usable(used: Runner, problem: Problem, config: Config) -> bool:
-    spec = registry.load(problem.kernel)
-    try:
-        used.run(spec, problem, config, Arguments(spec, problem, device=used.place))
-    except (Unusable, Fault):
-        return False
-    return True
+    key = (str(problem), tuple(config.items()))
+    if key not in _USABLE:
+        spec = registry.load(problem.kernel)
+        try:
+            used.run(spec, problem, config, Arguments(spec, problem, device=used.place))
+            _USABLE[key] = True
+        except (Unusable, Fault):
+            _USABLE[key] = False
+    return _USABLE[key]
 
 
 _CODES: dict[tuple[object, ...], tuple[str, ...]] = {}
@@ -314,10 +334,9 @@ def _separated(
     missed = {"verified": list(agreed)}
     for index, dims in enumerate(ORACLE_DIMS[spec.dims]):
         problem = Problem(spec.name, dict(dims), narrow if index % 4 == 3 else "float32")
-        configs = _configs(used, problem, f"oracle {spec.name} {index}")
-        if not configs:
+        config = _one_config(used, problem, f"oracle {spec.name} {index}", generator)
+        if config is None:
             continue
-        config = configs[generator.randrange(len(configs))]
         problems += 1
         if _is_same_code(used, spec, changed, problem, config):
             draws += DRAWS_PER_PROBLEM

@@ -61,20 +61,15 @@ def modelled(tmp_path_factory):
     device.close()
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def cuda_gpu():
     good = [{"ROWS": 8, "SUB": sub, "COLS": 64} for sub in (1, 4, 8)]
-    return Subject(
-        cuda.CudaDevice(jobs=2),
-        registry.load(f"{KERNELS}:RIGHT"),
-        Problem("right", {"M": 19, "N": 150}, "float32"),
-        good,
-        [
-            {"ROWS": 8, "SUB": 3, "COLS": 64},
-            {"ROWS": 1 << 12, "SUB": 1 << 12, "COLS": 1 << 12},
-        ],  # not a power of two; too big
-        (registry.load(f"{KERNELS}:MISSING_COLUMN"), good[0]),
-    )
+    no_power_of_two, too_big = {"ROWS": 8, "SUB": 3, "COLS": 64}, {"ROWS": 1 << 12, "SUB": 1 << 12, "COLS": 1 << 12}
+    wrong = (registry.load(f"{KERNELS}:MISSING_COLUMN"), good[0])
+    problem = Problem("right", {"M": 19, "N": 150}, "float32")
+    with cuda.CudaDevice(jobs=2) as device:
+        spec = registry.load(f"{KERNELS}:RIGHT")
+        yield Subject(device, spec, problem, good, [no_power_of_two, too_big], wrong, shared=True)
 
 
 @pytest.fixture(scope="module")

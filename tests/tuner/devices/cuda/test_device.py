@@ -1,5 +1,6 @@
 """CUDA: discovery everywhere, compiling with upstream Triton, timing with a GPU."""
 
+import os
 import subprocess
 import sys
 from types import SimpleNamespace
@@ -165,9 +166,13 @@ def test_the_timer_takes_any_callable():
 
 
 @pytest.mark.needs_gpu
-def test_the_process_that_tunes_opens_no_context():
+def test_the_process_that_tunes_opens_no_context(tmp_path):
     code = (
         "from tilewise.tuner.devices.cuda.device import CudaDevice; import sys\n"
         "with CudaDevice(jobs=1) as device: print([m for m in ('torch', 'triton') if m in sys.modules])"
     )
-    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "[]\n"
+    env = os.environ | {
+        "TILEWISE_CACHE": str(tmp_path)
+    }  # the device's lock, which this process may hold, is in another
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, env=env, timeout=60)
+    assert done.stdout == "[]\n"
