@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import os
+import sys
 from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -102,7 +104,8 @@ class CudaRunner(Runner):
         arguments = Arguments(spec, problem, device=self.place)
         try:
             return verify(spec, problem, config, arguments, draws=DRAWS)
-        except RuntimeError as error:  # an illegal access; the process cannot go on, its caller replaces it
+        except RuntimeError as error:
+            _end_process_if_lost(error)
             return disagreement(describe(error), status=Status.RUNTIME)
 
     def run(self, spec: KernelSpec, problem: Problem, config: Config, arguments: Arguments) -> None:
@@ -114,9 +117,22 @@ class CudaRunner(Runner):
             launch(spec, problem, config, arguments.bind(config))
             torch.cuda.synchronize()
         except RuntimeError as error:
+            _end_process_if_lost(error)
             raise Fault(describe(error)) from error
         if (damage := arguments.damage()) is not None:
             raise Fault(damage)
+
+
+def _end_process_if_lost(error: RuntimeError) -> None:
+    """End this process if the error, an illegal access, has left it without a usable GPU: every later call would fail
+    too, and count as refused. The study takes the end for the mutant's."""
+    import torch
+
+    try:
+        torch.cuda.synchronize()
+    except RuntimeError:
+        print(describe(error), file=sys.stderr, flush=True)
+        os._exit(70)
 
 
 def _without_places(ptx: str) -> str:
