@@ -10,6 +10,7 @@ import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
+from itertools import islice, zip_longest
 from pathlib import Path
 
 __all__ = ["MODULES", "Mutant", "all_mutants", "mutated_text", "sample"]
@@ -60,10 +61,17 @@ def sample(count: int, seed: int) -> list[Mutant]:
         by_kind.setdefault(mutant.kind, []).append(mutant)
     for kind, mutants in by_kind.items():
         random.Random(f"{seed} {kind}").shuffle(mutants)
-    chosen: list[Mutant] = []
-    while len(chosen) < count and any(by_kind.values()):
-        chosen += [mutants.pop() for mutants in by_kind.values() if mutants]
-    return chosen[:count]
+    turns = zip_longest(*(filter(_is_python, reversed(mutants)) for mutants in by_kind.values()))
+    return list(islice((mutant for turn in turns for mutant in turn if mutant is not None), count))
+
+
+def _is_python(mutant: Mutant) -> bool:
+    """Return whether the changed text compiles: a number in place of a name that is assigned to does not."""
+    try:
+        compile(mutated_text(mutant), mutant.module, "exec")
+    except SyntaxError:
+        return False
+    return True
 
 
 def all_mutants() -> Iterator[Mutant]:
