@@ -83,7 +83,8 @@ def _outcome(future: Future[Any], oracle: bool) -> dict[str, Any]:
         found: dict[str, Any] = future.result()
         return found
     except (WorkerTimeout, WorkerDied) as error:
-        return {"outcome": "survived" if oracle else "refused", "reason": f"{error}", "seconds": None}
+        ended = {"outcome": "survived", "refused_there": True} if oracle else {"outcome": "refused"}
+        return {**ended, "reason": f"{error}", "seconds": None}
     except WorkerFailed as error:
         return {"outcome": "not tried", "reason": f"{error}", "seconds": 0.0}
 

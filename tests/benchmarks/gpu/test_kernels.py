@@ -6,7 +6,7 @@ import pytest
 
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
-from tilewise.tuner.devices.cuda import device as cuda
+from tilewise.tuner.devices.cuda.accelerator import CudaRuntime
 from tilewise.tuner.measure.outcome import Timing
 
 pytest.importorskip("torch")
@@ -37,9 +37,9 @@ def test_contenders_take_turns_and_every_round_starts_with_another():
 def test_a_row_has_every_contender_on_a_gpu():
     spec = registry.load("row_reduce")
     problem = Problem("row_reduce", {"M": 4096, "N": 1024}, "float32")
-    with cuda.CudaDevice(jobs=2) as device:
-        config = spec.default(problem, device.target)
-        report = kernels.bench_kernels(device, [(spec, problem, config)], rounds=2, seconds=0.01)
+    runtime = CudaRuntime()
+    config = spec.default(problem, runtime.describe().target)
+    report = kernels.bench_kernels(runtime, [(spec, problem, config)], rounds=2, seconds=0.01)
     (row,) = json.loads(json.dumps(report))["rows"]
     assert "failed" not in row
     assert row["verified"]
