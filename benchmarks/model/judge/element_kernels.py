@@ -141,7 +141,11 @@ def scale_rows_kernel(
 
 @triton.jit
 def add_kernel(x_ptr, y_ptr, out_ptr, n, CORES: tl.constexpr, COPY: tl.constexpr):
-    """Add two buffers, a contiguous range per program."""
+    """Add two buffers, a contiguous range per program.
+
+    No launch has a negative `n`. The branch uses both inputs after the sum, so that the compiler gives the sum a buffer
+    of its own, as the vendor's example does. In an input's buffer, the next load would wait for the sum's store.
+    """
     each = tl.cdiv(n, CORES)
     first = tl.program_id(0) * each
     end = tl.minimum(first + each, n)
@@ -150,6 +154,8 @@ def add_kernel(x_ptr, y_ptr, out_ptr, n, CORES: tl.constexpr, COPY: tl.constexpr
         x = tl.load(x_ptr + at, mask=at < end, other=0.0)
         y = tl.load(y_ptr + at, mask=at < end, other=0.0)
         tl.store(out_ptr + at, x + y, mask=at < end)
+        if n < 0:
+            tl.store(out_ptr + at, x - y, mask=at < end)
 
 
 @triton.jit

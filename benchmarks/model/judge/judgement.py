@@ -28,14 +28,15 @@ def judge(folder: Path, *, refit: bool = True, progress: Callable[[str], None] =
     timed, disagreements = recorded(published_cases(), folder)
     names = fitted_names() if refit else []
     around = np.zeros(len(names))
-    model = linear(timed, names, around, lambda name: progress(f"slope of {name}")) if names else None
-    everything = {} if model is None else _fit(names, solve(model, around, [_fits(row) for row in timed]))
+    sloped = [row for row in timed if not row.case.micro]
+    model = linear(sloped, names, around, lambda name: progress(f"slope of {name}")) if names else None
+    everything = {} if model is None else _fit(names, solve(model, around, [_fits(row) for row in sloped]))
     rows: list[_Row] = []
     for family in dict.fromkeys(row.case.family for row in timed):
         progress(family)
         changes = around
         if model is not None:
-            changes = solve(model, around, [_fits(row) and row.case.family != family for row in timed])
+            changes = solve(model, around, [_fits(row) and row.case.family != family for row in sloped])
         chosen = with_changes(names, changes)
         low, high = INTERVAL
         for row in (row for row in timed if row.case.family == family):
@@ -54,8 +55,8 @@ def judge(folder: Path, *, refit: bool = True, progress: Callable[[str], None] =
 
 
 def _fits(row: Timed) -> bool:
-    """Return whether a row may determine figures: not one that is only shown beside another. Micro-benchmarks stand in
-    the table of parts as they are."""
+    """Return whether a row may determine figures: not one that is only shown beside another, nor a micro-benchmark,
+    whose rates stand in the table of parts as they are."""
     return not row.case.beside and not row.case.micro
 
 

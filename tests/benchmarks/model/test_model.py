@@ -99,6 +99,19 @@ def test_disagreements_on_what_fits_are_not_timed(folder):
     assert len(timed) == 7
 
 
+def test_no_load_of_the_addition_waits_for_a_store(folder):
+    """The vendor's example keeps the sum apart from the inputs."""
+    (case,) = of("asc_add")
+    (step,) = programs.record(case, case.rows[0].config, folder).steps
+    flags = [op.attributes for op in step.function.body.walk() if op.name == "hivm.hir.set_flag"]
+    assert {(flag["set_pipe"], flag["wait_pipe"]) for flag in flags} == {
+        ("PIPE_MTE2", "PIPE_V"),
+        ("PIPE_MTE3", "PIPE_V"),
+        ("PIPE_V", "PIPE_MTE2"),
+        ("PIPE_V", "PIPE_MTE3"),
+    }
+
+
 def test_of_several_configs_the_fastest_stands_beside_a_best_time(folder):
     (case,) = [case for case in CASES if case.best_us is not None][:1]
     (row,), _ = recorded([case], folder)
