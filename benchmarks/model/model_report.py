@@ -51,8 +51,8 @@ Feasibility disagreements: {disagreements}.
 ## The four configs of the headline problem
 
 From a program with the published one's loads, masks, operations and tiling, and from ours (`row_reduce`), which does
-less work for the same result. The second row is timed single-buffered: the compiler used here finds no room for a
-second buffer.
+less work for the same result. The second row is timed as the compiler used here makes it: it finds no room for hoisted
+constants and second buffers ([docs/model.md](../model.md) has the figures).
 
 {headline_rows}
 
@@ -64,9 +64,9 @@ The interval reaches from {low} to {high} times the modelled time.
 
 ## Micro-benchmarks
 
-Twins of the vendor's examples on an Ascend910B1, in Triton. The single-core addition is slower because the compiler
-puts the sum into the buffer of an input, so that a load has to wait for the store before it; the vendor's has three
-buffers.
+Twins of the vendor's examples on an Ascend910B1, in Triton. The addition is written so that the compiler gives the sum
+a buffer of its own, as the vendor's example does. In an input's buffer, which the compiler prefers, the sum makes the
+next load wait for its store: the single-core row is then 53% slow.
 
 {micro}
 
