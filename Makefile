@@ -40,7 +40,7 @@ demo: .venv-demo/ready
 	$(DEMO)/tilewise export --format json -o build/demo/configs.json
 
 test: lint wheels .venv-core/ready
-	$(TEST)/pytest -n 2
+	$(TEST)/pytest -n 2 --dist loadfile # fixtures of a file are made once
 
 # These note in docs/results when they ran, on what, and how it ended; `make test` shows that for the devices.
 test-full: .venv-test/ready

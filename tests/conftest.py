@@ -26,7 +26,7 @@ from places import HELPERS
 from sqlalchemy import URL, create_engine, make_url, text
 from sqlalchemy.exc import OperationalError
 
-pytest_plugins = ["run_record", "skips", "tuning_fixtures", "npu_fixtures", "service_fixtures"]
+pytest_plugins = ["run_record", "skips", "thinning", "tuning_fixtures", "npu_fixtures", "service_fixtures"]
 
 _FOLDER = isolate(os.environ)
 """This run's own folders, from before anything imports tilewise. Child processes inherit them."""

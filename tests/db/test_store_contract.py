@@ -557,6 +557,7 @@ def test_scopes_come_in_the_order_they_were_first_seen(store, make_scope, make_t
     assert list(store.scopes(kernel="c")) == []
 
 
+@pytest.mark.in_part(1)
 def test_many_scopes_are_all_listed_while_more_are_recorded(store, make_scope, make_trial):
     scopes = [make_scope(dims={"M": size, "N": 1}) for size in range(1, 1102)]
     store.merge([(scope, [make_trial()]) for scope in scopes])
@@ -719,6 +720,7 @@ def test_changes_name_the_questions_whose_trials_were_written(store, make_scope,
     changes.close()
 
 
+@pytest.mark.in_part(1)
 def test_too_many_changes_to_list_count_as_a_change_of_everything(store, make_scope, make_trial):
     changes = store.changes()
     store.merge([(make_scope(dims={"M": m, "N": 1}), [make_trial()]) for m in range(1, 1001)])

@@ -40,6 +40,7 @@ def test_a_file_of_another_kind_is_refused_before_any_work(tilewise):
     assert run.stderr.count("\n") == 1
 
 
+@pytest.mark.full
 def test_a_config_that_does_not_run_has_no_timeline(tilewise):
     config = "BLOCK_SIZE_M=25,SUB_BLOCK_SIZE_M=5,BLOCK_SIZE_N=4096"
     words = ("explain", "row_reduce", "-s", "M=1000,N=8192", "-c", config, *MODEL)

@@ -58,6 +58,7 @@ def test_a_killed_tuning_resumes_without_repeating_a_trial(tilewise):
     assert len(after) in (14, 15)  # plus the default, unless the search drew it
 
 
+@pytest.mark.in_part(1)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_tuning_leaves_nothing_running_and_says_how_to_go_on(number, code, tilewise):
     process = tilewise.start(*WORDS)
@@ -77,6 +78,7 @@ def test_an_interrupted_tuning_leaves_nothing_running_and_says_how_to_go_on(numb
     assert int(last.split(";")[1].split()[0]) == len(stored(tilewise))
 
 
+@pytest.mark.in_part(1)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_an_interrupted_benchmark_does_not_wait_for_its_replays(number, code, tilewise):
     file = LANDSCAPES / "row_reduce-1000x8192-float32-Ascend910B4-modelled.json.gz"
@@ -109,6 +111,7 @@ def descendants(pid: int) -> list[int]:
     return [*children, *(one for child in children for one in descendants(child))]
 
 
+@pytest.mark.full
 def test_two_tunings_into_one_database_lose_nothing(tilewise):
     def words(shape: str) -> tuple[str, ...]:
         return ("tune", "row_reduce", "-s", shape, "--device", "model:Ascend910B4", "--trials", "6", "--json")

@@ -6,6 +6,7 @@ from tables import before, now
 from tilewise.kernels import registry
 
 
+@pytest.mark.in_part(5)
 @pytest.mark.parametrize("name", registry.names())
 def test_spaces_defaults_launches_and_tilings_are_those_of_the_table(name):
     for row, known in zip(now("spaces", name), before("spaces", name), strict=True):

@@ -19,6 +19,7 @@ def rows():
     return body["rows"]
 
 
+@pytest.mark.full
 def test_every_variant_of_every_case_is_there(rows):
     seen = {(row["kernel"], row["variant"]) for row in rows}
     assert {("layer_norm", "one_load"), ("layer_norm", "looped")} <= seen

@@ -34,6 +34,7 @@ def verifier():
     verifier.close()
 
 
+@pytest.mark.in_part(1)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_a_right_kernel_agrees_in_every_dtype(verifier, dtype):
     verdict = verifier.verify(spec_named("RIGHT"), problem(dtype=dtype), CONFIG)

@@ -24,6 +24,7 @@ def question(sides, shapes, published=None):
     return Question("q", "log_softmax", "the claim", sides, shapes, published)
 
 
+@pytest.mark.full
 def test_each_side_wins_with_a_config_of_its_own(device):
     sides = {"online": is_variant("online"), "one_load": is_variant("one_load")}
     heard = []
@@ -39,6 +40,7 @@ def test_each_side_wins_with_a_config_of_its_own(device):
     assert heard == ["log_softmax M=200, N=1000: online", "log_softmax M=200, N=1000: one_load"]
 
 
+@pytest.mark.full
 def test_a_side_that_no_config_is_on_is_absent(device):
     sides = {"online": is_variant("online"), "one_load": is_variant("one_load")}
     (row,) = bench_variants(device, [question(sides, [{"M": 8, "N": 200_000}])], trials=2)["rows"]

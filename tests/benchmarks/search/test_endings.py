@@ -43,6 +43,7 @@ def recorded(tmp_path):
     return write
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("clock", ["measured", "modelled"])
 def test_tunings_are_judged_by_the_recorded_time_of_what_they_declared(recorded, clock):
     body = bench_endings([recorded(clock)], budgets=(8, 120), seeds=4)

@@ -38,6 +38,7 @@ def landscape(tmp_path):
     return write
 
 
+@pytest.mark.full
 def test_a_tuning_with_the_default_budget_is_judged_by_the_whole_space(landscape, kept):
     body = bench_judge([landscape("small.json", 8.0)], seeds=3)
     (row,) = body["landscapes"]

@@ -19,6 +19,7 @@ def expected(store, scope, source_hash=None) -> bytes | None:
     return text and text.encode()
 
 
+@pytest.mark.in_part(16)
 @pytest.mark.parametrize(
     "changes",
     [

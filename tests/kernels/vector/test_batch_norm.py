@@ -62,6 +62,7 @@ def test_any_config_of_the_space_is_right_at_any_shape(interpreter, target, data
     assert verdict.agreed, f"N={n} C={c} HW={hw} {dtype} {config}: {verdict.reason}"
 
 
+@pytest.mark.in_part(7)
 @needs_triton
 @pytest.mark.parametrize("dtype", SPEC.dtypes)
 @pytest.mark.parametrize("variant", ["two_passes", "three_passes"])
@@ -106,6 +107,7 @@ def test_one_outlier_at_the_start_of_a_channel_does_not_spoil_its_variance(norma
     torch.testing.assert_close(got["rstd_ptr"].double(), wanted["rstd_ptr"], rtol=2e-5, atol=0)
 
 
+@pytest.mark.in_part(2)
 @needs_triton
 @pytest.mark.parametrize("variant", ["two_passes", "three_passes"])
 @pytest.mark.parametrize("blocks", [WHOLE, BY_PIXEL], ids=["whole", "parts"])

@@ -88,6 +88,7 @@ TRIPS = 60
 """The limit on trips of the inner loop over all programs: 0.1 s of interpreting."""
 
 
+@pytest.mark.in_part(6)
 @needs_torch
 @settings(max_examples=6)
 @given(st.data())
@@ -226,6 +227,7 @@ def compile_folder(tmp_path_factory):
     return tmp_path_factory.mktemp("compiled")
 
 
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("name", "sizes", "tiles"), COMPILED, ids=[name for name, *_ in COMPILED])
 def test_compiled_for_ascend_it_streams(compile_folder, ascend, name, sizes, tiles, dtype):

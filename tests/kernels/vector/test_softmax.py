@@ -198,6 +198,7 @@ def modelled(spec, problem, config, ascend, folder):
     return outcome.facts, machines.time("value")
 
 
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("config", COMPILED, ids=["rows", "one row", "online"])

@@ -102,6 +102,7 @@ def test_a_smaller_tile_that_keeps_double_buffering_is_found_by_compiling_it(hea
         assert row["ratio"] < 1
 
 
+@pytest.mark.full
 def test_a_tile_that_overflows_is_told_the_next_that_fits(headline):
     rows = headline(25, 12, 1024)
     assert rows

@@ -32,7 +32,7 @@ from tilewise.tuner.ingest.import_checks import checked_import
 WRITTEN = datetime(2026, 11, 21, tzinfo=UTC)
 ABOUT = About("row_reduce", "Ascend910B4", "float32", {"N": 8192}, ("M",), 40)
 CONFIG = {"BLOCK_SIZE_M": 25, "SUB_BLOCK_SIZE_M": 25, "BLOCK_SIZE_N": 256, "multibuffer": True}
-EACH = 1000
+EACH = 400
 
 HOSTILE = (
     None,

@@ -215,6 +215,7 @@ EARLIER_CLOCK = ("batch_norm-4x512x4096", "sum_rows-1000x8192")
 """Landscapes of version 6 of the model whose best configs the costs of version 7, which are the prior's, hold slow."""
 
 
+@pytest.mark.in_part(9)
 @pytest.mark.parametrize(
     "file",
     [

@@ -40,7 +40,7 @@ def answer(dims, config=CONFIG, **changes):
 
 def neighbour(dims):
     won = answer(dims)
-    untimed = Trial(CONFIG, Status.CORRECT, why="won at M=1024,N=8192")
+    untimed = Trial(CONFIG, Status.CORRECT, why="won at M=1024,N=512")
     return dataclasses.replace(won, winner=untimed, match="nearest", distance=0.1)
 
 
@@ -122,7 +122,7 @@ def selector(url, timeout=5.0, **options):
 
 
 def choose(choices, m):
-    return choices.choose({"M": m, "N": 8192}, "float32", Tensor())
+    return choices.choose({"M": m, "N": 512}, "float32", Tensor())
 
 
 def eventually(holds, seconds=60.0):
@@ -135,9 +135,10 @@ def eventually(holds, seconds=60.0):
 def test_a_server_that_answers_in_time_decides_the_first_launch(server):
     choice = choose(selector(server.url), 1000)
     assert (choice.match, choice.config) == ("exact", CONFIG)
-    assert server.asked == [{"M": "1000", "N": "8192", "dtype": "float32", "device": "Ascend910B4", "match": "older"}]
+    assert server.asked == [{"M": "1000", "N": "512", "dtype": "float32", "device": "Ascend910B4", "match": "older"}]
 
 
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("manner", ["hang", "500", "429", "503", "not JSON", "no result", "a list", "other question"])
 def test_launches_go_on_within_the_limit_and_recover_when_the_server_does(server, manner, caplog, monkeypatch):
     monkeypatch.setattr(remote, "TIMEOUT_SECONDS", 3.0)
@@ -187,6 +188,7 @@ def test_a_copy_that_is_damaged_is_as_if_there_were_none(server, caplog):
     assert choose(second, 1000).match == "exact"
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("manner", "asked"),
     [("404", ["older", "portfolio"]), ("other source", ["older"]), ("other parameters", ["older"]), ("401", ["older"])],
@@ -207,7 +209,7 @@ def test_a_shape_that_nobody_tuned_gets_what_the_server_has_nearest(server):
     server.manner = "neighbour"
     choices = selector(server.url)
     choice = choose(choices, 1000)
-    assert (choice.match, choice.config, choice.why) == ("nearest", CONFIG, "won at M=1024,N=8192")
+    assert (choice.match, choice.config, choice.why) == ("nearest", CONFIG, "won at M=1024,N=512")
     assert choose(selector(server.url, match="older"), 1000).match == "default"
     assert choose(selector(server.url, match="nearest"), 1000).match == "nearest"
     assert [query["match"] for query in server.asked] == ["older", "portfolio", "older", "older", "nearest"]
@@ -299,6 +301,7 @@ def test_a_server_that_the_user_names_is_told_of_each_guess_once_and_decides_not
     assert choices._misses_server.copy is None
 
 
+@pytest.mark.in_part(1)
 @pytest.mark.parametrize("manner", ["hang", "500", "not JSON"])
 def test_a_server_that_fails_keeps_no_launch_waiting_and_is_told_later(server, told, manner, monkeypatch):
     monkeypatch.setattr(remote, "TIMEOUT_SECONDS", 3.0)

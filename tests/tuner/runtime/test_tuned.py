@@ -196,6 +196,7 @@ def test_another_source_and_another_chip_are_not_used(tmp_path, misses):
     assert asked_for.choices[0].match == "exact"
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     "config",
     [

@@ -1,5 +1,6 @@
 """The contract of every sampler: each config of the space exactly once, and the same course for the same seed."""
 
+import dataclasses
 import math
 import warnings
 
@@ -9,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewise.kernels.spec import Problem
+from tilewise.kernels.spec import Constraint, Problem
 from tilewise.tuner.samplers.base import FAILED, PENALTY, distributions, quiet_study
 from tilewise.tuner.space.search_space import Space, enumerate_space
 from tilewise.tuner.tuning.loop import SEARCHES, make_sampler, prior_table
@@ -69,10 +70,12 @@ def name(request):
 
 @pytest.fixture(scope="module")
 def spaces(bowl):
-    """A space of 104 configs with holes, and its prior."""
+    """A space of some fifty configs with holes, and its prior."""
     problem = Problem("bowl", {"M": 64}, "float32")
-    space = enumerate_space(bowl.SPEC, problem, bowl.TARGET)
-    return space, lambda: prior_table(bowl.SPEC, problem, space, bowl.TARGET)
+    odd = Constraint("TILE is odd", lambda config, problem, target: int(config["TILE"]) % 2 == 1)
+    spec = dataclasses.replace(bowl.SPEC, constraints=(*bowl.SPEC.constraints, odd))
+    space = enumerate_space(spec, problem, bowl.TARGET)
+    return space, lambda: prior_table(spec, problem, space, bowl.TARGET)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from tilewise.tuner.space.search_space import Space, check_config, enumerate_spa
 TARGETS = [known_target("Ascend910B4", 40), known_target("NVIDIA H200", 132)]
 
 
+@pytest.mark.in_part(9)
 @pytest.mark.parametrize("target", TARGETS, ids=lambda target: target.family)
 @pytest.mark.parametrize("kernel", registry.names())
 def test_what_is_fitted_is_always_a_config_of_the_space(kernel, target: Target):

@@ -504,6 +504,7 @@ def test_the_same_seed_takes_the_same_course(bowl, search):
     assert courses[0] == courses[1]
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("search", ["guided", "random", "exhaustive"])
 @pytest.mark.parametrize("stops", [4, 8, 12, 16])
 def test_resuming_after_any_batch_gives_what_an_unbroken_run_gives(bowl, search, stops):
@@ -540,6 +541,7 @@ def test_where_times_are_noisy_a_search_tries_more_before_it_ends_by_itself(bowl
     assert 3 * LEAST_PER_PARAMETER <= len(device.evaluated) < SPACE
 
 
+@pytest.mark.in_part(1)
 @pytest.mark.parametrize("stop", [8, 16, 20, 24])
 def test_a_search_that_was_stopped_and_resumed_ends_where_an_unbroken_one_does(bowl, stop):
     def ended(*budgets):

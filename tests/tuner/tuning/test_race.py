@@ -37,6 +37,7 @@ def test_who_is_clearly_behind_leaves_and_the_others_go_on():
     assert len(results[2].times_us) == ROUNDS[0]
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("kind", [*INDEPENDENT, *MOVING])
 def test_equals_are_tied_whatever_the_noise(kind):
     apart = 0
@@ -60,6 +61,7 @@ def test_a_difference_inside_the_noise_is_a_tie_with_honest_chances():
     assert sum(s.chance for s in results) == pytest.approx(1.0)
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("kind", [*INDEPENDENT, *MOVING])
 def test_the_faster_by_two_percent_wins_outright(kind):
     wins = 0

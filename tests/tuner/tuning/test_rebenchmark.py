@@ -119,6 +119,7 @@ def test_what_is_fastest_only_until_the_device_has_settled_does_not_win(bowl, tu
     assert len(device.races) > 2 and winner.facts[CONTEST]["rounds"] < 20 * len(device.races)
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("kind", [*INDEPENDENT, *MOVING])
 def test_a_tie_is_said_and_settled_alike_whatever_the_noise_and_the_order(bowl, tuning, kind):
     winners = set()
@@ -254,6 +255,7 @@ def test_history_keeps_the_times_of_before_the_contest(bowl, tuning, store, url)
 # --- how often it is wrong ------------------------------------------------------------------------------------------
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("kind", [*INDEPENDENT, *MOVING])
 def test_the_winner_is_within_one_percent_of_the_best_that_was_tried(bowl, tuning, kind):
     """True times lie as close as 0.4%, and the config that wins ties is slower."""

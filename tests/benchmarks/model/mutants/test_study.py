@@ -50,6 +50,7 @@ def test_a_wrong_mutant_is_refused(tried):
     assert row["kernel"] == "row_reduce"
 
 
+@pytest.mark.full
 def test_a_mutant_without_effect_agrees_and_the_oracle_cannot_separate_it(tried, monkeypatch):
     mutant = found("row_reduce", "row_reduce_kernel", "int64 -> int16")
     row = tried(mutant)

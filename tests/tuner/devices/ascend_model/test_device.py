@@ -267,6 +267,7 @@ time.sleep(60)
 """
 
 
+@pytest.mark.in_part(1)
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
 def test_processes_end_with_a_parent_that_is_killed(how, cache_folder):
     parent = subprocess.Popen([sys.executable, "-c", PARENT], stdout=subprocess.PIPE, text=True)

@@ -9,6 +9,7 @@ from tilewise.tuner.hardware import calibrated_costs
 KNOWN = known()
 
 
+@pytest.mark.in_part(5)
 @pytest.mark.parametrize("name", registry.names())
 def test_times_pipes_and_ranges_are_those_of_this_version_of_the_model(name):
     version = calibrated_costs._MODEL_VERSION

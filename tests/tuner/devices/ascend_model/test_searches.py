@@ -99,6 +99,7 @@ def course(device, store, *budgets, search="guided", spec=SPEC, problem=SMALL):
     return tried, result
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("search", SEARCHES)
 def test_every_search_tries_each_config_of_the_space_once(replayed, store, search):
     every = set(replayed.known)
@@ -142,6 +143,7 @@ def test_where_no_config_fits_the_message_says_what_the_compiler_wanted(device, 
     assert {trial.status for trial in store.trials(scope)} == {Status.COMPILE}
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("search", SEARCHES)
 @settings(max_examples=5, deadline=None)
 @given(data=st.data())

@@ -193,6 +193,7 @@ def test_closing_a_device_leaves_nobody_named_as_its_holder(host, folder):
     assert not holder.exists()
 
 
+@pytest.mark.full
 def test_a_device_that_hangs_ends_in_time_when_it_is_told_to(host, folder, url):
     """SIGTERM to the command line during a config that hangs leaves no process, lock or file behind."""
     words = ["tune", f"{HERE / 'host.py'}:HANGING", "-s", "M=12,N=40", "--device", "host", "--db", url]

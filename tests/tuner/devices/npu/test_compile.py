@@ -57,6 +57,7 @@ def in_processes(npu_environment, cann, tmp_path_factory):
     return first, run(TIGHT, PLAIN), cache
 
 
+@pytest.mark.full
 def test_double_buffering_that_the_compiler_dropped_is_noticed_although_it_succeeds(in_processes):
     first, _, _ = in_processes
     assert first[0]["effective_options"] == {"multibuffer": True, "code_motion": True}

@@ -118,6 +118,7 @@ def test_it_says_what_it_is(shared_npu):
     assert shared_npu.memory_bytes() == 8 << 30
 
 
+@pytest.mark.full
 def test_fewer_cores_that_the_process_may_use_count(npu):
     device = npu(limit=24)
     assert device.target.cores == 24
@@ -125,6 +126,7 @@ def test_fewer_cores_that_the_process_may_use_count(npu):
     device.close()  # a second time does nothing
 
 
+@pytest.mark.full
 def test_all_blocks_parallel_lifts_the_cap_on_programs(npu, monkeypatch):
     monkeypatch.setenv("TRITON_ALL_BLOCKS_PARALLEL", "true")
     device = npu()

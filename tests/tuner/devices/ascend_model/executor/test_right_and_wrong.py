@@ -54,6 +54,7 @@ def test_the_same_kernel_without_it_is_not(verdict, name):
         assert found.agreed, found.reason
 
 
+@pytest.mark.in_part(6)
 @pytest.mark.parametrize("name", registry.names())
 def test_the_default_of_every_kernel_is_right(verdict, name):
     spec = registry.load(name)

@@ -45,6 +45,7 @@ def faulty():
     return load
 
 
+@pytest.mark.in_part(1)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_a_right_kernel_agrees_in_every_dtype(device, faulty, dtype):
     verdict = device.verify(*faulty("RIGHT", dtype=dtype), CONFIG)
