@@ -42,7 +42,21 @@ Flags = Mapping[str, bool | str]
 Shape = Mapping[str, int | bool | str]
 """Dimensions and flags in one mapping, as users write them and as they are stored."""
 
-ITEM_BYTES = {"float32": 4, "float16": 2, "bfloat16": 2, "int32": 4, "int64": 8, "int8": 1, "uint8": 1}
+ITEM_BYTES = {
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "float64": 8,
+    "float8_e4m3fn": 1,
+    "float8_e5m2": 1,
+    "int32": 4,
+    "int64": 8,
+    "int16": 2,
+    "int8": 1,
+    "uint8": 1,
+    "bool": 1,
+}
+"""Bytes of an element of each known dtype, by torch's name for it."""
 
 
 class L2State(StrEnum):
@@ -101,7 +115,8 @@ class Problem:
     """The thing tuned: a kernel's name, the size of each dimension, the dtype of the inputs, and the flags.
 
     A flag changes the work without being a size (causal or not, the name of an activation). Most kernels have none.
-    Problems with different flags are different problems; a result for one never answers for the other.
+    Problems with different flags are different problems; a result for one never answers for the other. A flag that has
+    its default value is left out, so that a kernel that gains a flag keeps the results stored before.
     """
 
     kernel: str

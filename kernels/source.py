@@ -71,7 +71,7 @@ def source_hash(spec: KernelSpec) -> str:
     return digest("\n".join(sorted(parts)))[:16]
 
 
-_CONTRACT = ("buffers", "scalars", "grid", "launches", "scratch", "reference")
+_CONTRACT = ("buffers", "scalars", "constants", "fill", "grid", "launches", "scratch", "reference")
 
 
 def _contract(spec: KernelSpec) -> Iterator[str]:

@@ -7,21 +7,26 @@ the same file.
 
 from __future__ import annotations
 
+import inspect
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tilewise.db.records import ITEM_BYTES, Config, Problem, Value
 from tilewise.errors import BadSpec
-from tilewise.kernels.validated_callback import cut, validated
+from tilewise.kernels.validated_callback import ValidatedCallback, cut, validated
 
 __all__ = [
     "ITEM_BYTES",
+    "WORD",
     "Axis",
     "Buffer",
     "Config",
     "Constraint",
+    "Dot",
+    "Flag",
     "KernelSpec",
     "Launch",
     "Parameter",
@@ -32,6 +37,9 @@ __all__ = [
     "Value",
     "ceil_div",
 ]
+
+WORD = re.compile(r"(?!true$|false$)[A-Za-z_][\w.+-]{0,63}", re.ASCII | re.IGNORECASE)
+"""A flag's value that is neither a number nor a truth value, and that a query string and a file can hold."""
 
 Tensors = Mapping[str, Any]
 """Torch tensors by argument name, typed `Any` so that specs need not import torch."""
@@ -47,7 +55,7 @@ class Target:
 
     `cores` run programs at once (vector cores on Ascend, multiprocessors on NVIDIA). `on_chip_bytes` is the memory of
     one core for a program's tiles (the unified buffer on Ascend, shared memory on NVIDIA). `max_programs` limits the
-    product of the grid.
+    product of the grid. `capability` is NVIDIA's compute capability times ten (90 for 9.0), 0 where it is unknown.
     """
 
     family: Literal["ascend", "nvidia"]
@@ -56,11 +64,35 @@ class Target:
     on_chip_bytes: int
     align_bytes: int
     max_programs: int
+    capability: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Flag:
+    """A property of a problem that is not a size: `causal=true`, `activation=silu`. The first value is the default.
+
+    The values are False and True, or words. A problem leaves out flags that have their default, so a flag may be added
+    to a kernel without touching what is stored for it.
+    """
+
+    name: str
+    values: tuple[bool | str, ...]
+
+    def __post_init__(self) -> None:
+        values = self.values if isinstance(self.values, tuple) else ()
+        words = all(isinstance(value, str) and WORD.fullmatch(value) for value in values)
+        truths = all(isinstance(value, bool) for value in values)
+        if len(set(values)) != len(values) or len(values) < 2 or not (words or truths):
+            raise BadSpec(f"flag {self.name} has the values {cut(self.values)}; expected (False, True), or words")
+
+    def of(self, problem: Problem) -> bool | str:
+        """Return the flag's value in a problem."""
+        return problem.flags.get(self.name, self.values[0])
 
 
 @dataclass(frozen=True, slots=True)
 class Buffer:
-    """One tensor argument: contiguous, of `shape` (elements) and `dtype`.
+    """One tensor argument of `shape` (elements) and `dtype`, contiguous unless it has `strides` (elements per axis).
 
     `in` buffers hold random data; `out` buffers are poisoned before a checked run; `inout` buffers hold random data
     that is restored before each run. `initial` marks an output that the kernel accumulates into: every element is set
@@ -68,6 +100,13 @@ class Buffer:
     torch generator of its device, if the standard normal is unsuitable (a product of normals underflows). `scale` is
     the expected magnitude of an output whose few elements may be near zero by chance (one sum of N normals is about
     sqrt(N)). Deviations are measured relative to it where it exceeds the reference's RMS.
+
+    `strides` describe a view, such as a transposed matrix or rows with a gap between them, in which no two elements
+    share a place. The kernel and the reference are given the view; a kernel must not touch what lies between.
+    `moved_bytes` are the bytes that a launch must move at least, if not all of the buffer's: those that a gather reads.
+    `terms` is the number of products or numbers that are added up for one element of an output. `tolerance` is how far
+    an output may be off beyond the rounding that `comparison.py` allows: relative to the element or the RMS, whichever
+    is larger, or absolute for integers.
     """
 
     shape: tuple[int, ...]
@@ -76,6 +115,10 @@ class Buffer:
     initial: float | None = None
     draw: Callable[[Any, Any], None] | None = None
     scale: float = 0.0
+    strides: tuple[int, ...] | None = None
+    moved_bytes: int | None = None
+    terms: int = 1
+    tolerance: float = 0.0
 
     @property
     def elements(self) -> int:
@@ -83,7 +126,25 @@ class Buffer:
 
     @property
     def bytes(self) -> int:
+        """Bytes of the elements, without those that lie between them."""
         return self.elements * ITEM_BYTES[self.dtype]
+
+    @property
+    def span(self) -> int:
+        """Elements from the first to the last one in memory, those between them included."""
+        if self.strides is None:
+            return self.elements
+        return 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+
+    @property
+    def span_bytes(self) -> int:
+        return self.span * ITEM_BYTES[self.dtype]
+
+    @property
+    def least_bytes(self) -> int:
+        """The least bytes that a launch moves: all, or `moved_bytes`, twice if they are read and written."""
+        moved = self.bytes if self.moved_bytes is None else self.moved_bytes
+        return moved * (2 if self.role == "inout" else 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +152,8 @@ class Parameter:
     """One tile parameter (`constexpr`) or compile option (`option`: `num_warps`, `multibuffer`, ...).
 
     `values(problem, target)` lists its candidate values, numbers in a meaningful order. An empty list means that the
-    parameter does not exist on that target.
+    parameter does not exist on that target. An option with the value 0 is not passed to the compiler (`maxnreg`: no
+    limit).
     """
 
     name: str
@@ -122,11 +184,14 @@ class Launch:
     """One of a config's launches: one of the spec's functions over a grid.
 
     The function's arguments are taken by name from `constants`, the buffers and scratch, the scalars and the config.
+    `descriptors`: the function makes tensor descriptors (`tl.make_tensor_descriptor`), which need memory beside the
+    arguments; the launch provides an allocator for it.
     """
 
     function: Any
     grid: tuple[int, ...]
     constants: Mapping[str, Value] = field(default_factory=dict)
+    descriptors: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +224,26 @@ class Axis:
 
 
 @dataclass(frozen=True, slots=True)
+class Dot:
+    """The matrix product of one trip: an accumulator of `m` x `n` elements in registers, to which `k` products are
+    added.
+
+    `stages` is the number of trips whose operands are in shared memory at a time, `shared_bytes` the shared memory
+    beside them (an epilogue's tile). `splits` programs share an accumulator's sum. `group` rows of tiles are worked on
+    together, so that their operands stay in the L2 cache. `persistent` programs work on one tile after the other.
+    """
+
+    m: int
+    n: int
+    k: int
+    stages: int = 1
+    shared_bytes: int = 0
+    splits: int = 1
+    group: int = 1
+    persistent: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class Tiling:
     """The division of the work by a config, outermost axis first; the last axis is contiguous in memory.
 
@@ -166,7 +251,8 @@ class Tiling:
 
     `streamed_bytes` are loaded by one trip, and kept twice by double buffering. `resident_bytes` must also be on chip
     during a trip: accumulators, temporaries, operands that stay. `traffic` is the data that all launches of the config
-    move through global memory, as a multiple of the least: more than 1 if data is read again.
+    move through global memory, as a multiple of the least: more than 1 if data is read again. `dot` is the product of
+    a kernel whose work is one on matrix units; a batch of products counts as one whose rows are those of all.
 
     The rest is for Ascend. `doubling_bytes` is the memory that double buffering adds when memory is tight: less than
     `streamed_bytes` if the second buffers reuse space of temporaries, and None for all of `streamed_bytes`.
@@ -187,6 +273,7 @@ class Tiling:
     moved_back: bool = False
     first_apart: bool = False
     in_place: bool = False
+    dot: Dot | None = None
 
     @property
     def programs(self) -> int:
@@ -204,7 +291,12 @@ class KernelSpec:
     - `function`: the `triton.jit` function, or its name as `"package.module:function"`; a tuple of them if a config
       launches several, or one of several.
     - `buffers(problem)`, `scalars(problem)`: the run-time arguments by name. Together with the `constexpr` parameters
-      they are all of the function's arguments.
+      they are all of the function's arguments, with `constants(problem)`: `constexpr` arguments that the problem
+      fixes. They are neither tuned nor part of a config. None stands for a pointer that the problem does not need.
+    - `flags`: properties of a problem beside its sizes, each with its values.
+    - `fill(tensors, problem, generator)`: write the inputs whose values matter (routing, lengths, targets), in place,
+      after all inputs were drawn; `tensors` holds them by name. `generator` is a torch generator of their device. It is
+      called for every draw of a verification, and must leave alone what any values will do for.
     - `grid(config, problem)`: programs along each grid axis, for a kernel of one function. A kernel of several has
       `launches(config, problem)` instead: its launches, in order. A config's time is that of all its launches.
     - `scratch(config, problem)`: buffers between the launches (partial results), written before they are read.
@@ -212,8 +304,10 @@ class KernelSpec:
       equals the product of its grid.
     - `reference(inputs)`: the expected outputs by argument name, computed with torch operations that keep the dtype of
       their inputs. It is called on float64 tensors to verify a config, and on the problem's dtype as the eager
-      baseline.
+      baseline. It may take the problem as a second argument, for its flags.
     - `flops(problem)`: floating-point operations that the problem needs, for the roofline.
+    - `matrix_dtype(problem)`: the dtype in which matrix units multiply, for a kernel that does its operations there.
+      The roofline then has their peak rate.
     - `default(problem, target)`: the config to launch without tuning. It may be empty if the space is given by
       `configs`.
     - `any_value`: inputs that may hold any float, although their buffers have a `draw`. Only the first draw of a
@@ -231,7 +325,7 @@ class KernelSpec:
     buffers: Callable[[Problem], Mapping[str, Buffer]]
     scalars: Callable[[Problem], Mapping[str, int | float]]
     tiling: Callable[[Config, Problem], Tiling]
-    reference: Callable[[Tensors], Tensors]
+    reference: Callable[..., Tensors]
     flops: Callable[[Problem], int]
     default: Callable[[Problem, Target], Config]
     grid: Callable[[Config, Problem], tuple[int, ...]] | None = None
@@ -240,6 +334,10 @@ class KernelSpec:
     constraints: tuple[Constraint, ...] = ()
     configs: Callable[[Problem, Target], Sequence[Config]] | None = None
     any_value: tuple[str, ...] = ()
+    flags: tuple[Flag, ...] = ()
+    constants: Callable[[Problem], Mapping[str, Value | None]] = lambda problem: {}
+    fill: Callable[[Tensors, Problem, Any], None] | None = None
+    matrix_dtype: Callable[[Problem], str] | None = None
     origin: str = ""
     """The name by which another process loads this spec: registered, or `path/to/file.py:SPEC`; set on loading."""
 
@@ -249,12 +347,14 @@ class KernelSpec:
             raise BadSpec(f"kernel {self.name} needs one function and a grid, or a tuple of functions and launches")
         for name, kind in _TUPLES.items():
             _require_tuple(f"{name} of kernel {self.name}", getattr(self, name), kind)
+        if both := sorted({flag.name for flag in self.flags} & set(self.dims)):
+            raise BadSpec(f"kernel {self.name} has {', '.join(both)} as a dimension and as a flag; rename one")
         if unknown := [dtype for dtype in self.dtypes if dtype not in ITEM_BYTES]:
             raise BadSpec(f"kernel {self.name} takes {', '.join(unknown)}; known dtypes: {', '.join(ITEM_BYTES)}")
         for name, (arguments, check) in _RESULTS.items():
             function = getattr(self, name)
-            if function is not None or name not in ("grid", "launches", "configs"):
-                more = {"passes_through": _may_be_the_devices} if name == "reference" else {}
+            if function is not None or name not in ("grid", "launches", "configs", "fill", "matrix_dtype"):
+                more = {"passes_through": _may_be_the_devices} if name in ("reference", "fill") else {}
                 object.__setattr__(
                     self, name, validated(f"{name}({arguments}) of kernel {self.name}", function, check, **more)
                 )
@@ -263,7 +363,8 @@ class KernelSpec:
         """Return the kernel's entry in the listings of the command line and the REST service."""
         parameters = [parameter.name for parameter in self.parameters]
         listed = {"dims": list(self.dims), "dtypes": list(self.dtypes), "parameters": parameters}
-        return {"name": self.name, "summary": self.summary, **listed}
+        flags = {"flags": {flag.name: list(flag.values) for flag in self.flags}} if self.flags else {}
+        return {"name": self.name, "summary": self.summary, **listed, **flags}
 
     def functions(self) -> tuple[Any, ...]:
         """Return every function that any config launches."""
@@ -276,9 +377,17 @@ class KernelSpec:
         assert self.grid is not None, "__post_init__ requires one or the other"
         return (Launch(self.function, tuple(self.grid(config, problem))),)
 
+    def reference_of(self, problem: Problem) -> Callable[[Tensors], Tensors]:
+        """Return the reference as a function of the inputs alone."""
+        function = self.reference.function if isinstance(self.reference, ValidatedCallback) else self.reference
+        taken = [p for p in inspect.signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
+        if len(taken) < 2:
+            return self.reference
+        return lambda inputs: self.reference(inputs, problem)
+
     def bytes(self, problem: Problem) -> int:
         """Return the least bytes moved through global memory: each input read once, each output written once."""
-        return sum(buffer.bytes * (2 if buffer.role == "inout" else 1) for buffer in self.buffers(problem).values())
+        return sum(buffer.least_bytes for buffer in self.buffers(problem).values())
 
     def options(self) -> frozenset[str]:
         """Return the names of the parameters that are compile options rather than arguments."""
@@ -293,6 +402,7 @@ _TUPLES: dict[str, type] = {
     "parameters": Parameter,
     "constraints": Constraint,
     "any_value": str,
+    "flags": Flag,
 }
 
 
@@ -323,11 +433,40 @@ def _buffer(name: str, buffer: Buffer) -> str:
         return f"{name} with the shape {cut(buffer.shape)}; expected a tuple of sizes from 1"
     if buffer.dtype not in ITEM_BYTES:
         return f"{name} with the dtype {cut(buffer.dtype)}; expected one of {', '.join(ITEM_BYTES)}"
-    return (
-        ""
-        if buffer.role in ("in", "out", "inout")
-        else f"{name} with the role {cut(buffer.role)}; expected in, out or inout"
+    if buffer.role not in ("in", "out", "inout"):
+        return f"{name} with the role {cut(buffer.role)}; expected in, out or inout"
+    if buffer.strides is not None and not _are_apart(buffer.shape, buffer.strides):
+        return f"{name} with the strides {cut(buffer.strides)}; expected a tuple, with which no two elements overlap"
+    return ""
+
+
+def _are_apart(shape: tuple[int, ...], strides: object) -> bool:
+    """Return whether each axis steps over all that the axes of smaller strides reach."""
+    if not isinstance(strides, tuple) or len(strides) != len(shape):
+        return False
+    if not all(isinstance(stride, int) and stride > 0 for stride in strides):
+        return False
+    reached = 1
+    for stride, size in sorted(zip(strides, shape, strict=True)):
+        if size > 1 and stride < reached:
+            return False
+        reached += (size - 1) * stride
+    return True
+
+
+def _constants(constants: object) -> str:
+    fits = isinstance(constants, Mapping) and all(
+        value is None or isinstance(value, Value) for value in constants.values()
     )
+    return "" if fits else f"{cut(constants)}; expected a number, a string, a truth value or None for each name"
+
+
+def _nothing(result: object) -> str:
+    return "" if result is None else f"{cut(result)}; expected nothing: it writes to the tensors in place"
+
+
+def _dtype(dtype: object) -> str:
+    return "" if dtype in ITEM_BYTES else f"{cut(dtype)}; expected one of {', '.join(ITEM_BYTES)}"
 
 
 def _numbers(scalars: object) -> str:
@@ -364,6 +503,9 @@ def _only(kind: Any, expected: str) -> Callable[[object], str]:
 _RESULTS: dict[str, tuple[str, Callable[[Any], str]]] = {
     "buffers": ("problem", _buffers),
     "scalars": ("problem", _numbers),
+    "constants": ("problem", _constants),
+    "fill": ("tensors, problem, generator", _nothing),
+    "matrix_dtype": ("problem", _dtype),
     "grid": ("config, problem", _grid),
     "launches": ("config, problem", _launches),
     "scratch": ("config, problem", _buffers),

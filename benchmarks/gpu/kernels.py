@@ -182,21 +182,22 @@ def _implementations(
     def launched(chosen: Config) -> Run:
         return launcher(spec, problem, chosen, arguments.bind(chosen))
 
-    eager = functools.partial(_without_gradients, spec.reference, arguments.inputs)
+    reference = spec.reference_of(problem)
+    eager = functools.partial(_without_gradients, reference, arguments.inputs)
     return {
         "tuned": (lambda: launched(config), reset),
         "default": (lambda: launched(spec.default(problem, target)), reset),
         "eager": (lambda: eager, None),
-        "compile": (lambda: _compiled(spec, arguments, "default"), None),
-        "max_autotune": (lambda: _compiled(spec, arguments, "max-autotune-no-cudagraphs"), None),
+        "compile": (lambda: _compiled(reference, arguments, "default"), None),
+        "max_autotune": (lambda: _compiled(reference, arguments, "max-autotune-no-cudagraphs"), None),
     }
 
 
-def _compiled(spec: KernelSpec, arguments: Arguments, mode: str) -> Run:
+def _compiled(reference: Callable[..., Any], arguments: Arguments, mode: str) -> Run:
     """Return the reference under `torch.compile`, specialized to this shape (`dynamic=False`)."""
     import torch
 
-    function = torch.compile(spec.reference, dynamic=False, fullgraph=True, mode=mode)
+    function = torch.compile(reference, dynamic=False, fullgraph=True, mode=mode)
     return functools.partial(_without_gradients, function, arguments.inputs)
 
 

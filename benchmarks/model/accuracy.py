@@ -104,8 +104,8 @@ def measure(case: Case, config: Config, place: str) -> dict[str, dict[str, float
     arguments.poison()
     launch(spec, problem, config, tensors)
     exact = registry.load("gelu_erf") if case.data == _EVEN else spec
-    wanted = exact.reference({name: tensor.double() for name, tensor in arguments.inputs.items()})
-    eager = exact.reference(arguments.inputs)
+    wanted = exact.reference_of(problem)({name: tensor.double() for name, tensor in arguments.inputs.items()})
+    eager = exact.reference_of(problem)(arguments.inputs)
     return {"error": _off(arguments.outputs, wanted), "torch_error": _off(eager, wanted)}
 
 

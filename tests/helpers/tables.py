@@ -92,7 +92,8 @@ def _some(spec: KernelSpec, problem: Problem, space: Space, target: Target) -> l
 def _launched(spec: KernelSpec, config: Config, problem: Problem) -> list[Any]:
     launches = [[launch.grid, dict(launch.constants)] for launch in spec.plan(config, problem)]
     scratch = {name: buffer.bytes for name, buffer in spec.scratch(config, problem).items()}
-    return [dict(config), launches, scratch, astuple(spec.tiling(config, problem))]
+    tiling = spec.tiling(config, problem)
+    return [dict(config), launches, scratch, astuple(tiling)[: None if tiling.dot else -1]]
 
 
 def write() -> None:

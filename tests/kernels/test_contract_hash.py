@@ -36,6 +36,8 @@ def hash_of(tmp_path):
         ('2 * inputs["x_ptr"]', '3 * inputs["x_ptr"]'),
         ('problem.dtype, role="out")', 'problem.dtype, role="inout")'),
         ("scalars=lambda problem: dict(problem.dims)", 'scalars=lambda problem: {"N": problem.dims["N"] - 1}'),
+        ("scalars=", "constants=lambda problem: {}, scalars="),
+        ("scalars=", "fill=lambda tensors, problem, generator: None, scalars="),
         ('(ceil_div(problem.dims["N"], config["BLOCK_SIZE"]),)', '(ceil_div(problem.dims["N"], 1024),)'),
     ],
 )

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from tilewise.errors import BadSpec
 from tilewise.kernels import registry
-from tilewise.kernels.spec import ITEM_BYTES, Axis, Buffer, KernelSpec, Launch, Problem, Tiling, ceil_div
+from tilewise.kernels.spec import ITEM_BYTES, Axis, Buffer, Flag, KernelSpec, Launch, Problem, Tiling, ceil_div
 
 small = st.integers(1, 60)
 
@@ -54,6 +54,66 @@ def a_spec(**changes):
         "default": lambda problem, target: {},
     }
     return KernelSpec(**fields | changes)
+
+
+def test_a_strided_buffer_counts_its_elements_and_spans_what_lies_between():
+    rows = Buffer((4, 6), "float16", strides=(10, 1))
+    assert (rows.bytes, rows.span, rows.span_bytes) == (48, 36, 72)
+    assert Buffer((4, 6), "float16", strides=(1, 4)).span == 24
+
+
+@pytest.mark.parametrize("strides", [(1, 1), (6,), (3, 2), (0, 1), [6, 1]])
+def test_strides_of_which_two_elements_share_a_place_are_refused(strides):
+    spec = a_spec(buffers=lambda problem: {"x": Buffer((4, 6), "float32", strides=strides)})
+    with pytest.raises(BadSpec, match=r"x with the strides .*; expected a tuple, with which no two elements overlap"):
+        spec.buffers(Problem("k", {"M": 1}, "float32"))
+
+
+def test_a_gather_counts_the_bytes_that_it_reads():
+    buffers = {"table": Buffer((1000, 8), "float32", moved_bytes=320), "out": Buffer((10, 8), "float32", "out")}
+    assert a_spec(buffers=lambda problem: buffers).bytes(Problem("k", {"M": 1}, "float32")) == 320 + 320
+
+
+@pytest.mark.parametrize(
+    "values", [(False,), (True, 2), ("a", "a"), ("1st", "b"), ("a", True), ["a", "b"], ("true", "no")]
+)
+def test_a_flag_is_two_truth_values_or_words(values):
+    with pytest.raises(BadSpec, match=r"flag f has the values .*; expected \(False, True\), or words"):
+        Flag("f", values)
+
+
+def test_a_reference_may_take_the_problem_for_its_flags():
+    problem = Problem("k", {"M": 1}, "float32", {"causal": True})
+    plain = a_spec(reference=lambda inputs: {name: _Tensor(inputs["x"]) for name in ("out",)})
+    flagged = a_spec(reference=lambda inputs, problem: {"out": _Tensor((inputs["x"], problem.flags["causal"]))})
+    assert plain.reference_of(problem)({"x": 3})["out"].value == 3
+    assert flagged.reference_of(problem)({"x": 3})["out"].value == (3, True)
+
+
+class _Tensor:
+    requires_grad = False
+
+    def __init__(self, value):
+        self.value = value
+
+
+def test_a_name_is_a_dimension_or_a_flag():
+    with pytest.raises(BadSpec, match="kernel k has M as a dimension and as a flag; rename one"):
+        a_spec(flags=(Flag("M", (False, True)),))
+
+
+@pytest.mark.parametrize(
+    ("field", "arguments", "returned", "message"),
+    [
+        ("constants", (None,), {"A": [1]}, "expected a number, a string, a truth value or None for each name"),
+        ("fill", ({}, None, None), 1, "expected nothing"),
+        ("matrix_dtype", (None,), "fp8", "expected one of float32"),
+    ],
+)
+def test_what_optional_functions_return_is_checked(field, arguments, returned, message):
+    spec = a_spec(**{field: lambda *given: returned})
+    with pytest.raises(BadSpec, match=message):
+        getattr(spec, field)(*arguments)
 
 
 def test_the_least_traffic_counts_a_buffer_that_is_read_and_written_twice():

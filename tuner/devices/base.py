@@ -87,7 +87,7 @@ class Device(ABC):
 
     def check_memory(self, spec: KernelSpec, problem: Problem) -> None:
         """Raise `BadDimension` if the problem's buffers do not fit in the device's memory."""
-        needed = sum(buffer.bytes for buffer in spec.buffers(problem).values())
+        needed = sum(buffer.span_bytes for buffer in spec.buffers(problem).values())
         if needed > self.memory_bytes():
             free = self.memory_bytes() / 2**30
             wanted = f"{shape_text(problem.shape)} needs {needed / 2**30:.1f} GiB of buffers"

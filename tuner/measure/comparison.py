@@ -3,7 +3,9 @@
 A right program computes in float32, or with float32 sums, and rounds to the output's dtype at the end. An element may
 therefore be off by
 
-- `ACCUMULATION` of its own magnitude or of the reference's RMS, whichever is larger: float32 arithmetic;
+- `ACCUMULATION` of its own magnitude or of the reference's RMS, whichever is larger: float32 arithmetic. A sum of more
+  than `TERMS_ADDED` terms may be off by more, as the square root of their number;
+- the `tolerance` that the kernel's spec gives an output, for arithmetic that is less precise than float32;
 - half a unit in its last place, times `ROUNDING_MARGIN`: rounding to the output's dtype on storing;
 - half a unit in the last place of a value that was rounded before. For an output as large as the inputs that is the
   largest value of its row, or the RMS if larger: 16-bit kernels add and multiply in 16 bits. A reduced output has far
@@ -19,6 +21,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tilewise.db.records import Status
+from tilewise.kernels.spec import Buffer
 from tilewise.tuner.measure.outcome import Verdict
 
 if TYPE_CHECKING:
@@ -35,6 +38,10 @@ K = 8192. Half as much again is added for hardware `exp` and division (a few uni
 from a sum of 8192 sigmoids costs 2.4e-4, eight times the tolerance.
 """
 
+TERMS_ADDED = 8192
+"""Terms of a sum for which `ACCUMULATION` is large enough. More are off by sqrt(K / 2) * 2**-24 of the RMS too, so the
+tolerance grows with sqrt(K) while a lost term weighs sqrt(1 / K): at a million terms it is 3e-4, and a term 1e-3."""
+
 ROUNDING_MARGIN = 1.25
 """Multiple of the half unit in the last place that storing an element may cost: correct rounding costs at most one; the
 rest is for float32 errors that carry a value across the middle between two 16-bit numbers."""
@@ -50,20 +57,30 @@ of sqrt(K): 0.6 half units of it, of which this is three and a half standard dev
 _REDUCED = 2
 """An output with this many times fewer elements than the largest input is a reduced one."""
 
-PRECISION = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8}
-"""Bits of the significand, hidden bit included (IEEE 754; bfloat16 is the upper half of a float32)."""
+PRECISION = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "float8_e4m3fn": 4, "float8_e5m2": 3}
+"""Bits of the significand, hidden bit included (IEEE 754; bfloat16 is the upper half of a float32; the 8-bit floats are
+those of the Open Compute Project's specification)."""
+
+_SATURATING = ("float8_e4m3fn", "float8_e5m2")
+"""Dtypes whose conversion gives the largest number where a value exceeds it: accelerators do that for 8-bit floats."""
 
 
-def tolerance(dtype: str, wanted: torch.Tensor, rms: float, *, reduced: bool) -> torch.Tensor:
-    """Return the largest deviation allowed for each element of a float64 reference. Integers must agree exactly."""
+def tolerance(
+    dtype: str, wanted: torch.Tensor, rms: float, *, reduced: bool, terms: int = 1, extra: float = 0.0
+) -> torch.Tensor:
+    """Return the largest deviation allowed for each element of a float64 reference.
+
+    `terms` are added up for each element. `extra` is relative to the element or the RMS, whichever is larger. Integers
+    must agree within `extra`.
+    """
     import torch
 
     if dtype not in PRECISION:
-        return torch.zeros_like(wanted)
+        return torch.full_like(wanted, extra)
     size = wanted.abs().nan_to_num(0.0, posinf=0.0)  # NaN and infinity are compared apart
     half_unit = 2.0 ** -PRECISION[dtype]
     smallest = torch.finfo(getattr(torch, dtype)).smallest_normal * half_unit  # below it, units do not shrink further
-    arithmetic = ACCUMULATION * size.clamp(min=rms)
+    arithmetic = (ACCUMULATION * math.sqrt(max(1.0, terms / TERMS_ADDED)) + extra) * size.clamp(min=rms)
     return arithmetic + half_unit * (ROUNDING_MARGIN * size + _rounded_before(size, rms, reduced=reduced)) + smallest
 
 
@@ -88,16 +105,24 @@ def compare(
     scales: Mapping[str, float] = MappingProxyType({}),
     *,
     inputs: int = 0,
+    buffers: Mapping[str, Buffer] = MappingProxyType({}),
 ) -> Verdict:
     """Return the verdict on the worst output: a disagreement first, then the largest share of the tolerance.
 
     The RMS of an output is that of the reference, or the output's scale if that is larger. `inputs` is the number of
-    elements of the largest input. The verdict's error and tolerance are those of the worst element, divided by the RMS.
+    elements of the largest input. `buffers` may give an output's `terms` and `tolerance`. The verdict's error and
+    tolerance are those of the worst element, divided by the RMS.
     """
     if outputs.keys() != expected.keys():
         given, wanted = (", ".join(sorted(names)) or "nothing" for names in (expected, outputs))
         return disagreement(f"the reference gives {given}, the kernel's outputs are {wanted}")
-    return worst_of([_compare(name, outputs[name], expected[name], scales.get(name, 0.0), inputs) for name in outputs])
+    plain = Buffer((), "float32")
+    return worst_of(
+        [
+            _compare(name, got, expected[name], scales.get(name, 0.0), inputs, buffers.get(name, plain))
+            for name, got in outputs.items()
+        ]
+    )
 
 
 def worst_of(verdicts: Sequence[Verdict]) -> Verdict:
@@ -105,18 +130,25 @@ def worst_of(verdicts: Sequence[Verdict]) -> Verdict:
     return max(verdicts, key=lambda v: (not v.agreed, v.error / v.tolerance if v.tolerance else v.error))
 
 
-def _compare(name: str, got: torch.Tensor, reference: torch.Tensor, scale: float, inputs: int) -> Verdict:
+def _compare(
+    name: str, got: torch.Tensor, reference: torch.Tensor, scale: float, inputs: int, buffer: Buffer
+) -> Verdict:
     import torch
 
     if tuple(got.shape) != tuple(reference.shape):
         return disagreement(f"{name}: the reference has shape {tuple(reference.shape)}, the output {tuple(got.shape)}")
+    if got.dtype is torch.bool:
+        got = got.view(torch.uint8)  # a byte that is neither 0 nor 1 was never written
     dtype = str(got.dtype).removeprefix("torch.")
     wanted = reference.to(torch.float64)
+    if dtype in _SATURATING:
+        wanted = wanted.clamp(-torch.finfo(got.dtype).max, torch.finfo(got.dtype).max)
     rounded = wanted.to(got.dtype).to(torch.float64) if got.is_floating_point() else wanted  # it may rightly overflow
     actual = got.to(reference.device).to(torch.float64)
     finite = rounded.isfinite()
     rms = _rms(wanted[finite], scale)
-    allowed = tolerance(dtype, wanted, rms, reduced=got.numel() * _REDUCED <= inputs)
+    reduced = got.numel() * _REDUCED <= inputs
+    allowed = tolerance(dtype, wanted, rms, reduced=reduced, terms=buffer.terms, extra=buffer.tolerance)
     if got.is_floating_point():
         at_the_limit = _at_the_limit(actual, wanted, allowed, torch.finfo(got.dtype).max)
         rounded, finite = torch.where(at_the_limit, actual, rounded), finite & ~at_the_limit

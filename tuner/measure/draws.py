@@ -121,12 +121,27 @@ def draw(
         way = Way.NORMAL
     if buffer.draw is not None and not (any_value and way is not Way.NORMAL):
         buffer.draw(tensor, generator)
+    elif tensor.is_floating_point() and tensor.element_size() == 1:
+        _draw_small_floats(tensor, generator, way, edges)
     elif tensor.is_floating_point():
         _draw_floats(tensor, generator, way)
         _plant(tensor, way, edges)
+    elif buffer.dtype == "bool":
+        tensor.random_(0, 2, generator=generator)
     else:
         _draw_integers(tensor, generator, way)
         _plant(tensor, way, edges)
+
+
+def _draw_small_floats(tensor: torch.Tensor, generator: torch.Generator, way: Way, edges: Edges) -> None:
+    """Fill a tensor of 8-bit floats, for which torch draws nothing: by way of float32, within their range."""
+    import torch
+
+    drawn = torch.empty(tensor.shape, dtype=torch.float32, device=tensor.device)
+    _draw_floats(drawn, generator, way)
+    _plant(drawn, way, edges)
+    largest = torch.finfo(tensor.dtype).max
+    tensor.copy_(drawn.clamp_(-largest, largest))
 
 
 def _draw_floats(tensor: torch.Tensor, generator: torch.Generator, way: Way) -> None:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tilewise.errors import BadSpec
-from tilewise.kernels.spec import Config, KernelSpec, Launch, Problem, Tensors
+from tilewise.kernels.spec import Config, KernelSpec, Launch, Problem, Tensors, Value
 
 __all__ = [
     "arguments_of",
@@ -18,8 +18,10 @@ __all__ = [
     "launch",
     "launcher",
     "options_of",
+    "provide_allocator",
     "resolve_function",
     "resolve_functions",
+    "with_allocator",
 ]
 
 
@@ -76,7 +78,36 @@ def _bound(spec: KernelSpec, problem: Problem, config: Config, step: Launch, ten
     function = resolve_function(spec, step.function)
     arguments = arguments_of(spec, problem, config, step, tensors, function)
     options = {} if interpreted(function) else options_of(spec, config)  # the interpreter has no compile options
-    return functools.partial(function[step.grid], **arguments, **options)
+    run = functools.partial(function[step.grid], **arguments, **options)
+    return with_allocator(run) if step.descriptors else run
+
+
+def with_allocator(run: Callable[..., Any]) -> Callable[..., Any]:
+    """Return the launch of a function that makes tensor descriptors, with memory for them."""
+
+    def launched(**arguments: Any) -> Any:
+        provide_allocator()
+        return run(**arguments)
+
+    return launched
+
+
+def provide_allocator() -> None:
+    """Give the memory of tensor descriptors to Triton in this thread, unless the program has set an allocator itself.
+
+    Triton keeps its allocator per thread, and has none at first.
+    """
+    from triton.runtime import _allocation
+
+    if isinstance(_allocation._allocator.get(), _allocation.NullAllocator):
+        _allocation.set_allocator(_scratch_memory)
+
+
+def _scratch_memory(size: int, alignment: int, stream: int | None) -> Any:
+    """Allocate bytes on the current GPU; torch's allocator aligns them to 512, and reuses them in stream order."""
+    import torch
+
+    return torch.empty(size, dtype=torch.int8, device="cuda")
 
 
 def _import(spec: KernelSpec, function: str) -> Any:
@@ -102,7 +133,12 @@ def interpreted(function: Any) -> bool:
 
 
 def options_of(spec: KernelSpec, config: Config) -> dict[str, Any]:
-    return {name: config[name] for name in spec.options() if name in config}
+    """Return the config's compile options, without those that are 0: the compiler decides about them."""
+    return {name: config[name] for name in spec.options() if name in config and not _is_zero(config[name])}
+
+
+def _is_zero(value: Value) -> bool:
+    return value == 0 and not isinstance(value, bool)
 
 
 def arguments_of(
@@ -114,7 +150,8 @@ def arguments_of(
     """
     options = spec.options()
     constants = {name: value for name, value in config.items() if name not in options}
-    arguments: dict[str, Any] = {**tensors, **spec.scalars(problem), **constants, **step.constants}
+    fixed = spec.constants(problem)
+    arguments: dict[str, Any] = {**tensors, **spec.scalars(problem), **fixed, **constants, **step.constants}
     wanted = _parameters(function)
     unknown = sorted(arguments.keys() - wanted.keys())
     if unknown and spec.launches is None:

@@ -1,9 +1,9 @@
 """Checks of a config's output against the float64 reference, on the very inputs that the kernel received.
 
-Every buffer lies between two guards filled with NaN (integers: an extreme value). Outputs are poisoned the same way
-before a checked run. So an element that was never written, a read outside an input and a write outside an output all
-show, whatever the memory held before. Inputs are drawn in several ways (`draws.py`), and `comparison.py` says how far
-off an output may be.
+Every buffer lies between two guards filled with NaN (integers: an extreme value), which also fill the gaps of a strided
+one. Outputs are poisoned the same way before a checked run. So an element that was never written, a read outside an
+input and a write outside an output all show, whatever the memory held before. Inputs are drawn in several ways
+(`draws.py`), and `comparison.py` says how far off an output may be.
 """
 
 from __future__ import annotations
@@ -97,6 +97,9 @@ class Arguments:
                 any_value = name in self._spec.any_value
                 beside = len(buffer.shape) < axes
                 draw(self.tensors[name], buffer, generator, way, places, any_value=any_value, beside=beside)
+        if self._spec.fill is not None:
+            read = {name: self.tensors[name] for name, buffer in self.buffers.items() if buffer.role != "out"}
+            self._spec.fill(read, self._problem, generator)
 
     def _input_sums(self) -> dict[str, int]:
         """Return a checksum of each read-only buffer, guards included."""
@@ -204,7 +207,7 @@ class Arguments:
 
         with torch.no_grad():
             upcast = {name: _upcast(tensor).to(self._reference_device) for name, tensor in self._on_reference_device()}
-            return dict(self._spec.reference(upcast))
+            return dict(self._spec.reference_of(self._problem)(upcast))
 
     def written_outside(self) -> str | None:
         """Return the first output or scratch buffer whose guards were written to, if any."""
@@ -213,8 +216,8 @@ class Arguments:
         written = {n: b for n, b in self.buffers.items() if b.role != "in"} | dict(self._scratch)
         for name, buffer in written.items():
             storage, guard = self._storage[name], _guard(buffer)
-            edges = torch.cat([storage[:guard], storage[-guard:]])
-            untouched = edges.isnan() if edges.is_floating_point() else edges == _poison(buffer.dtype)
+            outside = torch.cat([storage[:guard], storage[-guard:], storage[guard:-guard][_between(buffer, storage)]])
+            untouched = outside.isnan() if outside.is_floating_point() else outside == _poison(buffer.dtype)
             if not bool(untouched.all()):
                 return name
         return None
@@ -266,7 +269,8 @@ def _on(way: Way, verdict: Verdict) -> Verdict:
 
 def check_outputs(arguments: Arguments) -> Verdict:
     """Check that a run on poisoned outputs wrote the right values, and wrote nowhere else."""
-    verdict = compare(arguments.outputs, arguments.expected(), arguments.scales, inputs=arguments.largest_input)
+    outputs, expected, scales = arguments.outputs, arguments.expected(), arguments.scales
+    verdict = compare(outputs, expected, scales, inputs=arguments.largest_input, buffers=arguments.buffers)
     if (damage := arguments.damage()) is not None:
         return disagreement(damage, verdict.error, verdict.tolerance)
     return verdict
@@ -277,7 +281,7 @@ def _poison(dtype: str) -> float | int:
 
     if dtype in PRECISION:
         return math.nan
-    limits = torch.iinfo(getattr(torch, dtype))
+    limits = torch.iinfo(_stored_dtype(dtype))
     return limits.min if limits.min < 0 else limits.max
 
 
@@ -294,16 +298,39 @@ def _guard(buffer: Buffer) -> int:
     return GUARD_BYTES * buffer.elements // buffer.bytes
 
 
+def _stored_dtype(dtype: str) -> torch.dtype:
+    """Return the torch dtype of a buffer's memory: that of bytes for truth values, of which most bytes are none."""
+    import torch
+
+    stored: torch.dtype = getattr(torch, "uint8" if dtype == "bool" else dtype)
+    return stored
+
+
 def _allocate(buffer: Buffer, device: str) -> torch.Tensor:
     import torch
 
-    elements = buffer.elements + 2 * _guard(buffer)
-    return torch.full((elements,), _poison(buffer.dtype), dtype=getattr(torch, buffer.dtype), device=device)
+    elements = buffer.span + 2 * _guard(buffer)
+    return torch.full((elements,), _poison(buffer.dtype), dtype=_stored_dtype(buffer.dtype), device=device)
 
 
 def _inside(storage: torch.Tensor, buffer: Buffer) -> torch.Tensor:
+    """Return the buffer as a view of its memory, between the guards."""
+    import torch
+
     guard = _guard(buffer)
-    return storage[guard : guard + buffer.elements].view(buffer.shape)
+    inside = storage[guard : guard + buffer.span].view(getattr(torch, buffer.dtype))
+    return inside.view(buffer.shape) if buffer.strides is None else inside.as_strided(buffer.shape, buffer.strides)
+
+
+def _between(buffer: Buffer, storage: torch.Tensor) -> torch.Tensor | slice:
+    """Return where, from its first to its last element, a strided buffer has gaps."""
+    import torch
+
+    if buffer.strides is None or buffer.span == buffer.elements:
+        return slice(0, 0)
+    gaps = torch.ones(buffer.span, dtype=torch.bool, device=storage.device)
+    gaps.as_strided(buffer.shape, buffer.strides).fill_(False)
+    return gaps
 
 
 def _is_kept(way: Way, reference: Mapping[str, torch.Tensor]) -> bool:
@@ -311,9 +338,11 @@ def _is_kept(way: Way, reference: Mapping[str, torch.Tensor]) -> bool:
 
 
 def _upcast(tensor: torch.Tensor) -> torch.Tensor:
-    """Convert floats to float64, and integers to int64 so that they still index."""
+    """Convert floats to float64, and integers to int64 so that they still index; truth values still choose."""
     import torch
 
+    if tensor.dtype is torch.bool:
+        return tensor
     return tensor.to(torch.float64 if tensor.is_floating_point() else torch.int64)
 
 

@@ -367,7 +367,7 @@ def _told_apart(
     """Return how the mutant's outputs differ from float64 where the kernel's do not, or an empty text."""
     arguments = Arguments(spec, problem, device=used.place)
     _fill(arguments, seed)
-    wanted = spec.reference({name: tensor.double() for name, tensor in arguments.inputs.items()})
+    wanted = spec.reference_of(problem)({name: tensor.double() for name, tensor in arguments.inputs.items()})
     key = (str(problem), tuple(config.items()), seed)
     if key not in _RIGHT:
         used.run(spec, problem, config, arguments)

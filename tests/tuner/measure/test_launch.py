@@ -15,7 +15,7 @@ import triton
 from tilewise.errors import BadSpec
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Buffer, Parameter, Problem
-from tilewise.tuner.measure.launch import compiled, launch, launcher, resolve_functions
+from tilewise.tuner.measure.launch import compiled, launch, launcher, options_of, resolve_functions
 
 KERNELS = HELPERS / "faulty_kernels.py"
 CONFIG = {"ROWS": 8, "SUB": 4, "COLS": 64}
@@ -87,6 +87,20 @@ def test_everything_is_bound_and_options_are_passed_on(spec):
     assert arguments.pop("x_ptr") is x
     assert arguments.pop("out_ptr") is out
     assert arguments == {"M": 19, "N": 150, **CONFIG, "multibuffer": True}
+
+
+def test_what_the_problem_fixes_is_passed_without_being_part_of_a_config(spec):
+    recorder = Recorder(spec.function.fn)
+    fixed = dataclasses.replace(spec, function=recorder, constants=lambda _: {"M": 17}, scalars=lambda _: {"N": 3})
+    launch(fixed, PROBLEM, CONFIG, {"x_ptr": None, "out_ptr": None})
+    assert recorder.launches[0][1] == {"x_ptr": None, "out_ptr": None, "M": 17, "N": 3, **CONFIG}
+
+
+def test_an_option_of_0_is_left_to_the_compiler(spec):
+    options = tuple(Parameter(name, lambda problem, target: [0], role="option") for name in ("maxnreg", "multibuffer"))
+    tuned = dataclasses.replace(spec, parameters=(*spec.parameters, *options))
+    assert options_of(tuned, {**CONFIG, "maxnreg": 0, "multibuffer": False}) == {"multibuffer": False}
+    assert options_of(tuned, {**CONFIG, "maxnreg": 168}) == {"maxnreg": 168}
 
 
 def test_a_launcher_launches_as_often_as_it_is_called(spec):

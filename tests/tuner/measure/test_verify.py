@@ -1,5 +1,6 @@
 """Poisoning and guards, verdicts over all draws, and the reduced problem with the same tails."""
 
+import dataclasses
 import itertools
 import math
 
@@ -50,20 +51,95 @@ def in_and_out(dtype="float32", shape=(4, 5)):
     return {"x": Buffer(shape, dtype), "out": Buffer(shape, dtype, role="out")}
 
 
+DTYPES = ["float32", "float16", "bfloat16", "float64", "int32", "int16", "int8", "uint8"]
+SMALL_FLOATS = ["float8_e4m3fn", "float8_e5m2"]
+
+
 # --- verify ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32", "int8", "uint8"])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_the_right_output_agrees(dtype):
     verdict = doubled(in_and_out(dtype), lambda t: t["out"].copy_(2 * t["x"]))
     assert verdict.agreed, verdict.reason
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16", "int32", "int8", "uint8"])
+@pytest.mark.parametrize("dtype", DTYPES)
 def test_an_element_that_was_never_written_disagrees(dtype):
     verdict = doubled(in_and_out(dtype), lambda t: t["out"][:3].copy_(2 * t["x"][:3]))
     assert not verdict.agreed
     assert "[3, " in verdict.reason
+
+
+@pytest.mark.parametrize("dtype", SMALL_FLOATS)
+def test_eight_bit_floats_are_drawn_within_their_range_and_saturate(dtype):
+    def run(t):
+        largest = torch.finfo(t["out"].dtype).max
+        t["out"].copy_((2 * t["x"].double()).clamp(-largest, largest))
+
+    spec = a_spec(in_and_out(dtype, (8, 300)), lambda inputs: {"out": 2 * inputs["x"]})
+    arguments = Arguments(spec, PROBLEM)
+    verdict = verify(spec, PROBLEM, {}, arguments, run=lambda: run(arguments.tensors), draws=DRAWS)
+    assert verdict.agreed, verdict.reason
+    arguments.draw(Way.LARGE)
+    assert float(arguments.tensors["x"].double().abs().max()) > 100
+    assert not verify(spec, PROBLEM, {}, arguments, run=lambda: None).agreed
+
+
+@pytest.mark.parametrize("rows", [3, 4])
+def test_a_truth_value_is_one_only_if_it_was_written(rows):
+    buffers = {"x": Buffer((4, 50), "float32"), "mask": Buffer((4, 50), "bool"), "out": Buffer((4, 50), "bool", "out")}
+    spec = a_spec(buffers, lambda inputs: {"out": (inputs["x"] > 0) | inputs["mask"]})
+    arguments = Arguments(spec, PROBLEM)
+    t = arguments.tensors
+
+    def run():
+        t["out"][:rows] = (t["x"][:rows] > 0) | t["mask"][:rows]
+
+    assert 0 < int(t["mask"].sum()) < 200
+    assert verify(spec, PROBLEM, {}, arguments, run=run, draws=DRAWS).agreed == (rows == 4)
+
+
+@pytest.mark.parametrize("stray", [False, True])
+def test_a_strided_buffer_is_a_view_whose_gaps_are_guarded(stray):
+    buffers = {
+        "x": Buffer((4, 6), "float16", strides=(1, 4)),
+        "out": Buffer((4, 6), "float16", role="out", strides=(9, 1)),
+    }
+
+    def run(t):
+        assert (t["x"].stride(), t["out"].stride()) == ((1, 4), (9, 1))
+        t["out"].copy_(2 * t["x"])
+        if stray:
+            t["out"].as_strided((1,), (1,), t["out"].storage_offset() + 8).fill_(1.0)
+
+    verdict = doubled(buffers, run)
+    assert verdict.agreed != stray
+    assert verdict.reason == ("out: the kernel wrote outside the tensor" if stray else "")
+
+
+def test_inputs_whose_values_matter_are_the_specs_in_every_draw():
+    def fill(tensors, problem, generator):
+        tensors["index"].copy_(torch.randperm(problem.dims["M"], generator=generator))
+
+    def run(t):
+        assert sorted(t["index"].tolist()) == [0, 1, 2, 3]
+        t["out"].copy_(t["x"][t["index"].long()])
+
+    buffers = in_and_out(shape=(4, 3)) | {"index": Buffer((4,), "int32")}
+    spec = dataclasses.replace(a_spec(buffers, lambda inputs: {"out": inputs["x"][inputs["index"]]}), fill=fill)
+    arguments = Arguments(spec, PROBLEM)
+    verdict = verify(spec, PROBLEM, {}, arguments, run=lambda: run(arguments.tensors), draws=DRAWS)
+    assert verdict.agreed, verdict.reason
+
+
+@pytest.mark.parametrize(("dtype", "off", "allowed"), [("int8", 1, 1.0), ("int8", 2, 1.0), ("float32", 1e-3, 2e-3)])
+def test_a_spec_may_allow_an_output_to_be_off_by_more(dtype, off, allowed):
+    buffers = in_and_out(dtype)
+    run = lambda t: t["out"].copy_(2 * t["x"] + off)  # noqa: E731
+    assert not doubled(buffers, run).agreed
+    buffers["out"] = dataclasses.replace(buffers["out"], tolerance=allowed)
+    assert doubled(buffers, run).agreed == (off <= allowed)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])

@@ -139,7 +139,7 @@ def arguments(
     scalars that Triton turns into constants because they are 1."""
     buffers, scalars = _buffers(spec, problem, config), spec.scalars(problem)
     parameters = [p for p in resolve_function(spec, launch.function).params if not p.is_constexpr]
-    sizes = {p.name: buffers[p.name].bytes for p in parameters if p.name in buffers}
+    sizes = {p.name: buffers[p.name].span_bytes for p in parameters if p.name in buffers}
     kept = [p.name for p in parameters if p.name in scalars and not _becomes_constant(p, scalars[p.name])]
     return sizes, [scalars[name] for name in kept]
 

@@ -292,7 +292,7 @@ class MeasuredDevice(Device):
         if self._prepared != (spec.origin, problem):
             self._request("prepare", spec.origin, problem)
             self._prepared = (spec.origin, problem)
-            held = sum(buffer.bytes for buffer in spec.buffers(problem).values())
+            held = sum(buffer.span_bytes for buffer in spec.buffers(problem).values())
             self._allowed_bytes = self._bench.memory_bytes() + self.limits.growth_bytes + 16 * held
 
     def _request(self, request: Request, *arguments: Any) -> Any:
