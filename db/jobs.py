@@ -17,7 +17,7 @@ from typing import Any
 from sqlalchemy import Integer, bindparam, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 
-from tilewise.db.records import Dims, canonical_json, digest
+from tilewise.db.records import Shape, canonical_json, digest
 from tilewise.db.sql import models
 from tilewise.db.sql.database import Database
 from tilewise.errors import NotFound, StoreError
@@ -49,7 +49,7 @@ class Request:
 
     kernel: str
     source_hash: str
-    shapes: Sequence[Dims]
+    shapes: Sequence[Shape]
     dtype: str
     device: str
     trials: int | None = None
@@ -71,7 +71,7 @@ class Job:
 
     id: int
     kernel: str
-    shapes: Sequence[Dims]
+    shapes: Sequence[Shape]
     dtype: str
     device: str
     trials: int | None

@@ -9,19 +9,19 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self
 
-from tilewise.db.records import Config, Dims, Question, Result, Scope, Status, Suggestion, Trial
+from tilewise.db.records import Config, Question, Result, Scope, Shape, Status, Suggestion, Trial
 
 __all__ = ["START", "Change", "Listed", "MergeReport", "Place", "Store", "Wanted"]
 
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """The filter of a listing; None matches everything. `dims` gives the sizes of some dimensions."""
+    """The filter of a listing; None matches everything. `dims` gives some sizes and flags."""
 
     kernel: str | None = None
     dtype: str | None = None
     device: str | None = None
-    dims: Dims = field(default_factory=dict)
+    dims: Shape = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,8 @@ from urllib.parse import parse_qsl
 
 from tilewise.api.http.parameters import Parameters
 from tilewise.api.http.schemas import LookupQuery
-from tilewise.api.service.answers import check_question
-from tilewise.db.records import Problem, Question
+from tilewise.api.service.answers import problem_of
+from tilewise.db.records import Question
 from tilewise.errors import UsageError
 from tilewise.tuner.lookup.resolve import Match, device_name
 
@@ -44,17 +44,15 @@ def _items(query: str) -> Iterable[tuple[str, str]]:
 
 
 def question_from_parameters(kernel: str, given: Parameters) -> Question:
-    """Build a question from the remaining parameters: dtype, device and dimensions."""
+    """Build a question from the remaining parameters: dtype, device, dimensions and flags."""
     dtype = given.take("dtype") or "float32"
     device = given.take("device")
     if device is None:
         raise UsageError("device is missing; expected the name of a device, such as Ascend910B4")
-    check_question(kernel, given.names, dtype)
-    return Question(Problem(kernel, given.take_sizes(), dtype), device_name(device))
+    return Question(problem_of(kernel, given.take_shape(), dtype), device_name(device))
 
 
 def request_from_body(query: LookupQuery) -> LookupRequest:
     """Convert one query of a batch. Raises `UsageError` if the kernel has no such dimensions or dtype."""
-    check_question(query.kernel, query.dims.keys(), query.dtype)
-    question = Question(Problem(query.kernel, query.dims, query.dtype), device_name(query.device))
+    question = Question(problem_of(query.kernel, query.dims, query.dtype), device_name(query.device))
     return LookupRequest(question, Match(query.match), query.toolchain)

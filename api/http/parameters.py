@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Sequence
 
 from tilewise.errors import BadDimension, UsageError
-from tilewise.tuner.space.problem_checks import LARGEST
+from tilewise.tuner.space.problem_checks import LARGEST, parse_flag
 
 __all__ = ["Parameters"]
 
@@ -44,14 +44,14 @@ class Parameters:
         value = self._values.pop(name, None)
         return default if value is None else _number(name, value, least, most)
 
-    def take_sizes(self) -> dict[str, int]:
-        """Take all remaining parameters as dimension sizes. Raises `BadDimension`."""
+    def take_shape(self) -> dict[str, int | bool | str]:
+        """Take all remaining parameters as dimension sizes and flags. Raises `BadDimension`."""
         try:
-            dims = {name: _number(name, value, 1, LARGEST) for name, value in self._values.items()}
+            shape = {name: _size_or_flag(name, value) for name, value in self._values.items()}
         except UsageError as error:
             raise BadDimension(str(error)) from error
         self._values.clear()
-        return dims
+        return shape
 
     @property
     def names(self) -> list[str]:
@@ -62,6 +62,11 @@ class Parameters:
         """Refuse the remaining parameters; `known` lists the valid ones."""
         if self._values:
             raise UsageError(f"unknown parameter {next(iter(self._values))[:_SHOWN]!r}; expected {known}")
+
+
+def _size_or_flag(name: str, text: str) -> int | bool | str:
+    flag = parse_flag(text)
+    return _number(name, text, 1, LARGEST) if flag is None else flag
 
 
 def _number(name: str, text: str, least: int, most: int) -> int:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, with_config
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema, with_config
 from typing_extensions import TypeAliasType, TypedDict  # Pydantic cannot read typing's before Python 3.12
 
+from tilewise.kernels.spec import WORD
 from tilewise.tuner.space.problem_checks import LARGEST
 
 __all__ = [
@@ -49,16 +50,38 @@ def _as_integer(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-# The validator comes after the bounds; before them, the document would not show the bounds under JSON Schema's names.
-Size = Annotated[int, Field(strict=True, ge=1, le=LARGEST), BeforeValidator(_as_integer)]
 Name = Annotated[str, Field(strict=True, min_length=1, max_length=200)]
 Microseconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(ge=0)]
 Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 
+
+def _size_or_flag(value: object) -> object:
+    """Check a size or flag as one value, so that an invalid one is one fault rather than one per type."""
+    value = _as_integer(value)
+    if type(value) is bool or (type(value) is str and WORD.fullmatch(value)):
+        return value
+    if type(value) is int and 1 <= value <= LARGEST:
+        return value
+    raise ValueError(f"expected a whole number from 1 to {LARGEST}; for a flag true, false or a word")
+
+
+_SIZE_OR_FLAG = {
+    "anyOf": [
+        {"type": "integer", "minimum": 1, "maximum": LARGEST},
+        {"type": "boolean"},
+        {"type": "string", "pattern": r"^[A-Za-z_][\w.+-]{0,63}$"},
+    ]
+}
+SizeOrFlag = Annotated[int | bool | str, PlainValidator(_size_or_flag), WithJsonSchema(_SIZE_OR_FLAG)]
+
 # Named types, so that clients generated from the document have them under these names.
 Dims = TypeAliasType(
-    "Dims", Annotated[dict[str, Size], Field(description="The size of each of a kernel's dimensions.")]
+    "Dims",
+    Annotated[
+        dict[str, SizeOrFlag],
+        Field(description="The size of each of a kernel's dimensions, and its flags: true, false or a word."),
+    ],
 )
 Config = TypeAliasType(
     "Config",

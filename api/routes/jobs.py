@@ -16,7 +16,7 @@ from tilewise.api.service.answers import registered
 from tilewise.api.service.service import Service
 from tilewise.db import jobs as kept
 from tilewise.db.jobs import Job
-from tilewise.db.records import Dims
+from tilewise.db.records import Shape
 from tilewise.errors import Busy, NotFound, StoreError, UnknownKernel, UsageError
 from tilewise.kernels import registry
 from tilewise.tuner.devices.registry import choose
@@ -209,10 +209,10 @@ def _request(service: Service, body: schemas.JobRequest) -> kept.Request:
     if known is None:
         raise UnknownKernel(f"unknown kernel '{clip(body.kernel)}'; {registry.known(body.kernel)}")
     spec, source_hash = known
-    shapes: list[Dims] = []
+    shapes: list[Shape] = []
     for index, dims in enumerate(body.shapes):
         try:
-            shape = make_problem(spec, dims, body.dtype).dims
+            shape = make_problem(spec, dims, body.dtype).shape
         except UsageError as error:
             raise type(error)(f"shapes[{index}]: {error}") from error
         shapes += [shape] if shape not in shapes else []

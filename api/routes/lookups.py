@@ -49,14 +49,20 @@ QUESTION: list[dict[str, Any]] = [
         "name": "dims",
         "in": "query",
         "required": True,
-        "description": "the size of each of the kernel's dimensions: one query parameter each, in plain digits",
+        "description": "size of each dimension of the kernel, in plain digits, and its flags: a query parameter each",
         "style": "form",
         "explode": True,
         "schema": {
             "type": "object",
             "minProperties": 1,
             "propertyNames": {"not": {"enum": ["dtype", "device", "match", "toolchain"]}},
-            "additionalProperties": {"type": "integer", "minimum": 1, "maximum": LARGEST},
+            "additionalProperties": {
+                "anyOf": [
+                    {"type": "integer", "minimum": 1, "maximum": LARGEST},
+                    {"type": "boolean"},
+                    {"type": "string", "pattern": r"^[A-Za-z_][\w.+-]{0,63}$"},
+                ]
+            },
         },
         "example": {"M": 1000, "N": 8192},
     },

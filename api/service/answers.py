@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from tilewise.db.records import Question, Result
+from tilewise.db.records import Dims, Problem, Question, Result, Shape
 from tilewise.db.store import Store
 from tilewise.errors import BadDimension, UnknownKernel
 from tilewise.kernels import registry
@@ -20,16 +19,22 @@ if TYPE_CHECKING:
     from tilewise.db.sql.sql_store import SqlStore
     from tilewise.tuner.lookup.store_source import StoreSource
 
-__all__ = ["answer", "check_question", "exact", "registered"]
+__all__ = ["answer", "exact", "problem_of", "registered"]
 
 
-def check_question(kernel: str, dims: Iterable[str], dtype: str) -> None:
-    """Raise `BadDimension` or `UnknownDtype` if a registered kernel has no such dimensions or dtype.
+def problem_of(kernel: str, shape: Shape, dtype: str) -> Problem:
+    """Return the problem of a shape, whose sizes are valid.
 
-    Other kernels pass: results of a kernel from a user's file may be stored, which `answer` checks.
+    Raises `BadDimension` or `UnknownDtype` if a registered kernel has no such dimensions, flags or dtype. Other kernels
+    pass: results of a kernel from a user's file may be stored, which `answer` checks.
     """
-    if registered(kernel):
-        _check(kernel, tuple(dims), dtype)
+    known = registered(kernel)
+    if known is None:
+        return Problem.of(kernel, shape, dtype)
+    if any(type(value) is not int for value in shape.values()):
+        return make_problem(known[0], shape, dtype)
+    _check(kernel, tuple(shape), dtype)
+    return Problem(kernel, cast("Dims", shape), dtype)
 
 
 @functools.lru_cache(maxsize=1024)  # a check that raises is not kept

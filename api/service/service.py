@@ -185,7 +185,7 @@ class Service:
         try:
             devices = await self.run(self.devices)
             if ids := [device_id for device_id, name in devices.items() if name == question.device]:
-                request = Request(question.kernel, source_hash, [question.dims], question.dtype, ids[0])
+                request = Request(question.kernel, source_hash, [question.shape], question.dtype, ids[0])
                 await self.write(self._submit_unless_many, request)
         except TilewiseError as error:
             _log.warning("cannot submit a job for a miss: %s", error)

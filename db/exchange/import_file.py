@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from tilewise.db.records import Clock, Problem, Scope, Suggestion, Trial
+from tilewise.db.records import Clock, Problem, Scope, Shape, Suggestion, Trial
 
 __all__ = ["UNKNOWN_SOURCE", "About", "ImportFile", "Offer", "Refusal", "foreign_scope"]
 
@@ -24,7 +23,7 @@ class About:
     kernel: str = ""
     device: str = ""
     dtype: str = ""
-    dims: Mapping[str, int] = field(default_factory=dict)
+    dims: Shape = field(default_factory=dict)
     key: tuple[str, ...] = ()
     cores: int = 0
     rung: str = "M"
@@ -65,7 +64,7 @@ def foreign_scope(about: About, origin: str, *, device: str = "") -> Scope:
     if about.cores < 1:
         raise ValueError(f"the core count of {device[:60]!r} is not known here; give it with --cores")
     return Scope(
-        Problem(about.kernel, dict(about.dims), about.dtype),
+        Problem.of(about.kernel, about.dims, about.dtype),
         UNKNOWN_SOURCE,
         device,
         Clock.MEASURED,

@@ -275,9 +275,9 @@ def _improves(best: dict[str, float], scope: str, trial: Trial) -> bool:
     return True
 
 
-def _like(name: str, size: int) -> str:
-    """Return a LIKE pattern for one size in dims as `page_of_results` compares them: `{"M":1000,"N":8192,`."""
-    pattern = json.dumps(name, ensure_ascii=False) + f":{size},"
+def _like(name: str, size: int | bool | str) -> str:
+    """Return a LIKE pattern for one size or flag in dims as `page_of_results` compares them: `{"M":1000,"N":8192,`."""
+    pattern = json.dumps(name, ensure_ascii=False) + f":{json.dumps(size, ensure_ascii=False)},"
     for special in "\\%_":
         pattern = pattern.replace(special, "\\" + special)
     return f"%{pattern}%"

@@ -44,8 +44,8 @@ Clock = Literal["measured", "modelled"]
 Config = Mapping[str, int | float | str | bool]
 """A value for each of a kernel's tile parameters and compile options."""
 
-Dims = Mapping[str, int]
-"""The size of each of a kernel's dimensions."""
+Dims = Mapping[str, int | bool | str]
+"""The size of each of a kernel's dimensions, and its flags: true, false or a word."""
 
 Match = Literal["exact", "older", "nearest", "portfolio", "predicted"]
 """Source of an answer. exact: stored for this problem, source and toolchain; older: stored for another toolchain;
@@ -299,7 +299,7 @@ class Client(Connection):
     def lookup(
         self,
         kernel: str,
-        dims: Mapping[str, int],
+        dims: Mapping[str, int | bool | str],
         device: str,
         *,
         dtype: str = "float32",
@@ -311,7 +311,7 @@ class Client(Connection):
         Return one result. Its `match` names the source of the answer, and its `why` gives the evidence.
 
         - `kernel`: name of a kernel: one that /v1/kernels lists, or one from a user's file
-        - `dims`: the size of each of the kernel's dimensions: one query parameter each, in plain digits
+        - `dims`: size of each dimension of the kernel, in plain digits, and its flags: a query parameter each
         - `dtype`: type of the kernel's inputs
         - `device`: name of the device; its times may be measured or modelled
         - `match`: how far the answer may relax; each value allows those before it
@@ -380,14 +380,16 @@ class Client(Connection):
             params={"kernel": kernel, "dtype": dtype, "device": device, "status": status, "limit": limit},
         )
 
-    def history(self, kernel: str, dims: Mapping[str, int], device: str, *, dtype: str = "float32") -> History:
+    def history(
+        self, kernel: str, dims: Mapping[str, int | bool | str], device: str, *, dtype: str = "float32"
+    ) -> History:
         """List the best configs that a problem has had.
 
         Return every trial that was the fastest for its source, toolchain and clock when it was recorded, in the
         order of recording.
 
         - `kernel`: name of a kernel: one that /v1/kernels lists, or one from a user's file
-        - `dims`: the size of each of the kernel's dimensions: one query parameter each, in plain digits
+        - `dims`: size of each dimension of the kernel, in plain digits, and its flags: a query parameter each
         - `dtype`: type of the kernel's inputs
         - `device`: name of the device; its times may be measured or modelled
 

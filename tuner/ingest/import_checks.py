@@ -75,7 +75,7 @@ class _Checker:
         if spec is None:
             return _unknown(suggestion.kernel)
         try:
-            make_problem(spec, suggestion.dims, suggestion.dtype)
+            make_problem(spec, suggestion.shape, suggestion.dtype)
         except TilewiseError as error:
             return one_line(error)
         unknown = sorted(suggestion.config.keys() - {parameter.name for parameter in spec.parameters})
@@ -87,7 +87,7 @@ class _Checker:
         if spec is None:
             return None, None, _unknown(scope.kernel)
         try:
-            return spec, make_problem(spec, scope.dims, scope.dtype), ""
+            return spec, make_problem(spec, scope.shape, scope.dtype), ""
         except TilewiseError as error:
             return spec, None, one_line(error)
 

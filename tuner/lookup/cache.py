@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tilewise.db.records import Question, Result
+from tilewise.db.records import Question, Result, Shape
 from tilewise.db.store import Store
 from tilewise.deprecation import renamed_keywords
 from tilewise.errors import UsageError
@@ -39,7 +38,7 @@ class Cache:
     def lookup(
         self,
         kernel: KernelSpec | str,
-        dims: Mapping[str, int],
+        dims: Shape,
         dtype: str = "float32",
         *,
         device: str,
@@ -75,7 +74,7 @@ class Cache:
 @renamed_keywords(cache="source")
 def lookup(
     kernel: KernelSpec | str,
-    dims: Mapping[str, int],
+    dims: Shape,
     dtype: str = "float32",
     *,
     device: str,

@@ -8,15 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
+from tilewise.db.records import Flags
 from tilewise.errors import BadSpec
 from tilewise.kernels.spec import KernelSpec, Problem
 
-__all__ = ["CallSignature", "DimsOf", "call_signature", "dtype_argument", "signature_from_buffers"]
+__all__ = ["NO_FLAGS", "CallSignature", "DimsOf", "call_signature", "dtype_argument", "signature_from_buffers"]
 
 DimsOf = Callable[[Mapping[str, Any]], Mapping[str, int]]
 """A function that returns the dims of a call, given its arguments by name."""
+
+NO_FLAGS: Flags = MappingProxyType({})
 
 _PROBES = ((101, 103, 107, 109, 113, 127), (211, 223, 227, 229, 233, 239))
 
@@ -59,23 +63,26 @@ class CallSignature:
         return tuple(int(arguments[name] if axis is None else arguments[name].shape[axis]) for name, axis in self.dims)
 
 
-def call_signature(spec: KernelSpec) -> CallSignature:
+def call_signature(spec: KernelSpec, flags: Flags = NO_FLAGS) -> CallSignature:
     """Find a problem of the spec in its scalars and buffers; raise `BadSpec` if a dimension is in none of them.
 
     Scalars are preferred to axes: a caller may pass a tensor of another shape with the same number of elements.
     """
-    first, second = (_locations(spec, probe, scalars=True) for probe in _PROBES)
-    return _signature(spec, first, second, "pass tuned(.., dims=lambda arguments: {..})")
+    first, second = (_locations(spec, probe, flags, scalars=True) for probe in _PROBES)
+    return _signature(spec, flags, first, second, "pass tuned(.., dims=lambda arguments: {..})")
 
 
-def signature_from_buffers(spec: KernelSpec) -> CallSignature:
+def signature_from_buffers(spec: KernelSpec, flags: Flags = NO_FLAGS) -> CallSignature:
     """Find a problem of the spec in its buffers alone; raise `BadSpec` if a dimension is in none of them."""
-    first, second = (_locations(spec, probe, scalars=False) for probe in _PROBES)
-    return _signature(spec, first, second, "an operator needs, for each dimension, a buffer with an axis of that size")
+    first, second = (_locations(spec, probe, flags, scalars=False) for probe in _PROBES)
+    return _signature(
+        spec, flags, first, second, "an operator needs, for each dimension, a buffer with an axis of that size"
+    )
 
 
 def _signature(
     spec: KernelSpec,
+    flags: Flags,
     first: Mapping[str, Sequence[tuple[str, int | None]]],
     second: Mapping[str, Sequence[tuple[str, int | None]]],
     advice: str,
@@ -83,16 +90,16 @@ def _signature(
     found = {dim: [location for location in first[dim] if location in second[dim]] for dim in spec.dims}
     if missing := [dim for dim, locations in found.items() if not locations]:
         raise BadSpec(f"kernel {spec.name}: {', '.join(missing)} cannot be read from the arguments; {advice}")
-    return CallSignature(tuple(found[dim][0] for dim in spec.dims), dtype_argument(spec))
+    return CallSignature(tuple(found[dim][0] for dim in spec.dims), dtype_argument(spec, flags))
 
 
-def dtype_argument(spec: KernelSpec) -> str:
+def dtype_argument(spec: KernelSpec, flags: Flags = NO_FLAGS) -> str:
     """Return the buffer that has the problem's dtype and changes with it, preferably an input.
 
     Raises `BadSpec` if the kernel has none.
     """
     dims = dict(zip(spec.dims, _PROBES[0], strict=False))
-    buffers = [spec.buffers(Problem(spec.name, dims, dtype)) for dtype in (spec.dtypes[0], spec.dtypes[-1])]
+    buffers = [spec.buffers(Problem(spec.name, dims, dtype, flags)) for dtype in (spec.dtypes[0], spec.dtypes[-1])]
     same = [
         name
         for name, buffer in buffers[0].items()
@@ -103,9 +110,11 @@ def dtype_argument(spec: KernelSpec) -> str:
     return min(same, key=lambda name: buffers[0][name].role == "out")
 
 
-def _locations(spec: KernelSpec, probe: Sequence[int], *, scalars: bool) -> dict[str, list[tuple[str, int | None]]]:
+def _locations(
+    spec: KernelSpec, probe: Sequence[int], flags: Flags, *, scalars: bool
+) -> dict[str, list[tuple[str, int | None]]]:
     dims = dict(zip(spec.dims, probe, strict=False))
-    problem = Problem(spec.name, dims, spec.dtypes[0])
+    problem = Problem(spec.name, dims, spec.dtypes[0], flags)
     values: list[tuple[tuple[str, int | None], Any]] = []
     if scalars:
         values += [((name, None), value) for name, value in spec.scalars(problem).items()]

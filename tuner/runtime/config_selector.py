@@ -14,7 +14,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
-from tilewise.db.records import Config, Question, Result
+from tilewise.db.records import Config, Question, Result, Shape
 from tilewise.db.store import Store
 from tilewise.errors import BadSpec, TilewiseError
 from tilewise.kernels import registry
@@ -115,8 +115,8 @@ class ConfigSelector:
         # the server that answers look-ups learns of untuned shapes from those
         self._misses_server = ServerClient(url, None) if url and url != self._server else None
 
-    def choose(self, dims: dict[str, int], dtype: str, tensor: Any) -> Choice:
-        """Return the config for a problem on the device of `tensor` (a torch tensor).
+    def choose(self, dims: Shape, dtype: str, tensor: Any) -> Choice:
+        """Return the config for a problem of these dims and flags on the device of `tensor` (a torch tensor).
 
         Raises `UsageError` if the kernel does not take the problem or the device is unknown.
         """

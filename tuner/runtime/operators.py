@@ -8,34 +8,44 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tilewise.db.records import Flags
 from tilewise.db.store import Store
 from tilewise.deprecation import renamed_keywords
 from tilewise.errors import UsageError
 from tilewise.kernels import registry
-from tilewise.kernels.spec import KernelSpec, Problem
+from tilewise.kernels.spec import Buffer, KernelSpec, Problem
 from tilewise.tuner.lookup.resolve import Match
-from tilewise.tuner.measure.launch import arguments_of, interpreted, options_of, resolve_function
-from tilewise.tuner.runtime.call_signature import signature_from_buffers
+from tilewise.tuner.measure.launch import arguments_of, interpreted, options_of, resolve_function, with_allocator
+from tilewise.tuner.runtime.call_signature import NO_FLAGS, signature_from_buffers
 from tilewise.tuner.runtime.config_selector import WAIT_SECONDS, Choice, ConfigSelector
+from tilewise.tuner.space.problem_checks import checked_flags
 
 __all__ = ["Operator"]
 
 
 @dataclass(frozen=True, slots=True)
 class _Plan:
-    """The launch plan of a shape: required buffer shapes, initial values, scratch to allocate, and the steps."""
+    """The launch plan of a shape: required buffers, initial values, scratch to allocate, and the steps."""
 
-    shapes: Mapping[str, tuple[int, ...]]
+    buffers: Mapping[str, Buffer]
     initials: Mapping[str, float]
     scratch: Mapping[str, tuple[tuple[int, ...], Any]]
     steps: tuple[tuple[Callable[..., Any], tuple[str, ...]], ...]
 
 
-class Operator:
-    """A kernel to call with contiguous tensors, outputs included, in the order of the spec's buffers or by name.
+def _is_laid_out(tensor: Any, buffer: Buffer) -> bool:
+    if buffer.strides is None:
+        return bool(tensor.is_contiguous())
+    given = zip(tensor.shape, tensor.stride(), buffer.strides, strict=True)
+    return all(size == 1 or stride == wanted for size, stride, wanted in given)
 
-    See `tuned` for the parameters. Each call resets the outputs that the kernel accumulates into to their initial
-    values and allocates scratch buffers. It raises `UsageError` for tensors that do not make a problem of the kernel.
+
+class Operator:
+    """A kernel to call with tensors, outputs included, in the order of the spec's buffers or by name.
+
+    They are contiguous, or have the strides that the spec gives. See `tuned` for the parameters; `flags` are those of
+    all calls. Each call resets the outputs that the kernel accumulates into to their initial values and allocates
+    scratch buffers. It raises `UsageError` for tensors that do not make a problem of the kernel.
 
         softmax = tilewise.Operator("softmax", "configs.json")
         softmax(x, out)
@@ -47,14 +57,16 @@ class Operator:
         spec: KernelSpec | str,
         source: str | Path | Store | None = None,
         *,
+        flags: Flags = NO_FLAGS,
         device: str | None = None,
         match: str = Match.PREDICTED,
         timeout: float = WAIT_SECONDS,
         explain: bool = False,
     ) -> None:
         self.spec = registry.load(spec) if isinstance(spec, str) else spec
-        self._signature = signature_from_buffers(self.spec)
-        probe = Problem(self.spec.name, dict.fromkeys(self.spec.dims, 64), self.spec.dtypes[0])
+        self._flags = checked_flags(self.spec, flags)
+        self._signature = signature_from_buffers(self.spec, self._flags)
+        probe = Problem(self.spec.name, dict.fromkeys(self.spec.dims, 64), self.spec.dtypes[0], self._flags)
         self.arguments = tuple(self.spec.buffers(probe))
         self._key = self._signature.key_of(self.arguments)
         self._plans: dict[tuple[Any, ...], _Plan] = {}
@@ -86,10 +98,11 @@ class Operator:
             self._launch_first(ordered, given)
 
     def _launch(self, plan: _Plan, given: dict[str, Any]) -> None:
-        for name, shape in plan.shapes.items():
-            if tuple(given[name].shape) != shape or not given[name].is_contiguous():
+        for name, buffer in plan.buffers.items():
+            if tuple(given[name].shape) != buffer.shape or not _is_laid_out(given[name], buffer):
+                layout = "contiguous" if buffer.strides is None else f"with the strides {buffer.strides}"
                 raise UsageError(
-                    f"kernel {self.spec.name}: {name} is {tuple(given[name].shape)}; expected {shape}, contiguous"
+                    f"kernel {self.spec.name}: {name} is {tuple(given[name].shape)}; expected {buffer.shape}, {layout}"
                 )
         for name, value in plan.initials.items():
             given[name].fill_(value)
@@ -120,7 +133,7 @@ class Operator:
         """Choose a config for the shape; return the shape's key, the choice and its launch plan."""
         key = self._key_of(ordered)
         *values, dtype, _ = key
-        dims = dict(zip(self.spec.dims, values, strict=True))
+        dims = {**dict(zip(self.spec.dims, values, strict=True)), **self._flags}
         choice = self._selector.choose(dims, str(dtype).removeprefix("torch."), ordered[0])
         with self._selector.lock:  # a better answer is installed under this lock
             self._keys.setdefault(choice.question.key, set()).add(key)
@@ -148,9 +161,10 @@ class Operator:
             wanted = tuple(name for name in values if name in buffers or name in scratch)
             fixed = {name: value for name, value in values.items() if name not in wanted}
             options = {} if interpreted(function) else options_of(spec, config)
-            steps.append((partial(function.run, grid=step.grid, warmup=False, **fixed, **options), wanted))
+            run = partial(function.run, grid=step.grid, warmup=False, **fixed, **options)
+            steps.append((with_allocator(run) if step.descriptors else run, wanted))
         return _Plan(
-            shapes={name: buffer.shape for name, buffer in buffers.items()},
+            buffers=buffers,
             initials={name: buffer.initial for name, buffer in buffers.items() if buffer.initial is not None},
             scratch={name: (buffer.shape, getattr(torch, buffer.dtype)) for name, buffer in scratch.items()},
             steps=tuple(steps),

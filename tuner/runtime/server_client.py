@@ -132,7 +132,7 @@ class ServerClient:
                 try:
                     body = client.lookup(
                         problem.kernel,
-                        problem.dims,
+                        problem.shape,
                         dtype=problem.dtype,
                         device=device,
                         match=match.value,

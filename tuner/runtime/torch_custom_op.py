@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from tilewise.db.records import Flags
 from tilewise.kernels.spec import KernelSpec, Problem
 
 __all__ = ["custom_op"]
@@ -13,15 +14,15 @@ __all__ = ["custom_op"]
 _numbers = itertools.count(1)
 
 
-def custom_op(spec: KernelSpec, names: Sequence[str], launch: Callable[..., None]) -> Any:
+def custom_op(spec: KernelSpec, names: Sequence[str], launch: Callable[..., None], flags: Flags) -> Any:
     """Make a torch operation `(*arguments) -> ()` that calls `launch`.
 
-    Its arguments, called `names`, must be buffers and scalars of the spec. Returns None if one is neither, because its
-    type is then unknown.
+    Its arguments, called `names`, must be buffers and scalars of a problem of the spec with these flags. Returns None
+    if one is neither, because its type is then unknown.
     """
     import torch
 
-    problem = Problem(spec.name, dict.fromkeys(spec.dims, 64), spec.dtypes[0])
+    problem = Problem(spec.name, dict.fromkeys(spec.dims, 64), spec.dtypes[0], flags)
     buffers, scalars = spec.buffers(problem), spec.scalars(problem)
     written = [name for name in names if name in buffers and buffers[name].role != "in"]
     declared: list[str] = []

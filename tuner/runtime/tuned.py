@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tilewise.db.records import Flags
 from tilewise.db.store import Store
 from tilewise.deprecation import renamed_keywords
 from tilewise.errors import BadSpec, UsageError
@@ -19,9 +20,10 @@ from tilewise.kernels import registry
 from tilewise.kernels.spec import KernelSpec, Problem
 from tilewise.tuner.lookup.resolve import Match
 from tilewise.tuner.measure.launch import interpreted
-from tilewise.tuner.runtime.call_signature import DimsOf, call_signature, dtype_argument
+from tilewise.tuner.runtime.call_signature import NO_FLAGS, DimsOf, call_signature, dtype_argument
 from tilewise.tuner.runtime.config_selector import WAIT_SECONDS, Choice, ConfigSelector
 from tilewise.tuner.runtime.torch_custom_op import custom_op
+from tilewise.tuner.space.problem_checks import checked_flags
 
 __all__ = ["TunedFunction", "tuned"]
 
@@ -32,6 +34,7 @@ def tuned(
     source: str | Path | Store | None = None,
     *,
     dims: DimsOf | None = None,
+    flags: Flags = NO_FLAGS,
     device: str | None = None,
     match: str = Match.PREDICTED,
     reset: bool = True,
@@ -44,6 +47,7 @@ def tuned(
     - `source`: an exported file, `sqlite:///tiles.db`, or a server's URL; None is the configured database.
     - `dims`: a function from the call's arguments by name to its dims; needed if the spec's scalars and buffers do not
       hold them.
+    - `flags`: the flags of all problems that the function is launched for (`{"causal": True}`).
     - `device`: the device whose configs to use, the only way to use those of another chip. Default: the tensors'.
     - `match`: how far a choice may relax (`Match`). Beyond that, the spec's default is launched.
     - `reset`: before each launch, set outputs to the `initial` value that the spec gives them, as the tuner did. False
@@ -63,6 +67,7 @@ def tuned(
             loaded,
             source,
             dims=dims,
+            flags=flags,
             device=device,
             match=match,
             reset=reset,
@@ -83,6 +88,7 @@ class TunedFunction:
         source: str | Path | Store | None,
         *,
         dims: DimsOf | None = None,
+        flags: Flags = NO_FLAGS,
         reset: bool = True,
         **options: Any,
     ) -> None:
@@ -92,15 +98,16 @@ class TunedFunction:
         self._run = function.run
         self._options = frozenset() if interpreted(function) else spec.options()
         self._tuned_names = frozenset(parameter.name for parameter in spec.parameters)
-        self._dtype_argument = dtype_argument(spec)
+        self._flags = checked_flags(spec, flags)
+        self._dtype_argument = dtype_argument(spec, self._flags)
         self._dims_of = dims
-        self._signature = None if dims else call_signature(spec)
+        self._signature = None if dims else call_signature(spec, self._flags)
         self._key = self._signature.key_of(self.arg_names) if self._signature else self._key_by_user
         if missing := sorted(self._tuned_names - spec.options() - set(self.arg_names)):
             raise BadSpec(
                 f"{spec.name} tunes {', '.join(missing)}, which the function does not take; pass its own spec"
             )
-        self._initials = _initials(spec) if reset else {}
+        self._initials = _initials(spec, self._flags) if reset else {}
         self._configs: dict[tuple[Any, ...], dict[str, Any]] = {}
         self._shared: dict[str, dict[str, Any]] = {}
         self._keys: dict[str, set[tuple[Any, ...]]] = {}
@@ -110,7 +117,7 @@ class TunedFunction:
             import torch
 
             names = [name for name in self.arg_names if name not in self._tuned_names]
-            self._operation = custom_op(spec, names, self._launch_on_spec_grid)
+            self._operation = custom_op(spec, names, self._launch_on_spec_grid, self._flags)
             if self._operation is not None:
                 self._is_compiling = torch.compiler.is_compiling
 
@@ -137,7 +144,7 @@ class TunedFunction:
         named = self._named(args, kwargs)
         *values, dtype, _ = self._key_of(named)
         dims = dict(zip(self.spec.dims, values, strict=True))
-        problem = Problem(self.spec.name, dims, str(dtype).removeprefix("torch."))
+        problem = Problem(self.spec.name, dims, str(dtype).removeprefix("torch."), self._flags)
         config = self._choice_of(named).config
         assert self.spec.grid is not None, "tuned() takes specs of one function, which have a grid"
         self._launch(tuple(self.spec.grid(config, problem)), *args, **kwargs)
@@ -181,7 +188,7 @@ class TunedFunction:
         tensor = named[self._dtype_argument]
         *values, dtype, _ = self._key_of(named)
         dims = dict(zip(self.spec.dims, values, strict=True))
-        return self.selector.choose(dims, str(dtype).removeprefix("torch."), tensor)
+        return self.selector.choose({**dims, **self._flags}, str(dtype).removeprefix("torch."), tensor)
 
     def _changed(self, choice: Choice) -> None:
         """Install a better answer. A guess is launched like a new shape's config, because it may not run here."""
@@ -235,7 +242,7 @@ def _check_function(function: Any) -> None:
         wrapped = getattr(wrapped, "fn", None)
 
 
-def _initials(spec: KernelSpec) -> dict[str, float]:
+def _initials(spec: KernelSpec, flags: Flags) -> dict[str, float]:
     """Return the initial values of outputs that are accumulated into, by argument name."""
-    problem = Problem(spec.name, dict.fromkeys(spec.dims, 64), spec.dtypes[0])
+    problem = Problem(spec.name, dict.fromkeys(spec.dims, 64), spec.dtypes[0], flags)
     return {name: b.initial for name, b in spec.buffers(problem).items() if b.initial is not None}

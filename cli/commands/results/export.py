@@ -69,7 +69,9 @@ def export(
     dims = parse_dims(shape) if shape else None
     with open_existing(url) as opened, opened.snapshot() as store:
         scopes = [
-            s for s in store.scopes(kernel, device) if (not dims or s.dims == dims) and (not dtype or s.dtype == dtype)
+            s
+            for s in store.scopes(kernel, device)
+            if (not dims or dict(s.shape) == dims) and (not dtype or s.dtype == dtype)
         ]
         if not scopes:
             raise NotFound("no stored result matches; export without the filters to see all")

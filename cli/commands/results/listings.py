@@ -23,6 +23,8 @@ def kernels(url: str | None, as_json: bool) -> None:
     for spec in specs:
         click.echo(f"{spec.name}  {spec.summary}")
         click.echo(f"  dimensions  {', '.join(spec.dims)}")
+        for flag in spec.flags:
+            click.echo(f"  flag        {flag.name}: {', '.join(str(value).lower() for value in flag.values)}")
         click.echo(f"  dtypes      {', '.join(spec.dtypes)}")
         click.echo(f"  parameters  {', '.join(p.name for p in spec.parameters)}")
 

@@ -166,7 +166,7 @@ def _untuned(spec: KernelSpec, device: Device) -> list[Problem]:
     found = [q for q in questions if (q.kernel, q.device) == (spec.name, device.target.name)]
     if not found:
         raise NotFound(f"no shape of {spec.name} was launched untuned on {device.target.name}")
-    return [make_problem(spec, question.dims, question.dtype) for question in found]
+    return [make_problem(spec, question.shape, question.dtype) for question in found]
 
 
 def _cross_evaluate(spec: KernelSpec, problems: Sequence[Problem], device: Device, store: Store) -> None:

@@ -1,5 +1,7 @@
 """Problems and configs parsed from text, and a one-line error for invalid text."""
 
+import dataclasses
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from tilewise.db.records import Question, shape_text
 from tilewise.errors import BadConfig, BadDimension, UnknownDtype
 from tilewise.kernels import registry
-from tilewise.kernels.spec import Problem
+from tilewise.kernels.spec import Flag, Problem
 from tilewise.tuner.space.problem_checks import LARGEST, make_problem, parse_config, parse_dims
 
 SPEC = registry.load("row_reduce")
@@ -41,7 +43,6 @@ def test_spaces_around_sizes_do_not_matter():
         ("M=1000,", "cannot read '' as a dimension"),
         ("M=1,M=2", "dimension M is given twice"),
         ("M=", f"dimension M is ''; expected a whole number from 1 to {LARGEST}"),
-        ("M=ten", "dimension M is 'ten'"),
         ("M=1.5", "dimension M is '1.5'"),
         ("M=1e3", "dimension M is '1e3'"),
         ("M=1_000", "dimension M is '1_000'"),
@@ -69,7 +70,8 @@ def test_text_that_is_no_dimension(text, message):
         ({"M": 10**30, "N": 5}, "dimension M is 1000"),
         ({"M": True, "N": 5}, "dimension M is True;"),
         ({"M": 5.0, "N": 5}, "dimension M is 5.0;"),
-        ({"M": "5", "N": 5}, "dimension M is 5;"),
+        ({"M": "5", "N": 5}, "dimension M is '5';"),
+        ({"M": "ten", "N": 5}, "dimension M is 'ten'; expected a whole number"),
     ],
 )
 def test_dimensions_that_cannot_be(dims, message):
@@ -85,6 +87,33 @@ def test_a_problem_keeps_the_kernels_order_of_dimensions():
     problem = make_problem(SPEC, {"N": LARGEST, "M": 1}, "float16")
     assert problem == Problem("row_reduce", {"M": 1, "N": LARGEST}, "float16")
     assert list(problem.dims) == ["M", "N"]
+
+
+FLAGGED = dataclasses.replace(SPEC, flags=(Flag("causal", (False, True)), Flag("activation", ("none", "silu", "relu"))))
+
+
+def test_flags_are_read_beside_sizes_and_their_defaults_left_out():
+    shape = parse_dims("M=5,causal=TRUE,activation=silu,N=6")
+    assert shape == {"M": 5, "causal": True, "activation": "silu", "N": 6}
+    problem = make_problem(FLAGGED, shape, "float32")
+    assert (problem.dims, problem.flags) == ({"M": 5, "N": 6}, {"causal": True, "activation": "silu"})
+    assert [flag.of(problem) for flag in FLAGGED.flags] == [True, "silu"]
+    usual = make_problem(FLAGGED, parse_dims("M=5,N=6,activation=none,causal=false"), "float32")
+    assert usual == make_problem(SPEC, {"M": 5, "N": 6}, "float32")  # a kernel that gains a flag keeps its problems
+    assert [flag.of(usual) for flag in FLAGGED.flags] == [False, "none"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "message"),
+    [
+        ({"causal": 1}, "flag causal is 1; expected one of false, true"),
+        ({"causal": "yes"}, "flag causal is 'yes'; expected one of false, true"),
+        ({"activation": True}, "flag activation is true; expected one of 'none', 'silu', 'relu'"),
+        ({"bias": True}, "kernel row_reduce has no dimension bias; it has M, N, and the flags causal, activation"),
+    ],
+)
+def test_flags_that_cannot_be(flags, message):
+    assert refused(BadDimension, make_problem, FLAGGED, {"M": 5, "N": 5, **flags}, "float32") == message
 
 
 def test_a_problem_larger_than_the_memory_says_by_how_much(bowl):

@@ -135,7 +135,7 @@ def export_t4(store: Store, scope: Scope) -> dict[str, Any]:
     metadata = {
         "kernel": scope.kernel,
         "source_hash": scope.source_hash,
-        "dims": dict(scope.dims),
+        "dims": dict(scope.shape),
         "dtype": scope.dtype,
         "device": scope.device,
         "clock": str(scope.clock),

@@ -18,7 +18,7 @@ from tilewise.db.exchange.import_file import About, ImportFile, Refusal
 from tilewise.db.exchange.jsonfile import one_line, parse, text_of
 from tilewise.db.exchange.selection import Selection
 from tilewise.db.exchange.typed import Config, Object, typed
-from tilewise.db.records import Problem, Result, Suggestion
+from tilewise.db.records import Problem, Result, Shape, Suggestion
 from tilewise.errors import BadImport, NotFound, UsageError
 
 __all__ = ["LADDER", "VLLM", "encode_tables", "read_table"]
@@ -70,7 +70,7 @@ def read_table(data: bytes, name: str, about: About) -> ImportFile:
         named = _read_name(name)
         kernel, dtype = about.kernel, named.pop("dtype", about.dtype)
         device = named.pop("device_name", "").replace("_", " ") or about.device
-        dims = {dim: int(text) for dim, text in named.items() if text.isdecimal()} | dict(about.dims)
+        dims: Shape = {**{dim: int(text) for dim, text in named.items() if text.isdecimal()}, **about.dims}
         if missing := [o for o, v in {"--kernel": kernel, "--dtype": dtype, "--device": device}.items() if not v]:
             raise ValueError(f"neither the file nor its name identifies its problems; give {', '.join(missing)}")
     except (ValueError, RecursionError) as error:
@@ -82,7 +82,7 @@ def read_table(data: bytes, name: str, about: About) -> ImportFile:
         try:
             shape = {**dims, about.rung: _rung(size)}
             suggestions.append(
-                Suggestion(Problem(kernel, shape, dtype), device, typed(config, Config), f"table {name}")
+                Suggestion(Problem.of(kernel, shape, dtype), device, typed(config, Config), f"table {name}")
             )
         except ValueError as error:
             refusals.append(Refusal(f"size {size[:20]}", one_line(error)))
