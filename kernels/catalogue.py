@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["ANY_VALUE", "SPECS"]
 
 SPECS = {
+    "gemm": "tilewise.kernels.matrix.gemm:SPEC",
     "log_softmax": "tilewise.kernels.vector.softmax:LOG_SOFTMAX",
     "softmax": "tilewise.kernels.vector.softmax:SOFTMAX",
     "row_reduce": "tilewise.kernels.vector.row_reduce:SPEC",

@@ -16,7 +16,7 @@ from tilewise.kernels.source import digest
 from tilewise.kernels.spec import KernelSpec
 from tilewise.kernels.validated_callback import cut, raised
 
-__all__ = ["known", "load", "located", "names", "place", "register"]
+__all__ = ["known", "load", "located", "names", "place", "register", "vector_names"]
 
 _own: dict[str, str] = {}
 """Users' kernels registered in this process: name to `path/to/file.py:SPEC`."""
@@ -24,6 +24,11 @@ _own: dict[str, str] = {}
 
 def names() -> list[str]:
     return sorted({*SPECS, *_own})
+
+
+def vector_names() -> list[str]:
+    """Return the registered kernels that multiply no matrices: those that the modelled parts time and execute."""
+    return [name for name in names() if load(name).matrix_dtype is None]
 
 
 def place(name: str) -> str:

@@ -230,7 +230,8 @@ class Dot:
 
     `stages` is the number of trips whose operands are in shared memory at a time, `shared_bytes` the shared memory
     beside them (an epilogue's tile). `splits` programs share an accumulator's sum. `group` rows of tiles are worked on
-    together, so that their operands stay in the L2 cache. `persistent` programs work on one tile after the other.
+    together, so that their operands stay in the L2 cache. `programs` is their number where each works on one tile after
+    the other, and 0 where each has one.
     """
 
     m: int
@@ -240,7 +241,7 @@ class Dot:
     shared_bytes: int = 0
     splits: int = 1
     group: int = 1
-    persistent: bool = False
+    programs: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,8 +277,12 @@ class Tiling:
     dot: Dot | None = None
 
     @property
-    def programs(self) -> int:
+    def tiles(self) -> int:
         return math.prod(axis.programs for axis in self.axes)
+
+    @property
+    def programs(self) -> int:
+        return min(self.tiles, self.dot.programs) if self.dot and self.dot.programs else self.tiles
 
     @property
     def trips(self) -> int:

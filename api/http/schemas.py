@@ -223,6 +223,9 @@ class Kernel(TypedDict):
     dims: list[str]
     dtypes: list[str]
     parameters: Annotated[list[str], Field(description="tile parameters and compile options, by name")]
+    flags: NotRequired[
+        Annotated[dict[str, list[bool | str]], Field(description="values of each flag; the first is the default")]
+    ]
 
 
 class Kernels(TypedDict):

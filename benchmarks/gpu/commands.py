@@ -50,7 +50,7 @@ def kernels(
     from tilewise.tuner.space.problem_checks import make_problem, parse_dims
     from tilewise.tuner.tuning.loop import DEFAULT_TRIALS, Budget
 
-    specs = [registry.load(name) for name in (names or registry.names())]
+    specs = [registry.load(name) for name in (names or registry.vector_names())]
     given = [parse_dims(shape) for shape in shapes]
     problems = [(spec, make_problem(spec, dims, dtype)) for spec in specs for dims in given or known.shapes(spec.name)]
     with open_store(url or read_settings().database_url) as store, open_device(choose(device)) as opened:

@@ -134,7 +134,7 @@ def bench_execute(part: str, folder: Path, *, count: int, seed: int, kernels: Se
     interpreter = Worker("tilewise.benchmarks.model.interpreter_worker:outputs", env={"TRITON_INTERPRET": "1"})
     interpreter.start()
     try:
-        for name in kernels or registry.names():
+        for name in kernels or registry.vector_names():
             spec = registry.load(name)
             for index, dtype in enumerate(_two(spec, seed)):
                 problem = Problem(name, dict(DIMS[spec.dims]), dtype)

@@ -79,7 +79,7 @@ class Finding:
 def study(count: int, seed: int, target: Target, folder: Path) -> Iterator[Finding]:
     """Try `count` random changes, to programs of all kernels in turn."""
     generator = random.Random(seed)
-    names = registry.names()
+    names = registry.vector_names()
     generator.shuffle(names)
     made = 0
     for name in itertools.cycle(names):

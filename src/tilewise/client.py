@@ -149,6 +149,8 @@ class Kernel(TypedDict):
     dtypes: Sequence[str]
     parameters: Sequence[str]
     """Tile parameters and compile options, by name."""
+    flags: NotRequired[Mapping[str, Sequence[bool | str]]]
+    """Values of each flag; the first is the default."""
 
 
 class LookupMiss(TypedDict):

@@ -78,7 +78,10 @@ def _rows(name: str) -> list[dict[str, Any]]:
 
 
 def write() -> None:
-    body = {"version": calibrated_costs._MODEL_VERSION, "kernels": {name: _rows(name) for name in registry.names()}}
+    body = {
+        "version": calibrated_costs._MODEL_VERSION,
+        "kernels": {name: _rows(name) for name in registry.vector_names()},
+    }
     FILE.write_bytes(gzip.compress(json.dumps(body).encode(), mtime=0))
 
 

@@ -21,14 +21,14 @@ from tilewise.tuner.space.search_space import Space, enumerate_space
 
 TARGETS = (
     Target("ascend", "Ascend910B4", 40, 196608, 32, 65535),
-    Target("nvidia", "NVIDIA H200", 132, 233472, 16, 2**31 - 1),
+    Target("nvidia", "NVIDIA H200", 132, 233472, 16, 2**31 - 1, 90),
 )
 SIZES: tuple[tuple[str, dict[str, int]], ...] = (
-    ("float32", {"M": 5, "N": 37, "C": 3, "HW": 7}),
-    ("bfloat16", {"M": 1000, "N": 8192, "C": 64, "HW": 3136}),
-    ("float32", {"M": 17, "N": 100_000, "C": 300, "HW": 64}),
-    ("float16", {"M": 20_000, "N": 72, "C": 2048, "HW": 1}),
-    ("float32", {"M": 1, "N": 3_000_001, "C": 1, "HW": 500}),
+    ("float32", {"M": 5, "N": 37, "K": 100, "C": 3, "HW": 7}),
+    ("bfloat16", {"M": 1000, "N": 8192, "K": 4096, "C": 64, "HW": 3136}),
+    ("float32", {"M": 17, "N": 100_000, "K": 512, "C": 300, "HW": 64}),
+    ("float16", {"M": 20_000, "N": 72, "K": 1, "C": 2048, "HW": 1}),
+    ("float32", {"M": 1, "N": 3_000_001, "K": 64, "C": 1, "HW": 500}),
 )
 FOLDER = Path(__file__).parents[1] / "golden"
 
@@ -80,7 +80,7 @@ def _problems(name: str) -> Iterator[tuple[KernelSpec, Problem, Target, Space]]:
     for target in TARGETS:
         for dtype, sizes in SIZES:
             dims = {dim: sizes["M" if dim == "N" and "C" in spec.dims else dim] for dim in spec.dims}
-            problem = Problem(name, dims, dtype)
+            problem = Problem(name, dims, dtype if dtype in spec.dtypes else spec.dtypes[0])
             yield spec, problem, target, enumerate_space(spec, problem, target)
 
 

@@ -15,6 +15,17 @@ _SHARED_KIB = {
 }
 """Shared memory of a multiprocessor, in KiB, by a word of the device's name (NVIDIA's tuning guides)."""
 
+_CAPABILITY = {
+    ("B300", "GB300"): 103,
+    ("B100", "B200", "GB200"): 100,
+    ("H100", "H200", "H800", "H20", "GH200"): 90,
+    ("L4", "L20", "L40", "L40S"): 89,
+    ("A10", "A40"): 86,
+    ("A100", "A800", "A30"): 80,
+    ("V100",): 70,
+}
+"""Compute capability times ten, by a word of the device's name (NVIDIA's list of GPUs with CUDA)."""
+
 _LEAST_SHARED_KIB = 64
 """Shared memory assumed for other GPUs: too little refuses configs that would run, too much admits some that fail."""
 
@@ -47,5 +58,8 @@ def known_target(device: str, cores: int) -> Target:
     if device.startswith(("NVIDIA ", "AMD ")):
         words = set(device.replace("-", " ").split())
         kib = next((kib for names, kib in _SHARED_KIB.items() if words & set(names)), _LEAST_SHARED_KIB)
-        return Target("nvidia", device, cores, kib * 1024, align_bytes=16, max_programs=2**31 - 1)
+        capability = next((number for names, number in _CAPABILITY.items() if words & set(names)), 0)
+        return Target(
+            "nvidia", device, cores, kib * 1024, align_bytes=16, max_programs=2**31 - 1, capability=capability
+        )
     return Target("ascend", device, cores, _UNIFIED_BUFFER_BYTES, align_bytes=32, max_programs=65535)

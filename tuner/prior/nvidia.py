@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target, Tiling, ceil_div
+from tilewise.tuner.prior.tensor_cores import tensor_core_penalties
 
 __all__ = ["nvidia_penalties"]
 
@@ -55,6 +56,8 @@ def nvidia_penalties(
     spec: KernelSpec, problem: Problem, config: Config, tiling: Tiling, target: Target
 ) -> dict[str, float]:
     """Return the penalties by name, each 1 or more."""
+    if tiling.dot is not None:
+        return tensor_core_penalties(spec, problem, config, tiling, target)
     threads = 32 * int(config.get("num_warps", 4))
     words = (tiling.streamed_bytes + tiling.resident_bytes) / 4 / threads
     resident = _resident(tiling, threads, words, target)

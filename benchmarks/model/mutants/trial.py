@@ -180,7 +180,7 @@ def users(mutant: Mutant) -> list[str]:
     path = path_of(mutant.module)
     return [
         name
-        for name in registry.names()
+        for name in registry.vector_names()
         if any(
             file == path and mutant.function in _used_by(str(file), function)
             for file, function in locate(registry.load(name))

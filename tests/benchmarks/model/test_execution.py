@@ -52,7 +52,7 @@ def target(_cache):
 
 @pytest.mark.in_part(8)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("name", registry.vector_names())
 def test_a_config_of_every_kernel_is_right_as_compiled(name, dtype, target):
     """Execute one of the twenty configs of `tilewise bench execute`, without Triton's interpreter."""
     spec = registry.load(name)

@@ -49,7 +49,7 @@ def sample(spec, problem, target, count):
 
 @pytest.mark.in_part(9)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("name", registry.vector_names())
 def test_a_config_of_the_space_compiles_or_is_refused_with_its_reason(device, name, dtype):
     spec = registry.load(name)
     problem = problem_of(spec, dtype)
@@ -64,7 +64,7 @@ def test_a_config_of_the_space_compiles_or_is_refused_with_its_reason(device, na
 
 
 @pytest.mark.in_part(4)
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("name", registry.vector_names())
 def test_transfers_are_the_rooflines_bytes_times_the_traffic_that_the_spec_admits(device, tmp_path, name):
     """A kernel that moves over a tenth more than its least bytes declares this in its tiling, with the reason. Rows in
     the tail of a program's last step count once or twice: some kernels compute them twice, to the same values."""

@@ -116,6 +116,7 @@ def identity(properties: Any) -> tuple[Target, str]:
         on_chip_bytes=properties.shared_memory_per_multiprocessor,
         align_bytes=16,  # the widest load of one thread
         max_programs=2**31 - 1,  # the grid's first axis
+        capability=10 * properties.major + properties.minor,
     )
     parts = (f"triton {triton.__version__}", f"torch {torch.__version__}", f"cuda {torch.version.cuda}")
     capability = f"sm_{properties.major}{properties.minor}"

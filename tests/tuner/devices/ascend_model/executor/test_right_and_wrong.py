@@ -55,17 +55,17 @@ def test_the_same_kernel_without_it_is_not(verdict, name):
 
 
 @pytest.mark.in_part(6)
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("name", registry.vector_names())
 def test_the_default_of_every_kernel_is_right(verdict, name):
     spec = registry.load(name)
-    dtype = DTYPES[registry.names().index(name) % 3]
+    dtype = DTYPES[registry.vector_names().index(name) % 3]
     found = verdict(spec, SHAPES[spec.dims][-2], dtype)
     assert found.agreed, found.reason
 
 
 @pytest.mark.full
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("name", registry.names())
+@pytest.mark.parametrize("name", registry.vector_names())
 def test_right_kernels_are_right_in_odd_shapes(verdict, target, name, dtype):
     spec = registry.load(name)
     for dims in SHAPES[spec.dims]:

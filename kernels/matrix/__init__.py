@@ -1,0 +1,1 @@
+"""Specs of kernels whose work is matrix products, one family per module."""

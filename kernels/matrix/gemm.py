@@ -1,0 +1,343 @@
+"""Matrix products with 16-bit or 8-bit inputs: `out[m, n] = activation(sum over k of a[m, k] * b[k, n] + bias[n])`.
+
+`pointers` computes one tile per program and takes any size. `descriptors` loads and stores tiles through tensor
+descriptors, which compute capability 9.0 does without registers and address arithmetic; rows must be multiples of 16
+bytes. Its programs may be as many as the multiprocessors (`PROGRAMS`), each with several tiles in turn. `SPLIT_K`
+divides the sums of few tiles among more programs; a second launch adds the parts up, always in the same order.
+
+Outputs of 16-bit inputs have their dtype, those of 8-bit inputs are bfloat16. `column_major` means that b is stored as
+N x K, as the weights of a linear layer are; on NVIDIA, 8-bit products are fast only then. `scaled` multiplies by a
+factor per row of a and one per column of b.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilewise.kernels.candidate_values import powers_of_two
+from tilewise.kernels.spec import (
+    Axis,
+    Buffer,
+    Config,
+    Constraint,
+    Dot,
+    Flag,
+    KernelSpec,
+    Launch,
+    Parameter,
+    Problem,
+    Target,
+    Tensors,
+    Tiling,
+    Value,
+    ceil_div,
+)
+
+__all__ = ["SPEC"]
+
+_POINTERS = "tilewise.kernels.jit.gemm:gemm_pointers_kernel"
+_PARTS = "tilewise.kernels.jit.gemm:gemm_parts_kernel"
+_SUM = "tilewise.kernels.jit.gemm:gemm_sum_kernel"
+_DESCRIPTORS = "tilewise.kernels.jit.gemm:gemm_descriptors_kernel"
+
+_COLUMN_MAJOR = Flag("column_major", (False, True))
+_BIAS = Flag("bias", (False, True))
+_ACTIVATION = Flag("activation", ("none", "relu", "silu", "gelu"))
+_SCALED = Flag("scaled", (False, True))
+_FAST_SUMS = Flag("fast_sums", (False, True))
+"""8-bit inputs only: leave sums to the tensor cores, which keep about 14 bits of them on Hopper."""
+
+_EXACT_TERMS = 128
+"""Terms that tensor cores add up before their sum of 8-bit products is added to a float32 one."""
+
+_SUM_M, _SUM_N = 4, 256
+"""The tile of the launch that adds up parts: enough programs for a few rows, and loads of 16 bytes per thread."""
+
+
+def _sizes(problem: Problem) -> tuple[int, int, int]:
+    return problem.dims["M"], problem.dims["N"], problem.dims["K"]
+
+
+def _tiles(config: Config, problem: Problem) -> int:
+    m, n, _ = _sizes(problem)
+    return ceil_div(m, int(config["BLOCK_M"])) * ceil_div(n, int(config["BLOCK_N"]))
+
+
+def _part(config: Config, problem: Problem) -> int:
+    """Return the length of a part of K: whole blocks."""
+    block = int(config["BLOCK_K"])
+    return ceil_div(ceil_div(problem.dims["K"], block), int(config["SPLIT_K"])) * block
+
+
+def _out_dtype(problem: Problem) -> str:
+    return "bfloat16" if problem.item_bytes == 1 else problem.dtype
+
+
+def _tolerance(problem: Problem) -> float:
+    """Return how far sums of 8-bit products may be off beyond float32, relative to the RMS.
+
+    Hopper's tensor cores keep a sum to 14 bits and cut off the rest at every step of 32 terms ("DeepSeek-V3 Technical
+    Report", section 3.3.2). A cut is at most 2^-13 of the sum so far, and all of them point towards zero: K / 32 steps
+    are off by at most K / 32 * 2^-13 of it. Sums that are added to float32 ones after every 128 terms have four steps.
+    """
+    if problem.item_bytes > 1:
+        return 0.0
+    terms = problem.dims["K"] if _FAST_SUMS.of(problem) else min(problem.dims["K"], _EXACT_TERMS)
+    return float(ceil_div(terms, 32) * 2.0**-13)
+
+
+def _buffers(problem: Problem) -> Mapping[str, Buffer]:
+    m, n, k = _sizes(problem)
+    out = _out_dtype(problem)
+    buffers = {
+        "a_ptr": Buffer((m, k), problem.dtype),
+        "b_ptr": Buffer((k, n), problem.dtype, strides=(1, k) if _COLUMN_MAJOR.of(problem) else None),
+    }
+    if _BIAS.of(problem):
+        buffers["bias_ptr"] = Buffer((n,), out)
+    if _SCALED.of(problem):
+        buffers |= {"a_scale_ptr": Buffer((m,), "float32"), "b_scale_ptr": Buffer((n,), "float32")}
+    return {**buffers, "out_ptr": Buffer((m, n), out, role="out", terms=k, tolerance=_tolerance(problem))}
+
+
+def _constants(problem: Problem) -> Mapping[str, Value | None]:
+    missing = {name: None for name in ("bias_ptr", "a_scale_ptr", "b_scale_ptr") if name not in _buffers(problem)}
+    fixed = {"COLUMN_MAJOR": _COLUMN_MAJOR.of(problem), "ACTIVATION": _ACTIVATION.of(problem)}
+    return {**missing, **fixed, "FP8": problem.item_bytes == 1}
+
+
+def _launches(config: Config, problem: Problem) -> Sequence[Launch]:
+    m, n, k = _sizes(problem)
+    block_k, split, tiles = int(config["BLOCK_K"]), int(config["SPLIT_K"]), _tiles(config, problem)
+    exact = {"EXACT_TERMS": 0 if _FAST_SUMS.of(problem) else min(_EXACT_TERMS, block_k)}
+    if config["VARIANT"] == "descriptors":
+        grid = (min(tiles, int(config["PROGRAMS"]) or tiles),)
+        flatten = grid[0] < tiles and not config.get("WARP_SPECIALIZE", False)
+        return [Launch(_DESCRIPTORS, grid, {**exact, "FLATTEN": flatten}, descriptors=True)]
+    even = {f"EVEN_{name}": size % int(config[f"BLOCK_{name}"]) == 0 for name, size in (("M", m), ("N", n))}
+    constants = {**exact, **even, "EVEN_K": k % (block_k * split) == 0, "WIDE": max(m * k, k * n, m * n) >= 2**31}
+    if split == 1:
+        return [Launch(_POINTERS, (tiles,), constants)]
+    summed = {"SUM_M": _SUM_M, "SUM_N": _SUM_N}
+    return [
+        Launch(_PARTS, (tiles, split), constants),
+        Launch(_SUM, (ceil_div(m, _SUM_M), ceil_div(n, _SUM_N)), summed),
+    ]
+
+
+def _scratch(config: Config, problem: Problem) -> Mapping[str, Buffer]:
+    split, (m, n, _) = int(config["SPLIT_K"]), _sizes(problem)
+    return {"parts_ptr": Buffer((split, m, n), "float32", role="out")} if split > 1 else {}
+
+
+def _tiling(config: Config, problem: Problem) -> Tiling:
+    m, n, k = _sizes(problem)
+    block_m, block_n, block_k = (int(config[f"BLOCK_{name}"]) for name in "MNK")
+    split, item, least = int(config["SPLIT_K"]), problem.item_bytes, SPEC.bytes(problem)
+    read = item * k * (ceil_div(n, block_n) * m + ceil_div(m, block_m) * n)
+    parts = 2 * 4 * m * n * split if split > 1 else 0
+    return Tiling(
+        axes=(
+            Axis("M", m, block_m, block_m),
+            Axis("K", k, _part(config, problem), block_k),
+            Axis("N", n, block_n, block_n),
+        ),
+        streamed_bytes=(block_m + block_n) * block_k * item,
+        resident_bytes=4 * block_m * block_n,
+        traffic=(read + parts + 2 * m * n) / least,
+        dot=Dot(
+            block_m,
+            block_n,
+            block_k,
+            stages=int(config.get("num_stages", 2)),
+            shared_bytes=_stored_bytes(config),
+            splits=split,
+            group=int(config["GROUP_M"]),
+            programs=int(config.get("PROGRAMS", 0)),
+        ),
+    )
+
+
+def _stored_bytes(config: Config) -> int:
+    """Return the shared memory from which a descriptor stores a part of a tile of 16-bit numbers."""
+    if config["VARIANT"] != "descriptors":
+        return 0
+    return 2 * int(config["BLOCK_M"]) * int(config["BLOCK_N"]) // int(config["PARTS_N"])
+
+
+def _reference(inputs: Tensors, problem: Problem) -> Tensors:
+    import torch
+
+    a, b = inputs["a_ptr"], inputs["b_ptr"]
+    if a.element_size() == 1:  # torch multiplies no 8-bit floats
+        a, b = a.to(torch.bfloat16), b.to(torch.bfloat16)
+    out = a @ b
+    if _SCALED.of(problem):
+        out = (out * inputs["a_scale_ptr"][:, None] * inputs["b_scale_ptr"]).to(out.dtype)
+    if _BIAS.of(problem):
+        out = out + inputs["bias_ptr"]
+    functions: dict[bool | str, Any] = {
+        "relu": torch.relu,
+        "silu": torch.nn.functional.silu,
+        "gelu": torch.nn.functional.gelu,
+    }
+    return {"out_ptr": functions.get(_ACTIVATION.of(problem), lambda x: x)(out)}
+
+
+# The space -------------------------------------------------------------------------------------------------------
+
+
+def _up_to(size: int, least: int, most: int) -> list[int]:
+    """Return the powers of two from `least` to the first that holds `size`, at most `most`."""
+    return [value for value in powers_of_two(least, size) if value <= most]
+
+
+def _block_m(problem: Problem, target: Target) -> Sequence[Value]:
+    values = _up_to(problem.dims["M"], 16, 256)
+    return [value for value in values if value >= 64] if problem.dims["M"] > 256 else values
+
+
+def _block_n(problem: Problem, target: Target) -> Sequence[Value]:
+    values = _up_to(problem.dims["N"], 16, 256)
+    least = 32 if problem.dims["M"] <= 64 else 64
+    return [value for value in values if value >= least] or values
+
+
+def _block_k(problem: Problem, target: Target) -> Sequence[Value]:
+    """Return blocks of 64 to 256 bytes of a row, up to 512 for the long loops of few rows."""
+    least, most = 64 if problem.dims["K"] >= 64 else 32, 256 if problem.dims["M"] > 256 else 512
+    return _up_to(problem.dims["K"], least // problem.item_bytes, min(256, most // problem.item_bytes))
+
+
+def _split_k(problem: Problem, target: Target) -> Sequence[Value]:
+    """Return more than one part only where the largest tiles would leave most of the cores idle."""
+    m, n, k = _sizes(problem)
+    most = min(4 * target.cores // (ceil_div(m, 256) * ceil_div(n, 256)), k // 128)
+    return [split for split in (1, 2, 4, 8, 16) if split <= max(1, most)]
+
+
+def _has_descriptors(problem: Problem, target: Target) -> bool:
+    """Return whether the device loads tiles by descriptors, whose rows are multiples of 16 bytes."""
+    _, n, k = _sizes(problem)
+    rows = [k * problem.item_bytes, 2 * n] + ([] if _COLUMN_MAJOR.of(problem) else [n * problem.item_bytes])
+    return target.family == "nvidia" and target.capability >= 90 and all(row % 16 == 0 for row in rows)
+
+
+def _only_nvidia(*values: Value) -> Any:
+    return lambda problem, target: list(values) if target.family == "nvidia" else []
+
+
+def _only_descriptors(*values: Value) -> Any:
+    return lambda problem, target: list(values) if _has_descriptors(problem, target) else []
+
+
+def _registers_hold(config: Config, problem: Problem, target: Target) -> bool:
+    """Return whether a thread holds 2 to 128 sums: more would spill, and fewer leave the tensor cores idle.
+
+    The compiler gives the tile to two groups of warps if it specialises them.
+    """
+    if target.family != "nvidia":
+        return True
+    groups = 2 if config.get("WARP_SPECIALIZE", False) else 1
+    sums = int(config["BLOCK_M"]) * int(config["BLOCK_N"]) / (32 * int(config["num_warps"]) * groups)
+    return 2 <= sums <= 128
+
+
+def _shared_memory_holds(config: Config, problem: Problem, target: Target) -> bool:
+    """Return whether the operands in flight fit a program's shared memory, which is 1 KiB less than the core's."""
+    tiling = _tiling(config, problem)
+    assert tiling.dot is not None
+    if target.family != "nvidia":
+        return 2 * tiling.streamed_bytes <= target.on_chip_bytes
+    needed = tiling.dot.stages * tiling.streamed_bytes + tiling.dot.shared_bytes
+    return needed <= target.on_chip_bytes - 1024
+
+
+def _parts_hold(config: Config, problem: Problem, target: Target) -> bool:
+    split = int(config["SPLIT_K"])
+    if split == 1:
+        return True
+    full = ceil_div(problem.dims["K"], _part(config, problem)) == split
+    return full and config["VARIANT"] == "pointers" and _tiles(config, problem) * split <= 4 * target.cores
+
+
+def _variant_holds(config: Config, problem: Problem, target: Target) -> bool:
+    if config["VARIANT"] == "descriptors":
+        return int(config["BLOCK_N"]) // int(config["PARTS_N"]) >= 16
+    return not config.get("PROGRAMS", 0) and config.get("PARTS_N", 1) == 1 and not config.get("WARP_SPECIALIZE", False)
+
+
+def _programs_hold(config: Config, problem: Problem, target: Target) -> bool:
+    programs = int(config.get("PROGRAMS", 0))
+    return programs == 0 or _tiles(config, problem) > programs
+
+
+def _group_holds(config: Config, problem: Problem, target: Target) -> bool:
+    return config["GROUP_M"] == 1 or int(config["GROUP_M"]) <= ceil_div(problem.dims["M"], int(config["BLOCK_M"]))
+
+
+def _specialised_holds(config: Config, problem: Problem, target: Target) -> bool:
+    """Return whether the compiler specialises warps: four, for 128 rows or more, which are stored as a whole."""
+    if not config.get("WARP_SPECIALIZE", False):
+        return True
+    return config["num_warps"] == 4 and config["PARTS_N"] == 1 and int(config["BLOCK_M"]) >= 128
+
+
+def _default(problem: Problem, target: Target) -> Config:
+    """Return large tiles where they fill the cores, else narrower ones."""
+    m, n, _ = _sizes(problem)
+    rows = max(int(value) for value in _block_m(problem, target) if int(value) <= 128)
+    wide = [int(value) for value in _block_n(problem, target) if int(value) <= 128]
+    filling = [cols for cols in wide if ceil_div(m, rows) * ceil_div(n, cols) >= target.cores // 2]
+    cols = max(filling) if filling else min(wide)
+    depth = min(128 // problem.item_bytes, int(max(_block_k(problem, target))))
+    config: dict[str, Value] = {"VARIANT": "pointers", "BLOCK_M": rows, "BLOCK_N": cols, "BLOCK_K": depth}
+    config |= {"GROUP_M": 8 if ceil_div(m, rows) >= 8 else 1, "SPLIT_K": 1}
+    if _has_descriptors(problem, target):
+        config |= {"VARIANT": "descriptors", "PROGRAMS": 0, "PARTS_N": 1, "WARP_SPECIALIZE": False}
+    if target.family == "nvidia":
+        config |= {"num_warps": 8 if rows * cols > 64 * 128 else 4, "num_stages": 3}
+    return config
+
+
+SPEC = KernelSpec(
+    name="gemm",
+    summary="out[m, n] = activation(sum over k of a[m, k] * b[k, n] + bias[n])",
+    function=(_POINTERS, _PARTS, _SUM, _DESCRIPTORS),
+    dims=("M", "N", "K"),
+    dtypes=("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2"),
+    flags=(_COLUMN_MAJOR, _BIAS, _ACTIVATION, _SCALED, _FAST_SUMS),
+    parameters=(
+        Parameter("VARIANT", lambda p, t: ["pointers", "descriptors"] if _has_descriptors(p, t) else ["pointers"]),
+        Parameter("BLOCK_M", _block_m),
+        Parameter("BLOCK_N", _block_n),
+        Parameter("BLOCK_K", _block_k),
+        Parameter("GROUP_M", lambda problem, target: [1, 4, 8, 16]),
+        Parameter("SPLIT_K", _split_k),
+        Parameter("PROGRAMS", lambda problem, target: [0, target.cores] if _has_descriptors(problem, target) else []),
+        Parameter("PARTS_N", _only_descriptors(1, 2)),
+        Parameter("WARP_SPECIALIZE", _only_descriptors(False, True)),
+        Parameter("num_warps", _only_nvidia(4, 8), role="option"),
+        Parameter("num_stages", _only_nvidia(2, 3, 4, 5, 6), role="option"),
+    ),
+    constraints=(
+        Constraint("PROGRAMS, PARTS_N and WARP_SPECIALIZE need descriptors", _variant_holds),
+        Constraint("WARP_SPECIALIZE needs four warps, 128 rows and one part", _specialised_holds),
+        Constraint("2 to 128 sums of a tile per thread", _registers_hold),
+        Constraint("GROUP_M is at most the number of rows of tiles", _group_holds),
+        Constraint("PROGRAMS is less than the number of tiles", _programs_hold),
+        Constraint("SPLIT_K needs pointers, no empty part, and at most four programs per core", _parts_hold),
+        Constraint("the operands in flight fit in shared memory", _shared_memory_holds),
+    ),
+    buffers=_buffers,
+    scalars=lambda problem: dict(problem.dims),
+    constants=_constants,
+    launches=_launches,
+    scratch=_scratch,
+    tiling=_tiling,
+    reference=_reference,
+    flops=lambda problem: 2 * problem.dims["M"] * problem.dims["N"] * problem.dims["K"],
+    matrix_dtype=lambda problem: problem.dtype,
+    default=_default,
+)

@@ -1,0 +1,173 @@
+"""Matrix products: spaces, references by hand, and values at any shape and with any flags."""
+
+from __future__ import annotations
+
+import importlib.util
+import math
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tilewise.kernels import registry
+from tilewise.kernels.spec import Target
+from tilewise.tuner.space.problem_checks import make_problem
+from tilewise.tuner.space.search_space import check_config, check_tilings, enumerate_space
+
+GEMM = registry.load("gemm")
+HOPPER = Target("nvidia", "NVIDIA H200", 132, 233472, 16, 2**31 - 1, 90)
+TARGETS = {
+    "ascend": Target("ascend", "Ascend910B4", 40, 196608, 32, 65535),
+    "older": Target("nvidia", "NVIDIA A100-SXM4-80GB", 108, 164 * 1024, 16, 2**31 - 1, 80),
+    "hopper": HOPPER,
+}
+
+needs_torch = pytest.mark.skipif(
+    any(importlib.util.find_spec(name) is None for name in ("torch", "triton")), reason="needs torch and triton"
+)
+
+
+def problem(m, n, k, dtype="bfloat16", **flags):
+    return make_problem(GEMM, {"M": m, "N": n, "K": k, **flags}, dtype)
+
+
+# Spaces ----------------------------------------------------------------------------------------------------------
+
+SIZE = st.one_of(st.integers(1, 300), st.sampled_from([512, 1000, 4096, 8192, 100_000]))
+
+
+@settings(max_examples=40)
+@given(st.data())
+@pytest.mark.parametrize("name", TARGETS)
+def test_the_default_is_in_the_space_whatever_the_shape(name, data):
+    dtype = data.draw(st.sampled_from(GEMM.dtypes), "dtype")
+    flags = {"column_major": data.draw(st.booleans(), "column_major")}
+    anything = problem(*(data.draw(SIZE, size) for size in "MNK"), dtype, **flags)
+    target = TARGETS[name]
+    assert check_config(GEMM, anything, target, GEMM.default(anything, target)) == ""
+
+
+@pytest.mark.parametrize("name", TARGETS)
+@pytest.mark.parametrize("sizes", [(8192, 8192, 8192), (16, 8192, 8192), (300, 100, 2000), (1, 1, 1)])
+def test_the_tiling_has_as_many_programs_as_a_launch(name, sizes):
+    space = enumerate_space(GEMM, problem(*sizes), TARGETS[name])
+    assert 1 <= len(space) <= 6000
+    check_tilings(GEMM, problem(*sizes), list(space.configs[:: max(1, len(space) // 200)]))
+    for config in space.configs[:: len(space) // 100 + 1]:
+        assert GEMM.bytes(problem(*sizes)) > 0
+        assert all(
+            launch.descriptors == (config["VARIANT"] == "descriptors") for launch in GEMM.plan(config, problem(*sizes))
+        )
+
+
+@pytest.mark.parametrize(
+    ("sizes", "flags", "dtype", "described"),
+    [
+        ((512, 512, 512), {}, "float16", True),
+        ((512, 512, 500), {}, "float16", False),
+        ((512, 500, 512), {"column_major": True}, "float16", False),  # rows of the output
+        ((512, 504, 512), {"column_major": True}, "float8_e4m3fn", True),
+        ((512, 504, 512), {}, "float8_e4m3fn", False),  # rows of b
+    ],
+)
+def test_descriptors_are_for_rows_of_whole_16_bytes(sizes, flags, dtype, described):
+    found = {config["VARIANT"] for config in enumerate_space(GEMM, problem(*sizes, dtype, **flags), HOPPER).configs}
+    assert found == ({"pointers", "descriptors"} if described else {"pointers"})
+    older = enumerate_space(GEMM, problem(*sizes, dtype, **flags), TARGETS["older"])
+    assert {config["VARIANT"] for config in older.configs} == {"pointers"}
+
+
+def test_sums_are_divided_only_where_tiles_are_few_and_no_part_is_empty():
+    few = problem(16, 4096, 1000)
+    parts = {config["SPLIT_K"]: config for config in enumerate_space(GEMM, few, HOPPER).configs}
+    assert {1, 2, 4} <= parts.keys()
+    for split, config in parts.items():
+        whole = math.ceil(1000 / config["BLOCK_K"] / split) * config["BLOCK_K"]
+        assert (split - 1) * whole < 1000
+        assert [len(launch.grid) for launch in GEMM.plan(config, few)] == ([2, 2] if split > 1 else [1])
+        assert [buffer.shape for buffer in GEMM.scratch(config, few).values()] == [(split, 16, 4096)] * (split > 1)
+    many = enumerate_space(GEMM, problem(8192, 8192, 8192), HOPPER)
+    assert many.domains["SPLIT_K"] == (1,)
+
+
+def test_a_warp_specialised_tile_may_be_twice_as_large():
+    configs = enumerate_space(GEMM, problem(8192, 8192, 8192), HOPPER).configs
+    sums = {
+        specialised: max(
+            c["BLOCK_M"] * c["BLOCK_N"] / c["num_warps"] for c in configs if c["WARP_SPECIALIZE"] == specialised
+        )
+        for specialised in (False, True)
+    }
+    assert sums == {False: 4096, True: 8192}
+
+
+def test_stages_fit_in_shared_memory_with_the_tile_to_be_stored():
+    for config in enumerate_space(GEMM, problem(8192, 8192, 8192), HOPPER).configs:
+        operands = 2 * config["num_stages"] * (config["BLOCK_M"] + config["BLOCK_N"]) * config["BLOCK_K"]
+        stored = 2 * config["BLOCK_M"] * config["BLOCK_N"] // config["PARTS_N"] * (config["VARIANT"] == "descriptors")
+        assert operands + stored <= 227 * 1024
+
+
+def test_bytes_and_operations_are_counted_once():
+    usual = problem(100, 200, 300)
+    assert GEMM.flops(usual) == 2 * 100 * 200 * 300
+    assert GEMM.bytes(usual) == 2 * (100 * 300 + 300 * 200 + 100 * 200)
+    small = problem(100, 200, 300, "float8_e5m2", bias=True, scaled=True)
+    assert GEMM.bytes(small) == 100 * 300 + 300 * 200 + 2 * 100 * 200 + 2 * 200 + 4 * (100 + 200)
+
+
+def test_eight_bit_sums_left_to_the_tensor_cores_may_be_off_by_more():
+    tolerances = [
+        GEMM.buffers(problem(100, 200, 8192, dtype, **flags))["out_ptr"].tolerance
+        for dtype, flags in (
+            ("float16", {}),
+            ("float8_e4m3fn", {}),
+            ("float8_e4m3fn", {"fast_sums": True}),
+        )
+    ]
+    assert tolerances == [0.0, 2.0**-11, 2.0**-5]
+
+
+# Values ----------------------------------------------------------------------------------------------------------
+
+
+@needs_torch
+def test_the_reference_is_what_one_gets_by_hand():
+    import torch
+
+    inputs = {
+        "a_ptr": torch.tensor([[1.0, 2.0], [3.0, -4.0]], dtype=torch.float64),
+        "b_ptr": torch.tensor([[1.0, 0.0, -1.0], [2.0, 1.0, 0.0]], dtype=torch.float64),
+        "bias_ptr": torch.tensor([1.0, 0.0, -1.0], dtype=torch.float64),
+        "a_scale_ptr": torch.tensor([1.0, 2.0], dtype=torch.float64),
+        "b_scale_ptr": torch.tensor([1.0, 3.0, 0.5], dtype=torch.float64),
+    }
+    plain = GEMM.reference_of(problem(2, 3, 2))(inputs)["out_ptr"]
+    assert plain.tolist() == [[5.0, 2.0, -1.0], [-5.0, -4.0, -3.0]]
+    flags = {"bias": True, "scaled": True, "activation": "relu"}
+    scaled = GEMM.reference_of(problem(2, 3, 2, "float8_e5m2", **flags))(inputs)["out_ptr"]
+    assert scaled.tolist() == [[6.0, 6.0, 0.0], [0.0, 0.0, 0.0]]
+    silu = GEMM.reference_of(problem(2, 3, 2, activation="silu"))(inputs)["out_ptr"]
+    assert silu[0, 0].item() == pytest.approx(5 / (1 + math.exp(-5)))
+
+
+TILES = {"VARIANT": "pointers", "GROUP_M": 4, "SPLIT_K": 1}
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("sizes", "tiles", "dtype", "flags"),
+    [
+        ((33, 70, 100), {"BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 32}, "float16", {}),
+        ((33, 70, 100), {"BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 64}, "bfloat16", {"column_major": True}),
+        ((64, 64, 64), {"BLOCK_M": 32, "BLOCK_N": 32, "BLOCK_K": 32}, "bfloat16", {"bias": True}),
+        ((70, 33, 90), {"BLOCK_M": 32, "BLOCK_N": 16, "BLOCK_K": 32}, "float16", {"activation": "silu"}),
+        ((17, 40, 300), {"BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 32, "SPLIT_K": 4}, "float16", {"activation": "gelu"}),
+        ((5, 300, 128), {"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 32, "SPLIT_K": 2}, "bfloat16", {"bias": True}),
+        ((1, 1, 1), {"BLOCK_M": 16, "BLOCK_N": 16, "BLOCK_K": 16}, "float16", {"activation": "relu", "scaled": True}),
+    ],
+)
+def test_products_of_odd_sizes_are_right(interpreter, sizes, tiles, dtype, flags):
+    verdict = interpreter.verify(GEMM, problem(*sizes, dtype, **flags), {**TILES, **tiles})
+    assert verdict.agreed, verdict.reason
+    assert verdict.error <= verdict.tolerance

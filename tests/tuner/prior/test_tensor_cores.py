@@ -1,0 +1,77 @@
+"""The prior of matrix products: each effect is a factor of its own, which grows with its cause."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewise.kernels import registry
+from tilewise.kernels.spec import Target
+from tilewise.tuner.prior.penalties import is_likely_to_fit, penalties, score
+from tilewise.tuner.space.problem_checks import make_problem
+
+GEMM = registry.load("gemm")
+HOPPER = Target("nvidia", "NVIDIA H200", 132, 233472, 16, 2**31 - 1, 90)
+TILES = {
+    "VARIANT": "descriptors",
+    "BLOCK_M": 128,
+    "BLOCK_N": 128,
+    "BLOCK_K": 64,
+    "GROUP_M": 8,
+    "SPLIT_K": 1,
+    "PROGRAMS": 0,
+    "PARTS_N": 1,
+    "WARP_SPECIALIZE": False,
+    "num_warps": 8,
+    "num_stages": 3,
+}
+
+
+def factors(m=8192, n=8192, k=8192, dtype="bfloat16", **changes):
+    problem = make_problem(GEMM, {"M": m, "N": n, "K": k}, dtype)
+    return penalties(GEMM, problem, {**TILES, **changes}, HOPPER)
+
+
+def test_every_penalty_is_a_factor_of_one_or_more():
+    for shape in ((8192, 8192, 8192), (16, 8192, 8192), (300, 512, 64)):
+        assert all(factor >= 1 for factor in factors(*shape).values())
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "less", "more"),
+    [
+        ("tails", (8192, 8192, 8192), {}, None),
+        ("waves", (8192, 8192, 8192), {}, None),
+        ("mma_shape", (8192, 8192, 8192), {}, {"BLOCK_M": 16, "num_warps": 4}),
+        ("intensity", (8192, 8192, 8192), {"BLOCK_N": 256}, {"BLOCK_M": 64, "BLOCK_N": 64}),
+        ("l2_reuse", (8192, 8192, 8192), {}, {"GROUP_M": 1}),
+        ("in_flight", (8192, 8192, 8192), {"num_stages": 4}, {"num_stages": 2, "BLOCK_K": 32}),
+        ("issue", (8192, 8192, 8192), {"WARP_SPECIALIZE": True, "num_warps": 4}, {"VARIANT": "pointers"}),
+        ("epilogue", (2048, 2048, 512), {"PROGRAMS": 132}, {}),
+        ("starts", (2048, 2048, 2048), {"VARIANT": "pointers"}, {"VARIANT": "pointers", "SPLIT_K": 4}),
+        ("registers", (8192, 8192, 8192), {}, {"BLOCK_N": 256, "num_warps": 4}),
+        ("on_chip", (8192, 8192, 8192), {}, {"num_stages": 8}),
+    ],
+)
+def test_a_penalty_grows_with_its_cause(name, shape, less, more):
+    if more is None:  # the same config at a size that leaves a tail of tiles or of a tile
+        worse = {"tails": (8200, 8192, 8192), "waves": (1664, 1408, 8192)}[name]
+        assert factors(*worse)[name] > factors(*shape)[name]
+    else:
+        assert factors(*shape, **more)[name] > factors(*shape, **less)[name]
+
+
+def test_operands_beyond_shared_memory_are_not_likely_to_fit():
+    assert is_likely_to_fit(factors())
+    assert not is_likely_to_fit(factors(num_stages=8))
+
+
+def test_large_tiles_win_large_products_and_many_programs_those_of_few_rows():
+    small = {"BLOCK_M": 64, "BLOCK_N": 64, "num_warps": 4}
+    assert score(factors()) > score(factors(**small))
+    narrow = {"BLOCK_M": 16, "BLOCK_N": 64, "BLOCK_K": 128, "GROUP_M": 1, "num_warps": 4, "num_stages": 5}
+    assert score(factors(16, **narrow)) > score(factors(16, **{**narrow, "BLOCK_N": 256}))
+
+
+def test_eight_bit_products_take_half_the_time_and_so_need_more_of_the_memory():
+    assert factors(dtype="float8_e4m3fn")["l2_reuse"] == pytest.approx(factors()["l2_reuse"], rel=0.05)
+    assert factors(dtype="float8_e4m3fn", BLOCK_K=128)["in_flight"] == pytest.approx(factors()["in_flight"], rel=0.05)

@@ -1,0 +1,203 @@
+"""The prior of kernels whose work is matrix products on NVIDIA's tensor cores: a config's expected cost, from counts.
+
+A program adds up products in trips of k: it waits for operands, which several stages keep on their way, and multiplies
+them. A trip on a multiprocessor takes as long as the slowest of four: the tensor cores, the operands' way from the L2
+cache, their way from global memory, and the latency that the stages do not hide. A tile begins with a load that
+nothing hides and ends with a store. The axes of the tiling are the rows of a product, its depth and its columns.
+
+Each penalty is the factor by which the time grows when one more of these effects is counted, as on Ascend. Rates are
+those of an H200. "Chosen by hand" below means: from the figures of public reports on Hopper, and not from a landscape.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from typing import NamedTuple
+
+from tilewise.kernels.spec import Config, Dot, KernelSpec, Problem, Target, Tiling, ceil_div
+
+__all__ = ["tensor_core_penalties"]
+
+_OVERFLOW = 4.0
+"""Least penalty of operands that do not fit in shared memory; it grows with the overflow."""
+
+_THREADS, _REGISTERS = 2048, 65536
+"""Limits of a multiprocessor (CUDA C++ Programming Guide, technical specifications)."""
+
+_PRODUCTS = {90: 2048, 80: 1024}
+"""16-bit products of a multiprocessor per cycle, by compute capability: 989 TFLOP/s are 132 multiprocessors at 1.83 GHz
+times 4096 (the H100's data sheet), 312 are 108 at 1.41 GHz times 2048 (the A100's)."""
+
+_WIDE_ROWS = 64
+"""Rows of a Hopper instruction (`wgmma`); a lower tile is multiplied by the older `mma`."""
+
+_OLDER = 0.62
+"""Rate of `mma` on Hopper, relative to `wgmma` ("Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via
+Microbenchmarking", 2024, table on dense tensor core throughput)."""
+
+_SHARED_BYTES = 128
+"""Bytes per cycle that the tensor cores of a multiprocessor read from its shared memory (the same report)."""
+
+_L2_BYTES = 64
+"""Bytes per cycle from the L2 cache to one multiprocessor: a request of two sectors (the H100's white paper)."""
+
+_MEMORY_BYTES = 20.0
+"""Bytes per cycle of global memory for one multiprocessor: 4.8 TB/s, of which nine tenths are reached, over 132, at
+1.65 GHz. Chosen by hand."""
+
+_L2_SIZE = 50 << 20
+"""Second-level cache of an H100 and an H200; half of it is taken to keep operands (each half serves its own side)."""
+
+_LATENCY = 900.0
+"""Cycles from a request of operands until they are in shared memory. Chosen by hand."""
+
+_STORE_BYTES = 32
+"""Bytes per cycle that a multiprocessor stores. Chosen by hand, as are the costs below."""
+
+_LAUNCH = 4000.0
+"""Cycles of a second launch, 2.5 us."""
+
+_DESCRIPTORS = 700.0
+"""Cycles in which a program makes its descriptors."""
+
+_ADDRESSES = 0.06
+"""Share of a trip that threads take for addresses and copies where no descriptors do that."""
+
+_HANDING_OVER = 0.05
+"""Share of a trip that warps lose which both load and multiply."""
+
+_TRIP = 40.0
+"""Cycles of a trip in which the tensor cores wait for barriers."""
+
+_SHARPNESS = 5.0
+"""Power of the mean of a trip's durations: infinite would hide the shorter ones behind the longest entirely."""
+
+
+class _Effects(NamedTuple):
+    """The effects that are counted, in this order."""
+
+    tails: bool = False
+    waves: bool = False
+    mma_shape: bool = False
+    intensity: bool = False
+    l2_reuse: bool = False
+    in_flight: bool = False
+    issue: bool = False
+    epilogue: bool = False
+    starts: bool = False
+
+
+def tensor_core_penalties(
+    spec: KernelSpec, problem: Problem, config: Config, tiling: Tiling, target: Target
+) -> dict[str, float]:
+    """Return the penalties by name, each 1 or more."""
+    assert tiling.dot is not None, "only tilings with a product come here"
+    kernel = _Kernel(spec, problem, config, tiling, tiling.dot, target)
+    names = _Effects._fields
+    steps = (_Effects(*[True] * count) for count in range(len(names) + 1))
+    times = list(itertools.accumulate(map(kernel.cycles, steps), max))
+    factors = {name: after / before for name, (before, after) in zip(names, itertools.pairwise(times), strict=True)}
+    overflow = kernel.shared / (target.on_chip_bytes - 1024)
+    return {
+        **factors,
+        "registers": kernel.spilling,
+        "on_chip": _OVERFLOW * overflow if overflow > 1 else 1.0,
+    }
+
+
+class _Kernel:
+    """A config's launch: its programs, and what a trip of one of them costs."""
+
+    def __init__(
+        self, spec: KernelSpec, problem: Problem, config: Config, tiling: Tiling, dot: Dot, target: Target
+    ) -> None:
+        self._tiling, self._dot, self._cores = tiling, dot, target.cores
+        self._specialised = bool(config.get("WARP_SPECIALIZE", False))
+        self._described = config.get("VARIANT") == "descriptors"
+        groups = 2 if self._specialised else 1
+        warps = int(config.get("num_warps", 4))
+        threads = 32 * (warps * groups + (4 if self._specialised else 0))
+        sums = dot.m * dot.n / (32 * warps * groups)
+        self.spilling = 1.0 + max(0.0, sums - 128) / 32
+        wide = dot.m >= _WIDE_ROWS and target.capability >= 90
+        self.shared = max(1, dot.stages if wide else dot.stages - 1) * tiling.streamed_bytes + dot.shared_bytes
+        registers = min(255.0, 40 + sums + (0 if self._described else 16))
+        self._resident = max(
+            1,
+            min(
+                (target.on_chip_bytes - 1024) // max(1, self.shared),
+                _THREADS // threads,
+                int(_REGISTERS / (registers * threads)),
+                ceil_div(tiling.programs, target.cores),
+            ),
+        )
+        self._products = _PRODUCTS.get(target.capability // 10 * 10, 2048) * (2 if problem.item_bytes == 1 else 1)
+        self._wide, self._item, self._warps = wide, problem.item_bytes, warps
+        self._least, self._flops = spec.bytes(problem), spec.flops(problem)
+        self._written = sum(b.bytes for b in spec.buffers(problem).values() if b.role != "in")
+
+    def cycles(self, counted: _Effects) -> float:
+        """Return the cycles of the busiest multiprocessor."""
+        tiling, dot = self._tiling, self._dot
+        needed = self._flops / 2 / self._products / self._cores
+        if not counted.tails:
+            return max(needed, self._least / _MEMORY_BYTES / self._cores)
+        trips = math.prod(axis.trips for axis in tiling.axes)
+        each = tiling.tiles / self._cores
+        tiles = max(1, math.ceil(each)) if counted.waves else each
+        rows = max(dot.m, 16) if self._wide or not counted.mma_shape else dot.m / _OLDER
+        durations = [rows * dot.n * dot.k / self._products * (self._operand_reads() if counted.mma_shape else 1.0)]
+        if counted.intensity:
+            durations.append(tiling.streamed_bytes / _L2_BYTES)
+        durations.append(self._from_memory(counted.l2_reuse) / tiles / trips / min(self._cores, tiling.programs))
+        if counted.in_flight:
+            durations.append(_LATENCY / (self._resident * max(1, dot.stages - 1)))
+        trip = sum(duration**_SHARPNESS for duration in durations) ** (1 / _SHARPNESS)
+        if counted.issue:
+            trip *= 1 + (0.0 if self._described else _ADDRESSES) + (0.0 if self._specialised else _HANDING_OVER)
+            trip += _TRIP / self._resident
+        total = tiles * trips * trip
+        if counted.epilogue:
+            hidden = self._resident > 1 or self._specialised or 0 < dot.programs < tiling.tiles
+            ends = _LATENCY + dot.m * dot.n * (4 if dot.splits > 1 else 2) / _STORE_BYTES
+            total += (1 if hidden else tiles) * ends
+        if counted.starts:
+            total += _DESCRIPTORS * (1 if dot.programs else tiles) if self._described else 0.0
+            total += _LAUNCH + self._parts() if dot.splits > 1 else 0.0
+        return total
+
+    def _operand_reads(self) -> float:
+        """Return how much longer a product takes because of the tensor cores' reads of shared memory.
+
+        Four warps multiply 64 rows by the columns that they share with no other four.
+        """
+        if not self._wide:
+            return 1.0
+        beside = max(1, self._warps // 4 // max(1, self._dot.m // _WIDE_ROWS))
+        cols = self._dot.n / beside
+        reads = (_WIDE_ROWS + cols) * 32 / _SHARED_BYTES
+        multiplies = _WIDE_ROWS * cols * 16 / 2048
+        return float((1 + (reads / multiplies) ** _SHARPNESS) ** (1 / _SHARPNESS))
+
+    def _from_memory(self, reused: bool) -> float:
+        """Return the cycles, times multiprocessors, that global memory takes for the operands.
+
+        The tiles that run at a time form `group` rows. Each wave reads its rows and columns anew, unless the L2 cache
+        holds all of them.
+        """
+        tiling, dot = self._tiling, self._dot
+        if not reused or self._least - self._written <= _L2_SIZE / 2:
+            return self._least / _MEMORY_BYTES
+        depth = math.prod(axis.size for axis in tiling.axes[1:-1])
+        rows, cols = ceil_div(tiling.axes[0].size, dot.m), ceil_div(tiling.axes[-1].size, dot.n)
+        at_once = min(tiling.tiles, self._cores * self._resident) / dot.splits
+        high = min(rows, dot.group)
+        across = min(cols, math.ceil(at_once / high))
+        read = (high * dot.m + across * dot.n) * depth * self._item * math.ceil(rows * cols / (high * across))
+        return (max(read, self._least - self._written) + self._written) / _MEMORY_BYTES
+
+    def _parts(self) -> float:
+        """Return the cycles in which the parts' sums are read again, from the L2 cache."""
+        sums = math.prod(axis.size for axis in (self._tiling.axes[0], self._tiling.axes[-1]))
+        return 4 * sums * self._dot.splits / _L2_BYTES / self._cores
