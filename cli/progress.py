@@ -84,6 +84,8 @@ class Progress(Watcher):
         return f"best {self._best.time_us:.2f} us{self._above_the_floor(self._best.time_us)}"
 
     def _above_the_floor(self, time_us: float) -> str:
+        if self.plan and self.plan.arithmetic:
+            return f", {self.plan.arithmetic.text(time_us)}"
         floor = self.plan.floor_us if self.plan else None
         return f", {time_us / floor:.2f}x the memory floor" if floor and time_us < _MEANINGFUL * floor else ""
 
@@ -132,7 +134,10 @@ def show_result(result: Result, trials: Sequence[Trial], progress: Progress) -> 
     if winner.why:
         console.print(f"Why: {winner.why}.")
     floor = progress.plan.floor_us if progress.plan else None
-    if floor and winner.time_us < _MEANINGFUL * floor:
+    if progress.plan and (bound := progress.plan.arithmetic):
+        rate = bound.text(winner.time_us)
+        console.print(f"Arithmetic alone would take {bound.floor_us:.2f} us: the winner does {rate}.")
+    elif floor and winner.time_us < _MEANINGFUL * floor:
         console.print(
             f"Memory alone would take {floor:.2f} us: the winner is at {winner.time_us / floor:.2f}x that floor."
         )

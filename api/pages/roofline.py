@@ -10,6 +10,7 @@ from tilewise.kernels.spec import KernelSpec
 from tilewise.tuner.hardware.ascend_costs import costs
 from tilewise.tuner.hardware.ascend_parts import PARTS
 from tilewise.tuner.hardware.calibrated_costs import calibrated
+from tilewise.tuner.hardware.peaks import Arithmetic, arithmetic_binds
 
 __all__ = ["Roofline", "roofline"]
 
@@ -18,7 +19,8 @@ __all__ = ["Roofline", "roofline"]
 class Roofline:
     """The rates that the winner and the default reach, computed from the problem's least bytes and operations.
 
-    `roofs` holds the device's upper bounds in GB/s by name; it is empty if they are not known.
+    `roofs` holds the device's upper bounds in GB/s by name; it is empty if they are not known. `bound` is the floor of
+    the arithmetic, where that is higher than memory's.
     """
 
     intensity: float
@@ -26,6 +28,8 @@ class Roofline:
     gflop_s: float
     default_gb_s: float | None
     roofs: Mapping[str, float]
+    bound: Arithmetic | None
+    time_us: float
 
     @property
     def highest(self) -> float:
@@ -52,6 +56,8 @@ def roofline(result: Result, spec: KernelSpec | None) -> Roofline | None:
         gflop_s=operations / result.winner.time_us / 1e3,
         default_gb_s=default,
         roofs=_roofs(result),
+        bound=arithmetic_binds(spec, problem, scope.device),
+        time_us=result.winner.time_us,
     )
 
 

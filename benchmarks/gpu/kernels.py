@@ -20,6 +20,7 @@ from tilewise.tuner.devices.base import Device
 from tilewise.tuner.devices.cuda.accelerator import RATE_BYTES, CudaRuntime
 from tilewise.tuner.devices.cuda.device import CudaDevice
 from tilewise.tuner.devices.measured.bench_process import Bench
+from tilewise.tuner.hardware.peaks import arithmetic
 from tilewise.tuner.measure.launch import launcher
 from tilewise.tuner.measure.verify import Arguments
 from tilewise.tuner.tuning.loop import Budget, Tuning, Watcher
@@ -170,6 +171,9 @@ def _row(
     if "tuned" in medians:
         achieved = spec.bytes(problem) / medians["tuned"] * 1e-6
         row |= {"tb_s": round(achieved, 4), "share_of_rate": round(achieved / rate, 4)}
+        if bound := arithmetic(spec, problem, target.name):
+            tuned = medians["tuned"]
+            row |= {"tflop_s": round(bound.tflop_s(tuned), 1), "share_of_peak": round(bound.share(tuned), 4)}
     return row | ({"failed": failed} if failed else {})
 
 

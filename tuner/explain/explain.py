@@ -12,6 +12,7 @@ from tilewise.tuner.devices.base import Device
 from tilewise.tuner.explain.memory_traffic import traffic
 from tilewise.tuner.explain.variants import compare_variants
 from tilewise.tuner.explain.what_if import option_effects, suggest_changes
+from tilewise.tuner.hardware.peaks import arithmetic_binds
 from tilewise.tuner.measure.outcome import Outcome
 from tilewise.tuner.prior.penalties import penalties, score
 from tilewise.tuner.space.search_space import check_config, check_tilings
@@ -64,6 +65,9 @@ def explain(
         body["why"] = explanation(facts, outcome.timing.time_us)
         if floor := device.floor_us(spec, problem):
             body["floor_us"] = round(floor, 3)
+        if bound := arithmetic_binds(spec, problem, device.target.name):
+            body |= {"arithmetic_us": round(bound.floor_us, 3), "peak_tflop_s": bound.peak_tflop_s}
+            body["tflop_s"] = round(bound.tflop_s(outcome.timing.time_us), 1)
         body |= _breakdown(device, spec, problem, config)
     if (model := _model(device)) is device and not broken:
         if outcome.timing:

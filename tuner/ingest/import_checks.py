@@ -18,6 +18,7 @@ from tilewise.errors import TilewiseError, UnknownKernel
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import KernelSpec, Problem
+from tilewise.tuner.hardware.peaks import arithmetic_binds
 from tilewise.tuner.hardware.targets import known_target, memory_gb_s
 from tilewise.tuner.space.problem_checks import make_problem
 from tilewise.tuner.space.search_space import check_config
@@ -100,9 +101,11 @@ class _Checker:
         if spec is None or problem is None:
             return
         floor = _LEAST_SHARE * spec.bytes(problem) / memory_gb_s(scope.device, spec.bytes(problem)) / 1e3
+        bound, needs = arithmetic_binds(spec, problem, scope.device), "move the problem's bytes"
+        if bound is not None:
+            floor, needs = _LEAST_SHARE * bound.floor_us, "do the problem's operations"
         if fastest < floor:
-            least = f"needs to move the problem's bytes ({floor:.3g} us)"
-            yield f"{fastest:.3g} us is less than {scope.device[:60]!r} {least}"
+            yield f"{fastest:.3g} us is less than {scope.device[:60]!r} needs to {needs} ({floor:.3g} us)"
         if trial.verified and not _is_default(trial, spec, problem, scope) and scope.source_hash == _hash(spec):
             yield from _misfits(trial, spec, problem, scope)
 

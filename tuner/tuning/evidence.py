@@ -8,6 +8,7 @@ from typing import Any
 
 from tilewise.db.records import Status, Trial
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
+from tilewise.tuner.hardware.peaks import arithmetic_binds
 from tilewise.tuner.measure.outcome import Outcome, Timing
 from tilewise.tuner.prior.penalties import tiling_facts
 
@@ -68,13 +69,16 @@ def _plausible(outcome: Outcome) -> Outcome:
 
 
 def evidence(spec: KernelSpec, problem: Problem, config: Config, target: Target, outcome: Outcome) -> dict[str, Any]:
-    """Return the facts of a trial: how the config divides the work, the device's findings, and the memory rate."""
+    """Return the facts of a trial: how the config divides the work, the device's findings, and the rate reached."""
     tiling = spec.tiling(config, problem)
     facts = {**(tiling_facts(tiling, target) if tiling.axes else {}), **outcome.facts}
     if outcome.timing and outcome.timing.times_us:
         facts["times_us"] = list(outcome.timing.times_us)
     if outcome.timing and spec.bytes(problem):
         facts["gb_s"] = round(spec.bytes(problem) / outcome.timing.time_us / 1e3, 1)
+    if outcome.timing and (floor := arithmetic_binds(spec, problem, target.name)) is not None:
+        facts["tflop_s"] = round(floor.tflop_s(outcome.timing.time_us), 1)
+        facts["share_of_peak"] = round(floor.share(outcome.timing.time_us), 4)
     return facts
 
 
@@ -110,4 +114,6 @@ def _bound(facts: Mapping[str, Any], time_us: float | None) -> str:
     if "pipes_us" in facts:
         pipe = facts["bound_by"]
         return f"{PIPE_NAMES[pipe]} busy {facts['pipes_us'][pipe] / time_us:.0%} of the time"
+    if "tflop_s" in facts:
+        return f"{facts['tflop_s']:.4g} TFLOP/s, {facts['share_of_peak']:.1%} of the peak"
     return f"{facts['gb_s'] / 1e3:.2f} TB/s" if "gb_s" in facts else ""

@@ -16,6 +16,7 @@ from tilewise.db.store import Store
 from tilewise.errors import BadSpec, NothingFeasible, UsageError
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target, Value
 from tilewise.tuner.devices.base import Device
+from tilewise.tuner.hardware.peaks import Arithmetic, arithmetic_binds
 from tilewise.tuner.measure.drift import DRIFT
 from tilewise.tuner.measure.outcome import FAULTS, Outcome, Verdict
 from tilewise.tuner.prior.penalties import is_likely_to_fit, penalties
@@ -99,7 +100,10 @@ def default_trials(search: str) -> int | None:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The plan of a tuning, which the watcher is told once, before the first trial."""
+    """The plan of a tuning, which the watcher is told once, before the first trial.
+
+    `floor_us` is the least time that memory allows; `arithmetic` is known where that of the operations is longer.
+    """
 
     scope: Scope
     device_id: str
@@ -109,6 +113,7 @@ class Plan:
     trials: int
     seconds: float | None
     floor_us: float | None
+    arithmetic: Arithmetic | None = None
 
 
 class Watcher:
@@ -231,6 +236,7 @@ class Tuning:
                 trials=self._trials,
                 seconds=self._budget.seconds,
                 floor_us=self._device.floor_us(self._spec, self._problem),
+                arithmetic=arithmetic_binds(self._spec, self._problem, self._device.target.name),
             )
         )
         try:

@@ -165,8 +165,7 @@ def _lines(body: dict[str, Any]) -> Iterator[str]:
     tails = "no tail rows" if not (rows := body["tail_rows"]) else f"{rows} tail row{'s' * (rows != 1)} a program"
     yield f"  grid        {body['programs']} programs on {body['cores']} cores in {waves}, {tails}"
     if "time_us" in body:
-        floor = f", {body['time_us'] / body['floor_us']:.2f}x the memory floor" if "floor_us" in body else ""
-        yield f"  time        {body['time_us']:.2f} us ({_clock(body)}){floor}"
+        yield f"  time        {body['time_us']:.2f} us ({_clock(body)}){_above_the_floor(body)}"
     yield from _where_time_goes(body)
     yield from _traffic(body)
     yield from _what_else(body)
@@ -176,6 +175,13 @@ def _lines(body: dict[str, Any]) -> Iterator[str]:
             yield f"    {name:18} x{factor:.3f}"
     if "why" in body:
         yield f"  why         {body['why']}"
+
+
+def _above_the_floor(body: dict[str, Any]) -> str:
+    if "tflop_s" in body:
+        share = body["arithmetic_us"] / body["time_us"]
+        return f", {body['tflop_s']:.4g} TFLOP/s, {share:.1%} of the peak of {body['peak_tflop_s']:.4g}"
+    return f", {body['time_us'] / body['floor_us']:.2f}x the memory floor" if "floor_us" in body else ""
 
 
 def _clock(body: dict[str, Any]) -> str:

@@ -1,0 +1,44 @@
+"""Peak rates by part and dtype, and whether memory or arithmetic sets a kernel's floor."""
+
+import pytest
+
+from tilewise.kernels import registry
+from tilewise.kernels.spec import Problem
+from tilewise.tuner.hardware.peaks import arithmetic, arithmetic_binds, peak_tflop_s
+
+GEMM = registry.load("gemm")
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "peak"),
+    [
+        ("NVIDIA H200", "bfloat16", 989.4),
+        ("NVIDIA H100 80GB HBM3", "float8_e5m2", 1978.9),
+        ("NVIDIA H100 PCIe", "float16", 756.0),
+        ("NVIDIA H200 NVL", "float16", 835.0),
+        ("NVIDIA A100-SXM4-80GB", "bfloat16", 312.0),
+        ("NVIDIA A100-SXM4-80GB", "float8_e4m3fn", None),
+        ("NVIDIA T4", "float16", None),
+        ("Ascend910B4", "float16", None),
+    ],
+)
+def test_the_peak_of_a_part_is_that_of_its_name(device, dtype, peak):
+    assert peak_tflop_s(device, dtype) == peak
+
+
+def problem(m, n, k, dtype="bfloat16"):
+    return Problem("gemm", {"M": m, "N": n, "K": k}, dtype)
+
+
+def test_arithmetic_binds_a_large_product_and_memory_that_of_a_few_rows():
+    square = arithmetic_binds(GEMM, problem(8192, 8192, 8192), "NVIDIA H200")
+    assert square.floor_us == pytest.approx(2 * 8192**3 / 989.4e6)
+    assert square.text(2 * square.floor_us) == "494.7 TFLOP/s, 50.0% of the peak"
+    assert arithmetic_binds(GEMM, problem(16, 8192, 8192), "NVIDIA H200") is None
+    assert arithmetic(GEMM, problem(16, 8192, 8192), "NVIDIA H200").floor_us == pytest.approx(2.17, rel=0.01)
+    assert arithmetic(GEMM, problem(16, 8192, 8192), "Ascend910B4") is None
+
+
+def test_a_kernel_without_matrix_products_has_no_arithmetic_floor():
+    rows = registry.load("row_reduce")
+    assert arithmetic(rows, Problem("row_reduce", {"M": 1000, "N": 8192}, "float16"), "NVIDIA H200") is None
