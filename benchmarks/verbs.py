@@ -14,6 +14,7 @@ VERBS = {
     "faults": ("gpu.commands:faults", "Tune among configs that crash, hang or are wrong, on an NVIDIA GPU."),
     "judge": ("search.commands:judge", "Run the default search on landscapes that decided nothing about it."),
     "kernels": ("gpu.commands:kernels", "Tune kernels and compare them with their defaults and the memory rate."),
+    "matrix": ("gpu.commands:matrix", "Tune matrix products and compare them with PyTorch's, on an NVIDIA GPU."),
     "model": ("model.commands:model", "Compare modelled times with published ones of a real Ascend part."),
     "mutants": (
         "model.commands:mutants",

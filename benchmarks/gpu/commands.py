@@ -1,4 +1,4 @@
-"""`tilewise bench kernels`, `wall`, `faults`, `timing` and `repeatability`."""
+"""`tilewise bench kernels`, `matrix`, `wall`, `faults`, `timing` and `repeatability`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewise.cli.formatting import output
 from tilewise.cli.options import common, database, give, print_json
 from tilewise.db.records import shape_text
 
-__all__ = ["faults", "kernels", "repeatability", "timing", "wall"]
+__all__ = ["faults", "kernels", "matrix", "repeatability", "timing", "wall"]
 
 
 @click.command()
@@ -74,6 +74,73 @@ def _show_kernels(body: dict[str, Any]) -> None:
         share = f"{row['share_of_rate']:.1%}" if "share_of_rate" in row else "-"
         table.add_row(row["kernel"], shape_text(row["dims"]), row["dtype"], *cells, share)
     output().print(table)
+
+
+@click.command()
+@click.option(
+    "-s", "--shape", "shapes", multiple=True, metavar="M=4096,N=4096,K=4096", help="Default: six in bfloat16."
+)
+@click.option("--dtype", default="bfloat16", show_default=True, help="Of the given shapes.")
+@click.option("--trials", type=click.IntRange(1), help="Trials per shape.")
+@click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Seconds per shape.")
+@click.option("--rounds", type=click.IntRange(1), default=9, show_default=True, help="Turns of each contender.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@database
+@common
+def matrix(
+    shapes: tuple[str, ...],
+    dtype: str,
+    trials: int | None,
+    timeout: float | None,
+    rounds: int,
+    file: str | None,
+    url: str | None,
+    as_json: bool,
+) -> None:
+    """Tune matrix products and time them in turns with PyTorch's, with a cold L2 cache, on an NVIDIA GPU."""
+    from tilewise.benchmarks.gpu.matrix import CASES, bench_matrix
+    from tilewise.cli.progress import Progress
+    from tilewise.db.sql.sql_store import open_store
+    from tilewise.kernels import registry
+    from tilewise.settings import read_settings
+    from tilewise.tuner.devices.cuda.device import CudaDevice
+    from tilewise.tuner.space.problem_checks import make_problem, parse_dims
+    from tilewise.tuner.tuning.loop import DEFAULT_TRIALS, Budget
+
+    spec = registry.load("gemm")
+    cases = [(parse_dims(shape), dtype) for shape in shapes] or CASES
+    problems = [make_problem(spec, shape, kind) for shape, kind in cases]
+    _require_gpu()
+    with open_store(url or read_settings().database_url) as store, CudaDevice() as device:
+        budget = Budget(trials or DEFAULT_TRIALS, timeout)
+        body = bench_matrix(device, store, spec, problems, budget=budget, rounds=rounds, watcher=Progress)
+    give(body, as_json, file, _show_matrix)
+
+
+def _show_matrix(body: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    from tilewise.tuner.space.problem_checks import config_text
+
+    table = Table(title=f"{body['device']}, cold L2", title_justify="left")
+    for heading in ("shape", "dtype"):
+        table.add_column(heading)
+    for heading in ("tuned us", "default us", "torch us", "torch / tuned", "TFLOP/s", "of the peak", "trials"):
+        table.add_column(heading, justify="right")
+    for row in body["rows"]:
+        known = "torch_us" in row and "tuned_us" in row
+        times = [f"{row[key]:.2f}" if key in row else "-" for key in ("tuned_us", "default_us", "torch_us")]
+        ratio = f"{row['torch_us'] / row['tuned_us']:.1%}" if known else "-"
+        rate = [f"{row['tflop_s']:.0f}", f"{row['share_of_peak']:.1%}"] if "tflop_s" in row else ["-", "-"]
+        table.add_row(shape_text(row["dims"]), row["dtype"], *times, ratio, *rate, str(row.get("trials", "-")))
+    console = output()
+    console.print(table)
+    for row in body["rows"]:
+        wrong = "" if row.get("verified", True) else ", WRONG"
+        config = config_text(row["config"]) if "config" in row else "-"
+        console.print(
+            f"{shape_text(row['dims'])} {row['dtype']}: {config}{wrong} {row.get('failed', '')}", markup=False
+        )
 
 
 @click.command()

@@ -26,7 +26,7 @@ from tilewise.tuner.measure.verify import Arguments
 from tilewise.tuner.tuning.loop import Budget, Tuning, Watcher
 from tilewise.tuner.workers.worker import describe
 
-__all__ = ["bench", "bench_kernels", "read_rates"]
+__all__ = ["bench", "bench_kernels", "in_turns", "read_rates", "runnable"]
 
 Run = Callable[[], Any]
 
@@ -121,7 +121,7 @@ def read_rates(runtime: CudaRuntime, *, rounds: int = 5, seconds: float = 0.1) -
     x = torch.randn(RATE_BYTES // 4, device=runtime.place)
     y = torch.empty_like(x)
     runs: dict[str, Run] = {"sum": lambda: torch.sum(x), "copy": lambda: y.copy_(x), **_streams(x)}
-    times = _in_turns(runtime, {name: (run, None) for name, run in runs.items()}, rounds, seconds)
+    times = in_turns(runtime, {name: (run, None) for name, run in runs.items()}, rounds, seconds)
     moved = {name: RATE_BYTES * (2 if name == "copy" else 1) for name in runs}
     rates = {name: moved[name] / statistics.median(times[name]) * 1e-6 for name in runs}
     streams = [rates.pop(name) for name in list(rates) if name.startswith("stream")]
@@ -154,8 +154,8 @@ def _row(
     runtime = bench.runtime
     assert isinstance(runtime, CudaRuntime)
     arguments, target = bench.arguments(spec, problem), runtime.describe().target
-    runs, failed = _runnable(_implementations(target, spec, problem, config, arguments))
-    times = _in_turns(runtime, runs, rounds, seconds)
+    runs, failed = runnable(_implementations(target, spec, problem, config, arguments))
+    times = in_turns(runtime, runs, rounds, seconds)
     medians = {name: statistics.median(values) for name, values in times.items()}
     row: dict[str, Any] = {
         "kernel": spec.name,
@@ -212,7 +212,7 @@ def _without_gradients(function: Callable[..., Any], inputs: Mapping[str, Any]) 
         return function(inputs)
 
 
-def _runnable(
+def runnable(
     implementations: Mapping[str, tuple[Callable[[], Run], Run | None]],
 ) -> tuple[dict[str, tuple[Run, Run | None]], dict[str, str]]:
     """Return the implementations that can be made and run once, and the reason why each of the others cannot."""
@@ -232,7 +232,7 @@ def _runnable(
     return runs, failed
 
 
-def _in_turns(
+def in_turns(
     runtime: CudaRuntime, runs: Mapping[str, tuple[Run, Run | None]], rounds: int, seconds: float
 ) -> dict[str, list[float]]:
     """Return the medians of each implementation's rounds, in microseconds; each round starts with another one."""

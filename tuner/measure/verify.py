@@ -216,7 +216,9 @@ class Arguments:
         written = {n: b for n, b in self.buffers.items() if b.role != "in"} | dict(self._scratch)
         for name, buffer in written.items():
             storage, guard = self._storage[name], _guard(buffer)
-            outside = torch.cat([storage[:guard], storage[-guard:], storage[guard:-guard][_between(buffer, storage)]])
+            parts = (storage[:guard], storage[-guard:], storage[guard:-guard][_between(buffer, storage)])
+            small = storage.is_floating_point() and storage.element_size() == 1  # of which torch knows little
+            outside = torch.cat([part.float() if small else part for part in parts])
             untouched = outside.isnan() if outside.is_floating_point() else outside == _poison(buffer.dtype)
             if not bool(untouched.all()):
                 return name

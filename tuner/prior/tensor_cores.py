@@ -153,7 +153,7 @@ class _Kernel:
         durations.append(self._from_memory(counted.l2_reuse) / tiles / trips / min(self._cores, tiling.programs))
         if counted.in_flight:
             durations.append(_LATENCY / (self._resident * max(1, dot.stages - 1)))
-        trip = sum(duration**_SHARPNESS for duration in durations) ** (1 / _SHARPNESS)
+        trip: float = sum(duration**_SHARPNESS for duration in durations) ** (1 / _SHARPNESS)
         if counted.issue:
             trip *= 1 + (0.0 if self._described else _ADDRESSES) + (0.0 if self._specialised else _HANDING_OVER)
             trip += _TRIP / self._resident
@@ -161,7 +161,7 @@ class _Kernel:
         if counted.epilogue:
             hidden = self._resident > 1 or self._specialised or 0 < dot.programs < tiling.tiles
             ends = _LATENCY + dot.m * dot.n * (4 if dot.splits > 1 else 2) / _STORE_BYTES
-            total += (1 if hidden else tiles) * ends
+            total += (1.0 if hidden else tiles) * ends
         if counted.starts:
             total += _DESCRIPTORS * (1 if dot.programs else tiles) if self._described else 0.0
             total += _LAUNCH + self._parts() if dot.splits > 1 else 0.0

@@ -28,7 +28,7 @@ def test_contenders_take_turns_and_every_round_starts_with_another():
         events = CountingTimer()
 
     runs = {name: (lambda name=name: name, None) for name in "abc"}
-    times = kernels._in_turns(Device, runs, rounds=3, seconds=0)
+    times = kernels.in_turns(Device, runs, rounds=3, seconds=0)
     assert "".join(Device.events.order) == "abcbcacab"
     assert times == {"a": [1, 6, 8], "b": [2, 4, 9], "c": [3, 5, 7]}
 
