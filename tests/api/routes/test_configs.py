@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from tilewise.db.records import Clock, Problem, Scope, Status, Trial
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 
@@ -192,3 +193,32 @@ def test_a_word_is_no_size(client, problem_of, size, shown):
 def test_the_smallest_and_the_largest_size_are_looked_up(client, tune, size):
     tune(dims={"M": size, "N": 1})
     assert client.get(f"/v1/configs/row_reduce?M={size}&N=1&device=Ascend910B4").json()["dims"] == {"M": size, "N": 1}
+
+
+GEMM = "/v1/configs/gemm?M=16&N=32&K=64&dtype=bfloat16&device=Ascend910B4"
+
+
+@pytest.mark.parametrize(
+    ("flags", "detail"),
+    [
+        ("column_major=yes", "flag column_major is 'yes'; expected one of false, true"),
+        ("activation=tanh", "flag activation is 'tanh'; expected one of 'none', 'relu', 'silu', 'gelu'"),
+        ("causal=true", "kernel gemm has no dimension causal; it has M, N, K, and the flags column_major, bias, "),
+    ],
+)
+def test_a_flag_that_a_kernel_cannot_have_is_refused(client, problem_of, flags, detail):
+    assert problem_of(client.get(f"{GEMM}&{flags}"), 400)["detail"].startswith(detail)
+
+
+def test_a_result_answers_for_its_own_flags_only(client, problem_of):
+    problem = Problem("gemm", {"M": 16, "N": 32, "K": 64}, "bfloat16", {"activation": "silu", "bias": True})
+    scope = Scope(problem, source_hash(registry.load("gemm")), "Ascend910B4", Clock.MEASURED, "a toolchain", 20)
+    client.app.state.store.record(scope, [Trial({"BLOCK_M": 16}, Status.CORRECT, time_us=5.0, verified=True)])
+    found = client.get(f"{GEMM}&activation=silu&bias=true&scaled=false").json()
+    assert found["dims"] == {"M": 16, "N": 32, "K": 64, "activation": "silu", "bias": True}
+    body = {**found["dims"], "column_major": False}
+    query = {"kernel": "gemm", "dims": body, "dtype": "bfloat16", "device": "Ascend910B4"}
+    (result,) = client.post("/v1/lookup", json={"queries": [query]}).json()["results"]
+    assert result["config"] == {"BLOCK_M": 16}
+    for flags in ("", "&activation=silu", "&activation=relu&bias=true"):
+        problem_of(client.get(GEMM + flags), 404)

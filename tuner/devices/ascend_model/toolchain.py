@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewise.errors import BadSpec, Unavailable
-from tilewise.kernels.spec import Buffer, Config, KernelSpec, Launch, Problem, Target
+from tilewise.kernels.spec import Buffer, Config, KernelSpec, Launch, Problem, Target, Value
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
 from tilewise.tuner.measure.launch import arguments_of, options_of, resolve_function
 
@@ -172,12 +172,22 @@ def lower(
     options = backend.parse_options(requested)
     buffers, scalars = _buffers(spec, problem, config), spec.scalars(problem)
     arguments_of(spec, problem, config, launch, buffers, function)  # raises if they do not match the function's
-    constexprs = {**config, **launch.constants}
+    if unknown := sorted({buffer.dtype for buffer in buffers.values()} - _TYPES.keys()):
+        raise UnknownOperation(f"dtype not modelled: {', '.join(unknown)}")
+    constexprs = {**spec.constants(problem), **config, **launch.constants}
     values = [_value(p, constexprs, buffers, scalars) for p in function.params]
     attributes = backend.get_attrs_descriptor(function.params, values)
     fixed = attributes.get_constants()
-    constants = {p.name: v for p, v in zip(function.params, values, strict=True) if p.is_constexpr or p.num in fixed}
-    signature = {p.name: _signature(p.name, buffers, scalars) for p in function.params if not p.is_constexpr}
+    constants = {
+        p.name: v
+        for p, v in zip(function.params, values, strict=True)
+        if p.is_constexpr or p.num in fixed or p.name in constexprs
+    }
+    signature = {
+        p.name: "*i8" if p.name in constexprs else _signature(p.name, buffers, scalars)  # a pointer that is None
+        for p in function.params
+        if not p.is_constexpr
+    }
     source = ASTSource(function, signature, constants, attributes)
     key = (id(function), str(constants), str(signature), attributes.hash(), options.hash(), part, locations)
     if key in _LOWERED:
@@ -214,13 +224,16 @@ def _buffers(spec: KernelSpec, problem: Problem, config: Config) -> dict[str, Bu
 
 
 def _value(
-    parameter: Any, constexprs: Config, buffers: Mapping[str, Buffer], scalars: Mapping[str, int | float]
+    parameter: Any,
+    constexprs: Mapping[str, Value | None],
+    buffers: Mapping[str, Buffer],
+    scalars: Mapping[str, int | float],
 ) -> object:
     """Return the value that a launch passes for one parameter of the function."""
     name = parameter.name
     if name in buffers:
         return _Pointer()
-    given = constexprs if parameter.is_constexpr else scalars
+    given: Mapping[str, object] = constexprs if parameter.is_constexpr or name in constexprs else scalars
     if name not in given and not (parameter.is_constexpr and parameter.has_default):
         raise BadSpec(f"the spec does not pass {name}; the model does not use defaults of run-time arguments")
     return given.get(name, parameter.default)
