@@ -52,3 +52,18 @@ def test_a_time_far_above_the_memory_floor_is_not_held_against_it(bowl, store, c
         show_result(tuning.run(), store.trials(tuning.scope), watcher)
         out, errors = capsys.readouterr()
         assert ("the memory floor" in errors, "that floor" in out) == (said, said)
+
+
+def test_a_time_that_arithmetic_binds_is_held_against_the_peak(bowl, store, capsys):
+    device, watcher = bowl.FormulaDevice(), Progress()
+    device.target = dataclasses.replace(device.target, name="NVIDIA H200")
+    spec = dataclasses.replace(bowl.SPEC, flops=lambda problem: 10**9, matrix_dtype=lambda problem: "bfloat16")
+    tuning = Tuning(spec, PROBLEM, device, store, budget=Budget(2), watcher=watcher)
+    result = tuning.run()
+    show_result(result, store.trials(tuning.scope), watcher)
+    out, errors = capsys.readouterr()
+    rate = f"{1e3 / result.winner.time_us:.1f} TFLOP/s, {1e3 / result.winner.time_us / 989.4:.1%} of the peak"
+    assert f"Arithmetic alone would take 1.01 us: the winner does {rate}." in out
+    assert f"{rate} (" in errors
+    assert result.winner.why.endswith(rate)
+    assert result.winner.facts["share_of_peak"] == pytest.approx(1e9 / 989.4e6 / result.winner.time_us, abs=1e-4)

@@ -48,8 +48,8 @@ class Arithmetic:
         return self.peak_tflop_s * self.share(time_us)
 
     def text(self, time_us: float) -> str:
-        """Format the rate as `640 TFLOP/s, 64.7% of the peak`."""
-        return f"{self.tflop_s(time_us):.4g} TFLOP/s, {self.share(time_us):.1%} of the peak"
+        """Format the rate as `640.1 TFLOP/s, 64.7% of the peak`."""
+        return f"{self.tflop_s(time_us):.1f} TFLOP/s, {self.share(time_us):.1%} of the peak"
 
 
 def peak_tflop_s(device: str, dtype: str) -> float | None:

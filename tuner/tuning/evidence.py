@@ -115,5 +115,5 @@ def _bound(facts: Mapping[str, Any], time_us: float | None) -> str:
         pipe = facts["bound_by"]
         return f"{PIPE_NAMES[pipe]} busy {facts['pipes_us'][pipe] / time_us:.0%} of the time"
     if "tflop_s" in facts:
-        return f"{facts['tflop_s']:.4g} TFLOP/s, {facts['share_of_peak']:.1%} of the peak"
+        return f"{facts['tflop_s']:.1f} TFLOP/s, {facts['share_of_peak']:.1%} of the peak"
     return f"{facts['gb_s'] / 1e3:.2f} TB/s" if "gb_s" in facts else ""

@@ -180,7 +180,7 @@ def _lines(body: dict[str, Any]) -> Iterator[str]:
 def _above_the_floor(body: dict[str, Any]) -> str:
     if "tflop_s" in body:
         share = body["arithmetic_us"] / body["time_us"]
-        return f", {body['tflop_s']:.4g} TFLOP/s, {share:.1%} of the peak of {body['peak_tflop_s']:.4g}"
+        return f", {body['tflop_s']:.1f} TFLOP/s, {share:.1%} of the peak of {body['peak_tflop_s']:.4g}"
     return f", {body['time_us'] / body['floor_us']:.2f}x the memory floor" if "floor_us" in body else ""
 
 

@@ -38,6 +38,26 @@ y, mean, rstd = torch.empty(9, 200), torch.empty(9), torch.empty(9)
 norm(x, w, b, y, mean, rstd)
 assert (y - torch.nn.functional.layer_norm(x, (200,), w, b)).abs().max() < 1e-5
 
+# flags are those of all calls, and strides those of the spec
+product = Operator("gemm", "missing.json", flags={"column_major": True, "bias": True, "activation": "relu"}, **options)
+a, b, bias = torch.randn(5, 40).half(), torch.randn(30, 40).half().T, torch.randn(30).half()
+out = torch.full((5, 30), math.nan).half()
+product(a, b, bias, out)
+assert (out - (a @ b + bias).relu()).abs().max() < 0.05
+assert product.choices[0].question.problem.flags == {"column_major": True, "bias": True, "activation": "relu"}
+try:
+    product(a, b.contiguous(), bias, out)
+except UsageError as error:
+    assert "with the strides (1, 40)" in str(error), error
+else:
+    raise AssertionError("a wrong layout was taken")
+try:
+    Operator("softmax", flags={"bias": True}, **options)
+except UsageError as error:
+    assert str(error) == "kernel softmax has no flag bias; it has none", error
+else:
+    raise AssertionError("an unknown flag was taken")
+
 # a guess that does not run gives way to the default
 from tilewise.tuner.runtime import operators as operator
 
