@@ -24,6 +24,11 @@ SPECS = {
     "batch_norm": "tilewise.kernels.vector.batch_norm:SPEC",
     "layer_norm": "tilewise.kernels.vector.layer_norm:FORWARD",
     "layer_norm_backward": "tilewise.kernels.vector.layer_norm:BACKWARD",
+    "add_rms_norm": "tilewise.kernels.vector.rms_norm:ADD_RMS_NORM",
+    "rms_norm": "tilewise.kernels.vector.rms_norm:RMS_NORM",
+    "rotary": "tilewise.kernels.vector.rotary:SPEC",
+    "silu_and_mul": "tilewise.kernels.vector.silu_and_mul:SPEC",
+    "cross_entropy": "tilewise.kernels.vector.cross_entropy:SPEC",
 }
 """`package.module:ATTRIBUTE` of each spec. A module is imported when one of its kernels is first loaded."""
 

@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 
 __all__ = ["SHAPES", "shapes"]
 
+_MODEL = ({"M": 256, "N": 4096}, {"M": 4096, "N": 4096}, {"M": 16384, "N": 8192})
+"""Tokens and hidden size of a layer of a language model."""
+
 _VECTOR = ({"N": 2**20}, {"N": 2**25}, {"N": 2**27})
 _MATRIX = ({"M": 1024, "N": 1024}, {"M": 4096, "N": 4096}, {"M": 16384, "N": 8192})
 _ROWS = ({"M": 1000, "N": 8192}, {"M": 256, "N": 65536}, {"M": 16384, "N": 8192})
@@ -30,6 +33,11 @@ SHAPES: Mapping[str, Sequence[Mapping[str, int]]] = {
     "sum_rows": _ROWS,
     "prod_rows": _ROWS,
     "max_rows": _ROWS,
+    "rms_norm": _MODEL,
+    "add_rms_norm": _MODEL,
+    "silu_and_mul": ({"M": 256, "N": 14336}, {"M": 4096, "N": 14336}, {"M": 16384, "N": 14336}),
+    "rotary": tuple({"M": m, "H": 32, "HALF": 64} for m in (256, 4096, 32768)),
+    "cross_entropy": ({"M": 256, "N": 32000}, {"M": 4096, "N": 32000}, {"M": 8192, "N": 128256}),
 }
 
 

@@ -41,6 +41,7 @@ DIMS: Mapping[tuple[str, ...], Mapping[str, int]] = {
     ("N",): {"N": 20011},
     ("M", "N"): {"M": 77, "N": 1001},
     ("N", "C", "HW"): {"N": 5, "C": 7, "HW": 131},
+    ("M", "H", "HALF"): {"M": 23, "H": 5, "HALF": 33},
 }
 """Dims by a kernel's dimension names: every tile has a tail, and Triton's interpreter can handle them."""
 

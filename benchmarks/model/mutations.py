@@ -40,6 +40,7 @@ DIMS: Mapping[tuple[str, ...], Mapping[str, int]] = {
     ("N",): {"N": 5003},
     ("M", "N"): {"M": 43, "N": 301},
     ("N", "C", "HW"): {"N": 5, "C": 7, "HW": 131},
+    ("M", "H", "HALF"): {"M": 11, "H": 5, "HALF": 33},
 }
 """Small dims with tails, by a kernel's dimension names."""
 

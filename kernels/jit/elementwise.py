@@ -204,3 +204,31 @@ def layer_norm_apply_kernel(
         rstd = _load(rstd_ptr, rows, M, FITS_M)
         y = (x - mean[:, None]) * rstd[:, None] * weight[None, :] + bias[None, :]
         _store_tile(out_ptr, rows, cols, y, M, N, FITS_M, FITS_N)
+
+
+@triton.jit
+def silu_and_mul_kernel(
+    x_ptr,
+    out_ptr,
+    M,
+    N,
+    FITS_M: tl.constexpr,
+    FITS_N: tl.constexpr,
+    BLOCK_SIZE_M: tl.constexpr,
+    SUB_BLOCK_SIZE_M: tl.constexpr,
+    BLOCK_SIZE_N: tl.constexpr,
+    NUM_STAGES: tl.constexpr = 1,
+):
+    """Compute `out[m, n] = silu(x[m, n]) * x[m, N + n]`, where x has 2 N columns: as 2 M rows of N, the gates are in
+    the even rows and their factors in the odd ones. `exp` may overflow to inf; the quotient is then 0, its limit."""
+    parts = (N - 1) // BLOCK_SIZE_N + 1
+    program, programs = tl.program_id(0) // parts, tl.num_programs(0) // parts
+    cols = _start(0, tl.program_id(0) % parts, parts, N, "blocks", BLOCK_SIZE_N, BLOCK_SIZE_N, FITS_N)
+    cols += tl.arange(0, BLOCK_SIZE_N)
+    for trip in tl.range(0, (BLOCK_SIZE_M - 1) // SUB_BLOCK_SIZE_M + 1, num_stages=NUM_STAGES):
+        start = _start(trip, program, programs, M, "blocks", BLOCK_SIZE_M, SUB_BLOCK_SIZE_M, FITS_M)
+        rows = start + tl.arange(0, SUB_BLOCK_SIZE_M)
+        gate = _load_tile(x_ptr, 2 * rows, cols, 2 * M, N, FITS_M, FITS_N)
+        factor = _load_tile(x_ptr, 2 * rows + 1, cols, 2 * M, N, FITS_M, FITS_N)
+        y = gate / (1.0 + tl.exp(-gate)) * factor
+        _store_tile(out_ptr, rows, cols, y, M, N, FITS_M, FITS_N)

@@ -110,3 +110,71 @@ def softmax_online_kernel(
             x = _load(x_ptr, rows, cols, M, N, FITS_M, True, "evict_first") - peak[:, None]
             y = x - scale[:, None] if LOG else tl.exp(x) * scale[:, None]
             _store(out_ptr, rows, cols, y, M, N, FITS_M, True)
+
+
+@triton.jit
+def _store_losses(x_ptr, target_ptr, loss_ptr, rows, peak, total, M, N, FITS_M: tl.constexpr):
+    """Store `log(sum of exp(x)) - x[target]` of each row, or 0 for a row whose target is negative."""
+    target = tl.load(target_ptr + rows) if FITS_M else tl.load(target_ptr + rows, mask=rows < M, other=-1)
+    chosen = tl.load(x_ptr + rows * N + target, mask=target >= 0, other=0.0).to(tl.float32)
+    loss = tl.where(target >= 0, tl.log(total) + (peak - chosen), 0.0)
+    if FITS_M:
+        tl.store(loss_ptr + rows, loss)
+    else:
+        tl.store(loss_ptr + rows, loss, mask=rows < M)
+
+
+@triton.jit
+def cross_entropy_one_load_kernel(
+    x_ptr,
+    target_ptr,
+    loss_ptr,
+    M,
+    N,
+    FITS_M: tl.constexpr,
+    FITS_N: tl.constexpr,
+    BLOCK_SIZE_M: tl.constexpr,
+    SUB_BLOCK_SIZE_M: tl.constexpr,
+    BLOCK_SIZE_N: tl.constexpr,
+    NUM_STAGES: tl.constexpr = 1,
+):
+    """Compute `loss[m] = -log_softmax(x[m])[target[m]]` with each row in one tile: BLOCK_SIZE_N >= N. FITS_N: equal."""
+    cols = tl.arange(0, BLOCK_SIZE_N)
+    for trip in tl.range(0, (BLOCK_SIZE_M - 1) // SUB_BLOCK_SIZE_M + 1, num_stages=NUM_STAGES):
+        rows = _rows(trip, M, FITS_M, BLOCK_SIZE_M, SUB_BLOCK_SIZE_M)
+        x = _load(x_ptr, rows, cols, M, N, FITS_M, FITS_N, "")
+        peak = tl.max(x, axis=1)
+        total = tl.sum(tl.exp(x - peak[:, None]), axis=1)
+        _store_losses(x_ptr, target_ptr, loss_ptr, rows, peak, total, M, N, FITS_M)
+
+
+@triton.jit
+def cross_entropy_looped_kernel(
+    x_ptr,
+    target_ptr,
+    loss_ptr,
+    M,
+    N,
+    FITS_M: tl.constexpr,
+    EVEN_N: tl.constexpr,
+    BLOCK_SIZE_M: tl.constexpr,
+    SUB_BLOCK_SIZE_M: tl.constexpr,
+    BLOCK_SIZE_N: tl.constexpr,
+    NUM_STAGES: tl.constexpr = 1,
+):
+    """Compute the same for rows of any length, each read once in parts. EVEN_N: N is a multiple of BLOCK_SIZE_N.
+
+    Each column of the tile keeps its own maximum and sum, so that a part needs no reduction; they are merged once.
+    """
+    for trip in range((BLOCK_SIZE_M - 1) // SUB_BLOCK_SIZE_M + 1):
+        rows = _rows(trip, M, FITS_M, BLOCK_SIZE_M, SUB_BLOCK_SIZE_M)
+        peaks = tl.full([SUB_BLOCK_SIZE_M, BLOCK_SIZE_N], -3.4028234663852886e38, dtype=tl.float32)
+        totals = tl.zeros([SUB_BLOCK_SIZE_M, BLOCK_SIZE_N], dtype=tl.float32)
+        for left in tl.range(0, N, BLOCK_SIZE_N, num_stages=NUM_STAGES):
+            x = _load(x_ptr, rows, left + tl.arange(0, BLOCK_SIZE_N), M, N, FITS_M, EVEN_N, "evict_first")
+            higher = tl.maximum(peaks, x, propagate_nan=tl.PropagateNan.ALL)
+            totals = totals * tl.exp(peaks - higher) + tl.exp(x - higher)
+            peaks = higher
+        peak = tl.max(peaks, axis=1)
+        total = tl.sum(totals * tl.exp(peaks - peak[:, None]), axis=1)
+        _store_losses(x_ptr, target_ptr, loss_ptr, rows, peak, total, M, N, FITS_M)

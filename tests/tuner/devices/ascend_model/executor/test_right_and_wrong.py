@@ -17,6 +17,11 @@ SHAPES = {
     ("N",): [{"N": 1}, {"N": 3}, {"N": 5003}, {"N": 65537}],
     ("M", "N"): [{"M": 1, "N": 1}, {"M": 1, "N": 301}, {"M": 43, "N": 1}, {"M": 33, "N": 301}, {"M": 7, "N": 4099}],
     ("N", "C", "HW"): [{"N": 1, "C": 1, "HW": 1}, {"N": 5, "C": 7, "HW": 131}, {"N": 2, "C": 3, "HW": 1025}],
+    ("M", "H", "HALF"): [
+        {"M": 1, "H": 1, "HALF": 1},
+        {"M": 7, "H": 3, "HALF": 37},
+        {"M": 43, "H": 1, "HALF": 130},
+    ],
 }
 """Odd shapes by a kernel's dimension names: single elements, rows and columns, and tails of every tile."""
 
