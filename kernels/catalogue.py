@@ -28,6 +28,9 @@ SPECS = {
     "rms_norm": "tilewise.kernels.vector.rms_norm:RMS_NORM",
     "rotary": "tilewise.kernels.vector.rotary:SPEC",
     "silu_and_mul": "tilewise.kernels.vector.silu_and_mul:SPEC",
+    "per_block_quant": "tilewise.kernels.vector.quantize:PER_BLOCK",
+    "per_token_quant": "tilewise.kernels.vector.quantize:PER_TOKEN",
+    "topk_gating": "tilewise.kernels.vector.topk_gating:SPEC",
     "cross_entropy": "tilewise.kernels.vector.cross_entropy:SPEC",
 }
 """`package.module:ATTRIBUTE` of each spec. A module is imported when one of its kernels is first loaded."""

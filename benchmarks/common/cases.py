@@ -38,6 +38,13 @@ SHAPES: Mapping[str, Sequence[Mapping[str, int]]] = {
     "silu_and_mul": ({"M": 256, "N": 14336}, {"M": 4096, "N": 14336}, {"M": 16384, "N": 14336}),
     "rotary": tuple({"M": m, "H": 32, "HALF": 64} for m in (256, 4096, 32768)),
     "cross_entropy": ({"M": 256, "N": 32000}, {"M": 4096, "N": 32000}, {"M": 8192, "N": 128256}),
+    "per_token_quant": _MODEL,
+    "per_block_quant": _MODEL,
+    "topk_gating": (
+        {"M": 4096, "E": 8, "TOPK": 2},
+        {"M": 65536, "E": 128, "TOPK": 8},
+        {"M": 1048576, "E": 128, "TOPK": 8},
+    ),
 }
 
 

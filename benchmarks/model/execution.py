@@ -42,6 +42,7 @@ DIMS: Mapping[tuple[str, ...], Mapping[str, int]] = {
     ("M", "N"): {"M": 77, "N": 1001},
     ("N", "C", "HW"): {"N": 5, "C": 7, "HW": 131},
     ("M", "H", "HALF"): {"M": 23, "H": 5, "HALF": 33},
+    ("M", "E", "TOPK"): {"M": 77, "E": 37, "TOPK": 5},
 }
 """Dims by a kernel's dimension names: every tile has a tail, and Triton's interpreter can handle them."""
 

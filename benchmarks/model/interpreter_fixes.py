@@ -4,6 +4,9 @@ bfloat16 (3.2 and 3.6): the interpreter keeps its 16 bits in a numpy uint16. A c
 the hardware rounds to nearest even. Sums, products and comparisons work on the *bits* as integers, and constants cannot
 be made at all. Here each such operation is done in float32 and rounded once.
 
+float8 (3.2 and 3.6): a number that is rounded up to a power of two loses the carry and becomes half as large. Here
+torch converts, after values beyond the largest number were set to it, as accelerators do.
+
 Masks (3.2): a store or atomic whose mask is a single False writes anyway, because the mask is tested for truth instead
 of presence. This affects every kernel with sub-tiles of one row.
 
@@ -40,6 +43,15 @@ def narrow(values: Any) -> Any:
     bits = np.ascontiguousarray(values, dtype=np.float32).view(np.uint32)
     rounded = (bits + 0x7FFF + ((bits >> 16) & 1)) >> 16
     return np.where(np.isnan(values), 0x7FC0, rounded).astype(np.uint16)
+
+
+def _as_float8_bits(values: Any) -> Any:
+    """Convert an array of numbers to float8_e4m3fn bits (uint8), rounded to nearest even and saturated."""
+    import torch
+
+    numbers = torch.from_numpy(np.ascontiguousarray(values)).float()
+    largest = torch.finfo(torch.float8_e4m3fn).max
+    return numbers.clamp(-largest, largest).to(torch.float8_e4m3fn).view(torch.uint8).numpy()
 
 
 def install() -> None:
@@ -96,6 +108,8 @@ def _cast(original: Callable[..., Any]) -> Callable[..., Any]:
             return source
         if dst_type.scalar == tl.bfloat16:
             return _as_bfloat16(source)
+        if dst_type.scalar == tl.float8e4nv and source.dtype.scalar in (tl.float16, tl.float32):
+            return interpreter.TensorHandle(_as_float8_bits(source.data), tl.float8e4nv)
         if _is_bfloat16(source):
             source = _as_float32(source)
             return source if dst_type.scalar == tl.float32 else self.cast_impl(source, dst_type)

@@ -41,6 +41,7 @@ DIMS: Mapping[tuple[str, ...], Mapping[str, int]] = {
     ("M", "N"): {"M": 43, "N": 301},
     ("N", "C", "HW"): {"N": 5, "C": 7, "HW": 131},
     ("M", "H", "HALF"): {"M": 11, "H": 5, "HALF": 33},
+    ("M", "E", "TOPK"): {"M": 43, "E": 19, "TOPK": 3},
 }
 """Small dims with tails, by a kernel's dimension names."""
 

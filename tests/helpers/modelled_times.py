@@ -24,8 +24,8 @@ from tilewise.tuner.space.search_space import enumerate_space
 FILE = Path(__file__).parents[1] / "golden" / "modelled.json.gz"
 TARGET = Target("ascend", "Ascend910B4", 40, 196608, 32, 65535)
 SIZES: tuple[tuple[str, dict[str, int]], ...] = (
-    ("float32", {"M": 1000, "N": 8192, "C": 64, "HW": 3136, "H": 32, "HALF": 64}),
-    ("bfloat16", {"M": 37, "N": 1000, "C": 300, "HW": 50, "H": 5, "HALF": 33}),
+    ("float32", {"M": 1000, "N": 8192, "C": 64, "HW": 3136, "H": 32, "HALF": 64, "E": 64, "TOPK": 6}),
+    ("bfloat16", {"M": 37, "N": 1000, "C": 300, "HW": 50, "H": 5, "HALF": 33, "E": 37, "TOPK": 3}),
 )
 
 

@@ -80,8 +80,9 @@ def tolerance(
     size = wanted.abs().nan_to_num(0.0, posinf=0.0)  # NaN and infinity are compared apart
     half_unit = 2.0 ** -PRECISION[dtype]
     smallest = torch.finfo(getattr(torch, dtype)).smallest_normal * half_unit  # below it, units do not shrink further
+    before = 0.0 if dtype in _SATURATING else _rounded_before(size, rms, reduced=reduced)  # no kernel adds in 8 bits
     arithmetic = (ACCUMULATION * math.sqrt(max(1.0, terms / TERMS_ADDED)) + extra) * size.clamp(min=rms)
-    return arithmetic + half_unit * (ROUNDING_MARGIN * size + _rounded_before(size, rms, reduced=reduced)) + smallest
+    return arithmetic + half_unit * (ROUNDING_MARGIN * size + before) + smallest
 
 
 def _rounded_before(size: torch.Tensor, rms: float, *, reduced: bool) -> torch.Tensor | float:

@@ -160,9 +160,19 @@ def enumerate_space(spec: KernelSpec, problem: Problem, target: Target) -> Space
     )
     indices = np.fromiter(valid, dtype=np.int64)
     if not len(indices):
-        dims = ", ".join(f"{name}={size}" for name, size in problem.dims.items())
-        raise NothingFeasible(f"no config of {spec.name} satisfies its constraints at {dims} on {target.name}")
+        where = f"at {', '.join(f'{name}={value}' for name, value in problem.shape.items())} on {target.name}"
+        all_break = "".join(f": {rule}" for rule in _never_satisfied(rules, ranges, problem, target))
+        raise NothingFeasible(f"no config of {spec.name} satisfies its constraints {where}{all_break}")
     return Space(ranges, value_indices=_unravelled(indices, [len(values) for values in ranges.values()]))
+
+
+def _never_satisfied(
+    rules: Sequence[Constraint], ranges: Mapping[str, Sequence[Value]], problem: Problem, target: Target
+) -> list[str]:
+    """Return the first constraint that no combination of values satisfies, if there is one that explains it alone."""
+    configs = [dict(zip(ranges, values, strict=True)) for values in itertools.product(*ranges.values())]
+    broken = (rule.rule for rule in rules if not any(rule.holds(config, problem, target) for config in configs))
+    return list(itertools.islice(broken, 1))
 
 
 def _unravelled(indices: NDArray[np.int64], counts: Sequence[int]) -> ValueIndices:

@@ -24,7 +24,7 @@ from tilewise.tuner.space.search_space import enumerate_space
 SAMPLE = {"float32": 2, "bfloat16": 1}
 """Configs per kernel and dtype, if there are not more variants."""
 TRIED = 5
-SIZES = {"M": 1000, "N": 4096, "C": 128, "HW": 3136, "H": 32, "HALF": 64}
+SIZES = {"M": 1000, "N": 4096, "C": 128, "HW": 3136, "H": 32, "HALF": 64, "E": 256, "TOPK": 8}
 
 
 @pytest.fixture(scope="module")

@@ -11,19 +11,22 @@ from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
 from tilewise.tuner.space.search_space import check_config, enumerate_space
 
-KERNELS = ("add_rms_norm", "cross_entropy", "rms_norm", "rotary", "silu_and_mul")
-LOOPED = ("add_rms_norm", "cross_entropy", "rms_norm")
+LOOPED = ("add_rms_norm", "cross_entropy", "per_token_quant", "rms_norm")
+KERNELS = (*LOOPED, "per_block_quant", "rotary", "silu_and_mul", "topk_gating")
 
 LARGEST = 2**35
 """The most elements of a tensor."""
 ANY_ROWS = st.one_of(st.integers(1, 300), st.integers(1, 2**31 - 1), st.sampled_from([2**20, 1000, 8192, 65536 * 40]))
 ANY_COLUMNS = st.one_of(st.integers(1, 300), st.integers(1, 2**22), st.sampled_from([1000, 8192, 128256]))
 ANY = {"M": ANY_ROWS, "N": ANY_COLUMNS, "H": st.integers(1, 300), "HALF": st.integers(1, 3000)}
+ANY |= {"E": st.integers(8, 1000), "TOPK": st.integers(1, 8)}
 SMALL = {
     "M": st.one_of(st.sampled_from([1, 2, 7, 8, 9, 31]), st.integers(1, 40)),
     "N": st.one_of(st.sampled_from([1, 2, 33, 127, 129, 511, 513, 1025, 2100]), st.integers(1, 1100)),
     "H": st.integers(1, 9),
     "HALF": st.one_of(st.sampled_from([1, 32, 33, 64, 1025]), st.integers(1, 70)),
+    "E": st.one_of(st.sampled_from([8, 16, 64]), st.integers(8, 70)),
+    "TOPK": st.integers(1, 8),
 }
 TRIPS = 60
 """The limit on trips of the inner loop over all programs: 0.1 s of interpreting."""
@@ -35,7 +38,7 @@ needs_torch = pytest.mark.skipif(
 
 def any_problem(spec, data):
     sizes = {name: data.draw(ANY[name], name) for name in spec.dims}
-    columns = math.prod(size for name, size in sizes.items() if name != "M")
+    columns = math.prod(size for name, size in sizes.items() if name not in ("M", "TOPK"))
     sizes["M"] = min(sizes["M"], LARGEST // columns)
     return Problem(spec.name, sizes, data.draw(st.sampled_from(spec.dtypes)))
 

@@ -22,6 +22,7 @@ SHAPES = {
         {"M": 7, "H": 3, "HALF": 37},
         {"M": 43, "H": 1, "HALF": 130},
     ],
+    ("M", "E", "TOPK"): [{"M": 1, "E": 1, "TOPK": 1}, {"M": 33, "E": 37, "TOPK": 3}, {"M": 43, "E": 130, "TOPK": 8}],
 }
 """Odd shapes by a kernel's dimension names: single elements, rows and columns, and tails of every tile."""
 
