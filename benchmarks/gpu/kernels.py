@@ -52,7 +52,7 @@ def bench(
             result = Tuning(spec, problem, device, store, budget=budget, watcher=watcher()).run()
             results.append((spec, problem, result))
         except NothingFeasible as error:
-            row = {"kernel": spec.name, "dims": dict(problem.dims), "dtype": problem.dtype}
+            row = {"kernel": spec.name, "dims": dict(problem.shape), "dtype": problem.dtype}
             failed.append({**row, "failed": {"tuned": str(error)}})
     if isinstance(device, CudaDevice):
         chosen = [(spec, problem, result.winner.config) for spec, problem, result in results if result.winner]
@@ -68,7 +68,7 @@ def _found(device: Device, spec: KernelSpec, problem: Problem, result: Result) -
     floor = device.floor_us(spec, problem)
     row = {
         "kernel": spec.name,
-        "dims": dict(problem.dims),
+        "dims": dict(problem.shape),
         "dtype": problem.dtype,
         "config": dict(result.winner.config),
         "tuned_us": result.winner.time_us,
@@ -159,7 +159,7 @@ def _row(
     medians = {name: statistics.median(values) for name, values in times.items()}
     row: dict[str, Any] = {
         "kernel": spec.name,
-        "dims": dict(problem.dims),
+        "dims": dict(problem.shape),
         "dtype": problem.dtype,
         "config": dict(config),
         "default_config": dict(spec.default(problem, target)),
@@ -246,4 +246,4 @@ def in_turns(
 
 
 def _shape(problem: Problem) -> str:
-    return ", ".join(f"{name}={size}" for name, size in problem.dims.items())
+    return ", ".join(f"{name}={size}" for name, size in problem.shape.items())
