@@ -1,7 +1,7 @@
 """Import of results from T4 files and Kernel Tuner caches.
 
 A T4 file written by tilewise identifies its problem. For any other file the caller must do so; its trials count as
-measured, and are not verified here.
+measured, and as unverified whatever it says, since `verified` is no word of T4.
 """
 
 from __future__ import annotations
@@ -29,8 +29,10 @@ def read_recorded(data: bytes, about: About, *, written: datetime) -> ImportFile
     """Read a recording. Records without a timestamp get the file's, `written`. Raises `BadImport`."""
     try:
         document, whole = parse_recording(data)
-        scope = _scope(recorded_metadata(document), about, is_cache="cache" in document)
-        rows = [(place, _trial(row, written)) for place, row in recorded_rows(document)]
+        metadata = recorded_metadata(document)
+        own = "cache" not in document and "source_hash" in metadata
+        scope = scope_from_json(dict(metadata)) if own else _foreign_scope(metadata, about, "cache" in document)
+        rows = [(place, _trial(row, written, own)) for place, row in recorded_rows(document)]
     except (ValueError, RecursionError) as error:
         raise BadImport(f"not a usable T4 file or Kernel Tuner cache: {one_line(error)}") from error
     trials = tuple(trial for _, trial in rows if isinstance(trial, Trial))
@@ -39,14 +41,12 @@ def read_recorded(data: bytes, about: About, *, written: datetime) -> ImportFile
     return ImportFile(offers=(Offer("the recording", scope, trials),), refusals=refused)
 
 
-def _scope(metadata: Mapping[str, Any], about: About, *, is_cache: bool) -> Scope:
-    if not is_cache and "source_hash" in metadata:
-        return scope_from_json(dict(metadata))
+def _foreign_scope(metadata: Mapping[str, Any], about: About, is_cache: bool) -> Scope:
     named = str(metadata.get("device_name") or "")
     return foreign_scope(about, "Kernel Tuner cache" if is_cache else "T4 file", device=about.device or named)
 
 
-def _trial(row: Row | ValueError, written: datetime) -> Trial | ValueError:
+def _trial(row: Row | ValueError, written: datetime, own: bool) -> Trial | ValueError:
     if isinstance(row, ValueError):
         return row
     trial = Trial(
@@ -57,7 +57,7 @@ def _trial(row: Row | ValueError, written: datetime) -> Trial | ValueError:
         p20_us=row.p20_us,
         p80_us=row.p80_us,
         samples=len(row.samples_us),
-        verified=row.verified,
+        verified=row.verified and own,
         facts={"times_us": list(row.samples_us)} if len(row.samples_us) > 1 else {},
         seconds=row.seconds or 0.0,
         created=row.created or written,

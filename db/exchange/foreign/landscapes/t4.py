@@ -41,8 +41,9 @@ __all__ = [
 _SCHEMA_VERSION = "1.0.0"
 _MS = 1e3
 _US_PER = {"ms": _MS, "us": 1.0, "ns": 1e-3, "s": 1e6}
-_US_PER |= {"milliseconds": _MS, "microseconds": 1.0, "nanoseconds": 1e-3, "seconds": 1e6}
-"""Microseconds per unit of time. A measurement without a unit is in the file's unit, by default milliseconds."""
+_US_PER |= {"milliseconds": _MS, "microseconds": 1.0, "nanoseconds": 1e-3, "seconds": 1e6, "miliseconds": _MS}
+"""Microseconds per unit of time; public files spell milliseconds with one l, too. A measurement without a unit is in
+the file's unit, by default milliseconds."""
 
 _KERNEL_TUNER_ERROR = "__error__"
 _KERNEL_TUNER_ERRORS = {"InvalidConfig": Status.CONSTRAINTS, "CompilationFailedConfig": Status.COMPILE}

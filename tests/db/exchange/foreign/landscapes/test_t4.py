@@ -139,7 +139,9 @@ def test_a_t4_file_cut_off_anywhere_is_read_up_to_its_last_whole_result(landscap
         assert landscape_of(text[:length]).rows == whole[: sum(end <= length for end in ends)], text[:length][-30:]
 
 
-@pytest.mark.parametrize(("unit", "us"), [("milliseconds", 2000.0), ("microseconds", 2.0), ("seconds", 2e6)])
+@pytest.mark.parametrize(
+    ("unit", "us"), [("milliseconds", 2000.0), ("miliseconds", 2000.0), ("microseconds", 2.0), ("seconds", 2e6)]
+)
 def test_times_are_in_the_unit_that_the_t4_file_names(landscape_of, unit, us):
     times = {"compilation": 3, "runtimes": [1, 3]}
     result = {"configuration": {"threads": 64}, "times": times, "invalidity": "correct", "correctness": 1}
