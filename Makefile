@@ -21,6 +21,9 @@ TORCH_INDEX ?= https://download.pytorch.org/whl/cpu
 DEMO := .venv-demo/bin
 TEST := .venv-test/bin
 TORCH_NPU := 2.7.1 2.14.0
+# Projects that read exported tables, at the releases whose names and rules the exports follow.
+READERS := sglang/0.5.23 fla-core/0.6.0 flag-gems/5.0.2
+LARGE_READERS := vllm/0.33.0
 PROBLEM := row_reduce -s M=1000,N=8192
 WINNER := $(DEMO)/tilewise lookup $(PROBLEM) --device Ascend910B4 --json | $(DEMO)/python -c 'import json, sys; \
 	print(*map("{0[0]}={0[1]}".format, json.load(sys.stdin)["results"][0]["config"].items()), sep=",")'
@@ -43,7 +46,7 @@ test: lint wheels .venv-core/ready
 	$(TEST)/pytest -n 2 --dist loadfile # fixtures of a file are made once
 
 # These note in docs/results when they ran, on what, and how it ended; `make test` shows that for the devices.
-test-full: .venv-test/ready
+test-full: .venv-test/ready wheels $(LARGE_READERS:%=build/readers/%)
 	$(TEST)/pytest -m full --record docs/results/test-full.json
 
 test-gpu: .venv-gpu/ready
@@ -52,10 +55,14 @@ test-gpu: .venv-gpu/ready
 test-npu: .venv-npu/ready
 	.venv-npu/bin/pytest -m needs_npu --record docs/results/test-gpu.json
 
-# The oldest and the newest torch_npu that the NPU code supports. Tests read the wheels; they are never installed.
-wheels: $(TORCH_NPU:%=build/wheels/%)
+# The oldest and the newest torch_npu that the NPU code supports, and the readers of tables. Tests read the wheels; they
+# are never installed.
+wheels: $(TORCH_NPU:%=build/wheels/%) $(READERS:%=build/readers/%)
 build/wheels/%: | .venv-test/ready
 	$(TEST)/pip download -qq --no-deps --only-binary :all: -d $@ torch_npu==$*
+
+build/readers/%: | .venv-test/ready
+	$(TEST)/pip download -qq --no-deps --only-binary :all: -d $@ $(subst /,==,$*)
 
 wheel: .venv-test/ready
 	$(TEST)/python -m build --no-isolation --outdir dist .

@@ -13,6 +13,7 @@ from tilewise.db.exchange.foreign.caches.triton import TRITON
 from tilewise.db.exchange.foreign.landscapes.recording import KERNEL_TUNER, T4
 from tilewise.db.exchange.foreign.tables.csv_parquet import CSV, PARQUET
 from tilewise.db.exchange.foreign.tables.flaggems import FLAGGEMS
+from tilewise.db.exchange.foreign.tables.sglang import SGLANG
 from tilewise.db.exchange.foreign.tables.vllm import VLLM
 from tilewise.db.exchange.format import Format
 from tilewise.db.exchange.import_file import About, ImportFile
@@ -22,11 +23,12 @@ from tilewise.errors import BadImport
 
 __all__ = ["FORMATS", "READABLE", "detect", "read"]
 
-FORMATS = {one.name: one for one in (JSON, TRITON, VLLM, FLAGGEMS, T4, KERNEL_TUNER, CSV, PARQUET)}
+FORMATS = {one.name: one for one in (JSON, TRITON, VLLM, SGLANG, FLAGGEMS, T4, KERNEL_TUNER, CSV, PARQUET)}
 """Formats by name."""
 
 READABLE = tuple(one.name for one in (JSON, T4, KERNEL_TUNER, TRITON, VLLM))
-"""Names of the formats that can be imported, in the order in which their marks are searched."""
+"""Names of the formats that can be imported, in the order in which their marks are searched. A table of SGLang is read
+as one of vLLM."""
 
 
 def detect(text: str) -> Format:

@@ -18,7 +18,8 @@ class Selection:
 
     With `unverified`, a problem without a verified config is exported with its fastest. `rung` and `sizes` are for
     tables of configs: the dimension that a table is indexed by, and the sizes that each table must have (empty: the
-    format's own).
+    format's own). `name` is the template of the files' names, or of an operation's (empty: the format's own). `key`
+    names the values by which the reader finds a config.
     """
 
     store: Store
@@ -26,6 +27,8 @@ class Selection:
     unverified: bool = False
     rung: str = "M"
     sizes: Sequence[int] = ()
+    name: str = ""
+    key: Sequence[str] = ()
 
     def best_results(self) -> list[Result]:
         """Return one result per problem and device name. Raises `NotFound` if there are none."""

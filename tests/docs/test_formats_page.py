@@ -14,7 +14,8 @@ from tilewise.db.exchange.foreign.caches.triton_module import encode_module
 from tilewise.db.exchange.foreign.landscapes.t4 import export_t4
 from tilewise.db.exchange.foreign.tables.csv_parquet import encode_csv
 from tilewise.db.exchange.foreign.tables.flaggems import encode_flaggems
-from tilewise.db.exchange.foreign.tables.vllm import encode_tables
+from tilewise.db.exchange.foreign.tables.size_tables import encode_tables
+from tilewise.db.exchange.foreign.tables.vllm import VLLM_TABLES
 from tilewise.db.exchange.native.export_file import encode, export_native
 from tilewise.db.exchange.selection import best_results
 from tilewise.db.records import Clock, Problem, Scope, Status, Trial
@@ -44,7 +45,7 @@ def examples() -> Mapping[str, str]:
             store.record(scope, [won])
         results = best_results(store, store.scopes())
         native = export_native(store, scopes[:1], created=datetime(2026, 11, 21, 12, tzinfo=UTC))
-        [table] = encode_tables(results, "M", (1024, 2048)).values()
+        [table] = encode_tables(results, VLLM_TABLES, "M", (1024, 2048)).values()
         return {
             "json": encode(native).decode(),
             "triton": encode_module(results).decode(),

@@ -7,6 +7,7 @@ import json
 
 import pytest
 
+from tilewise.db.exchange.foreign.tables.size_tables import LADDER
 from tilewise.db.records import Clock, Problem, Scope, Status, Trial
 from tilewise.db.sql.sql_store import open_store
 from tilewise.kernels import registry
@@ -69,10 +70,22 @@ def test_of_one_problem_with_two_toolchains_the_one_that_answers_is_written(stor
 
 
 def test_an_export_that_cannot_be_says_why_in_one_line(stored):
+    (stored.folder / "kept.txt").write_text("")
     for words, code, text in (
         (("--format", "vllm", "-o", "tables"), 4, "would lack M=1, 2, 4"),
         (("--format", "vllm", "--rung", "K", "-o", "tables"), 2, "row_reduce has no dimension K"),
         (("--format", "vllm", "--sizes", "1,x", "-o", "tables"), 2, "--sizes is '1,x'"),
+        (("--format", "sglang", "--name", "{K}.json", "-o", "tables"), 2, "needs K, which this problem does not have"),
+        (
+            ("--format", "vllm", "--sizes", "1024", "-o", "kept.txt/tables"),
+            2,
+            "cannot make a folder for kept.txt/tables",
+        ),
+        (
+            ("--format", "flaggems", "--name", "mm", "-o", "a.yaml"),
+            2,
+            "FlagGems' mm takes BLOCK_M, BLOCK_N, BLOCK_K, not",
+        ),
         (
             ("--format", "t4", "-o", "one.json"),
             2,
@@ -120,6 +133,67 @@ def test_a_table_of_vllm_becomes_suggestions_and_no_best(stored):
     (stored.folder / other).write_text(json.dumps({"4096": GPU | {"EVICT_FIRST": True}}))
     done = stored("import", other, "--kernel", "row_reduce", "--rung", "N", "--json")
     assert json.loads(done.stdout)["suggested"] == 1, done.stderr
+
+
+MOE = """
+from tilewise.kernels.spec import Buffer, KernelSpec, Parameter, Tiling
+
+
+def launched(x_ptr, M, BLOCK_SIZE_M, BLOCK_SIZE_N, BLOCK_SIZE_K, GROUP_SIZE_M):
+    pass
+
+
+SPEC = KernelSpec(
+    name="fused_moe",
+    summary="both projections of a mixture of experts",
+    function=launched,
+    dims=("M", "E", "N", "K", "topk"),
+    dtypes=("bfloat16",),
+    parameters=tuple(
+        Parameter(name, lambda problem, target: [16, 32, 64, 128], "option" if name.islower() else "constexpr")
+        for name in ("BLOCK_SIZE_M", "BLOCK_SIZE_N", "BLOCK_SIZE_K", "GROUP_SIZE_M", "num_warps", "num_stages")
+    ),
+    buffers=lambda problem: {"x_ptr": Buffer((problem.dims["M"], problem.dims["K"]), problem.dtype)},
+    scalars=lambda problem: {"M": problem.dims["M"]},
+    tiling=lambda config, problem: Tiling((), 0, 0),
+    reference=lambda inputs: {},
+    flops=lambda problem: 1,
+    default=lambda problem, target: {},
+    grid=lambda config, problem: (1,),
+)
+"""
+
+
+def test_tables_of_a_users_kernel_are_exported_by_size_and_come_back(tilewise):
+    (tilewise.folder / "moe.py").write_text(MOE)
+    tile = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 64, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 16, "num_warps": 4}
+    with open_store(tilewise.database) as store:
+        for k in (2048, 4096):
+            for place, m in enumerate(LADDER):
+                dims = {"M": m, "E": 8, "N": 14336, "K": k, "topk": 2}
+                scope = Scope(
+                    Problem("fused_moe", dims, "bfloat16"), "a1", "NVIDIA H200", Clock.MEASURED, "triton 3.6.0", 132
+                )
+                config = tile | {"num_stages": 2 + place % 3}
+                store.record(scope, [Trial(config, Status.CORRECT, time_us=30.0, samples=9, verified=True, ordinal=1)])
+    done = tilewise("export", "--format", "vllm", "-o", "tables")
+    assert (done.returncode, done.stderr.count("\n")) == (2, 1)
+    assert "would mix K 2048 and 4096, which its name does not tell apart; choose one with -s" in done.stderr
+    for kind, place in (("vllm", ""), ("sglang", "configs/triton_3_6_0/")):
+        done = tilewise("export", "--format", kind, "-s", "K=4096", "-o", kind)
+        assert done.stdout.startswith(f"{kind}: 18 problems as {kind}, "), done.stderr
+        table = f"{kind}/{place}E=8,N=14336,device_name=NVIDIA_H200.json"
+        assert list(json.loads((tilewise.folder / table).read_text())) == [*map(str, LADDER)]
+        words = ("import", table, "--kernel", "moe.py:SPEC", "-s", "K=4096,topk=8", "--dtype", "bfloat16", "--json")
+        assert json.loads(tilewise(*words).stdout)["suggested"] == (18 if kind == "vllm" else 0)
+    with open_store(tilewise.database) as store:
+        first, *_ = store.suggestions("fused_moe")
+    assert first.dims == {"E": 8, "N": 14336, "K": 4096, "topk": 8, "M": 1}
+    done = tilewise("export", "--format", "vllm", "--name", "{kernel}/{dims},{device}.json", "-o", "named")
+    assert done.returncode == 0, done.stderr
+    assert sorted(path.name for path in (tilewise.folder / "named" / "fused_moe").iterdir()) == [
+        f"E=8,N=14336,K={k},topk=2,NVIDIA_H200.json" for k in (2048, 4096)
+    ]
 
 
 def test_a_triton_cache_is_kept_as_unverified_times(stored):

@@ -19,7 +19,10 @@ from tilewise.tuner.portfolio import formats
 
 __all__ = ["export"]
 
-_ORDER = ("json", "runtime", "python", "triton", "vllm", "flaggems", "t4", "kernel-tuner", "csv", "parquet")
+_ORDER = (
+    *("json", "runtime", "python", "triton", "vllm", "sglang", "fla", "flaggems"),
+    *("t4", "kernel-tuner", "csv", "parquet"),
+)
 
 
 def _formats() -> dict[str, Format]:
@@ -40,15 +43,28 @@ _HELP = "\n".join(f"{name:13} {one.summary}" for name, one in _FORMATS.items())
     "--output",
     required=True,
     metavar="FILE",
-    help="File to write; - is stdout, .gz is compressed; vllm: a folder.",
+    help="File to write; - is stdout, .gz is compressed; vllm, sglang, fla: a folder.",
 )
 @click.option("--kernel", help="Only this kernel.")
 @click.option("--device", help="Only this device name.")
-@click.option("-s", "--shape", metavar="M=1000,N=8192", help="Only this shape.")
+@click.option("-s", "--shape", metavar="M=1000,N=8192", help="Only shapes with these sizes.")
 @click.option("--dtype", help="Only this dtype.")
-@click.option("--unverified", is_flag=True, help="triton, vllm, flaggems: fall back to unverified configs.")
-@click.option("--rung", default="M", show_default=True, help="vllm: the dimension that indexes a table.")
-@click.option("--sizes", metavar="1,16,64", help="vllm: the sizes required in each table (default: vLLM's own 18).")
+@click.option("--unverified", is_flag=True, help="All but json, t4, csv: fall back to unverified configs.")
+@click.option("--rung", default="M", show_default=True, help="vllm, sglang: the dimension that indexes a table.")
+@click.option("--sizes", metavar="1,16,64", help="vllm, sglang: the sizes required in each table (default: their 18).")
+@click.option(
+    "--name",
+    default="",
+    metavar="TEMPLATE",
+    help="vllm, sglang, fla: the files' names, such as 'N={N},device_name={device}{dtype:,dtype=}.json'; flaggems: the "
+    "operation.",
+)
+@click.option(
+    "--key",
+    default="",
+    metavar="M,N,dtype",
+    help="fla: what the kernel is keyed on, then its tensors' dtypes, in order.",
+)
 @database
 @common
 def export(
@@ -61,23 +77,26 @@ def export(
     unverified: bool,
     rung: str,
     sizes: str | None,
+    name: str,
+    key: str,
     url: str | None,
     as_json: bool,
 ) -> None:
     from tilewise.tuner.space.problem_checks import parse_dims
 
-    dims = parse_dims(shape) if shape else None
+    dims = parse_dims(shape) if shape else {}
     with open_existing(url) as opened, opened.snapshot() as store:
         scopes = [
             s
             for s in store.scopes(kernel, device)
-            if (not dims or dict(s.shape) == dims) and (not dtype or s.dtype == dtype)
+            if dims.items() <= dict(s.shape).items() and (not dtype or s.dtype == dtype)
         ]
         if not scopes:
             raise NotFound("no stored result matches; export without the filters to see all")
         write = _FORMATS[kind].write
         assert write is not None, "only formats that can be written are offered"
-        written = write(Selection(store, scopes, unverified, rung, _sizes(sizes)))
+        words = tuple(word.strip() for word in key.split(",") if word.strip())
+        written = write(Selection(store, scopes, unverified, rung, _sizes(sizes), name, words))
     if written.is_folder:
         files = written.files
         _write_folder(output, files)
@@ -110,7 +129,12 @@ def _write_folder(output: str, files: Mapping[str, bytes]) -> None:
     """Write each file as a whole; create the folder if it is missing."""
     folder = Path(output)
     if output == "-" or (folder.exists() and not folder.is_dir()):
-        raise UsageError(f"-o {output} is not a folder; the tables are several files, so name a folder")
-    folder.mkdir(parents=True, exist_ok=True)
+        raise UsageError(f"-o {output} is not a folder; this format is several files, so name a folder")
     for name, data in files.items():
+        try:
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise UsageError(
+                f"cannot make a folder for {folder / name}: {error.strerror}; choose another -o"
+            ) from error
         write_file(folder / name, data)

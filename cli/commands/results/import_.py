@@ -33,9 +33,9 @@ _MAX_SHOWN = 20
 @click.option("-s", "--shape", metavar="M=1000,N=8192", help="Dimension sizes that FILE does not give.")
 @click.option("--dtype", default="", help="Dtype, if FILE does not name it.")
 @click.option(
-    "--key", default="", metavar="M,N", help="Names of the values in a triton autotune cache's key, in order."
+    "--key", default="", metavar="M,N", help="triton, fla: names of the values in the autotuner's key, in order."
 )
-@click.option("--rung", default="M", show_default=True, help="vllm: the dimension that indexes a table.")
+@click.option("--rung", default="M", show_default=True, help="vllm, sglang: the dimension that indexes a table.")
 @database
 @common
 def import_(
@@ -54,8 +54,8 @@ def import_(
     """Merge FILE into the database; a stored trial with stronger evidence stays.
 
     FILE is an export (json, t4), a cache of Kernel Tuner or of triton's autotuner (<function>.autotune.json), or a
-    table of vLLM or SGLang, whose configs become starting points of searches. Impossible parts are refused, each with a
-    reason, and the rest is imported; the exit code is then 1.
+    table of vLLM, SGLang or FLA, whose configs become starting points of searches. Impossible parts are refused, each
+    with a reason, and the rest is imported; the exit code is then 1.
     """
     from tilewise.db.sql.sql_store import open_store
     from tilewise.settings import read_settings

@@ -13,18 +13,22 @@ from types import ModuleType
 from typing import Any
 
 import pytest
+import table_readers
 import yaml
 
-from tilewise.db.exchange.foreign.caches.triton_module import encode_module
+from tilewise.db.exchange.foreign.caches.triton_module import config_source, encode_module
 from tilewise.db.exchange.foreign.landscapes.kernel_tuner_cache import encode_cache
 from tilewise.db.exchange.foreign.tables.csv_parquet import COLUMNS, encode_csv, encode_parquet
 from tilewise.db.exchange.foreign.tables.flaggems import encode_flaggems
-from tilewise.db.exchange.foreign.tables.vllm import LADDER, encode_tables, read_table
+from tilewise.db.exchange.foreign.tables.flaggems_operations import PARAMETERS
+from tilewise.db.exchange.foreign.tables.read_table import read_table
+from tilewise.db.exchange.foreign.tables.size_tables import LADDER, encode_tables
+from tilewise.db.exchange.foreign.tables.vllm import VLLM_TABLES
 from tilewise.db.exchange.import_file import About
 from tilewise.db.exchange.selection import best_results
 from tilewise.db.records import Clock, Status
 from tilewise.db.sql.sql_store import open_store
-from tilewise.errors import NotFound, Unavailable
+from tilewise.errors import NotFound, Unavailable, UsageError
 
 H200 = {"device": "NVIDIA H200", "clock": Clock.MEASURED, "cores": 132}
 
@@ -101,6 +105,19 @@ def test_the_triton_module_says_how_each_config_is_known(store, make_scope, make
     assert "# 47.58 us (modelled), NOT verified; 40 cores, source a1, triton-ascend 3.2.0\n" in text
 
 
+def test_a_config_that_chooses_between_functions_is_no_triton_config(store, make_scope, make_trial):
+    store.record(make_scope(kernel="softmax"), [make_trial(config={"VARIANT": "blocks", "BLOCK": 4})])
+    with pytest.raises(
+        UsageError, match=r"configs of softmax choose between functions \(VARIANT\), which triton.Config"
+    ):
+        encode_module(best_results(store, store.scopes()))
+
+
+def test_an_option_of_0_is_not_given_to_triton():
+    config = {"BLOCK": 4, "num_warps": 8, "maxnreg": 0, "num_ctas": 2}
+    assert config_source(config) == "triton.Config({'BLOCK': 4}, num_warps=8, num_ctas=2)"
+
+
 def test_hostile_names_stay_data_in_the_triton_module(store, make_scope, make_trial, tmp_path, monkeypatch):
     evil = 'x\n}\nimport os; os.hurt = 1\n#\'"""\u2028'
     store.record(make_scope(kernel=evil, toolchain=evil, source_hash=evil), [make_trial(config={evil: evil, "n": 1})])
@@ -125,8 +142,8 @@ def vllm_choice(folder: Path, name: str, m: int) -> dict[str, Any]:
 def test_tables_answer_by_vllms_rule_with_what_was_tuned(store, make_scope, make_trial, tmp_path):
     ladder_of(store, make_scope, make_trial, LADDER)
     ladder_of(store, make_scope, make_trial, LADDER, dtype="float16")
-    files = encode_tables(best_results(store, store.scopes()), "M")
-    assert sorted(files) == [f"N=8192,device_name=NVIDIA_H200,dtype={dtype}.json" for dtype in ("float16", "float32")]
+    files = encode_tables(best_results(store, store.scopes()), VLLM_TABLES, "M")
+    assert sorted(files) == [f"N=8192,device_name=NVIDIA_H200{dtype}.json" for dtype in (",dtype=float32", "")]
     for name, data in files.items():
         (tmp_path / name).write_bytes(data)
     name = "N=8192,device_name=NVIDIA_H200,dtype=float32.json"
@@ -139,13 +156,17 @@ def test_a_table_with_a_gap_is_not_written(store, make_scope, make_trial):
     ladder_of(store, make_scope, make_trial, (1, 16, 4096))
     results = best_results(store, store.scopes())
     with pytest.raises(NotFound, match=r"would lack M=2, 4, 8, 24, 32, 48, \.\.\., for which its readers"):
-        encode_tables(results, "M")
-    assert list(json.loads(next(iter(encode_tables(results, "M", (1, 16, 4096)).values())))) == ["1", "16", "4096"]
+        encode_tables(results, VLLM_TABLES, "M")
+    assert list(json.loads(next(iter(encode_tables(results, VLLM_TABLES, "M", (1, 16, 4096)).values())))) == [
+        "1",
+        "16",
+        "4096",
+    ]
 
 
 def test_a_table_comes_back_as_suggestions(store, make_scope, make_trial):
     ladder_of(store, make_scope, make_trial, (16, 32))
-    [(name, data)] = encode_tables(best_results(store, store.scopes()), "M", (16, 32)).items()
+    [(name, data)] = encode_tables(best_results(store, store.scopes()), VLLM_TABLES, "M", (16, 32)).items()
     reading = read_table(data, name, About(kernel="row_reduce"))
     assert (reading.offers, reading.refusals) == ((), ())
     first, second = reading.suggestions
@@ -161,32 +182,96 @@ def test_a_table_comes_back_as_suggestions(store, make_scope, make_trial):
 def test_a_table_by_another_dimension_comes_back_by_it(store, make_scope, make_trial):
     ladder_of(store, make_scope, make_trial, (16, 32))
     results = best_results(store, store.scopes())
-    [data] = [data for name, data in encode_tables(results, "N", (8192,)).items() if name.startswith("M=16,")]
+    [data] = [
+        data for name, data in encode_tables(results, VLLM_TABLES, "N", (8192,)).items() if name.startswith("M=16,")
+    ]
     reading = read_table(data, "M=16,device_name=NVIDIA_H200,dtype=float32.json", About(kernel="row_reduce", rung="N"))
     assert [suggestion.dims for suggestion in reading.suggestions] == [{"M": 16, "N": 8192}]
 
 
 def test_a_hostile_name_does_not_leave_the_folder(store, make_scope, make_trial):
     store.record(make_scope(dims={"M": 1, "../../N": 2}, device="../a/b c", dtype="..\\f\0"), [make_trial()])
-    [name] = encode_tables(best_results(store, store.scopes()), "M", (1,))
+    [name] = encode_tables(best_results(store, store.scopes()), VLLM_TABLES, "M", (1,))
     assert not set(name) & set("/\\\0")
 
 
 # FlagGems
 
 
-def test_flaggems_loader_reads_the_configs_it_would_time(store, make_scope, make_trial):
-    """As in its ConfigLoader.get_tuned_config: META as it is, and three options beside it or their defaults."""
+@pytest.fixture
+def flag_gems() -> Path:
+    if (file := table_readers.wheel("flag_gems")) is None:
+        pytest.skip("no wheel of flag-gems in build/readers: make wheels")
+    return file
+
+
+def test_flaggems_own_loader_reads_the_configs_it_would_time(store, make_scope, make_trial, flag_gems):
+    triton = pytest.importorskip("triton")
     ladder_of(store, make_scope, make_trial, (16, 32))
-    ladder_of(store, make_scope, make_trial, (16,), kernel="softmax")
-    store.record(
-        make_scope(kernel="softmax", **H200), [make_trial(config={"TILE": 4, "fast": True, "layout": "nz: 1"})]
-    )
+    ladder_of(store, make_scope, make_trial, (16,), kernel="own")
+    store.record(make_scope(kernel="own", **H200), [make_trial(config={"TILE": 4, "fast": True, "layout": "nz: 1"})])
     loaded = yaml.safe_load(encode_flaggems(best_results(store, store.scopes())))
-    assert list(loaded) == ["row_reduce", "softmax"]
-    read = [(c["META"], c.get("num_warps", 4), c.get("num_stages", 2)) for c in loaded["row_reduce"]]
+    assert list(loaded) == ["row_reduce", "own"]
+    configs = table_readers.flaggems(flag_gems, loaded, "row_reduce", triton)
+    read = [(config.kwargs, config.num_warps, config.num_stages) for config in configs]
     assert read == [({"BLOCK_SIZE_M": size, "BLOCK_SIZE_N": 128}, 8, 3) for size in (16, 32)]
-    assert loaded["softmax"][-1] == {"META": {"TILE": 4, "fast": True, "layout": "nz: 1"}}
+    *_, last = table_readers.flaggems(flag_gems, loaded, "own", triton)
+    assert last.kwargs == {"TILE": 4, "fast": True, "layout": "nz: 1"}
+
+
+@pytest.mark.parametrize(
+    ("operation", "config", "meta"),
+    [
+        (
+            "mm",
+            {"BLOCK_SIZE_M": 64, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 16},
+            {"BLOCK_M": 64, "BLOCK_N": 32, "BLOCK_K": 16},
+        ),
+        ("bmm", {"BLOCK_M": 1, "BLOCK_N": 2, "BLOCK_K": 3, "GROUP_SIZE_M": 4}, "TILE_M TILE_N TILE_K GROUP_M"),
+        ("addmm", {"TILE_K": 3, "TILE_M": 1, "TILE_N": 2}, "BLOCK_SIZE_M BLOCK_SIZE_N BLOCK_SIZE_K"),
+        ("softmax_inner", {"TILE_N": 1, "multibuffer": True}, {"TILE_N": 1, "multibuffer": True}),
+        ("masked_fill", {"BLOCK_SIZE": 1, "BLOCK_SIZE_SUB": 2}, "BLOCK_SIZE BLOCK_SIZE_SUB"),
+        ("batch_norm", {}, {}),
+        ("my_own", {"BLOCK_SIZE_M": 64}, {"BLOCK_SIZE_M": 64}),
+    ],
+)
+def test_parameters_get_the_names_that_flaggems_has_for_them(store, make_scope, make_trial, operation, config, meta):
+    store.record(make_scope(kernel="mine"), [make_trial(config=config | {"num_warps": 8})])
+    loaded = yaml.safe_load(encode_flaggems(best_results(store, store.scopes()), operation))
+    expected = meta if isinstance(meta, dict) else {name: place for place, name in enumerate(meta.split(), 1)}
+    assert loaded == {operation: [{"META": expected, "num_warps": 8, "num_stages": 3}]}
+
+
+@pytest.mark.parametrize(
+    ("operation", "config", "message"),
+    [
+        (
+            "mm",
+            {"BLOCK_M": 1, "BLOCK_N": 1, "BLOCK_K": 1, "GROUP_M": 8},
+            "mm takes BLOCK_M, BLOCK_N, BLOCK_K, not BLOCK_M",
+        ),
+        ("batch_norm", {"BLOCK": 1}, "batch_norm takes no parameters, not BLOCK"),
+        ("masked_fill", {"TILE": 1}, "takes BLOCK_SIZE or BLOCK_SIZE, BLOCK_SIZE_SUB, not TILE"),
+        ("{kernel}", {"VARIANT": "a"}, r"choose between functions \(VARIANT\), which FlagGems cannot"),
+    ],
+)
+def test_what_flaggems_could_not_launch_is_refused(store, make_scope, make_trial, operation, config, message):
+    store.record(make_scope(), [make_trial(config=config)])
+    with pytest.raises(UsageError, match=message):
+        encode_flaggems(best_results(store, store.scopes()), operation)
+
+
+def test_the_known_parameters_are_those_of_flaggems_own_files(flag_gems):
+    found: dict[str, set[tuple[str, ...]]] = {}
+    for vendor in ("nvidia", "ascend"):
+        text = table_readers.source(flag_gems, f"flag_gems/runtime/backend/_{vendor}/tune_configs.yaml")
+        for operation, entries in yaml.safe_load(text).items():
+            for entry in entries:
+                metas = entry["param_map"]["META"] if entry.get("gen") else entry["META"]
+                for meta in entry[metas] if isinstance(metas, str) else [metas]:
+                    found.setdefault(operation, set()).add(tuple(meta))
+    found.pop("test_libentry")  # of its tests
+    assert {name: set(parameters) for name, parameters in PARAMETERS.items()} == found
 
 
 # Tables of trials

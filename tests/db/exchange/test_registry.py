@@ -63,6 +63,22 @@ def cache(*records: dict) -> dict:
     }
 
 
+@pytest.mark.parametrize("unit", ["milliseconds", "miliseconds"])
+def test_trials_of_a_foreign_t4_file_are_unverified_whatever_it_says(unit):
+    result = {
+        "configuration": {"threads": 32},
+        "times": {"runtimes": [1.25]},
+        "invalidity": "correct",
+        "correctness": 1,
+    }
+    document = {"schema_version": "1.0.0", "results": [result | {"verified": True}], "metadata": {"timeunit": unit}}
+    [offer] = reading_of(document).offers
+    assert (offer.scope.source_hash, offer.scope.toolchain) == (UNKNOWN_SOURCE, "T4 file")
+    assert [(trial.status, trial.time_us, trial.verified) for trial in offer.trials] == [
+        (Status.CORRECT, 1250.0, False)
+    ]
+
+
 def test_a_kernel_tuner_cache_gives_measured_unverified_trials():
     good = {"threads": 32, "tile": 1, "time": 1.25, "times": [1.0, 1.5], "timestamp": "2026-10-01 08:00:00+00:00"}
     failed = {"threads": 64, "tile": 1, "time": "CompilationFailedConfig"}
@@ -179,12 +195,38 @@ def test_a_bad_config_of_a_triton_cache_is_refused_alone():
 def test_a_vllm_table_gives_suggestions_for_the_sizes_of_its_name():
     table = {"triton_version": "3.6.0", "1": {"BLOCK_SIZE_M": 16, "num_warps": 4}, "64": {"BLOCK_SIZE_M": 64}}
     name = "E=8,N=14336,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128,128].json"
-    reading = reading_of(table, About(kernel="fused_moe"), name)
-    assert [dict(s.dims) for s in reading.suggestions] == [{"E": 8, "N": 14336, "M": 1}, {"E": 8, "N": 14336, "M": 64}]
+    about = About(kernel="fused_moe", dtype="bfloat16", dims={"K": 4096})
+    reading = reading_of(table, about, name)
+    expected = {"E": 8, "N": 14336, "K": 4096, "quant": "fp8_w8a8_128x128"}
+    assert [dict(s.shape) for s in reading.suggestions] == [expected | {"M": 1}, expected | {"M": 64}]
     assert {(s.device, s.dtype, s.origin) for s in reading.suggestions} == {
-        ("NVIDIA H200", "fp8_w8a8", f"table {name}")
+        ("NVIDIA H200", "bfloat16", f"table {name}")
     }
     assert reading.offers == ()
+    assert "give --dtype" in complaint(table, About(kernel="fused_moe"), name)
+
+
+@pytest.mark.parametrize(
+    ("name", "flags"),
+    [
+        ("E=8,N=64,device_name=NVIDIA_H200.json", {}),
+        ("E=8,N=64,device_name=NVIDIA_H200_down.json", {"down": True}),
+        ("E=8,N=64,device_name=NVIDIA_H200,dtype=int8_w8a16.json", {"quant": "int8_w8a16"}),
+        (
+            "E=8,N=64,device_name=NVIDIA_H200,dtype=fp8_w8a8,block_shape=[128, 64]_down.json",
+            {"quant": "fp8_w8a8_128x64", "down": True},
+        ),
+        (
+            "E=8,N=64,device_name=NVIDIA_H200,dtype=fp8_w8a8,per_channel_quant=True.json",
+            {"quant": "fp8_w8a8", "per_channel_quant": True},
+        ),
+    ],
+)
+def test_what_a_tables_name_says_beside_sizes_becomes_flags(name, flags):
+    [suggestion] = reading_of({"8": {"BLOCK": 16}}, About(kernel="fused_moe", dtype="float16"), name).suggestions
+    assert suggestion.problem.flags == flags
+    assert (suggestion.dims, suggestion.dtype) == ({"E": 8, "N": 64, "M": 8}, "float16")
+    assert suggestion.device == "NVIDIA H200"
 
 
 def test_bad_rungs_of_a_table_are_refused_alone():

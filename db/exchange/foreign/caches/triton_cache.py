@@ -21,17 +21,17 @@ import msgspec
 from tilewise.db.evidence import flaw
 from tilewise.db.exchange.import_file import About, ImportFile, Offer, Refusal, foreign_scope
 from tilewise.db.exchange.jsonfile import one_line, parse, text_of
+from tilewise.db.exchange.launchable import DEFAULTS
 from tilewise.db.exchange.typed import Config as ConfigJson
 from tilewise.db.exchange.typed import Object, typed
-from tilewise.db.records import Config, Status, Trial, Value
+from tilewise.db.records import Config, Status, Trial
 from tilewise.errors import BadImport
 
 __all__ = ["Key", "config_of", "read_triton_cache", "split_key", "trial_of"]
 
 _ORIGIN = "triton autotune cache"
-_OPTIONS: Mapping[str, Value] = {"num_warps": 4, "num_stages": 3}
 _RARE_OPTIONS = ("num_ctas", "maxnreg", "ir_override")
-"""Options that every `triton.Config` has; the rare ones are stored only if they are set."""
+"""Options of a `triton.Config` that are stored only if they are set."""
 
 _UNSET = (None, 1)
 _DTYPE = "torch."
@@ -92,7 +92,7 @@ def split_key(key: Sequence[Any], names: Sequence[str]) -> Key:
 def config_of(fields: Mapping[str, Any]) -> Config:
     """Return the config with a `triton.Config`'s attributes. Raises `ValueError`."""
     body = dict(typed(dict(fields), _Options).kwargs)
-    body |= {name: fields.get(name, default) for name, default in _OPTIONS.items()}
+    body |= {name: fields.get(name, default) for name, default in DEFAULTS.items()}
     body |= {name: fields[name] for name in _RARE_OPTIONS if fields.get(name) not in _UNSET}
     return typed(body, ConfigJson)
 

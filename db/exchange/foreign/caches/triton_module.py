@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from tilewise.db.exchange.jsonfile import one_line
+from tilewise.db.exchange.launchable import launch_of, refuse_choices
 from tilewise.db.records import Result, Value
 
-__all__ = ["OPTIONS", "config_source", "encode_module"]
-
-OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
-"""The arguments that `triton.Config` takes by name on every back end; all others are the kernel's keyword arguments."""
+__all__ = ["config_source", "encode_module"]
 
 _HEAD = '''\
 """Tile configs found by tilewise. Written by `tilewise export --format triton`: export again rather than edit.
@@ -43,7 +41,11 @@ def configs(kernel, device, dtype):
 
 
 def encode_module(results: Sequence[Result]) -> bytes:
-    """Return the module's text. Outside values are written as Python literals or within a one-line comment."""
+    """Return the module's text. Outside values are written as Python literals or within a one-line comment.
+
+    Raises `UsageError` for configs that `triton.Config` cannot express.
+    """
+    refuse_choices(results, "triton.Config")
     return (_HEAD + "".join(map(_entry, results)) + _TAIL).encode()
 
 
@@ -59,6 +61,5 @@ def _entry(result: Result) -> str:
 
 def config_source(config: Mapping[str, Value]) -> str:
     """Return the config as Python source: `triton.Config({...}, num_warps=8)`."""
-    arguments = {name: value for name, value in config.items() if name not in OPTIONS}
-    options = "".join(f", {name}={config[name]!r}" for name in OPTIONS if name in config)
-    return f"triton.Config({arguments!r}{options})"
+    arguments, options = launch_of(config)
+    return f"triton.Config({arguments!r}{''.join(f', {name}={value!r}' for name, value in options.items())})"

@@ -7,7 +7,8 @@ import json
 
 import pytest
 
-from tilewise.db.exchange.foreign.tables.vllm import LADDER, read_table
+from tilewise.db.exchange.foreign.tables.read_table import read_table
+from tilewise.db.exchange.foreign.tables.size_tables import LADDER
 from tilewise.db.exchange.import_file import About
 
 NAME = "N=64,device_name=NVIDIA_H200,dtype=float32.json"
