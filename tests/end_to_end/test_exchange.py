@@ -50,6 +50,9 @@ def test_every_format_is_written(stored):
         assert done.returncode == 0, done.stderr
         assert done.stdout.startswith(f"{name}: 2 problems as {kind}, ")
         assert (stored.folder / name).stat().st_size > 100
+    done = stored("export", "--format", "fla", "--key", "M,N,dtype", "-o", "configs")
+    assert done.returncode == 0, done.stderr
+    assert len(json.loads((stored.folder / "configs" / "row_reduce.json").read_text())["autotune_entries"]) == 2
     done = stored("export", "--format", "vllm", "--sizes", "1024,2048", "-o", "tables")
     assert done.returncode == 0, done.stderr
     name = "N=8192,device_name=NVIDIA_H200,dtype=float32.json"
@@ -81,6 +84,7 @@ def test_an_export_that_cannot_be_says_why_in_one_line(stored):
             2,
             "cannot make a folder for kept.txt/tables",
         ),
+        (("--format", "fla", "-o", "configs"), 2, "name its values and the tensors' dtypes in order with --key"),
         (
             ("--format", "flaggems", "--name", "mm", "-o", "a.yaml"),
             2,

@@ -86,11 +86,16 @@ def files() -> dict[str, bytes]:
         "key": [1000, "torch.float32"],
         "configs_timings": [[{"kwargs": {"T": size}, **attributes}, [0.05, 0.04, 0.06]] for size in (1, 2)],
     }
+    entries = {
+        str(size): {"autotune_key": [size, "torch.float32"], "config": {"kwargs": {"BLOCK_SIZE_M": 4}, **attributes}}
+        for size in (1, 2)
+    }
     return {
         "json": native,
         "t4": t4,
         "kernel-tuner": json.dumps(cache, indent=1).encode(),
         "triton": json.dumps(tuned).encode(),
+        "fla": json.dumps({"kernel_name": "row_reduce", "autotune_entries": entries}).encode(),
         "vllm": json.dumps({"1": CONFIG, "64": CONFIG}, indent=4).encode(),
     }
 
