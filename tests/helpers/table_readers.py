@@ -217,6 +217,7 @@ class _Logger(logging.Logger):
     def warning_once(self, *words: Any, **options: Any) -> None: ...
 
 
+@functools.cache
 def source(file: Path, name: str) -> str:
     with zipfile.ZipFile(file) as archive:
         return archive.read(name).decode()
@@ -233,13 +234,18 @@ def executed(text: str) -> dict[str, Any]:
 
 def taken(text: str, names: tuple[str, ...], known: Mapping[str, Any]) -> dict[str, Any]:
     """Run these functions of a module, or methods, with the standard library and `known` as all that they see."""
+    space = {"functools": functools, "cache": functools.cache, "json": json, "math": math, "os": os, "re": re, **known}
+    exec(_compiled(text, names), space)
+    return space
+
+
+@functools.cache
+def _compiled(text: str, names: tuple[str, ...]) -> types.CodeType:
     functions = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.FunctionDef) and node.name in names]
     if missing := sorted({*names} - {node.name for node in functions}):
         raise LookupError(f"the module defines no {', '.join(missing)}")
-    space = {"functools": functools, "cache": functools.cache, "json": json, "math": math, "os": os, "re": re, **known}
     body = ast.Module(functions, type_ignores=[])
-    exec(compile(body, "<a wheel>", "exec", flags=annotations.compiler_flag, dont_inherit=True), space)
-    return space
+    return compile(body, "<a wheel>", "exec", flags=annotations.compiler_flag, dont_inherit=True)
 
 
 @contextmanager
