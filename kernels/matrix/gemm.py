@@ -150,13 +150,20 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
             block_m,
             block_n,
             block_k,
-            stages=int(config.get("num_stages", 2)),
+            stages=_buffered(config),
             shared_bytes=_stored_bytes(config),
             splits=split,
             group=int(config["GROUP_M"]),
             programs=int(config.get("PROGRAMS", 0)),
         ),
     )
+
+
+def _buffered(config: Config) -> int:
+    """Return the trips whose operands have shared memory. Tiles of less than 64 rows are multiplied from registers, so
+    that one trip fewer does."""
+    stages = int(config.get("num_stages", 2))
+    return stages if int(config["BLOCK_M"]) >= 64 else stages - 1
 
 
 def _stored_bytes(config: Config) -> int:
@@ -278,9 +285,12 @@ def _group_holds(config: Config, problem: Problem, target: Target) -> bool:
 
 
 def _specialised_holds(config: Config, problem: Problem, target: Target) -> bool:
-    """Return whether the compiler specialises warps: four, for 128 rows or more, which are stored as a whole."""
+    """Return whether the compiler specialises warps: four, for 128 rows or more, which are stored as a whole. It does
+    not where it has to transpose 8-bit operands."""
     if not config.get("WARP_SPECIALIZE", False):
         return True
+    if problem.item_bytes == 1 and not _COLUMN_MAJOR.of(problem):
+        return False
     return config["num_warps"] == 4 and config["PARTS_N"] == 1 and int(config["BLOCK_M"]) >= 128
 
 
@@ -323,7 +333,10 @@ SPEC = KernelSpec(
     ),
     constraints=(
         Constraint("PROGRAMS, PARTS_N and WARP_SPECIALIZE need descriptors", _variant_holds),
-        Constraint("WARP_SPECIALIZE needs four warps, 128 rows and one part", _specialised_holds),
+        Constraint(
+            "WARP_SPECIALIZE needs four warps, 128 rows, one part, and 8-bit b in column-major order",
+            _specialised_holds,
+        ),
         Constraint("2 to 128 sums of a tile per thread", _registers_hold),
         Constraint("GROUP_M is at most the number of rows of tiles", _group_holds),
         Constraint("PROGRAMS is less than the number of tiles", _programs_hold),

@@ -121,7 +121,8 @@ class _Kernel:
         sums = dot.m * dot.n / (32 * warps * groups)
         self.spilling = 1.0 + max(0.0, sums - 128) / 32
         wide = dot.m >= _WIDE_ROWS and target.capability >= 90
-        self.shared = max(1, dot.stages if wide else dot.stages - 1) * tiling.streamed_bytes + dot.shared_bytes
+        self.shared = dot.stages * tiling.streamed_bytes + dot.shared_bytes
+        self._under_way = max(1, dot.stages - 1 if wide else dot.stages)
         registers = min(255.0, 40 + sums + (0 if self._described else 16))
         self._resident = max(
             1,
@@ -152,7 +153,7 @@ class _Kernel:
             durations.append(tiling.streamed_bytes / _L2_BYTES)
         durations.append(self._from_memory(counted.l2_reuse) / tiles / trips / min(self._cores, tiling.programs))
         if counted.in_flight:
-            durations.append(_LATENCY / (self._resident * max(1, dot.stages - 1)))
+            durations.append(_LATENCY / (self._resident * self._under_way))
         trip: float = sum(duration**_SHARPNESS for duration in durations) ** (1 / _SHARPNESS)
         if counted.issue:
             trip *= 1 + (0.0 if self._described else _ADDRESSES) + (0.0 if self._specialised else _HANDING_OVER)

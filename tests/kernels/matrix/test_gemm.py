@@ -108,6 +108,14 @@ def test_stages_fit_in_shared_memory_with_the_tile_to_be_stored():
         assert operands + stored <= 227 * 1024
 
 
+def test_eight_bit_operands_that_are_transposed_are_not_loaded_by_warps_of_their_own():
+    for column_major in (False, True):
+        configs = enumerate_space(
+            GEMM, problem(4096, 4096, 4096, "float8_e4m3fn", column_major=column_major), HOPPER
+        ).configs
+        assert any(config["WARP_SPECIALIZE"] for config in configs) == column_major
+
+
 def test_bytes_and_operations_are_counted_once():
     usual = problem(100, 200, 300)
     assert GEMM.flops(usual) == 2 * 100 * 200 * 300
