@@ -77,9 +77,7 @@ def _show_kernels(body: dict[str, Any]) -> None:
 
 
 @click.command()
-@click.option(
-    "-s", "--shape", "shapes", multiple=True, metavar="M=4096,N=4096,K=4096", help="Default: six in bfloat16."
-)
+@click.option("-s", "--shape", "shapes", multiple=True, metavar="M=4096,N=4096,K=4096", help="Default: six shapes.")
 @click.option("--dtype", default="bfloat16", show_default=True, help="Of the given shapes.")
 @click.option("--trials", type=click.IntRange(1), help="Trials per shape.")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Seconds per shape.")
