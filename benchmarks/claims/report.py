@@ -36,7 +36,8 @@ CLAIMS = tuple(claim for claims in SECTIONS.values() for claim in claims)
 
 _HEAD = """# Results
 
-Every claim that this repository makes with a figure. `make docs` writes this page from the raw files and from
+Most claims that this repository makes with a figure; those that no file holds are
+[listed](#figures-without-a-raw-file). `make docs` writes this page from the raw files and from
 [benchmarks/claims](../../benchmarks/claims), so a figure here is the file's. *Designed on it* says what was chosen or
 fitted with the same data in sight: a figure says most where that is little. A *modelled* time comes from the modelled
 Ascend part, a *measured* one from an accelerator, a *host* one from a processor alone. Older raw files name modules and

@@ -6,9 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from tilewise.benchmarks.claims.claim import Claim, Place, Raw
-from tilewise.benchmarks.service.service_report import aims
+from tilewise.benchmarks.service.service_report import aims, single_shares
 
 __all__ = ["SERVICE"]
+
+_H200 = ("runtime-h200", "runtime-h200-flaggems")
+_FEW_SHAPES = 1000
+"""Shapes in a file up to which docs/runtime.md gives one range of times."""
 
 _LAUNCH = ("tuner/runtime/tuned.py", "tuner/runtime/config_selector.py", "tuner/lookup/file_source.py")
 _LOOKUP = (
@@ -30,6 +34,11 @@ def _tail(raw: Raw, file: str) -> list[float]:
     return [row["tilewise"]["p99_us"] - row["constants"]["p99_us"] for row in raw[file]["rows"]]
 
 
+def _both(raw: Raw, found: Callable[[Raw, str], list[float]]) -> list[float]:
+    """Return what both runs on an H200 found."""
+    return [each for file in _H200 for each in found(raw, file)]
+
+
 def _launch(file: str) -> Callable[[Raw], str]:
     def words(raw: Raw) -> str:
         others = "; ".join(
@@ -47,11 +56,47 @@ def _launch_cases(file: str) -> Callable[[Raw], str]:
 
 
 def _launch_words(raw: Raw) -> str:
-    file = "runtime-h200"
+    autotuned = _both(raw, lambda raw, file: _added(raw, file, "triton.autotune"))
     return (
-        f"A launch costs {_span(_added(raw, file))} us more than one with constants ({_span(_tail(raw, file))} at "
-        "the 99th "
-        f"percentile); `triton.autotune` costs {_span(_added(raw, file, 'triton.autotune'))} us more"
+        f"In two runs, a launch cost {_span(_both(raw, _added))} us more than one with constants "
+        f"({_span(_both(raw, _tail))} at the 99th percentile); `triton.autotune` with a filled cache cost "
+        f"{_span(autotuned)} more"
+    )
+
+
+def _guesses(raw: Raw, *, large: bool) -> list[float]:
+    """Return the milliseconds of each first choice for an untuned shape, from the largest files or from the others."""
+    rows = [row for body in raw.values() for row in body.get("rows", [])]
+    return [row["first_call_us"]["guess"] / 1e3 for row in rows if (row["entries"] > _FEW_SHAPES) == large]
+
+
+def _later(raw: Raw) -> list[float]:
+    kernels = [kernel for body in raw.values() for kernel in body.get("kernels", [])]
+    return [row["choosing_ms"] for kernel in kernels for row in kernel["rows"]]
+
+
+def _choices(raw: Raw) -> str:
+    seconds = [each / 1e3 for each in _guesses(raw, large=True)]
+    return (
+        f"{_span(_guesses(raw, large=False), 0)} ms with up to {_FEW_SHAPES:,} shapes in the file, and "
+        f"{_span(seconds, 2)} s with 100,000"
+    )
+
+
+def _choice_words(raw: Raw) -> str:
+    return (
+        f"The first choice from a file for an untuned shape (one each, most of them `nearest`) took {_choices(raw)} "
+        "([CPU](results/runtime-cpu.json), [H200](results/runtime-h200.json), "
+        f"[H200 again](results/runtime-h200-flaggems.json)); in the H200 runs below, {len(_later(raw))} choices took "
+        f"{_span(_later(raw), 0)} ms each"
+    )
+
+
+def _choice_cases(raw: Raw) -> str:
+    matches = [row["first_call_us"]["guess_match"] for body in raw.values() for row in body.get("rows", [])]
+    return (
+        f"{len(matches)} first choices, {matches.count('nearest')} of them `nearest`, of one kernel; "
+        f"{len(_later(raw))} choices of five kernels with 10 or 20 shapes in the file"
     )
 
 
@@ -63,10 +108,11 @@ def _rows(raw: Raw) -> list[Any]:
 def _served(raw: Raw) -> str:
     hot, unseen = ([row[key] for row in _rows(raw)] for key in ("p99_ms", "unseen_p99_ms"))
     shares = [row["unseen_ratio"] for row in _rows(raw)]
+    again, first = (_span(single_shares(_rows(raw), which), 2) for which in ("rounds", "unseen_rounds"))
     return (
-        f"asked again, answered from memory: {_span([row['ratio'] for row in _rows(raw)], 2)}, p99 "
-        f"{_span(hot, 1)} ms; asked "
-        f"for the first time, answered by the database: {_span(shares, 2)}, p99 {_span(unseen, 0)} ms "
+        f"asked again, answered from memory: {_span([row['ratio'] for row in _rows(raw)], 2)} in the median of "
+        f"{len(_rows(raw)[0]['rounds'])} rounds (single rounds {again}), p99 {_span(hot, 1)} ms; asked for the first "
+        f"time, answered by the database: {_span(shares, 2)} (single rounds {first}), p99 {_span(unseen, 0)} ms "
         f"({aims(_rows(raw)[-1])})"
     )
 
@@ -98,26 +144,20 @@ def _soak(raw: Raw) -> str:
 SERVICE = (
     Claim(
         name="launch-h200",
-        question="What a launch of row_reduce on an H200 costs more than one with constants, by shapes in the file",
-        figure=_launch("runtime-h200"),
-        cases=_launch_cases("runtime-h200"),
-        files=("docs/results/runtime-h200.json",),
+        question="What a launch of row_reduce on an H200 costs more than one with constants, in two runs, the second "
+        "with FlagGems",
+        figure=lambda raw: "; ".join(
+            f"{which}: {_launch(file)(raw)}" for which, file in zip(("first", "second"), _H200, strict=True)
+        ),
+        cases=lambda raw: "; ".join(
+            f"{which}: {_launch_cases(file)(raw)}" for which, file in zip(("first", "second"), _H200, strict=True)
+        ),
+        files=tuple(f"docs/results/{file}.json" for file in _H200),
         places=(Place("README.md", _launch_words), Place("docs/runtime.md")),
         about=_LAUNCH,
         designed="the launch path, by such runs",
-        not_designed="nothing",
-        note="The first call of a shape also chooses its config, and compiles it unless Triton has it cached.",
-    ),
-    Claim(
-        name="launch-flaggems",
-        question="The same in a later run, with FlagGems",
-        figure=_launch("runtime-h200-flaggems"),
-        cases=_launch_cases("runtime-h200-flaggems"),
-        files=("docs/results/runtime-h200-flaggems.json",),
-        places=(Place("docs/runtime.md"),),
-        about=_LAUNCH,
-        designed="the launch path, by such runs",
         not_designed="FlagGems, which ran as installed",
+        note="The first call of a shape also chooses its config, and compiles it unless Triton has it cached.",
     ),
     Claim(
         name="launch-cpu",
@@ -129,6 +169,21 @@ SERVICE = (
         about=_LAUNCH,
         designed="the launch path, by such runs",
         not_designed="nothing",
+    ),
+    Claim(
+        name="choices",
+        question="What the first choice from a file for a shape never tuned takes, and what choices took on an H200",
+        figure=lambda raw: f"{_choices(raw)}; on an H200 {_span(_later(raw), 0)} ms each",
+        cases=_choice_cases,
+        files=tuple(
+            f"docs/results/{name}.json" for name in ("runtime-cpu", *_H200, "shapes-h200", "shapes-h200-others")
+        ),
+        places=(Place("docs/runtime.md", _choice_words),),
+        about=(*_LAUNCH, "tuner/lookup/nearest_shapes.py", "tuner/portfolio/cost_model.py"),
+        designed="nothing",
+        not_designed="all",
+        note="The first choice of a process also imports what it needs. Shapes of earlier versions took 4 to 189 ms "
+        "(shapes-h200-earlier.json).",
     ),
     Claim(
         name="exact-look-ups",

@@ -6,20 +6,21 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from tilewise.benchmarks.common.tables import markdown, placed
 
-__all__ = ["SOAKS", "aims", "filled"]
+__all__ = ["SOAKS", "aims", "filled", "single_shares"]
 
 SOAKS = ("soak-sqlite", "soak-postgresql")
 _SOAKED = ["database", "kills: server, jobs", "look-ups", "writes", "exports", "jobs", "slowest: look-up, write"]
 _SERVED = ["stored problems", "look-ups per second", "share of hello's", "p99 (hello's), ms", "first answer, s"]
 _UNSEEN = ["first-time look-ups per second", "share of hello's", "p50, p99 (hello's), ms"]
-_LESS_HOT = ["nearest, median ms", "first nearest, first portfolio, s"]
+_LESS_HOT = ["nearest, one at a time, median ms", "first nearest, first portfolio (one request each), s"]
 _AT_ONCE = ("nearest_at_once_s", "portfolio_at_once_s")
 _RATIO, _P99_MS = 0.30, 25
 _MEMORY = "memory: first answer, later, MB"
@@ -34,6 +35,7 @@ def filled(page: str, results: Path) -> str:
         {
             "soak": markdown([*_SOAKED, "memory"], [_soak(body) for body in soaked]),
             "about": _about(served),
+            "rounds": _rounds(rows, served["command"]),
             "serve": markdown([*_SERVED, _MEMORY], [_served(row) for row in rows]),
             "unseen": markdown([_SERVED[0], *_UNSEEN, *_LESS_HOT], [_less_hot(row) for row in rows]),
             "aims": f"Aims for first-time look-ups: {aims(rows[-1])}.",
@@ -93,6 +95,21 @@ def _about(body: Mapping[str, Any]) -> str:
         "Exact look-ups against a bare Starlette hello in the same run: one worker, "
         f"{body['connections']} connections, {body['machine']}, "
         f"Python {body['versions']['python']}, {body['date'][:10]} ([results](results/serve.json))."
+    )
+
+
+def single_shares(rows: Sequence[Mapping[str, Any]], rounds: str) -> list[float]:
+    """Return the share of hello's requests a second in each single round; `rounds` names the rounds of each row."""
+    return [one["server"]["per_second"] / one["hello"]["per_second"] for row in rows for one in row[rounds]]
+
+
+def _rounds(rows: Sequence[Mapping[str, Any]], command: str) -> str:
+    again, first = (single_shares(rows, name) for name in ("rounds", "unseen_rounds"))
+    [seconds] = re.findall(r"--seconds (\d+)", command)
+    return (
+        f"Rates and shares are medians of {len(rows[0]['rounds'])} rounds of {seconds} s, p99s the worst round's. "
+        f"Single rounds gave {min(again):.2f} to {max(again):.2f} of hello's rate and, for first-time look-ups, "
+        f"{min(first):.2f} to {max(first):.2f}, so the databases cannot be told apart."
     )
 
 

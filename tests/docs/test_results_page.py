@@ -1,4 +1,4 @@
-"""docs/results/README.md has every figure of README.md, docs/ and docstrings, as the raw files have it."""
+"""docs/results/README.md has the figures of README.md, docs/ and docstrings as the raw files have them."""
 
 from __future__ import annotations
 
