@@ -2,7 +2,7 @@
 
 The rates are of dense products at the boost clock, in 10**12 operations per second, from NVIDIA's data sheets (H100
 Tensor Core GPU, H200 Tensor Core GPU, A100 Tensor Core GPU), which print those of the H series for sparse matrices:
-twice as many. A part under load seldom holds the boost clock, so that the best kernels reach 70 to 85% of them.
+twice as many. A part under load seldom holds the boost clock, so even the best kernels stay below them.
 """
 
 from __future__ import annotations
