@@ -95,6 +95,7 @@ def got(port: int, path: str) -> Answer:
         return Answer(response.status, response.read())
 
 
+@pytest.mark.in_part(1)
 @pytest.mark.parametrize("database", ["store_url", "postgres_url"])
 def test_every_query_string_is_answered(request, database, serve, address, tune_into):
     url = request.getfixturevalue(database)

@@ -47,7 +47,7 @@ def sample(spec, problem, target, count):
     return [*one_each.values(), *rest][: max(count, len(one_each))]
 
 
-@pytest.mark.in_part(9)
+@pytest.mark.in_part(6)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", registry.vector_names())
 def test_a_config_of_the_space_compiles_or_is_refused_with_its_reason(device, name, dtype):

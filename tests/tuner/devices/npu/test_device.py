@@ -208,6 +208,7 @@ def test_a_kernel_is_tuned_and_looked_up(npu_machine, tmp_path, monkeypatch):
     assert json.loads(found.stdout)["results"][0]["config"] == result["config"]
 
 
+@pytest.mark.full
 def test_the_selftest_goes_through_every_step(npu_machine, monkeypatch):
     npu_machine()
     monkeypatch.setattr(selftest, "LARGE", Problem("doubled", {"N": 1 << 19}, "float32"))

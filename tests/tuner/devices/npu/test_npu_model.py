@@ -38,6 +38,7 @@ def test_a_chip_foresees_by_the_model_of_its_part(shared_npu, spec):
     assert refused is None
 
 
+@pytest.mark.full
 def test_fewer_cores_in_use_are_fewer_in_the_model(npu, shared_npu, spec):
     (fast,), (slow,) = (device.predict_us(spec, PROBLEM, [GOOD]) for device in (shared_npu, npu(limit=20)))
     assert slow > 1.5 * fast
