@@ -127,8 +127,8 @@ def _source_mutants_cases(raw: Raw) -> str:
     found = raw["h200-mutants"]["summary"]
     outcomes = found["outcomes"]
     return (
-        f"{found['mutants']} mistakes, of which {outcomes['not compiled']} do not compile, {outcomes['same code']} give "
-        f"the same code, and {outcomes['equivalent']} nothing told apart in {found['oracle_draws']} draws of "
+        f"{found['mutants']} mistakes, of which {outcomes['not compiled']} do not compile, {outcomes['same code']} "
+        f"give the same code, and {outcomes['equivalent']} nothing told apart in {found['oracle_draws']} draws of "
         f"{found['oracle_problems']} other problems"
     )
 
@@ -295,7 +295,7 @@ MODEL = (
     ),
     Claim(
         name="source-mutants",
-        question="Single mistakes in the source of our kernels, on an H200: refused, of those that an oracle tells apart",
+        question="Single mistakes in the source of our kernels, on an H200: refused of those that an oracle found",
         figure=_source_mutants,
         cases=_source_mutants_cases,
         files=("docs/results/h200-mutants.json",),
