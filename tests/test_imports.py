@@ -30,7 +30,8 @@ for module in pkgutil.walk_packages(tilewise.__path__, "tilewise."):
         imported = importlib.import_module(module.name)
         done.append(module.name)
         for name, kind in inspect.getmembers(imported, inspect.isclass):
-            if dataclasses.is_dataclass(kind) and not kind.__dataclass_params__.frozen:
+            ours = kind.__module__.startswith("tilewise.")
+            if ours and dataclasses.is_dataclass(kind) and not kind.__dataclass_params__.frozen:
                 mutable.add(name)
 print(json.dumps([done, sorted(mutable)]))
 """

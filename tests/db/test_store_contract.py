@@ -120,6 +120,7 @@ def test_scopes_do_not_mix(store, make_scope, make_trial):
     assert list(store.scopes()) == scopes
 
 
+@pytest.mark.in_part(16)
 @pytest.mark.parametrize(
     ("changes", "complaint"),
     [

@@ -93,7 +93,7 @@ def test_a_user_asks_for_a_job_and_watches_it_finish(page, url, store_url):
     page.get_by_label("Shape").fill("N=100000")
     page.get_by_label("Device").select_option("model:Ascend910B4")
     page.get_by_label("Trials").fill("3")
-    page.get_by_label("Token").fill(token)
+    page.get_by_label("Token", exact=True).fill(token)
     page.get_by_role("button", name="Tune").click()
     page.wait_for_url("**/jobs/*")
     state = page.locator("[data-field=state]", has_text=re.compile("done|failed"))
@@ -115,11 +115,11 @@ def test_a_closed_page_asks_for_the_token_as_a_password(browser, serve, tune, ad
     page.get_by_label("Kernel").select_option("vector_add")
     page.get_by_label("Shape").fill("N=4096")
     page.get_by_label("Device").select_option("model:Ascend910B4")
-    page.get_by_label("Token").fill(token)
+    page.get_by_label("Token", exact=True).fill(token)
     page.get_by_role("button", name="Tune").click()
     page.wait_for_url("**/jobs/1")
     expect(page.locator("[data-field=state]")).to_have_text("queued")
-    page.get_by_label("Token").fill(token)
+    page.get_by_label("Token", exact=True).fill(token)
     page.get_by_role("button", name="Cancel this job").click()
     expect(page.locator("[data-field=state]")).to_have_text("cancelled")  # updated by the event stream
     context.close()
@@ -127,7 +127,7 @@ def test_a_closed_page_asks_for_the_token_as_a_password(browser, serve, tune, ad
 
 def test_what_a_job_lacks_is_said(page, url):
     page.goto(f"{url}/jobs?dims=M")
-    page.get_by_label("Token").fill("x")
+    page.get_by_label("Token", exact=True).fill("x")
     page.get_by_role("button", name="Tune").click()
     assert "expected sizes such as M=1000,N=8192" in page.get_by_role("alert").inner_text()
 

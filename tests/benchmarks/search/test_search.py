@@ -86,6 +86,7 @@ def test_the_interval_narrows_with_the_seeds():
     assert math.isnan(half_width([0.5]))
 
 
+@pytest.mark.full
 def test_every_search_has_its_row(landscape):
     searches = ["guided", "forest", "tpe", "random", "random-calculated", "exhaustive"]
     pytest.importorskip("sklearn")

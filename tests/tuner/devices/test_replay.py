@@ -289,6 +289,7 @@ TIME = st.one_of(
 )
 
 
+@pytest.mark.in_part(1)
 @pytest.mark.parametrize("search", SEARCHES)
 @settings(max_examples=6)
 @given(data=st.data())

@@ -199,6 +199,7 @@ def test_failures_are_kept_with_their_reasons(bowl, tuning, store):
     assert sum(result.counts.values()) == SPACE
 
 
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize(
     ("time", "search"),
     [*((math.nan, search) for search in SEARCHES), (math.inf, "random"), (0.0, "random"), (-1.0, "random")],
