@@ -1,0 +1,1 @@
+"""Triton functions of the attention kernels."""
