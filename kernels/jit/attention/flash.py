@@ -28,12 +28,12 @@ def _load(
     stride,
     D: tl.constexpr,
     FITS_N: tl.constexpr,
-    DESCRIPTORS: tl.constexpr,
+    OVERLAPPED: tl.constexpr,
     BLOCK_SIZE_N: tl.constexpr,
     BLOCK_SIZE_D: tl.constexpr,
 ):
     """Load keys or values from `start` on as [BLOCK_SIZE_N, BLOCK_SIZE_D], zeros outside the sequence and the head."""
-    if DESCRIPTORS:
+    if OVERLAPPED:
         tile = source.load([start, 0])
     else:
         rows, cols = tl.arange(0, BLOCK_SIZE_N), tl.arange(0, BLOCK_SIZE_D)
@@ -48,26 +48,18 @@ def _load(
 
 
 @triton.jit
-def _weights(
-    scores,
-    peak,
-    total,
-    rows,
-    start,
-    K,
-    offset,
-    factor,
-    CAUSAL: tl.constexpr,
-    MASKED: tl.constexpr,
-    BLOCK_SIZE_N: tl.constexpr,
-):
+def _seen(scores, start, rows, K, offset, CAUSAL: tl.constexpr, BLOCK_SIZE_N: tl.constexpr):
+    """Return the scores of the keys from `start` on, -inf for those that a row does not see."""
+    keys = start + tl.arange(0, BLOCK_SIZE_N)
+    seen = (keys < K)[None, :]
+    if CAUSAL:
+        seen = seen & (keys[None, :] <= rows[:, None] + offset)
+    return tl.where(seen, scores, float("-inf"))
+
+
+@triton.jit
+def _weights(scores, peak, total, factor):
     """Return a block's weights relative to the new maximum, that maximum, the new sum, and the old sum's factor."""
-    if MASKED:
-        keys = start + tl.arange(0, BLOCK_SIZE_N)
-        seen = (keys < K)[None, :]
-        if CAUSAL:
-            seen = seen & (keys[None, :] <= rows[:, None] + offset)
-        scores = tl.where(seen, scores, float("-inf"))
     higher = tl.maximum(peak, tl.max(scores, axis=1) * factor)
     weights = tl.exp2(scores * factor - higher[:, None])
     shrink = tl.exp2(peak - higher)
@@ -75,55 +67,19 @@ def _weights(
 
 
 @triton.jit
-def _walk(
-    acc,
-    bits,
-    peak,
-    total,
-    shrink,
-    q,
-    k_source,
-    v_source,
-    rows,
-    first,
-    last,
-    K,
-    offset,
-    stride,
-    factor,
-    D: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    MASKED: tl.constexpr,
-    FITS_N: tl.constexpr,
-    DESCRIPTORS: tl.constexpr,
-    OVERLAPPED: tl.constexpr,
-    BLOCK_SIZE_N: tl.constexpr,
-    BLOCK_SIZE_D: tl.constexpr,
-    NUM_STAGES: tl.constexpr,
-):
-    """Walk the blocks of keys from `last` - 1 down to `first`.
+def _after_product(bits):
+    """Return `bits` after the product in flight, whose operand of the step before is in the registers they take.
 
-    `bits` are the weights of the block before as integers: Triton copies a loop's argument that a product takes to
-    shared memory, but keeps one that is converted first in registers.
+    Triton waits for a product before the first use of its sum. That is in the next step, too late for the operand.
     """
-    for trip in tl.range(0, last - first, num_stages=NUM_STAGES):
-        start = (last - 1 - trip) * BLOCK_SIZE_N
-        k = _load(k_source, start, K, stride, D, FITS_N, DESCRIPTORS, BLOCK_SIZE_N, BLOCK_SIZE_D)
-        scores = tl.dot(q, tl.trans(k))
-        if OVERLAPPED:
-            acc = acc * shrink[:, None]
-            before = start + BLOCK_SIZE_N
-            v = _load(v_source, before, K, stride, D, FITS_N, DESCRIPTORS, BLOCK_SIZE_N, BLOCK_SIZE_D)
-            acc = tl.dot(bits.to(q.dtype, bitcast=True), v, acc)
-        weights, peak, total, shrink = _weights(
-            scores, peak, total, rows, start, K, offset, factor, CAUSAL, MASKED, BLOCK_SIZE_N
-        )
-        if OVERLAPPED:
-            bits = weights.to(q.dtype).to(tl.int16, bitcast=True)
-        else:
-            v = _load(v_source, start, K, stride, D, FITS_N, DESCRIPTORS, BLOCK_SIZE_N, BLOCK_SIZE_D)
-            acc = tl.dot(weights.to(q.dtype), v, acc * shrink[:, None])
-    return acc, bits, peak, total, shrink
+    return tl.inline_asm_elementwise(
+        "wgmma.wait_group.sync.aligned 0; mov.b32 $0, $4; mov.b32 $1, $5; mov.b32 $2, $6; mov.b32 $3, $7;",
+        "=r,=r,=r,=r,r,r,r,r",
+        [bits],
+        dtype=tl.int16,
+        is_pure=False,
+        pack=8,
+    )
 
 
 @triton.jit
@@ -139,7 +95,6 @@ def _attend(
     D: tl.constexpr,
     CAUSAL: tl.constexpr,
     FITS_N: tl.constexpr,
-    DESCRIPTORS: tl.constexpr,
     OVERLAPPED: tl.constexpr,
     BLOCK_SIZE_M: tl.constexpr,
     BLOCK_SIZE_N: tl.constexpr,
@@ -149,80 +104,41 @@ def _attend(
     """Return the weighted values [BLOCK_SIZE_M, BLOCK_SIZE_D] in float32 of the queries q, which begin at `row`."""
     rows = row + tl.arange(0, BLOCK_SIZE_M)
     offset = K - Q
-    seen_by_all = tl.maximum(tl.minimum(K, row + 1 + offset), 0) if CAUSAL else K
+    seen_by_all = tl.minimum(K, row + 1 + offset) if CAUSAL else K
     seen_by_any = tl.minimum(K, row + BLOCK_SIZE_M + offset) if CAUSAL else K
-    whole = seen_by_all // BLOCK_SIZE_N
     blocks = tl.maximum(tl.cdiv(seen_by_any, BLOCK_SIZE_N), 1)
     peak = tl.full([BLOCK_SIZE_M], LOWEST, dtype=tl.float32)
     total = tl.zeros([BLOCK_SIZE_M], dtype=tl.float32)
-    shrink = total
     acc = tl.zeros([BLOCK_SIZE_M, BLOCK_SIZE_D], dtype=tl.float32)
-    bits = 0
     if OVERLAPPED:
         blocks -= 1
-        whole = tl.minimum(whole, blocks)
         start = blocks * BLOCK_SIZE_N
-        k = _load(k_source, start, K, stride, D, FITS_N, DESCRIPTORS, BLOCK_SIZE_N, BLOCK_SIZE_D)
+        k = _load(k_source, start, K, stride, D, FITS_N, OVERLAPPED, BLOCK_SIZE_N, BLOCK_SIZE_D)
         scores = tl.dot(q, tl.trans(k))
-        weights, peak, total, shrink = _weights(
-            scores, peak, total, rows, start, K, offset, factor, CAUSAL, CAUSAL or not FITS_N, BLOCK_SIZE_N
-        )
+        if CAUSAL or not FITS_N:
+            scores = _seen(scores, start, rows, K, offset, CAUSAL, BLOCK_SIZE_N)
+        weights, peak, total, shrink = _weights(scores, peak, total, factor)
+        # A loop's argument that a product takes is copied to shared memory, but one that is converted first is not.
         bits = weights.to(q.dtype).to(tl.int16, bitcast=True)
-    if CAUSAL or not (FITS_N or OVERLAPPED):
-        acc, bits, peak, total, shrink = _walk(
-            acc,
-            bits,
-            peak,
-            total,
-            shrink,
-            q,
-            k_source,
-            v_source,
-            rows,
-            whole,
-            blocks,
-            K,
-            offset,
-            stride,
-            factor,
-            D,
-            CAUSAL,
-            True,
-            FITS_N,
-            DESCRIPTORS,
-            OVERLAPPED,
-            BLOCK_SIZE_N,
-            BLOCK_SIZE_D,
-            NUM_STAGES,
-        )
-    acc, bits, peak, total, shrink = _walk(
-        acc,
-        bits,
-        peak,
-        total,
-        shrink,
-        q,
-        k_source,
-        v_source,
-        rows,
-        0,
-        whole,
-        K,
-        offset,
-        stride,
-        factor,
-        D,
-        CAUSAL,
-        False,
-        FITS_N,
-        DESCRIPTORS,
-        OVERLAPPED,
-        BLOCK_SIZE_N,
-        BLOCK_SIZE_D,
-        NUM_STAGES,
-    )
+    for trip in tl.range(0, blocks, num_stages=NUM_STAGES):
+        start = (blocks - 1 - trip) * BLOCK_SIZE_N
+        k = _load(k_source, start, K, stride, D, FITS_N, OVERLAPPED, BLOCK_SIZE_N, BLOCK_SIZE_D)
+        scores = tl.dot(q, tl.trans(k))
+        if CAUSAL or not (FITS_N or OVERLAPPED):
+            if start + BLOCK_SIZE_N > seen_by_all:
+                scores = _seen(scores, start, rows, K, offset, CAUSAL, BLOCK_SIZE_N)
+        if OVERLAPPED:
+            before = start + BLOCK_SIZE_N
+            v = _load(v_source, before, K, stride, D, FITS_N, OVERLAPPED, BLOCK_SIZE_N, BLOCK_SIZE_D)
+            acc = tl.dot(bits.to(q.dtype, bitcast=True), v, acc * shrink[:, None])
+            weights, peak, total, shrink = _weights(scores, peak, total, factor)
+            bits = _after_product(weights.to(q.dtype).to(tl.int16, bitcast=True))
+        else:
+            weights, peak, total, shrink = _weights(scores, peak, total, factor)
+            v = _load(v_source, start, K, stride, D, FITS_N, OVERLAPPED, BLOCK_SIZE_N, BLOCK_SIZE_D)
+            acc = tl.dot(weights.to(q.dtype), v, acc * shrink[:, None])
     if OVERLAPPED:
-        v = _load(v_source, 0, K, stride, D, FITS_N, DESCRIPTORS, BLOCK_SIZE_N, BLOCK_SIZE_D)
+        v = _load(v_source, 0, K, stride, D, FITS_N, OVERLAPPED, BLOCK_SIZE_N, BLOCK_SIZE_D)
         acc = tl.dot(bits.to(q.dtype, bitcast=True), v, acc * shrink[:, None])
     return acc * (1.0 / tl.where(total > 0, total, 1.0))[:, None]
 
@@ -242,7 +158,6 @@ def _block(
     D: tl.constexpr,
     CAUSAL: tl.constexpr,
     FITS_N: tl.constexpr,
-    DESCRIPTORS: tl.constexpr,
     OVERLAPPED: tl.constexpr,
     BLOCK_SIZE_M: tl.constexpr,
     BLOCK_SIZE_N: tl.constexpr,
@@ -254,7 +169,7 @@ def _block(
     at = rows[:, None].to(tl.int64) * stride_q + cols[None, :]
     mask = (rows < Q)[:, None] & (cols < D)[None, :]
     q = tl.load(q_ptr + at, mask=mask, other=0.0)
-    if DESCRIPTORS:
+    if OVERLAPPED:
         k_source = tl.make_tensor_descriptor(k_ptr, [K, D], [stride_k, 1], [BLOCK_SIZE_N, BLOCK_SIZE_D])
         v_source = tl.make_tensor_descriptor(v_ptr, [K, D], [stride_k, 1], [BLOCK_SIZE_N, BLOCK_SIZE_D])
     else:
@@ -271,7 +186,6 @@ def _block(
         D,
         CAUSAL,
         FITS_N,
-        DESCRIPTORS,
         OVERLAPPED,
         BLOCK_SIZE_M,
         BLOCK_SIZE_N,
@@ -298,7 +212,6 @@ def flash_attention_kernel(
     CAUSAL: tl.constexpr,
     RAGGED: tl.constexpr,
     FITS_N: tl.constexpr,
-    DESCRIPTORS: tl.constexpr,
     OVERLAPPED: tl.constexpr,
     BLOCK_SIZE_M: tl.constexpr,
     BLOCK_SIZE_N: tl.constexpr,
@@ -311,10 +224,13 @@ def flash_attention_kernel(
     same for keys. FITS_N: K is a multiple of BLOCK_SIZE_N, and not RAGGED.
     """
     blocks = tl.cdiv(Q, BLOCK_SIZE_M)
-    block, line = tl.program_id(0) % blocks, tl.program_id(0) // blocks
-    if CAUSAL:
-        block = blocks - 1 - block  # the longest first
-    head, batch = line % H, line // H
+    program = tl.program_id(0)
+    if CAUSAL:  # the longest first, those of all heads together
+        head, line = program % H, program // H
+        block, batch = blocks - 1 - line % blocks, line // blocks
+    else:
+        block, line = program % blocks, program // blocks
+        head, batch = line % H, line // H
     if RAGGED:
         q_start = tl.load(q_starts_ptr + batch).to(tl.int64)
         k_start = tl.load(k_starts_ptr + batch).to(tl.int64)
@@ -340,7 +256,6 @@ def flash_attention_kernel(
             D,
             CAUSAL,
             FITS_N,
-            DESCRIPTORS,
             OVERLAPPED,
             BLOCK_SIZE_M,
             BLOCK_SIZE_N,
