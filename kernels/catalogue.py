@@ -5,6 +5,8 @@ from __future__ import annotations
 __all__ = ["ANY_VALUE", "SPECS"]
 
 SPECS = {
+    "decode_attention": "tilewise.kernels.attention.decode:SPEC",
+    "flash_attention": "tilewise.kernels.attention.flash:SPEC",
     "gemm": "tilewise.kernels.matrix.gemm:SPEC",
     "log_softmax": "tilewise.kernels.vector.softmax:LOG_SOFTMAX",
     "softmax": "tilewise.kernels.vector.softmax:SOFTMAX",

@@ -14,6 +14,14 @@ _MATRIX = ({"M": 1024, "N": 1024}, {"M": 4096, "N": 4096}, {"M": 16384, "N": 819
 _ROWS = ({"M": 1000, "N": 8192}, {"M": 256, "N": 65536}, {"M": 16384, "N": 8192})
 
 SHAPES: Mapping[str, Sequence[Mapping[str, int]]] = {
+    "decode_attention": (
+        {"B": 1, "H": 64, "HKV": 8, "PAGES": 16384, "PAGE": 16, "D": 128},
+        {"B": 8, "H": 32, "HKV": 8, "PAGES": 2048, "PAGE": 16, "D": 128},
+        {"B": 64, "H": 32, "HKV": 8, "PAGES": 256, "PAGE": 16, "D": 128},
+    ),
+    "flash_attention": tuple(
+        {"B": 4, "H": 32, "HKV": 8, "Q": size, "K": size, "D": 128} for size in (4096, 8192, 16384)
+    ),
     "gemm": ({"M": 16, "N": 8192, "K": 8192}, {"M": 4096, "N": 4096, "K": 4096}, {"M": 8192, "N": 8192, "K": 8192}),
     "row_reduce": ({"M": 1000, "N": 8192}, {"M": 16384, "N": 8192}, {"M": 131072, "N": 1024}),
     "vector_add": _VECTOR,

@@ -30,6 +30,14 @@ SIZES: tuple[tuple[str, dict[str, int]], ...] = (
     ("float16", {"M": 20_000, "N": 72, "K": 1, "C": 2048, "HW": 1, "H": 1, "HALF": 128, "E": 128, "TOPK": 8}),
     ("float32", {"M": 1, "N": 3_000_001, "K": 64, "C": 1, "HW": 500, "H": 8, "HALF": 1, "E": 8, "TOPK": 2}),
 )
+ATTENTION: tuple[dict[str, int], ...] = (
+    {"B": 3, "H": 6, "HKV": 2, "Q": 37, "D": 64, "PAGES": 7, "PAGE": 16},
+    {"B": 4, "H": 32, "HKV": 8, "Q": 4096, "D": 128, "PAGES": 512, "PAGE": 16},
+    {"B": 1, "H": 4, "HKV": 4, "Q": 1000, "D": 80, "PAGES": 4096, "PAGE": 64},
+    {"B": 64, "H": 64, "HKV": 8, "Q": 1, "D": 40, "PAGES": 256, "PAGE": 16},
+    {"B": 2, "H": 5, "HKV": 1, "Q": 500, "D": 256, "PAGES": 1, "PAGE": 1},
+)
+"""Sizes of attention in the same five rounds; its heads are shared, so that they must divide one another."""
 FOLDER = Path(__file__).parents[1] / "golden"
 
 
@@ -78,7 +86,8 @@ def before(table: str, kernel: str) -> list[dict[str, Any]]:
 def _problems(name: str) -> Iterator[tuple[KernelSpec, Problem, Target, Space]]:
     spec = registry.load(name)
     for target in TARGETS:
-        for dtype, sizes in SIZES:
+        for (dtype, plain), attention in zip(SIZES, ATTENTION, strict=True):
+            sizes = plain | (attention if "HKV" in spec.dims else {})
             dims = {dim: sizes["M" if dim == "N" and "C" in spec.dims else dim] for dim in spec.dims}
             problem = Problem(name, dims, dtype if dtype in spec.dtypes else spec.dtypes[0])
             yield spec, problem, target, enumerate_space(spec, problem, target)

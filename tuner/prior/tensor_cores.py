@@ -113,8 +113,9 @@ class _Kernel:
         self, spec: KernelSpec, problem: Problem, config: Config, tiling: Tiling, dot: Dot, target: Target
     ) -> None:
         self._tiling, self._dot, self._cores = tiling, dot, target.cores
-        self._specialised = bool(config.get("WARP_SPECIALIZE", False))
-        self._described = config.get("VARIANT") == "descriptors"
+        hopper = config.get("VARIANT") == "hopper"  # descriptors, and two groups of warps beside one that loads
+        self._specialised = hopper or bool(config.get("WARP_SPECIALIZE", False))
+        self._described = hopper or config.get("VARIANT") == "descriptors"
         groups = 2 if self._specialised else 1
         warps = int(config.get("num_warps", 4))
         threads = 32 * (warps * groups + (4 if self._specialised else 0))

@@ -17,9 +17,9 @@ LOG2_E = tl.constexpr(1.4426950408889634)
 
 
 @triton.jit
-def _pages(table_ptr, start, last, PAGE: tl.constexpr, BLOCK_SIZE_N: tl.constexpr):
+def _pages(table_ptr, start, last, PAGE: tl.constexpr, BLOCK_N: tl.constexpr):
     """Return the pages of the keys from `start` on, read a step ahead, so that loads of keys need not wait for them."""
-    keys = start + tl.arange(0, BLOCK_SIZE_N)
+    keys = start + tl.arange(0, BLOCK_N)
     return tl.load(table_ptr + keys // PAGE, mask=keys < last, other=0)
 
 
@@ -41,9 +41,9 @@ def decode_attention_kernel(
     D: tl.constexpr,
     PAGE: tl.constexpr,
     WHOLE: tl.constexpr,
-    BLOCK_SIZE_H: tl.constexpr,
-    BLOCK_SIZE_N: tl.constexpr,
-    BLOCK_SIZE_D: tl.constexpr,
+    BLOCK_H: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_D: tl.constexpr,
     NUM_STAGES: tl.constexpr = 1,
 ):
     """Attention of [B, H, D] queries over keys and values in pages [.., PAGE, HKV, D], which table [B, PAGES] names.
@@ -54,26 +54,26 @@ def decode_attention_kernel(
     kv_head, line = tl.program_id(0) % HKV, tl.program_id(0) // HKV
     part, batch = line % SPLITS, (line // SPLITS).to(tl.int64)
     length = tl.load(lengths_ptr + batch)
-    share = tl.cdiv(tl.cdiv(length, SPLITS), BLOCK_SIZE_N) * BLOCK_SIZE_N
+    share = tl.cdiv(tl.cdiv(length, SPLITS), BLOCK_N) * BLOCK_N
     first = part * share
     last = tl.minimum(first + share, length)
 
     group = H // HKV
-    members, cols = tl.arange(0, BLOCK_SIZE_H), tl.arange(0, BLOCK_SIZE_D)
+    members, cols = tl.arange(0, BLOCK_H), tl.arange(0, BLOCK_D)
     heads = kv_head * group + members
     inside = (members < group)[:, None] & (cols < D)[None, :]
     q = tl.load(q_ptr + (batch * H + heads[:, None]) * D + cols[None, :], mask=inside, other=0.0)
 
-    peak = tl.full([BLOCK_SIZE_H], LOWEST, dtype=tl.float32)
-    total = tl.zeros([BLOCK_SIZE_H], dtype=tl.float32)
-    acc = tl.zeros([BLOCK_SIZE_H, BLOCK_SIZE_D], dtype=tl.float32)
+    peak = tl.full([BLOCK_H], LOWEST, dtype=tl.float32)
+    total = tl.zeros([BLOCK_H], dtype=tl.float32)
+    acc = tl.zeros([BLOCK_H, BLOCK_D], dtype=tl.float32)
     table_ptr += batch * PAGES
-    pages = _pages(table_ptr, first, last, PAGE, BLOCK_SIZE_N)
-    for start in tl.range(first, last, BLOCK_SIZE_N, num_stages=NUM_STAGES):
-        keys = start + tl.arange(0, BLOCK_SIZE_N)
+    pages = _pages(table_ptr, first, last, PAGE, BLOCK_N)
+    for start in tl.range(first, last, BLOCK_N, num_stages=NUM_STAGES):
+        keys = start + tl.arange(0, BLOCK_N)
         seen = keys < last
         at = ((pages.to(tl.int64) * PAGE + keys % PAGE) * HKV + kv_head)[:, None] * D + cols[None, :]
-        pages = _pages(table_ptr, start + BLOCK_SIZE_N, last, PAGE, BLOCK_SIZE_N)
+        pages = _pages(table_ptr, start + BLOCK_N, last, PAGE, BLOCK_N)
         mask = seen[:, None] & (cols < D)[None, :]
         k = tl.load(k_ptr + at, mask=mask, other=0.0)
         scores = tl.where(seen[None, :], tl.dot(q, tl.trans(k)) * (SCALE * LOG2_E), float("-inf"))
@@ -103,12 +103,12 @@ def merge_parts_kernel(
     out_ptr,
     SPLITS,
     D: tl.constexpr,
-    BLOCK_SIZE_S: tl.constexpr,
-    BLOCK_SIZE_D: tl.constexpr,
+    BLOCK_S: tl.constexpr,
+    BLOCK_D: tl.constexpr,
 ):
-    """Merge the parts of one head of one sequence, BLOCK_SIZE_S >= SPLITS of them, by the logarithms of their sums."""
+    """Merge the parts of one head of one sequence, BLOCK_S >= SPLITS of them, by the logarithms of their sums."""
     line = tl.program_id(0).to(tl.int64)
-    splits, cols = tl.arange(0, BLOCK_SIZE_S), tl.arange(0, BLOCK_SIZE_D)
+    splits, cols = tl.arange(0, BLOCK_S), tl.arange(0, BLOCK_D)
     weights = tl.load(weights_ptr + line * SPLITS + splits, mask=splits < SPLITS, other=LOWEST)
     weights = tl.exp2(weights - tl.max(weights, axis=0))
     at = (line * SPLITS + splits)[:, None] * D + cols[None, :]

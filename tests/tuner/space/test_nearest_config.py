@@ -22,7 +22,8 @@ TARGETS = [known_target("Ascend910B4", 40), known_target("NVIDIA H200", 132)]
 def test_what_is_fitted_is_always_a_config_of_the_space(kernel, target: Target):
     spec = registry.load(kernel)
     small, large = (
-        Problem(kernel, dict(zip(spec.dims, (size, 96, 80), strict=False)), spec.dtypes[0]) for size in (37, 1000)
+        Problem(kernel, dict(zip(spec.dims, (size, 48, 24, 80, 100, 64), strict=False)), spec.dtypes[0])
+        for size in (37, 1000)
     )
     for here, there in ((small, large), (large, small)):
         configs = enumerate_space(spec, here, target).configs

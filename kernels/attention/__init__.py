@@ -1,0 +1,1 @@
+"""Specs of attention, one form per module."""

@@ -1,0 +1,41 @@
+"""Shared by the specs of attention: tiles of heads, and the inputs that are drawn for them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tilewise.kernels.candidate_values import powers_of_two
+from tilewise.kernels.spec import Problem, Target, Value
+
+__all__ = ["LARGEST_HEAD", "draw_keys", "draw_queries", "only_nvidia", "padded", "scale"]
+
+LARGEST_HEAD = 256
+"""Elements of a head, of which a program keeps a whole row of sums in registers."""
+
+
+def padded(size: int) -> int:
+    """Return a tile's side that holds `size`: a power of two, and at least the 16 of a matrix instruction."""
+    return powers_of_two(16, size)[-1]
+
+
+def scale(problem: Problem) -> float:
+    return float(problem.dims["D"] ** -0.5)
+
+
+def draw_queries(tensor: Any, generator: Any) -> None:
+    """Draw queries of several magnitudes: small ones weigh all keys, large ones one key, and those overflow an
+    exponential that is not relative to a maximum."""
+    import torch
+
+    powers = torch.randint(0, 6, tensor.shape[:-1], generator=generator, device=tensor.device)
+    tensor.normal_(generator=generator).mul_((2.0**powers).unsqueeze(-1).to(tensor.dtype))
+
+
+def draw_keys(tensor: Any, generator: Any) -> None:
+    """Draw normal keys: scores of larger ones would differ by no more than float32 rounds off."""
+    tensor.normal_(generator=generator)
+
+
+def only_nvidia(*values: Value) -> Callable[[Problem, Target], Sequence[Value]]:
+    return lambda problem, target: list(values) if target.family == "nvidia" else []
