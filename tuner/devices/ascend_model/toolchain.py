@@ -124,6 +124,8 @@ another size, to verify it, which takes 0.15 s. The function is kept so that its
 
 _MOST_LOWERED = 256
 
+_MATRIX = "the kernel needs matrix cores, which are not modelled"
+
 
 class _Pointer:
     """A stand-in for an aligned tensor when Triton decides how to specialise a kernel."""
@@ -163,6 +165,8 @@ def lower(
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
+    if spec.matrix_dtype is not None:
+        raise UnknownOperation(_MATRIX)
     function = resolve_function(spec, launch.function)
     gpu = GPUTarget("npu", part, 0)
     backend = AscendBackend(gpu)
@@ -199,7 +203,7 @@ def lower(
     with _line_info(locations):
         linalg: str = ttir_to_linalg(make_ttir(module, metadata, options), metadata, options, named_ops=True)
     if 'mix_mode = "aiv"' not in linalg:
-        raise UnknownOperation("the kernel needs matrix cores, which are not modelled")
+        raise UnknownOperation(_MATRIX)
     if len(_LOWERED) >= _MOST_LOWERED:
         _LOWERED.clear()
     _LOWERED[key] = (function, linalg.replace(', mix_mode = "aiv"', ""))
