@@ -7,6 +7,10 @@ VERBS = {
         "model.commands:accuracy",
         "Compare kernels and torch's own with float64, on the same data.",
     ),
+    "attention": (
+        "gpu.commands:attention",
+        "Time attention on an NVIDIA GPU against PyTorch's and the memory rate.",
+    ),
     "execute": (
         "model.commands:execute",
         "Execute compiled configs; compare with float64 and Triton's interpreter.",

@@ -1,4 +1,4 @@
-"""`tilewise bench kernels`, `matrix`, `wall`, `faults`, `timing` and `repeatability`."""
+"""`tilewise bench attention`, `kernels`, `matrix`, `wall`, `faults`, `timing` and `repeatability`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,37 @@ from tilewise.cli.formatting import output
 from tilewise.cli.options import common, database, give, print_json
 from tilewise.db.records import shape_text
 
-__all__ = ["faults", "kernels", "matrix", "repeatability", "timing", "wall"]
+__all__ = ["attention", "faults", "kernels", "matrix", "repeatability", "timing", "wall"]
+
+
+@click.command()
+@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Turns of every contender.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@common
+def attention(rounds: int, file: str | None, as_json: bool) -> None:
+    """Time attention on an NVIDIA GPU against PyTorch's and the memory rate."""
+    _require_gpu()
+    from tilewise.benchmarks.gpu.attention import bench_attention
+    from tilewise.cli.progress import working
+
+    with working("attention:") as progress:
+        body = bench_attention(rounds, progress=progress)
+    give(body, as_json, file, _show_attention)
+
+
+def _show_attention(body: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    table = Table(title=f"{body['device']}: attention in bfloat16", title_justify="left")
+    for heading in ("shape", "contender"):
+        table.add_column(heading)
+    for heading in ("us", "rate", "of PyTorch's best"):
+        table.add_column(heading, justify="right")
+    for row in body["rows"]:
+        shape = shape_text(row["dims"]) + (", causal" if row.get("causal") else "")
+        rate = f"{row['tflop_s']:.0f} TFLOP/s" if "tflop_s" in row else f"{row['tb_s']:.2f} TB/s"
+        table.add_row(shape, row["contender"], f"{row['median_us']:.1f}", rate, f"{row['of_theirs']:.3f}")
+    output().print(table)
 
 
 @click.command()

@@ -37,6 +37,7 @@ def filled(page: str, results: Path) -> str:
         "model": _results(model),
         "variants": _variants(recorded["model-variants"]),
         "accuracy": _accuracy(recorded["model-accuracy"], recorded["h200-accuracy"]),
+        "attention": _attention(recorded["h200-attention"]),
         "gelu": _gelus(recorded["h200-accuracy"], h200, model),
     }
     return placed(page, tables)
@@ -89,6 +90,29 @@ def _gelus(accuracy: Mapping[str, Any], h200: Mapping[str, Any], model: Mapping[
             times = [_largest(body, row["kernel"]) for body in (h200, model)]
             rows.append([f"`{row['kernel']}`", f"{row['error']['out']:.1e}", *times])
     return markdown(["form", "largest deviation from the exact form", "H200, us", "Ascend910B4, modelled us"], rows)
+
+
+def _attention(body: Mapping[str, Any]) -> str:
+    """Return a row for each shape: PyTorch's best, and the best of each of our variants."""
+    shapes = dict.fromkeys((row["kernel"], shape_text(row["dims"]), row.get("causal", False)) for row in body["rows"])
+    rows = []
+    for kernel, shape, causal in shapes:
+        alike = [
+            r
+            for r in body["rows"]
+            if (r["kernel"], shape_text(r["dims"]), r.get("causal", False)) == (kernel, shape, causal)
+        ]
+        ours = [row for row in alike if not row["contender"].startswith("torch")]
+        for variant in ("hopper", "plain") if kernel == "flash_attention" else ("",):
+            best = min((row for row in ours if variant in row["contender"]), key=lambda row: row["median_us"])
+            rate = f"{best['tflop_s']:.0f} TFLOP/s" if "tflop_s" in best else f"{best['tb_s']:.2f} TB/s"
+            where = f"{shape}{', causal' if causal else ''}"
+            config = best["contender"].removeprefix(f"VARIANT={variant}, ")
+            rows.append(
+                [f"`{kernel}`", where, variant, f"{best['median_us']:.0f}", rate, f"{best['of_theirs']:.1%}", config]
+            )
+    heads = ["kernel", "shape", "variant", "us", "rate", "of PyTorch's", "config"]
+    return markdown(heads, rows)
 
 
 def _largest(body: Mapping[str, Any], kernel: str) -> str:
