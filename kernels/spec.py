@@ -66,6 +66,11 @@ class Target:
     max_programs: int
     capability: int = 0
 
+    @property
+    def has_float8(self) -> bool:
+        """True on NVIDIA GPUs of compute capability 8.9 or later, and where it is unknown."""
+        return self.family == "nvidia" and (self.capability == 0 or self.capability >= 89)
+
 
 @dataclass(frozen=True, slots=True)
 class Flag:

@@ -228,7 +228,8 @@ def _has_descriptors(problem: Problem, target: Target) -> bool:
     """Return whether the device loads tiles by descriptors, whose rows are multiples of 16 bytes."""
     _, n, k = _sizes(problem)
     rows = [k * problem.item_bytes, 2 * n] + ([] if _COLUMN_MAJOR.of(problem) else [n * problem.item_bytes])
-    return target.family == "nvidia" and target.capability >= 90 and all(row % 16 == 0 for row in rows)
+    capable = target.family == "nvidia" and (target.capability == 0 or target.capability >= 90)
+    return capable and all(row % 16 == 0 for row in rows)
 
 
 def _only_nvidia(*values: Value) -> Any:
@@ -332,6 +333,10 @@ SPEC = KernelSpec(
         Parameter("num_stages", _only_nvidia(2, 3, 4, 5, 6), role="option"),
     ),
     constraints=(
+        Constraint(
+            "8-bit floats need an NVIDIA GPU of compute capability 8.9 or later",
+            lambda config, problem, target: problem.item_bytes > 1 or target.has_float8,
+        ),
         Constraint("PROGRAMS, PARTS_N and WARP_SPECIALIZE need descriptors", _variant_holds),
         Constraint(
             "WARP_SPECIALIZE needs four warps, 128 rows, one part, and 8-bit b in column-major order",

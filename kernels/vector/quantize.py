@@ -56,7 +56,7 @@ _LARGEST = {"int8": 127.0, "float8_e4m3fn": 448.0}
 _TO = Flag("to", ("int8", "float8_e4m3fn"))
 
 _NEAREST = 0.5 + 127 * 2.0**-15
-"""How far an integer may be from the exact quotient: half a step, and what float32 arithmetic adds to it near the
+"""Largest distance of an integer from the exact quotient: half a step, and what float32 arithmetic adds to it near the
 middle between two integers."""
 
 _JIT = "tilewise.kernels.jit.quantize:quantize_"
@@ -94,9 +94,7 @@ def _quantised(x: Any, to: str) -> tuple[Any, Any]:
 
 
 def _offered(config: Config, problem: Problem, target: Target) -> bool:
-    if _TO.of(problem) == "int8":
-        return True
-    return target.family == "nvidia" and (target.capability == 0 or target.capability >= 89)
+    return _TO.of(problem) == "int8" or target.has_float8
 
 
 _HAS_DTYPE = Constraint("to=float8_e4m3fn needs an NVIDIA GPU of compute capability 8.9 or later", _offered)

@@ -46,7 +46,7 @@ CASES = [
         "Ascend910B4",
     )
 ]
-"""What vLLM's `get_config_file_name` is asked for the record."""
+"""Questions to vLLM's `get_config_file_name` for the record."""
 
 
 def wheel(package: str) -> Path | None:

@@ -24,5 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def spread(count: int, kept: int) -> set[int]:
-    """Return the indices of up to `kept` of `count` cases, evenly apart, the first among them."""
-    return {index * count // kept for index in range(kept)} if kept < count else set(range(count))
+    """Return the indices of up to `kept` of `count` cases, evenly apart, the first and the last among them."""
+    if kept >= count:
+        return set(range(count))
+    return {round(index * (count - 1) / max(kept - 1, 1)) for index in range(kept)}

@@ -48,7 +48,7 @@ def explain(
     facts = evidence(spec, problem, config, device.target, outcome)
     body: dict[str, Any] = {
         "kernel": spec.name,
-        "dims": dict(problem.dims),
+        "dims": dict(problem.shape),
         "dtype": problem.dtype,
         "device": device.target.name,
         "clock": str(device.clock),

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
-from tilewise.db.records import Clock, Scope
+from tilewise.db.records import Clock, Scope, Shape
 from tilewise.errors import Unavailable
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
@@ -38,7 +36,7 @@ def timeline(scope: Scope, config: Config) -> str:
         return str(
             worker.call(
                 registry.place(scope.kernel),
-                dict(scope.dims),
+                dict(scope.shape),
                 scope.dtype,
                 scope.device,
                 scope.toolchain,
@@ -52,7 +50,7 @@ def timeline(scope: Scope, config: Config) -> str:
         worker.close()
 
 
-def draw(kernel: str, dims: Mapping[str, int], dtype: str, part: str, made_with: str, config: Config) -> str:
+def draw(kernel: str, shape: Shape, dtype: str, part: str, made_with: str, config: Config) -> str:
     """Draw in the worker; raise `Unavailable` if the result was tuned with another toolchain than the one here."""
     from tilewise.tuner.devices.ascend_model.device import ModelDevice
     from tilewise.tuner.devices.ascend_model.report.drawing import drawing
@@ -61,4 +59,4 @@ def draw(kernel: str, dims: Mapping[str, int], dtype: str, part: str, made_with:
     with ModelDevice(part, jobs=1) as device:
         if device.toolchain != made_with:
             raise Unavailable(f"it was tuned with {made_with}, but this machine has {device.toolchain}; tune it again")
-        return drawing(device.analyse(spec, make_problem(spec, dims, dtype), config))
+        return drawing(device.analyse(spec, make_problem(spec, shape, dtype), config))

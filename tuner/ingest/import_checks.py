@@ -44,10 +44,11 @@ def checked_import(reading: ImportFile, own: Mapping[str, KernelSpec] | None = N
         offers += [kept] if kept.trials else []
         refusals += refused
     for suggestion in reading.suggestions:
-        if reason := checker.suggestion(suggestion):
-            refusals.append(Refusal(f"size {shape_text(suggestion.dims)}"[:60], reason))
+        problem, reason = checker.suggestion(suggestion)
+        if problem is None:
+            refusals.append(Refusal(f"size {shape_text(suggestion.shape)}"[:60], reason))
         else:
-            suggestions.append(suggestion)
+            suggestions.append(replace(suggestion, problem=problem))
     return ImportFile(tuple(offers), tuple(refusals), tuple(suggestions))
 
 
@@ -68,19 +69,20 @@ class _Checker:
                 refused.append(Refusal(f"{offer.place}, trial {ordinal}", reason))
             else:
                 kept.append(trial)
-        return replace(offer, trials=tuple(kept)), refused
+        scope = offer.scope if problem is None else replace(offer.scope, problem=problem)
+        return replace(offer, scope=scope, trials=tuple(kept)), refused
 
-    def suggestion(self, suggestion: Suggestion) -> str:
-        """Return why the suggestion cannot be used, or an empty string."""
+    def suggestion(self, suggestion: Suggestion) -> tuple[Problem | None, str]:
+        """Return the suggestion's problem without flags that have their default, or None and why it cannot be used."""
         spec = self._spec(suggestion.kernel)
         if spec is None:
-            return _unknown(suggestion.kernel)
+            return None, _unknown(suggestion.kernel)
         try:
-            make_problem(spec, suggestion.shape, suggestion.dtype)
+            problem = make_problem(spec, suggestion.shape, suggestion.dtype)
         except TilewiseError as error:
-            return one_line(error)
+            return None, one_line(error)
         unknown = sorted(suggestion.config.keys() - {parameter.name for parameter in spec.parameters})
-        return f"{spec.name} has no parameter {unknown[0][:40]!r}" if unknown else ""
+        return (None, f"{spec.name} has no parameter {unknown[0][:40]!r}") if unknown else (problem, "")
 
     def _problem(self, scope: Scope) -> tuple[KernelSpec | None, Problem | None, str]:
         """Return the spec and the problem, each None if there is none, and the reason in that case."""

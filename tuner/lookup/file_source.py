@@ -11,7 +11,7 @@ from typing import Any
 from tilewise.db.exchange.jsonfile import one_line
 from tilewise.db.exchange.native.runtime_file import WinnersFile
 from tilewise.db.exchange.trials import trial_from_json
-from tilewise.db.records import Clock, Dims, Question, Result, Scope, Shape, Trial
+from tilewise.db.records import Clock, Dims, Question, Result, Scope, Shape, Trial, canonical_json
 from tilewise.kernels.spec import KernelSpec, Target
 from tilewise.tuner.hardware.targets import known_target
 from tilewise.tuner.lookup.nearest_shapes import ShapesBySource
@@ -30,7 +30,7 @@ class FileSource:
         self._winners = WinnersFile(path)
         self._portfolios = list(self._readable(self._winners.portfolios))
         self._shapes: dict[tuple[str, str, str], tuple[ShapesBySource, dict[str, list[Shape]]]] = {}
-        self._built: dict[tuple[str, str, str, str | None], list[Portfolio]] = {}
+        self._built: dict[tuple[str, str, str, str, str | None], list[Portfolio]] = {}
         self._lock = threading.Lock()
 
     def answers(self, question: Question, source_hash: str | None) -> Sequence[Result]:
@@ -46,7 +46,8 @@ class FileSource:
         if given:
             return sorted(given, key=lambda portfolio: portfolio.scope.clock is not Clock.MEASURED)
         with self._lock:
-            key = (question.kernel, question.dtype, question.device, source_hash)
+            flags = canonical_json([sorted(question.dims), dict(question.problem.flags)])
+            key = (question.kernel, question.dtype, question.device, flags, source_hash)
             if key not in self._built:
                 self._built[key] = self._build(question, source_hash, spec)
             return self._built[key]

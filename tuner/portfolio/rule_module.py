@@ -17,7 +17,7 @@ _HEAD = '"""Rules that choose a config by the dimensions. Made by `tilewise expo
 
 
 def rule_module(portfolios: Sequence[Portfolio]) -> str:
-    """Return the module's text. Functions are named after the kernel, dtype and device."""
+    """Return the module's text. Functions are named after the kernel, its flags, dtype and device."""
     functions: dict[str, str] = {}
     for portfolio in portfolios:
         name = _name(portfolio)
@@ -37,9 +37,10 @@ def _function(name: str, portfolio: Portfolio) -> str:
     )
     shapes, within = len(portfolio.shapes), f"{portfolio.factor - 1:.0%}"
     names = [_identifier(dim) for dim in scope.dims]
+    flags = f" with {shape_text(scope.problem.flags)}" if scope.problem.flags else ""
     lines = [
         f"def {name}({', '.join(f'{dim}: int' for dim in names)}) -> dict:",
-        f'    """{_plain(scope.kernel)}, {_plain(scope.dtype)} on {_plain(scope.device)}; {scope.clock} times.',
+        f'    """{_plain(scope.kernel + flags)}, {_plain(scope.dtype)} on {_plain(scope.device)}; {scope.clock} times.',
         "",
         f"    {len(portfolio.configs)} configs keep {shapes} tuned shapes within {within} of their best.",
         f"    {cost}",
@@ -66,7 +67,8 @@ def _branches(rule: Rule, portfolio: Portfolio, depth: int) -> Iterator[str]:
 
 def _name(portfolio: Portfolio) -> str:
     scope = portfolio.scope
-    return _identifier(f"{scope.kernel}_{scope.dtype}_{scope.device}".lower())
+    flags = "".join(f"_{name}_{value}" for name, value in scope.problem.flags.items())
+    return _identifier(f"{scope.kernel}{flags}_{scope.dtype}_{scope.device}".lower())
 
 
 def _identifier(text: str) -> str:

@@ -86,7 +86,7 @@ class UntunedShapes:
             if match == _TUNED:
                 del counts[question.key]
         found = (UntunedShape(*latest[key], count) for key, count in counts.items())
-        return sorted(found, key=lambda miss: (-miss.processes, miss.question.kernel, str(miss.question.dims)))
+        return sorted(found, key=lambda miss: (-miss.processes, miss.question.kernel, str(miss.question.problem.shape)))
 
     def _lines(self) -> Iterator[tuple[Question, str, str]]:
         if not self.path.exists():

@@ -127,7 +127,7 @@ def _json(file: str, reading: ImportFile, report: MergeReport, suggested: int) -
 
 def _change_json(change: Change) -> dict[str, Any]:
     scope = change.scope
-    question = {"kernel": scope.kernel, "dims": dict(scope.dims), "dtype": scope.dtype, "device": scope.device}
+    question = {"kernel": scope.kernel, "dims": dict(scope.shape), "dtype": scope.dtype, "device": scope.device}
     rest = {"clock": str(scope.clock), "toolchain": scope.toolchain}
     return question | rest | {"before": _winner_json(change.before), "after": _winner_json(change.after)}
 

@@ -99,6 +99,16 @@ def test_the_triton_module_gives_configs_of_the_installed_triton(store, make_sco
         module.best("row_reduce", "NVIDIA H200", "float32", M=33, N=8192)
 
 
+def test_the_triton_module_keeps_problems_with_other_flags_apart(store, make_scope, make_trial, tmp_path):
+    pytest.importorskip("triton")
+    store.record(make_scope(), [make_trial(47.5, config={"BLOCK_SIZE_M": 25})])
+    store.record(make_scope(flags={"causal": True}), [make_trial(47.5, config={"BLOCK_SIZE_M": 50})])
+    module = module_of(encode_module(best_results(store, store.scopes())), tmp_path)
+    for flags, block in (({}, 25), ({"causal": True}, 50)):
+        best = module.best("row_reduce", "Ascend910B4", "float32", M=1000, N=8192, **flags)
+        assert best.kwargs["BLOCK_SIZE_M"] == block
+
+
 def test_the_triton_module_says_how_each_config_is_known(store, make_scope, make_trial):
     store.record(make_scope(), [make_trial(47.58, verified=False)])
     text = encode_module(best_results(store, store.scopes(), unverified=True)).decode()

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tilewise.errors import NothingFeasible
 from tilewise.kernels import registry
-from tilewise.kernels.spec import Target
+from tilewise.kernels.spec import ITEM_BYTES, Target
 from tilewise.tuner.space.problem_checks import make_problem
 from tilewise.tuner.space.search_space import check_config, check_tilings, enumerate_space
 
@@ -40,10 +41,11 @@ SIZE = st.one_of(st.integers(1, 300), st.sampled_from([512, 1000, 4096, 8192, 10
 @given(st.data())
 @pytest.mark.parametrize("name", TARGETS)
 def test_the_default_is_in_the_space_whatever_the_shape(name, data):
-    dtype = data.draw(st.sampled_from(GEMM.dtypes), "dtype")
-    flags = {"column_major": data.draw(st.booleans(), "column_major")}
-    anything = problem(*(data.draw(SIZE, size) for size in "MNK"), dtype, **flags)
     target = TARGETS[name]
+    dtypes = [dtype for dtype in GEMM.dtypes if ITEM_BYTES[dtype] > 1 or target.has_float8]
+    flags = {"column_major": data.draw(st.booleans(), "column_major")}
+    dtype = data.draw(st.sampled_from(dtypes), "dtype")
+    anything = problem(*(data.draw(SIZE, size) for size in "MNK"), dtype, **flags)
     assert check_config(GEMM, anything, target, GEMM.default(anything, target)) == ""
 
 
@@ -73,8 +75,15 @@ def test_the_tiling_has_as_many_programs_as_a_launch(name, sizes):
 def test_descriptors_are_for_rows_of_whole_16_bytes(sizes, flags, dtype, described):
     found = {config["VARIANT"] for config in enumerate_space(GEMM, problem(*sizes, dtype, **flags), HOPPER).configs}
     assert found == ({"pointers", "descriptors"} if described else {"pointers"})
-    older = enumerate_space(GEMM, problem(*sizes, dtype, **flags), TARGETS["older"])
-    assert {config["VARIANT"] for config in older.configs} == {"pointers"}
+    if dtype == "float16":
+        older = enumerate_space(GEMM, problem(*sizes, dtype, **flags), TARGETS["older"])
+        assert {config["VARIANT"] for config in older.configs} == {"pointers"}
+
+
+@pytest.mark.parametrize("name", ["ascend", "older"])
+def test_8_bit_floats_are_refused_where_there_are_none(name):
+    with pytest.raises(NothingFeasible, match="8-bit floats need an NVIDIA GPU of compute capability 8.9 or later$"):
+        enumerate_space(GEMM, problem(64, 64, 64, "float8_e4m3fn"), TARGETS[name])
 
 
 def test_sums_are_divided_only_where_tiles_are_few_and_no_part_is_empty():

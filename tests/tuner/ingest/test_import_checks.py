@@ -125,3 +125,10 @@ def test_suggestions_name_the_kernels_own_sizes_and_parameters(scope):
         "kernel row_reduce has no dimension K",
         "kernel 'no_such_kernel' is unknown here",
     ]
+
+
+def test_a_flag_spelt_out_at_its_default_is_the_problem_without_it():
+    dims = {"M": 64, "E": 16, "TOPK": 2}
+    spelt = Suggestion(Problem("topk_gating", dims, "float32", {"renormalise": True}), "NVIDIA H200", {}, "a table")
+    (kept,) = checked_import(ImportFile(suggestions=(spelt,))).suggestions
+    assert (kept.problem.flags, dict(kept.problem.dims)) == ({}, dims)

@@ -50,3 +50,11 @@ def test_names_from_elsewhere_cannot_become_code(text):
 def test_a_config_keeps_the_order_of_its_parameters():
     configs = ({"TILE": 64, "BLOCK": 2}, {"TILE": 32, "BLOCK": 1})
     assert "return {'TILE': 64, 'BLOCK': 2}" in rule_module([dataclasses.replace(PORTFOLIO, configs=configs)])
+
+
+def test_problems_with_other_flags_are_functions_of_their_own():
+    flagged = dataclasses.replace(PORTFOLIO, scope=changed(SCOPE, flags={"causal": True}))
+    names: dict = {}
+    exec(rule_module([PORTFOLIO, flagged]), names)
+    assert callable(names["row_reduce_float32_nvidia_h200"])
+    assert "row_reduce with causal=True" in names["row_reduce_causal_true_float32_nvidia_h200"].__doc__

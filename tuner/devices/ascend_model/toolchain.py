@@ -176,6 +176,8 @@ def lower(
     options = backend.parse_options(requested)
     buffers, scalars = _buffers(spec, problem, config), spec.scalars(problem)
     arguments_of(spec, problem, config, launch, buffers, function)  # raises if they do not match the function's
+    if strided := sorted(name for name, buffer in buffers.items() if buffer.strides is not None):
+        raise UnknownOperation(f"strided buffers are not modelled: {', '.join(strided)}")
     if unknown := sorted({buffer.dtype for buffer in buffers.values()} - _TYPES.keys()):
         raise UnknownOperation(f"dtype not modelled: {', '.join(unknown)}")
     constexprs = {**spec.constants(problem), **config, **launch.constants}

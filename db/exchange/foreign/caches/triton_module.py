@@ -52,7 +52,7 @@ def encode_module(results: Sequence[Result]) -> bytes:
 def _entry(result: Result) -> str:
     scope, winner = result.scope, result.winner
     assert winner is not None, "every best has a winner"
-    key = (scope.kernel, scope.device, scope.dtype, tuple(sorted(scope.dims.items())))
+    key = (scope.kernel, scope.device, scope.dtype, tuple(sorted(scope.shape.items())))
     proof = "verified" if winner.verified else "NOT verified"
     time = "no time" if winner.time_us is None else f"{winner.time_us:.2f} us"
     known = f"{time} ({scope.clock}), {proof}; {scope.cores} cores, source {scope.source_hash}, {scope.toolchain}"

@@ -26,7 +26,7 @@ LADDER = (1, 2, 4, 8, 16, 24, 32, 48, 64, 96, 128, 256, 512, 1024, 1536, 2048, 3
 """The sizes that the tuning scripts of vLLM and SGLang tune."""
 
 _DTYPES = {"float16": "", "bfloat16": "", "float8_e4m3fn": "fp8_w8a8", "int8": "int8_w8a8"}
-"""What a file's name says of inputs that are not quantised by a flag; any other dtype has its own name."""
+"""Words of a file's name for inputs that are not quantised by a flag; any other dtype has its own name."""
 
 _QUANT = re.compile(r"(?P<name>\w+?)(?:_(?P<n>[0-9]+)x(?P<k>[0-9]+))?")
 """The flag `quant`: the name of a scheme, and the block that shares a scale, as in `fp8_w8a8_128x128`."""

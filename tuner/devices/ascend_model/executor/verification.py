@@ -260,10 +260,10 @@ def _arguments(spec: KernelSpec, problem: Problem) -> Arguments:
     size = sum(buffer.bytes for buffer in spec.buffers(problem).values())
     if not spec.origin or size > _KEPT_BYTES:
         return Arguments(spec, problem)
-    return _kept(spec.origin, tuple(problem.dims.items()), problem.dtype)
+    return _kept(spec.origin, tuple(problem.shape.items()), problem.dtype)
 
 
 @lru_cache(maxsize=8)
-def _kept(origin: str, dims: tuple[tuple[str, int], ...], dtype: str) -> Arguments:
+def _kept(origin: str, shape: tuple[tuple[str, int | bool | str], ...], dtype: str) -> Arguments:
     spec = registry.load(origin)
-    return Arguments(spec, Problem(spec.name, dict(dims), dtype))
+    return Arguments(spec, Problem.of(spec.name, dict(shape), dtype))

@@ -192,3 +192,11 @@ def test_a_barrier_that_the_compiler_omits_between_long_tiles_is_noted_not_refus
     notes = execute(spec, problem, config, functions, arguments.bind(config), target.on_chip_bytes).unbarriered
     assert notes
     assert all(re.match(r"vmax .* what vmax .* on V .* without a barrier between", note) for note in notes)
+
+
+def test_a_problem_with_a_flag_is_verified_against_the_reference_of_that_flag(target, cache_folder):
+    spec = registry.load("topk_gating")
+    plain = Problem(spec.name, {"M": 8, "E": 16, "TOPK": 2}, "float32")
+    for problem in (plain, dataclasses.replace(plain, flags={"renormalise": False}), plain):
+        verdict = verify_compiled(spec, problem, spec.default(problem, target), target, cache_folder)
+        assert verdict.agreed, verdict.reason
