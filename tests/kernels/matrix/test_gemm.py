@@ -82,7 +82,7 @@ def test_descriptors_are_for_rows_of_whole_16_bytes(sizes, flags, dtype, describ
 
 @pytest.mark.parametrize("name", ["ascend", "older"])
 def test_8_bit_floats_are_refused_where_there_are_none(name):
-    with pytest.raises(NothingFeasible, match="8-bit floats need an NVIDIA GPU of compute capability 8.9 or later$"):
+    with pytest.raises(NothingFeasible, match=r"8-bit floats need an NVIDIA GPU of compute capability 8.9 or later$"):
         enumerate_space(GEMM, problem(64, 64, 64, "float8_e4m3fn"), TARGETS[name])
 
 
