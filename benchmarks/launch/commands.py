@@ -97,7 +97,8 @@ def shapes(
     options = (
         f"--device {device} --shapes {count} --tuned {tuned} --held-out {held_out} --trials {trials} --seed {seed}"
     )
-    command = f"tilewise bench shapes {' '.join(names or _KERNELS)} --dtype {dtype} {options}"
+    limit = "" if seconds is None else f" --seconds {seconds:g}"
+    command = f"tilewise bench shapes {' '.join(names or _KERNELS)} --dtype {dtype} {options}{limit}"
     specs = [registry.load(name) for name in names or _KERNELS]
     store, opened = open_store(url or read_settings().database_url), open_device(choose(device))
     with store, opened, working("shapes") as progress:

@@ -1,6 +1,7 @@
 """The benchmark of untuned shapes: the draw, the choice of shapes to tune, and the evaluation."""
 
 import itertools
+import json
 import math
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tilewise.benchmarks.launch.untuned_shapes import bench_shapes, draw_shapes, medoids
+from tilewise.cli import main
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
 from tilewise.tuner.devices.registry import open_device
@@ -65,6 +67,21 @@ def test_only_shapes_that_were_not_tuned_are_judged_and_they_are_launched_near_t
     assert 1 <= body["held_out"]["chosen"]["mean"] <= 1.12  # one of five a tile away, which costs 30%
     assert 1 <= body["portfolio"]["held_out"]["mean"] <= 1.2
     assert body["held_out"]["default"]["mean"] > 2
+
+
+@pytest.mark.parametrize("limit", [[], ["--seconds", "60"], ["--seconds", "1.5"]])
+def test_the_recorded_command_has_the_limit_of_time_where_one_was_given(limit, monkeypatch, tmp_path):
+    monkeypatch.setattr(
+        "tilewise.benchmarks.launch.untuned_shapes.bench_shapes",
+        lambda *_, seconds, **options: {"seconds": str(seconds), "calls": {}},
+    )
+    words = ["bench", "shapes", "max_rows", "--device", "model:Ascend910B4", "--json", *limit]
+    with pytest.raises(SystemExit) as ended:
+        main([*words, "--db", f"sqlite:///{tmp_path}/shapes.db", "-o", str(tmp_path / "shapes.json")])
+    assert ended.value.code == 0
+    body = json.loads((tmp_path / "shapes.json").read_text())
+    assert body["command"].partition(" --seed 0")[2].split() == limit
+    assert float(body["kernels"][0]["seconds"]) == (float(limit[1]) if limit else math.inf)
 
 
 @pytest.mark.full
