@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-import statistics
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from tilewise.benchmarks.claims.claim import Claim, Place, Raw
+from tilewise.benchmarks.claims.neighbours import near_cases, near_words
 from tilewise.benchmarks.search.search_table import reached
 
 __all__ = ["SEARCH"]
@@ -120,6 +121,15 @@ def _h200(raw: Raw) -> str:
     return "; ".join(f"{name} {_span(_to(raw, 'search-h200', name, '3%'))}" for name in names)
 
 
+def _one_seed(raw: Raw) -> str:
+    searches = [row["searches"]["guided"] for row in raw["search-h200"]["landscapes"]]
+    same = sum(found["evaluations_to"]["3%"] == found["evaluations_to_p95"]["3%"] for found in searches)
+    return (
+        f"guided's median equals its 95th percentile on {same} of {len(searches)} landscapes: its "
+        f"{raw['search-h200']['seeds']} seeds look like one there"
+    )
+
+
 def _second_round(raw: Raw) -> str:
     rows = raw["search-modelled-second-round"]["landscapes"]
     [searches] = [row["searches"] for row in rows if row["file"].startswith("max_rows-300x4096")]
@@ -174,6 +184,14 @@ def _overhead(raw: Raw) -> str:
         f"{row['configs']:,} configs {'with' if row['prior'] else 'without'} a prior {row['mean_ms']} ms"
         for row in rows
     )
+
+
+def _overhead_cases(raw: Raw) -> str:
+    rows = raw["search-overhead"]["rows"]
+    [trials] = {row["trials"] for row in rows}
+    spaces = [{row["configs"] for row in rows if row["prior"] == prior} for prior in (False, True)]
+    assert spaces[0] == spaces[1], "each space is searched with and without a prior"
+    return f"{len(spaces[0])} spaces, each with and without a prior, one search of {trials} evaluations each"
 
 
 # Winners ---------------------------------------------------------------------------------------------------------
@@ -238,13 +256,16 @@ def _untuned(raw: Raw, name: str = "shapes-h200") -> str:
     return ", ".join(shown)
 
 
-def _untuned_cases(raw: Raw, name: str = "shapes-h200") -> str:
+def _untuned_cases(raw: Raw, name: str = "shapes-h200", limit: str = "a limit of one minute a kernel") -> str:
     kernels = raw[name]["kernels"]
-    judged = sum(kernel["held_out"]["shapes"] for kernel in kernels)
+    judged = [kernel["held_out"]["shapes"] for kernel in kernels]
+    drawn = int(re.findall(r"--held-out (\d+)", raw[name]["command"])[0])
     tuned, trials = kernels[0]["tuned"], kernels[0]["trials_a_shape"]
+    each = f"{', '.join(map(str, judged[:-1]))} and {judged[-1]} of {drawn}"
     return (
-        f"{judged} judged shapes of {len(kernels)} kernels, each tuned with {trials} trials; {tuned} of "
-        f"{kernels[0]['shapes']} shapes a kernel were tuned before"
+        f"{sum(judged)} of {drawn * len(kernels)} drawn shapes of {len(kernels)} kernels ({each}; {limit}, which the "
+        f"recorded command omits, left out the rest), each tuned with {trials} trials; {tuned} of "
+        f"{kernels[0]['shapes']} shapes a kernel were tuned and cross-evaluated before"
     )
 
 
@@ -271,24 +292,6 @@ def _rows(raw: Raw) -> list[tuple[str, Mapping[str, Any]]]:
     """Return all judged shapes of all runs, each with its kernel."""
     runs = [*(run["kernels"] for run in raw["shapes-h200-earlier"]["runs"]), raw["shapes-h200"]["kernels"]]
     return [(kernel["kernel"], row) for run in runs for kernel in run for row in kernel["rows"]]
-
-
-def _near(raw: Raw) -> tuple[list[float], list[float]]:
-    """Return the costs of the configs that the first kept run launched: a neighbour's, and the forecast's."""
-    rows = [row for kernel in raw["shapes-h200-earlier"]["runs"][0]["kernels"] for row in kernel["rows"]]
-    costs: dict[bool, list[float]] = {True: [], False: []}
-    for row in rows:
-        costs[row["match"] == "nearest"].append(row["chosen_us"] / row["best_us"])
-    return costs[True], costs[False]
-
-
-def _near_words(raw: Raw) -> str:
-    near, others = _near(raw)
-    return (
-        f"the {len(near)} shapes that a neighbour's config was launched for took {statistics.fmean(near):.3f} "
-        "times the best "
-        f"time on average, and the {len(others)} others, launched by the forecast, {statistics.fmean(others):.3f} times"
-    )
 
 
 def _doubted(raw: Raw) -> tuple[int, float]:
@@ -434,9 +437,9 @@ SEARCH = (
         name="h200-landscapes",
         question="Measured H200 kernels: evaluations to within 3% of the best, median, by landscape",
         figure=_h200,
-        cases=lambda raw: _seeds(raw, "search-h200"),
+        cases=lambda raw: f"{_seeds(raw, 'search-h200')}; {_one_seed(raw)}",
         files=_files("search-h200"),
-        places=(Place("docs/search.md"),),
+        places=(Place("docs/search.md", _one_seed),),
         about=_NVIDIA,
         designed="the NVIDIA prior on all eight landscapes, the search on five of them: no landscape was only judged",
         not_designed="nothing",
@@ -500,7 +503,7 @@ SEARCH = (
         name="search-overhead",
         question="CPU time of the search itself, mean per evaluation of 200",
         figure=_overhead,
-        cases=lambda raw: f"{len(raw['search-overhead']['rows'])} spaces",
+        cases=_overhead_cases,
         files=_files("search-overhead"),
         places=(Place("docs/search.md"),),
         about=(*_SEARCH, "tuner/space/search_space.py"),
@@ -566,7 +569,7 @@ SEARCH = (
         name="untuned-shapes-others",
         question="The same on kernels that decided nothing",
         figure=lambda raw: _untuned(raw, "shapes-h200-others"),
-        cases=lambda raw: _untuned_cases(raw, "shapes-h200-others"),
+        cases=lambda raw: _untuned_cases(raw, "shapes-h200-others", "a limit of time"),
         files=_files("shapes-h200-others"),
         places=(Place("docs/runtime.md"),),
         about=_LAUNCH,
@@ -585,11 +588,13 @@ SEARCH = (
         about=_LAUNCH,
         designed="as for shapes never tuned",
         not_designed="each shape is left out of the forecast that is judged on it",
-        note="The best known is the best of the configs that were timed there, not of the whole space.",
+        note="The best known is the best of the configs that were timed there, not of the whole space. The forecast "
+        "picks only among configs timed at the shape; the tree does not, and its mean leaves out the unknown shapes.",
     ),
     Claim(
         name="untuned-shapes-earlier",
-        question="The same in three earlier runs with other shapes, two of them without the present prior",
+        question="The same in three earlier runs with other shapes, all without the present prior, and the first "
+        "without the forecast",
         figure=_earlier,
         cases=lambda raw: (
             f"{sum(k['held_out']['shapes'] for run in raw['shapes-h200-earlier']['runs'] for k in run['kernels'])} "
@@ -604,13 +609,14 @@ SEARCH = (
     ),
     Claim(
         name="nearest-bound",
-        question="The bound of 1.25 on a near shape: cost of a neighbour's config and of the forecast's",
-        figure=_near_words,
-        cases=lambda raw: f"{sum(map(len, _near(raw)))} shapes of three kernels; not the same shapes on both sides",
+        question="The bound of 1.25 on a near shape: cost of a neighbour's config and of other configs",
+        figure=near_words,
+        cases=near_cases,
         files=_files("shapes-h200-earlier"),
-        places=(Place("tuner/lookup/nearest_shapes.py", _near_words),),
+        places=(Place("tuner/lookup/nearest_shapes.py", near_words),),
         about=("tuner/lookup/nearest_shapes.py", "tuner/portfolio/cost_model.py"),
-        designed="the bound, by a comparison that was not kept",
+        designed="the bound, by a comparison that was not kept; the forecast's constants, on the first run's shapes "
+        "among others",
         not_designed="nothing",
     ),
     Claim(
