@@ -222,7 +222,7 @@ CHIP = (
     ),
     Claim(
         name="kernels-h200",
-        question="All kernels on an H200, beside eager, `torch.compile` and the memory rate",
+        question="The 18 kernels of that day on an H200, beside eager, `torch.compile` and the memory rate",
         figure=_kernels,
         cases=_kernel_cases,
         files=("docs/results/h200-kernels.json",),

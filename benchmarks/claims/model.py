@@ -235,7 +235,7 @@ MODEL = (
     ),
     Claim(
         name="modelled-kernels",
-        question="All kernels on the modelled part, beside our defaults and the memory rate",
+        question="The 18 kernels of that day on the modelled part, beside our defaults and the memory rate",
         figure=_kernels,
         cases=lambda raw: f"{len(raw['model-kernels']['rows'])} problems of 18 kernels",
         files=("docs/results/model-kernels.json", "docs/results/model-headline.json"),
