@@ -96,6 +96,7 @@ def measured(compiled, values, *, noise, names=PROBES):
     return [timed(name) for name in names]
 
 
+@pytest.mark.full
 def test_planted_figures_are_recovered_from_times_with_noise(compiled):
     found = fit(measured(compiled, PLANTED, noise=0.01), parameters(tuple(PLANTED)), "planted")
     for name, value in PLANTED.items():

@@ -81,6 +81,7 @@ def configs(rows):
 # Outcomes -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_one_process_and_two_give_the_same_outcomes_in_order(
     device, row_reduce, problem, configs, target, cache_folder
 ):
