@@ -173,14 +173,7 @@ def _plain(drawn: charts.Spread | charts.Course) -> dict[str, Any]:
 
 
 def _curl(scope: Scope, base_url: str) -> str:
-    query = urlencode(
-        {
-            **scope.dims,
-            **{n: str(v).lower() for n, v in scope.problem.flags.items()},
-            "dtype": scope.dtype,
-            "device": scope.device,
-        }
-    )
+    query = urlencode({**scope.shape, "dtype": scope.dtype, "device": scope.device})
     return f"curl '{base_url.rstrip('/')}/v1/configs/{scope.kernel}?{query}'"
 
 
