@@ -66,14 +66,16 @@ def _size_or_flag(value: object) -> object:
     raise ValueError(f"expected a whole number from 1 to {LARGEST}; for a flag true, false or a word")
 
 
-_SIZE_OR_FLAG = {
+SIZE_OR_FLAG = {
     "anyOf": [
         {"type": "integer", "minimum": 1, "maximum": LARGEST},
         {"type": "boolean"},
         {"type": "string", "pattern": r"^[A-Za-z_][\w.+-]{0,63}$"},
     ]
 }
-SizeOrFlag = Annotated[int | bool | str, PlainValidator(_size_or_flag), WithJsonSchema(_SIZE_OR_FLAG)]
+"""JSON Schema of a size or a flag's value."""
+
+SizeOrFlag = Annotated[int | bool | str, PlainValidator(_size_or_flag), WithJsonSchema(SIZE_OR_FLAG)]
 
 # Named types, so that clients generated from the document have them under these names.
 Dims = TypeAliasType(

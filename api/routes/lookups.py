@@ -28,7 +28,6 @@ from tilewise.api.service.answers import answer, registered
 from tilewise.db.records import Question
 from tilewise.errors import UnknownKernel, UsageError
 from tilewise.tuner.lookup.resolve import Match, NotTuned, miss
-from tilewise.tuner.space.problem_checks import LARGEST
 
 if TYPE_CHECKING:
     from tilewise.api.service.service import Service
@@ -56,13 +55,7 @@ QUESTION: list[dict[str, Any]] = [
             "type": "object",
             "minProperties": 1,
             "propertyNames": {"not": {"enum": ["dtype", "device", "match", "toolchain"]}},
-            "additionalProperties": {
-                "anyOf": [
-                    {"type": "integer", "minimum": 1, "maximum": LARGEST},
-                    {"type": "boolean"},
-                    {"type": "string", "pattern": r"^[A-Za-z_][\w.+-]{0,63}$"},
-                ]
-            },
+            "additionalProperties": schemas.SIZE_OR_FLAG,
         },
         "example": {"M": 1000, "N": 8192},
     },

@@ -12,6 +12,7 @@ from typing import Any
 
 from tilewise.benchmarks.common.cases import SHAPES
 from tilewise.benchmarks.common.header import header
+from tilewise.benchmarks.gpu.kernels import in_turns
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Config, KernelSpec, Problem
 from tilewise.tuner.devices.cuda.accelerator import CudaRuntime
@@ -79,11 +80,7 @@ def _rows(
         runs[config_text(config)] = launcher(spec, problem, config, tensors)
     if known is FLASH:
         _require_the_same(arguments, runs, theirs)
-    times: dict[str, list[float]] = {name: [] for name in runs}
-    for turn in range(rounds):
-        first = turn % len(runs)
-        for name in [*runs][first:] + [*runs][:first]:
-            times[name].append(runtime.events.device_time_us(runs[name], seconds=seconds).time_us)
+    times = in_turns(runtime, {name: (run, None) for name, run in runs.items()}, rounds, seconds)
     medians = {name: statistics.median(each) for name, each in times.items()}
     best = min(medians[name] for name in theirs)
     return [

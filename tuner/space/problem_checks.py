@@ -45,9 +45,13 @@ def parse_dims(text: str) -> dict[str, int | bool | str]:
 
 def parse_flag(text: str) -> bool | str | None:
     """Return a flag's value: true, false or a word that begins with a letter; None for any other text."""
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
+    if (truth := _truth(text)) is not None:
+        return truth
     return text if WORD.fullmatch(text) else None
+
+
+def _truth(text: str) -> bool | None:
+    return {"true": True, "false": False}.get(text.lower())
 
 
 def _cut(text: str) -> str:
@@ -116,8 +120,8 @@ def parse_config(text: str) -> dict[str, Value]:
 
 
 def _value(text: str) -> Value:
-    if text.lower() in ("true", "false"):
-        return text.lower() == "true"
+    if (truth := _truth(text)) is not None:
+        return truth
     for kind in (int, float):
         try:
             return kind(text)

@@ -170,9 +170,12 @@ def _never_satisfied(
     rules: Sequence[Constraint], ranges: Mapping[str, Sequence[Value]], problem: Problem, target: Target
 ) -> list[str]:
     """Return the first constraint that no combination of values satisfies, if there is one that explains it alone."""
-    configs = [dict(zip(ranges, values, strict=True)) for values in itertools.product(*ranges.values())]
-    broken = (rule.rule for rule in rules if not any(rule.holds(config, problem, target) for config in configs))
-    return list(itertools.islice(broken, 1))
+
+    def is_ever_met(rule: Constraint) -> bool:
+        combinations = itertools.product(*ranges.values())
+        return any(rule.holds(dict(zip(ranges, values, strict=True)), problem, target) for values in combinations)
+
+    return next(([rule.rule] for rule in rules if not is_ever_met(rule)), [])
 
 
 def _unravelled(indices: NDArray[np.int64], counts: Sequence[int]) -> ValueIndices:
