@@ -179,6 +179,8 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
             2 * width * cols // (width + cols),
             stages=int(config.get("NUM_STAGES", 1)),
             shared_bytes=rows * width * problem.item_bytes,
+            described=config["VARIANT"] == "hopper",
+            specialised=config["VARIANT"] == "hopper",
         ),
     )
 

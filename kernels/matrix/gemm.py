@@ -155,6 +155,8 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
             splits=split,
             group=int(config["GROUP_M"]),
             programs=int(config.get("PROGRAMS", 0)),
+            described=config["VARIANT"] == "descriptors",
+            specialised=bool(config.get("WARP_SPECIALIZE", False)),
         ),
     )
 

@@ -113,18 +113,15 @@ class _Kernel:
         self, spec: KernelSpec, problem: Problem, config: Config, tiling: Tiling, dot: Dot, target: Target
     ) -> None:
         self._tiling, self._dot, self._cores = tiling, dot, target.cores
-        hopper = config.get("VARIANT") == "hopper"  # descriptors, and two groups of warps beside one that loads
-        self._specialised = hopper or bool(config.get("WARP_SPECIALIZE", False))
-        self._described = hopper or config.get("VARIANT") == "descriptors"
-        groups = 2 if self._specialised else 1
+        groups = 2 if dot.specialised else 1
         warps = int(config.get("num_warps", 4))
-        threads = 32 * (warps * groups + (4 if self._specialised else 0))
+        threads = 32 * (warps * groups + (4 if dot.specialised else 0))
         sums = dot.m * dot.n / (32 * warps * groups)
         self.spilling = 1.0 + max(0.0, sums - 128) / 32
         wide = dot.m >= _WIDE_ROWS and target.capability >= 90
         self.shared = dot.stages * tiling.streamed_bytes + dot.shared_bytes
         self._under_way = max(1, dot.stages - 1 if wide else dot.stages)
-        registers = min(255.0, 40 + sums + (0 if self._described else 16))
+        registers = min(255.0, 40 + sums + (0 if dot.described else 16))
         self._resident = max(
             1,
             min(
@@ -157,15 +154,15 @@ class _Kernel:
             durations.append(_LATENCY / (self._resident * self._under_way))
         trip: float = sum(duration**_SHARPNESS for duration in durations) ** (1 / _SHARPNESS)
         if counted.issue:
-            trip *= 1 + (0.0 if self._described else _ADDRESSES) + (0.0 if self._specialised else _HANDING_OVER)
+            trip *= 1 + (0.0 if dot.described else _ADDRESSES) + (0.0 if dot.specialised else _HANDING_OVER)
             trip += _TRIP / self._resident
         total = tiles * trips * trip
         if counted.epilogue:
-            hidden = self._resident > 1 or self._specialised or 0 < dot.programs < tiling.tiles
+            hidden = self._resident > 1 or dot.specialised or 0 < dot.programs < tiling.tiles
             ends = _LATENCY + dot.m * dot.n * (4 if dot.splits > 1 else 2) / _STORE_BYTES
             total += (1.0 if hidden else tiles) * ends
         if counted.starts:
-            total += _DESCRIPTORS * (1 if dot.programs else tiles) if self._described else 0.0
+            total += _DESCRIPTORS * (1 if dot.programs else tiles) if dot.described else 0.0
             total += _LAUNCH + self._parts() if dot.splits > 1 else 0.0
         return total
 
