@@ -47,7 +47,7 @@ test: lint wheels .venv-core/ready
 
 # These note in docs/results when they ran, on what, and how it ended; `make test` shows that for the devices.
 test-full: .venv-test/ready wheels $(LARGE_READERS:%=build/readers/%)
-	$(TEST)/pytest -m full --record docs/results/test-full.json
+	$(TEST)/pytest -n 2 --dist loadfile -m full --record docs/results/test-full.json
 
 test-gpu: .venv-gpu/ready
 	.venv-gpu/bin/pytest -m needs_gpu --record docs/results/test-gpu.json

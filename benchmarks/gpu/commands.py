@@ -53,6 +53,12 @@ def _show_attention(body: dict[str, Any]) -> None:
 @click.option("--dtype", default="float32", show_default=True)
 @click.option("--device", default="auto", show_default=True, help="auto, npu, cuda or model:PART.")
 @click.option("--trials", type=click.IntRange(1), help="Trials per shape.")
+@click.option(
+    "--beside",
+    type=click.Choice(("eager", "compile", "max_autotune")),
+    multiple=True,
+    help="How PyTorch runs beside (default: all three, which takes minutes per shape).",
+)
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @database
 @common
@@ -62,6 +68,7 @@ def kernels(
     dtype: str,
     device: str,
     trials: int | None,
+    beside: tuple[str, ...],
     file: str | None,
     url: str | None,
     as_json: bool,
@@ -71,7 +78,7 @@ def kernels(
     On an NVIDIA GPU one timer times them again, in turns with eager PyTorch and torch.compile.
     """
     from tilewise.benchmarks.common import cases as known
-    from tilewise.benchmarks.gpu.kernels import bench
+    from tilewise.benchmarks.gpu.kernels import BESIDE, bench
     from tilewise.cli.progress import Progress
     from tilewise.db.sql.sql_store import open_store
     from tilewise.kernels import registry
@@ -84,7 +91,9 @@ def kernels(
     given = [parse_dims(shape) for shape in shapes]
     problems = [(spec, make_problem(spec, dims, dtype)) for spec in specs for dims in given or known.shapes(spec.name)]
     with open_store(url or read_settings().database_url) as store, open_device(choose(device)) as opened:
-        body = bench(opened, store, problems, budget=Budget(trials or DEFAULT_TRIALS), watcher=Progress)
+        body = bench(
+            opened, store, problems, budget=Budget(trials or DEFAULT_TRIALS), beside=beside or BESIDE, watcher=Progress
+        )
     give(body, as_json, file, _show_kernels)
 
 

@@ -26,9 +26,12 @@ from tilewise.tuner.measure.verify import Arguments
 from tilewise.tuner.tuning.loop import Budget, Tuning, Watcher
 from tilewise.tuner.workers.worker import describe
 
-__all__ = ["bench", "bench_kernels", "in_turns", "read_rates", "runnable"]
+__all__ = ["BESIDE", "bench", "bench_kernels", "in_turns", "read_rates", "runnable"]
 
 Run = Callable[[], Any]
+
+BESIDE = ("eager", "compile", "max_autotune")
+"""What PyTorch runs the reference with: as it is, under `torch.compile`, and under its search for the best kernels."""
 
 
 def bench(
@@ -37,6 +40,7 @@ def bench(
     problems: Sequence[tuple[KernelSpec, Problem]],
     *,
     budget: Budget,
+    beside: Sequence[str] = BESIDE,
     watcher: Callable[[], Watcher] = Watcher,
 ) -> dict[str, Any]:
     """Tune each problem, compare, and return the JSON of `tilewise bench kernels`.
@@ -56,7 +60,7 @@ def bench(
             failed.append({**row, "failed": {"tuned": str(error)}})
     if isinstance(device, CudaDevice):
         chosen = [(spec, problem, result.winner.config) for spec, problem, result in results if result.winner]
-        body = bench_kernels(CudaRuntime(device.index), chosen)
+        body = bench_kernels(CudaRuntime(device.index), chosen, beside=beside)
     else:
         body = {"device": device.target.name, "toolchain": device.toolchain}
         body["rows"] = [_found(device, spec, problem, result) for spec, problem, result in results]
@@ -84,6 +88,7 @@ def bench_kernels(
     runtime: CudaRuntime,
     cases: Sequence[tuple[KernelSpec, Problem, Config]],
     *,
+    beside: Sequence[str] = BESIDE,
     rounds: int = 5,
     seconds: float = 0.1,
     progress: Callable[[str], None] = lambda line: None,
@@ -102,7 +107,7 @@ def bench_kernels(
     rows = []
     for spec, problem, config in cases:
         progress(f"{spec.name} {_shape(problem)} {problem.dtype}")
-        rows.append(_row(bench, spec, problem, config, best, rounds, seconds))
+        rows.append(_row(bench, spec, problem, config, beside, best, rounds, seconds))
     return {
         "device": about.target.name,
         "toolchain": about.toolchain,
@@ -146,7 +151,14 @@ def _streams(x: Any) -> dict[str, Run]:
 
 
 def _row(
-    bench: Bench, spec: KernelSpec, problem: Problem, config: Config, rate: float, rounds: int, seconds: float
+    bench: Bench,
+    spec: KernelSpec,
+    problem: Problem,
+    config: Config,
+    beside: Sequence[str],
+    rate: float,
+    rounds: int,
+    seconds: float,
 ) -> dict[str, Any]:
     import torch
 
@@ -154,7 +166,7 @@ def _row(
     runtime = bench.runtime
     assert isinstance(runtime, CudaRuntime)
     arguments, target = bench.arguments(spec, problem), runtime.describe().target
-    runs, failed = runnable(_implementations(target, spec, problem, config, arguments))
+    runs, failed = runnable(_implementations(target, spec, problem, config, beside, arguments))
     times = in_turns(runtime, runs, rounds, seconds)
     medians = {name: statistics.median(values) for name, values in times.items()}
     row: dict[str, Any] = {
@@ -178,7 +190,12 @@ def _row(
 
 
 def _implementations(
-    target: Target, spec: KernelSpec, problem: Problem, config: Config, arguments: Arguments
+    target: Target,
+    spec: KernelSpec,
+    problem: Problem,
+    config: Config,
+    beside: Sequence[str],
+    arguments: Arguments,
 ) -> dict[str, tuple[Callable[[], Run], Run | None]]:
     """Return, for each implementation, a function that makes it and one to call before each of its runs."""
     reset = arguments.reset if arguments.needs_reset else None
@@ -188,12 +205,15 @@ def _implementations(
 
     reference = spec.reference_of(problem)
     eager = functools.partial(_without_gradients, reference, arguments.inputs)
+    theirs: dict[str, Callable[[], Run]] = {
+        "eager": lambda: eager,
+        "compile": lambda: _compiled(reference, arguments, "default"),
+        "max_autotune": lambda: _compiled(reference, arguments, "max-autotune-no-cudagraphs"),
+    }
     return {
         "tuned": (lambda: launched(config), reset),
         "default": (lambda: launched(spec.default(problem, target)), reset),
-        "eager": (lambda: eager, None),
-        "compile": (lambda: _compiled(reference, arguments, "default"), None),
-        "max_autotune": (lambda: _compiled(reference, arguments, "max-autotune-no-cudagraphs"), None),
+        **{name: (theirs[name], None) for name in beside},
     }
 
 
