@@ -236,8 +236,9 @@ class Dot:
     `stages` is the number of trips whose operands are in shared memory at a time, `shared_bytes` the shared memory
     beside them (an epilogue's tile). `splits` programs share an accumulator's sum. `group` rows of tiles are worked on
     together, so that their operands stay in the L2 cache. `programs` is their number where each works on one tile after
-    the other, and 0 where each has one. `described`: tiles are loaded through tensor descriptors. `specialised`: one
-    group of warps loads, and two others multiply.
+    the other, and 0 where each has one. `row_bytes` is the length of the contiguous rows in which a tile of the larger
+    operand is loaded. `described`: tiles are loaded through tensor descriptors. `specialised`: one group of warps
+    loads, and two others multiply.
     """
 
     m: int
@@ -248,6 +249,7 @@ class Dot:
     splits: int = 1
     group: int = 1
     programs: int = 0
+    row_bytes: int = 128
     described: bool = False
     specialised: bool = False
 

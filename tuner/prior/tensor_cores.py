@@ -46,11 +46,15 @@ _MEMORY_BYTES = 20.0
 """Bytes per cycle of global memory for one multiprocessor: 4.8 TB/s, of which nine tenths are reached, over 132, at
 1.65 GHz. Chosen by hand."""
 
+_WHOLE_ROW, _SHORT_ROW = 128, 0.4
+"""Bytes of a line of the L2 cache, and the power with which shorter rows of a tile slow global memory down. Chosen by
+hand."""
+
 _L2_SIZE = 50 << 20
 """Second-level cache of an H100 and an H200; half of it is taken to keep operands (each half serves its own side)."""
 
-_LATENCY = 900.0
-"""Cycles from a request of operands until they are in shared memory. Chosen by hand."""
+_LATENCY = 650.0
+"""Cycles from a request of operands until the first of them are in shared memory. Chosen by hand."""
 
 _STORE_BYTES = 32
 """Bytes per cycle that a multiprocessor stores. Chosen by hand, as are the costs below."""
@@ -58,14 +62,11 @@ _STORE_BYTES = 32
 _LAUNCH = 4000.0
 """Cycles of a second launch, 2.5 us."""
 
-_DESCRIPTORS = 700.0
-"""Cycles in which a program makes its descriptors."""
+_DESCRIPTORS = 4000.0
+"""Cycles in which a program makes its descriptors and first uses them."""
 
-_ADDRESSES = 0.06
-"""Share of a trip that threads take for addresses and copies where no descriptors do that."""
-
-_HANDING_OVER = 0.05
-"""Share of a trip that warps lose which both load and multiply."""
+_ADDRESSES = 0.12
+"""Share of a product, and of its operands' way, that threads take for addresses and copies, if no descriptors do it."""
 
 _TRIP = 40.0
 """Cycles of a trip in which the tensor cores wait for barriers."""
@@ -146,16 +147,15 @@ class _Kernel:
         each = tiling.tiles / self._cores
         tiles = max(1, math.ceil(each)) if counted.waves else each
         rows = max(dot.m, 16) if self._wide or not counted.mma_shape else dot.m / _OLDER
-        durations = [rows * dot.n * dot.k / self._products * (self._operand_reads() if counted.mma_shape else 1.0)]
+        product = rows * dot.n * dot.k / self._products * (self._operand_reads() if counted.mma_shape else 1.0)
+        copied = 1 + _ADDRESSES if counted.issue and not dot.described else 1.0
+        durations = [copied * product + (_TRIP / self._resident if counted.issue else 0.0)]
         if counted.intensity:
-            durations.append(tiling.streamed_bytes / _L2_BYTES)
+            durations.append(copied * tiling.streamed_bytes / _L2_BYTES)
         durations.append(self._from_memory(counted.l2_reuse) / tiles / trips / min(self._cores, tiling.programs))
         if counted.in_flight:
-            durations.append(_LATENCY / (self._resident * self._under_way))
+            durations.append((_LATENCY + tiling.streamed_bytes / _L2_BYTES) / (self._resident * self._under_way))
         trip: float = sum(duration**_SHARPNESS for duration in durations) ** (1 / _SHARPNESS)
-        if counted.issue:
-            trip *= 1 + (0.0 if dot.described else _ADDRESSES) + (0.0 if dot.specialised else _HANDING_OVER)
-            trip += _TRIP / self._resident
         total = tiles * trips * trip
         if counted.epilogue:
             hidden = self._resident > 1 or dot.specialised or 0 < dot.programs < tiling.tiles
@@ -186,17 +186,20 @@ class _Kernel:
         holds all of them.
         """
         tiling, dot = self._tiling, self._dot
-        if not reused or self._least - self._written <= _L2_SIZE / 2:
+        if not reused:
             return self._least / _MEMORY_BYTES
+        rate: float = _MEMORY_BYTES * min(1.0, dot.row_bytes / _WHOLE_ROW) ** _SHORT_ROW
+        if self._least - self._written <= _L2_SIZE / 2:
+            return self._least / rate
         depth = math.prod(axis.size for axis in tiling.axes[1:-1])
         rows, cols = ceil_div(tiling.axes[0].size, dot.m), ceil_div(tiling.axes[-1].size, dot.n)
         at_once = min(tiling.tiles, self._cores * self._resident) / dot.splits
         high = min(rows, dot.group)
         across = min(cols, math.ceil(at_once / high))
         read = (high * dot.m + across * dot.n) * depth * self._item * math.ceil(rows * cols / (high * across))
-        return (max(read, self._least - self._written) + self._written) / _MEMORY_BYTES
+        return (max(read, self._least - self._written) + self._written) / rate
 
     def _parts(self) -> float:
-        """Return the cycles in which the parts' sums are read again, from the L2 cache."""
+        """Return the cycles in which the parts' sums are read again."""
         sums = math.prod(axis.size for axis in (self._tiling.axes[0], self._tiling.axes[-1]))
-        return 4 * sums * self._dot.splits / _L2_BYTES / self._cores
+        return 4 * sums * self._dot.splits / _MEMORY_BYTES / self._cores
