@@ -1,6 +1,6 @@
 """`tilewise bench attention`: our attention beside PyTorch's, and beside the memory rate where one query reads keys.
 
-All contenders of a shape take turns, each after a write over the L2 cache. PyTorch's attention
+Each round runs all contenders of a shape once, with a cold L2 cache. PyTorch's attention
 (`scaled_dot_product_attention`) runs once with each backend that takes the shape.
 """
 
@@ -12,7 +12,7 @@ from typing import Any
 
 from tilewise.benchmarks.common.cases import SHAPES
 from tilewise.benchmarks.common.header import header
-from tilewise.benchmarks.gpu.kernels import in_turns
+from tilewise.benchmarks.gpu.kernels import in_rounds
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Config, KernelSpec, Problem
 from tilewise.tuner.devices.cuda.accelerator import CudaRuntime
@@ -33,7 +33,7 @@ FLASH: Sequence[Config] = (
 DECODE: Sequence[Config] = tuple(
     {"BLOCK_N": block, "SPLITS": splits, "NUM_STAGES": 2, "num_warps": warps}
     for block, warps in ((64, 4), (128, 8))
-    for splits in (1, 16, 32, 64)
+    for splits in (1, 4, 8, 16, 32, 64)
 )
 """Configs that are timed where they are in a shape's space."""
 
@@ -44,9 +44,7 @@ _CLOSE = 0.05
 Run = Callable[[], Any]
 
 
-def bench_attention(
-    rounds: int, *, seconds: float = 0.05, progress: Callable[[str], None] = lambda text: None
-) -> dict[str, Any]:
+def bench_attention(rounds: int, *, progress: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
     """Run the benchmark and return its JSON. Raises `AssertionError` if an output is not PyTorch's."""
     runtime = CudaRuntime()
     flash, decode = registry.load("flash_attention"), registry.load("decode_attention")
@@ -54,9 +52,13 @@ def bench_attention(
     for spec, dims in [(flash, dims) for dims in _flash_dims()] + [(decode, dims) for dims in SHAPES[decode.name]]:
         problem = make_problem(spec, dims, "bfloat16")
         progress(f"{spec.name} at {problem}")
-        rows += _rows(runtime, spec, problem, rounds, seconds)
+        rows += _rows(runtime, spec, problem, rounds)
     device = runtime.describe().target.name
-    return {**header(f"tilewise bench attention --rounds {rounds}", "measured", device), "rows": rows}
+    return {
+        **header(f"tilewise bench attention --rounds {rounds}", "measured", device),
+        "timer": runtime.timer.name,
+        "rows": rows,
+    }
 
 
 def _flash_dims() -> Iterator[Mapping[str, int | bool]]:
@@ -65,9 +67,7 @@ def _flash_dims() -> Iterator[Mapping[str, int | bool]]:
             yield {**dims, "causal": causal}
 
 
-def _rows(
-    runtime: CudaRuntime, spec: KernelSpec, problem: Problem, rounds: int, seconds: float
-) -> list[dict[str, Any]]:
+def _rows(runtime: CudaRuntime, spec: KernelSpec, problem: Problem, rounds: int) -> list[dict[str, Any]]:
     arguments = Arguments(spec, problem, device=runtime.place)
     target = runtime.describe().target
     known = FLASH if spec.name == "flash_attention" else DECODE
@@ -80,7 +80,7 @@ def _rows(
         runs[config_text(config)] = launcher(spec, problem, config, tensors)
     if known is FLASH:
         _require_the_same(arguments, runs, theirs)
-    times = in_turns(runtime, {name: (run, None) for name, run in runs.items()}, rounds, seconds)
+    times = in_rounds(runtime, runs, rounds)
     medians = {name: statistics.median(each) for name, each in times.items()}
     best = min(medians[name] for name in theirs)
     return [

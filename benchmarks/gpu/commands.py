@@ -16,7 +16,7 @@ __all__ = ["attention", "faults", "kernels", "matrix", "repeatability", "timing"
 
 
 @click.command()
-@click.option("--rounds", type=click.IntRange(1), default=5, show_default=True, help="Turns of every contender.")
+@click.option("--rounds", type=click.IntRange(1), default=40, show_default=True, help="Runs of each contender.")
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @common
 def attention(rounds: int, file: str | None, as_json: bool) -> None:
@@ -120,7 +120,7 @@ def _show_kernels(body: dict[str, Any]) -> None:
 @click.option("--dtype", default="bfloat16", show_default=True, help="Of the given shapes.")
 @click.option("--trials", type=click.IntRange(1), help="Trials per shape.")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Seconds per shape.")
-@click.option("--rounds", type=click.IntRange(1), default=9, show_default=True, help="Turns of each contender.")
+@click.option("--rounds", type=click.IntRange(1), default=200, show_default=True, help="Runs of each contender.")
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @database
 @common

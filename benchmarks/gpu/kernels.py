@@ -26,7 +26,7 @@ from tilewise.tuner.measure.verify import Arguments
 from tilewise.tuner.tuning.loop import Budget, Tuning, Watcher
 from tilewise.tuner.workers.worker import describe
 
-__all__ = ["BESIDE", "bench", "bench_kernels", "in_turns", "read_rates", "runnable"]
+__all__ = ["BESIDE", "bench", "bench_kernels", "in_rounds", "in_turns", "read_rates", "runnable"]
 
 Run = Callable[[], Any]
 
@@ -263,6 +263,12 @@ def in_turns(
             run, reset = runs[name]
             times[name].append(runtime.events.device_time_us(run, reset=reset, seconds=seconds).time_us)
     return times
+
+
+def in_rounds(runtime: CudaRuntime, runs: Mapping[str, Run], rounds: int) -> dict[str, list[float]]:
+    """Return the times of each round, in microseconds, by the timer that tunings use; a round runs each once."""
+    times = runtime.timer.rounds_us([runtime.job(run) for run in runs.values()], rounds)
+    return dict(zip(runs, times, strict=True))
 
 
 def _shape(problem: Problem) -> str:

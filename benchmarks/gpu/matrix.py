@@ -1,7 +1,7 @@
 """Tuned matrix products against PyTorch's (cuBLAS): one timer, in turns, with a cold L2 cache.
 
 The products are `torch.matmul` for 16-bit inputs and `torch._scaled_mm` for 8-bit ones, into a tensor that exists. The
-reported time is the median of the rounds' medians, as in `kernels.py`.
+reported time is the median of the rounds, each of which runs every contender once.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from tilewise.benchmarks.gpu.kernels import in_turns, runnable
+from tilewise.benchmarks.common.header import header
+from tilewise.benchmarks.gpu.kernels import in_rounds, runnable
 from tilewise.db.records import Result, Shape
 from tilewise.db.store import Store
 from tilewise.errors import NothingFeasible
@@ -33,9 +34,6 @@ CASES: Sequence[tuple[Shape, str]] = (
 )
 """The shapes of the acceptance figures: few rows, as in decoding, and squares."""
 
-_SECONDS = 0.1
-"""Seconds of each contender in each round."""
-
 
 def bench_matrix(
     device: CudaDevice,
@@ -44,7 +42,7 @@ def bench_matrix(
     problems: Sequence[Problem],
     *,
     budget: Budget,
-    rounds: int = 9,
+    rounds: int = 200,
     watcher: Callable[[], Watcher] = Watcher,
 ) -> dict[str, Any]:
     """Tune each problem, time it beside PyTorch, and return the JSON of `tilewise bench matrix`.
@@ -55,10 +53,11 @@ def bench_matrix(
     results = [_tuned(device, store, spec, problem, budget, watcher) for problem in problems]
     bench = Bench(CudaRuntime(device.index))
     about = bench.runtime.describe()
+    limits = f" --trials {budget.trials}" + (f" --timeout {budget.seconds:g}" if budget.seconds else "")
     return {
-        "command": "tilewise bench matrix",
-        "device": about.target.name,
+        **header(f"tilewise bench matrix{limits} --rounds {rounds}", "measured", about.target.name),
         "toolchain": about.toolchain,
+        "timer": bench.runtime.timer.name,
         "rounds": rounds,
         "rows": [_row(bench, spec, problem, result, rounds) for problem, result in zip(problems, results, strict=True)],
     }
@@ -95,18 +94,23 @@ def _row(bench: Bench, spec: KernelSpec, problem: Problem, result: Result | str,
             "torch": (lambda: torch_product(problem, arguments.inputs), None),
         }
     )
-    times = in_turns(runtime, runs, rounds, _SECONDS)
+    times = in_rounds(runtime, {name: run for name, (run, _) in runs.items()}, rounds)
     medians = {name: statistics.median(values) for name, values in times.items()}
     row |= {"config": dict(config), "trials": sum(result.counts.values()), "tuning_s": round(result.seconds, 1)}
     row |= {"evaluations_to_best": result.winner.ordinal, "searched_us": result.winner.time_us}
     row |= {f"{name}_us": round(value, 3) for name, value in medians.items()}
-    row["spread_us"] = {name: [round(min(values), 3), round(max(values), 3)] for name, values in times.items()}
+    row["p20_p80_us"] = {name: _fifths(values) for name, values in times.items()}
     row["verified"] = bench.verify(spec, problem, config).answer.agreed
     if "tuned" in medians and (bound := arithmetic(spec, problem, target.name)) is not None:
         tuned = medians["tuned"]
         row |= {"tflop_s": round(bound.tflop_s(tuned), 1), "share_of_peak": round(bound.share(tuned), 4)}
         row["gb_s"] = round(spec.bytes(problem) / tuned / 1e3, 1)
     return row | ({"failed": failed} if failed else {})
+
+
+def _fifths(values: Sequence[float]) -> list[float]:
+    fifths = statistics.quantiles(values, n=5)
+    return [round(fifths[0], 3), round(fifths[-1], 3)]
 
 
 def _launch(spec: KernelSpec, problem: Problem, config: Mapping[str, Any], arguments: Arguments) -> Callable[[], Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import platform
 import random
 import statistics
+import subprocess
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -93,7 +94,7 @@ def sample(
             break
         try:
             found.append((config, compile_config(spec, problem, config, target, folder)))
-        except ValueError:  # it does not fit on chip
+        except (ValueError, subprocess.CalledProcessError):  # it does not fit on chip, or the compiler crashes
             continue
     return found
 
