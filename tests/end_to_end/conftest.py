@@ -1,4 +1,8 @@
-"""The command line as a user runs it: in a separate process, with a temporary database and the real compiler."""
+"""The command line as a user runs it: in a separate process, with a temporary database and the real compiler.
+
+Commands run in forks of a warm process (`warm_command`), but for those that are interrupted or have a prelude, and
+while it is recorded which test runs which line.
+"""
 
 from __future__ import annotations
 
@@ -6,12 +10,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from warm_command import WarmCommand
 
 
 @dataclass
@@ -20,6 +25,7 @@ class CommandLine:
 
     folder: Path
     environment: Mapping[str, str] = field(default_factory=dict)
+    warm: WarmCommand | None = None
 
     @property
     def database(self) -> str:
@@ -27,17 +33,21 @@ class CommandLine:
 
     def start(self, *words: str, prelude: str = "") -> subprocess.Popen[str]:
         code = f"{prelude}\nimport sys\nfrom tilewise.cli import main\nmain(sys.argv[1:])"
-        settings = {"TILEWISE_DB": self.database, **self.environment}
         return subprocess.Popen(
             [sys.executable, "-c", code, *words],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
             cwd=self.folder,
-            env={**os.environ, **settings},
+            env=self._settings(),
         )
 
+    def _settings(self) -> dict[str, str]:
+        return {**os.environ, "TILEWISE_DB": self.database, **self.environment}
+
     def __call__(self, *words: str, prelude: str = "") -> subprocess.CompletedProcess[str]:
+        if self.warm is not None and not prelude and "COVERAGE_PROCESS_START" not in os.environ:
+            return subprocess.CompletedProcess(words, *self.warm.run(words, self.folder, self._settings(), 240))
         process = self.start(*words, prelude=prelude)
         out, err = process.communicate(timeout=240)
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
@@ -49,7 +59,7 @@ class CommandLine:
 
     def in_folder(self, folder: Path) -> CommandLine:
         """Return a runner in another folder, with the same compiled artefacts and another database."""
-        return CommandLine(folder, self.environment)
+        return replace(self, folder=folder)
 
 
 @pytest.fixture(scope="session")
@@ -57,15 +67,22 @@ def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("artefacts")
 
 
+@pytest.fixture(scope="session")
+def warm() -> Iterator[WarmCommand]:
+    warm = WarmCommand()
+    yield warm
+    warm.close()
+
+
 @pytest.fixture
-def tilewise(tmp_path: Path, artefacts: Path) -> CommandLine:
-    return CommandLine(tmp_path, {"TILEWISE_CACHE": str(artefacts)})
+def tilewise(tmp_path: Path, artefacts: Path, warm: WarmCommand) -> CommandLine:
+    return CommandLine(tmp_path, {"TILEWISE_CACHE": str(artefacts)}, warm)
 
 
 @pytest.fixture(scope="session")
-def tuned(tmp_path_factory: pytest.TempPathFactory, artefacts: Path) -> CommandLine:
+def tuned(tmp_path_factory: pytest.TempPathFactory, artefacts: Path, warm: WarmCommand) -> CommandLine:
     """A command line whose database holds one small problem, tuned on a modelled part."""
-    tilewise = CommandLine(tmp_path_factory.mktemp("tuned"), {"TILEWISE_CACHE": str(artefacts)})
+    tilewise = CommandLine(tmp_path_factory.mktemp("tuned"), {"TILEWISE_CACHE": str(artefacts)}, warm)
     done = tilewise("tune", "row_reduce", "-s", "M=200,N=1000", "--device", "model:Ascend910B4", "--trials", "8")
     assert done.returncode == 0, done.stderr
     return tilewise

@@ -131,7 +131,7 @@ print("done")
 """
 
 
-@pytest.mark.in_part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("program", [PROGRAM, COMPILED], ids=["operator", "torch.compile"])
 def test_in_a_process_that_interprets(program, tmp_path):
     pytest.importorskip("triton")
