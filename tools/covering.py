@@ -130,7 +130,8 @@ def copy_tree(folder: Path) -> Path:
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy2(ROOT / name, folder / name, follow_symlinks=False)
     (folder / "build").mkdir()
-    (folder / "build/wheels").symlink_to(ROOT / "build/wheels")
+    for name in ("wheels", "readers"):
+        (folder / "build" / name).symlink_to(ROOT / "build" / name)
     return folder
 
 
@@ -168,7 +169,7 @@ def record(jobs: int) -> None:
     )
     shutil.copy(_TIMES, before := WORK / "before.jsonl")
     names = {"COVERAGE_PROCESS_START": str(settings), OUTCOMES: str(_TIMES), BEFORE: str(before)}
-    words = [*PLUGINS, "-n", str(jobs), *(f"--ignore={path}" for path in _LEFT_OUT)]
+    words = [*PLUGINS, "-n", str(jobs), "--dist", "loadfile", *(f"--ignore={path}" for path in _LEFT_OUT)]
     command = [sys.executable, "-m", "pytest", *words]
     code = subprocess.run(command, cwd=copy, env=environment(copy) | names, check=False).returncode
     if code not in (0, 1, _NOTHING_LEFT):
