@@ -157,7 +157,7 @@ def cross_entropy_looped_kernel(
     N,
     FITS_M: tl.constexpr,
     EVEN_N: tl.constexpr,
-    ONE_EXP: tl.constexpr,
+    GROUP: tl.constexpr,
     BLOCK_SIZE_M: tl.constexpr,
     SUB_BLOCK_SIZE_M: tl.constexpr,
     BLOCK_SIZE_N: tl.constexpr,
@@ -165,23 +165,23 @@ def cross_entropy_looped_kernel(
 ):
     """Compute the same for rows of any length, each read once in parts. EVEN_N: N is a multiple of BLOCK_SIZE_N.
 
-    Each column of the tile keeps its own maximum and sum, so that a part needs no reduction; they are merged once.
-    ONE_EXP: of the old sum and the new term only the one that needs it is scaled, which takes one exponential instead
-    of two, but a comparison and two selections.
+    Each group of GROUP columns of the tile keeps its own maximum and sum; they are merged once. A group that one thread
+    loads needs no reduction between threads, and scales its old sum once for all of its columns.
     """
     for trip in range((BLOCK_SIZE_M - 1) // SUB_BLOCK_SIZE_M + 1):
         rows = _rows(trip, M, FITS_M, BLOCK_SIZE_M, SUB_BLOCK_SIZE_M)
-        peaks = tl.full([SUB_BLOCK_SIZE_M, BLOCK_SIZE_N], -3.4028234663852886e38, dtype=tl.float32)
-        totals = tl.zeros([SUB_BLOCK_SIZE_M, BLOCK_SIZE_N], dtype=tl.float32)
+        peaks = tl.full([SUB_BLOCK_SIZE_M, BLOCK_SIZE_N // GROUP], -3.4028234663852886e38, dtype=tl.float32)
+        totals = tl.zeros([SUB_BLOCK_SIZE_M, BLOCK_SIZE_N // GROUP], dtype=tl.float32)
         for left in tl.range(0, N, BLOCK_SIZE_N, num_stages=NUM_STAGES):
             x = _load(x_ptr, rows, left + tl.arange(0, BLOCK_SIZE_N), M, N, FITS_M, EVEN_N, "evict_first")
-            higher = tl.maximum(peaks, x, propagate_nan=tl.PropagateNan.ALL)
-            if ONE_EXP:
-                rise = x - peaks
-                scale = tl.exp(-tl.abs(rise))
-                totals = tl.where(rise > 0, totals * scale + 1.0, totals + scale)
+            if GROUP == 1:
+                higher = tl.maximum(peaks, x, propagate_nan=tl.PropagateNan.ALL)
+                terms = tl.exp(x - higher)
             else:
-                totals = totals * tl.exp(peaks - higher) + tl.exp(x - higher)
+                groups = tl.reshape(x, [SUB_BLOCK_SIZE_M, BLOCK_SIZE_N // GROUP, GROUP])
+                higher = tl.maximum(peaks, tl.max(groups, axis=2), propagate_nan=tl.PropagateNan.ALL)
+                terms = tl.sum(tl.exp(groups - higher[:, :, None]), axis=2)
+            totals = totals * tl.exp(peaks - higher) + terms
             peaks = higher
         peak = tl.max(peaks, axis=1)
         total = tl.sum(totals * tl.exp(peaks - peak[:, None]), axis=1)

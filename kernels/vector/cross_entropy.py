@@ -45,8 +45,9 @@ def _launches(config: Config, problem: Problem) -> Sequence[Launch]:
     fits = int(config["SUB_BLOCK_SIZE_M"]) <= m
     if config["VARIANT"] == "one_load":
         return [Launch(_ONE_LOAD, grid, {"FITS_M": fits, "FITS_N": cols == n})]
-    on_nvidia = "num_warps" in config  # a multiprocessor makes an eighth as many exponentials as other results
-    return [Launch(_LOOPED, grid, {"FITS_M": fits, "EVEN_N": n % cols == 0, "ONE_EXP": on_nvidia})]
+    # on NVIDIA, where exponentials are what the kernel waits for, a group is what a thread loads at once: 16 bytes
+    group = 16 // problem.item_bytes if "num_warps" in config else 1
+    return [Launch(_LOOPED, grid, {"FITS_M": fits, "EVEN_N": n % cols == 0, "GROUP": group})]
 
 
 def _tiling(config: Config, problem: Problem) -> Tiling:
