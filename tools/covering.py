@@ -59,7 +59,7 @@ class Covering:
         the one that mirrors its module, those with a recorded test of the line, and those that are new, if they are of
         the mirror's folder or one around it.
         """
-        place = Path("tests", mutant.file.replace("/jit/", "/vector/"))
+        place = Path("tests", mutant.file.replace("/jit/", "/"))
         mirror = place.with_name(f"test_{place.stem.lstrip('_')}.py")
 
         def far(test: str) -> tuple[int, float]:
@@ -88,10 +88,25 @@ class Covering:
         found = {test for span in (*lines, *bodies) for line in span for test in tests.get(line, ())} - {""}
         if is_run:
             return found
-        folder = f"tests/{Path(mutant.file).parent}/".replace("/jit/", "/")
-        nearby = {test for test in self.seconds if test.startswith(folder)}
         rules = ("tests/docs/", "tests/test_imports.py")
-        return (found or nearby) | {test for test in self.seconds if test.startswith(rules)}
+        of_rules = {test for test in self.seconds if test.startswith(rules)}
+        if "/jit/" in mutant.file:
+            words = _kernels_of(mutant.file)
+            return of_rules | {test for test in self.seconds if any(word in test for word in words)}
+        nearby = {test for test in self.seconds if test.startswith(f"tests/{Path(mutant.file).parent}/")}
+        return (found or nearby) | of_rules
+
+
+@cache
+def _kernels_of(file: str) -> set[str]:
+    """Return the words by which tests name the kernels that launch functions of this file."""
+    module = file.removesuffix(".py").replace("/", ".")
+    words = set()
+    for spec in (ROOT / "kernels").rglob("*.py"):
+        text = spec.read_text()
+        if "jit" not in spec.parts and re.search(rf"\b{module}\b", text):
+            words |= {spec.stem, *re.findall(r'\bname="(\w+)"', text)}
+    return words
 
 
 @cache
