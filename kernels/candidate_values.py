@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
-from tilewise.kernels.spec import Target, ceil_div
+from collections.abc import Callable, Sequence
 
-__all__ = ["nice_numbers", "powers_of_two", "row_blocks", "row_sub_blocks"]
+from tilewise.kernels.spec import Problem, Target, Value, ceil_div
+
+__all__ = ["nice_numbers", "only_nvidia", "powers_of_two", "row_blocks", "row_sub_blocks"]
+
+
+def only_nvidia(*values: Value) -> Callable[[Problem, Target], Sequence[Value]]:
+    """Return the candidate values of a parameter that exists on NVIDIA only."""
+    return lambda problem, target: list(values) if target.family == "nvidia" else []
 
 
 def powers_of_two(low: int, high: int) -> list[int]:

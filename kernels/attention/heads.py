@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
-from tilewise.kernels.candidate_values import powers_of_two
-from tilewise.kernels.spec import Problem, Target, Value
+from tilewise.kernels.candidate_values import only_nvidia, powers_of_two
+from tilewise.kernels.spec import Problem
 
 __all__ = ["LARGEST_HEAD", "draw_keys", "draw_queries", "only_nvidia", "padded", "scale"]
 
@@ -35,7 +34,3 @@ def draw_queries(tensor: Any, generator: Any) -> None:
 def draw_keys(tensor: Any, generator: Any) -> None:
     """Draw normal keys: scores of larger ones would differ by no more than float32 rounds off."""
     tensor.normal_(generator=generator)
-
-
-def only_nvidia(*values: Value) -> Callable[[Problem, Target], Sequence[Value]]:
-    return lambda problem, target: list(values) if target.family == "nvidia" else []

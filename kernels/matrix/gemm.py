@@ -15,7 +15,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilewise.kernels.candidate_values import powers_of_two
+from tilewise.kernels.candidate_values import only_nvidia
+from tilewise.kernels.matrix.tiles import EIGHT_BIT_FLOATS, buffered, operands_hold, sums_hold, up_to
 from tilewise.kernels.spec import (
     Axis,
     Buffer,
@@ -150,7 +151,7 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
             block_m,
             block_n,
             block_k,
-            stages=_buffered(config),
+            stages=buffered(block_m, int(config.get("num_stages", 2))),
             shared_bytes=_stored_bytes(config),
             splits=split,
             group=int(config["GROUP_M"]),
@@ -160,13 +161,6 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
             specialised=bool(config.get("WARP_SPECIALIZE", False)),
         ),
     )
-
-
-def _buffered(config: Config) -> int:
-    """Return the trips whose operands have shared memory. Tiles of less than 64 rows are multiplied from registers, so
-    that one trip fewer does."""
-    stages = int(config.get("num_stages", 2))
-    return stages if int(config["BLOCK_M"]) >= 64 else stages - 1
 
 
 def _stored_bytes(config: Config) -> int:
@@ -198,18 +192,13 @@ def _reference(inputs: Tensors, problem: Problem) -> Tensors:
 # The space -------------------------------------------------------------------------------------------------------
 
 
-def _up_to(size: int, least: int, most: int) -> list[int]:
-    """Return the powers of two from `least` to the first that holds `size`, at most `most`."""
-    return [value for value in powers_of_two(least, size) if value <= most]
-
-
 def _block_m(problem: Problem, target: Target) -> Sequence[Value]:
-    values = _up_to(problem.dims["M"], 16, 256)
+    values = up_to(problem.dims["M"], 16, 256)
     return [value for value in values if value >= 64] if problem.dims["M"] > 256 else values
 
 
 def _block_n(problem: Problem, target: Target) -> Sequence[Value]:
-    values = _up_to(problem.dims["N"], 16, 256)
+    values = up_to(problem.dims["N"], 16, 256)
     least = 32 if problem.dims["M"] <= 64 else 64
     return [value for value in values if value >= least] or values
 
@@ -217,7 +206,7 @@ def _block_n(problem: Problem, target: Target) -> Sequence[Value]:
 def _block_k(problem: Problem, target: Target) -> Sequence[Value]:
     """Return blocks of 64 to 256 bytes of a row, up to 512 for the long loops of few rows."""
     least, most = 64 if problem.dims["K"] >= 64 else 32, 256 if problem.dims["M"] > 256 else 512
-    return _up_to(problem.dims["K"], least // problem.item_bytes, min(256, most // problem.item_bytes))
+    return up_to(problem.dims["K"], least // problem.item_bytes, min(256, most // problem.item_bytes))
 
 
 def _split_k(problem: Problem, target: Target) -> Sequence[Value]:
@@ -235,36 +224,26 @@ def _has_descriptors(problem: Problem, target: Target) -> bool:
     return capable and all(row % 16 == 0 for row in rows)
 
 
-def _only_nvidia(*values: Value) -> Any:
-    return lambda problem, target: list(values) if target.family == "nvidia" else []
-
-
 def _only_descriptors(*values: Value) -> Any:
     return lambda problem, target: list(values) if _has_descriptors(problem, target) else []
 
 
 def _registers_hold(config: Config, problem: Problem, target: Target) -> bool:
-    """Return whether a thread holds 2 to 128 sums: more would spill, and fewer leave the tensor cores idle.
+    """Return whether a thread's sums are few enough and many enough; specialised, two groups of warps share a tile.
 
-    The compiler gives the tile to two groups of warps if it specialises them. Exact sums of 8-bit products are made of
-    those of an instruction, of 64 rows by four warps, which need registers of their own.
+    Exact sums of 8-bit products are made of those of an instruction, of 64 rows by four warps, which need registers of
+    their own.
     """
     if target.family != "nvidia":
         return True
     groups = 2 if config.get("WARP_SPECIALIZE", False) else 1
-    sums = int(config["BLOCK_M"]) * int(config["BLOCK_N"]) / (32 * int(config["num_warps"]) * groups)
+    rows, cols, warps = int(config["BLOCK_M"]), int(config["BLOCK_N"]), groups * int(config["num_warps"])
     exact = problem.item_bytes == 1 and not _FAST_SUMS.of(problem)
-    return 2 <= sums <= 128 and (not exact or sums + int(config["BLOCK_N"]) / 2 <= 192)
+    return sums_hold(rows, cols, warps) and (not exact or rows * cols / (32 * warps) + cols / 2 <= 192)
 
 
 def _shared_memory_holds(config: Config, problem: Problem, target: Target) -> bool:
-    """Return whether the operands in flight fit a program's shared memory, which is 1 KiB less than the core's."""
-    tiling = _tiling(config, problem)
-    assert tiling.dot is not None
-    if target.family != "nvidia":
-        return 2 * tiling.streamed_bytes <= target.on_chip_bytes
-    needed = tiling.dot.stages * tiling.streamed_bytes + tiling.dot.shared_bytes
-    return needed <= target.on_chip_bytes - 1024
+    return operands_hold(_tiling(config, problem), target)
 
 
 def _parts_hold(config: Config, problem: Problem, target: Target) -> bool:
@@ -304,20 +283,45 @@ def _specialised_holds(config: Config, problem: Problem, target: Target) -> bool
     return config["num_warps"] == 4 and config["PARTS_N"] == 1 and int(config["BLOCK_M"]) >= 128
 
 
+def _holds(config: Config, problem: Problem, target: Target) -> bool:
+    named = all(config[each.name] in each.values(problem, target) for each in SPEC.parameters)
+    return named and all(constraint.holds(config, problem, target) for constraint in SPEC.constraints)
+
+
+_FAST = ((128, 256, 8, 3), (256, 128, 8, 3), (128, 128, 4, 4), (64, 256, 4, 5), (64, 128, 4, 5))
+"""Rows, columns, warps and stages of tiles that tunings on an H200 came to, the largest first."""
+
+
+def _default_group(m: int, rows: int) -> int:
+    return max(group for group in (1, 4, 8) if group <= ceil_div(m, rows))
+
+
 def _default(problem: Problem, target: Target) -> Config:
-    """Return large tiles where they fill the cores, else narrower ones."""
+    """Return the largest tiles that fill the cores, narrow and deep ones for few rows."""
     m, n, _ = _sizes(problem)
+    depth = min((128 if m > 64 else 256) // problem.item_bytes, int(max(_block_k(problem, target))))
+    wide = [int(value) for value in _block_n(problem, target)]
+    if m > 64 and _has_descriptors(problem, target):
+        for rows, cols, warps, stages in _FAST:
+            tiles = ceil_div(m, rows) * ceil_div(n, cols)
+            programs = target.cores if tiles > target.cores else 0
+            config: dict[str, Value] = {
+                **{"VARIANT": "descriptors", "BLOCK_M": rows, "BLOCK_N": cols, "BLOCK_K": depth},
+                **{"GROUP_M": _default_group(m, rows), "SPLIT_K": 1},
+                **{"PROGRAMS": programs, "PARTS_N": 1, "WARP_SPECIALIZE": False},
+                **{"num_warps": warps, "num_stages": stages},
+            }
+            if tiles >= target.cores // 2 and _holds(config, problem, target):
+                return config
     rows = max(int(value) for value in _block_m(problem, target) if int(value) <= 128)
-    wide = [int(value) for value in _block_n(problem, target) if int(value) <= 128]
-    filling = [cols for cols in wide if ceil_div(m, rows) * ceil_div(n, cols) >= target.cores // 2]
+    filling = [cols for cols in wide if cols <= 128 and ceil_div(m, rows) * ceil_div(n, cols) >= target.cores // 2]
     cols = max(filling) if filling else min(wide)
-    depth = min(128 // problem.item_bytes, int(max(_block_k(problem, target))))
-    config: dict[str, Value] = {"VARIANT": "pointers", "BLOCK_M": rows, "BLOCK_N": cols, "BLOCK_K": depth}
-    config |= {"GROUP_M": 8 if ceil_div(m, rows) >= 8 else 1, "SPLIT_K": 1}
+    config = {"VARIANT": "pointers", "BLOCK_M": rows, "BLOCK_N": cols, "BLOCK_K": depth}
+    config |= {"GROUP_M": _default_group(m, rows), "SPLIT_K": 1}
     if _has_descriptors(problem, target):
-        config |= {"VARIANT": "descriptors", "PROGRAMS": 0, "PARTS_N": 1, "WARP_SPECIALIZE": False}
+        config |= {"PROGRAMS": 0, "PARTS_N": 1, "WARP_SPECIALIZE": False}
     if target.family == "nvidia":
-        config |= {"num_warps": 8 if rows * cols > 64 * 128 else 4, "num_stages": 3}
+        config |= {"num_warps": 8 if rows * cols > 64 * 128 else 4, "num_stages": 5 if rows <= 64 and cols <= 64 else 3}
     return config
 
 
@@ -338,12 +342,12 @@ SPEC = KernelSpec(
         Parameter("PROGRAMS", lambda problem, target: [0, target.cores] if _has_descriptors(problem, target) else []),
         Parameter("PARTS_N", _only_descriptors(1, 2)),
         Parameter("WARP_SPECIALIZE", _only_descriptors(False, True)),
-        Parameter("num_warps", _only_nvidia(4, 8), role="option"),
-        Parameter("num_stages", _only_nvidia(2, 3, 4, 5, 6), role="option"),
+        Parameter("num_warps", only_nvidia(4, 8), role="option"),
+        Parameter("num_stages", only_nvidia(2, 3, 4, 5, 6), role="option"),
     ),
     constraints=(
         Constraint(
-            "8-bit floats need an NVIDIA GPU of compute capability 8.9 or later",
+            EIGHT_BIT_FLOATS,
             lambda config, problem, target: problem.item_bytes > 1 or target.has_float8,
         ),
         Constraint("PROGRAMS, PARTS_N and WARP_SPECIALIZE need descriptors", _variant_holds),
