@@ -8,6 +8,7 @@ SPECS = {
     "decode_attention": "tilewise.kernels.attention.decode:SPEC",
     "flash_attention": "tilewise.kernels.attention.flash:SPEC",
     "gemm": "tilewise.kernels.matrix.gemm:SPEC",
+    "grouped_gemm": "tilewise.kernels.matrix.grouped_gemm:SPEC",
     "log_softmax": "tilewise.kernels.vector.softmax:LOG_SOFTMAX",
     "softmax": "tilewise.kernels.vector.softmax:SOFTMAX",
     "row_reduce": "tilewise.kernels.vector.row_reduce:SPEC",

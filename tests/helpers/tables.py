@@ -87,7 +87,7 @@ def _problems(name: str) -> Iterator[tuple[KernelSpec, Problem, Target, Space]]:
     spec = registry.load(name)
     for target in TARGETS:
         for (dtype, plain), attention in zip(SIZES, ATTENTION, strict=True):
-            sizes = plain | (attention if "HKV" in spec.dims else {})
+            sizes = plain | {"G": plain["E"]} | (attention if "HKV" in spec.dims else {})
             dims = {dim: sizes["M" if dim == "N" and "C" in spec.dims else dim] for dim in spec.dims}
             problem = Problem(name, dims, dtype if dtype in spec.dtypes else spec.dtypes[0])
             yield spec, problem, target, enumerate_space(spec, problem, target)

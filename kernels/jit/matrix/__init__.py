@@ -1,0 +1,1 @@
+"""Triton functions of the matrix products that are built on those of `gemm`."""
