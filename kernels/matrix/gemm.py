@@ -298,25 +298,40 @@ def _default_group(m: int, rows: int) -> int:
 
 def _default(problem: Problem, target: Target) -> Config:
     """Return the largest tiles that fill the cores, narrow and deep ones for few rows."""
+    large = _large_tiles(problem, target) if problem.dims["M"] > 64 and _has_descriptors(problem, target) else None
+    return large or _small_tiles(problem, target)
+
+
+def _large_tiles(problem: Problem, target: Target) -> Config | None:
+    m, n, _ = _sizes(problem)
+    for rows, cols, warps, stages in _FAST:
+        tiles = ceil_div(m, rows) * ceil_div(n, cols)
+        config: Config = {
+            "VARIANT": "descriptors",
+            "BLOCK_M": rows,
+            "BLOCK_N": cols,
+            "BLOCK_K": 128 // problem.item_bytes,
+            "GROUP_M": _default_group(m, rows),
+            "SPLIT_K": 1,
+            "PROGRAMS": target.cores if tiles > target.cores else 0,
+            "PARTS_N": 1,
+            "WARP_SPECIALIZE": False,
+            "num_warps": warps,
+            "num_stages": stages,
+        }
+        if tiles >= target.cores // 2 and _holds(config, problem, target):
+            return config
+    return None
+
+
+def _small_tiles(problem: Problem, target: Target) -> Config:
     m, n, _ = _sizes(problem)
     depth = min((128 if m > 64 else 256) // problem.item_bytes, int(max(_block_k(problem, target))))
-    wide = [int(value) for value in _block_n(problem, target)]
-    if m > 64 and _has_descriptors(problem, target):
-        for rows, cols, warps, stages in _FAST:
-            tiles = ceil_div(m, rows) * ceil_div(n, cols)
-            programs = target.cores if tiles > target.cores else 0
-            config: dict[str, Value] = {
-                **{"VARIANT": "descriptors", "BLOCK_M": rows, "BLOCK_N": cols, "BLOCK_K": depth},
-                **{"GROUP_M": _default_group(m, rows), "SPLIT_K": 1},
-                **{"PROGRAMS": programs, "PARTS_N": 1, "WARP_SPECIALIZE": False},
-                **{"num_warps": warps, "num_stages": stages},
-            }
-            if tiles >= target.cores // 2 and _holds(config, problem, target):
-                return config
     rows = max(int(value) for value in _block_m(problem, target) if int(value) <= 128)
-    filling = [cols for cols in wide if cols <= 128 and ceil_div(m, rows) * ceil_div(n, cols) >= target.cores // 2]
+    wide = [int(value) for value in _block_n(problem, target) if int(value) <= 128]
+    filling = [cols for cols in wide if ceil_div(m, rows) * ceil_div(n, cols) >= target.cores // 2]
     cols = max(filling) if filling else min(wide)
-    config = {"VARIANT": "pointers", "BLOCK_M": rows, "BLOCK_N": cols, "BLOCK_K": depth}
+    config: dict[str, Value] = {"VARIANT": "pointers", "BLOCK_M": rows, "BLOCK_N": cols, "BLOCK_K": depth}
     config |= {"GROUP_M": _default_group(m, rows), "SPLIT_K": 1}
     if _has_descriptors(problem, target):
         config |= {"PROGRAMS": 0, "PARTS_N": 1, "WARP_SPECIALIZE": False}
