@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
@@ -18,7 +19,7 @@ from tilewise.tuner.tuning.loop import Plan, Watcher
 from tilewise.tuner.tuning.rebenchmark import CONTEST
 from tilewise.tuner.tuning.unmodelled import unmodelled_text
 
-__all__ = ["Progress", "show_result", "working"]
+__all__ = ["Progress", "show_result", "show_rungs", "working"]
 
 _PLAIN_EVERY = 10
 _RUNNERS_UP = 3
@@ -27,9 +28,13 @@ _MEANINGFUL = 100
 
 
 class Progress(Watcher):
-    """Progress on stderr: a live bar on a terminal, elsewhere a line for each new best and every tenth trial."""
+    """Progress on stderr: a live bar on a terminal, elsewhere a line for each new best and every tenth trial.
 
-    def __init__(self) -> None:
+    `place` is the tuning's among several, as in `rung 3 of 18`.
+    """
+
+    def __init__(self, place: str = "") -> None:
+        self._place = f"{place}: " if place else ""
         self._console = output(stderr=True)
         self._bar: Bar | None = None
         self._task = TaskID(0)
@@ -42,7 +47,8 @@ class Progress(Watcher):
         self.plan, self._count = plan, plan.resumed
         scope = plan.scope
         shape = f"{shape_text(scope.shape)} " if scope.dims else ""
-        self._console.print(f"[bold]{scope.kernel}[/] {shape}{scope.dtype} on {plan.device_id} ({scope.clock} times)")
+        name = f"{self._place}[bold]{scope.kernel}[/]"
+        self._console.print(f"{name} {shape}{scope.dtype} on {plan.device_id} ({scope.clock} times)")
         resumed = f", {plan.resumed} of them stored already" if plan.resumed else ""
         self._console.print(f"{plan.search} search, {plan.trials} trials of {plan.space} configs{resumed}")
         if self._console.is_terminal:
@@ -77,6 +83,12 @@ class Progress(Watcher):
     def finished(self) -> None:
         if self._bar:
             self._bar.stop()
+
+    def ended(self, result: Result) -> None:
+        """Print the result in one line, for a tuning whose table comes later."""
+        assert result.winner is not None, "a tuning without a winner raises"
+        gain = f", {result.speed_up:.2f}x the speed of the default" if result.speed_up else ""
+        self._console.print(f"{time_text(result.winner.time_us, result.scope.clock)}{gain}; {counts_line(result)}")
 
     def _best_line(self) -> str:
         if self._best is None or self._best.time_us is None or self.plan is None:
@@ -144,6 +156,52 @@ def show_result(result: Result, trials: Sequence[Trial], progress: Progress) -> 
     if (order := agreement(trials)) is not None:
         console.print(order.text())
     console.print(f"{counts_line(result)}; {found_text(winner)}; {verdict_text(result)}; {result.seconds:.1f} s.")
+
+
+def show_rungs(dim: str, results: Sequence[Mapping[str, Any]]) -> None:
+    """Print the results of a table's rungs, as JSON objects of any order: one table per shape beside the rung `dim`."""
+    tables: dict[str, list[Mapping[str, Any]]] = {}
+    for result in results:
+        shape = {name: value for name, value in result["dims"].items() if name != dim}
+        about = " ".join(filter(None, (result["kernel"], shape_text(shape), result["dtype"])))
+        tables.setdefault(f"{about} on {result['device']}, {result['clock']} times", []).append(result)
+    for title, rungs in tables.items():
+        _show_table(title, dim, sorted(rungs, key=lambda rung: rung["dims"][dim]))
+
+
+def _show_table(title: str, dim: str, rungs: Sequence[Mapping[str, Any]]) -> None:
+    console = output()
+    table = Table(title=title, title_justify="left", title_style="bold")
+    names = list(dict.fromkeys(name for rung in rungs for name in rung["config"] or ()))
+    for heading in (dim, *(name.replace("_", " ") for name in names), f"us, {rungs[0]['clock']}", "default", "trials"):
+        table.add_column(heading, justify="right")
+    for rung in rungs:
+        config = rung["config"] or {}
+        time_us = f"{rung['time_us']:.2f}" if config else "no config"
+        trials = str(rung["trials"]["total"]) if config else ""
+        table.add_row(
+            str(rung["dims"][dim]), *(str(config.get(name, "")) for name in names), time_us, _gain(rung), trials
+        )
+    console.print(table)
+    tuned = [rung for rung in rungs if rung["config"]]
+    behind = [f"{dim}={rung['dims'][dim]}" for rung in tuned if (_speed_up(rung) or 1.0) < 1.0]
+    against = f"slower than the default: {', '.join(behind)}" if behind else "none slower than the default"
+    console.print(f"{len(tuned)} of {len(rungs)} rungs tuned, {against}.")
+
+
+def _speed_up(rung: Mapping[str, Any]) -> float | None:
+    """Return the default's time over the rung's; None if the default has none."""
+    time_us = (rung["default"] or {}).get("time_us")
+    return None if time_us is None else float(time_us) / float(rung["time_us"])
+
+
+def _gain(rung: Mapping[str, Any]) -> str:
+    if not rung["config"]:
+        return ""
+    if rung["default"] is None:
+        return "none"
+    gain = _speed_up(rung)
+    return "failed" if gain is None else f"{gain:.2f}x"
 
 
 def _rows(result: Result, trials: Sequence[Trial]) -> list[tuple[str, Trial]]:

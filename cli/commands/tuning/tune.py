@@ -12,10 +12,11 @@ from tilewise.cli.options import common, database, print_json, problem_options
 from tilewise.cli.signals import exit_code
 
 if TYPE_CHECKING:
-    from tilewise.db.records import Result
+    from tilewise.db.records import Result, Shape
     from tilewise.db.store import Store
     from tilewise.kernels.spec import KernelSpec, Problem
     from tilewise.tuner.devices.base import Device
+    from tilewise.tuner.space.rungs import Rungs
 
     _Job = tuple[KernelSpec, Sequence[Problem], Callable[[], Device]]
 
@@ -25,6 +26,12 @@ __all__ = ["tune"]
 @click.command()
 @click.argument("kernel")
 @problem_options(required=False)
+@click.option(
+    "--rungs",
+    "table",
+    metavar="TABLE",
+    help="Tune each shape for all sizes of a table, which the shape leaves out: vllm, sglang, N=vllm or M=1,2,4,8.",
+)
 @click.option("--device", default="auto", show_default=True, help="auto, npu, cuda, model:PART or replay:FILE.")
 @click.option(
     "--trials",
@@ -32,6 +39,13 @@ __all__ = ["tune"]
     help="Limit on the trials per shape, stored ones included, besides the spec's default.  [default: 200]",
 )
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Time limit per shape.")
+@click.option(
+    "--total-timeout",
+    "total",
+    type=click.FloatRange(0, min_open=True),
+    metavar="SECONDS",
+    help="Time limit for all shapes: each gets an equal share of what is left.",
+)
 @click.option(
     "--search",
     type=click.Choice(["guided", "tpe", "random", "exhaustive"]),
@@ -68,9 +82,11 @@ def tune(
     kernel: str,
     shapes: tuple[str, ...],
     dtype: str,
+    table: str | None,
     device: str,
     trials: int | None,
     timeout: float | None,
+    total: float | None,
     search: str,
     seed: int,
     wait: float | None,
@@ -90,34 +106,59 @@ def tune(
     Kernel Tuner cache), which names its kernel and shape.
     """
     from tilewise.cli.commands.tuning.misses import kept_misses
+    from tilewise.cli.progress import show_rungs
     from tilewise.db.records import Question
     from tilewise.db.sql.sql_store import open_store
     from tilewise.settings import read_settings
     from tilewise.tuner.tuning.loop import Budget, default_trials
+    from tilewise.tuner.tuning.shared_time import SharedTime
     from tilewise.tuner.tuning.tune import tune as run
 
     Budget(trials or default_trials(search), timeout)  # refuses an invalid budget before a device is opened
+    rungs, wanted = _shapes(shapes, table, misses=misses)
     if kernel.startswith("replay:") or device.startswith("replay:"):
-        spec, problems, opener = _recorded(kernel, device, shapes, noise, seed)
-    elif shapes or misses:
-        spec, problems, opener = _named(kernel, device, shapes, dtype, noise, wait, l2)
+        spec, problems, opener = _recorded(kernel, device, wanted, rungs, noise, seed)
+    elif wanted or misses:
+        spec, problems, opener = _named(kernel, device, wanted, rungs, dtype, noise, wait, l2)
     else:
         raise click.MissingParameter(param_hint="'-s' / '--shape'", param_type="option")
     results: list[dict[str, Any]] = []
     with open_store(url or read_settings().database_url) as store, opener() as opened:
         problems = [*problems, *(_untuned(spec, opened) if misses else ())]
-        limits: dict[str, Any] = {"trials": trials, "timeout": timeout}
-        how: dict[str, Any] = {"search": search, "seed": seed, "fresh": fresh, "strict": strict}
-        tune_one = partial(run, device=opened, db=store, **limits, **how)
         for problem in problems:
-            results.append(_tuned(spec, problem, opened, store, tune_one, fresh=fresh, as_json=as_json))
+            opened.check_memory(spec, problem)
+        shared = SharedTime(total, len(problems))
+        how: dict[str, Any] = {"search": search, "seed": seed, "fresh": fresh, "strict": strict}
+        for number, problem in enumerate(problems, 1):
+            place = f"{'rung' if rungs else 'shape'} {number} of {len(problems)}" if len(problems) > 1 else ""
+            with shared.share(timeout) as seconds:
+                tune_one = partial(run, device=opened, db=store, trials=trials, timeout=seconds, **how)
+                quiet = as_json or rungs is not None
+                results.append(_tuned(spec, problem, opened, store, tune_one, place=place, fresh=fresh, quiet=quiet))
             if misses and results[-1]["config"] is not None:
                 kept_misses().forget(Question(problem, opened.target.name))
         if cross:
             _cross_evaluate(spec, problems, opened, store)
     if as_json:
         print_json({"results": results})
+    elif rungs:
+        show_rungs(rungs.dim, results)
     return 1 if any(result["config"] is None for result in results) else 0
+
+
+def _shapes(shapes: Sequence[str], table: str | None, *, misses: bool) -> tuple[Rungs | None, list[Shape]]:
+    """Return the rungs, if a table is tuned, and the requested shapes: with rungs, each at all of their sizes."""
+    from tilewise.errors import UsageError
+    from tilewise.tuner.space.problem_checks import parse_dims
+    from tilewise.tuner.space.rungs import parse_rungs
+
+    given: list[Shape] = [parse_dims(shape) for shape in shapes]
+    if table is None:
+        return None, given
+    if misses:
+        raise UsageError("--misses and --rungs both choose shapes; give one of them")
+    rungs = parse_rungs(table)
+    return rungs, [sized for shape in given or [{}] for sized in rungs.shapes(shape)]
 
 
 def _tuned(
@@ -127,15 +168,16 @@ def _tuned(
     store: Store,
     tune_one: Callable[..., Result],
     *,
+    place: str,
     fresh: bool,
-    as_json: bool,
+    quiet: bool,
 ) -> dict[str, Any]:
-    """Tune one problem, show the result, and return it as JSON."""
+    """Tune one problem, show the result unless `quiet`, and return it as JSON."""
     from tilewise.cli.progress import Progress, show_result
     from tilewise.errors import NothingFeasible
     from tilewise.tuner.samplers.model_ranking import agreement
 
-    watcher = Progress()
+    watcher = Progress(place)
     scope = device.scope(spec, problem)
     try:
         result = tune_one(spec, problem.shape, problem.dtype, watcher=watcher)
@@ -148,7 +190,9 @@ def _tuned(
         click.echo(f"tilewise: interrupted; {len(store.trials(scope))} trials are stored; {command} resumes", err=True)
         raise click.exceptions.Exit(exit_code(error)) from None
     trials = store.trials(scope)
-    if not as_json:
+    if quiet:
+        watcher.ended(result)
+    else:
         show_result(result, trials, watcher)
     body = result.to_json()
     if found := agreement(trials):
@@ -179,34 +223,44 @@ def _cross_evaluate(spec: KernelSpec, problems: Sequence[Problem], device: Devic
 
 
 def _named(
-    kernel: str, device: str, shapes: Sequence[str], dtype: str, noise: bool, wait: float | None, l2: str | None
+    kernel: str,
+    device: str,
+    shapes: Sequence[Shape],
+    rungs: Rungs | None,
+    dtype: str,
+    noise: bool,
+    wait: float | None,
+    l2: str | None,
 ) -> _Job:
     """Prepare a tuning of a kernel that is run. The arguments are checked before a device is opened."""
     from tilewise.db.records import L2State
     from tilewise.errors import UsageError
     from tilewise.kernels import registry
     from tilewise.tuner.devices.registry import choose, open_device
-    from tilewise.tuner.space.problem_checks import make_problem, parse_dims
+    from tilewise.tuner.space.problem_checks import make_problem
 
     if noise:
         raise UsageError("--noise is only for recorded landscapes (replay:FILE); other devices have real noise")
     spec = registry.load(kernel)
-    problems = [make_problem(spec, parse_dims(shape), dtype) for shape in shapes]
+    if rungs:
+        rungs.check(spec)
+    problems = [make_problem(spec, shape, dtype) for shape in shapes]
     chosen = choose(device)
     return spec, problems, lambda: open_device(chosen, wait=wait, l2=L2State(l2) if l2 else None)
 
 
-def _recorded(kernel: str, device: str, shapes: Sequence[str], noise: bool, seed: int) -> _Job:
+def _recorded(kernel: str, device: str, shapes: Sequence[Shape], rungs: Rungs | None, noise: bool, seed: int) -> _Job:
     """Prepare a tuning on a recorded landscape: KERNEL is `replay:FILE`, or the kernel in `--device replay:FILE`."""
     from tilewise.errors import UsageError
     from tilewise.tuner.devices.replay import ReplayDevice
-    from tilewise.tuner.space.problem_checks import parse_dims
 
     text = kernel if kernel.startswith("replay:") else device
+    if rungs:
+        raise UsageError(f"{text} records one shape, and --rungs tunes several; tune them on another device")
     opened = ReplayDevice(text.removeprefix("replay:"), noise=noise, seed=seed)
     if device not in ("auto", text):
         raise UsageError(f"{text} is already a device; leave out --device")
     name = opened.spec.name if kernel == text else kernel
-    for dims in [parse_dims(shape) for shape in shapes] or [{}]:
-        spec, problem = opened.asked(name, dims)
+    for shape in shapes or [{}]:
+        spec, problem = opened.asked(name, shape)
     return spec, [problem], lambda: opened

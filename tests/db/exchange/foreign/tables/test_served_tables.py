@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import re
+import zipfile
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -66,6 +69,16 @@ def vllm() -> Path:
     if (file := table_readers.wheel("vllm")) is None:
         pytest.skip("no wheel of vllm in build/readers: make test-full")
     return file
+
+
+@pytest.mark.parametrize("package", ["vllm", "sglang"])
+def test_the_ladder_is_that_of_most_tables_that_the_projects_ship(package, request):
+    with zipfile.ZipFile(request.getfixturevalue(package)) as file:
+        tables = [json.loads(file.read(n)) for n in file.namelist() if re.search(r"/configs/.*\bE=[^/]*\.json$", n)]
+    ladders = Counter(tuple(size for size in table if size != "triton_version") for table in tables)
+    [(sizes, count)] = ladders.most_common(1)
+    assert tuple(map(int, sizes)) == LADDER
+    assert count > 0.7 * len(tables) > 100
 
 
 QUANTISATIONS = [
