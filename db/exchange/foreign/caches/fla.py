@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from tilewise.db.exchange.file_name import file_name, scope_fields
+from tilewise.db.exchange.file_name import file_name, plain, scope_fields
 from tilewise.db.exchange.foreign.caches.triton_cache import config_of, split_key
 from tilewise.db.exchange.format import Format, Written
 from tilewise.db.exchange.import_file import About, ImportFile, Refusal
@@ -59,7 +59,7 @@ def encode_fla(results: Sequence[Result], key: Sequence[str], template: str = ""
         scope, winner = result.scope, result.winner
         assert winner is not None, "every best has a winner"
         kernel, fixed = _kernel(scope.kernel)
-        name = file_name(template or _NAME, scope_fields(scope, rung="") | {"kernel": kernel})
+        name = file_name(template or _NAME, scope_fields(scope, rung="") | {"kernel": plain(kernel)})
         if devices.setdefault(name, scope.device) != scope.device:
             raise UsageError(
                 f"{name} would mix {devices[name]} and {scope.device}; choose one with --device, or give a folder for "

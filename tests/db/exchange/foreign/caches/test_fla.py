@@ -150,3 +150,8 @@ def test_each_device_may_have_a_folder():
         "NVIDIA_H200/delta_fwd.json",
         "NVIDIA_B200/delta_fwd.json",
     ]
+
+
+def test_a_name_that_is_no_part_of_a_path_makes_no_folder():
+    one = result(8, 64, {"BK": 1}, kernel="../ops/delta fwd[VARLEN=False]")
+    assert list(encode_fla([one], KEY)) == [".._ops_delta_fwd.json"]
