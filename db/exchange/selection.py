@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
-from tilewise.db.records import Clock, Result, Scope, Status, Trial
+from tilewise.db.records import Clock, Flags, Result, Scope, Status, Trial
 from tilewise.db.store import Store
 from tilewise.errors import NotFound, UsageError
 
@@ -19,7 +19,8 @@ class Selection:
     With `unverified`, a problem without a verified config is exported with its fastest. `rung` and `sizes` are for
     tables of configs: the dimension that a table is indexed by, and the sizes that each table must have (empty: the
     format's own). `name` is the template of the files' names, or of an operation's (empty: the format's own). `key`
-    names the values by which the reader finds a config.
+    names the values by which the reader finds a config. `defaults` are the kernels' flags with their default values, by
+    kernel: a stored problem leaves those out.
     """
 
     store: Store
@@ -29,6 +30,7 @@ class Selection:
     sizes: Sequence[int] = ()
     name: str = ""
     key: Sequence[str] = ()
+    defaults: Mapping[str, Flags] = field(default_factory=dict)
 
     def best_results(self) -> list[Result]:
         """Return one result per problem and device name. Raises `NotFound` if there are none."""

@@ -59,6 +59,19 @@ def test_every_format_is_written(stored):
     assert list(json.loads((stored.folder / "tables" / name).read_text())) == ["1024", "2048"]
 
 
+def test_a_flag_with_its_default_value_is_part_of_flas_key(tilewise):
+    spec = registry.load("topk_gating")
+    flag = spec.flags[0].values[0]
+    problem = Problem("topk_gating", dict.fromkeys(spec.dims, 64), "float32")
+    scope = Scope(problem, source_hash(spec), "NVIDIA H200", Clock.MEASURED, "t 1", 132)
+    with open_store(tilewise.database) as store:
+        store.record(scope, [Trial({"BLOCK_SIZE_M": 4}, Status.CORRECT, time_us=30.0, verified=True)])
+    done = tilewise("export", "--format", "fla", "--key", "M,renormalise,dtype", "-o", "configs")
+    assert done.returncode == 0, done.stderr
+    [entry] = json.loads((tilewise.folder / "configs" / "topk_gating.json").read_text())["autotune_entries"].values()
+    assert entry["autotune_key"] == [64, flag, "torch.float32"]
+
+
 def test_of_one_problem_with_two_toolchains_the_one_that_answers_is_written(stored):
     with open_store(stored.database) as store:
         scope = dataclasses.replace(next(iter(store.scopes())), toolchain="t 2")

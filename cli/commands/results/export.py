@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gzip
 import sys
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import click
@@ -14,6 +14,7 @@ from tilewise.db.exchange import registry
 from tilewise.db.exchange.files import write_file
 from tilewise.db.exchange.format import Format
 from tilewise.db.exchange.selection import Selection
+from tilewise.db.records import Flags
 from tilewise.errors import NotFound, UsageError
 from tilewise.tuner.portfolio import formats
 
@@ -96,7 +97,8 @@ def export(
         write = _FORMATS[kind].write
         assert write is not None, "only formats that can be written are offered"
         words = tuple(word.strip() for word in key.split(",") if word.strip())
-        written = write(Selection(store, scopes, unverified, rung, _sizes(sizes), name, words))
+        defaults = _defaults({scope.kernel for scope in scopes})
+        written = write(Selection(store, scopes, unverified, rung, _sizes(sizes), name, words, defaults))
     if written.is_folder:
         files = written.files
         _write_folder(output, files)
@@ -109,6 +111,14 @@ def export(
     elif output != "-":
         noun = "problem" if written.problems == 1 else "problems"
         click.echo(f"{output}: {written.problems} {noun} as {kind}, {sum(map(len, files.values())) / 1024:.1f} KiB")
+
+
+def _defaults(names: Collection[str]) -> dict[str, Flags]:
+    """Return the default values of the flags of those kernels that are registered here."""
+    from tilewise.kernels import registry as kernels
+
+    specs = [kernels.load(name) for name in kernels.names() if name in names]
+    return {spec.name: {flag.name: flag.values[0] for flag in spec.flags} for spec in specs}
 
 
 def _sizes(text: str | None) -> tuple[int, ...]:

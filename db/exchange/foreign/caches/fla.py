@@ -12,6 +12,7 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import msgspec
@@ -24,7 +25,7 @@ from tilewise.db.exchange.jsonfile import one_line, parse, text_of
 from tilewise.db.exchange.launchable import DEFAULTS, launch_of, refuse_choices
 from tilewise.db.exchange.selection import Selection
 from tilewise.db.exchange.typed import Object, typed
-from tilewise.db.records import Config, Problem, Result, Scope, Suggestion
+from tilewise.db.records import Config, Flags, Problem, Result, Scope, Suggestion
 from tilewise.errors import BadImport, UsageError
 
 __all__ = ["FLA", "encode_fla", "read_fla"]
@@ -46,11 +47,17 @@ class _Entry(msgspec.Struct):
 # Writing
 
 
-def encode_fla(results: Sequence[Result], key: Sequence[str], template: str = "") -> dict[str, bytes]:
+def encode_fla(
+    results: Sequence[Result],
+    key: Sequence[str],
+    template: str = "",
+    defaults: Mapping[str, Flags] = MappingProxyType({}),
+) -> dict[str, bytes]:
     """Return files by name. `key` names the values of the functions' keys in order, and their tensors' dtypes.
 
-    A word of `key` is a dimension, a flag, a dtype such as `torch.float32`, or `dtype` for the problem's own. Raises
-    `UsageError` for an unknown word, and if two results have the same key but different configs.
+    A word of `key` is a dimension, a flag, a dtype such as `torch.float32`, or `dtype` for the problem's own. A flag
+    that a problem leaves out has the value in `defaults`, by kernel. Raises `UsageError` for an unknown word, and if
+    two results have the same key but different configs.
     """
     refuse_choices(results, "a file of FLA")
     files: dict[str, dict[str, dict[str, Any]]] = {}
@@ -65,7 +72,7 @@ def encode_fla(results: Sequence[Result], key: Sequence[str], template: str = ""
                 f"{name} would mix {devices[name]} and {scope.device}; choose one with --device, or give a folder for "
                 "each with --name '{device}/{kernel}.json'"
             )
-        values = _key(scope, key, fixed)
+        values = _key(scope, key, {**defaults.get(scope.kernel, {}), **scope.shape, **fixed})
         entry = {"autotune_key": values, "config": _config(winner.config)}
         known = files.setdefault(name, {}).setdefault(_digest(values), entry)
         if known != entry:
@@ -88,8 +95,8 @@ def _literal(text: str) -> Any:
         return text
 
 
-def _key(scope: Scope, words: Sequence[str], fixed: Mapping[str, Any]) -> list[Any]:
-    known = {**scope.shape, **fixed} | ({} if "," in scope.dtype else {"dtype": f"{_DTYPE}{scope.dtype}"})
+def _key(scope: Scope, words: Sequence[str], values: Mapping[str, Any]) -> list[Any]:
+    known = {**values} | ({} if "," in scope.dtype else {"dtype": f"{_DTYPE}{scope.dtype}"})
     for word in words:
         if word not in known and not word.startswith(_DTYPE):
             raise UsageError(
@@ -127,7 +134,7 @@ def _write(selection: Selection) -> Written:
             "FLA finds configs by the key of triton.autotune; name its values and the tensors' dtypes in order with "
             "--key, as in --key T,D,dtype,dtype,torch.float32"
         )
-    return Written(encode_fla(results, selection.key, selection.name), len(results))
+    return Written(encode_fla(results, selection.key, selection.name, selection.defaults), len(results))
 
 
 # Reading

@@ -155,3 +155,13 @@ def test_each_device_may_have_a_folder():
 def test_a_name_that_is_no_part_of_a_path_makes_no_folder():
     one = result(8, 64, {"BK": 1}, kernel="../ops/delta fwd[VARLEN=False]")
     assert list(encode_fla([one], KEY)) == [".._ops_delta_fwd.json"]
+
+
+def test_a_flag_that_a_problem_leaves_out_has_its_default_in_the_key():
+    plain_one, causal = (result(8, 64, {"BK": 1}, kernel="attention", flags=f) for f in ({}, {"causal": True}))
+    flags = {"attention": {"causal": False}, "another": {"causal": "never"}}
+    [data] = encode_fla([plain_one, causal], ("H", "causal", "dtype"), defaults=flags).values()
+    keys = [entry["autotune_key"] for entry in json.loads(data)["autotune_entries"].values()]
+    assert keys == [[8, False, "torch.bfloat16"], [8, True, "torch.bfloat16"]]
+    with pytest.raises(UsageError, match="--key names causal, which"):
+        encode_fla([plain_one], ("H", "causal", "dtype"))
