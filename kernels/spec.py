@@ -364,6 +364,11 @@ class KernelSpec:
             _require_tuple(f"{name} of kernel {self.name}", getattr(self, name), kind)
         if both := sorted({flag.name for flag in self.flags} & set(self.dims)):
             raise BadSpec(f"kernel {self.name} has {', '.join(both)} as a dimension and as a flag; rename one")
+        names = {*self.dims, *(flag.name for flag in self.flags)}
+        if taken := sorted(names & _QUERY):
+            raise BadSpec(
+                f"kernel {self.name} has {', '.join(taken)} as a dimension or flag, which a REST query needs; rename it"
+            )
         if unknown := [dtype for dtype in self.dtypes if dtype not in ITEM_BYTES]:
             raise BadSpec(f"kernel {self.name} takes {', '.join(unknown)}; known dtypes: {', '.join(ITEM_BYTES)}")
         for name, (arguments, check) in _RESULTS.items():
@@ -408,6 +413,9 @@ class KernelSpec:
         """Return the names of the parameters that are compile options rather than arguments."""
         return frozenset(p.name for p in self.parameters if p.role == "option")
 
+
+_QUERY = {"device", "dtype", "match", "toolchain"}
+"""Names in the query of a look-up over REST, which gives dimensions and flags by name beside them."""
 
 # Checks of fields and of returned values -------------------------------------------------------------------------
 

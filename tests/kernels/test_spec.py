@@ -97,6 +97,13 @@ class _Tensor:
         self.value = value
 
 
+@pytest.mark.parametrize("name", ["dtype", "device", "match", "toolchain"])
+@pytest.mark.parametrize("fields", [lambda name: {"dims": (name,)}, lambda name: {"flags": (Flag(name, ("a", "b")),)}])
+def test_a_name_that_a_query_needs_is_neither_a_dimension_nor_a_flag(name, fields):
+    with pytest.raises(BadSpec, match=f"kernel k has {name} as a dimension or flag, which a REST query needs; rename"):
+        a_spec(**fields(name))
+
+
 def test_a_name_is_a_dimension_or_a_flag():
     with pytest.raises(BadSpec, match="kernel k has M as a dimension and as a flag; rename one"):
         a_spec(flags=(Flag("M", (False, True)),))
