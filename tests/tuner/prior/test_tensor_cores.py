@@ -72,6 +72,11 @@ def test_large_tiles_win_large_products_and_many_programs_those_of_few_rows():
     assert score(factors(16, **narrow)) > score(factors(16, **{**narrow, "BLOCK_N": 256}))
 
 
-def test_eight_bit_products_take_half_the_time_and_so_need_more_of_the_memory():
-    assert factors(dtype="float8_e4m3fn")["l2_reuse"] == pytest.approx(factors()["l2_reuse"], rel=0.05)
-    assert factors(dtype="float8_e4m3fn", BLOCK_K=128)["in_flight"] == pytest.approx(factors()["in_flight"], rel=0.05)
+def test_eight_bit_products_take_half_the_time_as_their_operands_do():
+    """So operands hold them up as much as 16-bit ones, and a trip of twice the depth hides as much latency."""
+    wide, narrow = factors(), factors(dtype="float8_e4m3fn")
+    assert narrow["intensity"] == pytest.approx(wide["intensity"], rel=1e-3)
+    assert wide["intensity"] > 1.1
+    deep = factors(dtype="float8_e4m3fn", BLOCK_K=128)
+    assert deep["in_flight"] == pytest.approx(wide["in_flight"], rel=1e-3)
+    assert wide["in_flight"] > 1.04
