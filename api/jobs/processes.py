@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tilewise.tuner.workers.worker import import_path
+from tilewise.tuner.workers.supervisor import import_path
 
 __all__ = ["ProcessEnded", "ProcessExecutor", "identity", "is_gone"]
 

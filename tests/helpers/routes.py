@@ -71,7 +71,7 @@ def timing_a_config(folder: Path) -> list[list[str]]:
     from tilewise.tuner.devices.ascend_model import toolchain
     from tilewise.tuner.devices.ascend_model.clock.core import Core
     from tilewise.tuner.devices.ascend_model.compile_job import call
-    from tilewise.tuner.workers.worker import _answer
+    from tilewise.tuner.workers.supervisor_process import _answer
 
     heard: list[list[str]] = []
     spec, problem = registry.load("row_reduce"), Problem("row_reduce", {"M": 100, "N": 500}, "float32")

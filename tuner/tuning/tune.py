@@ -17,7 +17,7 @@ from tilewise.tuner.devices.registry import open_device
 from tilewise.tuner.devices.replay import ReplayDevice
 from tilewise.tuner.space.problem_checks import make_problem
 from tilewise.tuner.tuning.loop import SEARCHES, Budget, Tuning, Watcher, default_trials
-from tilewise.tuner.workers.worker import in_worker
+from tilewise.tuner.workers.supervisor import in_worker
 
 __all__ = ["tune"]
 

@@ -1,6 +1,7 @@
 """The helper process: answers, failures, crashes, timeouts, output, and its end."""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -8,13 +9,25 @@ import time
 
 import pytest
 
+from tilewise.tuner.workers.supervisor import Supervisor
 from tilewise.tuner.workers.worker import Worker, WorkerDied, WorkerExceeded, WorkerFailed, WorkerPool, WorkerTimeout
+
+CALLS = """
+import os, stat, sys, time
+
+with open(__file__ + ".importers", "a") as file:
+    print(os.getpid(), file=file)
+time.sleep(float(os.environ.get("IMPORT_SECONDS", 0)))
+
+def run(text):
+    return eval(text)
+"""
 
 
 @pytest.fixture
 def calls(tmp_path, monkeypatch):
     """An entry that evaluates a Python expression, in a module that is only on our import path."""
-    (tmp_path / "calls_for_test.py").write_text("import os, sys, time\n\ndef run(text):\n    return eval(text)\n")
+    (tmp_path / "calls_for_test.py").write_text(CALLS)
     monkeypatch.syspath_prepend(str(tmp_path))
     return "calls_for_test:run"
 
@@ -24,6 +37,25 @@ def worker(calls):
     worker = Worker(calls, env={"ONLY_THERE": "yes", "PATH": None})
     yield worker
     worker.close()
+
+
+@pytest.fixture
+def importers(tmp_path):
+    """A function that waits until the entry's module is imported and returns the ids of the processes that did so."""
+    file = tmp_path / "calls_for_test.py.importers"
+
+    def importers():
+        assert comes_true(lambda: file.exists() and file.read_text().endswith("\n"))
+        return [int(line) for line in file.read_text().splitlines()]
+
+    return importers
+
+
+@pytest.fixture
+def pool(calls):
+    pool = WorkerPool(calls, 3)
+    yield pool
+    pool.close()
 
 
 def alive(pid):
@@ -110,16 +142,21 @@ def running(pid):
 
 
 def ends(pid):
+    return comes_true(lambda: not running(pid))
+
+
+def comes_true(condition):
     end = time.monotonic() + 60
-    while running(pid) and time.monotonic() < end:
+    while not condition() and time.monotonic() < end:
         time.sleep(0.05)
-    return not running(pid)
+    return condition()
 
 
 # Limits and damage of a call -----------------------------------------------------------------------------------------
 
 COMPILER = "__import__('subprocess').Popen(['sleep', '60']).pid"
 JUNK = "open(os.path.join(os.environ['TMPDIR'], 'junk'), 'wb').write(b'x' * (8 << 20))"
+SOCKETS = "[n for n in range(3, 64) if os.path.exists(f'/dev/fd/{n}') and stat.S_ISSOCK(os.stat(n).st_mode)]"
 
 
 def test_a_call_that_takes_too_much_memory_is_killed(worker):
@@ -140,7 +177,9 @@ def test_a_call_that_fills_the_disk_is_killed_and_what_it_wrote_is_gone(calls):
     assert not os.path.exists(folder)
 
 
-@pytest.mark.parametrize("deed", ["os.closerange(3, 64)", "os.write(4, b'junk' * 100), time.sleep(60)"])
+@pytest.mark.parametrize(
+    "deed", ["os.closerange(3, 64)", f"[os.write(n, b'junk' * 100) for n in {SOCKETS}], time.sleep(60)"]
+)
 def test_a_call_that_meddles_with_the_connection_costs_only_itself(worker, deed):
     with pytest.raises((WorkerDied, WorkerTimeout)):
         worker.call(deed, timeout=1)
@@ -217,10 +256,7 @@ def test_nothing_outlives_a_parent_that_is_killed(calls):
         parent.communicate()
     assert ends(pid)
     assert ends(compiler)
-    end = time.monotonic() + 60
-    while os.path.exists(folder) and time.monotonic() < end:
-        time.sleep(0.05)
-    assert not os.path.exists(folder)
+    assert comes_true(lambda: not os.path.exists(folder))
 
 
 # Pools ---------------------------------------------------------------------------------------------------------------
@@ -249,3 +285,127 @@ def test_closing_a_pool_does_not_wait_for_its_calls(calls):
     assert time.perf_counter() - begin < 30
     assert isinstance(running_call.exception(), WorkerDied)
     assert waiting.cancelled()
+
+
+PIDS = "(time.sleep(0.3), (os.getpid(), os.getppid()))[1]"
+"""Takes long enough for three calls to need three workers."""
+
+
+def test_the_workers_of_a_pool_are_children_of_one_process_that_imports_once(pool, importers):
+    pool.start()
+    calls = [pool.submit(PIDS, timeout=60) for _ in range(3)]
+    pids, supervisors = zip(*[call.result() for call in calls], strict=True)
+    assert len(set(pids)) == 3
+    assert importers() == list(set(supervisors))
+
+
+def test_a_pool_forks_no_worker_that_is_not_called(pool):
+    children = "open(f'/proc/{os.getppid()}/task/{os.getppid()}/children').read()"
+    for _ in range(2):
+        pid, text = pool.submit(f"(os.getpid(), {children})", timeout=60).result()
+        assert text.split() == [str(pid)]
+
+
+def test_a_worker_holds_no_other_connection_than_its_own(pool):
+    pool.start()
+    calls = [pool.submit(f"(time.sleep(0.3), {SOCKETS})[1]", timeout=60) for _ in range(3)]
+    assert [len(call.result()) for call in calls] == [1, 1, 1]
+
+
+def test_the_end_of_one_worker_leaves_calls_of_the_others_alone(pool):
+    calls = [pool.submit(f"(time.sleep(1), {PIDS})[1]", timeout=60) for _ in range(2)]
+    supervisors = []
+    for deed in ("os.abort()", "os.kill(os.getpid(), 9)", "time.sleep(60)", "os.closerange(3, 64)"):
+        supervisors.append(pool.submit("os.getppid()", timeout=60).result())
+        assert isinstance(pool.submit(deed, timeout=0.2).exception(), WorkerDied | WorkerTimeout)
+    assert {call.result()[1] for call in calls} == set(supervisors)
+    assert len(set(supervisors)) == 1
+
+
+def test_the_output_of_two_workers_is_told_apart(pool):
+    calls = [pool.submit(f"(print({n}, flush=True), time.sleep(60))", timeout=0.5) for n in range(3)]
+    assert [call.exception().last_lines for call in calls] == [("0",), ("1",), ("2",)]
+
+
+def test_calls_in_flight_end_with_their_supervisor_and_the_next_are_answered(pool, importers):
+    idle, _, compiler = pool.submit(f"(os.getpid(), time.sleep(0.3), {COMPILER})", timeout=60).result()
+    calls = [pool.submit("time.sleep(60)", timeout=90) for _ in range(2)]
+    pid, supervisor = pool.submit(PIDS, timeout=60).result()
+    os.kill(supervisor, signal.SIGKILL)
+    for call in calls:
+        assert re.search("died of SIGKILL", str(call.exception()))
+    assert ends(idle)
+    assert ends(pid)
+    again = [pool.submit(PIDS, timeout=60) for _ in range(3)]
+    [fresh] = {call.result()[1] for call in again}
+    assert ends(compiler)
+    assert importers() == [supervisor, fresh]
+
+
+def test_a_worker_closed_during_the_imports_leaves_them_to_the_others(calls, importers):
+    supervisor = Supervisor(calls, env={"IMPORT_SECONDS": "1"})
+    closed, other = Worker(supervisor), Worker(supervisor)
+    closed.start()
+    other.start()
+    importers()
+    closed.close()
+    try:
+        assert [other.call("os.getppid()", timeout=60)] == importers()
+    finally:
+        other.close()
+        supervisor.close()
+
+
+def test_imports_that_take_too_long_are_given_up(calls, importers):
+    worker = Worker(calls, env={"IMPORT_SECONDS": "60"}, start_seconds=0.1)
+    worker.start()
+    [importer] = importers()
+    try:
+        with pytest.raises(WorkerTimeout):
+            worker.call("1", timeout=60)
+        assert ends(importer)
+    finally:
+        worker.close()
+
+
+def test_closing_a_pool_does_not_wait_for_its_imports(calls, importers):
+    pool = WorkerPool(calls, 2, env={"IMPORT_SECONDS": "60"})
+    call = pool.submit("1", timeout=60)
+    [importer] = importers()
+    begin = time.perf_counter()
+    pool.close()
+    assert time.perf_counter() - begin < 30
+    assert isinstance(call.exception(), WorkerDied)
+    assert not alive(importer)
+
+
+POOL_SCRIPT = """
+import sys, time
+from tilewise.tuner.workers.worker import WorkerPool
+pool = WorkerPool(sys.argv[1], 3)
+pool.start()
+seen = "(os.getpid(), os.getppid(), {compiler}, os.path.dirname(os.environ['TMPDIR']))"
+print(*pool.submit(seen, timeout=60).result(), flush=True)
+pool.submit("[0 for _ in iter(int, 1)]", timeout=60)
+if sys.argv[2] == "close":
+    pool.close()
+time.sleep(60)
+"""
+
+
+@pytest.mark.parametrize("end", ["close", "kill"])
+def test_no_process_and_no_folder_outlives_a_pool(calls, end):
+    path = os.pathsep.join(sys.path)
+    parent = subprocess.Popen(
+        [sys.executable, "-c", POOL_SCRIPT.replace("{compiler}", COMPILER), calls, end],
+        stdout=subprocess.PIPE, text=True, env={**os.environ, "PYTHONPATH": path},
+    )  # fmt: skip
+    try:
+        *pids, folder = parent.stdout.readline().split()
+        if end == "kill":
+            parent.kill()
+        assert [ends(pid) for pid in pids] == [True] * 3
+        assert comes_true(lambda: not os.path.exists(folder))
+    finally:
+        parent.kill()
+        parent.communicate()
