@@ -16,7 +16,8 @@ _SINGLE_PASS = 256e6
 """Bytes from which docs/kernels.md compares kernels with the rate."""
 
 _TIMER = ("tuner/devices/cuda/cupti_timer.py", "tuner/measure/adaptive_timing.py")
-_ISOLATION = ("tuner/devices/measured/device.py", "tuner/devices/measured/bench_process.py", "tuner/workers/worker.py")
+_WORKERS = ("tuner/workers/worker.py", "tuner/workers/supervisor_process.py")
+_ISOLATION = ("tuner/devices/measured/device.py", "tuner/devices/measured/bench_process.py", *_WORKERS)
 
 
 def _rates(raw: Raw) -> list[tuple[float, float]]:
