@@ -152,8 +152,8 @@ def _fault_words(raw: Raw) -> str:
     return (
         f"Of {faulty + sound} configs of a test kernel, {faulty} have faults of {kinds} kinds: compile errors, "
         f"crashes, hangs, excess of memory or disk, wrong results. {stored} are stored with the expected status and "
-        f"reason; {later}, wrong only on another input and too slow to lead, are stored as correct but unverified, and "
-        "refused when verified afterwards. The others' times change by at most "
+        f"reason; {later}, wrong only on another input, are stored as correct but unverified, and refused when "
+        "verified afterwards. The others' times change by at most "
         f"{_changed(raw):.1%}, {_changed(raw, 'clean_again'):.1%} between two runs without faults"
     )
 
@@ -163,8 +163,8 @@ def _fault_page_words(raw: Raw) -> str:
     sound = raw["h200-faults"]["configs"]["sound"]
     return (
         f"On an H200, {stored} of {raw['h200-faults']['configs']['faulty']} were stored with their own reason; {later},"
-        " wrong only on another input than the search's, were too slow to lead and were refused only when verified "
-        f"afterwards. The other {sound} had times within {_changed(raw):.1%} of those of a clean run "
+        " wrong only on another input than the search's, were refused only when verified afterwards. "
+        f"The other {sound} had times within {_changed(raw):.1%} of those of a clean run "
         f"({_changed(raw, 'clean_again'):.1%} lay between two clean runs)"
     )
 

@@ -52,13 +52,17 @@ def _launch(file: str) -> Callable[[Raw], str]:
 
 
 def _launch_cases(file: str) -> Callable[[Raw], str]:
-    return lambda raw: f"{len(raw[file]['rows'])} files, {raw[file]['calls']:,} calls each, one kernel"
+    return lambda raw: (
+        f"{len(raw[file]['rows'])} files, all of whose shapes have one config, {raw[file]['calls']:,} calls each, one "
+        "kernel"
+    )
 
 
 def _launch_words(raw: Raw) -> str:
     autotuned = _both(raw, lambda raw, file: _added(raw, file, "triton.autotune"))
     return (
-        f"In two runs, a launch cost {_span(_both(raw, _added))} us more than one with constants "
+        "In two runs, a launch of `row_reduce`, with one config for all shapes, cost "
+        f"{_span(_both(raw, _added))} us more than one with constants "
         f"({_span(_both(raw, _tail))} at the 99th percentile); `triton.autotune` with a filled cache cost "
         f"{_span(autotuned)} more"
     )
@@ -157,11 +161,14 @@ SERVICE = (
         about=_LAUNCH,
         designed="the launch path, by such runs",
         not_designed="FlagGems, which ran as installed",
-        note="The first call of a shape also chooses its config, and compiles it unless Triton has it cached.",
+        note="With many configs a launch may cost more: here all shapes share one set of arguments. The first call of "
+        "a shape also chooses its config, and compiles it unless Triton has it cached. An earlier version of the code "
+        "added 0.91 to 2.47 us (runtime-h200.json at commit 16c23d3).",
     ),
     Claim(
         name="launch-cpu",
-        question="The same on a CPU host, where launches do nothing",
+        question="What a launch of row_reduce costs more than one with constants on a CPU host, where the launch itself "
+        "does nothing",
         figure=_launch("runtime-cpu"),
         cases=_launch_cases("runtime-cpu"),
         files=("docs/results/runtime-cpu.json",),
@@ -191,15 +198,16 @@ SERVICE = (
         figure=_served,
         cases=lambda raw: (
             ", ".join(f"{row['problems']:,}" for row in _rows(raw))
-            + " stored problems, one worker, 64 connections, three rounds of 5 s; shares are medians of the rounds', "
-            "p99s the worst round's"
+            + f" stored problems, of which {raw['serve']['hot_problems']:,} are asked again and again, one worker, 64 "
+            "connections, three rounds of 5 s; shares are medians of the rounds', p99s the worst round's"
         ),
         files=("docs/results/serve.json",),
         places=(Place("docs/service.md"),),
         about=_LOOKUP,
-        designed="the answers in memory, by such runs",
+        designed="the answers in memory and the path of first-time look-ups, by such runs",
         not_designed="nothing",
-        note="Both belong together: a process that asks for each shape once sees only the second.",
+        note="Both belong together: a process that asks for each shape once sees only the second. A first time is a "
+        "query in words that were not used before: with 1,000 problems the same rows are read again and again.",
     ),
     Claim(
         name="near-look-ups",
@@ -211,7 +219,10 @@ SERVICE = (
         ),
         files=("docs/results/serve.json",),
         places=(Place("docs/service.md"),),
-        about=("tuner/lookup/nearest_shapes.py", "tuner/lookup/store_source.py", "db/sql/queries.py"),
+        about=(
+            *(*_LOOKUP, "api/service/answers.py"),
+            *("tuner/lookup/nearest_shapes.py", "tuner/lookup/store_source.py"),
+        ),
         designed="the index, by such runs",
         not_designed="nothing",
     ),

@@ -1,7 +1,7 @@
 """The fitted figures determined by published times: least squares in logarithms, with each range as a prior.
 
-Leaving a kernel out is a fit of its own on all other kernels' times. All fits start from the shipped figures and share
-one table of slopes there; each is repeated with slopes at its own solution only for the kernel that it prices.
+Leaving a kernel out is a fit of its own on all other kernels' times. All fits start from the middles of the figures'
+ranges, never from the shipped values, and share one table of slopes there.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ def linear(
 
 
 def solve(model: Linear, around: _Vector, kept: Sequence[bool]) -> _Vector:
-    """Return the changes of the figures' logarithms, from the shipped values, that fit the kept rows best.
+    """Return the changes of the figures' logarithms, from the middles of their ranges, that fit the kept rows best.
 
     Each kernel counts as much as any other, however many times of it were published. Errors beyond `_NOISE` count in
     proportion, not squared (Huber's weights): a kernel that the model gets wrong for another reason decides little.
