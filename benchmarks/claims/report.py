@@ -15,6 +15,7 @@ from typing import Any
 
 from tilewise.benchmarks.claims.chip import CHIP
 from tilewise.benchmarks.claims.claim import Claim, RawFiles
+from tilewise.benchmarks.claims.commands import present_command
 from tilewise.benchmarks.claims.constants import MODULES, constants, meaning_of_by_hand
 from tilewise.benchmarks.claims.history import Change, History
 from tilewise.benchmarks.claims.model import MODEL
@@ -40,8 +41,9 @@ Most claims that this repository makes with a figure; those that no file holds a
 [listed](#figures-without-a-raw-file). `make docs` writes this page from the raw files and from
 [benchmarks/claims](../../benchmarks/claims), so a figure here is the file's. *Designed on it* says what was chosen or
 fitted with the same data in sight: a figure says most where that is little. A *modelled* time comes from the modelled
-Ascend part, a *measured* one from an accelerator, a *host* one from a processor alone. Older raw files name modules and
-commands by the paths that they had then.
+Ascend part, a *measured* one from an accelerator, a *host* one from a processor alone. A *command* is the raw file's;
+where it names a module by an earlier path, the present command follows. `FILES (6)` stands for six file names, which
+the raw file lists.
 
 *Commits* compares the last commit of the raw file with the last change of the modules that the claim is about, where
 comments, docstrings and imports do not count. **Older than the code** means that the figure may no longer hold; run its
@@ -103,7 +105,7 @@ def _entry(claim: Claim, files: RawFiles, history: History | None) -> str:
         *([f"- *Note*: {claim.note}"] if claim.note else []),
         f"- *Said in*: {', '.join(dict.fromkeys(_link(place.path) for place in claim.places))}",
         f"- *Raw*: {', '.join(map(_link, claim.files))}, of {', '.join(dict.fromkeys(map(_date, bodies)))}",
-        f"- *Command*: {', '.join(dict.fromkeys(f'`{command}`' for command in _commands(claim, bodies)))}",
+        f"- *Command*: {', '.join(dict.fromkeys(map(_command, _commands(claim, bodies))))}",
         f"- *Commits*: {age(claim, history)}",
     ]
     return "\n".join(lines) + "\n"
@@ -142,7 +144,12 @@ def _commands(claim: Claim, bodies: Sequence[Mapping[str, Any]]) -> Iterator[str
     for body in bodies:
         found = [row["command"] for row in body.get("rows", []) if "command" in row] or body["command"]
         for command in [found] if isinstance(found, str) else found:
-            yield _FILES.sub(lambda match: f"FILES ({len(match[0].split())}) ", command)
+            yield _FILES.sub(lambda match: f"FILES ({len(match[0].split())}) ", command).strip()
+
+
+def _command(command: str) -> str:
+    present = present_command(command)
+    return f"`{command}`" if present == command else f"`{command}`, now `{present}`"
 
 
 def _link(path: str) -> str:

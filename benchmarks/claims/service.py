@@ -167,8 +167,8 @@ SERVICE = (
     ),
     Claim(
         name="launch-cpu",
-        question="What a launch of row_reduce costs more than one with constants on a CPU host, where the launch itself "
-        "does nothing",
+        question="What a launch of row_reduce costs more than one with constants on a CPU host, where launching does "
+        "nothing",
         figure=_launch("runtime-cpu"),
         cases=_launch_cases("runtime-cpu"),
         files=("docs/results/runtime-cpu.json",),

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 
 import pytest
 from places import RESULTS, ROOT
 
 from tilewise.benchmarks.claims.claim import RawFiles
+from tilewise.benchmarks.claims.commands import MOVED, present_command
 from tilewise.benchmarks.claims.constants import MODULES, constants
 from tilewise.benchmarks.claims.report import CLAIMS, results_page, without_history
 from tilewise.benchmarks.claims.unrecorded import UNRECORDED
+from tilewise.benchmarks.verbs import VERBS
 
 FILES = RawFiles(ROOT)
 BLOCKS = re.compile(r"```.*?```|<!--.*?-->|\]\([^)]*\)", re.DOTALL)
@@ -35,6 +38,15 @@ def test_a_claim_is_made_where_the_page_says_with_the_raw_files_figures(claim):
         assert place.words is None or place.words(FILES.of(claim)) in prose(place.path), place.path
     missing = [path for path in (*claim.about, *claim.files) if not (ROOT / path).exists()]
     assert missing == []
+
+
+def test_every_module_that_a_raw_file_ran_is_named_by_a_present_path():
+    texts = [path.read_text() for path in RESULTS.glob("*.json")]
+    commands = {command for text in texts for command in re.findall(r"python -m [\w.]+", text)}
+    assert {command.split()[-1] for command in commands} >= MOVED.keys()
+    gone = [command for command in commands if find_spec(present_command(command).split()[-1]) is None]
+    assert gone == []
+    assert {verb for text in texts for verb in re.findall(r"tilewise bench (\w+)", text)} <= VERBS.keys()
 
 
 def test_every_figure_of_the_readme_is_that_of_a_claim():

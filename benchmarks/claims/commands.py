@@ -1,0 +1,23 @@
+"""Commands of raw files as they run today: some name modules by the paths that these had when the file was made."""
+
+from __future__ import annotations
+
+import re
+
+__all__ = ["MOVED", "present_command"]
+
+MOVED = {
+    "tilewise.tuner.bench.clock_speed": "tilewise.benchmarks.model.clock_speed",
+    "tilewise.tuner.bench.endings": "tilewise.benchmarks.search.endings",
+    "tilewise.tuner.bench.outlook": "tilewise.benchmarks.search.outlook",
+    "tilewise.tuner.bench.overhead": "tilewise.benchmarks.search.overhead",
+    "tilewise.tuner.bench.priors": "tilewise.benchmarks.search.priors",
+}
+"""Modules that raw files run, by their former names."""
+
+_MODULE = re.compile(r"(?<=python -m )[\w.]+")
+
+
+def present_command(command: str) -> str:
+    """Return the command with the modules that it runs by their present names."""
+    return _MODULE.sub(lambda match: MOVED.get(match[0], match[0]), command)
