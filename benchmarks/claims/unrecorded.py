@@ -41,6 +41,7 @@ UNRECORDED = (
                 "| 40, 512 | 8.55 | 7.27 | 8.91 | 14.53 |",
             ),
             "docs/operations.md": ("It takes some 50 us per trial",),
+            "docs/results/model-published.md": ("the single-core row is then 53% slow",),
             "docs/runtime.md": ("takes up to half a second, once per shape",),
             "docs/search.md": ("Some 4 s of each search are the start of the compile processes",),
             "kernels/jit/elementwise.py": ("which may then be evicted early: 1% faster",),

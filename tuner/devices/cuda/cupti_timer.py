@@ -1,12 +1,11 @@
 """Device time of kernels on an NVIDIA GPU as CUPTI records it: from the first block's start to the last one's end.
 
-Chosen by measurement (`tilewise bench timing`, docs/timing.md): events around a launch add 2.5 us to the kernel's time,
-and a graph's replay adds 0.5 us and has no cold caches. CUPTI's records have neither fault. CUPTI is reached through
-torch's profiler, which comes with torch.
+Chosen by measurement (`tilewise bench timing`, docs/timing.md): events around a launch add 2.7 to 3.0 us to the
+kernel's time, and a graph's replay 0.5 to 0.7 us. CUPTI is reached through torch's profiler, which comes with torch.
 
-Before each run a buffer of twice the L2 cache is *read*. Zeroing it, as `triton.testing.do_bench` does, leaves the
-cache full of lines that are written back while the kernel runs: 6 us of a kernel of 15. Reading gives the same times as
-rotating inputs that together exceed the cache, and needs no copies of them.
+Before each run a buffer of twice the L2 cache is *read*. Zeroing it, as `triton.testing.do_bench` does, made a kernel
+of 15 us 6 us slower, probably because the cache is then full of lines that are written back while the kernel runs.
+Reading gives the same times, within 1.2%, as rotating inputs that together exceed the cache, and needs no copies.
 """
 
 from __future__ import annotations
