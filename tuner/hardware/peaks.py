@@ -1,8 +1,8 @@
 """Peak rates of matrix units, and the floor that arithmetic sets to a kernel's time.
 
-The rates are of dense products at the boost clock, in 10**12 operations per second. 989.4 and 494.7 for the SXM parts of
-the H series are from the white paper "NVIDIA H100 Tensor Core GPU Architecture", the others from NVIDIA's data sheets
-(H100 Tensor Core GPU, H200 Tensor Core GPU, A100 Tensor Core GPU), which print those of the H series for sparse
+The rates are of dense products at the boost clock, in 10**12 operations per second. 989.4 and 494.7 for the SXM parts
+of the H series are from the white paper "NVIDIA H100 Tensor Core GPU Architecture", the others from NVIDIA's data
+sheets (H100 Tensor Core GPU, H200 Tensor Core GPU, A100 Tensor Core GPU), which print those of the H series for sparse
 matrices: twice as many. A part under load seldom holds the boost clock, so even the best kernels stay below them.
 """
 
