@@ -12,6 +12,7 @@ import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from tilewise.benchmarks.common.header import header
 from tilewise.db.records import Result
 from tilewise.db.store import Store
 from tilewise.errors import NothingFeasible
@@ -62,9 +63,11 @@ def bench(
         chosen = [(spec, problem, result.winner.config) for spec, problem, result in results if result.winner]
         body = bench_kernels(CudaRuntime(device.index), chosen, beside=beside)
     else:
-        body = {"device": device.target.name, "toolchain": device.toolchain}
+        body = {"toolchain": device.toolchain}
         body["rows"] = [_found(device, spec, problem, result) for spec, problem, result in results]
-    return {**body, "clock": str(device.clock), "rows": [*body["rows"], *failed]}
+    names = " ".join(dict.fromkeys(spec.name for spec, _ in problems))
+    command = f"tilewise bench kernels {names} --trials {budget.trials}"
+    return {**header(command, str(device.clock), device.target.name), **body, "rows": [*body["rows"], *failed]}
 
 
 def _found(device: Device, spec: KernelSpec, problem: Problem, result: Result) -> dict[str, Any]:

@@ -38,6 +38,8 @@ def filled(page: str, results: Path) -> str:
         "variants": _variants(recorded["model-variants"]),
         "accuracy": _accuracy(recorded["model-accuracy"], recorded["h200-accuracy"]),
         "attention": _attention(recorded["h200-attention"]),
+        "matrix": _matrix(recorded["h200-matrix"]),
+        "language model": _results(recorded["h200-llm-kernels"]),
         "gelu": _gelus(recorded["h200-accuracy"], h200, model),
     }
     return placed(page, tables)
@@ -112,6 +114,17 @@ def _attention(body: Mapping[str, Any]) -> str:
                 [f"`{kernel}`", where, variant, f"{best['median_us']:.0f}", rate, f"{best['of_theirs']:.1%}", config]
             )
     heads = ["kernel", "shape", "variant", "us", "rate", "of PyTorch's", "config"]
+    return markdown(heads, rows)
+
+
+def _matrix(body: Mapping[str, Any]) -> str:
+    rows = []
+    for row in body["rows"]:
+        times = [f"{row[key]:.1f}" for key in ("tuned_us", "torch_us", "default_us")]
+        rates = [f"{row['tflop_s']:.0f}", f"{row['torch_us'] / row['tuned_us']:.1%}"]
+        config = ", ".join(f"{name}={value}" for name, value in row["config"].items())
+        rows.append([shape_text(row["dims"]), row["dtype"], *times, *rates, config])
+    heads = ["shape", "dtype", "tuned", "PyTorch", "default", "TFLOP/s", "of PyTorch's", "config"]
     return markdown(heads, rows)
 
 
