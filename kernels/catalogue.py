@@ -5,6 +5,7 @@ from __future__ import annotations
 __all__ = ["ANY_VALUE", "SPECS"]
 
 SPECS = {
+    "block_fp8_gemm": "tilewise.kernels.matrix.block_fp8_gemm:SPEC",
     "decode_attention": "tilewise.kernels.attention.decode:SPEC",
     "flash_attention": "tilewise.kernels.attention.flash:SPEC",
     "gemm": "tilewise.kernels.matrix.gemm:SPEC",

@@ -14,6 +14,7 @@ _MATRIX = ({"M": 1024, "N": 1024}, {"M": 4096, "N": 4096}, {"M": 16384, "N": 819
 _ROWS = ({"M": 1000, "N": 8192}, {"M": 256, "N": 65536}, {"M": 16384, "N": 8192})
 
 SHAPES: Mapping[str, Sequence[Mapping[str, int]]] = {
+    "block_fp8_gemm": tuple({"M": m, "N": 7168, "K": 4096} for m in (128, 4096, 8192)),
     "decode_attention": (
         {"B": 1, "H": 64, "HKV": 8, "PAGES": 16384, "PAGE": 16, "D": 128},
         {"B": 8, "H": 32, "HKV": 8, "PAGES": 2048, "PAGE": 16, "D": 128},
