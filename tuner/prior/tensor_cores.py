@@ -15,7 +15,7 @@ import itertools
 import math
 from typing import NamedTuple
 
-from tilewise.kernels.spec import Config, Dot, KernelSpec, Problem, Target, Tiling, ceil_div
+from tilewise.kernels.spec import ITEM_BYTES, Config, Dot, KernelSpec, Problem, Target, Tiling, ceil_div
 
 __all__ = ["tensor_core_penalties"]
 
@@ -132,8 +132,9 @@ class _Kernel:
                 ceil_div(tiling.programs, target.cores),
             ),
         )
-        self._products = _PRODUCTS.get(target.capability // 10 * 10, 2048) * (2 if problem.item_bytes == 1 else 1)
-        self._wide, self._item, self._warps = wide, problem.item_bytes, warps
+        item = ITEM_BYTES[spec.matrix_dtype(problem) if spec.matrix_dtype else problem.dtype]
+        self._products = _PRODUCTS.get(target.capability // 10 * 10, 2048) * (2 if item == 1 else 1)
+        self._wide, self._item, self._warps = wide, item, warps
         self._least, self._flops = spec.bytes(problem), spec.flops(problem)
         self._written = sum(b.bytes for b in spec.buffers(problem).values() if b.role != "in")
 
