@@ -8,6 +8,7 @@ SPECS = {
     "block_fp8_gemm": "tilewise.kernels.matrix.block_fp8_gemm:SPEC",
     "decode_attention": "tilewise.kernels.attention.decode:SPEC",
     "flash_attention": "tilewise.kernels.attention.flash:SPEC",
+    "fused_moe": "tilewise.kernels.matrix.fused_moe:SPEC",
     "gemm": "tilewise.kernels.matrix.gemm:SPEC",
     "grouped_gemm": "tilewise.kernels.matrix.grouped_gemm:SPEC",
     "log_softmax": "tilewise.kernels.vector.softmax:LOG_SOFTMAX",

@@ -23,6 +23,7 @@ SHAPES: Mapping[str, Sequence[Mapping[str, int]]] = {
     "flash_attention": tuple(
         {"B": 4, "H": 32, "HKV": 8, "Q": size, "K": size, "D": 128} for size in (4096, 8192, 16384)
     ),
+    "fused_moe": tuple({"M": m, "E": 64, "N": 1408, "K": 2048, "TOPK": 6} for m in (16, 1024, 16384)),
     "gemm": ({"M": 16, "N": 8192, "K": 8192}, {"M": 4096, "N": 4096, "K": 4096}, {"M": 8192, "N": 8192, "K": 8192}),
     "grouped_gemm": tuple({"M": m, "N": 4096, "K": 7168, "G": 64} for m in (512, 8192, 65536)),
     "row_reduce": ({"M": 1000, "N": 8192}, {"M": 16384, "N": 8192}, {"M": 131072, "N": 1024}),

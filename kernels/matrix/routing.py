@@ -1,13 +1,14 @@
-"""Loads of groups: how many rows are routed to each, for problems whose sizes depend on it."""
+"""Routing of rows to groups and of tokens to experts, for problems whose work depends on it."""
 
 from __future__ import annotations
 
 import functools
 import itertools
+from typing import Any
 
 from tilewise.kernels.spec import Flag
 
-__all__ = ["SKEWED", "loads", "row_tiles"]
+__all__ = ["SKEWED", "chances", "draw_experts", "experts_hit", "loads", "row_tiles"]
 
 SKEWED = Flag("skewed", (False, True))
 """Rows are routed by Zipf's law, as loads of experts often are, and not evenly."""
@@ -29,3 +30,42 @@ def row_tiles(rows: int, groups: int, block: int) -> int:
     """
     single = min(rows, groups)
     return single + (rows - single) // block
+
+
+@functools.lru_cache(maxsize=64)
+def chances(experts: int, chosen: int, *, skewed: bool) -> tuple[float, ...]:
+    """Return each expert's chance to be among the `chosen` ones of a token: equal, or as 1, 1/2, 1/3, ... if `skewed`.
+
+    No chance is more than 1: what a frequent expert would have beyond that is shared by the others.
+    """
+    shares = [1 / rank if skewed else 1.0 for rank in range(1, experts + 1)]
+    certain = 0
+    while certain < min(chosen, experts) and shares[certain] * (chosen - certain) > sum(shares[certain:]) * (1 + 1e-9):
+        certain += 1
+    rest = shares[certain:]
+    return (1.0,) * certain + tuple(min(1.0, share * (chosen - certain) / sum(rest)) for share in rest)
+
+
+def experts_hit(tokens: int, experts: int, chosen: int, *, skewed: bool) -> float:
+    """Return the expected number of experts that any of the tokens chooses."""
+    return sum(1 - (1 - chance) ** tokens for chance in chances(experts, chosen, skewed=skewed))
+
+
+def draw_experts(tokens: int, experts: int, chosen: int, generator: Any, *, skewed: bool) -> Any:
+    """Return the numbers of the `chosen` different experts of each token, [tokens, chosen] in int64.
+
+    Each token lines up the experts in an order of its own, each as long as its chance, and takes those that marks at
+    distances of 1 hit, the first of them anywhere below 1: every expert then has exactly its chance (systematic
+    sampling; Madow, "On the Theory of Systematic Sampling, II", 1949).
+    """
+    import torch
+
+    device = generator.device
+    weights = torch.tensor(chances(experts, chosen, skewed=skewed), dtype=torch.float64, device=device)
+    weights = weights[torch.randperm(experts, generator=generator, device=device)]
+    order = torch.rand(tokens, experts, generator=generator, device=device).argsort(-1)
+    marks = torch.rand(tokens, 1, generator=generator, device=device, dtype=torch.float64)
+    ends = weights[order].cumsum(-1)
+    passed = (ends - marks).floor()
+    hit = passed.diff(dim=-1, prepend=(-marks).floor())
+    return order.gather(1, hit.topk(chosen).indices)

@@ -14,6 +14,7 @@ from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
+from tilewise.errors import NothingFeasible
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
 from tilewise.tuner.prior.penalties import penalties
@@ -90,7 +91,10 @@ def _problems(name: str) -> Iterator[tuple[KernelSpec, Problem, Target, Space]]:
             sizes = plain | {"G": plain["E"]} | (attention if "HKV" in spec.dims else {})
             dims = {dim: sizes["M" if dim == "N" and "C" in spec.dims else dim] for dim in spec.dims}
             problem = Problem(name, dims, dtype if dtype in spec.dtypes else spec.dtypes[0])
-            yield spec, problem, target, enumerate_space(spec, problem, target)
+            try:
+                yield spec, problem, target, enumerate_space(spec, problem, target)
+            except NothingFeasible:
+                continue  # the kernel's own tests say what is refused, and why
 
 
 def _some(spec: KernelSpec, problem: Problem, space: Space, target: Target) -> list[Config]:

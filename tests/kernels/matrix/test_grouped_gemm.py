@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import ROOT
 
+from tilewise.db.records import Status
 from tilewise.errors import NothingFeasible
 from tilewise.kernels import registry
 from tilewise.kernels.spec import ITEM_BYTES, Target
@@ -179,7 +180,8 @@ def test_a_twin_with_one_mistake_is_refused(interpreter, tmp_path, mistake):
     anything = problem(70, 40, 70, 3, "float16", skewed=True)
     config = {**TILES, "BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 32}
     assert interpreter.verify(GROUPED, anything, config).agreed
-    assert not interpreter.verify(registry.load(f"{file}:SPEC"), anything, config).agreed
+    verdict = interpreter.verify(registry.load(f"{file}:SPEC"), anything, config)
+    assert (verdict.agreed, verdict.status) == (False, Status.CORRECTNESS), verdict.reason
 
 
 # On a GPU --------------------------------------------------------------------------------------------------------

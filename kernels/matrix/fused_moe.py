@@ -1,0 +1,387 @@
+"""A layer of experts: `out[m] = sum over t of weight[m, t] * (silu(x[m] @ g.T) * (x[m] @ u.T)) @ d.T`, where g, u and d
+are the matrices of expert `topk_ids[m, t]`.
+
+Sizes are those of vLLM's and SGLang's tables: M tokens of K elements, E experts of which each token has TOPK, and
+matrices w13 [E, 2 N, K], first g and then u, and w2 [E, K, N]. Both projections are launched with one config, whose
+parameters have vLLM's names, and share the pairs of tokens and experts, sorted into blocks of `BLOCK_SIZE_M`. The
+config's time has everything in it from sorting to the sum over TOPK, which has a fixed order: there are no atomics.
+
+The flag `quant` says how the matrices are stored: in the dtype of x; as float8_e4m3fn with a scale for each 128 x 128
+elements (`fp8_w8a8_128x128`); or as int8 with a scale for each row (`int8_w8a8`). The inputs of both projections are
+then quantised on the way, with a scale for each 128 elements of a row, or for each row.
+
+Tuning draws the experts of each token evenly or, with `skewed`, with chances as 1, 1/2, 1/3, ... Only the matrices of
+experts that the routing is expected to hit count as moved.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilewise.kernels.candidate_values import only_nvidia, powers_of_two
+from tilewise.kernels.matrix.routing import SKEWED, chances, draw_experts, experts_hit, row_tiles
+from tilewise.kernels.matrix.tiles import EIGHT_BIT_FLOATS, buffered, operands_hold, sums_hold, up_to
+from tilewise.kernels.spec import (
+    ITEM_BYTES,
+    Axis,
+    Buffer,
+    Config,
+    Constraint,
+    Dot,
+    Flag,
+    KernelSpec,
+    Launch,
+    Parameter,
+    Problem,
+    Target,
+    Tensors,
+    Tiling,
+    Value,
+    ceil_div,
+)
+
+__all__ = ["SPEC"]
+
+_JIT = "tilewise.kernels.jit.matrix.fused_moe:moe_"
+_COUNT, _SORT, _QUANTIZE, _UP, _ACTIVATE, _DOWN, _SUM = (
+    f"{_JIT}{name}_kernel" for name in ("count", "sort", "quantize", "up", "activate", "down", "sum")
+)
+
+_FP8, _INT8 = "fp8_w8a8_128x128", "int8_w8a8"
+_QUANT = Flag("quant", ("none", _FP8, _INT8))
+
+_GROUP = 128
+"""Elements that share a scale in `fp8_w8a8_128x128`, along each axis of a matrix."""
+
+_STEP = 1024
+"""Pairs that a program looks at at a time to sort them."""
+
+_TILE_M, _TILE_N = 4, 256
+"""The tile of the launches that multiply no matrices: many programs for a few rows, and loads of 16 bytes per thread.
+A program that needs whole rows takes `_LONG_N` columns of one at a time."""
+
+_LONG_N = 2048
+
+_ROUNDED = 3.0
+"""Half units in the last place, at the RMS, that an output may be off because 16-bit numbers are stored on the way: the
+results of both projections, and those of the activation. Each is off by 0.42 of a half unit on average. Four such
+errors add up to 0.84; of that, 3 and the 2 which `comparison.py` allows are six standard deviations."""
+
+_MOVED_STEPS = 5 * 2.0**-7
+"""How far an output may be off, relative to the RMS, because the inputs of the second projection are 8-bit floats. The
+first one's sums are off by 2^-11 (see `gemm`), which is 2^-7 of a step of 2^-4 from one 8-bit float to the next: one
+number in 2^7 is a step off. That is 2^-7.5 of the RMS, of which this is seven standard deviations."""
+
+
+def _sizes(problem: Problem) -> tuple[int, int, int, int, int]:
+    m, e, n, k, topk = (problem.dims[name] for name in ("M", "E", "N", "K", "TOPK"))
+    return m, e, n, k, topk
+
+
+def _stored(problem: Problem) -> str:
+    """Return the dtype of the matrices, in which products are multiplied."""
+    return {_FP8: "float8_e4m3fn", _INT8: "int8"}.get(str(_QUANT.of(problem)), problem.dtype)
+
+
+def _blocks(config: Config, problem: Problem) -> int:
+    """Return the most blocks that the pairs of tokens and experts can have, whatever the routing."""
+    m, e, _, _, topk = _sizes(problem)
+    return row_tiles(m * topk, e, int(config["BLOCK_SIZE_M"]))
+
+
+# Tensors ---------------------------------------------------------------------------------------------------------
+
+
+def _draw_matrices(tensor: Any, generator: Any, *, size: float) -> None:
+    """Draw normal numbers of this size, in 8 bits by way of float32."""
+    import torch
+
+    drawn = torch.empty(tensor.shape, dtype=torch.float32, device=tensor.device).normal_(generator=generator)
+    drawn *= size
+    tensor.copy_(drawn.round_().clamp_(-127, 127) if tensor.dtype is torch.int8 else drawn)
+
+
+def _draw_scales(tensor: Any, generator: Any, *, size: float) -> None:
+    tensor.uniform_(0.5 * size, 1.5 * size, generator=generator)
+
+
+def _fill(tensors: Tensors, problem: Problem, generator: Any) -> None:
+    """Write the experts of each token, and weights that add up to 1."""
+    m, e, _, _, topk = _sizes(problem)
+    ids, weights = tensors["topk_ids_ptr"], tensors["topk_weights_ptr"]
+    ids.copy_(draw_experts(m, e, topk, generator, skewed=bool(SKEWED.of(problem))))
+    weights.uniform_(0.1, 1.0, generator=generator)
+    weights /= weights.sum(-1, keepdim=True)
+
+
+def _matrices(name: str, rows: int, depth: int, problem: Problem) -> dict[str, Buffer]:
+    """Return the experts' matrices [E, rows, depth] and their scales, so drawn that products are small: the activation
+    multiplies two of them, and float16 has to hold that for inputs of a hundred too."""
+    m, e, _, _, topk = _sizes(problem)
+    hit = experts_hit(m, e, topk, skewed=bool(SKEWED.of(problem)))
+    stored, size = _stored(problem), 0.25 * depth**-0.5
+    drawn = {"float8_e4m3fn": 1.0, "int8": 32.0}.get(stored, size)
+
+    def buffer(shape: tuple[int, ...], dtype: str, draw: Any) -> Buffer:
+        whole = Buffer((e, *shape), dtype)
+        return Buffer(whole.shape, dtype, draw=draw, moved_bytes=round(hit * whole.bytes / e))
+
+    found = {f"{name}_ptr": buffer((rows, depth), stored, functools.partial(_draw_matrices, size=drawn))}
+    shapes = {_FP8: (ceil_div(rows, _GROUP), ceil_div(depth, _GROUP)), _INT8: (rows,)}
+    if shape := shapes.get(str(_QUANT.of(problem))):
+        found[f"{name}_scale_ptr"] = buffer(shape, "float32", functools.partial(_draw_scales, size=size / drawn))
+    return found
+
+
+def _tolerance(problem: Problem) -> float:
+    rounded = _ROUNDED * (2.0**-8 if problem.dtype == "bfloat16" else 2.0**-11)
+    return rounded + (_MOVED_STEPS if _QUANT.of(problem) == _FP8 else 0.0)
+
+
+def _buffers(problem: Problem) -> Mapping[str, Buffer]:
+    m, _, n, k, topk = _sizes(problem)
+    return {
+        "x_ptr": Buffer((m, k), problem.dtype),
+        **_matrices("w13", 2 * n, k, problem),
+        **_matrices("w2", k, n, problem),
+        "topk_weights_ptr": Buffer((m, topk), "float32"),
+        "topk_ids_ptr": Buffer((m, topk), "int32"),
+        "out_ptr": Buffer((m, k), problem.dtype, role="out", terms=max(k, n), tolerance=_tolerance(problem)),
+    }
+
+
+def _scratch(config: Config, problem: Problem) -> Mapping[str, Buffer]:
+    m, e, n, k, topk = _sizes(problem)
+    blocks, pairs, stored = _blocks(config, problem), m * topk, _stored(problem)
+    return {
+        "counts_ptr": Buffer((e,), "int32", role="out"),
+        "pairs_ptr": Buffer((blocks * int(config["BLOCK_SIZE_M"]),), "int32", role="out"),
+        "experts_ptr": Buffer((blocks,), "int32", role="out"),
+        "blocks_ptr": Buffer((1,), "int32", role="out"),
+        "gate_up_ptr": Buffer((pairs, 2 * n), problem.dtype, role="out"),
+        "activated_ptr": Buffer((pairs, n), stored, role="out"),
+        "parts_ptr": Buffer((pairs, k), problem.dtype, role="out"),
+        **_quantised("activated_scale_ptr", pairs, n, problem),
+        **({} if stored == problem.dtype else {"small_x_ptr": Buffer((m, k), stored, role="out")}),
+        **_quantised("x_scale_ptr", m, k, problem),
+    }
+
+
+def _quantised(name: str, rows: int, depth: int, problem: Problem) -> dict[str, Buffer]:
+    """Return the scales of a projection's input, if it has any."""
+    shapes = {_FP8: (rows, ceil_div(depth, _GROUP)), _INT8: (rows,)}
+    shape = shapes.get(str(_QUANT.of(problem)))
+    return {name: Buffer(shape, "float32", role="out")} if shape else {}
+
+
+def _constants(problem: Problem) -> Mapping[str, Value | None]:
+    quant = _QUANT.of(problem)
+    scaled = ("x_scale_ptr", "w13_scale_ptr", "activated_scale_ptr", "w2_scale_ptr", "small_x_ptr")
+    missing = dict.fromkeys(scaled) if quant == "none" else {}
+    return {**missing, "QUANT": quant, "GROUP": _GROUP if quant == _FP8 else 0}
+
+
+def _launches(config: Config, problem: Problem) -> Sequence[Launch]:
+    m, e, n, k, topk = _sizes(problem)
+    pairs = m * topk
+    each = {"STEP": _STEP, "BLOCK_E": powers_of_two(1, e)[-1]}
+    tile = {"TILE_M": _TILE_M, "TILE_N": _TILE_N}
+    prepared = {"TILE_M": 1, "TILE_N": _LONG_N} if _QUANT.of(problem) == _INT8 else tile
+
+    def rows_of(function: str, rows: int, cols: int, sides: Mapping[str, int]) -> Launch:
+        whole = sides["TILE_M"] == 1
+        return Launch(function, (ceil_div(rows, sides["TILE_M"]), 1 if whole else ceil_div(cols, _TILE_N)), sides)
+
+    return [
+        Launch(_COUNT, (e,), each),
+        Launch(_SORT, (e,), each),
+        *([] if _QUANT.of(problem) == "none" else [rows_of(_QUANTIZE, m, k, prepared)]),
+        _projection(_UP, m, 2 * n, k, config, problem),
+        rows_of(_ACTIVATE, pairs, n, prepared),
+        _projection(_DOWN, pairs, k, n, config, problem),
+        rows_of(_SUM, m, k, tile),
+    ]
+
+
+def _projection(function: str, rows: int, cols: int, depth: int, config: Config, problem: Problem) -> Launch:
+    """Return the launch of a projection of `rows` different rows."""
+    block_n, block_k = int(config["BLOCK_SIZE_N"]), int(config["BLOCK_SIZE_K"])
+    constants = {
+        "EVEN_COLS": cols % block_n == 0,
+        "EVEN_DEPTH": depth % block_k == 0,
+        "WIDE": max(rows, cols) * depth >= 2**31,
+    }
+    return Launch(function, (_blocks(config, problem) * ceil_div(cols, block_n),), constants)
+
+
+def _tiling(config: Config, problem: Problem) -> Tiling:
+    """Return the tiling of the first projection, half as deep again: for the second, which has half its operations."""
+    m, _, n, k, topk = _sizes(problem)
+    block_m, block_n, block_k = (int(config[f"BLOCK_SIZE_{name}"]) for name in "MNK")
+    blocks, item, pairs = _blocks(config, problem), ITEM_BYTES[_stored(problem)], m * topk
+    depth = k + ceil_div(k, 2)
+    tiles = blocks * (ceil_div(2 * n, block_n) * k + ceil_div(k, block_n) * n)
+    between = 2 * problem.item_bytes * pairs * (3 * n + k)
+    return Tiling(
+        axes=(
+            Axis("rows", blocks * block_m, block_m, block_m),
+            Axis("depth", depth, ceil_div(depth, block_k) * block_k, block_k),
+            Axis("columns", 2 * n, block_n, block_n),
+        ),
+        streamed_bytes=(block_m + block_n) * block_k * item,
+        resident_bytes=4 * block_m * block_n,
+        traffic=max(1.0, (tiles * (block_m + block_n) * item + between) / SPEC.bytes(problem)),
+        dot=Dot(
+            block_m,
+            block_n,
+            block_k,
+            stages=buffered(block_m, int(config.get("num_stages", 2))),
+            group=int(config["GROUP_SIZE_M"]),
+        ),
+    )
+
+
+# The reference ---------------------------------------------------------------------------------------------------
+
+
+def _reference(inputs: Tensors, problem: Problem) -> Tensors:
+    import torch
+
+    x, n = _quantised_rows(inputs["x_ptr"], problem), problem.dims["N"]
+    out = torch.zeros_like(x)
+    for expert in inputs["topk_ids_ptr"].unique().tolist():
+        tokens, place = (inputs["topk_ids_ptr"] == expert).nonzero(as_tuple=True)
+        gate_up = _rounded(x[tokens] @ _matrix("w13", expert, inputs, problem).T, problem)
+        activated = _rounded(torch.nn.functional.silu(gate_up[:, :n]) * gate_up[:, n:], problem)
+        part = _quantised_rows(activated, problem) @ _matrix("w2", expert, inputs, problem).T
+        weights = inputs["topk_weights_ptr"][tokens, place]
+        out.index_add_(0, tokens, (part * weights[:, None]).to(out.dtype))
+    return {"out_ptr": out}
+
+
+def _matrix(name: str, expert: int, inputs: Tensors, problem: Problem) -> Any:
+    """Return an expert's matrix with its scales, in the dtype of x."""
+    matrix = inputs[f"{name}_ptr"][expert].to(inputs["x_ptr"].dtype)
+    if _QUANT.of(problem) == "none":
+        return matrix
+    scale = inputs[f"{name}_scale_ptr"][expert].to(matrix.dtype)
+    if _QUANT.of(problem) == _INT8:
+        return matrix * scale[:, None]
+    rows, depth = matrix.shape
+    return matrix * scale.repeat_interleave(_GROUP, 0)[:rows].repeat_interleave(_GROUP, 1)[:, :depth]
+
+
+def _rounded(x: Any, problem: Problem) -> Any:
+    """Return x as it is stored before it is quantised: a step of the quantisation depends on every bit. Without
+    quantisation the reference is exact."""
+    import torch
+
+    return x if _QUANT.of(problem) == "none" else x.to(getattr(torch, problem.dtype)).to(x.dtype)
+
+
+def _quantised_rows(x: Any, problem: Problem) -> Any:
+    """Return the numbers that the quantised x stands for."""
+    import torch
+
+    quant = _QUANT.of(problem)
+    if quant == "none":
+        return x
+    group, largest = (_GROUP, 448.0) if quant == _FP8 else (x.shape[1], 127.0)
+    grouped = torch.nn.functional.pad(x, (0, -x.shape[1] % group)).reshape(x.shape[0], -1, group)
+    scale = grouped.abs().amax(-1, keepdim=True).clamp(min=1e-30) / largest
+    steps = (grouped / scale).to(torch.float8_e4m3fn).to(x.dtype) if quant == _FP8 else (grouped / scale).round()
+    return (steps * scale).flatten(1)[:, : x.shape[1]]
+
+
+# The space -------------------------------------------------------------------------------------------------------
+
+
+def _rows(problem: Problem, chance: float) -> int:
+    """Return the rows of an expert that a token chooses with this chance."""
+    return max(1, round(problem.dims["M"] * chance))
+
+
+def _block_m(problem: Problem, target: Target) -> Sequence[Value]:
+    """Return heights up to that of the most frequent expert's rows."""
+    _, e, _, _, topk = _sizes(problem)
+    return up_to(_rows(problem, max(chances(e, topk, skewed=bool(SKEWED.of(problem))))), 16, 256)
+
+
+def _block_n(problem: Problem, target: Target) -> Sequence[Value]:
+    return up_to(max(2 * problem.dims["N"], problem.dims["K"]), 32, 256)
+
+
+def _block_k(problem: Problem, target: Target) -> Sequence[Value]:
+    """Return blocks of 64 to 512 bytes of a row, of which a scale has all elements."""
+    item = ITEM_BYTES[_stored(problem)]
+    most = _GROUP if _QUANT.of(problem) == _FP8 else 256
+    return up_to(max(problem.dims["N"], problem.dims["K"]), 64 // item, most)
+
+
+def _registers_hold(config: Config, problem: Problem, target: Target) -> bool:
+    if target.family != "nvidia":
+        return True
+    return sums_hold(int(config["BLOCK_SIZE_M"]), int(config["BLOCK_SIZE_N"]), int(config["num_warps"]))
+
+
+def _default(problem: Problem, target: Target) -> Config:
+    """Return blocks of an average expert's rows, at most 128, and 128 columns."""
+    _, e, _, _, topk = _sizes(problem)
+    average = up_to(_rows(problem, min(1.0, topk / e)), 16, 128)[-1]
+    rows = max(int(value) for value in _block_m(problem, target) if int(value) <= average)
+    cols = max(int(value) for value in _block_n(problem, target) if int(value) <= 128)
+    config: dict[str, Value] = {
+        "BLOCK_SIZE_M": rows,
+        "BLOCK_SIZE_N": cols,
+        "BLOCK_SIZE_K": max(
+            int(each) for each in _block_k(problem, target) if int(each) * ITEM_BYTES[_stored(problem)] <= 128
+        ),
+        "GROUP_SIZE_M": 1,
+    }
+    if target.family == "nvidia":
+        config |= {"num_warps": 8 if rows * cols > 64 * 128 else 4, "num_stages": 3}
+    return config
+
+
+SPEC = KernelSpec(
+    name="fused_moe",
+    summary="out[m] = sum over t of weight[m, t] * (silu(x[m] @ g.T) * (x[m] @ u.T)) @ d.T, of the experts of token m",
+    function=(_COUNT, _SORT, _QUANTIZE, _UP, _ACTIVATE, _DOWN, _SUM),
+    dims=("M", "E", "N", "K", "TOPK"),
+    dtypes=("bfloat16", "float16"),
+    flags=(_QUANT, SKEWED),
+    parameters=(
+        Parameter("BLOCK_SIZE_M", _block_m),
+        Parameter("BLOCK_SIZE_N", _block_n),
+        Parameter("BLOCK_SIZE_K", _block_k),
+        Parameter("GROUP_SIZE_M", lambda problem, target: [1, 4, 16, 64]),
+        Parameter("num_warps", only_nvidia(4, 8), role="option"),
+        Parameter("num_stages", only_nvidia(2, 3, 4, 5), role="option"),
+    ),
+    constraints=(
+        Constraint(EIGHT_BIT_FLOATS, lambda config, problem, target: _QUANT.of(problem) != _FP8 or target.has_float8),
+        Constraint("TOPK is at most E", lambda config, problem, target: problem.dims["TOPK"] <= problem.dims["E"]),
+        Constraint("2 to 128 sums of a tile per thread", _registers_hold),
+        Constraint(
+            "GROUP_SIZE_M is at most the number of blocks",
+            lambda config, problem, target: int(config["GROUP_SIZE_M"]) <= _blocks(config, problem),
+        ),
+        Constraint(
+            "the operands in flight fit in shared memory",
+            lambda config, problem, target: operands_hold(_tiling(config, problem), target),
+        ),
+    ),
+    buffers=_buffers,
+    scalars=lambda problem: dict(problem.dims),
+    constants=_constants,
+    launches=_launches,
+    scratch=_scratch,
+    tiling=_tiling,
+    fill=_fill,
+    reference=_reference,
+    flops=lambda problem: 6 * problem.dims["M"] * problem.dims["TOPK"] * problem.dims["N"] * problem.dims["K"],
+    matrix_dtype=_stored,
+    default=_default,
+)
