@@ -121,7 +121,9 @@ class _Kernel:
         self.spilling = 1.0 + max(0.0, sums - 128) / 32
         wide = dot.m >= _WIDE_ROWS and target.capability >= 90
         self.shared = dot.stages * tiling.streamed_bytes + dot.shared_bytes
-        self._under_way = max(1, dot.stages - 1 if wide else dot.stages)
+        # a warp that only loads fills a stage as soon as one of its operands has been used
+        used = 0.5 if dot.specialised else 1.0 if wide else 0.0
+        self._under_way = max(1.0, dot.stages - used)
         registers = min(255.0, 40 + sums + (0 if dot.described else 16))
         self._resident = max(
             1,
