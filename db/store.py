@@ -185,10 +185,6 @@ class Store(ABC):
         """Return the names of all devices ever tuned on, sorted."""
 
     @abstractmethod
-    def devices_with_winners(self) -> list[str]:
-        """Return the names of the devices on which some config is verified, sorted."""
-
-    @abstractmethod
     def scopes(self, kernel: str | None = None, device: str | None = None) -> Iterator[Scope]:
         """Yield all scopes, or those of a kernel or a device name, in the order they were first seen."""
 

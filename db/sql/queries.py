@@ -30,7 +30,6 @@ __all__ = [
     "CHANGED",
     "CURRENT",
     "DEVICES",
-    "DEVICES_WITH_WINNERS",
     "DRAWN",
     "ENCODED",
     "ENCODED_OF_SOURCE",
@@ -215,9 +214,8 @@ DRAWN = (
 )
 
 
-def _distinct(name: str, condition: str = "") -> TextualSelect:
-    """Select an indexed column's values with one seek per value; `SELECT DISTINCT` would read one entry per scope.
-    `condition` follows the statement: it judges `seen.value`."""
+def _distinct(name: str) -> TextualSelect:
+    """Select an indexed column's values with one seek per value; `SELECT DISTINCT` would read one entry per scope."""
     return text(
         f"""
         WITH RECURSIVE seen (value) AS (
@@ -225,7 +223,7 @@ def _distinct(name: str, condition: str = "") -> TextualSelect:
             UNION ALL
             SELECT (SELECT min({name}) FROM scopes WHERE {name} > seen.value) FROM seen WHERE seen.value IS NOT NULL
         )
-        SELECT value FROM seen WHERE value IS NOT NULL {condition}
+        SELECT value FROM seen WHERE value IS NOT NULL
         """
     ).columns(column("value"))
 
@@ -240,15 +238,6 @@ NEXT_FAMILY = (
 """The first kernel, dtype and device after the given ones: one seek."""
 
 DEVICES = _distinct("device")
-DEVICES_WITH_WINNERS = _distinct(
-    "device",
-    """
-    AND EXISTS (
-        SELECT 1 FROM scopes JOIN trials AS trial ON trial.scope_id = scopes.id
-        WHERE scopes.device = seen.value AND trial.current AND trial.verified
-    )
-    """,
-)
 KERNELS = _distinct("kernel")
 
 

@@ -194,9 +194,6 @@ class SqlStore(Store):
     def devices(self) -> list[str]:
         return [device for (device,) in self._database.fetch(queries.DEVICES)]
 
-    def devices_with_winners(self) -> list[str]:
-        return [device for (device,) in self._database.fetch(queries.DEVICES_WITH_WINNERS)]
-
     def scopes(self, kernel: str | None = None, device: str | None = None) -> Iterator[Scope]:
         """Yield scopes, read in pages: no lock is held while the caller works, and scopes added meanwhile come last."""
         chosen = {name: value for name, value in (("kernel", kernel), ("device", device)) if value is not None}

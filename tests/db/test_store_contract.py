@@ -483,17 +483,6 @@ def test_devices_are_all_devices_ever_tuned_on(store, make_scope, make_trial):
     assert store.devices() == ["Ascend910B3", "Ascend910B4", "NVIDIA H200"]
 
 
-def test_devices_with_winners_are_those_with_a_current_verified_trial(store, make_scope, make_trial):
-    assert store.devices_with_winners() == []
-    for device in ("Won", "Retired", "Unverified", "Failed", "Also won"):
-        failed = make_trial(None, status=Status.COMPILE)
-        store.record(make_scope(device=device, dtype="float16"), [failed])
-        if device != "Failed":
-            store.record(make_scope(device=device), [make_trial(verified=device != "Unverified")])
-    store.retire(make_scope(device="Retired"), store.mark())
-    assert store.devices_with_winners() == ["Also won", "Won"]
-
-
 def test_kernels_are_all_kernels_ever_tuned(store, make_scope, make_trial):
     assert store.kernels() == []
     for kernel in ("softmax", "batch_norm", "softmax"):

@@ -165,7 +165,7 @@ def _hint(store: Store, question: Question, close: Sequence[Dims]) -> str:
         return "a result is stored, but for another version of the kernel's source; tune it again"
     if close:
         return f"nearest tuned shapes: {'; '.join(map(shape_text, close))}"
-    devices = store.devices_with_winners()
+    devices = store.devices()
     if question.device in devices:
         return "neither is any other shape of it"
     return f"devices with results: {', '.join(devices) or 'none yet'}"

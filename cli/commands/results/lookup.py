@@ -109,7 +109,7 @@ def _ask_database(
         return
     with opened as store:
         if not is_device_name(device) and device not in store.devices():
-            known = ", ".join(store.devices_with_winners()) or "none"
+            known = ", ".join(store.devices()) or "none"
             raise UnknownDevice(f"unknown device {device!r}; results are stored for: {known}")
         source, known = StoreSource(store), source_hash(spec)
         for problem in problems:

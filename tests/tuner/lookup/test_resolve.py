@@ -209,15 +209,6 @@ def test_another_chip_never_answers(ask, keep):
         ask(100, "predicted", device="Bowl2")
 
 
-def test_a_device_without_a_correct_config_is_no_device_with_results(ask, keep, store):
-    keep(100, A)
-    scope = dataclasses.replace(next(iter(store.scopes())), device="Bowl3")
-    store.record(scope, [Trial(A, Status.UNMODELLED, "a matrix product")])
-    for device in ("Bowl2", "Bowl3"):
-        with pytest.raises(NotTuned, match=f"not tuned for {device}; devices with results: Bowl$"):
-            ask(100, "exact", device=device)
-
-
 def test_each_step_allows_those_before_it_and_no_more(ask, keep):
     keep(100, A, toolchain="formula 0")
     for match, m in (("exact", 100), ("older", 120), ("nearest", 900)):
