@@ -362,7 +362,7 @@ CHIP = (
             "kernels/jit/topk_gating.py",
             "tuner/prior/nvidia.py",
         ),
-        designed="cross_entropy, which was made faster after this run (71.2%); its figure is of a later one, of 24 trials",
+        designed="cross_entropy, made faster after this run (71.2%); its figure is of a later one, of 24 trials",
         not_designed="the other kernels, whose first run this is",
         note="Smaller shapes have lower shares, from 0.7% on. topk_gating probably waits for its eight searches of the "
         "largest of 128.",
