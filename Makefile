@@ -128,8 +128,8 @@ clean:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "CPython 3.11 is needed, this is " + sys.version)'
 	rm -rf .venv-$*
 	$(PYTHON) -m venv .venv-$*
-	.venv-$*/bin/pip install -qq --no-compile --no-deps -c constraints.txt --extra-index-url $(TORCH_INDEX) --retries 1 torch
-	.venv-$*/bin/pip install -qq --no-compile -c constraints.txt -e '.[$(EXTRAS)]'
+	.venv-$*/bin/pip install -qq --no-deps -c constraints.txt --extra-index-url $(TORCH_INDEX) --retries 1 torch
+	.venv-$*/bin/pip install -qq -c constraints.txt -e '.[$(EXTRAS)]'
 	! .venv-$*/bin/pip show -qq triton || { .venv-$*/bin/pip uninstall -qqy triton && \
-		.venv-$*/bin/pip install -qq --no-compile --force-reinstall --no-deps -c constraints.txt triton-ascend; }
+		.venv-$*/bin/pip install -qq --force-reinstall --no-deps -c constraints.txt triton-ascend; }
 	touch $@

@@ -50,7 +50,7 @@ _STATUS: Mapping[type[TilewiseError], tuple[int, str]] = {
 RETRY_SECONDS = "5"
 """Delay before a retry when the database did not answer."""
 
-_LONGEST = 500
+_LONGEST = 1000
 """Longest detail, in characters."""
 
 _log = logging.getLogger(__name__)

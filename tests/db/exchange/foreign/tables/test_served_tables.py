@@ -71,7 +71,7 @@ def vllm() -> Path:
     return file
 
 
-@pytest.mark.parametrize("package", ["vllm", "sglang"])
+@pytest.mark.parametrize("package", [pytest.param("vllm", marks=pytest.mark.full), "sglang"])
 def test_the_ladder_is_that_of_most_tables_that_the_projects_ship(package, request):
     with zipfile.ZipFile(request.getfixturevalue(package)) as file:
         tables = [json.loads(file.read(n)) for n in file.namelist() if re.search(r"/configs/.*\bE=[^/]*\.json$", n)]
