@@ -22,6 +22,7 @@ from tilewise.tuner.devices.cuda.device import CudaDevice
 from tilewise.tuner.devices.measured.bench_process import Bench
 from tilewise.tuner.hardware.peaks import arithmetic
 from tilewise.tuner.measure.launch import launcher
+from tilewise.tuner.measure.robust_stats import quantile
 from tilewise.tuner.measure.verify import Arguments
 from tilewise.tuner.tuning.loop import Budget, Tuning, Watcher
 
@@ -99,18 +100,15 @@ def _row(bench: Bench, spec: KernelSpec, problem: Problem, result: Result | str,
     row |= {"config": dict(config), "trials": sum(result.counts.values()), "tuning_s": round(result.seconds, 1)}
     row |= {"evaluations_to_best": result.winner.ordinal, "searched_us": result.winner.time_us}
     row |= {f"{name}_us": round(value, 3) for name, value in medians.items()}
-    row["p20_p80_us"] = {name: _fifths(values) for name, values in times.items()}
+    row["p20_p80_us"] = {
+        name: [round(quantile(values, share), 3) for share in (0.2, 0.8)] for name, values in times.items()
+    }
     row["verified"] = bench.verify(spec, problem, config).answer.agreed
     if "tuned" in medians and (bound := arithmetic(spec, problem, target.name)) is not None:
         tuned = medians["tuned"]
         row |= {"tflop_s": round(bound.tflop_s(tuned), 1), "share_of_peak": round(bound.share(tuned), 4)}
         row["gb_s"] = round(spec.bytes(problem) / tuned / 1e3, 1)
     return row | ({"failed": failed} if failed else {})
-
-
-def _fifths(values: Sequence[float]) -> list[float]:
-    fifths = statistics.quantiles(values, n=5)
-    return [round(fifths[0], 3), round(fifths[-1], 3)]
 
 
 def _launch(spec: KernelSpec, problem: Problem, config: Mapping[str, Any], arguments: Arguments) -> Callable[[], Any]:

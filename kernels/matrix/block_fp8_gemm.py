@@ -14,7 +14,17 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewise.kernels.candidate_values import only_nvidia
-from tilewise.kernels.matrix.tiles import EIGHT_BIT_FLOATS, EXACT_TOLERANCE, buffered, operands_hold, sums_hold, up_to
+from tilewise.kernels.matrix.tiles import (
+    EIGHT_BIT_FLOATS,
+    EXACT_TOLERANCE,
+    buffered,
+    default_group,
+    group_holds,
+    operands_hold,
+    scale_of_each,
+    sums_hold,
+    up_to,
+)
 from tilewise.kernels.spec import (
     Axis,
     Buffer,
@@ -108,9 +118,8 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
 
 def _reference(inputs: Tensors) -> Tensors:
     a, b = (inputs[name].to(inputs["a_scale_ptr"].dtype) for name in ("a_ptr", "b_ptr"))
-    (n, k), by_block = b.shape, _SCALED
-    a_scale = inputs["a_scale_ptr"].repeat_interleave(by_block, 1)[:, :k]
-    b_scale = inputs["b_scale_ptr"].repeat_interleave(by_block, 0)[:n].repeat_interleave(by_block, 1)[:, :k]
+    a_scale = inputs["a_scale_ptr"].repeat_interleave(_SCALED, 1)[:, : a.shape[1]]
+    b_scale = scale_of_each(inputs["b_scale_ptr"], b.shape, _SCALED)
     return {"out_ptr": (a * a_scale) @ (b * b_scale).T}
 
 
@@ -153,10 +162,6 @@ def _registers_hold(config: Config, problem: Problem, target: Target) -> bool:
     return sums_hold(rows, cols, warps) and rows * cols / (32 * warps) <= 64
 
 
-def _group_holds(config: Config, problem: Problem, target: Target) -> bool:
-    return int(config["GROUP_M"]) <= ceil_div(problem.dims["M"], int(config["BLOCK_M"]))
-
-
 def _default(problem: Problem, target: Target) -> Config:
     """Return `hopper` where it fills half of the cores, else the largest tiles of `plain` that do, or the smallest."""
     m, n, _ = _sizes(problem)
@@ -168,7 +173,7 @@ def _default(problem: Problem, target: Target) -> Config:
             "BLOCK_M": rows,
             "BLOCK_N": cols,
             "BLOCK_K": _SCALED,
-            "GROUP_M": max(group for group in (1, 4, 8) if group <= ceil_div(m, rows)),
+            "GROUP_M": default_group(m, rows),
             **({"PROGRAMS": target.cores * (variant == "hopper" and tiles > target.cores)} if hopper else {}),
             **({"num_warps": 4 if rows * cols <= 64 * 128 or variant == "hopper" else 8} if nvidia else {}),
             **({"num_stages": 4 if variant == "hopper" else 3} if nvidia else {}),
@@ -204,7 +209,7 @@ SPEC = KernelSpec(
         Constraint(EIGHT_BIT_FLOATS, lambda config, problem, target: target.has_float8),
         Constraint("hopper takes 128 rows, 64 or 128 columns, 4 warps and whole blocks of K", _hopper_holds),
         Constraint("2 to 64 sums of a tile per thread", _registers_hold),
-        Constraint("GROUP_M is at most the number of rows of tiles", _group_holds),
+        Constraint("GROUP_M is at most the number of rows of tiles", group_holds),
         Constraint(
             "the operands in flight fit in shared memory",
             lambda config, problem, target: operands_hold(_tiling(config, problem), target),

@@ -22,7 +22,7 @@ from typing import Any
 
 from tilewise.kernels.candidate_values import only_nvidia, powers_of_two
 from tilewise.kernels.matrix.routing import SKEWED, chances, draw_experts, experts_hit, row_tiles
-from tilewise.kernels.matrix.tiles import EIGHT_BIT_FLOATS, buffered, operands_hold, sums_hold, up_to
+from tilewise.kernels.matrix.tiles import EIGHT_BIT_FLOATS, buffered, operands_hold, scale_of_each, sums_hold, up_to
 from tilewise.kernels.spec import (
     ITEM_BYTES,
     Axis,
@@ -271,8 +271,7 @@ def _matrix(name: str, expert: int, inputs: Tensors, problem: Problem) -> Any:
     scale = inputs[f"{name}_scale_ptr"][expert].to(matrix.dtype)
     if _QUANT.of(problem) == _INT8:
         return matrix * scale[:, None]
-    rows, depth = matrix.shape
-    return matrix * scale.repeat_interleave(_GROUP, 0)[:rows].repeat_interleave(_GROUP, 1)[:, :depth]
+    return matrix * scale_of_each(scale, matrix.shape, _GROUP)
 
 
 def _rounded(x: Any, problem: Problem) -> Any:

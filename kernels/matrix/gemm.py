@@ -16,7 +16,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewise.kernels.candidate_values import only_nvidia
-from tilewise.kernels.matrix.tiles import EIGHT_BIT_FLOATS, buffered, operands_hold, sums_hold, up_to
+from tilewise.kernels.matrix.tiles import (
+    EIGHT_BIT_FLOATS,
+    buffered,
+    default_group,
+    group_holds,
+    operands_hold,
+    sums_hold,
+    up_to,
+)
 from tilewise.kernels.spec import (
     Axis,
     Buffer,
@@ -265,10 +273,6 @@ def _programs_hold(config: Config, problem: Problem, target: Target) -> bool:
     return programs == 0 or _tiles(config, problem) > programs
 
 
-def _group_holds(config: Config, problem: Problem, target: Target) -> bool:
-    return config["GROUP_M"] == 1 or int(config["GROUP_M"]) <= ceil_div(problem.dims["M"], int(config["BLOCK_M"]))
-
-
 def _specialised_holds(config: Config, problem: Problem, target: Target) -> bool:
     """Return whether the compiler specialises warps: four, for 128 rows or more, which are stored as a whole. It does
     not where it has to transpose 8-bit operands. With 5 or 6 stages, all 15 such configs that were tried on an H200
@@ -292,10 +296,6 @@ _FAST = ((128, 256, 8, 3), (256, 128, 8, 3), (128, 128, 4, 4), (64, 256, 4, 5), 
 """Rows, columns, warps and stages of tiles that tunings on an H200 came to, the largest first."""
 
 
-def _default_group(m: int, rows: int) -> int:
-    return max(group for group in (1, 4, 8) if group <= ceil_div(m, rows))
-
-
 def _default(problem: Problem, target: Target) -> Config:
     """Return the largest tiles that fill the cores, narrow and deep ones for few rows."""
     large = _large_tiles(problem, target) if problem.dims["M"] > 64 and _has_descriptors(problem, target) else None
@@ -311,7 +311,7 @@ def _large_tiles(problem: Problem, target: Target) -> Config | None:
             "BLOCK_M": rows,
             "BLOCK_N": cols,
             "BLOCK_K": 128 // problem.item_bytes,
-            "GROUP_M": _default_group(m, rows),
+            "GROUP_M": default_group(m, rows),
             "SPLIT_K": 1,
             "PROGRAMS": target.cores if tiles > target.cores else 0,
             "PARTS_N": 1,
@@ -332,7 +332,7 @@ def _small_tiles(problem: Problem, target: Target) -> Config:
     filling = [cols for cols in wide if ceil_div(m, rows) * ceil_div(n, cols) >= target.cores // 2]
     cols = max(filling) if filling else min(wide)
     config: dict[str, Value] = {"VARIANT": "pointers", "BLOCK_M": rows, "BLOCK_N": cols, "BLOCK_K": depth}
-    config |= {"GROUP_M": _default_group(m, rows), "SPLIT_K": 1}
+    config |= {"GROUP_M": default_group(m, rows), "SPLIT_K": 1}
     if _has_descriptors(problem, target):
         config |= {"PROGRAMS": 0, "PARTS_N": 1, "WARP_SPECIALIZE": False}
     if target.family == "nvidia":
@@ -371,7 +371,7 @@ SPEC = KernelSpec(
             _specialised_holds,
         ),
         Constraint("2 to 128 sums of a tile per thread", _registers_hold),
-        Constraint("GROUP_M is at most the number of rows of tiles", _group_holds),
+        Constraint("GROUP_M is at most the number of rows of tiles", group_holds),
         Constraint("PROGRAMS is less than the number of tiles", _programs_hold),
         Constraint("SPLIT_K needs pointers, no empty part, and at most four programs per core", _parts_hold),
         Constraint("the operands in flight fit in shared memory", _shared_memory_holds),

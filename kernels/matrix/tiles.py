@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
-from tilewise.kernels.candidate_values import powers_of_two
-from tilewise.kernels.spec import Target, Tiling
+from typing import Any
 
-__all__ = ["EIGHT_BIT_FLOATS", "EXACT_TERMS", "EXACT_TOLERANCE", "buffered", "operands_hold", "sums_hold", "up_to"]
+from tilewise.kernels.candidate_values import powers_of_two
+from tilewise.kernels.spec import Config, Problem, Target, Tiling, ceil_div
+
+__all__ = [
+    "EIGHT_BIT_FLOATS",
+    "EXACT_TERMS",
+    "EXACT_TOLERANCE",
+    "buffered",
+    "default_group",
+    "group_holds",
+    "operands_hold",
+    "scale_of_each",
+    "sums_hold",
+    "up_to",
+]
 
 EIGHT_BIT_FLOATS = "8-bit floats need an NVIDIA GPU of compute capability 8.9 or later"
 
@@ -39,3 +52,19 @@ def operands_hold(tiling: Tiling, target: Target) -> bool:
     if target.family != "nvidia":
         return 2 * tiling.streamed_bytes <= target.on_chip_bytes
     return tiling.dot.stages * tiling.streamed_bytes + tiling.dot.shared_bytes <= target.on_chip_bytes - 1024
+
+
+def group_holds(config: Config, problem: Problem, target: Target) -> bool:
+    """Return whether the product has as many rows of tiles as are to be worked on together."""
+    return int(config["GROUP_M"]) <= ceil_div(problem.dims["M"], int(config["BLOCK_M"]))
+
+
+def default_group(m: int, rows: int) -> int:
+    """Return how many rows of tiles to work on together, of a product of m rows."""
+    return max(group for group in (1, 4, 8) if group <= ceil_div(m, rows))
+
+
+def scale_of_each(scales: Any, shape: tuple[int, int], block: int) -> Any:
+    """Return the scale of each element of a matrix of this shape, whose blocks of block x block elements share one."""
+    rows, depth = shape
+    return scales.repeat_interleave(block, 0)[:rows].repeat_interleave(block, 1)[:, :depth]

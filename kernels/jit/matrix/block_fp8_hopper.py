@@ -55,7 +55,6 @@ def _load(
     """Load the operands of all of the program's tiles, block by block."""
     a_tiles, b_tiles = tiles
     ready, free = barriers
-    PIECES: gl.constexpr = BLOCK_M // ROWS
     a_source = tma.make_tensor_descriptor(a_ptr, [M, K], [K, 1], [ROWS, TERMS], a_tiles.type.layout)
     b_source = tma.make_tensor_descriptor(b_ptr, [N, K], [K, 1], [BLOCK_N, TERMS], b_tiles.type.layout)
     trips = gl.cdiv(K, TERMS)
@@ -65,10 +64,10 @@ def _load(
         for trip in range(trips):
             slot, phase = loaded % NUM_STAGES, (loaded // NUM_STAGES) & 1
             mbarrier.wait(free.index(slot), phase ^ 1)
-            mbarrier.expect(ready.index(slot), PIECES * a_source.block_type.nbytes + b_source.block_type.nbytes)
-            for piece in gl.static_range(PIECES):
-                at = [tile_m * BLOCK_M + piece * ROWS, trip * TERMS]
-                tma.async_copy_global_to_shared(a_source, at, ready.index(slot), a_tiles.index(slot * PIECES + piece))
+            mbarrier.expect(ready.index(slot), 2 * a_source.block_type.nbytes + b_source.block_type.nbytes)
+            for half in gl.static_range(2):
+                at = [tile_m * BLOCK_M + half * ROWS, trip * TERMS]
+                tma.async_copy_global_to_shared(a_source, at, ready.index(slot), a_tiles.index(2 * slot + half))
             at = [tile_n * BLOCK_N, trip * TERMS]
             tma.async_copy_global_to_shared(b_source, at, ready.index(slot), b_tiles.index(slot))
             loaded += 1
@@ -174,10 +173,10 @@ def block_fp8_gemm_hopper_kernel(
     a is M x K, b is stored as N x K, K is a multiple of 16. BLOCK_M is 128, BLOCK_N at most 128.
     """
     gl.static_assert(HAS_GLUON, "the variant hopper needs upstream Triton 3.6 or newer, which has Gluon")
-    PIECES: gl.constexpr = BLOCK_M // ROWS
+    gl.static_assert(BLOCK_M == 2 * ROWS, "the variant hopper takes 128 rows per program")
     A_TILE: gl.constexpr = gl.NVMMASharedLayout.get_default_for([ROWS, TERMS], a_ptr.dtype.element_ty)
     B_TILE: gl.constexpr = gl.NVMMASharedLayout.get_default_for([BLOCK_N, TERMS], b_ptr.dtype.element_ty)
-    a_tiles = gl.allocate_shared_memory(a_ptr.dtype.element_ty, [NUM_STAGES * PIECES, ROWS, TERMS], A_TILE)
+    a_tiles = gl.allocate_shared_memory(a_ptr.dtype.element_ty, [2 * NUM_STAGES, ROWS, TERMS], A_TILE)
     b_tiles = gl.allocate_shared_memory(b_ptr.dtype.element_ty, [NUM_STAGES, BLOCK_N, TERMS], B_TILE)
     ready = gl.allocate_shared_memory(gl.int64, [NUM_STAGES, 1], mbarrier.MBarrierLayout())
     free = gl.allocate_shared_memory(gl.int64, [NUM_STAGES, 1], mbarrier.MBarrierLayout())
