@@ -6,7 +6,6 @@ from tables import before, now
 from tilewise.kernels import registry
 
 
-@pytest.mark.in_part(5)
 @pytest.mark.parametrize("name", registry.names())
 def test_penalties_are_those_of_the_table(name):
     for row, known in zip(now("priors", name), before("priors", name), strict=True):
