@@ -12,6 +12,8 @@ import pytest
 from tilewise.tuner.workers.supervisor import Supervisor
 from tilewise.tuner.workers.worker import Worker, WorkerDied, WorkerExceeded, WorkerFailed, WorkerPool, WorkerTimeout
 
+pytestmark = pytest.mark.usefixtures("fresh_supervisors")
+
 CALLS = """
 import os, stat, sys, time
 

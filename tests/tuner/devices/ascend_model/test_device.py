@@ -223,7 +223,7 @@ def test_without_the_compiler_it_is_unavailable(monkeypatch):
 # Processes ------------------------------------------------------------------------------------------------------
 
 
-def test_warming_up_starts_one_process_that_forks_the_others(cache_folder):
+def test_warming_up_starts_one_process_that_forks_the_others(cache_folder, fresh_supervisors):
     before = set(children(os.getpid()))
     with ModelDevice("Ascend910B4", jobs=2) as device:
         device.warm_up()
@@ -234,7 +234,7 @@ def test_warming_up_starts_one_process_that_forks_the_others(cache_folder):
         assert len(children(supervisor)) == 2
 
 
-def test_closing_leaves_no_processes(row_reduce, problem, configs, cache_folder):
+def test_closing_leaves_no_processes(row_reduce, problem, configs, cache_folder, fresh_supervisors):
     before = set(children(os.getpid()))
     device = ModelDevice("Ascend910B4", jobs=2)
     device.warm_up()

@@ -77,7 +77,7 @@ def config(tile, fault=""):
     return {"TILE": tile, "FAULT": fault}
 
 
-def test_thirty_faults_among_a_hundred_configs_cost_the_others_nothing(host, spec):
+def test_thirty_faults_among_a_hundred_configs_cost_the_others_nothing(host, spec, fresh_supervisors):
     kinds = {
         kind: Expected(frozenset(statuses), (words,), verified=kind == "one input")
         for kind, (statuses, words) in KINDS.items()
