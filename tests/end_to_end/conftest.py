@@ -63,8 +63,9 @@ class CommandLine:
 
 
 @pytest.fixture(scope="session")
-def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("artefacts")
+def artefacts() -> Path:
+    """The cache of this run, which all its processes share: a config is compiled once."""
+    return Path(os.environ["TILEWISE_CACHE"])
 
 
 @pytest.fixture
