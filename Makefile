@@ -131,14 +131,22 @@ clean:
 	.venv-gpu/bin/pip install -qq -c constraints.txt -e '.[cuda,test]'
 	touch $@
 
+# pip uses one core. PyTorch and what it and the Ascend compiler alone need are installed beside all the rest, which the
+# last command completes.
+.venv-demo/ready .venv-test/ready: ASCEND := ascendnpu-ir networkx sympy triton-ascend xdsl
 .venv-demo/ready: EXTRAS := ascend
 .venv-test/ready: EXTRAS := ascend,test,dev
+.venv-test/ready: REST := [test,dev]
 .venv-npu/ready: EXTRAS := npu,test
+.venv-npu/ready: REST := [test]
 .venv-%/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "CPython 3.11 is needed, this is " + sys.version)'
 	rm -rf .venv-$*
 	$(PYTHON) -m venv .venv-$*
-	.venv-$*/bin/pip install -qq --no-deps -c constraints.txt --extra-index-url $(TORCH_INDEX) --retries 1 torch
+	.venv-$*/bin/pip install -qq -c constraints.txt -e '.$(REST)' & rest=$$!; \
+		.venv-$*/bin/pip install -qq --no-deps -c constraints.txt --extra-index-url $(TORCH_INDEX) --retries 1 torch \
+		$(if $(ASCEND),&& .venv-$*/bin/pip install -qq --no-deps -c constraints.txt $(ASCEND)); \
+		code=$$?; wait $$rest && exit $$code
 	.venv-$*/bin/pip install -qq -c constraints.txt -e '.[$(EXTRAS)]'
 	! .venv-$*/bin/pip show -qq triton || { .venv-$*/bin/pip uninstall -qqy triton && \
 		.venv-$*/bin/pip install -qq --force-reinstall --no-deps -c constraints.txt triton-ascend; }
