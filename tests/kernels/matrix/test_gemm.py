@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import types
 
 import pytest
 from hypothesis import given, settings
@@ -143,6 +144,47 @@ def test_eight_bit_sums_left_to_the_tensor_cores_may_be_off_by_more():
         )
     ]
     assert tolerances == [0.0, 2.0**-11, 2.0**-5]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "wide"),
+    [
+        ((2**16, 256, 2**15 - 8), False),
+        ((2**16, 256, 2**15), True),  # a has 2^31 elements
+        ((256, 2**16, 2**15), True),  # b
+        ((2**16, 2**15, 256), True),  # the output
+    ],
+)
+def test_matrices_of_2_to_the_31_elements_are_addressed_by_64_bits(sizes, wide):
+    config = {**TILES, "BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64}
+    (launch,) = GEMM.plan(config, problem(*sizes))
+    assert launch.constants["WIDE"] is wide
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tiles", "warps", "stages"),
+    [
+        ((8192, 8192), (128, 256), 8, 3),
+        ((8256, 256), (256, 128), 8, 3),
+        ((8192, 136), (128, 128), 4, 4),
+        ((2176, 384), (64, 256), 4, 5),
+        ((4224, 128), (64, 128), 4, 5),
+    ],
+)
+def test_the_default_has_the_largest_tiles_that_fill_half_the_cores(sizes, tiles, warps, stages):
+    found = GEMM.default(problem(*sizes, 4096), HOPPER)
+    assert ((found["BLOCK_M"], found["BLOCK_N"]), found["num_warps"], found["num_stages"]) == (tiles, warps, stages)
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("eight_bits", "terms", "options"), [(True, 128, {"max_num_imprecise_acc": 128}), (True, 0, {}), (False, 128, {})]
+)
+def test_only_8_bit_products_are_added_up_exactly_and_only_if_that_is_wanted(monkeypatch, eight_bits, terms, options):
+    from tilewise.kernels.jit import gemm
+
+    monkeypatch.setattr(gemm, "tl", types.SimpleNamespace(dot=lambda a, b, total, **given: (a, b, total, given)))
+    assert gemm._dot.fn("a", "b", "total", eight_bits, terms) == ("a", "b", "total", options)
 
 
 # Values ----------------------------------------------------------------------------------------------------------
