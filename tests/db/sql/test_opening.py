@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,17 @@ def test_an_empty_file_becomes_a_database(tmp_path):
         assert store.devices() == []
 
 
-@pytest.mark.parametrize("content", ["x", "some notes\n" * 1000])
+def test_an_empty_database_of_the_smallest_page_becomes_one_of_tilewise(tmp_path):
+    """One page of 512 bytes; anything shorter is not SQLite's."""
+    path = tmp_path / "small.db"
+    with closing(sqlite3.connect(path)) as small:
+        small.executescript("PRAGMA page_size = 512; CREATE TABLE one (column); DROP TABLE one; VACUUM")
+    assert path.stat().st_size == 512
+    with open_store(f"sqlite:///{path}") as store:
+        assert store.devices() == []
+
+
+@pytest.mark.parametrize("content", ["x", "x" * 511, "some notes\n" * 1000])
 def test_a_file_that_is_not_a_database_is_left_alone(tmp_path, content):
     path = tmp_path / "notes.txt"
     path.write_text(content)
