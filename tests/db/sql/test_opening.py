@@ -99,6 +99,18 @@ def test_a_newer_schema_is_refused(tmp_path, file_url):
     assert "upgrade tilewise" in refusal(file_url, read_only=True)
 
 
+@pytest.mark.parametrize(
+    ("statement", "version"),
+    [("UPDATE alembic_version SET version_num = 'next'", "next"), ("DELETE FROM alembic_version", "None")],
+)
+def test_a_schema_of_no_number_is_refused(tmp_path, file_url, statement, version):
+    open_store(file_url).close()
+    with closing(sqlite3.connect(tmp_path / "tilewise.db")) as changed:
+        changed.execute(statement)
+        changed.commit()
+    assert f"has schema {version}, newer than" in refusal(file_url)
+
+
 def test_a_folder_is_refused(tmp_path):
     assert f"{tmp_path} is a folder" in refusal(f"sqlite:///{tmp_path}")
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ from tilewise.tuner.devices.ascend_model.device import ModelDevice
 from tilewise.tuner.devices.ascend_model.model_config import model_config
 from tilewise.tuner.hardware import calibrated_costs
 from tilewise.tuner.hardware.ascend_parts import part
+from tilewise.tuner.workers.worker import WorkerTimeout
 
 
 def children(parent):
@@ -288,3 +290,32 @@ def test_processes_end_with_a_parent_that_is_killed(how, cache_folder):
     finally:
         parent.kill()
         parent.communicate()
+
+
+# Limits ---------------------------------------------------------------------------------------------------------
+
+
+class TakesTooLong:
+    """Compile processes that answer nothing within the time they are given."""
+
+    def submit(self, *job, timeout):
+        future = Future()
+        future.set_exception(WorkerTimeout(f"no answer within {timeout:g} s"))
+        return future
+
+
+@pytest.fixture
+def slow(cache_folder):
+    with ModelDevice("Ascend910B4", jobs=1) as device:
+        workers, device._workers = device._workers, TakesTooLong()
+        yield device
+        device._workers = workers
+
+
+def test_a_config_has_ten_minutes_to_compile_and_one_to_be_executed(slow, row_reduce, problem, rows):
+    config = rows(25, 25, 256)
+    (outcome,) = slow.evaluate(row_reduce, problem(1000, 8192), [config])
+    assert (outcome.status, outcome.reason) == (Status.TIMEOUT, "no answer within 600 s")
+    verdict = slow.verify(row_reduce, problem(1000, 8192), config)
+    assert (verdict.agreed, verdict.status) == (False, Status.UNMODELLED)
+    assert verdict.reason == "executing the program: no answer within 60 s"

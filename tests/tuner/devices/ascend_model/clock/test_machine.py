@@ -463,6 +463,13 @@ def test_atomics_wait_by_address_not_by_line(program):
     assert timed.overhead_us["lines"] == 0
 
 
+def test_a_buffer_that_is_only_read_or_only_written_counts_as_such(streaming, program):
+    read = streaming(80, trips=2)
+    assert (read.reads, read.writes) == ((80 * 2 * 16384,), (0,))
+    stored = Machine(B4, 40, program("store"), [MIB], costs()).time([1], (50,))
+    assert (stored.reads, stored.writes) == ((0,), (50 * 16384,))
+
+
 @pytest.mark.parametrize(("grid", "axis", "size"), [((3,), "%gx", 3), ((3,), "%gz", 1), ((3, 2), "%gy", 2)])
 def test_programs_are_told_the_grid(grid, axis, size, program, run):
     code = program(*working("%many", f'%many = "arith.extsi"({axis}) : (i32) -> i64'))
