@@ -104,6 +104,18 @@ MEMORY = interpreter._interpreter = Memory(interpreter._interpreter)
 
 def call(name, problem, config):
     """Return why the outputs are wrong, or an empty text, and the number of accesses outside the tensors, by kind."""
+    arguments = _launched(name, problem, config)
+    verdict = check_outputs(arguments)
+    return "" if verdict.agreed else verdict.reason, MEMORY.strays
+
+
+def values(name, problem, config):
+    """Return all tensors after a launch as arrays, and the number of accesses outside them, by kind."""
+    arguments = _launched(name, problem, config)
+    return {tensor: value.numpy() for tensor, value in arguments.tensors.items()}, MEMORY.strays
+
+
+def _launched(name, problem, config):
     spec = registry.load(name)
     arguments = Arguments(spec, problem)
     tensors = arguments.bind(config)
@@ -111,8 +123,7 @@ def call(name, problem, config):
     arguments.poison()
     MEMORY.watch(tensors.values())
     launches.launch(spec, problem, config, tensors)
-    verdict = check_outputs(arguments)
-    return "" if verdict.agreed else verdict.reason, MEMORY.strays
+    return arguments
 
 
 def _span_bytes(tensor):

@@ -128,3 +128,10 @@ def test_a_fit_takes_the_steps_of_adam():
         by_hand._free = np.clip(by_hand._free + 0.15 * step, -8, 8)
     surrogate.fit(TRIED, values, steps=5)
     np.testing.assert_allclose(surrogate._free, by_hand._free)
+
+
+def test_the_evidence_is_the_normal_density_of_the_values(fitted):
+    multivariate = pytest.importorskip("scipy.stats").multivariate_normal
+    covariance = fitted.covariance(TRIED, TRIED) + (fitted.noise + 1e-6) * np.eye(len(TRIED))
+    expected = multivariate(cov=covariance).logpdf(log_times(TRIED))
+    assert fitted.evidence(TRIED, log_times(TRIED)) == pytest.approx(expected, rel=1e-3)
