@@ -258,3 +258,40 @@ def test_every_quantisation_is_right_on_a_gpu(quant):
             for each in (MOE.default(anything, device.target), *chosen.values()):
                 verdict = device.verify(MOE, anything, each)
                 assert verdict.agreed, f"{anything} {each}: {verdict.reason}"
+
+
+@needs_torch
+@pytest.mark.parametrize(("quant", "size"), [("none", 0.25 / 16), (FP8, 1.0), (INT8, 32.0)])
+def test_matrices_are_drawn_so_that_products_are_small_in_every_dtype(quant, size):
+    import torch
+
+    buffer = MOE.buffers(problem(4, 8, 64, 256, 2, quant=quant))["w13_ptr"]
+    tensor = torch.empty(200, 200, dtype=getattr(torch, buffer.dtype))
+    buffer.draw(tensor, torch.Generator().manual_seed(1))
+    values = tensor.float()
+    assert float(values.std()) == pytest.approx(size, rel=0.05)
+    if quant == INT8:
+        assert (int(values.min()), int(values.max())) == (-127, 127)  # clamped, for four deviations are 128
+        assert values.unique().numel() > 200
+    else:
+        assert float(values.abs().max()) < 6 * size
+
+
+@needs_torch
+@pytest.mark.parametrize(("quant", "size"), [(FP8, 1.0), (INT8, 32.0)])
+def test_scales_undo_the_size_of_the_drawn_matrices(quant, size):
+    import torch
+
+    buffer = MOE.buffers(problem(4, 8, 64, 256, 2, quant=quant))["w13_scale_ptr"]
+    scales = torch.empty(2000)
+    buffer.draw(scales, torch.Generator().manual_seed(1))
+    usual = 0.25 / 16 / size
+    assert 0.5 * usual <= float(scales.min()) < 0.52 * usual
+    assert 1.48 * usual < float(scales.max()) <= 1.5 * usual
+
+
+@pytest.mark.parametrize(("quant", "requantised"), [("none", 0.0), (FP8, 0.25), (INT8, 0.13)])
+@pytest.mark.parametrize(("dtype", "bits"), [("bfloat16", 8), ("float16", 11)])
+def test_what_is_rounded_and_quantised_on_the_way_widens_the_tolerance(quant, requantised, dtype, bits):
+    found = MOE.buffers(problem(4, 8, 64, 256, 2, dtype, quant=quant))["out_ptr"].tolerance
+    assert found == pytest.approx(3.0 * 2.0**-bits + requantised)

@@ -186,6 +186,27 @@ def test_only_8_bit_products_are_added_up_exactly_and_only_if_that_is_wanted(mon
     assert gemm._dot.fn("a", "b", "total", eight_bits, terms) == ("a", "b", "total", options)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "flags", "tile", "warps", "held"),
+    [
+        ("float8_e4m3fn", {}, (64, 256), 4, False),  # 128 sums, and as many of an instruction of 64 rows
+        ("float8_e4m3fn", {}, (64, 128), 4, True),
+        ("float8_e4m3fn", {}, (128, 128), 4, True),  # 128 and 64 sums: 192
+        ("float8_e4m3fn", {}, (128, 256), 8, False),
+        ("float8_e4m3fn", {"fast_sums": True}, (64, 256), 4, True),
+        ("bfloat16", {}, (64, 256), 4, True),
+        ("bfloat16", {}, (128, 256), 4, False),
+        ("bfloat16", {}, (16, 16), 4, True),  # two sums per thread
+        ("bfloat16", {}, (16, 16), 8, False),
+    ],
+)
+def test_sums_are_kept_in_registers_with_those_of_an_exact_instruction(dtype, flags, tile, warps, held):
+    (rule,) = (each for each in GEMM.constraints if each.rule == "2 to 128 sums of a tile per thread")
+    config = {"BLOCK_M": tile[0], "BLOCK_N": tile[1], "num_warps": warps}
+    assert rule.holds(config, problem(4096, 4096, 4096, dtype, **flags), HOPPER) is held
+    assert rule.holds(config, problem(4096, 4096, 4096, dtype, **flags), TARGETS["ascend"])
+
+
 # Values ----------------------------------------------------------------------------------------------------------
 
 

@@ -42,3 +42,23 @@ def test_arithmetic_binds_a_large_product_and_memory_that_of_a_few_rows():
 def test_a_kernel_without_matrix_products_has_no_arithmetic_floor():
     rows = registry.load("row_reduce")
     assert arithmetic(rows, Problem("row_reduce", {"M": 1000, "N": 8192}, "float16"), "NVIDIA H200") is None
+
+
+PARTS = {
+    "NVIDIA H100 80GB HBM3": (66.9, 494.7, 989.4, 1978.9, 1978.9),
+    "NVIDIA H200": (66.9, 494.7, 989.4, 1978.9, 1978.9),
+    "NVIDIA GH200 480GB": (66.9, 494.7, 989.4, 1978.9, 1978.9),
+    "NVIDIA H100 NVL": (60.0, 417.5, 835.0, 1670.5, 1670.5),
+    "NVIDIA H200 NVL": (60.0, 417.5, 835.0, 1670.5, 1670.5),
+    "NVIDIA H100 PCIe": (51.2, 378.0, 756.0, 1513.0, 1513.0),
+    "NVIDIA A100-SXM4-80GB": (19.5, 156.0, 312.0, None, 624.0),
+}
+"""Data sheets' peaks in 10**12 operations per second: float64, TF32, 16-bit floats, 8-bit floats and int8."""
+
+
+@pytest.mark.parametrize("device", PARTS)
+def test_peaks_are_those_of_the_data_sheets_and_like_dtypes_have_one_rate(device):
+    double, single, half, eighth, integer = PARTS[device]
+    wanted = {"float64": double, "float32": single, "float16": half, "bfloat16": half, "int8": integer}
+    wanted |= {"float8_e4m3fn": eighth, "float8_e5m2": eighth, "uint8": integer}
+    assert {dtype: peak_tflop_s(device, dtype) for dtype in wanted} == wanted
