@@ -38,9 +38,4 @@ VERBS = {
     "shapes": ("launch.commands:shapes", "Call kernels at many shapes, of which few are tuned."),
     "soak": ("service.commands:soak", "Load a service with requests while its processes are killed at random."),
     "timing": ("gpu.commands:timing", "Compare ways to time a kernel on an NVIDIA GPU."),
-    "variants": ("model.commands:variants", "Tune both sides of each comparison in the seed documents."),
-    "wall": (
-        "gpu.commands:wall",
-        "Time tuning from nothing on an NVIDIA GPU against triton.autotune.",
-    ),
 }

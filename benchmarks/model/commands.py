@@ -10,10 +10,9 @@ import click
 
 from tilewise.cli.formatting import output
 from tilewise.cli.options import common, give, print_json
-from tilewise.db.records import shape_text
 from tilewise.tuner.space.problem_checks import config_text
 
-__all__ = ["accuracy", "execute", "model", "mutants", "mutations", "variants"]
+__all__ = ["accuracy", "execute", "model", "mutants", "mutations"]
 
 
 @click.command()
@@ -53,37 +52,6 @@ def _model_row(row: dict[str, Any]) -> list[str]:
     ratios = [f"{row[f'{which}_ratio']:.2f}" if f"{which}_ratio" in row else "-" for which in ("published", "left_out")]
     times = [f"{row['published_us']:.2f}", f"{row['left_out_us']:.2f}", f"{row['low_us']:.1f}-{row['high_us']:.1f}"]
     return [row["id"], shown, row["l2"], *times, f"{row['left_out_us'] / row['published_us'] - 1:+.1%}", *ratios]
-
-
-@click.command()
-@click.option("--device", default="auto", show_default=True, help="auto, npu, cuda or model:PART.")
-@click.option("--trials", type=click.IntRange(1), default=24, show_default=True, help="Trials per side.")
-@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
-@common
-def variants(device: str, trials: int, file: str | None, as_json: bool) -> None:
-    """Tune both sides of each comparison in the seed documents: loads, passes, parts, fused or not."""
-    from tilewise.benchmarks.model.variants import bench_variants
-    from tilewise.cli.progress import working
-    from tilewise.tuner.devices.registry import choose, open_device
-
-    with open_device(choose(device)) as opened, working("tuning") as progress:
-        body = bench_variants(opened, trials=trials, progress=progress)
-    give(body, as_json, file, _show_variants)
-
-
-def _show_variants(body: dict[str, Any]) -> None:
-    from rich.table import Table
-
-    table = Table(title=f"{body['device']} ({body['clock']}), us", title_justify="left")
-    for heading in ("kernel", "shape", "sides, best of each", "fastest"):
-        table.add_column(heading)
-    for heading in ("ratio", "documents"):
-        table.add_column(heading, justify="right")
-    for row in body["rows"]:
-        sides = ", ".join(f"{name} {side['time_us']:.1f}" for name, side in row["sides"].items())
-        ratio, published = (f"{row[key]:.2f}" if key in row else "-" for key in ("ratio", "published_ratio"))
-        table.add_row(row["kernel"], shape_text(row["dims"]), sides, row["fastest"] or "-", ratio, published)
-    output().print(table)
 
 
 @click.command()

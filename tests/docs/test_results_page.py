@@ -19,7 +19,10 @@ FILES = RawFiles(ROOT)
 BLOCKS = re.compile(r"```.*?```|<!--.*?-->|\]\([^)]*\)", re.DOTALL)
 UNITS = r"\s?(?:%|us\b|ms\b|s\b|x\b|MB\b|GB\b|TB/s|times\b|configs\b|evaluations\b|power-of-two)"
 FIGURE = re.compile(rf"(?<!CPython )(?<![\w.`-])(?:\d+\.\d+|\d[\d,]*(?={UNITS}))")
-SOURCED = re.compile(r"chosen|Programming Guide|data sheet|from the same table|Version of", re.IGNORECASE)
+SOURCED = re.compile(
+    r"chosen|Programming Guide|data sheet|from the same table|Version of|PTX ISA|white paper|report|Benchmarking",
+    re.IGNORECASE,
+)
 
 
 def prose(path):

@@ -7,7 +7,7 @@ import json
 import pytest
 from places import ROOT
 
-from tilewise.benchmarks.search.search_table import by_landscape, endings, reliability, summary
+from tilewise.benchmarks.search.search_table import by_landscape, endings, summary
 
 PAGE = (ROOT / "docs" / "search.md").read_text()
 
@@ -34,10 +34,6 @@ def test_the_tables_of_the_headline_problem_are_those_of_the_recorded_run():
     assert summary(body) in page
 
 
-def test_the_table_of_forecasts_is_that_of_the_recorded_run():
-    assert reliability(result("search-outlook.json")) in PAGE
-
-
 @pytest.mark.parametrize(
     "name",
     [
@@ -45,12 +41,10 @@ def test_the_table_of_forecasts_is_that_of_the_recorded_run():
         "modelled",
         "modelled-second-round",
         "h200",
-        "outlook",
         "endings-h200",
         "endings-modelled",
         "endings-modelled-without-prior",
         "overhead",
-        "priors",
         "row_reduce-1000x8192",
     ],
 )
