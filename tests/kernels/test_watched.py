@@ -42,7 +42,7 @@ SIZES = {
     "PAGES": (1, 5),
     "PAGE": (1, 16),
 }
-CASES, DRAWN = 4, 1000
+CASES, DRAWN = 5, 1000
 MOST_TRIPS = 24
 
 
@@ -55,7 +55,7 @@ def watched():
 
 
 def cases(spec):
-    """Draw problems and configs that need few trips, of each variant and flag in turns."""
+    """Draw problems and configs of few trips, of each variant, branch (tiles fit, or do not) and flag in turns."""
     random, found = Random(spec.name), {}
     for _ in range(DRAWN):
         target = random.choice(TARGETS)
@@ -65,9 +65,11 @@ def cases(spec):
         problem = Problem(spec.name, dims, random.choice(spec.dtypes), set_flags)
         config = {name: random.choice(values) for name, values in domains(spec, problem, target).items()}
         if all(rule.holds(config, problem, target) for rule in _rules(spec)) and interpretable(spec, problem, config):
-            of_variant = found.setdefault(config.get("VARIANT"), {})
-            of_variant.setdefault((*set_flags.items(),), []).append((problem, config))
-    return in_turns([in_turns(of_variant.values()) for of_variant in found.values()])[:CASES]
+            constants = [value for launch in spec.plan(config, problem) for value in launch.constants.values()]
+            branches = [value for value in constants if isinstance(value, bool)]
+            alike = found.setdefault((config.get("VARIANT"), *branches), {})
+            alike.setdefault((*set_flags.items(),), []).append((problem, config))
+    return in_turns([in_turns(alike.values()) for alike in found.values()])[:CASES]
 
 
 def in_turns(lists):
