@@ -54,9 +54,9 @@ __all__ = [
 ]
 
 DEFAULT_TRIALS = 200
-"""A limit: most guided searches end by themselves. Before `LEAST_PER_PARAMETER`, they took 73 trials on average of 240
-on recorded landscapes of an H200 (docs/results/search-endings-h200.json). With 60, ten tunings of one problem ended up
-to 4.3% apart (docs/results/h200-repeatability-60.json)."""
+"""A limit: most guided searches end by themselves. docs/search.md has the number of trials that they took with several
+limits on recorded landscapes, before `LEAST_PER_PARAMETER`, and docs/timing.md how far ten tunings of one problem ended
+apart with 60, 120 and 200."""
 
 PriorTable = tuple[NDArray[np.float64], NDArray[np.bool_]]
 """Log penalties, one row per config and one column per penalty; and which configs the prior expects to fit on chip."""
