@@ -35,6 +35,7 @@ class History:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._known: dict[tuple[str, bool], Change] = {}
+        self._answers: dict[tuple[str, ...], str] = {}
 
     @classmethod
     def of(cls, root: Path) -> History | None:
@@ -103,8 +104,10 @@ class History:
             yield from ((commit, name) for name in names if name)
 
     def _git(self, *words: str) -> str:
-        done = subprocess.run(["git", *words], cwd=self._root, capture_output=True, text=True, check=True)
-        return done.stdout.strip()
+        if words not in self._answers:
+            done = subprocess.run(["git", *words], cwd=self._root, capture_output=True, text=True, check=True)
+            self._answers[words] = done.stdout.strip()
+        return self._answers[words]
 
 
 def moment(date: str) -> datetime:
