@@ -396,8 +396,8 @@ SEARCH = (
         files=_files("search-row_reduce-1000x8192"),
         places=(Place("docs/results/search-row_reduce-1000x8192.md"), Place("docs/search.md")),
         about=(*_ASCEND, *_REPLAY),
-        designed="the prior imports the cost table that made this landscape, and was designed with the landscape "
-        "in sight: "
+        designed="the prior of that run imported the cost table that made this landscape (version 6, changed since), "
+        "and was designed with the landscape in sight: "
         "its first pick is one deterministic number and no search; guided-without-prior is the ablation",
         not_designed="nothing: this is a design landscape for the search too",
     ),
