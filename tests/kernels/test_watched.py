@@ -92,3 +92,13 @@ def test_kernels_are_right_and_touch_nothing_outside_their_tensors(watched, name
     assert chosen
     for problem, config in chosen:
         assert watched(name, problem, config) == ("", {}), f"{problem} {config}"
+
+
+@pytest.mark.parametrize("sizes", [(40, 64, 48), (16, 96, 64)])
+@pytest.mark.parametrize("parts", [1, 2])
+@pytest.mark.parametrize("flags", [{}, {"column_major": True, "bias": True, "scaled": True, "activation": "gelu"}])
+def test_gemm_tiles_are_stored_whole_or_in_two_parts_by_descriptors(watched, sizes, parts, flags):
+    problem = Problem("gemm", dict(zip("MNK", sizes, strict=True)), "float16", flags)
+    config = {"VARIANT": "descriptors", "BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 32, "GROUP_M": 4, "SPLIT_K": 1}
+    config |= {"PROGRAMS": 4, "PARTS_N": parts, "WARP_SPECIALIZE": False, "num_warps": 4, "num_stages": 3}
+    assert watched("gemm", problem, config) == ("", {})
