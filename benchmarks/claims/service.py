@@ -144,6 +144,18 @@ def _soak(raw: Raw) -> str:
     )
 
 
+def _noticed(raw: Raw) -> str:
+    body = raw["mutation"]
+    packages = ", ".join(
+        f"{name} {each['killed']} of {each['killed'] + each['survived']}" for name, each in body["packages"].items()
+    )
+    counts = body["all"]
+    return (
+        f"{counts['killed']} of {counts['killed'] + counts['survived']} ({counts['share']:.1%}: {packages}), of which "
+        f"{counts['killed_by_tests_written_since']} by tests written after the sample had been looked at"
+    )
+
+
 SERVICE = (
     Claim(
         name="launch-h200",
@@ -250,6 +262,22 @@ SERVICE = (
         about=("tools/run_dockerfile.py", "api", "db"),
         designed="nothing",
         not_designed="all; no container engine has run it",
+    ),
+    Claim(
+        name="mutation-testing",
+        question="Random changes of the code that a test notices, by package",
+        figure=_noticed,
+        cases=lambda raw: (
+            f"a sample of {raw['mutation']['sample']} changes, seed {raw['mutation']['seed']}, of which "
+            f"{raw['mutation']['all']['equivalent']} are listed as equivalent and do not count"
+        ),
+        files=("docs/results/mutation.json",),
+        places=(Place("CONTRIBUTING.md", _noticed),),
+        about=("api", "db", "kernels", "tuner"),
+        designed="tests, for the survivors of this very sample",
+        not_designed="the sample; what tests that were there before noticed of it is the only figure of a sample that "
+        "decided nothing",
+        note="Migrations and functions in Gluon, which only a Hopper GPU runs, are left out.",
     ),
     Claim(
         name="pythons",
