@@ -202,8 +202,8 @@ MODEL = (
         about=(*_EXECUTOR, "benchmarks/model/execution.py"),
         designed="the executor, until such configs agreed",
         not_designed="nothing: the draw has seed 0, as in an earlier run",
-        note="Kernels added since are not in it. Tests of two of them failed on 2026-11-22 (test-full.json): topk_gating "
-        "in float32, and cross_entropy in bfloat16, whose refusal for N=1 the test passes over since.",
+        note="Kernels added since are not in it. Tests of two of them failed on 2026-11-22 (test-full.json): "
+        "topk_gating in float32, and cross_entropy in bfloat16, whose refusal for N=1 the test passes over since.",
     ),
     Claim(
         name="mutations",

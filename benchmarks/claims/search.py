@@ -436,8 +436,8 @@ SEARCH = (
         note="Where the median is 1, the first pick is the prior's and no search took place. The searches with "
         "neighbours were run again after the opening had been changed for one of these landscapes (`run_again` in the "
         "file). Without the prior, the 95th percentile is often beyond the budget (docs/search.md). The tests of this "
-        "aim with a later prior, whose model is newer than the landscapes, failed on 2026-11-22 (test-full.json); their "
-        "bounds were then doubled, to 20 and 50 evaluations (commit 77d9a8d), so that no test holds the aim.",
+        "aim with a later prior, whose model is newer than the landscapes, failed on 2026-11-22 (test-full.json); "
+        "their bounds were then doubled, to 20 and 50 evaluations (commit 77d9a8d), so that no test holds the aim.",
     ),
     Claim(
         name="judged-landscapes",

@@ -217,8 +217,8 @@ SERVICE = (
         files=("docs/results/serve.json",),
         places=(Place("docs/service.md"),),
         about=(*_LOOKUP, "tuner/lookup"),
-        designed="the index, by such runs; the test's bound on the median was raised from 5 to 10 ms after a failed run "
-        "(test-full.json, commit 77d9a8d)",
+        designed="the index, by such runs; the test's bound on the median was raised from 5 to 10 ms after a failed "
+        "run (test-full.json, commit 77d9a8d)",
         not_designed="nothing",
         note="The test allows the first answer after a start 1.5 s, which these runs miss.",
     ),
