@@ -144,7 +144,7 @@ def tune(sizes: Sizes, db: str, timeout: float) -> None:
     """Tune every launch of the layer, at most `timeout` seconds each."""
     for kernel, shape in sizes.problems():
         result = tilewise.tune(kernel, shape, str(DTYPE).removeprefix("torch."), timeout=timeout, db=db)
-        print(f"{kernel} {shape}: {result.time_us:.1f} us", flush=True)
+        print(f"{kernel} {shape}: {result['time_us']:.1f} us", flush=True)
 
 
 def distance(layer: Layer, exact: Tensor, x: Tensor) -> float:
