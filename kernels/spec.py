@@ -238,7 +238,7 @@ class Dot:
     together, so that their operands stay in the L2 cache. `programs` is their number where each works on one tile after
     the other, and 0 where each has one. `row_bytes` is the length of the contiguous rows in which a tile of the larger
     operand is loaded. `described`: tiles are loaded through tensor descriptors. `specialised`: one group of warps
-    loads, and two others multiply.
+    loads, and two others multiply. `chained`: each trip needs the results of the one before, as attention does.
     """
 
     m: int
@@ -252,6 +252,7 @@ class Dot:
     row_bytes: int = 128
     described: bool = False
     specialised: bool = False
+    chained: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -116,7 +116,8 @@ def _show_kernels(body: dict[str, Any]) -> None:
 
 
 @click.command()
-@click.option("-s", "--shape", "shapes", multiple=True, metavar="M=4096,N=4096,K=4096", help="Default: six shapes.")
+@click.argument("kernel", default="gemm", type=click.Choice(["gemm", "block_fp8_gemm"]))
+@click.option("-s", "--shape", "shapes", multiple=True, metavar="M=4096,N=4096,K=4096", help="Default: four or six.")
 @click.option("--dtype", default="bfloat16", show_default=True, help="Of the given shapes.")
 @click.option("--trials", type=click.IntRange(1), help="Trials per shape.")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Seconds per shape.")
@@ -125,6 +126,7 @@ def _show_kernels(body: dict[str, Any]) -> None:
 @database
 @common
 def matrix(
+    kernel: str,
     shapes: tuple[str, ...],
     dtype: str,
     trials: int | None,
@@ -144,8 +146,8 @@ def matrix(
     from tilewise.tuner.space.problem_checks import make_problem, parse_dims
     from tilewise.tuner.tuning.loop import DEFAULT_TRIALS, Budget
 
-    spec = registry.load("gemm")
-    cases = [(parse_dims(shape), dtype) for shape in shapes] or CASES
+    spec = registry.load(kernel)
+    cases = [(parse_dims(shape), dtype) for shape in shapes] or CASES[kernel]
     problems = [make_problem(spec, shape, kind) for shape, kind in cases]
     _require_gpu()
     with open_store(url or read_settings().database_url) as store, CudaDevice() as device:

@@ -20,7 +20,15 @@ def test_the_table_of_searches_is_that_of_the_recorded_run():
     assert summary(result("search-benchmark_hub.json")) in PAGE
 
 
-@pytest.mark.parametrize(("name", "margin"), [("search-modelled.json", "2%"), ("search-h200.json", "3%")])
+@pytest.mark.parametrize(
+    ("name", "margin"),
+    [
+        ("search-modelled.json", "2%"),
+        ("search-h200.json", "3%"),
+        ("search-matrix-first.json", "3%"),
+        ("search-matrix.json", "3%"),
+    ],
+)
 def test_the_tables_of_landscapes_are_those_of_the_recorded_runs(name, margin):
     body = result(name)
     assert by_landscape(body, margin) in PAGE
@@ -41,6 +49,8 @@ def test_the_tables_of_the_headline_problem_are_those_of_the_recorded_run():
         "modelled",
         "modelled-second-round",
         "h200",
+        "matrix",
+        "matrix-first",
         "endings-h200",
         "endings-modelled",
         "endings-modelled-without-prior",

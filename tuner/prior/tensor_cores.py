@@ -72,6 +72,11 @@ _ADDRESSES = 0.12
 _TRIP = 40.0
 """Cycles of a trip in which the tensor cores wait for barriers. Chosen by hand."""
 
+_CHAIN, _WARP, _CHAINED_PRODUCT = 500.0, 120.0, 32.0
+"""Cycles of a trip whose parts wait for one another (products, maximum, exponentials, products), of each warp that the
+maximum has to reach, and of each product of 16 x 8 x 16 elements in a warp. Chosen by hand, with two landscapes of
+`decode_attention` in sight."""
+
 _SHARPNESS = 5.0
 """Power of the mean of a trip's durations; infinite would hide all but the longest. Chosen by hand."""
 
@@ -159,6 +164,10 @@ class _Kernel:
         durations.append(self._from_memory(counted.l2_reuse) / tiles / trips / min(self._cores, tiling.programs))
         if counted.in_flight:
             durations.append((_LATENCY + tiling.streamed_bytes / _L2_BYTES) / (self._resident * self._under_way))
+        if counted.issue and dot.chained:
+            chain = _CHAIN + _WARP * self._warps + _CHAINED_PRODUCT * rows * dot.n * dot.k / (16 * 8 * 16) / self._warps
+            loaded = _LATENCY + tiling.streamed_bytes / _MEMORY_BYTES
+            durations.append(max(chain, (loaded + chain) / dot.stages) / self._resident)
         trip: float = sum(duration**_SHARPNESS for duration in durations) ** (1 / _SHARPNESS)
         total = tiles * trips * trip
         if counted.epilogue:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import math
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import ROOT
+from table_readers import READERS, Vllm, wheel
 
 from tilewise.db.exchange.foreign.tables.sglang import SGLANG_TABLES
-from tilewise.db.exchange.foreign.tables.size_tables import encode_tables
+from tilewise.db.exchange.foreign.tables.size_tables import LADDER, encode_tables
 from tilewise.db.exchange.foreign.tables.vllm import VLLM_TABLES
 from tilewise.db.records import Clock, Result, Scope, Status, Trial
 from tilewise.errors import NothingFeasible
@@ -53,6 +55,20 @@ def test_the_default_is_in_the_space_whatever_the_shape(name, data):
     skewed, topk = data.draw(st.booleans(), "skewed"), data.draw(st.integers(1, min(experts, 16)), "TOPK")
     anything = problem(sizes[0], experts, *sizes[1:], topk, quant=quant, skewed=skewed)
     assert check_config(MOE, anything, target, MOE.default(anything, target)) == ""
+
+
+@pytest.mark.full  # vLLM's package is large
+@pytest.mark.parametrize(
+    ("quant", "dtype", "block"), [("none", None, None), (FP8, "fp8_w8a8", [128, 128]), (INT8, "int8_w8a8", None)]
+)
+def test_the_default_is_what_vllm_launches_without_a_table(quant, dtype, block):
+    vllm = wheel("vllm")
+    assert vllm is not None, "make build/readers/vllm/VERSION"
+    for rung, (e, n, k) in itertools.product(LADDER, ((8, 14336, 4096), (128, 768, 2048))):
+        theirs = Vllm(vllm, READERS, "NVIDIA H200").default(e, n, k, dtype, rung, block)
+        ours = {**MOE.default(problem(rung, e, n, k, 2, quant=quant), TARGETS["hopper"])}
+        assert ours.pop("GROUP_SIZE_M") <= theirs["GROUP_SIZE_M"], "of fewer blocks than a group, all are in it"
+        assert ours.items() <= theirs.items(), rung
 
 
 @pytest.mark.parametrize(

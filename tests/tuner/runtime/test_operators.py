@@ -115,9 +115,10 @@ print("done")
 COMPILED = """
 import math
 import torch
-from tilewise import tuned
+from tilewise import Operator, tuned
 from tilewise.kernels.jit.row_reduce import row_reduce_kernel
 
+softmax = Operator("softmax", "missing.json", device="Ascend910B4")
 kernel = tuned("row_reduce", "missing.json", device="Ascend910B4")(row_reduce_kernel)
 
 
@@ -128,11 +129,18 @@ def program(x, w):
     return out + 1
 
 
-compiled = torch.compile(program, fullgraph=True, backend="aot_eager")
+def weights(x):
+    out = torch.empty_like(x)
+    softmax(x * 2, out_ptr=out)
+    return out + 1
+
+
+compiled, smooth = (torch.compile(each, fullgraph=True, backend="aot_eager") for each in (program, weights))
 for m in (20, 24, 33):
     x, w = torch.randn(m, 100), torch.randn(100)
     assert (compiled(x, w) - ((4 * x + w).sigmoid().sum(1) + 1)).abs().max() < 1e-4
-assert len(kernel.choices) == 3
+    assert (smooth(x) - ((2 * x).softmax(1) + 1)).abs().max() < 1e-4
+assert len(kernel.choices) == len(softmax.choices) == 3
 print("done")
 """
 
