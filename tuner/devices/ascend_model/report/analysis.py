@@ -11,7 +11,7 @@ from tilewise.errors import TilewiseError, Unavailable
 from tilewise.kernels.spec import Config, KernelSpec, Launch, Problem, Target
 from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.ascend_model.clock.core import PIPES
-from tilewise.tuner.devices.ascend_model.clock.machine import KernelTime, Machine
+from tilewise.tuner.devices.ascend_model.clock.machine import KernelTime, Machine, cores_for
 from tilewise.tuner.devices.ascend_model.clock.recording import Event, Recording
 from tilewise.tuner.devices.ascend_model.ir.hivm import parse
 from tilewise.tuner.devices.ascend_model.ir.source_lines import Place, without_locations
@@ -155,7 +155,8 @@ def _launches(
             raise ValueError(made.refusal)
         code, operations = without_locations(made.code)
         sizes, scalars = toolchain.arguments(spec, problem, config, launch)
-        machine = Machine(hardware, target.cores, parse(code), list(sizes.values()), chosen, l2=l2)
+        function = parse(code)
+        machine = Machine(hardware, cores_for(function, target), function, list(sizes.values()), chosen, l2=l2)
         time, recording = machine.record(scalars, launch.grid)
         running = time.time_us - sum(time.overhead_us.values())
         yield LaunchCourse(
