@@ -1,7 +1,7 @@
 """The modelled cube core's figures in one table, each with its unit, its possible range and its source.
 
 They stand beside those of vector cores (`ascend_costs.py`), which they share for launches, flags, barriers, the scalar
-unit, latencies, and the memory of the whole part. None of them is fitted to published times of products.
+unit, latencies, and the memory of the whole part. Only `far_row` is fitted to a published time of a product.
 """
 
 from __future__ import annotations
@@ -38,6 +38,9 @@ CUBE_FIGURES: Mapping[str, Figure] = {
     "l1_fill_bytes": Figure(64, 32, 256, "bytes a cycle", "estimated: zeros written to L1"),
     "fix_start": Figure(43, 20, 80, "cycles", "estimated as a load from L1"),
     "fix_bytes": Figure(40.6, 35, 128, "bytes a cycle", _PTO + ": 70 GiB/s from L0C to global memory"),
+    "far_row": Figure(
+        200, 21, 330, "cycles a row", "fitted: one published product whose rows are further apart than `far_stride`"
+    ),
     "far_stride": Figure(
         65536, 65536, 65536, "elements", "the compiler's template: from here, rows are loaded one by one"
     ),

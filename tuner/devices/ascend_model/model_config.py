@@ -106,6 +106,7 @@ class Machines:
         l2: L2State = L2State.WARM,
     ) -> None:
         self._part, self._target, self._l2 = part_named(target.name), target, l2
+        self.on_cube_cores = any(function.core == "cube" for function in functions)
         self._steps = []
         for launch, function in zip(spec.plan(config, problem), functions, strict=True):
             sizes, scalars = toolchain.arguments(spec, problem, config, launch)

@@ -37,7 +37,7 @@ def _to_l1(clock: CubeClock, op: Op) -> _Step:
     """
     source, costs = op.operands[0], clock.costs
     start, row_cycles, row_bytes = costs["nd2nz_start"], costs["nd2nz_row"], costs["nd2nz_row_bytes"]
-    issue, far = costs["vector_issue"], costs["far_stride"]
+    issue, far, far_row = costs["vector_issue"], costs["far_stride"], costs["far_row"]
 
     def step(values: _Values, core: Core) -> None:
         outside: View = values[source]
@@ -47,10 +47,11 @@ def _to_l1(clock: CubeClock, op: Op) -> _Step:
             return
         taken = drawn(outside, costs, row_bytes)
         rows = outside.sizes[0]
-        instructions = rows if len(outside.strides) == 2 and outside.strides[0] >= far else 1
-        core.scalar(issue * instructions)
+        one_by_one = len(outside.strides) == 2 and outside.strides[0] >= far
+        core.scalar(issue * (rows if one_by_one else 1))
         rate = rate_of(clock.memory.inward, outside, op)
-        alone = max(start * instructions + (rows - instructions) * row_cycles, taken.bytes / rate.core)
+        stepping = rows * far_row if one_by_one else start + (rows - 1) * row_cycles
+        alone = max(stepping, taken.bytes / rate.core)
         core.occupy(MTE2, max(alone, taken.bytes / rate.share), rate.latency)
         core.elements += size
         core.reads[outside.base] += size
