@@ -244,7 +244,8 @@ class Dot:
     together, so that their operands stay in the L2 cache. `programs` is their number where each works on one tile after
     the other, and 0 where each has one. `row_bytes` is the length of the contiguous rows in which a tile of the larger
     operand is loaded. `described`: tiles are loaded through tensor descriptors. `specialised`: one group of warps
-    loads, and two others multiply.
+    loads, and two others multiply. `alone`: nothing is computed beside the product, so that it needs cube cores only
+    on Ascend.
     """
 
     m: int
@@ -258,6 +259,7 @@ class Dot:
     row_bytes: int = 128
     described: bool = False
     specialised: bool = False
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,6 +190,7 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
             row_bytes=item * (block_k if m > n or _COLUMN_MAJOR.of(problem) else block_n),
             described=config["VARIANT"] == "descriptors",
             specialised=bool(config.get("WARP_SPECIALIZE", False)),
+            alone=not (_BIAS.of(problem) or _SCALED.of(problem) or _ACTIVATION.of(problem) != "none"),
         ),
     )
 
@@ -337,7 +338,8 @@ def _specialised_holds(config: Config, problem: Problem, target: Target) -> bool
 
 
 def _holds(config: Config, problem: Problem, target: Target) -> bool:
-    named = all(config[each.name] in each.values(problem, target) for each in SPEC.parameters)
+    listed = {each.name: each.values(problem, target) for each in SPEC.parameters}
+    named = all(config[name] in values for name, values in listed.items() if values)
     return named and all(constraint.holds(config, problem, target) for constraint in SPEC.constraints)
 
 

@@ -90,11 +90,13 @@ def _problems(name: str) -> Iterator[tuple[KernelSpec, Problem, Target, Space]]:
         for (dtype, plain), attention in zip(SIZES, ATTENTION, strict=True):
             sizes = plain | {"G": plain["E"]} | (attention if "HKV" in spec.dims else {})
             dims = {dim: sizes["M" if dim == "N" and "C" in spec.dims else dim] for dim in spec.dims}
-            problem = Problem(name, dims, dtype if dtype in spec.dtypes else spec.dtypes[0])
-            try:
-                yield spec, problem, target, enumerate_space(spec, problem, target)
-            except NothingFeasible:
-                continue  # the kernel's own tests say what is refused, and why
+            for chosen in dict.fromkeys((dtype if dtype in spec.dtypes else spec.dtypes[0], spec.dtypes[0])):
+                problem = Problem(name, dims, chosen)
+                try:
+                    yield spec, problem, target, enumerate_space(spec, problem, target)
+                    break
+                except NothingFeasible:
+                    continue  # the kernel's own tests say what is refused, and why
 
 
 def _some(spec: KernelSpec, problem: Problem, space: Space, target: Target) -> list[Config]:
