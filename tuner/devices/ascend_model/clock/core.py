@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function
-from tilewise.tuner.devices.ascend_model.ir.values import View
+from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation, View
 
 __all__ = [
     "CUBE_PIPES",
@@ -24,6 +24,7 @@ __all__ = [
     "Rate",
     "S",
     "V",
+    "pipe_number",
     "pipes_of",
 ]
 
@@ -41,6 +42,15 @@ CUBE_PIPES = ("S", "MTE2", "MTE1", "M", "FIX")
 def pipes_of(function: Function) -> Sequence[str]:
     """Return the pipes of the kind of core that a function is compiled for."""
     return CUBE_PIPES if function.core == "cube" else VECTOR_PIPES
+
+
+def pipe_number(name: str, function: Function) -> int:
+    """Return the number of the pipe that compiled code calls `PIPE_...`; raises `UnknownOperation` if the function's
+    core has no such pipe."""
+    pipe = name.removeprefix("PIPE_")
+    if pipe not in pipes_of(function):
+        raise UnknownOperation(f"the model does not know the pipe {name} of a {function.core} core")
+    return PIPES.index(pipe)
 
 
 @dataclass(frozen=True, slots=True)

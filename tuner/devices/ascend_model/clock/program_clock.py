@@ -26,6 +26,7 @@ from tilewise.tuner.devices.ascend_model.clock.core import (
     ProgramTime,
     Rate,
     V,
+    pipe_number,
     pipes_of,
 )
 from tilewise.tuner.devices.ascend_model.clock.cube_ops import CUBE_STEPS, rate_of
@@ -46,7 +47,6 @@ from tilewise.tuner.hardware.ascend_costs import SLOW_IN_16_BITS, Costs
 
 __all__ = ["PIPES", "Memory", "ProgramClock", "ProgramTime", "Rate", "Step", "UnknownOperation"]
 
-_PIPE_NUMBERS = {f"PIPE_{name}": number for number, name in enumerate(PIPES)}
 
 _Values = list[Any]
 Step = Callable[[_Values, Core], None]
@@ -312,7 +312,7 @@ class ProgramClock:
     # Pipes -----------------------------------------------------------------------------------------------------
 
     def _barrier(self, op: Op) -> Step:
-        pipe = None if op.attributes["pipe"] == "PIPE_ALL" else _pipe(op.attributes["pipe"])
+        pipe = None if op.attributes["pipe"] == "PIPE_ALL" else pipe_number(op.attributes["pipe"], self._function)
         cost = self.costs["barrier"]
 
         def barrier(values: _Values, core: Core) -> None:
@@ -321,7 +321,7 @@ class ProgramClock:
         return barrier
 
     def _set_flag(self, op: Op) -> Step:
-        source, target, event = _flag(op)
+        source, target, event = _flag(op, self._function)
 
         def set_flag(values: _Values, core: Core) -> None:
             core.set_flag(source, target, event(values))
@@ -329,7 +329,7 @@ class ProgramClock:
         return set_flag
 
     def _wait_flag(self, op: Op) -> Step:
-        source, target, event = _flag(op)
+        source, target, event = _flag(op, self._function)
         cost = self.costs["flag"]
 
         def wait_flag(values: _Values, core: Core) -> None:
@@ -532,14 +532,8 @@ def _decides(op: Op) -> bool:
     return op.name == "scf.while" or (op.name == "scf.if" and "hivm.unlikely_condition" not in op.attributes)
 
 
-def _pipe(name: str) -> int:
-    if name not in _PIPE_NUMBERS:
-        raise UnknownOperation(f"the model does not know the pipe {name}")
-    return _PIPE_NUMBERS[name]
-
-
-def _flag(op: Op) -> tuple[int, int, Callable[[_Values], int]]:
-    source, target = _pipe(op.attributes["set_pipe"]), _pipe(op.attributes["wait_pipe"])
+def _flag(op: Op, function: Function) -> tuple[int, int, Callable[[_Values], int]]:
+    source, target = (pipe_number(op.attributes[end], function) for end in ("set_pipe", "wait_pipe"))
     static = op.attributes.get("static_event_id")
     if static is not None:
         event = int(static.removeprefix("EVENT_ID"))

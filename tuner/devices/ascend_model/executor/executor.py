@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewise.tuner.devices.ascend_model.clock.core import MTE2, MTE3, PIPES, S, V
+from tilewise.tuner.devices.ascend_model.clock.core import MTE2, MTE3, S, V, pipe_number
 from tilewise.tuner.devices.ascend_model.executor.cube_ops import CUBE_STEPS
 from tilewise.tuner.devices.ascend_model.executor.global_memory import (
     GlobalMemory,
@@ -54,8 +54,6 @@ from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation, ceil
 from tilewise.tuner.hardware.ascend_parts import ON_CHIP_BYTES, ON_CHIP_NAMES
 
 __all__ = ["Executor"]
-
-_PIPES = {f"PIPE_{name}": number for number, name in enumerate(PIPES)}
 
 _TOGETHER_BYTES = 12 << 20
 """Limit on the on-chip memory of programs that run side by side: more would not fit the host's caches."""
@@ -363,7 +361,7 @@ class Executor:
     # Pipes -----------------------------------------------------------------------------------------------------
 
     def _barrier(self, op: Op) -> Step:
-        pipe = None if op.attributes["pipe"] == "PIPE_ALL" else _pipe(op.attributes["pipe"])
+        pipe = None if op.attributes["pipe"] == "PIPE_ALL" else pipe_number(op.attributes["pipe"], self._function)
 
         def barrier(group: Group) -> None:
             group.order.barrier(pipe)
@@ -371,7 +369,7 @@ class Executor:
         return barrier
 
     def _flag(self, op: Op) -> Step:
-        source, target = _pipe(op.attributes["set_pipe"]), _pipe(op.attributes["wait_pipe"])
+        source, target = (pipe_number(op.attributes[end], self._function) for end in ("set_pipe", "wait_pipe"))
         static = op.attributes.get("static_event_id")
         event = None if static is None else int(static.removeprefix("EVENT_ID"))
         sets = op.name == "hivm.hir.set_flag"
@@ -523,12 +521,6 @@ def _layout(function: Function, available: Mapping[str, int]) -> Layout:
 
 
 _SPACES = {"vector": ("ub",), "cube": ("cbuf", "cc")}
-
-
-def _pipe(name: str) -> int:
-    if name not in _PIPES:
-        raise UnknownOperation(f"the model does not know the pipe {name}")
-    return _PIPES[name]
 
 
 def _read(plan: IndexPlan, group: Group) -> list[Any]:
