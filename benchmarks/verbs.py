@@ -11,6 +11,7 @@ VERBS = {
         "gpu.commands:attention",
         "Time attention on an NVIDIA GPU against PyTorch's and the memory rate.",
     ),
+    "cube": ("model.commands:cube", "Compare modelled times of matrix products with published ones."),
     "execute": (
         "model.commands:execute",
         "Execute compiled configs; compare with float64 and Triton's interpreter.",

@@ -33,6 +33,13 @@ def problem(m, n, k, dtype="bfloat16", **flags):
     return make_problem(GEMM, {"M": m, "N": n, "K": k, **flags}, dtype)
 
 
+def takes(target, dtype):
+    """Return whether the target's matrix units take this dtype."""
+    if dtype in ("float32", "int8"):
+        return target.family == "ascend"
+    return ITEM_BYTES[dtype] > 1 or target.has_float8
+
+
 # Spaces ----------------------------------------------------------------------------------------------------------
 
 SIZE = st.one_of(st.integers(1, 300), st.sampled_from([512, 1000, 4096, 8192, 100_000]))
@@ -43,7 +50,7 @@ SIZE = st.one_of(st.integers(1, 300), st.sampled_from([512, 1000, 4096, 8192, 10
 @pytest.mark.parametrize("name", TARGETS)
 def test_the_default_is_in_the_space_whatever_the_shape(name, data):
     target = TARGETS[name]
-    dtypes = [dtype for dtype in GEMM.dtypes if ITEM_BYTES[dtype] > 1 or target.has_float8]
+    dtypes = [dtype for dtype in GEMM.dtypes if takes(target, dtype)]
     flags = {"column_major": data.draw(st.booleans(), "column_major")}
     dtype = data.draw(st.sampled_from(dtypes), "dtype")
     anything = problem(*(data.draw(SIZE, size) for size in "MNK"), dtype, **flags)
@@ -124,6 +131,34 @@ def test_eight_bit_operands_that_are_transposed_are_not_loaded_by_warps_of_their
             GEMM, problem(4096, 4096, 4096, "float8_e4m3fn", column_major=column_major), HOPPER
         ).configs
         assert any(config["WARP_SPECIALIZE"] for config in configs) == column_major
+
+
+ASCEND = TARGETS["ascend"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_float32_and_int8_are_for_cube_cores(dtype):
+    assert enumerate_space(GEMM, problem(512, 512, 512, dtype), ASCEND).configs
+    with pytest.raises(NothingFeasible, match="cube cores"):
+        enumerate_space(GEMM, problem(512, 512, 512, dtype), HOPPER)
+
+
+def test_tiles_on_ascend_fit_the_memories_of_a_cube_core():
+    for config in enumerate_space(GEMM, problem(4096, 4096, 4096, "float32"), ASCEND).configs:
+        rows, cols, depth = (config[f"BLOCK_{name}"] for name in "MNK")
+        assert config["VARIANT"] == "masked"
+        assert 4 * rows * cols <= 128 << 10
+        assert 4 * (rows + cols) * depth <= 512 << 10
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tile", "programs"),
+    [((4096, 4096, 4096), (128, 256), 20), ((256, 4096, 512), (128, 256), 20), ((16, 4096, 4096), (16, 64), 20)],
+)
+def test_the_default_on_ascend_is_the_largest_tile_that_keeps_the_cube_cores_busy(sizes, tile, programs):
+    chosen = GEMM.default(problem(*sizes, "float16"), ASCEND)
+    assert (chosen["BLOCK_M"], chosen["BLOCK_N"]) == tile
+    assert chosen["PROGRAMS"] == programs
 
 
 def test_bytes_and_operations_are_counted_once():

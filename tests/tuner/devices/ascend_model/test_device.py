@@ -21,6 +21,7 @@ from tilewise.tuner.devices.ascend_model.device import ModelDevice
 from tilewise.tuner.devices.ascend_model.model_config import model_config
 from tilewise.tuner.hardware import calibrated_costs
 from tilewise.tuner.hardware.ascend_parts import part
+from tilewise.tuner.hardware.cube_costs import cube_fingerprint
 from tilewise.tuner.workers.worker import WorkerTimeout
 
 
@@ -142,13 +143,18 @@ def test_what_the_front_end_refuses_is_one_line_that_says_why(device, user_kerne
     assert "def undefined_name" not in outcome.reason  # the cause, not the source
 
 
-def test_matrix_cores_are_refused_with_the_reason(device, user_kernel):
+def test_undeclared_matrix_products_are_refused_with_advice(device, user_kernel):
     spec, problem = user_kernel("MATRIX_PRODUCT")
     (outcome,) = device.evaluate(spec, problem, [spec.default(problem, device.target)])
-    assert (outcome.status, outcome.reason) == (
-        Status.UNMODELLED,
-        "the kernel needs matrix cores, which are not modelled",
-    )
+    assert outcome.status is Status.UNMODELLED
+    assert "give its spec a `matrix_dtype`" in outcome.reason
+
+
+def test_times_of_cube_cores_carry_the_version_of_their_own_figures(device, user_kernel):
+    product, vector = registry.load("gemm"), user_kernel("RELU")
+    problem = Problem("gemm", {"M": 64, "N": 64, "K": 64}, "float16")
+    assert device.scope(product, problem).toolchain == f"{device.toolchain}, cube {cube_fingerprint()}"
+    assert device.scope(*vector).toolchain == device.toolchain
 
 
 def test_a_crash_of_the_front_end_is_an_outcome_and_the_next_config_goes_on(device, user_kernel):

@@ -120,7 +120,7 @@ def test_a_memref_without_a_layout_is_contiguous(shape, strides):
     ],
 )
 def test_on_chip_bytes_reach_to_the_end_of_the_last_buffer(body, expected):
-    assert entry("\n".join(body)).on_chip_bytes() == expected
+    assert entry("\n".join(body)).planned_bytes("ub") == expected
 
 
 def test_two_addresses_are_a_double_buffer():
@@ -138,7 +138,7 @@ def test_on_chip_bytes_of_real_code_are_the_largest_address_and_size(tile, row_r
         for op in casts
         for address in op.operands
     ]
-    assert function.on_chip_bytes() == max(ends) <= 1572864 // 8
+    assert function.planned_bytes("ub") == max(ends) <= 1572864 // 8
 
 
 def test_a_module_without_an_entry_is_an_error():
