@@ -158,7 +158,8 @@ def test_one_part_and_several_are_right_on_a_gpu():
         for sizes, dtype in itertools.product([(3, 32, 8, 64, 16, 128), (2, 6, 1, 33, 7, 80)], DECODE.dtypes):
             anything = problem(*sizes, dtype)
             splits = {each["SPLITS"]: each for each in enumerate_space(DECODE, anything, device.target).configs}
-            assert len(splits) > 1
-            for each in (DECODE.default(anything, device.target), *splits.values()):
+            assert len(splits) > 2
+            few = [splits[count] for count in (min(splits), sorted(splits)[len(splits) // 2], max(splits))]
+            for each in (DECODE.default(anything, device.target), *few):
                 verdict = device.verify(DECODE, anything, each)
                 assert verdict.agreed, f"{anything} {each}: {verdict.reason}"
