@@ -33,7 +33,7 @@ unexport PYTHONDONTWRITEBYTECODE # each of the hundreds of processes that tests 
 export TILEWISE_DB = sqlite:///$(CURDIR)/build/$@/tilewise.db
 export TILEWISE_CACHE = $(CURDIR)/build/$@/cache
 
-.PHONY: demo test test-full test-gpu test-npu wheel try-pythons release-check wheels mutation collect lint style types format docs client screenshots clean
+.PHONY: demo test gate test-full test-gpu test-npu wheel try-pythons release-check wheels mutation collect lint style types format docs client screenshots clean
 .DELETE_ON_ERROR:
 
 demo: .venv-demo/ready
@@ -43,8 +43,12 @@ demo: .venv-demo/ready
 	$(DEMO)/tilewise explain $(PROBLEM) --device model:Ascend910B4 -c "$$($(WINNER))"
 	$(DEMO)/tilewise export --format json -o build/demo/configs.json
 
-test: lint wheels collect .venv-core/ready
-	$(TEST)/pytest -n 2 --dist loadfile # fixtures of a file are made once
+test: types gate
+
+# Three processes for two cores, because some tests wait. Fixtures of a file are made once; files with one slow test come
+# in their turn, not last.
+gate: style wheels collect .venv-core/ready
+	$(TEST)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # These note in docs/results when they ran, on what, and how it ended; `make test` shows that for the devices.
 test-full: .venv-test/ready wheels $(LARGE_READERS:%=build/readers/%)
@@ -56,7 +60,7 @@ test-gpu: .venv-gpu/ready
 test-npu: .venv-npu/ready
 	.venv-npu/bin/pytest -m needs_npu --record docs/results/test-gpu.json
 
-# Pytest's bytecode of all tests, made once while mypy runs rather than by each worker.
+# Pytest's bytecode of all tests, made once rather than by each worker.
 collect: .venv-test/ready
 	mkdir -p build
 	$(TEST)/pytest --collect-only -qq >build/collected.txt || { cat build/collected.txt; exit 1; }
