@@ -28,6 +28,8 @@ PROBLEM := row_reduce -s M=1000,N=8192
 WINNER := $(DEMO)/tilewise lookup $(PROBLEM) --device Ascend910B4 --json | $(DEMO)/python -c 'import json, sys; \
 	print(*map("{0[0]}={0[1]}".format, json.load(sys.stdin)["results"][0]["config"].items()), sep=",")'
 
+# Bytecode is made where a module is imported: pip would make that of all of PyTorch.
+INSTALL := pip install -qq --no-compile -c constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE # each of the hundreds of processes that tests start would compile all modules again
 export TILEWISE_DB = sqlite:///$(CURDIR)/build/$@/tilewise.db
@@ -124,7 +126,7 @@ clean:
 .venv-core/ready: pyproject.toml constraints.txt
 	rm -rf .venv-core
 	$(PYTHON) -m venv .venv-core
-	.venv-core/bin/pip install -qq --no-compile -c constraints.txt .
+	.venv-core/bin/$(INSTALL) .
 	.venv-core/bin/pip uninstall -qqy tilewise
 	touch $@
 
@@ -132,7 +134,7 @@ clean:
 .venv-gpu/ready: pyproject.toml constraints.txt
 	rm -rf .venv-gpu
 	$(PYTHON) -m venv .venv-gpu
-	.venv-gpu/bin/pip install -qq -c constraints.txt -e '.[cuda,test]'
+	.venv-gpu/bin/$(INSTALL) -e '.[cuda,test]'
 	touch $@
 
 # pip uses one core. PyTorch and what it and the Ascend compiler alone need are installed beside all the rest, which the
@@ -147,11 +149,11 @@ clean:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "CPython 3.11 is needed, this is " + sys.version)'
 	rm -rf .venv-$*
 	$(PYTHON) -m venv .venv-$*
-	.venv-$*/bin/pip install -qq -c constraints.txt -e '.$(REST)' & rest=$$!; \
-		.venv-$*/bin/pip install -qq --no-deps -c constraints.txt --extra-index-url $(TORCH_INDEX) --retries 1 torch \
-		$(if $(ASCEND),&& .venv-$*/bin/pip install -qq --no-deps -c constraints.txt $(ASCEND)); \
+	.venv-$*/bin/$(INSTALL) -e '.$(REST)' & rest=$$!; \
+		.venv-$*/bin/$(INSTALL) --no-deps --extra-index-url $(TORCH_INDEX) --retries 1 torch \
+		$(if $(ASCEND),&& .venv-$*/bin/$(INSTALL) --no-deps $(ASCEND)); \
 		code=$$?; wait $$rest && exit $$code
-	.venv-$*/bin/pip install -qq -c constraints.txt -e '.[$(EXTRAS)]'
+	.venv-$*/bin/$(INSTALL) -e '.[$(EXTRAS)]'
 	! .venv-$*/bin/pip show -qq triton || { .venv-$*/bin/pip uninstall -qqy triton && \
-		.venv-$*/bin/pip install -qq --force-reinstall --no-deps -c constraints.txt triton-ascend; }
+		.venv-$*/bin/$(INSTALL) --force-reinstall --no-deps triton-ascend; }
 	touch $@
