@@ -28,12 +28,14 @@ PROBLEM := row_reduce -s M=1000,N=8192
 WINNER := $(DEMO)/tilewise lookup $(PROBLEM) --device Ascend910B4 --json | $(DEMO)/python -c 'import json, sys; \
 	print(*map("{0[0]}={0[1]}".format, json.load(sys.stdin)["results"][0]["config"].items()), sep=",")'
 
+# Bytecode is made where a module is imported: pip would make that of all of PyTorch.
+INSTALL := pip install -qq --no-compile -c constraints.txt
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 unexport PYTHONDONTWRITEBYTECODE # each of the hundreds of processes that tests start would compile all modules again
 export TILEWISE_DB = sqlite:///$(CURDIR)/build/$@/tilewise.db
 export TILEWISE_CACHE = $(CURDIR)/build/$@/cache
 
-.PHONY: demo test test-full test-gpu test-npu wheel try-pythons release-check wheels mutation collect lint style types format docs client screenshots clean
+.PHONY: demo test gate test-full test-gpu test-npu wheel try-pythons release-check wheels mutation collect lint style types format docs client screenshots clean
 .DELETE_ON_ERROR:
 
 demo: .venv-demo/ready
@@ -43,8 +45,12 @@ demo: .venv-demo/ready
 	$(DEMO)/tilewise explain $(PROBLEM) --device model:Ascend910B4 -c "$$($(WINNER))"
 	$(DEMO)/tilewise export --format json -o build/demo/configs.json
 
-test: lint wheels collect .venv-core/ready
-	$(TEST)/pytest -n 2 --dist loadfile # fixtures of a file are made once
+test: types gate
+
+# Three processes for two cores, because some tests wait. Fixtures of a file are made once; files with one slow test come
+# in their turn, not last.
+gate: style wheels collect .venv-core/ready
+	$(TEST)/pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 # These note in docs/results when they ran, on what, and how it ended; `make test` shows that for the devices.
 test-full: .venv-test/ready wheels $(LARGE_READERS:%=build/readers/%)
@@ -56,7 +62,7 @@ test-gpu: .venv-gpu/ready
 test-npu: .venv-npu/ready
 	.venv-npu/bin/pytest -m needs_npu --record docs/results/test-gpu.json
 
-# Pytest's bytecode of all tests, made once while mypy runs rather than by each worker.
+# Pytest's bytecode of all tests, made once rather than by each worker.
 collect: .venv-test/ready
 	mkdir -p build
 	$(TEST)/pytest --collect-only -qq >build/collected.txt || { cat build/collected.txt; exit 1; }
@@ -120,7 +126,7 @@ clean:
 .venv-core/ready: pyproject.toml constraints.txt
 	rm -rf .venv-core
 	$(PYTHON) -m venv .venv-core
-	.venv-core/bin/pip install -qq --no-compile -c constraints.txt .
+	.venv-core/bin/$(INSTALL) .
 	.venv-core/bin/pip uninstall -qqy tilewise
 	touch $@
 
@@ -128,7 +134,7 @@ clean:
 .venv-gpu/ready: pyproject.toml constraints.txt
 	rm -rf .venv-gpu
 	$(PYTHON) -m venv .venv-gpu
-	.venv-gpu/bin/pip install -qq -c constraints.txt -e '.[cuda,test]'
+	.venv-gpu/bin/$(INSTALL) -e '.[cuda,test]'
 	touch $@
 
 # pip uses one core. PyTorch and what it and the Ascend compiler alone need are installed beside all the rest, which the
@@ -143,11 +149,11 @@ clean:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "CPython 3.11 is needed, this is " + sys.version)'
 	rm -rf .venv-$*
 	$(PYTHON) -m venv .venv-$*
-	.venv-$*/bin/pip install -qq -c constraints.txt -e '.$(REST)' & rest=$$!; \
-		.venv-$*/bin/pip install -qq --no-deps -c constraints.txt --extra-index-url $(TORCH_INDEX) --retries 1 torch \
-		$(if $(ASCEND),&& .venv-$*/bin/pip install -qq --no-deps -c constraints.txt $(ASCEND)); \
+	.venv-$*/bin/$(INSTALL) -e '.$(REST)' & rest=$$!; \
+		.venv-$*/bin/$(INSTALL) --no-deps --extra-index-url $(TORCH_INDEX) --retries 1 torch \
+		$(if $(ASCEND),&& .venv-$*/bin/$(INSTALL) --no-deps $(ASCEND)); \
 		code=$$?; wait $$rest && exit $$code
-	.venv-$*/bin/pip install -qq -c constraints.txt -e '.[$(EXTRAS)]'
+	.venv-$*/bin/$(INSTALL) -e '.[$(EXTRAS)]'
 	! .venv-$*/bin/pip show -qq triton || { .venv-$*/bin/pip uninstall -qqy triton && \
-		.venv-$*/bin/pip install -qq --force-reinstall --no-deps -c constraints.txt triton-ascend; }
+		.venv-$*/bin/$(INSTALL) --force-reinstall --no-deps triton-ascend; }
 	touch $@

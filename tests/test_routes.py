@@ -60,7 +60,7 @@ ROUTES = {
 }
 
 
-@pytest.mark.in_part(3)
+@pytest.mark.in_part(1)
 @pytest.mark.parametrize("route", ROUTES)
 def test_a_route_is_as_described_and_enters_no_file_twice(route, taken):
     [stack] = taken(route)

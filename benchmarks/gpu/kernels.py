@@ -27,7 +27,7 @@ from tilewise.tuner.measure.verify import Arguments
 from tilewise.tuner.tuning.loop import Budget, Tuning, Watcher
 from tilewise.tuner.workers.worker import describe
 
-__all__ = ["BESIDE", "bench", "bench_kernels", "in_rounds", "in_turns", "read_rates", "runnable"]
+__all__ = ["BESIDE", "bench", "bench_kernels", "command_of", "in_rounds", "in_turns", "read_rates", "runnable"]
 
 Run = Callable[[], Any]
 
@@ -65,9 +65,16 @@ def bench(
     else:
         body = {"toolchain": device.toolchain}
         body["rows"] = [_found(device, spec, problem, result) for spec, problem, result in results]
-    names = " ".join(dict.fromkeys(spec.name for spec, _ in problems))
-    command = f"tilewise bench kernels {names} --trials {budget.trials}"
+    command = command_of([problem for _, problem in problems], budget, beside)
     return {**header(command, str(device.clock), device.target.name), **body, "rows": [*body["rows"], *failed]}
+
+
+def command_of(problems: Sequence[Problem], budget: Budget, beside: Sequence[str]) -> str:
+    """Return the command of a comparison, with the options that decide its rows."""
+    names = dict.fromkeys(problem.kernel for problem in problems)
+    dtypes = dict.fromkeys(f"--dtype {problem.dtype}" for problem in problems)
+    others = [f"--beside {name}" for name in beside] if tuple(beside) != BESIDE else []
+    return " ".join(["tilewise bench kernels", *names, *dtypes, f"--trials {budget.trials}", *others])
 
 
 def _found(device: Device, spec: KernelSpec, problem: Problem, result: Result) -> dict[str, Any]:

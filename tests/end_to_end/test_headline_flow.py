@@ -8,6 +8,7 @@ import signal
 import urllib.request
 from pathlib import Path
 
+import pytest
 from places import ROOT
 
 PROBLEM = ("row_reduce", "-s", "M=200,N=1000")
@@ -41,6 +42,7 @@ def test_a_second_run_repeats_no_trial_and_answers_the_same(tuned):
     assert again == before
 
 
+@pytest.mark.full
 def test_the_same_seed_finds_the_same_on_another_database(tuned, tilewise):
     result = tilewise.json("tune", *PROBLEM, "--device", "model:Ascend910B4", "--trials", "8")["results"][0]
     first = looked_up(tuned)

@@ -44,6 +44,7 @@ def wait_for_trials(tilewise, process, count: int) -> None:
         time.sleep(0.05)
 
 
+@pytest.mark.full
 def test_a_killed_tuning_resumes_without_repeating_a_trial(tilewise):
     process = tilewise.start(*WORDS)
     wait_for_trials(tilewise, process, 3)

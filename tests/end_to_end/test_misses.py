@@ -14,6 +14,7 @@ def keep(tilewise, tmp_path):
     return tilewise.__class__(tilewise.folder, {**tilewise.environment, "TILEWISE_MISSES": str(file)}), file
 
 
+@pytest.mark.full
 def test_shapes_launched_untuned_are_listed_tuned_and_struck_off(keep):
     from tilewise.db.records import Problem, Question
     from tilewise.tuner.runtime.untuned_shapes import UntunedShapes

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 
+import pytest
+
 RUNGS = ("tune", "row_reduce", "-s", "N=1000", "--rungs", "M=40,80", "--device", "model:Ascend910B4", "--trials", "3")
 
 
+@pytest.mark.full
 def test_a_table_is_tuned_and_exported_in_two_commands(tilewise):
     results = tilewise.json(*RUNGS)["results"]
     assert [result["dims"] for result in results] == [{"M": 40, "N": 1000}, {"M": 80, "N": 1000}]

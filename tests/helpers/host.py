@@ -207,8 +207,12 @@ KINDS = [kind for kind in (*MISDEEDS, *ELSEWHERE) if kind not in ("late", "abort
 
 def configs():
     """Return a hundred configs, of which thirty are faulty and spread among the others."""
-    faulty = {3 * turn + 4: KINDS[turn % len(KINDS)] for turn in range(30)}
-    return [{"TILE": tile, "FAULT": faulty.get(tile, "")} for tile in range(100)]
+    return _with_faults(100, 30)
+
+
+def _with_faults(count, faults):
+    faulty = {3 * turn + 4: KINDS[turn % len(KINDS)] for turn in range(faults)}
+    return [{"TILE": tile, "FAULT": faulty.get(tile, "")} for tile in range(count)]
 
 
 def _tiling(config, problem):
@@ -237,6 +241,10 @@ SPEC = KernelSpec(
     reference=lambda inputs: {"out_ptr": inputs["x_ptr"].sum(1)},
     flops=lambda problem: 1,
     default=lambda problem, target: {"TILE": 0, "FAULT": ""},
+)
+
+EACH_FAULT_ONCE = dataclasses.replace(
+    SPEC, configs=lambda problem, target: _with_faults(3 * len(KINDS) + 5, len(KINDS))
 )
 
 HANGING = dataclasses.replace(SPEC, configs=lambda problem, target: [{"TILE": 0, "FAULT": "hang"}])

@@ -42,7 +42,7 @@ SIZES = {
     "PAGES": (1, 5),
     "PAGE": (1, 16),
 }
-CASES, DRAWN = 5, 1000
+CASES, DRAWN = 3, 1000
 MOST_TRIPS = 24
 
 

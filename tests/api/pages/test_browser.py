@@ -144,7 +144,7 @@ def test_it_is_walked_by_keyboard(page, url):
     assert page.locator("h1").inner_text().startswith("softmax")
 
 
-@pytest.mark.in_part(1)
+@pytest.mark.full
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_texts_stand_out_from_their_ground(page, url, scheme):
     """The contrast of every visible text is at least 4.5 (WCAG 2, AA)."""

@@ -8,6 +8,7 @@ from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
 from tilewise.tuner.devices.cuda.accelerator import CudaRuntime
 from tilewise.tuner.measure.outcome import Timing
+from tilewise.tuner.tuning.loop import Budget
 
 pytest.importorskip("torch")
 
@@ -31,6 +32,13 @@ def test_contenders_take_turns_and_every_round_starts_with_another():
     times = kernels.in_turns(Device, runs, rounds=3, seconds=0)
     assert "".join(Device.events.order) == "abcbcacab"
     assert times == {"a": [1, 6, 8], "b": [2, 4, 9], "c": [3, 5, 7]}
+
+
+def test_the_command_has_the_options_that_decide_the_rows():
+    problems = [Problem("softmax", {"M": m, "N": 1024}, "bfloat16") for m in (1, 2)]
+    command = kernels.command_of(problems, Budget(12), ("eager",))
+    assert command == "tilewise bench kernels softmax --dtype bfloat16 --trials 12 --beside eager"
+    assert kernels.command_of(problems, Budget(12), kernels.BESIDE).endswith("--trials 12")
 
 
 @pytest.mark.needs_gpu

@@ -50,7 +50,7 @@ def target(_cache):
     return toolchain.target("Ascend910B4", read_settings().cache_folder)
 
 
-@pytest.mark.in_part(8)
+@pytest.mark.in_part(5)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", registry.vector_names())
 def test_a_config_of_every_kernel_is_right_as_compiled(name, dtype, target):

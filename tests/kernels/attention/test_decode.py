@@ -132,6 +132,7 @@ WRONG = {
 """Mistakes: the right words of `decode.py`, and the wrong ones in their place."""
 
 
+@pytest.mark.in_part(2)
 @needs_torch
 @pytest.mark.parametrize("mistake", WRONG)
 def test_a_twin_with_one_mistake_is_refused(interpreter, tmp_path, mistake):

@@ -49,7 +49,7 @@ WHOLE, BY_IMAGE, BY_PIXEL = (2, 3, 64, 5, 200), (1, 2, 128, 2, 200), (2, 1, 32, 
 
 
 @needs_triton
-@settings(max_examples=8)
+@settings(max_examples=4)
 @given(data=st.data())
 def test_any_config_of_the_space_is_right_at_any_shape(interpreter, target, data):
     n, c, hw = data.draw(IMAGES, "N"), data.draw(CHANNELS, "C"), data.draw(PIXELS, "HW")
@@ -62,7 +62,7 @@ def test_any_config_of_the_space_is_right_at_any_shape(interpreter, target, data
     assert verdict.agreed, f"N={n} C={c} HW={hw} {dtype} {config}: {verdict.reason}"
 
 
-@pytest.mark.in_part(7)
+@pytest.mark.in_part(4)
 @needs_triton
 @pytest.mark.parametrize("dtype", SPEC.dtypes)
 @pytest.mark.parametrize("variant", ["two_passes", "three_passes"])
@@ -72,6 +72,7 @@ def test_every_variant_is_right_with_tails_on_every_axis(interpreter, variant, b
     assert verdict.agreed, verdict.reason
 
 
+@pytest.mark.in_part(2)
 @needs_triton
 @pytest.mark.parametrize("variant", ["two_passes", "three_passes"])
 @pytest.mark.parametrize("blocks", [WHOLE, BY_IMAGE], ids=["whole", "parts"])
@@ -178,6 +179,7 @@ def test_tiles_that_do_not_end_where_the_data_does_take_a_select_each_time_that_
 # On the modelled part --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("sizes", "config"),
     [

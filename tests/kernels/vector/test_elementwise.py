@@ -100,7 +100,7 @@ TRIPS = 60
 
 @pytest.mark.in_part(6)
 @needs_torch
-@settings(max_examples=6)
+@settings(max_examples=3)
 @given(st.data())
 @pytest.mark.parametrize("name", KERNELS)
 def test_any_config_of_the_space_is_right_at_any_shape(interpreter, target, name, data):
@@ -237,7 +237,7 @@ def compile_folder(tmp_path_factory):
     return tmp_path_factory.mktemp("compiled")
 
 
-@pytest.mark.in_part(4)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize(("name", "sizes", "tiles"), COMPILED, ids=[name for name, *_ in COMPILED])
 def test_compiled_for_ascend_it_streams(compile_folder, ascend, name, sizes, tiles, dtype):

@@ -21,7 +21,7 @@ ROWS = st.one_of(st.sampled_from([1, 2, 3, 8, 31, 97]), st.integers(1, 60))
 COLUMNS = st.one_of(st.sampled_from([1, 2, 7, 8, 63, 64, 65, 257, 521, 4095, 4097]), st.integers(1, 9000))
 
 
-@settings(max_examples=16)
+@settings(max_examples=8)
 @given(st.data())
 def test_any_config_of_the_space_is_right_at_any_shape(interpreter, target, data):
     spec = registry.load(data.draw(st.sampled_from(NAMES), "kernel"))

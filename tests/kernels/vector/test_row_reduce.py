@@ -44,7 +44,7 @@ def test_the_headline_default_is_no_published_config(ascend):
     assert tiles(SPEC.default(HEADLINE, ascend)) not in PUBLISHED
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(SIZES, SIZES, DTYPES)
 def test_the_default_is_in_the_space_whatever_the_shape(target, m, n, dtype):
     anything = problem(m, n, dtype)
@@ -52,7 +52,7 @@ def test_the_default_is_in_the_space_whatever_the_shape(target, m, n, dtype):
     assert enumerate_space(SPEC, anything, target).index(default) is not None
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(SIZES, SIZES, DTYPES)
 def test_an_nvidia_space_holds_powers_of_two_only(nvidia, m, n, dtype):
     space = enumerate_space(SPEC, problem(m, n, dtype), nvidia)
@@ -62,7 +62,7 @@ def test_an_nvidia_space_holds_powers_of_two_only(nvidia, m, n, dtype):
     assert "multibuffer" not in space.domains
 
 
-@settings(max_examples=25)
+@settings(max_examples=10)
 @given(st.data())
 def test_a_config_of_the_space_launches_and_fits(target, data):
     m, n, dtype = data.draw(SIZES), data.draw(SIZES), data.draw(DTYPES)

@@ -21,7 +21,7 @@ TRIPS = 60
 """The limit on trips of the inner loop over all programs: 0.1 s of interpreting."""
 
 
-@settings(max_examples=20)
+@settings(max_examples=12)
 @given(st.data())
 def test_any_config_of_the_space_is_right_at_any_shape(interpreter, target, data):
     m, n, dtype = data.draw(ROWS, "M"), data.draw(COLUMNS, "N"), data.draw(st.sampled_from(SPEC.dtypes), "dtype")

@@ -79,7 +79,7 @@ TRIPS = 60
 
 
 @needs_torch
-@settings(max_examples=10)
+@settings(max_examples=5)
 @given(st.data())
 @pytest.mark.parametrize("name", KERNELS)
 def test_any_config_of_the_space_is_right_at_any_shape(interpreter, target, name, data):
@@ -198,7 +198,7 @@ def modelled(spec, problem, config, ascend, folder):
     return outcome.facts, machines.time("value")
 
 
-@pytest.mark.in_part(4)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", KERNELS)
 @pytest.mark.parametrize("config", COMPILED, ids=["rows", "one row", "online"])

@@ -139,7 +139,7 @@ def test_a_server_that_answers_in_time_decides_the_first_launch(server):
     assert server.asked == [{"M": "1000", "N": "512", "dtype": "float32", "device": "Ascend910B4", "match": "older"}]
 
 
-@pytest.mark.in_part(4)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("manner", ["hang", "500", "429", "503", "not JSON", "no result", "a list", "other question"])
 def test_launches_go_on_within_the_limit_and_recover_when_the_server_does(server, manner, caplog, monkeypatch):
     monkeypatch.setattr(remote, "TIMEOUT_SECONDS", 3.0)

@@ -214,7 +214,7 @@ def test_stored_trials_inform_the_search(run, spaces, bowl, log_time):
 
 
 @pytest.mark.parametrize("sampler", SAMPLERS)
-@settings(max_examples=15)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_any_space_with_any_outcomes_is_walked_without_a_repeat(sampler, data):
     shapes = st.sampled_from([[1, 2, 4, 8], [3, 1, 2], [True, False], ["a", "b", "c"], [5], [0.5, 1.5]])

@@ -163,7 +163,7 @@ trials = st.builds(
 )
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(evidence=st.lists(st.tuples(scopes, st.lists(trials, max_size=4)), max_size=3))
 def test_a_round_trip_is_lossless(evidence):
     with open_store("sqlite://") as here, open_store("sqlite://") as there:

@@ -78,16 +78,28 @@ def config(tile, fault=""):
     return {"TILE": tile, "FAULT": fault}
 
 
+def test_faults_of_every_kind_cost_the_other_configs_nothing(host, fresh_supervisors):
+    found = inject(host.HostDevice, host.EACH_FAULT_ONCE, host.PROBLEM, expected(host))
+    costs_nothing(found, sound=2 * len(KINDS) + 5, faulty=len(KINDS))
+
+
+@pytest.mark.full
 def test_thirty_faults_among_a_hundred_configs_cost_the_others_nothing(host, spec, fresh_supervisors):
-    kinds = {
+    costs_nothing(inject(host.HostDevice, spec, host.PROBLEM, expected(host)), sound=70, faulty=30)
+
+
+def expected(host):
+    assert set(host.KINDS) == set(KINDS)
+    return {
         kind: Expected(frozenset(statuses), (words,), verified=kind == "one input")
         for kind, (statuses, words) in KINDS.items()
     }
-    assert set(host.KINDS) == set(kinds)
-    found = inject(host.HostDevice, spec, host.PROBLEM, kinds)
-    assert found["configs"] == {"sound": 70, "faulty": 30}
+
+
+def costs_nothing(found, *, sound, faulty):
+    assert found["configs"] == {"sound": sound, "faulty": faulty}
     assert [fault for fault in found["faults"] if not fault["as_expected"]] == []
-    assert found["innocent"]["timed"] == 70
+    assert found["innocent"]["timed"] == sound
     assert found["innocent"]["among_faults"] == pytest.approx({"lowest": 1, "median": 1, "highest": 1}, rel=0.01)
     assert found["left_behind"] == {"processes": [], "locks": [], "temporary_files": []}
 

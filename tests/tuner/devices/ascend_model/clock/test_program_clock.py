@@ -286,7 +286,7 @@ def in_full(monkeypatch):
     monkeypatch.setattr(loops, "_steady", lambda history: None)
 
 
-@pytest.mark.in_part(8)
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("tile", TILES)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_skipping_the_steady_part_of_a_loop_changes_nothing(

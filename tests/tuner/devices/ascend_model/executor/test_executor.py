@@ -259,7 +259,7 @@ def user(kernel_file, target):
     return load
 
 
-@pytest.mark.in_part(12)
+@pytest.mark.in_part(6)
 @pytest.mark.parametrize("name", [*MASKED, *WHOLE])
 def test_the_compiled_program_computes_what_tritons_interpreter_does(name, user, target, cache_folder, interpreter):
     import torch
