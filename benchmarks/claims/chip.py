@@ -432,8 +432,8 @@ CHIP = (
         about=("examples/decoder_layer.py", "kernels/jit", "tuner/runtime/operators.py"),
         designed="the kernels, at other shapes",
         not_designed="the layer and its shapes; PyTorch ran as installed",
-        note="Without a graph the time is that of launching; `torch.compile` of our launches alone gains nothing there, "
-        "and takes longer than eager.",
+        note="Without a graph the time is that of launching; `torch.compile` of our launches gains nothing there, and "
+        "takes longer than eager.",
     ),
     Claim(
         name="llm-kernels-h200",
