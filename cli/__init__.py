@@ -20,6 +20,7 @@ _VERBS = {
     "tune": ("tuning.tune:tune", "Find the fastest config of a kernel for one or more shapes."),
     "lookup": ("results.lookup:lookup", "Show the best known config and how it is known."),
     "explain": ("tuning.explain:explain", "Show why one config is as fast as it is."),
+    "lint": ("tuning.lint:lint", "Report what a kernel's compiled code does that costs time on Ascend."),
     "export": (
         "results.export:export",
         "Export stored results to a file for offline use.",

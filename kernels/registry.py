@@ -81,7 +81,8 @@ def known(text: str) -> str:
 
 
 def load(text: str) -> KernelSpec:
-    """Load the spec named by `text`: a registered name, or `path/to/file.py:SPEC` for a user's own kernel.
+    """Load the spec named by `text`: a registered name, or `path/to/file.py:SPEC` for a user's own kernel; a file that
+    holds one spec only needs no name behind it.
 
     Raises `UnknownKernel` for an unregistered name and `BadSpec` for a file without a usable spec.
     """
@@ -93,23 +94,38 @@ def load(text: str) -> KernelSpec:
     if colon and path.endswith(".py"):
         return _load_file(Path(path), attribute)
     if text.endswith(".py"):
-        raise BadSpec(f"{text} names a file but no spec; write {text}:SPEC")
+        return _load_file(Path(text), _only_spec(Path(text)))
     raise UnknownKernel(f"unknown kernel {text!r}; {known(text)}, or path/to/file.py:SPEC for your own")
 
 
 def _load_file(path: Path, attribute: str) -> KernelSpec:
-    if not path.is_file():
-        raise BadSpec(f"no file {path}; expected a Python file that holds a KernelSpec")
-    module = _import_file(path.resolve())
+    module = _import_file(path)
     spec = getattr(module, attribute, None)
     if not isinstance(spec, KernelSpec):
-        found = sorted(name for name, value in vars(module).items() if isinstance(value, KernelSpec))
-        hint = f"it holds {', '.join(found)}" if found else "it holds none"
+        hint = f"it holds {', '.join(_specs(module)) or 'none'}"
         raise BadSpec(f"{path} has no KernelSpec called {attribute!r}; {hint}")
     return dataclasses.replace(spec, origin=f"{path.resolve()}:{attribute}")
 
 
+def _only_spec(path: Path) -> str:
+    """Return the name of a file's only spec."""
+    found = _specs(_import_file(path))
+    if len(found) != 1:
+        raise BadSpec(f"{path} names a file but no spec; write {path}:SPEC; it holds {', '.join(found) or 'none'}")
+    return found[0]
+
+
+def _specs(module: ModuleType) -> list[str]:
+    return sorted(name for name, value in vars(module).items() if isinstance(value, KernelSpec))
+
+
 def _import_file(path: Path) -> ModuleType:
+    if not path.is_file():
+        raise BadSpec(f"no file {path}; expected a Python file that holds a KernelSpec")
+    return _import_module(path.resolve())
+
+
+def _import_module(path: Path) -> ModuleType:
     """Import the file under a module name made from its whole path, so that equal file names do not collide."""
     name = f"tilewise_user_{path.stem}_{digest(str(path))[:8]}"
     if name in sys.modules:

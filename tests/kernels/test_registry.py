@@ -84,8 +84,16 @@ def test_a_folder_is_no_file(tmp_path):
     assert refused(f"{tmp_path / 'folder.py'}:SPEC").startswith("no file ")
 
 
-def test_a_file_without_the_name_of_its_spec(user_file):
-    assert refused(str(user_file)) == f"{user_file} names a file but no spec; write {user_file}:SPEC"
+def test_a_file_of_several_specs_without_the_name_of_one(user_file):
+    assert refused(str(user_file)) == (
+        f"{user_file} names a file but no spec; write {user_file}:SPEC; it holds OTHER, SPEC"
+    )
+
+
+def test_a_file_of_one_spec_needs_no_name(user_file, tmp_path):
+    file = tmp_path / "single.py"
+    file.write_text(user_file.read_text() + "\ndel OTHER\n")
+    assert registry.load(str(file)).origin == f"{file}:SPEC"
 
 
 @pytest.mark.parametrize("name", ["NUMBER", "MISSING", "", "function"])

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from tilewise.tuner.devices.ascend_model.device import ModelDevice
     from tilewise.tuner.devices.ascend_model.report.analysis import Analysis
 
-__all__ = ["course", "explain"]
+__all__ = ["course", "explain", "model_of"]
 
 
 def explain(
@@ -31,9 +31,9 @@ def explain(
     """Return all that is known of a config, as the JSON object of `tilewise explain`. Unknown facts are absent.
 
     The config is compiled and timed unless it breaks one of the kernel's own rules. If the part is modelled,
-    `modelled_us` is broken down too (`rows_us` add up to it). On a modelled device the effects of compile options and
-    suggested changes are compiled and timed as well. The best time of each of the kernel's variants comes from the
-    stored `trials` of the problem, or is measured now.
+    `modelled_us` is broken down too (`rows_us` add up to it), and `findings` are those of `tilewise lint`. On a
+    modelled device the effects of compile options and suggested changes are compiled and timed as well. The best time
+    of each of the kernel's variants comes from the stored `trials` of the problem, or is measured now.
 
     Raises `BadConfig` if it is not a config of the space, and `BadSpec` if its tiling does not match its launches.
     """
@@ -68,8 +68,10 @@ def explain(
         if bound := arithmetic_binds(spec, problem, device.target.name):
             body |= {"arithmetic_us": round(bound.floor_us, 3), "peak_tflop_s": bound.peak_tflop_s}
             body["tflop_s"] = round(bound.tflop_s(outcome.timing.time_us), 1)
-        body |= _breakdown(device, spec, problem, config)
-    if (model := _model(device)) is device and not broken:
+    model = model_of(device)
+    if model and not broken:
+        body |= _modelled(model, spec, problem, config, outcome)
+    if model and model is device and not broken:
         if outcome.timing:
             body["options"] = option_effects(model, spec, problem, config, outcome)
         body["suggestions"] = suggest_changes(model, spec, problem, config, outcome)
@@ -80,11 +82,11 @@ def explain(
 
 def course(device: Device, spec: KernelSpec, problem: Problem, config: Config) -> Analysis | None:
     """Return the analysis of a feasible config's modelled time, or None on a device that is not modelled."""
-    model = _model(device)
+    model = model_of(device)
     return model.analyse(spec, problem, config) if model else None
 
 
-def _model(device: Device) -> ModelDevice | None:
+def model_of(device: Device) -> ModelDevice | None:
     """Return the device itself if it is modelled, or the model of a real NPU's part; None if there is none."""
     from tilewise.tuner.devices.ascend_model.device import ModelDevice
     from tilewise.tuner.devices.npu.device import NpuDevice
@@ -94,16 +96,31 @@ def _model(device: Device) -> ModelDevice | None:
     return device if isinstance(device, ModelDevice) else None
 
 
-def _breakdown(device: Device, spec: KernelSpec, problem: Problem, config: Config) -> dict[str, Any]:
-    """Return the breakdown of the modelled time, or `not_modelled` with the reason if the model cannot time it."""
-    model = _model(device)
-    if model is None:
-        return {}
+def _modelled(
+    model: ModelDevice, spec: KernelSpec, problem: Problem, config: Config, outcome: Outcome
+) -> dict[str, Any]:
+    """Return the findings in the compiled code, and the breakdown of the modelled time of a config that has one.
+
+    `not_modelled` is the reason if the model cannot time a config that was timed.
+    """
+    body: dict[str, Any] = {}
+    found: Analysis | None = None
+    if outcome.timing:
+        try:
+            found = model.analyse(spec, problem, config)
+            body = _breakdown(spec, problem, config, found, model.interval_us(spec, problem, config))
+        except Unavailable as error:
+            body = {"not_modelled": str(error)}
     try:
-        found = model.analyse(spec, problem, config)
-        low, high = model.interval_us(spec, problem, config)
+        linted = model.lint(spec, problem, config, found)
     except Unavailable as error:
-        return {"not_modelled": str(error)}
+        return {"not_modelled": str(error)} | body
+    return body | {"findings": [each.to_json(linted.time_us) for each in linted.findings]}
+
+
+def _breakdown(
+    spec: KernelSpec, problem: Problem, config: Config, found: Analysis, between: tuple[float, float]
+) -> dict[str, Any]:
     lines = [
         {
             "line": str(line.place),
@@ -115,7 +132,7 @@ def _breakdown(device: Device, spec: KernelSpec, problem: Problem, config: Confi
     ]
     return {
         "modelled_us": round(found.time_us, 4),
-        "modelled_between_us": [round(low, 4), round(high, 4)],
+        "modelled_between_us": [round(end, 4) for end in between],
         "rows_us": {name: round(time, 3) for name, time in found.rows().items()},
         "critical_path": [
             {"pipe": step.pipe, "line": str(step.place) if step.place else "", "us": round(step.time_us, 3)}

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from tilewise.cli.commands.tuning.lint import finding_lines
 from tilewise.cli.options import common, database, open_existing, print_json
 from tilewise.db.records import shape_text
 from tilewise.errors import NotFound, UsageError
@@ -168,6 +169,10 @@ def _lines(body: dict[str, Any]) -> Iterator[str]:
         yield f"  time        {body['time_us']:.2f} us ({_clock(body)}){_above_the_floor(body)}"
     yield from _where_time_goes(body)
     yield from _traffic(body)
+    for finding in body.get("findings", []):
+        first, *rest = finding_lines(finding)
+        yield f"  finding     {first}"
+        yield from (f"  {line}" for line in rest)
     yield from _what_else(body)
     yield f"  prior       score {body['prior_score']:.3f} (1 means no penalty)"
     for name, factor in sorted(body["penalties"].items(), key=lambda row: -row[1]):
@@ -245,10 +250,9 @@ def _traffic(body: dict[str, Any]) -> Iterator[str]:
 
 def _option(option: dict[str, Any]) -> str:
     setting = f"{option['option']}={option['value']}"
-    dropped = ", which the compiler dropped" if option["value"] and option.get("effective") is False else ""
     if "other_us" not in option:
-        return f"{setting}{dropped}; with {option['other']} it fails: {option['reason']}"
-    return f"{setting}{dropped}; with {option['other']} {option['other_us']:.2f} us ({option['ratio'] - 1:+.0%})"
+        return f"{setting}; with {option['other']} it fails: {option['reason']}"
+    return f"{setting}; with {option['other']} {option['other_us']:.2f} us ({option['ratio'] - 1:+.0%})"
 
 
 def _suggestion(suggestion: dict[str, Any]) -> str:

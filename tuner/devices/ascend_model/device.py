@@ -16,6 +16,7 @@ from tilewise.kernels.spec import Config, KernelSpec, Problem
 from tilewise.settings import read_settings
 from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.ascend_model.executor.verification import verify_compiled
+from tilewise.tuner.devices.ascend_model.lint.lint import MIN_SHARE, Lint, lint
 from tilewise.tuner.devices.ascend_model.model_config import model_config
 from tilewise.tuner.devices.ascend_model.report.analysis import Analysis, analyse
 from tilewise.tuner.devices.base import Device
@@ -119,6 +120,30 @@ class ModelDevice(Device):
     def analyse(self, spec: KernelSpec, problem: Problem, config: Config) -> Analysis:
         """Break down the time of a feasible config; raises `Unavailable` if the config is not feasible."""
         return analyse(spec, problem, config, self.target, self._folder, l2=self._l2)
+
+    def lint(
+        self,
+        spec: KernelSpec,
+        problem: Problem,
+        config: Config,
+        analysis: Analysis | None = None,
+        *,
+        min_share: float = MIN_SHARE,
+    ) -> Lint:
+        """Report what a config's compiled code does that costs time. Pass its analysis if there is one.
+
+        Raises `Unavailable` if the config does not compile for another reason than its size.
+        """
+        timed: Analysis | str = analysis or self._analysed(spec, problem, config)
+        floor_us = self.floor_us(spec, problem)
+        return lint(spec, problem, config, self.target, self._folder, timed, floor_us, min_share=min_share)
+
+    def _analysed(self, spec: KernelSpec, problem: Problem, config: Config) -> Analysis | str:
+        """Return the analysis, or the reason why there is none."""
+        try:
+            return self.analyse(spec, problem, config)
+        except Unavailable as error:
+            return str(error.__cause__ or error)
 
     def interval_us(self, spec: KernelSpec, problem: Problem, config: Config) -> tuple[float, float]:
         """Return the times between which a feasible config's real time lies, as kernels left out of the fit did."""

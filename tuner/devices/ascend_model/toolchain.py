@@ -20,7 +20,7 @@ import tempfile
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -69,8 +69,9 @@ class Compiled:
     """The compiler's result for one config: scheduled code in MLIR's generic form, or the reason why there is none.
 
     `required_bits` is the on-chip memory that a refused config needs, `available_bits` what that memory has. `dropped`
-    names the options that the compiler turned off by itself because on-chip memory overflowed with them. `timed_out` is
-    set if it exceeded its time limit.
+    names the options that the compiler turned off by itself because on-chip memory overflowed with them. `overflowed`
+    is the memory that overflowed in either case, as `ON_CHIP_NAMES` calls it. `timed_out` is set if it exceeded its
+    time limit.
     """
 
     code: str = ""
@@ -78,6 +79,7 @@ class Compiled:
     required_bits: int | None = None
     available_bits: int | None = None
     dropped: tuple[str, ...] = ()
+    overflowed: str = ""
     timed_out: bool = False
 
 
@@ -283,8 +285,9 @@ def compile_linalg(
 
 def _read(file: Path) -> Compiled | None:
     try:
-        fields = json.loads(gzip.decompress(file.read_bytes()))
-        return Compiled(**fields | {"dropped": tuple(fields["dropped"])})
+        stored = json.loads(gzip.decompress(file.read_bytes()))
+        values = {field.name: stored[field.name] for field in fields(Compiled)}
+        return Compiled(**values | {"dropped": tuple(values["dropped"])})
     except (OSError, EOFError, zlib.error, ValueError, TypeError, KeyError):  # absent, damaged or another format
         return None
 
@@ -330,7 +333,8 @@ def _compile(linalg: str, flags: list[str]) -> Compiled:
             return _timed_out()
         if generic.returncode != 0:
             return Compiled(refusal=f"bishengir-opt: {_first_error(generic.stderr)}")
-        return Compiled(code=generic.stdout, dropped=_dropped(output))
+        dropped, memory = _dropped(output)
+        return Compiled(code=generic.stdout, dropped=dropped, overflowed=memory)
 
 
 def _functions(output: str) -> list[str]:
@@ -360,10 +364,9 @@ def _timed_out() -> Compiled:
 def _refused(output: str) -> Compiled:
     overflow = re.search(r"(\w+) overflow, requires (\d+) bits while (\d+) bits available", output)
     if overflow:
-        memory, required, available = overflow.group(1), int(overflow.group(2)), int(overflow.group(3))
-        named = ON_CHIP_NAMES.get(memory.lower(), memory)
-        reason = f"{named} overflow: {required} bits required, {available} available"
-        return Compiled(refusal=reason, required_bits=required, available_bits=available)
+        memory, required, available = _named(overflow.group(1)), int(overflow.group(2)), int(overflow.group(3))
+        reason = f"{memory} overflow: {required} bits required, {available} available"
+        return Compiled(refusal=reason, required_bits=required, available_bits=available, overflowed=memory)
     return Compiled(refusal=_first_error(output))
 
 
@@ -372,9 +375,17 @@ def _first_error(output: str) -> str:
     return errors[0].partition("error:")[2].strip() if errors else "the compiler failed without an error message"
 
 
-def _dropped(output: str) -> tuple[str, ...]:
-    note = re.search(r"Due to \w+ overflow, automatically (.*); compilation then succeeded", output)
-    return tuple(re.findall(r"set enable-([\w-]+) to false", note.group(1))) if note else ()
+def _dropped(output: str) -> tuple[tuple[str, ...], str]:
+    """Return the options that were turned off so that the config fits, and the memory that overflowed with them."""
+    note = re.search(r"Due to (\w+) overflow, automatically (.*); compilation then succeeded", output)
+    if note is None:
+        return (), ""
+    return tuple(re.findall(r"set enable-([\w-]+) to false", note.group(2))), _named(note.group(1))
+
+
+def _named(memory: str) -> str:
+    """Return the vendor's name of an on-chip memory that the compiler names."""
+    return ON_CHIP_NAMES.get(memory.lower(), memory)
 
 
 @cache

@@ -12,7 +12,18 @@ from dataclasses import dataclass
 from functools import cache, lru_cache
 from typing import Any, Literal
 
-__all__ = ["DYNAMIC", "Block", "Function", "IndexPlan", "MemRef", "Op", "index_plan", "kept_dimensions", "parse"]
+__all__ = [
+    "DYNAMIC",
+    "Block",
+    "Function",
+    "IndexPlan",
+    "MemRef",
+    "Op",
+    "index_plan",
+    "kept_dimensions",
+    "parse",
+    "parse_all",
+]
 
 DYNAMIC = -(2**63)
 """MLIR's marker for "known only at run time" in shapes, strides and static index lists."""
@@ -147,6 +158,16 @@ def parse(text: str) -> Function:
 
     The last few are cached, as a config is first timed and then, if it leads, executed.
     """
+    functions = parse_all(text)
+    if len(functions) > 1:
+        raise ValueError("the kernel needs cube and vector cores together, which is not modelled")
+    return functions[0]
+
+
+@lru_cache(maxsize=16)
+def parse_all(text: str) -> tuple[Function, ...]:
+    """Return the device functions of a module, in text order: one, or one per kind of core. Raises ValueError if there
+    is none."""
     from xdsl.parser import Parser
     from xdsl.utils.exceptions import ParseError
 
@@ -157,9 +178,7 @@ def parse(text: str) -> Function:
     entries = [op for op in module.walk() if _name(op) == "func.func" and "hacc.entry" in op.attributes]
     if not entries:
         raise ValueError("the compiled module has no entry function")
-    if len(entries) > 1:
-        raise ValueError("the kernel needs cube and vector cores together, which is not modelled")
-    return _Reader().function(entries[0])
+    return tuple(_Reader().function(entry) for entry in entries)
 
 
 def _name(op: Any) -> str:

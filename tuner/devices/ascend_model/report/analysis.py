@@ -7,18 +7,16 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tilewise.db.records import L2State
-from tilewise.errors import TilewiseError, Unavailable
-from tilewise.kernels.spec import Config, KernelSpec, Launch, Problem, Target
-from tilewise.tuner.devices.ascend_model import toolchain
+from tilewise.errors import Unavailable
+from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
 from tilewise.tuner.devices.ascend_model.clock.core import PIPES
 from tilewise.tuner.devices.ascend_model.clock.machine import KernelTime, Machine, cores_for
 from tilewise.tuner.devices.ascend_model.clock.recording import Event, Recording
-from tilewise.tuner.devices.ascend_model.ir.hivm import parse
-from tilewise.tuner.devices.ascend_model.ir.source_lines import Place, without_locations
+from tilewise.tuner.devices.ascend_model.ir.source_lines import Place
+from tilewise.tuner.devices.ascend_model.report.located_launch import located_launches
 from tilewise.tuner.hardware.ascend_costs import costs
 from tilewise.tuner.hardware.ascend_parts import part
 from tilewise.tuner.hardware.calibrated_costs import calibrated
-from tilewise.tuner.workers.worker import describe
 
 __all__ = ["Analysis", "LaunchCourse", "LineTime", "Step", "analyse"]
 
@@ -147,40 +145,22 @@ def _launches(
     spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path, l2: L2State
 ) -> Iterator[LaunchCourse]:
     hardware, chosen = part(target.name), costs(instead=calibrated(target.name))
-    for launch in spec.plan(config, problem):
-        linalg = _lowered(spec, problem, config, launch, target)
-        multibuffer = bool(config.get("multibuffer", True))
-        made = toolchain.compile_linalg(
-            linalg, target.name, multibuffer=multibuffer, cache_folder=folder, locations=True
-        )
-        if not made.code:
-            raise ValueError(made.refusal)
-        code, operations = without_locations(made.code)
-        sizes, scalars = toolchain.arguments(spec, problem, config, launch)
-        function = parse(code)
-        machine = Machine(hardware, cores_for(function, target), function, list(sizes.values()), chosen, l2=l2)
-        time, recording = machine.record(scalars, launch.grid)
+    for launch in located_launches(spec, problem, config, target, folder):
+        if not launch.functions:
+            raise ValueError(launch.compiled.refusal)
+        if len(launch.functions) > 1:
+            raise ValueError("the kernel needs cube and vector cores together, which is not modelled")
+        (located,) = launch.functions
+        cores = cores_for(located.function, target)
+        machine = Machine(hardware, cores, located.function, list(launch.buffers.values()), chosen, l2=l2)
+        time, recording = machine.record(launch.scalars, launch.grid)
         running = time.time_us - sum(time.overhead_us.values())
         yield LaunchCourse(
-            name=_name(launch),
+            name=launch.name,
             time=time,
             recording=recording,
-            places=[place for _, place in operations],
-            buffers=sizes,
+            places=located.places,
+            buffers=launch.buffers,
             cycle_us=running / recording.time.cycles,
             clock_ghz=hardware.clock_ghz,
         )
-
-
-def _lowered(spec: KernelSpec, problem: Problem, config: Config, launch: Launch, target: Target) -> str:
-    try:
-        return toolchain.lower(spec, problem, config, launch, target.name, locations=True)
-    except TilewiseError:
-        raise
-    except Exception as error:  # the front end raises exceptions of any type
-        raise ValueError(describe(error)) from error
-
-
-def _name(launch: Launch) -> str:
-    function = launch.function
-    return function.rpartition(":")[2] if isinstance(function, str) else str(getattr(function, "__name__", function))
