@@ -35,7 +35,7 @@ class Place:
 
 def without_locations(code: str) -> tuple[str, Sequence[tuple[str, Place | None]]]:
     """Return a module in MLIR's generic form without its locations, and the name and place of each operation of its
-    entry function, in text order.
+    entry functions, in text order.
 
     The place of a line in Triton's own library is that of the call.
     """
@@ -45,10 +45,10 @@ def without_locations(code: str) -> tuple[str, Sequence[tuple[str, Place | None]
 
 
 def _operations(code: str) -> Iterator[tuple[str, str]]:
-    """Yield the entry function's operations as name and location. One with regions has its location after these."""
+    """Yield the entry functions' operations as name and location. One with regions has its location after these."""
     found: list[list[str]] = []
     pending: list[int] = []
-    entry: int | None = None
+    entry, first = False, 0
     for line in code.splitlines():
         start = _START.match(line)
         if start:
@@ -57,15 +57,15 @@ def _operations(code: str) -> Iterator[tuple[str, str]]:
         elif not line.lstrip().startswith("}"):
             continue
         if line.endswith("{"):  # its first or next region follows
-            if start and start.group(1) == "func.func" and "hacc.entry" in line:
-                entry = len(found)
+            if start and start.group(1) == "func.func":
+                entry, first = "hacc.entry" in line, len(found)
             continue
         index = pending.pop()
         location = _LOCATION.search(line, line.rfind(" loc("))
         found[index][1] = location.group() if location else ""
-        if found[index][0] == "func.func" and (entry is not None or "hacc.entry" in line):
-            yield from (tuple(each) for each in found[index + 1 if entry is None else entry :])  # type: ignore[misc]
-            return
+        if found[index][0] == "func.func" and (entry or "hacc.entry" in line):
+            yield from (tuple(each) for each in found[first:])  # type: ignore[misc]
+            entry = False
 
 
 def _place(location: str, aliases: Mapping[str, str]) -> Place | None:
