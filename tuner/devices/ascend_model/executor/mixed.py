@@ -27,7 +27,7 @@ from tilewise.tuner.devices.ascend_model.executor.groups import Group, Step
 from tilewise.tuner.devices.ascend_model.executor.hazards import FlagFault, Order, core_name
 from tilewise.tuner.devices.ascend_model.executor.memory import STRAYS, Array, View, place
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function, Op
-from tilewise.tuner.devices.ascend_model.ir.workspace import Allocation, areas, cross_flag
+from tilewise.tuner.devices.ascend_model.ir.workspace import CROSS_FLAGS, allocated, areas, cross_flag
 
 __all__ = ["MixedExecutor", "executor_of"]
 
@@ -190,18 +190,15 @@ class _Half(Executor):
         return super().step(op)
 
     def _workspace(self, op: Op) -> Step:
-        at = Allocation.of(op, self._kernel)
-        area = next(n for n, area in enumerate(areas(self._kernel)) if area.start <= at.start < area.start + area.size)
-        base, item = len(self._kernel.arguments) + area, at.item_bytes
-        place_in_area = (at.start - areas(self._kernel)[area].start) // item
-        each = areas(self._kernel)[area].size // item
-        result = op.results[0]
+        number, area, made = allocated(op, self._kernel)
+        base, kind, result = len(self._kernel.arguments) + number, made.kind, op.results[0]
+        within, each = (made.start - area.start) // made.item_bytes, area.size // made.item_bytes
 
         def allocate(group: Group) -> None:
-            own: Any = (group.programs - self._first) * each + place_in_area
+            own: Any = (group.programs - self._first) * each + within
             if len(group.programs) == 1:
                 own = int(own[0])
-            group.values[result] = View(base, 0, own, at.kind.shape, at.kind.strides, at.kind.dtype)
+            group.values[result] = View(base, 0, own, kind.shape, kind.strides, kind.dtype)
 
         return allocate
 
@@ -212,7 +209,7 @@ class _Half(Executor):
         return sub_block
 
     def _cross_flag(self, op: Op) -> Step:
-        flag = cross_flag(op, self._kernel.vector if self._function.core == "vector" else self._kernel)
+        flag = cross_flag(op, self._function)
         sets = op.name == "hivm.hir.sync_block_set"
         pipe = pipe_number(flag.pipe, self._function)
 
@@ -233,6 +230,5 @@ class _Half(Executor):
 _STEPS: Mapping[str, Callable[[_Half, Op], Step]] = {
     "memref_ext.alloc_workspace": _Half._workspace,
     "hivm.hir.get_sub_block_idx": _Half._sub_block,
-    "hivm.hir.sync_block_set": _Half._cross_flag,
-    "hivm.hir.sync_block_wait": _Half._cross_flag,
+    **dict.fromkeys(CROSS_FLAGS, _Half._cross_flag),
 }

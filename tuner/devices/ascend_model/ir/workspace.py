@@ -10,7 +10,10 @@ from typing import Any
 from tilewise.tuner.devices.ascend_model.ir.hivm import DYNAMIC, Function, MemRef, Op
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
 
-__all__ = ["Allocation", "Area", "CrossFlag", "areas", "cross_flag"]
+__all__ = ["CROSS_FLAGS", "Allocation", "Area", "CrossFlag", "allocated", "areas", "cross_flag"]
+
+CROSS_FLAGS = ("hivm.hir.sync_block_set", "hivm.hir.sync_block_wait")
+"""Operations that set a flag for another core, and wait for one."""
 
 _ALLOCATE = "memref_ext.alloc_workspace"
 _KNOWN = {"operandSegmentSizes", "pipe", "static_flag_id", "tcore_type", "tpipe"}
@@ -53,6 +56,9 @@ class Area:
     size: int
     item_bytes: int
 
+    def holds(self, made: Allocation) -> bool:
+        return self.start <= made.start < self.start + self.size
+
 
 def areas(function: Function) -> Sequence[Area]:
     """Return the areas of a mixed kernel's workspace: allocations that overlap share one.
@@ -70,6 +76,12 @@ def areas(function: Function) -> Sequence[Area]:
         else:
             raise UnknownOperation("the model does not support workspace that has elements of different sizes")
     return found
+
+
+def allocated(op: Op, function: Function) -> tuple[int, Area, Allocation]:
+    """Return the number of the area that holds the result of `alloc_workspace`, that area, and the allocation."""
+    made = Allocation.of(op, function)
+    return next((at, area, made) for at, area in enumerate(areas(function)) if area.holds(made))
 
 
 @dataclass(frozen=True, slots=True)
