@@ -22,9 +22,9 @@ from tilewise.kernels import registry
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
 from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.ascend_model.clock.core import PIPES, S
-from tilewise.tuner.devices.ascend_model.executor.executor import Executor
 from tilewise.tuner.devices.ascend_model.executor.hazards import Order
 from tilewise.tuner.devices.ascend_model.executor.memory import Array, View, place
+from tilewise.tuner.devices.ascend_model.executor.mixed import executor_of
 from tilewise.tuner.devices.ascend_model.executor.verification import compile_config, execute, judge, stored
 from tilewise.tuner.devices.ascend_model.ir.hivm import DYNAMIC, Block, Function, MemRef, Op, kept_dimensions
 from tilewise.tuner.measure.verify import Arguments
@@ -152,7 +152,7 @@ def _run_unchecked(
     for launch, (step, function) in enumerate(zip(case.spec.plan(case.config, case.problem), functions, strict=True)):
         sizes, scalars = toolchain.arguments(case.spec, case.problem, case.config, step)
         pairs: set[tuple[int, int]] = set()
-        executor = Executor(function, on_chip_bytes, order=lambda size, pairs=pairs: _Listing(pairs))  # type: ignore[misc]
+        executor = executor_of(function, on_chip_bytes, order=lambda size, pairs=pairs: _Listing(pairs))  # type: ignore[misc]
         executor.run({name: stored(tensors[name]) for name in sizes}, scalars, step.grid)
         unordered |= {(launch, *pair) for pair in pairs}
     return {name: stored(tensor).copy() for name, tensor in case.arguments.outputs.items()}, frozenset(unordered)
@@ -262,7 +262,7 @@ def mutate(case: Case, kind: str, generator: random.Random) -> tuple[str, tuple[
 
 
 def edited(function: Function, target: Op, replacement: Sequence[Op], values: int = 0) -> Function:
-    """Return the function with `target` replaced; the replacement uses `values` more value numbers."""
+    """Return the function, or its half, with `target` replaced; the replacement uses `values` more value numbers."""
 
     def block(old: Block) -> Block:
         operations: list[Op] = []
@@ -273,7 +273,8 @@ def edited(function: Function, target: Op, replacement: Sequence[Op], values: in
                 operations.append(replace(op, regions=tuple(block(region) for region in op.regions)))
         return Block(old.arguments, tuple(operations))
 
-    return replace(function, body=block(function.body), values=function.values + values)
+    vector = function.vector and replace(function.vector, body=block(function.vector.body))
+    return replace(function, body=block(function.body), values=function.values + values, vector=vector)
 
 
 def _drop(op: Op, function: Function, generator: random.Random) -> tuple[str, Function]:

@@ -334,6 +334,8 @@ def gemm_masked_kernel(
                 held = (inner < K)[:, None] & (cols < N)[None, :]
                 b = tl.load(b_ptr + inner[:, None] * N + cols[None, :], mask=held, other=0)
             total = tl.dot(a, b, total)
+        if INTEGER and out_ptr.dtype.element_ty != tl.int32:
+            total = total.to(tl.float32)
         total = _finished(total, bias_ptr, a_scale_ptr, b_scale_ptr, rows, cols, M, N, ACTIVATION)
         mask = (rows < M)[:, None] & (cols < N)[None, :]
         tl.store(out_ptr + rows[:, None] * N + cols[None, :], total.to(out_ptr.dtype.element_ty), mask=mask)

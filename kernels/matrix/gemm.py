@@ -6,8 +6,8 @@ bytes. Its programs may be as many as the multiprocessors (`PROGRAMS`), each wit
 divides the sums of few tiles among more programs; a second launch adds the parts up, always in the same order.
 `masked`, the variant for Ascend, masks its loads along every axis, so that they become transfers to a cube core's L1.
 
-Outputs have the dtype of their inputs, those of 8-bit floats are bfloat16, and those of int8 are int32. float32 and
-int8 are for Ascend. `column_major` means that b is stored as
+Outputs have the dtype of their inputs, those of 8-bit floats are bfloat16, and those of int8 are int32, or bfloat16
+where a scale, bias or activation follows. float32 and int8 are for Ascend. `column_major` means that b is stored as
 N x K, as the weights of a linear layer are; on NVIDIA, 8-bit products are fast only then. `scaled` multiplies by a
 factor per row of a and one per column of b.
 """
@@ -94,7 +94,14 @@ def _part(config: Config, problem: Problem) -> int:
 
 
 def _out_dtype(problem: Problem) -> str:
-    return {"int8": "int32"}.get(problem.dtype, "bfloat16" if _has_float8(problem) else problem.dtype)
+    if problem.dtype == "int8":
+        return "bfloat16" if _has_epilogue(problem) else "int32"
+    return "bfloat16" if _has_float8(problem) else problem.dtype
+
+
+def _has_epilogue(problem: Problem) -> bool:
+    """Return whether anything is done to the sums: on Ascend by vector cores."""
+    return bool(_BIAS.of(problem) or _SCALED.of(problem)) or _ACTIVATION.of(problem) != "none"
 
 
 def _has_float8(problem: Problem) -> bool:
@@ -190,7 +197,7 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
             row_bytes=item * (block_k if m > n or _COLUMN_MAJOR.of(problem) else block_n),
             described=config["VARIANT"] == "descriptors",
             specialised=bool(config.get("WARP_SPECIALIZE", False)),
-            alone=not (_BIAS.of(problem) or _SCALED.of(problem) or _ACTIVATION.of(problem) != "none"),
+            alone=not _has_epilogue(problem),
         ),
     )
 
@@ -210,6 +217,8 @@ def _reference(inputs: Tensors, problem: Problem) -> Tensors:
         wide = torch.int32 if a.dtype == torch.int8 else torch.bfloat16
         a, b = a.to(wide), b.to(wide)
     out = a @ b
+    if problem.dtype == "int8" and _has_epilogue(problem):
+        out = out.double()
     if _SCALED.of(problem):
         out = (out * inputs["a_scale_ptr"][:, None] * inputs["b_scale_ptr"]).to(out.dtype)
     if _BIAS.of(problem):

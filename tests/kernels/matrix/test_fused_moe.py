@@ -83,7 +83,7 @@ def test_the_default_is_what_vllm_launches_without_a_table(quant, dtype, block):
 def test_both_projections_have_programs_for_all_blocks_that_there_can_be(name, sizes):
     m, e, n, k, topk = sizes
     space = enumerate_space(MOE, problem(*sizes), TARGETS[name])
-    assert 1 <= len(space) <= 2000
+    assert 1 <= len(space) <= 3000
     sample = list(space.configs[:: max(1, len(space) // 100)])
     check_tilings(MOE, problem(*sizes), sample)
     for config in sample:
@@ -311,4 +311,4 @@ def test_scales_undo_the_size_of_the_drawn_matrices(quant, size):
 @pytest.mark.parametrize(("dtype", "bits"), [("bfloat16", 8), ("float16", 11)])
 def test_what_is_rounded_and_quantised_on_the_way_widens_the_tolerance(quant, requantised, dtype, bits):
     found = MOE.buffers(problem(4, 8, 64, 256, 2, dtype, quant=quant))["out_ptr"].tolerance
-    assert found == pytest.approx(3.0 * 2.0**-bits + requantised)
+    assert found == pytest.approx(5.0 * 2.0**-bits + requantised)

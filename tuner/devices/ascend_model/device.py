@@ -20,10 +20,10 @@ from tilewise.tuner.devices.ascend_model.lint.lint import MIN_SHARE, Lint, lint
 from tilewise.tuner.devices.ascend_model.model_config import model_config
 from tilewise.tuner.devices.ascend_model.report.analysis import Analysis, analyse
 from tilewise.tuner.devices.base import Device
-from tilewise.tuner.hardware.ascend_costs import INTERVAL, costs
+from tilewise.tuner.hardware.ascend_costs import costs
 from tilewise.tuner.hardware.ascend_parts import part as part_named
 from tilewise.tuner.hardware.calibrated_costs import calibrated, model_fingerprint
-from tilewise.tuner.hardware.cube_costs import CUBE_INTERVAL, cube_fingerprint
+from tilewise.tuner.hardware.cube_costs import cube_fingerprint
 from tilewise.tuner.measure.comparison import disagreement
 from tilewise.tuner.measure.outcome import Outcome, Verdict
 from tilewise.tuner.workers.core_slots import CoreSlots
@@ -150,7 +150,7 @@ class ModelDevice(Device):
         outcome, machines = model_config(spec, problem, config, self.target, self._folder, l2=self._l2)
         if machines is None:
             raise Unavailable(f"{self.id} has no time for {spec.name}: {outcome.reason}")
-        time_us, (least, most) = machines.time("value").time_us, CUBE_INTERVAL if machines.on_cube_cores else INTERVAL
+        time_us, (least, most) = machines.time("value").time_us, machines.interval
         return time_us * least, time_us * most
 
     def memory_bytes(self) -> int:

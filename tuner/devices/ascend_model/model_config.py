@@ -13,10 +13,11 @@ from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.ascend_model.clock.machine import KernelTime, Machine, cores_for
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function, parse
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
-from tilewise.tuner.hardware.ascend_costs import Costs, End, costs
+from tilewise.tuner.hardware.ascend_costs import INTERVAL, Costs, End, costs
 from tilewise.tuner.hardware.ascend_parts import ON_CHIP_BYTES
 from tilewise.tuner.hardware.ascend_parts import part as part_named
 from tilewise.tuner.hardware.calibrated_costs import calibrated
+from tilewise.tuner.hardware.cube_costs import CUBE_INTERVAL, MIXED_INTERVAL
 from tilewise.tuner.measure.outcome import Outcome, Timing
 from tilewise.tuner.workers.worker import describe
 
@@ -92,6 +93,13 @@ def _facts(functions: Sequence[Function], dropped: set[str], multibuffer: bool, 
     }
 
 
+def _interval(functions: Sequence[Function]) -> tuple[float, float]:
+    """Return the factors of a modelled time between which the real one lies."""
+    if any(function.vector for function in functions):
+        return MIXED_INTERVAL
+    return CUBE_INTERVAL if any(function.core == "cube" for function in functions) else INTERVAL
+
+
 class Machines:
     """One compiled config on a part, which can be timed at either end of the costs' ranges."""
 
@@ -106,7 +114,7 @@ class Machines:
         l2: L2State = L2State.WARM,
     ) -> None:
         self._part, self._target, self._l2 = part_named(target.name), target, l2
-        self.on_cube_cores = any(function.core == "cube" for function in functions)
+        self.interval = _interval(functions)
         self._steps = []
         for launch, function in zip(spec.plan(config, problem), functions, strict=True):
             sizes, scalars = toolchain.arguments(spec, problem, config, launch)

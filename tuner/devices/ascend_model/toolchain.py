@@ -338,11 +338,12 @@ def _compile(linalg: str, flags: list[str]) -> Compiled:
 
 
 def _functions(output: str) -> list[str]:
-    """Return the scheduled functions of the last attempt; the compiler prints them again when it retries."""
+    """Return the scheduled functions of the last attempt, by name; the compiler prints them again when it retries, and
+    those of a mixed kernel in any order."""
     dumps = re.split(r"// -----// IR Dump After .*\n", output)[1:]
     functions = [found.group() if (found := _FUNCTION.match(dump)) else dump for dump in dumps]
     named = {found.group(1) if (found := _NAME.search(text)) else "": text for text in functions}
-    return list(named.values())
+    return [named[name] for name in sorted(named)]
 
 
 _FUNCTION = re.compile(r".*?\n}[^\n]*\n", flags=re.DOTALL)

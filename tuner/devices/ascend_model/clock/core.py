@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -69,17 +69,22 @@ class Rate:
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """Rates between global memory and one core, by argument index: caches hold some buffers, not all."""
+    """Rates between global memory and one core, by argument index: caches hold some buffers, not all.
+
+    `vector` has those of the vector cores beside a cube core, for a mixed kernel. Its workspace follows the arguments.
+    """
 
     inward: Mapping[int, Rate]
     outward: Mapping[int, Rate]
+    vector: Memory | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramTime:
     """Cycles from a program's start to its end, and the busy cycles of each pipe.
 
-    `reads`, `writes` and `atomics`, a part of the writes, are bytes by argument index, without zeros.
+    `reads`, `writes` and `atomics`, a part of the writes, are bytes by argument index, without zeros. Of a mixed
+    kernel, `busy` has the core whose pipe is busiest, and `beside` the times of its cores.
     """
 
     cycles: float
@@ -87,6 +92,26 @@ class ProgramTime:
     reads: Mapping[int, int]
     writes: Mapping[int, int]
     atomics: Mapping[int, int]
+    beside: Sequence[ProgramTime] = ()
+
+    @classmethod
+    def together(cls, cores: Sequence[ProgramTime]) -> ProgramTime:
+        """Combine the cores that run a mixed program side by side."""
+        busy = {pipe: max(core.busy.get(pipe, 0.0) for core in cores) for pipe in PIPES}
+        return cls(
+            max(core.cycles for core in cores),
+            busy,
+            reads=_added([core.reads for core in cores]),
+            writes=_added([core.writes for core in cores]),
+            atomics=_added([core.atomics for core in cores]),
+            beside=tuple(cores),
+        )
+
+    @property
+    def moving(self) -> float:
+        """Cycles in which pipes move data from and to global memory, those of all cores together."""
+        cores = self.beside or (self,)
+        return sum(core.busy[pipe] for core in cores for pipe in _MOVING if pipe in core.busy)
 
     @property
     def bytes_in(self) -> int:
@@ -95,6 +120,14 @@ class ProgramTime:
     @property
     def bytes_out(self) -> int:
         return sum(self.writes.values())
+
+
+_MOVING = ("MTE2", "MTE3", "FIX")
+"""Pipes that move data from and to global memory."""
+
+
+def _added(counts: Sequence[Mapping[int, int]]) -> Counter[int]:
+    return sum((Counter(each) for each in counts), Counter())
 
 
 class Core:

@@ -9,12 +9,15 @@ from typing import Any
 
 from tilewise.db.records import L2State
 from tilewise.kernels.spec import Target
+from tilewise.tuner.devices.ascend_model.clock.mixed_clock import MixedClock
 from tilewise.tuner.devices.ascend_model.clock.program_clock import PIPES, Memory, ProgramClock, ProgramTime
 from tilewise.tuner.devices.ascend_model.clock.recording import Recording, record
 from tilewise.tuner.devices.ascend_model.clock.rows import LINE
 from tilewise.tuner.devices.ascend_model.clock.shared_memory import Reuse, SharedMemory
 from tilewise.tuner.devices.ascend_model.clock.tile_order import fetched_shares
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function, MemRef
+from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
+from tilewise.tuner.devices.ascend_model.ir.workspace import areas
 from tilewise.tuner.hardware.ascend_costs import Costs
 from tilewise.tuner.hardware.ascend_parts import Part
 
@@ -27,10 +30,6 @@ _SAMPLED_WAVES = 16
 
 _FEW_CORES = 40
 """Vector cores of the smaller parts, whose launches take less time."""
-
-
-_MOVING = ("MTE2", "MTE3", "FIX")
-"""Pipes that move data from and to global memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +129,8 @@ class Machine:
         l2: L2State = L2State.WARM,
     ) -> None:
         self._part, self._cores, self._costs, self._l2 = part, cores, costs, l2
-        self._function, self._clock = function, ProgramClock(function, costs)
+        self._function = function
+        self._clock = MixedClock(function, costs) if function.vector else ProgramClock(function, costs)
         memrefs = [i for i, (_, kind) in enumerate(function.arguments) if isinstance(kind, MemRef)]
         self._buffers = dict(zip(memrefs[len(memrefs) - len(buffers) :], buffers, strict=True))
         self._memory = SharedMemory(part, costs, self._buffers, l2, core=function.core)
@@ -141,6 +141,8 @@ class Machine:
 
     def record(self, scalars: Sequence[int | float], grid: Sequence[int]) -> tuple[KernelTime, Recording]:
         """Time a launch, and record the longest program of the waves that together take longest."""
+        if self._function.vector:
+            raise UnknownOperation("the timeline of cube and vector cores together is not modelled")
         programs, arguments = _flat(scalars, grid)
         waves = self._waves(programs, arguments)
         wave = max(waves, key=lambda wave: wave.cycles)
@@ -157,9 +159,10 @@ class Machine:
         first_come = (programs - 1) * dispatch + waves[-1].longest.cycles / kilohertz + start
         queued = waves[0].programs[0].cycles / kilohertz + start + self._queue(waves) * self._costs["atomic_us"]
         handed = max(handed, first_come - running - starts)
-        cold = self._costs["cold_us"] if self._l2 is not L2State.WARM else 0.0
+        more = self._costs["cold_us"] if self._l2 is not L2State.WARM else 0.0
+        more += self._costs["mixed_launch_us"] if self._function.vector else 0.0
         overhead = {
-            "launch": self._costs["launch_us" if self._part.cores <= _FEW_CORES else "launch_48_us"] + cold,
+            "launch": self._costs["launch_us" if self._part.cores <= _FEW_CORES else "launch_48_us"] + more,
             "start": starts,
             "dispatch": handed,
             "atomics": max(0.0, queued - running - starts - handed),
@@ -191,7 +194,7 @@ class Machine:
         waited = 0.0
         for wave in waves:
             first = wave.programs[0]
-            for size in (first.writes[i] for i in first.writes.keys() - first.atomics.keys()):
+            for size in (first.writes[i] for i in first.writes.keys() & self._buffers - first.atomics.keys()):
                 waited += wave.count * max(0, min(wave.active, LINE // size) - 1)
         return waited * self._costs["shared_line_us"]
 
@@ -236,18 +239,26 @@ class Machine:
         runs: dict[float, ProgramTime] = {}
 
         def excess(competing: float) -> float:
-            timed = runs[competing] = self._clock.run(arguments, first, self._memory.rates(competing))
-            moving = sum(timed.busy[pipe] for pipe in _MOVING if pipe in timed.busy)
-            return active * moving / (timed.cycles + waiting) - competing
+            timed = runs[competing] = self._clock.run(arguments, first, self._rates(competing, active))
+            return active * timed.moving / (timed.cycles + waiting) - competing
 
-        found = _root(excess, 2.0 * active)
-        memory, once = self._memory.rates(found), runs[found]
+        found = _root(excess, 2.0 * active * len(self._function.halves()))
+        memory, once = self._rates(found, active), runs[found]
         ends = (once, once if last == first else self._clock.run(arguments, last, memory))
         return _Wave(count, active, (first, last), ends, memory)
 
     def _settle(self, programs: int, arguments: Sequence[int | float]) -> None:
         """Let the memory find where this launch's data comes from; the first program stands for all."""
-        first = self._clock.run(arguments, 0, self._memory.rates(1.0))
+        if self._function.vector:
+            workspace = {
+                len(self._function.arguments) + at: programs * area.size
+                for at, area in enumerate(areas(self._function))
+            }
+            whole = self._buffers | workspace
+            self._memory = SharedMemory(
+                self._part, self._costs, whole, self._l2, core=self._function.core, workspace=workspace
+            )
+        first = self._clock.run(arguments, 0, self._rates(1.0, 1))
         reuse, missed = None, None
         if self._function.core == "cube" and not self._memory.fits:
             missed = fetched_shares(
@@ -259,10 +270,15 @@ class Machine:
                 memory=self._memory.rates(1.0),
                 cache_bytes=self._part.l2_mib * 2**20,
             )
-        elif self._memory.repeats(first, programs):
+        elif self._function.vector is None and self._memory.repeats(first, programs):
             reuse = Reuse(0, len(self._function.arguments))
             _Whole(self._function, self._costs).run(arguments, 0, self._memory.rates(1.0), reuse)
         self._memory.settle(first, programs, min(programs, self._cores), reuse, missed)
+
+    def _rates(self, competing: float, active: int) -> Memory:
+        if self._function.vector:
+            return self._memory.rates_of_both(competing, active)
+        return self._memory.rates(competing)
 
 
 class _Whole(ProgramClock):

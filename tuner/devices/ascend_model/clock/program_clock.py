@@ -43,6 +43,7 @@ from tilewise.tuner.devices.ascend_model.ir.hivm import (
 )
 from tilewise.tuner.devices.ascend_model.ir.scalars import scalar_function
 from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, UnknownOperation, View, ceil, expanded
+from tilewise.tuner.devices.ascend_model.ir.workspace import CROSS_FLAGS
 from tilewise.tuner.hardware.ascend_costs import SLOW_IN_16_BITS, Costs
 
 __all__ = ["PIPES", "Memory", "ProgramClock", "ProgramTime", "Rate", "Step", "UnknownOperation"]
@@ -485,6 +486,7 @@ _STRUCTURE: Mapping[str, Callable[[ProgramClock, Op], Step | None]] = {
     "scf.condition": ProgramClock._nothing,
     "func.return": ProgramClock._nothing,
     "annotation.mark": ProgramClock._nothing,
+    "hivm.hir.set_ffts_base_addr": ProgramClock._nothing,
     "hivm.hir.set_mask_norm": ProgramClock._nothing,
     "hivm.hir.get_block_idx": ProgramClock._program,
     "hivm.hir.pointer_cast": ProgramClock._pointer_cast,
@@ -525,10 +527,13 @@ def _assign(values: _Values, targets: Sequence[int], sources: Sequence[int]) -> 
 
 
 def _decides(op: Op) -> bool:
-    """Return whether iterations may differ in more than a tail: the operation is a branch or loop of the kernel's own.
+    """Return whether iterations may differ in more than a tail: the operation is a branch or loop of the kernel's own,
+    or a flag from or to another core, which may be behind.
 
     The branches that the compiler adds for tails are marked as unlikely.
     """
+    if op.name in CROSS_FLAGS:
+        return True
     return op.name == "scf.while" or (op.name == "scf.if" and "hivm.unlikely_condition" not in op.attributes)
 
 

@@ -8,8 +8,8 @@ it comes round. Only data that a program reads again soon enough, or that is sma
 from __future__ import annotations
 
 import bisect
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, replace
 
 from tilewise.db.records import L2State
 from tilewise.tuner.devices.ascend_model.clock.core import Core, Memory, ProgramTime, Rate
@@ -61,14 +61,22 @@ class _Shares:
 class SharedMemory:
     """One part's memory during one launch on cores of one kind. `buffers` are sizes in bytes by argument index.
 
-    `fits` is true if the L2 cache holds all of them.
+    `fits` is true if the L2 cache holds all of them. `workspace` names those that a program reads only after it wrote
+    them itself.
     """
 
     def __init__(
-        self, part: Part, costs: Costs, buffers: Mapping[int, int], l2: L2State, *, core: str = "vector"
+        self,
+        part: Part,
+        costs: Costs,
+        buffers: Mapping[int, int],
+        l2: L2State,
+        *,
+        core: str = "vector",
+        workspace: Collection[int] = (),
     ) -> None:
         self._part, self._costs, self._buffers, self._l2 = part, costs, buffers, l2
-        self._cube = core == "cube"
+        self._cube, self._workspace = core == "cube", workspace
         self._size = part.l2_mib * 2**20
         self.fits = sum(buffers.values()) <= self._size
         self._shares = _Shares(dict.fromkeys(buffers, 0.0), dict.fromkeys(buffers, 0.0))
@@ -97,7 +105,10 @@ class SharedMemory:
         for i, size in self._buffers.items():
             read = program.reads.get(i, 0) * programs
             first = min(1.0, size / read) if read else 0.0
-            if self.fits:
+            if i in self._workspace:
+                written = program.writes.get(i, 0) * programs
+                reads[i], writes[i] = 0.0, 0.0 if self.fits or not written else min(1.0, size / written)
+            elif self.fits:
                 reads[i], writes[i] = (0.0 if self._l2 is L2State.WARM else first), 0.0
             elif missed is not None:
                 reads[i], writes[i] = missed.get(i, first), 1.0
@@ -115,14 +126,23 @@ class SharedMemory:
         out = through + self._evicted * (fetched + stored - through)
         self._written = out / max(1.0, out + fetched)
 
-    def rates(self, competing: float) -> Memory:
-        """Return the rates of each buffer while `competing` cores transfer."""
+    def rates_of_both(self, competing: float, active: int) -> Memory:
+        """Return the rates of a cube core and of the vector cores beside it while `competing` of their pipes transfer,
+        on `active` cube cores. Pipes of one cube core and of those beside it share its path."""
+        path = self._costs["cube_read_bytes"] / max(1.0, competing / active)
+        cube, vector = (_limited(self.rates(competing, cube=cube), path) for cube in (True, False))
+        return replace(cube, vector=vector)
+
+    def rates(self, competing: float, *, cube: bool | None = None) -> Memory:
+        """Return the rates of each buffer while `competing` cores transfer, to a core of the launch's kind or, if
+        `cube` says so, of another."""
         competing, clock = max(1.0, competing), self._part.clock_ghz
+        cube = self._cube if cube is None else cube
         cached = self._part.l2_gb_s * self._costs["l2_share"] / competing / clock
         outside = self._global_gb_s() / competing / clock
-        alone = self._alone_gb_s(competing) / clock
+        alone = self._alone_gb_s(competing, cube=cube) / clock
         near, far = (self._costs[name] * clock for name in ("l2_latency_ns", "hbm_latency_ns"))
-        reading, writing = (self._costs[name] for name in (_CUBE_PATHS if self._cube else _VECTOR_PATHS))
+        reading, writing = (self._costs[name] for name in (_CUBE_PATHS if cube else _VECTOR_PATHS))
         inward = {
             i: Rate(
                 core=1 / (share / min(alone, reading) + (1 - share) / reading),
@@ -141,16 +161,25 @@ class SharedMemory:
         }
         return Memory(inward, outward)
 
-    def _alone_gb_s(self, competing: float) -> float:
+    def _alone_gb_s(self, competing: float, *, cube: bool) -> float:
         """Return what global memory gives one core while others compete: a cube core draws as two vector cores do."""
         scale = _MEASURED_GB_S / self._part.hbm_gb_s
-        return 2 * _core_gb_s(2 * competing * scale) if self._cube else _core_gb_s(competing * scale)
+        return 2 * _core_gb_s(2 * competing * scale) if cube else _core_gb_s(competing * scale)
 
     def _global_gb_s(self) -> float:
         """Return the rate of global memory for this launch's mix of reads and writes."""
         pure, mixed = self._costs["read_share"], self._costs["mixed_share"]
         rest = min(1.0, 3 * min(self._written, 1 - self._written))
         return self._part.global_gb_s(self._written) * (pure + (mixed - pure) * rest)
+
+
+def _limited(memory: Memory, path: float) -> Memory:
+    """Return the rates with shares of at most `path` bytes a cycle."""
+    inward, outward = (
+        {i: replace(rate, share=min(rate.share, path)) for i, rate in rates.items()}
+        for rates in (memory.inward, memory.outward)
+    )
+    return Memory(inward, outward)
 
 
 def _core_gb_s(competing: float) -> float:

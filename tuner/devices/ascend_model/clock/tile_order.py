@@ -14,9 +14,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewise.tuner.devices.ascend_model.clock.core import CUBE_PIPES, Core, Memory
-from tilewise.tuner.devices.ascend_model.clock.program_clock import ProgramClock, Step
+from tilewise.tuner.devices.ascend_model.clock.half_clock import HalfClock
+from tilewise.tuner.devices.ascend_model.clock.program_clock import Step
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function, Op
 from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, View, ceil
+from tilewise.tuner.devices.ascend_model.ir.workspace import CROSS_FLAGS
 from tilewise.tuner.hardware.ascend_costs import Costs
 
 __all__ = ["fetched_shares"]
@@ -24,7 +26,9 @@ __all__ = ["fetched_shares"]
 _WAVES = 24
 """Tiles of each core that are followed; the rest of a launch is taken to be like the second half of them."""
 
-_WITHOUT_READS = frozenset(f"hivm.hir.{name}" for name in ("mmadL1", "set_flag", "wait_flag", "pipe_barrier", "vbrc"))
+_WITHOUT_READS = frozenset(
+    (*CROSS_FLAGS, *(f"hivm.hir.{name}" for name in ("mmadL1", "set_flag", "wait_flag", "pipe_barrier", "vbrc")))
+)
 """Operations that are left out: they read nothing, and flags of one trip may wait for those of another."""
 
 _Panel = tuple[object, ...]
@@ -79,7 +83,7 @@ def _missed(waves: Sequence[Sequence[_Tile]], cache_bytes: int, *, complete: boo
     return {buffer: missed.get(buffer, 0) / size if size else 1.0 for buffer, size in read.items()}
 
 
-class _FirstTrips(ProgramClock):
+class _FirstTrips(HalfClock):
     """A clock that interprets loops over the depth once, for the panels that they read."""
 
     skipping = False

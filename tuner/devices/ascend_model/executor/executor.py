@@ -19,6 +19,7 @@ from tilewise.tuner.devices.ascend_model.clock.core import MTE2, MTE3, S, V, pip
 from tilewise.tuner.devices.ascend_model.executor.cube_ops import CUBE_STEPS
 from tilewise.tuner.devices.ascend_model.executor.global_memory import (
     GlobalMemory,
+    buffers_of,
     require_on_chip,
     require_transfer,
     written_arguments,
@@ -53,7 +54,7 @@ from tilewise.tuner.devices.ascend_model.ir.scalars import scalar_function
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation, ceil, expanded
 from tilewise.tuner.hardware.ascend_parts import ON_CHIP_BYTES, ON_CHIP_NAMES
 
-__all__ = ["Executor"]
+__all__ = ["Executor", "side_by_side"]
 
 _TOGETHER_BYTES = 12 << 20
 """Limit on the on-chip memory of programs that run side by side: more would not fit the host's caches."""
@@ -61,7 +62,14 @@ _TOGETHER_BYTES = 12 << 20
 _TOGETHER = 1024
 """Limit on the number of programs that run side by side."""
 
-_IGNORED = ("annotation.mark", "func.return", "hivm.hir.set_mask_norm", "scf.condition", "scf.yield")
+_IGNORED = (
+    "annotation.mark",
+    "func.return",
+    "hivm.hir.set_ffts_base_addr",
+    "hivm.hir.set_mask_norm",
+    "scf.condition",
+    "scf.yield",
+)
 
 
 class Executor:
@@ -69,7 +77,7 @@ class Executor:
 
     `unbarriered` names operations on one pipe that no barrier separates although one uses the other's result, and
     that the pipe's own order keeps apart. `memory` is the global memory of the last launch; reads a little beyond a
-    buffer's ends give values made of the byte `stray`.
+    buffer's ends give values made of the byte `stray`. `on_chip_bytes` is what a program takes.
     """
 
     def __init__(
@@ -84,7 +92,7 @@ class Executor:
         self._function = function
         self.layout = _layout(function, {**ON_CHIP_BYTES, "ub": on_chip_bytes})
         self._order = order or (lambda size: Order(size, self.layout.spot))
-        self._size = self.layout.starts.get("ca", self.layout.size)  # operands in L0 are never looked at
+        self.on_chip_bytes = self.layout.starts.get("ca", self.layout.size)  # operands in L0 are never looked at
         self.unbarriered: set[str] = set()
         self._written = set() if order else written_arguments(function)
         self._stray = stray
@@ -95,17 +103,25 @@ class Executor:
         """Execute a launch over the grid (one to three axes), in place on `buffers`: the arguments by name, in order,
         each a one-dimensional array of its stored type. Raises `Fault` on errors that no correct program makes."""
         sizes = [*grid, 1, 1][:3]
-        memrefs = [p for p, (_, kind) in enumerate(self._function.arguments) if isinstance(kind, MemRef)]
-        given = dict(zip(memrefs[len(memrefs) - len(buffers) :], buffers, strict=True))
+        given = buffers_of(self._function, list(buffers))
         names = [given.get(p, f"argument {p}") for p in range(len(self._function.arguments))]
         self.memory = GlobalMemory({p: buffers[name] for p, name in given.items()}, names, self._written, self._stray)
-        together = min(_TOGETHER, max(1, _TOGETHER_BYTES // self._size))
         programs = np.arange(math.prod(sizes), dtype=np.int64)
-        with np.errstate(all="ignore"):
-            for start in range(0, len(programs), together):
-                self._together(programs[start : start + together], [*scalars, *sizes])
+        together = side_by_side(self.on_chip_bytes)
+        for start in range(0, len(programs), together):
+            self.execute(programs[start : start + together], [*scalars, *sizes])
 
-    def _together(self, programs: Array, scalars: Sequence[int | float]) -> None:
+    def execute(self, programs: Array, scalars: Sequence[int | float], core: int = 0, cores: int = 1) -> None:
+        """Execute some programs to their ends, on one of the cores that run them."""
+        order = self._order(self.layout.size).beside(core, cores)
+        group = Group(programs, self._values(scalars), OnChip(len(programs), self.on_chip_bytes), order, [])
+        with np.errstate(all="ignore"):
+            for part in run_steps(self._steps, [group]):
+                part.order.finish()
+                self.unbarriered |= part.order.unbarriered
+
+    def _values(self, scalars: Sequence[int | float]) -> list[Any]:
+        """Return the values of a program that has yet to begin."""
         kinds = self._function.arguments
         expected = len([kind for _, kind in kinds[1:] if not isinstance(kind, MemRef)])
         if len(scalars) != expected:
@@ -117,17 +133,15 @@ class Executor:
                 values[number] = View(index, 0, 0, (), (), kind.dtype)
             else:
                 values[number] = 0 if index == 0 else next(rest)  # argument 0 is the address of a sync area
-        group = Group(programs, values, OnChip(len(programs), self._size), self._order(self.layout.size), [])
-        for part in run_steps(self._steps, [group]):
-            part.order.finish()
-            self.unbarriered |= part.order.unbarriered
+        return values
 
     # From operations to steps ----------------------------------------------------------------------------------
 
     def _block(self, block: Block) -> list[Step]:
-        return [self._step(op) for op in block.operations if op.name not in _IGNORED]
+        return [self.step(op) for op in block.operations if op.name not in _IGNORED]
 
-    def _step(self, op: Op) -> Step:
+    def step(self, op: Op) -> Step:
+        """Compile one operation."""
         if op.name.startswith(("arith.", "math.")):
             return self._scalar(op)
         if op.name in _STRUCTURE:
@@ -504,6 +518,11 @@ _STRUCTURE: dict[str, Callable[[Executor, Op], Step]] = {
     "memref.expand_shape": Executor._expand,
     "memref.cast": Executor._retype,
 }
+
+
+def side_by_side(program_bytes: int) -> int:
+    """Return the number of programs that run side by side, if each has so many bytes of on-chip memory."""
+    return min(_TOGETHER, max(1, _TOGETHER_BYTES // program_bytes))
 
 
 def _layout(function: Function, available: Mapping[str, int]) -> Layout:

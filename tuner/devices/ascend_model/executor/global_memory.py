@@ -8,18 +8,28 @@ import numpy as np
 
 from tilewise.tuner.devices.ascend_model.executor.groups import Group
 from tilewise.tuner.devices.ascend_model.executor.hazards import Sharing
-from tilewise.tuner.devices.ascend_model.executor.memory import Array, Fault, Global, View, decode, encode, place
+from tilewise.tuner.devices.ascend_model.executor.memory import (
+    POISON,
+    Array,
+    Fault,
+    Global,
+    View,
+    decode,
+    encode,
+    place,
+)
 from tilewise.tuner.devices.ascend_model.executor.vector_ops import combine
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function, MemRef, Op
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
 
-__all__ = ["GlobalMemory", "require_on_chip", "require_transfer", "written_arguments"]
+__all__ = ["GlobalMemory", "buffers_of", "require_on_chip", "require_transfer", "written_arguments"]
 
 _STORES = ("hivm.hir.store", "hivm.hir.fixpipe", "memref.store")
 
 
 class GlobalMemory:
-    """The buffers of one launch, by argument index. `names` has an entry per argument of the function.
+    """The buffers of one launch, by argument index. `names` has an entry per argument of the function, and one for each
+    further buffer, which programs have to themselves.
 
     Accesses to the arguments in `written` are checked for races between programs. `strays` describes the reads a little
     beyond the ends of the others, which give values made of the byte `stray`.
@@ -33,6 +43,11 @@ class GlobalMemory:
         self._sharing = Sharing(elements, written, names)
         self._written, self._stray = written, stray
         self.strays: set[str] = set()
+
+    def poison(self, base: int) -> None:
+        """Fill a buffer with poison, as if it had never been used."""
+        self._buffers[base].fill(POISON)
+        self._sharing.renew(base)
 
     def read(self, group: Group, pipe: int, op: Op, view: View) -> Iterator[tuple[slice, Array]]:
         """Yield the programs' windows on global memory, or their elements at once if some lie beyond its ends."""
@@ -84,8 +99,14 @@ def require_transfer(outside: View, inside: View, op: Op) -> None:
         raise Fault(f"{place(op)} is between memory of shapes {outside.sizes} and {inside.sizes}, which differ")
 
 
+def buffers_of(function: Function, names: Sequence[str]) -> dict[int, str]:
+    """Return the kernel's buffers by the index of their argument: the last of the function's memrefs."""
+    memrefs = [p for p, (_, kind) in enumerate(function.arguments) if isinstance(kind, MemRef)]
+    return dict(zip(memrefs[len(memrefs) - len(names) :], names, strict=True))
+
+
 def written_arguments(function: Function) -> set[int]:
-    """Return the indices of the arguments that the function stores to."""
+    """Return the indices of the arguments that one core's function stores to."""
     roots = {number: index for index, (number, _) in enumerate(function.arguments)}
     written = set()
     for op in function.body.walk():
@@ -98,6 +119,8 @@ def written_arguments(function: Function) -> set[int]:
                 for target, source in zip(op.results, op.operands[3:], strict=True)
                 if source in roots
             }
+        elif op.name == "memref_ext.alloc_workspace":
+            continue  # its buffers are none of the arguments
         elif op.operands and op.operands[0] in roots and op.results and isinstance(op.types[0], MemRef):
             roots[op.results[0]] = roots[op.operands[0]]
         elif op.name in _STORES and op.operands[1] in roots:

@@ -38,11 +38,15 @@ class Group:
         if not varying:
             return [self]
         rows, members = np.unique(np.stack([self.values[n] for n in varying], axis=1), axis=0, return_inverse=True)
-        groups = [self] if len(rows) == 1 else [self._part(members.ravel() == row) for row in range(len(rows))]
+        groups = self.divide(members.ravel(), len(rows))
         for group, row in zip(groups, rows, strict=True):
             for number, value in zip(varying, row.tolist(), strict=True):
                 group.values[number] = value
         return groups
+
+    def divide(self, members: Array, count: int) -> list[Group]:
+        """Return `count` groups, by the number of the one that each program belongs to."""
+        return [self] if count == 1 else [self._part(members == number) for number in range(count)]
 
     def _part(self, chosen: Array) -> Group:
         values = [_rows(value, chosen) for value in self.values]

@@ -5,6 +5,9 @@ makes one pipe wait for everything that another did before setting it. The scala
 waits, all later operations wait. It runs in order: what it reads is in a register before it issues the next operation,
 so a transfer that is issued later cannot overwrite it too early. What it *stores* may still be in its cache then.
 
+The cores of a mixed kernel run side by side. A flag from one to another carries what the pipe that set it knows of all
+cores' pipes.
+
 Each pipe therefore knows how far every other one is done (a vector clock). On-chip memory remembers, for each block of
 32 bytes and each pipe, the last operation that wrote it and the last that read it. Global memory remembers, for each
 element of a buffer that is written, also the program. An access that depends on an operation that its pipe does not
@@ -25,7 +28,7 @@ from tilewise.tuner.devices.ascend_model.clock.core import PIPES, M, S
 from tilewise.tuner.devices.ascend_model.executor.memory import BLOCK_BYTES, Array, Fault, Global, View, place
 from tilewise.tuner.devices.ascend_model.ir.hivm import Op
 
-__all__ = ["FlagFault", "Order", "Race", "Sharing", "Unordered"]
+__all__ = ["FlagFault", "Order", "Race", "Sharing", "Unordered", "core_name"]
 
 _ALWAYS = np.iinfo(np.int64).max
 
@@ -68,12 +71,23 @@ class Order:
         self._issued: list[_Issued] = []
         self._wrote: Array = np.zeros((len(PIPES), blocks), np.int64)
         self._read: Array = np.zeros((len(PIPES), blocks), np.int64)
-        self._done: Array = np.zeros((len(PIPES), len(PIPES)), np.int64)
-        self._done[S, S] = _ALWAYS  # the scalar unit runs one operation after the other
         self._flags: dict[tuple[int, int, int], deque[tuple[Array, Op]]] = {}
+        self.beside(0, 1)
+
+    def beside(self, core: int, cores: int) -> Order:
+        """Make this the order of one of several cores that run side by side; return it."""
+        self.core, self._own = core, slice(core * len(PIPES), (core + 1) * len(PIPES))
+        self._done: Array = np.zeros((len(PIPES), cores * len(PIPES)), np.int64)
+        self._done[S, self.key(S)] = _ALWAYS  # the scalar unit runs one operation after the other
+        return self
+
+    def key(self, pipe: int) -> int:
+        """Return a pipe's number among those of all cores."""
+        return int(self._own.start) + pipe
 
     def copy(self) -> Order:
         twin = Order(0, self._spot)
+        twin.core, twin._own = self.core, self._own
         twin.unbarriered = self.unbarriered
         twin._issued = [*self._issued]
         twin._wrote, twin._read, twin._done = self._wrote.copy(), self._read.copy(), self._done.copy()
@@ -89,19 +103,20 @@ class Order:
         self._issued.append((op, pipe, views))
 
     def done(self, pipe: int) -> Array:
-        """Return the time up to which each pipe is known to be done when the next operation on `pipe` starts."""
+        """Return the time up to which each pipe, of all cores, is known to be done when the next operation on `pipe`
+        starts."""
         clock: Array = self._done[pipe]
         return clock
 
     def read_by(self, pipe: int) -> Array:
-        """Return `done` as a column, for reads: those of the scalar unit are over."""
-        clock: Array = self._done[pipe][:, None].copy()
+        """Return `done` for the core's own pipes as a column, for reads: those of the scalar unit are over."""
+        clock: Array = self._done[pipe, self._own][:, None].copy()
         clock[S] = _ALWAYS
         return clock
 
     def use(self, pipe: int, op: Op, reads: Sequence[View], writes: Sequence[View]) -> None:
         """Issue an operation on on-chip memory; raises `Race`."""
-        known = self._done[pipe][:, None]
+        known = self._done[pipe, self._own][:, None]
         inward, outward = [(view, _blocks_of(view)) for view in reads], [(view, _blocks_of(view)) for view in writes]
         for view, blocks in inward:
             self._require(self._wrote[:, blocks] <= known, self._wrote, view, op, pipe, ("reads", "wrote"))
@@ -117,15 +132,27 @@ class Order:
     def barrier(self, pipe: int | None) -> None:
         """Make a pipe wait for its own operations or, if `pipe` is None, all pipes wait for all."""
         if pipe is None:
-            self._done[...] = self.now
-            self._done[S, S] = _ALWAYS
+            self._done[...] = self._done.max(axis=0)
+            self._done[:, self._own] = self.now
+            self._done[S, self.key(S)] = _ALWAYS
         elif pipe != S:
-            self._done[pipe, pipe] = self.now
+            self._done[pipe, self.key(pipe)] = self.now
+
+    def clock(self, pipe: int) -> Array:
+        """Return the time up to which each pipe, of all cores, is done when all earlier operations on `pipe` are."""
+        clock: Array = self._done[pipe].copy()
+        clock[self.key(pipe)] = self.now
+        return clock
+
+    def wait(self, pipe: int, clock: Array) -> None:
+        """Make `pipe` wait until all pipes are done up to these times."""
+        np.maximum(self._done[pipe], clock, out=self._done[pipe])
+        if pipe == S:  # later operations start later, but the scalar unit's own stores still need a flag
+            others = np.arange(self._done.shape[1]) != self.key(S)
+            self._done[:, others] = np.maximum(self._done[:, others], self._done[S, others])
 
     def set_flag(self, source: int, target: int, event: int, op: Op) -> None:
-        clock = self._done[source].copy()
-        clock[source] = self.now
-        self._flags.setdefault((source, target, event), deque()).append((clock, op))
+        self._flags.setdefault((source, target, event), deque()).append((self.clock(source), op))
 
     def wait_flag(self, source: int, target: int, event: int, op: Op) -> None:
         """Make `target` wait for a flag; raises `FlagFault` if the flag is not set."""
@@ -134,10 +161,7 @@ class Order:
             flag = f"event {event} of {PIPES[source]}"
             raise FlagFault(f"deadlock: {PIPES[target]} waits at {place(op)} for {flag}, which is not set")
         clock, _ = waiting.popleft()
-        np.maximum(self._done[target], clock, out=self._done[target])
-        if target == S:  # later operations start later, but the scalar unit's own stores still need a flag
-            others = [pipe for pipe in range(len(PIPES)) if pipe != S]
-            self._done[:, others] = np.maximum(self._done[:, others], self._done[S, others])
+        self.wait(target, clock)
 
     def finish(self) -> None:
         """Raise `FlagFault` if a flag stays set: the core's next program would not wait for it."""
@@ -150,6 +174,10 @@ class Order:
         """Return the operation of that time, for a message."""
         op, pipe, _ = self._issued[time - 1]
         return f"{place(op)} on {PIPES[pipe]}"
+
+    def pipe_name(self, pipe: int) -> str:
+        """Return a pipe's name for messages about memory that several cores use."""
+        return PIPES[pipe] if self._done.shape[1] == len(PIPES) else f"{PIPES[pipe]} of the {core_name(self.core)}"
 
     def _require(self, ordered: Array, history: Array, view: View, op: Op, pipe: int, verbs: tuple[str, str]) -> None:
         if ordered.all():
@@ -186,6 +214,8 @@ class Unordered(Order):
 
     def barrier(self, pipe: int | None) -> None: ...
 
+    def wait(self, pipe: int, clock: Array) -> None: ...
+
     def set_flag(self, source: int, target: int, event: int, op: Op) -> None: ...
 
     def wait_flag(self, source: int, target: int, event: int, op: Op) -> None: ...
@@ -217,9 +247,15 @@ def _blocks(start: int, sizes: tuple[int, ...], strides: tuple[int, ...], item: 
     return touched
 
 
+def core_name(core: int) -> str:
+    """Return the name of one of a mixed kernel's cores: the cube core, then two vector cores."""
+    return "cube core" if core == 0 else f"vector core {core - 1}"
+
+
 @dataclass
 class _Shadow:
-    """The program that wrote and read each element of a buffer (0: none, -1: several or atomically), and the time."""
+    """The program that wrote and read each element of a buffer (0: none, -1: several or atomically), and the time by
+    pipe."""
 
     writer: Global
     reader: Global
@@ -231,12 +267,19 @@ class Sharing:
     """The users of each element of the global buffers that a launch writes.
 
     Programs run in any order. If one writes an element, no other may read it or write another value to it, unless all
-    do so atomically. (Programs whose last tiles overlap write the same value twice, which is harmless.)
+    do so atomically. (Programs whose last tiles overlap write the same value twice, which is harmless. So do the two
+    vector cores of a program in places.)
     """
 
     def __init__(self, elements: Sequence[int], written: Collection[int], names: Sequence[str]) -> None:
         self._elements, self._names = elements, names
         self._shadows = {base: _Shadow(self._blank(base), self._blank(base)) for base in written}
+        self._made: dict[tuple[int, int], str] = {}
+
+    def renew(self, base: int) -> None:
+        """Forget all uses of a buffer, if it is watched."""
+        if base in self._shadows:
+            self._shadows[base] = _Shadow(self._blank(base), self._blank(base))
 
     def load(self, order: Order, pipe: int, op: Op, view: View, programs: Array) -> None:
         """Record a read by these programs; raises `Race`."""
@@ -258,7 +301,7 @@ class Sharing:
         own = _column(programs, view)
         self._refuse_others(shadow.reader, view, own, op, "writes", "reads")
         self._require_done(order, pipe, shadow.read, shadow.reader, view, own, op, ("writes", "read"))
-        self._require_done(order, pipe, shadow.wrote, shadow.writer, view, own, op, ("writes", "wrote"))
+        self._require_done(order, pipe, shadow.wrote, shadow.writer, view, own, op, ("writes", "wrote"), pieces)
         for (part, writers), (_, there, new) in zip(_windows(shadow.writer, view, own, op), pieces, strict=True):
             foreign = (writers != 0) & (writers != own[part])
             if foreign.any() and not _same(there[foreign], new[foreign]):
@@ -304,27 +347,34 @@ class Sharing:
         own: Array,
         op: Op,
         verbs: tuple[str, str],
+        pieces: Pieces = (),
     ) -> None:
-        """Raise `Race` unless the same program's earlier accesses to these elements are known to be done."""
+        """Raise `Race` unless the same program's earlier accesses to these elements are known to be done. `pieces` are
+        the values of a write, which one vector core may make beside the other one's of the same values."""
         for other, times in history.items():
-            if other == S and verbs[1] == "read":
+            if other == order.key(S) and verbs[1] == "read":
                 continue
             known = order.done(pipe)[other]
-            for (part, window), (_, user) in zip(
-                _windows(times, view, own, op), _windows(users, view, own, op), strict=True
+            twins = bool(pieces) and {order.core, other // len(PIPES)} == {1, 2}
+            for at, ((part, window), (_, user)) in enumerate(
+                zip(_windows(times, view, own, op), _windows(users, view, own, op), strict=True)
             ):
                 late = (window > known) & (user == own[part])
+                if twins:
+                    _, there, new = pieces[at]
+                    late &= ~_equal(there, new)
                 if late.any():
-                    before = order.earlier(int(window[late][0]))
                     raise Race(
-                        f"race: {place(op)} on {PIPES[pipe]} {verbs[0]} elements of {self._names[view.base]} "
-                        f"that {before} {verbs[1]}, and nothing orders them"
+                        f"race: {place(op)} on {order.pipe_name(pipe)} {verbs[0]} elements of {self._names[view.base]} "
+                        f"that {self._made[other, int(window[late][0])]} {verbs[1]}, and nothing orders them"
                     )
 
     def _stamp(self, stamps: dict[int, Global], order: Order, pipe: int, view: View, own: Array, op: Op) -> None:
-        if pipe not in stamps:
-            stamps[pipe] = self._blank(view.base)
-        for _, window in _windows(stamps[pipe], view, own, op):
+        key = order.key(pipe)
+        if key not in stamps:
+            stamps[key] = self._blank(view.base)
+        self._made[key, order.now] = f"{place(op)} on {order.pipe_name(pipe)}"
+        for _, window in _windows(stamps[key], view, own, op):
             window[...] = order.now
 
 
@@ -342,7 +392,12 @@ def _meet(view: View, new: Array) -> bool:
 
 
 def _same(there: Array, new: Array) -> bool:
-    return bool(((there == new) | ((there != there) & (new != new))).all())
+    return bool(_equal(there, new).all())
+
+
+def _equal(there: Array, new: Array) -> Array:
+    found: Array = (there == new) | ((there != there) & (new != new))
+    return found
 
 
 def _column(programs: Array, view: View) -> Array:

@@ -22,6 +22,7 @@ from tilewise.tuner.hardware.ascend_parts import ON_CHIP_NAMES
 
 __all__ = [
     "BLOCK_BYTES",
+    "POISON",
     "STRAYS",
     "Array",
     "Fault",
@@ -40,7 +41,8 @@ Array = NDArray[Any]
 BLOCK_BYTES = 32
 """Block size of on-chip memory: a transfer or vector operation starts on a block and fills its last one."""
 
-_POISON = 0xFF  # a NaN in every float type, -1 in every integer
+POISON = 0xFF
+"""The bytes of memory that was never written: a NaN in every float type, -1 in every integer."""
 
 _STORAGE = {
     "f64": np.float64,
@@ -154,7 +156,7 @@ class OnChip:
     """The on-chip memories of `programs` cores, `size` bytes each."""
 
     def __init__(self, programs: int, size: int) -> None:
-        self._bytes: Array = np.full((programs, size), _POISON, np.uint8)
+        self._bytes: Array = np.full((programs, size), POISON, np.uint8)
 
     def take(self, programs: Array) -> OnChip:
         """Return a copy of the memories of some programs."""
@@ -185,7 +187,7 @@ class OnChip:
     def spoil(self, view: View, op: Op) -> None:
         """Fill an operation's scratch space with poison, so that code which relies on its contents shows NaN."""
         if view.elements():
-            self._window(view, op, np.dtype(np.uint8), (_bytes(view),), (1,), self._start(view, op))[...] = _POISON
+            self._window(view, op, np.dtype(np.uint8), (_bytes(view),), (1,), self._start(view, op))[...] = POISON
 
     def fill_block(self, view: View, value: Any, op: Op) -> None:
         """Set the rest of the 32-byte block in which each row of the view ends, as a transfer inward does."""
@@ -263,6 +265,9 @@ class Global:
     def __init__(self, name: str, data: Array) -> None:
         self.name = name
         self._bytes = data.reshape(-1).view(np.uint8)
+
+    def fill(self, byte: int) -> None:
+        self._bytes[...] = byte
 
     def pieces(self, view: View, programs: int, op: Op) -> Iterator[tuple[slice, Array]]:
         """Yield the programs' windows on the buffer, in program order: many at once if they are evenly spaced.

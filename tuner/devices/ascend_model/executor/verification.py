@@ -19,9 +19,9 @@ from tilewise.errors import TilewiseError
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target, ceil_div
 from tilewise.tuner.devices.ascend_model import toolchain
-from tilewise.tuner.devices.ascend_model.executor.executor import Executor
 from tilewise.tuner.devices.ascend_model.executor.hazards import Unordered
 from tilewise.tuner.devices.ascend_model.executor.memory import STRAYS, Fault, OutOfBounds
+from tilewise.tuner.devices.ascend_model.executor.mixed import executor_of
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function, parse
 from tilewise.tuner.devices.ascend_model.ir.source_lines import without_locations
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
@@ -128,7 +128,7 @@ def _with_lines(
     multibuffer = bool(config.get("multibuffer", True))
     made = toolchain.compile_linalg(linalg, target.name, multibuffer=multibuffer, cache_folder=folder, locations=True)
     _, operations = without_locations(made.code)
-    if [name for name, _ in operations] != [op.name for op in functions[index].body.walk()]:
+    if [name for name, _ in operations] != [op.name for op in functions[index].walk()]:
         return reason
     places = {str(at): place for at, (_, place) in enumerate(operations, 1) if place is not None}
 
@@ -176,7 +176,7 @@ def judge(
     """
     tensors = arguments.bind(config)
     warnings: set[str] = set()
-    fixed = not any(op.name in _DATA_DEPENDENT for function in functions for op in function.body.walk())
+    fixed = not any(op.name in _DATA_DEPENDENT for function in functions for op in function.walk())
     runs = 0
 
     def run(stray: int, *, ordered: bool) -> set[str]:
@@ -237,7 +237,7 @@ def execute(
     found = Execution(set(), set())
     for number, (launch, function) in enumerate(zip(spec.plan(config, problem), functions, strict=True), 1):
         sizes, scalars = toolchain.arguments(spec, problem, config, launch)
-        executor = Executor(function, on_chip_bytes, order=None if ordered else Unordered, stray=stray)
+        executor = executor_of(function, on_chip_bytes, order=None if ordered else Unordered, stray=stray)
         label = f"launch {number}: " if len(functions) > 1 else ""
         try:
             executor.run({name: stored(tensors[name]) for name in sizes}, scalars, launch.grid)

@@ -8,22 +8,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from typing import Any, Literal
 
-__all__ = [
-    "DYNAMIC",
-    "Block",
-    "Function",
-    "IndexPlan",
-    "MemRef",
-    "Op",
-    "index_plan",
-    "kept_dimensions",
-    "parse",
-    "parse_all",
-]
+__all__ = ["DYNAMIC", "Block", "Function", "IndexPlan", "MemRef", "Op", "index_plan", "kept_dimensions", "parse"]
 
 DYNAMIC = -(2**63)
 """MLIR's marker for "known only at run time" in shapes, strides and static index lists."""
@@ -92,19 +81,33 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """The kernel; `values` is the count of value numbers in use, `core` the kind of core that it is compiled for."""
+    """The kernel; `values` is the count of value numbers in use, `core` the kind of core that it is compiled for.
+
+    A mixed kernel is its cube core's function, and `vector` the one that two vector cores run beside it. Both take the
+    same arguments. Operations and values are numbered through both.
+    """
 
     name: str
     arguments: tuple[tuple[int, MemRef | str], ...]
     body: Block
     values: int
     core: Literal["vector", "cube"] = "vector"
+    vector: Function | None = None
+
+    def halves(self) -> tuple[Function, ...]:
+        """Return the functions that run side by side: this one, and that of its vector cores if it has them."""
+        return (self,) if self.vector is None else (self, self.vector)
+
+    def walk(self) -> Iterator[Op]:
+        """Yield all operations of all halves, in text order."""
+        operations = [op for half in self.halves() for op in half.body.walk()]
+        yield from sorted(operations, key=lambda op: op.number) if self.vector else operations
 
     def planned_bytes(self, space: str) -> int:
         """Return the bytes of an on-chip memory from its start to the end of the last buffer planned there."""
-        constants = {op.results[0]: op.attributes["value"] for op in self.body.walk() if op.name == "arith.constant"}
+        constants = {op.results[0]: op.attributes["value"] for op in self.walk() if op.name == "arith.constant"}
         ends = [0]
-        for op in self.body.walk():
+        for op in self.walk():
             if op.name == "hivm.hir.pointer_cast":
                 kind = op.result_types[0]
                 assert isinstance(kind, MemRef)
@@ -115,7 +118,7 @@ class Function:
 
     def multi_buffered(self) -> bool:
         """Return whether any buffer has more than one address."""
-        return any(op.name == "hivm.hir.pointer_cast" and len(op.segments()[0]) > 1 for op in self.body.walk())
+        return any(op.name == "hivm.hir.pointer_cast" and len(op.segments()[0]) > 1 for op in self.walk())
 
 
 IndexPlan = list[tuple[int | None, int]]
@@ -153,21 +156,11 @@ def _context() -> Any:
 
 @lru_cache(maxsize=16)
 def parse(text: str) -> Function:
-    """Return the one device function of a module in MLIR's generic form. Raises ValueError if there is none, or if the
-    kernel has one for cube cores and one for vector cores.
+    """Return the device function of a module in MLIR's generic form. Raises ValueError if there is none, or if there
+    are more than one for cube cores and one for the vector cores beside them.
 
     The last few are cached, as a config is first timed and then, if it leads, executed.
     """
-    functions = parse_all(text)
-    if len(functions) > 1:
-        raise ValueError("the kernel needs cube and vector cores together, which is not modelled")
-    return functions[0]
-
-
-@lru_cache(maxsize=16)
-def parse_all(text: str) -> tuple[Function, ...]:
-    """Return the device functions of a module, in text order: one, or one per kind of core. Raises ValueError if there
-    is none."""
     from xdsl.parser import Parser
     from xdsl.utils.exceptions import ParseError
 
@@ -178,7 +171,18 @@ def parse_all(text: str) -> tuple[Function, ...]:
     entries = [op for op in module.walk() if _name(op) == "func.func" and "hacc.entry" in op.attributes]
     if not entries:
         raise ValueError("the compiled module has no entry function")
-    return tuple(_Reader().function(entry) for entry in entries)
+    reader = _Reader()
+    functions = [reader.function(entry) for entry in entries]
+    if len(functions) == 1:
+        return functions[0]
+    by_core = {function.core: function for function in functions}
+    if len(functions) > 2 or len(by_core) < 2 or _types(by_core["cube"]) != _types(by_core["vector"]):
+        raise ValueError(f"the compiled module has {len(functions)} entry functions that do not run side by side")
+    return replace(by_core["cube"], vector=by_core["vector"])
+
+
+def _types(function: Function) -> list[MemRef | str]:
+    return [kind for _, kind in function.arguments]
 
 
 def _name(op: Any) -> str:

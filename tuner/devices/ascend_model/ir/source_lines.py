@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Place", "located_functions", "without_locations"]
+__all__ = ["Place", "without_locations"]
 
 _LOCATION = re.compile(r" loc\((?:[^()\"]|\"[^\"]*\"|\((?:[^()\"]|\"[^\"]*\"|\([^()]*\))*\))*\)")
 _ALIAS = re.compile(r"^(#loc\d*) = (loc\(.*\))\n", flags=re.MULTILINE)
@@ -35,30 +35,20 @@ class Place:
 
 def without_locations(code: str) -> tuple[str, Sequence[tuple[str, Place | None]]]:
     """Return a module in MLIR's generic form without its locations, and the name and place of each operation of its
-    entry function, in text order.
+    entry functions, in text order.
 
     The place of a line in Triton's own library is that of the call.
     """
-    plain, functions = located_functions(code)
-    return plain, functions[0]
-
-
-def located_functions(code: str) -> tuple[str, Sequence[Sequence[tuple[str, Place | None]]]]:
-    """Return the same for each of the module's entry functions, in text order."""
     aliases = dict(_ALIAS.findall(code))
     code = _ALIAS.sub("", code)
-    functions = [
-        [(name, _place(location, aliases)) for name, location in operations] for operations in _operations(code)
-    ]
-    return _LOCATION.sub("", code), functions
+    return _LOCATION.sub("", code), [(name, _place(location, aliases)) for name, location in _operations(code)]
 
 
-def _operations(code: str) -> Iterator[list[tuple[str, str]]]:
-    """Yield the operations of each entry function as name and location. One with regions has its location after
-    these."""
+def _operations(code: str) -> Iterator[tuple[str, str]]:
+    """Yield the entry functions' operations as name and location. One with regions has its location after these."""
     found: list[list[str]] = []
     pending: list[int] = []
-    entry: int | None = None
+    entry, first = False, 0
     for line in code.splitlines():
         start = _START.match(line)
         if start:
@@ -67,16 +57,15 @@ def _operations(code: str) -> Iterator[list[tuple[str, str]]]:
         elif not line.lstrip().startswith("}"):
             continue
         if line.endswith("{"):  # its first or next region follows
-            if start and start.group(1) == "func.func" and "hacc.entry" in line:
-                entry = len(found)
+            if start and start.group(1) == "func.func":
+                entry, first = "hacc.entry" in line, len(found)
             continue
         index = pending.pop()
         location = _LOCATION.search(line, line.rfind(" loc("))
         found[index][1] = location.group() if location else ""
-        if found[index][0] == "func.func":
-            if entry is not None or "hacc.entry" in line:
-                yield [(name, place) for name, place in found[index + 1 if entry is None else entry :]]
-            entry = None
+        if found[index][0] == "func.func" and (entry or "hacc.entry" in line):
+            yield from (tuple(each) for each in found[first:])  # type: ignore[misc]
+            entry = False
 
 
 def _place(location: str, aliases: Mapping[str, str]) -> Place | None:

@@ -138,8 +138,8 @@ class Code:
             assert isinstance(kind, MemRef)
             if len(source.shape) == len(kind.shape):
                 return self.strides(op.operands[0])
-        kind = op.result_types[0] if op is not None else None
-        return [None if s == DYNAMIC else s for s in kind.strides] if isinstance(kind, MemRef) else []
+        made = op.result_types[0] if op is not None else None
+        return [None if s == DYNAMIC else s for s in made.strides] if isinstance(made, MemRef) else []
 
     def slice(self, number: int) -> list[Op]:
         """Return the operations that a value is computed from, through memory on chip too, nearest first."""

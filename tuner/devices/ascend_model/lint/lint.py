@@ -71,7 +71,7 @@ def lint(
         if launch.compiled.refusal and not launch.compiled.overflowed:
             raise Unavailable(f"cannot lint {spec.name}: {launch.compiled.refusal}")
         found.extend(_code(launch, course, target))
-        if course is not None and course is longest:  # what a short launch combines may not divide
+        if course is longest and course is not None:  # what a short launch combines may not divide
             found.extend(_programs(launch, course, target, spare_us=max(0.0, _time_us(courses) - floor_us)))
     time_us = None if isinstance(analysis, str) else analysis.time_us
     least = min_share * (time_us or 0.0)

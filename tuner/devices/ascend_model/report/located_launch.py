@@ -11,8 +11,8 @@ from typing import Any
 from tilewise.errors import TilewiseError
 from tilewise.kernels.spec import Config, KernelSpec, Launch, Problem, Target
 from tilewise.tuner.devices.ascend_model import toolchain
-from tilewise.tuner.devices.ascend_model.ir.hivm import Function, parse_all
-from tilewise.tuner.devices.ascend_model.ir.source_lines import Place, located_functions
+from tilewise.tuner.devices.ascend_model.ir.hivm import Function, parse
+from tilewise.tuner.devices.ascend_model.ir.source_lines import Place, without_locations
 from tilewise.tuner.measure.launch import resolve_function
 from tilewise.tuner.workers.worker import describe
 
@@ -21,7 +21,8 @@ __all__ = ["LocatedFunction", "LocatedLaunch", "located_launches"]
 
 @dataclass(frozen=True, slots=True)
 class LocatedFunction:
-    """A compiled function, and the source line of each of its operations in text order."""
+    """A compiled function, or one half of a mixed kernel's, and the source line of each operation of the module, in
+    text order."""
 
     function: Function
     places: Sequence[Place | None]
@@ -69,11 +70,9 @@ def located_launches(
 
 
 def _functions(text: str) -> list[LocatedFunction]:
-    code, operations = located_functions(text)
-    return [
-        LocatedFunction(function, [place for _, place in named])
-        for function, named in zip(parse_all(code), operations, strict=True)
-    ]
+    code, operations = without_locations(text)
+    places = [place for _, place in operations]
+    return [LocatedFunction(half, places) for half in parse(code).halves()]
 
 
 def _lowered(spec: KernelSpec, problem: Problem, config: Config, launch: Launch, target: Target) -> str:

@@ -91,14 +91,6 @@ def test_a_product_with_one_mistake_is_refused(verdict, name):
     assert (found.agreed, found.status) == (False, Status.CORRECTNESS)
 
 
-def test_an_epilogue_on_vector_cores_is_not_judged(verdict):
-    found = verdict("gemm", ODD, "float16", gemm(*TILES[1]), bias=True)
-    assert (found.status, found.reason) == (
-        Status.UNMODELLED,
-        "the kernel needs cube and vector cores together, which is not modelled",
-    )
-
-
 # Flags --------------------------------------------------------------------------------------------------------------
 
 

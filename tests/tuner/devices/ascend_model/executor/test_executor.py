@@ -7,7 +7,8 @@ import pytest
 
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
-from tilewise.tuner.devices.ascend_model.executor.executor import Executor, _planned, _require_transfer
+from tilewise.tuner.devices.ascend_model.executor.executor import Executor, _layout
+from tilewise.tuner.devices.ascend_model.executor.global_memory import require_transfer
 from tilewise.tuner.devices.ascend_model.executor.hazards import Race
 from tilewise.tuner.devices.ascend_model.executor.memory import Fault, OutOfBounds, View
 from tilewise.tuner.devices.ascend_model.executor.verification import compile_config, execute, judge
@@ -314,7 +315,7 @@ def at(base, *sizes):
     ("outside", "inside"), [(at(0, 4, 8), at(-1, 4, 8)), (at(3, 4, 1, 8), at(-1, 1, 4, 8)), (at(3), at(-1, 1))]
 )
 def test_a_transfer_joins_equal_shapes_apart_from_axes_of_one(outside, inside):
-    _require_transfer(outside, inside, TRANSFER)
+    require_transfer(outside, inside, TRANSFER)
 
 
 @pytest.mark.parametrize(
@@ -330,7 +331,7 @@ def test_a_transfer_joins_equal_shapes_apart_from_axes_of_one(outside, inside):
 )
 def test_other_transfers_are_faults(outside, inside, message):
     with pytest.raises(Fault, match=message):
-        _require_transfer(outside, inside, TRANSFER)
+        require_transfer(outside, inside, TRANSFER)
 
 
 def test_a_number_stored_to_global_memory_and_overwritten_by_a_transfer_is_a_race(run):
@@ -345,10 +346,14 @@ def test_a_number_stored_to_global_memory_and_overwritten_by_a_transfer_is_a_rac
 @pytest.mark.parametrize(("on_chip", "buffers", "needed"), [(64, 1, 64), (4096, 33, 64), (63, 33, 64)])
 def test_a_program_that_needs_more_memory_than_there_is_is_refused(on_chip, buffers, needed):
     """What it needs are whole blocks of 32 bytes, and at least one."""
-    function = SimpleNamespace(name="mine", on_chip_bytes=lambda: buffers)
+    function = planned("mine", buffers)
     if needed > on_chip:
         with pytest.raises(OutOfBounds, match=f"mine needs {needed} bytes of on-chip memory, which has {on_chip}"):
-            _planned(function, on_chip)
+            _layout(function, {"ub": on_chip})
     else:
-        assert _planned(function, on_chip) == -(-buffers // 32) * 32
-    assert _planned(SimpleNamespace(name="none", on_chip_bytes=lambda: 0), on_chip) == 32
+        assert _layout(function, {"ub": on_chip}).size == -(-buffers // 32) * 32
+    assert _layout(planned("none", 0), {"ub": on_chip}).size == 32
+
+
+def planned(name, size):
+    return SimpleNamespace(name=name, core="vector", planned_bytes=lambda space: size)

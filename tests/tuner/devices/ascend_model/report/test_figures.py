@@ -5,7 +5,7 @@ import xml.etree.ElementTree as ElementTree
 
 import pytest
 
-from tilewise.tuner.devices.ascend_model.clock.core import MTE2, MTE3, PIPES, ProgramTime, S, V
+from tilewise.tuner.devices.ascend_model.clock.core import MTE2, MTE3, VECTOR_PIPES, ProgramTime, S, V
 from tilewise.tuner.devices.ascend_model.clock.machine import KernelTime
 from tilewise.tuner.devices.ascend_model.clock.recording import Event, Flow, Recording
 from tilewise.tuner.devices.ascend_model.ir.source_lines import Place
@@ -30,8 +30,8 @@ PLACES = [None, LOADING, ADDING, ADDING, None, None]
 
 def launch(name="one", cycle_us=0.001):
     overhead = {"launch": 2.0, "start": 0.5}
-    time = KernelTime(3.54, dict.fromkeys(PIPES, 0.0), overhead, 2, (640, 0), (0, 320))
-    recording = Recording(ProgramTime(1040.0, {}, {}, {}, {}), EVENTS, [Flow(1, 4, 3)], NAMES)
+    time = KernelTime(3.54, dict.fromkeys(VECTOR_PIPES, 0.0), overhead, 2, (640, 0), (0, 320))
+    recording = Recording(ProgramTime(1040.0, dict.fromkeys(VECTOR_PIPES, 0.0), {}, {}, {}), EVENTS, [Flow(1, 4, 3)], NAMES)
     return LaunchCourse(name, time, recording, PLACES, {"x": 640, "y": 320}, cycle_us, 2.0)
 
 
@@ -44,7 +44,7 @@ def test_rows_split_the_path_into_work_by_pipe_and_waiting():
     expected = {"S": 4.0, "V": 388.0 + 1.0, "MTE2": 396.0, "MTE3": 0.0}
     waiting = 1040.0 - sum(expected.values())
     rows = ONE.rows()
-    assert {pipe: rows[pipe] for pipe in PIPES} == pytest.approx({p: t * 0.001 for p, t in expected.items()})
+    assert {pipe: rows[pipe] for pipe in VECTOR_PIPES} == pytest.approx({p: t * 0.001 for p, t in expected.items()})
     assert rows["waiting"] == pytest.approx(waiting * 0.001)
     assert (rows["launch"], rows["start"]) == (2.0, 0.5)
     twice = TWO.rows()
@@ -144,7 +144,7 @@ def test_bars_are_as_long_as_the_work_and_neighbours_are_one():
     assert {opacity for _, opacity in paths} == {"1", "0.35"}
     faint = [bar for (_, opacity), bar in paths.items() if opacity == "0.35"]
     assert sorted(faint) == [[(250.0, 0.3)], [(550.2, 19.8)]]
-    assert len({colour for colour, _ in paths}) == len(PIPES)
+    assert len({colour for colour, _ in paths}) == len(VECTOR_PIPES)
 
 
 def test_bars_less_than_half_a_unit_apart_are_one():

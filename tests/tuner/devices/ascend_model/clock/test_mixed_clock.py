@@ -1,0 +1,80 @@
+"""The cores of a mixed kernel run at the same time, wait for one another by flags, and share one path to memory."""
+
+import pytest
+
+from tilewise.kernels import registry
+from tilewise.kernels.spec import Problem
+from tilewise.tuner.devices.ascend_model.clock.core import Memory, Rate
+from tilewise.tuner.devices.ascend_model.clock.mixed_clock import MixedClock
+from tilewise.tuner.devices.ascend_model.executor.verification import compile_config
+from tilewise.tuner.devices.ascend_model.model_config import model_config
+from tilewise.tuner.hardware.ascend_costs import costs
+from tilewise.tuner.hardware.figure import Figure
+
+GEMM, FLASH = registry.load("gemm"), registry.load("flash_attention")
+TILE = {"VARIANT": "masked", "BLOCK_M": 64, "BLOCK_N": 128, "BLOCK_K": 128, "GROUP_M": 1, "SPLIT_K": 1, "PROGRAMS": 0}
+SQUARE = {"M": 512, "N": 512, "K": 512}
+
+
+@pytest.fixture(scope="module")
+def timed(target, cache_folder):
+    def time(spec, dims, config, changes=None, **flags):
+        problem = Problem(spec.name, dims, "float16", flags)
+        outcome, machines = model_config(spec, problem, config, target, cache_folder)
+        assert machines is not None, outcome.reason
+        return machines.time_at(costs(instead=changes or {}))
+
+    return time
+
+
+def fixed(value):
+    return Figure(value, value, value, "", "")
+
+
+def test_an_epilogue_takes_longer_than_the_product_but_less_than_both_in_turn(timed):
+    config = TILE | {"multibuffer": True}
+    alone, mixed = timed(GEMM, SQUARE, config), timed(GEMM, SQUARE, config, bias=True)
+    assert {"V", "MTE3", "M", "FIX"} <= mixed.pipes_us.keys()
+    extra = costs()["mixed_launch_us"]
+    assert alone.time_us + extra < mixed.time_us < 2 * alone.time_us + extra
+
+
+def test_attention_waits_for_flags_between_its_cores(timed):
+    dims = {"B": 1, "H": 4, "HKV": 4, "Q": 256, "K": 256, "D": 64}
+    config = {"VARIANT": "plain", "BLOCK_M": 64, "BLOCK_N": 64}
+    quick, slow = (timed(FLASH, dims, config, {"cross_flag": fixed(cycles)}).time_us for cycles in (50, 1000))
+    assert 1.05 * quick < slow < 5 * quick
+
+
+def test_programs_are_dealt_to_cube_cores(timed, target):
+    dims = {"B": 1, "H": target.matrix_cores, "HKV": 1, "Q": 64, "K": 64, "D": 64}
+    config = {"VARIANT": "plain", "BLOCK_M": 64, "BLOCK_N": 64}
+    one, two = timed(FLASH, dims, config), timed(FLASH, dims | {"H": target.matrix_cores + 1}, config)
+    assert (one.waves, two.waves) == (1, 2)
+
+
+def test_the_cores_of_one_program_share_a_path(target, cache_folder):
+    """With half of the rate on each core the program takes longer; the vector cores have rates of their own."""
+    problem = Problem("gemm", SQUARE, "float16", {"bias": True})
+    (function,) = compile_config(GEMM, problem, TILE | {"multibuffer": True}, target, cache_folder)
+    arguments = [512, 512, 512, 32, 1, 1]
+    bases = range(len(function.arguments) + 1)
+
+    def cycles(cube, vector):
+        rates = [dict.fromkeys(bases, Rate(110.0, share)) for share in (cube, vector)]
+        memory = Memory(rates[0], rates[0], Memory(rates[1], rates[1]))
+        return MixedClock(function, costs()).run(arguments, 0, memory).cycles
+
+    assert cycles(20.0, 20.0) > cycles(40.0, 20.0) > cycles(40.0, 40.0)
+
+
+def test_a_program_whose_cores_wait_for_one_another_is_refused(target, cache_folder):
+    problem = Problem("gemm", SQUARE, "float16", {"bias": True})
+    (function,) = compile_config(GEMM, problem, TILE | {"multibuffer": True}, target, cache_folder)
+    waits = [op for op in function.vector.body.walk() if op.name == "hivm.hir.sync_block_set"]
+    from tilewise.benchmarks.model.mutations import edited
+
+    rates = dict.fromkeys(range(len(function.arguments) + 1), Rate(110.0, 40.0))
+    memory = Memory(rates, rates, Memory(rates, rates))
+    with pytest.raises(ValueError, match="deadlock: core 0 waits for flag 0"):
+        MixedClock(edited(function, waits[0], []), costs()).run([512, 512, 512, 32, 1, 1], 0, memory)
