@@ -18,6 +18,7 @@ _VERBS = {
     "kernels": ("results.listings:kernels", "List the kernels that can be tuned."),
     "devices": ("results.listings:devices", "List the devices that can be tuned for."),
     "tune": ("tuning.tune:tune", "Find the fastest config of a kernel for one or more shapes."),
+    "capture": ("tuning.capture:capture", "Run a program and show the Triton kernels that it launches."),
     "lookup": ("results.lookup:lookup", "Show the best known config and how it is known."),
     "explain": ("tuning.explain:explain", "Show why one config is as fast as it is."),
     "export": (

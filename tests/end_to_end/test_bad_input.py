@@ -54,6 +54,9 @@ MISTAKES = {
     "no shape": (("tune", "row_reduce", *MODEL), 2, "--shape"),
     "no trials": (("tune", "row_reduce", *SHAPE, "--trials", "0", *MODEL), 2, "--trials"),
     "unknown search": (("tune", "row_reduce", *SHAPE, "--search", "magic", *MODEL), 2, "magic"),
+    "capture of no program": (("capture", "absent.py:kernel"), 2, "no file absent.py; expected a Python program"),
+    "capture of a kernel": (("capture", "folder/softmax:kernel"), 2, "is not a program; expected path/to/file.py"),
+    "capture of nothing": (("capture", "keyword"), 4, "keyword launches no Triton kernel"),
     "unknown verb": (("tine",), 2, "unknown command 'tine'; did you mean tune?; see tilewise --help"),
     "unknown option": (
         ("tune", "row_reduce", *SHAPE, "--devise", "npu"),
