@@ -6,12 +6,17 @@ from collections.abc import Callable, Sequence
 
 from tilewise.kernels.spec import Problem, Target, Value, ceil_div
 
-__all__ = ["nice_numbers", "only_nvidia", "powers_of_two", "row_blocks", "row_sub_blocks"]
+__all__ = ["nice_numbers", "only_ascend", "only_nvidia", "powers_of_two", "row_blocks", "row_sub_blocks"]
 
 
 def only_nvidia(*values: Value) -> Callable[[Problem, Target], Sequence[Value]]:
     """Return the candidate values of a parameter that exists on NVIDIA only."""
     return lambda problem, target: list(values) if target.family == "nvidia" else []
+
+
+def only_ascend(*values: Value) -> Callable[[Problem, Target], Sequence[Value]]:
+    """Return the candidate values of a parameter that exists on Ascend only."""
+    return lambda problem, target: list(values) if target.family == "ascend" else []
 
 
 def powers_of_two(low: int, high: int) -> list[int]:

@@ -4,6 +4,7 @@
     tilewise.lookup("row_reduce", {"M": 1000, "N": 8192}, device="NVIDIA H200")   # look up
     kernel = tilewise.tuned(SPEC, "configs.json")(jitted)                         # launch with stored configs
     softmax = tilewise.Operator("softmax", "configs.json")                        # the same for a built-in kernel
+    @tilewise.autotune(configs, key)                                              # instead of triton.autotune
 
 The names in `__all__` are public and stable. The packages `tilewise.kernels` (what is tuned), `tilewise.tuner` (tuning
 and look-up), `tilewise.db` (storage) and `tilewise.api` (the service) are internal.
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
     from tilewise.tuner.ingest.autotune_listener import harvesting
     from tilewise.tuner.lookup.cache import Cache, lookup
     from tilewise.tuner.lookup.resolve import Match, NotTuned
+    from tilewise.tuner.runtime.autotune import autotune
     from tilewise.tuner.runtime.operators import Operator
     from tilewise.tuner.runtime.tuned import tuned
     from tilewise.tuner.tuning.tune import tune
@@ -37,6 +39,7 @@ __all__ = [
     "Result",
     "TilewiseError",
     "__version__",
+    "autotune",
     "harvesting",
     "lookup",
     "tune",
@@ -52,6 +55,7 @@ _HOMES = {
     "Operator": "tilewise.tuner.runtime.operators",
     "Result": "tilewise.db.records",
     "TilewiseError": "tilewise.errors",
+    "autotune": "tilewise.tuner.runtime.autotune",
     "harvesting": "tilewise.tuner.ingest.autotune_listener",
     "lookup": "tilewise.tuner.lookup.cache",
     "tune": "tilewise.tuner.tuning.tune",

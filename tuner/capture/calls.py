@@ -99,7 +99,7 @@ def _json(value: Argument) -> Any:
 class CapturedKernel:
     """A kernel and its launches; `counts` says how often each was made.
 
-    `options` are the names in its configs that are compile options. `obstacles` are one-line reasons why no spec can be
+    `obstacles` are one-line reasons why no spec can be
     made of it, `left_out` those why some launches could not be read.
     """
 
@@ -107,7 +107,6 @@ class CapturedKernel:
     file: Path
     parameters: tuple[str, ...]
     constants: frozenset[str]
-    options: frozenset[str] = frozenset()
     key: tuple[str, ...] = ()
     reset_to_zero: tuple[str, ...] = ()
     restore_value: tuple[str, ...] = ()
@@ -131,6 +130,11 @@ class CapturedKernel:
         for call in self.calls:
             found += [config for config in call.configs if config not in found]
         return found
+
+    @property
+    def options(self) -> frozenset[str]:
+        """The names in the configs that are compile options."""
+        return frozenset(name for config in self.configs for name in config) - frozenset(self.parameters)
 
     def to_json(self) -> dict[str, Any]:
         calls = [{**call.to_json(), "count": count} for call, count in zip(self.calls, self.counts, strict=True)]

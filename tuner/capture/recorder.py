@@ -101,13 +101,11 @@ class _Chain:
 
     def kernel(self, file: Path, name: str) -> CapturedKernel:
         params, tuner = self.function.params, self.tuner
-        options = {o for config in self._configs() for o in config} - {p.name for p in params}
         found = CapturedKernel(
             name,
             file,
             tuple(p.name for p in params),
             frozenset(p.name for p in params if p.is_constexpr),
-            frozenset(options),
             tuple(getattr(tuner, "keys", ())),
             tuple(getattr(tuner, "reset_to_zero", None) or ()),
             tuple(getattr(tuner, "restore_value", None) or ()),

@@ -134,6 +134,10 @@ class TunedFunction:
         """Compile the kernel that a launch with these arguments would run."""
         return self.run(*args, grid=grid, warmup=True, **kwargs)
 
+    def choice(self, *args: Any, **kwargs: Any) -> Choice:
+        """Return the choice for a launch with these arguments, without launching."""
+        return self._choice_of(self._named(args, kwargs))
+
     @property
     def choices(self) -> list[Choice]:
         """The choice for each shape so far, with its reason."""

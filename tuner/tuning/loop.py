@@ -11,7 +11,7 @@ import numpy as np
 import optuna
 from numpy.typing import NDArray
 
-from tilewise.db.records import Result, Scope, Status, Trial, digest
+from tilewise.db.records import VERIFIED_BY, Result, Scope, Status, Trial, digest
 from tilewise.db.store import Store
 from tilewise.errors import BadSpec, NothingFeasible, UsageError
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target, Value
@@ -293,13 +293,21 @@ class Tuning:
         while True:
             correct = [t for t in self._store.trials(self.scope) if t.status is Status.CORRECT]
             leader = min(correct, key=lambda t: (t.ranking_us or 0, t.time_to_beat_us is None), default=None)
-            if leader is None or leader.verified:
+            if leader is None or (leader.verified and not self._has_more_to_prove(leader)):
                 self._best = leader
                 return
             verdict = self._device.verify(self._spec, self._problem, leader.config)
             self._store.verify(
                 self.scope, leader.config, agreed=verdict.agreed, reason=verdict.reason, status=verdict.status
             )
+
+    def _has_more_to_prove(self, leader: Trial) -> bool:
+        """Return whether a trial was verified before the kernel had a reference; it is stored as not verified then."""
+        if leader.verified_by != "self" or not self._spec.has_reference:
+            return False
+        facts = {name: fact for name, fact in leader.facts.items() if name != VERIFIED_BY}
+        self._store.record(self.scope, [replace(leader, verified=False, facts=facts)])
+        return True
 
     def _study(self, stored: list[Trial]) -> optuna.Study:
         @cache
