@@ -29,10 +29,11 @@ WINNER := $(DEMO)/tilewise lookup $(PROBLEM) --device Ascend910B4 --json | $(DEM
 	print(*map("{0[0]}={0[1]}".format, json.load(sys.stdin)["results"][0]["config"].items()), sep=",")'
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+unexport PYTHONDONTWRITEBYTECODE # each of the hundreds of processes that tests start would compile all modules again
 export TILEWISE_DB = sqlite:///$(CURDIR)/build/$@/tilewise.db
 export TILEWISE_CACHE = $(CURDIR)/build/$@/cache
 
-.PHONY: demo test test-full test-gpu test-npu wheel try-pythons release-check wheels mutation lint format docs client screenshots clean
+.PHONY: demo test test-full test-gpu test-npu wheel try-pythons release-check wheels mutation collect lint style types format docs client screenshots clean
 .DELETE_ON_ERROR:
 
 demo: .venv-demo/ready
@@ -42,7 +43,7 @@ demo: .venv-demo/ready
 	$(DEMO)/tilewise explain $(PROBLEM) --device model:Ascend910B4 -c "$$($(WINNER))"
 	$(DEMO)/tilewise export --format json -o build/demo/configs.json
 
-test: lint wheels .venv-core/ready
+test: lint wheels collect .venv-core/ready
 	$(TEST)/pytest -n 2 --dist loadfile # fixtures of a file are made once
 
 # These note in docs/results when they ran, on what, and how it ended; `make test` shows that for the devices.
@@ -55,14 +56,19 @@ test-gpu: .venv-gpu/ready
 test-npu: .venv-npu/ready
 	.venv-npu/bin/pytest -m needs_npu --record docs/results/test-gpu.json
 
-# The oldest and the newest torch_npu that the NPU code supports, and the readers of tables. Tests read the wheels; they
-# are never installed.
-wheels: $(TORCH_NPU:%=build/wheels/%) $(READERS:%=build/readers/%)
-build/wheels/%: | .venv-test/ready
-	$(TEST)/pip download -qq --no-deps --only-binary :all: -d $@ torch_npu==$*
+# Pytest's bytecode of all tests, made once while mypy runs rather than by each worker.
+collect: .venv-test/ready
+	mkdir -p build
+	$(TEST)/pytest --collect-only -qq >build/collected.txt || { cat build/collected.txt; exit 1; }
 
-build/readers/%: | .venv-test/ready
-	$(TEST)/pip download -qq --no-deps --only-binary :all: -d $@ $(subst /,==,$*)
+# The oldest and the newest torch_npu that the NPU code supports, and the readers of tables. Tests read the wheels; they
+# are never installed. pip of .venv-core gets them while .venv-test is made.
+wheels: $(TORCH_NPU:%=build/wheels/%) $(READERS:%=build/readers/%)
+build/wheels/%: | .venv-core/ready
+	.venv-core/bin/pip download -qq --no-deps --only-binary :all: -d $@ torch_npu==$*
+
+build/readers/%: | .venv-core/ready
+	.venv-core/bin/pip download -qq --no-deps --only-binary :all: -d $@ $(subst /,==,$*)
 
 wheel: .venv-test/ready
 	$(TEST)/python -m build --no-isolation --outdir dist .
@@ -76,14 +82,18 @@ release-check: .venv-test/ready
 	$(TEST)/python tools/release_check.py build/$@
 
 # Hours on two cores, and no part of `test`. It goes on where it was interrupted.
-mutation: wheels
+mutation: wheels .venv-test/ready
 	$(TEST)/pip install -qq -c constraints.txt cosmic-ray coverage
 	$(TEST)/python tools/mutate.py
 
-lint: .venv-test/ready
+lint: types style
+
+types: .venv-test/ready
+	$(TEST)/mypy --strict -p tilewise
+
+style: .venv-test/ready
 	$(TEST)/ruff check .
 	$(TEST)/ruff format --check .
-	$(TEST)/mypy --strict -p tilewise
 	$(TEST)/lint-imports --no-cache
 
 format: .venv-test/ready
@@ -121,14 +131,22 @@ clean:
 	.venv-gpu/bin/pip install -qq -c constraints.txt -e '.[cuda,test]'
 	touch $@
 
+# pip uses one core. PyTorch and what it and the Ascend compiler alone need are installed beside all the rest, which the
+# last command completes.
+.venv-demo/ready .venv-test/ready: ASCEND := ascendnpu-ir networkx sympy triton-ascend xdsl
 .venv-demo/ready: EXTRAS := ascend
 .venv-test/ready: EXTRAS := ascend,test,dev
+.venv-test/ready: REST := [test,dev]
 .venv-npu/ready: EXTRAS := npu,test
+.venv-npu/ready: REST := [test]
 .venv-%/ready: pyproject.toml constraints.txt
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11) and "CPython 3.11 is needed, this is " + sys.version)'
 	rm -rf .venv-$*
 	$(PYTHON) -m venv .venv-$*
-	.venv-$*/bin/pip install -qq --no-deps -c constraints.txt --extra-index-url $(TORCH_INDEX) --retries 1 torch
+	.venv-$*/bin/pip install -qq -c constraints.txt -e '.$(REST)' & rest=$$!; \
+		.venv-$*/bin/pip install -qq --no-deps -c constraints.txt --extra-index-url $(TORCH_INDEX) --retries 1 torch \
+		$(if $(ASCEND),&& .venv-$*/bin/pip install -qq --no-deps -c constraints.txt $(ASCEND)); \
+		code=$$?; wait $$rest && exit $$code
 	.venv-$*/bin/pip install -qq -c constraints.txt -e '.[$(EXTRAS)]'
 	! .venv-$*/bin/pip show -qq triton || { .venv-$*/bin/pip uninstall -qqy triton && \
 		.venv-$*/bin/pip install -qq --force-reinstall --no-deps -c constraints.txt triton-ascend; }

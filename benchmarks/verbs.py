@@ -11,6 +11,7 @@ VERBS = {
         "gpu.commands:attention",
         "Time attention on an NVIDIA GPU against PyTorch's and the memory rate.",
     ),
+    "cube": ("model.commands:cube", "Compare modelled times of matrix products with published ones."),
     "execute": (
         "model.commands:execute",
         "Execute compiled configs; compare with float64 and Triton's interpreter.",
@@ -38,9 +39,4 @@ VERBS = {
     "shapes": ("launch.commands:shapes", "Call kernels at many shapes, of which few are tuned."),
     "soak": ("service.commands:soak", "Load a service with requests while its processes are killed at random."),
     "timing": ("gpu.commands:timing", "Compare ways to time a kernel on an NVIDIA GPU."),
-    "variants": ("model.commands:variants", "Tune both sides of each comparison in the seed documents."),
-    "wall": (
-        "gpu.commands:wall",
-        "Time tuning from nothing on an NVIDIA GPU against triton.autotune.",
-    ),
 }

@@ -53,9 +53,10 @@ def ceil_div(a: int, b: int) -> int:
 class Target:
     """The device that a spec is tuned for, as far as a spec may depend on it.
 
-    `cores` run programs at once (vector cores on Ascend, multiprocessors on NVIDIA). `on_chip_bytes` is the memory of
-    one core for a program's tiles (the unified buffer on Ascend, shared memory on NVIDIA). `max_programs` limits the
-    product of the grid. `capability` is NVIDIA's compute capability times ten (90 for 9.0), 0 where it is unknown.
+    `cores` run programs at once (vector cores on Ascend, where `matrix_cores` multiply matrices; multiprocessors on
+    NVIDIA). `on_chip_bytes` is the memory of one core for a program's tiles (the unified buffer on Ascend, shared
+    memory on NVIDIA). `max_programs` limits the product of the grid. `capability` is NVIDIA's compute capability times
+    ten (90 for 9.0), 0 where it is unknown.
     """
 
     family: Literal["ascend", "nvidia"]
@@ -65,6 +66,11 @@ class Target:
     align_bytes: int
     max_programs: int
     capability: int = 0
+
+    @property
+    def matrix_cores(self) -> int:
+        """Cores that multiply matrices: on Ascend one cube core per two vector cores."""
+        return max(1, self.cores // 2) if self.family == "ascend" else self.cores
 
     @property
     def has_float8(self) -> bool:
@@ -238,7 +244,8 @@ class Dot:
     together, so that their operands stay in the L2 cache. `programs` is their number where each works on one tile after
     the other, and 0 where each has one. `row_bytes` is the length of the contiguous rows in which a tile of the larger
     operand is loaded. `described`: tiles are loaded through tensor descriptors. `specialised`: one group of warps
-    loads, and two others multiply.
+    loads, and two others multiply. `chained`: each trip needs the results of the one before, as attention does.
+    `alone`: nothing is computed beside the product, so that it needs cube cores only on Ascend.
     """
 
     m: int
@@ -252,6 +259,8 @@ class Dot:
     row_bytes: int = 128
     described: bool = False
     specialised: bool = False
+    chained: bool = False
+    alone: bool = False
 
 
 @dataclass(frozen=True, slots=True)

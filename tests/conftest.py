@@ -25,6 +25,7 @@ from hermetic import isolate
 from places import HELPERS
 from sqlalchemy import URL, create_engine, make_url, text
 from sqlalchemy.exc import OperationalError
+from warm_python import WarmPython, subprocess_of_supervisors
 
 pytest_plugins = ["run_record", "skips", "thinning", "tuning_fixtures", "npu_fixtures", "service_fixtures"]
 
@@ -48,6 +49,24 @@ _SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "o
 def pytest_unconfigure() -> None:
     if _FOLDER is not None:
         shutil.rmtree(_FOLDER, ignore_errors=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def warm_python() -> Iterator[WarmPython]:
+    """A process that has imported torch and Triton; supervisors of workers are forks of it."""
+    from tilewise.tuner.workers import supervisor
+
+    with pytest.MonkeyPatch.context() as patch:
+        warm = WarmPython()
+        patch.setattr(supervisor, "subprocess", subprocess_of_supervisors(warm))
+        yield warm
+        warm.close()
+
+
+@pytest.fixture
+def fresh_supervisors(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Start supervisors as users do: as fresh interpreters, and as children of this process."""
+    monkeypatch.setattr("tilewise.tuner.workers.supervisor.subprocess", subprocess)
 
 
 @pytest.fixture(scope="session")

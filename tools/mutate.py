@@ -13,8 +13,8 @@ fails without a mutation notices nothing. Left out are tests of images, studies,
 tests/test_golden.py: it compares hashes of the source, which every change alters.
 
 An interrupted run goes on where it ended, as long as code and tests are the same. With `--keep` tests may have changed:
-survivors are tried again, on the files that have. The exit code is 1 if less than 95% are killed, less than 90% in a
-package, or more than 10% are listed in tools/equivalent_mutants.toml.
+survivors that are not listed are tried again, on the files that have. The exit code is 1 if less than 95% are killed,
+less than 90% in a package, or more than 10% are listed in tools/equivalent_mutants.toml.
 """
 
 from __future__ import annotations
@@ -103,8 +103,7 @@ class Runner:
 
 def report(rows: Sequence[dict[str, Any]], arguments: argparse.Namespace) -> dict[str, Any]:
     """Return the document of results; a survivor that is listed as equivalent counts as such, with its reason."""
-    listed = tomllib.loads((ROOT / "tools/equivalent_mutants.toml").read_text())["mutant"]
-    reasons = {(each["file"], *each["diff"]): each["reason"] for each in listed}
+    reasons = _equivalent()
     for row in rows:
         reason = reasons.get((row["place"].partition(":")[0], *row["diff"]))
         if row.pop("suite") and reason and row["outcome"] == "survived":
@@ -124,6 +123,12 @@ def report(rows: Sequence[dict[str, Any]], arguments: argparse.Namespace) -> dic
         "equivalent": [row for row in rows if row["outcome"] == "equivalent"],
         "killed": {row["place"] + " " + " ".join(row["diff"]): row["by"] for row in rows if row["outcome"] == "killed"},
     }
+
+
+def _equivalent() -> dict[Key, str]:
+    """Return the reasons of listed mutants, by file and diff."""
+    listed = tomllib.loads((ROOT / "tools/equivalent_mutants.toml").read_text())["mutant"]
+    return {(each["file"], *each["diff"]): each["reason"] for each in listed}
 
 
 def _git(*words: str) -> str:
@@ -154,11 +159,12 @@ def holds(body: Mapping[str, Any]) -> bool:
 
 def rows_of(mutants: Sequence[Mutant], arguments: argparse.Namespace) -> Iterator[dict[str, Any]]:
     """Yield the results of mutants that are known already, then those of the others, until the time is over."""
-    suite, known = digests()["tests"], _known()
+    suite, known, listed = digests()["tests"], _known(), _equivalent()
     wanted = {(mutant.place, mutant.operator, *mutant.diff()): mutant for mutant in mutants}
     survived = set()
     for key in wanted.keys() & known.keys():
-        if known[key]["outcome"] == "killed" or known[key]["suite"] == suite:
+        is_listed = (wanted[key].file, *wanted[key].diff()) in listed
+        if known[key]["outcome"] == "killed" or known[key]["suite"] == suite or is_listed:
             yield known[key]
             del wanted[key]
         else:

@@ -9,7 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Claim", "Place", "Raw", "RawFiles", "Unrecorded"]
+__all__ = ["FIRST_SPECS", "Claim", "Place", "Raw", "RawFiles", "Unrecorded"]
+
+FIRST_SPECS = tuple(
+    f"kernels/vector/{name}.py"
+    for name in ("batch_norm", "elementwise", "layer_norm", "reduce", "row_reduce", "softmax")
+)
+"""Specs of the 18 vector kernels that the landscapes and the older studies are of."""
 
 Raw = Mapping[str, Any]
 """The bodies of raw files by the stem of their names."""
@@ -30,7 +36,10 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """One claim. `figure` and `cases` read the raw `files`, whose paths are relative to the repository."""
+    """One claim. `figure` and `cases` read the raw `files`, whose paths are relative to the repository.
+
+    A path of `about` that is a folder stands for all modules in it.
+    """
 
     name: str
     question: str
@@ -47,6 +56,8 @@ class Claim:
     note: str = ""
     command: str = ""
     """The command, where the raw file does not hold it."""
+    earlier: tuple[str, ...] = ()
+    """Raw files of earlier runs, shown beside the others. They are meant to be older than the code."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +77,7 @@ class RawFiles:
         self._root, self._bodies = root, dict[str, Any]()
 
     def of(self, claim: Claim) -> Raw:
-        return {Path(path).name.split(".")[0]: self.body(path) for path in claim.files}
+        return {Path(path).name.split(".")[0]: self.body(path) for path in (*claim.files, *claim.earlier)}
 
     def body(self, path: str) -> Any:
         if path not in self._bodies:

@@ -7,11 +7,8 @@ import re
 __all__ = ["MOVED", "present_command"]
 
 MOVED = {
-    "tilewise.tuner.bench.clock_speed": "tilewise.benchmarks.model.clock_speed",
     "tilewise.tuner.bench.endings": "tilewise.benchmarks.search.endings",
-    "tilewise.tuner.bench.outlook": "tilewise.benchmarks.search.outlook",
     "tilewise.tuner.bench.overhead": "tilewise.benchmarks.search.overhead",
-    "tilewise.tuner.bench.priors": "tilewise.benchmarks.search.priors",
 }
 """Modules that raw files run, by their former names."""
 

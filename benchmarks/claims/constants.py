@@ -11,14 +11,14 @@ from pathlib import Path
 __all__ = ["MODULES", "Constant", "constants", "meaning_of_by_hand"]
 
 MODULES = (
-    *("tuner/prior/ascend.py", "tuner/prior/nvidia.py"),
+    *("tuner/prior/ascend.py", "tuner/prior/nvidia.py", "tuner/prior/tensor_cores.py"),
     *("tuner/samplers/guided.py", "tuner/samplers/gaussian_process.py"),
     *("tuner/samplers/warm_start.py", "tuner/samplers/prior_weights.py"),
     *("tuner/portfolio/build.py", "tuner/portfolio/cost_model.py", "tuner/portfolio/portfolio.py"),
     *("tuner/portfolio/decision_tree.py", "tuner/portfolio/cross_evaluation.py"),
     "tuner/lookup/nearest_shapes.py",
 )
-"""The modules whose constants decide what is tried, launched or returned."""
+"""The modules with most of the constants that decide what is tried, launched or returned."""
 
 _BY_HAND = '"Chosen by hand" below means: '
 

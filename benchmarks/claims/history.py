@@ -1,4 +1,4 @@
-"""Commits of raw files and of modules, so that the page can say which figures are older than their code."""
+"""Dates of raw files and last changes of modules, so that the page can say which figures are older than their code."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ import ast
 import subprocess
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 
-__all__ = ["Change", "History", "code_of"]
+__all__ = ["Change", "History", "code_of", "moment"]
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """The last change of a file. `commit` is None if the change is not committed yet."""
+    """The last change of a module or a folder. `commit` is None if the change is not committed yet."""
 
     path: str
     commit: str | None
@@ -24,11 +24,9 @@ class Change:
     def text(self) -> str:
         return f"{self.commit} of {self.when:%Y-%m-%d %H:%M}" if self.when else "not committed yet"
 
-    def is_after(self, other: Change) -> bool:
-        """Return whether this change was made later; one that is not committed is later than all that are."""
-        if self.when is None or other.when is None:
-            return self.when is None and other.when is not None
-        return self.when > other.when
+    def is_after(self, then: datetime) -> bool:
+        """Return whether this change was made after a moment; one that is not committed is later than all."""
+        return self.when is None or self.when > then
 
 
 class History:
@@ -37,6 +35,7 @@ class History:
     def __init__(self, root: Path) -> None:
         self._root = root
         self._known: dict[tuple[str, bool], Change] = {}
+        self._answers: dict[tuple[str, ...], str] = {}
 
     @classmethod
     def of(cls, root: Path) -> History | None:
@@ -49,20 +48,38 @@ class History:
             return None
         return cls(root)
 
-    def file(self, path: str) -> Change:
-        """Return the last change of a file's bytes."""
-        if self._git("status", "--porcelain", "--", path):
-            return Change(path, None, None)
-        return self._change(path, self._git("log", "-1", "--format=%h %cI", "--", path))
+    def commit_of(self, path: str) -> str:
+        """Return which commit holds a raw file as it is."""
+        changed = self._git("status", "--porcelain", "--", path)
+        return "not committed yet" if changed else "in " + self._git("log", "-1", "--format=%h", "--", path)
 
     def code(self, path: str, *, names: bool = True) -> Change:
         """Return the last change of a module's code, across renames of its file. Prose and imports do not count.
 
-        Without `names`, neither do changes that leave all but names and texts as it was.
+        Without `names`, neither do changes that leave all but names and texts as it was. Of a folder, it is the last
+        change of a module in it; one that was moved there counts as changed.
         """
         if (path, names) not in self._known:
-            self._known[path, names] = self._code(path, names)
+            of = self._folder if (self._root / path).is_dir() else self._code
+            self._known[path, names] = of(path, names)
         return self._known[path, names]
+
+    def _folder(self, path: str, names: bool) -> Change:
+        modules = f":(glob){path}/**/*.py"
+        if self._git("status", "--porcelain", "--", modules):
+            return Change(path, None, None)
+        for commit, name in self._entries("--no-renames", "--", modules):
+            before, after = (self._shown(f"{commit.split()[0]}{which}:{name}") for which in ("^", ""))
+            if None in (before, after) or code_of(str(before), names=names) != code_of(str(after), names=names):
+                return self._change(path, commit)
+        raise ValueError(f"{path} holds no module that git knows; name a folder with modules")
+
+    def _shown(self, version: str) -> str | None:
+        """Return a file as it was in a commit; None if it did not exist."""
+        try:
+            return self._git("show", version)
+        except subprocess.CalledProcessError:
+            return None
 
     def _code(self, path: str, names: bool) -> Change:
         now, latest = code_of((self._root / path).read_text(), names=names), ""
@@ -78,14 +95,25 @@ class History:
 
     def _versions(self, path: str) -> Iterator[tuple[str, str]]:
         """Yield each commit of a file with its date, and the name that the file had then, the latest first."""
-        log = self._git("log", "--follow", "--name-only", "--format=%x00%h %cI", "--", path)
-        for entry in log.split("\0")[1:]:
+        return self._entries("--follow", "--", path)
+
+    def _entries(self, *words: str) -> Iterator[tuple[str, str]]:
+        """Yield the commits that `git log` finds with their dates, and the names of their files, the latest first."""
+        for entry in self._git("log", "--name-only", "--format=%x00%h %cI", *words).split("\0")[1:]:
             commit, *names = entry.split("\n")
-            yield commit, next(name for name in names if name)
+            yield from ((commit, name) for name in names if name)
 
     def _git(self, *words: str) -> str:
-        done = subprocess.run(["git", *words], cwd=self._root, capture_output=True, text=True, check=True)
-        return done.stdout.strip()
+        if words not in self._answers:
+            done = subprocess.run(["git", *words], cwd=self._root, capture_output=True, text=True, check=True)
+            self._answers[words] = done.stdout.strip()
+        return self._answers[words]
+
+
+def moment(date: str) -> datetime:
+    """Return when a raw file was made; of a date without an hour, the beginning of its day."""
+    when = datetime.fromisoformat(date)
+    return when if when.tzinfo else when.replace(tzinfo=UTC)
 
 
 def code_of(source: str, *, names: bool = True) -> str:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-import re
-import statistics
+import math
 from collections.abc import Mapping
 from typing import Any
 
-from tilewise.benchmarks.claims.claim import Claim, Place, Raw
+from tilewise.benchmarks.claims.claim import FIRST_SPECS, Claim, Place, Raw
+from tilewise.benchmarks.model.mutants.source import MODULES
 
 __all__ = ["MODEL"]
 
 _CLOCK = (
-    *("tuner/devices/ascend_model/clock/machine.py", "tuner/devices/ascend_model/clock/program_clock.py"),
-    *("tuner/devices/ascend_model/clock/banks.py", "tuner/devices/ascend_model/clock/rows.py"),
-    *("tuner/devices/ascend_model/clock/shared_memory.py", "tuner/devices/ascend_model/clock/core.py"),
-    *("tuner/devices/ascend_model/clock/loops.py", "tuner/hardware/ascend_costs.py", "tuner/hardware/ascend_parts.py"),
+    *("tuner/devices/ascend_model/clock", "tuner/devices/ascend_model/ir", "tuner/hardware/ascend_costs.py"),
+    *("tuner/hardware/ascend_parts.py", "tuner/devices/ascend_model/device.py"),
 )
+_JUDGED = (*_CLOCK, "benchmarks/model/judge", "benchmarks/model/model.py")
 _EXECUTOR = (
-    *("tuner/devices/ascend_model/executor/executor.py", "tuner/devices/ascend_model/executor/hazards.py"),
-    *("tuner/devices/ascend_model/executor/vector_ops.py", "tuner/devices/ascend_model/executor/verification.py"),
+    *("tuner/devices/ascend_model/executor", "tuner/devices/ascend_model/ir", "tuner/measure/verify.py"),
+    *("tuner/measure/draws.py", "tuner/measure/comparison.py", *FIRST_SPECS),
+    *(f"kernels/jit/{module}.py" for module in MODULES),
 )
 _PUBLISHED = "docs/results/model-published.json"
 _IN_SIGHT = "the structure of the model and the ranges of its figures, with all timings known"
@@ -42,7 +42,17 @@ def _inside(raw: Raw) -> str:
 
 def _times(raw: Raw) -> str:
     found = raw["model-published"]["summary"]
-    return f"mean {found['mean_ln_error']:.3f}, worst kernel {found['worst_kernel_ln_error']:.3f}; {_inside(raw)}"
+    rows = (row for row in raw["model-published"]["rows"] if "micro" not in row and "beside" not in row)
+    worst = max(rows, key=_row_error)
+    config = ", ".join(map(str, worst["config"].values()))
+    return (
+        f"mean {found['mean_ln_error']:.3f}, worst kernel {found['worst_kernel_ln_error']:.3f}, worst timing "
+        f"{_row_error(worst):.3f} ({worst['id']} {config}); {_inside(raw)}"
+    )
+
+
+def _row_error(row: Mapping[str, Any]) -> float:
+    return abs(math.log(row["left_out_us"] / row["published_us"]))
 
 
 def _times_words(raw: Raw) -> str:
@@ -86,20 +96,6 @@ def _headline(raw: Raw) -> str:
     return "modelled {}; published {}".format(*both)
 
 
-def _speed(raw: Raw) -> str:
-    rows = raw["model-speed"]["rows"]
-    headline, slowest = [row["ms"] for row in rows[:4]], max(row["ms"] for row in rows)
-    return (
-        f"{min(headline):.1f} to {max(headline):.1f} ms for the four headline configs, and {slowest:.0f} ms "
-        "for the slowest"
-    )
-
-
-def _variants(raw: Raw) -> str:
-    rows = [row for row in raw["model-variants"]["rows"] if "published_ratio" in row]
-    return ", ".join(f"{row['kernel']} {row['ratio']:.2f} (document {row['published_ratio']:.2f})" for row in rows)
-
-
 def _executed(raw: Raw) -> str:
     found = raw["model-execution"]["summary"]
     return (
@@ -117,14 +113,16 @@ def _mutated(raw: Raw) -> str:
 
 
 def _source_mutants(raw: Raw) -> str:
-    found = raw["h200-mutants"]["summary"]
-    told, above = found["told_apart_by_the_oracle"], found["counting_equivalents_above_a_tenth"]
-    apart = told["refused"] + told["survived"]
-    there = told["refused"] + told["of_these_refused_where_the_oracle_looked"]
+    body = raw["h200-mutants"]["summary"]
+    told, above = body["told_apart_by_the_oracle"], body["counting_equivalents_above_a_tenth"]
+    [crashed] = [each for each in raw["h200-mutants"]["mutants"] if each.get("refused_there") and "oracle" not in each]
+    assert "illegal memory access" in crashed["reason"], "the words below say that one crashed"
+    there = told["refused"] + told["of_these_refused_where_the_oracle_looked"] - 1
     return (
-        f"{told['refused']} of {apart} ({told['share_refused']:.1%}) on the three problems that each was tried on, "
-        f"{there} of {apart} ({there / apart:.1%}) where the oracle told them apart; "
-        f"{above['share_refused']:.1%} if those beyond a tenth that nothing told apart count as missed; the aim is 97%"
+        f"{told['refused']} of {told['refused'] + told['survived']} ({told['share_refused']:.1%}) on the three "
+        f"problems that each was tried on; {there} where the oracle told them apart, and one more crashed there "
+        f"(counted by a rule made after the run); {above['share_refused']:.1%} if those beyond a tenth that nothing "
+        "told apart count as missed; the aim is 97%"
     )
 
 
@@ -132,60 +130,45 @@ def _source_mutants_cases(raw: Raw) -> str:
     found = raw["h200-mutants"]["summary"]
     outcomes = found["outcomes"]
     return (
-        f"{found['mutants']} mistakes (of 400 drawn, one hung and is absent), of which "
+        f"{found['mutants']} mistakes in {len(MODULES)} modules of vector kernels (of 400 drawn, one hung and is "
+        "absent; two that Python cannot read were replaced by the next of their kind), of which "
         f"{outcomes['not compiled']} do not compile, {outcomes['same code']} give the same code, and "
         f"{outcomes['equivalent']} nothing told apart in {found['oracle_draws']} draws of {found['oracle_problems']} "
         "other problems"
     )
 
 
-def _kernels(raw: Raw) -> str:
-    rows = raw["model-kernels"]["rows"]
-    gains = [row["default_us"] / row["tuned_us"] for row in rows]
-    shares = [row["share_of_rate"] for row in rows]
+_CUBE = (
+    *("tuner/devices/ascend_model/clock/cube_ops.py", "tuner/devices/ascend_model/clock/tile_order.py"),
+    *("tuner/devices/ascend_model/ir/mmad.py", "tuner/hardware/cube_costs.py"),
+)
+
+
+def _products(raw: Raw) -> str:
+    large, small = (raw["model-cube"]["summary"][kind] for kind in ("large", "small"))
     return (
-        f"tuned {min(gains):.2f} to {max(gains):.2f} times as fast as our defaults, {statistics.median(gains):.2f} in "
-        f"the median; share of the rate {min(shares):.0%} to {max(shares):.0%}"
+        f"The {large['timings']} products over 100 us are off by {large['mean_ln_error']:.3f} in the mean of "
+        f"|ln(modelled / published)|, the {small['timings']} shorter ones by {small['mean_ln_error']:.3f}."
     )
 
 
-def _clock_words(raw: Raw) -> str:
-    then, now = raw["model-kernels"], raw["model-headline"]
-    versions = (re.findall(r"model (\d+)", body["toolchain"])[0] for body in (then, now))
-    [before] = [
-        row["tuned_us"]
-        for row in then["rows"]
-        if row["kernel"] == "row_reduce" and row["dims"] == now["answers"][0]["dims"]
-    ]
-    after = min(answer["time_us"] for answer in now["answers"])
-    return (
-        "These are times of the earlier clock (model {}); the present one, model {}, gives others: "
-        "{:.2f} us instead of {:.2f} for `row_reduce` at 1000 x 8192."
-    ).format(*versions, after, before)
-
-
-def _variant_words(raw: Raw) -> str:
-    body = raw["model-variants"]
-    ratios = [row["ratio"] for row in body["rows"] if row["kernel"] == "log_softmax"]
-    [version] = re.findall(r"model (\d+)", body["toolchain"])
-    return (
-        f"for `log_softmax` {min(ratios):.1f} to {max(ratios):.1f} times as fast as `online` with one row at a time "
-        f"({len(ratios)} shapes, model {version})"
-    )
-
-
-def _single_buffered(answer: Mapping[str, Any]) -> float:
-    [time_us] = [each["other_us"] for each in answer["options"] if each["option"] == "multibuffer"]
-    return float(time_us)
-
-
-def _overheads(raw: Raw) -> str:
-    return ", ".join(
-        f"{answer['time_us']:.2f} ({_single_buffered(answer):.2f}) us" for answer in raw["model-headline"]["answers"]
-    )
+def _products_cases(raw: Raw) -> str:
+    rows = raw["model-cube"]["rows"]
+    return f"{len(rows)} timings of {len({row['source'] for row in rows})} sources; two more kinds of rows are far off"
 
 
 MODEL = (
+    Claim(
+        name="published-products",
+        question="Published matrix products on cube cores: error of the times, |ln(modelled / published)|",
+        figure=_products,
+        cases=_products_cases,
+        files=("docs/results/model-cube.json",),
+        places=(Place("docs/model.md", _products),),
+        about=_CUBE,
+        designed="the structure of the model, with all timings known; `far_row`, left out where it was fitted",
+        not_designed="all other figures; two of them come from another example of one source, copies to L1",
+    ),
     Claim(
         name="headline-ratios",
         question="The headline problem, a fused sum at 1000x8192: ratios of the four published configs to the best",
@@ -193,7 +176,7 @@ MODEL = (
         cases=lambda raw: "4 configs of one problem",
         files=(_PUBLISHED,),
         places=(Place("docs/results/model-published.md"), Place("docs/model.md")),
-        about=_CLOCK,
+        about=_JUDGED,
         designed=_IN_SIGHT,
         not_designed=_LEFT_OUT,
         note="The second config's ratio is off most; docs/model.md says what is known of it.",
@@ -203,13 +186,14 @@ MODEL = (
         question="Published timings, each kernel left out of the fit: error of the times, |ln(modelled / published)|",
         figure=_times,
         cases=_times_cases,
-        files=(_PUBLISHED, "docs/results/model-published-earlier.json"),
+        files=(_PUBLISHED,),
+        earlier=("docs/results/model-published-earlier.json",),
         places=(
             Place("docs/results/model-published.md"),
             Place("docs/model.md", _times_words),
             Place("docs/model.md", _inside),
         ),
-        about=(*_CLOCK, "benchmarks/model/judge/fit.py"),
+        about=_JUDGED,
         designed=f"{_IN_SIGHT}; the interval, from these residuals",
         not_designed=_LEFT_OUT,
     ),
@@ -220,63 +204,11 @@ MODEL = (
         cases=_ratios_cases,
         files=(_PUBLISHED,),
         places=(Place("docs/results/model-published.md"), Place("docs/model.md", _ratios_words)),
-        about=(*_CLOCK, "benchmarks/model/judge/fit.py"),
+        about=_JUDGED,
         designed=_IN_SIGHT,
         not_designed=_LEFT_OUT,
         note="The aims for picks are missed (model-published.md). One kernel decides both figures of picks, and "
         "another the largest error of a ratio.",
-    ),
-    Claim(
-        name="double-buffering",
-        question="row_reduce 1000x8192 on the modelled part: times of the four published configs with double buffering "
-        "(without)",
-        figure=_overheads,
-        cases=lambda raw: f"{len(raw['model-headline']['answers'])} configs of one problem",
-        files=("docs/results/model-headline.json",),
-        places=(Place("docs/model.md"),),
-        about=_CLOCK,
-        designed=_IN_SIGHT,
-        not_designed="nothing: nobody published a time of row_reduce, which does less work than the published kernel",
-    ),
-    Claim(
-        name="model-speed",
-        question="Time that the model takes for a compiled config, compiling not counted",
-        figure=_speed,
-        cases=lambda raw: f"{len(raw['model-speed']['rows'])} configs",
-        files=("docs/results/model-speed.json",),
-        places=(Place("docs/model.md", lambda raw: f"Timing a compiled config takes {_speed(raw)} default"),),
-        about=_CLOCK,
-        designed="not recorded: the clock's short cuts may have been chosen by such times",
-        not_designed="not recorded",
-    ),
-    Claim(
-        name="modelled-kernels",
-        question="The 18 kernels of that day on the modelled part, by the earlier clock, beside our defaults and the "
-        "memory rate",
-        figure=_kernels,
-        cases=lambda raw: f"{len(raw['model-kernels']['rows'])} problems of 18 kernels",
-        files=("docs/results/model-kernels.json", "docs/results/model-headline.json"),
-        places=(Place("docs/kernels.md", _clock_words),),
-        about=(*_CLOCK, "tuner/samplers/guided.py", "tuner/prior/ascend.py"),
-        designed="kernels and model were written by the same people; the defaults are ours",
-        not_designed="the shapes other than the headline problem's, as far as is recorded",
-    ),
-    Claim(
-        name="variants",
-        question="Statements of the seed documents about variants: modelled ratio, by the earlier clock, beside the "
-        "documents'",
-        figure=_variants,
-        cases=lambda raw: (
-            f"{sum('published_ratio' in row for row in raw['model-variants']['rows'])} of the file's "
-            f"{len(raw['model-variants']['rows'])} comparisons, those of which the documents give a ratio, "
-            f"{raw['model-variants']['trials']} trials a side"
-        ),
-        files=("docs/results/model-variants.json",),
-        places=(Place("docs/kernels.md", _variant_words),),
-        about=(*_CLOCK, "tuner/samplers/guided.py"),
-        designed="the variants, which were written with the documents in sight; the shapes are ours, since the "
-        "documents give none",
-        not_designed="the documents' ratios",
     ),
     Claim(
         name="execution",
@@ -297,9 +229,11 @@ MODEL = (
                 ),
             ),
         ),
-        about=_EXECUTOR,
+        about=(*_EXECUTOR, "benchmarks/model/execution.py"),
         designed="the executor, until such configs agreed",
         not_designed="nothing: the draw has seed 0, as in an earlier run",
+        note="Kernels added since are not in it. Tests of two of them failed on 2026-11-22 (test-full.json): "
+        "topk_gating in float32, and cross_entropy in bfloat16, whose refusal for N=1 the test passes over since.",
     ),
     Claim(
         name="mutations",
@@ -307,7 +241,8 @@ MODEL = (
         "of accesses",
         figure=_mutated,
         cases=lambda raw: (
-            f"{raw['model-mutations']['summary']['changes']} changes, seed {raw['model-mutations']['seed']}"
+            f"{raw['model-mutations']['summary']['changes']} changes of programs of the 18 kernels of then, seed "
+            f"{raw['model-mutations']['seed']}"
         ),
         files=("docs/results/model-mutations.json",),
         places=(Place("docs/results/model-mutations.md"),),
@@ -318,14 +253,18 @@ MODEL = (
     ),
     Claim(
         name="source-mutants",
-        question="Single mistakes in the source of our kernels, on an H200: refused of those that an oracle found",
+        question="Single mistakes in the source of vector kernels, on an H200: refused of those that an oracle found",
         figure=_source_mutants,
         cases=_source_mutants_cases,
         files=("docs/results/h200-mutants.json",),
         places=(Place("docs/execution.md", _source_mutants),),
-        about=("benchmarks/model/mutants/trial.py", "tuner/measure/verify.py", "tuner/measure/draws.py"),
+        about=(
+            *("benchmarks/model/mutants", "tuner/measure", "tuner/devices/cuda", "tuner/devices/measured"),
+            *(f"kernels/jit/{module}.py" for module in MODULES),
+        ),
         designed="the draws of verification, on five wrong kernels and an earlier sample of a hundred mistakes, which "
-        "is part of this one (the same seed; model-mutants.json at commit a7528aa)",
+        "is part of this one (the same seed; model-mutants.json at commit a7528aa); the rule that a crash where the "
+        "oracle looked counts as refused there, after this run, for one mistake (commit 53154e9)",
         not_designed="the other mistakes of this sample; the oracle's problems and draws",
     ),
 )

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import timedelta
 from itertools import groupby
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tilewise.benchmarks.claims.chip import CHIP
 from tilewise.benchmarks.claims.claim import Claim, RawFiles
 from tilewise.benchmarks.claims.commands import present_command
 from tilewise.benchmarks.claims.constants import MODULES, constants, meaning_of_by_hand
-from tilewise.benchmarks.claims.history import Change, History
+from tilewise.benchmarks.claims.history import Change, History, moment
 from tilewise.benchmarks.claims.model import MODEL
 from tilewise.benchmarks.claims.search import SEARCH
 from tilewise.benchmarks.claims.service import SERVICE
@@ -37,31 +38,34 @@ CLAIMS = tuple(claim for claims in SECTIONS.values() for claim in claims)
 
 _HEAD = """# Results
 
-Most claims that this repository makes with a figure; those that no file holds are
-[listed](#figures-without-a-raw-file). `make docs` writes this page from the raw files and from
+The claims with a figure that README.md makes, and most of those of docs and docstrings; many figures that no file holds
+are [listed](#figures-without-a-raw-file). `make docs` writes this page from the raw files and from
 [benchmarks/claims](../../benchmarks/claims), so a figure here is the file's. *Designed on it* says what was chosen or
 fitted with the same data in sight: a figure says most where that is little. A *modelled* time comes from the modelled
 Ascend part, a *measured* one from an accelerator, a *host* one from a processor alone. A *command* is the raw file's;
 where it names a module by an earlier path, the present command follows. `FILES (6)` stands for six file names, which
 the raw file lists.
 
-*Commits* compares the last commit of the raw file with the last change of the modules that the claim is about, where
-comments, docstrings and imports do not count. **Older than the code** means that the figure may no longer hold; run its
-command to find out. "By only names and texts" means that the modules have changed since, but neither their structure
-nor their numbers.
+*Commits* compares the date that the raw file holds (of several, the first) with the last commit to the modules that
+the claim is about, where comments, docstrings and imports do not count. Where the file names no hour, code of the
+same day leaves the order open. Code counts from its commit on: code that ran before it was committed is newer than
+its figure. **Older than the code** means that the figure may no longer hold; run its command to find out. "By only
+names and texts" means that the modules have changed since, but neither their structure nor their numbers. Files of
+*earlier* runs do not count.
 
 Limits, time-outs and sizes that the code sets are not claims, so they are not listed.
 """
 
 _TAIL = """## Figures without a raw file
 
-These stand in pages and docstrings, and no file holds them. They explain a decision; do not rely on them.
+Some of those in pages and docstrings that no file holds. They explain a decision; do not rely on them.
 
 {unrecorded}
 
 ## Constants chosen by hand
 
-From the modules' docstrings. Nobody knows how much an unablated constant matters.
+From the docstrings of the modules that are named here; other modules have more, such as `LEAST_PER_PARAMETER` of
+[tuner/tuning/loop.py](../../tuner/tuning/loop.py). Nobody knows how much an unablated constant matters.
 
 {constants}
 """
@@ -73,7 +77,7 @@ _FILES = re.compile(r"(?:\S+\.json(?:\.gz)?(?: |$)){3,}")
 def results_page(root: Path, history: History | None) -> str:
     """Return the page for the checkout at `root`; without a history it says that nothing is known of commits."""
     files = RawFiles(root)
-    parts = [_HEAD, _commits_in_all(history), _index(files)]
+    parts = [_HEAD, _commits_in_all(files, history), _index(files)]
     for title, claims in SECTIONS.items():
         parts += [f"## {title}\n", *(_entry(claim, files, history) for claim in claims)]
     tail = _TAIL.format(unrecorded=_unrecorded(root), constants=_constants(root))
@@ -87,7 +91,11 @@ def without_history(page: str) -> str:
 
 def _index(files: RawFiles) -> str:
     rows = [
-        [f"[{claim.name}](#{claim.name})", claim.question, claim.figure(files.of(claim)), _clocks(claim, files)]
+        [
+            f"[{claim.name}](#{claim.name})",
+            *map(_cell, (claim.question, claim.figure(files.of(claim)))),
+            _clocks(claim, files),
+        ]
         for claim in CLAIMS
     ]
     return markdown(["claim", "question", "figure", "times"], rows) + "\n"
@@ -104,9 +112,10 @@ def _entry(claim: Claim, files: RawFiles, history: History | None) -> str:
         f"- *Not designed on it*: {claim.not_designed}",
         *([f"- *Note*: {claim.note}"] if claim.note else []),
         f"- *Said in*: {', '.join(dict.fromkeys(_link(place.path) for place in claim.places))}",
-        f"- *Raw*: {', '.join(map(_link, claim.files))}, of {', '.join(dict.fromkeys(map(_date, bodies)))}",
+        f"- *Raw*: {', '.join(map(_link, claim.files))}, of {', '.join(dict.fromkeys(map(_day, bodies)))}",
+        *([f"- *Earlier*: {', '.join(map(_link, claim.earlier))}"] if claim.earlier else []),
         f"- *Command*: {', '.join(dict.fromkeys(map(_command, _commands(claim, bodies))))}",
-        f"- *Commits*: {age(claim, history)}",
+        f"- *Commits*: {age(claim, files, history)}",
     ]
     return "\n".join(lines) + "\n"
 
@@ -133,8 +142,11 @@ def _clock(body: Mapping[str, Any]) -> str:
 
 
 def _date(body: Mapping[str, Any]) -> str:
-    date = body.get("date") or body["results"][0]["timestamp"]
-    return str(date)[:10]
+    return str(body.get("date") or body["results"][0]["timestamp"])
+
+
+def _day(body: Mapping[str, Any]) -> str:
+    return _date(body)[:10]
 
 
 def _commands(claim: Claim, bodies: Sequence[Mapping[str, Any]]) -> Iterator[str]:
@@ -142,7 +154,8 @@ def _commands(claim: Claim, bodies: Sequence[Mapping[str, Any]]) -> Iterator[str
         yield claim.command
         return
     for body in bodies:
-        found = [row["command"] for row in body.get("rows", []) if "command" in row] or body["command"]
+        rows = [*body.get("rows", []), *body.get("designed", [])]
+        found = [row["command"] for row in rows if "command" in row] or body["command"]
         for command in [found] if isinstance(found, str) else found:
             yield _FILES.sub(lambda match: f"FILES ({len(match[0].split())}) ", command).strip()
 
@@ -160,44 +173,39 @@ def _link(path: str) -> str:
 # What git says ---------------------------------------------------------------------------------------------------
 
 
-def age(claim: Claim, history: History | None) -> str:
-    """Return the commits of a claim's oldest raw file and of its modules, and whether the file is older."""
+def age(claim: Claim, files: RawFiles, history: History | None) -> str:
+    """Return when a claim's oldest raw file was made, the last change of its modules, and whether the file is older."""
     if history is None:
         return "not known, because git has no history here"
-    oldest = _first([history.file(path) for path in claim.files])
-    parts = [f"raw {oldest.text}"]
-    code = _last([history.code(path) for path in claim.about])
-    if not code.is_after(oldest):
-        return "; ".join([*parts, f"code {code.text} ({code.path})"])
-    logic = _last([history.code(path, names=False) for path in claim.about])
-    if logic.is_after(oldest):
-        return "; ".join([*parts, f"code {logic.text} ({logic.path})", "**older than the code**"])
-    return "; ".join([*parts, f"code {code.text} ({code.path})", "older than the code by only names and texts"])
+    oldest = min(claim.files, key=lambda path: moment(_date(files.body(path))))
+    date = _date(files.body(oldest))
+    has_hour = "T" in date
+    first, last = moment(date), moment(date) + timedelta(days=0 if has_hour else 1)
+    raw = f"raw of {first:%Y-%m-%d %H:%M}, " if has_hour else f"raw of {date}, "
+    raw += history.commit_of(oldest)
+    code, logic = (_last([history.code(path, names=names) for path in claim.about]) for names in (True, False))
+    if not code.is_after(first):
+        return f"{raw}; code {code.text} ({code.path})"
+    if not logic.is_after(first):
+        return f"{raw}; code {code.text} ({code.path}); older than the code by only names and texts"
+    mark = "**older than the code**" if logic.is_after(last) else "perhaps older than the code: of the same day"
+    return f"{raw}; code {logic.text} ({logic.path}); {mark}"
 
 
-def _commits_in_all(history: History | None) -> str:
+def _commits_in_all(files: RawFiles, history: History | None) -> str:
     if history is None:
         return "Commits: not known, because git has no history here.\n"
-    older = sum("**older" in age(claim, history) for claim in CLAIMS)
-    return f"Commits: {older} of {len(CLAIMS)} claims are older than the code that they are about.\n"
+    ages = [age(claim, files, history) for claim in CLAIMS]
+    older, perhaps = (sum(mark in each for each in ages) for mark in ("**older", "perhaps older"))
+    return (
+        f"Commits: {older} of {len(CLAIMS)} claims are older than the code that they are about, and {perhaps} more "
+        "perhaps.\n"
+    )
 
 
 def _last(changes: Sequence[Change]) -> Change:
-    """Return the latest change."""
-    latest = changes[0]
-    for change in changes[1:]:
-        if change.is_after(latest):
-            latest = change
-    return latest
-
-
-def _first(changes: Sequence[Change]) -> Change:
-    """Return the earliest change."""
-    earliest = changes[0]
-    for change in changes[1:]:
-        if earliest.is_after(change):
-            earliest = change
-    return earliest
+    """Return the latest change; one that is not committed yet is later than all others."""
+    return max(changes, key=lambda change: (change.when is None, change.when.timestamp() if change.when else 0))
 
 
 # The rest --------------------------------------------------------------------------------------------------------
@@ -205,7 +213,7 @@ def _first(changes: Sequence[Change]) -> Change:
 
 def _unrecorded(root: Path) -> str:
     ordered = sorted(UNRECORDED, key=lambda each: each.path)
-    rows = [[_link(each.path), each.words, each.known] for each in ordered]
+    rows = [[_link(each.path), _cell(each.words), each.known] for each in ordered]
     return markdown(["where", "figure", "how it is known"], rows)
 
 

@@ -2,31 +2,35 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import re
 import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from tilewise.benchmarks.claims.claim import Claim, Place, Raw
-from tilewise.benchmarks.claims.neighbours import near_cases, near_words
-from tilewise.benchmarks.search.priors import bench_priors
+from tilewise.benchmarks.claims.claim import FIRST_SPECS, Claim, Place, Raw
 from tilewise.benchmarks.search.search_table import reached
 
 __all__ = ["SEARCH"]
 
 _HEADLINE = "row_reduce-1000x8192-float32-Ascend910B4-modelled"
 _LANDSCAPE = f"landscapes/{_HEADLINE}.json.gz"
-_SEARCH = ("tuner/samplers/guided.py", "tuner/samplers/gaussian_process.py", "tuner/samplers/warm_start.py")
-_ASCEND = (*_SEARCH, "tuner/prior/ascend.py", "tuner/samplers/prior_weights.py", "tuner/hardware/ascend_costs.py")
-_NVIDIA = (*_SEARCH, "tuner/prior/nvidia.py", "tuner/samplers/prior_weights.py")
-_LAUNCH = (
-    *("tuner/portfolio/cost_model.py", "tuner/portfolio/build.py", "tuner/portfolio/portfolio.py"),
-    *("tuner/lookup/nearest_shapes.py", "tuner/lookup/resolve.py", "tuner/prior/nvidia.py"),
+_SEARCH = ("tuner/samplers", "tuner/space/search_space.py")
+_REPLAY = ("tuner/devices/replay.py", "benchmarks/search/search.py")
+_ASCEND = (
+    *("tuner/samplers", "tuner/space/search_space.py", "tuner/prior/ascend.py", "tuner/prior/penalties.py"),
+    *("tuner/hardware/ascend_costs.py", "tuner/hardware/ascend_parts.py", *FIRST_SPECS),
 )
-_PRIORS_BUDGET = inspect.signature(bench_priors).parameters["budget"].default
-_ENDING = ("tuner/tuning/loop.py", "tuner/tuning/rebenchmark.py", "tuner/tuning/race.py")
+_NVIDIA = (
+    *("tuner/samplers", "tuner/space/search_space.py", "tuner/prior/nvidia.py", "tuner/prior/penalties.py"),
+    *FIRST_SPECS,
+)
+_TIMING = ("tuner/measure", "tuner/devices/cuda", "tuner/devices/measured")
+_UNTUNED = (
+    *("tuner/portfolio", "tuner/lookup", "tuner/space/nearest_config.py", "benchmarks/launch/untuned_shapes.py"),
+    *(*_NVIDIA, "tuner/tuning", *_TIMING, "kernels/jit/row_reduce.py", "kernels/jit/softmax.py"),
+    *("kernels/jit/reduce.py", "kernels/jit/layer_norm.py"),
+)
 
 
 def _files(*names: str) -> tuple[str, ...]:
@@ -57,8 +61,8 @@ def _against(raw: Raw) -> tuple[float, float, float, int]:
 def _gain_words(raw: Raw) -> str:
     best, _, power, count = _against(raw)
     return (
-        "The default is ours and leaves 8 of 40 cores idle. Under the earlier modelled clock, the fastest of all "
-        f"{count} power-of-two configs took {power / best:.2f}x the winner's time."
+        "The default is ours and leaves 8 of 40 cores idle. Under the earlier modelled clock, the fastest of the "
+        f"{count} power-of-two configs that run took {power / best:.2f}x the winner's time."
     )
 
 
@@ -66,7 +70,7 @@ def _gain(raw: Raw) -> str:
     best, ours, power, count = _against(raw)
     return (
         f"{best:.2f} us, {ours / best:.2f}x the speed of our default ({ours:.2f} us), {power / best:.2f}x that of the "
-        f"fastest of the {count} configs that consist of powers of two ({power:.2f} us)"
+        f"fastest of the {count} configs that run and consist of powers of two ({power:.2f} us)"
     )
 
 
@@ -111,20 +115,13 @@ def _hub_cases(raw: Raw) -> str:
     return f"{_seeds(raw, 'search-benchmark_hub')}: {', '.join(names)}"
 
 
-def _priors(raw: Raw) -> str:
-    rows = raw["search-priors"]["rows"]
-    worst = {which: max(row[which] / row["none"] for row in rows) for which in ("inverted", "meaningless")}
-    right = max(row["right"] for row in rows)
-    return (
-        f"right {right:g}; inverted at most {worst['inverted']:.2f} times those of none, meaningless at most "
-        f"{worst['meaningless']:.2f}"
-    )
-
-
 def _modelled(raw: Raw) -> str:
     spans = {name: _span(_to(raw, "search-modelled", name, "2%")) for name in ("guided", "guided-without-prior")}
     near = _span(_to(raw, "search-modelled", "guided-with-neighbours", "2%"))
-    return f"{spans['guided']}; with neighbours {near}; without the prior {spans['guided-without-prior']}"
+    return (
+        f"{spans['guided']}; with neighbours {near}; without the prior {spans['guided-without-prior']}; in an earlier "
+        f"round {_earlier_round(raw)}"
+    )
 
 
 def _h200(raw: Raw) -> str:
@@ -141,11 +138,27 @@ def _one_seed(raw: Raw, file: str = "search-h200", margin: str = "3%") -> str:
     )
 
 
-def _second_round(raw: Raw) -> str:
-    rows = raw["search-modelled-second-round"]["landscapes"]
-    [searches] = [row["searches"] for row in rows if row["file"].startswith("max_rows-300x4096")]
-    alone, helped = (reached(searches[name], "2%") for name in ("guided", "guided-with-neighbours"))
-    return f"max_rows-300x4096: {alone}; with neighbours {helped}"
+def _earlier_round(raw: Raw) -> str:
+    """Return how an earlier prior did on the landscape that it missed when it was judged."""
+    body = raw["search-modelled-second-round"]
+    [searches] = [row["searches"] for row in body["landscapes"] if row["file"].startswith("max_rows-300x4096")]
+    alone, helped = (searches[name] for name in ("guided", "guided-with-neighbours"))
+    assert "2%" not in helped["evaluations_to_p95"], "the words below say so"
+    return (
+        f"`max_rows-300x4096` took {alone['evaluations_to']['2%']:g} evaluations at the median (95th percentile: "
+        f"{alone['evaluations_to_p95']['2%']:g}), and {helped['evaluations_to']['2%']:g} with neighbours (95th "
+        f"percentile: not within {body['budget']})"
+    )
+
+
+def _tpe_ahead(raw: Raw) -> str:
+    """Return where TPE's median is below that of guided without a prior."""
+    rows = []
+    for row in raw["search-h200"]["landscapes"]:
+        tpe, ours = (row["searches"][name]["evaluations_to"]["3%"] for name in ("tpe", "guided-without-prior"))
+        if tpe < ours:
+            rows.append(f"{row['file'].split('-float32')[0]} ({tpe:g} against {ours:g})")
+    return f"tpe needs fewer than guided-without-prior on {', '.join(rows)}"
 
 
 def _ended(raw: Raw, file: str, budget: str) -> str:
@@ -157,28 +170,25 @@ def _ended(raw: Raw, file: str, budget: str) -> str:
     )
 
 
-def _fewest(raw: Raw, budget: str) -> str:
-    row = min(raw["search-endings-h200"]["budgets"][budget]["landscapes"], key=lambda row: row["near"] / row["tunings"])
-    return f"{row['near']} of {row['tunings']}"
+def _fewest(raw: Raw, file: str, *budgets: str) -> str:
+    """Return for each budget the fewest tunings near the best on one landscape, and the landscape."""
+    found = []
+    for budget in budgets:
+        rows = raw[file]["budgets"][budget]["landscapes"]
+        row = min(rows, key=lambda row: (row["near"] / row["tunings"], row["ended_alone_near"]))
+        name = row["file"].split("-float32")[0]
+        found.append(f"{row['near']} of {row['tunings']} at {budget} trials ({name})")
+    return "the fewest on one landscape: " + ", ".join(found)
 
 
 def _without_prior_words(raw: Raw) -> str:
-    budgets = raw["search-endings-modelled-without-prior"]["budgets"]
-    few, more = (budgets[budget]["all"] for budget in ("60", "120"))
+    file = "search-endings-modelled-without-prior"
+    few, more = (raw[file]["budgets"][budget]["all"] for budget in ("60", "120"))
     return (
         f"{few['near']} of {few['tunings']} tunings were within 1% at 60 trials (worst {few['left_worst']:.1%}), and "
         f"{more['near']} of {more['tunings']} after {more['trials']:.0f} of 120 trials on average (worst "
-        f"{more['left_worst']:.1%})"
-    )
-
-
-def _outlook(raw: Raw) -> str:
-    every = raw["search-outlook"]["all"]
-    low, high = every["reliability"][0], every["reliability"][-1]
-    return (
-        f"Brier score {every['brier']:.3f}, of always giving the average {every['brier_of_the_average']:.3f}; of "
-        f"estimates below {low['to']:.0%} {low['came']:.0%} came true, of those of {high['from']:.0%} or more "
-        f"{high['came']:.0%}"
+        f"{more['left_worst']:.1%}), as were {more['ended_alone_near']} of the {more['ended_alone']} that then ended "
+        f"by themselves; {_fewest(raw, file, '60', '120')}"
     )
 
 
@@ -197,15 +207,6 @@ def _judged_cases(raw: Raw) -> str:
         f"{len(rows)} landscapes, {raw['judged']['seeds']} seeds, budget {raw['judged']['trials']}; the median equals "
         f"the 95th percentile on {same}: the seeds look like one there"
     )
-
-
-def _wall(raw: Raw) -> str:
-    body = raw["search-h200-wall"]
-    spans = {name: [run["seconds"] for run in runs] for name, runs in body["searches"].items()}
-    shown = [f"{name} {min(found):.1f} to {max(found):.1f} s" for name, found in spans.items()]
-    autotune = body["autotune"]
-    shown.append(f"`triton.autotune` {autotune['scaled_seconds']:.0f} s, scaled from {autotune['configs']} configs")
-    return "; ".join(shown)
 
 
 def _overhead(raw: Raw) -> str:
@@ -244,8 +245,22 @@ def _default_spreads(raw: Raw) -> str:
     )
 
 
+def _matrix(raw: Raw) -> str:
+    first, now = (
+        {row["file"].partition("-")[0] + f" ({row['configs']} configs)": _to_3(row) for row in raw[name]["landscapes"]}
+        for name in ("search-matrix-first", "search-matrix")
+    )
+    changed = {name: to for name, to in now.items() if to != first[name]}
+    return "; then ".join(", ".join(f"{name} {to}" for name, to in each.items()) for each in (first, changed))
+
+
+def _to_3(row: Mapping[str, Any]) -> str:
+    guided = row["searches"]["guided"]
+    return f"{guided['evaluations_to']['3%']:g} / {guided['evaluations_to_p95']['3%']:g}"
+
+
 def _by_kernel(rows: Sequence[Mapping[str, Any]]) -> str:
-    return ", ".join(f"{row['kernel']} {row['true_us_largest_by_smallest']:.1%}" for row in rows)
+    return ", ".join(f"{row['kernel']} {row['true_us_largest_by_smallest']:.2%}" for row in rows)
 
 
 def _default_cases(raw: Raw) -> str:
@@ -259,45 +274,6 @@ def _spread_words(raw: Raw) -> str:
     times = [tuning["true_us"] for tuning in raw["h200-repeatability"]["tunings"]]
     largest = raw["h200-repeatability"]["true_us_largest_by_smallest"]
     return f"{min(times):.2f} to {max(times):.2f} us, all within {largest:.2%}"
-
-
-def _do_bench(raw: Raw) -> str:
-    return "; ".join(_one_do_bench(raw[f"h200-repeatability{name}"]["timing"]) for name in ("-60", "-120", ""))
-
-
-def _one_do_bench(timing: Mapping[str, Any]) -> str:
-    return (
-        f"of {timing['configs']} configs ours {timing['ours_s']:.2f} s, `do_bench` {timing['do_bench_s']:.1f} s "
-        f"({timing['ratio']:.1f} times as long), the winners {timing['winner_true_us']:.2f} and "
-        f"{timing['do_bench_winner_true_us']:.2f} us"
-    )
-
-
-def _earlier_winners(raw: Raw) -> str:
-    runs = [raw[f"h200-repeatability{name}"]["timing"] for name in ("-60", "-120")]
-    both = (f"{run['do_bench_winner_true_us']:.2f} and {run['winner_true_us']:.2f}" for run in runs)
-    return f"in the two earlier runs {', '.join(both)}"
-
-
-def _do_bench_words(raw: Raw) -> str:
-    timing, order = raw["h200-repeatability"]["timing"], raw["h200-repeatability"]["order"]
-    return (
-        f"| seconds of timing {timing['configs']} configs once by each method | ours {timing['ours_s']:.2f} "
-        f"({order['forward']['dropped']} dropped early as clearly slower), `do_bench` {timing['do_bench_s']:.1f} (a "
-        f"median for each): {timing['ratio']:.1f} times as long |"
-    )
-
-
-def _do_bench_cases(raw: Raw) -> str:
-    bodies = [raw[f"h200-repeatability{name}"] for name in ("-60", "-120", "")]
-    dropped = ", ".join(f"{body['order']['forward']['dropped']} of {body['timing']['configs']}" for body in bodies)
-    reverse = ", ".join(f"{body['order']['reversed']['timing_s']:.2f}" for body in bodies)
-    same = sum(body["order"]["forward"]["config"] == body["do_bench"]["config"] for body in bodies)
-    return (
-        "one problem, three runs, by versions of the search that differ; all configs but the default drawn at random; "
-        f"ours dropped {dropped} as clearly slower, `do_bench` took a median of each; in reverse order ours took "
-        f"{reverse} s; both chose the same config in {same} of {len(bodies)} runs"
-    )
 
 
 # Shapes never tuned ----------------------------------------------------------------------------------------------
@@ -344,55 +320,58 @@ def _long_rows_words(raw: Raw) -> str:
     )
 
 
+def _portfolios(raw: Raw) -> list[Mapping[str, Any]]:
+    others = [kernel["portfolio"] | {"kernel": kernel["kernel"]} for kernel in raw["shapes-h200-others"]["kernels"]]
+    return [*raw["portfolio-h200"]["portfolios"], *others]
+
+
 def _left_out(raw: Raw) -> str:
-    bodies = raw["portfolio-h200"]["portfolios"]
-    return ", ".join(
-        f"{body['kernel']} {body['held_out']['mean']:.3f} (worst {body['held_out']['worst']:.2f}); by the tree "
-        f"{body['rule_held_out']['mean']:.3f}, unknown on {body['rule_held_out']['unknown']}"
-        for body in bodies
-    )
+    shown = []
+    for body in _portfolios(raw):
+        ours, tree = body["held_out"], body["rule_held_out"]
+        known = f", unknown on {tree['unknown']}" if tree["unknown"] else ""
+        shown.append(
+            f"{body['kernel']} {ours['mean']:.3f} (worst {ours['worst']:.2f}); by the tree {tree['mean']:.3f} (worst "
+            f"{tree['worst']:.2f}{known})"
+        )
+    return ", ".join(shown)
+
+
+def _left_out_cases(raw: Raw) -> str:
+    counts = [body["held_out"]["shapes"] for body in _portfolios(raw)]
+    return f"{len(counts)} kernels with {', '.join(map(str, counts))} shapes"
+
+
+def _left_out_words(raw: Raw) -> str:
+    """Return where the tree's picks cost less than the forecast's, with none unknown on either side."""
+    [body] = [body for body in _portfolios(raw) if body["kernel"] == "layer_norm_backward"]
+    ours, tree = (body[which]["mean"] for which in ("held_out", "rule_held_out"))
+    assert tree < ours, "the words below say so"
+    return f"On `layer_norm_backward` the tree's picks cost less than the forecast's ({tree:.3f} against {ours:.3f})"
 
 
 def _earlier(raw: Raw) -> str:
-    runs = raw["shapes-h200-earlier"]["runs"]
-    kernels = [kernel["kernel"] for kernel in runs[0]["kernels"]]
-    means = zip(*([kernel["held_out"]["chosen"]["mean"] for kernel in run["kernels"]] for run in runs), strict=True)
-    shown = (
-        f"{kernel} {', '.join(f'{mean:.3f}' for mean in found)}" for kernel, found in zip(kernels, means, strict=True)
-    )
+    """Return the mean and worst times of the launched configs in each earlier run."""
+    shown = []
+    for kernels in zip(*(run["kernels"] for run in raw["shapes-h200-earlier"]["runs"]), strict=True):
+        costs = [kernel["held_out"]["chosen"] for kernel in kernels]
+        runs = ", ".join(f"{cost['mean']:.3f} (worst {cost['worst']:.2f})" for cost in costs)
+        shown.append(f"`{kernels[0]['kernel']}` {runs}")
     return "; ".join(shown)
 
 
-def _rows(raw: Raw) -> list[tuple[str, Mapping[str, Any]]]:
-    """Return all judged shapes of all runs, each with its kernel."""
-    runs = [*(run["kernels"] for run in raw["shapes-h200-earlier"]["runs"]), raw["shapes-h200"]["kernels"]]
-    return [(kernel["kernel"], row) for run in runs for kernel in run for row in kernel["rows"]]
-
-
-def _doubted(raw: Raw) -> tuple[int, float]:
-    """Return the number of picks, and how slow the slowest is by the prior, as a multiple of the default's time."""
-    from tilewise.kernels import registry
-    from tilewise.tuner.hardware.targets import known_target
-    from tilewise.tuner.prior.penalties import penalties, score
-    from tilewise.tuner.space.problem_checks import make_problem
-
-    target, ratios = known_target("NVIDIA H200", 132), []
-    for name, row in _rows(raw):
-        spec = registry.load(name)
-        problem = make_problem(spec, row["dims"], "float32")
-        default = spec.default(problem, target)
-        scores = [score(penalties(spec, problem, config, target)) for config in (default, {**default, **row["chosen"]})]
-        ratios.append(scores[0] / scores[1])
-    return len(ratios), max(ratios)
-
-
-def _doubted_words(raw: Raw) -> str:
-    count, slowest = _doubted(raw)
+def _earlier_words(raw: Raw) -> str:
+    trials = [run["kernels"][0]["trials_a_shape"] for run in raw["shapes-h200-earlier"]["runs"]]
     return (
-        f"{count} picks on an H200 whose shapes were tuned afterwards (docs/runtime.md): the prior rated none "
-        "this slow, "
-        f"and one {slowest:.1f} times as slow"
+        f"The launched configs of the three runs ({trials[0]}, {trials[1]} and {trials[2]} trials) took {_earlier(raw)}"
     )
+
+
+def _earlier_cases(raw: Raw) -> str:
+    runs = [[kernel["held_out"]["shapes"] for kernel in run["kernels"]] for run in raw["shapes-h200-earlier"]["runs"]]
+    trials = [run["kernels"][0]["trials_a_shape"] for run in raw["shapes-h200-earlier"]["runs"]]
+    shown = (f"{sum(judged)} shapes with {count} trials each" for judged, count in zip(runs, trials, strict=True))
+    return f"earlier runs: {', '.join(shown)}"
 
 
 SEARCH = (
@@ -409,12 +388,14 @@ SEARCH = (
         ),
         about=(
             "kernels/jit/row_reduce.py",
+            "kernels/vector/row_reduce.py",
             "tuner/hardware/ascend_costs.py",
-            "tuner/devices/ascend_model/clock/machine.py",
+            "tuner/hardware/ascend_parts.py",
+            "tuner/devices/ascend_model",
         ),
         designed="the default is ours: 32 rows a block, which leaves 8 of the part's 40 cores idle on 1000 rows",
         not_designed="nothing: the space is ours too; the powers of two are those in it",
-        note="The present clock gives others (claim double-buffering, and the example in README.md).",
+        note="The present clock gives others (the example in README.md).",
         command="tilewise tune row_reduce -s M=1000,N=8192 --device model:Ascend910B4 --search exhaustive; "
         "tilewise export --format t4",
     ),
@@ -428,9 +409,9 @@ SEARCH = (
         ),
         files=_files("search-row_reduce-1000x8192"),
         places=(Place("docs/results/search-row_reduce-1000x8192.md"), Place("docs/search.md")),
-        about=_ASCEND,
-        designed="the prior imports the cost table that made this landscape, and was designed with the landscape "
-        "in sight: "
+        about=(*_ASCEND, *_REPLAY),
+        designed="the prior of that run imported the cost table that made this landscape (version 6, changed since), "
+        "and was designed with the landscape in sight: "
         "its first pick is one deterministic number and no search; guided-without-prior is the ablation",
         not_designed="nothing: this is a design landscape for the search too",
     ),
@@ -442,7 +423,7 @@ SEARCH = (
         cases=_hub_cases,
         files=_files("search-benchmark_hub"),
         places=(Place("docs/search.md"),),
-        about=_SEARCH,
+        about=(*_SEARCH, *_REPLAY, "benchmarks/search/score.py"),
         designed="the whole search, on these six spaces: the surrogate, the opening, the experts' weights and the "
         "constants of guided.py",
         not_designed="the other searches, which ran at their default settings",
@@ -450,49 +431,27 @@ SEARCH = (
         "revision nor their paths there were recorded.",
     ),
     Claim(
-        name="wrong-priors",
-        question="Kernels of other projects: median evaluations to within 10% with a right, an inverted and a "
-        "meaningless prior",
-        figure=_priors,
-        cases=lambda raw: (
-            f"{len(raw['search-priors']['rows'])} landscapes, {raw['search-priors']['rows'][0]['seeds']} seeds; "
-            f"the command's budget, which the file does not hold, is {_PRIORS_BUDGET} today; medians of the seeds, the "
-            "worst of the landscapes"
-        ),
-        files=_files("search-priors"),
-        places=(
-            Place(
-                "docs/search.md",
-                lambda raw: (
-                    "An inverted one costs at most "
-                    f"{max(row['inverted'] / row['none'] for row in raw['search-priors']['rows']):.2f} times the "
-                    "median evaluations of none"
-                ),
-            ),
-        ),
-        about=_SEARCH,
-        designed="the whole search, on these six spaces; the weight of the prior is meant to let a wrong one be "
-        "outvoted",
-        not_designed="the three priors, which are made from the recorded times",
-    ),
-    Claim(
         name="modelled-landscapes",
         question="Modelled Ascend kernels, by the earlier clock: evaluations to within 2% of the best, median, by "
-        "landscape",
+        "landscape; and the landscape that an earlier prior missed when it was judged",
         figure=_modelled,
         cases=lambda raw: (
             f"{_seeds(raw, 'search-modelled')}; six landscapes were only judged; "
-            f"{_one_seed(raw, 'search-modelled', '2%')}"
+            f"{_one_seed(raw, 'search-modelled', '2%')}; the earlier round had "
+            f"{len(raw['search-modelled-second-round']['landscapes'])} landscapes"
         ),
         files=_files("search-modelled"),
-        places=(Place("docs/search.md"),),
-        about=_ASCEND,
-        designed="the prior, whose costs are those of the part that made the landscapes, and the search's opening, on "
-        "all but six (landscapes/README.md)",
+        earlier=_files("search-modelled-second-round"),
+        places=(Place("docs/search.md", _earlier_round),),
+        about=(*_ASCEND, *_REPLAY),
+        designed="the prior, whose costs are those of the part that made the landscapes, the search's opening and its "
+        "constants, on all but six (landscapes/README.md); the prior was corrected for what the earlier round showed",
         not_designed="nothing but the six judged landscapes, of kernels that have design landscapes of other shapes",
         note="Where the median is 1, the first pick is the prior's and no search took place. The searches with "
         "neighbours were run again after the opening had been changed for one of these landscapes (`run_again` in the "
-        "file). Without the prior, the 95th percentile is often beyond the budget (docs/search.md).",
+        "file). Without the prior, the 95th percentile is often beyond the budget (docs/search.md). The tests of this "
+        "aim with a later prior, whose model is newer than the landscapes, failed on 2026-11-22 (test-full.json); "
+        "their bounds were then doubled, to 20 and 50 evaluations (commit 77d9a8d), so that no test holds the aim.",
     ),
     Claim(
         name="judged-landscapes",
@@ -502,49 +461,36 @@ SEARCH = (
         cases=_judged_cases,
         files=_files("judged"),
         places=(Place("landscapes/README.md"),),
-        about=(*_ASCEND, *_ENDING),
+        about=(*_ASCEND, *_REPLAY, "tuner/tuning", "benchmarks/search/judge.py", "benchmarks/search/endings.py"),
         designed="the rule for the end; the prior has the costs of the part that made the landscapes, and these "
         "kernels have design landscapes of other shapes",
         not_designed="the search's other constants, as far as landscapes/README.md records",
     ),
     Claim(
-        name="modelled-second-round",
-        question="The modelled landscape that an earlier prior missed when it was judged: evaluations to within 2% of "
-        "the best, median / 95th percentile (-: not within the budget)",
-        figure=_second_round,
-        cases=lambda raw: f"one landscape of the run's {_seeds(raw, 'search-modelled-second-round')}",
-        files=_files("search-modelled-second-round"),
-        places=(Place("docs/search.md"),),
-        about=("tuner/prior/ascend.py",),
-        designed="the prior was corrected for what this run showed",
-        not_designed="the prior of this run, as far as landscapes/README.md records",
-        note="A record of an earlier prior: it is meant to be older than the code.",
-    ),
-    Claim(
         name="h200-landscapes",
         question="Measured H200 kernels: evaluations to within 3% of the best, median, by landscape",
         figure=_h200,
-        cases=lambda raw: f"{_seeds(raw, 'search-h200')}; {_one_seed(raw)}",
+        cases=lambda raw: f"{_seeds(raw, 'search-h200')}; {_one_seed(raw)}; {_tpe_ahead(raw)}",
         files=_files("search-h200"),
         places=(Place("docs/search.md", _one_seed),),
-        about=_NVIDIA,
+        about=(*_NVIDIA, *_REPLAY),
         designed="the NVIDIA prior on all eight landscapes, the search on five of them: no landscape was only judged",
         not_designed="nothing",
         note="The searches with neighbours were run again by later code (`run_again` in the file).",
     ),
     Claim(
-        name="outlook",
-        question="How well the search predicts whether a config more than 0.5% faster is left (0: always right)",
-        figure=_outlook,
-        cases=lambda raw: (
-            f"{raw['search-outlook']['all']['forecasts']} forecasts after 20, 32, 48 and 100 evaluations, "
-            f"{raw['search-outlook']['seeds']} seeds"
-        ),
-        files=_files("search-outlook"),
+        name="matrix-landscapes",
+        question="Matrix kernels on an H200: evaluations to within 3% of the best, median / 95th percentile, before "
+        "anybody had looked at these landscapes; then decode_attention with the prior that it led to",
+        figure=_matrix,
+        cases=lambda raw: _seeds(raw, "search-matrix-first"),
+        files=_files("search-matrix-first", "search-matrix"),
         places=(Place("docs/search.md"),),
-        about=_SEARCH,
-        designed="the width and the freedom of the draws on the design landscapes among these",
-        not_designed="nothing that is shown apart: the judged landscapes are counted with the others",
+        about=("tuner/prior/tensor_cores.py", *_SEARCH),
+        designed="the prior, with tunings of gemm in sight, one of this shape, and for decode_attention again after "
+        "the first look; the values that flash_attention offers, with runs of other shapes in sight",
+        not_designed="fused_moe and block_fp8_gemm, of which no time had decided anything about the search",
+        note="The aims are 8 and 25. Spaces of 26 and 34 configs are easy: random search needs 9 and 5 there.",
     ),
     Claim(
         name="endings-h200",
@@ -552,15 +498,16 @@ SEARCH = (
         figure=lambda raw: "; ".join(_ended(raw, "search-endings-h200", n) for n in ("60", "120", "240")),
         cases=lambda raw: (
             f"{len(raw['search-endings-h200']['budgets']['60']['landscapes'])} landscapes, "
-            f"{raw['search-endings-h200']['seeds']} seeds; the fewest on one landscape: "
-            + ", ".join(f"{_fewest(raw, n)} at {n} trials" for n in ("60", "120", "240"))
+            f"{raw['search-endings-h200']['seeds']} seeds; {_fewest(raw, 'search-endings-h200', '60', '120', '240')}"
         ),
         files=_files("search-endings-h200"),
         places=(Place("docs/search.md"),),
-        about=(*_NVIDIA, *_ENDING),
-        designed="the rule for the end and the prior, on these landscapes",
+        about=(*_NVIDIA, *_REPLAY, "tuner/tuning", "tuner/measure", "benchmarks/search/endings.py"),
+        designed="the rule for the end and the prior, on all these landscapes; the search's own constants, on five of "
+        "them",
         not_designed="nothing",
-        note="Since this run, searches of noisy devices end later (docs/timing.md).",
+        note="Since this run, searches of noisy devices end later (docs/timing.md). guided's seeds look like one on "
+        "these landscapes (claim h200-landscapes).",
     ),
     Claim(
         name="endings-modelled",
@@ -571,29 +518,21 @@ SEARCH = (
             + "; without the prior "
             + "; ".join(_ended(raw, "search-endings-modelled-without-prior", n) for n in ("60", "120"))
         ),
-        cases=lambda raw: " and ".join(
-            f"{len(raw[name]['budgets']['60']['landscapes'])} landscapes, {raw[name]['seeds']} seeds"
+        cases=lambda raw: "; without it ".join(
+            f"{len(raw[name]['budgets']['60']['landscapes'])} landscapes, {raw[name]['seeds']} seeds, "
+            + _fewest(raw, name, "60", "120")
             for name in ("search-endings-modelled", "search-endings-modelled-without-prior")
         ),
         files=_files("search-endings-modelled", "search-endings-modelled-without-prior"),
         places=(Place("docs/search.md", _without_prior_words),),
-        about=(*_ASCEND, *_ENDING),
-        designed="the rule for the end, on all landscapes that existed then; the prior",
+        about=(*_ASCEND, *_REPLAY, "tuner/tuning", "benchmarks/search/endings.py"),
+        designed="the rule for the end, on all landscapes that existed then, judged ones too; the prior and the "
+        "search's constants, on all but the judged ones",
         not_designed="nothing that is shown apart",
-    ),
-    Claim(
-        name="wall-clock",
-        question="row_reduce 16384x1024 on an H200: seconds from nothing to within 3% of the best",
-        figure=_wall,
-        cases=lambda raw: (
-            f"{len(raw['search-h200-wall']['searches']['guided'])} seeds, one problem; the searches compile in 15 "
-            "processes, `triton.autotune` one config after another in one"
-        ),
-        files=_files("search-h200-wall"),
-        places=(Place("docs/search.md"),),
-        about=(*_NVIDIA, "tuner/devices/measured/device.py", "tuner/workers/worker.py"),
-        designed="the prior, an earlier one, with this problem's landscape in sight",
-        not_designed="random search; two of its three runs took as long as guided's",
+        note="With the prior, guided's seeds look like one (claim modelled-landscapes), so these are hardly more cases "
+        "than landscapes. The test of whole tunings with a later prior, whose model is newer than the landscapes, "
+        "failed on 2026-11-22 (test-full.json); its bound on the worst winner was then raised from 2% to 3% (commit "
+        "77d9a8d).",
     ),
     Claim(
         name="search-overhead",
@@ -602,7 +541,7 @@ SEARCH = (
         cases=_overhead_cases,
         files=_files("search-overhead"),
         places=(Place("docs/search.md"),),
-        about=(*_SEARCH, "tuner/space/search_space.py"),
+        about=(*_SEARCH, "benchmarks/search/overhead.py"),
         designed="the limits on the pool and on the surrogate's trials were set for this time",
         not_designed="nothing; the spaces have times by formula, of no kernel",
     ),
@@ -611,9 +550,10 @@ SEARCH = (
         question="Ten tunings of row_reduce 1000x8192 on an H200 from nothing: spread of the winners' true times",
         figure=_spreads,
         cases=lambda raw: f"{len(raw['h200-repeatability']['tunings'])} tunings at each budget, one problem",
-        files=_files("h200-repeatability-60", "h200-repeatability-120", "h200-repeatability"),
+        files=_files("h200-repeatability"),
+        earlier=_files("h200-repeatability-60", "h200-repeatability-120"),
         places=(Place("docs/timing.md", _spread_words),),
-        about=(*_NVIDIA, *_ENDING, "tuner/measure/adaptive_timing.py", "tuner/devices/cuda/cupti_timer.py"),
+        about=(*_NVIDIA, "tuner/tuning", *_TIMING, "kernels/jit/row_reduce.py", "benchmarks/gpu/repeatability.py"),
         designed="the prior and the rule for the end, with this problem in sight; 200 trials were the third run",
         not_designed="nothing; other problems are the next claim",
         note="The runs of 60 and 120 trials are of earlier versions of the search, whose default was 60.",
@@ -623,9 +563,14 @@ SEARCH = (
         question="Tunings from nothing on an H200 with the default budget: spread of the winners' true times",
         figure=_default_spreads,
         cases=_default_cases,
-        files=_files("h200-repeatability-default", "h200-repeatability-default-earlier"),
-        places=(Place("docs/timing.md"),),
-        about=(*_NVIDIA, *_ENDING, "tuner/measure/adaptive_timing.py", "tuner/devices/cuda/cupti_timer.py"),
+        files=_files("h200-repeatability-default"),
+        earlier=_files("h200-repeatability-default-earlier"),
+        places=(Place("docs/timing.md"), Place("tuner/tuning/loop.py")),
+        about=(
+            *(*_NVIDIA, "tuner/prior/tensor_cores.py", "tuner/tuning", *_TIMING, "benchmarks/gpu/repeatability.py"),
+            *("benchmarks/gpu/matrix_product.py", "kernels/jit/elementwise.py", "kernels/jit/reduce.py"),
+            *("kernels/jit/layer_norm.py", "kernels/jit/batch_norm.py"),
+        ),
         designed="two rules, on the earlier run: the least number of trials (batch_norm) and the settling of the "
         "device before the final comparison (the matrix product); layer_norm_backward, gelu_tanh and the matrix "
         "product were in it too, at other shapes and dtypes",
@@ -634,31 +579,32 @@ SEARCH = (
         note="The aim is 1%. The time that was allowed made few tunings a problem.",
     ),
     Claim(
-        name="do-bench",
-        question="row_reduce 1000x8192 on an H200: seconds of timing the same configs once by our method and by "
-        "`do_bench` with its defaults, and the true time of each one's winner",
-        figure=_do_bench,
-        cases=_do_bench_cases,
-        files=_files("h200-repeatability-60", "h200-repeatability-120", "h200-repeatability"),
-        places=(Place("docs/timing.md", _do_bench_words), Place("docs/timing.md", _earlier_winners)),
-        about=("tuner/measure/adaptive_timing.py", "tuner/devices/cuda/cupti_timer.py", "tuner/tuning/race.py"),
-        designed="our method and its stopping rule, on this device and with this problem in sight",
-        not_designed="`do_bench`, which ran for its default durations and gave medians",
-        note="The winners' times are by our timer, which reads a buffer before each run where `do_bench` zeroes one. "
-        "Where both chose the same config, the two times show how far two timings of one config lie apart.",
+        name="repeatability-gemm",
+        question="Ten tunings of a matrix product 2048x2048x2048 in bfloat16 on an H200, from nothing: spread of the "
+        "winners' true times",
+        figure=lambda raw: f"{raw['h200-repeatability-gemm']['true_us_largest_by_smallest']:.1%}",
+        cases=lambda raw: f"{len(raw['h200-repeatability-gemm']['tunings'])} tunings of 201 trials, one problem",
+        files=_files("h200-repeatability-gemm"),
+        places=(Place("docs/timing.md"),),
+        about=("tuner/prior/tensor_cores.py", "tuner/tuning", *_TIMING),
+        designed="the prior of tensor cores, with tunings of other shapes of this kernel in sight",
+        not_designed="this shape",
+        note="All ten ended with one config; matrix products of other shapes are in the claim before.",
     ),
     Claim(
         name="untuned-shapes",
         question="Shapes never tuned on an H200: mean time of the launched config over the best of three (it, the "
-        "default, and a tuning afterwards)",
-        figure=_untuned,
-        cases=_untuned_cases,
+        "default, and a tuning afterwards), in the last run and, by earlier versions, in three before",
+        figure=lambda raw: f"{_untuned(raw)}; earlier runs: {_earlier(raw)}",
+        cases=lambda raw: f"{_untuned_cases(raw)}; {_earlier_cases(raw)}",
         files=_files("shapes-h200"),
-        places=(Place("docs/runtime.md"),),
-        about=_LAUNCH,
-        designed="the prior was chosen with these kernels, and the forecast's constants on earlier runs of them",
-        not_designed="the shapes, which were drawn anew; the next claim, of other kernels, is worse",
-        note="16 trials are few: a longer tuning may find a faster config, which would make the ratios larger.",
+        earlier=_files("shapes-h200-earlier"),
+        places=(Place("docs/runtime.md", _earlier_words),),
+        about=_UNTUNED,
+        designed="the prior was chosen with these kernels, and the forecast's constants on still earlier runs of them; "
+        "what each run showed was put to use in the next (docs/runtime.md says how they differ)",
+        not_designed="the shapes, which were drawn anew for each run; the next claim, of other kernels, is worse",
+        note="12 or 16 trials are few: a longer tuning may find a faster config, which would make the ratios larger.",
     ),
     Claim(
         name="untuned-shapes-others",
@@ -668,7 +614,7 @@ SEARCH = (
         cases=lambda raw: _untuned_cases(raw, "shapes-h200-others", "a limit of time"),
         files=_files("shapes-h200-others"),
         places=(Place("docs/runtime.md", _long_rows_words),),
-        about=_LAUNCH,
+        about=_UNTUNED,
         designed="the two kernels, at other shapes and in float32 (claim kernels-h200)",
         not_designed="the shapes; the NVIDIA prior and the forecast's constants, as far as their modules record",
         note="Half as many shapes were tuned as for the claim above, with twice the trials. On max_rows the launched "
@@ -679,53 +625,13 @@ SEARCH = (
         question="Portfolios on an H200: mean time over the best known at each tuned shape, left out, of the "
         "forecast's pick and of the tree's",
         figure=_left_out,
-        cases=lambda raw: f"{len(raw['portfolio-h200']['portfolios'])} kernels, 20 shapes each",
-        files=_files("portfolio-h200"),
-        places=(Place("docs/runtime.md"),),
-        about=_LAUNCH,
-        designed="the prior with these kernels, and the forecast's constants on earlier runs of them",
-        not_designed="each shape is left out of the forecast that is judged on it",
+        cases=_left_out_cases,
+        files=_files("portfolio-h200", "shapes-h200-others"),
+        places=(Place("docs/runtime.md", _left_out_words),),
+        about=_UNTUNED,
+        designed="the prior with the first three kernels, and the forecast's constants on earlier runs of them",
+        not_designed="each shape is left out of the forecast that is judged on it; the two other kernels",
         note="The best known is the best of the configs that were timed there, not of the whole space. The forecast "
         "picks only among configs timed at the shape; the tree does not, and its mean leaves out the unknown shapes.",
-    ),
-    Claim(
-        name="untuned-shapes-earlier",
-        question="Shapes never tuned on an H200, in three earlier runs by earlier versions of the prior (the first "
-        "also without the forecast): mean time of the launched config over the best of three",
-        figure=_earlier,
-        cases=lambda raw: (
-            f"{sum(k['held_out']['shapes'] for run in raw['shapes-h200-earlier']['runs'] for k in run['kernels'])} "
-            "judged shapes of three kernels"
-        ),
-        files=_files("shapes-h200-earlier"),
-        places=(Place("docs/runtime.md"),),
-        about=_LAUNCH,
-        designed="what the earlier runs showed was put to use in the later ones",
-        not_designed="the shapes of each run, when it was made",
-        note="A record of earlier versions: it is meant to be older than the code.",
-    ),
-    Claim(
-        name="nearest-bound",
-        question="The bound of 1.25 on a near shape: cost of a neighbour's config and of other configs",
-        figure=near_words,
-        cases=near_cases,
-        files=_files("shapes-h200-earlier"),
-        places=(Place("tuner/lookup/nearest_shapes.py", near_words),),
-        about=("tuner/lookup/nearest_shapes.py", "tuner/portfolio/cost_model.py"),
-        designed="the bound, by a comparison that was not kept; the forecast's constants, on the first run's shapes "
-        "among others",
-        not_designed="nothing",
-    ),
-    Claim(
-        name="doubted-picks",
-        question="The limit of 4 on a pick's time by the prior: how slow the prior holds picks to be",
-        figure=lambda raw: f"at most {_doubted(raw)[1]:.2f} times the default's",
-        cases=lambda raw: f"{_doubted(raw)[0]} picks of three kernels",
-        files=_files("shapes-h200-earlier", "shapes-h200"),
-        places=(Place("tuner/portfolio/portfolio.py", _doubted_words),),
-        about=("tuner/prior/nvidia.py",),
-        designed="the limit, just above the slowest of these picks",
-        not_designed="nothing",
-        note="The prior is computed by the present code when this page is made; the picks are the files'.",
     ),
 )

@@ -14,11 +14,8 @@ _H200 = ("runtime-h200", "runtime-h200-flaggems")
 _FEW_SHAPES = 1000
 """Shapes in a file up to which docs/runtime.md gives one range of times."""
 
-_LAUNCH = ("tuner/runtime/tuned.py", "tuner/runtime/config_selector.py", "tuner/lookup/file_source.py")
-_LOOKUP = (
-    *("api/http/middleware.py", "api/routes/lookups.py", "api/service/service.py", "api/service/answer_cache.py"),
-    *("db/sql/queries.py", "db/sql/prepared_query.py", "db/sql/sql_store.py", "db/sql/encoded_result.py"),
-)
+_LAUNCH = ("tuner/runtime", "tuner/lookup/file_source.py", "tuner/lookup/resolve.py", "kernels/vector/row_reduce.py")
+_LOOKUP = ("api", "db/sql", "db/records.py", "benchmarks/service/serve.py", "benchmarks/service/hello.py")
 
 
 def _added(raw: Raw, file: str, way: str = "tilewise") -> list[float]:
@@ -26,7 +23,8 @@ def _added(raw: Raw, file: str, way: str = "tilewise") -> list[float]:
 
 
 def _span(values: list[float], digits: int = 1) -> str:
-    return f"{min(values):.{digits}f} to {max(values):.{digits}f}"
+    ends = dict.fromkeys(f"{end:.{digits}f}" for end in (min(values), max(values)))
+    return " to ".join(ends)
 
 
 def _tail(raw: Raw, file: str) -> list[float]:
@@ -59,12 +57,13 @@ def _launch_cases(file: str) -> Callable[[Raw], str]:
 
 
 def _launch_words(raw: Raw) -> str:
-    autotuned = _both(raw, lambda raw, file: _added(raw, file, "triton.autotune"))
+    autotuned = [each for file in _H200 for each in _added(raw, file, "triton.autotune")]
+    theirs = [each for file in _H200 for each in _added(raw, file, "flag_gems.libtuner")]
     return (
         "In two runs, a launch of `row_reduce`, with one config for all shapes, cost "
         f"{_span(_both(raw, _added))} us more than one with constants "
         f"({_span(_both(raw, _tail))} at the 99th percentile); `triton.autotune` with a filled cache cost "
-        f"{_span(autotuned)} more"
+        f"{_span(autotuned)} more, FlagGems' `libtuner` {_span(theirs)} (one run)"
     )
 
 
@@ -90,8 +89,8 @@ def _choices(raw: Raw) -> str:
 def _choice_words(raw: Raw) -> str:
     return (
         f"The first choice from a file for an untuned shape (one each, most of them `nearest`) took {_choices(raw)} "
-        "([CPU](results/runtime-cpu.json), [H200](results/runtime-h200.json), "
-        f"[H200 again](results/runtime-h200-flaggems.json)); in the H200 runs below, {len(_later(raw))} choices took "
+        "([one run](results/runtime-h200.json), "
+        f"[another](results/runtime-h200-flaggems.json)); in the runs below, {len(_later(raw))} choices took "
         f"{_span(_later(raw), 0)} ms each"
     )
 
@@ -145,6 +144,18 @@ def _soak(raw: Raw) -> str:
     )
 
 
+def _noticed(raw: Raw) -> str:
+    body = raw["mutation"]
+    packages = ", ".join(
+        f"{name} {each['killed']} of {each['killed'] + each['survived']}" for name, each in body["packages"].items()
+    )
+    counts = body["all"]
+    return (
+        f"{counts['killed']} of {counts['killed'] + counts['survived']} ({counts['share']:.1%}: {packages}), of which "
+        f"{counts['killed_by_tests_written_since']} by tests written after the sample had been looked at"
+    )
+
+
 SERVICE = (
     Claim(
         name="launch-h200",
@@ -166,27 +177,13 @@ SERVICE = (
         "added 0.91 to 2.47 us (runtime-h200.json at commit 16c23d3).",
     ),
     Claim(
-        name="launch-cpu",
-        question="What a launch of row_reduce costs more than one with constants on a CPU host, where launching does "
-        "nothing",
-        figure=_launch("runtime-cpu"),
-        cases=_launch_cases("runtime-cpu"),
-        files=("docs/results/runtime-cpu.json",),
-        places=(Place("docs/runtime.md"),),
-        about=_LAUNCH,
-        designed="the launch path, by such runs",
-        not_designed="nothing",
-    ),
-    Claim(
         name="choices",
         question="What the first choice from a file for a shape never tuned takes, and what choices took on an H200",
         figure=lambda raw: f"{_choices(raw)}; on an H200 {_span(_later(raw), 0)} ms each",
         cases=_choice_cases,
-        files=tuple(
-            f"docs/results/{name}.json" for name in ("runtime-cpu", *_H200, "shapes-h200", "shapes-h200-others")
-        ),
+        files=tuple(f"docs/results/{name}.json" for name in (*_H200, "shapes-h200", "shapes-h200-others")),
         places=(Place("docs/runtime.md", _choice_words),),
-        about=(*_LAUNCH, "tuner/lookup/nearest_shapes.py", "tuner/portfolio/cost_model.py"),
+        about=(*_LAUNCH, "tuner/lookup", "tuner/portfolio", "tuner/prior/nvidia.py"),
         designed="limits on shapes and trials were chosen for the time of a choice, on earlier versions",
         not_designed="these runs, as far as the modules record",
         note="The first choice of a process also imports what it needs. Shapes of earlier versions took 4 to 189 ms "
@@ -219,12 +216,11 @@ SERVICE = (
         ),
         files=("docs/results/serve.json",),
         places=(Place("docs/service.md"),),
-        about=(
-            *(*_LOOKUP, "api/service/answers.py"),
-            *("tuner/lookup/nearest_shapes.py", "tuner/lookup/store_source.py"),
-        ),
-        designed="the index, by such runs",
+        about=(*_LOOKUP, "tuner/lookup"),
+        designed="the index, by such runs; the test's bound on the median was raised from 5 to 10 ms after a failed "
+        "run (test-full.json, commit 77d9a8d)",
         not_designed="nothing",
+        note="The test allows the first answer after a start 1.5 s, which these runs miss.",
     ),
     Claim(
         name="export",
@@ -233,7 +229,7 @@ SERVICE = (
         cases=lambda raw: "one export of each database but the largest",
         files=("docs/results/serve.json",),
         places=(Place("docs/service.md"),),
-        about=("db/exchange/native/export_file.py", "db/sql/queries.py"),
+        about=("db/exchange", "db/sql", "db/records.py", "api/routes/exports.py", "benchmarks/service/serve.py"),
         designed="nothing that is recorded",
         not_designed="the rest",
     ),
@@ -248,7 +244,7 @@ SERVICE = (
         ),
         files=("docs/results/soak-sqlite.json", "docs/results/soak-postgresql.json"),
         places=(Place("docs/service.md"),),
-        about=(*_LOOKUP, "api/jobs/runner.py", "db/jobs.py"),
+        about=("api", "db", "tuner/workers", "benchmarks/service/soak.py"),
         designed="faults that earlier runs found were mended",
         not_designed="nothing: the seed is 0 as in the earlier runs, one of which found the faults; only what a kill "
         "meets differs from run to run",
@@ -263,9 +259,25 @@ SERVICE = (
         cases=lambda raw: "one build",
         files=("docs/results/docker-serve.json",),
         places=(Place("docs/operations.md"),),
-        about=("tools/run_dockerfile.py", "api/server.py"),
+        about=("tools/run_dockerfile.py", "api", "db"),
         designed="nothing",
         not_designed="all; no container engine has run it",
+    ),
+    Claim(
+        name="mutation-testing",
+        question="Random changes of the code that a test notices, by package",
+        figure=_noticed,
+        cases=lambda raw: (
+            f"a sample of {raw['mutation']['sample']} changes, seed {raw['mutation']['seed']}, of which "
+            f"{raw['mutation']['all']['equivalent']} are listed as equivalent and do not count"
+        ),
+        files=("docs/results/mutation.json",),
+        places=(Place("CONTRIBUTING.md", _noticed),),
+        about=("api", "db", "kernels", "tuner"),
+        designed="tests, for the survivors of this very sample",
+        not_designed="the sample; what tests that were there before noticed of it is the only figure of a sample that "
+        "decided nothing",
+        note="Migrations and functions in Gluon, which only a Hopper GPU runs, are left out.",
     ),
     Claim(
         name="pythons",
@@ -276,7 +288,7 @@ SERVICE = (
         cases=lambda raw: "one run each: tune a recording, look up, export, import, serve, read the page, doctor",
         files=("docs/results/pythons.json",),
         places=(Place("README.md", lambda raw: f"Python {' and '.join(raw['pythons']['pythons'])}"),),
-        about=("tools/try_pythons.py",),
+        about=("tools/try_pythons.py", "api", "cli", "db", "kernels", "tuner"),
         designed="nothing",
         not_designed="all; tests run on 3.11 alone",
     ),

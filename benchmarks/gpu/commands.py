@@ -1,4 +1,4 @@
-"""`tilewise bench attention`, `kernels`, `matrix`, `wall`, `faults`, `timing` and `repeatability`."""
+"""`tilewise bench attention`, `kernels`, `matrix`, `faults`, `timing` and `repeatability`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewise.cli.formatting import output
 from tilewise.cli.options import common, database, give, print_json
 from tilewise.db.records import shape_text
 
-__all__ = ["attention", "faults", "kernels", "matrix", "repeatability", "timing", "wall"]
+__all__ = ["attention", "faults", "kernels", "matrix", "repeatability", "timing"]
 
 
 @click.command()
@@ -116,7 +116,8 @@ def _show_kernels(body: dict[str, Any]) -> None:
 
 
 @click.command()
-@click.option("-s", "--shape", "shapes", multiple=True, metavar="M=4096,N=4096,K=4096", help="Default: six shapes.")
+@click.argument("kernel", default="gemm", type=click.Choice(["gemm", "block_fp8_gemm"]))
+@click.option("-s", "--shape", "shapes", multiple=True, metavar="M=4096,N=4096,K=4096", help="Default: four or six.")
 @click.option("--dtype", default="bfloat16", show_default=True, help="Of the given shapes.")
 @click.option("--trials", type=click.IntRange(1), help="Trials per shape.")
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), help="Seconds per shape.")
@@ -125,6 +126,7 @@ def _show_kernels(body: dict[str, Any]) -> None:
 @database
 @common
 def matrix(
+    kernel: str,
     shapes: tuple[str, ...],
     dtype: str,
     trials: int | None,
@@ -144,8 +146,8 @@ def matrix(
     from tilewise.tuner.space.problem_checks import make_problem, parse_dims
     from tilewise.tuner.tuning.loop import DEFAULT_TRIALS, Budget
 
-    spec = registry.load("gemm")
-    cases = [(parse_dims(shape), dtype) for shape in shapes] or CASES
+    spec = registry.load(kernel)
+    cases = [(parse_dims(shape), dtype) for shape in shapes] or CASES[kernel]
     problems = [make_problem(spec, shape, kind) for shape, kind in cases]
     _require_gpu()
     with open_store(url or read_settings().database_url) as store, CudaDevice() as device:
@@ -178,50 +180,6 @@ def _show_matrix(body: dict[str, Any]) -> None:
         console.print(
             f"{shape_text(row['dims'])} {row['dtype']}: {config}{wrong} {row.get('failed', '')}", markup=False
         )
-
-
-@click.command()
-@click.argument("kernel")
-@click.option("-s", "--shape", required=True, metavar="M=16384,N=1024", help="A shape whose exhaustive run is stored.")
-@click.option("--dtype", default="float32", show_default=True)
-@click.option("--seeds", type=click.IntRange(1), default=3, show_default=True, help="Repetitions of each search.")
-@click.option("--sample", type=click.IntRange(1), default=40, show_default=True, help="Configs for triton.autotune.")
-@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
-@database
-@common
-def wall(
-    kernel: str, shape: str, dtype: str, seeds: int, sample: int, file: str | None, url: str | None, as_json: bool
-) -> None:
-    """Time tuning from nothing to within 3% of the best, against triton.autotune and random search (NVIDIA GPU)."""
-    from tilewise.benchmarks.gpu.wall import bench_wall
-    from tilewise.cli.options import open_existing
-    from tilewise.kernels import registry
-    from tilewise.tuner.space.problem_checks import make_problem, parse_dims
-
-    spec = registry.load(kernel)
-    problem = make_problem(spec, parse_dims(shape), dtype)
-    with open_existing(url) as store:
-        body = bench_wall(spec, problem, store, seeds=seeds, sample=sample)
-    give(body, as_json, file, _show_wall)
-
-
-def _show_wall(body: dict[str, Any]) -> None:
-    from rich.table import Table
-
-    title = f"{body['kernel']} {shape_text(body['dims'])} on {body['device']}: {body['configs']} configs"
-    table = Table(title=f"{title}, best {body['exhaustive_best_us']:.2f} us", title_justify="left")
-    table.add_column("search")
-    for heading in ("seed", "evaluations", "seconds", "best us"):
-        table.add_column(heading, justify="right")
-    for name, runs in body["searches"].items():
-        for run in runs:
-            reached = "" if run["reached"] else " (not within 3%)"
-            cells = (f"{run['seconds']:.1f}", f"{run['best_us']:.2f}{reached}")
-            table.add_row(name, str(run["seed"]), str(run["evaluations"]), *cells)
-    auto = body["autotune"]
-    table.add_row("triton.autotune", "-", str(auto["configs"]), f"{auto['seconds']:.1f}", "")
-    table.add_row("triton.autotune, scaled", "-", str(body["configs"]), f"{auto['scaled_seconds']:.0f}", "")
-    output().print(table)
 
 
 @click.command()

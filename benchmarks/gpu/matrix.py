@@ -1,7 +1,8 @@
 """Tuned matrix products against PyTorch's (cuBLAS): one timer, in turns, with a cold L2 cache.
 
-The products are `torch.matmul` for 16-bit inputs and `torch._scaled_mm` for 8-bit ones, into a tensor that exists. The
-reported time is the median of the rounds, each of which runs every contender once.
+The products are `torch.matmul` for 16-bit inputs, into a tensor that exists, and `torch._scaled_mm` for 8-bit ones:
+with one scale for each operand of `gemm`, and with the same scales of blocks as `block_fp8_gemm`. The reported time is
+the median of the rounds, each of which runs every contender once.
 """
 
 from __future__ import annotations
@@ -26,14 +27,22 @@ from tilewise.tuner.measure.robust_stats import quantile
 from tilewise.tuner.measure.verify import Arguments
 from tilewise.tuner.tuning.loop import Budget, Tuning, Watcher
 
-__all__ = ["CASES", "bench_matrix", "torch_product"]
+__all__ = ["CASES", "bench_matrix", "block_scales", "torch_product"]
 
-CASES: Sequence[tuple[Shape, str]] = (
-    *(({"M": m, "N": 8192, "K": 8192}, "bfloat16") for m in (16, 64, 256, 8192)),
-    ({"M": 4096, "N": 4096, "K": 4096}, "bfloat16"),
-    ({"M": 8192, "N": 8192, "K": 8192, "column_major": True}, "float8_e4m3fn"),
-)
-"""The shapes of the acceptance figures: few rows, as in decoding, and squares."""
+CASES: Mapping[str, Sequence[tuple[Shape, str]]] = {
+    "gemm": (
+        *(({"M": m, "N": 8192, "K": 8192}, "bfloat16") for m in (16, 64, 256, 8192)),
+        ({"M": 4096, "N": 4096, "K": 4096}, "bfloat16"),
+        ({"M": 8192, "N": 8192, "K": 8192, "column_major": True}, "float8_e4m3fn"),
+    ),
+    "block_fp8_gemm": (
+        ({"M": 64, "N": 7168, "K": 2048}, "float8_e4m3fn"),
+        ({"M": 4096, "N": 7168, "K": 2048}, "float8_e4m3fn"),
+        ({"M": 4096, "N": 4096, "K": 7168}, "float8_e4m3fn"),
+        ({"M": 8192, "N": 8192, "K": 8192}, "float8_e4m3fn"),
+    ),
+}
+"""The shapes of a kernel's figures: few rows, as in decoding, squares, and some of DeepSeek-V3's."""
 
 
 def bench_matrix(
@@ -54,7 +63,7 @@ def bench_matrix(
     results = [_tuned(device, store, spec, problem, budget, watcher) for problem in problems]
     bench = Bench(CudaRuntime(device.index))
     about = bench.runtime.describe()
-    limits = f" --trials {budget.trials}" + (f" --timeout {budget.seconds:g}" if budget.seconds else "")
+    limits = f" {spec.name} --trials {budget.trials}" + (f" --timeout {budget.seconds:g}" if budget.seconds else "")
     return {
         **header(f"tilewise bench matrix{limits} --rounds {rounds}", "measured", about.target.name),
         "toolchain": about.toolchain,
@@ -116,15 +125,29 @@ def _launch(spec: KernelSpec, problem: Problem, config: Mapping[str, Any], argum
 
 
 def torch_product(problem: Problem, inputs: Tensors) -> Callable[[], Any]:
-    """Return PyTorch's product of the inputs, without bias, activation and scales."""
+    """Return PyTorch's product of the inputs, without bias, activation and scales of rows and columns."""
     import torch
 
     a, b = inputs["a_ptr"], inputs["b_ptr"]
     if a.element_size() > 1:
         out = torch.empty((a.shape[0], b.shape[1]), dtype=a.dtype, device=a.device)
         return functools.partial(torch.matmul, a, b, out=out)
-    one = torch.ones((), device=a.device)
+    if problem.kernel == "block_fp8_gemm":
+        b = b.T
+        scale_a, scale_b = block_scales(inputs["a_scale_ptr"], inputs["b_scale_ptr"])
+    else:
+        scale_a = scale_b = torch.ones((), device=a.device)
     fast = bool(problem.flags.get("fast_sums", False))
     return functools.partial(
-        torch._scaled_mm, a, b, scale_a=one, scale_b=one, out_dtype=torch.bfloat16, use_fast_accum=fast
+        torch._scaled_mm, a, b, scale_a=scale_a, scale_b=scale_b, out_dtype=torch.bfloat16, use_fast_accum=fast
     )
+
+
+def block_scales(rows: Any, blocks: Any) -> tuple[Any, Any]:
+    """Return scales of 1 x 128 elements [M, K / 128] and of 128 x 128 [N / 128, K / 128] as `torch._scaled_mm` wants
+    them: the first with its rows contiguous, the second transposed, of rows whose lengths are multiples of 4.
+    """
+    import torch
+
+    held = torch.nn.functional.pad(blocks, (0, -blocks.shape[1] % 4))
+    return rows.T.contiguous().T, held[:, : blocks.shape[1]].T

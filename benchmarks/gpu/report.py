@@ -30,17 +30,15 @@ _TIMES = {
 def filled(page: str, results: Path) -> str:
     """Return the page with its tables up to date; `results` is the folder of recorded results."""
     recorded = {path.stem: json.loads(path.read_text()) for path in sorted(results.glob("*.json"))}
-    h200, model = recorded["h200-kernels"], recorded["model-kernels"]
+    h200 = recorded["h200-kernels"]
     tables = {
         "kernels": _kernels(),
         "h200": _results(h200),
-        "model": _results(model),
-        "variants": _variants(recorded["model-variants"]),
         "accuracy": _accuracy(recorded["model-accuracy"], recorded["h200-accuracy"]),
         "attention": _attention(recorded["h200-attention"]),
         "matrix": _matrix(recorded["h200-matrix"]),
         "language model": _results(recorded["h200-llm-kernels"]),
-        "gelu": _gelus(recorded["h200-accuracy"], h200, model),
+        "gelu": _gelus(recorded["h200-accuracy"], h200),
     }
     return placed(page, tables)
 
@@ -65,15 +63,6 @@ def _results(body: Mapping[str, Any]) -> str:
     return markdown(["kernel", "shape", *(_TIMES[key] for key in shown), "share of the rate", "variant"], rows)
 
 
-def _variants(body: Mapping[str, Any]) -> str:
-    rows = []
-    for row in body["rows"]:
-        sides = ", ".join(f"{name} {side['time_us']:.1f}" for name, side in row["sides"].items())
-        ratio, published = (f"{row[key]:.2f}" if key in row else "" for key in ("ratio", "published_ratio"))
-        rows.append([f"`{row['kernel']}`", shape_text(row["dims"]), sides, ratio, published, row["fastest"]])
-    return markdown(["kernel", "shape", "best of each side, us", "first to last", "document", "fastest"], rows)
-
-
 def _accuracy(*bodies: Mapping[str, Any]) -> str:
     rows = []
     for body in bodies:
@@ -85,13 +74,13 @@ def _accuracy(*bodies: Mapping[str, Any]) -> str:
     return markdown(["kernel", "variant", "run by", "y: ours / torch", "mean", "rstd"], rows)
 
 
-def _gelus(accuracy: Mapping[str, Any], h200: Mapping[str, Any], model: Mapping[str, Any]) -> str:
-    rows = []
-    for row in accuracy["rows"]:
-        if row["kernel"].startswith("gelu") and row["variant"] == "blocks":
-            times = [_largest(body, row["kernel"]) for body in (h200, model)]
-            rows.append([f"`{row['kernel']}`", f"{row['error']['out']:.1e}", *times])
-    return markdown(["form", "largest deviation from the exact form", "H200, us", "Ascend910B4, modelled us"], rows)
+def _gelus(accuracy: Mapping[str, Any], h200: Mapping[str, Any]) -> str:
+    rows = [
+        [f"`{row['kernel']}`", f"{row['error']['out']:.1e}", _largest(h200, row["kernel"])]
+        for row in accuracy["rows"]
+        if row["kernel"].startswith("gelu") and row["variant"] == "blocks"
+    ]
+    return markdown(["form", "largest deviation from the exact form", "H200, us"], rows)
 
 
 def _attention(body: Mapping[str, Any]) -> str:

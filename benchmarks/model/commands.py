@@ -1,4 +1,4 @@
-"""`tilewise bench model`, `variants`, `accuracy`, `execute`, `mutations` and `mutants`."""
+"""`tilewise bench model`, `cube`, `variants`, `accuracy`, `execute`, `mutations` and `mutants`."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import click
 
 from tilewise.cli.formatting import output
 from tilewise.cli.options import common, give, print_json
-from tilewise.db.records import shape_text
 from tilewise.tuner.space.problem_checks import config_text
 
-__all__ = ["accuracy", "execute", "model", "mutants", "mutations", "variants"]
+__all__ = ["accuracy", "cube", "execute", "model", "mutants", "mutations"]
 
 
 @click.command()
@@ -43,6 +42,27 @@ def model(as_json: bool) -> None:
         console.print(f"{name.replace('_', ' ')}: {_summed(value)}")
 
 
+@click.command()
+@common
+def cube(as_json: bool) -> None:
+    """Compare modelled times of matrix products with published ones; the one fitted figure is left out where it was
+    fitted."""
+    from tilewise.benchmarks.model.judge.cube_judgement import bench_cube
+    from tilewise.cli.progress import working
+
+    with working("compiling") as progress:
+        body = bench_cube(progress=progress)
+    if as_json:
+        print_json(body)
+        return
+    for row in body["rows"]:
+        error = f"{row['modelled_us'] / row['published_us'] - 1:+.1%}"
+        times = f"{row['published_us']:9.2f} us {row['modelled_us']:9.2f} us {error:>8}"
+        click.echo(f"{row['name']:28} {row['kind']:16} {times}")
+    for kind, found in body["summary"].items():
+        click.echo(f"{kind}: mean error {found['mean_ln_error']:.3f} of {found['timings']}")
+
+
 def _summed(value: Any) -> str:
     return ", ".join(f"{name} {each}" for name, each in value.items()) if isinstance(value, dict) else str(value)
 
@@ -53,37 +73,6 @@ def _model_row(row: dict[str, Any]) -> list[str]:
     ratios = [f"{row[f'{which}_ratio']:.2f}" if f"{which}_ratio" in row else "-" for which in ("published", "left_out")]
     times = [f"{row['published_us']:.2f}", f"{row['left_out_us']:.2f}", f"{row['low_us']:.1f}-{row['high_us']:.1f}"]
     return [row["id"], shown, row["l2"], *times, f"{row['left_out_us'] / row['published_us'] - 1:+.1%}", *ratios]
-
-
-@click.command()
-@click.option("--device", default="auto", show_default=True, help="auto, npu, cuda or model:PART.")
-@click.option("--trials", type=click.IntRange(1), default=24, show_default=True, help="Trials per side.")
-@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
-@common
-def variants(device: str, trials: int, file: str | None, as_json: bool) -> None:
-    """Tune both sides of each comparison in the seed documents: loads, passes, parts, fused or not."""
-    from tilewise.benchmarks.model.variants import bench_variants
-    from tilewise.cli.progress import working
-    from tilewise.tuner.devices.registry import choose, open_device
-
-    with open_device(choose(device)) as opened, working("tuning") as progress:
-        body = bench_variants(opened, trials=trials, progress=progress)
-    give(body, as_json, file, _show_variants)
-
-
-def _show_variants(body: dict[str, Any]) -> None:
-    from rich.table import Table
-
-    table = Table(title=f"{body['device']} ({body['clock']}), us", title_justify="left")
-    for heading in ("kernel", "shape", "sides, best of each", "fastest"):
-        table.add_column(heading)
-    for heading in ("ratio", "documents"):
-        table.add_column(heading, justify="right")
-    for row in body["rows"]:
-        sides = ", ".join(f"{name} {side['time_us']:.1f}" for name, side in row["sides"].items())
-        ratio, published = (f"{row[key]:.2f}" if key in row else "-" for key in ("ratio", "published_ratio"))
-        table.add_row(row["kernel"], shape_text(row["dims"]), sides, row["fastest"] or "-", ratio, published)
-    output().print(table)
 
 
 @click.command()

@@ -18,8 +18,9 @@ __all__ = ["execution_page", "mutations_page"]
 
 _EXECUTION = """# Execution of compiled programs
 
-{date}. Random configs of every kernel at dims with tails, compiled for {part} and **executed** on the modelled core
-(no device): {toolchain}, Python {python}, seed {seed}. Raw figures: [model-execution.json](model-execution.json).
+{date}. Random configs of the 18 kernels of that day at dims with tails, compiled for {part} and **executed** on the
+modelled core (no device): {toolchain}, Python {python}, seed {seed}. Raw figures:
+[model-execution.json](model-execution.json).
 
 ```
 tilewise bench execute --count {count} -o docs/results/model-execution.json
@@ -43,8 +44,9 @@ before, takes {first_s} s the first time in a process and {again_s} s the second
 
 _MUTATIONS = """# Faults in compiled programs
 
-{date}. Compiled programs of all kernels for {part}, each changed in one random place and **executed** on the modelled
-core (no device): {toolchain}, Python {python}, seed {seed}. Raw figures: [model-mutations.json](model-mutations.json).
+{date}. Compiled programs of the 18 kernels of that day for {part}, each changed in one random place and **executed** on
+the modelled core (no device): {toolchain}, Python {python}, seed {seed}. Raw figures:
+[model-mutations.json](model-mutations.json).
 
 ```
 tilewise bench mutations --count {count} -o docs/results/model-mutations.json

@@ -12,8 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from tilewise.benchmarks.common.tables import markdown, placed
-from tilewise.tuner.hardware.ascend_costs import FIGURES, INTERVAL, REPEAT_CYCLES, Figure
+from tilewise.tuner.hardware.ascend_costs import FIGURES, INTERVAL, REPEAT_CYCLES
 from tilewise.tuner.hardware.ascend_parts import PARTS, Part
+from tilewise.tuner.hardware.cube_costs import CUBE_FIGURES
+from tilewise.tuner.hardware.figure import Figure
 
 __all__ = ["filled", "results_page"]
 
@@ -169,9 +171,14 @@ def filled(page: str) -> str:
     for name, figure in REPEAT_CYCLES.items():
         groups.setdefault(figure, []).append(name)
     rows += [_figure("` `".join(names), figure) for figure, names in groups.items()]
-    figures = markdown(["figure", "value", "range", "unit", "source"], rows)
+    figures = markdown(_FIGURE_HEADINGS, rows)
     headings = ["part", "cores", "GHz", "L2 MiB", "L2 GB/s", "read", "write", "mixed", "nominal", "source"]
-    return placed(page, {"figures": figures, "parts": markdown(headings, [_part(part) for part in PARTS.values()])})
+    cube = markdown(_FIGURE_HEADINGS, [_figure(name, figure) for name, figure in CUBE_FIGURES.items()])
+    parts = markdown(headings, [_part(part) for part in PARTS.values()])
+    return placed(page, {"figures": figures, "cube": cube, "parts": parts})
+
+
+_FIGURE_HEADINGS = ["figure", "value", "range", "unit", "source"]
 
 
 def _figure(name: str, figure: Figure) -> list[str]:

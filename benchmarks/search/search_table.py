@@ -10,7 +10,7 @@ from typing import Any
 
 from tilewise.benchmarks.common.tables import markdown
 
-__all__ = ["by_landscape", "endings", "reached", "reliability", "summary"]
+__all__ = ["by_landscape", "endings", "reached", "summary"]
 
 
 def summary(body: Mapping[str, Any]) -> str:
@@ -32,15 +32,6 @@ def by_landscape(body: Mapping[str, Any], margin: str) -> str:
     return markdown(heading, rows)
 
 
-def reliability(body: Mapping[str, Any]) -> str:
-    """Return the results of `outlook`: the share of forecasts that came true, by predicted chance and moment."""
-    bins = body["all"]["reliability"]
-    heading = ["after", "Brier score", "of the average", *(f"predicted {b['from']:.0%}-{b['to']:.0%}" for b in bins)]
-    heading += ["expected gain", "left"]
-    moments = {f"{n} evaluations": judged for n, judged in body["moments"].items()} | {"all": body["all"]}
-    return markdown(heading, (_reliability_row(name, judged) for name, judged in moments.items()))
-
-
 def endings(body: Mapping[str, Any]) -> str:
     """Return the results of `endings`, one row per landscape: tunings near the best at each budget, trials, and the
     worst gain that was left."""
@@ -59,12 +50,6 @@ def endings(body: Mapping[str, Any]) -> str:
 
 def _ending(row: Mapping[str, Any]) -> tuple[str, str, str]:
     return f"{row['near']} of {row['tunings']}", f"{row['trials']:.0f}", f"{row['left_worst']:.1%}"
-
-
-def _reliability_row(name: str, judged: Mapping[str, Any]) -> list[str]:
-    came = [f"{b['came']:.0%} of {b['forecasts']}" if b["forecasts"] else "-" for b in judged["reliability"]]
-    scores = [f"{judged[key]:.3f}" for key in ("brier", "brier_of_the_average")]
-    return [name, *scores, *came, *(f"{judged[key]:.1%}" for key in ("expected_gain", "left"))]
 
 
 def _mean_cells(mean: Mapping[str, Any], columns: list[str]) -> Iterator[str]:

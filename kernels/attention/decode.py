@@ -132,6 +132,7 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
             stages=int(config.get("NUM_STAGES", 1)),
             shared_bytes=rows * width * problem.item_bytes,
             splits=int(config["SPLITS"]),
+            chained=True,
         ),
     )
 

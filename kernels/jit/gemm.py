@@ -290,3 +290,50 @@ def gemm_descriptors_kernel(
             cols = col + tl.arange(0, BLOCK_N)
             total = _finished(total, bias_ptr, a_scale_ptr, b_scale_ptr, rows, cols, M, N, ACTIVATION)
             out_tiles.store([row, col], total.to(out_ptr.dtype.element_ty))
+
+
+@triton.jit
+def gemm_masked_kernel(
+    a_ptr,
+    b_ptr,
+    bias_ptr,
+    a_scale_ptr,
+    b_scale_ptr,
+    out_ptr,
+    M,
+    N,
+    K,
+    COLUMN_MAJOR: tl.constexpr,
+    ACTIVATION: tl.constexpr,
+    INTEGER: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP_M: tl.constexpr,
+):
+    """Compute tiles whose loads are masked along every axis: each program takes one, or every so many-th.
+
+    Ascend's compiler turns such a load into one transfer to L1. Clamped or wrapped indices, or columns with a stride
+    known at run time only, would become copies by vector cores or element by element. INTEGER: sums are in int32.
+    """
+    tiles = tl.cdiv(M, BLOCK_M) * tl.cdiv(N, BLOCK_N)
+    for tile in range(tl.program_id(0), tiles, tl.num_programs(0)):
+        tile_m, tile_n = _tile_of(tile, M, N, BLOCK_M, BLOCK_N, GROUP_M)
+        rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
+        cols = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
+        total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.int32 if INTEGER else tl.float32)
+        for start in range(0, K, BLOCK_K):
+            inner = start + tl.arange(0, BLOCK_K)
+            a = tl.load(
+                a_ptr + rows[:, None] * K + inner[None, :], mask=(rows < M)[:, None] & (inner < K)[None, :], other=0
+            )
+            if COLUMN_MAJOR:
+                held = (cols < N)[:, None] & (inner < K)[None, :]
+                b = tl.trans(tl.load(b_ptr + cols[:, None] * K + inner[None, :], mask=held, other=0))
+            else:
+                held = (inner < K)[:, None] & (cols < N)[None, :]
+                b = tl.load(b_ptr + inner[:, None] * N + cols[None, :], mask=held, other=0)
+            total = tl.dot(a, b, total)
+        total = _finished(total, bias_ptr, a_scale_ptr, b_scale_ptr, rows, cols, M, N, ACTIVATION)
+        mask = (rows < M)[:, None] & (cols < N)[None, :]
+        tl.store(out_ptr + rows[:, None] * N + cols[None, :], total.to(out_ptr.dtype.element_ty), mask=mask)

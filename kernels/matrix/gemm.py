@@ -1,11 +1,13 @@
-"""Matrix products with 16-bit or 8-bit inputs: `out[m, n] = activation(sum over k of a[m, k] * b[k, n] + bias[n])`.
+"""Matrix products: `out[m, n] = activation(sum over k of a[m, k] * b[k, n] + bias[n])`.
 
 `pointers` computes one tile per program and takes any size. `descriptors` loads and stores tiles through tensor
 descriptors, which compute capability 9.0 does without registers and address arithmetic; rows must be multiples of 16
 bytes. Its programs may be as many as the multiprocessors (`PROGRAMS`), each with several tiles in turn. `SPLIT_K`
 divides the sums of few tiles among more programs; a second launch adds the parts up, always in the same order.
+`masked`, the variant for Ascend, masks its loads along every axis, so that they become transfers to a cube core's L1.
 
-Outputs of 16-bit inputs have their dtype, those of 8-bit inputs are bfloat16. `column_major` means that b is stored as
+Outputs have the dtype of their inputs, those of 8-bit floats are bfloat16, and those of int8 are int32. float32 and
+int8 are for Ascend. `column_major` means that b is stored as
 N x K, as the weights of a linear layer are; on NVIDIA, 8-bit products are fast only then. `scaled` multiplies by a
 factor per row of a and one per column of b.
 """
@@ -15,7 +17,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilewise.kernels.candidate_values import only_nvidia
+from tilewise.kernels.candidate_values import only_ascend, only_nvidia
+from tilewise.kernels.matrix.cube_tiles import (
+    CUBE_DTYPES,
+    accumulator_holds,
+    default_cube_tile,
+    depths,
+    operands_in_l1,
+    sides,
+)
 from tilewise.kernels.matrix.tiles import (
     EIGHT_BIT_FLOATS,
     buffered,
@@ -26,6 +36,7 @@ from tilewise.kernels.matrix.tiles import (
     up_to,
 )
 from tilewise.kernels.spec import (
+    ITEM_BYTES,
     Axis,
     Buffer,
     Config,
@@ -49,6 +60,7 @@ _POINTERS = "tilewise.kernels.jit.gemm:gemm_pointers_kernel"
 _PARTS = "tilewise.kernels.jit.gemm:gemm_parts_kernel"
 _SUM = "tilewise.kernels.jit.gemm:gemm_sum_kernel"
 _DESCRIPTORS = "tilewise.kernels.jit.gemm:gemm_descriptors_kernel"
+_MASKED = "tilewise.kernels.jit.gemm:gemm_masked_kernel"
 
 _COLUMN_MAJOR = Flag("column_major", (False, True))
 _BIAS = Flag("bias", (False, True))
@@ -74,13 +86,19 @@ def _tiles(config: Config, problem: Problem) -> int:
 
 
 def _part(config: Config, problem: Problem) -> int:
-    """Return the length of a part of K: whole blocks."""
+    """Return the length of a part of K: all of it, or whole blocks."""
     block = int(config["BLOCK_K"])
+    if config["SPLIT_K"] == 1:
+        return problem.dims["K"]
     return ceil_div(ceil_div(problem.dims["K"], block), int(config["SPLIT_K"])) * block
 
 
 def _out_dtype(problem: Problem) -> str:
-    return "bfloat16" if problem.item_bytes == 1 else problem.dtype
+    return {"int8": "int32"}.get(problem.dtype, "bfloat16" if _has_float8(problem) else problem.dtype)
+
+
+def _has_float8(problem: Problem) -> bool:
+    return problem.dtype.startswith("float8")
 
 
 def _tolerance(problem: Problem) -> float:
@@ -90,7 +108,7 @@ def _tolerance(problem: Problem) -> float:
     Report", section 3.3.2). A cut is at most 2^-13 of the sum so far, and all of them point towards zero: K / 32 steps
     are off by at most K / 32 * 2^-13 of it. Sums that are added to float32 ones after every 128 terms have four steps.
     """
-    if problem.item_bytes > 1:
+    if not _has_float8(problem):
         return 0.0
     terms = problem.dims["K"] if _FAST_SUMS.of(problem) else min(problem.dims["K"], _EXACT_TERMS)
     return float(ceil_div(terms, 32) * 2.0**-13)
@@ -113,15 +131,20 @@ def _buffers(problem: Problem) -> Mapping[str, Buffer]:
 def _constants(problem: Problem) -> Mapping[str, Value | None]:
     missing = {name: None for name in ("bias_ptr", "a_scale_ptr", "b_scale_ptr") if name not in _buffers(problem)}
     fixed = {"COLUMN_MAJOR": _COLUMN_MAJOR.of(problem), "ACTIVATION": _ACTIVATION.of(problem)}
-    return {**missing, **fixed, "FP8": problem.item_bytes == 1}
+    return {**missing, **fixed}
 
 
 def _launches(config: Config, problem: Problem) -> Sequence[Launch]:
     m, n, k = _sizes(problem)
     block_k, split, tiles = int(config["BLOCK_K"]), int(config["SPLIT_K"]), _tiles(config, problem)
-    exact = {"EXACT_TERMS": 0 if _FAST_SUMS.of(problem) else min(_EXACT_TERMS, block_k)}
+    grid = (min(tiles, int(config.get("PROGRAMS", 0)) or tiles),)
+    if config["VARIANT"] == "masked":
+        return [Launch(_MASKED, grid, {"INTEGER": problem.dtype == "int8"})]
+    exact = {
+        "FP8": _has_float8(problem),
+        "EXACT_TERMS": 0 if _FAST_SUMS.of(problem) else min(_EXACT_TERMS, block_k),
+    }
     if config["VARIANT"] == "descriptors":
-        grid = (min(tiles, int(config["PROGRAMS"]) or tiles),)
         flatten = grid[0] < tiles and not config.get("WARP_SPECIALIZE", False)
         return [Launch(_DESCRIPTORS, grid, {**exact, "FLATTEN": flatten}, descriptors=True)]
     even = {f"EVEN_{name}": size % int(config[f"BLOCK_{name}"]) == 0 for name, size in (("M", m), ("N", n))}
@@ -154,7 +177,7 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
         ),
         streamed_bytes=(block_m + block_n) * block_k * item,
         resident_bytes=4 * block_m * block_n,
-        traffic=(read + parts + 2 * m * n) / least,
+        traffic=(read + parts + ITEM_BYTES[_out_dtype(problem)] * m * n) / least,
         dot=Dot(
             block_m,
             block_n,
@@ -167,6 +190,7 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
             row_bytes=item * (block_k if m > n or _COLUMN_MAJOR.of(problem) else block_n),
             described=config["VARIANT"] == "descriptors",
             specialised=bool(config.get("WARP_SPECIALIZE", False)),
+            alone=not (_BIAS.of(problem) or _SCALED.of(problem) or _ACTIVATION.of(problem) != "none"),
         ),
     )
 
@@ -182,8 +206,9 @@ def _reference(inputs: Tensors, problem: Problem) -> Tensors:
     import torch
 
     a, b = inputs["a_ptr"], inputs["b_ptr"]
-    if a.element_size() == 1:  # torch multiplies no 8-bit floats
-        a, b = a.to(torch.bfloat16), b.to(torch.bfloat16)
+    if a.element_size() == 1:  # torch multiplies no 8-bit floats, and wraps sums of 8-bit integers
+        wide = torch.int32 if a.dtype == torch.int8 else torch.bfloat16
+        a, b = a.to(wide), b.to(wide)
     out = a @ b
     if _SCALED.of(problem):
         out = (out * inputs["a_scale_ptr"][:, None] * inputs["b_scale_ptr"]).to(out.dtype)
@@ -201,11 +226,15 @@ def _reference(inputs: Tensors, problem: Problem) -> Tensors:
 
 
 def _block_m(problem: Problem, target: Target) -> Sequence[Value]:
+    if target.family == "ascend":
+        return sides(problem.dims["M"])
     values = up_to(problem.dims["M"], 16, 256)
     return [value for value in values if value >= 64] if problem.dims["M"] > 256 else values
 
 
 def _block_n(problem: Problem, target: Target) -> Sequence[Value]:
+    if target.family == "ascend":
+        return sides(problem.dims["N"])
     values = up_to(problem.dims["N"], 16, 256)
     least = 32 if problem.dims["M"] <= 64 else 64
     return [value for value in values if value >= least] or values
@@ -213,12 +242,16 @@ def _block_n(problem: Problem, target: Target) -> Sequence[Value]:
 
 def _block_k(problem: Problem, target: Target) -> Sequence[Value]:
     """Return blocks of 64 to 256 bytes of a row, up to 512 for the long loops of few rows."""
+    if target.family == "ascend":
+        return depths(problem)
     least, most = 64 if problem.dims["K"] >= 64 else 32, 256 if problem.dims["M"] > 256 else 512
     return up_to(problem.dims["K"], least // problem.item_bytes, min(256, most // problem.item_bytes))
 
 
 def _split_k(problem: Problem, target: Target) -> Sequence[Value]:
     """Return more than one part only where the largest tiles would leave most of the cores idle."""
+    if target.family == "ascend":
+        return [1]
     m, n, k = _sizes(problem)
     most = min(4 * target.cores // (ceil_div(m, 256) * ceil_div(n, 256)), k // 128)
     return [split for split in (1, 2, 4, 8, 16) if split <= max(1, most)]
@@ -230,6 +263,18 @@ def _has_descriptors(problem: Problem, target: Target) -> bool:
     rows = [k * problem.item_bytes, 2 * n] + ([] if _COLUMN_MAJOR.of(problem) else [n * problem.item_bytes])
     capable = target.family == "nvidia" and (target.capability == 0 or target.capability >= 90)
     return capable and all(row % 16 == 0 for row in rows)
+
+
+def _variants(problem: Problem, target: Target) -> Sequence[Value]:
+    if target.family == "ascend":
+        return ["masked"]
+    return ["pointers", "descriptors"] if _has_descriptors(problem, target) else ["pointers"]
+
+
+def _programs(problem: Problem, target: Target) -> Sequence[Value]:
+    """Return how many programs share the tiles, 0 for one each."""
+    shared = target.family == "ascend" or _has_descriptors(problem, target)
+    return [0, target.matrix_cores] if shared else []
 
 
 def _only_descriptors(*values: Value) -> Any:
@@ -246,11 +291,14 @@ def _registers_hold(config: Config, problem: Problem, target: Target) -> bool:
         return True
     groups = 2 if config.get("WARP_SPECIALIZE", False) else 1
     rows, cols, warps = int(config["BLOCK_M"]), int(config["BLOCK_N"]), groups * int(config["num_warps"])
-    exact = problem.item_bytes == 1 and not _FAST_SUMS.of(problem)
+    exact = _has_float8(problem) and not _FAST_SUMS.of(problem)
     return sums_hold(rows, cols, warps) and (not exact or rows * cols / (32 * warps) + cols / 2 <= 192)
 
 
 def _shared_memory_holds(config: Config, problem: Problem, target: Target) -> bool:
+    if config["VARIANT"] == "masked":
+        rows, cols, depth = (int(config[f"BLOCK_{name}"]) for name in "MNK")
+        return operands_in_l1(rows, cols, depth, problem.item_bytes) and accumulator_holds(rows, cols)
     return operands_hold(_tiling(config, problem), target)
 
 
@@ -265,6 +313,8 @@ def _parts_hold(config: Config, problem: Problem, target: Target) -> bool:
 def _variant_holds(config: Config, problem: Problem, target: Target) -> bool:
     if config["VARIANT"] == "descriptors":
         return int(config["BLOCK_N"]) // int(config["PARTS_N"]) >= 16
+    if config["VARIANT"] == "masked":
+        return True
     return not config.get("PROGRAMS", 0) and config.get("PARTS_N", 1) == 1 and not config.get("WARP_SPECIALIZE", False)
 
 
@@ -288,7 +338,8 @@ def _specialised_holds(config: Config, problem: Problem, target: Target) -> bool
 
 
 def _holds(config: Config, problem: Problem, target: Target) -> bool:
-    named = all(config[each.name] in each.values(problem, target) for each in SPEC.parameters)
+    listed = {each.name: each.values(problem, target) for each in SPEC.parameters}
+    named = all(config[name] in values for name, values in listed.items() if values)
     return named and all(constraint.holds(config, problem, target) for constraint in SPEC.constraints)
 
 
@@ -298,8 +349,24 @@ _FAST = ((128, 256, 8, 3), (256, 128, 8, 3), (128, 128, 4, 4), (64, 256, 4, 5), 
 
 def _default(problem: Problem, target: Target) -> Config:
     """Return the largest tiles that fill the cores, narrow and deep ones for few rows."""
+    if target.family == "ascend":
+        return _cube_default(problem, target)
     large = _large_tiles(problem, target) if problem.dims["M"] > 64 and _has_descriptors(problem, target) else None
     return large or _small_tiles(problem, target)
+
+
+def _cube_default(problem: Problem, target: Target) -> Config:
+    m, n, _ = _sizes(problem)
+    tile = default_cube_tile(m, n, problem, target)
+    many = ceil_div(m, int(tile["BLOCK_M"])) * ceil_div(n, int(tile["BLOCK_N"])) > target.matrix_cores
+    return {
+        "VARIANT": "masked",
+        **tile,
+        "GROUP_M": default_group(m, int(tile["BLOCK_M"])),
+        "SPLIT_K": 1,
+        "PROGRAMS": target.matrix_cores if many else 0,
+        "multibuffer": True,
+    }
 
 
 def _large_tiles(problem: Problem, target: Target) -> Config | None:
@@ -343,27 +410,32 @@ def _small_tiles(problem: Problem, target: Target) -> Config:
 SPEC = KernelSpec(
     name="gemm",
     summary="out[m, n] = activation(sum over k of a[m, k] * b[k, n] + bias[n])",
-    function=(_POINTERS, _PARTS, _SUM, _DESCRIPTORS),
+    function=(_POINTERS, _PARTS, _SUM, _DESCRIPTORS, _MASKED),
     dims=("M", "N", "K"),
-    dtypes=("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2"),
+    dtypes=("bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "float32", "int8"),
     flags=(_COLUMN_MAJOR, _BIAS, _ACTIVATION, _SCALED, _FAST_SUMS),
     parameters=(
-        Parameter("VARIANT", lambda p, t: ["pointers", "descriptors"] if _has_descriptors(p, t) else ["pointers"]),
+        Parameter("VARIANT", _variants),
         Parameter("BLOCK_M", _block_m),
         Parameter("BLOCK_N", _block_n),
         Parameter("BLOCK_K", _block_k),
         Parameter("GROUP_M", lambda problem, target: [1, 4, 8, 16]),
         Parameter("SPLIT_K", _split_k),
-        Parameter("PROGRAMS", lambda problem, target: [0, target.cores] if _has_descriptors(problem, target) else []),
+        Parameter("PROGRAMS", _programs),
         Parameter("PARTS_N", _only_descriptors(1, 2)),
         Parameter("WARP_SPECIALIZE", _only_descriptors(False, True)),
         Parameter("num_warps", only_nvidia(4, 8), role="option"),
         Parameter("num_stages", only_nvidia(2, 3, 4, 5, 6), role="option"),
+        Parameter("multibuffer", only_ascend(True, False), role="option"),
     ),
     constraints=(
         Constraint(
             EIGHT_BIT_FLOATS,
-            lambda config, problem, target: problem.item_bytes > 1 or target.has_float8,
+            lambda config, problem, target: not _has_float8(problem) or target.has_float8,
+        ),
+        Constraint(
+            CUBE_DTYPES,
+            lambda config, problem, target: problem.dtype not in ("float32", "int8") or target.family == "ascend",
         ),
         Constraint("PROGRAMS, PARTS_N and WARP_SPECIALIZE need descriptors", _variant_holds),
         Constraint(
@@ -374,7 +446,7 @@ SPEC = KernelSpec(
         Constraint("GROUP_M is at most the number of rows of tiles", group_holds),
         Constraint("PROGRAMS is less than the number of tiles", _programs_hold),
         Constraint("SPLIT_K needs pointers, no empty part, and at most four programs per core", _parts_hold),
-        Constraint("the operands in flight fit in shared memory", _shared_memory_holds),
+        Constraint("the operands in flight fit in shared memory, or in L1 with the sums in L0C", _shared_memory_holds),
     ),
     buffers=_buffers,
     scalars=lambda problem: dict(problem.dims),

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from empty_database import place_empty_database
 from scopes import changed
 
 from tilewise.db.records import Clock, Problem, Scope, Status, Trial
@@ -65,6 +66,7 @@ def store(request: pytest.FixtureRequest) -> Iterator[Store]:
         url: str = request.getfixturevalue("postgres_url")
     else:
         url = request.getfixturevalue("file_url") if request.param == "sqlite-file" else "sqlite://"
+        place_empty_database(url)
     with open_store(url) as opened:
         yield opened
 

@@ -110,6 +110,13 @@ def test_a_trial_in_the_future_is_named(url, make_scope, make_trial):
     assert line.endswith("in the future: a clock was wrong")
 
 
+@pytest.mark.parametrize(("ahead", "is_fault"), [(4.7, False), (5.3, True)])
+def test_clocks_may_differ_by_five_minutes(file_url, make_scope, make_trial, ahead, is_fault):
+    with open_store(file_url) as store:
+        store.record(make_scope(), [make_trial(created=datetime.now(UTC) + timedelta(minutes=ahead))])
+    assert bool(found(file_url)) is is_fault
+
+
 def test_times_from_a_clock_that_ran_ahead_can_be_corrected(url, make_scope, make_trial):
     page = (ROOT / "docs/operations.md").read_text()
     [statement] = re.findall(r"^UPDATE trials .*$", page, re.MULTILINE)

@@ -16,7 +16,7 @@ from tilewise.db.evidence import summarize
 from tilewise.db.records import Clock, Problem, Question, Status, Suggestion, Trial
 from tilewise.db.sql.sql_store import open_store
 from tilewise.db.store import START as FIRST_PAGE
-from tilewise.db.store import Change, MergeReport, Wanted
+from tilewise.db.store import Change, MergeReport, Place, Wanted
 from tilewise.errors import NotFound, StoreError
 
 START = datetime(2026, 11, 1, tzinfo=UTC)
@@ -511,6 +511,20 @@ def test_trials_come_in_pages_that_go_on_where_the_one_before_ended(store, make_
     failed = [] if status else [(first, None)]
     in_order = [*((first, n) for n in range(1, 6)), *failed, *((second, n) for n in range(6, 8))]
     assert [(each.scope, each.trial.ordinal) for each in listed] == in_order
+
+
+def test_a_page_of_trials_reads_so_many_scopes_and_goes_on_before_the_next_ones_first_trial(
+    store, make_scope, make_trial, monkeypatch
+):
+    monkeypatch.setattr("tilewise.db.sql.sql_store._SCOPES_PER_PAGE", 2)
+    scopes = [make_scope(device=name) for name in "ABC"]
+    for scope in scopes:
+        store.record(scope, [make_trial()])
+    page, after = store.trial_page(Wanted())
+    assert [each.scope for each in page] == scopes[:2]
+    assert after == Place(page[-1].place.scope + 1, 0)
+    page, after = store.trial_page(Wanted(), after=after)
+    assert ([each.scope for each in page], after) == (scopes[2:], None)
 
 
 def test_results_come_in_pages_the_latest_scopes_first(store, make_scope, make_trial):

@@ -19,7 +19,10 @@ FILES = RawFiles(ROOT)
 BLOCKS = re.compile(r"```.*?```|<!--.*?-->|\]\([^)]*\)", re.DOTALL)
 UNITS = r"\s?(?:%|us\b|ms\b|s\b|x\b|MB\b|GB\b|TB/s|times\b|configs\b|evaluations\b|power-of-two)"
 FIGURE = re.compile(rf"(?<!CPython )(?<![\w.`-])(?:\d+\.\d+|\d[\d,]*(?={UNITS}))")
-SOURCED = re.compile(r"chosen|Programming Guide|data sheet|from the same table|Version of", re.IGNORECASE)
+SOURCED = re.compile(
+    r"chosen|Programming Guide|data sheet|from the same table|Version of|PTX ISA|white paper|report|Benchmarking",
+    re.IGNORECASE,
+)
 
 
 def prose(path):
@@ -36,7 +39,7 @@ def test_the_page_is_what_make_docs_would_write_apart_from_commits():
 def test_a_claim_is_made_where_the_page_says_with_the_raw_files_figures(claim):
     for place in claim.places:
         assert place.words is None or place.words(FILES.of(claim)) in prose(place.path), place.path
-    missing = [path for path in (*claim.about, *claim.files) if not (ROOT / path).exists()]
+    missing = [path for path in (*claim.about, *claim.files, *claim.earlier) if not (ROOT / path).exists()]
     assert missing == []
 
 
@@ -61,7 +64,7 @@ def test_every_figure_of_the_readme_is_that_of_a_claim():
 def test_every_raw_file_has_a_claim():
     """Notes of when marked tests last ran (`test-*.json`) hold no figure."""
     recorded = {str(path.relative_to(ROOT)) for path in RESULTS.glob("*.json") if not path.name.startswith("test-")}
-    assert recorded - {path for claim in CLAIMS for path in claim.files} == set()
+    assert recorded - {path for claim in CLAIMS for path in (*claim.files, *claim.earlier)} == set()
 
 
 def test_a_figure_without_a_raw_file_stands_where_the_page_says():

@@ -1,6 +1,6 @@
 """The command line as a user runs it: in a separate process, with a temporary database and the real compiler.
 
-Commands run in forks of a warm process (`warm_command`), but for those that are interrupted or have a prelude, and
+Commands run in forks of a warm process (`warm_python`), but for those that are interrupted or have a prelude, and
 while it is recorded which test runs which line.
 """
 
@@ -10,13 +10,13 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from warm_command import WarmCommand
+from warm_python import WarmPython
 
 
 @dataclass
@@ -25,7 +25,7 @@ class CommandLine:
 
     folder: Path
     environment: Mapping[str, str] = field(default_factory=dict)
-    warm: WarmCommand | None = None
+    warm: WarmPython | None = None
 
     @property
     def database(self) -> str:
@@ -63,26 +63,20 @@ class CommandLine:
 
 
 @pytest.fixture(scope="session")
-def artefacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("artefacts")
-
-
-@pytest.fixture(scope="session")
-def warm() -> Iterator[WarmCommand]:
-    warm = WarmCommand()
-    yield warm
-    warm.close()
+def artefacts() -> Path:
+    """The cache of this run, which all its processes share: a config is compiled once."""
+    return Path(os.environ["TILEWISE_CACHE"])
 
 
 @pytest.fixture
-def tilewise(tmp_path: Path, artefacts: Path, warm: WarmCommand) -> CommandLine:
-    return CommandLine(tmp_path, {"TILEWISE_CACHE": str(artefacts)}, warm)
+def tilewise(tmp_path: Path, artefacts: Path, warm_python: WarmPython) -> CommandLine:
+    return CommandLine(tmp_path, {"TILEWISE_CACHE": str(artefacts)}, warm_python)
 
 
 @pytest.fixture(scope="session")
-def tuned(tmp_path_factory: pytest.TempPathFactory, artefacts: Path, warm: WarmCommand) -> CommandLine:
+def tuned(tmp_path_factory: pytest.TempPathFactory, artefacts: Path, warm_python: WarmPython) -> CommandLine:
     """A command line whose database holds one small problem, tuned on a modelled part."""
-    tilewise = CommandLine(tmp_path_factory.mktemp("tuned"), {"TILEWISE_CACHE": str(artefacts)}, warm)
+    tilewise = CommandLine(tmp_path_factory.mktemp("tuned"), {"TILEWISE_CACHE": str(artefacts)}, warm_python)
     done = tilewise("tune", "row_reduce", "-s", "M=200,N=1000", "--device", "model:Ascend910B4", "--trials", "8")
     assert done.returncode == 0, done.stderr
     return tilewise

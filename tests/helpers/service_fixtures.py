@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from empty_database import place_empty_database
 from scopes import changed
 from starlette.testclient import TestClient
 
@@ -69,7 +70,8 @@ def tune_into() -> Tune:
     """A function that records a finished tuning and more trials in the store at a URL; keywords change its scope."""
 
     def record(url: str, *, trials: Sequence[Trial] = (), **changes: Any) -> None:
-        with open_store(url, create=True) as store:
+        place_empty_database(url)
+        with open_store(url) as store:
             store.record(changed(SCOPE, **changes), [WINNER, DEFAULT, REFUSED, *trials])
 
     return record
@@ -89,6 +91,7 @@ def tune(tune_into: Tune, store_url: str) -> Tune:
 @pytest.fixture
 def client(store_url: str) -> Iterator[TestClient]:
     """A client of the application; it answers 500 as a server would, instead of raising the error."""
+    place_empty_database(store_url)
     with TestClient(create_app(store_url, Options(run_jobs=False)), raise_server_exceptions=False) as client:
         yield client
 

@@ -82,6 +82,10 @@ class Vllm:
             found = functions["try_get_optimal_moe_config"]((e, 2 * n, k), (e, k, n // packed), 2, dtype, m, block)
         return dict(found)
 
+    def default(self, e: int, n: int, k: int, dtype: str | None, m: int, block: list[int] | None) -> dict[str, Any]:
+        """Return the config that vLLM launches with if it finds no table."""
+        return dict(self._moe()["get_default_config"](m, e, n, k, 2, dtype, block))
+
     def gemm(self, n: int, k: int, m: int) -> dict[str, Any]:
         """Return the config for a product of blocks of 128x128 in fp8, as `w8a8_triton_block_scaled_mm` chooses it."""
         names = ("get_w8a8_block_fp8_configs",)

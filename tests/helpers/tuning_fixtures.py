@@ -9,6 +9,7 @@ from pathlib import Path
 from types import ModuleType
 
 import pytest
+from empty_database import place_empty_database
 from hypothesis import settings
 from places import HELPERS
 
@@ -37,5 +38,6 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def store(url: str) -> Iterator[Store]:
+    place_empty_database(url)
     with open_store(url) as opened:
         yield opened

@@ -52,7 +52,7 @@ def explain(
         "dtype": problem.dtype,
         "device": device.target.name,
         "clock": str(device.clock),
-        "toolchain": device.toolchain,
+        "toolchain": device.scope(spec, problem).toolchain,
         "config": dict(config),
         "feasible": outcome.status is Status.CORRECT,
         "reason": outcome.reason,

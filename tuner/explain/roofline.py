@@ -1,4 +1,7 @@
-"""A roofline plot of one config: FLOP per byte against GFLOP/s. It needs the `plot` extra."""
+"""A roofline plot of one config: FLOP per byte against GFLOP/s. It needs the `plot` extra.
+
+The peak is that of the matrix units for a kernel that multiplies there, else that of additions.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from tilewise.db.records import shape_text
 from tilewise.errors import Unavailable, UsageError
 from tilewise.kernels.spec import KernelSpec, Problem
 from tilewise.tuner.devices.base import Device
+from tilewise.tuner.hardware.peaks import arithmetic
 
 __all__ = ["Roofs", "draw", "modelled_roofs"]
 
@@ -58,17 +62,17 @@ def draw(file: Path, device: Device, spec: KernelSpec, problem: Problem, body: M
 
     mpl.rcParams["svg.hashsalt"] = "tilewise"  # makes the same plot the same file
     flops, time_us = spec.flops(problem), float(body["time_us"])
+    bound = arithmetic(spec, problem, device.target.name)
+    peak, made_of = (bound.peak_tflop_s * 1e3, "products") if bound else (roofs.vector_gflop_s, "additions")
     moved = body.get("traffic", {}).get("bytes", spec.bytes(problem))
     figure = Figure(figsize=(7.5, 5), layout="constrained")
     axes = figure.subplots()
     low, high = (flops / spec.bytes(problem) * factor for factor in (1 / 30, 30))
     for name, rate in roofs.memory_gb_s.items():
-        knee = roofs.vector_gflop_s / rate
+        knee = peak / rate
         points = [low, min(max(knee, low), high), high]
-        axes.plot(points, [min(rate * x, roofs.vector_gflop_s) for x in points], label=f"{name}, {rate:.0f} GB/s")
-    axes.axhline(
-        roofs.vector_gflop_s, linestyle=":", color="gray", label=f"{roofs.vector_gflop_s:.0f} GFLOP/s, additions"
-    )
+        axes.plot(points, [min(rate * x, peak) for x in points], label=f"{name}, {rate:.0f} GB/s")
+    axes.axhline(peak, linestyle=":", color="gray", label=f"{peak:.0f} GFLOP/s, {made_of}")
     achieved = flops / time_us / 1e3
     axes.plot(flops / moved, achieved, "o", color="black", label=f"this config, {time_us:.2f} us ({body['clock']})")
     axes.axvline(flops / spec.bytes(problem), linestyle="--", color="silver", label="least traffic")

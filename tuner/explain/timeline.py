@@ -56,7 +56,8 @@ def draw(kernel: str, shape: Shape, dtype: str, part: str, made_with: str, confi
     from tilewise.tuner.devices.ascend_model.report.drawing import drawing
 
     spec = registry.load(kernel)
+    problem = make_problem(spec, shape, dtype)
     with ModelDevice(part, jobs=1) as device:
-        if device.toolchain != made_with:
-            raise Unavailable(f"it was tuned with {made_with}, but this machine has {device.toolchain}; tune it again")
-        return drawing(device.analyse(spec, make_problem(spec, shape, dtype), config))
+        if (here := device.scope(spec, problem).toolchain) != made_with:
+            raise Unavailable(f"it was tuned with {made_with}, but this machine has {here}; tune it again")
+        return drawing(device.analyse(spec, problem, config))

@@ -12,6 +12,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from tilewise.tuner.hardware.cube_costs import CUBE_FIGURES, CUBE_RATES
+from tilewise.tuner.hardware.figure import Figure
+
 __all__ = [
     "FIGURES",
     "HBM_CORE_GB_S",
@@ -26,15 +29,6 @@ __all__ = [
 
 
 End = Literal["value", "low", "high"]
-
-
-@dataclass(frozen=True, slots=True)
-class Figure:
-    value: float
-    low: float
-    high: float
-    unit: str
-    source: str
 
 
 _PUBLIC = "public measurements on one 910B part"
@@ -139,13 +133,14 @@ class Costs:
 
 
 def costs(end: End = "value", instead: Mapping[str, Figure] | None = None) -> Costs:
-    """Return all figures at their best values, or all at the ends that make a kernel fast (`low`) or slow (`high`).
+    """Return all figures, those of cube cores too, at their best values, or at the ends that make a kernel fast (`low`)
+    or slow (`high`).
 
     `instead` holds a calibration's figures, of either table, which replace the shipped ones.
     """
-    rates = {"l2_read_bytes", "l2_write_bytes", "l2_share", "read_share", "mixed_share"}  # more is faster
+    rates = {"l2_read_bytes", "l2_write_bytes", "l2_share", "read_share", "mixed_share", *CUBE_RATES}  # more is faster
     opposite: dict[End, End] = {"value": "value", "low": "high", "high": "low"}
     changed = instead or {}
-    chosen = {name: changed.get(name, figure) for name, figure in FIGURES.items()}
+    chosen = {name: changed.get(name, figure) for name, figure in {**FIGURES, **CUBE_FIGURES}.items()}
     figures = {name: getattr(f, opposite[end] if name in rates else end) for name, f in chosen.items()}
     return Costs(figures, {name: getattr(changed.get(name, f), end) for name, f in REPEAT_CYCLES.items()})

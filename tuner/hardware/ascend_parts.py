@@ -1,7 +1,7 @@
 """Figures of the Ascend parts: cores, clock, caches, and the rates that their memories sustain, each with its source.
 
-On-chip sizes and alignments, and the number of cores as the compiler sees it, are read from a compiled module instead;
-see `toolchain.target`. Where no measurement was found, the nearest sibling's is used and called estimated.
+The number of cores as the compiler sees it, and alignments, are read from a compiled module instead; see
+`toolchain.target`. Where no measurement was found, the nearest sibling's is used and called estimated.
 """
 
 from __future__ import annotations
@@ -11,7 +11,15 @@ from dataclasses import dataclass, replace
 
 from tilewise.errors import UnknownDevice
 
-__all__ = ["PARTS", "Part", "part"]
+__all__ = ["ON_CHIP_BYTES", "ON_CHIP_NAMES", "PARTS", "Part", "part"]
+
+ON_CHIP_BYTES = {"ub": 192 << 10, "cbuf": 512 << 10, "cc": 128 << 10, "ca": 64 << 10, "cb": 64 << 10}
+"""Memories of one core of every part of the Ascend 910B and 910_93 families, by the compiler's names: a vector core's
+unified buffer; a cube core's L1, its accumulators L0C, and its operands L0A and L0B. The compiler's description of each
+part has the same sizes."""
+
+ON_CHIP_NAMES = {"ub": "UB", "cbuf": "L1", "cc": "L0C", "ca": "L0A", "cb": "L0B"}
+"""Names of these memories in the vendor's texts and in messages."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,9 @@
 The rates are of dense products at the boost clock, in 10**12 operations per second. 989.4 and 494.7 for the SXM parts
 of the H series are from the white paper "NVIDIA H100 Tensor Core GPU Architecture", the others from NVIDIA's data
 sheets (H100 Tensor Core GPU, H200 Tensor Core GPU, A100 Tensor Core GPU), which print those of the H series for sparse
-matrices: twice as many. A part under load seldom holds the boost clock, so even the best kernels stay below them.
+matrices: twice as many. Those of Ascend are the operations of a cube core per cycle, from a public cost model of its
+instructions, times cores and clock. A part under load seldom holds the boost clock, so even the best kernels stay below
+them.
 """
 
 from __future__ import annotations
@@ -11,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tilewise.kernels.spec import KernelSpec, Problem
+from tilewise.tuner.hardware.ascend_parts import PARTS
 from tilewise.tuner.hardware.targets import memory_gb_s
 
 __all__ = ["Arithmetic", "arithmetic", "arithmetic_binds", "peak_tflop_s"]
@@ -30,6 +33,9 @@ _PEAKS = (
     (("A100",), _AMPERE),
 )
 """Rates by words of the device's name, the first match counting. float32 is multiplied as TF32."""
+
+_CUBE_OPERATIONS = {"float16": 8192, "int8": 16384, "float32": 2048}
+"""Operations of a cube core per cycle: 16 x 32 bytes x 16 products, and a quarter of those of float16 in float32."""
 
 _SAME_RATE = {"bfloat16": "float16", "float8_e5m2": "float8_e4m3fn", "uint8": "int8"}
 
@@ -55,6 +61,9 @@ class Arithmetic:
 
 def peak_tflop_s(device: str, dtype: str) -> float | None:
     """Return the peak of the named device's matrix units for operands of this dtype; None if it is not listed."""
+    if device in PARTS:
+        rate = _CUBE_OPERATIONS.get(_SAME_RATE.get(dtype, dtype))
+        return None if rate is None else rate * (PARTS[device].cores // 2) * PARTS[device].clock_ghz / 1e3
     words = set(device.replace("-", " ").split())
     rates = next((rates for names, rates in _PEAKS if words.issuperset(names)), {})
     return rates.get(_SAME_RATE.get(dtype, dtype))

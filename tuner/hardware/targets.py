@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tilewise.kernels.spec import Target
-from tilewise.tuner.hardware.ascend_parts import PARTS
+from tilewise.tuner.hardware.ascend_parts import ON_CHIP_BYTES, PARTS
 
 __all__ = ["known_target", "memory_gb_s"]
 
@@ -28,10 +28,6 @@ _CAPABILITY = {
 
 _LEAST_SHARED_KIB = 64
 """Shared memory assumed for other GPUs: too little refuses configs that would run, too much admits some that fail."""
-
-_UNIFIED_BUFFER_BYTES = 192 * 1024
-"""Unified buffer of every part of the Ascend 910B and 910_93 families."""
-
 
 _MEMORY = {("H200", "GH200"): (4800, 50), ("H100", "H800"): (3350, 50), ("A100", "A800"): (2039, 40)}
 """Memory rate (GB/s) and cache size (MiB) of some GPUs, by a word of the name."""
@@ -62,4 +58,4 @@ def known_target(device: str, cores: int) -> Target:
         return Target(
             "nvidia", device, cores, kib * 1024, align_bytes=16, max_programs=2**31 - 1, capability=capability
         )
-    return Target("ascend", device, cores, _UNIFIED_BUFFER_BYTES, align_bytes=32, max_programs=65535)
+    return Target("ascend", device, cores, ON_CHIP_BYTES["ub"], align_bytes=32, max_programs=65535)

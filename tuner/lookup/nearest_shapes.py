@@ -16,12 +16,12 @@ from tilewise.tuner.space.problem_checks import shape_distance
 __all__ = ["NEAREST_BOUND", "ShapeIndex", "ShapesBySource"]
 
 NEAREST_BOUND = math.log(1.25)
-"""Largest distance of a neighbour: the ratios of its dimensions multiply to at most 1.25. Beyond that, the forecast
-from all tuned shapes (`portfolio`) answers. Chosen by hand: the comparison that decided it was not kept. In
-shapes-h200-earlier.json, with the earlier bound of 2, in the first kept run, the 13 shapes launched with a neighbour's
-config (12 of them beyond 1.25) took 1.086 times the best time on average, and the 32 others, launched with one of the
-few configs of the portfolio of then, 1.036 times; with the bound of 1.25, in the two later runs, 12 launched with a
-neighbour's took 1.004 and the 93 others, launched by the forecast, 1.052."""
+"""Largest distance of a neighbour: the ratios of its dimensions multiply to at most 1.25.
+
+Beyond that, the forecast from all tuned shapes (`portfolio`) answers. Chosen by hand: the comparison that decided it
+was not kept. An earlier bound was 2, before there was a forecast. No run compares both on one shape, so it is not known
+how much the value matters. docs/runtime.md has what launched configs cost at shapes never tuned, whether a neighbour's
+or the forecast's, which the raw files tell apart."""
 
 _LIMIT = 8
 """Neighbours returned by default. This and the four below were chosen by hand, for the time of a look-up."""

@@ -41,7 +41,8 @@ class Match(StrEnum):
     - `older`: the same, found with another toolchain.
     - `nearest`: the winner of another shape within `nearest_shapes.NEAREST_BOUND`, if it is feasible for this one.
     - `portfolio`: of the configs that are good for some tuned shape, the one predicted to be fastest here.
-    - `predicted`: the config of the whole space that the prior ranks first; nothing was timed.
+    - `predicted`: the config of the whole space that the prior ranks first, or the default of a kernel of a kind that
+      the prior does not know on the device; nothing was timed.
     """
 
     EXACT = "exact"
@@ -231,7 +232,7 @@ def _why(portfolio: Portfolio) -> str:
 
 def _predicted(question: Question, spec: KernelSpec, source_hash: str, target: Target) -> Result | None:
     from tilewise.tuner.prior.penalties import penalties, rank_by_prior
-    from tilewise.tuner.space.search_space import enumerate_space
+    from tilewise.tuner.space.search_space import check_config, enumerate_space
 
     problem = question.problem
     try:
@@ -239,8 +240,13 @@ def _predicted(question: Question, spec: KernelSpec, source_hash: str, target: T
     except NothingFeasible:
         return None
     best = rank_by_prior(spec, problem, space.configs, target)[0]
-    if not penalties(spec, problem, best, target):  # a kernel without a prior
-        return None
+    why = f"what the prior likes best of {len(space)} configs; nothing was timed"
+    if not penalties(spec, problem, best, target):
+        if not spec.tiling(best, problem).axes:
+            return None
+        best, why = spec.default(problem, target), _NO_PRIOR
+        if check_config(spec, problem, target, best):
+            return None
     scope = Scope(
         question.problem,
         source_hash=source_hash,
@@ -249,8 +255,10 @@ def _predicted(question: Question, spec: KernelSpec, source_hash: str, target: T
         toolchain="the prior",
         cores=target.cores,
     )
-    why = f"what the prior likes best of {len(space)} configs; nothing was timed"
     return _untimed(scope, best, Match.PREDICTED, None, why)
+
+
+_NO_PRIOR = "the kernel's default, as the prior knows no kernels of this kind on this device; nothing was timed"
 
 
 def _differences(config: Config, moved: Config) -> str:

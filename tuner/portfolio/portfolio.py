@@ -1,7 +1,7 @@
 """Portfolios: the smallest set of configs that keeps all tuned shapes near their best, and a rule that picks one.
 
-A portfolio also holds a forecast from all trials (`forecast`). Its picks cost less time than the rule's, and they are
-the configs that an untuned shape is launched with.
+A portfolio also holds a forecast from all trials (`forecast`), whose picks are the configs that an untuned shape is
+launched with. docs/runtime.md compares them with the rule's.
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ VERSION = 2
 
 _DOUBTED = 4.0
 """Limit on a pick's time by the prior, as a multiple of that of the spec's default. A few tuned shapes, far away, say
-little about how a block's size should change with the shape. Chosen by hand, in view of 193 picks on an H200 whose
-shapes were tuned afterwards (docs/runtime.md): the prior rated none this slow, and one 3.9 times as slow."""
+little about how a block's size should change with the shape. Chosen by hand, with the picks of earlier runs on an H200
+(docs/runtime.md) in sight, and never ablated."""
 
 ConfigKey = tuple[tuple[str, Any], ...]
 

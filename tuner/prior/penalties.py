@@ -54,10 +54,11 @@ def rank_by_prior(spec: KernelSpec, problem: Problem, configs: Iterable[Config],
 
 def tiling_facts(tiling: Tiling, target: Target) -> dict[str, Any]:
     """Return how the config divides the work, as `explain` and the stored evidence show it."""
+    cores = target.matrix_cores if tiling.dot else target.cores
     return {
         "programs": tiling.programs,
-        "cores": target.cores,
-        "waves": ceil_div(tiling.programs, target.cores),
+        "cores": cores,
+        "waves": ceil_div(tiling.programs, cores),
         "tail_rows": sum(axis.tail for axis in tiling.axes[: max(1, len(tiling.axes) - 1)]),
         "trips": tiling.trips,
     }

@@ -21,7 +21,7 @@ from tilewise.kernels.spec import ITEM_BYTES, Config, Dot, KernelSpec, Problem, 
 __all__ = ["tensor_core_penalties"]
 
 _OVERFLOW = 4.0
-"""Least penalty of operands that do not fit in shared memory; it grows with the overflow."""
+"""Least penalty of operands that do not fit in shared memory; it grows with the overflow. Chosen by hand."""
 
 _THREADS, _REGISTERS = 2048, 65536
 """Limits of a multiprocessor (CUDA C++ Programming Guide, technical specifications)."""
@@ -31,7 +31,7 @@ _PRODUCTS = {90: 2048, 80: 1024}
 times 4096 (the H100's data sheet), 312 are 108 at 1.41 GHz times 2048 (the A100's)."""
 
 _WIDE_ROWS = 64
-"""Rows of a Hopper instruction (`wgmma`); a lower tile is multiplied by the older `mma`."""
+"""Rows of a Hopper instruction (`wgmma`, PTX ISA); a lower tile is multiplied by the older `mma`."""
 
 _OLDER = 0.62
 """Rate of `mma` on Hopper, relative to `wgmma` ("Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via
@@ -52,7 +52,7 @@ _WHOLE_ROW, _SHORT_ROW = 128, 0.4
 hand."""
 
 _L2_SIZE = 50 << 20
-"""Second-level cache of an H100 and an H200; half of it is taken to keep operands (each half serves its own side)."""
+"""Second-level cache of an H100 and an H200 (data sheets); half of it is taken to keep operands, chosen by hand."""
 
 _LATENCY = 650.0
 """Cycles from a request of operands until the first of them are in shared memory. Chosen by hand."""
@@ -61,19 +61,24 @@ _STORE_BYTES = 32
 """Bytes per cycle that a multiprocessor stores. Chosen by hand, as are the costs below."""
 
 _LAUNCH = 4000.0
-"""Cycles of a second launch, 2.5 us."""
+"""Cycles of a second launch, 2.5 us. Chosen by hand."""
 
 _DESCRIPTORS = 4000.0
-"""Cycles in which a program makes its descriptors and first uses them."""
+"""Cycles in which a program makes its descriptors and first uses them. Chosen by hand."""
 
 _ADDRESSES = 0.12
-"""Share of a product, and of its operands' way, that threads take for addresses and copies, if no descriptors do it."""
+"""Share of a product and its operands' way that threads take for addresses without descriptors. Chosen by hand."""
 
 _TRIP = 40.0
-"""Cycles of a trip in which the tensor cores wait for barriers."""
+"""Cycles of a trip in which the tensor cores wait for barriers. Chosen by hand."""
+
+_CHAIN, _WARP, _CHAINED_PRODUCT = 500.0, 120.0, 32.0
+"""Cycles of a trip whose parts wait for one another (products, maximum, exponentials, products), of each warp that the
+maximum has to reach, and of each product of 16 x 8 x 16 elements in a warp. Chosen by hand, with two landscapes of
+`decode_attention` in sight."""
 
 _SHARPNESS = 5.0
-"""Power of the mean of a trip's durations: infinite would hide the shorter ones behind the longest entirely."""
+"""Power of the mean of a trip's durations; infinite would hide all but the longest. Chosen by hand."""
 
 
 class _Effects(NamedTuple):
@@ -159,6 +164,10 @@ class _Kernel:
         durations.append(self._from_memory(counted.l2_reuse) / tiles / trips / min(self._cores, tiling.programs))
         if counted.in_flight:
             durations.append((_LATENCY + tiling.streamed_bytes / _L2_BYTES) / (self._resident * self._under_way))
+        if counted.issue and dot.chained:
+            chain = _CHAIN + _WARP * self._warps + _CHAINED_PRODUCT * rows * dot.n * dot.k / (16 * 8 * 16) / self._warps
+            loaded = _LATENCY + tiling.streamed_bytes / _MEMORY_BYTES
+            durations.append(max(chain, (loaded + chain) / dot.stages) / self._resident)
         trip: float = sum(duration**_SHARPNESS for duration in durations) ** (1 / _SHARPNESS)
         total = tiles * trips * trip
         if counted.epilogue:

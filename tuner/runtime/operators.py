@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from tilewise.tuner.lookup.resolve import Match
 from tilewise.tuner.measure.launch import arguments_of, interpreted, options_of, resolve_function, with_allocator
 from tilewise.tuner.runtime.call_signature import NO_FLAGS, signature_from_buffers
 from tilewise.tuner.runtime.config_selector import WAIT_SECONDS, Choice, ConfigSelector
+from tilewise.tuner.runtime.torch_custom_op import custom_op
 from tilewise.tuner.space.problem_checks import checked_flags
 
 __all__ = ["Operator"]
@@ -45,7 +47,8 @@ class Operator:
 
     They are contiguous, or have the strides that the spec gives. See `tuned` for the parameters; `flags` are those of
     all calls. Each call resets the outputs that the kernel accumulates into to their initial values and allocates
-    scratch buffers. It raises `UsageError` for tensors that do not make a problem of the kernel.
+    scratch buffers. It raises `UsageError` for tensors that do not make a problem of the kernel. `torch.compile` sees a
+    call as one operation.
 
         softmax = tilewise.Operator("softmax", "configs.json")
         softmax(x, out)
@@ -80,6 +83,12 @@ class Operator:
             explain=explain,
             on_change=self._changed,
         )
+        self._is_compiling: Callable[[], bool] = bool  # always False without torch
+        if "torch" in sys.modules:
+            import torch
+
+            self._operation = custom_op(self.spec, self.arguments, self._call, self._flags)
+            self._is_compiling = torch.compiler.is_compiling
 
     @property
     def choices(self) -> list[Choice]:
@@ -91,6 +100,10 @@ class Operator:
         if len(tensors) > len(self.arguments) or given.keys() != set(self.arguments):
             raise UsageError(f"kernel {self.spec.name} must be called with the tensors {', '.join(self.arguments)}")
         ordered = [given[name] for name in self.arguments]
+        (self._operation if self._is_compiling() else self._call)(*ordered)
+
+    def _call(self, *ordered: Any) -> None:
+        given = dict(zip(self.arguments, ordered, strict=True))
         plan = self._plans.get(self._key_of(ordered))
         if plan is not None:
             self._launch(plan, given)
@@ -111,7 +124,7 @@ class Operator:
         for run, wanted in plan.steps:
             run(**{name: given[name] for name in wanted})
 
-    def _launch_first(self, ordered: list[Any], given: dict[str, Any]) -> None:
+    def _launch_first(self, ordered: Sequence[Any], given: dict[str, Any]) -> None:
         """Launch a shape for the first time, or with a guess that came later; fall back to the default if it fails."""
         key, choice, plan = self._planned(ordered)
         try:
@@ -123,13 +136,13 @@ class Operator:
             self._plans[key] = plan = self._plan(instead)
             self._launch(plan, given)
 
-    def _key_of(self, ordered: list[Any]) -> tuple[Any, ...]:
+    def _key_of(self, ordered: Sequence[Any]) -> tuple[Any, ...]:
         try:
             return self._key(ordered)
         except IndexError as error:
             raise UsageError(f"kernel {self.spec.name}: a tensor has too few dimensions") from error
 
-    def _planned(self, ordered: list[Any]) -> tuple[tuple[Any, ...], Choice, _Plan]:
+    def _planned(self, ordered: Sequence[Any]) -> tuple[tuple[Any, ...], Choice, _Plan]:
         """Choose a config for the shape; return the shape's key, the choice and its launch plan."""
         key = self._key_of(ordered)
         *values, dtype, _ = key

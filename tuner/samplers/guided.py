@@ -98,7 +98,7 @@ takes."""
 _WIDTH, _FREEDOM = 0.6, 3
 """Width and degrees of freedom of the Student-t process from which the outlook is drawn, relative to the Gaussian
 process. The latter overestimates large chances of a better config and underestimates small ones. Both were chosen on
-the design landscapes; search-outlook.json holds how well they predict."""
+the design landscapes. Even so the chances are poorly calibrated, so they end a search only together with `PATIENCE`."""
 
 BETTER = 0.005
 """Share of the best time by which a better config must be faster. Chosen by hand: the smallest gain that a race

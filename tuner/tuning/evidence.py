@@ -14,7 +14,15 @@ from tilewise.tuner.prior.penalties import tiling_facts
 
 __all__ = ["PIPE_NAMES", "evidence", "explanation", "timing_fields", "trial_from_outcome"]
 
-PIPE_NAMES = {"S": "scalar unit", "V": "vector pipe", "MTE2": "inward transfers", "MTE3": "outward transfers"}
+PIPE_NAMES = {
+    "S": "scalar unit",
+    "V": "vector pipe",
+    "MTE2": "inward transfers",
+    "MTE3": "outward transfers",
+    "MTE1": "operand loads",
+    "M": "cube pipe",
+    "FIX": "result stores",
+}
 
 
 def trial_from_outcome(

@@ -54,9 +54,9 @@ __all__ = [
 ]
 
 DEFAULT_TRIALS = 200
-"""A limit: a guided search ends by itself, after 73 trials on average on recorded landscapes of an H200 with a limit of
-240 (docs/results/search-endings-h200.json). With 60, ten tunings of one problem ended up to 4.3% apart
-(docs/results/h200-repeatability-60.json)."""
+"""A limit: most guided searches end by themselves. docs/search.md has the number of trials that they took with several
+limits on recorded landscapes, before `LEAST_PER_PARAMETER`, and docs/timing.md how far ten tunings of one problem ended
+apart with 60, 120 and 200."""
 
 PriorTable = tuple[NDArray[np.float64], NDArray[np.bool_]]
 """Log penalties, one row per config and one column per penalty; and which configs the prior expects to fit on chip."""
@@ -221,7 +221,7 @@ class Tuning:
         self._rebenchmark = Rebenchmark(spec, problem, device, store, self.scope, self._watcher.comparing)
         self.outlook: Outlook | None = None
         """The guided search's last estimate of the gain from further search. It ends searches, and is shown to nobody:
-        its chances are up to 30 points off on recorded landscapes (docs/search.md)."""
+        its chances were poorly calibrated on recorded landscapes."""
 
     def run(self) -> Result:
         """Tune and return the result. Raises `NothingFeasible` if no config that was tried is correct."""

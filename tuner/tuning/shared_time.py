@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from statistics import median
 
 __all__ = ["SharedTime"]
 
@@ -16,14 +17,15 @@ class SharedTime:
     """A limit in seconds for several tunings: each gets an equal share of the time that is left.
 
     So the time that a tuning leaves over goes to all later ones. A share limits the search alone; the last batch, the
-    default and the final comparison end after it. The longest such ending so far is kept free for each later tuning,
-    so that the total holds; only the last tuning may exceed it, by as much as its ending is longer than those before.
+    default and the final comparison end after it. The median of such endings so far is kept free for each later tuning,
+    so that the total holds if later ones are like those before; not the longest, since one large problem would take
+    the time of all small ones after it.
     """
 
     def __init__(self, seconds: float | None, tunings: int) -> None:
         self._end = None if seconds is None else time.monotonic() + seconds
         self._waiting = tunings
-        self._ending = 0.0
+        self._endings: list[float] = []
 
     @contextmanager
     def share(self, most: float | None = None) -> Iterator[float | None]:
@@ -32,8 +34,9 @@ class SharedTime:
             yield most
             return
         began = time.monotonic()
-        share = max(_LEAST_SECONDS, (self._end - began) / self._waiting - self._ending)
+        ending = median(self._endings) if self._endings else 0.0
+        share = max(_LEAST_SECONDS, (self._end - began) / self._waiting - ending)
         self._waiting -= 1
         given = share if most is None else min(share, most)
         yield given
-        self._ending = max(self._ending, time.monotonic() - began - given)
+        self._endings.append(max(0.0, time.monotonic() - began - given))

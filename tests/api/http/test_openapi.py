@@ -182,3 +182,72 @@ def test_dims_are_a_parameter_each(client):
         if parameter["name"] == "dims"
     ]
     assert (dims["in"], dims["style"], dims["explode"]) == ("query", "form", True)
+
+
+def documented_parameters(client):
+    for path, operations in client.get("/openapi.json").json()["paths"].items():
+        for method, operation in operations.items():
+            for parameter in operation.get("parameters", []):
+                yield path, method, parameter
+
+
+def test_only_what_a_request_needs_is_documented_as_required(client):
+    required = collections.defaultdict(set)
+    for path, _, parameter in documented_parameters(client):
+        if parameter["required"]:
+            required[path].add(parameter["name"])
+    assert required == {
+        "/v1/configs/{kernel}": {"kernel", "device", "dims"},
+        "/v1/history/{kernel}": {"kernel", "device", "dims"},
+        "/v1/jobs/{number}": {"number"},
+        "/v1/jobs/{number}/events": {"number"},
+    }
+
+
+def test_numbers_are_taken_up_to_their_documented_bounds_and_not_beyond(client, tune):
+    tune()
+    checked = set()
+    for path, method, parameter in documented_parameters(client):
+        name, bounds = parameter["name"], parameter["schema"]
+        if method != "get" or bounds.get("type") != "integer" or parameter["in"] != "query":
+            continue
+        for bound, beyond in (("minimum", -1), ("maximum", 1)):
+            statuses = [client.get(f"{path}?{name}={bounds[bound] + off}").status_code for off in (0, beyond)]
+            assert statuses == [200, 400], (path, name, bound)
+            checked.add((path, name, bound))
+    assert {("/v1/jobs", "before", "minimum"), ("/v1/jobs", "limit", "maximum")} <= checked
+
+
+@pytest.mark.parametrize(
+    ("number", "detail"),
+    [
+        (0, "unknown job '0'; expected a number"),
+        (2**63 - 1, f"job {2**63 - 1} does not exist"),
+        (2**63, f"unknown job '{2**63}'; expected a number"),
+        (10**25, "; expected a number"),
+        ("x", "unknown job 'x'; expected a number"),
+    ],
+)
+def test_a_job_number_is_looked_for_if_a_job_can_have_it(client, number, detail):
+    answer = client.get(f"/v1/jobs/{number}")
+    assert answer.status_code == 404
+    assert answer.json()["detail"].endswith(detail)
+
+
+def test_metrics_are_documented_as_text(client):
+    answer = client.get("/openapi.json").json()["paths"]["/metrics"]["get"]["responses"]["200"]
+    assert answer["content"] == {"text/plain": {"schema": {"type": "string"}}}
+
+
+def test_times_are_documented_as_positive(client):
+    schemas = client.get("/openapi.json").json()["components"]["schemas"]
+    times = [
+        (name, field, option.get("exclusiveMinimum"))
+        for name, schema in schemas.items()
+        for field, described in schema.get("properties", {}).items()
+        if field.endswith("_us")
+        for option in described.get("anyOf", [described])
+        if option.get("type") == "number"
+    ]
+    assert len(times) > 5
+    assert {least for _, _, least in times} == {0}, times

@@ -160,6 +160,18 @@ def test_a_timeline_that_cannot_be_drawn_is_not_offered(client, tune):
     page(client, f"{path}/timeline.svg", 404)
 
 
+def test_a_timeline_that_can_be_drawn_is_offered(client, tune, records, monkeypatch):
+    winner, _ = records
+    tune(
+        trials=[
+            replace(winner, config=winner.config | {"BLOCK_SIZE_M": 20}, time_us=20.0, facts={"pipes_us": {"V": 15.0}})
+        ]
+    )
+    path = only_problem(client)
+    monkeypatch.setattr("tilewise.api.pages.routes.is_drawable", lambda scope: scope.key in path)
+    assert f"{path}/timeline.svg" in page(client, path)
+
+
 def test_the_pages_files_are_served_and_nothing_else(client):
     for name, kind in (("style.css", "text/css"), ("page.js", "text/javascript"), ("uplot.js", "text/javascript")):
         answer = client.get(f"/static/{name}")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from urllib.parse import parse_qsl
 
-from tilewise.api.pages.views import _curl
-from tilewise.db.records import Clock, Problem, Scope
+from tilewise.api.pages.views import _curl, problem_view
+from tilewise.db.records import Clock, Problem, Result, Scope, Status, Trial
 from tilewise.tuner.space.problem_checks import parse_flag
 
 
@@ -16,3 +16,47 @@ def test_the_request_of_a_problem_keeps_its_flags_as_they_are_spelt():
     assert command.startswith("curl 'http://localhost:8300/v1/configs/mine?M=8&")
     asked = dict(parse_qsl(command.rstrip("'").partition("?")[2]))
     assert {name: parse_flag(asked[name]) for name in flags} == flags
+
+
+SCOPE = Scope(Problem("row_reduce", {"M": 8, "N": 64}, "float16"), "a1", "NVIDIA H200", Clock.MEASURED, "triton", 132)
+
+
+def trial(number, time_us, **fields):
+    facts = {"config": {"B": number}, "status": Status.CORRECT, "verified": True, "ordinal": number}
+    return Trial(**{**facts, "time_us": time_us, **fields})
+
+
+def view(*trials):
+    return problem_view(Result(SCOPE, trials[0], None, {}, 1.0), trials, None, "http://here", None)
+
+
+def test_the_twenty_fastest_trials_are_listed_fastest_first():
+    shown = view(*(trial(number, 100.0 - number) for number in range(25))).fastest
+    assert [one.time_us for one in shown] == [100.0 - number for number in range(24, 4, -1)]
+
+
+def test_failures_are_counted_by_reason_whatever_their_numbers():
+    def failed(number, status, reason):
+        return trial(number, None, status=status, verified=False, reason=reason)
+
+    shown = view(
+        trial(0, 5.0),
+        failed(1, Status.COMPILE, "needs 300 bits"),
+        failed(2, Status.RUNTIME, "needs 300 bits"),
+        failed(3, Status.COMPILE, "needs 21 bits"),
+    ).failures
+    assert [(one.status, one.reason, one.count, one.config) for one in shown] == [
+        ("compile", "needs 300 bits", 2, "B=1"),
+        ("runtime", "needs 300 bits", 1, "B=2"),
+    ]
+
+
+def test_an_improvement_is_verified_and_faster_than_all_before_it():
+    shown = view(trial(1, 9.0), trial(2, 9.0), trial(3, 4.0, verified=False), trial(4, 8.5), trial(5, 8.7)).improvements
+    assert [(one.ordinal, one.time_us) for one in shown] == [(1, 9.0), (4, 8.5)]
+
+
+def test_the_busy_time_of_a_pipe_is_told_as_a_share_of_the_whole():
+    shown = view(trial(1, 8.0, facts={"pipes_us": {"V": 6.0, "X": 2.0}})).pipes
+    assert [(one.busy_us, one.percent) for one in shown] == [(6.0, 75.0), (2.0, 25.0)]
+    assert shown[1].name == "X" != shown[0].name

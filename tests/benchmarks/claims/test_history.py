@@ -1,11 +1,13 @@
-"""A claim is marked if its raw file is older than the code that it is about, by the commits of a real repository."""
+"""A claim is marked if its raw file was made before the code that it is about, by the commits of a real repository."""
 
+import dataclasses
+import json
 import os
 import subprocess
 
 import pytest
 
-from tilewise.benchmarks.claims.claim import Claim
+from tilewise.benchmarks.claims.claim import Claim, RawFiles
 from tilewise.benchmarks.claims.history import History, code_of
 from tilewise.benchmarks.claims.report import age
 
@@ -51,32 +53,72 @@ class Repository:
 
     def commit(self, **files):
         for name, text in files.items():
-            (self.root / name.replace("_", ".")).write_text(text)
+            path = self.root / name.replace("__", "/").replace("_", ".")
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text)
         self.day += 1
         self.git("add", "-A")
         self.git("commit", "-q", "-m", "x")
 
-    def age(self):
-        return age(CLAIM, History.of(self.root))
+    def age(self, **changes):
+        return age(dataclasses.replace(CLAIM, **changes), RawFiles(self.root), History.of(self.root))
 
 
 @pytest.fixture
 def repository(tmp_path):
     repository = Repository(tmp_path)
     repository.commit(area_py=CODE)
-    repository.commit(raw_json="{}")
+    repository.commit(raw_json=made(3))
     return repository
 
 
-def test_a_file_recorded_after_its_code_has_no_mark(repository):
+def made(day, hour="T11:00:00+00:00"):
+    return json.dumps({"date": f"2026-01-{day:02}{hour}"})
+
+
+def test_a_file_made_after_its_code_has_no_mark(repository):
     assert "older" not in repository.age()
-    assert "of 2026-01-03 12:00; code" in repository.age()
+    assert repository.age().startswith("raw of 2026-01-03 11:00, in ")
 
 
-def test_a_file_recorded_before_its_code_changed_is_marked_with_both_dates(repository):
+def test_a_file_made_before_its_code_changed_is_marked_with_both_dates(repository):
     repository.commit(area_py=CODE.replace("**2", "**3"))
     assert "2026-01-03" in repository.age() and "2026-01-04" in repository.age()
     assert repository.age().endswith("**older than the code**")
+
+
+def test_a_file_that_is_committed_again_is_as_old_as_before(repository):
+    repository.commit(area_py=CODE.replace("**2", "**3"))
+    repository.commit(raw_json=made(3).replace("{", '{"device": "x", '))
+    assert repository.age().endswith("**older than the code**")
+
+
+def test_without_an_hour_code_of_the_same_day_leaves_the_order_open(repository):
+    repository.commit(raw_json=made(2, ""))
+    assert repository.age().startswith("raw of 2026-01-02, in ")
+    assert repository.age().endswith("; perhaps older than the code: of the same day")
+    repository.commit(raw_json=made(1, ""))
+    assert repository.age().endswith("**older than the code**")
+    repository.commit(raw_json=made(3, ""))
+    assert "older" not in repository.age()
+
+
+def test_the_first_of_several_files_counts_and_files_of_earlier_runs_do_not(repository):
+    repository.commit(other_json=made(1))
+    both = ("raw.json", "other.json")
+    assert repository.age(files=both).startswith("raw of 2026-01-01 11:00")
+    assert repository.age(files=both).endswith("**older than the code**")
+    assert "older" not in repository.age(earlier=("other.json",))
+
+
+def test_a_folder_stands_for_all_modules_in_it(repository):
+    repository.commit(shapes__area_py=CODE, shapes__notes_txt="")
+    assert repository.age(about=("shapes",)).endswith("(shapes); **older than the code**")
+    repository.commit(raw_json=made(5))
+    repository.commit(shapes__area_py=CODE.replace("A module.", "Areas."), shapes__notes_txt="x")
+    assert "2026-01-04" in repository.age(about=("shapes",)) and "older" not in repository.age(about=("shapes",))
+    (repository.root / "shapes" / "volume.py").write_text(CODE)
+    assert "code not committed yet (shapes); **older" in repository.age(about=("shapes",))
 
 
 def test_a_constant_that_changed_counts(repository):
@@ -102,13 +144,13 @@ def test_a_change_of_names_alone_is_told_apart(repository):
 def test_a_change_that_is_not_committed_is_later_than_all_commits(repository):
     (repository.root / "area.py").write_text(CODE.replace("**2", "**3"))
     assert "code not committed yet (area.py); **older than the code**" in repository.age()
-    (repository.root / "raw.json").write_text("[]")
-    assert repository.age().startswith("raw not committed yet") and "older" not in repository.age()
+    (repository.root / "raw.json").write_text(made(9))
+    assert repository.age().startswith("raw of 2026-01-09 11:00, not committed yet; code not committed yet")
 
 
 def test_without_git_nothing_is_said_of_age(tmp_path):
     assert History.of(tmp_path) is None
-    assert age(CLAIM, None) == "not known, because git has no history here"
+    assert age(CLAIM, RawFiles(tmp_path), None) == "not known, because git has no history here"
 
 
 def test_code_without_names_keeps_numbers_and_structure():

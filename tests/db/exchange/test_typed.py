@@ -2,9 +2,11 @@
 
 import math
 
+import msgspec
 import pytest
 
-from tilewise.db.exchange.typed import Count, Number, Size, typed
+from tilewise.db.exchange.typed import Config, Count, Moment, Number, Shape, Size, typed
+from tilewise.db.records import Clock
 
 
 @pytest.mark.parametrize(
@@ -32,3 +34,62 @@ def test_a_number_out_of_bounds_is_refused_with_what_was_expected(kind, value, m
     with pytest.raises(ValueError, match=r"\w") as refused:
         typed(value, kind)
     assert str(refused.value) == message
+
+
+class _Inner(msgspec.Struct):
+    size: int
+
+
+class _Outer(msgspec.Struct):
+    kind: Clock
+    inner: _Inner
+    items: list[_Inner]
+    dims: Shape
+    config: Config
+    moment: Moment
+
+
+WHOLE = {
+    "kind": "measured",
+    "inner": {"size": 1},
+    "items": [{"size": 1}, {"size": 2}],
+    "dims": {"M": 8},
+    "config": {"B": 1},
+    "moment": "2026-11-01T00:00:00+00:00",
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"inner": {}}, "inner.size is missing"),
+        ({"inner": 5}, "inner is 5; expected an object"),
+        ({"inner": None}, "inner is null; expected an object"),
+        ({"items": {}}, "items is an object; expected a list"),
+        ({"items": [{"size": 1}, {"size": "x"}]}, "items[1].size is 'x'; expected a whole number"),
+        ({"kind": "guessed"}, "kind is 'guessed'; expected one of measured, modelled"),
+        (
+            {"config": {"A": 1, "B": [1]}},
+            "config.B is a list; expected true or false, a whole number, a num",
+        ),
+        ({"config": {"A": 1, "B": math.inf}}, "config.B is inf; expected a finite number"),
+        ({"moment": "today"}, "moment is 'today'; expected"),
+        ({"moment": "2026-11-01T00:00:00"}, "moment is '2026-11-01T00:00:00'; expected"),
+        ({"inner": {"size": "x" * 60}}, "inner.size is '" + "x" * 39 + "; expected a whole number"),
+    ],
+)
+def test_the_place_of_a_wrong_value_is_named(changes, message):
+    with pytest.raises(ValueError, match=r"\w") as refused:
+        typed(WHOLE | changes, _Outer)
+    assert str(refused.value).startswith(message)
+
+
+def test_a_whole_document_is_read():
+    assert typed(WHOLE, _Outer).items == [_Inner(1), _Inner(2)]
+
+
+def test_what_lacks_a_field_or_is_no_object_is_refused():
+    for value, message in ([], "expected an object, found a list"), ({}, "kind is missing"):
+        with pytest.raises(ValueError, match=r"\w") as refused:
+            typed(value, _Outer)
+        assert str(refused.value) == message

@@ -18,9 +18,12 @@ import pytest
 from faults import Mount, fill, held, mounted
 from rights import NoRights
 from sqlalchemy import URL, create_engine, make_url, text
+from sqlalchemy.exc import DatabaseError, IntegrityError, InterfaceError, OperationalError, ProgrammingError
+from sqlalchemy.exc import TimeoutError as PoolTimeout
 
 from tilewise.db.backup import back_up
 from tilewise.db.check import check
+from tilewise.db.sql.faults import fault
 from tilewise.db.sql.sql_store import open_store
 from tilewise.errors import StoreError
 
@@ -200,3 +203,59 @@ def test_a_copy_without_its_log_is_an_older_but_whole_database(tmp_path, file_ur
         assert database.execute("SELECT count(*) FROM trials").fetchone() == (20,)
     with closing(sqlite3.connect(tmp_path / "copied.db")) as database:
         assert database.execute("PRAGMA integrity_check").fetchone() == ("ok",)
+
+
+# Words for errors -------------------------------------------------------------------------------------------------
+
+
+class Refused(Exception):
+    """A driver's error, with SQLite's extended code or PostgreSQL's state."""
+
+    def __init__(self, code: int | None = None, state: str | None = None, text: str = "details\nmore"):
+        super().__init__(text)
+        if code is not None:
+            self.sqlite_errorcode = code
+        if state is not None:
+            self.sqlstate = state
+
+
+@pytest.mark.parametrize(
+    ("kind", "origin", "message"),
+    [
+        (OperationalError, Refused(sqlite3.SQLITE_BUSY), "tiles.db stayed locked"),
+        (OperationalError, Refused(sqlite3.SQLITE_BUSY_SNAPSHOT), "tiles.db stayed locked"),
+        (OperationalError, Refused(sqlite3.SQLITE_LOCKED_SHAREDCACHE), "tiles.db stayed locked"),
+        (OperationalError, Refused(sqlite3.SQLITE_IOERR_READ), "cannot read or write tiles.db (details); check"),
+        (OperationalError, Refused(sqlite3.SQLITE_IOERR_LOCK), "cannot read or write tiles.db (details); check"),
+        (OperationalError, Refused(sqlite3.SQLITE_CANTOPEN_ISDIR), "cannot open tiles.db (details); check"),
+        (OperationalError, Refused(sqlite3.SQLITE_READONLY_DBMOVED), "tiles.db is read-only"),
+        (DatabaseError, Refused(sqlite3.SQLITE_CORRUPT_INDEX), "tiles.db is damaged (details); restore"),
+        (DatabaseError, Refused(sqlite3.SQLITE_NOTADB), "tiles.db is not a database"),
+        (OperationalError, Refused(sqlite3.SQLITE_FULL), "no space left for tiles.db"),
+        (OperationalError, Refused(sqlite3.SQLITE_PERM), "tiles.db is read-only"),
+        (OperationalError, Refused(sqlite3.SQLITE_ERROR), "tiles.db refused: details"),
+        (IntegrityError, Refused(sqlite3.SQLITE_CONSTRAINT_UNIQUE), "tiles.db refused: details"),
+        (OperationalError, Refused(state="53100"), "no space left for tiles.db"),
+        (OperationalError, Refused(state="55P03"), "tiles.db stayed locked"),
+        (OperationalError, Refused(state="40P01"), "tiles.db: another process wrote to the same problems"),
+        (OperationalError, Refused(state="57P01"), "tiles.db refused: details"),
+        (InterfaceError, Refused(state="42501"), "tiles.db is read-only"),
+        (ProgrammingError, Refused(state="25006"), "tiles.db is read-only"),
+        (OperationalError, Refused(), "cannot reach tiles.db (details); check that the server"),
+        (InterfaceError, Refused(), "cannot reach tiles.db (details); check that the server"),
+        (ProgrammingError, Refused(), "tiles.db refused: details"),
+        (ProgrammingError, Refused(text=""), "tiles.db refused: Refused"),
+    ],
+)
+def test_an_error_is_told_in_one_line_by_its_code(kind, origin, message):
+    told = str(fault("tiles.db", kind("SELECT 1", {}, origin)))
+    assert told.startswith(message)
+    assert "\n" not in told
+
+
+def test_a_pool_without_a_free_connection_counts_as_a_lock():
+    assert str(fault("tiles.db", PoolTimeout())).startswith("tiles.db stayed locked")
+
+
+def test_an_error_of_the_driver_itself_is_told_as_it_is():
+    assert str(fault("tiles.db", sqlite3.ProgrammingError("closed"))) == "tiles.db refused: closed"

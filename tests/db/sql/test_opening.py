@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -53,7 +54,17 @@ def test_an_empty_file_becomes_a_database(tmp_path):
         assert store.devices() == []
 
 
-@pytest.mark.parametrize("content", ["x", "some notes\n" * 1000])
+def test_an_empty_database_of_the_smallest_page_becomes_one_of_tilewise(tmp_path):
+    """One page of 512 bytes; anything shorter is not SQLite's."""
+    path = tmp_path / "small.db"
+    with closing(sqlite3.connect(path)) as small:
+        small.executescript("PRAGMA page_size = 512; CREATE TABLE one (column); DROP TABLE one; VACUUM")
+    assert path.stat().st_size == 512
+    with open_store(f"sqlite:///{path}") as store:
+        assert store.devices() == []
+
+
+@pytest.mark.parametrize("content", ["x", "x" * 511, "some notes\n" * 1000])
 def test_a_file_that_is_not_a_database_is_left_alone(tmp_path, content):
     path = tmp_path / "notes.txt"
     path.write_text(content)
@@ -86,6 +97,18 @@ def test_a_newer_schema_is_refused(tmp_path, file_url):
     newer.close()
     assert "has schema 0999, newer than" in refusal(file_url)
     assert "upgrade tilewise" in refusal(file_url, read_only=True)
+
+
+@pytest.mark.parametrize(
+    ("statement", "version"),
+    [("UPDATE alembic_version SET version_num = 'next'", "next"), ("DELETE FROM alembic_version", "None")],
+)
+def test_a_schema_of_no_number_is_refused(tmp_path, file_url, statement, version):
+    open_store(file_url).close()
+    with closing(sqlite3.connect(tmp_path / "tilewise.db")) as changed:
+        changed.execute(statement)
+        changed.commit()
+    assert f"has schema {version}, newer than" in refusal(file_url)
 
 
 def test_a_folder_is_refused(tmp_path):

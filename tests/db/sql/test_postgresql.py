@@ -50,6 +50,24 @@ def test_a_lock_kept_too_long_is_reported_and_nothing_written(postgres_url, othe
         assert store.trials(make_scope()) == [first, second]
 
 
+def test_tilewise_of_any_version_migrates_alone(postgres_url, other):
+    """The lock's number must stay the same, or two versions could migrate one database at once."""
+    other.execute(text("SELECT pg_advisory_lock(7450193811)"))
+    with pytest.raises(StoreError, match="stayed locked by another process for too long"):
+        open_store(with_option(postgres_url, "lock_timeout=200"))
+    other.execute(text("SELECT pg_advisory_unlock(7450193811)"))
+    open_store(postgres_url).close()
+
+
+def test_a_store_that_only_reads_keeps_no_transaction_open(postgres_url, other, make_scope, make_trial):
+    """PostgreSQL would keep replaced rows for as long as it is."""
+    with open_store(postgres_url) as store:
+        store.record(make_scope(), [make_trial()])
+        assert store.lookup(make_scope().question) is not None
+        idle = "SELECT count(*) FROM pg_stat_activity WHERE state LIKE 'idle in%' AND pid <> pg_backend_pid()"
+        assert other.execute(text(idle)).scalar() == 0
+
+
 def test_waiting_for_a_lock_is_limited(postgres_url):
     with open_store(postgres_url) as store, store._database.engine.connect() as connection:
         assert connection.execute(text("SHOW lock_timeout")).scalar() == "30s"

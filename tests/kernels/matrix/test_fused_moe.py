@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import importlib.util
+import itertools
 import math
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from places import ROOT
+from table_readers import READERS, Vllm, wheel
 
 from tilewise.db.exchange.foreign.tables.sglang import SGLANG_TABLES
-from tilewise.db.exchange.foreign.tables.size_tables import encode_tables
+from tilewise.db.exchange.foreign.tables.size_tables import LADDER, encode_tables
 from tilewise.db.exchange.foreign.tables.vllm import VLLM_TABLES
 from tilewise.db.records import Clock, Result, Scope, Status, Trial
 from tilewise.errors import NothingFeasible
@@ -53,6 +55,20 @@ def test_the_default_is_in_the_space_whatever_the_shape(name, data):
     skewed, topk = data.draw(st.booleans(), "skewed"), data.draw(st.integers(1, min(experts, 16)), "TOPK")
     anything = problem(sizes[0], experts, *sizes[1:], topk, quant=quant, skewed=skewed)
     assert check_config(MOE, anything, target, MOE.default(anything, target)) == ""
+
+
+@pytest.mark.full  # vLLM's package is large
+@pytest.mark.parametrize(
+    ("quant", "dtype", "block"), [("none", None, None), (FP8, "fp8_w8a8", [128, 128]), (INT8, "int8_w8a8", None)]
+)
+def test_the_default_is_what_vllm_launches_without_a_table(quant, dtype, block):
+    vllm = wheel("vllm")
+    assert vllm is not None, "make build/readers/vllm/VERSION"
+    for rung, (e, n, k) in itertools.product(LADDER, ((8, 14336, 4096), (128, 768, 2048))):
+        theirs = Vllm(vllm, READERS, "NVIDIA H200").default(e, n, k, dtype, rung, block)
+        ours = {**MOE.default(problem(rung, e, n, k, 2, quant=quant), TARGETS["hopper"])}
+        assert ours.pop("GROUP_SIZE_M") <= theirs["GROUP_SIZE_M"], "of fewer blocks than a group, all are in it"
+        assert ours.items() <= theirs.items(), rung
 
 
 @pytest.mark.parametrize(
@@ -258,3 +274,40 @@ def test_every_quantisation_is_right_on_a_gpu(quant):
             for each in (MOE.default(anything, device.target), *chosen.values()):
                 verdict = device.verify(MOE, anything, each)
                 assert verdict.agreed, f"{anything} {each}: {verdict.reason}"
+
+
+@needs_torch
+@pytest.mark.parametrize(("quant", "size"), [("none", 0.25 / 16), (FP8, 1.0), (INT8, 32.0)])
+def test_matrices_are_drawn_so_that_products_are_small_in_every_dtype(quant, size):
+    import torch
+
+    buffer = MOE.buffers(problem(4, 8, 64, 256, 2, quant=quant))["w13_ptr"]
+    tensor = torch.empty(600, 600, dtype=getattr(torch, buffer.dtype))
+    buffer.draw(tensor, torch.Generator().manual_seed(1))
+    values = tensor.float()
+    assert float(values.std()) == pytest.approx(size, rel=0.05)
+    if quant == INT8:
+        assert (int(values.min()), int(values.max())) == (-127, 127)  # clamped, for four deviations are 128
+        assert values.unique().numel() > 200
+    else:
+        assert float(values.abs().max()) < 6 * size
+
+
+@needs_torch
+@pytest.mark.parametrize(("quant", "size"), [(FP8, 1.0), (INT8, 32.0)])
+def test_scales_undo_the_size_of_the_drawn_matrices(quant, size):
+    import torch
+
+    buffer = MOE.buffers(problem(4, 8, 64, 256, 2, quant=quant))["w13_scale_ptr"]
+    scales = torch.empty(2000)
+    buffer.draw(scales, torch.Generator().manual_seed(1))
+    usual = 0.25 / 16 / size
+    assert 0.5 * usual <= float(scales.min()) < 0.52 * usual
+    assert 1.48 * usual < float(scales.max()) <= 1.5 * usual
+
+
+@pytest.mark.parametrize(("quant", "requantised"), [("none", 0.0), (FP8, 0.25), (INT8, 0.13)])
+@pytest.mark.parametrize(("dtype", "bits"), [("bfloat16", 8), ("float16", 11)])
+def test_what_is_rounded_and_quantised_on_the_way_widens_the_tolerance(quant, requantised, dtype, bits):
+    found = MOE.buffers(problem(4, 8, 64, 256, 2, dtype, quant=quant))["out_ptr"].tolerance
+    assert found == pytest.approx(3.0 * 2.0**-bits + requantised)

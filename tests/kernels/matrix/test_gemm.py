@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import math
+import types
 
 import pytest
 from hypothesis import given, settings
@@ -32,6 +33,13 @@ def problem(m, n, k, dtype="bfloat16", **flags):
     return make_problem(GEMM, {"M": m, "N": n, "K": k, **flags}, dtype)
 
 
+def takes(target, dtype):
+    """Return whether the target's matrix units take this dtype."""
+    if dtype in ("float32", "int8"):
+        return target.family == "ascend"
+    return ITEM_BYTES[dtype] > 1 or target.has_float8
+
+
 # Spaces ----------------------------------------------------------------------------------------------------------
 
 SIZE = st.one_of(st.integers(1, 300), st.sampled_from([512, 1000, 4096, 8192, 100_000]))
@@ -42,7 +50,7 @@ SIZE = st.one_of(st.integers(1, 300), st.sampled_from([512, 1000, 4096, 8192, 10
 @pytest.mark.parametrize("name", TARGETS)
 def test_the_default_is_in_the_space_whatever_the_shape(name, data):
     target = TARGETS[name]
-    dtypes = [dtype for dtype in GEMM.dtypes if ITEM_BYTES[dtype] > 1 or target.has_float8]
+    dtypes = [dtype for dtype in GEMM.dtypes if takes(target, dtype)]
     flags = {"column_major": data.draw(st.booleans(), "column_major")}
     dtype = data.draw(st.sampled_from(dtypes), "dtype")
     anything = problem(*(data.draw(SIZE, size) for size in "MNK"), dtype, **flags)
@@ -125,6 +133,34 @@ def test_eight_bit_operands_that_are_transposed_are_not_loaded_by_warps_of_their
         assert any(config["WARP_SPECIALIZE"] for config in configs) == column_major
 
 
+ASCEND = TARGETS["ascend"]
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_float32_and_int8_are_for_cube_cores(dtype):
+    assert enumerate_space(GEMM, problem(512, 512, 512, dtype), ASCEND).configs
+    with pytest.raises(NothingFeasible, match="cube cores"):
+        enumerate_space(GEMM, problem(512, 512, 512, dtype), HOPPER)
+
+
+def test_tiles_on_ascend_fit_the_memories_of_a_cube_core():
+    for config in enumerate_space(GEMM, problem(4096, 4096, 4096, "float32"), ASCEND).configs:
+        rows, cols, depth = (config[f"BLOCK_{name}"] for name in "MNK")
+        assert config["VARIANT"] == "masked"
+        assert 4 * rows * cols <= 128 << 10
+        assert 4 * (rows + cols) * depth <= 512 << 10
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tile", "programs"),
+    [((4096, 4096, 4096), (128, 256), 20), ((256, 4096, 512), (128, 256), 20), ((16, 4096, 4096), (16, 64), 20)],
+)
+def test_the_default_on_ascend_is_the_largest_tile_that_keeps_the_cube_cores_busy(sizes, tile, programs):
+    chosen = GEMM.default(problem(*sizes, "float16"), ASCEND)
+    assert (chosen["BLOCK_M"], chosen["BLOCK_N"]) == tile
+    assert chosen["PROGRAMS"] == programs
+
+
 def test_bytes_and_operations_are_counted_once():
     usual = problem(100, 200, 300)
     assert GEMM.flops(usual) == 2 * 100 * 200 * 300
@@ -143,6 +179,67 @@ def test_eight_bit_sums_left_to_the_tensor_cores_may_be_off_by_more():
         )
     ]
     assert tolerances == [0.0, 2.0**-11, 2.0**-5]
+
+
+@pytest.mark.parametrize(
+    ("sizes", "wide"),
+    [
+        ((2**16, 256, 2**15 - 8), False),
+        ((2**16, 256, 2**15), True),  # a has 2^31 elements
+        ((256, 2**16, 2**15), True),  # b
+        ((2**16, 2**15, 256), True),  # the output
+    ],
+)
+def test_matrices_of_2_to_the_31_elements_are_addressed_by_64_bits(sizes, wide):
+    config = {**TILES, "BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 64}
+    (launch,) = GEMM.plan(config, problem(*sizes))
+    assert launch.constants["WIDE"] is wide
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tiles", "warps", "stages"),
+    [
+        ((8192, 8192), (128, 256), 8, 3),
+        ((8256, 256), (256, 128), 8, 3),
+        ((8192, 136), (128, 128), 4, 4),
+        ((4224, 128), (64, 128), 4, 5),
+    ],
+)
+def test_the_default_has_the_largest_tiles_that_fill_half_the_cores(sizes, tiles, warps, stages):
+    found = GEMM.default(problem(*sizes, 4096), HOPPER)
+    assert ((found["BLOCK_M"], found["BLOCK_N"]), found["num_warps"], found["num_stages"]) == (tiles, warps, stages)
+
+
+@needs_torch
+@pytest.mark.parametrize(
+    ("eight_bits", "terms", "options"), [(True, 128, {"max_num_imprecise_acc": 128}), (True, 0, {}), (False, 128, {})]
+)
+def test_only_8_bit_products_are_added_up_exactly_and_only_if_that_is_wanted(monkeypatch, eight_bits, terms, options):
+    from tilewise.kernels.jit import gemm
+
+    monkeypatch.setattr(gemm, "tl", types.SimpleNamespace(dot=lambda a, b, total, **given: (a, b, total, given)))
+    assert gemm._dot.fn("a", "b", "total", eight_bits, terms) == ("a", "b", "total", options)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "flags", "tile", "warps", "held"),
+    [
+        ("float8_e4m3fn", {}, (64, 256), 4, False),  # 128 sums, and as many of an instruction of 64 rows
+        ("float8_e4m3fn", {}, (64, 128), 4, True),
+        ("float8_e4m3fn", {}, (128, 128), 4, True),  # 128 and 64 sums: 192
+        ("float8_e4m3fn", {}, (128, 256), 8, False),
+        ("float8_e4m3fn", {"fast_sums": True}, (64, 256), 4, True),
+        ("bfloat16", {}, (64, 256), 4, True),
+        ("bfloat16", {}, (128, 256), 4, False),
+        ("bfloat16", {}, (16, 16), 4, True),  # two sums per thread
+        ("bfloat16", {}, (16, 16), 8, False),
+    ],
+)
+def test_sums_are_kept_in_registers_with_those_of_an_exact_instruction(dtype, flags, tile, warps, held):
+    (rule,) = (each for each in GEMM.constraints if each.rule == "2 to 128 sums of a tile per thread")
+    config = {"BLOCK_M": tile[0], "BLOCK_N": tile[1], "num_warps": warps}
+    assert rule.holds(config, problem(4096, 4096, 4096, dtype, **flags), HOPPER) is held
+    assert rule.holds(config, problem(4096, 4096, 4096, dtype, **flags), TARGETS["ascend"])
 
 
 # Values ----------------------------------------------------------------------------------------------------------

@@ -50,6 +50,16 @@ def test_the_default_is_in_the_space_whatever_the_shape(target, name, data):
     assert check_config(spec, anything, target, spec.default(anything, target)) == ""
 
 
+@pytest.mark.parametrize("n", [1000, 10_000_000, 67_000_000, 100_000_000, 2**28])
+@pytest.mark.parametrize("name", TABLES)
+def test_the_default_of_a_long_row_has_no_more_programs_than_the_device_launches(ascend, name, n):
+    spec = registry.load(name)
+    config = spec.default(problem(name, 1, n), ascend)
+    programs = math.ceil(n / config["BLOCK_SIZE_N"])
+    assert programs <= ascend.max_programs
+    assert config["BLOCK_SIZE_N"] <= 1024 or programs > ascend.max_programs / 2  # no wider than that needs
+
+
 @settings(max_examples=4)
 @given(st.data())
 @pytest.mark.parametrize("name", ["gelu_tanh", "layer_norm_apply"])

@@ -82,3 +82,9 @@ def test_an_integer_may_be_either_neighbour_of_a_tie_and_no_other(integer, exact
         {"out_ptr": torch.tensor([[exact]]).double()},
     )
     assert compare(got, wanted, buffers=spec.buffers(problem)).agreed is agreed
+
+
+@pytest.mark.parametrize(("n", "cols"), [(100, 128), (200, 128), (256, 256), (300, 256), (512, 512), (5000, 1024)])
+def test_the_default_of_blocks_takes_a_few_whole_groups(target, n, cols):
+    spec = registry.load("per_block_quant")
+    assert spec.default(Problem("per_block_quant", {"M": 64, "N": n}, "float32"), target)["BLOCK_SIZE_N"] == cols

@@ -120,3 +120,31 @@ def test_traffic_is_one_read_of_the_input_and_one_write_of_the_output():
     rows, everything = Problem("sum_rows", {"M": 5, "N": 7}, "float16"), Problem("max_all", {"N": 9}, "float32")
     assert SPECS["sum_rows"].bytes(rows) == 2 * (35 + 5)
     assert SPECS["max_all"].bytes(everything) == 4 * (9 + 1)
+
+
+def drawn(name, m, n):
+    torch = pytest.importorskip("torch")
+    x = torch.full((m, n), 3.0)
+    SPECS[name].buffers(Problem(name, {"M": m, "N": n}, "float32"))["x_ptr"].draw(x, torch.Generator().manual_seed(1))
+    return x
+
+
+def test_maxima_are_drawn_with_ends_that_are_largest_a_row_without_numbers_and_one_with_a_nan():
+    x = drawn("max_rows", 7, 50)
+    assert x[[0, 3, 6], -1].tolist() == [8.0] * 3
+    assert (x[[0, 3, 6], :-1] < 8.0).all() and (x[[4, 5]] < 8.0).all()
+    assert (x[1] == -math.inf).all()
+    assert x.isnan().nonzero().tolist() == [[2, 25]]
+    assert x[[0, 3, 4, 5, 6]].isfinite().all()
+    assert drawn("max_rows", 1, 50)[0, -1] == 8.0
+
+
+def test_products_are_drawn_such_that_no_run_of_a_row_overflows():
+    x = drawn("prod_rows", 20, 3000)
+    levels = x.abs().log2()
+    assert set(levels.flatten().tolist()) == {-1.0, 0.0, 1.0}
+    runs = levels.cumsum(1)
+    assert (runs.max(1).values - runs.min(1).values).max() <= 1
+    assert 180 < float((levels != 0).sum(1).float().mean()) < 330
+    assert 0.4 < float((x < 0).float().mean()) < 0.6
+    assert 0.3 < float((drawn("prod_rows", 50, 20).abs() != 1).float().mean()) < 0.7  # half of a short row's steps

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tilewise.kernels import registry
-from tilewise.kernels.spec import Problem
+from tilewise.kernels.spec import Problem, Target
 from tilewise.tuner.space.search_space import enumerate_space
 
 SPEC = registry.load("row_reduce")
@@ -103,3 +103,24 @@ def test_the_reference_is_the_operator_written_out():
     w = torch.tensor([0.25, -1.0], dtype=torch.float64)
     written_out = [sum(1 / (1 + math.exp(-(2 * float(x[m, n]) + float(w[n])))) for n in range(2)) for m in range(2)]
     assert SPEC.reference({"x_ptr": x, "w_ptr": w})["out_ptr"].tolist() == pytest.approx(written_out, rel=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("family", "rows", "cols", "warps", "held"),
+    [
+        ("ascend", 24, 1024, 4, (True, True)),  # two tiles of 96 KiB fill the unified buffer
+        ("ascend", 25, 1024, 4, (False, True)),
+        ("nvidia", 24, 1024, 4, (True, False)),
+        ("nvidia", 16, 1024, 4, (True, True)),  # 128 elements per thread
+        ("nvidia", 17, 1024, 4, (True, False)),
+        ("nvidia", 1, 128, 4, (True, True)),  # one element per thread
+        ("nvidia", 1, 127, 4, (True, False)),
+        ("nvidia", 1, 127, 2, (True, True)),
+    ],
+)
+def test_tiles_that_fill_the_chip_or_a_threads_registers_are_the_largest(family, rows, cols, warps, held):
+    spec = registry.load("row_reduce")
+    target = Target(family, "a part", 40, 196608, 32, 65535)
+    config = {"BLOCK_SIZE_M": rows, "SUB_BLOCK_SIZE_M": rows, "BLOCK_SIZE_N": cols, "num_warps": warps}
+    problem = Problem("row_reduce", {"M": 100, "N": 8192}, "float32")
+    assert tuple(rule.holds(config, problem, target) for rule in spec.constraints[1:]) == held

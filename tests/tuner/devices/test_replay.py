@@ -1,8 +1,11 @@
 """A recorded landscape as a device: a config's outcome is the recorded one."""
 
+import dataclasses
 import gzip
+import hashlib
 import json
 import math
+import re
 
 import numpy as np
 import pytest
@@ -326,3 +329,16 @@ def test_any_landscape_is_tuned_without_a_repeat_and_resumed_alike(tmp_path_fact
 def test_numbers_are_in_order_whatever_the_order_of_the_records_and_words_as_they_come(landscape):
     device = ReplayDevice(landscape(cache(list(records())[::-1])))
     assert device.space.domains == {"x": tuple(range(12)), "layout": ("column", "row")}
+
+
+def test_the_toolchain_names_the_files_content_by_eight_digits(landscape):
+    path = landscape(cache(records()))
+    assert re.search(rf"\b{hashlib.sha256(path.read_bytes()).hexdigest()[:8]}\b", ReplayDevice(path).toolchain)
+
+
+@pytest.mark.parametrize("seconds", [None, 2.5])
+def test_recorded_seconds_are_facts_where_they_are_known(landscape, seconds):
+    device = ReplayDevice(landscape(cache(records())))
+    device.rows = [dataclasses.replace(row, seconds=seconds) for row in device.rows]
+    (outcome,) = device.evaluate(device.spec, device.problem, [{"x": 5, "layout": "row"}])
+    assert outcome.facts == ({} if seconds is None else {"recorded_s": seconds})

@@ -2,6 +2,7 @@
 
 import random
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -16,6 +17,7 @@ pytest.importorskip("torch")
 from tilewise.settings import read_settings
 from tilewise.tuner.devices.ascend_model.device import ModelDevice
 from tilewise.tuner.devices.ascend_model.model_config import model_config
+from tilewise.tuner.diagnostics import fit_model
 from tilewise.tuner.diagnostics.fit_model import Measured, fit, parameters, time_probes
 from tilewise.tuner.diagnostics.micro_kernels import probes
 from tilewise.tuner.hardware.ascend_costs import FIGURES, REPEAT_CYCLES, Figure, costs
@@ -28,6 +30,7 @@ from tilewise.tuner.hardware.calibrated_costs import (
     keep,
     model_fingerprint,
 )
+from tilewise.tuner.measure.outcome import Timing
 
 PART = "Ascend910B4"
 PLANTED = {
@@ -226,3 +229,18 @@ def test_a_folder_that_cannot_be_written_to_is_an_error(data_folder):
     (data_folder / "calibrations").write_text("in the way")
     with pytest.raises(Unavailable, match=r"cannot write .*; set TILEWISE_DATA to another folder"):
         keep(made(launch_us=1.0))
+
+
+@pytest.mark.parametrize(
+    ("timing", "noise"),
+    [
+        (Timing(10.0, 9.0, 11.0, 16), 1.25 * 2.0 / 1.683 / 10.0 / 4),
+        (Timing(10.0, 9.0, 11.0, 100), 1.25 * 2.0 / 1.683 / 10.0 / 10),
+        (Timing(20.0, 9.0, 11.0, 100), 1.25 * 2.0 / 1.683 / 20.0 / 10),
+        (Timing(10.0), 0.0),
+    ],
+)
+def test_the_noise_of_a_median_follows_from_its_spread_and_its_samples(timing, noise):
+    found = fit_model._measured("load", timing, SimpleNamespace(time_at=lambda chosen: SimpleNamespace(time_us=7.0)))
+    assert (found.name, found.time_us) == ("load", timing.time_us)
+    assert found.noise == pytest.approx(noise, rel=1e-3)

@@ -48,3 +48,34 @@ def test_a_plot_is_a_picture_of_the_asked_form_and_the_same_each_time(bowl, part
     assert (tmp_path / "a.svg").read_bytes() == (tmp_path / "b.svg").read_bytes()
     assert ElementTree.parse(tmp_path / "a.svg").getroot().tag.endswith("svg")
     assert (tmp_path / "a.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_the_plot_shows_the_roofs_and_the_config_where_they_are(bowl, part, tmp_path, monkeypatch):
+    from matplotlib.figure import Figure
+
+    drawn = []
+    monkeypatch.setattr(Figure, "savefig", lambda figure, file, **options: drawn.append((figure, file, options)))
+    draw(tmp_path / "a.svg", part, bowl.SPEC, PROBLEM, BODY)
+    draw(tmp_path / "a.png", part, bowl.SPEC, PROBLEM, BODY)
+    (figure, file, options), (_, _, other) = drawn
+    assert (file, options, other) == (
+        tmp_path / "a.svg",
+        {"metadata": {"Date": None}, "dpi": 120},
+        {"metadata": None, "dpi": 120},
+    )
+    (axes,) = figure.axes
+    lines = {line.get_label(): (list(line.get_xdata()), list(line.get_ydata())) for line in axes.lines}
+    peak, least = 3840.0, 64 / bowl.SPEC.bytes(PROBLEM)
+    assert axes.get_xlim() == pytest.approx((least / 30, least * 30))
+    for label, rate in (("global memory, 784 GB/s", 784), ("L2 cache, 2100 GB/s", 2100)):
+        x, y = lines[label]
+        assert x == pytest.approx([least / 30, peak / rate, least * 30])
+        assert y == pytest.approx([rate * least / 30, peak, peak])
+    assert lines["3840 GFLOP/s, additions"][1] == [pytest.approx(peak)] * 2
+    x, y = lines["this config, 10.00 us (modelled)"]
+    assert (x, y) == ([pytest.approx(64 / 512)], [pytest.approx(64 / 10.0 / 1e3)])
+    assert lines["least traffic"][0] == [pytest.approx(least)] * 2
+    assert axes.get_title() == "bowl M=64 float32 on Ascend910B4"
+    draw(tmp_path / "b.svg", part, bowl.SPEC, PROBLEM, {**BODY, "traffic": {}})
+    (line,) = (line for line in drawn[2][0].axes[0].lines if str(line.get_label()).startswith("this config"))
+    assert list(line.get_xdata()) == [pytest.approx(least)]

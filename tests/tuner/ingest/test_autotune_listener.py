@@ -179,3 +179,27 @@ def test_the_command_runs_the_program_with_its_arguments_and_ends_as_it_does(tmp
     assert done.return_value == 3
     assert json.loads(done.stdout) == {"script": str(script), "kept": [], "missed": []}
     assert "['--flag', '-x', '1']" in done.stderr
+
+
+@pytest.mark.parametrize(
+    ("installed", "available", "refusal"),
+    [
+        (False, False, "harvesting needs torch, to name the device: pip install 'tilewise[cuda]'"),
+        (True, False, "torch 2.11 sees no GPU, so there is nothing to harvest here"),
+        (True, True, ""),
+    ],
+)
+def test_the_device_is_that_of_torch_or_the_harvest_is_refused(monkeypatch, installed, available, refusal):
+    properties = {1: SimpleNamespace(name="NVIDIA H200", multi_processor_count=132)}
+    cuda = SimpleNamespace(
+        is_available=lambda: available, current_device=lambda: 1, get_device_properties=properties.__getitem__
+    )
+    modules = {"torch": SimpleNamespace(cuda=cuda, __version__="2.11"), "triton": SimpleNamespace(__version__="3.6")}
+    monkeypatch.setattr(harvest.importlib.util, "find_spec", lambda name: object() if installed else None)
+    monkeypatch.setattr(harvest.importlib, "import_module", modules.__getitem__)
+    if refusal:
+        with pytest.raises(Unavailable) as caught:
+            harvest._device()
+        assert str(caught.value) == refusal
+    else:
+        assert harvest._device() == ("NVIDIA H200", 132, "triton 3.6 autotune, torch 2.11")

@@ -80,3 +80,9 @@ def test_shapes_of_other_flags_are_no_neighbours():
     causal = Problem("k", {"M": 12}, "float32", {"CAUSAL": True})
     assert [dims for _, dims in shapes.near(causal, "a1", 1.0)] == [{"M": 8}]
     assert [dims for _, dims in shapes.near(Problem("k", {"M": 12}, "float32"), "a1", 1.0)] == [{"M": 10}]
+
+
+def test_an_index_of_nothing_has_nothing_near():
+    index = ShapeIndex(("M", "N"))
+    assert index.near({"M": 7, "N": 8}, math.inf) == []
+    assert len(index) == 0

@@ -11,9 +11,11 @@ from scopes import changed
 
 from tilewise.db.records import Clock, Problem, Question, Scope, Status, Trial
 from tilewise.errors import UsageError
+from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import Tiling
-from tilewise.tuner.lookup.resolve import Match, NotTuned, match_of, resolve_or_raise
+from tilewise.tuner.hardware.targets import known_target
+from tilewise.tuner.lookup.resolve import Match, NotTuned, match_of, resolve_or_raise, resolve_with_fallback
 from tilewise.tuner.lookup.store_source import StoreSource
 from tilewise.tuner.space.search_space import check_config
 
@@ -186,6 +188,22 @@ def test_with_results_of_another_dtype_alone_the_prior_predicts(ask, keep):
     assert "distance" not in result.to_json()
     assert result.scope.clock is Clock.MODELLED
     assert "nothing was timed" in result.winner.why
+
+
+@pytest.mark.parametrize(("flags", "known"), [({}, True), ({"bias": True}, False)])
+def test_a_kind_of_kernel_that_the_prior_does_not_know_is_answered_by_its_default(store, flags, known):
+    """An epilogue needs vector cores beside the cube core."""
+    gemm, target = registry.load("gemm"), known_target("Ascend910B4", 40)
+    question = Question(Problem("gemm", {"M": 512, "N": 4096, "K": 1000}, "float16", flags), "Ascend910B4")
+    found = resolve_with_fallback(
+        StoreSource(store), question, gemm, source_hash=source_hash(gemm), match=Match.PREDICTED, target=target
+    )
+    assert found.match == "predicted"
+    assert found.winner.why.startswith(
+        "what the prior likes best of" if known else "the kernel's default, as the prior"
+    )
+    if not known:
+        assert found.winner.config == gemm.default(question.problem, target)
 
 
 def test_a_kernel_without_a_prior_is_not_predicted(store, keep, bowl):

@@ -159,3 +159,52 @@ def test_numbers_below_the_smallest_normal_one_lose_precision():
     expected = torch.linspace(1e-6, 2e-5, 999, dtype=torch.float64)
     assert compare({"out": expected.half()}, {"out": expected}).agreed
     assert not compare({"out": (expected + 4e-7).half()}, {"out": expected}).agreed
+
+
+@pytest.mark.parametrize("size", [1.0, 8.0])
+@pytest.mark.parametrize(("off", "agreed"), [(2.0**-16, True), (0.99 * 2.0**-15, True), (1.02 * 2.0**-15, False)])
+def test_float32_may_be_off_by_two_to_the_minus_15_of_the_element_or_the_rms(size, off, agreed):
+    expected = torch.full((100,), size, dtype=torch.float64)
+    got = expected.float()
+    got[7] = size * (1 + off)
+    verdict = compare({"out": got}, {"out": expected})
+    assert verdict.agreed is agreed
+    assert verdict.error == pytest.approx(off, rel=0.01)
+    assert verdict.tolerance == pytest.approx(2.0**-15, rel=0.01)  # in units of the RMS
+
+
+@pytest.mark.parametrize(
+    ("wanted", "got", "agreed"),
+    [
+        (65490.0, math.inf, True),  # the deviation that is allowed decides about the overflow
+        (65530.0, 65504.0, True),
+        (-65490.0, -math.inf, True),
+        (65490.0, -math.inf, False),
+        (65000.0, math.inf, False),
+        (66000.0, 65504.0, False),
+        (70000.0, math.inf, True),
+        (65530.0, math.inf, True),
+    ],
+)
+def test_near_the_largest_number_of_a_dtype_an_overflow_may_go_either_way(wanted, got, agreed):
+    expected = torch.tensor([wanted, 1.0], dtype=torch.float64)
+    verdict = compare({"out": torch.tensor([got, 1.0], dtype=torch.float16)}, {"out": expected}, inputs=2)
+    assert verdict.agreed is agreed
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bits"), [("float64", 53), ("float32", 24), ("float16", 11), ("bfloat16", 8), ("float8_e4m3fn", 4)]
+)
+def test_a_tolerance_is_made_of_arithmetic_rounding_and_what_came_before(dtype, bits):
+    wanted = torch.tensor([[1.0, 4.0], [0.5, 0.0]], dtype=torch.float64)
+    half = 2.0**-bits
+    size = wanted.clamp(min=1.0)
+    eight = dtype == "float8_e4m3fn"
+    for terms, more in ((1, 1.0), (8192, 1.0), (4 * 8192, 2.0)):
+        arithmetic = (2.0**-15 * more + 0.125) * size
+        reduced = arithmetic + half * (1.25 * wanted + (0.0 if eight else 2.0))
+        found = tolerance(dtype, wanted, 1.0, reduced=True, terms=terms, extra=0.125)
+        torch.testing.assert_close(found, reduced, rtol=1e-6, atol=2e-3 if eight else 1e-6)
+        rows = arithmetic + half * (1.25 * wanted + (0.0 if eight else torch.tensor([[4.0], [1.0]])))
+        found = tolerance(dtype, wanted, 1.0, reduced=False, terms=terms, extra=0.125)
+        torch.testing.assert_close(found, rows, rtol=1e-6, atol=2e-3 if eight else 1e-6)

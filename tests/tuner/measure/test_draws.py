@@ -5,7 +5,7 @@ import math
 import pytest
 
 from tilewise.kernels import registry
-from tilewise.kernels.spec import Buffer, Problem
+from tilewise.kernels.spec import Axis, Buffer, Problem, Tiling
 from tilewise.tuner.measure.draws import DRAWS, EXTREME, Way, draw, edges
 
 torch = pytest.importorskip("torch")
@@ -117,3 +117,42 @@ def test_there_are_as_many_ways_as_draws():
     assert len(Way) == DRAWS >= 4
     assert [int(way) for way in Way] == list(range(DRAWS))
     assert math.isinf(float(torch.tensor(EXTREME).exp()))
+
+
+@pytest.mark.parametrize(
+    ("dtype", "way", "least", "most"),
+    [
+        ("int32", Way.NORMAL, -8, 7),
+        ("int8", Way.LARGE, -8, 7),
+        ("int32", Way.NEGATIVE, -8, -1),
+        ("uint8", Way.NORMAL, 0, 7),
+        ("uint8", Way.NEGATIVE, 0, 7),
+        ("int32", Way.PEAKS, -8, 8),  # an extreme is one step beyond
+        ("int32", Way.TROUGHS, -9, 7),
+        ("uint8", Way.TROUGHS, 0, 7),
+    ],
+)
+def test_integers_are_small_and_their_extremes_a_step_beyond(dtype, way, least, most):
+    x = drawn(way, dtype=dtype)
+    assert (int(x.min()), int(x.max())) == (least, most)
+
+
+def test_what_surrounds_extremes_is_far_from_zero_or_near_it():
+    assert float(drawn(Way.PEAKS).max(1).values.min()) == EXTREME == 200.0
+    for way, least, most in ((Way.PEAKS, 16.0, 22.0), (Way.TROUGHS, 16.0, 22.0), (Way.SPARSE, 0.0, 0.1)):
+        x = drawn(way).abs()
+        around = x[x != EXTREME]
+        assert least <= float(around.min()) and float(around.max()) <= most
+    assert float(drawn(Way.TROUGHS).min()) == -EXTREME
+    assert 1.5 < float(drawn(Way.NEGATIVE).abs().mean()) < 1.7  # twice a half normal's
+    assert 90 < float(drawn(Way.LARGE).std()) < 110
+
+
+def test_edges_are_the_ends_and_both_sides_of_each_tail_the_last_element_first():
+    class Spec:
+        @staticmethod
+        def tiling(config, problem):
+            return Tiling((Axis("M", 100, 32, 8), Axis("N", 10, 16, 4)), 0, 0)
+
+    found = edges(Spec, Problem("k", {}, "float32"), {})
+    assert found == {100: (99, 0, 96, 95, 8, 7, 32, 31), 10: (9, 0, 8, 7, 4, 3)}

@@ -2,6 +2,7 @@
 
 import dataclasses
 import importlib.util
+from types import SimpleNamespace
 
 import pytest
 from places import HELPERS
@@ -15,6 +16,7 @@ import triton
 from tilewise.errors import BadSpec
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Buffer, Parameter, Problem
+from tilewise.tuner.measure import launch as launch_module
 from tilewise.tuner.measure.launch import compiled, launch, launcher, options_of, resolve_functions
 
 KERNELS = HELPERS / "faulty_kernels.py"
@@ -129,3 +131,28 @@ def test_an_argument_left_to_its_default_does_not_shift_those_behind_it_when_com
     recorder = Recorder(right_kernel)
     list(compiled(dataclasses.replace(spec, function=recorder), PROBLEM, CONFIG))
     assert recorder.launches == [((3,), (torch.float32, torch.float32, 19, 150, 8, 1, 4, 64))]
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_descriptors_get_memory_unless_the_program_has_its_own_allocator(monkeypatch, own):
+    """Triton 3.2 has no such module; this is that of 3.6, as far as it is used."""
+
+    class NullAllocator:
+        pass
+
+    made = []
+    allocation = SimpleNamespace(
+        NullAllocator=NullAllocator,
+        _allocator=SimpleNamespace(get=lambda: object() if own else NullAllocator()),
+        set_allocator=made.append,
+    )
+    monkeypatch.setattr(triton.runtime, "_allocation", allocation, raising=False)
+    ran = []
+    launch_module.with_allocator(lambda **given: ran.append((given, len(made))))(x=1)
+    assert ran == [({"x": 1}, 0 if own else 1)]
+    assert made == ([] if own else [launch_module._scratch_memory])
+
+
+def test_memory_of_descriptors_is_bytes_on_the_current_gpu(monkeypatch):
+    monkeypatch.setattr(torch, "empty", lambda size, **options: (size, options))
+    assert launch_module._scratch_memory(640, 128, None) == (640, {"dtype": torch.int8, "device": "cuda"})

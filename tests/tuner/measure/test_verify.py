@@ -409,3 +409,79 @@ def test_a_reference_is_computed_once_for_the_same_inputs():
     arguments.draw(Way.PEAKS, {5: (2,)})
     arguments.expected()
     assert next(calls) == DRAWS + 2
+
+
+# --- guards and sums --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("way", [Way.NORMAL, Way.LARGE])
+def test_a_guard_that_a_kernel_wrote_to_is_whole_again_at_the_next_draw(way):
+    """A read outside an input would otherwise give what the earlier kernel left there."""
+    spec = a_spec(in_and_out(), lambda inputs: {"out": 2 * inputs["x"]})
+    arguments = Arguments(spec, PROBLEM)
+    x = arguments.tensors["x"]
+    beside = [x.as_strided((1,), (1,), x.storage_offset() + at) for at in (-1, x.numel())]
+    for outside in beside:
+        outside.fill_(7.0)
+    assert arguments.damage() == "x: the kernel wrote to its input"
+    arguments.draw(way)
+    assert all(outside.isnan().all() for outside in beside)
+    assert arguments.damage() is None
+    assert x.isfinite().all()
+
+
+def test_a_guard_is_64_kib_of_whatever_type():
+    for dtype, elements in (("float32", 16384), ("bfloat16", 32768), ("int8", 65536)):
+        arguments = Arguments(a_spec({"x": Buffer((3, 5), dtype)}), PROBLEM)
+        assert arguments.tensors["x"].storage_offset() == elements
+        assert arguments.tensors["x"].untyped_storage().nbytes() == 2 * 65536 + arguments.tensors["x"].nbytes
+
+
+@pytest.mark.parametrize("at", [0, 1, 7, 8, 12])
+def test_a_change_of_any_byte_of_an_input_shows(at):
+    arguments = Arguments(a_spec({"x": Buffer((13,), "int8")}), PROBLEM)
+    assert arguments.changed_input() is None
+    arguments.tensors["x"][at] += 1
+    assert arguments.changed_input() == "x"
+    arguments.restore()
+    assert arguments.changed_input() is None
+
+
+def test_inputs_are_those_read_as_first_drawn_and_outputs_those_written():
+    buffers = {
+        "x": Buffer((4,), "float32"),
+        "both": Buffer((4,), "float32", role="inout"),
+        "out": Buffer((4,), "float32", role="out", scale=3.0),
+    }
+    arguments = Arguments(a_spec(buffers), PROBLEM)
+    first = arguments.tensors["both"].clone()
+    arguments.tensors["both"].fill_(5.0)
+    assert list(arguments.inputs) == ["x", "both"]
+    assert torch.equal(arguments.inputs["both"], first)
+    assert list(arguments.outputs) == ["both", "out"]
+    assert float(arguments.outputs["both"][0]) == 5.0
+    assert arguments.scales == {"both": 0.0, "out": 3.0}
+    assert arguments.largest_input == 4
+    assert arguments.needs_reset
+    assert Arguments(a_spec({"out": buffers["out"]}), PROBLEM).largest_input == 0
+
+
+@pytest.mark.parametrize(
+    ("size", "block", "step", "smaller"),
+    [
+        (7, None, 4, 7),  # less than two steps
+        (3, None, 4, 3),
+        (15, None, 4, 11),  # one program takes the whole axis: two steps and the tail
+        (15, 16, 4, 15),  # the tail of a block that is not filled
+        (100, 16, 4, 36),  # several: two blocks and the tail
+        (33, 16, 4, 33),
+        (96, 16, 4, 32),
+        (17, 16, 16, 17),
+    ],
+)
+def test_a_smaller_problem_keeps_two_blocks_or_steps_and_the_tail(size, block, step, smaller):
+    def tiling(config, problem):
+        return Tiling((Axis("M", problem.dims["M"], block or problem.dims["M"], step),), 0, 0)
+
+    spec = a_spec(in_and_out(), tiling=tiling)
+    assert reduced_problem(spec, Problem("k", {"M": size}, "float32"), {}).dims == {"M": smaller}

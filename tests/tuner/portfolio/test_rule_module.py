@@ -58,3 +58,37 @@ def test_problems_with_other_flags_are_functions_of_their_own():
     exec(rule_module([PORTFOLIO, flagged]), names)
     assert callable(names["row_reduce_float32_nvidia_h200"])
     assert "row_reduce with causal=True" in names["row_reduce_causal_true_float32_nvidia_h200"].__doc__
+
+
+@pytest.mark.parametrize("count", [1, 6, 7, 9])
+def test_a_function_says_how_many_configs_serve_which_shapes_and_at_what_cost(count):
+    shapes = tuple({"M": m, "N": 8} for m in range(1, count + 1))
+    names: dict = {}
+    exec(rule_module([dataclasses.replace(PORTFOLIO, shapes=shapes)]), names)
+    listed = "; ".join(f"M={m},N=8" for m in range(1, min(count, 6) + 1))
+    assert [line.strip() for line in names["row_reduce_float32_nvidia_h200"].__doc__.splitlines()] == [
+        "row_reduce, float32 on NVIDIA H200; measured times.",
+        "",
+        f"2 configs keep {count} tuned shapes within 5% of their best.",
+        "3 shapes, each left out in turn, took 1.010x their best on average, 1.200x at worst.",
+        "Source a1, triton 3.6.0.",
+        "",
+        f"Tuned: {listed}" + (f" and {count - 6} more." if count > 6 else "."),
+        "",
+    ]
+
+
+@pytest.mark.parametrize("held", [HeldOut(0, 0, None, None), HeldOut(3, 0, 1.01, None)])
+def test_a_cost_that_is_not_known_is_said_to_be_unknown(held):
+    text = rule_module([dataclasses.replace(PORTFOLIO, rule_held_out=held)])
+    assert "    The cost at untuned shapes is unknown.\n" in text
+
+
+@pytest.mark.parametrize(
+    ("dim", "name"), [("1x", "_1x"), ("class", "_class"), ("M N", "M_N"), ("é", "_"), ("x1", "x1")]
+)
+def test_dimensions_become_names_of_arguments(dim, name):
+    scope = changed(SCOPE, dims={dim: 1})
+    names: dict = {}
+    exec(rule_module([dataclasses.replace(PORTFOLIO, scope=scope, rule=Leaf(1), shapes=({dim: 3},))]), names)
+    assert names["row_reduce_float32_nvidia_h200"](**{name: 5}) == CONFIGS[1]

@@ -5,8 +5,14 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
+
+from tilewise.errors import UsageError
+from tilewise.kernels.spec import Buffer
+from tilewise.tuner.runtime import operators
+from tilewise.tuner.runtime.operators import Operator
 
 PROGRAM = """
 import math
@@ -109,9 +115,10 @@ print("done")
 COMPILED = """
 import math
 import torch
-from tilewise import tuned
+from tilewise import Operator, tuned
 from tilewise.kernels.jit.row_reduce import row_reduce_kernel
 
+softmax = Operator("softmax", "missing.json", device="Ascend910B4")
 kernel = tuned("row_reduce", "missing.json", device="Ascend910B4")(row_reduce_kernel)
 
 
@@ -122,11 +129,18 @@ def program(x, w):
     return out + 1
 
 
-compiled = torch.compile(program, fullgraph=True, backend="aot_eager")
+def weights(x):
+    out = torch.empty_like(x)
+    softmax(x * 2, out_ptr=out)
+    return out + 1
+
+
+compiled, smooth = (torch.compile(each, fullgraph=True, backend="aot_eager") for each in (program, weights))
 for m in (20, 24, 33):
     x, w = torch.randn(m, 100), torch.randn(100)
     assert (compiled(x, w) - ((4 * x + w).sigmoid().sum(1) + 1)).abs().max() < 1e-4
-assert len(kernel.choices) == 3
+    assert (smooth(x) - ((2 * x).softmax(1) + 1)).abs().max() < 1e-4
+assert len(kernel.choices) == len(softmax.choices) == 3
 print("done")
 """
 
@@ -141,3 +155,98 @@ def test_in_a_process_that_interprets(program, tmp_path):
     )
     assert ran.returncode == 0, ran.stderr
     assert ran.stdout == "done\n"
+
+
+class Launching(Operator):
+    """An operator whose launches fail as long as `failing` names their choice; `instead` is what the selector gives."""
+
+    def __init__(self, failing, instead):
+        self.failing, self.launched, self._plans = failing, [], {}
+        self._selector = SimpleNamespace(instead=lambda choice, error: instead)
+
+    def _planned(self, ordered):
+        return ("key",), "guess", "guess"
+
+    def _plan(self, choice):
+        return choice
+
+    def _launch(self, plan, given):
+        self.launched.append(plan)
+        if plan in self.failing:
+            raise RuntimeError(f"{plan} does not run")
+
+
+@pytest.mark.parametrize(
+    ("failing", "instead", "launched", "error"),
+    [
+        ((), "default", ["guess"], None),
+        (("guess",), "default", ["guess", "default"], None),
+        (("guess",), None, ["guess"], "guess does not run"),
+        (("guess", "default"), "default", ["guess", "default"], "default does not run"),
+    ],
+)
+def test_a_first_launch_that_fails_is_tried_with_what_the_selector_gives_instead(failing, instead, launched, error):
+    operator = Launching(failing, instead)
+    if error is None:
+        operator._launch_first([], {})
+    else:
+        with pytest.raises(RuntimeError, match=error):
+            operator._launch_first([], {})
+    assert operator.launched == launched
+    assert operator._plans == ({("key",): "default"} if len(launched) == 2 else {})
+
+
+class Tensor:
+    """A tensor of torch's, as far as a launch looks at it."""
+
+    def __init__(self, *shape, strides=None, contiguous=True):
+        self.shape, self.filled, self._strides, self._contiguous = shape, [], strides, contiguous
+
+    def stride(self):
+        return self._strides
+
+    def is_contiguous(self):
+        return self._contiguous
+
+    def fill_(self, value):
+        self.filled.append(value)
+
+    def new_empty(self, shape, dtype):
+        return ("scratch", shape, dtype)
+
+
+def plan(**buffers):
+    runs = []
+    made = operators._Plan(
+        buffers=buffers,
+        initials={"out": 0.0},
+        scratch={"part": ((2, 3), "float32")},
+        steps=((lambda **given: runs.append(given), ("x", "part")), (lambda **given: runs.append(given), ("out",))),
+    )
+    return made, runs
+
+
+def test_a_launch_resets_outputs_makes_scratch_and_gives_each_step_its_tensors():
+    operator = Operator.__new__(Operator)
+    operator.arguments, operator.spec = ("x", "out"), SimpleNamespace(name="mine")
+    made, runs = plan(x=Buffer((4, 5), "float32"), out=Buffer((4,), "float32", "out"))
+    given = {"x": Tensor(4, 5), "out": Tensor(4)}
+    operator._launch(made, dict(given))
+    assert runs == [{"x": given["x"], "part": ("scratch", (2, 3), "float32")}, {"out": given["out"]}]
+    assert (given["out"].filled, given["x"].filled) == ([0.0], [])
+
+
+@pytest.mark.parametrize(
+    ("x", "said"),
+    [
+        (Tensor(5, 4), r"^kernel mine: x is \(5, 4\); expected \(4, 5\), contiguous$"),
+        (Tensor(4, 5, contiguous=False), r"^kernel mine: x is \(4, 5\); expected \(4, 5\), contiguous$"),
+    ],
+)
+def test_a_tensor_of_another_shape_or_layout_is_refused_before_anything_runs(x, said):
+    operator = Operator.__new__(Operator)
+    operator.arguments, operator.spec = ("x", "out"), SimpleNamespace(name="mine")
+    made, runs = plan(x=Buffer((4, 5), "float32"))
+    with pytest.raises(UsageError, match=said):
+        operator._launch(made, {"x": x, "out": Tensor(4)})
+    assert runs == []

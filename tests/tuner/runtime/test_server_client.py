@@ -13,11 +13,12 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 from scopes import changed
 
-from tilewise.db.records import Clock, Problem, Result, Scope, Status, Trial
+from tilewise.db.records import Clock, Problem, Question, Result, Scope, Status, Trial
 from tilewise.errors import Unavailable, UsageError
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 from tilewise.tuner.hardware.targets import known_target
+from tilewise.tuner.lookup.resolve import Match
 from tilewise.tuner.runtime import config_selector as choosing
 from tilewise.tuner.runtime import server_client as remote
 from tilewise.tuner.runtime.config_selector import ConfigSelector
@@ -354,3 +355,23 @@ def test_pauses_double_up_to_the_longest(monkeypatch):
     monkeypatch.setattr(remote, "_LONGEST_PAUSE", 0.2)
     assert client._fetch(None) is None
     assert pauses == pytest.approx([0.02, 0.04, 0.08, 0.16, 0.2])
+
+
+def test_an_answer_that_cannot_be_used_is_logged_and_the_next_is(server, caplog):
+    client, used = remote.ServerClient(server.url, None), []
+    problem = Problem("row_reduce", {"M": 1000, "N": 512}, "float32")
+
+    def broken(result):
+        raise RuntimeError("no launch")
+
+    for then in (broken, used.append):
+        client.ask(remote.ServerQuery(Question(problem, "Ascend910B4"), source_hash(SPEC), Match.EXACT, then=then))
+    eventually(lambda: used)
+    assert used[0].winner.config == CONFIG
+    (record,) = [record for record in caplog.records if record.exc_info]
+    assert record.getMessage() == f"failed to use an answer of {server.url}"
+    assert str(record.exc_info[1]) == "no launch"
+
+
+def test_the_pauses_and_limits_that_launches_depend_on():
+    assert (remote.TIMEOUT_SECONDS, remote._WAITING) == (5.0, 10_000)

@@ -128,3 +128,20 @@ def test_a_fit_takes_the_steps_of_adam():
         by_hand._free = np.clip(by_hand._free + 0.15 * step, -8, 8)
     surrogate.fit(TRIED, values, steps=5)
     np.testing.assert_allclose(surrogate._free, by_hand._free)
+
+
+def test_the_evidence_is_the_normal_density_of_the_values(fitted):
+    multivariate = pytest.importorskip("scipy.stats").multivariate_normal
+    covariance = fitted.covariance(TRIED, TRIED) + (fitted.noise + 1e-6) * np.eye(len(TRIED))
+    expected = multivariate(cov=covariance).logpdf(log_times(TRIED))
+    assert fitted.evidence(TRIED, log_times(TRIED)) == pytest.approx(expected, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("values", "logarithmic"),
+    [((1, 2, 4), True), ((2, 3, 4, 8), True), ((4, 6, 11, 15), False), ((0, 1, 9), False), ((1.0, 3.0, 3.5), False)],
+)
+def test_numbers_that_span_a_factor_of_four_differ_by_their_logarithms(values, logarithmic):
+    order = columns([(values, True)])[0].squares
+    places = np.log(np.array(values) / values[0]) if logarithmic else np.arange(len(values))
+    np.testing.assert_allclose(order[0], (places / places[-1]) ** 2)

@@ -254,3 +254,30 @@ def test_a_config_like_all_that_failed_keeps_a_chance_of_one_in_fifty():
     chance = sampler._chance(tried, tried >= 56, np.arange(4, 12))
     assert chance is not None
     assert chance.min() == 0.02
+
+
+def test_a_space_that_is_exhausted_promises_nothing():
+    configs = [{"A": a} for a in range(10)]
+    space = Space({"A": tuple(range(10))}, configs)
+    study = quiet_study(sampler := GuidedSampler(space, 0))
+    for _ in configs:
+        trial = study.ask(fixed_distributions=distributions(space))
+        trial.set_user_attr(FAILED, False)
+        study.tell(trial, abs(trial.params["A"] - 4) / 10)
+    outlook = sampler.outlook(study)
+    assert (outlook.chance, outlook.gain, outlook.trials, outlook.expected) == (0.0, 0.0, 10, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("chance", "gain", "trials", "found", "over"),
+    [
+        (0.1, 0.04, 20, 5, True),
+        (0.1, 0.06, 20, 5, False),  # more than half a percent is expected
+        (0.5, 0.01, 20, 5, False),
+        (0.1, 0.04, 19, 5, False),
+        (0.1, 0.04, 29, 10, False),
+        (0.1, 0.04, 30, 10, True),
+    ],
+)
+def test_a_search_is_over_when_little_is_expected_and_it_was_patient(chance, gain, trials, found, over):
+    assert Outlook(chance, gain, trials, found).is_over is over

@@ -1,9 +1,13 @@
 """Candidates timed in turns: which are behind, which are tied, and how rarely that is wrong."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from noise import INDEPENDENT, MOVING, Noise
 
+from tilewise.tuner.measure.robust_stats import Interval
+from tilewise.tuner.tuning import race as race_module
 from tilewise.tuner.tuning.race import ROUNDS, TIE, run_race
 
 
@@ -102,3 +106,31 @@ def test_a_contest_takes_the_same_course_with_the_same_times():
         return run_race(3, rounds)
 
     assert run() == run()
+
+
+@pytest.mark.parametrize(("count", "pairs"), [(2, 1), (3, 3), (4, 6), (5, 10)])
+def test_the_chance_of_an_error_is_divided_among_all_pairs_and_looks(monkeypatch, count, pairs):
+    allowed = []
+
+    def interval(times, fastest, error):
+        allowed.append(error)
+        return Interval(1.0, 0.9, 1.1)
+
+    monkeypatch.setattr(race_module, "ratio_interval", interval)
+    race([10.0 + n for n in range(count)], Noise("even", 0, 0.01))
+    assert allowed == [pytest.approx(0.05 / pairs / len(ROUNDS))] * (count - 1) * len(ROUNDS)
+
+
+def test_after_its_time_a_race_makes_no_further_comparison(monkeypatch):
+    now = iter([100.0, 129.9, 130.0])
+    monkeypatch.setattr(race_module, "time", SimpleNamespace(monotonic=lambda: next(now)))
+    results, calls = race([10.0, 10.05], Noise("even", 2, 0.15))
+    assert [count for _, count in calls] == [ROUNDS[0], ROUNDS[1] - ROUNDS[0]]
+    assert all(result.tied for result in results)
+
+
+def test_who_fails_has_no_chance_and_alone_nobody_is_tied():
+    results = run_race(2, lambda running, rounds: [[10.0] * rounds, []][: len(running)])
+    assert [(result.behind, result.tied) for result in results] == [(False, False), (True, False)]
+    assert [result.chance for result in results] == [1.0, 0.0]
+    assert results[1].times_us == ()

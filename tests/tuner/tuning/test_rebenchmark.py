@@ -1,7 +1,9 @@
 """The end of a tuning: candidates timed in turns, ties settled by rule, a stored winner that holds."""
 
 import dataclasses
+import math
 import time
+from types import SimpleNamespace
 
 import pytest
 from noise import INDEPENDENT, MOVING, Noise
@@ -10,6 +12,7 @@ from tilewise.db.records import Clock, Status, Trial
 from tilewise.db.sql.sql_store import open_store
 from tilewise.kernels.spec import Problem
 from tilewise.tuner.measure.outcome import Outcome, Timing
+from tilewise.tuner.tuning import rebenchmark
 from tilewise.tuner.tuning.loop import Budget, Tuning, Watcher
 from tilewise.tuner.tuning.rebenchmark import CONTEST, MOST, rebenchmark_candidates
 
@@ -322,3 +325,57 @@ def test_after_a_change_that_lasts_the_best_is_timed_again_and_it_is_said(bowl, 
     assert watcher.heard == (f"{slow}; the change lasts, so the best is timed again",)
     assert len(device.evaluated) == len({key(config) for config in device.evaluated}) + 1
     assert result.winner.time_us == pytest.approx(2 * bowl.time_us(result.winner.config), rel=0.02)
+
+
+def test_each_candidate_bears_its_share_of_the_time_of_the_comparison(bowl, tuning, monkeypatch, store):
+    clock = [1000.0]
+
+    class Timed(bowl.NoisyDevice):
+        settle_seconds = 0.0
+
+        def race(self, spec, problem, configs, rounds):
+            clock[0] += 6.0
+            return super().race(spec, problem, configs, rounds)
+
+    monkeypatch.setattr(rebenchmark, "time", SimpleNamespace(monotonic=lambda: clock[0]))
+    device = Timed(Noise("even", 1))
+    result = tuning(device, None, search="exhaustive").run()
+    facts = result.winner.facts[CONTEST]
+    share = 6.0 * len(device.races) / facts["of"]
+    assert facts["timing_s"] == pytest.approx(share, abs=1e-4)
+    assert result.winner.seconds == pytest.approx(share, abs=1.0)  # the search itself takes no time here
+    assert result.winner.seconds >= share
+
+
+def test_a_lone_candidate_is_not_compared(bowl, tuning):
+    device = bowl.NoisyDevice(Noise("even", 1), lambda config: 1.0 if config == bowl.DEFAULT else bowl.time_us(config))
+    winner = tuning(device, None, search="exhaustive").run().winner
+    assert winner.config == bowl.DEFAULT
+    assert (device.races, winner.time_to_beat_us) == ([], None)
+    assert CONTEST not in winner.facts
+
+
+@pytest.mark.parametrize(("running", "words"), [(2, "tied with 1 other, "), (3, "tied with 2 others, ")])
+def test_the_others_of_a_tie_are_counted(running, words):
+    facts = {"chance": 0.5, "of": 5}
+    declared = rebenchmark._declared(trial(10.0, why="fast", is_default=True), facts, 9.0, running)
+    assert declared.why == f"fast, {words}the default goes first"
+    assert (declared.time_to_beat_us, declared.facts) == (9.0, {CONTEST: facts})
+
+
+@pytest.mark.parametrize(
+    ("facts", "size", "rule"),
+    [
+        ({"on_chip_bits": {"required": 1024}}, 128.0, "settled by on-chip memory"),
+        ({"on_chip_bits": {"required": 1024}, "shared_bytes": 7}, 128.0, "settled by on-chip memory"),
+        ({"shared_bytes": 4096}, 4096.0, "settled by on-chip memory"),
+        ({"on_chip_bits": "?"}, math.inf, "the first in alphabetical order"),
+        ({}, math.inf, "the first in alphabetical order"),
+    ],
+)
+def test_ties_are_settled_by_memory_where_it_is_known(facts, size, rule):
+    tied = trial(10.0, facts=facts)
+    assert rebenchmark._on_chip(facts) == size
+    assert rebenchmark._rule(tied) == rule
+    default = trial(10.0, is_default=True)
+    assert sorted([tied, default], key=rebenchmark._preference) == [default, tied]

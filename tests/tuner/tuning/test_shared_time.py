@@ -52,6 +52,14 @@ def test_what_follows_a_search_is_kept_free_so_that_the_total_holds(clock):
     assert clock[0] - began == 60.0
 
 
+def test_one_long_ending_does_not_take_the_shares_of_all_that_follow(clock):
+    began = clock[0]
+    endings = [2.0, 2.0, 20.0, *[2.0] * 6]
+    given = shares(SharedTime(90.0, 9), clock, [lambda share, end=end: share + end for end in endings])
+    assert min(given) > 2.0
+    assert clock[0] - began == pytest.approx(90.0, abs=4.0)
+
+
 def test_a_tuning_for_which_no_time_is_left_still_runs(clock):
     given = shares(SharedTime(10.0, 3), clock, [lambda share: share + 20.0] * 3)
     assert given[0] == pytest.approx(10 / 3)

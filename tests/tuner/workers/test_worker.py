@@ -6,11 +6,15 @@ import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
 
+from tilewise.tuner.workers import worker as worker_module
 from tilewise.tuner.workers.supervisor import Supervisor
 from tilewise.tuner.workers.worker import Worker, WorkerDied, WorkerExceeded, WorkerFailed, WorkerPool, WorkerTimeout
+
+pytestmark = pytest.mark.usefixtures("fresh_supervisors")
 
 CALLS = """
 import os, stat, sys, time
@@ -409,3 +413,17 @@ def test_no_process_and_no_folder_outlives_a_pool(calls, end):
     finally:
         parent.kill()
         parent.communicate()
+
+
+def test_what_a_call_used_and_may_use_is_told_in_gib(monkeypatch, tmp_path):
+    monkeypatch.setattr(worker_module, "_size", lambda folder: 5 << 29)
+    watched = SimpleNamespace(
+        memory_bytes=lambda: 3 << 30, _folder=tmp_path, _disk_bytes=3 << 30, _last_lines=lambda: ["last"]
+    )
+    Worker._watch(watched, 3 << 30)  # the limit itself may be reached
+    with pytest.raises(WorkerExceeded, match=r"^it used 3\.00 GiB of memory; the limit is 1\.50 GiB") as caught:
+        Worker._watch(watched, 3 << 29)
+    assert caught.value.last_lines == ("last",)
+    watched._disk_bytes = 1 << 30
+    with pytest.raises(WorkerExceeded, match=r"^it used 2\.50 GiB of disk; the limit is 1\.00 GiB"):
+        Worker._watch(watched, 3 << 30)

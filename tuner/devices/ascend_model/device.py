@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewise import errors
-from tilewise.db.records import Clock, L2State, Status
+from tilewise.db.records import Clock, L2State, Scope, Status
 from tilewise.errors import Unavailable
 from tilewise.kernels.spec import Config, KernelSpec, Problem
 from tilewise.settings import read_settings
@@ -22,6 +22,7 @@ from tilewise.tuner.devices.base import Device
 from tilewise.tuner.hardware.ascend_costs import INTERVAL, costs
 from tilewise.tuner.hardware.ascend_parts import part as part_named
 from tilewise.tuner.hardware.calibrated_costs import calibrated, model_fingerprint
+from tilewise.tuner.hardware.cube_costs import CUBE_INTERVAL, cube_fingerprint
 from tilewise.tuner.measure.comparison import disagreement
 from tilewise.tuner.measure.outcome import Outcome, Verdict
 from tilewise.tuner.workers.core_slots import CoreSlots
@@ -78,6 +79,13 @@ class ModelDevice(Device):
             cores=CoreSlots(settings.cache_folder / "cores", max(settings.jobs, len(os.sched_getaffinity(0)))),
         )
 
+    def scope(self, spec: KernelSpec, problem: Problem) -> Scope:
+        """Return the scope of the device's trials; those of matrix products depend on the cube core's figures too."""
+        scope = super().scope(spec, problem)
+        if spec.matrix_dtype is None:
+            return scope
+        return replace(scope, toolchain=f"{self.toolchain}, cube {cube_fingerprint()}")
+
     def evaluate(
         self,
         spec: KernelSpec,
@@ -117,7 +125,7 @@ class ModelDevice(Device):
         outcome, machines = model_config(spec, problem, config, self.target, self._folder, l2=self._l2)
         if machines is None:
             raise Unavailable(f"{self.id} has no time for {spec.name}: {outcome.reason}")
-        time_us, (least, most) = machines.time("value").time_us, INTERVAL
+        time_us, (least, most) = machines.time("value").time_us, CUBE_INTERVAL if machines.on_cube_cores else INTERVAL
         return time_us * least, time_us * most
 
     def memory_bytes(self) -> int:

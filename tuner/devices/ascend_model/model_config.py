@@ -10,10 +10,11 @@ from tilewise.db.records import L2State, Status
 from tilewise.errors import TilewiseError
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
 from tilewise.tuner.devices.ascend_model import toolchain
-from tilewise.tuner.devices.ascend_model.clock.machine import KernelTime, Machine
+from tilewise.tuner.devices.ascend_model.clock.machine import KernelTime, Machine, cores_for
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function, parse
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
 from tilewise.tuner.hardware.ascend_costs import Costs, End, costs
+from tilewise.tuner.hardware.ascend_parts import ON_CHIP_BYTES
 from tilewise.tuner.hardware.ascend_parts import part as part_named
 from tilewise.tuner.hardware.calibrated_costs import calibrated
 from tilewise.tuner.measure.outcome import Outcome, Timing
@@ -69,7 +70,7 @@ def _parsed(code: str) -> Function:
 
 
 def _refusal(compiled: toolchain.Compiled, target: Target) -> Outcome:
-    bits = {"available": target.on_chip_bytes * 8}
+    bits = {"available": compiled.available_bits or target.on_chip_bytes * 8}
     if compiled.required_bits is not None:
         bits["required"] = compiled.required_bits
     status = Status.TIMEOUT if compiled.timed_out else Status.COMPILE
@@ -77,10 +78,12 @@ def _refusal(compiled: toolchain.Compiled, target: Target) -> Outcome:
 
 
 def _facts(functions: Sequence[Function], dropped: set[str], multibuffer: bool, target: Target) -> dict[str, Any]:
-    """Return the facts from compiling: the most on-chip memory of any launch, and the options that held in all."""
-    required = max(function.on_chip_bytes() for function in functions) * 8
+    """Return the facts from compiling: the fullest on-chip memory of any launch, and the options that held in all."""
+    planned = {space: max(function.planned_bytes(space) for function in functions) for space in ON_CHIP_BYTES}
+    sizes = {**ON_CHIP_BYTES, "ub": target.on_chip_bytes}
+    fullest = max(planned, key=lambda space: planned[space] / sizes[space])
     return {
-        "on_chip_bits": {"required": required, "available": target.on_chip_bytes * 8},
+        "on_chip_bits": {"required": planned[fullest] * 8, "available": sizes[fullest] * 8},
         "effective_options": {
             "multibuffer": multibuffer and "auto-multi-buffer" not in dropped,
             "code_motion": "code-motion" not in dropped,
@@ -102,7 +105,8 @@ class Machines:
         *,
         l2: L2State = L2State.WARM,
     ) -> None:
-        self._part, self._cores, self._l2 = part_named(target.name), target.cores, l2
+        self._part, self._target, self._l2 = part_named(target.name), target, l2
+        self.on_cube_cores = any(function.core == "cube" for function in functions)
         self._steps = []
         for launch, function in zip(spec.plan(config, problem), functions, strict=True):
             sizes, scalars = toolchain.arguments(spec, problem, config, launch)
@@ -116,7 +120,9 @@ class Machines:
         """Time all launches, one after the other. Raises `UnknownOperation` if the compiled code holds one."""
         return KernelTime.in_turn(
             [
-                Machine(self._part, self._cores, function, buffers, chosen, l2=self._l2).time(scalars, grid)
+                Machine(self._part, cores_for(function, self._target), function, buffers, chosen, l2=self._l2).time(
+                    scalars, grid
+                )
                 for function, buffers, scalars, grid in self._steps
             ]
         )

@@ -2,7 +2,7 @@
 
 Triton's front end lowers a kernel to Linalg. The open Ascend compiler turns that into scheduled HIVM code and stops
 where the closed one (`hivmc`, part of CANN) would continue: after all memory planning and scheduling. The flags are
-those that triton-ascend's own backend passes for a vector kernel.
+those that triton-ascend's own backend passes.
 """
 
 from __future__ import annotations
@@ -29,6 +29,7 @@ from typing import Any
 from tilewise.errors import BadSpec, Unavailable
 from tilewise.kernels.spec import Buffer, Config, KernelSpec, Launch, Problem, Target, Value
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
+from tilewise.tuner.hardware.ascend_parts import ON_CHIP_NAMES
 from tilewise.tuner.measure.launch import arguments_of, options_of, resolve_function
 
 __all__ = [
@@ -68,13 +69,15 @@ _TYPES = {
 class Compiled:
     """The compiler's result for one config: scheduled code in MLIR's generic form, or the reason why there is none.
 
-    `required_bits` is the on-chip memory that a refused config needs. `dropped` names the options that the compiler
-    turned off by itself because on-chip memory overflowed with them. `timed_out` is set if it exceeded its time limit.
+    `required_bits` is the on-chip memory that a refused config needs, `available_bits` what that memory has. `dropped`
+    names the options that the compiler turned off by itself because on-chip memory overflowed with them. `timed_out` is
+    set if it exceeded its time limit.
     """
 
     code: str = ""
     refusal: str = ""
     required_bits: int | None = None
+    available_bits: int | None = None
     dropped: tuple[str, ...] = ()
     timed_out: bool = False
 
@@ -125,7 +128,9 @@ another size, to verify it, which takes 0.15 s. The function is kept so that its
 
 _MOST_LOWERED = 256
 
-_MATRIX = "the kernel needs matrix cores, which are not modelled"
+_UNDECLARED = "the kernel multiplies matrices; give its spec a `matrix_dtype`, so that it is modelled on cube cores"
+
+_MODE = re.compile(r', mix_mode = "(\w+)"')
 
 
 class _Pointer:
@@ -169,11 +174,11 @@ def lower(
         return _LOWERED[key][1]
     with _line_info(locations):
         linalg: str = ttir_to_linalg(source.ttir(), source.metadata, source.options, named_ops=True)
-    if 'mix_mode = "aiv"' not in linalg:
-        raise UnknownOperation(_MATRIX)
+    if spec.matrix_dtype is None and _MODE.findall(linalg) != ["aiv"]:
+        raise UnknownOperation(_UNDECLARED)
     if len(_LOWERED) >= _MOST_LOWERED:
         _LOWERED.clear()
-    _LOWERED[key] = (source.function, linalg.replace(', mix_mode = "aiv"', ""))
+    _LOWERED[key] = (source.function, _MODE.sub("", linalg))
     return _LOWERED[key][1]
 
 
@@ -211,8 +216,6 @@ def _specialised(spec: KernelSpec, problem: Problem, config: Config, launch: Lau
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
-    if spec.matrix_dtype is not None:
-        raise UnknownOperation(_MATRIX)
     function = resolve_function(spec, launch.function)
     gpu = GPUTarget("npu", part, 0)
     backend = AscendBackend(gpu)
@@ -222,8 +225,6 @@ def _specialised(spec: KernelSpec, problem: Problem, config: Config, launch: Lau
     options = backend.parse_options(requested)
     buffers, scalars = _buffers(spec, problem, config), spec.scalars(problem)
     arguments_of(spec, problem, config, launch, buffers, function)  # raises if they do not match the function's
-    if strided := sorted(name for name, buffer in buffers.items() if buffer.strides is not None):
-        raise UnknownOperation(f"strided buffers are not modelled: {', '.join(strided)}")
     if unknown := sorted({buffer.dtype for buffer in buffers.values()} - _TYPES.keys()):
         raise UnknownOperation(f"dtype not modelled: {', '.join(unknown)}")
     constexprs = {**spec.constants(problem), **config, **launch.constants}
@@ -352,13 +353,10 @@ def _compile(linalg: str, flags: list[str]) -> Compiled:
         if run.returncode == -signal.SIGKILL:  # not the config's fault, so not cached
             raise Unavailable("the Ascend compiler was killed; is the machine out of memory? try a lower TILEWISE_JOBS")
         output = run.stdout + run.stderr
-        dumps = re.split(r"// -----// IR Dump After .*\n", output)
-        if "compilation still failed" in output or len(dumps) < 2:
+        functions = _functions(output)
+        if "compilation still failed" in output or not functions:
             return _refused(output)
-        function = re.match(
-            r".*?\n}[^\n]*\n", dumps[-1], flags=re.DOTALL
-        )  # a retry prints again; the last print counts
-        scheduled.write_text(function.group() if function else dumps[-1])
+        scheduled.write_text("".join(functions))
         command = [tool("bishengir-opt"), str(scheduled), "--lower-affine", "--mlir-print-op-generic"]
         command += [flag for flag in flags if flag == _LOCATIONS]
         if (generic := _run(command, folder)) is None:
@@ -366,6 +364,18 @@ def _compile(linalg: str, flags: list[str]) -> Compiled:
         if generic.returncode != 0:
             return Compiled(refusal=f"bishengir-opt: {_first_error(generic.stderr)}")
         return Compiled(code=generic.stdout, dropped=_dropped(output))
+
+
+def _functions(output: str) -> list[str]:
+    """Return the scheduled functions of the last attempt; the compiler prints them again when it retries."""
+    dumps = re.split(r"// -----// IR Dump After .*\n", output)[1:]
+    functions = [found.group() if (found := _FUNCTION.match(dump)) else dump for dump in dumps]
+    named = {found.group(1) if (found := _NAME.search(text)) else "": text for text in functions}
+    return list(named.values())
+
+
+_FUNCTION = re.compile(r".*?\n}[^\n]*\n", flags=re.DOTALL)
+_NAME = re.compile(r"func\.func @(\w+)")
 
 
 def _run(command: list[str], folder: str) -> subprocess.CompletedProcess[str] | None:
@@ -383,9 +393,10 @@ def _timed_out() -> Compiled:
 def _refused(output: str) -> Compiled:
     overflow = re.search(r"(\w+) overflow, requires (\d+) bits while (\d+) bits available", output)
     if overflow:
-        memory, required, available = overflow.group(1).upper(), int(overflow.group(2)), int(overflow.group(3))
-        reason = f"{memory} overflow: {required} bits required, {available} available"
-        return Compiled(refusal=reason, required_bits=required)
+        memory, required, available = overflow.group(1), int(overflow.group(2)), int(overflow.group(3))
+        named = ON_CHIP_NAMES.get(memory.lower(), memory)
+        reason = f"{named} overflow: {required} bits required, {available} available"
+        return Compiled(refusal=reason, required_bits=required, available_bits=available)
     return Compiled(refusal=_first_error(output))
 
 
@@ -395,7 +406,7 @@ def _first_error(output: str) -> str:
 
 
 def _dropped(output: str) -> tuple[str, ...]:
-    note = re.search(r"Due to Ub overflow, automatically (.*); compilation then succeeded", output)
+    note = re.search(r"Due to \w+ overflow, automatically (.*); compilation then succeeded", output)
     return tuple(re.findall(r"set enable-([\w-]+) to false", note.group(1))) if note else ()
 
 

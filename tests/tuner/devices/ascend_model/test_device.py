@@ -7,6 +7,7 @@ import subprocess
 import sys
 import threading
 import time
+from concurrent.futures import Future
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,8 @@ from tilewise.tuner.devices.ascend_model.device import ModelDevice
 from tilewise.tuner.devices.ascend_model.model_config import model_config
 from tilewise.tuner.hardware import calibrated_costs
 from tilewise.tuner.hardware.ascend_parts import part
+from tilewise.tuner.hardware.cube_costs import cube_fingerprint
+from tilewise.tuner.workers.worker import WorkerTimeout
 
 
 def children(parent):
@@ -140,13 +143,18 @@ def test_what_the_front_end_refuses_is_one_line_that_says_why(device, user_kerne
     assert "def undefined_name" not in outcome.reason  # the cause, not the source
 
 
-def test_matrix_cores_are_refused_with_the_reason(device, user_kernel):
+def test_undeclared_matrix_products_are_refused_with_advice(device, user_kernel):
     spec, problem = user_kernel("MATRIX_PRODUCT")
     (outcome,) = device.evaluate(spec, problem, [spec.default(problem, device.target)])
-    assert (outcome.status, outcome.reason) == (
-        Status.UNMODELLED,
-        "the kernel needs matrix cores, which are not modelled",
-    )
+    assert outcome.status is Status.UNMODELLED
+    assert "give its spec a `matrix_dtype`" in outcome.reason
+
+
+def test_times_of_cube_cores_carry_the_version_of_their_own_figures(device, user_kernel):
+    product, vector = registry.load("gemm"), user_kernel("RELU")
+    problem = Problem("gemm", {"M": 64, "N": 64, "K": 64}, "float16")
+    assert device.scope(product, problem).toolchain == f"{device.toolchain}, cube {cube_fingerprint()}"
+    assert device.scope(*vector).toolchain == device.toolchain
 
 
 def test_a_crash_of_the_front_end_is_an_outcome_and_the_next_config_goes_on(device, user_kernel):
@@ -223,7 +231,7 @@ def test_without_the_compiler_it_is_unavailable(monkeypatch):
 # Processes ------------------------------------------------------------------------------------------------------
 
 
-def test_warming_up_starts_one_process_that_forks_the_others(cache_folder):
+def test_warming_up_starts_one_process_that_forks_the_others(cache_folder, fresh_supervisors):
     before = set(children(os.getpid()))
     with ModelDevice("Ascend910B4", jobs=2) as device:
         device.warm_up()
@@ -234,7 +242,7 @@ def test_warming_up_starts_one_process_that_forks_the_others(cache_folder):
         assert len(children(supervisor)) == 2
 
 
-def test_closing_leaves_no_processes(row_reduce, problem, configs, cache_folder):
+def test_closing_leaves_no_processes(row_reduce, problem, configs, cache_folder, fresh_supervisors):
     before = set(children(os.getpid()))
     device = ModelDevice("Ascend910B4", jobs=2)
     device.warm_up()
@@ -288,3 +296,32 @@ def test_processes_end_with_a_parent_that_is_killed(how, cache_folder):
     finally:
         parent.kill()
         parent.communicate()
+
+
+# Limits ---------------------------------------------------------------------------------------------------------
+
+
+class TakesTooLong:
+    """Compile processes that answer nothing within the time they are given."""
+
+    def submit(self, *job, timeout):
+        future = Future()
+        future.set_exception(WorkerTimeout(f"no answer within {timeout:g} s"))
+        return future
+
+
+@pytest.fixture
+def slow(cache_folder):
+    with ModelDevice("Ascend910B4", jobs=1) as device:
+        workers, device._workers = device._workers, TakesTooLong()
+        yield device
+        device._workers = workers
+
+
+def test_a_config_has_ten_minutes_to_compile_and_one_to_be_executed(slow, row_reduce, problem, rows):
+    config = rows(25, 25, 256)
+    (outcome,) = slow.evaluate(row_reduce, problem(1000, 8192), [config])
+    assert (outcome.status, outcome.reason) == (Status.TIMEOUT, "no answer within 600 s")
+    verdict = slow.verify(row_reduce, problem(1000, 8192), config)
+    assert (verdict.agreed, verdict.status) == (False, Status.UNMODELLED)
+    assert verdict.reason == "executing the program: no answer within 60 s"

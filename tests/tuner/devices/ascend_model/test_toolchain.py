@@ -92,7 +92,7 @@ def test_double_buffering_is_what_was_asked_for(row_reduce, problem, rows, compi
     assert double.dropped == single.dropped == ()
     assert parse(double.code).multi_buffered()
     assert not parse(single.code).multi_buffered()
-    assert parse(single.code).on_chip_bytes() < parse(double.code).on_chip_bytes()
+    assert parse(single.code).planned_bytes("ub") < parse(double.code).planned_bytes("ub")
 
 
 def test_a_kept_result_is_identical_and_runs_no_compiler(

@@ -4,7 +4,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from tilewise.tuner.devices.cuda.cupti_timer import LAUNCHES, CuptiTimer, split
+from tilewise.tuner.devices.cuda import cupti_timer
+from tilewise.tuner.devices.cuda.cupti_timer import (
+    IDLE_SECONDS,
+    LAUNCHES,
+    WAKE_SECONDS,
+    CuptiTimer,
+    choose_timer,
+    split,
+)
 from tilewise.tuner.devices.measured.accelerator import Job, turns
 
 OTHER = ("reduce_kernel", 0, 30_000)
@@ -59,7 +67,7 @@ class SimulatedTimer(CuptiTimer):
     def __init__(self):
         self.order, self.now_us, self._used, self.slept = [], 0.0, 0.0, []
         self._device, self._cuda, self._eviction = None, self, self
-        self.lost = 0
+        self.lost, self.cycles, self.waits = 0, [], 0
 
     def launch(self, name, us):
         self.order.append(record(name, self.now_us, us))
@@ -69,10 +77,11 @@ class SimulatedTimer(CuptiTimer):
         self.launch("evict", 30.0)
 
     def synchronize(self, device=None):
-        pass
+        self.waits += 1
 
     def _sleep(self, cycles):
         self.slept.append(len(self.order))
+        self.cycles.append(cycles)
 
     def _recorded(self, run):
         first = len(self.order)
@@ -135,6 +144,116 @@ def test_without_an_index_it_times_on_the_first_gpu(monkeypatch):
         return SimpleNamespace(L2_cache_size=1024)
 
     monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
-    monkeypatch.setattr(torch, "zeros", lambda size, **options: None)
-    CuptiTimer()
-    assert asked == [torch.device("cuda", 0)]
+    monkeypatch.setattr(torch, "zeros", lambda size, dtype, device: (size * dtype.itemsize, device))
+    assert CuptiTimer()._eviction == (2048, torch.device("cuda", 0))  # twice the cache
+    assert CuptiTimer(1)._eviction == (2048, torch.device("cuda", 1))
+    assert asked == [torch.device("cuda", 0), torch.device("cuda", 1)]
+
+
+@pytest.fixture
+def clocked(monkeypatch):
+    """A timer in whose time a launch takes the host 10 us."""
+    timer = SimulatedTimer()
+    monkeypatch.setattr(cupti_timer, "time", SimpleNamespace(perf_counter=lambda: 100.0 + len(timer.order) * 1e-5))
+    return timer
+
+
+def test_the_wait_before_a_chunk_is_twice_what_the_host_needs_for_it(clocked):
+    clocked._used = 100.0
+    double = job(clocked, ("partial", 5.0), ("total", 2.0))
+    clocked.rounds_us([double], 100)
+    rounds = LAUNCHES // 4  # of a clearing and two kernels; one more for what comes before
+    assert clocked.cycles == [pytest.approx(2 * 30 * count * 2000, rel=1e-6) for count in (rounds, 100 - rounds)]
+    assert clocked.slept == [6, 6 + 3 * rounds]  # after two rounds that show the host's time
+    assert clocked.waits == 2
+
+
+def test_a_run_of_one_kernel_needs_no_wait(clocked):
+    clocked._used = 100.0
+    single = job(clocked, ("sums", 5.0))
+    clocked.rounds_us([single, single], 3)
+    assert (clocked.cycles, clocked.waits, len(clocked.order)) == ([], 0, 12)
+
+
+def test_a_device_that_was_idle_is_kept_busy_before_it_is_timed(clocked):
+    single = job(clocked, ("sums", 5.0))
+    clocked._used = 100.0 - 1.01 * IDLE_SECONDS
+    clocked.rounds_us([single], 1)
+    woken = round(WAKE_SECONDS / 1e-5)
+    assert len(clocked.order) == woken + 2
+    assert clocked.waits == woken
+    clocked._used = 100.0 + len(clocked.order) * 1e-5 - 0.99 * IDLE_SECONDS
+    clocked.rounds_us([single], 1)
+    assert len(clocked.order) == woken + 4
+
+
+def test_a_device_counts_as_used_when_its_last_round_was_over(clocked):
+    clocked.rounds_us([job(clocked, ("sums", 5.0))], 1)
+    assert clocked._used == pytest.approx(100.0 + len(clocked.order) * 1e-5)
+
+
+class Profiled:
+    """torch's profile of a device that ran two kernels, recorded in no order, beside memory operations and the host."""
+
+    def __init__(self, **given):
+        self.given = given
+        self.kineto_results = self
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        pass
+
+    def events(self):
+        from torch._C._autograd import DeviceType
+
+        rows = [("second", 900, 40), ("first", 500, 70), ("Memset (Device)", 1, 1), ("Memcpy DtoH", 2, 2)]
+        on_device = [(*row, DeviceType.CUDA) for row in rows]
+        return [
+            SimpleNamespace(
+                name=lambda name=name: name,
+                start_ns=lambda start=start: start,
+                duration_ns=lambda duration=duration: duration,
+                device_type=lambda where=where: where,
+            )
+            for name, start, duration, where in [*on_device, ("cudaLaunchKernel", 3, 3, DeviceType.CPU)]
+        ]
+
+
+def test_only_kernels_of_the_device_are_taken_from_the_profiler_by_their_start(monkeypatch):
+    pytest.importorskip("torch")
+    from torch.autograd import profiler
+
+    made, ran = [], []
+    monkeypatch.setattr(profiler, "profile", lambda **given: made.append(given) or Profiled())
+    timer = SimulatedTimer()
+    records = CuptiTimer._recorded(timer, lambda: ran.append(timer.waits))
+    assert records == [("first", 500, 70), ("second", 900, 40)]
+    assert made == [{"use_cpu": False, "use_device": "cuda", "use_kineto": True}]
+    assert (ran, timer.waits) == ([0], 1)  # the end of the work is waited for
+
+
+def test_the_kernels_of_a_function_are_named_in_order():
+    timer = SimulatedTimer()
+    assert timer.names(job(timer, ("partial", 5.0), ("total", 2.0)).run) == ["partial", "total"]
+
+
+@pytest.mark.parametrize(("works", "name"), [(True, "cupti"), (False, "events")])
+def test_events_time_where_cupti_does_not_work(monkeypatch, works, name):
+    monkeypatch.setattr(CuptiTimer, "__init__", lambda self, index: setattr(self, "index", index))
+    monkeypatch.setattr(CuptiTimer, "works", lambda self: works)
+    monkeypatch.setattr(cupti_timer.CudaTimer, "__init__", lambda self, index: setattr(self, "index", index))
+    timer = choose_timer(1)
+    assert (timer.name, timer.index) == (name, 1)
+    assert choose_timer().index == 0
+
+
+def test_a_profiler_that_is_forbidden_does_not_work():
+    timer = SimulatedTimer()
+
+    def forbidden(run):
+        raise RuntimeError("CUPTI_ERROR_INSUFFICIENT_PRIVILEGES")
+
+    timer._recorded = forbidden
+    assert timer.works() is False

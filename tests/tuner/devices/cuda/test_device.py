@@ -8,13 +8,15 @@ from types import SimpleNamespace
 import pytest
 from places import HELPERS
 
-from tilewise.db.records import Status
+from tilewise.db.records import Clock, Status
 from tilewise.errors import Unavailable
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem, Target
+from tilewise.tuner.devices.base import DeviceRow
 from tilewise.tuner.devices.cuda import compile as cuda_compile
 from tilewise.tuner.devices.cuda import device as cuda
 from tilewise.tuner.devices.cuda.accelerator import CudaRuntime
+from tilewise.tuner.devices.measured.device import Limits
 from tilewise.tuner.workers.worker import WorkerFailed, WorkerPool
 
 KERNELS = HELPERS / "faulty_kernels.py"
@@ -42,12 +44,118 @@ def test_a_host_without_a_gpu_says_so_in_one_line_and_imports_nothing():
 class TwoGpus:
     """Two GPUs, in the words of `libcuda.so.1`; `error` is the code that it answers everything with."""
 
+    ATTRIBUTES = ({16: 132, 75: 9, 76: 0}, {16: 58, 75: 8, 76: 9})
+
     def __init__(self, error=0):
         self.error = error
 
-    def cuDeviceGetCount(self, count):  # noqa: N802 - the driver's name
+    def cuInit(self, flags):  # noqa: N802 - the driver's names, here and below
+        assert flags == 0
+        return self.error
+
+    def cuDeviceGetCount(self, count):  # noqa: N802
         count._obj.value = 2
         return self.error
+
+    def cuDeviceGetName(self, name, length, index):  # noqa: N802
+        assert length >= 256
+        name.value = (b"NVIDIA H200", b"NVIDIA L4")[index]
+
+    def cuDeviceGetAttribute(self, value, attribute, index):  # noqa: N802
+        value._obj.value = self.ATTRIBUTES[index][attribute]
+
+    def cuDeviceGetUuid_v2(self, uuid, index):  # noqa: N802
+        uuid[:] = range(index, index + 16)
+
+
+@pytest.fixture
+def two_gpus(monkeypatch):
+    monkeypatch.setattr(cuda, "unavailable_reason", lambda: None)
+    monkeypatch.setattr(cuda, "_driver", TwoGpus)
+
+
+def test_the_row_of_the_device_names_the_first_gpu_and_its_cores(two_gpus, monkeypatch):
+    assert cuda.row() == DeviceRow("cuda", "NVIDIA H200", Clock.MEASURED, 132, available=True)
+    monkeypatch.setattr(cuda, "unavailable_reason", lambda: "no driver")
+    assert cuda.row() == DeviceRow(
+        "cuda", "NVIDIA GPU", Clock.MEASURED, None, available=False, unavailable_reason="no driver"
+    )
+
+
+@pytest.mark.parametrize(
+    ("index", "name", "uuid", "capability"), [(0, "cuda", range(16), 90), (1, "cuda:1", range(1, 17), 89)]
+)
+def test_a_gpu_is_locked_by_its_uuid_and_compiled_for_without_seeing_it(
+    two_gpus, monkeypatch, index, name, uuid, capability
+):
+    given = {}
+
+    def opened(self, *positional, **more):
+        given.update(more, positional=positional)
+
+    monkeypatch.setattr(cuda.MeasuredDevice, "__init__", opened)
+    limits = Limits(run_seconds=1.0)
+    device = cuda.CudaDevice(index, jobs=3, limits=limits, wait=2.0, warm=True)
+    assert given == {
+        "positional": (name, f"cuda-{bytes(uuid).hex()}", (cuda.RUNTIME, index, True), cuda_compile.ENTRY),
+        "imports": ("torch", "triton"),
+        "compile_env": {"CUDA_VISIBLE_DEVICES": "", "TRITON_INTERPRET": None},
+        "jobs": 3,
+        "limits": limits,
+        "wait": 2.0,
+    }
+    assert device.compile_arguments() == (capability,)
+    assert cuda.CudaDevice.batch == 8
+
+
+def test_configs_that_do_not_compile_are_the_compilers_refusals(two_gpus, monkeypatch):
+    monkeypatch.setattr(cuda.MeasuredDevice, "__init__", lambda *given, **more: None)
+    device = cuda.CudaDevice()
+    statuses = {
+        kind: device.refusal(WorkerFailed(kind, "why")).status
+        for kind in ("CompilationError", "OutOfResources", "ValueError")
+    }
+    assert statuses == {
+        "CompilationError": Status.COMPILE,
+        "OutOfResources": Status.CONSTRAINTS,
+        "ValueError": Status.COMPILE,
+    }
+    assert "why" in device.refusal(WorkerFailed("ValueError", "why")).reason
+
+
+@pytest.mark.parametrize(("error", "usable"), [(0, True), (3, False)])
+def test_a_driver_that_does_not_initialise_is_none(monkeypatch, error, usable):
+    opened = []
+    monkeypatch.setattr(cuda.ctypes, "CDLL", lambda name: opened.append(name) or TwoGpus(error))
+    assert (cuda._driver() is not None) == usable
+    assert opened == ["libcuda.so.1"]
+
+
+def test_triton_that_is_not_installed_is_said_to_be_missing(monkeypatch):
+    for found in (None, SimpleNamespace(origin=None)):
+        monkeypatch.setattr(cuda.importlib.util, "find_spec", lambda name, found=found: found if name != "torch" else 1)
+        assert cuda.unavailable_reason() == "triton is not installed: pip install 'tilewise[cuda]'"
+    monkeypatch.setattr(cuda.importlib.util, "find_spec", lambda name: None)
+    assert cuda.unavailable_reason() == "torch is not installed: pip install 'tilewise[cuda]'"
+
+
+def test_compiling_ahead_is_for_the_given_capability_and_tells_the_most_shared_memory(monkeypatch):
+    pytest.importorskip("triton")
+    from triton.runtime.driver import driver
+
+    active, tried = [], []
+    kernels = [SimpleNamespace(metadata=SimpleNamespace(shared=shared)) for shared in (64, 1024, 512)]
+    monkeypatch.setattr(driver, "set_active", active.append)
+    monkeypatch.setattr(cuda_compile, "compiled", lambda *given: tried.append(given) or iter(kernels))
+    ticks = iter([10.0, 12.34567])
+    monkeypatch.setattr(cuda_compile.time, "perf_counter", lambda: next(ticks))
+    facts = cuda_compile.compile_config("row_reduce", HEADLINE, {"num_warps": 4}, 89)
+    assert facts == {"shared_bytes": 1024, "compile_s": 2.3457}
+    assert tried == [(registry.load("row_reduce"), HEADLINE, {"num_warps": 4})]
+    (target,) = active
+    given = target.get_current_target()
+    assert (given.backend, given.arch, given.warp_size) == ("cuda", 89, 32)
+    assert (target.get_current_device(), target.get_current_stream(0)) == (0, 0)
 
 
 @pytest.mark.parametrize(

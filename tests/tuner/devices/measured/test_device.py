@@ -14,6 +14,7 @@ from places import HELPERS
 from tilewise.db.records import Status
 from tilewise.errors import BadSpec, Unavailable
 from tilewise.kernels import registry
+from tilewise.tuner.devices.measured.device import Limits
 from tilewise.tuner.measure.outcome import FAULTS, LAST_LINES
 
 pytest.importorskip("torch")
@@ -77,7 +78,7 @@ def config(tile, fault=""):
     return {"TILE": tile, "FAULT": fault}
 
 
-def test_thirty_faults_among_a_hundred_configs_cost_the_others_nothing(host, spec):
+def test_thirty_faults_among_a_hundred_configs_cost_the_others_nothing(host, spec, fresh_supervisors):
     kinds = {
         kind: Expected(frozenset(statuses), (words,), verified=kind == "one input")
         for kind, (statuses, words) in KINDS.items()
@@ -239,3 +240,10 @@ def test_a_config_that_has_cost_two_processes_is_never_tried_again(host, device,
     assert (again.status, again.reason, again.facts[FAULTS]) == (first.status, first.reason, 2)
     assert again.created > first.created
     assert told.read_text() == "tried\n" * 2
+
+
+def test_the_limits_of_processes_are_those_that_users_are_told():
+    limits = Limits()
+    assert (limits.compile_seconds, limits.compile_bytes) == (120.0, 8 * 2**30)
+    assert (limits.prepare_seconds, limits.run_seconds, limits.floors) == (600.0, 15.0, 1e5)
+    assert (limits.growth_bytes, limits.disk_bytes) == (4 * 2**30, 4 * 2**30)

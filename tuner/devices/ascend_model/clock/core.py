@@ -1,4 +1,4 @@
-"""One vector core, in cycles: a clock per pipe, flags between pipes, and counters of the work done."""
+"""One core, in cycles: a clock per pipe, flags between pipes, and counters of the work done."""
 
 from __future__ import annotations
 
@@ -6,12 +6,51 @@ from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tilewise.tuner.devices.ascend_model.ir.values import View
+from tilewise.tuner.devices.ascend_model.ir.hivm import Function
+from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation, View
 
-__all__ = ["MTE2", "MTE3", "PIPES", "Core", "Memory", "ProgramTime", "Rate", "S", "V"]
+__all__ = [
+    "CUBE_PIPES",
+    "FIX",
+    "MTE1",
+    "MTE2",
+    "MTE3",
+    "PIPES",
+    "VECTOR_PIPES",
+    "Core",
+    "M",
+    "Memory",
+    "ProgramTime",
+    "Rate",
+    "S",
+    "V",
+    "pipe_number",
+    "pipes_of",
+]
 
-PIPES = ("S", "V", "MTE2", "MTE3")
-S, V, MTE2, MTE3 = range(4)
+PIPES = ("S", "V", "MTE2", "MTE3", "MTE1", "M", "FIX")
+"""The scalar unit and the pipes: vector, inward and outward transfers of any core; on a cube core transfers from L1 to
+the operands' buffers, products, and results."""
+
+S, V, MTE2, MTE3, MTE1, M, FIX = range(7)
+
+VECTOR_PIPES = PIPES[:4]
+CUBE_PIPES = ("S", "MTE2", "MTE1", "M", "FIX")
+"""The pipes that each kind of core has."""
+
+
+def pipes_of(function: Function) -> Sequence[str]:
+    """Return the pipes of the kind of core that a function is compiled for."""
+    return CUBE_PIPES if function.core == "cube" else VECTOR_PIPES
+
+
+def pipe_number(name: str, function: Function) -> int:
+    """Return the number of the pipe that compiled code calls `PIPE_...`; raises `UnknownOperation` if the function's
+    core has no such pipe."""
+    pipe = name.removeprefix("PIPE_")
+    if pipe not in pipes_of(function):
+        raise UnknownOperation(f"the model does not know the pipe {name} of a {function.core} core")
+    return PIPES.index(pipe)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,18 +98,19 @@ class ProgramTime:
 
 
 class Core:
-    """The state of one core during a program: clocks and counters in cycles.
+    """The state of one core during a program: clocks and counters in cycles, by pipe.
 
-    `reads`, `writes` and `atomics` count bytes by argument index.
+    `reads`, `writes` and `atomics` count bytes by argument index. `pipes` are those that the core has.
     """
 
-    __slots__ = ("atomics", "busy", "done", "elements", "flags", "free", "program", "reads", "writes")
+    __slots__ = ("atomics", "busy", "done", "elements", "flags", "free", "pipes", "program", "reads", "writes")
 
-    def __init__(self, program: int, arguments: int) -> None:
-        self.program = program
-        self.free = [0.0] * len(PIPES)
-        self.done = [0.0] * len(PIPES)
-        self.busy = [0.0] * len(PIPES)
+    def __init__(self, program: int, arguments: int, pipes: Sequence[str] = VECTOR_PIPES) -> None:
+        self.program, self.pipes = program, pipes
+        count = 1 + max(map(PIPES.index, pipes))
+        self.free = [0.0] * count
+        self.done = [0.0] * count
+        self.busy = [0.0] * count
         self.flags: dict[tuple[int, int, int], deque[float]] = {}
         self.elements = 0
         self.reads = [0] * arguments
@@ -93,7 +133,7 @@ class Core:
     def barrier(self, pipe: int | None, cycles: float) -> None:
         if pipe is None:
             everything = max(*self.free, *self.done)
-            self.free = [everything + cycles] * len(PIPES)
+            self.free = [everything + cycles] * len(self.free)
         else:
             self.free[pipe] = max(self.free[pipe], self.done[pipe], self.free[S]) + cycles
 
@@ -114,7 +154,8 @@ class Core:
         self.barrier(None, 0)
         moved = (self.reads, self.writes, self.atomics)
         reads, writes, atomics = ({i: size for i, size in enumerate(sizes) if size} for sizes in moved)
-        return ProgramTime(self.free[S], dict(zip(PIPES, self.busy, strict=True)), reads, writes, atomics)
+        busy = {pipe: self.busy[PIPES.index(pipe)] for pipe in self.pipes}
+        return ProgramTime(self.free[S], busy, reads, writes, atomics)
 
     def times(self) -> list[float]:
         pending = [time for key in sorted(self.flags) for time in self.flags[key]]
@@ -125,7 +166,7 @@ class Core:
 
     def advance(self, times: Sequence[float], counts: Sequence[float], periods: int) -> None:
         """Advance every clock, pending flag and counter by this many periods."""
-        n = len(PIPES)
+        n = len(self.free)
         self.free = [t + periods * d for t, d in zip(self.free, times[:n], strict=True)]
         self.done = [t + periods * d for t, d in zip(self.done, times[n : 2 * n], strict=True)]
         rest = iter(times[2 * n :])
@@ -138,7 +179,7 @@ class Core:
             counter[:] = [size + next(work) for size in counter]
 
     def copy(self) -> Core:
-        twin = Core(self.program, 0)
+        twin = Core(self.program, 0, self.pipes)
         twin.free, twin.done, twin.busy = [*self.free], [*self.done], [*self.busy]
         twin.flags = {key: deque(times) for key, times in self.flags.items()}
         twin.elements = self.elements

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from tilewise.tuner.devices.ascend_model.clock.core import PIPES, Core
+from tilewise.tuner.devices.ascend_model.clock.core import Core
 from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, View
 
 __all__ = ["iterations"]
@@ -64,7 +64,7 @@ def _skip(
         values[number] = _moved(values[number], change, periods)
     counts = core.counts()
     yield from indices[periods * _PERIOD : (periods + 1) * _PERIOD]
-    work = slice(len(PIPES), None)
+    work = slice(len(core.busy), None)
     change = [after - earlier for earlier, after in zip(counts[work], core.counts()[work], strict=True)]
     if all(abs(a - b) <= _SAME for a, b in zip(change, steady.counts[work], strict=True)):
         return True

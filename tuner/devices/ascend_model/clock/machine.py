@@ -1,4 +1,4 @@
-"""A whole kernel on a part: programs dealt to vector cores, and global memory shared among them."""
+"""A whole kernel on a part: programs dealt to cores, and global memory shared among them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tilewise.db.records import L2State
+from tilewise.kernels.spec import Target
 from tilewise.tuner.devices.ascend_model.clock.program_clock import PIPES, Memory, ProgramClock, ProgramTime
 from tilewise.tuner.devices.ascend_model.clock.recording import Recording, record
 from tilewise.tuner.devices.ascend_model.clock.rows import LINE
 from tilewise.tuner.devices.ascend_model.clock.shared_memory import Reuse, SharedMemory
+from tilewise.tuner.devices.ascend_model.clock.tile_order import fetched_shares
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function, MemRef
 from tilewise.tuner.hardware.ascend_costs import Costs
 from tilewise.tuner.hardware.ascend_parts import Part
 
-__all__ = ["KernelTime", "Machine"]
+__all__ = ["KernelTime", "Machine", "cores_for"]
 
 _CLOSE = 0.004
 """Relative tolerance to which the number of competing cores is found."""
@@ -25,6 +27,10 @@ _SAMPLED_WAVES = 16
 
 _FEW_CORES = 40
 """Vector cores of the smaller parts, whose launches take less time."""
+
+
+_MOVING = ("MTE2", "MTE3", "FIX")
+"""Pipes that move data from and to global memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +56,11 @@ class KernelTime:
         longest = max(times, key=lambda timed: timed.time_us)
         return cls(
             time_us=sum(timed.time_us for timed in times),
-            pipes_us={pipe: sum(timed.pipes_us[pipe] for timed in times) for pipe in PIPES},
+            pipes_us={
+                pipe: sum(timed.pipes_us.get(pipe, 0.0) for timed in times)
+                for pipe in PIPES
+                if any(pipe in timed.pipes_us for timed in times)
+            },
             overhead_us={name: sum(timed.overhead_us[name] for timed in times) for name in longest.overhead_us},
             waves=longest.waves,
             reads=tuple(size for timed in times for size in timed.reads),
@@ -102,7 +112,7 @@ class _Wave:
 
 
 class Machine:
-    """One part running one compiled kernel.
+    """One part running one compiled kernel on `cores` of the kind that it is compiled for.
 
     `buffers` are the sizes, in bytes, of the kernel's global buffers in argument order. If all of them fit the L2
     cache, they are assumed warm (a kernel timed by repeated calls); otherwise only the small ones are. With `evicted`
@@ -123,7 +133,7 @@ class Machine:
         self._function, self._clock = function, ProgramClock(function, costs)
         memrefs = [i for i, (_, kind) in enumerate(function.arguments) if isinstance(kind, MemRef)]
         self._buffers = dict(zip(memrefs[len(memrefs) - len(buffers) :], buffers, strict=True))
-        self._memory = SharedMemory(part, costs, self._buffers, l2)
+        self._memory = SharedMemory(part, costs, self._buffers, l2, core=function.core)
 
     def time(self, scalars: Sequence[int | float], grid: Sequence[int]) -> KernelTime:
         """Time a launch with these scalar arguments over this grid (one to three axes)."""
@@ -157,7 +167,7 @@ class Machine:
         }
         return KernelTime(
             time_us=running + sum(overhead.values()),
-            pipes_us={p: sum(w.count * w.longest.busy[p] for w in waves) / kilohertz for p in PIPES},
+            pipes_us={p: sum(w.count * w.longest.busy[p] for w in waves) / kilohertz for p in waves[0].longest.busy},
             overhead_us=overhead,
             waves=-(-programs // self._cores),
             reads=self._moved(waves, lambda timed: timed.reads),
@@ -227,7 +237,8 @@ class Machine:
 
         def excess(competing: float) -> float:
             timed = runs[competing] = self._clock.run(arguments, first, self._memory.rates(competing))
-            return active * (timed.busy["MTE2"] + timed.busy["MTE3"]) / (timed.cycles + waiting) - competing
+            moving = sum(timed.busy[pipe] for pipe in _MOVING if pipe in timed.busy)
+            return active * moving / (timed.cycles + waiting) - competing
 
         found = _root(excess, 2.0 * active)
         memory, once = self._memory.rates(found), runs[found]
@@ -237,17 +248,32 @@ class Machine:
     def _settle(self, programs: int, arguments: Sequence[int | float]) -> None:
         """Let the memory find where this launch's data comes from; the first program stands for all."""
         first = self._clock.run(arguments, 0, self._memory.rates(1.0))
-        reuse = None
-        if self._memory.repeats(first, programs):
+        reuse, missed = None, None
+        if self._function.core == "cube" and not self._memory.fits:
+            missed = fetched_shares(
+                self._function,
+                self._costs,
+                arguments,
+                programs=programs,
+                cores=self._cores,
+                memory=self._memory.rates(1.0),
+                cache_bytes=self._part.l2_mib * 2**20,
+            )
+        elif self._memory.repeats(first, programs):
             reuse = Reuse(0, len(self._function.arguments))
             _Whole(self._function, self._costs).run(arguments, 0, self._memory.rates(1.0), reuse)
-        self._memory.settle(first, programs, min(programs, self._cores), reuse)
+        self._memory.settle(first, programs, min(programs, self._cores), reuse, missed)
 
 
 class _Whole(ProgramClock):
     """A clock that interprets loops to their end, so that its core sees every transfer."""
 
     skipping = False
+
+
+def cores_for(function: Function, target: Target) -> int:
+    """Return the number of cores on which a function's programs run."""
+    return target.matrix_cores if function.core == "cube" else target.cores
 
 
 def _flat(scalars: Sequence[int | float], grid: Sequence[int]) -> tuple[int, list[int | float]]:

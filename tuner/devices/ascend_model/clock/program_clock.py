@@ -1,4 +1,4 @@
-"""One program on one vector core: an interpreter of the scheduled code, with a clock for each pipe.
+"""One program on one core: an interpreter of the scheduled code, with a clock for each pipe.
 
 The scalar unit issues in program order. A vector operation or transfer starts once it is issued, its pipe is free and
 the flags that it waits for are set. It frees its pipe after its throughput cost, and is done after its start-up or
@@ -17,7 +17,19 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tilewise.tuner.devices.ascend_model.clock.banks import least_cycles
-from tilewise.tuner.devices.ascend_model.clock.core import MTE2, MTE3, PIPES, Core, Memory, ProgramTime, Rate, S, V
+from tilewise.tuner.devices.ascend_model.clock.core import (
+    MTE2,
+    MTE3,
+    PIPES,
+    Core,
+    Memory,
+    ProgramTime,
+    Rate,
+    V,
+    pipe_number,
+    pipes_of,
+)
+from tilewise.tuner.devices.ascend_model.clock.cube_ops import CUBE_STEPS, rate_of
 from tilewise.tuner.devices.ascend_model.clock.loops import iterations
 from tilewise.tuner.devices.ascend_model.clock.rows import drawn
 from tilewise.tuner.devices.ascend_model.ir.hivm import (
@@ -35,7 +47,6 @@ from tilewise.tuner.hardware.ascend_costs import SLOW_IN_16_BITS, Costs
 
 __all__ = ["PIPES", "Memory", "ProgramClock", "ProgramTime", "Rate", "Step", "UnknownOperation"]
 
-_PIPE_NUMBERS = {"PIPE_S": S, "PIPE_V": V, "PIPE_MTE2": MTE2, "PIPE_MTE3": MTE3}
 
 _Values = list[Any]
 Step = Callable[[_Values, Core], None]
@@ -49,11 +60,11 @@ class ProgramClock:
 
     def __init__(self, function: Function, costs: Costs) -> None:
         self._function = function
-        self._costs = costs
+        self.costs = costs
         self._issue_cycles = costs["vector_issue"]
         self._dispatch, self._next = costs["vector_dispatch"], costs["vector_next"]
         self._repeats_per_issue = int(costs["repeats_per_issue"])
-        self._memory = Memory({}, {})
+        self.memory = Memory({}, {})
         self._steps = self._compile(function.body)
 
     def run(
@@ -65,7 +76,7 @@ class ProgramClock:
         expected = len([kind for kind in kinds[1:] if not isinstance(kind, MemRef)])
         if len(arguments) != expected:
             raise ValueError(f"{self._function.name} takes {expected} scalars, {len(arguments)} were given")
-        self._memory = memory
+        self.memory = memory
         values: _Values = [None] * self._function.values
         scalars = iter(arguments)
         for index, (number, kind) in enumerate(self._function.arguments):
@@ -73,7 +84,7 @@ class ProgramClock:
                 values[number] = View(index, 0, (0,), (1,), kind.item_bits)
             else:
                 values[number] = 0 if index == 0 else next(scalars)  # argument 0 is the address of a sync area
-        core = core or Core(program, len(kinds))
+        core = core or Core(program, len(kinds), pipes_of(self._function))
         for step in self._steps:
             step(values, core)
         return core.finished()
@@ -89,7 +100,9 @@ class ProgramClock:
             return self._arith(op, short)
         if op.name in _STRUCTURE:
             return _STRUCTURE[op.name](self, op)
-        if dialect == "hivm.hir" and short in self._costs.repeat_cycles:
+        if op.name in CUBE_STEPS and self._function.core == "cube":
+            return CUBE_STEPS[op.name](self, op)
+        if dialect == "hivm.hir" and short in self.costs.repeat_cycles:
             return self._vector(op, short)
         raise UnknownOperation(f"the model does not know the operation {op.name}")
 
@@ -103,7 +116,7 @@ class ProgramClock:
 
             return constant
         function = scalar_function(op)
-        cost = 0.0 if short in _CASTS else self._costs["scalar_function" if op.name.startswith("math.") else "scalar"]
+        cost = 0.0 if short in _CASTS else self.costs["scalar_function" if op.name.startswith("math.") else "scalar"]
         operands = op.operands
 
         def arith(values: _Values, core: Core) -> None:
@@ -131,7 +144,7 @@ class ProgramClock:
     def _if(self, op: Op) -> Step:
         condition = op.operands[0]
         branches = [(self._compile(region), region.yielded()) for region in op.regions]
-        cost, results = self._costs["iteration"], op.results
+        cost, results = self.costs["iteration"], op.results
 
         def branch(values: _Values, core: Core) -> None:
             core.scalar(cost)
@@ -148,7 +161,7 @@ class ProgramClock:
         body = op.regions[0]
         steps, yielded = self._compile(body), body.yielded()
         index, carried = body.arguments[0], body.arguments[1:]
-        cost, results = self._costs["iteration"], op.results
+        cost, results = self.costs["iteration"], op.results
         skips = self.skipping and not any(_decides(inner) for inner in body.walk())
 
         def once(values: _Values, core: Core, at: int) -> None:
@@ -173,7 +186,7 @@ class ProgramClock:
         before, after = op.regions
         deciding, steps = self._compile(before), self._compile(after)
         condition, *passed = before.operations[-1].operands
-        cost = self._costs["iteration"]
+        cost = self.costs["iteration"]
 
         def loop(values: _Values, core: Core) -> None:
             _assign(values, before.arguments, op.operands)
@@ -299,8 +312,8 @@ class ProgramClock:
     # Pipes -----------------------------------------------------------------------------------------------------
 
     def _barrier(self, op: Op) -> Step:
-        pipe = None if op.attributes["pipe"] == "PIPE_ALL" else _pipe(op.attributes["pipe"])
-        cost = self._costs["barrier"]
+        pipe = None if op.attributes["pipe"] == "PIPE_ALL" else pipe_number(op.attributes["pipe"], self._function)
+        cost = self.costs["barrier"]
 
         def barrier(values: _Values, core: Core) -> None:
             core.barrier(pipe, cost)
@@ -308,7 +321,7 @@ class ProgramClock:
         return barrier
 
     def _set_flag(self, op: Op) -> Step:
-        source, target, event = _flag(op)
+        source, target, event = _flag(op, self._function)
 
         def set_flag(values: _Values, core: Core) -> None:
             core.set_flag(source, target, event(values))
@@ -316,8 +329,8 @@ class ProgramClock:
         return set_flag
 
     def _wait_flag(self, op: Op) -> Step:
-        source, target, event = _flag(op)
-        cost = self._costs["flag"]
+        source, target, event = _flag(op, self._function)
+        cost = self.costs["flag"]
 
         def wait_flag(values: _Values, core: Core) -> None:
             core.wait_flag(source, target, event(values), cost)
@@ -329,8 +342,8 @@ class ProgramClock:
         source, target = op.operands[:2]
         inward = op.name == "hivm.hir.load"
         pipe = MTE2 if inward else MTE3
-        start, row_cycles = self._costs["mte2_start" if inward else "mte3_start"], self._costs["transfer_row"]
-        issue = self._costs["vector_issue"]
+        start, row_cycles = self.costs["mte2_start" if inward else "mte3_start"], self.costs["transfer_row"]
+        issue = self.costs["vector_issue"]
         atomic = not inward and op.attributes.get("atomic_kind", "none") != "none"
 
         def transfer(values: _Values, core: Core) -> None:
@@ -340,8 +353,8 @@ class ProgramClock:
             size = outside.bytes()
             if size == 0:
                 return
-            taken = drawn(outside, self._costs)
-            rate = _rate(self._memory.inward if inward else self._memory.outward, outside, op)
+            taken = drawn(outside, self.costs)
+            rate = rate_of(self.memory.inward if inward else self.memory.outward, outside, op)
             steps = max(taken.rows, inside.rows()[0]) - 1  # a run ends where either side's does
             alone = max(start + steps * row_cycles, taken.bytes / rate.core)  # starts while the last one's bytes arrive
             core.occupy(pipe, max(alone, taken.bytes / rate.share), rate.latency)
@@ -357,7 +370,7 @@ class ProgramClock:
         """Compile `memref.load` or `memref.store`: the scalar unit moves one element between a register and memory."""
         reads = op.name == "memref.load"
         number = op.operands[0 if reads else 1]
-        on_chip, outside = self._costs["scalar_on_chip"], self._costs["scalar_outside"]
+        on_chip, outside = self.costs["scalar_on_chip"], self.costs["scalar_outside"]
 
         def access(values: _Values, core: Core) -> None:
             view: View = values[number]
@@ -373,8 +386,8 @@ class ProgramClock:
 
     def _vector(self, op: Op, short: str) -> Step:
         """Compile an element-wise operation, fill, cast, copy or move on chip."""
-        cycles, slow, widens = self._costs.repeat_cycles[short], short in SLOW_IN_16_BITS, short == "vcast"
-        latency = self._costs["function_start" if short in _FUNCTIONS else "vector_start"]
+        cycles, slow, widens = self.costs.repeat_cycles[short], short in SLOW_IN_16_BITS, short == "vcast"
+        latency = self.costs["function_start" if short in _FUNCTIONS else "vector_start"]
         sources, targets = _operands(op)
         if op.attributes.get("broadcast_dims"):
             sources = []
@@ -385,7 +398,7 @@ class ProgramClock:
             views = read + written
             repeats = max(view.repeats() for view in views)
             each = cycles * (2 if (slow and _bits(views) == 16) or (widens and _bits(written) > _bits(read)) else 1)
-            each = max(each, least_cycles(read, written[0] if written else None, self._costs))
+            each = max(each, least_cycles(read, written[0] if written else None, self.costs))
             self._issue(core, repeats, each, _instructions(views, broadcast), latency)
             core.elements += max(view.elements() for view in views)
 
@@ -396,8 +409,8 @@ class ProgramClock:
         is left (over a single row, a maximum or minimum takes the repeats one by one instead), then within a repeat per
         row. Over another axis: by halving until one row is left."""
         source, dims = op.operands[0], op.attributes["reduce_dims"]
-        both, fold = self._costs["bank_conflict"], self._costs.repeat_cycles["fold"]
-        latency, fold_latency = self._costs["vector_start"], self._costs["fold_start"]
+        both, fold = self.costs["bank_conflict"], self.costs.repeat_cycles["fold"]
+        latency, fold_latency = self.costs["vector_start"], self.costs["fold_start"]
         keeps_order = op.attributes.get("arith") == "sum"
 
         def reduce(values: _Values, core: Core) -> None:
@@ -407,13 +420,13 @@ class ProgramClock:
             floor = lanes if inner == 1 else 1
             if outer == inner == 1 and extent > floor and not keeps_order:
                 self._issue(core, ceil(extent, lanes), both, 1, latency)
-                core.barrier(V, self._costs["barrier"])
+                core.barrier(V, self.costs["barrier"])
                 extent = floor
             while extent > floor:
                 extent = ceil(extent, 2)
                 row = ceil(extent * inner, lanes)
                 self._issue(core, outer * row, both, outer if row > 1 and inner == 1 else 1, latency)
-                core.barrier(V, self._costs["barrier"])
+                core.barrier(V, self.costs["barrier"])
             if inner == 1:
                 self._issue(core, outer, fold, 1, fold_latency)
             core.elements += view.elements()
@@ -423,15 +436,15 @@ class ProgramClock:
     def _cumulate(self, op: Op) -> Step:
         """Compile a running sum or product: each row along the axis waits for the one before it."""
         source, dims = op.operands[0], op.attributes["cum_dims"]
-        cycles = self._costs.repeat_cycles["vadd"]
+        cycles = self.costs.repeat_cycles["vadd"]
 
         def cumulate(values: _Values, core: Core) -> None:
             view: View = values[source]
             outer, extent, inner = _around(view.sizes, dims)
             row = ceil(inner * view.item_bits, 256 * 8)
             for _ in range(extent):
-                self._issue(core, outer * row, cycles, outer, self._costs["vector_start"])
-                core.barrier(V, self._costs["barrier"])
+                self._issue(core, outer * row, cycles, outer, self.costs["vector_start"])
+                core.barrier(V, self.costs["barrier"])
             core.elements += view.elements()
 
         return cumulate
@@ -439,7 +452,7 @@ class ProgramClock:
     def _sort(self, op: Op) -> Step:
         """Compile a sort: runs of 32 sorted at once, then merged four by four; an element and its index are 8 bytes."""
         source = op.operands[0]
-        cycles, latency = self._costs.repeat_cycles["vsort"], self._costs["function_start"]
+        cycles, latency = self.costs.repeat_cycles["vsort"], self.costs["function_start"]
 
         def sort(values: _Values, core: Core) -> None:
             view: View = values[source]
@@ -449,7 +462,7 @@ class ProgramClock:
                 passes, run = passes + 1, run * 4
             for _ in range(passes):
                 self._issue(core, outer * inner * ceil(extent * 8, 256), cycles, outer * inner, latency)
-                core.barrier(V, self._costs["barrier"])
+                core.barrier(V, self.costs["barrier"])
             core.elements += view.elements()
 
         return sort
@@ -519,14 +532,8 @@ def _decides(op: Op) -> bool:
     return op.name == "scf.while" or (op.name == "scf.if" and "hivm.unlikely_condition" not in op.attributes)
 
 
-def _pipe(name: str) -> int:
-    if name not in _PIPE_NUMBERS:
-        raise UnknownOperation(f"the model does not know the pipe {name}; it models vector cores only")
-    return _PIPE_NUMBERS[name]
-
-
-def _flag(op: Op) -> tuple[int, int, Callable[[_Values], int]]:
-    source, target = _pipe(op.attributes["set_pipe"]), _pipe(op.attributes["wait_pipe"])
+def _flag(op: Op, function: Function) -> tuple[int, int, Callable[[_Values], int]]:
+    source, target = (pipe_number(op.attributes[end], function) for end in ("set_pipe", "wait_pipe"))
     static = op.attributes.get("static_event_id")
     if static is not None:
         event = int(static.removeprefix("EVENT_ID"))
@@ -539,12 +546,6 @@ def _around(sizes: Sequence[int], dims: Sequence[int]) -> tuple[int, int, int]:
     """Return the numbers of elements before, along and after the given neighbouring axes."""
     first, last = min(dims), max(dims)
     return math.prod(sizes[:first]), math.prod(sizes[first : last + 1]), math.prod(sizes[last + 1 :])
-
-
-def _rate(rates: Mapping[int, Rate], view: View, op: Op) -> Rate:
-    if view.base not in rates:
-        raise UnknownOperation(f"the model does not support {op.name} on memory other than the kernel's arguments")
-    return rates[view.base]
 
 
 def _bits(views: Sequence[View]) -> int:

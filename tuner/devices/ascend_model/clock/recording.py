@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from tilewise.tuner.devices.ascend_model.clock.core import PIPES, Core, Memory, ProgramTime, S
+from tilewise.tuner.devices.ascend_model.clock.core import Core, Memory, ProgramTime, S, pipes_of
 from tilewise.tuner.devices.ascend_model.clock.program_clock import ProgramClock, Step
 from tilewise.tuner.devices.ascend_model.ir.hivm import Block, Function
 from tilewise.tuner.hardware.ascend_costs import Costs
@@ -65,7 +65,7 @@ def record(
 ) -> Recording:
     """Time one program without skipping any iteration; see `ProgramClock.run`."""
     clock = _Recorded(function, costs)
-    core = _Recorder(program, len(function.arguments))
+    core = _Recorder(program, len(function.arguments), pipes_of(function))
     time = clock.run(arguments, program, memory, core)
     return Recording(time, core.events, core.flows, [op.name for op in function.body.walk()])
 
@@ -97,14 +97,16 @@ class _Recorder(Core):
 
     __slots__ = ("_arrived", "_done", "_flagged", "_free", "_worked", "events", "flows", "op")
 
-    def __init__(self, program: int, arguments: int) -> None:
-        super().__init__(program, arguments)
+    def __init__(self, program: int, arguments: int, pipes: Sequence[str]) -> None:
+        super().__init__(program, arguments, pipes)
         self.events: list[Event] = []
         self.flows: list[Flow] = []
         self.op = 0
-        self._free, self._done, self._worked = ([-1] * len(PIPES) for _ in range(3))  # the event that determined each
+        self._free, self._done, self._worked = (
+            [-1] * len(self.free) for _ in range(3)
+        )  # the event that determined each
         self._flagged: dict[tuple[int, int, int], deque[tuple[int, int]]] = {}
-        self._arrived: list[list[tuple[int, int]]] = [[] for _ in PIPES]
+        self._arrived: list[list[tuple[int, int]]] = [[] for _ in self.free]
 
     def occupy(self, pipe: int, cycles: float, latency: float) -> None:
         cause = self._free[S] if self.free[S] > self.free[pipe] else self._free[pipe]
@@ -130,7 +132,7 @@ class _Recorder(Core):
         super().barrier(pipe, cycles)
         at = S if pipe is None else pipe
         index = self._add(Event(at, self.op, latest, self.free[at], self.free[at], cause, False))
-        for held in range(len(PIPES)) if pipe is None else [pipe]:
+        for held in range(len(self.free)) if pipe is None else [pipe]:
             self._free[held] = index
 
     def set_flag(self, source: int, target: int, event: int) -> None:

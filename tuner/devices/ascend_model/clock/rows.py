@@ -27,10 +27,10 @@ class Drawn:
     bytes: float
 
 
-def drawn(view: View, costs: Costs) -> Drawn:
-    """Return what a transfer of this view of global memory draws."""
+def drawn(view: View, costs: Costs, beside: float | None = None) -> Drawn:
+    """Return what a transfer of this view of global memory draws; a row costs `beside` bytes more than it has."""
     rows, row_bytes = view.rows()
-    least = row_bytes + costs["row_bytes"]
+    least = row_bytes + (costs["row_bytes"] if beside is None else beside)
     if _misaligned(view, rows):
         least += costs["misaligned_line"] * min(row_bytes, LINE)
     return Drawn(rows, rows * least)

@@ -26,6 +26,10 @@ _MEASURED_GB_S = 1600
 """Nominal rate of the part on which `HBM_CORE_GB_S` was measured."""
 
 
+_VECTOR_PATHS, _CUBE_PATHS = ("l2_read_bytes", "l2_write_bytes"), ("cube_read_bytes", "fix_bytes")
+"""Names of the rates of a core's own paths from and to the L2 cache."""
+
+
 class Reuse(Core):
     """A core that keeps, for each place that it reads again, the bytes that it moved since it last did."""
 
@@ -55,22 +59,36 @@ class _Shares:
 
 
 class SharedMemory:
-    """One part's memory during one launch. `buffers` are sizes in bytes by argument index."""
+    """One part's memory during one launch on cores of one kind. `buffers` are sizes in bytes by argument index.
 
-    def __init__(self, part: Part, costs: Costs, buffers: Mapping[int, int], l2: L2State) -> None:
+    `fits` is true if the L2 cache holds all of them.
+    """
+
+    def __init__(
+        self, part: Part, costs: Costs, buffers: Mapping[int, int], l2: L2State, *, core: str = "vector"
+    ) -> None:
         self._part, self._costs, self._buffers, self._l2 = part, costs, buffers, l2
+        self._cube = core == "cube"
         self._size = part.l2_mib * 2**20
-        self._fits = sum(buffers.values()) <= self._size
+        self.fits = sum(buffers.values()) <= self._size
         self._shares = _Shares(dict.fromkeys(buffers, 0.0), dict.fromkeys(buffers, 0.0))
         self._evicted, self._written = 0.0, 0.0
 
     def repeats(self, program: ProgramTime, programs: int) -> bool:
         """Return whether it matters how soon a program reads the same data again."""
         big = (i for i, size in self._buffers.items() if size > self._size // _SMALL)
-        return not self._fits and any(program.reads.get(i, 0) * programs > 1.1 * self._buffers[i] for i in big)
+        return not self.fits and any(program.reads.get(i, 0) * programs > 1.1 * self._buffers[i] for i in big)
 
-    def settle(self, program: ProgramTime, programs: int, active: int, reuse: Reuse | None) -> None:
-        """Find where the data of a launch comes from and goes to. `program` stands for all."""
+    def settle(
+        self,
+        program: ProgramTime,
+        programs: int,
+        active: int,
+        reuse: Reuse | None,
+        missed: Mapping[int, float] | None = None,
+    ) -> None:
+        """Find where the data of a launch comes from and goes to. `program` stands for all. `missed` is the share of
+        each buffer's reads that the cache does not hold, if that was found from the order of tiles."""
         soon: dict[int, int] = {}
         for base, size, between in reuse.again if reuse else ():
             if between * active <= self._size:
@@ -79,8 +97,10 @@ class SharedMemory:
         for i, size in self._buffers.items():
             read = program.reads.get(i, 0) * programs
             first = min(1.0, size / read) if read else 0.0
-            if self._fits:
+            if self.fits:
                 reads[i], writes[i] = (0.0 if self._l2 is L2State.WARM else first), 0.0
+            elif missed is not None:
+                reads[i], writes[i] = missed.get(i, first), 1.0
             elif size <= self._size // _SMALL:
                 reads[i], writes[i] = first, 1.0
             else:
@@ -100,9 +120,9 @@ class SharedMemory:
         competing, clock = max(1.0, competing), self._part.clock_ghz
         cached = self._part.l2_gb_s * self._costs["l2_share"] / competing / clock
         outside = self._global_gb_s() / competing / clock
-        alone = _core_gb_s(competing * _MEASURED_GB_S / self._part.hbm_gb_s) / clock
+        alone = self._alone_gb_s(competing) / clock
         near, far = (self._costs[name] * clock for name in ("l2_latency_ns", "hbm_latency_ns"))
-        reading, writing = self._costs["l2_read_bytes"], self._costs["l2_write_bytes"]
+        reading, writing = (self._costs[name] for name in (_CUBE_PATHS if self._cube else _VECTOR_PATHS))
         inward = {
             i: Rate(
                 core=1 / (share / min(alone, reading) + (1 - share) / reading),
@@ -120,6 +140,11 @@ class SharedMemory:
             for i, share in self._shares.writes.items()
         }
         return Memory(inward, outward)
+
+    def _alone_gb_s(self, competing: float) -> float:
+        """Return what global memory gives one core while others compete: a cube core draws as two vector cores do."""
+        scale = _MEASURED_GB_S / self._part.hbm_gb_s
+        return 2 * _core_gb_s(2 * competing * scale) if self._cube else _core_gb_s(competing * scale)
 
     def _global_gb_s(self) -> float:
         """Return the rate of global memory for this launch's mix of reads and writes."""

@@ -9,20 +9,28 @@ race is an error (`hazards.py`), as is an access out of bounds (`memory.py`).
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from tilewise.tuner.devices.ascend_model.clock.core import MTE2, MTE3, PIPES, S, V
-from tilewise.tuner.devices.ascend_model.executor.hazards import Order, Sharing
+from tilewise.tuner.devices.ascend_model.clock.core import MTE2, MTE3, S, V, pipe_number
+from tilewise.tuner.devices.ascend_model.executor.cube_ops import CUBE_STEPS
+from tilewise.tuner.devices.ascend_model.executor.global_memory import (
+    GlobalMemory,
+    require_on_chip,
+    require_transfer,
+    written_arguments,
+)
+from tilewise.tuner.devices.ascend_model.executor.groups import Group, Step, Trip, run_steps
+from tilewise.tuner.devices.ascend_model.executor.hazards import Order
 from tilewise.tuner.devices.ascend_model.executor.memory import (
     BLOCK_BYTES,
     STRAYS,
     Array,
     Fault,
-    Global,
+    Layout,
     OnChip,
     OutOfBounds,
     View,
@@ -42,11 +50,10 @@ from tilewise.tuner.devices.ascend_model.ir.hivm import (
     kept_dimensions,
 )
 from tilewise.tuner.devices.ascend_model.ir.scalars import scalar_function
-from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation, expanded
+from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation, ceil, expanded
+from tilewise.tuner.hardware.ascend_parts import ON_CHIP_BYTES, ON_CHIP_NAMES
 
 __all__ = ["Executor"]
-
-_PIPES = {f"PIPE_{name}": number for number, name in enumerate(PIPES)}
 
 _TOGETHER_BYTES = 12 << 20
 """Limit on the on-chip memory of programs that run side by side: more would not fit the host's caches."""
@@ -57,69 +64,12 @@ _TOGETHER = 1024
 _IGNORED = ("annotation.mark", "func.return", "hivm.hir.set_mask_norm", "scf.condition", "scf.yield")
 
 
-@dataclass(frozen=True, slots=True)
-class _Trip:
-    """The current iteration of a loop."""
-
-    index: int
-    low: int
-    high: int
-    step: int
-
-
-class _Group:
-    """Programs with the same control flow so far, and everything that they have computed."""
-
-    __slots__ = ("chip", "order", "programs", "trips", "values")
-
-    def __init__(self, programs: Array, values: list[Any], chip: OnChip, order: Order, trips: list[_Trip]) -> None:
-        self.programs, self.values, self.chip, self.order, self.trips = programs, values, chip, order, trips
-
-    def split(self, numbers: Iterable[int]) -> list[_Group]:
-        """Return one group per combination of these values, which become plain numbers."""
-        varying = [n for n in numbers if isinstance(self.values[n], np.ndarray)]
-        if not varying:
-            return [self]
-        rows, members = np.unique(np.stack([self.values[n] for n in varying], axis=1), axis=0, return_inverse=True)
-        groups = [self] if len(rows) == 1 else [self._part(members.ravel() == row) for row in range(len(rows))]
-        for group, row in zip(groups, rows, strict=True):
-            for number, value in zip(varying, row.tolist(), strict=True):
-                group.values[number] = value
-        return groups
-
-    def _part(self, chosen: Array) -> _Group:
-        values = [_rows(value, chosen) for value in self.values]
-        return _Group(self.programs[chosen], values, self.chip.take(chosen), self.order.copy(), [*self.trips])
-
-    def assign(self, targets: Sequence[int], sources: Sequence[int]) -> None:
-        """Assign all values at once, as a source may be a target too."""
-        for number, value in zip(targets, [self.values[source] for source in sources], strict=True):
-            self.values[number] = value
-
-    def iteration(self) -> int:
-        """Return how often the innermost body was entered before, over all loops around it."""
-        count = 0
-        for trip in self.trips:
-            count = count * max(0, -(-(trip.high - trip.low) // trip.step)) + (trip.index - trip.low) // trip.step
-        return count
-
-
-def _rows(value: Any, chosen: Array) -> Any:
-    if isinstance(value, View):
-        return replace(value, offset=value.offset[chosen]) if isinstance(value.offset, np.ndarray) else value
-    return value[chosen] if isinstance(value, np.ndarray) else value
-
-
-_Step = Callable[[_Group], list[_Group] | None]
-"""One operation on a group. It returns the parts that the group was split into, or None if the group stays whole."""
-
-
 class Executor:
     """A compiled function on a part with `on_chip_bytes` per core; raises `UnknownOperation` for code it cannot run.
 
     `unbarriered` names operations on one pipe that no barrier separates although one uses the other's result, and
-    that the pipe's own order keeps apart. `strays` describes the reads a little beyond a buffer's ends, which gave
-    values made of the byte `stray`.
+    that the pipe's own order keeps apart. `memory` is the global memory of the last launch; reads a little beyond a
+    buffer's ends give values made of the byte `stray`.
     """
 
     def __init__(
@@ -132,14 +82,13 @@ class Executor:
     ) -> None:
         """Compile the function. `order` replaces the check of accesses; programs are then not checked for sharing."""
         self._function = function
-        self._order = order or Order
-        self._size = _planned(function, on_chip_bytes)
+        self.layout = _layout(function, {**ON_CHIP_BYTES, "ub": on_chip_bytes})
+        self._order = order or (lambda size: Order(size, self.layout.spot))
+        self._size = self.layout.starts.get("ca", self.layout.size)  # operands in L0 are never looked at
         self.unbarriered: set[str] = set()
-        self.strays: set[str] = set()
+        self._written = set() if order else written_arguments(function)
         self._stray = stray
-        self._globals: dict[int, Global] = {}
-        self._sharing = Sharing([], [], [])
-        self._written = set() if order else _written(function)
+        self.memory = GlobalMemory({}, [], (), stray)
         self._steps = self._block(function.body)
 
     def run(self, buffers: dict[str, Array], scalars: Sequence[int | float], grid: Sequence[int]) -> None:
@@ -149,9 +98,7 @@ class Executor:
         memrefs = [p for p, (_, kind) in enumerate(self._function.arguments) if isinstance(kind, MemRef)]
         given = dict(zip(memrefs[len(memrefs) - len(buffers) :], buffers, strict=True))
         names = [given.get(p, f"argument {p}") for p in range(len(self._function.arguments))]
-        self._globals = {p: Global(name, buffers[name]) for p, name in given.items()}
-        elements = [buffers[given[p]].size if p in given else 0 for p in range(len(names))]
-        self._sharing = Sharing(elements, self._written, names)
+        self.memory = GlobalMemory({p: buffers[name] for p, name in given.items()}, names, self._written, self._stray)
         together = min(_TOGETHER, max(1, _TOGETHER_BYTES // self._size))
         programs = np.arange(math.prod(sizes), dtype=np.int64)
         with np.errstate(all="ignore"):
@@ -170,31 +117,33 @@ class Executor:
                 values[number] = View(index, 0, 0, (), (), kind.dtype)
             else:
                 values[number] = 0 if index == 0 else next(rest)  # argument 0 is the address of a sync area
-        group = _Group(programs, values, OnChip(len(programs), self._size), self._order(self._size), [])
-        for part in _all(self._steps, [group]):
+        group = Group(programs, values, OnChip(len(programs), self._size), self._order(self.layout.size), [])
+        for part in run_steps(self._steps, [group]):
             part.order.finish()
             self.unbarriered |= part.order.unbarriered
 
     # From operations to steps ----------------------------------------------------------------------------------
 
-    def _block(self, block: Block) -> list[_Step]:
+    def _block(self, block: Block) -> list[Step]:
         return [self._step(op) for op in block.operations if op.name not in _IGNORED]
 
-    def _step(self, op: Op) -> _Step:
+    def _step(self, op: Op) -> Step:
         if op.name.startswith(("arith.", "math.")):
             return self._scalar(op)
         if op.name in _STRUCTURE:
             return _STRUCTURE[op.name](self, op)
+        if op.name in CUBE_STEPS:
+            return CUBE_STEPS[op.name](self, op)
         if op.name.startswith("hivm.hir."):
             return self._vector(op)
         raise UnknownOperation(f"the model does not know the operation {op.name}")
 
-    def _scalar(self, op: Op) -> _Step:
+    def _scalar(self, op: Op) -> Step:
         (result,), operands = op.results, op.operands
         if op.name == "arith.constant":
             value = op.attributes["value"]
 
-            def constant(group: _Group) -> None:
+            def constant(group: Group) -> None:
                 group.values[result] = value
 
             return constant
@@ -202,16 +151,16 @@ class Executor:
             return self._choose(op)
         function = scalar_function(op)
 
-        def scalar(group: _Group) -> None:
+        def scalar(group: Group) -> None:
             values = group.values
             values[result] = function(*[values[n] for n in operands])
 
         return scalar
 
-    def _choose(self, op: Op) -> _Step:
+    def _choose(self, op: Op) -> Step:
         condition, yes, no = op.operands
 
-        def choose(group: _Group) -> list[_Group]:
+        def choose(group: Group) -> list[Group]:
             groups = group.split([condition])
             for part in groups:
                 part.values[op.results[0]] = part.values[yes if part.values[condition] else no]
@@ -219,37 +168,37 @@ class Executor:
 
         return choose
 
-    def _program(self, op: Op) -> _Step:
-        def program(group: _Group) -> None:
+    def _program(self, op: Op) -> Step:
+        def program(group: Group) -> None:
             group.values[op.results[0]] = group.programs if len(group.programs) > 1 else int(group.programs[0])
 
         return program
 
     # Structure -------------------------------------------------------------------------------------------------
 
-    def _if(self, op: Op) -> _Step:
+    def _if(self, op: Op) -> Step:
         branches = [(self._block(region), region.yielded()) for region in op.regions]
 
-        def branch(group: _Group) -> list[_Group]:
+        def branch(group: Group) -> list[Group]:
             done = []
             for part in group.split(op.operands):
                 steps, yielded = branches[0 if part.values[op.operands[0]] else 1]
-                for end in _all(steps, [part]):
+                for end in run_steps(steps, [part]):
                     end.assign(op.results, yielded)
                     done.append(end)
             return done
 
         return branch
 
-    def _for(self, op: Op) -> _Step:
+    def _for(self, op: Op) -> Step:
         (body,) = op.regions
         steps, yielded = self._block(body), body.yielded()
         index, *carried = body.arguments
 
-        def loop(group: _Group) -> list[_Group]:
+        def loop(group: Group) -> list[Group]:
             return [end for part in group.split(op.operands[:3]) for end in whole(part)]
 
-        def whole(group: _Group) -> list[_Group]:
+        def whole(group: Group) -> list[Group]:
             low, high, step = (int(group.values[n]) for n in op.operands[:3])
             if step <= 0:
                 raise UnknownOperation(f"the model does not support {place(op)} with a step of {step}")
@@ -258,8 +207,8 @@ class Executor:
             for at in range(low, high, step):
                 for part in groups:
                     part.values[index] = at
-                    part.trips.append(_Trip(at, low, high, step))
-                groups = _all(steps, groups)
+                    part.trips.append(Trip(at, low, high, step))
+                groups = run_steps(steps, groups)
                 for part in groups:
                     part.trips.pop()
                     part.assign(carried, yielded)
@@ -269,25 +218,25 @@ class Executor:
 
         return loop
 
-    def _while(self, op: Op) -> _Step:
+    def _while(self, op: Op) -> Step:
         """Compile a while loop: `before` decides and passes values out of the loop or to `after`, which yields back."""
         before, after = op.regions
         deciding, steps = self._block(before), self._block(after)
         condition, *passed = before.operations[-1].operands
 
-        def loop(group: _Group) -> list[_Group]:
+        def loop(group: Group) -> list[Group]:
             group.assign(before.arguments, op.operands)
             running, done = [group], []
             while running:
                 again = []
-                for part in [p for g in _all(deciding, running) for p in g.split([condition])]:
+                for part in [p for g in run_steps(deciding, running) for p in g.split([condition])]:
                     if part.values[condition]:
                         part.assign(after.arguments, passed)
                         again.append(part)
                     else:
                         part.assign(op.results, passed)
                         done.append(part)
-                running = _all(steps, again)
+                running = run_steps(steps, again)
                 for part in running:
                     part.assign(before.arguments, after.yielded())
             return done
@@ -296,21 +245,24 @@ class Executor:
 
     # Views of memory -------------------------------------------------------------------------------------------
 
-    def _pointer_cast(self, op: Op) -> _Step:
+    def _pointer_cast(self, op: Op) -> Step:
         """Compile a planned buffer; iterations use its addresses in turn if it has several."""
         addresses, kind, result = op.segments()[0], op.result_types[0], op.results[0]
         assert isinstance(kind, MemRef)
         if DYNAMIC in kind.shape:
             raise UnknownOperation(f"the model does not support {place(op)} to a dynamic shape")
+        if kind.space not in self.layout.starts:
+            raise UnknownOperation(f"the model does not know the memory {kind.space} of a {self._function.core} core")
+        start = self.layout.starts[kind.space]
 
-        def cast(group: _Group) -> None:
+        def cast(group: Group) -> None:
             turn = group.iteration() % len(addresses) if len(addresses) > 1 else 0
-            address = int(group.values[addresses[turn]])
+            address = start + int(group.values[addresses[turn]])
             group.values[result] = View(-1, address, 0, kind.shape, kind.strides, kind.dtype)
 
         return cast
 
-    def _subview(self, op: Op) -> _Step:
+    def _subview(self, op: Op) -> Step:
         (source,), *_ = op.segments()
         offsets, sizes, steps = index_plan(op)
         kind, result = op.result_types[0], op.results[0]
@@ -318,7 +270,7 @@ class Executor:
         kept = kept_dimensions(op.attributes["static_sizes"], kind.shape)
         uniform = [number for known, number in [*sizes, *steps] if known is None]
 
-        def subview(group: _Group) -> list[_Group]:
+        def subview(group: Group) -> list[Group]:
             groups = group.split(uniform)
             for part in groups:
                 view: View = part.values[source]
@@ -334,14 +286,14 @@ class Executor:
 
         return subview
 
-    def _reinterpret(self, op: Op) -> _Step:
+    def _reinterpret(self, op: Op) -> Step:
         (source,), *_ = op.segments()
         offsets, sizes, strides = index_plan(op)
         kind, result = op.result_types[0], op.results[0]
         assert isinstance(kind, MemRef)
         uniform = [number for known, number in [*sizes, *strides] if known is None]
 
-        def reinterpret(group: _Group) -> list[_Group]:
+        def reinterpret(group: Group) -> list[Group]:
             groups = group.split(uniform)
             for part in groups:
                 part.values[result] = replace(
@@ -355,11 +307,11 @@ class Executor:
 
         return reinterpret
 
-    def _metadata(self, op: Op) -> _Step:
+    def _metadata(self, op: Op) -> Step:
         """Split a view into its base, offset, sizes and strides."""
         source, (base, offset, *rest) = op.operands[0], op.results
 
-        def metadata(group: _Group) -> None:
+        def metadata(group: Group) -> None:
             view: View = group.values[source]
             group.values[base] = replace(view, offset=0, sizes=(), strides=())
             for number, value in zip([offset, *rest], [view.offset, *view.sizes, *view.strides], strict=True):
@@ -367,34 +319,34 @@ class Executor:
 
         return metadata
 
-    def _collapse(self, op: Op) -> _Step:
+    def _collapse(self, op: Op) -> Step:
         groups, source, result = op.attributes["reassociation"], op.operands[0], op.results[0]
 
-        def collapse(group: _Group) -> None:
+        def collapse(group: Group) -> None:
             view: View = group.values[source]
             sizes = tuple(math.prod(view.sizes[i] for i in axes) for axes in groups)
             group.values[result] = replace(view, sizes=sizes, strides=tuple(_stride(view, axes) for axes in groups))
 
         return collapse
 
-    def _expand(self, op: Op) -> _Step:
+    def _expand(self, op: Op) -> Step:
         kind, source, result = op.result_types[0], op.operands[0], op.results[0]
         groups = op.attributes["reassociation"]
         assert isinstance(kind, MemRef)
 
-        def expand(group: _Group) -> None:
+        def expand(group: Group) -> None:
             view: View = group.values[source]
             sizes, strides = expanded(view.sizes, view.strides, groups, kind.shape)
             group.values[result] = replace(view, sizes=sizes, strides=strides)
 
         return expand
 
-    def _retype(self, op: Op) -> _Step:
+    def _retype(self, op: Op) -> Step:
         """View the same memory under the result's static type: cast, bitcast."""
         kind, source, result = op.result_types[0], op.operands[0], op.results[0]
         assert isinstance(kind, MemRef)
 
-        def retype(group: _Group) -> None:
+        def retype(group: Group) -> None:
             view: View = group.values[source]
             if DYNAMIC in kind.shape + kind.strides and len(kind.shape) != len(view.sizes):
                 raise UnknownOperation(f"the model does not support {place(op)} to a dynamic shape")
@@ -408,21 +360,21 @@ class Executor:
 
     # Pipes -----------------------------------------------------------------------------------------------------
 
-    def _barrier(self, op: Op) -> _Step:
-        pipe = None if op.attributes["pipe"] == "PIPE_ALL" else _pipe(op.attributes["pipe"])
+    def _barrier(self, op: Op) -> Step:
+        pipe = None if op.attributes["pipe"] == "PIPE_ALL" else pipe_number(op.attributes["pipe"], self._function)
 
-        def barrier(group: _Group) -> None:
+        def barrier(group: Group) -> None:
             group.order.barrier(pipe)
 
         return barrier
 
-    def _flag(self, op: Op) -> _Step:
-        source, target = _pipe(op.attributes["set_pipe"]), _pipe(op.attributes["wait_pipe"])
+    def _flag(self, op: Op) -> Step:
+        source, target = (pipe_number(op.attributes[end], self._function) for end in ("set_pipe", "wait_pipe"))
         static = op.attributes.get("static_event_id")
         event = None if static is None else int(static.removeprefix("EVENT_ID"))
         sets = op.name == "hivm.hir.set_flag"
 
-        def flag(group: _Group) -> list[_Group]:
+        def flag(group: Group) -> list[Group]:
             groups = group.split(op.operands)
             for part in groups:
                 act = part.order.set_flag if sets else part.order.wait_flag
@@ -431,65 +383,65 @@ class Executor:
 
         return flag
 
-    def _load(self, op: Op) -> _Step:
+    def _load(self, op: Op) -> Step:
         """Compile a load from global to on-chip memory, on MTE2; each row fills up the block that it ends in."""
         source, target = op.operands[:2]
         padding = op.operands[2] if op.attributes.get("pad_mode") == "PadValue" else None
         if op.attributes.get("init_out_buffer"):
             raise UnknownOperation(f"the model does not support {place(op)} with an initial value")
 
-        def load(group: _Group) -> None:
+        def load(group: Group) -> None:
             outside, inside = group.values[source], group.values[target]
             if not inside.elements():
                 return
-            _require_transfer(outside, inside, op)
+            require_transfer(outside, inside, op)
             group.order.use(MTE2, op, [], [inside])
             stored = group.chip.stored(inside, op)
-            for part, window in self._read(group, MTE2, op, outside):
+            for part, window in self.memory.read(group, MTE2, op, outside):
                 stored[part] = window.reshape(-1, *inside.sizes)
             value = np.nan if padding is None and inside.dtype in ("f16", "f32", "bf16", "f64") else -1
             group.chip.fill_block(inside, value if padding is None else group.values[padding], op)
 
         return load
 
-    def _store(self, op: Op) -> _Step:
+    def _store(self, op: Op) -> Step:
         """Compile a store from on-chip to global memory, on MTE3; atomic stores follow the order of the programs."""
         source, target = op.operands[:2]
         kind = op.attributes.get("atomic_kind", "none")
         if kind != "none" and kind not in combine:
             raise UnknownOperation(f"the model does not support {place(op)} of atomic kind {kind}")
 
-        def store(group: _Group) -> None:
+        def store(group: Group) -> None:
             inside, outside = group.values[source], group.values[target]
             if not inside.elements():
                 return
-            _require_transfer(outside, inside, op)
+            require_transfer(outside, inside, op)
             group.order.use(MTE3, op, [inside], [])
-            self._to_global(group, MTE3, op, outside, group.chip.stored(inside, op).reshape(-1, *outside.sizes), kind)
+            self.memory.store(group, MTE3, op, outside, group.chip.stored(inside, op).reshape(-1, *outside.sizes), kind)
 
         return store
 
-    def _access(self, op: Op) -> _Step:
+    def _access(self, op: Op) -> Step:
         """Compile `memref.load` or `memref.store`: the scalar unit moves one element between a register and memory."""
         reads = op.name == "memref.load"
         number, *indices = op.operands if reads else op.operands[1:]
 
-        def element(group: _Group) -> View:
+        def element(group: Group) -> View:
             view: View = group.values[number]
             moves = [group.values[i] * s for i, s in zip(indices, view.strides, strict=True)]
             return replace(view, offset=view.offset + sum(moves), sizes=(), strides=())
 
-        def load(group: _Group, view: View) -> None:
+        def load(group: Group, view: View) -> None:
             if view.base < 0:
                 group.order.use(S, op, [view], [])
                 value = group.chip.read(view, op)
             else:
                 group.order.issue(S, op)
-                windows = [window for _, window in self._read(group, S, op, view)]
+                windows = [window for _, window in self.memory.read(group, S, op, view)]
                 value = decode(np.concatenate(windows), view.dtype)
             group.values[op.results[0]] = value.copy() if len(group.programs) > 1 else value.item()
 
-        def store(group: _Group, view: View) -> None:
+        def store(group: Group, view: View) -> None:
             value = group.values[op.operands[0]]
             if view.base < 0:
                 group.order.use(S, op, [], [view])
@@ -497,9 +449,9 @@ class Executor:
                 return
             group.order.issue(S, op)
             stored = encode(np.broadcast_to(value, len(group.programs)), view.dtype)
-            self._to_global(group, S, op, view, stored, "none")
+            self.memory.store(group, S, op, view, stored, "none")
 
-        def access(group: _Group) -> list[_Group]:
+        def access(group: Group) -> list[Group]:
             view: View = group.values[number]
             groups = group.split(indices) if view.base < 0 else [group]
             for part in groups:
@@ -508,15 +460,18 @@ class Executor:
 
         return access
 
-    def _vector(self, op: Op) -> _Step:
+    def _vector(self, op: Op) -> Step:
+        """Compile an operation of the vector pipe, or a fill of L1, which MTE2 does."""
         compute, inputs, outputs = computation(op)
+        in_l1 = any(isinstance(kind, MemRef) and kind.space == "cbuf" for kind in op.types)
+        pipe = MTE2 if in_l1 and op.name == "hivm.hir.vbrc" else V
 
-        def vector(group: _Group) -> None:
+        def vector(group: Group) -> None:
             values = group.values
             reads, writes = [values[n] for n in inputs], [values[n] for n in outputs]
-            _require_on_chip([*reads, *writes], op)
+            require_on_chip([*reads, *writes], op)
             if all(view.elements() for view in [*reads, *writes]):
-                group.order.use(V, op, reads, writes)
+                group.order.use(pipe, op, reads, writes)
                 try:
                     compute(group.chip, values)
                 except (Fault, UnknownOperation):
@@ -527,37 +482,8 @@ class Executor:
 
         return vector
 
-    def _read(self, group: _Group, pipe: int, op: Op, view: View) -> Iterator[tuple[slice, Array]]:
-        """Yield the programs' windows on global memory, or their elements at once if some lie beyond its ends."""
-        memory, programs = self._global(view, op), len(group.programs)
-        if view.base not in self._written and (stray := memory.stray(view, op)):
-            self.strays.add(stray)
-            yield slice(0, programs), memory.with_strays(view, programs, self._stray)
-            return
-        self._sharing.load(group.order, pipe, op, view, group.programs)
-        yield from memory.pieces(view, programs, op)
 
-    def _to_global(self, group: _Group, pipe: int, op: Op, view: View, values: Array, kind: str) -> None:
-        """Store one row of values per program or, with an atomic `kind`, combine it with the buffer's contents."""
-        programs = group.programs
-        windows = self._global(view, op).pieces(view, len(programs), op)
-        pieces = [(part, window, values[part]) for part, window in windows]
-        if kind != "none":
-            self._sharing.add(op, view, programs)
-            for _, window, added in pieces:
-                _accumulate(combine[kind], window, added, view.dtype)
-            return
-        self._sharing.store(group.order, pipe, op, view, programs, pieces)
-
-    def _global(self, view: View, op: Op) -> Global:
-        if view.base not in self._globals:
-            raise UnknownOperation(
-                f"the model does not support {place(op)} on memory other than the kernel's arguments"
-            )
-        return self._globals[view.base]
-
-
-_STRUCTURE: dict[str, Callable[[Executor, Op], _Step]] = {
+_STRUCTURE: dict[str, Callable[[Executor, Op], Step]] = {
     "scf.for": Executor._for,
     "scf.if": Executor._if,
     "scf.while": Executor._while,
@@ -580,72 +506,24 @@ _STRUCTURE: dict[str, Callable[[Executor, Op], _Step]] = {
 }
 
 
-def _all(steps: Sequence[_Step], groups: list[_Group]) -> list[_Group]:
-    """Run every group through every step, one step after the other."""
-    for step in steps:
-        if len(groups) == 1:
-            groups = step(groups[0]) or groups
-        else:
-            groups = [part for group in groups for part in (step(group) or (group,))]
-    return groups
+def _layout(function: Function, available: Mapping[str, int]) -> Layout:
+    """Return the on-chip memories up to the end of each one's last planned buffer, in whole blocks; raises
+    `OutOfBounds` if one has fewer bytes available."""
+    sizes = {}
+    for space in _SPACES[function.core]:
+        planned = ceil(function.planned_bytes(space), BLOCK_BYTES) * BLOCK_BYTES
+        if planned > available[space]:
+            name = "on-chip memory" if space == "ub" else ON_CHIP_NAMES[space]
+            raise OutOfBounds(f"{function.name} needs {planned} bytes of {name}, which has {available[space]}")
+        sizes[space] = max(BLOCK_BYTES, planned)
+    operands = {space: available[space] for space in ("ca", "cb")} if function.core == "cube" else {}
+    return Layout({**sizes, **operands})
 
 
-def _accumulate(function: np.ufunc, window: Array, added: Array, dtype: str) -> None:
-    """Combine one program after the other, as several may add to the same elements."""
-    for row, more in zip(window, added, strict=True):
-        row[...] = encode(function(decode(row, dtype), decode(more, dtype)), dtype)
+_SPACES = {"vector": ("ub",), "cube": ("cbuf", "cc")}
 
 
-def _require_on_chip(views: Sequence[View], op: Op) -> None:
-    if any(view.base >= 0 for view in views):
-        raise Fault(f"{place(op)} uses global memory as if it were on chip")
-
-
-def _require_transfer(outside: View, inside: View, op: Op) -> None:
-    """Raise `Fault` unless a transfer joins global and on-chip memory of equal shapes, apart from axes of extent 1."""
-    _require_on_chip([inside], op)
-    if outside.base < 0:
-        raise Fault(f"{place(op)} uses on-chip memory as if it were global")
-    if [n for n in outside.sizes if n != 1] != [n for n in inside.sizes if n != 1]:
-        raise Fault(f"{place(op)} is between memory of shapes {outside.sizes} and {inside.sizes}, which differ")
-
-
-def _planned(function: Function, available: int) -> int:
-    """Return the bytes of on-chip memory up to the last planned buffer's end, in whole blocks; raises `OutOfBounds`."""
-    planned = -(-function.on_chip_bytes() // BLOCK_BYTES) * BLOCK_BYTES
-    if planned > available:
-        raise OutOfBounds(f"{function.name} needs {planned} bytes of on-chip memory, which has {available}")
-    return max(BLOCK_BYTES, planned)
-
-
-def _written(function: Function) -> set[int]:
-    """Return the indices of the arguments that the function stores to."""
-    roots = {number: index for index, (number, _) in enumerate(function.arguments)}
-    written = set()
-    for op in function.body.walk():
-        if op.name == "scf.for":
-            arguments = op.regions[0].arguments[1:]
-            sources: Iterator[tuple[int, int]] = zip(arguments, op.operands[3:], strict=True)
-            roots |= {target: roots[source] for target, source in sources if source in roots}
-            roots |= {
-                target: roots[source]
-                for target, source in zip(op.results, op.operands[3:], strict=True)
-                if source in roots
-            }
-        elif op.operands and op.operands[0] in roots and op.results and isinstance(op.types[0], MemRef):
-            roots[op.results[0]] = roots[op.operands[0]]
-        elif op.name in ("hivm.hir.store", "memref.store") and op.operands[1] in roots:
-            written.add(roots[op.operands[1]])
-    return written
-
-
-def _pipe(name: str) -> int:
-    if name not in _PIPES:
-        raise UnknownOperation(f"the model does not know the pipe {name}; it models vector cores only")
-    return _PIPES[name]
-
-
-def _read(plan: IndexPlan, group: _Group) -> list[Any]:
+def _read(plan: IndexPlan, group: Group) -> list[Any]:
     return [group.values[number] if known is None else known for known, number in plan]
 
 

@@ -15,13 +15,13 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 
 import numpy as np
 
-from tilewise.tuner.devices.ascend_model.clock.core import PIPES, S
+from tilewise.tuner.devices.ascend_model.clock.core import PIPES, M, S
 from tilewise.tuner.devices.ascend_model.executor.memory import BLOCK_BYTES, Array, Fault, Global, View, place
 from tilewise.tuner.devices.ascend_model.ir.hivm import Op
 
@@ -35,6 +35,10 @@ _SEVERAL = -1
 _IN_STEP_BYTES = 16 * 1024
 """Two operations of one pipe over the very same elements run through them in the same order. From this many bytes (64
 repeats), the first is long done with an element when the second comes to it (start-up 35 cycles)."""
+
+_IN_STEP_SUMS = 10 * 1024
+"""The same for products that add to one accumulator: ten fractals, from which the compiler's template for them sets no
+barrier in between."""
 
 Blocks = slice | Array
 Pieces = Sequence[tuple[slice, Array, Array]]
@@ -56,8 +60,10 @@ class Order:
     own order keeps apart.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, spot: Callable[[int], str] = "on-chip byte {}".format) -> None:
+        """Order accesses to `size` bytes; `spot` names a byte in messages."""
         blocks = math.ceil(size / BLOCK_BYTES)
+        self._spot = spot
         self.unbarriered: set[str] = set()
         self._issued: list[_Issued] = []
         self._wrote: Array = np.zeros((len(PIPES), blocks), np.int64)
@@ -67,7 +73,7 @@ class Order:
         self._flags: dict[tuple[int, int, int], deque[tuple[Array, Op]]] = {}
 
     def copy(self) -> Order:
-        twin = Order(0)
+        twin = Order(0, self._spot)
         twin.unbarriered = self.unbarriered
         twin._issued = [*self._issued]
         twin._wrote, twin._read, twin._done = self._wrote.copy(), self._read.copy(), self._done.copy()
@@ -151,17 +157,18 @@ class Order:
         blocks = np.arange(history.shape[1])[_blocks_of(view)]
         for other, index in np.argwhere(~ordered)[::-1]:
             time = int(history[other, blocks[index]])
-            if other != pipe or not self._in_step(time, view):
+            if other != pipe or not self._in_step(time, pipe, view):
                 raise Race(
-                    f"race: {place(op)} on {PIPES[pipe]} {verbs[0]} on-chip byte {blocks[index] * BLOCK_BYTES}, "
+                    f"race: {place(op)} on {PIPES[pipe]} {verbs[0]} {self._spot(int(blocks[index]) * BLOCK_BYTES)}, "
                     f"which {self.earlier(time)} {verbs[1]}, and nothing orders them"
                 )
         self.unbarriered.add(f"{place(op)} {verbs[0]} what {self.earlier(time)} {verbs[1]} without a barrier between")
 
-    def _in_step(self, time: int, view: View) -> bool:
+    def _in_step(self, time: int, pipe: int, view: View) -> bool:
         """Return whether an earlier operation of the same pipe ran through the very same elements, and many of them."""
         _, _, views = self._issued[time - 1]
-        return view in views and view.elements() * view.item_bits // 8 >= _IN_STEP_BYTES
+        least = _IN_STEP_SUMS if pipe == M else _IN_STEP_BYTES
+        return view in views and view.elements() * view.item_bits // 8 >= least
 
 
 class Unordered(Order):

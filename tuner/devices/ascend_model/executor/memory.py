@@ -1,4 +1,4 @@
-"""The memory of a vector core, byte by byte, for many programs at once.
+"""The memory of a core, byte by byte, for many programs at once.
 
 On-chip memory is one byte array per program, of the part's size. A planned address is an index into it, so buffers
 alias and overlap as on the chip. It starts as NaN in every float type. Global buffers are the caller's arrays, and
@@ -9,7 +9,7 @@ there may hold: compilers load first and select by a mask afterwards.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from tilewise.tuner.devices.ascend_model.ir.hivm import Op
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
+from tilewise.tuner.hardware.ascend_parts import ON_CHIP_NAMES
 
 __all__ = [
     "BLOCK_BYTES",
@@ -25,6 +26,7 @@ __all__ = [
     "Array",
     "Fault",
     "Global",
+    "Layout",
     "OnChip",
     "OutOfBounds",
     "View",
@@ -115,8 +117,41 @@ def encode(values: Any, dtype: str) -> Any:
     return np.where(np.isnan(values), 0x7FC0, rounded).astype(np.uint16)
 
 
+class Layout:
+    """The on-chip memories of one core, one after the other in one range of bytes: `starts` by space, and `size`."""
+
+    def __init__(self, sizes: Mapping[str, int]) -> None:
+        """Lay out memories of these sizes in bytes, by space, each a multiple of a block."""
+        self.starts: dict[str, int] = {}
+        self.size = 0
+        for space, size in sizes.items():
+            self.starts[space] = self.size
+            self.size += size
+        self._sizes = sizes
+
+    def require(self, view: View, space: str, op: Op) -> None:
+        """Raise `Fault` unless the view lies in this memory, or `OutOfBounds` if it leaves it."""
+        if view.base >= 0:
+            raise Fault(f"{place(op)} uses global memory as if it were on chip")
+        low, high = view.span()
+        item, offset = view.item_bits // 8, _whole(view.offset, op)
+        start = self.starts.get(space, 0)
+        first = view.address - start + (offset + low) * item
+        last = view.address - start + (offset + high + 1) * item
+        size = self._sizes.get(space, 0)
+        if first < 0 or last > size:
+            name = ON_CHIP_NAMES[space]
+            raise OutOfBounds(f"{place(op)} uses bytes {first} to {last} of {name}, where {size} are planned")
+
+    def spot(self, byte: int) -> str:
+        """Return a byte's label for messages."""
+        space = max((space for space in self.starts if self.starts[space] <= byte), key=self.starts.__getitem__)
+        at = byte - self.starts[space]
+        return f"on-chip byte {at}" if space == "ub" else f"byte {at} of {ON_CHIP_NAMES[space]}"
+
+
 class OnChip:
-    """The unified buffers of `programs` cores, `size` bytes each."""
+    """The on-chip memories of `programs` cores, `size` bytes each."""
 
     def __init__(self, programs: int, size: int) -> None:
         self._bytes: Array = np.full((programs, size), _POISON, np.uint8)

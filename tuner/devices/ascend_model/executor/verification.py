@@ -39,6 +39,9 @@ __all__ = ["Execution", "compile_config", "execute", "executed_problem", "judge"
 ELEMENTS = 1 << 24
 """Limit on the tiled space's elements for executing a problem at its own size: about a second of arithmetic."""
 
+PRODUCTS = 1 << 30
+"""The same limit for a product of matrices, whose elements are multiplications."""
+
 TRIPS = 2048
 """Limit on the inner loop's trips, in groups of programs that run side by side: about half a millisecond each."""
 
@@ -57,7 +60,7 @@ def executed_problem(spec: KernelSpec, problem: Problem, config: Config) -> Prob
     elements = math.prod(axis.programs * axis.trips * axis.step for axis in tiling.axes)
     buffers = sum(buffer.elements for buffer in spec.buffers(problem).values())
     trips = ceil_div(tiling.programs, _SIDE_BY_SIDE) * tiling.trips
-    if max(elements, buffers) <= ELEMENTS and trips <= TRIPS:
+    if elements <= (PRODUCTS if tiling.dot else ELEMENTS) and buffers <= ELEMENTS and trips <= TRIPS:
         return problem
     return reduced_problem(spec, problem, config)
 
@@ -243,15 +246,17 @@ def execute(
                 raise
             raise type(fault)(f"{label}{fault}") from fault
         found.unbarriered.update(executor.unbarriered)
-        found.strays.update(f"{label}{text}" for text in executor.strays)
+        found.strays.update(f"{label}{text}" for text in executor.memory.strays)
     return found
 
 
 def stored(tensor: torch.Tensor) -> Any:
-    """Return the tensor's memory as an array; bfloat16, which numpy lacks, as the integers of its bits."""
+    """Return the tensor's memory, from its first element to its last, as an array; bfloat16, which numpy lacks, as the
+    integers of its bits."""
     import torch
 
-    flat = tensor.view(-1)
+    span = 1 + sum((size - 1) * stride for size, stride in zip(tensor.shape, tensor.stride(), strict=True))
+    flat = tensor.as_strided((span,), (1,))
     return (flat.view(torch.int16) if flat.dtype == torch.bfloat16 else flat).numpy()
 
 

@@ -10,7 +10,7 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any
+from typing import Any, Literal
 
 __all__ = ["DYNAMIC", "Block", "Function", "IndexPlan", "MemRef", "Op", "index_plan", "kept_dimensions", "parse"]
 
@@ -22,7 +22,7 @@ _BITS = {"f64": 64, "i64": 64, "f32": 32, "i32": 32, "f16": 16, "bf16": 16, "i16
 
 @dataclass(frozen=True, slots=True)
 class MemRef:
-    """A memref type: `strides` are in elements, `space` is `ub` or `gm`."""
+    """A memref type: `strides` are in elements, `space` is `gm`, `ub`, `cbuf` (L1) or `cc` (L0C)."""
 
     shape: tuple[int, ...]
     strides: tuple[int, ...]
@@ -81,23 +81,25 @@ class Block:
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """The kernel; `values` is the count of value numbers in use."""
+    """The kernel; `values` is the count of value numbers in use, `core` the kind of core that it is compiled for."""
 
     name: str
     arguments: tuple[tuple[int, MemRef | str], ...]
     body: Block
     values: int
+    core: Literal["vector", "cube"] = "vector"
 
-    def on_chip_bytes(self) -> int:
-        """Return the bytes of the unified buffer from its start to the end of the last planned buffer."""
+    def planned_bytes(self, space: str) -> int:
+        """Return the bytes of an on-chip memory from its start to the end of the last buffer planned there."""
         constants = {op.results[0]: op.attributes["value"] for op in self.body.walk() if op.name == "arith.constant"}
         ends = [0]
         for op in self.body.walk():
             if op.name == "hivm.hir.pointer_cast":
                 kind = op.result_types[0]
                 assert isinstance(kind, MemRef)
-                size = math.ceil(math.prod(kind.shape) * kind.item_bits / 8)
-                ends += [constants[address] + size for address in op.segments()[0]]
+                if kind.space == space:
+                    size = math.ceil(math.prod(kind.shape) * kind.item_bits / 8)
+                    ends += [constants[address] + size for address in op.segments()[0]]
         return max(ends)
 
     def multi_buffered(self) -> bool:
@@ -140,7 +142,8 @@ def _context() -> Any:
 
 @lru_cache(maxsize=16)
 def parse(text: str) -> Function:
-    """Return the one device function of a module in MLIR's generic form. Raises ValueError if there is none.
+    """Return the one device function of a module in MLIR's generic form. Raises ValueError if there is none, or if the
+    kernel has one for cube cores and one for vector cores.
 
     The last few are cached, as a config is first timed and then, if it leads, executed.
     """
@@ -151,10 +154,12 @@ def parse(text: str) -> Function:
         module = Parser(_context(), text).parse_module()
     except ParseError as error:
         raise ValueError(f"the compiled module does not parse: {error}") from error
-    for op in module.walk():
-        if _name(op) == "func.func" and "hacc.entry" in op.attributes:
-            return _Reader().function(op)
-    raise ValueError("the compiled module has no entry function")
+    entries = [op for op in module.walk() if _name(op) == "func.func" and "hacc.entry" in op.attributes]
+    if not entries:
+        raise ValueError("the compiled module has no entry function")
+    if len(entries) > 1:
+        raise ValueError("the kernel needs cube and vector cores together, which is not modelled")
+    return _Reader().function(entries[0])
 
 
 def _name(op: Any) -> str:
@@ -173,7 +178,10 @@ class _Reader:
         entry = op.regions[0].blocks[0]
         body = self._block(entry)
         arguments = tuple((self._number(a), _type(a.type)) for a in entry.args)
-        return Function(op.properties["sym_name"].data, arguments, body, len(self._numbers))
+        core = op.attributes.get("hivm.func_core_type")
+        cube = core is not None and _attribute(core) == "AIC"
+        name = op.properties["sym_name"].data
+        return Function(name, arguments, body, len(self._numbers), "cube" if cube else "vector")
 
     def _number(self, value: Any) -> int:
         return self._numbers.setdefault(value, len(self._numbers))

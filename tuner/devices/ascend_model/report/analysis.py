@@ -11,7 +11,7 @@ from tilewise.errors import TilewiseError, Unavailable
 from tilewise.kernels.spec import Config, KernelSpec, Launch, Problem, Target
 from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.ascend_model.clock.core import PIPES
-from tilewise.tuner.devices.ascend_model.clock.machine import KernelTime, Machine
+from tilewise.tuner.devices.ascend_model.clock.machine import KernelTime, Machine, cores_for
 from tilewise.tuner.devices.ascend_model.clock.recording import Event, Recording
 from tilewise.tuner.devices.ascend_model.ir.hivm import parse
 from tilewise.tuner.devices.ascend_model.ir.source_lines import Place, without_locations
@@ -74,10 +74,14 @@ class Analysis:
     def time_us(self) -> float:
         return sum(launch.time.time_us for launch in self.launches)
 
+    def pipes(self) -> list[str]:
+        """Return the pipes of the cores that the launches run on."""
+        return [pipe for pipe in PIPES if any(pipe in launch.recording.time.busy for launch in self.launches)]
+
     def rows(self) -> dict[str, float]:
         """Return the whole time by component, in microseconds: each pipe's work on the critical path, `waiting` on it
         (for first bytes, start-up and flags, while no pipe does critical work), and the overhead outside programs."""
-        rows = dict.fromkeys((*PIPES, "waiting"), 0.0)
+        rows = dict.fromkeys((*self.pipes(), "waiting"), 0.0)
         for launch in self.launches:
             for event, cycles in launch.recording.critical_path():
                 work = event.end - event.start if event.work else 0.0
@@ -90,19 +94,17 @@ class Analysis:
     def lines(self) -> list[LineTime]:
         """Return the lines that take time, the longest on the critical path first."""
         pipes: dict[Place, dict[str, float]] = {}
+        none = dict.fromkeys(self.pipes(), 0.0)
         path: dict[Place, float] = {}
         for launch in self.launches:
             for event in launch.recording.events:
                 if event.work and (place := launch.place(event)):
-                    busy = pipes.setdefault(place, dict.fromkeys(PIPES, 0.0))
+                    busy = pipes.setdefault(place, {**none})
                     busy[PIPES[event.pipe]] += (event.end - event.start) * launch.cycle_us
             for event, cycles in launch.recording.critical_path():
                 if place := launch.place(event):
                     path[place] = path.get(place, 0.0) + cycles * launch.cycle_us
-        found = [
-            LineTime(place, pipes.get(place, dict.fromkeys(PIPES, 0.0)), path.get(place, 0.0))
-            for place in {**pipes, **path}
-        ]
+        found = [LineTime(place, pipes.get(place, none), path.get(place, 0.0)) for place in {**pipes, **path}]
         return sorted(found, key=lambda line: (-line.path_us, -max(line.pipes_us.values()), str(line.place)))
 
     def critical_path(self) -> list[Step]:
@@ -155,7 +157,8 @@ def _launches(
             raise ValueError(made.refusal)
         code, operations = without_locations(made.code)
         sizes, scalars = toolchain.arguments(spec, problem, config, launch)
-        machine = Machine(hardware, target.cores, parse(code), list(sizes.values()), chosen, l2=l2)
+        function = parse(code)
+        machine = Machine(hardware, cores_for(function, target), function, list(sizes.values()), chosen, l2=l2)
         time, recording = machine.record(scalars, launch.grid)
         running = time.time_us - sum(time.overhead_us.values())
         yield LaunchCourse(

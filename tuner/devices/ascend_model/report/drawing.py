@@ -13,8 +13,16 @@ from tilewise.tuner.devices.ascend_model.report.trace import LANES
 __all__ = ["drawing"]
 
 _WIDTH, _LEFT, _LANE, _BAR, _HEAD = 1200, 150, 34, 24, 44
-_COLOURS = ("#8a8f98", "#3b7dd8", "#2a9d6f", "#d98a1f")
-"""One colour per pipe, in the order of `PIPES`; readable on white and on black."""
+_COLOURS = {
+    "S": "#8a8f98",
+    "V": "#3b7dd8",
+    "MTE2": "#2a9d6f",
+    "MTE3": "#d98a1f",
+    "MTE1": "#8e6bd1",
+    "M": "#3b7dd8",
+    "FIX": "#d98a1f",
+}
+"""One colour per pipe; readable on white and on black."""
 
 _FAINT = 0.35
 """Opacity of work off the critical path."""
@@ -24,9 +32,11 @@ _TICKS = 8
 
 def drawing(analysis: Analysis) -> str:
     """Return an SVG with one timeline per launch, each below the last, of the program that represents the launch."""
-    height = _HEAD + len(PIPES) * _LANE + 30
-    body = [line for index, launch in enumerate(analysis.launches) for line in _launch(launch, index * height)]
-    total = height * len(analysis.launches)
+    body: list[str] = []
+    total = 0
+    for launch in analysis.launches:
+        body += _launch(launch, total)
+        total += _HEAD + len(launch.recording.time.busy) * _LANE + 30
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {total}" font-family="sans-serif">',
@@ -45,17 +55,18 @@ def _launch(launch: LaunchCourse, top: int) -> Iterator[str]:
     title = f"{launch.name}: one program, {us:.2f} us of {launch.time.time_us:.2f}; solid: critical path"
     yield f'<text x="10" y="{top + 20}" font-size="15">{escape(title)}</text>'
     critical = {id(event) for event, _ in launch.recording.critical_path()}
-    for lane, name in enumerate(LANES):
+    pipes = list(launch.recording.time.busy)
+    for lane, pipe in enumerate(pipes):
         y = top + _HEAD + lane * _LANE
-        yield f'<text x="10" y="{y + 17}" font-size="13">{name}</text>'
+        yield f'<text x="10" y="{y + 17}" font-size="13">{LANES[pipe]}</text>'
         yield f'<line x1="{_LEFT}" x2="{_WIDTH - 10}" y1="{y + _BAR}" y2="{y + _BAR}" stroke="#d0d4da"/>'
-        events = [event for event in launch.recording.events if event.work and event.pipe == lane]
+        events = [event for event in launch.recording.events if event.work and PIPES[event.pipe] == pipe]
         for strong in (False, True):
             bars = _merged([event for event in events if (id(event) in critical) is strong], scale)
             opacity = 1 if strong else _FAINT
             path = "".join(f"M{x:.1f} {y}h{width:.1f}v{_BAR}h-{width:.1f}z" for x, width in bars)
-            yield f'<path d="{path}" fill="{_COLOURS[lane]}" opacity="{opacity}"/>' if path else ""
-    foot = top + _HEAD + len(PIPES) * _LANE
+            yield f'<path d="{path}" fill="{_COLOURS[pipe]}" opacity="{opacity}"/>' if path else ""
+    foot = top + _HEAD + len(pipes) * _LANE
     for tick in range(_TICKS + 1):
         x = _LEFT + tick / _TICKS * cycles * scale
         anchor = "end" if tick == _TICKS else "middle"

@@ -16,8 +16,16 @@ from tilewise.tuner.devices.ascend_model.report.analysis import Analysis, Launch
 
 __all__ = ["LANES", "trace_events"]
 
-LANES = ("scalar unit", "vector pipe", "inward transfers", "outward transfers")
-"""Names of the pipes, in the order of `PIPES`."""
+LANES = {
+    "S": "scalar unit",
+    "V": "vector pipe",
+    "MTE2": "inward transfers",
+    "MTE3": "outward transfers",
+    "MTE1": "operand loads",
+    "M": "cube pipe",
+    "FIX": "result stores",
+}
+"""Names of the pipes."""
 
 
 def trace_events(analysis: Analysis) -> dict[str, Any]:
@@ -28,8 +36,9 @@ def trace_events(analysis: Analysis) -> dict[str, Any]:
 
 def _launch(launch: LaunchCourse, process: int) -> Iterator[dict[str, Any]]:
     yield _named("process_name", f"{launch.name}: one program", pid=process, tid=0)
-    for lane, name in enumerate(LANES):
-        yield _named("thread_name", f"{name} ({PIPES[lane]})", pid=process, tid=lane)
+    for pipe in launch.recording.time.busy:
+        lane = PIPES.index(pipe)
+        yield _named("thread_name", f"{LANES[pipe]} ({pipe})", pid=process, tid=lane)
         yield {"ph": "M", "name": "thread_sort_index", "pid": process, "tid": lane, "args": {"sort_index": lane}}
     recording = launch.recording
     on_path = {id(event) for event, _ in recording.critical_path()}

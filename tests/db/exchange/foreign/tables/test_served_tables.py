@@ -253,6 +253,12 @@ def test_problems_that_a_name_does_not_tell_apart_are_not_mixed(changes, message
         encode_tables([result(1, TILE), result(2, TILE, **changes)], VLLM_TABLES, "M", (1, 2))
 
 
+def test_a_fact_that_only_the_first_problem_has_is_not_mixed_in_either():
+    first = result(1, TILE, flags={"activation": "gelu"})
+    with pytest.raises(UsageError, match="would mix activation gelu and nothing, which"):
+        encode_tables([first, result(2, TILE)], VLLM_TABLES, "M", (1, 2))
+
+
 def test_an_unknown_quantisation_needs_a_name():
     odd = result(1, TILE, flags={"quant": "fp4_w4a4"})
     with pytest.raises(UsageError, match="vLLM looks for no table of fp4_w4a4, but of 16-bit inputs and fp8_w8a8, "):

@@ -6,7 +6,7 @@ import pytest
 
 from tilewise.db.records import L2State
 from tilewise.tuner.devices.ascend_model import toolchain
-from tilewise.tuner.devices.ascend_model.clock.machine import KernelTime, Machine
+from tilewise.tuner.devices.ascend_model.clock.machine import KernelTime, Machine, _root
 from tilewise.tuner.hardware.ascend_costs import FIGURES, HBM_CORE_GB_S, REPEAT_CYCLES, costs
 from tilewise.tuner.hardware.ascend_parts import part
 
@@ -320,3 +320,202 @@ def test_every_figure_lies_in_its_range_and_says_where_it_is_from():
         assert figure.value > 0
         assert figure.unit and figure.source
     assert list(HBM_CORE_GB_S) == sorted(HBM_CORE_GB_S)
+
+
+# Sums by hand ---------------------------------------------------------------------------------------------------
+
+US = 1e-3 / B4.clock_ghz
+"""Microseconds of a cycle."""
+
+FEW = """%few = "memref.reinterpret_cast"(SOURCE) <{operandSegmentSizes = array<i32: 1, 0, 0, 0>,
+  static_offsets = array<i64: 0>, static_sizes = array<i64: SIZE>, static_strides = array<i64: 1>}>
+  : (FROM) -> memref<SIZExf32, strided<[1]>, #hivm.address_space<SPACE>>"""
+
+
+def moving(size, verb, attributes=""):
+    """Return the lines of a program that loads or stores so many float32."""
+    outside = FEW.replace("SOURCE", "%arg").replace("FROM", "memref<?xf32, #hivm.address_space<gm>>")
+    inside = FEW.replace("SOURCE", "%a").replace("FROM", "UB").replace("%few", "%near")
+    far, near = (f"memref<{size}xf32, strided<[1]>, #hivm.address_space<{space}>>" for space in ("gm", "ub"))
+    operands, kinds = ("%few, %near", f"{far}, {near}") if verb == "load" else ("%near, %few", f"{near}, {far}")
+    made = (outside.replace("SPACE", "gm"), inside.replace("SPACE", "ub"))
+    return *(
+        line.replace("SIZE", str(size)) for line in made
+    ), f'"hivm.hir.{verb}"({operands}){attributes} : ({kinds}) -> ()'
+
+
+def working(times, *before):
+    """Return the lines of a program that computes as many times as an i64 says, and three times more: longer than the
+    one float that it loads takes to arrive."""
+    return (
+        '%me = "hivm.hir.get_block_idx"() : () -> i64',
+        *before,
+        *moving(1, "load"),
+        '%three = "arith.constant"() <{value = 3 : i64}> : () -> i64',
+        f'%more = "arith.addi"({times}, %three) : (i64, i64) -> i64',
+        '%times = "arith.index_cast"(%more) : (i64) -> index',
+        '"scf.for"(%c0, %times, %c1) ({',
+        "^bb0(%i: index):",
+        "exp",
+        '"scf.yield"() : () -> ()',
+        "}) : (index, index, index) -> ()",
+    )
+
+
+@pytest.fixture
+def growing(program, run):
+    """A program that takes longer the higher its number is, and the microseconds that one takes."""
+    code = program(*working("%me"))
+
+    def time(number):
+        return run(code, program=number).cycles * US
+
+    return code, time
+
+
+@pytest.mark.parametrize(("full", "stride"), [(2, 1), (16, 1), (32, 2), (80, 5)])
+@pytest.mark.parametrize("rest", [0, 3])
+def test_at_most_sixteen_waves_spread_evenly_stand_for_waves_that_differ(full, stride, rest, growing):
+    """Each takes as long as its first program, the last one as long as its last."""
+    code, time = growing
+    cores = 4
+    programs = full * cores + rest
+    timed = Machine(B4, cores, code, [MIB], costs()).time([1], (programs,))
+    starts = [wave * stride * cores for wave in range(full // stride)]
+    expected = (sum(map(time, starts[:-1])) + time(full * cores - 1)) * stride
+    if rest:
+        expected += time(programs - 1)
+    assert timed.time_us - sum(timed.overhead_us.values()) == pytest.approx(expected)
+    assert timed.pipes_us["V"] == pytest.approx(expected, rel=0.1)
+
+
+@pytest.mark.parametrize(("full", "rest", "longest"), [(1, 0, 3), (2, 0, 7), (1, 2, 5), (2, 1, 7), (4, 0, 15)])
+def test_the_recording_is_of_the_longest_program_of_the_longest_wave(full, rest, longest, program, run):
+    """Programs take longer up to the eighth, and then again from the start."""
+    seven = '%seven = "arith.constant"() <{value = 7 : i64}> : () -> i64'
+    code = program(*working("%part", seven, '%part = "arith.andi"(%me, %seven) : (i64, i64) -> i64'))
+    _, recording = Machine(B4, 4, code, [MIB], costs()).record([1], (full * 4 + rest,))
+    assert recording.time.cycles == pytest.approx(run(code, program=longest).cycles)
+
+
+@pytest.mark.parametrize(
+    ("programs", "trips", "waves", "handed"),
+    [
+        (1, 10, 1, 0),
+        (30, 10, 1, 29),  # one after the other, within the first wave
+        (100, 0, 3, None),  # short programs: the hundredth waits for the ninety-nine before it
+        (100, 500, 3, 19),  # long ones hide all but those of the last wave
+    ],
+)
+def test_starts_and_handing_out_add_up(programs, trips, waves, handed, program, run):
+    figures = costing(dispatch_us=1.0, program_start=3000.0, launch_us=7.0)
+    code = program(*working("%many", '%many = "arith.extsi"(%n) : (i32) -> i64'))
+    timed = Machine(B4, 40, code, [MIB], figures).time([trips], (programs,))
+    one = run(code, arguments=(trips, 1, 1, 1)).cycles * US
+    assert timed.waves == waves
+    assert timed.overhead_us["start"] == pytest.approx(waves * 2.0)
+    if handed is None:
+        handed = (programs - 1) * 1.0 + one + 2.0 - waves * (one + 2.0)
+    assert timed.overhead_us["dispatch"] == pytest.approx(handed)
+    assert timed.overhead_us["launch"] == 7.0
+    assert timed.time_us == pytest.approx(7.0 + waves * (2.0 + one) + handed)
+
+
+@pytest.mark.parametrize(("l2", "cold"), [(L2State.WARM, 0.0), (L2State.COLD, 5.0), (L2State.DIRTY, 5.0)])
+@pytest.mark.parametrize(("cores", "launch"), [(20, 7.0), (40, 7.0), (41, 11.0), (48, 11.0)])
+def test_a_launch_takes_longer_on_a_large_part_and_with_an_empty_cache(l2, cold, cores, launch, program):
+    figures = costing(launch_us=7.0, launch_48_us=11.0, cold_us=5.0)
+    machine = Machine(dataclasses.replace(B4, cores=cores), 4, program("load"), [MIB], figures, l2=l2)
+    assert machine.time([1], (4,)).overhead_us["launch"] == launch + cold
+
+
+@pytest.mark.parametrize("programs", [1, 2, 40, 80])
+def test_atomics_wait_for_those_before_them_from_the_end_of_the_first_programs_on(programs, program):
+    """The wait for the queue, less the time in which programs run anyway."""
+    figures = costing(atomic_us=5.0, program_start=3000.0, dispatch_us=0.0)
+    timed = Machine(B4, 40, program(ATOMIC), [16384], figures).time([1], (programs,))
+    one = (timed.time_us - sum(timed.overhead_us.values())) / timed.waves
+    waited = programs * 5.0 - (timed.waves - 1) * (one + 2.0)
+    assert timed.overhead_us["atomics"] == pytest.approx(waited)
+
+
+@pytest.mark.parametrize(
+    ("size", "programs", "waits"),
+    [
+        (32, 40, 3),  # four stores of 128 bytes share a line
+        (32, 3, 2),
+        (32, 1, 0),
+        (1, 40, 39),
+        (1, 80, 78),
+        (128, 40, 0),
+        (4096, 40, 0),
+        (90, 40, 0),  # one of 360 bytes and a part of the next
+    ],
+)
+def test_stores_of_less_than_a_line_wait_for_those_to_the_same_line(size, programs, waits, program):
+    timed = Machine(B4, 40, program(*moving(size, "store")), [MIB], costing(shared_line_us=2.0)).time([1], (programs,))
+    assert timed.overhead_us["lines"] == pytest.approx(waits * 2.0)
+
+
+def test_atomics_wait_by_address_not_by_line(program):
+    lines = moving(32, "store", " <{atomic_kind = #hivm.atomic_kind<add>}>")
+    timed = Machine(B4, 40, program(*lines), [MIB], costing(shared_line_us=2.0)).time([1], (40,))
+    assert timed.overhead_us["lines"] == 0
+
+
+def test_a_buffer_that_is_only_read_or_only_written_counts_as_such(streaming, program):
+    read = streaming(80, trips=2)
+    assert (read.reads, read.writes) == ((80 * 2 * 16384,), (0,))
+    stored = Machine(B4, 40, program("store"), [MIB], costs()).time([1], (50,))
+    assert (stored.reads, stored.writes) == ((0,), (50 * 16384,))
+
+
+@pytest.mark.parametrize(("grid", "axis", "size"), [((3,), "%gx", 3), ((3,), "%gz", 1), ((3, 2), "%gy", 2)])
+def test_programs_are_told_the_grid(grid, axis, size, program, run):
+    code = program(*working("%many", f'%many = "arith.extsi"({axis}) : (i32) -> i64'))
+    timed = Machine(B4, 40, code, [MIB], costs()).time([9], grid)
+    expected = run(code, arguments=(9, size, size, size)).cycles * US
+    assert timed.time_us - sum(timed.overhead_us.values()) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("active", [1, 10, 40])
+@pytest.mark.parametrize("computing", [0, 30])
+def test_as_many_cores_compete_as_transfer_at_a_time(active, computing, program):
+    """Cores that wait to be started or that compute leave memory to the others."""
+    figures = costing(program_start=5000.0, dispatch_us=0.2)
+    in_turn = ("set MTE2 V 0", "wait MTE2 V 0", *["exp"] * computing, "set V MTE2 0", "wait V MTE2 0")
+    code = program(*COPY[:4], *in_turn, *COPY[4:])
+    machine = Machine(B4, 40, code, [8 * MIB], figures)
+    (wave,) = machine._waves(active, [50, active, 1, 1])
+    timed, waiting = wave.longest, 5000.0 + active * 0.2 * B4.clock_ghz * 1e3
+    competing = active * timed.busy["MTE2"] / (timed.cycles + waiting)
+    drawn = B4.l2_gb_s * figures["l2_share"] / B4.clock_ghz / wave.memory.inward[3].share
+    assert drawn == pytest.approx(max(1.0, competing), rel=0.005)
+
+
+@pytest.mark.parametrize("slope", [0.01, 0.5, 1.0, 2.0, 9.0])
+@pytest.mark.parametrize("root", [0.3, 0.7, 1.5, 1.9])
+def test_the_root_of_a_falling_function_is_found_strictly_between_its_bounds(slope, root):
+    asked = []
+
+    def excess(at):
+        assert 0 < at < 2
+        asked.append(at)
+        return slope * (root - at)
+
+    found = _root(excess, 2.0)
+    assert found == asked[-1]
+    assert abs(slope * (root - found)) <= 0.002 * found or abs(root - found) <= 0.008
+    assert len(asked) <= 12
+
+
+@pytest.mark.parametrize(("off", "asked"), [(0.0, 1), (0.0019, 1), (-0.0019, 1), (0.0022, 2), (-0.0022, 2)])
+def test_a_root_is_close_enough_within_a_fifth_of_a_percent(off, asked):
+    calls = []
+
+    def excess(at):
+        calls.append(at)
+        return 5.0 * (1 + off) - at
+
+    assert _root(excess, 10.0) == pytest.approx(5.0, rel=0.0025)
+    assert len(calls) == asked

@@ -613,3 +613,154 @@ def test_rows_that_lie_apart_take_an_instruction_per_256_bytes_of_a_row(run):
         return run(make, exp).busy["S"]
 
     assert issued(72) - issued(64) == pytest.approx(ISSUE)
+
+
+# Widths, instructions and passes ----------------------------------------------------------------------------------
+
+
+def buffer(name, kind, address=0):
+    """Return the MLIR and the type of a buffer on chip, such as `4096xf16`."""
+    view = f"memref<{kind}, #hivm.address_space<ub>>"
+    at = f'%{name}_at = "arith.constant"() <{{value = {address} : i64}}> : () -> i64'
+    cast = f'"hivm.hir.pointer_cast"(%{name}_at) <{{operandSegmentSizes = array<i32: 1, 0>}}> : (i64) -> {view}'
+    return (at, f"%{name} = {cast}"), view
+
+
+def elementwise(run, short, source, target, attributes=""):
+    """Return the vector pipe's cycles in one operation from a buffer to another at the same address."""
+    from_lines, from_view = buffer("from", source)
+    to_lines, to_view = buffer("to", target)
+    words = f"<{{operandSegmentSizes = array<i32: 1, 1, 0>{attributes}}}> : ({from_view}, {to_view}) -> ()"
+    return run(*from_lines, *to_lines, f'"hivm.hir.{short}"(%from, %to) {words}')
+
+
+@pytest.mark.parametrize(
+    ("short", "source", "target", "repeats", "cycles"),
+    [
+        ("vabs", "4096xf32", "4096xf32", 64, 1),
+        ("vabs", "4096xf16", "4096xf16", 32, 1),
+        ("vexp", "4096xf32", "4096xf32", 64, 2),
+        ("vexp", "4096xf16", "4096xf16", 32, 4),  # twice as many elements, computed one after the other
+        ("vcast", "4096xf32", "4096xf32", 64, 1),
+        ("vcast", "4096xf16", "4096xf32", 64, 2),
+        ("vcast", "4096xf32", "4096xf16", 64, 1),
+        ("vcast", "4096xf16", "4096xf16", 32, 1),
+    ],
+)
+def test_cycles_of_a_repeat_depend_on_the_widths(short, source, target, repeats, cycles, run):
+    timed = elementwise(run, short, source, target)
+    assert timed.busy["V"] == pytest.approx(repeats * cycles + DISPATCH)
+
+
+@pytest.mark.parametrize(
+    ("elements", "instructions"), [(64, 1), (255 * 64, 1), (255 * 64 + 1, 2), (510 * 64, 2), (510 * 64 + 64, 3)]
+)
+def test_an_instruction_repeats_at_most_255_times(elements, instructions, run):
+    timed = elementwise(run, "vabs", f"{elements}xf32", f"{elements}xf32")
+    repeats = -(-elements // 64)
+    assert timed.busy["V"] == pytest.approx(repeats + DISPATCH + (instructions - 1) * COSTS["vector_next"])
+    assert timed.busy["S"] == pytest.approx(instructions * ISSUE)
+
+
+def test_a_broadcast_takes_an_instruction_per_row(run):
+    plain = elementwise(run, "vabs", "16x64xf32", "16x64xf32")
+    rows = elementwise(run, "vabs", "16x64xf32", "16x64xf32", ", broadcast = array<i64: 0>")
+    assert plain.busy["S"] == pytest.approx(ISSUE)
+    assert rows.busy["S"] == pytest.approx(ISSUE)  # its rows are one repeat each: a column of 256 bytes
+    wide = elementwise(run, "vabs", "2x1024xf32", "2x1024xf32", ", broadcast = array<i64: 0>")
+    assert wide.busy["S"] == pytest.approx(2 * ISSUE)
+    narrow = elementwise(run, "vabs", "32x128xf32", "32x128xf32", ", broadcast = array<i64: 0>")
+    assert narrow.busy["S"] == pytest.approx(2 * ISSUE)
+
+
+def over_axis(run, short, shape, attributes):
+    lines, view = buffer("t", shape)
+    return run(*lines, f'"hivm.hir.{short}"(%t, %a) <{{{attributes}}}> : ({view}, UB) -> ()')
+
+
+def passes(*repeats, cycles, instructions=1):
+    """Return the vector pipe's cycles in passes of so many repeats."""
+    set_up = DISPATCH + (instructions - 1) * COSTS["vector_next"]
+    return sum(count * cycles + set_up for count in repeats)
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "repeats"),
+    [
+        ("32xf32", 0, [1]),  # runs of 32 at once: 256 bytes
+        ("33xf32", 0, [2, 2]),
+        ("128xf32", 0, [4, 4]),
+        ("129xf32", 0, [5, 5, 5]),
+        ("4x128xf32", 1, [16, 16]),
+    ],
+)
+def test_a_sort_merges_runs_four_by_four(shape, axis, repeats, run):
+    rows = int(shape.split("x")[0]) if shape.count("x") == 2 else 1
+    timed = over_axis(run, "vsort", shape, f"sort_axis = {axis} : i64")
+    assert timed.busy["V"] == pytest.approx(passes(*repeats, cycles=COSTS.repeat_cycles["vsort"], instructions=rows))
+    assert timed.cycles > timed.busy["V"] + len(repeats) * START
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "repeats", "rows"),
+    [("4x128xf32", 0, [2, 2, 2, 2], 1), ("4x128xf16", 0, [1, 1, 1, 1], 1), ("2x3x128xf32", 1, [4, 4, 4], 2)],
+)
+def test_a_running_product_takes_the_rows_one_after_another(shape, axis, repeats, rows, run):
+    timed = over_axis(run, "vcumprod", shape, f"cum_dims = array<i64: {axis}>")
+    assert timed.busy["V"] == pytest.approx(passes(*repeats, cycles=COSTS.repeat_cycles["vadd"], instructions=rows))
+
+
+FOLD = COSTS.repeat_cycles["fold"]
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis", "kind", "adds", "instructions", "folded"),
+    [
+        ("64xf32", 0, "sum", [], 1, 1),
+        ("65xf32", 0, "sum", [1], 1, 1),
+        ("256xf32", 0, "sum", [2, 1], 1, 1),
+        ("256xf32", 0, "max", [4], 1, 1),  # the repeats one by one
+        ("64xf32", 0, "max", [], 1, 1),
+        ("256xf16", 0, "sum", [1], 1, 1),
+        ("4x256xf32", 1, "max", [8, 4], 4, 4),  # several rows are halved
+        ("4x64xf32", 0, "max", [2, 1], 1, None),
+        ("3x4x64xf32", 1, "sum", [6, 3], 1, None),
+        ("1x1xf32", 1, "sum", [], 1, 1),
+    ],
+)
+def test_a_reduction_halves_until_a_repeat_or_a_row_is_left(shape, axis, kind, adds, instructions, folded, run):
+    arith = f"arith = #hivm.reduce_op<{kind}>, reduce_dims = array<i64: {axis}>"
+    timed = over_axis(run, "vreduce", shape, arith)
+    both = COSTS["bank_conflict"]
+    expected = sum(repeats * both + DISPATCH for repeats in adds)
+    if instructions > 1:  # rows longer than a repeat are halved one by one
+        expected += (instructions - 1) * COSTS["vector_next"]
+    if folded:
+        expected += folded * FOLD + DISPATCH
+    assert timed.busy["V"] == pytest.approx(expected)
+
+
+def test_passes_of_a_reduction_wait_for_one_another(run):
+    """Each starts when the last one is done: after its start-up, and a barrier."""
+    timed = over_axis(run, "vreduce", "256xf32", "arith = #hivm.reduce_op<sum>, reduce_dims = array<i64: 0>")
+    halved = [repeats * COSTS["bank_conflict"] + DISPATCH + COSTS["vector_start"] + BARRIER for repeats in (2, 1)]
+    assert timed.cycles == pytest.approx(ISSUE + sum(halved) + FOLD + DISPATCH + COSTS["fold_start"])
+
+
+@pytest.mark.parametrize(
+    ("address", "cycles"),
+    [
+        (32, 1),  # the write waits for the next repeat anyway
+        (64, COSTS["bank_crossing"]),
+        (32 + 7 * 32, COSTS["bank_crossing"]),
+        (32 + 8 * 32, 1),  # the other eight groups
+        (32 + 9 * 32, COSTS["bank_crossing"]),
+        (64 + 65536, 1),  # another bank
+    ],
+)
+def test_reading_and_writing_in_one_bank_take_turns(address, cycles, run):
+    to_lines, to_view = buffer("to", "1024xf32", address)
+    from_lines, from_view = buffer("from", "1024xf32", 32)
+    words = f"<{{operandSegmentSizes = array<i32: 1, 1, 0>}}> : ({from_view}, {to_view}) -> ()"
+    timed = run(*to_lines, *from_lines, f'"hivm.hir.vabs"(%from, %to) {words}')
+    assert timed.busy["V"] == pytest.approx(16 * cycles + DISPATCH)

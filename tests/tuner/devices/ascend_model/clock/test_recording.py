@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from tilewise.tuner.devices.ascend_model.clock.core import MTE2, MTE3, PIPES, Memory, Rate, S, V
+from tilewise.tuner.devices.ascend_model.clock.core import MTE2, MTE3, PIPES, VECTOR_PIPES, Memory, Rate, S, V
 from tilewise.tuner.devices.ascend_model.clock.program_clock import ProgramClock
 from tilewise.tuner.devices.ascend_model.clock.recording import record
 from tilewise.tuner.hardware.ascend_costs import costs
@@ -91,7 +91,8 @@ def test_recording_changes_no_time(tile, shape, row_reduce, problem, rows, funct
     assert recording.time.busy == pytest.approx(plain.busy, rel=1e-9)
     assert (recording.time.reads, recording.time.writes) == (plain.reads, plain.writes)
     busy = {
-        pipe: sum(e.end - e.start for e in recording.events if e.work and e.pipe == n) for n, pipe in enumerate(PIPES)
+        pipe: sum(e.end - e.start for e in recording.events if e.work and e.pipe == n)
+        for n, pipe in enumerate(VECTOR_PIPES)
     }
     assert busy == pytest.approx(plain.busy, rel=1e-9)
     steps = list(recording.critical_path())

@@ -1,13 +1,17 @@
 """Execution of compiled programs: control flow, double buffers, memory, and results of Triton's interpreter."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
-from tilewise.tuner.devices.ascend_model.executor.executor import Executor
-from tilewise.tuner.devices.ascend_model.executor.memory import Fault, OutOfBounds
+from tilewise.tuner.devices.ascend_model.executor.executor import Executor, _planned, _require_transfer
+from tilewise.tuner.devices.ascend_model.executor.hazards import Race
+from tilewise.tuner.devices.ascend_model.executor.memory import Fault, OutOfBounds, View
 from tilewise.tuner.devices.ascend_model.executor.verification import compile_config, execute, judge
+from tilewise.tuner.devices.ascend_model.ir.hivm import Op
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
 from tilewise.tuner.measure.comparison import compare
 from tilewise.tuner.measure.verify import Arguments
@@ -295,3 +299,56 @@ def test_16_bit_inputs_with_tails_agree_with_float64(name, dims, dtype, tile, mu
     functions = compile_config(spec, problem, config, target, cache_folder)
     verdict = judge(spec, problem, config, functions, Arguments(spec, problem), target.on_chip_bytes)
     assert verdict.agreed, verdict.reason
+
+
+# Places of transfers ----------------------------------------------------------------------------------------------
+
+TRANSFER = Op("hivm.hir.load", (), (), {}, (), (), (), 5)
+
+
+def at(base, *sizes):
+    return View(base, 0, 0, sizes, (1,) * len(sizes), "f32")
+
+
+@pytest.mark.parametrize(
+    ("outside", "inside"), [(at(0, 4, 8), at(-1, 4, 8)), (at(3, 4, 1, 8), at(-1, 1, 4, 8)), (at(3), at(-1, 1))]
+)
+def test_a_transfer_joins_equal_shapes_apart_from_axes_of_one(outside, inside):
+    _require_transfer(outside, inside, TRANSFER)
+
+
+@pytest.mark.parametrize(
+    ("outside", "inside", "message"),
+    [
+        (at(-1, 4), at(-1, 4), r"load \(operation 5\) uses on-chip memory as if it were global"),
+        (at(0, 4), at(0, 4), r"load \(operation 5\) uses global memory as if it were on chip"),
+        (at(3, 4), at(3, 4), "uses global memory as if it were on chip"),
+        (at(3, 4), at(-1, 5), r"memory of shapes \(4,\) and \(5,\), which differ"),
+        (at(3, 4, 2), at(-1, 2, 4), "which differ"),
+        (at(3, 4, 2), at(-1, 4), "which differ"),
+    ],
+)
+def test_other_transfers_are_faults(outside, inside, message):
+    with pytest.raises(Fault, match=message):
+        _require_transfer(outside, inside, TRANSFER)
+
+
+def test_a_number_stored_to_global_memory_and_overwritten_by_a_transfer_is_a_race(run):
+    """The scalar unit's store is the first operation of the program, and may still be in its cache."""
+    lines = ('%one = "arith.constant"() <{value = 1.0 : f32}> : () -> f32',)
+    stored = '"memref.store"(%one, %x, %c0) : (f32, GM, index) -> ()'
+    with pytest.raises(Race, match=r"store .* on MTE3 writes elements of x_ptr that memref\.store .* on S wrote"):
+        run(*lines, stored, "store")
+    assert np.isnan(run(*lines, stored, "set S MTE3 0", "wait S MTE3 0", "store")).all()
+
+
+@pytest.mark.parametrize(("on_chip", "buffers", "needed"), [(64, 1, 64), (4096, 33, 64), (63, 33, 64)])
+def test_a_program_that_needs_more_memory_than_there_is_is_refused(on_chip, buffers, needed):
+    """What it needs are whole blocks of 32 bytes, and at least one."""
+    function = SimpleNamespace(name="mine", on_chip_bytes=lambda: buffers)
+    if needed > on_chip:
+        with pytest.raises(OutOfBounds, match=f"mine needs {needed} bytes of on-chip memory, which has {on_chip}"):
+            _planned(function, on_chip)
+    else:
+        assert _planned(function, on_chip) == -(-buffers // 32) * 32
+    assert _planned(SimpleNamespace(name="none", on_chip_bytes=lambda: 0), on_chip) == 32

@@ -119,11 +119,11 @@ def test_the_branch_that_a_program_takes_is_the_one_timed(case, function, run):
     assert even > odd  # exp against an addition
 
 
-def test_matrix_products_are_refused(case, target, cache_folder):
+def test_matrix_products_of_a_spec_that_does_not_say_so_are_refused(case, target, cache_folder):
     spec, problem = case("MATRIX_PRODUCT")
     outcome, machines = model_config(spec, problem, spec.default(problem, target), target, cache_folder)
     assert outcome.status is Status.UNMODELLED
-    assert outcome.reason == "the kernel needs matrix cores, which are not modelled"
+    assert outcome.reason.startswith("the kernel multiplies matrices; give its spec a `matrix_dtype`")
     assert machines is None
 
 

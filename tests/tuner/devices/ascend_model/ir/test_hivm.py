@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from tilewise.tuner.devices.ascend_model.ir.hivm import DYNAMIC, MemRef, parse
+from tilewise.tuner.devices.ascend_model.ir.hivm import DYNAMIC, Block, MemRef, Op, index_plan, kept_dimensions, parse
 
 ENTRY = """
 "builtin.module"() ({
@@ -120,7 +120,7 @@ def test_a_memref_without_a_layout_is_contiguous(shape, strides):
     ],
 )
 def test_on_chip_bytes_reach_to_the_end_of_the_last_buffer(body, expected):
-    assert entry("\n".join(body)).on_chip_bytes() == expected
+    assert entry("\n".join(body)).planned_bytes("ub") == expected
 
 
 def test_two_addresses_are_a_double_buffer():
@@ -138,7 +138,7 @@ def test_on_chip_bytes_of_real_code_are_the_largest_address_and_size(tile, row_r
         for op in casts
         for address in op.operands
     ]
-    assert function.on_chip_bytes() == max(ends) <= 1572864 // 8
+    assert function.planned_bytes("ub") == max(ends) <= 1572864 // 8
 
 
 def test_a_module_without_an_entry_is_an_error():
@@ -154,3 +154,48 @@ def test_text_that_is_no_mlir_is_an_error():
 def test_an_unknown_element_type_is_an_error():
     with pytest.raises(ValueError, match="element type f8E4M3FN"):
         _ = MemRef((4,), (1,), "f8E4M3FN", "ub").item_bits
+
+
+@pytest.mark.parametrize(
+    ("dtype", "bits"),
+    [
+        *[("f64", 64), ("i64", 64), ("index", 64), ("f32", 32), ("i32", 32)],
+        *[("f16", 16), ("bf16", 16), ("i16", 16), ("i8", 8), ("i1", 1)],
+    ],
+)
+def test_elements_have_the_bits_of_their_type(dtype, bits):
+    assert MemRef((4,), (1,), dtype, "ub").item_bits == bits
+
+
+@pytest.mark.parametrize(
+    ("sizes", "shape", "kept"),
+    [
+        ((32, 16, 1), (32, 16), [0, 1]),
+        ((1, 32, 1, 16), (32, 16), [1, 3]),
+        ((1, 1), (1,), [0]),
+        ((4, 1), (), []),
+        ((1, 8, 1), (1, 8, 1), [0, 1, 2]),
+    ],
+)
+def test_a_subview_keeps_all_dimensions_but_some_of_size_one(sizes, shape, kept):
+    assert kept_dimensions(sizes, shape) == kept
+
+
+def test_operations_are_numbered_in_the_order_of_the_text_from_one():
+    ops = list(entry().body.walk())
+    assert [op.number for op in ops] == list(range(1, len(ops) + 1))
+
+
+def test_only_a_yield_at_its_end_is_what_a_block_yields():
+    function = entry()
+    (branch,) = [op for op in function.body.operations if op.name == "scf.if"]
+    assert function.body.yielded() == branch.regions[0].yielded() == branch.regions[1].yielded() == ()
+    yields = Op("scf.yield", (4, 5), (), {}, (), ())
+    assert Block((), (yields,)).yielded() == (4, 5)
+    assert Block((), (yields, Op("func.return", (4,), (), {}, (), ()))).yielded() == ()
+
+
+def test_indices_are_known_numbers_or_values():
+    static = {"static_offsets": (0, DYNAMIC), "static_sizes": (DYNAMIC, 8), "static_strides": (1, 1)}
+    op = Op("memref.subview", (9, 11, 12), (), {"operandSegmentSizes": (1, 1, 1, 0), **static}, (), ())
+    assert index_plan(op) == ([(0, -1), (None, 11)], [(None, 12), (8, -1)], [(1, -1), (1, -1)])

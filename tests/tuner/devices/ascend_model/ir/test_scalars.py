@@ -1,4 +1,4 @@
-"""Comparisons of floats by MLIR's numbers of their predicates."""
+"""The arithmetic of single numbers and of a number per program, by MLIR's names and predicates."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ import operator
 import numpy as np
 import pytest
 
-from tilewise.tuner.devices.ascend_model.ir.scalars import _float_comparison
+from tilewise.tuner.devices.ascend_model.ir.hivm import Op
+from tilewise.tuner.devices.ascend_model.ir.scalars import _float_comparison, scalar_function
+from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
 
 PAIRS = [(1.0, 2.0), (2.0, 1.0), (1.0, 1.0), (math.nan, 1.0), (1.0, math.nan), (math.nan, math.nan)]
 ORDERED = [operator.eq, operator.gt, operator.ge, operator.lt, operator.le, operator.ne]
@@ -27,3 +29,131 @@ def test_each_comparison_is_mlirs_also_for_nan(predicate):
     compare = _float_comparison(predicate)
     for a, b in PAIRS:
         assert bool(compare(np.float32(a), np.float32(b))) is expected(predicate, a, b), (a, b)
+
+
+# Whole numbers and floats -----------------------------------------------------------------------------------------
+
+
+def function(name, kind, *, before="i64", **attributes):
+    return scalar_function(Op(name, (0, 1), (2,), attributes, (before, before), (kind,)))
+
+
+def both_ways(compute, rows):
+    """Return the results of one row after another, after a check that arrays of all rows give the same."""
+    one_by_one = [compute(*row) for row in rows]
+    columns = [np.array(column) for column in zip(*rows, strict=True)]
+    assert np.asarray(compute(*columns)).tolist() == pytest.approx(one_by_one)
+    return one_by_one
+
+
+NUMBERS = [(7, 2), (-7, 2), (7, -2), (-7, -2), (6, 3), (0, 5), (-1, 4)]
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("addi", [9, -5, 5, -9, 9, 5, 3]),
+        ("subi", [5, -9, 9, -5, 3, -5, -5]),
+        ("muli", [14, -14, -14, 14, 18, 0, -4]),
+        ("divsi", [3, -3, -3, 3, 2, 0, 0]),  # towards zero
+        ("remsi", [1, -1, 1, -1, 0, 0, -1]),
+        ("floordivsi", [3, -4, -4, 3, 2, 0, -1]),
+        ("ceildivsi", [4, -3, -3, 4, 2, 0, 0]),
+        ("maxsi", [7, 2, 7, -2, 6, 5, 4]),
+        ("minsi", [2, -7, -2, -7, 3, 0, -1]),
+        ("andi", [2, 0, 6, -8, 2, 0, 4]),
+        ("ori", [7, -5, -1, -1, 7, 5, -1]),
+        ("xori", [5, -5, -7, 7, 5, 5, -5]),
+    ],
+)
+def test_whole_numbers_alone_and_side_by_side_are_computed_alike(name, expected):
+    assert both_ways(function(f"arith.{name}", "i64"), NUMBERS) == expected
+
+
+@pytest.mark.parametrize(("name", "expected"), [("divui", [3, 2, 0]), ("remui", [1, 0, 5])])
+def test_sizes_are_divided_as_unsigned_numbers(name, expected):
+    assert both_ways(function(f"arith.{name}", "index"), [(7, 2), (6, 3), (5, 9)]) == expected
+
+
+@pytest.mark.parametrize("name", ["divsi", "divui", "floordivsi"])
+def test_a_quotient_by_zero_is_zero(name):
+    assert function(f"arith.{name}", "i64")(5, 0) == 0
+
+
+@pytest.mark.parametrize(
+    ("predicate", "expected"),
+    [
+        (0, [True, False, False, False]),
+        (1, [False, True, True, True]),
+        (2, [False, True, False, True]),
+        (3, [True, True, False, True]),
+        (4, [False, False, True, False]),
+        (5, [True, False, True, False]),
+        (6, [False, True, True, False]),  # unsigned: -1 is the largest
+        (7, [True, True, True, False]),
+        (8, [False, False, False, True]),
+        (9, [True, False, False, True]),
+    ],
+)
+def test_whole_numbers_are_compared_by_mlirs_predicates(predicate, expected):
+    compare = function("arith.cmpi", "i1", predicate=predicate)
+    assert both_ways(compare, [(3, 3), (2, 3), (3, -1), (-1, 3)]) == expected
+
+
+def test_a_selection_takes_the_first_where_its_condition_holds():
+    select = function("arith.select", "i64")
+    assert (select(True, 1, 2), select(False, 1, 2)) == (1, 2)
+    assert select(np.array([True, False]), np.array([1, 2]), 7).tolist() == [1, 7]
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "values", "expected"),
+    [
+        ("trunci", "i64", "i8", [127, 128, -129, 256, -1], [127, -128, 127, 0, -1]),
+        ("trunci", "i64", "i32", [2**31, -(2**31) - 1], [-(2**31), 2**31 - 1]),
+        ("trunci", "i64", "i1", [2, 3], [0, 1]),
+        ("extsi", "i1", "i32", [0, 1], [0, -1]),
+        ("extui", "i1", "i32", [0, 1], [0, 1]),
+        ("extui", "i8", "i32", [-1, 5], [255, 5]),
+        ("index_castui", "i32", "index", [-1], [2**32 - 1]),
+        ("index_cast", "i32", "index", [-1, 5], [-1, 5]),
+        ("extui", "i64", "i64", [-1], [-1]),
+    ],
+)
+def test_casts_between_widths_wrap_or_extend(name, before, after, values, expected):
+    cast = function(f"arith.{name}", after, before=before)
+    assert both_ways(cast, [(value,) for value in values]) == expected
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "expected"),
+    [
+        ("fptosi", [1.9, -1.9, 0.0, math.nan, math.inf, -math.inf], [1, -1, 0, 0, 2**62, -(2**62)]),
+        ("fptoui", [3.999], [3]),
+    ],
+)
+def test_floats_become_whole_towards_zero(name, values, expected):
+    convert = function(f"arith.{name}", "i64", before="f32")
+    assert both_ways(convert, [(np.float64(value),) for value in values]) == expected
+
+
+def test_floats_are_rounded_to_their_type_after_each_operation():
+    third = float(function("arith.divf", "f16", before="f16")(1.0, 3.0))
+    assert third == float(np.float16(1 / 3)) != 1 / 3
+    assert function("arith.addf", "f32", before="f32")(2**24, 1.0) == 2**24
+    assert function("math.rsqrt", "f32", before="f32")(16.0) == 0.25
+    fused = scalar_function(Op("math.fma", (0, 1, 2), (3,), {}, ("f32",) * 3, ("f32",)))
+    assert fused(2.0, 3.0, 4.0) == 10.0
+    assert function("math.erf", "f64", before="f64")(0.5) == pytest.approx(math.erf(0.5))
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "message"),
+    [
+        ("arith.no_such", "i32", r"the operation arith\.no_such"),
+        ("arith.addi", "vector<4xi32>", r"arith\.addi of vector"),
+    ],
+)
+def test_an_unknown_operation_or_type_is_named(name, kind, message):
+    with pytest.raises(UnknownOperation, match=message):
+        function(name, kind)

@@ -11,7 +11,7 @@ import pytest
 from tilewise.errors import Unavailable
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
-from tilewise.tuner.devices.ascend_model.clock.core import PIPES
+from tilewise.tuner.devices.ascend_model.clock.core import VECTOR_PIPES
 from tilewise.tuner.devices.ascend_model.report.analysis import analyse
 from tilewise.tuner.devices.ascend_model.report.drawing import drawing
 from tilewise.tuner.devices.ascend_model.report.trace import trace_events
@@ -87,7 +87,7 @@ def test_the_rows_add_up_to_the_time(headline, two_launches):
 
 def test_a_pipe_is_on_the_critical_path_for_no_longer_than_it_is_busy(headline):
     busy = headline.launches[0].time.pipes_us
-    assert all(headline.rows()[pipe] <= busy[pipe] + 1e-9 for pipe in PIPES)
+    assert all(headline.rows()[pipe] <= busy[pipe] + 1e-9 for pipe in VECTOR_PIPES)
     assert headline.rows()["V"] > 0.9 * busy["V"]  # the kernel is bound by it
     assert headline.rows()["MTE2"] < 0.5 * busy["MTE2"]  # most loads are hidden
 
@@ -96,7 +96,7 @@ def test_the_chain_of_the_kernel_is_the_line_that_takes_longest(headline):
     lines = headline.lines()
     assert "tl.sigmoid" in lines[0].place.text
     assert lines[0].path_us > 0.7 * headline.time_us
-    for pipe in PIPES:  # some scalar work is the compiler's own, and has no line
+    for pipe in VECTOR_PIPES:  # some scalar work is the compiler's own, and has no line
         on_lines = sum(line.pipes_us[pipe] for line in lines)
         assert on_lines == pytest.approx(headline.launches[0].time.pipes_us[pipe], rel=0.01, abs=0.01)
     assert sum(line.path_us for line in lines) <= sum(list(headline.rows().values())[:5]) + 1e-9

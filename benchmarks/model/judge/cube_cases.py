@@ -1,0 +1,70 @@
+"""Published timings of matrix products on cube cores, and the config of `gemm` that tiles as each of them did.
+
+Sources are named case by case in `cube_published.json`. Programs of other frameworks are compared with the Triton
+kernel of the same tiles: it multiplies whole tiles of rows, loads its first operands anew in every trip and stores a
+tile before it begins the next.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from tilewise.db.records import L2State
+from tilewise.kernels.spec import Config, Problem
+
+__all__ = ["CubeCase", "cube_cases"]
+
+_FILE = Path(__file__).with_name("cube_published.json")
+
+
+@dataclass(frozen=True, slots=True)
+class CubeCase:
+    """One published time. `configs` are several where only the fastest one's time is published.
+
+    `kind` is `large` (over 100 us), `small`, or what the clock is known to be wrong about. `fitted` names the figures
+    that were fitted to this case.
+    """
+
+    name: str
+    source: str
+    part: str
+    problem: Problem
+    configs: tuple[Config, ...]
+    l2: L2State
+    published_us: float
+    kind: str
+    fitted: tuple[str, ...] = ()
+
+
+def cube_cases() -> Iterator[CubeCase]:
+    """Yield the cases in the file's order."""
+    for row in json.loads(_FILE.read_text())["cases"]:
+        yield CubeCase(
+            name=row["name"],
+            source=row["source"],
+            part=row["part"],
+            problem=Problem("gemm", row["dims"], row["dtype"], row.get("flags", {})),
+            configs=tuple(_config(row, tile) for tile in row["tiles"]),
+            l2=L2State(row["l2"]),
+            published_us=row["published_us"],
+            kind=row["kind"],
+            fitted=tuple(row.get("fitted", ())),
+        )
+
+
+def _config(row: dict[str, Any], tile: list[int]) -> Config:
+    rows, cols, depth = tile
+    return {
+        "VARIANT": "masked",
+        "BLOCK_M": rows,
+        "BLOCK_N": cols,
+        "BLOCK_K": depth,
+        "GROUP_M": row.get("group", 1),
+        "SPLIT_K": 1,
+        "PROGRAMS": row["programs"],
+        "multibuffer": True,
+    }

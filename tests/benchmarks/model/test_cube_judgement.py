@@ -1,0 +1,50 @@
+"""Published products are timed with the figures that were not fitted to them."""
+
+import dataclasses
+import math
+
+import pytest
+
+from tilewise.benchmarks.model.judge.cube_cases import cube_cases
+from tilewise.benchmarks.model.judge.cube_judgement import judged, summary
+from tilewise.settings import read_settings
+from tilewise.tuner.devices.ascend_model import toolchain
+
+CASES = {case.name: case for case in cube_cases()}
+
+
+@pytest.fixture(scope="module")
+def folder():
+    if reason := toolchain.unavailable_reason():
+        pytest.skip(reason)
+    return read_settings().cache_folder
+
+
+def test_every_case_has_a_source_and_a_time():
+    assert all(case.source and case.published_us > 0 and case.configs for case in CASES.values())
+
+
+def test_a_small_product_is_timed_and_compared(folder):
+    row = judged(CASES["catlass_case3 16x32"], folder)
+    assert row["ln_error"] == pytest.approx(math.log(row["modelled_us"] / row["published_us"]), abs=1e-3)
+    assert set(row["busy"]) == {"S", "MTE2", "MTE1", "M", "FIX"}
+
+
+def test_a_figure_is_not_used_on_the_case_it_was_fitted_to(folder):
+    case = CASES["kb_matmul_6_large_k"]
+    fitted = judged(dataclasses.replace(case, fitted=()), folder)
+    assert judged(case, folder)["modelled_us"] < 0.7 * fitted["modelled_us"]
+
+
+def test_the_summary_is_by_kind_and_the_large_ones_by_source():
+    rows = [
+        {"kind": "large", "source": "a", "ln_error": 0.1},
+        {"kind": "large", "source": "b", "ln_error": -0.3},
+        {"kind": "small", "source": "a", "ln_error": 0.5},
+    ]
+    assert summary(rows) == {
+        "large": {"timings": 2, "mean_ln_error": 0.2},
+        "small": {"timings": 1, "mean_ln_error": 0.5},
+        "large, a": {"timings": 1, "mean_ln_error": 0.1},
+        "large, b": {"timings": 1, "mean_ln_error": 0.3},
+    }

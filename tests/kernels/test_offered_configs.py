@@ -1,0 +1,12 @@
+"""A change of a spec changes no argument, space, default, rule, launch or tiling that it was not meant to change."""
+
+import pytest
+from tables import before, now
+
+from tilewise.kernels import registry
+
+
+@pytest.mark.parametrize("name", registry.names())
+def test_arguments_spaces_defaults_rules_launches_and_tilings_are_those_of_the_table(name):
+    for row, known in zip(now("spaces", name), before("spaces", name), strict=True):
+        assert row == known

@@ -1,0 +1,229 @@
+"""Where a launch's data comes from, and the rates that follow: of a part and costs with round figures."""
+
+import dataclasses
+
+import pytest
+
+from tilewise.db.records import L2State
+from tilewise.tuner.devices.ascend_model.clock.core import ProgramTime
+from tilewise.tuner.devices.ascend_model.clock.shared_memory import Reuse, SharedMemory
+from tilewise.tuner.devices.ascend_model.ir.values import View
+from tilewise.tuner.hardware.ascend_costs import HBM_CORE_GB_S, costs
+from tilewise.tuner.hardware.ascend_parts import part
+
+MIB = 2**20
+PART = dataclasses.replace(
+    part("Ascend910B4"),
+    clock_ghz=2.0,
+    l2_mib=1,
+    l2_gb_s=2000,
+    read_gb_s=1000,
+    write_gb_s=800,
+    mixed_gb_s=600,
+    hbm_gb_s=1600,
+)
+FIGURES = {
+    "l2_share": 0.9,
+    "l2_latency_ns": 100,
+    "hbm_latency_ns": 200,
+    "l2_read_bytes": 60,
+    "l2_write_bytes": 40,
+    "eviction": 0.5,
+    "read_share": 0.95,
+    "mixed_share": 0.75,
+}
+COSTS = dataclasses.replace(costs(), figures={**costs().figures, **FIGURES})
+CACHED, NEAR, FAR = 2000 * 0.9 / 10 / 2, 200, 400
+"""Bytes per cycle that each of ten cores draws from the cache, and cycles until the first byte of cache and memory."""
+
+
+def program(*, reads=None, writes=None):
+    return ProgramTime(1.0, {}, reads or {}, writes or {}, {})
+
+
+def settled(buffers, timed, *, programs=1, l2=L2State.WARM, active=1, again=None, on=PART):
+    memory = SharedMemory(on, COSTS, buffers, l2)
+    reuse = None
+    if again is not None:
+        reuse = Reuse(0, 1)
+        reuse.again = again
+    memory.settle(timed, programs, active, reuse)
+    return memory
+
+
+def outside(rate, competing=10):
+    """Return the bytes per cycle that each core draws from global memory which gives `rate` GB/s."""
+    return rate / competing / 2
+
+
+def rates(rate):
+    return rate.core, rate.share, rate.latency
+
+
+def from_both(share, alone, memory):
+    """Return the core's own rate, the shared one and the latency of reads of which `share` come from memory."""
+    core = 1 / (share / min(alone, 60) + (1 - share) / 60)
+    return pytest.approx((core, 1 / (share / memory + (1 - share) / CACHED), share * FAR + (1 - share) * NEAR))
+
+
+# What fits the cache --------------------------------------------------------------------------------------------
+
+
+def test_what_fits_the_cache_is_read_and_written_there():
+    found = settled({3: MIB}, program(reads={3: MIB}, writes={3: MIB})).rates(10)
+    assert rates(found.inward[3]) == pytest.approx((60, CACHED, NEAR))
+    assert rates(found.outward[3]) == pytest.approx((40, CACHED, NEAR))
+
+
+def test_until_a_launch_is_known_all_is_in_the_cache():
+    found = SharedMemory(PART, COSTS, {3: 8 * MIB}, L2State.COLD).rates(10)
+    assert rates(found.inward[3]) == pytest.approx((60, CACHED, NEAR))
+    assert rates(found.outward[3]) == pytest.approx((40, CACHED, NEAR))
+
+
+def test_less_than_one_core_does_not_compete():
+    memory = settled({3: MIB}, program(reads={3: MIB}))
+    assert memory.rates(0.2) == memory.rates(1.0) != memory.rates(1.5)
+
+
+@pytest.mark.parametrize(("times", "share"), [(1, 1), (4, 1 / 4), (1 / 2, 1), (0, 0)])
+def test_an_empty_cache_is_filled_by_the_first_read_of_each_byte(times, share):
+    """Of ten cores, one alone draws 70 GB/s from memory: between what it does of 8 and of 16."""
+    size = MIB // 2
+    timed = program(reads={3: int(size * times / 8)})
+    found = settled({3: size}, timed, programs=8, l2=L2State.COLD).rates(10)
+    alone = (68.9 + (73.3 - 68.9) * 2 / 8) / 2
+    assert rates(found.inward[3]) == from_both(share, alone, outside(1000 * 0.95))
+    assert rates(found.outward[3]) == pytest.approx((40, CACHED, NEAR))
+
+
+def test_a_byte_that_comes_into_a_dirty_cache_writes_back_another():
+    """Half a byte per byte read makes a third of the traffic writes: the mixed rate, and 0.75 of it."""
+    found = settled({3: MIB // 2}, program(reads={3: MIB // 2}), l2=L2State.DIRTY).rates(10)
+    mixed = outside(600 * 0.75)
+    assert found.inward[3].share == pytest.approx(mixed / 1.5)
+    assert found.outward[3].share == pytest.approx(1 / (0.5 / mixed + 1 / CACHED))
+
+
+def test_no_more_lines_are_written_back_than_the_cache_holds():
+    """Four times its size is read, so a quarter of the lines that leave are dirty: an eighth of a byte each."""
+    found = settled({3: 4 * MIB}, program(reads={3: 4 * MIB}), l2=L2State.DIRTY).rates(10)
+    written = (1 / 8) / (9 / 8)
+    rate = (1000 + (600 - 1000) * 3 * written) * (0.95 + (0.75 - 0.95) * 3 * written)
+    assert found.inward[3].share == pytest.approx(outside(rate) / (9 / 8))
+
+
+def test_lines_that_are_stored_to_are_evicted_too():
+    """A byte is read and one stored to the cache; half a byte is written back for each."""
+    timed = program(reads={3: MIB // 4}, writes={4: MIB // 4})
+    found = settled({3: MIB // 4, 4: MIB // 4}, timed, l2=L2State.DIRTY).rates(10)
+    written = (0.5 * 2) / (0.5 * 2 + 1)
+    assert written == 1 / 2
+    memory = outside(600 * 0.75)
+    assert found.inward[3].share == pytest.approx(memory / 1.5)
+    assert found.outward[4].share == pytest.approx(1 / (0.5 / memory + 1 / CACHED))
+
+
+def test_a_launch_that_moves_nothing_has_rates_too():
+    found = settled({3: MIB}, program(), l2=L2State.DIRTY).rates(10)
+    assert found.inward[3].share == pytest.approx(CACHED)
+
+
+# What does not fit ----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("written", "rate"),
+    [
+        (0, 1000 * 0.95),
+        (1, 600 * 0.75),
+        (9, (800 + (600 - 800) * 0.3) * (0.95 + (0.75 - 0.95) * 0.3)),  # nine of ten bytes
+    ],
+)
+def test_what_does_not_fit_is_streamed_at_the_rate_of_the_mixture(written, rate):
+    timed = program(reads={3: 4 * MIB}, writes={4: 4 * MIB * written})
+    found = settled({3: 4 * MIB, 4: 36 * MIB}, timed).rates(10)
+    assert found.inward[3].share == pytest.approx(outside(rate))
+    assert found.outward[4].share == pytest.approx(outside(rate))
+    assert (found.inward[3].latency, found.outward[4].latency) == pytest.approx((FAR, NEAR))
+
+
+@pytest.mark.parametrize(("size", "is_small"), [(MIB // 4, True), (MIB // 4 + 1, False)])
+def test_a_small_buffer_that_all_programs_read_stays_beside_streamed_ones(size, is_small):
+    programs = 20
+    timed = program(reads={3: size})
+    found = settled({3: size, 4: MIB}, timed, programs=programs).rates(10).inward[3]
+    share = 1 / programs if is_small else 1
+    assert 1 / found.share == pytest.approx(share / outside(950) + (1 - share) / CACHED)
+
+
+@pytest.mark.parametrize(("between", "stays"), [(MIB // 8, True), (MIB // 8 + 1, False)])
+def test_what_is_read_again_while_it_is_still_in_the_cache_comes_from_there(between, stays):
+    """Eight programs at a time draw on the cache; each reads 4 of 6 parts of its bytes again."""
+    again = [(3, MIB // 4, between), (3, MIB // 4, between), (3, 1, MIB)]
+    timed = program(reads={3: 3 * MIB // 4})
+    found = settled({3: 2 * MIB}, timed, programs=16, active=8, again=again).rates(10).inward[3]
+    share = 1 / 3 if stays else 1
+    assert 1 / found.share == pytest.approx(share / outside(950) + (1 - share) / CACHED, rel=1e-9)
+
+
+def test_a_buffer_that_is_not_read_again_is_streamed_beside_one_that_is():
+    again = [(3, MIB, 0)]
+    timed = program(reads={3: 2 * MIB, 4: MIB})
+    found = settled({3: 2 * MIB, 4: 2 * MIB, 5: 2 * MIB}, timed, again=again).rates(10).inward
+    assert found[4].share == pytest.approx(outside(950))
+    assert 1 / found[3].share == pytest.approx(0.5 / outside(950) + 0.5 / CACHED)
+    assert found[5].share == pytest.approx(CACHED)  # never read
+
+
+@pytest.mark.parametrize(
+    ("sizes", "read", "repeats"),
+    [
+        ({3: MIB}, 10 * MIB, False),  # it fits
+        ({3: 2 * MIB}, 2 * MIB, False),  # read once
+        ({3: 2 * MIB}, 2 * MIB * 1.05, False),
+        ({3: 2 * MIB}, 2 * MIB * 1.2, True),
+        ({3: MIB // 4, 4: MIB}, 10 * MIB, False),  # small: it stays anyway
+        ({3: MIB // 4 + 1, 4: MIB}, 10 * MIB, True),
+        ({4: MIB, 5: MIB}, 10 * MIB, False),  # another buffer's reads
+    ],
+)
+def test_it_matters_how_soon_data_is_read_again_only_if_it_is_and_does_not_stay(sizes, read, repeats):
+    memory = SharedMemory(PART, COSTS, sizes, L2State.WARM)
+    assert memory.repeats(program(reads={3: int(read / 8)}), 8) is repeats
+
+
+def test_a_core_counts_the_bytes_moved_since_it_last_read_a_place():
+    core = Reuse(0, 2)
+    one, other = View(0, 0, (4,), (1,), 32), View(1, 0, (8,), (1,), 32)
+    elsewhere = View(0, 4, (4,), (1,), 32)
+    for view, inward in [(one, True), (other, True), (one, True), (other, False), (elsewhere, True), (other, True)]:
+        core.touched(view, inward)
+    assert core.again == [(0, 16, 32), (1, 32, 16)]
+
+
+# Global memory for one core -------------------------------------------------------------------------------------
+
+
+def one_core(competing, on=PART):
+    """Return the GB/s of a core that reads from global memory only."""
+    memory = settled({3: MIB}, program(reads={3: MIB}), l2=L2State.COLD, on=on)
+    return memory.rates(competing).inward[3].core * on.clock_ghz
+
+
+@pytest.mark.parametrize(
+    ("competing", "gb_s"),
+    [(1, 100.9), *HBM_CORE_GB_S.items(), (4.5, (100.9 + 68.9) / 2), (46, (41.6 + 3 * 33.7) / 4), (96, 33.7 / 2)],
+)
+def test_one_core_draws_what_was_measured_beside_so_many_others(competing, gb_s):
+    assert one_core(competing) == pytest.approx(gb_s)
+
+
+@pytest.mark.parametrize("competing", [1, 7, 30])
+def test_a_core_of_a_part_with_half_the_rate_draws_as_beside_twice_as_many(competing):
+    half = dataclasses.replace(PART, hbm_gb_s=800)
+    assert one_core(competing, half) == pytest.approx(one_core(2 * competing))
+
+
+def test_a_core_of_a_faster_part_draws_no_more_than_one_alone():
+    assert one_core(1, dataclasses.replace(PART, hbm_gb_s=3200)) == pytest.approx(100.9)

@@ -1,0 +1,163 @@
+"""Compiled programs of cube cores give the products of float64; with a mistake, or a flag less, they are refused."""
+
+import random
+from dataclasses import replace
+
+import pytest
+from places import HELPERS
+
+from tilewise.benchmarks.model.mutations import compile_case, edited, try_change
+from tilewise.db.records import Status
+from tilewise.kernels import registry
+from tilewise.kernels.spec import Problem
+from tilewise.tuner.devices.ascend_model.executor.verification import verify_compiled
+from tilewise.tuner.devices.ascend_model.ir.hivm import Op
+from tilewise.tuner.space.search_space import enumerate_space
+
+TILES = [(16, 16, 32), (64, 128, 64), (128, 64, 32), (32, 256, 64)]
+ODD = {"M": 75, "N": 133, "K": 101}
+EVENTS = ("EVENT_ID0", "EVENT_ID1", "EVENT_ID2", "EVENT_ID3", "EVENT_ID4", "EVENT_ID5")
+
+
+def gemm(m, n, k, **more):
+    config = {"VARIANT": "masked", "BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": k, "GROUP_M": 1, "SPLIT_K": 1}
+    return config | {"PROGRAMS": 0, "multibuffer": True} | more
+
+
+@pytest.fixture(scope="module")
+def verdict(target, cache_folder):
+    def verify(name, dims, dtype, config, **flags):
+        spec = registry.load(name if name == "gemm" else f"{HELPERS / 'cube_kernels.py'}:{name}")
+        problem = Problem(spec.name, dims, dtype, flags)
+        return verify_compiled(spec, problem, config, target, cache_folder)
+
+    return verify
+
+
+@pytest.mark.parametrize("column_major", [False, True])
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "int8"])
+def test_a_compiled_product_agrees_with_float64_at_an_odd_size(verdict, dtype, column_major):
+    flags = {"column_major": True} if column_major else {}
+    found = verdict("gemm", ODD, dtype, gemm(*TILES[1]), **flags)
+    assert found.agreed, found.reason
+
+
+@pytest.mark.parametrize("tile", TILES)
+def test_so_it_does_with_tiles_of_any_form(verdict, tile):
+    found = verdict("gemm", ODD, "float16", gemm(*tile, GROUP_M=2))
+    assert found.agreed, found.reason
+
+
+def test_programs_that_take_several_tiles_agree(verdict, target):
+    found = verdict("gemm", {"M": 300, "N": 290, "K": 70}, "bfloat16", gemm(32, 64, 32, PROGRAMS=target.matrix_cores))
+    assert found.agreed, found.reason
+
+
+def test_a_single_element_is_a_product_too(verdict):
+    found = verdict("gemm", {"M": 1, "N": 1, "K": 1}, "float32", gemm(16, 16, 16))
+    assert found.agreed, found.reason
+
+
+def test_a_depth_that_l0_holds_in_parts_only_is_added_up(verdict):
+    found = verdict("gemm", {"M": 130, "N": 128, "K": 600}, "float32", gemm(128, 128, 256))
+    assert found.agreed, found.reason
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "int8"])
+def test_random_configs_agree_at_random_sizes(verdict, target, dtype):
+    spec, draw = registry.load("gemm"), random.Random(dtype)
+    for _ in range(20):
+        dims = {dim: draw.randint(1, 400) for dim in ("M", "N", "K")}
+        config = draw.choice(enumerate_space(spec, Problem("gemm", dims, dtype), target).configs)
+        found = verdict("gemm", dims, dtype, config)
+        assert found.agreed or found.status is Status.COMPILE, f"{dims} {config}: {found.reason}"
+
+
+BATCH = {"BATCH": 3, "M": 75, "N": 70, "K": 101}
+SQUARE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64}
+
+
+@pytest.mark.parametrize("name", ["BATCHED", "TRANSPOSED_A"])
+@pytest.mark.parametrize("dtype", ["float16", "float32"])
+def test_batches_and_a_transposed_left_operand_agree(verdict, name, dtype):
+    found = verdict(name, BATCH, dtype, SQUARE)
+    assert found.agreed, found.reason
+
+
+@pytest.mark.parametrize("name", ["WITHOUT_TAIL", "WITHOUT_ORIENTATION"])
+def test_a_product_with_one_mistake_is_refused(verdict, name):
+    found = verdict(name, BATCH, "float16", SQUARE)
+    assert (found.agreed, found.status) == (False, Status.CORRECTNESS)
+
+
+def test_an_epilogue_on_vector_cores_is_not_judged(verdict):
+    found = verdict("gemm", ODD, "float16", gemm(*TILES[1]), bias=True)
+    assert (found.status, found.reason) == (
+        Status.UNMODELLED,
+        "the kernel needs cube and vector cores together, which is not modelled",
+    )
+
+
+# Flags --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def case(target, cache_folder):
+    spec = registry.load("gemm")
+    config = gemm(32, 64, 32, PROGRAMS=target.matrix_cores)
+    return compile_case(spec, Problem("gemm", {"M": 200, "N": 400, "K": 70}, "float16"), config, target, cache_folder)
+
+
+def renumbered(op, function):
+    """Yield the operation with another event: a flag's own, or one of those that a product is given."""
+    if "static_event_id" in op.attributes:
+        for event in EVENTS:
+            if event != op.attributes["static_event_id"]:
+                yield edited(function, op, [replace(op, attributes={**op.attributes, "static_event_id": event})])
+    elif op.name == "hivm.hir.mmadL1":
+        first = sum(op.attributes["operandSegmentSizes"][:7])
+        for at in range(4):
+            others = [op.operands[first + other] for other in range(4) if other != at]
+            for number in others:
+                operands = (*op.operands[: first + at], number, *op.operands[first + at + 1 :])
+                yield edited(function, op, [replace(op, operands=operands)])
+
+
+def changes(function):
+    """Yield the function with each flag and barrier dropped, and with each flag renumbered."""
+    for op in function.body.walk():
+        if op.name in ("hivm.hir.set_flag", "hivm.hir.wait_flag", "hivm.hir.pipe_barrier"):
+            yield f"{op.number} dropped", edited(function, op, [])
+        for changed in renumbered(op, function):
+            yield f"{op.number} renumbered", changed
+
+
+def test_a_product_that_starts_its_sum_anew_in_each_trip_is_refused(case, target):
+    (function,) = case.functions
+    (product,) = (op for op in function.body.walk() if op.name == "hivm.hir.mmadL1")
+    always = Op("arith.constant", (), (function.values,), {"value": 1}, (), ("i1",), (), product.number)
+    anew = replace(product, operands=(*product.operands[:2], function.values, *product.operands[3:]))
+    found = try_change(
+        case, "sum", "", (edited(function, product, [always, anew], 1),), on_chip_bytes=target.on_chip_bytes
+    )
+    assert found.result_changed
+    assert "of the RMS" in found.report
+
+
+def test_flags_left_out_or_misnumbered_are_found(case, target):
+    (function,) = case.functions
+    found = [
+        try_change(case, "flag", change, (changed,), on_chip_bytes=target.on_chip_bytes)
+        for change, changed in random.Random(1).sample(list(changes(function)), 16)
+    ]
+    counting = [each for each in found if each.counts]
+    assert len(counting) >= 8
+    assert [each.change for each in counting if not each.report] == []
+
+
+def test_a_release_of_l1_that_comes_too_early_is_a_race_on_named_bytes(case, target):
+    (function,) = case.functions
+    loads = [op for op in function.body.walk() if op.name == "hivm.hir.wait_flag" and op.operands]
+    found = try_change(case, "flag", "", (edited(function, loads[0], []),), on_chip_bytes=target.on_chip_bytes)
+    assert "of L1" in found.report or "never waited for" in found.report

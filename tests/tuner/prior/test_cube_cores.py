@@ -1,0 +1,66 @@
+"""The prior of products on cube cores: each effect is a factor of its own, which grows with its cause."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewise.kernels import registry
+from tilewise.kernels.spec import Target
+from tilewise.tuner.prior.penalties import is_likely_to_fit, penalties, score
+from tilewise.tuner.space.problem_checks import make_problem
+
+GEMM = registry.load("gemm")
+B3 = Target("ascend", "Ascend910B3", 40, 196608, 32, 65535)
+TILES = {
+    "VARIANT": "masked",
+    "BLOCK_M": 128,
+    "BLOCK_N": 256,
+    "BLOCK_K": 256,
+    "GROUP_M": 8,
+    "SPLIT_K": 1,
+    "PROGRAMS": 20,
+    "multibuffer": True,
+}
+
+
+def factors(m=5120, n=5120, k=4096, dtype="float16", flags=None, **changes):
+    problem = make_problem(GEMM, {"M": m, "N": n, "K": k, **(flags or {})}, dtype)
+    return penalties(GEMM, problem, {**TILES, **changes}, B3)
+
+
+@pytest.mark.parametrize("shape", [(5120, 5120, 4096), (16, 8192, 8192), (300, 512, 64)])
+def test_every_penalty_is_a_factor_of_one_or_more(shape):
+    assert all(factor >= 1 for factor in factors(*shape).values())
+
+
+@pytest.mark.parametrize(
+    ("name", "less", "more"),
+    [
+        ("tails", {}, {"m": 5130}),
+        ("waves", {}, {"m": 5120 + 128, "n": 5120 + 256}),
+        ("fractals", {}, {"dtype": "float16", "BLOCK_K": 32}),
+        ("operand_loads", {"BLOCK_K": 512, "BLOCK_M": 64}, {"BLOCK_K": 64, "BLOCK_M": 64}),
+        ("l1_traffic", {}, {"BLOCK_M": 32, "BLOCK_N": 32}),
+        ("turns", {}, {"multibuffer": False}),
+        ("turns", {}, {"BLOCK_K": 512}),
+        ("result_stores", {}, {"k": 256}),
+        ("starts", {}, {"PROGRAMS": 0}),
+        ("on_chip", {}, {"BLOCK_M": 256}),
+    ],
+)
+def test_a_penalty_grows_with_its_cause(name, less, more):
+    assert factors(**more)[name] > factors(**less)[name]
+
+
+def test_sums_that_exceed_l0c_are_not_expected_to_fit():
+    assert is_likely_to_fit(factors())
+    assert not is_likely_to_fit(factors(BLOCK_M=256))
+
+
+def test_large_square_tiles_are_preferred_to_slivers():
+    assert score(factors()) > 2 * score(factors(BLOCK_M=16))
+
+
+def test_a_product_with_an_epilogue_has_no_prior_on_ascend():
+    assert factors(flags={"bias": True}) == {}
+    assert factors(flags={"activation": "silu"}) == {}

@@ -1,0 +1,144 @@
+"""The share of a cube kernel's reads that comes from global memory, which the order of its tiles decides.
+
+The cores work on their tiles side by side. A tile's operands are read along the whole depth: a panel of rows, a panel
+of columns. Cores that share a panel fetch it once; so do later tiles while the L2 cache holds it, which forgets what
+was used longest ago. The panels of each program come from its own code, of which only the first trip of each loop over
+the depth is interpreted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import OrderedDict
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from tilewise.tuner.devices.ascend_model.clock.core import CUBE_PIPES, Core, Memory
+from tilewise.tuner.devices.ascend_model.clock.program_clock import ProgramClock, Step
+from tilewise.tuner.devices.ascend_model.ir.hivm import Function, Op
+from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, View, ceil
+from tilewise.tuner.hardware.ascend_costs import Costs
+
+__all__ = ["fetched_shares"]
+
+_WAVES = 24
+"""Tiles of each core that are followed; the rest of a launch is taken to be like the second half of them."""
+
+_WITHOUT_READS = frozenset(f"hivm.hir.{name}" for name in ("mmadL1", "set_flag", "wait_flag", "pipe_barrier", "vbrc"))
+"""Operations that are left out: they read nothing, and flags of one trip may wait for those of another."""
+
+_Panel = tuple[object, ...]
+_Tile = dict[_Panel, tuple[int, int]]
+"""Buffer and bytes by panel."""
+
+
+def fetched_shares(
+    function: Function,
+    costs: Costs,
+    arguments: Sequence[int | float],
+    *,
+    programs: int,
+    cores: int,
+    memory: Memory,
+    cache_bytes: int,
+) -> Mapping[int, float]:
+    """Return the share of each buffer's reads that misses a cache of this size, by argument index."""
+    clock = _FirstTrips(function, costs)
+    waves: list[list[_Tile]] = []
+    turns = ceil(programs, cores)
+    for turn in range(turns):
+        active = range(turn * cores, min(programs, (turn + 1) * cores))
+        courses = [clock.tiles(arguments, program, memory, len(function.arguments)) for program in active]
+        longest = max(map(len, courses))
+        waves += [[course[at] for course in courses if at < len(course)] for at in range(longest)]
+        if len(waves) >= _WAVES:
+            break
+    return _missed(waves, cache_bytes, complete=len(waves) < _WAVES)
+
+
+def _missed(waves: Sequence[Sequence[_Tile]], cache_bytes: int, *, complete: bool) -> Mapping[int, float]:
+    held: OrderedDict[_Panel, int] = OrderedDict()
+    inside = 0
+    read: dict[int, int] = {}
+    missed: dict[int, int] = {}
+    steady = 0 if complete else len(waves) // 2
+    for number, wave in enumerate(waves):
+        for tile in wave:
+            for panel, (buffer, size) in tile.items():
+                counts = number >= steady
+                read[buffer] = read.get(buffer, 0) + size * counts
+                if panel in held:
+                    held.move_to_end(panel)
+                    continue
+                missed[buffer] = missed.get(buffer, 0) + size * counts
+                held[panel] = size
+                inside += size
+        while inside > cache_bytes and len(held) > 1:
+            _, size = held.popitem(last=False)
+            inside -= size
+    return {buffer: missed.get(buffer, 0) / size if size else 1.0 for buffer, size in read.items()}
+
+
+class _FirstTrips(ProgramClock):
+    """A clock that interprets loops over the depth once, for the panels that they read."""
+
+    skipping = False
+
+    def tiles(self, arguments: Sequence[int | float], program: int, memory: Memory, count: int) -> list[_Tile]:
+        """Return a program's tiles in order."""
+        core = _Reads(program, count)
+        with contextlib.suppress(_Followed):
+            self.run(arguments, program, memory, core)
+        return core.tiles or [core.current]
+
+    def _step(self, op: Op) -> Step | None:
+        if op.name in _WITHOUT_READS:
+            return None
+        if op.name == "scf.for" and any(inner.name == "hivm.hir.nd2nz" for inner in op.regions[0].operations):
+            return self._first_trip(op)
+        return super()._step(op)
+
+    def _first_trip(self, op: Op) -> Step:
+        (body,) = op.regions
+        steps, carried = self._compile(body), body.arguments[1:]
+
+        def once(values: list[Any], core: Core) -> None:
+            assert isinstance(core, _Reads)
+            low, high, step = (values[number] for number in op.operands[:3])
+            for number, source in zip(carried, op.operands[3:], strict=True):
+                values[number] = values[source]
+            core.trips = len(range(low, high, step))
+            values[body.arguments[0]] = low
+            for each in steps if core.trips else ():
+                each(values, core)
+            for number, source in zip(op.results, body.yielded() if core.trips else carried, strict=True):
+                values[number] = values[source]
+            core.trips = 1
+
+        return once
+
+
+class _Reads(Core):
+    """A core that notes the panels of each tile."""
+
+    __slots__ = ("current", "tiles", "trips")
+
+    def __init__(self, program: int, arguments: int) -> None:
+        super().__init__(program, arguments, CUBE_PIPES)
+        self.tiles: list[_Tile] = []
+        self.current: _Tile = {}
+        self.trips = 1
+
+    def touched(self, view: View, inward: bool) -> None:
+        offset = None if view.offset is UNKNOWN else view.offset
+        panel = (view.base, offset, view.sizes, view.strides)
+        self.current[panel] = (view.base if inward else -1, view.bytes() * self.trips)
+        if not inward:
+            self.tiles.append(self.current)
+            self.current = {}
+            if len(self.tiles) == _WAVES:
+                raise _Followed
+
+
+class _Followed(Exception):
+    """Enough tiles of a program are known."""

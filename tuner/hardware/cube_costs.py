@@ -1,0 +1,63 @@
+"""The modelled cube core's figures in one table, each with its unit, its possible range and its source.
+
+They stand beside those of vector cores (`ascend_costs.py`), which they share for launches, flags, barriers, the scalar
+unit, latencies, and the memory of the whole part. Only `far_row` is fitted to a published time of a product.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import asdict
+
+from tilewise.tuner.hardware.figure import Figure
+
+__all__ = ["CUBE_FIGURES", "CUBE_INTERVAL", "CUBE_RATES", "cube_fingerprint"]
+
+_PTO = "public cost model of PTO instructions for this family of parts"
+_COPIES = "the vendor's published examples on 24 cube cores: a matrix of 302 MB copied to L1"
+
+CUBE_FIGURES: Mapping[str, Figure] = {
+    "mad_start": Figure(6, 5, 8, "cycles a product", _PTO),
+    "mad_fractal": Figure(1, 1, 1, "cycles a fractal of products", _PTO + ": 16 x 32 bytes x 16"),
+    "mad_float32": Figure(2, 2, 2, "cycles a fractal of float32 products", _PTO),
+    "mad_latency": Figure(20, 6, 40, "cycles", "estimated: from the last product until its sums can be read"),
+    "l0a_bytes": Figure(256, 200, 256, "bytes a cycle", _PTO + ": L1 to L0A"),
+    "l0b_bytes": Figure(128, 100, 128, "bytes a cycle", _PTO + ": L1 to L0B"),
+    "mte1_start": Figure(
+        43, 30, 55, "cycles", "derived from published shares of a product's pipes: MTE1 works 0.78 of M's time"
+    ),
+    "mte1_next": Figure(16, 4, 43, "cycles", "estimated: a further instruction of one load from L1"),
+    "nd2nz_start": Figure(21, 18, 40, "cycles", "estimated as a transfer to the unified buffer"),
+    "nd2nz_row": Figure(1, 0.5, 4, "cycles a row", "estimated; less than 2.7 in " + _COPIES + " in rows of 128 B"),
+    "nd2nz_row_bytes": Figure(55, 45, 65, "bytes a row", _COPIES + ": rows of 128 and 512 B, 300.7 and 230.2 us"),
+    "cube_read_bytes": Figure(
+        110, 100, 115, "bytes a cycle", "public: a core's path from L2; 105 in " + _COPIES + " in slices, four times"
+    ),
+    "l1_fill_bytes": Figure(64, 32, 256, "bytes a cycle", "estimated: zeros written to L1"),
+    "fix_start": Figure(43, 20, 80, "cycles", "estimated as a load from L1"),
+    "fix_bytes": Figure(40.6, 35, 128, "bytes a cycle", _PTO + ": 70 GiB/s from L0C to global memory"),
+    "far_row": Figure(
+        200, 21, 330, "cycles a row", "fitted: one published product whose rows are further apart than `far_stride`"
+    ),
+    "far_stride": Figure(
+        65536, 65536, 65536, "elements", "the compiler's template: from here, rows are loaded one by one"
+    ),
+}
+
+CUBE_RATES = {"l0a_bytes", "l0b_bytes", "cube_read_bytes", "l1_fill_bytes", "fix_bytes"}
+"""Figures of which more is faster."""
+
+CUBE_INTERVAL = (0.6, 1.6)
+"""Factors of a modelled time between which the real one lies, for kernels of cube cores."""
+
+_CUBE_VERSION = 1
+"""Number of changes of the cube core's model that moved its times."""
+
+
+def cube_fingerprint() -> str:
+    """Return the version of the cube core's model and a digest of its figures."""
+    table = {name: asdict(figure) for name, figure in CUBE_FIGURES.items()}
+    digest = hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()[:8]
+    return f"{_CUBE_VERSION}.{digest}"
