@@ -24,6 +24,7 @@ def test_these_names_are_public_and_no_others():
         "Result",
         "TilewiseError",
         "__version__",
+        "autotune",
         "harvesting",
         "lookup",
         "tune",

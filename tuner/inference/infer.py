@@ -97,7 +97,7 @@ def _samples(form: Form, spec: KernelSpec, cache_folder: Path) -> list[Sample]:
         except Exception as error:  # the front end raises exceptions of any type
             errors.append(f"{type(error).__name__}: {describe(error)}")
     if not found:
-        raise BadSpec(f"no spec can be inferred for {form.name}: its code cannot be read: {errors[0]}")
+        raise BadSpec(f"no spec can be inferred for {form.name}: it does not compile here: {errors[0]}")
     return found
 
 
@@ -152,7 +152,7 @@ def _on_chip_bytes(spec: KernelSpec, problem: Problem, config: Config, cache_fol
     try:
         linalg = toolchain.lower(spec, problem, config, launch, _PART)
         made = toolchain.compile_linalg(linalg, _PART, multibuffer=False, cache_folder=cache_folder)
-        return parse(made.code).on_chip_bytes() if made.code else (made.required_bits or 0) // 8 or None
+        return parse(made.code).planned_bytes("ub") if made.code else (made.required_bits or 0) // 8 or None
     except (UnknownOperation, ValueError):  # a kernel that the model cannot read has a division all the same
         return None
 

@@ -1,8 +1,9 @@
 """Torch on a host without an accelerator, for a program that asks for one.
 
-While the block of `torch_stand_in` runs, `torch.cuda` and `torch.npu` say that there is one device, whatever is asked
-for on it is made on the CPU, and once the program has named an accelerator, each of its tensors says that it lies
-there: programs compare devices, and call their kernels for tensors on one only.
+While the block of `torch_stand_in` runs, `torch.cuda` and `torch.npu` answer for one device each, of which that of the
+installed Triton is available. Whatever is asked for on either is made on the CPU. Once the program has named an
+accelerator, each of its tensors says that it lies there: programs compare devices, and call their kernels for tensors
+on one only.
 """
 
 from __future__ import annotations
@@ -78,10 +79,13 @@ def _properties(index: Any = 0) -> SimpleNamespace:
     )
 
 
-def _answers() -> dict[str, Any]:
-    """Return the functions of `torch.cuda` and `torch.npu` for one idle device."""
+def _answers(kind: str) -> dict[str, Any]:
+    """Return the functions of `torch.cuda` or `torch.npu` for one idle device.
+
+    Only that of the installed Triton is available: libraries choose their code by that.
+    """
     constants: dict[str, Any] = {
-        "is_available": True,
+        "is_available": kind == _KINDS[is_ascend()],
         "is_initialized": True,
         "device_count": 1,
         "current_device": 0,
@@ -184,7 +188,7 @@ def torch_stand_in() -> Iterator[Callable[[], Any]]:
     torch: Any = importlib.import_module("torch")
     claims = _Claims(torch)
     added = _add_npu(torch)
-    answers = _answers()
+    answers = _answers("cuda")
     before = {name: getattr(torch.cuda, name) for name in answers if hasattr(torch.cuda, name)}
     default = torch.set_default_device
     for name in before:
@@ -213,7 +217,7 @@ def _add_npu(torch: Any) -> list[str]:
     with suppress(RuntimeError):  # it has a name already: this one, from an earlier block, or a program's own
         torch.utils.rename_privateuse1_backend("npu")
     npu = ModuleType("torch.npu")
-    vars(npu).update(_answers())
+    vars(npu).update(_answers("npu"))
     package = ModuleType("torch_npu")
     package.__spec__ = importlib.machinery.ModuleSpec("torch_npu", None)
     package.__path__ = []

@@ -126,8 +126,8 @@ def tune(
     from tilewise.tuner.tuning.tune import tune as run
 
     Budget(trials or default_trials(search), timeout)  # refuses an invalid budget before a device is opened
-    rungs, wanted = _shapes(shapes, table, misses=misses)
     _check_words(arguments, program=program, widen=widen, reference=reference)
+    rungs, wanted = _shapes(shapes, table, misses=misses)
     if program:
         inferred = _inferred(kernel, arguments, widen, reference, as_json)
         spec, problems, opener = _named(inferred[0], device, wanted, rungs, dtype, noise, wait, l2)

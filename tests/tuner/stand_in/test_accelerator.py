@@ -38,6 +38,11 @@ def test_a_host_program_that_names_no_device_sees_the_processor(standing_in):
     assert torch.ones(2).device.type == "cpu"
 
 
+def test_only_the_kind_that_triton_compiles_for_is_available(standing_in):
+    kind = triton.runtime.driver.active.get_current_target().backend
+    assert [name for name in ("cuda", "npu") if getattr(torch, name).is_available()] == [kind]
+
+
 def test_benchmarks_call_a_function_once(standing_in):
     calls = []
     assert triton.testing.do_bench(lambda: calls.append(1), quantiles=[0.5, 0.2, 0.8]) == [1.0] * 3
