@@ -16,8 +16,8 @@ from tilewise.kernels.spec import ceil_div
 __all__ = ["Fit", "condition", "expression"]
 
 _LEAST_NAMED = 16
-"""Smallest constant value that an expression rather than the number itself may stand for, unless it is one name: small
-numbers equal a product or a quotient by chance."""
+"""Smallest constant value that an expression rather than the number itself may stand for, unless it is one name, and
+smallest constant of which a multiple or a square may: small numbers equal a product or a quotient by chance."""
 
 _MOST_SAMPLES = 48
 
@@ -54,11 +54,21 @@ def expression(samples: Samples, sizes: Sequence[str], blocks: Sequence[str] = (
     if not constant or wanted[0] > 1:
         named = next((fit for vector, fit in terms.items() if vector == wanted and fit.text in fit.names), None)
         if named is not None and not (constant and named.text in blocks):
-            return named
+            return (constant and _quotient_of_changing(samples, wanted, sizes, blocks)) or named
     if constant and wanted[0] < _LEAST_NAMED:
         return Fit(str(wanted[0]))
     found = next(iter(_compound(terms, wanted)), None)
     return found or (Fit(str(wanted[0])) if constant else None)
+
+
+def _quotient_of_changing(samples: Samples, wanted: _Vector, sizes: Sequence[str], blocks: Sequence[str]) -> Fit | None:
+    """Return the quotient of a size and a parameter that both change where their quotient does not."""
+    for size, block in itertools.product(sizes, blocks):
+        pairs = [(given[size], given[block]) for given, _ in samples]
+        changes = all(len(set(column)) > 1 for column in zip(*pairs, strict=True))
+        if changes and wanted == tuple(ceil_div(one, other) for one, other in pairs):
+            return Fit(f"ceil_div({size}, {block})", frozenset((size, block)))
+    return None
 
 
 def condition(samples: Samples, sizes: Sequence[str], blocks: Sequence[str]) -> Fit | None:
@@ -114,26 +124,40 @@ def _divisors(columns: Mapping[str, _Vector], blocks: Sequence[str]) -> Iterator
 
 
 def _compound(terms: Mapping[_Vector, Fit], wanted: _Vector) -> Iterator[Fit]:
-    """Yield terms, multiples, products of two and three terms, and products capped by a constant."""
+    """Yield terms, products of two names, multiples, products of two and three terms, and products capped by a
+    constant."""
     if wanted in terms:
         yield terms[wanted]
     single = {vector: fit for vector, fit in terms.items() if any(value > 1 for value in vector)}
-    yield from _multiples(single, wanted)
+    telling = {vector: fit for vector, fit in single.items() if _is_telling(vector)}
+    for (one, first), (other, second) in itertools.combinations(single.items(), 2):
+        if _product(one, other) == wanted and first.text in first.names and second.text in second.names:
+            yield Fit(f"{first.text} * {second.text}", first.names | second.names)
+    yield from _multiples(telling, wanted)
     pairs: dict[_Vector, Fit] = {}
+    telling_pairs: dict[_Vector, Fit] = {}
     for (one, first), (other, second) in itertools.combinations_with_replacement(single.items(), 2):
         both = Fit(f"{first.text} * {second.text}", first.names | second.names)
-        pairs.setdefault(_product(one, other), both)
+        if one in telling and other in telling:
+            telling_pairs.setdefault(_product(one, other), both)
+        if one in telling or not first.names & second.names:
+            pairs.setdefault(_product(one, other), both)
     if wanted in pairs:
         yield pairs[wanted]
-    for vector, fit in single.items():
+    for vector, fit in telling.items():
         rest = _quotient(wanted, vector)
         if rest is not None and rest in pairs:
             yield Fit(f"{fit.text} * {pairs[rest].text}", fit.names | pairs[rest].names)
-    yield from _multiples(pairs, wanted)
+    yield from _multiples(telling_pairs, wanted)
     most = max(wanted)
     for vector, fit in (*single.items(), *pairs.items()):
         if len(set(wanted)) > 1 and wanted == tuple(min(value, most) for value in vector):
             yield Fit(f"min({fit.text}, {most})", fit.names)
+
+
+def _is_telling(vector: _Vector) -> bool:
+    """Return whether an equal number is hardly chance: it changes between samples, or is large."""
+    return len(set(vector)) > 1 or vector[0] >= _LEAST_NAMED
 
 
 def _multiples(terms: Mapping[_Vector, Fit], wanted: _Vector) -> Iterator[Fit]:

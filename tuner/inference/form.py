@@ -212,7 +212,7 @@ def _tuned_constants(
     found = {}
     for name in kernel.parameters:
         column = whole.get(name)
-        if name not in kernel.constants or column is None or not all(_is_tile(value) for value in column):
+        if name not in kernel.constants or column is None or not all(_is_tile(value, name) for value in column):
             continue
         fit = expression(_samples(sizes, column), dims)
         if fit is None or not fit.names:
@@ -220,8 +220,9 @@ def _tuned_constants(
     return found
 
 
-def _is_tile(value: int) -> bool:
-    return value >= 16 and value & (value - 1) == 0
+def _is_tile(value: int, name: str = "") -> bool:
+    least = 2 if _TILE_NAME.search(name) else 16
+    return value >= least and value & (value - 1) == 0
 
 
 def _sort_others(

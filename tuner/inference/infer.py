@@ -103,6 +103,8 @@ def _samples(form: Form, spec: KernelSpec, cache_folder: Path) -> list[Sample]:
 
 def _chosen(form: Form) -> Iterator[tuple[Problem, Config]]:
     configs = _distinct(form)
+    if len(configs) == 1:  # which number comes from which parameter shows only where they change
+        configs += [{**configs[0], name: factor * int(configs[0][name])} for name in form.blocks for factor in (2, 4)]
     for problem in _spread(form.problems, _PROBLEMS):
         for config in _spread(configs, _CONFIGS):
             yield problem, config

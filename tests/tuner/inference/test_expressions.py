@@ -54,3 +54,15 @@ def test_conditions_of_sizes_and_blocks():
     assert condition(samples, ("N",), ("B",)).text == "N % B == 0"
     assert condition([({"N": 1, "B": 2}, True)], ("N",), ("B",)).text == "True"
     assert condition([({"N": n, "B": 7}, n in (3, 9)) for n in (3, 5, 9)], ("N",), ("B",)) is None
+
+
+def test_small_numbers_explain_no_large_one_by_their_multiples_and_squares():
+    given = {"B": 2, "H": 8, "T": 1000}
+    for value, text in ((132, "132"), (64, "64"), (16, "B * H"), (4000, "4 * T"), (8000, "H * T")):
+        assert expression([(given, value)], ("B", "H", "T")).text == text
+
+
+def test_a_constant_is_the_quotient_of_two_that_change_rather_than_an_equal_size():
+    samples = [({"T": t, "D": 128, "BT": b}, 128) for t, b in ((512, 4), (2048, 16))]
+    assert expression(samples, ("T", "D"), ("BT",)).text == "ceil_div(T, BT)"
+    assert expression([(given, 128) for given, _ in samples[:1]], ("T", "D"), ("BT",)).text == "D"
