@@ -45,6 +45,8 @@ def test_a_kernel_is_tuned_for_the_shapes_that_its_program_launches(capsys, data
     file = tmp_path / "configs.json"
     run(capsys, "export", "--format", "json", "-o", str(file), "--db", database)
     assert [entry["verified_by"] for entry in json.loads(file.read_text())["entries"]] == ["self", "self"]
+    export = ("export", "-o", str(file), "--db", database, "--verified-by")
+    assert run(capsys, *export, "reference")[0] == 4 and run(capsys, *export, "self")[0] == 0
 
     code, out, _ = run(capsys, *tune, "--json", "--reference", "torch.add", "-s", "n_elements=98432")
     (result,) = json.loads(out)["results"]

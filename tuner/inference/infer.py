@@ -24,7 +24,7 @@ from tilewise.tuner.stand_in.accelerator import accelerator_stand_in
 from tilewise.tuner.stand_in.driver import is_ascend
 from tilewise.tuner.workers.worker import describe
 
-__all__ = ["Inferred", "infer"]
+__all__ = ["Inferred", "infer", "loaded"]
 
 _Item = TypeVar("_Item")
 
@@ -54,11 +54,11 @@ def infer(kernel: CapturedKernel, *, cache_folder: Path, widen: bool = False, re
     if not widen and len(_distinct(form)) == 1:
         widen = True
         form.notes.append("The program has one config here: values around its own are tried too.")
-    plain = _executed(spec_text(form, kernel.file, {}, None, widen=False))
+    plain = loaded(spec_text(form, kernel.file, {}, None, widen=False))
     samples = _samples(form, plain, cache_folder)
     roles = _roles(kernel, form, [sample.work for sample in samples])
     with_roles = spec_text(form, kernel.file, roles, None, widen=widen, reference=reference)
-    least = _executed(with_roles).bytes(form.problems[0])
+    least = loaded(with_roles).bytes(form.problems[0])
     division = find_division(samples, form.dims, form.blocks, form.grid, least)
     text = spec_text(form, kernel.file, roles, division, widen=widen, reference=reference)
     if division is None or not _fits(text, form.problems):
@@ -78,7 +78,8 @@ def _distinct(form: Form) -> list[Config]:
     return found
 
 
-def _executed(text: str) -> KernelSpec:
+def loaded(text: str) -> KernelSpec:
+    """Return the spec that an inferred text defines."""
     names: dict[str, object] = {}
     exec(compile(text, "inferred spec", "exec"), names)
     spec = names["SPEC"]
@@ -178,7 +179,7 @@ def _roles(kernel: CapturedKernel, form: Form, works: Sequence[Work]) -> Roles:
 
 def _fits(text: str, problems: Sequence[Problem]) -> bool:
     """Return whether the division agrees with the grid for every config, as a tuning will check."""
-    spec = _executed(text)
+    spec = loaded(text)
     try:
         for problem in _spread(problems, _PROBLEMS):
             check_tilings(spec, problem, enumerate_space(spec, problem, _target()).configs)
