@@ -46,6 +46,7 @@ Tensors = Mapping[str, Any]
 
 
 def ceil_div(a: int, b: int) -> int:
+    """Return `a / b`, rounded up."""
     return -(-a // b)
 
 

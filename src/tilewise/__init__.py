@@ -18,7 +18,20 @@ if TYPE_CHECKING:
     from tilewise.client import Client
     from tilewise.db.records import Result
     from tilewise.errors import TilewiseError
-    from tilewise.kernels.spec import KernelSpec
+    from tilewise.kernels.spec import (
+        Axis,
+        Buffer,
+        Constraint,
+        Dot,
+        Flag,
+        KernelSpec,
+        Launch,
+        Parameter,
+        Problem,
+        Target,
+        Tiling,
+        ceil_div,
+    )
     from tilewise.tuner.ingest.autotune_listener import harvesting
     from tilewise.tuner.lookup.cache import Cache, lookup
     from tilewise.tuner.lookup.resolve import Match, NotTuned
@@ -30,26 +43,39 @@ if TYPE_CHECKING:
     __version__: str
 
 __all__ = [
+    "Axis",
+    "Buffer",
     "Cache",
     "Client",
+    "Constraint",
+    "Dot",
+    "Flag",
     "KernelSpec",
+    "Launch",
     "Match",
     "NotTuned",
     "Operator",
+    "Parameter",
+    "Problem",
     "Result",
+    "Target",
     "TilewiseError",
+    "Tiling",
     "__version__",
     "autotune",
+    "ceil_div",
     "harvesting",
     "lookup",
     "tune",
     "tuned",
 ]
 
+_SPEC = "tilewise.kernels.spec"
 _HOMES = {
     "Cache": "tilewise.tuner.lookup.cache",
     "Client": "tilewise.client",
-    "KernelSpec": "tilewise.kernels.spec",
+    **dict.fromkeys(("KernelSpec", "Axis", "Buffer", "Constraint", "Dot", "Flag", "Launch", "Parameter"), _SPEC),
+    **dict.fromkeys(("Problem", "Target", "Tiling", "ceil_div"), _SPEC),
     "Match": "tilewise.tuner.lookup.resolve",
     "NotTuned": "tilewise.tuner.lookup.resolve",
     "Operator": "tilewise.tuner.runtime.operators",

@@ -20,6 +20,7 @@ from typing import Any
 from tilewise.db.store import Store
 from tilewise.errors import TilewiseError, UsageError
 from tilewise.kernels import registry
+from tilewise.kernels.spec import KernelSpec
 from tilewise.settings import read_settings
 from tilewise.tuner.inference.kept_specs import kept_spec
 from tilewise.tuner.runtime.tuned import TunedFunction
@@ -78,7 +79,8 @@ class AutotunedFunction:
         self.arg_names: list[str] = list(function.arg_names)
         self._on_miss, self._source, self._device = on_miss, source, device
         self._opened = False
-        self._tuned: TunedFunction | None = None
+        self._spec: KernelSpec | None = None
+        self._tuned: dict[tuple[Any, ...], TunedFunction] = {}
         self._own: Any = None
         self._told: set[str] = set()
         while not inspect.isfunction(function):
@@ -95,14 +97,14 @@ class AutotunedFunction:
     @property
     def choices(self) -> list[Any]:
         """The choice for each shape so far, with its reason."""
-        return self._tuned.choices if self._tuned is not None else []
+        return [choice for tuned in self._tuned.values() for choice in tuned.choices]
 
     def _launch(self, grid: Any, *args: Any, **kwargs: Any) -> Any:
         if not self._opened:
             self._open()
-        tuned = self._tuned
-        if tuned is not None:
+        if self._spec is not None:
             try:
+                tuned = self._for_flags(self._spec, args, kwargs)
                 if self._on_miss == "default" or not tuned.choice(*args, **kwargs).is_guess:
                     return tuned[grid](*args, **kwargs)
             except TilewiseError as error:  # a dtype or a size outside the spec, an empty tensor
@@ -134,10 +136,21 @@ class AutotunedFunction:
                     f"{self.__name__} was never tuned; tilewise tune {self._file}:{self.__name__} --program does"
                 )
                 return
-            spec = registry.load(f"{file}:SPEC")
-            self._tuned = TunedFunction(self.fn, spec, self._source, device=self._device, reset=False)
+            self._spec = registry.load(f"{file}:SPEC")
         except TilewiseError as error:
             self._tell(f"{self.__name__} launches its default: {error}")
+
+    def _for_flags(self, spec: KernelSpec, args: Sequence[Any], kwargs: dict[str, Any]) -> TunedFunction:
+        """Return the launcher for the flags that a call passes: another value is another problem."""
+        if not spec.flags:
+            key: tuple[Any, ...] = ()
+        else:
+            named = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
+            key = tuple(named.get(flag.name, flag.values[0]) for flag in spec.flags)
+        if key not in self._tuned:
+            flags = {flag.name: value for flag, value in zip(spec.flags, key, strict=True) if value != flag.values[0]}
+            self._tuned[key] = TunedFunction(self.fn, spec, self._source, flags=flags, device=self._device, reset=False)
+        return self._tuned[key]
 
     def _tell(self, text: str) -> None:
         """Log a warning, each once per kernel."""

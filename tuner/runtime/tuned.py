@@ -150,8 +150,8 @@ class TunedFunction:
         dims = dict(zip(self.spec.dims, values, strict=True))
         problem = Problem(self.spec.name, dims, str(dtype).removeprefix("torch."), self._flags)
         config = self._choice_of(named).config
-        assert self.spec.grid is not None, "tuned() takes specs of one function, which have a grid"
-        self._launch(tuple(self.spec.grid(config, problem)), *args, **kwargs)
+        (launch,) = self.spec.plan(config, problem)
+        self._launch(launch.grid, *args, **kwargs)
 
     def _launch(self, grid: Any, *args: Any, **kwargs: Any) -> Any:
         try:

@@ -127,6 +127,24 @@ def test_a_launch_outside_the_spec_uses_the_first_config(kept, decorated, caplog
     assert "n_elements is 0" in caplog.text and "does not take 'int8'" in caplog.text
 
 
+def test_a_call_with_another_flag_is_another_problem(decorated, tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("TILEWISE_DATA", str(tmp_path))
+    monkeypatch.setenv("TILEWISE_DB", f"sqlite:///{tmp_path / 'tiles.db'}")
+    text = SPEC_TEXT.replace("    parameters=", '    flags=(Flag("EXACT", (False, True)),),\n    parameters=')
+    text = text.replace("import Buffer,", "import Buffer, Flag,")
+    file = keep_spec(Inferred(text, (), ()), "add_kernel", tmp_path)
+    spec = registry.load(f"{file}:SPEC")
+    with open_store(read_settings().database_url) as store:
+        for flags, size in (({}, 1024), ({"EXACT": True}, 8192)):
+            problem = Problem("add_kernel", {"n_elements": 1000}, "float32", flags)
+            scope = Scope(problem, source_hash(spec), "Ascend910B4", Clock.MODELLED, "model", 40)
+            store.record(scope, [Trial({"BLOCK_SIZE": size}, Status.CORRECT, time_us=1.0, verified=True)])
+    kernel, function = decorated(device="Ascend910B4")
+    launch(kernel), launch(kernel, EXACT=True), launch(kernel, EXACT=False), launch(kernel, EXACT="odd")
+    assert [given["BLOCK_SIZE"] for given in function.launches] == [1024, 8192, 1024, 512]
+    assert "EXACT" in caplog.text
+
+
 def test_on_a_miss_triton_may_tune(kept, decorated, monkeypatch):
     kernel, _ = decorated(device="Ascend910B4", on_miss="tune")
     monkeypatch.setattr(kernel, "_own", SimpleNamespace(run=lambda *args, **kwargs: "tuned by triton"))
