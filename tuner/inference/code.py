@@ -175,7 +175,7 @@ class _Reader:
         index, *bounds = head.groups()
         first, last, step = (self._known.get(bound) for bound in bounds)
         if first is not None and last is not None and step:
-            self.work.trips[loop] = max(1, ceil_div(last - first, step))
+            self.work.trips[loop] = max(0, ceil_div(last - first, step))
         if first is not None:
             self._known[index] = first
         for number, (inner, outer) in enumerate(

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 import statistics
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 
 from tilewise.kernels.spec import ceil_div
 from tilewise.tuner.inference.code import Access, Work
@@ -84,11 +86,10 @@ def find_division(
     def fit(values: Sequence[int]) -> Fit | None:
         return expression([(s.integers, v) for s, v in zip(samples, values, strict=True)], dims, blocks)
 
-    for shape_of in (_flat, _rows, _blocks, _persistent_rows, _programs):
-        shapes = [shape_of(sample, access) for sample, access in zip(samples, accesses, strict=True)]
-        if (axes := _axes(shapes, fit, dims)) is not None:
-            break
-    else:
+    pairs = list(zip(samples, accesses, strict=True))
+    forms = [_flat, _rows, _blocks, *_named_blocks(blocks), _persistent_rows, _programs]
+    axes = next(filter(None, (_axes([form(*pair) for pair in pairs], fit, dims) for form in forms)), None)
+    if axes is None:
         return None
     streamed = _sum_of([_streamed(sample.work, access) for sample, access in zip(samples, accesses, strict=True)], fit)
     tiles = fit([access.elements for access in accesses])
@@ -97,7 +98,7 @@ def find_division(
     if streamed is None or tiles is None or elements is None:
         return None
     first, access = samples[0], accesses[0]
-    computed = first.programs * first.work.trips_of(access.loops) * access.elements
+    computed = first.programs * _trips(first.work, access) * access.elements
     needed = math.prod(first.sizes[access.argument])
     return Division(
         axes,
@@ -114,12 +115,23 @@ def find_division(
 def _main(work: Work) -> Access | None:
     """Return the access that moves most: in a matrix product, the largest that is stored."""
     able = [a for a in work.accesses if not work.dots or a.kind != "load"]
-    return max(able, key=lambda a: a.bytes * work.trips_of(a.loops), default=None)
+    return max(able, key=lambda a: (a.bytes * work.trips_of(a.loops), len(a.loops)), default=None)
+
+
+def _trips(work: Work, access: Access) -> int:
+    return max(1, work.trips_of(access.loops))
+
+
+def _possible_trips(work: Work, access: Access) -> set[int]:
+    """Return the trips in which a program makes an access, with and without a first or last trip beside its loop."""
+    beside = [a for a in work.accesses if replace(a, loops=access.loops) == access and a.loops == access.loops[:-1]]
+    own = work.trips_of(access.loops)
+    return {_trips(work, access), own + work.trips_of(beside[0].loops) if beside and access.loops else own}
 
 
 def _same(work: Work, main: Access) -> Access | None:
     able = [a for a in work.accesses if (a.argument, a.kind) == (main.argument, main.kind)]
-    return max(able, key=lambda a: a.bytes * work.trips_of(a.loops), default=None)
+    return max(able, key=lambda a: (a.bytes * work.trips_of(a.loops), len(a.loops)), default=None)
 
 
 def _extents(sample: Sample, access: Access) -> tuple[int, int]:
@@ -136,14 +148,14 @@ def _tile(access: Access) -> tuple[int, int]:
 
 def _flat(sample: Sample, access: Access) -> _Numbers | None:
     total = math.prod(sample.sizes[access.argument])
-    block = sample.work.trips_of(access.loops) * access.elements
+    block = _trips(sample.work, access) * access.elements
     return [("elements", (total, block, access.elements))] if ceil_div(total, block) == sample.programs else None
 
 
 def _rows(sample: Sample, access: Access) -> _Numbers | None:
     """Each program takes whole rows, and each row in trips of columns."""
     (m, n), (rows, columns) = _extents(sample, access), _tile(access)
-    outer, rest = divmod(sample.work.trips_of(access.loops), ceil_div(n, columns))
+    outer, rest = divmod(_trips(sample.work, access), ceil_div(n, columns))
     if rest or not outer or ceil_div(m, outer * rows) != sample.programs:
         return None
     return [("rows", (m, outer * rows, rows)), ("columns", (n, n, columns))]
@@ -152,16 +164,37 @@ def _rows(sample: Sample, access: Access) -> _Numbers | None:
 def _blocks(sample: Sample, access: Access) -> _Numbers | None:
     """Each program takes one block of rows and columns."""
     (m, n), (rows, columns) = _extents(sample, access), _tile(access)
-    block = rows * (1 if sample.work.dots else sample.work.trips_of(access.loops))
+    block = rows * (1 if sample.work.dots else _trips(sample.work, access))
     if ceil_div(m, block) * ceil_div(n, columns) != sample.programs:
         return None
     return [("rows", (m, block, rows)), ("columns", (n, columns, columns))]
 
 
+def _named_blocks(names: Sequence[str]) -> Iterator[Callable[[Sample, Access], _Numbers | None]]:
+    """Yield forms in which a program takes a block of rows and columns whose sizes are parameters, in whole tiles or
+    not, or one tile, or a whole row."""
+    for rows, columns in itertools.product((*names, ""), (*names, "", _WHOLE)):
+        yield partial(_named_block, rows, columns)
+
+
+_WHOLE = "the whole row"
+
+
+def _named_block(rows: str, columns: str, sample: Sample, access: Access) -> _Numbers | None:
+    (m, n), (height, width) = _extents(sample, access), _tile(access)
+    high = sample.integers[rows] if rows else height
+    wide = n if columns == _WHOLE else sample.integers[columns] if columns else width
+    trips = ceil_div(high, height) * ceil_div(wide, width)
+    is_grid = ceil_div(m, high) * ceil_div(n, wide) == sample.programs
+    if not is_grid or trips not in _possible_trips(sample.work, access):
+        return None
+    return [("rows", (m, high, height)), ("columns", (n, wide, width))]
+
+
 def _persistent_rows(sample: Sample, access: Access) -> _Numbers | None:
     """A fixed number of programs take rows in turns; some of them take none in the last round."""
     (_, n), (rows, columns) = _extents(sample, access), _tile(access)
-    outer, rest = divmod(sample.work.trips_of(access.loops), ceil_div(n, columns))
+    outer, rest = divmod(_trips(sample.work, access), ceil_div(n, columns))
     if rest or not outer:
         return None
     block = outer * rows
@@ -169,7 +202,7 @@ def _persistent_rows(sample: Sample, access: Access) -> _Numbers | None:
 
 
 def _programs(sample: Sample, access: Access) -> _Numbers | None:
-    block = sample.work.trips_of(access.loops) * access.elements
+    block = _trips(sample.work, access) * access.elements
     return [("programs", (sample.programs * block, block, access.elements))]
 
 

@@ -130,9 +130,7 @@ def _compound(terms: Mapping[_Vector, Fit], wanted: _Vector) -> Iterator[Fit]:
         yield terms[wanted]
     single = {vector: fit for vector, fit in terms.items() if any(value > 1 for value in vector)}
     telling = {vector: fit for vector, fit in single.items() if _is_telling(vector)}
-    for (one, first), (other, second) in itertools.combinations(single.items(), 2):
-        if _product(one, other) == wanted and first.text in first.names and second.text in second.names:
-            yield Fit(f"{first.text} * {second.text}", first.names | second.names)
+    yield from _products_of_names(single, wanted)
     yield from _multiples(telling, wanted)
     pairs: dict[_Vector, Fit] = {}
     telling_pairs: dict[_Vector, Fit] = {}
@@ -153,6 +151,13 @@ def _compound(terms: Mapping[_Vector, Fit], wanted: _Vector) -> Iterator[Fit]:
     for vector, fit in (*single.items(), *pairs.items()):
         if len(set(wanted)) > 1 and wanted == tuple(min(value, most) for value in vector):
             yield Fit(f"min({fit.text}, {most})", fit.names)
+
+
+def _products_of_names(terms: Mapping[_Vector, Fit], wanted: _Vector) -> Iterator[Fit]:
+    names = [(vector, fit) for vector, fit in terms.items() if fit.text in fit.names]
+    for (one, first), (other, second) in itertools.combinations(names, 2):
+        if _product(one, other) == wanted:
+            yield Fit(f"{first.text} * {second.text}", first.names | second.names)
 
 
 def _is_telling(vector: _Vector) -> bool:

@@ -3,8 +3,9 @@
 T4 is the results schema 1.0.0 that Kernel Tuner ships. Its times are in the `timeunit` of its metadata, by default
 milliseconds; ours are in microseconds.
 Beyond the schema, our T4 files hold `metadata` (the scope), `verified` (whether the output agreed with the reference),
-`verified_by` (`self` if it was compared with that of the kernel's default config instead), and `total` among a result's times (the trial's wall time). `runtimes` are the kept repetitions of a measured time, else
-the only time; `time` among the measurements is their median.
+`verified_by` (`self` if it was compared with that of the kernel's default config instead), and `total` among a result's
+times (the trial's wall time). `runtimes` are the kept repetitions of a measured time, else the only time; `time` among
+the measurements is their median.
 """
 
 from __future__ import annotations
