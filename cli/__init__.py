@@ -22,6 +22,7 @@ _VERBS = {
     "spec": ("tuning.spec:spec", "Run a program and write the spec of one of its kernels."),
     "run": ("tuning.run:run", "Run a program whose triton.autotune launches stored configs."),
     "lookup": ("results.lookup:lookup", "Show the best known config and how it is known."),
+    "trials": ("results.trials:trials", "Show the configs that were tried, with times and reasons."),
     "explain": ("tuning.explain:explain", "Show why one config is as fast as it is."),
     "export": (
         "results.export:export",

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -39,8 +39,8 @@ _BUDGET = 60
 _MARGIN = 0.02
 
 
-def bench_inferred(files: Sequence[str], *, seeds: int, jobs: int, done: Callable[[], None]) -> dict[str, Any]:
-    """Replay the guided search with both tilings and every seed, and return the JSON; call `done` after each file.
+def bench_inferred(files: Sequence[str], *, seeds: int, jobs: int) -> dict[str, Any]:
+    """Replay the guided search with both tilings and every seed, and return the JSON.
 
     A kernel of which nothing can be inferred has the reason instead. Raises `NotFound` if that is so for all.
     """
@@ -53,8 +53,6 @@ def bench_inferred(files: Sequence[str], *, seeds: int, jobs: int, done: Callabl
             except (BadSpec, BadImport) as error:
                 rows.append(row | {"reason": str(error)})
                 continue
-            finally:
-                done()
             for name in ("by_hand", "inferred"):
                 waiting = [pool.submit(_evaluations, file, name == "inferred", seed) for seed in range(seeds)]
                 row[name] = statistics.median(future.result() for future in waiting)
@@ -149,8 +147,8 @@ def _captured(spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> 
 
 
 def _launch(spec: KernelSpec, problem: Problem, fixed: Config, given: Mapping[str, Any]) -> Launch:
-    names = (p.name for p in spec.parameters if p.name in fixed or p.name in given)
-    return spec.plan({name: fixed.get(name, given.get(name)) for name in names}, problem)[0]  # type: ignore[misc]
+    known = {**given, **fixed}
+    return spec.plan({p.name: known[p.name] for p in spec.parameters if p.name in known}, problem)[0]
 
 
 def _arguments(spec: KernelSpec, problem: Problem) -> dict[str, Any]:

@@ -53,6 +53,22 @@ def test_a_kernel_is_tuned_for_the_shapes_that_its_program_launches(capsys, data
     assert result["verified_by"] == "reference" and result["trials"]["total"] == 3  # the same trials, verified again
 
 
+def test_the_trials_of_a_kernel_are_listed_sorted_and_filtered(capsys, database):
+    tune = ("tune", KERNEL, "--program", "--device", "model:Ascend910B4", "--trials", "2", "--db", database)
+    code, _, _ = run(capsys, *tune, "-s", "n_elements=98432")
+    assert code == 0
+    listed = ("trials", "add_kernel", "--db", database)
+    code, out, _ = run(capsys, *listed, "--most", "2")
+    head, *rows = out.splitlines()
+    assert code == 0 and "trials, the first 2" in head and len(rows) == 2
+    assert "verified against its own default config" in rows[0]
+    assert [float(row.split()[0]) for row in rows] == sorted(float(row.split()[0]) for row in rows)
+    _, out, _ = run(capsys, *listed, "--json", "--status", "correct", "--by", "order")
+    (scope,) = json.loads(out)["scopes"]
+    assert scope["kernel"] == "add_kernel" and {trial["status"] for trial in scope["trials"]} == {"correct"}
+    assert run(capsys, *listed, "-s", "n_elements=7")[0] == 4
+
+
 def test_a_capture_lists_kernels_and_what_to_do_next(capsys):
     code, out, _ = run(capsys, "capture", str(PROGRAM))
     assert code == 0 and "add_kernel in vector_add.py: 2 launches, 2 different; 4 configs of BLOCK_SIZE" in out
