@@ -17,6 +17,7 @@ VERBS = {
         "Execute compiled configs; compare with float64 and Triton's interpreter.",
     ),
     "faults": ("gpu.commands:faults", "Tune among configs that crash, hang or are wrong, on an NVIDIA GPU."),
+    "inferred": ("search.commands:inferred", "Search with inferred tilings and with those written by hand."),
     "judge": ("search.commands:judge", "Run the default search on landscapes that decided nothing about it."),
     "kernels": ("gpu.commands:kernels", "Tune kernels and compare them with their defaults and the memory rate."),
     "matrix": ("gpu.commands:matrix", "Tune matrix products and compare them with PyTorch's, on an NVIDIA GPU."),

@@ -18,7 +18,11 @@ _VERBS = {
     "kernels": ("results.listings:kernels", "List the kernels that can be tuned."),
     "devices": ("results.listings:devices", "List the devices that can be tuned for."),
     "tune": ("tuning.tune:tune", "Find the fastest config of a kernel for one or more shapes."),
+    "capture": ("tuning.capture:capture", "Run a program and show the Triton kernels that it launches."),
+    "spec": ("tuning.spec:spec", "Run a program and write the spec of one of its kernels."),
+    "run": ("tuning.run:run", "Run a program whose triton.autotune launches stored configs."),
     "lookup": ("results.lookup:lookup", "Show the best known config and how it is known."),
+    "trials": ("results.trials:trials", "Show the configs that were tried, with times and reasons."),
     "explain": ("tuning.explain:explain", "Show why one config is as fast as it is."),
     "lint": ("tuning.lint:lint", "Report what a kernel's compiled code does that costs time on Ascend."),
     "export": (

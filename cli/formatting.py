@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import platform
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from tilewise.db.records import Clock, Result, Status, Trial
@@ -67,12 +67,19 @@ _ENDINGS = {
 }
 
 
+PROOFS: Mapping[str | None, str] = {
+    "reference": "the float64 reference",
+    "self": "its own default config, as it has no reference",
+}
+"""What a verified output agreed with, by `Trial.verified_by`."""
+
+
 def verdict_text(result: Result) -> str:
     """Describe how the winner's output was verified."""
     if result.winner is None or not result.winner.verified:
         return "not verified"
     recorded = result.scope.toolchain.startswith("replay of ")
-    return "correct as recorded, not run here" if recorded else "verified against the float64 reference"
+    return "correct as recorded, not run here" if recorded else f"verified against {PROOFS[result.winner.verified_by]}"
 
 
 def counts_line(result: Result) -> str:
@@ -99,7 +106,7 @@ def result_lines(result: Result) -> Sequence[str]:
         f"{result.scope.question}: {time_text(winner.time_us, scope.clock)}",
         f"  config     {config_text(winner.config)}",
         f"  why        {winner.why}",
-        f"  verified   {'output agreed with the float64 reference' if winner.verified else 'no'}",
+        f"  verified   {f'output agreed with {PROOFS[winner.verified_by]}' if winner.verified else 'no'}",
         f"  evidence   {counts_line(result)}; {found_text(winner)}; {_versus(result)}",
         f"  toolchain  {scope.toolchain}",
         f"  tuned at   {winner.created:%Y-%m-%d %H:%M} UTC, match {result.match}",

@@ -12,7 +12,17 @@ import click
 from tilewise.db.store import Store
 from tilewise.errors import NotFound
 
-__all__ = ["Group", "common", "database", "existing_url", "give", "open_existing", "print_json", "problem_options"]
+__all__ = [
+    "Group",
+    "common",
+    "database",
+    "existing_url",
+    "give",
+    "inference_options",
+    "open_existing",
+    "print_json",
+    "problem_options",
+]
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -41,6 +51,20 @@ def database(function: F) -> F:
         metavar="URL",
         help="Database, such as sqlite:///tiles.db (default: $TILEWISE_DB or the user's own).",
     )(function)
+
+
+def inference_options(function: F) -> F:
+    """Add `--widen` and `--reference`."""
+    function = click.option(
+        "--reference",
+        default="",
+        metavar="EXPRESSION",
+        help="Verify against this, in the names of the inputs: torch.add, or torch.softmax(in_ptr, 1); several outputs "
+        "as a tuple. Without it, configs are verified against the program's own.",
+    )(function)
+    return click.option("--widen", is_flag=True, help="Try powers of two around and between the program's values too.")(
+        function
+    )
 
 
 def problem_options(*, required: bool = True) -> Callable[[F], F]:

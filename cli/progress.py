@@ -12,6 +12,7 @@ from rich.progress import Progress as Bar
 from rich.table import Table
 
 from tilewise.cli.formatting import counts_line, found_text, output, time_text, verdict_text
+from tilewise.db.exchange.foreign.caches.triton_module import config_source
 from tilewise.db.records import Clock, Config, Result, Status, Trial, shape_text
 from tilewise.tuner.samplers.model_ranking import agreement
 from tilewise.tuner.space.problem_checks import config_text
@@ -143,6 +144,7 @@ def show_result(result: Result, trials: Sequence[Trial], progress: Progress) -> 
         + (f", {gain:.2f}x the speed of the default" if gain else "")
     )
     console.print(f"Config: {config_text(winner.config)}")
+    console.print(f"To paste: {config_source(winner.config)}", soft_wrap=True, markup=False)
     if winner.why:
         console.print(f"Why: {winner.why}.")
     floor = progress.plan.floor_us if progress.plan else None

@@ -15,6 +15,7 @@ from typing import Any
 
 __all__ = [
     "ITEM_BYTES",
+    "VERIFIED_BY",
     "Clock",
     "Config",
     "Dims",
@@ -34,6 +35,9 @@ __all__ = [
     "outcome_of_comparison",
     "shape_text",
 ]
+
+VERIFIED_BY = "verified_by"
+"""Key of a trial's fact: `self` where its kernel has no reference, so that nothing else could verify it."""
 
 Value = int | float | str | bool
 Config = Mapping[str, Value]
@@ -284,6 +288,12 @@ class Trial:
         return digest(dict(self.config))
 
     @property
+    def verified_by(self) -> str | None:
+        """`reference`, or `self` if the output was compared with that of the kernel's own default config; None if the
+        trial is not verified."""
+        return str(self.facts.get(VERIFIED_BY, "reference")) if self.verified else None
+
+    @property
     def ranking_us(self) -> float | None:
         """The time by which trials are ranked."""
         return self.time_us if self.time_to_beat_us is None else self.time_to_beat_us
@@ -349,6 +359,7 @@ class Result:
             "match": self.match,
             **({} if self.distance is None else {"distance": self.distance}),
             "verified": winner is not None and winner.verified,
+            **({"verified_by": winner.verified_by} if winner is not None and winner.verified else {}),
             "config": dict(winner.config) if winner else None,
             "default": _default_json(self.default),
             "trials": {"total": sum(self.counts.values())} | {str(s): self.counts.get(s, 0) for s in Status},

@@ -12,6 +12,7 @@ from types import ModuleType
 
 from tilewise.errors import BadSpec, UnknownKernel
 from tilewise.kernels.catalogue import ANY_VALUE, SPECS
+from tilewise.kernels.function_slice import is_kernel
 from tilewise.kernels.source import digest
 from tilewise.kernels.spec import KernelSpec
 from tilewise.kernels.validated_callback import cut, raised
@@ -99,6 +100,11 @@ def load(text: str) -> KernelSpec:
 
 
 def _load_file(path: Path, attribute: str) -> KernelSpec:
+    if path.is_file() and is_kernel(path, attribute):
+        raise BadSpec(
+            f"{path} has no KernelSpec called {attribute!r}, but a Triton kernel; tilewise tune {path}:{attribute} "
+            "--program runs the file to see how it is launched"
+        )
     module = _import_file(path)
     spec = getattr(module, attribute, None)
     if not isinstance(spec, KernelSpec):

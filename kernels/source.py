@@ -17,7 +17,7 @@ from tilewise.errors import BadSpec
 from tilewise.kernels.catalogue import SPECS
 from tilewise.kernels.spec import KernelSpec
 
-__all__ = ["digest", "function_hash", "locate", "source_hash"]
+__all__ = ["definitions_of", "digest", "function_hash", "locate", "parsed", "source_hash"]
 
 _MARKS = {tokenize.NEWLINE: "\n", tokenize.INDENT: "{", tokenize.DEDENT: "}"}
 _SKIPPED = {tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER}
@@ -38,8 +38,8 @@ def locate(spec: KernelSpec) -> list[tuple[Path, str]]:
 
 def _locate(spec: KernelSpec, function: Any) -> tuple[Path, str]:
     if isinstance(function, str):
-        module, _, name = function.partition(":")
-        return _module_file(spec, module), name
+        module, _, name = function.rpartition(":")
+        return (Path(module) if module.endswith(".py") else _module_file(spec, module)), name
     while hasattr(function, "fn"):  # a JITFunction, perhaps under triton.heuristics, wraps the Python function
         function = function.fn
     file = inspect.getsourcefile(function)
@@ -77,15 +77,18 @@ _CONTRACT = ("buffers", "scalars", "constants", "fill", "grid", "launches", "scr
 def _contract(spec: KernelSpec) -> Iterator[str]:
     """Yield the normalised text of the spec's contract, if the spec was loaded by name or from a file.
 
-    If the spec is not defined by a direct call of KernelSpec, the whole statement that defines it is yielded.
+    If the spec is not defined by a direct call of KernelSpec, the whole statement that defines it is yielded. Nothing
+    is yielded if the spec was inferred: a program that launches the function has no spec to compare with.
     """
+    if spec.inferred:
+        return
     place = spec.origin if ":" in spec.origin else registered(spec.origin)
     if not place:
         return
     path, _, name = place.rpartition(":")
     with tokenize.open(path) as file:
         text = file.read()
-    definitions = _definitions(_parsed(text))
+    definitions = definitions_of(parsed(text))
     if name not in definitions:
         return
     lines = text.splitlines(keepends=True)
@@ -111,7 +114,8 @@ _PARSING = threading.Lock()
 """CPython 3.11 counts parser depth over all threads, so that parsing in two threads at once fails."""
 
 
-def _parsed(text: str) -> ast.Module:
+def parsed(text: str) -> ast.Module:
+    """Parse a module's text, in one thread at a time."""
     with _PARSING:
         return ast.parse(text)
 
@@ -145,14 +149,14 @@ def _parts(path: Path, name: str) -> Iterator[str]:
     """Yield the normalised text of a function and of each definition that it uses, directly or indirectly."""
     with tokenize.open(path) as file:
         lines = file.readlines()
-    definitions = _definitions(_parsed("".join(lines)))
+    definitions = definitions_of(parsed("".join(lines)))
     if name not in definitions:
         raise BadSpec(f"{path} has no function {name!r} at its top level")
     for used in sorted(_reachable(name, definitions)):
         yield "\n".join(_tokens(lines, node) for node in definitions[used])
 
 
-def _definitions(tree: ast.Module) -> Mapping[str, list[ast.stmt]]:
+def definitions_of(tree: ast.Module) -> Mapping[str, list[ast.stmt]]:
     """Map each top-level name to the statements that bind it: several if it is assigned again or in branches."""
     definitions: dict[str, list[ast.stmt]] = {}
     for node in tree.body:
@@ -184,8 +188,8 @@ def _reachable(name: str, definitions: Mapping[str, Sequence[ast.stmt]]) -> set[
 
 
 def _nodes(statement: ast.stmt) -> Iterator[ast.AST]:
-    """Yield all nodes of a statement except those of a `tuned` decorator."""
-    decorators = [node for node in getattr(statement, "decorator_list", []) if _is_tuned(node)]
+    """Yield all nodes of a statement except those of decorators that choose a config."""
+    decorators = [node for node in getattr(statement, "decorator_list", []) if _chooses(node)]
     excluded = {id(node) for decorator in decorators for node in ast.walk(decorator)}
     return (node for node in ast.walk(statement) if id(node) not in excluded)
 
@@ -195,7 +199,7 @@ def _tokens(lines: Sequence[str], node: ast.stmt) -> str:
 
     Indents and dedents become marks, so that the width of the indentation does not matter.
     """
-    first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []) if not _is_tuned(d))])
+    first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", []) if not _chooses(d))])
     docstrings = list(_docstrings(lines, node))
     kept: list[str] = []
     in_docstring = False  # drop the end of its statement too
@@ -210,10 +214,17 @@ def _tokens(lines: Sequence[str], node: ast.stmt) -> str:
     return " ".join(kept)
 
 
-def _is_tuned(decorator: ast.expr) -> bool:
-    """Return whether this is `@tuned(spec, ..)`, the outermost decorator, which only chooses the config of a launch."""
+_CHOOSERS = {"tuned", "autotune", "libtuner", "libentry"}
+"""Decorators that choose the config of a launch; the last two are FlagGems'."""
+
+
+def _chooses(decorator: ast.expr) -> bool:
+    """Return whether this is `@tuned(spec, ..)`, `@triton.autotune(..)` or another that only chooses a launch's config.
+
+    They stand outside those that count.
+    """
     called = decorator.func if isinstance(decorator, ast.Call) else decorator
-    return getattr(called, "attr", getattr(called, "id", "")) == "tuned"
+    return getattr(called, "attr", getattr(called, "id", "")) in _CHOOSERS
 
 
 def _docstrings(lines: Sequence[str], node: ast.stmt) -> Iterator[tuple[Place, Place]]:

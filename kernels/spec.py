@@ -46,6 +46,7 @@ Tensors = Mapping[str, Any]
 
 
 def ceil_div(a: int, b: int) -> int:
+    """Return `a / b`, rounded up."""
     return -(-a // b)
 
 
@@ -328,7 +329,8 @@ class KernelSpec:
       equals the product of its grid.
     - `reference(inputs)`: the expected outputs by argument name, computed with torch operations that keep the dtype of
       their inputs. It is called on float64 tensors to verify a config, and on the problem's dtype as the eager
-      baseline. It may take the problem as a second argument, for its flags.
+      baseline. It may take the problem as a second argument, for its flags. Without one, a config is verified
+      against the default config instead, whose inputs are in float32 if the kernel takes them.
     - `flops(problem)`: floating-point operations that the problem needs, for the roofline.
     - `matrix_dtype(problem)`: the dtype in which matrix units multiply, for a kernel that does its operations there.
       The roofline then has their peak rate.
@@ -336,6 +338,7 @@ class KernelSpec:
       `configs`.
     - `any_value`: inputs that may hold any float, although their buffers have a `draw`. Only the first draw of a
       verification uses it then; the others look for mistakes with values of all kinds.
+    - `inferred`: the spec follows from launches of its function, so the function alone identifies its results.
     - `configs(problem, target)`: the valid configs, if they are listed one by one (a recorded space) instead of being
       the combinations that satisfy `constraints`.
     """
@@ -349,7 +352,7 @@ class KernelSpec:
     buffers: Callable[[Problem], Mapping[str, Buffer]]
     scalars: Callable[[Problem], Mapping[str, int | float]]
     tiling: Callable[[Config, Problem], Tiling]
-    reference: Callable[..., Tensors]
+    reference: Callable[..., Tensors] | None = None
     flops: Callable[[Problem], int]
     default: Callable[[Problem, Target], Config]
     grid: Callable[[Config, Problem], tuple[int, ...]] | None = None
@@ -362,6 +365,7 @@ class KernelSpec:
     constants: Callable[[Problem], Mapping[str, Value | None]] = lambda problem: {}
     fill: Callable[[Tensors, Problem, Any], None] | None = None
     matrix_dtype: Callable[[Problem], str] | None = None
+    inferred: bool = False
     origin: str = ""
     """The name by which another process loads this spec: registered, or `path/to/file.py:SPEC`; set on loading."""
 
@@ -382,7 +386,7 @@ class KernelSpec:
             raise BadSpec(f"kernel {self.name} takes {', '.join(unknown)}; known dtypes: {', '.join(ITEM_BYTES)}")
         for name, (arguments, check) in _RESULTS.items():
             function = getattr(self, name)
-            if function is not None or name not in ("grid", "launches", "configs", "fill", "matrix_dtype"):
+            if function is not None or name not in _OPTIONAL:
                 more = {"passes_through": _may_be_the_devices} if name in ("reference", "fill") else {}
                 object.__setattr__(
                     self, name, validated(f"{name}({arguments}) of kernel {self.name}", function, check, **more)
@@ -394,6 +398,11 @@ class KernelSpec:
         listed = {"dims": list(self.dims), "dtypes": list(self.dtypes), "parameters": parameters}
         flags = {"flags": {flag.name: list(flag.values) for flag in self.flags}} if self.flags else {}
         return {"name": self.name, "summary": self.summary, **listed, **flags}
+
+    @property
+    def has_reference(self) -> bool:
+        """False if configs are verified against the default config alone."""
+        return self.reference is not None
 
     def functions(self) -> tuple[Any, ...]:
         """Return every function that any config launches."""
@@ -407,12 +416,15 @@ class KernelSpec:
         return (Launch(self.function, tuple(self.grid(config, problem))),)
 
     def reference_of(self, problem: Problem) -> Callable[[Tensors], Tensors]:
-        """Return the reference as a function of the inputs alone."""
-        function = self.reference.function if isinstance(self.reference, ValidatedCallback) else self.reference
+        """Return the reference as a function of the inputs alone. Raises `BadSpec` if the spec has none."""
+        reference = self.reference
+        if reference is None:
+            raise BadSpec(f"kernel {self.name} has no reference; write reference= into its spec")
+        function = reference.function if isinstance(reference, ValidatedCallback) else reference
         taken = [p for p in inspect.signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
         if len(taken) < 2:
-            return self.reference
-        return lambda inputs: self.reference(inputs, problem)
+            return reference
+        return lambda inputs: reference(inputs, problem)
 
     def bytes(self, problem: Problem) -> int:
         """Return the least bytes moved through global memory: each input read once, each output written once."""
@@ -422,6 +434,9 @@ class KernelSpec:
         """Return the names of the parameters that are compile options rather than arguments."""
         return frozenset(p.name for p in self.parameters if p.role == "option")
 
+
+_OPTIONAL = ("grid", "launches", "configs", "fill", "matrix_dtype", "reference")
+"""Functions that a spec may leave out."""
 
 _QUERY = {"device", "dtype", "match", "toolchain"}
 """Names in the query of a look-up over REST, which gives dimensions and flags by name beside them."""
@@ -488,9 +503,13 @@ def _are_apart(shape: tuple[int, ...], strides: object) -> bool:
 
 def _constants(constants: object) -> str:
     fits = isinstance(constants, Mapping) and all(
-        value is None or isinstance(value, Value) for value in constants.values()
+        value is None or isinstance(value, Value) or _is_triton_dtype(value) for value in constants.values()
     )
     return "" if fits else f"{cut(constants)}; expected a number, a string, a truth value or None for each name"
+
+
+def _is_triton_dtype(value: object) -> bool:
+    return type(value).__name__ == "dtype" and type(value).__module__.startswith("triton.")
 
 
 def _nothing(result: object) -> str:

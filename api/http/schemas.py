@@ -171,6 +171,12 @@ class Times(TypedDict):
     ]
 
 
+VerifiedBy = Annotated[
+    Literal["reference", "self"],
+    Field(description="the float64 reference, or the kernel's own default config where it has no reference"),
+]
+
+
 class Result(Times):
     """The best known config of a problem on a device, with its evidence."""
 
@@ -188,7 +194,8 @@ class Result(Times):
             float, Field(ge=0, description="sum of the log ratios between the answer's dims and the requested ones")
         ]
     ]
-    verified: Annotated[bool, Field(description="true if the output agreed with the float64 reference")]
+    verified: Annotated[bool, Field(description="true if the output agreed with `verified_by`")]
+    verified_by: NotRequired[VerifiedBy]
     config: Config
     samples: Count
     default: Default | None

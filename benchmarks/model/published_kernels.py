@@ -107,7 +107,7 @@ def _spec(
     parameters: Sequence[str],
     buffers: Callable[[Problem], Mapping[str, Buffer]],
     axes: Callable[[Config, Problem], tuple[Axis, ...]],
-    reference: Callable[[Tensors], Tensors],
+    reference: Callable[..., Tensors] | None,
 ) -> KernelSpec:
     def tiling(config: Config, problem: Problem) -> Tiling:
         cut = axes(config, problem)

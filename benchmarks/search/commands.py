@@ -1,4 +1,4 @@
-"""`tilewise bench search` and `tilewise bench judge`."""
+"""`tilewise bench search`, `tilewise bench judge` and `tilewise bench inferred`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import click
 from tilewise.cli.formatting import output
 from tilewise.cli.options import common, database, give
 
-__all__ = ["judge", "search"]
+__all__ = ["inferred", "judge", "search"]
 
 
 @click.command()
@@ -156,3 +156,29 @@ def _show_judgement(body: dict[str, Any]) -> None:
         )
         table.add_row(row["file"].split(".")[0], *cells)
     output().print(table)
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path(exists=True, dir_okay=False))
+@click.option("--seeds", type=click.IntRange(1), default=12, show_default=True, help="Searches, with seeds 0, 1, ...")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@common
+def inferred(files: tuple[str, ...], seeds: int, file: str | None, as_json: bool) -> None:
+    """Search recorded landscapes with inferred tilings and with those written by hand.
+
+    The project's own kernels are captured as a user's would be. Shows the evaluations to within 2% of the best.
+    """
+    from tilewise.benchmarks.search.inferred_tilings import bench_inferred
+    from tilewise.settings import read_settings
+
+    body = bench_inferred(files, seeds=seeds, jobs=read_settings().jobs)
+    give(body, as_json, file, _show_inferred)
+
+
+def _show_inferred(body: dict[str, Any]) -> None:
+    for row in body["landscapes"]:
+        about = row.get("reason") or f"{row['by_hand']:g} by hand, {row['inferred']:g} inferred"
+        click.echo(f"{row['file'].split('.')[0]}: {about}")
+    click.echo(
+        f"{body['sum']['by_hand']:g} evaluations by hand, {body['sum']['inferred']:g} inferred: {body['ratio']}x"
+    )

@@ -9,7 +9,7 @@ import msgspec
 
 from tilewise.db.evidence import flaw
 from tilewise.db.exchange.typed import Config, Count, Moment, Number, Object, Shape, Size, typed
-from tilewise.db.records import Clock, Problem, Result, Scope, Status, Trial
+from tilewise.db.records import VERIFIED_BY, Clock, Problem, Result, Scope, Status, Trial
 
 __all__ = ["result_from_json", "scope_from_json", "trial_from_json", "trial_to_json"]
 
@@ -67,6 +67,7 @@ class _Result(msgspec.Struct):
     evaluations_to_best: Count | None = None
     tuned_at: Moment | None = None
     distance: Number | None = None
+    verified_by: str | None = None
 
 
 def trial_to_json(trial: Trial) -> dict[str, Any]:
@@ -121,6 +122,7 @@ def result_from_json(body: Any) -> Result:
         p80_us=known.p80_us,
         samples=known.samples,
         verified=known.verified,
+        facts={VERIFIED_BY: "self"} if known.verified_by == "self" else {},
         ordinal=known.evaluations_to_best,
         why=known.why,
         created=_utc(known.tuned_at) if known.tuned_at and known.time_us is not None else datetime.now(UTC),

@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from tilewise.db.records import Status, outcome_of_comparison
+from tilewise.db.records import VERIFIED_BY, Status, outcome_of_comparison
 
 __all__ = ["DEFAULT_COLUMNS", "WINNER_COLUMNS", "encode_row"]
 
@@ -65,7 +65,8 @@ def encode_row(row: Sequence[Any]) -> bytes:
     return (
         f'{{"kernel":{_text(kernel)},"dims":{dims},"dtype":{_text(dtype)},"device":{_text(device)},"clock":"{clock}",'
         f'"toolchain":{_text(toolchain)},"source_hash":{_text(source_hash)},"cores":{cores},"match":"exact",'
-        f'"distance":0.0,"verified":true,"config":{config},"default":{_default(default, default_us)},'
+        f'"distance":0.0,"verified":true,"verified_by":{_proof(facts)},"config":{config},'
+        f'"default":{_default(default, default_us)},'
         f'"trials":{_TALLY.format(sum(counts), *counts)},"seconds":{round(seconds, 3)},"samples":{samples},'
         f'"why":{_text(why)}{known}}}'
     ).encode()
@@ -76,6 +77,10 @@ def _comparison(facts: str) -> tuple[str | None, float | None]:
         return None, None
     tie, probability = outcome_of_comparison(json.loads(facts))
     return None if tie is None else json.dumps(tie), probability
+
+
+def _proof(facts: str) -> str:
+    return _text(str(json.loads(facts)[VERIFIED_BY])) if f'"{VERIFIED_BY}"' in facts else '"reference"'
 
 
 def _default(config: str | None, time_us: float | None) -> str:

@@ -229,7 +229,9 @@ class Result(TypedDict):
     distance: NotRequired[float]
     """Sum of the log ratios between the answer's dims and the requested ones."""
     verified: bool
-    """True if the output agreed with the float64 reference."""
+    """True if the output agreed with `verified_by`."""
+    verified_by: NotRequired[Literal["reference", "self"]]
+    """The float64 reference, or the kernel's own default config where it has no reference."""
     config: Config
     samples: int
     default: Default | None

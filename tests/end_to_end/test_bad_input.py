@@ -9,6 +9,7 @@ from collections.abc import Callable
 from subprocess import CompletedProcess
 
 import pytest
+from places import HELPERS
 
 from tilewise.cli import main
 
@@ -54,6 +55,17 @@ MISTAKES = {
     "no shape": (("tune", "row_reduce", *MODEL), 2, "--shape"),
     "no trials": (("tune", "row_reduce", *SHAPE, "--trials", "0", *MODEL), 2, "--trials"),
     "unknown search": (("tune", "row_reduce", *SHAPE, "--search", "magic", *MODEL), 2, "magic"),
+    "tuning a function without a spec": (
+        ("tune", f"{HELPERS / 'programs' / 'vector_add.py'}:add_kernel", *MODEL),
+        2,
+        "but a Triton kernel; tilewise tune ",
+    ),
+    "widening without a program": (("tune", "row_reduce", *SHAPE, "--widen"), 2, "--widen needs --program"),
+    "program of no kernel": (("tune", "absent.py:kernel", "--program", *MODEL), 2, "no file absent.py"),
+    "spec of a program without kernels": (("spec", "keyword"), 4, "keyword launches no Triton kernel"),
+    "capture of no program": (("capture", "absent.py:kernel"), 2, "no file absent.py; expected a Python program"),
+    "capture of a kernel": (("capture", "folder/softmax:kernel"), 2, "is not a program; expected path/to/file.py"),
+    "capture of nothing": (("capture", "keyword"), 4, "keyword launches no Triton kernel"),
     "unknown verb": (("tine",), 2, "unknown command 'tine'; did you mean tune?; see tilewise --help"),
     "unknown option": (
         ("tune", "row_reduce", *SHAPE, "--devise", "npu"),

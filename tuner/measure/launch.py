@@ -5,11 +5,17 @@ from __future__ import annotations
 import functools
 import importlib
 import inspect
+import sys
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from tilewise.errors import BadSpec
+from tilewise.kernels.function_slice import function_slice, package_of
 from tilewise.kernels.spec import Config, KernelSpec, Launch, Problem, Tensors, Value
+from tilewise.kernels.validated_callback import raised
+from tilewise.tuner.stand_in.accelerator import accelerator_stand_in
 
 __all__ = [
     "arguments_of",
@@ -17,6 +23,7 @@ __all__ = [
     "interpreted",
     "launch",
     "launcher",
+    "load_function",
     "options_of",
     "provide_allocator",
     "resolve_function",
@@ -111,11 +118,34 @@ def _scratch_memory(size: int, alignment: int, stream: int | None) -> Any:
 
 
 def _import(spec: KernelSpec, function: str) -> Any:
-    module, _, name = function.partition(":")
+    module, _, name = function.rpartition(":")
+    if module.endswith(".py"):
+        return load_function(Path(module), name)
     try:
         return getattr(importlib.import_module(module), name)
     except (ImportError, AttributeError) as error:
         raise BadSpec(f"kernel {spec.name} names its function {function!r}, which does not import: {error}") from error
+
+
+@functools.cache
+def load_function(path: Path, name: str) -> Any:
+    """Return a `triton.jit` function of a user's program without running the program; raises `BadSpec`.
+
+    Where Triton has no driver, a stand-in answers for it, which modules with autotuners need to be imported.
+    """
+    code, (root, package) = function_slice(path, name), package_of(path)
+    module = ModuleType(f"{package}.{path.stem}" if package else path.stem)
+    vars(module).update(__file__=str(path), __package__=package)
+    sys.path.insert(0, str(root))
+    try:
+        with accelerator_stand_in():
+            exec(code, vars(module))
+    except Exception as error:
+        raise BadSpec(f"{path}: {name} cannot be loaded: {raised(error, str(path))}") from error
+    finally:
+        sys.path.remove(str(root))
+    function = getattr(module, name)
+    return importlib.import_module("triton").jit(function) if inspect.isfunction(function) else function
 
 
 def _parameters(function: Any) -> Mapping[str, inspect.Parameter]:

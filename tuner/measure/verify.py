@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from tilewise.errors import BadSpec
 from tilewise.kernels.spec import Axis, Buffer, Config, KernelSpec, Problem
 from tilewise.tuner.measure.comparison import PRECISION, compare, disagreement, worst_of
 from tilewise.tuner.measure.draws import Edges, Way, draw, edges, magnitude
@@ -22,7 +23,10 @@ from tilewise.tuner.measure.outcome import Verdict
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Arguments", "check_outputs", "reduced_problem", "verify"]
+__all__ = ["Arguments", "DefaultRun", "check_outputs", "reduced_problem", "verify"]
+
+DefaultRun = Callable[[Problem, "Arguments"], Any]
+"""A function that launches a spec's default config for a problem, on its arguments."""
 
 SEED = 20251120
 """Seed of the random inputs; any constant would do."""
@@ -49,8 +53,10 @@ class Arguments:
         device: str = "cpu",
         reference_device: str | None = None,
         seed: int = SEED,
+        run_default: DefaultRun | None = None,
     ) -> None:
-
+        """`run_default` launches the default config, for a spec without a reference."""
+        self._run_default = run_default
         self._spec, self._problem, self._device = spec, problem, device
         self._reference_device = reference_device or device
         self.buffers: Mapping[str, Buffer] = dict(spec.buffers(problem))
@@ -205,9 +211,42 @@ class Arguments:
     def _reference(self) -> dict[str, torch.Tensor]:
         import torch
 
+        if not self._spec.has_reference:
+            return self._default_outputs()
         with torch.no_grad():
             upcast = {name: _upcast(tensor).to(self._reference_device) for name, tensor in self._on_reference_device()}
             return dict(self._spec.reference_of(self._problem)(upcast))
+
+    def _default_outputs(self) -> dict[str, torch.Tensor]:
+        """Return what the default config computes from the present inputs: in float32 if it can, to round but once."""
+        if self._run_default is None:
+            raise BadSpec(f"kernel {self._spec.name} has no reference to compare with; write one into its spec")
+        for dtype in ("float32", self._problem.dtype):
+            problem = dataclasses.replace(self._problem, dtype=dtype)
+            if dtype != self._problem.dtype and self._problem.dtype not in ("float16", "bfloat16"):
+                continue
+            try:
+                return self._outputs_of_default(problem, self._run_default)
+            except Exception:
+                if dtype == self._problem.dtype:
+                    raise
+        raise AssertionError("the problem's own dtype is the last")
+
+    def _outputs_of_default(self, problem: Problem, run: DefaultRun) -> dict[str, torch.Tensor]:
+        own = Arguments(self._spec, problem, device=self._device, seed=self._seed)
+        for name, tensor in self.inputs.items():
+            own.tensors[name].copy_(tensor)
+        own.adopt()
+        own.poison()
+        run(problem, own)
+        outputs = {name: _upcast(tensor).to(self._reference_device) for name, tensor in own.outputs.items()}
+        floats = [tensor for tensor in outputs.values() if tensor.is_floating_point()]
+        if self._drawn_as[0] is Way.NORMAL and floats and not any(bool(t.isfinite().any()) for t in floats):
+            raise BadSpec(
+                f"kernel {self._spec.name} computes nothing finite from random inputs, so its configs cannot be "
+                "compared; give the inputs that must be positive, say, a draw in its spec"
+            )
+        return outputs
 
     def written_outside(self) -> str | None:
         """Return the first output or scratch buffer whose guards were written to, if any."""

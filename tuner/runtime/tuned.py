@@ -134,6 +134,10 @@ class TunedFunction:
         """Compile the kernel that a launch with these arguments would run."""
         return self.run(*args, grid=grid, warmup=True, **kwargs)
 
+    def choice(self, *args: Any, **kwargs: Any) -> Choice:
+        """Return the choice for a launch with these arguments, without launching."""
+        return self._choice_of(self._named(args, kwargs))
+
     @property
     def choices(self) -> list[Choice]:
         """The choice for each shape so far, with its reason."""
@@ -146,8 +150,8 @@ class TunedFunction:
         dims = dict(zip(self.spec.dims, values, strict=True))
         problem = Problem(self.spec.name, dims, str(dtype).removeprefix("torch."), self._flags)
         config = self._choice_of(named).config
-        assert self.spec.grid is not None, "tuned() takes specs of one function, which have a grid"
-        self._launch(tuple(self.spec.grid(config, problem)), *args, **kwargs)
+        (launch,) = self.spec.plan(config, problem)
+        self._launch(launch.grid, *args, **kwargs)
 
     def _launch(self, grid: Any, *args: Any, **kwargs: Any) -> Any:
         try:

@@ -6,12 +6,13 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
+from typing import Any
 
 import numpy as np
 import optuna
 from numpy.typing import NDArray
 
-from tilewise.db.records import Result, Scope, Status, Trial, digest
+from tilewise.db.records import VERIFIED_BY, Result, Scope, Status, Trial, digest
 from tilewise.db.store import Store
 from tilewise.errors import BadSpec, NothingFeasible, UsageError
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target, Value
@@ -96,6 +97,9 @@ class Budget:
 def default_trials(search: str) -> int | None:
     """Return the default of `Budget.trials`."""
     return None if search == "exhaustive" else DEFAULT_TRIALS
+
+
+_OF_ANOTHER_SPACE = "of another space: the kernel's parameters or configs have changed since"
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,6 +229,7 @@ class Tuning:
 
     def run(self) -> Result:
         """Tune and return the result. Raises `NothingFeasible` if no config that was tried is correct."""
+        self._disown()
         known = [] if self._fresh else self._resume()
         self._watcher.started(
             Plan(
@@ -277,11 +282,25 @@ class Tuning:
 
     # Stored trials -----------------------------------------------------------------------------------------------
 
+    def _disown(self) -> None:
+        """Have stored trials of another space of this kernel win no more: those of other parameters and, where the
+        space follows from a program's own configs, those of configs that the program has dropped."""
+        foreign = [
+            t
+            for t in self._store.trials(self.scope)
+            if t.config.keys() != self._space.domains.keys()
+            or (self._spec.inferred and t.ordinal is not None and self._space.index(t.config) is None)
+        ]
+        untimed = dict.fromkeys(("time_us", "p20_us", "p80_us", "low_us", "high_us", "time_to_beat_us"))
+        lost: dict[str, Any] = {**untimed, "status": Status.CONSTRAINTS, "reason": _OF_ANOTHER_SPACE, "verified": False}
+        if correct := [t for t in foreign if t.status is Status.CORRECT]:
+            self._store.record(self.scope, [replace(t, **lost) for t in correct])
+
     def _resume(self) -> list[Trial]:
         """Verify the stored leader if it never was, and return the stored trials that a search drew from this space."""
         self._settle()
         drawn = [t for t in self._store.trials(self.scope) if t.ordinal is not None]
-        known = [t for t in drawn if self._space.index(t.config) is not None]
+        known = [t for t in drawn if self._space.index(t.config) is not None and t.reason != _OF_ANOTHER_SPACE]
         known.sort(key=lambda t: t.ordinal or 0)  # a final comparison records its trials again
         self._ordinal = len(known)
         for trial in known:
@@ -293,13 +312,21 @@ class Tuning:
         while True:
             correct = [t for t in self._store.trials(self.scope) if t.status is Status.CORRECT]
             leader = min(correct, key=lambda t: (t.ranking_us or 0, t.time_to_beat_us is None), default=None)
-            if leader is None or leader.verified:
+            if leader is None or (leader.verified and not self._has_more_to_prove(leader)):
                 self._best = leader
                 return
             verdict = self._device.verify(self._spec, self._problem, leader.config)
             self._store.verify(
                 self.scope, leader.config, agreed=verdict.agreed, reason=verdict.reason, status=verdict.status
             )
+
+    def _has_more_to_prove(self, leader: Trial) -> bool:
+        """Return whether a trial was verified before the kernel had a reference; it is stored as not verified then."""
+        if leader.verified_by != "self" or not self._spec.has_reference:
+            return False
+        facts = {name: fact for name, fact in leader.facts.items() if name != VERIFIED_BY}
+        self._store.record(self.scope, [replace(leader, verified=False, facts=facts)])
+        return True
 
     def _study(self, stored: list[Trial]) -> optuna.Study:
         @cache

@@ -50,6 +50,12 @@ _HELP = "\n".join(f"{name:13} {one.summary}" for name, one in _FORMATS.items())
 @click.option("--device", help="Only this device name.")
 @click.option("-s", "--shape", metavar="M=1000,N=8192", help="Only shapes with these sizes.")
 @click.option("--dtype", help="Only this dtype.")
+@click.option(
+    "--verified-by",
+    "proof",
+    type=click.Choice(["reference", "self"]),
+    help="Only winners whose output agreed with this: the float64 reference, or the kernel's own default config.",
+)
 @click.option("--unverified", is_flag=True, help="All but json, t4, csv: fall back to unverified configs.")
 @click.option("--rung", default="M", show_default=True, help="vllm, sglang: the dimension that indexes a table.")
 @click.option("--sizes", metavar="1,16,64", help="vllm, sglang: the sizes required in each table (default: their 18).")
@@ -75,6 +81,7 @@ def export(
     device: str | None,
     shape: str | None,
     dtype: str | None,
+    proof: str | None,
     unverified: bool,
     rung: str,
     sizes: str | None,
@@ -85,12 +92,16 @@ def export(
 ) -> None:
     from tilewise.tuner.space.problem_checks import parse_dims
 
+    if proof and unverified:
+        raise UsageError("--verified-by and --unverified exclude each other; leave one out")
     dims = parse_dims(shape) if shape else {}
     with open_existing(url) as opened, opened.snapshot() as store:
         scopes = [
             s
             for s in store.scopes(kernel, device)
-            if dims.items() <= dict(s.shape).items() and (not dtype or s.dtype == dtype)
+            if dims.items() <= dict(s.shape).items()
+            and (not dtype or s.dtype == dtype)
+            and (not proof or ((winner := store.result(s).winner) is not None and winner.verified_by == proof))
         ]
         if not scopes:
             raise NotFound("no stored result matches; export without the filters to see all")

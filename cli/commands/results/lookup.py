@@ -152,16 +152,17 @@ def _ask_server(
 
 def _lines(found: dict[str, Any]) -> list[str]:
     """Format a server's answer."""
-    from tilewise.cli.formatting import time_text
+    from tilewise.cli.formatting import PROOFS, time_text
     from tilewise.db.records import Clock, shape_text
     from tilewise.tuner.space.problem_checks import config_text
 
     time = time_text(found["time_us"], Clock(found["clock"])) if "time_us" in found else "not timed"
+    proof = found.get("verified_by", "reference")  # an older server tells references only
     return [
         f"{found['kernel']} {shape_text(found['dims'])} {found['dtype']} on {found['device']}: {time}",
         f"  config     {config_text(found['config'])}",
         f"  why        {found['why']}",
-        f"  verified   {'output agreed with the float64 reference' if found['verified'] else 'no'}",
+        f"  verified   {f'output agreed with {PROOFS[proof]}' if found['verified'] else 'no'}",
         f"  toolchain  {found['toolchain']}",
         f"  match      {found['match']}",
     ]

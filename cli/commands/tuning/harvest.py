@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import runpy
 import sys
 import traceback
 from pathlib import Path
@@ -50,23 +49,15 @@ def harvest(script: str, arguments: tuple[str, ...], url: str | None, as_json: b
 
 
 def _run(script: str, arguments: tuple[str, ...]) -> int:
-    """Run the program as `python SCRIPT ARGUMENTS` would, and return its exit code."""
-    words, path = sys.argv, list(sys.path)
-    sys.argv = [script, *arguments]
-    sys.path.insert(0, str(Path(script).resolve().parent))
-    try:
-        runpy.run_path(script, run_name="__main__")
-    except SystemExit as end:
-        if end.code is None or isinstance(end.code, int):
-            return end.code or 0
-        click.echo(end.code, err=True)
-        return 1
-    except Exception:  # the program's own error, printed as Python prints it
-        traceback.print_exc()
-        return 1
-    finally:
-        sys.argv, sys.path[:] = words, path
-    return 0
+    """Run the program, print its own error as Python prints it, and return its exit code."""
+    from tilewise.tuner.capture.program import Program, run_program
+
+    ending = run_program(Program(script), arguments)
+    if ending.error is not None:
+        traceback.print_exception(ending.error)
+    elif ending.text:
+        click.echo(ending.text, err=True)
+    return ending.code
 
 
 def _json(script: str, found: Harvest) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilewise.cli.options import common, database, print_json, problem_options
+from tilewise.cli.options import common, database, inference_options, print_json, problem_options
 from tilewise.cli.signals import exit_code
 
 if TYPE_CHECKING:
@@ -25,6 +25,9 @@ __all__ = ["tune"]
 
 @click.command()
 @click.argument("kernel")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@click.option("--program", is_flag=True, help="KERNEL is PROGRAM.py:KERNEL: run the program to see its launches.")
+@inference_options
 @problem_options(required=False)
 @click.option(
     "--rungs",
@@ -80,6 +83,10 @@ __all__ = ["tune"]
 @common
 def tune(
     kernel: str,
+    arguments: tuple[str, ...],
+    program: bool,
+    widen: bool,
+    reference: str,
     shapes: tuple[str, ...],
     dtype: str,
     table: str | None,
@@ -104,23 +111,33 @@ def tune(
     KERNEL is a name that `tilewise kernels` lists, or path/to/file.py:SPEC for a kernel of your own. A second run
     resumes: stored trials are not run again. `tilewise tune replay:FILE` searches a recorded landscape (a T4 file or a
     Kernel Tuner cache), which names its kernel and shape.
+
+    With --program, KERNEL is path/to/file.py:KERNEL, a Triton kernel that this program launches: the unmodified program
+    is run with the ARGUMENTS after --, and the kernel is tuned for each shape that it is launched with, or for -s.
     """
     from tilewise.cli.commands.tuning.misses import kept_misses
     from tilewise.cli.progress import show_rungs
     from tilewise.db.records import Question
     from tilewise.db.sql.sql_store import open_store
+    from tilewise.kernels import registry
     from tilewise.settings import read_settings
     from tilewise.tuner.tuning.loop import Budget, default_trials
     from tilewise.tuner.tuning.shared_time import SharedTime
     from tilewise.tuner.tuning.tune import tune as run
 
     Budget(trials or default_trials(search), timeout)  # refuses an invalid budget before a device is opened
+    _check_words(arguments, program=program, widen=widen, reference=reference)
     rungs, wanted = _shapes(shapes, table, misses=misses)
-    if kernel.startswith("replay:") or device.startswith("replay:"):
+    if program:
+        inferred = _inferred(kernel, arguments, widen, reference, as_json)
+        spec, problems, opener = _named(inferred[0], device, wanted, rungs, dtype, noise, wait, l2)
+        problems = problems or inferred[1]
+    elif kernel.startswith("replay:") or device.startswith("replay:"):
         spec, problems, opener = _recorded(kernel, device, wanted, rungs, noise, seed)
     elif wanted or misses:
         spec, problems, opener = _named(kernel, device, wanted, rungs, dtype, noise, wait, l2)
     else:
+        registry.load(kernel)  # a file without a spec has more to say
         raise click.MissingParameter(param_hint="'-s' / '--shape'", param_type="option")
     results: list[dict[str, Any]] = []
     with open_store(url or read_settings().database_url) as store, opener() as opened:
@@ -144,6 +161,32 @@ def tune(
     elif rungs:
         show_rungs(rungs.dim, results)
     return 1 if any(result["config"] is None for result in results) else 0
+
+
+def _check_words(arguments: Sequence[str], *, program: bool, widen: bool, reference: str) -> None:
+    """Refuse words that mean nothing without --program."""
+    if program:
+        return
+    if arguments:
+        raise click.UsageError(
+            f"Got unexpected extra argument ({' '.join(arguments)})", ctx=click.get_current_context(silent=True)
+        )
+    if widen or reference:
+        raise click.UsageError(f"{'--widen' if widen else '--reference'} needs --program")
+
+
+def _inferred(
+    text: str, arguments: Sequence[str], widen: bool, reference: str, as_json: bool
+) -> tuple[str, Sequence[Problem]]:
+    """Run a program, keep the spec of its kernel, and return where it is, with the shapes of its launches."""
+    from tilewise.cli.commands.tuning.spec import inferred_spec
+    from tilewise.settings import read_settings
+    from tilewise.tuner.inference.kept_specs import keep_spec
+
+    inferred, name = inferred_spec(text, arguments, widen=widen, reference=reference, quiet=as_json)
+    file = keep_spec(inferred, name, read_settings().data_folder)
+    click.echo(f"tilewise: the spec of {name} is {file}", err=True)
+    return f"{file}:SPEC", inferred.problems
 
 
 def _shapes(shapes: Sequence[str], table: str | None, *, misses: bool) -> tuple[Rungs | None, list[Shape]]:

@@ -125,6 +125,17 @@ def test_a_problem_shows_winner_default_failures_and_provenance(client, tune):
     assert "tilewise export --format json --kernel row_reduce" in shown
 
 
+def test_a_problem_says_what_its_output_agreed_with(client, store_url):
+    for device, facts in (("NVIDIA H200", {}), ("NVIDIA B200", {"verified_by": "self"})):
+        scope = Scope(Problem("mine", {"N": 1}, "float32"), "0", device, Clock.MEASURED, "t", 132)
+        with open_store(store_url, create=True) as store:
+            store.record(scope, [replace(TRIALS[0], verified=True, facts=facts)])
+    both = [page(client, path) for path in set(re.findall(r'href="(/problems/[0-9a-f]{64})"', page(client, "/")))]
+    shown = {"B200" if "NVIDIA B200" in text else "H200": text for text in both}
+    assert "agreed with the float64 reference." in shown["H200"]
+    assert "agreed with that of the kernel's own default config" in shown["B200"]
+
+
 def test_the_figures_of_the_charts_are_in_the_page(client, tune):
     tune()
     drawn = re.search(r'<script type="application/json" id="drawn">(.*?)</script>', page(client, only_problem(client)))

@@ -28,6 +28,7 @@ def test_a_tuned_problem_answers_its_best_config_with_the_evidence(client, tune)
         "match": "exact",
         "distance": 0.0,
         "verified": True,
+        "verified_by": "reference",
         "config": {"BLOCK_SIZE_M": 25, "SUB_BLOCK_SIZE_M": 25, "BLOCK_SIZE_N": 256, "multibuffer": True},
         "time_us": 31.5,
         "samples": 1,

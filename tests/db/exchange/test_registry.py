@@ -41,15 +41,17 @@ def test_a_t4_file_written_by_tilewise_reads_back_as_the_same_trials(make_scope,
         make_trial(47.58, p20_us=47.1, p80_us=48.3, seconds=1.5, facts={"times_us": [47.5, 47.58, 48.0]}, samples=3),
         make_trial(None, status=Status.COMPILE, seconds=0.25, samples=0),
         make_trial(60.0, verified=False),
+        make_trial(61.0, facts={"verified_by": "self"}),
     ]
     with open_store("sqlite://") as store:
         store.record(make_scope(), trials)
         [offer] = reading_of(export_t4(store, make_scope()), About()).offers
     assert offer.scope == make_scope()
-    kept = [(t.config, t.status, t.time_us, t.p20_us, t.p80_us, t.verified, t.seconds, t.created) for t in trials]
+    kept = [(t.config, t.status, t.time_us, t.p20_us, t.p80_us, t.verified_by, t.seconds, t.created) for t in trials]
     assert [
-        (t.config, t.status, t.time_us, t.p20_us, t.p80_us, t.verified, t.seconds, t.created) for t in offer.trials
+        (t.config, t.status, t.time_us, t.p20_us, t.p80_us, t.verified_by, t.seconds, t.created) for t in offer.trials
     ] == kept
+    assert [t.verified_by for t in offer.trials] == ["reference", None, None, "self"]
 
 
 def cache(*records: dict) -> dict:

@@ -633,3 +633,29 @@ def test_a_watcher_hears_the_plan_each_trial_and_the_end(tuning):
 def test_a_problem_beyond_the_devices_memory_is_refused_before_anything_runs(tuning):
     with pytest.raises(BadDimension, match="GiB of buffers"):
         tuning(problem=Problem("bowl", {"M": 2**31 - 1}, "float32"))
+
+
+# Other spaces of the kernel
+
+
+def test_a_winner_of_other_parameters_wins_no_more_and_is_tried_again_where_they_return(bowl, tuning, store):
+    first = tuning(None, search="exhaustive").run()
+    fewer = dataclasses.replace(
+        bowl.SPEC,
+        parameters=bowl.SPEC.parameters[:2],
+        default=lambda problem, target: {"TILE": 1, "WIDTH": 8},
+    )
+    timed = bowl.FormulaDevice(lambda config: bowl.time_us({**config, "fast": False}))
+    result = tuning(None, timed, spec=fewer, search="exhaustive").run()
+    assert (result.winner.config, result.winner.time_us) == ({"TILE": 5, "WIDTH": 64}, 12.0)
+    again = tuning(None, search="exhaustive").run()
+    assert again.winner.config == first.winner.config == bowl.BEST and again.winner.time_us == 10.0
+
+
+def test_a_config_that_a_program_has_dropped_wins_no_more(bowl, tuning, store):
+    narrowed = dataclasses.replace(bowl.SPEC.parameters[0], values=lambda problem, target: [1, 2, 3])
+    parameters = (narrowed, *bowl.SPEC.parameters[1:])
+    for inferred, tile in ((False, 5), (True, 3)):  # a space written by hand may be narrowed only to search less
+        tuning(None, search="exhaustive").run()
+        spec = dataclasses.replace(bowl.SPEC, parameters=parameters, inferred=inferred)
+        assert tuning(None, spec=spec, search="exhaustive").run().winner.config["TILE"] == tile

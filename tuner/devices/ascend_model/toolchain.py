@@ -42,6 +42,7 @@ __all__ = [
     "missing_packages",
     "target",
     "tool",
+    "triton_ir",
     "unavailable_reason",
 ]
 
@@ -167,8 +168,53 @@ def lower(
     Raises `BadSpec` if spec and function do not match, `UnknownOperation` for an option or kernel that is not modelled,
     and whatever Triton's front end raises for a kernel or config that it cannot compile.
     """
-    from triton._C.libtriton import ir
-    from triton.backends.ascend.compiler import AscendBackend, make_ttir, ttir_to_linalg
+    from triton.backends.ascend.compiler import ttir_to_linalg
+
+    source = _specialised(spec, problem, config, launch, part)
+    key = (*source.key, locations)
+    if key in _LOWERED:
+        return _LOWERED[key][1]
+    with _line_info(locations):
+        linalg: str = ttir_to_linalg(source.ttir(), source.metadata, source.options, named_ops=True)
+    if spec.matrix_dtype is None and _MODE.findall(linalg) != ["aiv"]:
+        raise UnknownOperation(_UNDECLARED)
+    if len(_LOWERED) >= _MOST_LOWERED:
+        _LOWERED.clear()
+    _LOWERED[key] = (source.function, _MODE.sub("", linalg))
+    return _LOWERED[key][1]
+
+
+def triton_ir(spec: KernelSpec, problem: Problem, config: Config, launch: Launch, part: str) -> str:
+    """Return the text of Triton's own IR of one launch's function; raises like `lower`."""
+    with _line_info(False):
+        return str(_specialised(spec, problem, config, launch, part).ttir())
+
+
+@dataclass(frozen=True, slots=True)
+class _Specialised:
+    """A function with the constants, types and options of a launch. `key` is all that its IR depends on."""
+
+    function: Any
+    source: Any
+    backend: Any
+    options: Any
+    metadata: dict[str, Any]
+    key: tuple[object, ...]
+
+    def ttir(self) -> Any:
+        from triton._C.libtriton import ir
+        from triton.backends.ascend.compiler import make_ttir
+
+        context = ir.context()
+        ir.load_dialects(context)
+        implementation, modules = self.backend.get_codegen_implementation(), self.backend.get_module_map()
+        return make_ttir(
+            self.source.make_ir(self.options, implementation, modules, context), self.metadata, self.options
+        )
+
+
+def _specialised(spec: KernelSpec, problem: Problem, config: Config, launch: Launch, part: str) -> _Specialised:
+    from triton.backends.ascend.compiler import AscendBackend
     from triton.backends.compiler import GPUTarget
     from triton.compiler import ASTSource
 
@@ -198,21 +244,8 @@ def lower(
         if not p.is_constexpr
     }
     source = ASTSource(function, signature, constants, attributes)
-    key = (id(function), str(constants), str(signature), attributes.hash(), options.hash(), part, locations)
-    if key in _LOWERED:
-        return _LOWERED[key][1]
-    context = ir.context()
-    ir.load_dialects(context)
-    module = source.make_ir(options, backend.get_codegen_implementation(), backend.get_module_map(), context)
-    metadata = {"target": gpu, **options.__dict__}
-    with _line_info(locations):
-        linalg: str = ttir_to_linalg(make_ttir(module, metadata, options), metadata, options, named_ops=True)
-    if spec.matrix_dtype is None and _MODE.findall(linalg) != ["aiv"]:
-        raise UnknownOperation(_UNDECLARED)
-    if len(_LOWERED) >= _MOST_LOWERED:
-        _LOWERED.clear()
-    _LOWERED[key] = (function, _MODE.sub("", linalg))
-    return _LOWERED[key][1]
+    key = (id(function), str(constants), str(signature), attributes.hash(), options.hash(), part)
+    return _Specialised(function, source, backend, options, {"target": gpu, **options.__dict__}, key)
 
 
 @contextmanager

@@ -136,8 +136,16 @@ class Bench:
         if self._held is None or self._held[0] != spec or self._held[1] != problem:
             self._held = None  # free the old ones first
             place, reference = self.runtime.place, self.runtime.reference_place
-            self._held = (spec, problem, Arguments(spec, problem, device=place, reference_device=reference))
+            run = functools.partial(self._run_default, spec)
+            made = Arguments(spec, problem, device=place, reference_device=reference, run_default=run)
+            self._held = (spec, problem, made)
         return self._held[2]
+
+    def _run_default(self, spec: KernelSpec, problem: Problem, arguments: Arguments) -> None:
+        """Launch the default config, the stand-in for a reference."""
+        config = spec.default(problem, self.runtime.describe().target)
+        self.runtime.launcher(spec, problem, config, arguments.bind(config))()
+        self.runtime.synchronize()
 
     def job(self, spec: KernelSpec, problem: Problem, config: Config) -> Job:
         arguments = self.arguments(spec, problem)

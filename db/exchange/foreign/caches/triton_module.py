@@ -53,7 +53,8 @@ def _entry(result: Result) -> str:
     scope, winner = result.scope, result.winner
     assert winner is not None, "every best has a winner"
     key = (scope.kernel, scope.device, scope.dtype, tuple(sorted(scope.shape.items())))
-    proof = "verified" if winner.verified else "NOT verified"
+    proof = {"reference": "verified", "self": "verified by its own default only"}.get(winner.verified_by or "")
+    proof = proof or "NOT verified"
     time = "no time" if winner.time_us is None else f"{winner.time_us:.2f} us"
     known = f"{time} ({scope.clock}), {proof}; {scope.cores} cores, source {scope.source_hash}, {scope.toolchain}"
     return f"    # {one_line(ValueError(known))}\n    {key!r}: {config_source(winner.config)},\n"

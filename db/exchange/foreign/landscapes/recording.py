@@ -19,7 +19,7 @@ from tilewise.db.exchange.import_file import About, ImportFile, Offer, Refusal, 
 from tilewise.db.exchange.jsonfile import one_line
 from tilewise.db.exchange.selection import Selection
 from tilewise.db.exchange.trials import scope_from_json
-from tilewise.db.records import Scope, Trial
+from tilewise.db.records import VERIFIED_BY, Scope, Trial
 from tilewise.errors import BadImport
 
 __all__ = ["KERNEL_TUNER", "T4", "read_recorded"]
@@ -58,12 +58,17 @@ def _trial(row: Row | ValueError, written: datetime, own: bool) -> Trial | Value
         p80_us=row.p80_us,
         samples=len(row.samples_us),
         verified=row.verified and own,
-        facts={"times_us": list(row.samples_us)} if len(row.samples_us) > 1 else {},
+        facts=_facts(row, own),
         seconds=row.seconds or 0.0,
         created=row.created or written,
     )
     found = flaw(trial)
     return ValueError(found) if found else trial
+
+
+def _facts(row: Row, own: bool) -> dict[str, Any]:
+    times = {"times_us": list(row.samples_us)} if len(row.samples_us) > 1 else {}
+    return times | ({VERIFIED_BY: row.verified_by} if own and row.verified and row.verified_by else {})
 
 
 def _read(data: bytes, name: str, about: About, written: datetime) -> ImportFile:

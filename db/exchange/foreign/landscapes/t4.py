@@ -3,8 +3,9 @@
 T4 is the results schema 1.0.0 that Kernel Tuner ships. Its times are in the `timeunit` of its metadata, by default
 milliseconds; ours are in microseconds.
 Beyond the schema, our T4 files hold `metadata` (the scope), `verified` (whether the output agreed with the reference),
-and `total` among a result's times (the trial's wall time). `runtimes` are the kept repetitions of a measured time, else
-the only time; `time` among the measurements is their median.
+`verified_by` (`self` if it was compared with that of the kernel's default config instead), and `total` among a result's
+times (the trial's wall time). `runtimes` are the kept repetitions of a measured time, else the only time; `time` among
+the measurements is their median.
 """
 
 from __future__ import annotations
@@ -82,6 +83,7 @@ class Row:
     p20_us: float | None = None
     p80_us: float | None = None
     verified: bool = False
+    verified_by: str | None = None
     created: datetime | None = None
     reason: str = ""
 
@@ -112,6 +114,7 @@ class _T4Result(_T4Configuration):
     reason: Any = None
     measurements: list[Object] | None = None
     verified: Any = None
+    verified_by: Any = None
     timestamp: Any = None
 
 
@@ -229,6 +232,7 @@ def _result(trial: Trial) -> dict[str, Any]:
         **_invalidity(trial),
         "correctness": 1 if trial.status is Status.CORRECT else 0,
         "verified": trial.verified,
+        **({"verified_by": "self"} if trial.verified_by == "self" else {}),
         "measurements": measurements,
         "objectives": ["time"],
     }
@@ -330,6 +334,7 @@ def _t4_row(result: Any, parameters: tuple[str, ...], us_per: float) -> Row:
         p20_us=_measurement(known, "p20", us_per),
         p80_us=_measurement(known, "p80", us_per),
         verified=known.verified is True and correct,
+        verified_by="self" if known.verified_by == "self" else None,
         created=_moment(known.timestamp),
         reason=reason.removeprefix(_UNMODELLED),
     )

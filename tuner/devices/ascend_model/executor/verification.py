@@ -28,7 +28,7 @@ from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
 from tilewise.tuner.measure.comparison import disagreement, worst_of
 from tilewise.tuner.measure.draws import DRAWS
 from tilewise.tuner.measure.outcome import Verdict
-from tilewise.tuner.measure.verify import Arguments, reduced_problem, verify
+from tilewise.tuner.measure.verify import Arguments, DefaultRun, reduced_problem, verify
 from tilewise.tuner.workers.worker import describe
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _verify_on(
         return disagreement(str(error), status=Status.UNMODELLED)
     except Exception as error:  # the front end raises exceptions of any type
         return disagreement(describe(error), status=Status.COMPILE)
-    arguments = _arguments(spec, executed)
+    arguments = _arguments(spec, executed, target, folder)
     verdict = judge(spec, executed, config, functions, arguments, target.on_chip_bytes, draws=draws)
     if verdict.agreed and not verdict.warnings:
         return verdict
@@ -260,15 +260,36 @@ def stored(tensor: torch.Tensor) -> Any:
     return (flat.view(torch.int16) if flat.dtype == torch.bfloat16 else flat).numpy()
 
 
-def _arguments(spec: KernelSpec, problem: Problem) -> Arguments:
+def _arguments(spec: KernelSpec, problem: Problem, target: Target, folder: Path) -> Arguments:
     """Return inputs and reference, cached per problem if they are small: a search checks several configs."""
     size = sum(buffer.bytes for buffer in spec.buffers(problem).values())
     if not spec.origin or size > _KEPT_BYTES:
-        return Arguments(spec, problem)
-    return _kept(spec.origin, tuple(problem.shape.items()), problem.dtype)
+        return Arguments(spec, problem, run_default=_default_run(spec, target, folder))
+    return _kept(spec.origin, tuple(problem.shape.items()), problem.dtype, target, folder)
 
 
 @lru_cache(maxsize=8)
-def _kept(origin: str, shape: tuple[tuple[str, int | bool | str], ...], dtype: str) -> Arguments:
+def _kept(
+    origin: str, shape: tuple[tuple[str, int | bool | str], ...], dtype: str, target: Target, folder: Path
+) -> Arguments:
     spec = registry.load(origin)
-    return Arguments(spec, Problem.of(spec.name, dict(shape), dtype))
+    problem = Problem.of(spec.name, dict(shape), dtype)
+    return Arguments(spec, problem, run_default=_default_run(spec, target, folder))
+
+
+def _default_run(spec: KernelSpec, target: Target, folder: Path) -> DefaultRun:
+    """Return a function that executes the compiled default config, the stand-in for a reference."""
+
+    def run(problem: Problem, arguments: Arguments) -> None:
+        config = spec.default(problem, target)
+        try:
+            functions = compile_config(spec, problem, config, target, folder)
+        except (UnknownOperation, TilewiseError):
+            raise
+        except Exception as error:  # the front end raises exceptions of any type
+            raise UnknownOperation(
+                f"there is nothing to compare with, as the default config does not compile: {error}"
+            ) from error
+        execute(spec, problem, config, functions, arguments.bind(config), target.on_chip_bytes, ordered=False)
+
+    return run

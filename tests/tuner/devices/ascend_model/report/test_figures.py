@@ -31,7 +31,9 @@ PLACES = [None, LOADING, ADDING, ADDING, None, None]
 def launch(name="one", cycle_us=0.001):
     overhead = {"launch": 2.0, "start": 0.5}
     time = KernelTime(3.54, dict.fromkeys(VECTOR_PIPES, 0.0), overhead, 2, (640, 0), (0, 320))
-    recording = Recording(ProgramTime(1040.0, dict.fromkeys(VECTOR_PIPES, 0.0), {}, {}, {}), EVENTS, [Flow(1, 4, 3)], NAMES)
+    recording = Recording(
+        ProgramTime(1040.0, dict.fromkeys(VECTOR_PIPES, 0.0), {}, {}, {}), EVENTS, [Flow(1, 4, 3)], NAMES
+    )
     return LaunchCourse(name, time, recording, PLACES, {"x": 640, "y": 320}, cycle_us, 2.0)
 
 

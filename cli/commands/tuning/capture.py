@@ -1,0 +1,90 @@
+"""`tilewise capture`."""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from tilewise.cli.options import common, print_json
+
+if TYPE_CHECKING:
+    from tilewise.tuner.capture.calls import CapturedKernel
+    from tilewise.tuner.capture.program import Program
+
+__all__ = ["capture", "captured"]
+
+
+@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@common
+@click.argument("program")
+@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+def capture(program: str, arguments: tuple[str, ...], as_json: bool) -> int:
+    """Run the unmodified PROGRAM with ARGUMENTS and show the Triton kernels that it launches.
+
+    PROGRAM is path/to/file.py, or a module to run as `python -m` does (pytest -- test_file.py), and may end in
+    :KERNEL. Without an NPU or GPU nothing is launched: tensors asked for on one are made on the CPU, and what kernels
+    would have computed stays as it was allocated.
+    """
+    from tilewise.tuner.capture.program import parse_program
+
+    parsed = parse_program(program)
+    kernels = captured(parsed, arguments, quiet=as_json)
+    if as_json:
+        print_json({"program": program, "kernels": [kernel.to_json() for kernel in kernels]})
+        return 0
+    for kernel in kernels:
+        _show(kernel, parsed)
+    return 0
+
+
+def captured(program: Program, arguments: Sequence[str], *, quiet: bool) -> list[CapturedKernel]:
+    """Run a program and return its kernels, or the one that its name gives. `quiet`: its output goes to stderr.
+
+    Raises `NotFound` if it launches none. An error of the program is told in one line if it launched something, since
+    it may come from results that were not computed; else it is printed as Python prints it.
+    """
+    from tilewise.errors import NotFound
+    from tilewise.kernels.validated_callback import raised
+    from tilewise.tuner.capture.program import run_program
+    from tilewise.tuner.capture.recorder import recording
+
+    output = contextlib.redirect_stdout(sys.stderr) if quiet else contextlib.nullcontext()
+    with recording() as recorder, output:
+        ending = run_program(program, arguments)
+    kernels = [kernel for kernel in recorder.kernels if program.kernel in ("", kernel.name)]
+    if ending.error is not None and recorder.kernels:
+        told = raised(ending.error, program.name)
+        click.echo(f"tilewise: the program ended early, with {told}; launches before that are kept", err=True)
+    elif ending.error is not None:
+        traceback.print_exception(ending.error)
+    if not kernels:
+        names = ", ".join(kernel.name for kernel in recorder.kernels)
+        wanted = f"no kernel {program.kernel}; it launches {names}" if names else "no Triton kernel"
+        hint = "" if names else "; a test file runs as tilewise capture pytest -- FILE"
+        raise NotFound(f"{program.name} launches {wanted}{hint}")
+    return kernels
+
+
+def _show(kernel: CapturedKernel, program: Program) -> None:
+    configs = kernel.configs
+    names = ", ".join(dict.fromkeys(name for config in configs for name in config))
+    space = f"{len(configs)} configs of {names}" if len(configs) > 1 else "one config"
+    launches = f"{sum(kernel.counts)} launches" if sum(kernel.counts) != 1 else "1 launch"
+    click.echo(f"{kernel.name} in {kernel.file.name}: {launches}, {len(kernel.calls)} different; {space}")
+    for call in kernel.calls[:_SHOWN]:
+        click.echo(f"  grid {'x'.join(map(str, call.grids[0]))}: {call}")
+    if len(kernel.calls) > _SHOWN:
+        click.echo(f"  and {len(kernel.calls) - _SHOWN} more (--json shows all)")
+    for reason in (*kernel.obstacles, *kernel.left_out):
+        click.echo(f"  {reason}")
+    if kernel.calls and not kernel.obstacles:
+        click.echo(f"  next: tilewise tune {program.name}:{kernel.name} --program")
+
+
+_SHOWN = 3
+"""Different launches of a kernel shown in text."""

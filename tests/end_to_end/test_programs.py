@@ -1,0 +1,100 @@
+"""Unmodified programs: captured, tuned on a modelled part, and their results told as what they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from places import HELPERS
+
+from tilewise.cli import main
+
+pytest.importorskip("triton.backends.ascend")
+
+PROGRAM = HELPERS / "programs" / "vector_add.py"
+KERNEL = f"{PROGRAM}:add_kernel"
+
+
+def run(capsys, *words):
+    with pytest.raises(SystemExit) as ended:
+        main(words)
+    captured = capsys.readouterr()
+    return ended.value.code, captured.out, captured.err
+
+
+@pytest.fixture
+def database(tmp_path, monkeypatch):
+    monkeypatch.setenv("TILEWISE_DATA", str(tmp_path))
+    return f"sqlite:///{tmp_path / 'tiles.db'}"
+
+
+def test_a_kernel_is_tuned_for_the_shapes_that_its_program_launches(capsys, database, tmp_path):
+    tune = ("tune", KERNEL, "--program", "--device", "model:Ascend910B4", "--trials", "2", "--db", database)
+    code, out, err = run(capsys, *tune, "--json")
+    results = json.loads(out)["results"]
+    assert code == 0 and [result["dims"]["n_elements"] for result in results] == [98432, 1 << 20]
+    assert {result["verified_by"] for result in results} == {"self"}
+    assert results[0]["default"]["config"] == {"BLOCK_SIZE": 256, "multibuffer": True}
+    assert results[1]["time_us"] < results[1]["default"]["time_us"]
+
+    spec = err.partition("the spec of add_kernel is ")[2].split()[0]
+    ask = ("lookup", f"{spec}:SPEC", "-s", "n_elements=98432", "--device", "Ascend910B4", "--db", database)
+    _, out, _ = run(capsys, *ask)
+    assert "output agreed with its own default config" in out
+    file = tmp_path / "configs.json"
+    run(capsys, "export", "--format", "json", "-o", str(file), "--db", database)
+    assert [entry["verified_by"] for entry in json.loads(file.read_text())["entries"]] == ["self", "self"]
+    export = ("export", "-o", str(file), "--db", database, "--verified-by")
+    assert run(capsys, *export, "reference")[0] == 4 and run(capsys, *export, "self")[0] == 0
+
+    code, out, _ = run(capsys, *tune, "--json", "--reference", "torch.add", "-s", "n_elements=98432")
+    (result,) = json.loads(out)["results"]
+    assert result["verified_by"] == "reference" and result["trials"]["total"] == 3  # the same trials, verified again
+
+
+def test_the_trials_of_a_kernel_are_listed_sorted_and_filtered(capsys, database):
+    tune = ("tune", KERNEL, "--program", "--device", "model:Ascend910B4", "--trials", "2", "--db", database)
+    code, _, _ = run(capsys, *tune, "-s", "n_elements=98432")
+    assert code == 0
+    listed = ("trials", "add_kernel", "--db", database)
+    code, out, _ = run(capsys, *listed, "--most", "2")
+    head, *rows = out.splitlines()
+    assert code == 0 and "trials, the first 2" in head and len(rows) == 2
+    assert "verified against its own default config" in rows[0]
+    assert [float(row.split()[0]) for row in rows] == sorted(float(row.split()[0]) for row in rows)
+    _, out, _ = run(capsys, *listed, "--json", "--status", "correct", "--by", "order")
+    (scope,) = json.loads(out)["scopes"]
+    assert scope["kernel"] == "add_kernel" and {trial["status"] for trial in scope["trials"]} == {"correct"}
+    assert run(capsys, *listed, "-s", "n_elements=7")[0] == 4
+
+
+def test_a_capture_lists_kernels_and_what_to_do_next(capsys):
+    code, out, _ = run(capsys, "capture", str(PROGRAM))
+    assert code == 0 and "add_kernel in vector_add.py: 2 launches, 2 different; 4 configs of BLOCK_SIZE" in out
+    assert f"next: tilewise tune {KERNEL} --program" in out
+    _, out, _ = run(capsys, "capture", "--json", KERNEL)
+    (kernel,) = json.loads(out)["kernels"]
+    assert kernel["calls"][0]["grid"] == [385] and kernel["key"] == ["n_elements"]
+
+
+def test_a_spec_is_a_file_that_can_be_tuned(capsys, database, tmp_path):
+    file = tmp_path / "spec.py"
+    code, out, _ = run(capsys, "spec", "-o", str(file), KERNEL)
+    assert code == 0 and f"tune it with tilewise tune {file}:SPEC" in out
+    code, out, _ = run(capsys, "spec", KERNEL)
+    assert out == file.read_text()
+    words = ("-s", "n_elements=5000", "--device", "model:Ascend910B4", "--trials", "1", "--db", database)
+    assert run(capsys, "tune", f"{file}:SPEC", *words)[0] == 0
+
+
+def test_a_program_of_several_kernels_needs_a_name(capsys):
+    code, _, err = run(capsys, "spec", str(PROGRAM.with_name("dropout.py")))
+    assert code == 2 and "launches several kernels" in err and "embedding_kernel" in err
+
+
+def test_a_program_runs_with_its_arguments_and_exit_code(capsys, tmp_path: Path):
+    file = tmp_path / "program.py"
+    file.write_text("import sys, triton\nprint(triton.autotune.__module__, sys.argv[1:])\nsys.exit(3)\n")
+    code, out, _ = run(capsys, "run", "--on-miss", "tune", str(file), "--size", "4")
+    assert code == 3 and "['--size', '4']" in out

@@ -1,0 +1,86 @@
+"""Functions taken from programs that are not run."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from tilewise.errors import BadSpec
+from tilewise.kernels.function_slice import function_slice, is_kernel, package_of
+from tilewise.kernels.source import function_hash
+
+PROGRAM = """
+from __future__ import annotations
+import decorators as triton
+import missing_module
+from operator import add as plus
+
+WIDTH = 3
+UNUSED = undefined_name
+
+def helper(x):
+    return plus(x, WIDTH)
+
+@triton.autotune(configs=absent, key=["n"])
+@triton.heuristics({"EVEN": lambda args: missing_module.even(args)})
+@triton.jit
+def kernel(x):
+    return helper(x)
+
+raise SystemExit("the program ran")
+"""
+
+
+@pytest.fixture
+def program(tmp_path, monkeypatch):
+    (tmp_path / "decorators.py").write_text("def jit(function):\n    function.jitted = True\n    return function\n")
+    monkeypatch.syspath_prepend(tmp_path)
+    file = tmp_path / "program.py"
+    file.write_text(PROGRAM)
+    yield file
+    sys.modules.pop("decorators", None)
+
+
+def test_only_what_the_function_uses_is_run(program):
+    names = {}
+    exec(function_slice(program, "kernel"), names)
+    assert names["kernel"](4) == 7 and names["kernel"].jitted
+    assert "UNUSED" not in names and "missing_module" not in names
+
+
+def test_a_missing_function_is_told(program):
+    with pytest.raises(BadSpec, match="no function 'absent' at its top level"):
+        function_slice(program, "absent")
+    with pytest.raises(BadSpec, match="cannot be read"):
+        function_slice(program.with_name("absent.py"), "kernel")
+
+
+def test_a_kernel_is_told_from_other_names(program):
+    assert is_kernel(program, "kernel")
+    assert not is_kernel(program, "helper") and not is_kernel(program, "WIDTH")
+    assert not is_kernel(program.with_name("absent.py"), "kernel")
+
+
+def test_the_package_of_a_file(program):
+    assert package_of(program) == (program.parent, "")
+    inner = program.parent / "outer" / "inner"
+    inner.mkdir(parents=True)
+    for folder in (inner, inner.parent):
+        (folder / "__init__.py").touch()
+    assert package_of(inner / "module.py") == (program.parent, "outer.inner")
+
+
+def test_the_hash_leaves_out_what_chooses_a_config(program):
+    def hashed():
+        names = {}
+        exec(function_slice(program, "kernel"), names)
+        return function_hash(names["kernel"])
+
+    before = hashed()
+    program.write_text(PROGRAM.replace("configs=absent", "configs=other"))
+    assert hashed() == before
+    program.write_text(PROGRAM.replace("@triton.autotune(configs=absent", "@autotune(configs=absent"))
+    assert hashed() == before
+    program.write_text(PROGRAM.replace("WIDTH = 3", "WIDTH = 4"))
+    assert hashed() != before

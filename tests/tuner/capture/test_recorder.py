@@ -1,0 +1,178 @@
+"""Recorded launches of programs that ask for a device which this host lacks."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from places import HELPERS
+
+from tilewise.errors import UsageError
+from tilewise.tuner.capture.calls import CapturedKernel, TensorArgument, TritonDtype
+from tilewise.tuner.capture.program import Ending, Program, parse_program, run_program
+from tilewise.tuner.capture.recorder import recording
+
+pytest.importorskip("triton")
+
+PROGRAMS = HELPERS / "programs"
+
+HEAD = """
+import sys
+import torch
+import triton
+import triton.language as tl
+
+@triton.jit
+def copy(x, out, n, scale, dtype: tl.constexpr, BLOCK: tl.constexpr):
+    at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + at, tl.load(x + at, mask=at < n).to(dtype) * scale, mask=at < n)
+
+"""
+
+
+def captured(program: Path | str, *arguments: str) -> tuple[dict[str, CapturedKernel], Ending]:
+    with recording() as recorder:
+        ending = run_program(Program(str(program)), arguments)
+    return {kernel.name: kernel for kernel in recorder.kernels}, ending
+
+
+@pytest.fixture
+def written(tmp_path: Path):
+    def write(body: str, head: str = HEAD) -> Path:
+        file = tmp_path / "program.py"
+        file.write_text(head + body)
+        return file
+
+    return write
+
+
+def test_an_autotuned_kernel_is_recorded_although_its_module_needs_a_driver():
+    kernels, ending = captured(PROGRAMS / "vector_add.py")
+    assert ending.code == 0
+    kernel = kernels["add_kernel"]
+    assert [config["BLOCK_SIZE"] for config in kernel.configs] == [256, 1024, 4096, 8192]
+    assert kernel.key == ("n_elements",) and "num_warps" in kernel.options
+    first, second = kernel.calls
+    assert first.arguments["n_elements"] == 98432 and second.arguments["n_elements"] == 1 << 20
+    assert first.grids == ((385,), (97,), (25,), (13,))
+    assert first.arguments["x_ptr"] == TensorArgument((98432,), (1,), "float32")
+
+
+def test_a_program_for_a_gpu_runs_until_it_misses_results_and_counts_equal_launches():
+    kernels, ending = captured(PROGRAMS / "softmax.py")
+    assert isinstance(ending.error, AssertionError)  # it compares what was never computed
+    assert kernels["softmax_kernel"].counts == [3, 1]
+
+
+def test_constants_dtypes_and_ranges_of_integers_are_recorded(written):
+    kernels, ending = captured(
+        written("""
+offsets = torch.tensor([0, 3, 7], dtype=torch.int64, device="cuda")
+mixed = torch.tensor([5, -2, 4], dtype=torch.int32, device="cuda")
+copy[(1,)](offsets, mixed, 3, 2.5, tl.float32, BLOCK=4)
+""")
+    )
+    assert ending == Ending()
+    given = kernels["copy"].calls[0].arguments
+    assert given["x"] == TensorArgument((3,), (1,), "int64", 0, 7, (0, 3, 7))
+    assert given["out"] == TensorArgument((3,), (1,), "int32", -2, 5)
+    assert (given["dtype"], given["scale"], given["BLOCK"]) == (TritonDtype("tl.float32"), 2.5, 4)
+
+
+def test_heuristics_and_pruning_are_those_of_each_config(written):
+    kernels, _ = captured(
+        written("""
+def prune(configs, named, **rest):
+    return [config for config in configs if config.kwargs["BLOCK"] <= named["n"]]
+
+@triton.autotune(
+    [triton.Config({"BLOCK": size}) for size in (16, 32, 64)], key=["n"], reset_to_zero=["out"],
+    prune_configs_by={"early_config_prune": prune},
+)
+@triton.heuristics({"EVEN": lambda args: args["n"] % args["BLOCK"] == 0})
+@triton.jit
+def padded(out, n, BLOCK: tl.constexpr, EVEN: tl.constexpr):
+    tl.store(out + tl.arange(0, BLOCK), 0.0)
+
+padded[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]), 2)](torch.zeros(48, device="npu"), 48)
+""")
+    )
+    call = kernels["padded"].calls[0]
+    assert [config["BLOCK"] for config in call.configs] == [16, 32]
+    assert call.grids == ((3, 2), (2, 2)) and [c["EVEN"] for c in call.computed] == [True, False]
+    assert kernels["padded"].reset_to_zero == ("out",)
+
+
+def test_a_kernel_compiled_and_launched_by_hand_is_recorded(written):
+    kernels, ending = captured(
+        written("""
+x = torch.rand(100, device="cuda")
+compiled = copy.warmup(x, x, 100, 1.0, tl.float32, BLOCK=128, grid=(1,))
+assert compiled.n_regs and compiled.metadata.shared == 0
+compiled[(2, 1, 1)](x, x, 100, 1.0)
+""")
+    )
+    assert ending == Ending() and kernels["copy"].calls[0].grids == ((2, 1, 1),)
+    assert kernels["copy"].calls[0].arguments["BLOCK"] == 128
+
+
+@pytest.mark.parametrize(
+    ("launch", "reason"),
+    [
+        ("copy[(1,)](torch.empty(0), torch.empty(0), 0, 1.0, tl.float32, BLOCK=4)", "x is empty"),
+        ("copy[(1,)]([1, 2], torch.empty(3), 0, 1.0, tl.float32, BLOCK=4)", "x is a list"),
+        ("copy[lambda meta: meta['N']](torch.ones(3), torch.ones(3), 3, 1.0, tl.float32, BLOCK=4)", "KeyError"),
+    ],
+)
+def test_a_launch_that_cannot_be_read_is_left_out_with_a_reason(written, launch, reason):
+    kernels, ending = captured(written(launch))
+    assert ending == Ending()
+    assert not kernels["copy"].calls and reason in kernels["copy"].left_out[0]
+
+
+def test_kernels_that_no_other_process_can_find_say_so(written):
+    kernels, _ = captured(
+        written("""
+def make():
+    @triton.jit
+    def inner(out):
+        tl.store(out, 1.0)
+    return inner
+
+make()[(1,)](torch.ones(1))
+""")
+    )
+    assert "inner is defined inside a function" in kernels["inner"].obstacles[0]
+
+
+def test_everything_is_put_back(written):
+    import torch
+    import triton
+
+    before = torch.cuda.is_available, torch.set_default_device, triton.testing.do_bench, triton.runtime.JITFunction.run
+    captured(written("torch.set_default_device('cuda')\nassert torch.ones(1).is_cuda"))
+    after = torch.cuda.is_available, torch.set_default_device, triton.testing.do_bench, triton.runtime.JITFunction.run
+    assert before == after and str(torch.ones(1).device) == "cpu" and "torch_npu" not in sys.modules
+    with pytest.raises(RuntimeError, match="active drivers"):
+        triton.runtime.driver.active.get_current_device()
+
+
+def test_the_interpreter_is_refused(monkeypatch):
+    monkeypatch.setenv("TRITON_INTERPRET", "1")
+    with pytest.raises(UsageError, match="unset it"), recording():
+        pass
+
+
+def test_programs_are_files_or_modules():
+    assert parse_program("timeit:kernel") == Program("timeit", "kernel")
+    for text in ("absent.py", "folder/absent", ":kernel"):
+        with pytest.raises(UsageError):
+            parse_program(text)
+
+
+def test_a_program_gets_its_arguments_and_its_exit_code_is_told(written):
+    file = written("import sys\nsys.exit(' '.join(sys.argv[1:]) if len(sys.argv) > 1 else 7)", head="")
+    assert run_program(Program(str(file)), ("--size", "3")) == Ending(1, "--size 3")
+    assert run_program(Program(str(file)), ()) == Ending(7)
+    assert run_program(Program("this"), ()) == Ending()

@@ -1,0 +1,35 @@
+"""The division of the work, found from samples of compiled code."""
+
+from __future__ import annotations
+
+from tilewise.kernels.spec import ceil_div
+from tilewise.tuner.inference.code import Access, Work
+from tilewise.tuner.inference.division import Sample, find_division
+from tilewise.tuner.inference.expressions import Fit
+
+
+def sample(m, n, block, sub, columns, *, apart):
+    """Return a config of a kernel whose programs take `block` rows, `sub` of them at a time, and loop over columns.
+
+    With `apart`, the first trip of the inner loop stands before it.
+    """
+    shape, trips = (sub, columns), ceil_div(n, columns)
+    work = Work(trips={0: ceil_div(block, sub), 1: trips - apart})
+    work.accesses = [Access("x", "load", shape, 4, (0,))] * apart + [Access("x", "load", shape, 4, (0, 1))]
+    integers = {"M": m, "N": n, "ROWS": block, "SUB": sub, "COLUMNS": columns}
+    return Sample(integers, (ceil_div(m, block),), work, {"x": (m, n)})
+
+
+def axes(*, apart):
+    configs = [(20, 12, 512), (52, 12, 256), (7, 7, 512), (32, 8, 1024)]
+    samples = [sample(m, n, *config, apart=apart) for m, n in ((500, 4096), (777, 3000)) for config in configs]
+    found = find_division(samples, ("M", "N"), ("ROWS", "SUB", "COLUMNS"), [Fit("ceil_div(M, ROWS)")], 1)
+    return [(axis.name, str(axis.size), str(axis.block), str(axis.step)) for axis in found.axes]
+
+
+def test_blocks_that_are_no_whole_number_of_tiles_are_found_by_their_parameter():
+    assert axes(apart=0) == [("M", "M", "ROWS", "SUB"), ("N", "N", "N", "COLUMNS")]
+
+
+def test_a_first_trip_before_its_loop_counts():
+    assert axes(apart=1) == [("M", "M", "ROWS", "SUB"), ("N", "N", "N", "COLUMNS")]

@@ -1,0 +1,146 @@
+"""What recorded launches say about a kernel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tilewise.errors import BadSpec
+from tilewise.tuner.capture.calls import Call, CapturedKernel, TensorArgument
+from tilewise.tuner.inference.form import find_form
+
+
+def tensor(*shape, dtype="float32", strides=None, **more):
+    dense = [1]
+    for size in reversed(shape[1:]):
+        dense.insert(0, dense[0] * size)
+    return TensorArgument(shape, tuple(strides or dense), dtype, **more)
+
+
+def kernel(*calls, constants=(), **more):
+    parameters = tuple(dict.fromkeys((*calls[0].arguments, *constants)))
+    found = CapturedKernel("kernel", Path("program.py"), parameters, frozenset(constants), **more)
+    for call in calls:
+        found.add(call)
+    return found
+
+
+def call(configs=({},), grids=None, computed=None, **arguments):
+    grids = grids or [(1,)] * len(configs)
+    return Call(arguments, tuple(configs), tuple(grids), tuple(computed or [{}] * len(configs)))
+
+
+def texts(fits):
+    return {name: fit.text for name, fit in fits.items()}
+
+
+def test_integers_that_equal_extents_are_dimensions_and_strides_follow():
+    form = find_form(
+        kernel(
+            call(x=tensor(100, 64), x_stride=64, rows=100, cols=64, eps=1e-6, one=1),
+            call(x=tensor(30, 128), x_stride=128, rows=30, cols=128, eps=1e-6, one=1),
+        )
+    )
+    assert form.dims == ["rows", "cols"]
+    assert [size.text for size in form.buffers["x"].sizes] == ["rows", "cols"]
+    assert texts(form.fits) == {"x_stride": "cols", "rows": "rows", "cols": "cols", "one": "1"}
+    assert form.fixed == {"eps": "1e-06"}
+    assert [dict(problem.dims) for problem in form.problems] == [{"rows": 100, "cols": 64}, {"rows": 30, "cols": 128}]
+
+
+def test_a_length_that_is_an_argument_makes_a_tensor_flat():
+    form = find_form(kernel(call(x=tensor(10, 7, 3), n=210)))
+    assert form.dims == ["n"] and [size.text for size in form.buffers["x"].sizes] == ["n"]
+
+
+def test_extents_that_no_argument_gives_get_names():
+    form = find_form(kernel(call(x=tensor(100, 64), w=tensor(64), cols=64)))
+    assert form.dims == ["cols", "D0"]
+    assert [size.text for size in form.buffers["x"].sizes] == ["D0", "cols"]
+
+
+def test_equal_integers_are_one_dimension():
+    form = find_form(kernel(call(a=tensor(512, 512), M=512, N=512, K=512)))
+    assert form.dims == ["M"] and texts(form.fits) == {"M": "M", "N": "M", "K": "M"}
+
+
+def test_a_transposed_tensor_is_taken_in_memory_order_and_a_view_with_gaps_whole():
+    form = find_form(kernel(call(a=tensor(30, 50, strides=(1, 30)), b=tensor(8, 16, strides=(37, 1)), M=30, K=50)))
+    assert [size.text for size in form.buffers["a"].sizes] == ["K", "M"]
+    assert form.problems[0].dims[form.buffers["b"].sizes[0].text] == 7 * 37 + 16
+
+
+def test_tile_sizes_that_the_program_sets_are_parameters_unless_a_dimension_explains_them():
+    form = find_form(
+        kernel(call(x=tensor(1000), n=1000, BLOCK=256, WIDE=1024, grids=[(4,)]), constants=("BLOCK", "WIDE"))
+    )
+    assert form.configs == [{"BLOCK": 256}] and texts(form.fits)["WIDE"] == "next_power_of_two(n)"
+    assert form.grid[0].text == "4"  # so small a number says nothing
+
+
+def test_the_grid_follows_from_configs():
+    configs = [{"B": 32, "num_warps": 4}, {"B": 128, "num_warps": 8}]
+    form = find_form(kernel(call(configs, [(32, 2), (8, 2)], x=tensor(1000), n=1000), constants=("B",)))
+    assert [fit.text for fit in form.grid] == ["ceil_div(n, B)", "2"]
+    assert form.blocks == ["B"] and form.options == {"num_warps"}
+
+
+def test_heuristics_follow_from_dimensions_and_configs():
+    configs = [{"B": 32}, {"B": 128}]
+    given = {"x": tensor(160), "n": 160}
+    form = find_form(kernel(call(configs, [(5,), (2,)], [{"EVEN": True}, {"EVEN": False}], **given), constants=("B",)))
+    assert form.computed["EVEN"].text == "n % B == 0"
+    with pytest.raises(BadSpec, match="X of kernel, which triton"):
+        find_form(kernel(call(configs, [(5,), (2,)], [{"X": 3}, {"X": 11}], **given), constants=("B",)))
+
+
+def test_truths_and_words_that_differ_are_flags():
+    form = find_form(
+        kernel(
+            call(x=tensor(8), n=8, causal=False, mode="sum", other=True),
+            call(x=tensor(8), n=8, causal=True, mode="mean", other=True),
+        )
+    )
+    assert form.flags == {"causal": [False, True], "mode": ["sum", "mean"]} and form.fixed == {"other": "True"}
+    assert [dict(problem.flags) for problem in form.problems] == [{}, {"causal": True, "mode": "mean"}]
+
+
+def test_launches_of_another_form_are_left_out_and_told():
+    calls = [call(x=tensor(size), b=None, n=size) for size in (8, 16)]
+    form = find_form(kernel(call(x=tensor(8), b=tensor(8), n=8), *calls))
+    assert len(form.calls) == 2 and form.fixed == {"b": "None"}
+    assert form.notes == ["1 different launches with other optional arguments are left out"]
+
+
+def test_dtypes_of_the_problem_and_values_of_integers():
+    form = find_form(
+        kernel(
+            call(x=tensor(9, dtype="float16"), i=tensor(4, dtype="int64", low=0, high=8), n=9, m=4),
+            call(x=tensor(9, dtype="bfloat16"), i=tensor(4, dtype="int64", low=1, high=5), n=9, m=4),
+        )
+    )
+    assert form.dtypes == ["float16", "bfloat16"] and form.buffers["x"].dtype is None
+    assert (form.buffers["i"].dtype, form.buffers["i"].draw) == ("int64", "between(1, 5)")
+    rising = find_form(kernel(call(x=tensor(9), i=tensor(2, dtype="int32", low=0, high=9, values=(0, 9)), n=9)))
+    assert rising.buffers["i"].draw == "exactly(0, 9)"
+
+
+@pytest.mark.parametrize(
+    ("found", "reason"),
+    [
+        (
+            lambda: CapturedKernel("k", Path("p.py"), (), frozenset(), obstacles=["it is inside a function"]),
+            "inside a fu",
+        ),
+        (lambda: CapturedKernel("k", Path("p.py"), (), frozenset()), "it was never launched"),
+        (lambda: kernel(call(n=3)), "a kernel without tensors"),
+        (
+            lambda: kernel(call(x=tensor(64), n=64, grids=[(17,)]), call(x=tensor(96), n=96, grids=[(5,)])),
+            "the grid of",
+        ),
+    ],
+)
+def test_what_is_missing_is_one_line(found, reason):
+    with pytest.raises(BadSpec, match=reason):
+        find_form(found())

@@ -1,0 +1,117 @@
+"""Specs inferred from programs, with the compiler that is installed."""
+
+from __future__ import annotations
+
+import pytest
+from places import HELPERS
+
+from tilewise.errors import BadSpec
+from tilewise.kernels import registry
+from tilewise.kernels.source import function_hash, source_hash
+from tilewise.settings import read_settings
+from tilewise.tuner.capture.program import Program, run_program
+from tilewise.tuner.capture.recorder import recording
+from tilewise.tuner.hardware.targets import known_target
+from tilewise.tuner.inference.infer import infer
+from tilewise.tuner.inference.kept_specs import keep_spec, kept_spec
+from tilewise.tuner.measure.launch import load_function
+from tilewise.tuner.space.search_space import enumerate_space
+
+pytest.importorskip("triton.backends.ascend")
+
+ASCEND, NVIDIA = known_target("Ascend910B4", 40), known_target("NVIDIA H200", 132)
+PROGRAMS = HELPERS / "programs"
+
+
+def captured(name):
+    with recording() as recorder:
+        run_program(Program(str(PROGRAMS / name)), ())
+    return {kernel.name: kernel for kernel in recorder.kernels}
+
+
+def inferred(kernel, tmp_path, **options):
+    found = infer(kernel, cache_folder=read_settings().cache_folder, **options)
+    return found, registry.load(f"{keep_spec(found, kernel.name, tmp_path)}:SPEC")
+
+
+def test_a_spec_has_the_programs_configs_grid_roles_and_division(tmp_path):
+    kernel = captured("vector_add.py")["add_kernel"]
+    found, spec = inferred(kernel, tmp_path)
+    problem = found.problems[1]
+    assert dict(problem.dims) == {"n_elements": 1 << 20} and found.notes == ()
+    assert {name: buffer.role for name, buffer in spec.buffers(problem).items()} == {
+        "x_ptr": "in",
+        "y_ptr": "in",
+        "out_ptr": "out",
+    }
+    sizes = {config["BLOCK_SIZE"] for config in enumerate_space(spec, problem, ASCEND).configs}
+    assert sizes == {256, 1024, 4096, 8192}
+    tiling = spec.tiling({"BLOCK_SIZE": 4096}, problem)
+    assert (tiling.programs, tiling.streamed_bytes) == (256, 2 * 4 * 4096) and spec.flops(problem) == 1 << 20
+    assert spec.default(problem, NVIDIA) == {"BLOCK_SIZE": 256, "num_warps": 4, "num_stages": 2}
+    assert not spec.has_reference
+    function = load_function(PROGRAMS / "vector_add.py", "add_kernel")
+    assert source_hash(spec) == function_hash(function)  # a launch finds its results without the spec's text
+    assert kept_spec(kernel.file, kernel.name, tmp_path) is not None
+    assert kept_spec(kernel.file, "other", tmp_path) is None
+
+
+def test_a_widened_space_surrounds_the_programs(tmp_path):
+    found, spec = inferred(captured("vector_add.py")["add_kernel"], tmp_path, widen=True)
+    space = enumerate_space(spec, found.problems[0], ASCEND)
+    assert {config["BLOCK_SIZE"] for config in space.configs} == {2**k for k in range(6, 16)}
+
+
+def test_a_reference_is_an_expression_or_a_function_of_the_inputs(tmp_path):
+    torch = pytest.importorskip("torch")
+    kernel = captured("vector_add.py")["add_kernel"]
+    for text in ("torch.add", "x_ptr + y_ptr"):
+        found, spec = inferred(kernel, tmp_path, reference=text)
+        outputs = spec.reference_of(found.problems[0])({"x_ptr": torch.ones(3), "y_ptr": torch.ones(3)})
+        assert {name: tensor.tolist() for name, tensor in outputs.items()} == {"out_ptr": [2, 2, 2]}
+
+
+def test_rows_that_a_fixed_number_of_programs_take_in_turns(tmp_path):
+    found, spec = inferred(captured("softmax.py")["softmax_kernel"], tmp_path)
+    problem = found.problems[0]
+    tiling = spec.tiling({}, problem)
+    assert (tiling.programs, tiling.trips, tiling.reductions) == (400, 5, 2)
+    assert spec.flops(problem) == 5 * 1823 * 781  # as written by hand for the project's own softmax
+    assert "values around its own are tried too" in found.notes[0]
+
+
+def test_loops_over_a_row_are_trips(tmp_path):
+    found, spec = inferred(captured("layer_norm.py")["layer_norm_kernel"], tmp_path)
+    problem = found.problems[0]
+    assert problem.dtype == "float16" and set(problem.dims.values()) == {1151, 8192}
+    config = {**spec.default(problem, ASCEND), "BLOCK_SIZE": 1024}
+    assert (spec.tiling(config, problem).programs, spec.tiling(config, problem).trips) == (1151, 8)
+    assert spec.buffers(problem)["mean_ptr"].dtype == "float32" and spec.buffers(problem)["rstd_ptr"].role == "out"
+
+
+def test_a_matrix_product_has_its_dot_and_its_conditions(tmp_path):
+    found, spec = inferred(captured("matmul.py")["matmul_kernel"], tmp_path)
+    first, second = found.problems
+    config = {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 32, "GROUP_M": 8, "num_warps": 4, "num_stages": 3}
+    dot = spec.tiling(config, first).dot
+    assert (dot.m, dot.n, dot.k, dot.stages) == (128, 64, 32, 3)
+    assert [spec.plan(config, problem)[0].constants["EVEN_K"] for problem in (first, second)] == [True, False]
+    assert spec.matrix_dtype(first) == "float16" and spec.plan(config, first)[0].grid == (48,)
+
+
+def test_indices_are_drawn_from_those_recorded(tmp_path):
+    found, spec = inferred(captured("dropout.py")["embedding_kernel"], tmp_path)
+    torch = pytest.importorskip("torch")
+    drawn = torch.empty(777, dtype=torch.int64)
+    spec.buffers(found.problems[0])["index_ptr"].draw(drawn, torch.Generator().manual_seed(1))
+    assert int(drawn.min()) >= 0 and 4000 < int(drawn.max()) < 5000
+
+
+def test_a_kernel_that_does_not_compile_says_why(tmp_path):
+    kernel = captured("vector_add.py")["add_kernel"]
+    program = tmp_path / "broken.py"
+    text = (PROGRAMS / "vector_add.py").read_text()
+    program.write_text(text.replace("tl.load(y_ptr + at, mask=mask)", "tl.load(y_ptr + at, mask=absent)"))
+    kernel.file = program
+    with pytest.raises(BadSpec, match="it does not compile here: CompilationError"):
+        infer(kernel, cache_folder=read_settings().cache_folder)

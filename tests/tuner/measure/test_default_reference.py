@@ -1,0 +1,91 @@
+"""Kernels without a reference, verified against their own default config."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewise.errors import BadSpec
+from tilewise.kernels.spec import Buffer, KernelSpec, Parameter, Problem, Tiling
+from tilewise.tuner.measure.verify import Arguments, verify
+
+torch = pytest.importorskip("torch")
+
+SPEC = KernelSpec(
+    name="doubled",
+    summary="",
+    function="nowhere:doubled",
+    dims=("N",),
+    dtypes=("float32", "float16"),
+    parameters=(Parameter("BLOCK", lambda problem, target: [16, 32]),),
+    buffers=lambda problem: {
+        "x": Buffer((problem.dims["N"],), problem.dtype),
+        "kept": Buffer((problem.dims["N"],), problem.dtype, role="inout"),
+        "out": Buffer((problem.dims["N"],), problem.dtype, role="out"),
+    },
+    scalars=lambda problem: dict(problem.dims),
+    grid=lambda config, problem: (1,),
+    tiling=lambda config, problem: Tiling((), 0, 0),
+    flops=lambda problem: 0,
+    default=lambda problem, target: {"BLOCK": 16},
+    inferred=True,
+)
+
+
+def doubled(tensors):
+    tensors["out"].copy_(2 * tensors["x"] + tensors["kept"])
+    tensors["kept"].add_(1)
+
+
+def verdict(run, *, dtype="float32", run_default=None, draws=3):
+    seen = []
+
+    def default(problem, arguments):
+        seen.append(problem.dtype)
+        (run_default or doubled)(arguments.bind({"BLOCK": 16}))
+
+    arguments = Arguments(SPEC, Problem("doubled", {"N": 100}, dtype), run_default=default)
+    found = verify(SPEC, arguments._problem, {"BLOCK": 32}, arguments, run=lambda: run(arguments.tensors), draws=draws)
+    return found, seen
+
+
+def test_a_config_that_computes_the_same_agrees():
+    found, seen = verdict(doubled)
+    assert found.agreed and seen == ["float32"] * 3  # once for each draw
+
+
+def test_a_config_that_computes_something_else_does_not():
+    def off_at_the_end(tensors):
+        doubled(tensors)
+        tensors["out"][-1] += 1
+
+    found, _ = verdict(off_at_the_end)
+    assert not found.agreed and "out" in found.reason
+
+
+def test_16_bits_are_compared_with_float32_where_the_kernel_takes_it():
+    assert verdict(doubled, dtype="float16", draws=1)[1] == ["float32"]
+
+    def only_16_bits(tensors):
+        if tensors["x"].dtype is torch.float32:
+            raise ValueError("it does not compile")
+        doubled(tensors)
+
+    found, seen = verdict(doubled, dtype="float16", run_default=only_16_bits, draws=1)
+    assert found.agreed and seen == ["float32", "float16"]
+
+
+def test_nothing_can_be_told_from_nan_alone():
+    def root(tensors):
+        for name in ("out", "kept"):
+            tensors[name].copy_((-tensors["x"].abs() - 1).sqrt())
+
+    with pytest.raises(BadSpec, match="computes nothing finite from random inputs"):
+        verdict(root, run_default=root)
+
+
+def test_without_a_default_to_run_the_reference_is_missed():
+    arguments = Arguments(SPEC, Problem("doubled", {"N": 100}, "float32"))
+    with pytest.raises(BadSpec, match="has no reference to compare with"):
+        arguments.expected()
+    with pytest.raises(BadSpec, match="has no reference"):
+        SPEC.reference_of(Problem("doubled", {"N": 100}, "float32"))

@@ -1,0 +1,167 @@
+"""`autotune` over the part of a `triton.jit` function that it uses."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from types import SimpleNamespace
+
+import pytest
+from places import HELPERS
+
+import tilewise
+from tilewise.db.records import Clock, Problem, Scope, Status, Trial
+from tilewise.db.sql.sql_store import open_store
+from tilewise.errors import UsageError
+from tilewise.kernels import registry
+from tilewise.kernels.source import source_hash
+from tilewise.settings import read_settings
+from tilewise.tuner.inference.infer import Inferred
+from tilewise.tuner.inference.kept_specs import keep_spec
+from tilewise.tuner.runtime.autotune import autotuning
+
+PROGRAM = (HELPERS / "programs" / "vector_add.py").resolve()
+
+SPEC_TEXT = f'''
+from tilewise.kernels.inferred import config_for
+from tilewise.kernels.spec import Buffer, KernelSpec, Parameter, Tiling, ceil_div
+
+SPEC = KernelSpec(
+    name="add_kernel",
+    summary="",
+    function="{PROGRAM}:add_kernel",
+    dims=("n_elements",),
+    dtypes=("float32",),
+    parameters=(Parameter("BLOCK_SIZE", lambda problem, target: [256, 1024, 4096, 8192]),),
+    buffers=lambda problem: {{
+        name: Buffer((problem.dims["n_elements"],), problem.dtype) for name in ("x_ptr", "y_ptr", "out_ptr")
+    }},
+    scalars=lambda problem: dict(problem.dims),
+    grid=lambda config, problem: (ceil_div(problem.dims["n_elements"], config["BLOCK_SIZE"]),),
+    tiling=lambda config, problem: Tiling((), 0, 0),
+    flops=lambda problem: 0,
+    default=lambda problem, target: {{"BLOCK_SIZE": 256}},
+    inferred=True,
+)
+'''
+
+
+def add_kernel(x_ptr, y_ptr, out_ptr, n_elements, BLOCK_SIZE):  # noqa: N803
+    """Stand in for the function of the program, whose file it claims."""
+
+
+class Jitted:
+    arg_names = ("x_ptr", "y_ptr", "out_ptr", "n_elements", "BLOCK_SIZE")
+
+    def __init__(self):
+        self.launches = []
+        self.fn = add_kernel
+
+    def run(self, *args, grid, warmup, **kwargs):
+        self.launches.append(kwargs)
+        return "launched"
+
+
+class Tensor:
+    dtype = "torch.float32"
+
+    def get_device(self):
+        return 0
+
+
+CONFIGS = [SimpleNamespace(all_kwargs=lambda size=size: {"BLOCK_SIZE": size}) for size in (512, 1024)]
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """Keep a spec of the program's kernel, and a database with a result for 1000 elements."""
+    monkeypatch.setenv("TILEWISE_DATA", str(tmp_path))
+    monkeypatch.setenv("TILEWISE_DB", f"sqlite:///{tmp_path / 'tiles.db'}")
+    file = keep_spec(Inferred(SPEC_TEXT, (), ()), "add_kernel", tmp_path)
+    spec = registry.load(f"{file}:SPEC")
+    problem = Problem("add_kernel", {"n_elements": 1000}, "float32")
+    scope = Scope(problem, source_hash(spec), "Ascend910B4", Clock.MODELLED, "model", 40)
+    with open_store(read_settings().database_url) as store:
+        store.record(scope, [Trial({"BLOCK_SIZE": 4096}, Status.CORRECT, time_us=1.0, verified=True)])
+    return spec
+
+
+@pytest.fixture
+def decorated(monkeypatch):
+    def decorate(**options):
+        monkeypatch.setattr("tilewise.tuner.runtime.autotune.inspect.getsourcefile", lambda function: str(PROGRAM))
+        function = Jitted()
+        return tilewise.autotune(CONFIGS, ["n_elements"], **options)(function), function
+
+    return decorate
+
+
+def launch(kernel, n=1000, **more):
+    return kernel[(1,)](Tensor(), Tensor(), Tensor(), n, **more)
+
+
+def test_a_stored_config_is_launched(kept, decorated):
+    kernel, function = decorated(device="Ascend910B4")
+    assert launch(kernel) == launch(kernel) == "launched"
+    assert [given["BLOCK_SIZE"] for given in function.launches] == [4096, 4096]
+    assert kernel.choices[0].match == "exact"
+
+
+def test_a_kernel_that_was_never_tuned_launches_its_first_config_and_says_so_once(
+    decorated, tmp_path, monkeypatch, caplog
+):
+    monkeypatch.setenv("TILEWISE_DATA", str(tmp_path))
+    kernel, function = decorated()
+    with caplog.at_level(logging.WARNING, "tilewise.runtime"):
+        launch(kernel), launch(kernel, n=7)
+    assert [given["BLOCK_SIZE"] for given in function.launches] == [512, 512]
+    assert len(caplog.messages) == 1 and "add_kernel was never tuned; tilewise tune " in caplog.messages[0]
+
+
+def test_a_launch_outside_the_spec_uses_the_first_config(kept, decorated, caplog):
+    kernel, function = decorated(device="Ascend910B4")
+    with caplog.at_level(logging.WARNING, "tilewise.runtime"):
+        launch(kernel, n=0)
+        kernel[(1,)](*[SimpleNamespace(dtype="torch.int8", get_device=lambda: 0)] * 3, 1000)
+    assert [given["BLOCK_SIZE"] for given in function.launches] == [512, 512]
+    assert "n_elements is 0" in caplog.text and "does not take 'int8'" in caplog.text
+
+
+def test_a_call_with_another_flag_is_another_problem(decorated, tmp_path, monkeypatch, caplog):
+    monkeypatch.setenv("TILEWISE_DATA", str(tmp_path))
+    monkeypatch.setenv("TILEWISE_DB", f"sqlite:///{tmp_path / 'tiles.db'}")
+    text = SPEC_TEXT.replace("    parameters=", '    flags=(Flag("EXACT", (False, True)),),\n    parameters=')
+    text = text.replace("import Buffer,", "import Buffer, Flag,")
+    file = keep_spec(Inferred(text, (), ()), "add_kernel", tmp_path)
+    spec = registry.load(f"{file}:SPEC")
+    with open_store(read_settings().database_url) as store:
+        for flags, size in (({}, 1024), ({"EXACT": True}, 8192)):
+            problem = Problem("add_kernel", {"n_elements": 1000}, "float32", flags)
+            scope = Scope(problem, source_hash(spec), "Ascend910B4", Clock.MODELLED, "model", 40)
+            store.record(scope, [Trial({"BLOCK_SIZE": size}, Status.CORRECT, time_us=1.0, verified=True)])
+    kernel, function = decorated(device="Ascend910B4")
+    launch(kernel), launch(kernel, EXACT=True), launch(kernel, EXACT=False), launch(kernel, EXACT="odd")
+    assert [given["BLOCK_SIZE"] for given in function.launches] == [1024, 8192, 1024, 512]
+    assert "EXACT" in caplog.text
+
+
+def test_on_a_miss_triton_may_tune(kept, decorated, monkeypatch):
+    kernel, _ = decorated(device="Ascend910B4", on_miss="tune")
+    monkeypatch.setattr(kernel, "_own", SimpleNamespace(run=lambda *args, **kwargs: "tuned by triton"))
+    assert launch(kernel) == "launched" and launch(kernel, n=123456) == "tuned by triton"
+
+
+@pytest.mark.parametrize("given", [{"on_miss": "guess"}, {"configs": []}])
+def test_mistakes_are_told(given):
+    with pytest.raises(UsageError):
+        tilewise.autotune(**{"configs": CONFIGS, "key": [], **given})
+
+
+def test_triton_autotune_is_replaced_for_a_program():
+    triton = pytest.importorskip("triton")
+    before = triton.autotune
+    with autotuning(on_miss="default", source=None, device=None):
+        function = SimpleNamespace(arg_names=("n", "B"), fn=add_kernel)
+        kernel = triton.autotune([triton.Config({"B": 1})], ["n"])(function)
+        assert type(kernel).__name__ == "AutotunedFunction"
+    assert triton.autotune is before and "triton" in sys.modules

@@ -1,0 +1,1 @@
+"""Kernels of a user's program, recorded as it launches them."""

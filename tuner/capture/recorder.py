@@ -1,0 +1,283 @@
+"""A recorder of the Triton kernels that a program launches.
+
+All of Triton's launchers are called as `kernel[grid](..)`, which one method of their base class turns into a launch:
+it is replaced while the program runs. On a host without an accelerator nothing is launched; elsewhere the launch
+follows as usual.
+"""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from tilewise.db.records import Value
+from tilewise.errors import UsageError
+from tilewise.tuner.capture.calls import Argument, Call, CapturedKernel, TensorArgument, TritonDtype
+from tilewise.tuner.stand_in.accelerator import accelerator_stand_in
+from tilewise.tuner.workers.worker import describe
+
+__all__ = ["MOST_CALLS", "Recorder", "recording"]
+
+MOST_CALLS = 64
+"""Different calls kept of one kernel: enough to tell its dimensions apart; a benchmark may make thousands."""
+
+_MOST_VALUES = 4096
+"""Elements of an integer tensor whose values are kept."""
+
+_MOST_READ = 1 << 24
+"""Elements of a tensor whose range is looked at."""
+
+_DEFAULT_OPTIONS = {"num_ctas": 1, "num_buffers_warp_spec": 0, "num_consumer_groups": 0, "reg_dec_producer": 0}
+_DEFAULT_OPTIONS |= {"reg_inc_consumer": 0, "force_simt_template": False, "enable_linearize": False}
+"""Options that a `triton.Config` always has, with the values that ask for nothing."""
+
+
+class Recorder:
+    """The kernels launched so far, by file and name."""
+
+    def __init__(self) -> None:
+        self._kernels: dict[tuple[Path, str], CapturedKernel] = {}
+        self.skips_launches = False
+
+    @property
+    def kernels(self) -> list[CapturedKernel]:
+        return list(self._kernels.values())
+
+    def launched(self, launcher: Any, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Record one launch. One that cannot be read is left out, with a reason."""
+        chain = _Chain(launcher)
+        kernel = self._kernel(chain)
+        if kernel is None or len(kernel.calls) >= MOST_CALLS:
+            return
+        try:
+            kernel.add(chain.call(grid, args, kwargs))
+        except _Unreadable as error:
+            reason = str(error)
+        except Exception as error:  # of the program's grid, heuristics or pruning
+            reason = f"a launch could not be read: {type(error).__name__}: {describe(error)}"
+        else:
+            return
+        if reason not in kernel.left_out:
+            kernel.left_out.append(reason)
+
+    def _kernel(self, chain: _Chain) -> CapturedKernel | None:
+        if chain.function is None:
+            return None
+        function = chain.function.fn
+        file = inspect.getsourcefile(function)
+        if file is None:
+            return None
+        key = Path(file).resolve(), function.__name__
+        if key not in self._kernels:
+            self._kernels[key] = chain.kernel(*key)
+        return self._kernels[key]
+
+
+class _Unreadable(Exception):
+    """A launch with an argument that a spec cannot hold; the text says which."""
+
+
+class _Chain:
+    """The wrappers around a jitted function, outermost first: libraries', an autotuner, heuristics, the function."""
+
+    def __init__(self, launcher: Any) -> None:
+        self.tuner: Any = None
+        self.heuristics: list[Any] = []
+        self.function: Any = None
+        while launcher is not None and not inspect.isfunction(launcher):
+            if hasattr(launcher, "configs") and hasattr(launcher, "keys"):
+                self.tuner = launcher
+            elif isinstance(getattr(launcher, "values", None), Mapping):
+                self.heuristics.append(launcher)
+            elif hasattr(launcher, "params"):
+                self.function = launcher
+            launcher = getattr(launcher, "fn", None)
+
+    def kernel(self, file: Path, name: str) -> CapturedKernel:
+        params, tuner = self.function.params, self.tuner
+        found = CapturedKernel(
+            name,
+            file,
+            tuple(p.name for p in params),
+            frozenset(p.name for p in params if p.is_constexpr),
+            tuple(getattr(tuner, "keys", ())),
+            tuple(getattr(tuner, "reset_to_zero", None) or ()),
+            tuple(getattr(tuner, "restore_value", None) or ()),
+        )
+        if "<locals>" in self.function.fn.__qualname__:
+            found.obstacles.append(f"{name} is defined inside a function; move it to the top level of {file.name}")
+        if tuner is not None and any(getattr(config, "pre_hook", None) for config in tuner.configs):
+            found.obstacles.append("its configs have a pre_hook, which a spec cannot call; pass reset_to_zero instead")
+        return found
+
+    def call(self, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
+        params = self.function.params
+        named = {p.name: p.default for p in params if p.default is not inspect.Parameter.empty}
+        named |= {**dict(zip((p.name for p in params), args, strict=False)), **kwargs}
+        configs = self._configs(args, kwargs)
+        computed = [self._computed({**named, **config}) for config in configs]
+        metas = [{**named, **config, **more} for config, more in zip(configs, computed, strict=True)]
+        tuned = {name for config in (*configs, *computed) for name in config}
+        given = {p.name: _read(p.name, named[p.name]) for p in params if p.name in named and p.name not in tuned}
+        options = {n: v for n, v in kwargs.items() if n not in given and n not in tuned and n in _PASSED_OPTIONS}
+        return Call(
+            given,
+            tuple({**options, **config} for config in configs),
+            tuple(_grid(grid, meta) for meta in metas),
+            tuple({name: _constant(name, value) for name, value in more.items()} for more in computed),
+        )
+
+    def _computed(self, named: dict[str, Any]) -> dict[str, Any]:
+        """Return the constants that heuristics compute; each sees those before it."""
+        found: dict[str, Any] = {}
+        for wrapper in self.heuristics:
+            for name, function in wrapper.values.items():
+                found[name] = function({**named, **found})
+        return found
+
+    def _configs(self, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
+        """Return the autotuner's configs, for a call without those that the program prunes."""
+        if self.tuner is None:
+            return [{}]
+        configs = self.tuner.configs
+        prune = getattr(self.tuner, "early_config_prune", None)
+        if prune is not None and kwargs is not None:
+            configs = prune(configs, dict(zip(self.tuner.arg_names, args, strict=False)), **kwargs)
+        return [_values(config) for config in configs]
+
+
+_PASSED_OPTIONS = {"num_warps", "num_stages", "multibuffer", "maxnreg", "num_ctas"}
+"""Compile options that a program may pass in a launch."""
+
+
+def _values(config: Any) -> dict[str, Any]:
+    given = {name: value for name, value in config.all_kwargs().items() if value is not None}
+    return {n: v for n, v in given.items() if n not in _DEFAULT_OPTIONS or v != _DEFAULT_OPTIONS[n]}
+
+
+def _grid(grid: Any, named: Mapping[str, Any]) -> tuple[int, ...]:
+    sizes = grid(dict(named)) if callable(grid) else grid
+    return tuple(int(size) for size in (sizes if isinstance(sizes, Sequence) else (sizes,)))
+
+
+def _constant(name: str, value: Any) -> Value:
+    if isinstance(value, (bool, int, float, str)):
+        return value
+    raise _Unreadable(f"{name}={value!r:.40} is computed by triton.heuristics; a spec takes numbers, words and truths")
+
+
+def _read(name: str, value: Any) -> Argument:
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    if all(hasattr(value, part) for part in ("stride", "shape", "data_ptr", "element_size")):
+        return _tensor(name, value)
+    module, kind = type(value).__module__, type(value).__name__
+    if kind == "constexpr" and module.startswith("triton."):
+        return _read(name, value.value)
+    if kind == "dtype" and module.startswith("triton."):
+        return TritonDtype(f"tl.{_TRITON_NAMES.get(str(value), str(value))}")
+    raise _Unreadable(f"{name} is a {kind}; a spec takes tensors, numbers, words and truth values")
+
+
+_TRITON_NAMES = {"fp64": "float64", "fp32": "float32", "fp16": "float16", "bf16": "bfloat16"}
+
+
+def _tensor(name: str, tensor: Any) -> TensorArgument:
+    shape, strides = tuple(map(int, tensor.shape)), tuple(map(int, tensor.stride()))
+    dtype = str(tensor.dtype).removeprefix("torch.")
+    if 0 in shape:
+        raise _Unreadable(f"{name} is empty in a launch, which is left out")
+    if any(stride < 0 for stride in strides):
+        raise _Unreadable(f"{name} has a negative stride")
+    if tensor.numel() > _MOST_READ or tensor.device.type == "meta":
+        return TensorArgument(shape, strides, dtype)
+    whole = not tensor.is_floating_point() and tensor.dtype != importlib.import_module("torch").bool
+    if not whole:
+        return TensorArgument(shape, strides, dtype)
+    low, high = (int(end) for end in tensor.aminmax())
+    flat = tensor.flatten()
+    rises = tensor.numel() <= _MOST_VALUES and low < high and bool((flat[1:] >= flat[:-1]).all())
+    return TensorArgument(shape, strides, dtype, low, high, tuple(flat.tolist()) if rises else None)
+
+
+@contextmanager
+def recording() -> Iterator[Recorder]:
+    """Record every launch of this process while the block runs.
+
+    Without an accelerator, nothing is launched, and a stand-in answers the program's questions about devices. Raises
+    `UsageError` under Triton's interpreter.
+    """
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        raise UsageError("TRITON_INTERPRET=1 replaces the launches that a capture records; unset it")
+    recorder = Recorder()
+    with accelerator_stand_in() as stands_in, _replaced(recorder, stands_in):
+        yield recorder
+
+
+@contextmanager
+def _replaced(recorder: Recorder, stands_in: bool) -> Iterator[None]:
+    """Replace the methods by which programs launch."""
+    jit = importlib.import_module("triton.runtime.jit")
+    before = (
+        jit.KernelInterface.__getitem__,
+        jit.JITFunction.__dict__.get("run"),
+        jit.JITFunction.__dict__.get("warmup"),
+    )
+
+    def launcher(kernel: Any, grid: Any) -> Callable[..., Any]:
+        def launch(*args: Any, **kwargs: Any) -> Any:
+            recorder.launched(kernel, grid, args, kwargs)
+            return None if stands_in else before[0](kernel, grid)(*args, **kwargs)
+
+        return launch
+
+    def run(kernel: Any, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
+        return _Compiled(recorder, kernel, kwargs, args) if warmup else launcher(kernel, grid)(*args, **kwargs)
+
+    def warmup(kernel: Any, *args: Any, grid: Any = None, **kwargs: Any) -> Any:
+        return _Compiled(recorder, kernel, kwargs, args)
+
+    jit.KernelInterface.__getitem__ = launcher
+    if stands_in:
+        jit.JITFunction.run, jit.JITFunction.warmup = run, warmup
+    try:
+        yield
+    finally:
+        jit.KernelInterface.__getitem__ = before[0]
+        if stands_in:
+            jit.JITFunction.run = before[1]
+            if before[2] is None:
+                del jit.JITFunction.warmup
+            else:
+                jit.JITFunction.warmup = before[2]
+
+
+class _Compiled:
+    """A stand-in for a compiled kernel, which some programs ask for its registers and launch themselves."""
+
+    n_regs, n_spills, shared = 32, 0, 0
+    metadata = SimpleNamespace(shared=0, num_warps=4, num_stages=2, num_ctas=1)
+
+    def __init__(self, recorder: Recorder, kernel: Any, kwargs: Mapping[str, Any], args: Sequence[Any]) -> None:
+        names = [p.name for p in kernel.params]
+        fixed = {p.name for p in kernel.params if p.is_constexpr}
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        self._recorder, self._kernel, self._names = recorder, kernel, names
+        self._constants = {name: value for name, value in given.items() if name in fixed or name not in names}
+        self._others = [name for name in names if name not in fixed]
+
+    def _init_handles(self) -> None: ...
+
+    def __getitem__(self, grid: Any) -> Callable[..., None]:
+        def launch(*args: Any, **kwargs: Any) -> None:
+            taken = self._others if len(args) <= len(self._others) else self._names
+            given = dict(zip(taken, args, strict=False)) | kwargs
+            self._recorder.launched(self._kernel, grid, (), {**self._constants, **given})
+
+        return launch

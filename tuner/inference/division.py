@@ -1,0 +1,280 @@
+"""The division of the work among programs and trips, read off compiled code and written in dims and parameters."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from tilewise.kernels.spec import ceil_div
+from tilewise.tuner.inference.code import Access, Work
+from tilewise.tuner.inference.expressions import Fit, expression
+
+__all__ = ["AxisFit", "Division", "Sample", "find_division"]
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A config of a recorded problem: its dims and parameters, grid, work, and on-chip memory (None: not known).
+
+    `sizes` are those of the buffers, in memory order.
+    """
+
+    integers: Mapping[str, int]
+    grid: tuple[int, ...]
+    work: Work
+    sizes: Mapping[str, tuple[int, ...]]
+    on_chip_bytes: int | None = None
+
+    @property
+    def programs(self) -> int:
+        return math.prod(self.grid)
+
+
+@dataclass(frozen=True, slots=True)
+class AxisFit:
+    name: str
+    size: Fit
+    block: Fit
+    step: Fit
+
+
+@dataclass(frozen=True, slots=True)
+class Division:
+    """The parts of a `Tiling`, as expressions; `dot` holds m, n and k of a matrix product.
+
+    `flops_an_element` counts the operations for each element of `elements`, the largest tensor's.
+    """
+
+    axes: tuple[AxisFit, ...]
+    streamed: Fit
+    resident: Fit
+    traffic: float
+    reductions: Fit
+    flops_an_element: float
+    elements: Fit
+    dot: tuple[Fit, Fit, Fit] | None = None
+
+
+_Numbers = list[tuple[str, tuple[int, int, int]]]
+"""Axes of one sample: name, size, block, step."""
+
+
+def find_division(
+    samples: Sequence[Sample], dims: Sequence[str], blocks: Sequence[str], grid: Sequence[Fit], least: float
+) -> Division | None:
+    """Find how configs divide the work, or None if no form fits every sample.
+
+    A constant number of programs in the `grid` divides the work too. `least` are the bytes that the first sample's
+    problem moves at least.
+    """
+    numbers = [fit.text for fit in grid if fit.text.isdigit() and int(fit.text) > 1]
+    samples = [replace(s, integers={**s.integers, **{text: int(text) for text in numbers}}) for s in samples]
+    blocks = [*blocks, *numbers]
+    main = _main(samples[0].work)
+    if main is None:
+        return None
+    found = [_same(sample.work, main) for sample in samples]
+    if any(access is None for access in found):
+        return None
+    accesses = [access for access in found if access is not None]
+
+    def fit(values: Sequence[int]) -> Fit | None:
+        return expression([(s.integers, v) for s, v in zip(samples, values, strict=True)], dims, blocks)
+
+    pairs = list(zip(samples, accesses, strict=True))
+    forms = [_flat, _rows, _blocks, *_named_blocks(blocks), _persistent_rows, _programs]
+    axes = next(filter(None, (_axes([form(*pair) for pair in pairs], fit, dims) for form in forms)), None)
+    if axes is None:
+        return None
+    streamed = _sum_of([_streamed(sample.work, access) for sample, access in zip(samples, accesses, strict=True)], fit)
+    tiles = fit([access.elements for access in accesses])
+    elements = fit([math.prod(sample.sizes[access.argument]) for sample, access in zip(samples, accesses, strict=True)])
+    reductions = fit([_reductions(sample.work) for sample in samples])
+    if streamed is None or tiles is None or elements is None:
+        return None
+    first, access = samples[0], accesses[0]
+    computed = first.programs * _trips(first.work, access) * access.elements
+    needed = math.prod(first.sizes[access.argument])
+    return Division(
+        axes,
+        streamed,
+        _resident(samples, accesses, tiles),
+        max(1.0, round(_moved(first) * min(1.0, needed / computed) / least, 2)),
+        reductions or Fit(str(_reductions(first.work))),
+        round(first.programs * first.work.operations / computed, 2),
+        elements,
+        _dot(samples, fit),
+    )
+
+
+def _main(work: Work) -> Access | None:
+    """Return the access that moves most: in a matrix product, the largest that is stored."""
+    able = [a for a in work.accesses if not work.dots or a.kind != "load"]
+    return max(able, key=lambda a: (a.bytes * work.trips_of(a.loops), len(a.loops)), default=None)
+
+
+def _trips(work: Work, access: Access) -> int:
+    return max(1, work.trips_of(access.loops))
+
+
+def _possible_trips(work: Work, access: Access) -> set[int]:
+    """Return the trips in which a program makes an access, with and without a first or last trip beside its loop."""
+    beside = [a for a in work.accesses if replace(a, loops=access.loops) == access and a.loops == access.loops[:-1]]
+    own = work.trips_of(access.loops)
+    return {_trips(work, access), own + work.trips_of(beside[0].loops) if beside and access.loops else own}
+
+
+def _same(work: Work, main: Access) -> Access | None:
+    able = [a for a in work.accesses if (a.argument, a.kind) == (main.argument, main.kind)]
+    return max(able, key=lambda a: (a.bytes * work.trips_of(a.loops), len(a.loops)), default=None)
+
+
+def _extents(sample: Sample, access: Access) -> tuple[int, int]:
+    """Return the number of rows of the accessed tensor, and their length."""
+    sizes = sample.sizes[access.argument]
+    return math.prod(sizes[:-1]), sizes[-1]
+
+
+def _tile(access: Access) -> tuple[int, int]:
+    """Return the rows of a tile, and their length."""
+    columns = access.shape[-1] if access.shape else 1
+    return access.elements // columns, columns
+
+
+def _flat(sample: Sample, access: Access) -> _Numbers | None:
+    total = math.prod(sample.sizes[access.argument])
+    block = _trips(sample.work, access) * access.elements
+    return [("elements", (total, block, access.elements))] if ceil_div(total, block) == sample.programs else None
+
+
+def _rows(sample: Sample, access: Access) -> _Numbers | None:
+    """Each program takes whole rows, and each row in trips of columns."""
+    (m, n), (rows, columns) = _extents(sample, access), _tile(access)
+    outer, rest = divmod(_trips(sample.work, access), ceil_div(n, columns))
+    if rest or not outer or ceil_div(m, outer * rows) != sample.programs:
+        return None
+    return [("rows", (m, outer * rows, rows)), ("columns", (n, n, columns))]
+
+
+def _blocks(sample: Sample, access: Access) -> _Numbers | None:
+    """Each program takes one block of rows and columns."""
+    (m, n), (rows, columns) = _extents(sample, access), _tile(access)
+    block = rows * (1 if sample.work.dots else _trips(sample.work, access))
+    if ceil_div(m, block) * ceil_div(n, columns) != sample.programs:
+        return None
+    return [("rows", (m, block, rows)), ("columns", (n, columns, columns))]
+
+
+def _named_blocks(names: Sequence[str]) -> Iterator[Callable[[Sample, Access], _Numbers | None]]:
+    """Yield forms in which a program takes a block of rows and columns whose sizes are parameters, in whole tiles or
+    not, or one tile, or a whole row."""
+    for rows, columns in itertools.product((*names, ""), (*names, "", _WHOLE)):
+        yield partial(_named_block, rows, columns)
+
+
+_WHOLE = "the whole row"
+
+
+def _named_block(rows: str, columns: str, sample: Sample, access: Access) -> _Numbers | None:
+    (m, n), (height, width) = _extents(sample, access), _tile(access)
+    high = sample.integers[rows] if rows else height
+    wide = n if columns == _WHOLE else sample.integers[columns] if columns else width
+    trips = ceil_div(high, height) * ceil_div(wide, width)
+    is_grid = ceil_div(m, high) * ceil_div(n, wide) == sample.programs
+    if not is_grid or trips not in _possible_trips(sample.work, access):
+        return None
+    return [("rows", (m, high, height)), ("columns", (n, wide, width))]
+
+
+def _persistent_rows(sample: Sample, access: Access) -> _Numbers | None:
+    """A fixed number of programs take rows in turns; some of them take none in the last round."""
+    (_, n), (rows, columns) = _extents(sample, access), _tile(access)
+    outer, rest = divmod(_trips(sample.work, access), ceil_div(n, columns))
+    if rest or not outer:
+        return None
+    block = outer * rows
+    return [("programs", (sample.programs * block, block, rows)), ("columns", (n, n, columns))]
+
+
+def _programs(sample: Sample, access: Access) -> _Numbers | None:
+    block = _trips(sample.work, access) * access.elements
+    return [("programs", (sample.programs * block, block, access.elements))]
+
+
+def _axes(
+    numbers: Sequence[_Numbers | None], fit: Callable[[Sequence[int]], Fit | None], dims: Sequence[str]
+) -> tuple[AxisFit, ...] | None:
+    """Return the axes as expressions; an axis whose size is a dimension has its name."""
+    known = [axes for axes in numbers if axes is not None]
+    if len(known) < len(numbers):
+        return None
+    found = []
+    for number, (name, _) in enumerate(known[0]):
+        size, block, step = (fit([axes[number][1][part] for axes in known]) for part in range(3))
+        if size is None or block is None or step is None:
+            return None
+        found.append(AxisFit(size.text if size.text in dims else name, size, block, step))
+    return tuple(found)
+
+
+def _streamed(work: Work, access: Access) -> list[int]:
+    """Return the bytes of each load in one trip of the loops of the main access, or of a product's loop."""
+    loops = max((loops for _, loops in work.dots), key=len, default=access.loops)
+    return [a.bytes for a in work.accesses if a.kind == "load" and a.loops == loops] or [access.bytes]
+
+
+def _sum_of(parts: Sequence[Sequence[int]], fit: Callable[[Sequence[int]], Fit | None]) -> Fit | None:
+    """Return a sum of expressions, one for each part that every sample has; equal parts are counted."""
+    if len({len(values) for values in parts}) != 1:
+        return fit([sum(values) for values in parts])
+    found: Counter[str] = Counter()
+    names: frozenset[str] = frozenset()
+    for column in zip(*parts, strict=True):
+        if (one := fit(column)) is None:
+            return None
+        found[one.text] += 1
+        names |= one.names
+    return Fit(" + ".join(text if count == 1 else _times(count, text) for text, count in found.items()), names)
+
+
+def _times(count: int, text: str) -> str:
+    """Return a multiple of an expression: 3 * 4 * N as 12 * N."""
+    factor, star, rest = text.partition(" * ")
+    return f"{count * int(factor)}{star}{rest}" if factor.isdigit() else f"{count} * {text}"
+
+
+def _resident(samples: Sequence[Sample], accesses: Sequence[Access], tiles: Fit) -> Fit:
+    """Return the memory beside the streamed tiles: a multiple of the tile, as the compiler plans it."""
+    shares = [
+        max(0, sample.on_chip_bytes - sum(_streamed(sample.work, access))) / access.elements
+        for sample, access in zip(samples, accesses, strict=True)
+        if sample.on_chip_bytes
+    ]
+    share = math.ceil(statistics.median(shares)) if shares else 4
+    if not share or not tiles.names:
+        return Fit(str(share and share * int(tiles.text)))
+    return Fit(f"{share} * {tiles.text}", tiles.names)
+
+
+def _reductions(work: Work) -> int:
+    """Return the reductions of tiles in one trip of the outermost loop."""
+    return sum(work.trips_of(loops[1:]) for loops in work.reductions)
+
+
+def _moved(sample: Sample) -> int:
+    """Return the bytes that all programs move, each tile whole."""
+    work = sample.work
+    return sample.programs * sum(a.bytes * work.trips_of(a.loops) for a in work.accesses)
+
+
+def _dot(samples: Sequence[Sample], fit: Callable[[Sequence[int]], Fit | None]) -> tuple[Fit, Fit, Fit] | None:
+    if not all(sample.work.dots for sample in samples):
+        return None
+    largest = [max((sizes for sizes, _ in sample.work.dots), key=math.prod) for sample in samples]
+    m, n, k = (fit([dot[part] for dot in largest]) for part in range(3))
+    return None if m is None or n is None or k is None else (m, n, k)

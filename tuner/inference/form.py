@@ -1,0 +1,311 @@
+"""The form of a kernel's launches: which of its integers are dimensions, and what follows from them."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from tilewise.db.records import Config, Flags, Problem, Value
+from tilewise.errors import BadSpec
+from tilewise.kernels.spec import WORD
+from tilewise.tuner.capture.calls import Call, CapturedKernel, TensorArgument, TritonDtype
+from tilewise.tuner.inference.expressions import Fit, condition, expression
+
+__all__ = ["BufferForm", "Form", "find_form"]
+
+
+@dataclass(frozen=True, slots=True)
+class BufferForm:
+    """A tensor: the expressions of its sizes in memory order, its dtype (None: the problem's), and its draw as text."""
+
+    sizes: tuple[Fit, ...]
+    dtype: str | None
+    draw: str = ""
+
+
+@dataclass
+class Form:
+    """All that the launches say. `fits` are the integers that are passed, `fixed` other constants as Python text.
+
+    `blocks` are the parameters with their values, in the order of the kernel's arguments, and `options` those among
+    them that are compile options. `samples` pairs each recorded problem with a config and its grid.
+    """
+
+    name: str
+    calls: list[Call]
+    dims: list[str] = field(default_factory=list)
+    buffers: dict[str, BufferForm] = field(default_factory=dict)
+    fits: dict[str, Fit] = field(default_factory=dict)
+    fixed: dict[str, str] = field(default_factory=dict)
+    flags: dict[str, list[bool | str]] = field(default_factory=dict)
+    computed: dict[str, Fit] = field(default_factory=dict)
+    configs: list[Config] = field(default_factory=list)
+    options: frozenset[str] = frozenset()
+    constants: frozenset[str] = frozenset()
+    grid: list[Fit] = field(default_factory=list)
+    problems: list[Problem] = field(default_factory=list)
+    dtypes: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def blocks(self) -> list[str]:
+        """The whole-number parameters, in which expressions may be written."""
+        return [n for n in self.parameters if n not in self.options and _is_whole(self.configs[0].get(n))]
+
+    @property
+    def parameters(self) -> list[str]:
+        return list(dict.fromkeys(name for config in self.configs for name in config))
+
+    def integers(self, problem: Problem, config: Config) -> dict[str, int]:
+        """Return the dims and the whole-number parameters of a sample."""
+        return {**problem.dims, **{name: int(config[name]) for name in self.blocks}}
+
+
+def find_form(kernel: CapturedKernel) -> Form:
+    """Find the form of a kernel's launches. Raises `BadSpec` with one line that says what is missing."""
+    if kernel.obstacles or not kernel.calls:
+        why = "; ".join((*kernel.obstacles, *kernel.left_out)) or "it was never launched"
+        raise BadSpec(f"no spec can be inferred for {kernel.name}: {why}")
+    form = Form(kernel.name, _alike(kernel.calls))
+    left = len(kernel.calls) - len(form.calls)
+    if left:
+        form.notes.append(f"{left} different launches with other optional arguments are left out")
+    main = _main_dtype(form.calls[0])
+    columns = {name: [call.arguments[name] for call in form.calls] for name in form.calls[0].arguments}
+    whole = {n: [int(v) for v in values] for n, values in columns.items() if all(map(_is_whole, values))}  # type: ignore[arg-type]
+    tensors = {n: [v for v in values if isinstance(v, TensorArgument)] for n, values in columns.items()}
+    layouts = {name: _layout(found, whole) for name, found in tensors.items() if found}
+    names = _name_dims(layouts, whole, len(form.calls))
+    form.dims = list(names.values())
+    sizes = [{dim: column[i] for column, dim in names.items()} for i in range(len(form.calls))]
+    for name, axes in layouts.items():
+        fits = tuple(_required(name, _samples(sizes, axis), form.dims) for axis in axes)
+        first = tensors[name][0]
+        form.buffers[name] = BufferForm(fits, None if first.dtype == main else first.dtype, _draw(tensors[name]))
+    tuned = _tuned_constants(kernel, whole, sizes, form.dims)
+    _sort_others(form, columns, whole, sizes, tuned, kernel.constants)
+    form.options, form.constants = kernel.options, kernel.constants
+    form.configs = _configs(form.calls, tuned, kernel)
+    dtypes = [_main_dtype(call) for call in form.calls]
+    form.dtypes = list(dict.fromkeys(dtypes))
+    for size, dtype, call in zip(sizes, dtypes, form.calls, strict=True):
+        form.problems.append(Problem(kernel.name, size, dtype, _flags(form, call)))
+    _fit_launches(form, tuned)
+    return form
+
+
+def _alike(calls: Sequence[Call]) -> list[Call]:
+    """Return the calls of the most frequent kind: the same arguments are tensors, and of the same dtypes."""
+    kinds = [tuple((name, _kind(call, value)) for name, value in call.arguments.items()) for call in calls]
+    chosen = Counter(kinds).most_common(1)[0][0]
+    return [call for call, kind in zip(calls, kinds, strict=True) if kind == chosen]
+
+
+def _kind(call: Call, value: object) -> object:
+    if isinstance(value, TensorArgument):
+        return len(value.shape), "" if value.dtype == _main_dtype(call) else value.dtype
+    if isinstance(value, TritonDtype):
+        return value.text
+    if isinstance(value, str) and not WORD.fullmatch(value):
+        return repr(value)  # no flag can have this value
+    return "flag" if isinstance(value, (bool, str)) else type(value).__name__
+
+
+def _main_dtype(call: Call) -> str:
+    """Return the dtype of the problem: that of most floating-point tensors, of most tensors if there is none."""
+    dtypes = [tensor.dtype for tensor in call.tensors.values()]
+    floats = [dtype for dtype in dtypes if "float" in dtype]
+    if not dtypes:
+        raise BadSpec("no spec can be inferred for a kernel without tensors")
+    return Counter(floats or dtypes).most_common(1)[0][0]
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _layout(tensors: Sequence[TensorArgument], whole: Mapping[str, list[int]]) -> list[list[int]]:
+    """Return the sizes of each axis in memory order, one number per call.
+
+    A kernel gets a pointer and strides: for it, a permuted tensor is as good as one in the order of memory, and one
+    with gaps as good as all its memory. It is one axis if its length is an argument, and its own sizes are not.
+    """
+    flat = [tensor.span for tensor in tensors]
+    orders = {tuple(sorted(range(len(t.shape)), key=lambda axis, t=t: -t.strides[axis])) for t in tensors}  # type: ignore[misc]
+    if not all(tensor.is_dense for tensor in tensors) or len(orders) != 1:
+        return [flat]
+    axes = [[tensor.shape[axis] for tensor in tensors] for axis in next(iter(orders))]
+    axes = [axis for axis in axes if any(size > 1 for size in axis)]
+    if flat in whole.values() and not any(axis in whole.values() for axis in axes):
+        return [flat]
+    return axes or [flat]
+
+
+def _name_dims(
+    layouts: Mapping[str, Sequence[Sequence[int]]], whole: Mapping[str, Sequence[int]], calls: int
+) -> dict[tuple[int, ...], str]:
+    """Return the dimensions' names by their sizes in every call: integers that equal extents in all of them.
+
+    Equal integers are one dimension. Extents that no argument gives are called D0, D1, .. unless they never change.
+    """
+    found: dict[tuple[int, ...], str] = {}
+    columns = [tuple(axis) for axes in layouts.values() for axis in axes]
+    by_column: dict[tuple[int, ...], str] = {}
+    for name in sorted(whole, key=lambda name: "stride" in name.lower()):
+        if not _TILE_NAME.search(name):
+            by_column.setdefault(tuple(whole[name]), name)
+    for column in columns:
+        if column in by_column and any(size > 1 for size in column):
+            found.setdefault(column, by_column[column])
+    unnamed = 0
+    for column in columns:
+        is_known = column in found or all(size == 1 for size in column) or (calls > 1 and len(set(column)) == 1)
+        named = [{name: known[index] for known, name in found.items()} for index in range(calls)]
+        if is_known or (found and _follows(column, named, list(found.values()))):
+            continue
+        found[column] = f"D{unnamed}"
+        unnamed += 1
+    order = {name: index for index, name in enumerate(whole)}
+    return dict(sorted(found.items(), key=lambda item: order.get(item[1], len(order))))
+
+
+_TILE_NAME = re.compile(r"block|tile|^B[A-Z]{1,2}$", re.IGNORECASE)
+"""Names of constants that are no dimensions, even where they equal an extent."""
+
+
+def _follows(column: Sequence[int], sizes: Sequence[Mapping[str, int]], dims: Sequence[str]) -> bool:
+    fit = expression(_samples(sizes, column), dims)
+    return fit is not None and bool(fit.names)
+
+
+def _samples(sizes: Sequence[Mapping[str, int]], column: Sequence[int]) -> list[tuple[Mapping[str, int], int]]:
+    return list(zip(sizes, column, strict=True))
+
+
+def _required(name: str, samples: list[tuple[Mapping[str, int], int]], dims: Sequence[str]) -> Fit:
+    fit = expression(samples, dims)
+    if fit is None:
+        raise BadSpec(f"the size of {name} does not follow from {', '.join(dims)}; capture one shape at a time")
+    return fit
+
+
+def _draw(tensors: Sequence[TensorArgument]) -> str:
+    """Return the text of a `draw` for integers, whose recorded values or bounds count."""
+    first = tensors[0]
+    if first.values is not None and len({tensor.values for tensor in tensors}) == 1:
+        return f"exactly({', '.join(map(str, first.values))})"
+    bounds = [(t.low, t.high) for t in tensors if t.low is not None and t.high is not None]
+    if not bounds:
+        return ""
+    return f"between({max(low for low, _ in bounds)}, {min(high for _, high in bounds)})"
+
+
+def _tuned_constants(
+    kernel: CapturedKernel,
+    whole: Mapping[str, Sequence[int]],
+    sizes: Sequence[Mapping[str, int]],
+    dims: Sequence[str],
+) -> dict[str, list[int]]:
+    """Return the constants that a program sets itself and that no dimension explains: tile sizes, by call."""
+    found = {}
+    for name in kernel.parameters:
+        column = whole.get(name)
+        if name not in kernel.constants or column is None or not all(_is_tile(value, name) for value in column):
+            continue
+        fit = expression(_samples(sizes, column), dims)
+        if fit is None or not fit.names:
+            found[name] = list(column)
+    return found
+
+
+def _is_tile(value: int, name: str = "") -> bool:
+    least = 2 if _TILE_NAME.search(name) else 16
+    return value >= least and value & (value - 1) == 0
+
+
+def _sort_others(
+    form: Form,
+    columns: Mapping[str, Sequence[object]],
+    whole: Mapping[str, Sequence[int]],
+    sizes: list[dict[str, int]],
+    tuned: Mapping[str, object],
+    constants: frozenset[str],
+) -> None:
+    """Sort what is neither tensor nor tuned into expressions, flags and constants."""
+    for name, values in columns.items():
+        if name in form.buffers or name in tuned:
+            continue
+        if name in whole:
+            column = whole[name]
+            fit = expression(_samples(sizes, column), form.dims)
+            if fit is not None and fit.text in form.dims and name in constants and all(map(_is_tile, column)):
+                fit = fit if name in form.dims else Fit(f"next_power_of_two({fit.text})", fit.names)
+            if fit is None:
+                form.dims.append(name)
+                for size, number in zip(sizes, column, strict=True):
+                    size[name] = number
+                fit = Fit(name, frozenset((name,)))
+            form.fits[name] = fit
+        elif len(set(values)) > 1 and all(isinstance(value, (bool, str)) for value in values):
+            form.flags[name] = list(dict.fromkeys(values))  # type: ignore[arg-type]
+        else:
+            value = values[0]
+            form.fixed[name] = value.text if isinstance(value, TritonDtype) else repr(value)
+            if len(set(values)) > 1:
+                form.notes.append(f"{name} is {value} in the spec, although launches differ in it")
+
+
+def _flags(form: Form, call: Call) -> Flags:
+    return {n: v for n, values in form.flags.items() if (v := call.arguments[n]) != values[0]}  # type: ignore[misc]
+
+
+def _configs(calls: Sequence[Call], tuned: Mapping[str, Sequence[int]], kernel: CapturedKernel) -> list[Config]:
+    """Return every config once, with the constants that the program sets itself."""
+    found: list[Config] = []
+    for index, call in enumerate(calls):
+        for config in call.configs:
+            whole: dict[str, Value] = {name: column[index] for name, column in tuned.items()}
+            whole |= config
+            if whole not in found:
+                found.append(whole)
+    names = {name for config in found for name in config}
+    return [config for config in found if config.keys() == names]
+
+
+def _fit_launches(form: Form, tuned: Mapping[str, Sequence[int]]) -> None:
+    """Find the grid and the computed constants as expressions of dims and parameters."""
+    samples = []
+    for index, (problem, call) in enumerate(zip(form.problems, form.calls, strict=True)):
+        for number, config in enumerate(call.configs):
+            whole = {**{name: column[index] for name, column in tuned.items()}, **config}
+            if whole in form.configs:
+                samples.append((form.integers(problem, whole), call.grids[number], call.computed[number]))
+    lengths = {len(grid) for _, grid, _ in samples}
+    if len(lengths) != 1:
+        raise BadSpec(f"the grid of {form.name} has {' or '.join(map(str, sorted(lengths)))} axes; capture one alone")
+    for axis in range(lengths.pop()):
+        fit = expression([(given, grid[axis]) for given, grid, _ in samples], form.dims, form.blocks)
+        if fit is None:
+            raise BadSpec(
+                f"the grid of {form.name} does not follow from {', '.join((*form.dims, *form.blocks))}; "
+                "write the spec's grid by hand: tilewise spec shows how"
+            )
+        form.grid.append(fit)
+    for name in samples[0][2]:
+        values = [computed[name] for _, _, computed in samples]
+        form.computed[name] = _computed(form, name, [given for given, _, _ in samples], values)
+
+
+def _computed(form: Form, name: str, given: Sequence[Mapping[str, int]], values: Sequence[Value]) -> Fit:
+    fit = None
+    if all(isinstance(value, bool) for value in values):
+        fit = condition([(g, int(v)) for g, v in zip(given, values, strict=True)], form.dims, form.blocks)
+    elif all(_is_whole(value) for value in values):
+        fit = expression([(g, int(v)) for g, v in zip(given, values, strict=True)], form.dims, form.blocks)
+    elif len(set(values)) == 1:
+        fit = Fit(repr(values[0]))
+    if fit is None:
+        raise BadSpec(f"{name} of {form.name}, which triton.heuristics computes, does not follow from its dimensions")
+    return fit

@@ -1,0 +1,192 @@
+"""A spec from recorded launches: their form, and the work that the compiled code does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from tilewise.errors import BadSpec, TilewiseError
+from tilewise.kernels.inferred import NVIDIA_OPTIONS
+from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
+from tilewise.tuner.capture.calls import CapturedKernel
+from tilewise.tuner.devices.ascend_model import toolchain
+from tilewise.tuner.hardware.ascend_parts import PARTS
+from tilewise.tuner.hardware.targets import known_target
+from tilewise.tuner.inference.code import Work, read_code
+from tilewise.tuner.inference.division import Sample, find_division
+from tilewise.tuner.inference.form import Form, find_form
+from tilewise.tuner.inference.spec_text import Roles, spec_text
+from tilewise.tuner.measure.launch import compiled, resolve_function
+from tilewise.tuner.space.search_space import check_tilings, enumerate_space
+from tilewise.tuner.stand_in.accelerator import accelerator_stand_in
+from tilewise.tuner.stand_in.driver import is_ascend
+from tilewise.tuner.workers.worker import describe
+
+__all__ = ["Inferred", "infer", "loaded"]
+
+_Item = TypeVar("_Item")
+
+_PART, _GPU = "Ascend910B4", "NVIDIA H200"
+"""Devices whose compilers read a kernel's work; what is read does not depend on the part."""
+
+_PROBLEMS, _CONFIGS, _PLANNED = 2, 8, 4
+"""Recorded problems and configs of each that are compiled, and how many of all are compiled until memory is planned."""
+
+
+@dataclass(frozen=True, slots=True)
+class Inferred:
+    """The text of a file with `SPEC`, the recorded problems, and what could not be told, one line each."""
+
+    text: str
+    problems: tuple[Problem, ...]
+    notes: tuple[str, ...]
+
+
+def infer(kernel: CapturedKernel, *, cache_folder: Path, widen: bool = False, reference: str = "") -> Inferred:
+    """Infer a spec. Raises `BadSpec` with one line that says what is missing.
+
+    `widen` tries powers of two around the program's values; it is set if the program leaves no choice. `reference` is
+    the text of the spec's reference.
+    """
+    form = find_form(kernel)
+    if not widen and len(_distinct(form)) == 1:
+        widen = True
+        form.notes.append("The program has one config here: values around its own are tried too.")
+    plain = loaded(spec_text(form, kernel.file, {}, None, widen=False))
+    samples = _samples(form, plain, cache_folder)
+    roles = _roles(kernel, form, [sample.work for sample in samples])
+    with_roles = spec_text(form, kernel.file, roles, None, widen=widen, reference=reference)
+    least = loaded(with_roles).bytes(form.problems[0])
+    division = find_division(samples, form.dims, form.blocks, form.grid, least)
+    text = spec_text(form, kernel.file, roles, division, widen=widen, reference=reference)
+    if division is None or not _fits(text, form.problems):
+        form.notes.append("How a config divides the work could not be told, so it is searched without a prior; ")
+        form.notes[-1] += "a `tiling` written by hand gives it one."
+        text = spec_text(form, kernel.file, roles, None, widen=widen, reference=reference)
+    return Inferred(text, tuple(form.problems), tuple(form.notes))
+
+
+def _distinct(form: Form) -> list[Config]:
+    """Return the configs that differ on the installed Triton's devices."""
+    unused = NVIDIA_OPTIONS if is_ascend() else ("multibuffer",)
+    found: list[Config] = []
+    for config in form.configs:
+        kept = {name: value for name, value in config.items() if name not in unused}
+        found += [] if kept in found else [kept]
+    return found
+
+
+def loaded(text: str) -> KernelSpec:
+    """Return the spec that an inferred text defines."""
+    names: dict[str, object] = {}
+    exec(compile(text, "inferred spec", "exec"), names)
+    spec = names["SPEC"]
+    assert isinstance(spec, KernelSpec)
+    return spec
+
+
+def _samples(form: Form, spec: KernelSpec, cache_folder: Path) -> list[Sample]:
+    """Compile some configs of some problems. Raises `BadSpec` if none compiles."""
+    found: list[Sample] = []
+    errors: list[str] = []
+    for problem, config in _chosen(form):
+        try:
+            with accelerator_stand_in():
+                found.append(_sample(form, spec, problem, config, cache_folder, plan=len(found) < _PLANNED))
+        except Exception as error:  # the front end raises exceptions of any type
+            errors.append(f"{type(error).__name__}: {describe(error)}")
+    if not found:
+        raise BadSpec(f"no spec can be inferred for {form.name}: it does not compile here: {errors[0]}")
+    return found
+
+
+def _chosen(form: Form) -> Iterator[tuple[Problem, Config]]:
+    configs = _distinct(form)
+    if len(configs) == 1:  # which number comes from which parameter shows only where they change
+        configs += [{**configs[0], name: factor * int(configs[0][name])} for name in form.blocks for factor in (2, 4)]
+    for problem in _spread(form.problems, _PROBLEMS):
+        for config in _spread(configs, _CONFIGS):
+            yield problem, config
+
+
+def _spread(items: Sequence[_Item], count: int) -> Sequence[_Item]:
+    if len(items) <= count:
+        return items
+    return [items[round(index * (len(items) - 1) / (count - 1))] for index in range(count)]
+
+
+def _sample(
+    form: Form, spec: KernelSpec, problem: Problem, config: Config, cache_folder: Path, *, plan: bool
+) -> Sample:
+    (launch,) = spec.plan(config, problem)
+    function = resolve_function(spec, launch.function)
+    scalars = spec.scalars(problem)
+    fixed = {**spec.constants(problem), **config, **launch.constants}
+    names = [
+        p.name
+        for p in function.params
+        if not p.is_constexpr
+        and p.name not in fixed
+        and not (type(scalars.get(p.name)) is int and scalars[p.name] == 1 and not p.do_not_specialize)
+    ]
+    on_chip = None
+    if is_ascend():
+        text = toolchain.triton_ir(spec, problem, config, launch, _PART)
+        if plan:
+            on_chip = _on_chip_bytes(spec, problem, config, cache_folder)
+    else:
+        text = next(compiled(spec, problem, config)).asm["ttir"]
+    integers = {name: value for name, value in scalars.items() if isinstance(value, int)}
+    work = read_code(text, names, integers, launch.grid)
+    if work is None:
+        raise BadSpec(f"the compiled {form.name} takes other arguments than the launch")
+    sizes = {name: buffer.shape for name, buffer in spec.buffers(problem).items()}
+    return Sample(form.integers(problem, config), launch.grid, work, sizes, on_chip)
+
+
+def _on_chip_bytes(spec: KernelSpec, problem: Problem, config: Config, cache_folder: Path) -> int | None:
+    """Return the memory that the compiler plans for a config without double buffers, also if it is too much."""
+    from tilewise.tuner.devices.ascend_model.ir.hivm import parse
+    from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
+
+    (launch,) = spec.plan(config, problem)
+    try:
+        linalg = toolchain.lower(spec, problem, config, launch, _PART)
+        made = toolchain.compile_linalg(linalg, _PART, multibuffer=False, cache_folder=cache_folder)
+        return parse(made.code).planned_bytes("ub") if made.code else (made.required_bits or 0) // 8 or None
+    except (UnknownOperation, ValueError):  # a kernel that the model cannot read has a division all the same
+        return None
+
+
+def _roles(kernel: CapturedKernel, form: Form, works: Sequence[Work]) -> Roles:
+    """Return which tensors are written: those that the code stores to. Raises `BadSpec` if it stores nothing."""
+    roles: Roles = {}
+    for name in form.buffers:
+        written, read = (any(getattr(work, way)(name) for work in works) for way in ("written", "read"))
+        if not written:
+            continue
+        if name in kernel.reset_to_zero:
+            roles[name] = 'role="out", initial=0.0'
+        else:
+            gaps = any(not call.tensors[name].is_dense for call in form.calls)
+            roles[name] = f'role="{"inout" if read or gaps or name in kernel.restore_value else "out"}"'
+    if not roles:
+        raise BadSpec(f"no spec can be inferred for {kernel.name}: it stores nothing that can be followed")
+    return roles
+
+
+def _fits(text: str, problems: Sequence[Problem]) -> bool:
+    """Return whether the division agrees with the grid for every config, as a tuning will check."""
+    spec = loaded(text)
+    try:
+        for problem in _spread(problems, _PROBLEMS):
+            check_tilings(spec, problem, enumerate_space(spec, problem, _target()).configs)
+    except TilewiseError:
+        return False
+    return True
+
+
+def _target() -> Target:
+    return known_target(_PART, PARTS[_PART].cores) if is_ascend() else known_target(_GPU, 132)

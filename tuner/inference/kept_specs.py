@@ -1,0 +1,35 @@
+"""Inferred specs in the user's data folder, where other processes and later programs find them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tilewise.errors import StoreError
+from tilewise.kernels.source import digest
+from tilewise.tuner.inference.infer import Inferred
+
+__all__ = ["keep_spec", "kept_spec"]
+
+
+def keep_spec(inferred: Inferred, name: str, data_folder: Path) -> Path:
+    """Write the spec of the kernel `name`, and return its file. Raises `StoreError` if it cannot be written.
+
+    A spec of another text is another file: processes import a file once.
+    """
+    file = data_folder / "specs" / f"{name}-{digest(inferred.text)[:12]}.py"
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(inferred.text)
+    except OSError as error:
+        raise StoreError(f"cannot write {file}: {error.strerror}; set TILEWISE_DATA to another folder") from error
+    return file
+
+
+def kept_spec(file: Path, name: str, data_folder: Path) -> Path | None:
+    """Return the newest spec of the kernel `name` in the program's `file`, or None."""
+    found = [path for path in (data_folder / "specs").glob(f"{name}-*.py") if _is_of(path, f"{file}:{name}")]
+    return max(found, key=lambda path: path.stat().st_mtime_ns, default=None)
+
+
+def _is_of(spec: Path, function: str) -> bool:
+    return f'"{function}"' in spec.read_text(errors="replace")
