@@ -85,6 +85,22 @@ MISTAKES = {
     ),
     "config of unknown parameters": (("explain", "row_reduce", *SHAPE, "-c", "TILE=3", *MODEL), 2, "lacks"),
     "config in words": (("explain", "row_reduce", *SHAPE, "-c", "fast", *MODEL), 2, "cannot read 'fast'"),
+    "lint without a shape": (
+        ("lint", "row_reduce"),
+        2,
+        "row_reduce is compiled for a shape; give one with -s, such as -s M=1024,N=1024",
+    ),
+    "lint of a config outside the space": (
+        ("lint", "row_reduce", *SHAPE, "-c", "BLOCK_SIZE_M=26,SUB_BLOCK_SIZE_M=25,BLOCK_SIZE_N=256"),
+        2,
+        "BLOCK_SIZE_M=26 is outside the space",
+    ),
+    "lint of a default that breaks a rule": (
+        ("lint", "block_fp8_gemm", "-s", "M=256,N=256,K=256", "--dtype", "float8_e4m3fn"),
+        2,
+        "8-bit floats need an NVIDIA GPU of compute capability 8.9 or later; give another config with -c",
+    ),
+    "lint for a GPU": (("lint", "row_reduce", *SHAPE, "--device", "gpu"), 2, "unknown device 'gpu'"),
     "user file that is not there": (("tune", "nowhere.py:SPEC", *SHAPE, *MODEL), 2, "no file nowhere.py"),
     "look-up of an unknown device": (
         ("lookup", "row_reduce", *SHAPE, "--device", "Ascend1"),

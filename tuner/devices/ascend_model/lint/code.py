@@ -130,16 +130,17 @@ class Code:
     def strides(self, number: int) -> list[int | None]:
         """Return a view's strides in elements, None for those that are not known."""
         op = self._definitions.get(number)
-        if op is not None and op.name == "memref.reinterpret_cast":
+        if op is None:
+            return []
+        if op.name == "memref.reinterpret_cast":
             return [self.number(value) if known is None else known for known, value in index_plan(op)[2]]
-        if op is not None and op.name in ("memref.subview", "memref.cast"):
-            source, kind = op.types[0], op.result_types[0]
-            assert isinstance(source, MemRef)
-            assert isinstance(kind, MemRef)
-            if len(source.shape) == len(kind.shape):
-                return self.strides(op.operands[0])
-        made = op.result_types[0] if op is not None else None
-        return [None if s == DYNAMIC else s for s in made.strides] if isinstance(made, MemRef) else []
+        kind = op.result_types[0]
+        assert isinstance(kind, MemRef), "only memory has strides"
+        source = op.types[0]
+        steps = op.name in ("memref.subview", "memref.cast")
+        if steps and isinstance(source, MemRef) and len(source.shape) == len(kind.shape):
+            return self.strides(op.operands[0])
+        return [None if stride == DYNAMIC else stride for stride in kind.strides]
 
     def slice(self, number: int) -> list[Op]:
         """Return the operations that a value is computed from, through memory on chip too, nearest first."""

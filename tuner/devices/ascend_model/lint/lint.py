@@ -65,14 +65,15 @@ def lint(
     except ValueError as error:
         raise Unavailable(f"cannot lint {spec.name}: {error}") from error
     courses = [] if isinstance(analysis, str) else analysis.launches
-    longest = max(courses, key=lambda course: course.time.time_us, default=None)
+    longest = max(_times_us(courses), default=0.0)
     found: list[Finding] = []
     for launch, course in zip_longest(launches, courses):
         if launch.compiled.refusal and not launch.compiled.overflowed:
             raise Unavailable(f"cannot lint {spec.name}: {launch.compiled.refusal}")
         found.extend(_code(launch, course, target))
-        if course is longest and course is not None:  # what a short launch combines may not divide
-            found.extend(_programs(launch, course, target, spare_us=max(0.0, _time_us(courses) - floor_us)))
+        if course and course.time.time_us == longest:  # what a short launch combines may not divide
+            spare_us = max(0.0, sum(_times_us(courses)) - floor_us)
+            found.extend(_programs(launch, course, target, spare_us=spare_us))
     time_us = None if isinstance(analysis, str) else analysis.time_us
     least = min_share * (time_us or 0.0)
     kept = [each for each in _merged(found) if each.cost_us is None or 0 < each.cost_us >= least]
@@ -90,8 +91,8 @@ def _merged(findings: Sequence[Finding]) -> Sequence[Finding]:
     return list(joined.values())
 
 
-def _time_us(courses: Sequence[LaunchCourse]) -> float:
-    return sum(course.time.time_us for course in courses)
+def _times_us(courses: Sequence[LaunchCourse]) -> list[float]:
+    return [course.time.time_us for course in courses]
 
 
 def _code(launch: LocatedLaunch, course: LaunchCourse | None, target: Target) -> Iterator[Finding]:
