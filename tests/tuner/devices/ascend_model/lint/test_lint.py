@@ -51,7 +51,7 @@ def test_wrapped_offsets_of_a_product_are_read_row_by_row_and_element_by_element
 def test_code_that_cannot_be_timed_gives_findings_without_costs_and_the_reason(linted):
     found = linted("WRAPPED", M=1024, N=1024, K=1024)
     assert found.time_us is None
-    assert found.not_modelled == "the timeline of cube and vector cores together is not modelled"
+    assert "cube and vector cores together" in found.not_modelled
     assert all(finding.cost_us is None for finding in found.findings)
     assert "modelled_cost_us" not in found.findings[0].to_json(None)
 
