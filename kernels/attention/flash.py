@@ -5,7 +5,8 @@ Queries and outputs are [B, Q, H, D], keys and values [B, K, HKV, D]; a head of 
 the B sequences have lengths of their own and lie one after another, B * Q queries and B * K keys in all; `q_starts_ptr`
 and `k_starts_ptr` hold the first token of each, and the end of the last. Tuning draws uneven lengths.
 
-`plain` runs everywhere. `hopper` is for compute capability 9.0 alone (see `jit/attention/flash_hopper.py`), and needs
+`plain` runs everywhere. `masked` is for Ascend and sequences of one length (see `jit/attention/flash_masked.py`).
+`hopper` is for compute capability 9.0 alone (see `jit/attention/flash_hopper.py`), and needs
 upstream Triton 3.6. The default is `plain`, since a launch falls back to the default where another config fails.
 """
 
@@ -38,6 +39,7 @@ from tilewise.kernels.spec import (
 __all__ = ["SPEC"]
 
 _PLAIN = "tilewise.kernels.jit.attention.flash:flash_attention_kernel"
+_MASKED = "tilewise.kernels.jit.attention.flash_masked:flash_attention_masked_kernel"
 _HOPPER = "tilewise.kernels.jit.attention.flash_hopper:flash_attention_hopper_kernel"
 
 _CAUSAL = Flag("causal", (False, True))
@@ -112,6 +114,8 @@ def _blocks(config: Config, problem: Problem) -> int:
 def _launches(config: Config, problem: Problem) -> Sequence[Launch]:
     grid = (_blocks(config, problem) * problem.dims["H"],)
     fits = not _PACKED.of(problem) and problem.dims["K"] % int(config["BLOCK_N"]) == 0
+    if config["VARIANT"] == "masked":
+        return [Launch(_MASKED, grid, {"FITS_N": fits})]
     hopper = config["VARIANT"] == "hopper"
     return [Launch(_HOPPER if hopper else _PLAIN, grid, {"FITS_N": fits}, descriptors=hopper)]
 
@@ -210,6 +214,8 @@ def _takes_hopper(problem: Problem, target: Target) -> bool:
 
 
 def _variants(problem: Problem, target: Target) -> Sequence[Value]:
+    if target.family == "ascend" and not _PACKED.of(problem):
+        return ["masked"]
     return ["plain", "hopper"] if _takes_hopper(problem, target) else ["plain"]
 
 
@@ -253,7 +259,12 @@ def _default(problem: Problem, target: Target) -> Config:
     names = ("NUM_STAGES", "num_warps")
     config: dict[str, Value] = {}
     for block_m, block_n, values in itertools.product(rows, cols, list(options)):
-        config = {"VARIANT": "plain", "BLOCK_M": block_m, "BLOCK_N": block_n, **dict(zip(names, values, strict=False))}
+        config = {
+            "VARIANT": _variants(problem, target)[0],
+            "BLOCK_M": block_m,
+            "BLOCK_N": block_n,
+            **dict(zip(names, values, strict=False)),
+        }
         if all(constraint.holds(config, problem, target) for constraint in SPEC.constraints):
             break
     return config
@@ -262,7 +273,7 @@ def _default(problem: Problem, target: Target) -> Config:
 SPEC = KernelSpec(
     name="flash_attention",
     summary="out = softmax(q @ k.T / sqrt(D)) @ v per head, of many queries",
-    function=(_PLAIN, _HOPPER),
+    function=(_PLAIN, _HOPPER, _MASKED),
     dims=("B", "H", "HKV", "Q", "K", "D"),
     dtypes=("bfloat16", "float16"),
     flags=(_CAUSAL, _PACKED),

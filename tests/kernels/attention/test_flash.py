@@ -90,8 +90,9 @@ def test_hopper_is_for_capability_9_0_alone_and_for_tiles_that_fill_it(changes, 
     anything = problem(**{"q": 1000, "k": 1000, "d": 128, **changes})
     for name, target in TARGETS.items():
         found = {each["VARIANT"] for each in enumerate_space(FLASH, anything, target).configs}
-        assert found == ({"plain", "hopper"} if offered and name == "hopper" else {"plain"})
-        assert FLASH.default(anything, target)["VARIANT"] == "plain"
+        usual = "masked" if name == "ascend" and "packed" not in changes else "plain"
+        assert found == ({"plain", "hopper"} if offered and name == "hopper" else {usual})
+        assert FLASH.default(anything, target)["VARIANT"] == usual
 
 
 def test_configs_that_cannot_run_are_left_out():
@@ -212,6 +213,8 @@ def tiles(m, n):
         ((1, 2, 2, 50, 50, 16), tiles(16, 16), "bfloat16", {"causal": True}),
         ((2, 2, 1, 20, 45, 80), tiles(32, 16), "float16", {"causal": True}),
         ((1, 2, 1, 45, 20, 7), tiles(16, 16), "float16", {"causal": True}),  # queries that see nothing
+        ((2, 2, 1, 33, 70, 40), {**tiles(16, 32), "VARIANT": "masked"}, "float16", {}),
+        ((1, 2, 1, 45, 20, 7), {**tiles(16, 16), "VARIANT": "masked"}, "float16", {"causal": True}),
         ((5, 2, 1, 17, 21, 32), tiles(16, 16), "bfloat16", {"packed": True}),
         ((4, 2, 2, 18, 18, 128), tiles(16, 32), "float16", {"causal": True, "packed": True}),
         ((1, 1, 1, 1, 1, 1), tiles(16, 16), "float16", {"packed": True}),
@@ -274,7 +277,7 @@ module = sys.modules["tilewise.kernels.jit.attention.flash_hopper"]
 print(module.HAS_GLUON.value)
 """
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines() == ["['JITFunction', 'JITFunction']", "False"], done.stderr
+    assert done.stdout.splitlines() == ["['JITFunction', 'JITFunction', 'JITFunction']", "False"], done.stderr
     text = (ROOT / "kernels/jit/attention/flash_hopper.py").read_text()
     body = text[text.index("def flash_attention_hopper_kernel") :].split('"""', 2)[2].lstrip()
     assert body.startswith('gl.static_assert(HAS_GLUON, "the variant hopper needs upstream Triton 3.6 or newer')

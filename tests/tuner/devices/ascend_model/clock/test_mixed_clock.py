@@ -41,14 +41,14 @@ def test_an_epilogue_takes_longer_than_the_product_but_less_than_both_in_turn(ti
 
 def test_attention_waits_for_flags_between_its_cores(timed):
     dims = {"B": 1, "H": 4, "HKV": 4, "Q": 256, "K": 256, "D": 64}
-    config = {"VARIANT": "plain", "BLOCK_M": 64, "BLOCK_N": 64}
+    config = {"VARIANT": "masked", "BLOCK_M": 64, "BLOCK_N": 64}
     quick, slow = (timed(FLASH, dims, config, {"cross_flag": fixed(cycles)}).time_us for cycles in (50, 1000))
     assert 1.05 * quick < slow < 5 * quick
 
 
 def test_programs_are_dealt_to_cube_cores(timed, target):
     dims = {"B": 1, "H": target.matrix_cores, "HKV": 1, "Q": 64, "K": 64, "D": 64}
-    config = {"VARIANT": "plain", "BLOCK_M": 64, "BLOCK_N": 64}
+    config = {"VARIANT": "masked", "BLOCK_M": 64, "BLOCK_N": 64}
     one, two = timed(FLASH, dims, config), timed(FLASH, dims | {"H": target.matrix_cores + 1}, config)
     assert (one.waves, two.waves) == (1, 2)
 

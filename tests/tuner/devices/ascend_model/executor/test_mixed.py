@@ -46,10 +46,13 @@ def test_a_product_with_an_epilogue_agrees_at_an_odd_size(verdict, dtype, flags)
     assert found.agreed, found.reason
 
 
-@pytest.mark.parametrize(("q", "k", "d"), [(64, 128, 64), (50, 64, 32)])
-def test_attention_of_whole_blocks_of_keys_agrees(verdict, q, k, d):
-    dims = {"B": 1, "H": 2, "HKV": 1, "Q": q, "K": k, "D": d}
-    found = verdict("flash_attention", dims, "float16", {"VARIANT": "plain", "BLOCK_M": 32, "BLOCK_N": 64})
+@pytest.mark.parametrize(
+    ("q", "k", "dtype", "flags"),
+    [(64, 128, "bfloat16", {}), (75, 133, "float16", {}), (75, 133, "float16", {"causal": True})],
+)
+def test_attention_agrees_at_odd_sizes(verdict, q, k, dtype, flags):
+    dims = {"B": 1, "H": 2, "HKV": 1, "Q": q, "K": k, "D": 64}
+    found = verdict("flash_attention", dims, dtype, {"VARIANT": "masked", "BLOCK_M": 32, "BLOCK_N": 64}, **flags)
     assert found.agreed, found.reason
 
 
