@@ -15,7 +15,7 @@ from typing import Any
 
 from tilewise.tuner.devices.ascend_model.clock.core import CUBE_PIPES, Core, Memory
 from tilewise.tuner.devices.ascend_model.clock.half_clock import HalfClock
-from tilewise.tuner.devices.ascend_model.clock.program_clock import Step
+from tilewise.tuner.devices.ascend_model.clock.program_clock import Contents, Step
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function, Op
 from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, View, ceil
 from tilewise.tuner.devices.ascend_model.ir.workspace import CROSS_FLAGS
@@ -45,9 +45,10 @@ def fetched_shares(
     cores: int,
     memory: Memory,
     cache_bytes: int,
+    contents: Contents | None = None,
 ) -> Mapping[int, float]:
     """Return the share of each buffer's reads that misses a cache of this size, by argument index."""
-    clock = _FirstTrips(function, costs)
+    clock = _FirstTrips(function, costs, contents=contents)
     waves: list[list[_Tile]] = []
     turns = ceil(programs, cores)
     for turn in range(turns):
