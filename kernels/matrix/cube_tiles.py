@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewise.kernels.matrix.tiles import up_to
-from tilewise.kernels.spec import Problem, Target, Value, ceil_div
+from tilewise.kernels.spec import Problem, Target, Tiling, Value, ceil_div
 
 __all__ = [
     "CUBE_DTYPES",
     "accumulator_holds",
+    "cube_tile_holds",
     "default_cube_tile",
     "depths",
     "operands_in_l1",
@@ -45,12 +46,18 @@ def accumulator_holds(rows: int, cols: int) -> bool:
     return 4 * rows * cols <= _L0C_BYTES
 
 
-def default_cube_tile(rows: int, cols: int, problem: Problem, target: Target) -> dict[str, Value]:
-    """Return the largest tile that gives every second core work, and the deepest trip that is double-buffered."""
+def cube_tile_holds(tiling: Tiling) -> bool:
+    """Return whether L1 holds the operands of one trip, and L0C its sums."""
+    return tiling.streamed_bytes <= _L1_BYTES and tiling.resident_bytes <= _L0C_BYTES
+
+
+def default_cube_tile(rows: int, cols: int, problem: Problem, target: Target, *, products: int = 1) -> dict[str, Value]:
+    """Return the largest tile that gives every core work, and the deepest trip that is double-buffered, for so many
+    products of rows x cols."""
     fitting = [(m, n) for m, n in _TILES if m in sides(rows) and n in sides(cols)] or [
         (int(max(sides(rows), key=_up_to_128)), int(max(sides(cols), key=_up_to_128)))
     ]
-    busy = [(m, n) for m, n in fitting if ceil_div(rows, m) * ceil_div(cols, n) >= target.matrix_cores]
+    busy = [(m, n) for m, n in fitting if products * ceil_div(rows, m) * ceil_div(cols, n) >= target.matrix_cores]
     m, n = busy[0] if busy else fitting[-1]
     deep = [int(k) for k in depths(problem) if operands_in_l1(2 * m, 2 * n, int(k), problem.item_bytes)]
     return {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": max(deep)}
