@@ -30,7 +30,7 @@ _CLOSE = 0.004
 
 _SAMPLED_WAVES = 16
 
-_COMPARED = 8
+_COMPARED = 3
 """Programs of a wave that are compared where contents decide how much each does."""
 
 _FEW_CORES = 40
