@@ -203,7 +203,7 @@ def _block_n(problem: Problem, target: Target) -> Sequence[Value]:
 def _block_k(problem: Problem, target: Target) -> Sequence[Value]:
     """Return blocks of 64 to 256 bytes of a row."""
     if target.family == "ascend":
-        return depths(problem)
+        return depths(problem.dims["K"], problem.item_bytes)
     least = 64 if problem.dims["K"] >= 64 else 32
     return up_to(problem.dims["K"], least // problem.item_bytes, 256 // problem.item_bytes)
 
@@ -262,8 +262,9 @@ def _default(problem: Problem, target: Target) -> Config:
 
 def _cube_default(problem: Problem, target: Target) -> Config:
     """Return tiles for groups of the average size."""
-    m, n, _, g = _sizes(problem)
-    tile = default_cube_tile(min(ceil_div(m, g), max(_loads(problem))), n, problem, target, products=g)
+    m, n, k, g = _sizes(problem)
+    rows = min(ceil_div(m, g), max(_loads(problem)))
+    tile = default_cube_tile(rows, n, k, problem.item_bytes, target, products=g)
     config: dict[str, Value] = {"VARIANT": "masked", **tile, "GROUP_M": 1, "PROGRAMS": 0, "multibuffer": True}
     return {**config, "PROGRAMS": target.matrix_cores if _tiles(config, problem) > target.matrix_cores else 0}
 

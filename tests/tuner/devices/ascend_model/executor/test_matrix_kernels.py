@@ -12,6 +12,8 @@ from tilewise.tuner.devices.ascend_model.executor.verification import verify_com
 from tilewise.tuner.space.search_space import enumerate_space
 
 GROUPED = {"VARIANT": "masked", "BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 64, "GROUP_M": 2, "PROGRAMS": 0}
+EXPERTS = {"VARIANT": "sorted", "BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 4}
+TOKENS = {"M": 40, "E": 5, "N": 40, "K": 70, "TOPK": 2}
 GROUPS = {"M": 175, "N": 133, "K": 101, "G": 5}
 
 
@@ -31,6 +33,9 @@ def verdict(target, cache_folder):
         ("grouped_gemm", GROUPS, "float16", GROUPED, {"skewed": True}),
         ("grouped_gemm", GROUPS, "bfloat16", GROUPED | {"PROGRAMS": 3}, {"column_major": True}),
         ("grouped_gemm", GROUPS | {"G": 37}, "int8", GROUPED, {}),
+        ("fused_moe", TOKENS, "float16", EXPERTS | {"PROGRAMS": 0}, {"skewed": True}),
+        ("fused_moe", TOKENS | {"E": 70, "TOPK": 3}, "bfloat16", EXPERTS | {"PROGRAMS": 20}, {}),
+        ("fused_moe", TOKENS, "float16", EXPERTS | {"PROGRAMS": 0}, {"quant": "int8_w8a8"}),
         ("grouped_gemm", GROUPS, "float32", GROUPED | {"BLOCK_K": 32}, {"skewed": True}),
     ],
 )
@@ -41,6 +46,10 @@ def test_a_compiled_kernel_agrees_with_float64(verdict, name, dims, dtype, confi
 
 SIZES = {
     "grouped_gemm": lambda draw: {dim: draw.randint(1, 300) for dim in "MNK"} | {"G": draw.randint(1, 9)},
+    "fused_moe": lambda draw: (
+        {"M": draw.randint(1, 60), "E": draw.randint(3, 90), "TOPK": draw.randint(1, 3)}
+        | {dim: draw.randint(1, 200) for dim in "NK"}
+    ),
 }
 """Random sizes of each kernel."""
 
@@ -77,25 +86,39 @@ WRONG = {
         "mask = (rows < last)[:, None] &",
         "mask = (rows < last + 1)[:, None] &",
     ),
+    ("fused_moe", "pairs of earlier slices"): ("if each < tl.program_id(0):", "if each < 0:"),
+    ("fused_moe", "earlier pairs of the same expert"): ("* earlier, 1)", "* 0, 1)"),
+    ("fused_moe", "the last expert of a token"): (
+        "for part in range(TOPK):\n                pair =",
+        "for part in range(TOPK - 1):\n                pair =",
+    ),
+    ("fused_moe", "the weight of a pair"): ("total += weight * found", "total += found"),
+    ("fused_moe", "the activation"): ("return gate / (1.0 + tl.exp(-gate)) * factor", "return gate * factor"),
 }
 """Mistakes: the right words of a kernel's file, and the wrong ones in their place."""
 
-CASES = {"grouped_gemm": (GROUPS, "float16", GROUPED)}
+CASES = {
+    "grouped_gemm": ("matrix/grouped_gemm", GROUPS, "float16", GROUPED),
+    "fused_moe": ("matrix/sorted_experts", TOKENS, "float16", EXPERTS | {"PROGRAMS": 0}),
+}
+"""The file of each kernel's functions, and what is verified."""
+
+SPECS = {"grouped_gemm": "kernels/matrix/grouped_gemm.py", "fused_moe": "kernels/matrix/fused_moe.py"}
 
 
 @pytest.mark.in_part(2)
 @pytest.mark.parametrize("mistake", WRONG, ids=" ".join)
 def test_a_twin_with_one_mistake_is_refused(verdict, tmp_path, mistake):
     (name, _), (right, wrong) = mistake, WRONG[mistake]
-    folder = "matrix"
+    file, *case = CASES[name]
     module = f"wrong_{name}_{list(WRONG).index(mistake)}"
-    text = (ROOT / f"kernels/jit/{folder}/{name}.py").read_text()
+    text = (ROOT / f"kernels/jit/{file}.py").read_text()
     assert text.count(right) == 1
     (tmp_path / f"{module}.py").write_text(text.replace(right, wrong))
-    spec = (ROOT / f"kernels/{folder}/{name}.py").read_text()
+    spec = (ROOT / SPECS[name]).read_text()
     spec = spec.replace(
         "import annotations\n", f"import annotations\nimport sys\nsys.path.insert(0, {str(tmp_path)!r})\n", 1
     )
-    (tmp_path / "wrong.py").write_text(spec.replace(f"tilewise.kernels.jit.{folder}.{name}:", f"{module}:"))
-    found = verdict(registry.load(f"{tmp_path}/wrong.py:SPEC"), *CASES[name])
+    (tmp_path / "wrong.py").write_text(spec.replace(f"tilewise.kernels.jit.{file.replace('/', '.')}:", f"{module}:"))
+    found = verdict(registry.load(f"{tmp_path}/wrong.py:SPEC"), *case)
     assert (found.agreed, found.status) == (False, Status.CORRECTNESS), found.reason
