@@ -14,6 +14,8 @@ from tilewise.tuner.space.search_space import enumerate_space
 GROUPED = {"VARIANT": "masked", "BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 64, "GROUP_M": 2, "PROGRAMS": 0}
 EXPERTS = {"VARIANT": "sorted", "BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 4}
 TOKENS = {"M": 40, "E": 5, "N": 40, "K": 70, "TOPK": 2}
+PAGED = {"VARIANT": "paged", "BLOCK_N": 32}
+PAGES = {"B": 2, "H": 8, "HKV": 2, "PAGES": 5, "PAGE": 40, "D": 64}
 GROUPS = {"M": 175, "N": 133, "K": 101, "G": 5}
 
 
@@ -34,6 +36,14 @@ def verdict(target, cache_folder):
         ("grouped_gemm", GROUPS, "bfloat16", GROUPED | {"PROGRAMS": 3}, {"column_major": True}),
         ("grouped_gemm", GROUPS | {"G": 37}, "int8", GROUPED, {}),
         ("fused_moe", TOKENS, "float16", EXPERTS | {"PROGRAMS": 0}, {"skewed": True}),
+        ("decode_attention", PAGES, "bfloat16", PAGED | {"SPLITS": 3}, {}),
+        (
+            "decode_attention",
+            PAGES | {"H": 34, "PAGE": 7, "D": 40},
+            "float16",
+            PAGED | {"BLOCK_N": 16, "SPLITS": 1},
+            {},
+        ),
         ("fused_moe", TOKENS | {"E": 70, "TOPK": 3}, "bfloat16", EXPERTS | {"PROGRAMS": 20}, {}),
         ("fused_moe", TOKENS, "float16", EXPERTS | {"PROGRAMS": 0}, {"quant": "int8_w8a8"}),
         ("grouped_gemm", GROUPS, "float32", GROUPED | {"BLOCK_K": 32}, {"skewed": True}),
@@ -46,6 +56,10 @@ def test_a_compiled_kernel_agrees_with_float64(verdict, name, dims, dtype, confi
 
 SIZES = {
     "grouped_gemm": lambda draw: {dim: draw.randint(1, 300) for dim in "MNK"} | {"G": draw.randint(1, 9)},
+    "decode_attention": lambda draw: (
+        {"B": draw.randint(1, 5), "H": draw.randint(1, 20), "HKV": 1, "PAGES": draw.randint(1, 6)}
+        | {"PAGE": draw.randint(1, 140), "D": draw.randint(1, 128)}
+    ),
     "fused_moe": lambda draw: (
         {"M": draw.randint(1, 60), "E": draw.randint(3, 90), "TOPK": draw.randint(1, 3)}
         | {dim: draw.randint(1, 200) for dim in "NK"}
@@ -86,6 +100,20 @@ WRONG = {
         "mask = (rows < last)[:, None] &",
         "mask = (rows < last + 1)[:, None] &",
     ),
+    ("decode_attention", "keys beyond the end"): ("length - trip", "length + 1 - trip"),
+    ("decode_attention", "values that are not added up"): (
+        "tl.dot(weights.to(v.dtype), v, acc * shrink[:, None])",
+        ("tl.dot(weights.to(v.dtype), v)"),
+    ),
+    ("decode_attention", "the page table"): ("table_ptr + batch * PAGES + trip", "table_ptr + trip"),
+    ("decode_attention", "the weights of parts"): (
+        "members < group, other=LOWEST) - highest)",
+        ("members < group, other=LOWEST) * 0.0)"),
+    ),
+    ("decode_attention", "heads that share keys"): (
+        "(page.to(tl.int64) * PAGE * HKV + kv_head)",
+        ("(page.to(tl.int64) * PAGE * HKV)"),
+    ),
     ("fused_moe", "pairs of earlier slices"): ("if each < tl.program_id(0):", "if each < 0:"),
     ("fused_moe", "earlier pairs of the same expert"): ("* earlier, 1)", "* 0, 1)"),
     ("fused_moe", "the last expert of a token"): (
@@ -98,12 +126,17 @@ WRONG = {
 """Mistakes: the right words of a kernel's file, and the wrong ones in their place."""
 
 CASES = {
+    "decode_attention": ("attention/decode_paged", PAGES, "float16", PAGED | {"SPLITS": 3}),
     "grouped_gemm": ("matrix/grouped_gemm", GROUPS, "float16", GROUPED),
     "fused_moe": ("matrix/sorted_experts", TOKENS, "float16", EXPERTS | {"PROGRAMS": 0}),
 }
 """The file of each kernel's functions, and what is verified."""
 
-SPECS = {"grouped_gemm": "kernels/matrix/grouped_gemm.py", "fused_moe": "kernels/matrix/fused_moe.py"}
+SPECS = {
+    "decode_attention": "kernels/attention/decode.py",
+    "grouped_gemm": "kernels/matrix/grouped_gemm.py",
+    "fused_moe": "kernels/matrix/fused_moe.py",
+}
 
 
 @pytest.mark.in_part(2)
