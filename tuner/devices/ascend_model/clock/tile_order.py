@@ -18,7 +18,7 @@ from tilewise.tuner.devices.ascend_model.clock.half_clock import HalfClock
 from tilewise.tuner.devices.ascend_model.clock.program_clock import Contents, Step
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function, Op
 from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, View, ceil
-from tilewise.tuner.devices.ascend_model.ir.workspace import CROSS_FLAGS
+from tilewise.tuner.devices.ascend_model.ir.workspace import CROSS_FLAGS, areas
 from tilewise.tuner.hardware.ascend_costs import Costs
 
 __all__ = ["fetched_shares"]
@@ -50,10 +50,10 @@ def fetched_shares(
     """Return the share of each buffer's reads that misses a cache of this size, by argument index."""
     clock = _FirstTrips(function, costs, contents=contents)
     waves: list[list[_Tile]] = []
-    turns = ceil(programs, cores)
+    turns, buffers = ceil(programs, cores), len(function.arguments) + len(areas(function))
     for turn in range(turns):
         active = range(turn * cores, min(programs, (turn + 1) * cores))
-        courses = [clock.tiles(arguments, program, memory, len(function.arguments)) for program in active]
+        courses = [clock.tiles(arguments, program, memory, buffers) for program in active]
         longest = max(map(len, courses))
         waves += [[course[at] for course in courses if at < len(course)] for at in range(longest)]
         if len(waves) >= _WAVES:
