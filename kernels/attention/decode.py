@@ -198,8 +198,9 @@ def _shared_memory_holds(config: Config, problem: Problem, target: Target) -> bo
 
 
 def _default(problem: Problem, target: Target) -> Config:
-    """Return blocks of at most 64 keys, and about two programs per core."""
-    blocks = [value for value in _block_n(problem, target) if int(value) <= 64][::-1]
+    """Return blocks of at most 64 keys, 128 on Ascend, and about two programs per core."""
+    most = 128 if target.family == "ascend" else 64
+    blocks = [value for value in _block_n(problem, target) if int(value) <= most][::-1]
     programs = problem.dims["B"] * problem.dims["HKV"]
     splits = [
         value for value in _splits(problem, target) if programs * int(value) <= max(programs, 2 * target.matrix_cores)
