@@ -4,6 +4,9 @@ Queries and outputs are [B, H, D]. Keys and values lie in pages [B * PAGES, PAGE
 PAGES] names the pages of sequence b in order, of whose tokens the first `lengths_ptr[b]` count. A head of keys serves
 H / HKV heads of queries, which fill one tile. `SPLITS` divides the keys of few sequences among more programs; a second
 launch merges the parts, always in the same order. Tuning draws lengths within two pages of PAGES * PAGE.
+
+`paged`, the variant for Ascend, takes the keys of one page at a time (see `jit/attention/decode_paged.py`): large pages
+are fast there.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from tilewise.kernels.attention.heads import LARGEST_HEAD, draw_keys, draw_queries, only_nvidia, padded, scale
-from tilewise.kernels.candidate_values import powers_of_two
+from tilewise.kernels.candidate_values import only_ascend, powers_of_two
 from tilewise.kernels.spec import (
     Axis,
     Buffer,
@@ -34,6 +37,8 @@ from tilewise.kernels.spec import (
 __all__ = ["SPEC"]
 
 _ATTEND = "tilewise.kernels.jit.attention.decode:decode_attention_kernel"
+_PAGED = "tilewise.kernels.jit.attention.decode_paged:decode_attention_paged_kernel"
+_MERGE_PAGES = "tilewise.kernels.jit.attention.decode_paged:merge_pages_kernel"
 _MERGE = "tilewise.kernels.jit.attention.decode:merge_parts_kernel"
 
 _LARGEST_GROUP = 64
@@ -50,10 +55,22 @@ def _capacity(problem: Problem) -> int:
     return problem.dims["PAGES"] * problem.dims["PAGE"]
 
 
+def _is_paged(config: Config) -> bool:
+    return config.get("VARIANT") == "paged"
+
+
+def _keys(config: Config, problem: Problem) -> int:
+    """Return the keys of the longest sequence, with those that fill up the blocks of each page."""
+    if not _is_paged(config):
+        return _capacity(problem)
+    block = int(config["BLOCK_N"])
+    return problem.dims["PAGES"] * ceil_div(problem.dims["PAGE"], block) * block
+
+
 def _part(config: Config, problem: Problem) -> int:
     """Return the length of a part of the longest sequence: whole blocks."""
     block = int(config["BLOCK_N"])
-    return ceil_div(ceil_div(_capacity(problem), int(config["SPLITS"])), block) * block
+    return ceil_div(ceil_div(_keys(config, problem), int(config["SPLITS"])), block) * block
 
 
 def _shortest(problem: Problem) -> int:
@@ -87,7 +104,10 @@ def _buffers(problem: Problem) -> Mapping[str, Buffer]:
 def _launches(config: Config, problem: Problem) -> Sequence[Launch]:
     b, h, hkv = (problem.dims[name] for name in ("B", "H", "HKV"))
     splits = int(config["SPLITS"])
-    attend = Launch(_ATTEND, (b * hkv * splits,), {"WHOLE": splits == 1})
+    paged = _is_paged(config)
+    attend = Launch(_PAGED if paged else _ATTEND, (b * hkv * splits,), {"WHOLE": splits == 1})
+    if paged:
+        return [attend] if splits == 1 else [attend, Launch(_MERGE_PAGES, (b * hkv,))]
     merge = Launch(_MERGE, (b * h,), {"BLOCK_S": powers_of_two(1, splits)[-1]})
     return [attend] if splits == 1 else [attend, merge]
 
@@ -95,9 +115,10 @@ def _launches(config: Config, problem: Problem) -> Sequence[Launch]:
 def _scratch(config: Config, problem: Problem) -> Mapping[str, Buffer]:
     b, h, d = (problem.dims[name] for name in "BHD")
     splits = int(config["SPLITS"])
+    lines = (b, splits, h) if _is_paged(config) else (b, h, splits)
     return {
-        "parts_ptr": Buffer((b, h, splits, d), "float32", role="out"),
-        "weights_ptr": Buffer((b, h, splits), "float32", role="out"),
+        "parts_ptr": Buffer((*lines, d), "float32", role="out"),
+        "weights_ptr": Buffer(lines, "float32", role="out"),
     }
 
 
@@ -121,7 +142,7 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
     return Tiling(
         axes=(
             Axis("sequences", problem.dims["B"] * problem.dims["HKV"], 1, 1),
-            Axis("keys", _capacity(problem), _part(config, problem), cols),
+            Axis("keys", _keys(config, problem), _part(config, problem), cols),
         ),
         streamed_bytes=2 * cols * width * problem.item_bytes,
         resident_bytes=4 * rows * (width + cols),
@@ -141,13 +162,14 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
 
 
 def _block_n(problem: Problem, target: Target) -> Sequence[Value]:
-    values = [value for value in powers_of_two(16, _capacity(problem)) if value <= 128]
+    held = problem.dims["PAGE"] if target.family == "ascend" else _capacity(problem)
+    values = [value for value in powers_of_two(16, held) if value <= 128]
     return [value for value in values if value >= 32] or values
 
 
 def _splits(problem: Problem, target: Target) -> Sequence[Value]:
     """Return more than one part only where the sequences alone would not fill the cores four times."""
-    most = min(_MOST_SPLITS, max(1, 4 * target.cores // (problem.dims["B"] * problem.dims["HKV"])))
+    most = min(_MOST_SPLITS, max(1, 4 * target.matrix_cores // (problem.dims["B"] * problem.dims["HKV"])))
     return [splits for splits in powers_of_two(1, most) if splits <= most]
 
 
@@ -157,7 +179,7 @@ def _heads_hold(config: Config, problem: Problem, target: Target) -> bool:
 
 
 def _parts_hold(config: Config, problem: Problem, target: Target) -> bool:
-    return ceil_div(_capacity(problem), _part(config, problem)) == config["SPLITS"]
+    return ceil_div(_keys(config, problem), _part(config, problem)) == config["SPLITS"]
 
 
 def _registers_hold(config: Config, problem: Problem, target: Target) -> bool:
@@ -176,15 +198,19 @@ def _shared_memory_holds(config: Config, problem: Problem, target: Target) -> bo
 
 
 def _default(problem: Problem, target: Target) -> Config:
-    """Return blocks of at most 64 keys, and about two programs per core."""
-    blocks = [value for value in _block_n(problem, target) if int(value) <= 64][::-1]
+    """Return blocks of at most 64 keys, 128 on Ascend, and about two programs per core."""
+    most = 128 if target.family == "ascend" else 64
+    blocks = [value for value in _block_n(problem, target) if int(value) <= most][::-1]
     programs = problem.dims["B"] * problem.dims["HKV"]
-    splits = [value for value in _splits(problem, target) if programs * int(value) <= max(programs, 2 * target.cores)]
+    splits = [
+        value for value in _splits(problem, target) if programs * int(value) <= max(programs, 2 * target.matrix_cores)
+    ]
     options = list(itertools.product((2, 1), (4, 8))) if target.family == "nvidia" else [()]
     names = ("NUM_STAGES", "num_warps")
     config: dict[str, Value] = {}
     for split, block, values in itertools.product(splits[::-1], blocks, options):
         config = {"BLOCK_N": block, "SPLITS": split, **dict(zip(names, values, strict=False))}
+        config |= {"VARIANT": "paged"} if target.family == "ascend" else {}
         if all(constraint.holds(config, problem, target) for constraint in SPEC.constraints):
             break
     return config
@@ -193,10 +219,11 @@ def _default(problem: Problem, target: Target) -> Config:
 SPEC = KernelSpec(
     name="decode_attention",
     summary="out = softmax(q @ k.T / sqrt(D)) @ v per head, of one query per sequence over pages of keys",
-    function=(_ATTEND, _MERGE),
+    function=(_ATTEND, _MERGE, _PAGED, _MERGE_PAGES),
     dims=("B", "H", "HKV", "PAGES", "PAGE", "D"),
     dtypes=("bfloat16", "float16"),
     parameters=(
+        Parameter("VARIANT", only_ascend("paged")),
         Parameter("BLOCK_N", _block_n),
         Parameter("SPLITS", _splits),
         Parameter("NUM_STAGES", only_nvidia(1, 2, 3, 4)),

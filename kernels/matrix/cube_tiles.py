@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from tilewise.kernels.matrix.tiles import up_to
-from tilewise.kernels.spec import Problem, Target, Value, ceil_div
+from tilewise.kernels.spec import Target, Tiling, Value, ceil_div
 
 __all__ = [
     "CUBE_DTYPES",
     "accumulator_holds",
+    "cube_tile_holds",
     "default_cube_tile",
     "depths",
     "operands_in_l1",
@@ -30,9 +31,9 @@ def sides(size: int) -> Sequence[Value]:
     return up_to(size, 16, 256)
 
 
-def depths(problem: Problem) -> Sequence[Value]:
-    """Return the depths of a trip: 64 to 1024 bytes of a row."""
-    return up_to(problem.dims["K"], max(16, 64 // problem.item_bytes), 1024 // problem.item_bytes)
+def depths(size: int, item_bytes: int) -> Sequence[Value]:
+    """Return the depths of a trip along an axis of this size: 64 to 1024 bytes of a row."""
+    return up_to(size, max(16, 64 // item_bytes), 1024 // item_bytes)
 
 
 def operands_in_l1(rows: int, cols: int, depth: int, item_bytes: int) -> bool:
@@ -45,14 +46,22 @@ def accumulator_holds(rows: int, cols: int) -> bool:
     return 4 * rows * cols <= _L0C_BYTES
 
 
-def default_cube_tile(rows: int, cols: int, problem: Problem, target: Target) -> dict[str, Value]:
-    """Return the largest tile that gives every second core work, and the deepest trip that is double-buffered."""
+def cube_tile_holds(tiling: Tiling) -> bool:
+    """Return whether L1 holds the operands of one trip, and L0C its sums."""
+    return tiling.streamed_bytes <= _L1_BYTES and tiling.resident_bytes <= _L0C_BYTES
+
+
+def default_cube_tile(
+    rows: int, cols: int, depth: int, item_bytes: int, target: Target, *, products: int = 1
+) -> dict[str, Value]:
+    """Return the largest tile that gives every core work, and the deepest trip that is double-buffered, for so many
+    products of rows x depth x cols."""
     fitting = [(m, n) for m, n in _TILES if m in sides(rows) and n in sides(cols)] or [
         (int(max(sides(rows), key=_up_to_128)), int(max(sides(cols), key=_up_to_128)))
     ]
-    busy = [(m, n) for m, n in fitting if ceil_div(rows, m) * ceil_div(cols, n) >= target.matrix_cores]
+    busy = [(m, n) for m, n in fitting if products * ceil_div(rows, m) * ceil_div(cols, n) >= target.matrix_cores]
     m, n = busy[0] if busy else fitting[-1]
-    deep = [int(k) for k in depths(problem) if operands_in_l1(2 * m, 2 * n, int(k), problem.item_bytes)]
+    deep = [int(k) for k in depths(depth, item_bytes) if operands_in_l1(2 * m, 2 * n, int(k), item_bytes)]
     return {"BLOCK_M": m, "BLOCK_N": n, "BLOCK_K": max(deep)}
 
 

@@ -10,6 +10,9 @@ The flag `quant` says how the matrices are stored: in the dtype of x; as float8_
 elements (`fp8_w8a8_128x128`); or as int8 with a scale for each row (`int8_w8a8`). The inputs of both projections are
 then quantised on the way, with a scale for each 128 elements of a row, or for each row.
 
+On Ascend (`VARIANT=sorted`, see `jit/matrix/sorted_experts.py`), rows are sorted too, so that a cube core loads whole
+tiles; int8 products are scaled by vector cores between the launches.
+
 Tuning draws the experts of each token evenly or, with `skewed`, with chances as 1, 1/2, 1/3, ... Only the matrices of
 experts that the routing is expected to hit count as moved.
 """
@@ -18,10 +21,13 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
-from tilewise.kernels.candidate_values import only_nvidia, powers_of_two
+from tilewise.kernels.candidate_values import only_ascend, only_nvidia, powers_of_two
+from tilewise.kernels.matrix.cube_tiles import cube_tile_holds, default_cube_tile, depths, sides
 from tilewise.kernels.matrix.routing import SKEWED, chances, draw_experts, experts_hit, row_tiles
+from tilewise.kernels.matrix.tile_table import TABLE, table_buffers, tile_table
 from tilewise.kernels.matrix.tiles import EIGHT_BIT_FLOATS, buffered, operands_hold, scale_of_each, sums_hold, up_to
 from tilewise.kernels.spec import (
     ITEM_BYTES,
@@ -49,6 +55,12 @@ _COUNT, _SORT, _QUANTIZE, _UP, _ACTIVATE, _DOWN, _SUM = (
     f"{_JIT}{name}_kernel" for name in ("count", "sort", "quantize", "up", "activate", "down", "sum")
 )
 
+_SORTED = "tilewise.kernels.jit.matrix.sorted_experts:moe_"
+_SLICE, _BASES, _PLACE, _SPREAD, _SORTED_UP, _GATE, _REQUANTIZE, _SORTED_DOWN, _COMBINE = (
+    f"{_SORTED}{name}_kernel"
+    for name in ("slice", "bases", "place", "spread", "sorted_up", "gate", "requantize", "sorted_down", "combine")
+)
+
 _FP8, _INT8 = "fp8_w8a8_128x128", "int8_w8a8"
 _QUANT = Flag("quant", ("none", _FP8, _INT8))
 
@@ -66,6 +78,18 @@ _TILE_M, _TILE_N = 4, 256
 A program that needs whole rows takes `_LONG_N` columns of one at a time."""
 
 _LONG_N = 2048
+
+_SLICES = 64
+"""Slices into which the pairs are divided to find their places, at most."""
+
+_STEP_PLACES = 16
+"""Pairs whose places a program finds at a time: it compares each with 64 numbers, in memory of about 100 bytes each."""
+
+_ROW_PROGRAMS = 240
+"""Programs that share the rows of a launch on vector cores, at most: as many for each of 40 cores and of 48."""
+
+_MOST_EXPERTS = 512
+"""Experts on Ascend, which a program compares with tiles all at once."""
 
 _ROUNDED = 5.0
 """Half units in the last place, at the RMS, that an output may be off because 16-bit numbers are stored on the way: the
@@ -96,6 +120,17 @@ def _blocks(config: Config, problem: Problem) -> int:
     """Return the most blocks that the pairs of tokens and experts can have, whatever the routing."""
     m, e, _, _, topk = _sizes(problem)
     return row_tiles(m * topk, e, int(config["BLOCK_SIZE_M"]))
+
+
+def _is_sorted(config: Config) -> bool:
+    return config.get("VARIANT") == "sorted"
+
+
+def _slices(problem: Problem) -> tuple[int, int]:
+    """Return the number of slices of the pairs, and their size."""
+    m, _, _, _, topk = _sizes(problem)
+    size = ceil_div(m * topk, _SLICES * _STEP_PLACES) * _STEP_PLACES
+    return ceil_div(m * topk, size), size
 
 
 # Tensors ---------------------------------------------------------------------------------------------------------
@@ -162,6 +197,8 @@ def _buffers(problem: Problem) -> Mapping[str, Buffer]:
 def _scratch(config: Config, problem: Problem) -> Mapping[str, Buffer]:
     m, e, n, k, topk = _sizes(problem)
     blocks, pairs, stored = _blocks(config, problem), m * topk, _stored(problem)
+    if _is_sorted(config):
+        return _sorted_scratch(blocks, problem)
     return {
         "counts_ptr": Buffer((e,), "int32", role="out"),
         "pairs_ptr": Buffer((blocks * int(config["BLOCK_SIZE_M"]),), "int32", role="out"),
@@ -170,6 +207,27 @@ def _scratch(config: Config, problem: Problem) -> Mapping[str, Buffer]:
         "gate_up_ptr": Buffer((pairs, 2 * n), problem.dtype, role="out"),
         "activated_ptr": Buffer((pairs, n), stored, role="out"),
         "parts_ptr": Buffer((pairs, k), problem.dtype, role="out"),
+        **_quantised("activated_scale_ptr", pairs, n, problem),
+        **({} if stored == problem.dtype else {"small_x_ptr": Buffer((m, k), stored, role="out")}),
+        **_quantised("x_scale_ptr", m, k, problem),
+    }
+
+
+def _sorted_scratch(blocks: int, problem: Problem) -> Mapping[str, Buffer]:
+    """Return the buffers of the variant `sorted`; sums of int8 products are scaled after they were stored."""
+    m, e, n, k, topk = _sizes(problem)
+    pairs, stored, (slices, _) = m * topk, _stored(problem), _slices(problem)
+    sums = "int32" if stored == "int8" else problem.dtype
+    return {
+        "counts_ptr": Buffer((slices, e), "int32", role="out"),
+        "bases_ptr": Buffer((slices, e), "int32", role="out"),
+        "offsets_ptr": Buffer((e + 1,), "int32", role="out"),
+        "places_ptr": Buffer((pairs,), "int32", role="out"),
+        **table_buffers(blocks),
+        "sorted_ptr": Buffer((pairs, k), stored, role="out"),
+        "gate_up_ptr": Buffer((pairs, 2 * n), sums, role="out"),
+        "activated_ptr": Buffer((pairs, n), stored, role="out"),
+        "parts_ptr": Buffer((pairs, k), sums, role="out"),
         **_quantised("activated_scale_ptr", pairs, n, problem),
         **({} if stored == problem.dtype else {"small_x_ptr": Buffer((m, k), stored, role="out")}),
         **_quantised("x_scale_ptr", m, k, problem),
@@ -190,7 +248,39 @@ def _constants(problem: Problem) -> Mapping[str, Value | None]:
     return {**missing, "QUANT": quant, "GROUP": _GROUP if quant == _FP8 else 0}
 
 
+def _sorted_launches(config: Config, problem: Problem) -> Sequence[Launch]:
+    m, e, n, k, topk = _sizes(problem)
+    slices, size = _slices(problem)
+    small, blocks = _QUANT.of(problem) == _INT8, _blocks(config, problem)
+    each = {"SLICE": size, "STEP": _STEP_PLACES}
+
+    def by_row(function: str, rows: int, cols: int) -> Launch:
+        taken = ceil_div(rows, _ROW_PROGRAMS)
+        tile = min(_LONG_N, max(16, powers_of_two(1, cols)[-1]))
+        return Launch(function, (ceil_div(rows, taken),), {"ROWS": taken, "TILE": tile})
+
+    def projection(function: str, cols: int) -> Launch:
+        tiles = blocks * ceil_div(cols, int(config["BLOCK_SIZE_N"]))
+        return Launch(function, (min(tiles, int(config["PROGRAMS"]) or tiles),), {"INTEGER": small})
+
+    spread = by_row(_SPREAD, m, k)
+    return [
+        Launch(_SLICE, (slices,), each),
+        Launch(_BASES, (slices,), {"SLICES": slices, "BLOCK_E": powers_of_two(1, e)[-1]}),
+        Launch(_PLACE, (slices,), each),
+        tile_table(blocks, e, int(config["BLOCK_SIZE_M"])),
+        *([Launch(_QUANTIZE, (m, 1), {"TILE_M": 1, "TILE_N": _LONG_N})] if small else []),
+        replace(spread, constants={**spread.constants, "SMALL": small}),
+        projection(_SORTED_UP, 2 * n),
+        by_row(_REQUANTIZE if small else _GATE, m * topk, n),
+        projection(_SORTED_DOWN, k),
+        by_row(_COMBINE, m, k),
+    ]
+
+
 def _launches(config: Config, problem: Problem) -> Sequence[Launch]:
+    if _is_sorted(config):
+        return _sorted_launches(config, problem)
     m, e, n, k, topk = _sizes(problem)
     pairs = m * topk
     each = {"STEP": _STEP, "BLOCK_E": powers_of_two(1, e)[-1]}
@@ -245,10 +335,10 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
             block_n,
             block_k,
             stages=buffered(block_m, int(config.get("num_stages", 2))),
-            group=min(
-                int(config["GROUP_SIZE_M"]), ceil_div(blocks, experts)
-            ),  # only blocks of one expert share columns
+            group=min(int(config["GROUP_SIZE_M"]), ceil_div(blocks, experts)),  # one expert's blocks share columns
+            programs=int(config.get("PROGRAMS", 0)),
             row_bytes=block_k * item,
+            alone=_is_sorted(config),
         ),
     )
 
@@ -314,20 +404,45 @@ def _rows(problem: Problem, chance: float) -> int:
 
 def _block_m(problem: Problem, target: Target) -> Sequence[Value]:
     """Return heights up to that of the most frequent expert's rows, and vLLM's own."""
-    _, e, _, _, topk = _sizes(problem)
+    m, e, _, _, topk = _sizes(problem)
+    if target.family == "ascend":
+        return sides(m)
     rows = _rows(problem, max(chances(e, topk, skewed=bool(SKEWED.of(problem)))))
     return up_to(max(rows, _untuned(problem)["BLOCK_SIZE_M"]), 16, 256)
 
 
 def _block_n(problem: Problem, target: Target) -> Sequence[Value]:
+    if target.family == "ascend":
+        return sides(max(2 * problem.dims["N"], problem.dims["K"]))
     return up_to(max(2 * problem.dims["N"], problem.dims["K"]), 32, 256)
 
 
 def _block_k(problem: Problem, target: Target) -> Sequence[Value]:
     """Return blocks of 64 to 512 bytes of a row, of which a scale has all elements."""
     item = ITEM_BYTES[_stored(problem)]
+    if target.family == "ascend":
+        return depths(max(problem.dims["N"], problem.dims["K"]), item)
     most = _GROUP if _QUANT.of(problem) == _FP8 else 256
     return up_to(max(problem.dims["N"], problem.dims["K"]), 64 // item, most)
+
+
+def _programs(problem: Problem, target: Target) -> Sequence[Value]:
+    """Return how many programs share the tiles of a projection on Ascend, 0 for one each."""
+    return [0, target.matrix_cores] if target.family == "ascend" else []
+
+
+def _programs_hold(config: Config, problem: Problem, target: Target) -> bool:
+    tiles = _blocks(config, problem) * ceil_div(2 * problem.dims["N"], int(config["BLOCK_SIZE_N"]))
+    return int(config.get("PROGRAMS", 0)) < tiles
+
+
+def _experts_hold(config: Config, problem: Problem, target: Target) -> bool:
+    return not _is_sorted(config) or problem.dims["E"] <= _MOST_EXPERTS
+
+
+def _operands_hold(config: Config, problem: Problem, target: Target) -> bool:
+    tiling = _tiling(config, problem)
+    return cube_tile_holds(tiling) if _is_sorted(config) else operands_hold(tiling, target)
 
 
 def _registers_hold(config: Config, problem: Problem, target: Target) -> bool:
@@ -350,7 +465,9 @@ def _untuned(problem: Problem) -> dict[str, int]:
 
 
 def _default(problem: Problem, target: Target) -> Config:
-    """Return vLLM's own config, or the nearest in the space that is no larger."""
+    """Return vLLM's own config, or the nearest in the space that is no larger; on Ascend a tile for average experts."""
+    if target.family == "ascend":
+        return _sorted_default(problem, target)
     wanted = _untuned(problem)
     offered = {
         "BLOCK_SIZE_M": _block_m(problem, target),
@@ -368,20 +485,37 @@ def _default(problem: Problem, target: Target) -> Config:
     return config
 
 
+def _sorted_default(problem: Problem, target: Target) -> Config:
+    m, e, n, k, topk = _sizes(problem)
+    hit = max(1, min(e, round(experts_hit(m, e, topk, skewed=bool(SKEWED.of(problem))))))
+    item, cols = ITEM_BYTES[_stored(problem)], max(2 * n, k)
+    tile = default_cube_tile(min(m, ceil_div(m * topk, hit)), cols, max(n, k), item, target, products=hit)
+    config: dict[str, Value] = {"VARIANT": "sorted"}
+    config |= {f"BLOCK_SIZE_{axis}": tile[f"BLOCK_{axis}"] for axis in "MNK"}
+    many = _blocks(config, problem) * ceil_div(2 * n, int(tile["BLOCK_N"])) > target.matrix_cores
+    return {**config, "GROUP_SIZE_M": 1, "PROGRAMS": target.matrix_cores if many else 0, "multibuffer": True}
+
+
 SPEC = KernelSpec(
     name="fused_moe",
     summary="out[m] = sum over t of weight[m, t] * (silu(x[m] @ g.T) * (x[m] @ u.T)) @ d.T, of the experts of token m",
-    function=(_COUNT, _SORT, _QUANTIZE, _UP, _ACTIVATE, _DOWN, _SUM),
+    function=(
+        *(_COUNT, _SORT, _QUANTIZE, _UP, _ACTIVATE, _DOWN, _SUM),
+        *(_SLICE, _BASES, _PLACE, TABLE, _SPREAD, _SORTED_UP, _GATE, _REQUANTIZE, _SORTED_DOWN, _COMBINE),
+    ),
     dims=("M", "E", "N", "K", "TOPK"),
     dtypes=("bfloat16", "float16"),
     flags=(_QUANT, SKEWED),
     parameters=(
+        Parameter("VARIANT", only_ascend("sorted")),
         Parameter("BLOCK_SIZE_M", _block_m),
         Parameter("BLOCK_SIZE_N", _block_n),
         Parameter("BLOCK_SIZE_K", _block_k),
         Parameter("GROUP_SIZE_M", lambda problem, target: list(_GROUPS)),
+        Parameter("PROGRAMS", _programs),
         Parameter("num_warps", only_nvidia(4, 8), role="option"),
         Parameter("num_stages", only_nvidia(2, 3, 4, 5), role="option"),
+        Parameter("multibuffer", only_ascend(True, False), role="option"),
     ),
     constraints=(
         Constraint(EIGHT_BIT_FLOATS, lambda config, problem, target: _QUANT.of(problem) != _FP8 or target.has_float8),
@@ -391,10 +525,9 @@ SPEC = KernelSpec(
             "GROUP_SIZE_M is at most the number of blocks",
             lambda config, problem, target: int(config["GROUP_SIZE_M"]) <= _blocks(config, problem),
         ),
-        Constraint(
-            "the operands in flight fit in shared memory",
-            lambda config, problem, target: operands_hold(_tiling(config, problem), target),
-        ),
+        Constraint("PROGRAMS is less than the number of tiles", _programs_hold),
+        Constraint(f"at most {_MOST_EXPERTS} experts on Ascend", _experts_hold),
+        Constraint("the operands in flight fit in shared memory, or in L1 with the sums in L0C", _operands_hold),
     ),
     buffers=_buffers,
     scalars=lambda problem: dict(problem.dims),

@@ -254,7 +254,7 @@ def _block_n(problem: Problem, target: Target) -> Sequence[Value]:
 def _block_k(problem: Problem, target: Target) -> Sequence[Value]:
     """Return blocks of 64 to 256 bytes of a row, up to 512 for the long loops of few rows."""
     if target.family == "ascend":
-        return depths(problem)
+        return depths(problem.dims["K"], problem.item_bytes)
     least, most = 64 if problem.dims["K"] >= 64 else 32, 256 if problem.dims["M"] > 256 else 512
     return up_to(problem.dims["K"], least // problem.item_bytes, min(256, most // problem.item_bytes))
 
@@ -367,8 +367,8 @@ def _default(problem: Problem, target: Target) -> Config:
 
 
 def _cube_default(problem: Problem, target: Target) -> Config:
-    m, n, _ = _sizes(problem)
-    tile = default_cube_tile(m, n, problem, target)
+    m, n, k = _sizes(problem)
+    tile = default_cube_tile(m, n, k, problem.item_bytes, target)
     many = ceil_div(m, int(tile["BLOCK_M"])) * ceil_div(n, int(tile["BLOCK_N"])) > target.matrix_cores
     return {
         "VARIANT": "masked",

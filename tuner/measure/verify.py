@@ -23,7 +23,7 @@ from tilewise.tuner.measure.outcome import Verdict
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["Arguments", "DefaultRun", "check_outputs", "reduced_problem", "verify"]
+__all__ = ["SEED", "Arguments", "DefaultRun", "check_outputs", "reduced_problem", "verify"]
 
 DefaultRun = Callable[[Problem, "Arguments"], Any]
 """A function that launches a spec's default config for a problem, on its arguments."""

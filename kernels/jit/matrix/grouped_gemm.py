@@ -138,3 +138,116 @@ def grouped_gemm_descriptors_kernel(
                 b = b_tiles.load([group, trip * BLOCK_K, col]).reshape(BLOCK_K, BLOCK_N)
             total = _dot(a, b, total, FP8, EXACT_TERMS)
         _store(out_ptr, total, row + tl.arange(0, BLOCK_M), col + tl.arange(0, BLOCK_N), last, N, WIDE)
+
+
+@triton.jit
+def tile_table_kernel(
+    offsets_ptr,
+    groups_ptr,
+    rows_ptr,
+    count_ptr,
+    GROUPS: tl.constexpr,
+    TILES: tl.constexpr,
+    STEP: tl.constexpr,
+    BLOCK_G: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    SHIFT: tl.constexpr,
+):
+    """Write the group and the first row of each of TILES tiles of BLOCK_M = 2^SHIFT rows, STEP tiles per program, and
+    with the first ones the number of tiles that there really are."""
+    groups = tl.arange(0, BLOCK_G)
+    first = tl.load(offsets_ptr + groups, mask=groups < GROUPS, other=0)
+    last = tl.load(offsets_ptr + groups + 1, mask=groups < GROUPS, other=0)
+    counts = (last - first + BLOCK_M - 1) >> SHIFT
+    ends = tl.cumsum(counts, 0)
+    starts = ends - counts
+    tiles = tl.program_id(0) * STEP + tl.arange(0, STEP)
+    own = (starts[None, :] <= tiles[:, None]).to(tl.int32) * (tiles[:, None] < ends[None, :]).to(tl.int32)
+    rows = tl.sum(own * (first - starts * BLOCK_M)[None, :], 1) + tiles * BLOCK_M
+    tl.store(groups_ptr + tiles, tl.sum(own * groups[None, :], 1), mask=tiles < TILES)
+    tl.store(rows_ptr + tiles, rows, mask=tiles < TILES)
+    if tl.program_id(0) == 0:
+        tl.store(count_ptr, tl.sum(counts, 0))
+
+
+@triton.jit
+def masked_groups(
+    a_ptr,
+    b_ptr,
+    offsets_ptr,
+    groups_ptr,
+    rows_ptr,
+    count_ptr,
+    out_ptr,
+    N,
+    K,
+    COLUMN_MAJOR: tl.constexpr,
+    INTEGER: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP_M: tl.constexpr,
+):
+    """Compute every so many-th tile of all groups' products on a cube core of Ascend, which reads the tiles' groups and
+    rows from the table. Loads are masked along every axis, so that each becomes a transfer to L1. INTEGER: sums are in
+    int32."""
+    tiles_m = tl.load(count_ptr)
+    for tile in range(tl.program_id(0), tiles_m * tl.cdiv(N, BLOCK_N), tl.num_programs(0)):
+        tile_m, tile_n = _tile_of(tile, tiles_m, N, 1, BLOCK_N, GROUP_M)
+        group = tl.load(groups_ptr + tile_m)
+        last = tl.load(offsets_ptr + group + 1)
+        matrix = b_ptr + tl.cast(group, tl.int64) * K * N
+        rows = tl.load(rows_ptr + tile_m) + tl.arange(0, BLOCK_M)
+        cols = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
+        total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.int32 if INTEGER else tl.float32)
+        for start in range(0, K, BLOCK_K):
+            inner = start + tl.arange(0, BLOCK_K)
+            held = (rows < last)[:, None] & (inner < K)[None, :]
+            a = tl.load(a_ptr + rows[:, None] * K + inner[None, :], mask=held, other=0)
+            if COLUMN_MAJOR:
+                held = (cols < N)[:, None] & (inner < K)[None, :]
+                b = tl.trans(tl.load(matrix + cols[:, None] * K + inner[None, :], mask=held, other=0))
+            else:
+                held = (inner < K)[:, None] & (cols < N)[None, :]
+                b = tl.load(matrix + inner[:, None] * N + cols[None, :], mask=held, other=0)
+            total = tl.dot(a, b, total)
+        mask = (rows < last)[:, None] & (cols < N)[None, :]
+        tl.store(out_ptr + rows[:, None] * N + cols[None, :], total.to(out_ptr.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def grouped_gemm_masked_kernel(
+    a_ptr,
+    b_ptr,
+    offsets_ptr,
+    groups_ptr,
+    rows_ptr,
+    count_ptr,
+    out_ptr,
+    N,
+    K,
+    COLUMN_MAJOR: tl.constexpr,
+    INTEGER: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    BLOCK_K: tl.constexpr,
+    GROUP_M: tl.constexpr,
+):
+    """Compute tiles on cube cores: each program takes one, or every so many-th."""
+    masked_groups(
+        a_ptr,
+        b_ptr,
+        offsets_ptr,
+        groups_ptr,
+        rows_ptr,
+        count_ptr,
+        out_ptr,
+        N,
+        K,
+        COLUMN_MAJOR,
+        INTEGER,
+        BLOCK_M,
+        BLOCK_N,
+        BLOCK_K,
+        GROUP_M,
+    )

@@ -55,13 +55,22 @@ def test_every_part_has_keys_and_all_programs_are_counted(name, sizes):
     assert 1 <= len(space) <= 300
     check_tilings(DECODE, anything, list(space.configs))
     for config in space.configs:
-        keys, splits = sizes[3] * sizes[4], config["SPLITS"]
+        paged, splits = config.get("VARIANT") == "paged", config["SPLITS"]
+        assert paged == (name == "ascend")
+        page = math.ceil(sizes[4] / config["BLOCK_N"]) * config["BLOCK_N"] if paged else sizes[4]
+        keys = sizes[3] * page
         part = math.ceil(keys / splits / config["BLOCK_N"]) * config["BLOCK_N"]
         assert (splits - 1) * part < keys <= splits * part
         assert [launch.grid[0] for launch in DECODE.plan(config, anything)] == [
             sizes[0] * sizes[2] * splits,
-            sizes[0] * sizes[1],
+            sizes[0] * (sizes[2] if paged else sizes[1]),
         ][: 2 if splits > 1 else 1]
+
+
+def test_a_block_on_ascend_has_keys_of_one_page():
+    domains = enumerate_space(DECODE, problem(2, 32, 8, 512, 40), TARGETS["ascend"]).domains
+    assert domains["BLOCK_N"] == (32, 64)
+    assert max(enumerate_space(DECODE, problem(1, 32, 8, 512, 7), TARGETS["ascend"]).domains["BLOCK_N"]) == 16
 
 
 def test_keys_are_divided_only_where_sequences_are_few():
@@ -108,6 +117,8 @@ def test_the_reference_is_what_one_gets_by_hand():
 @pytest.mark.parametrize(
     ("sizes", "block", "splits", "dtype"),
     [
+        ((3, 4, 2, 7, 40, 64), 32, 2, "paged bfloat16"),
+        ((2, 6, 1, 3, 5, 80), 16, 1, "paged float16"),
         ((3, 4, 2, 7, 16, 64), 32, 1, "bfloat16"),
         ((3, 4, 2, 7, 16, 64), 32, 3, "float16"),
         ((2, 6, 1, 9, 5, 80), 16, 2, "bfloat16"),
@@ -117,7 +128,9 @@ def test_the_reference_is_what_one_gets_by_hand():
     ],
 )
 def test_any_lengths_pages_and_heads_are_right(interpreter, sizes, block, splits, dtype):
-    verdict = interpreter.verify(DECODE, problem(*sizes, dtype), {"BLOCK_N": block, "SPLITS": splits})
+    *variant, dtype = dtype.split()
+    config = {"BLOCK_N": block, "SPLITS": splits} | ({"VARIANT": variant[0]} if variant else {})
+    verdict = interpreter.verify(DECODE, problem(*sizes, dtype), config)
     assert verdict.agreed, verdict.reason
     assert verdict.error <= verdict.tolerance
 

@@ -18,6 +18,7 @@ from tilewise.db.exchange.foreign.tables.vllm import VLLM_TABLES
 from tilewise.db.records import Clock, Result, Scope, Status, Trial
 from tilewise.errors import NothingFeasible
 from tilewise.kernels import registry
+from tilewise.kernels.matrix.fused_moe import _slices
 from tilewise.kernels.spec import Target
 from tilewise.tuner.devices.cuda import device as cuda
 from tilewise.tuner.space.problem_checks import make_problem
@@ -46,7 +47,7 @@ def problem(m, e, n, k, topk, dtype="bfloat16", **flags):
 
 @settings(max_examples=40)
 @given(st.data())
-@pytest.mark.parametrize("name", ["older", "hopper"])
+@pytest.mark.parametrize("name", TARGETS)
 def test_the_default_is_in_the_space_whatever_the_shape(name, data):
     target = TARGETS[name]
     experts = data.draw(st.integers(1, 300), "E")
@@ -77,7 +78,6 @@ def test_the_default_is_what_vllm_launches_without_a_table(quant, dtype, block):
         ("hopper", (1, 64, 1408, 2048, 6)),
         ("hopper", (4096, 8, 14336, 4096, 2)),
         ("older", (37, 5, 40, 70, 3)),
-        ("ascend", (37, 5, 40, 70, 3)),
     ],
 )
 def test_both_projections_have_programs_for_all_blocks_that_there_can_be(name, sizes):
@@ -99,13 +99,42 @@ def test_both_projections_have_programs_for_all_blocks_that_there_can_be(name, s
     [
         ("ascend", (64, 8, 64, 64, 2), {"quant": FP8}, "8-bit floats need an NVIDIA GPU of compute capability 8.9"),
         ("older", (64, 8, 64, 64, 2), {"quant": FP8}, "8-bit floats need an NVIDIA GPU of compute capability 8.9"),
-        ("ascend", (4096, 8, 14336, 4096, 2), {}, "no more programs than the device launches at once"),
+        ("ascend", (64, 600, 64, 64, 2), {}, "at most 512 experts on Ascend"),
         ("hopper", (64, 8, 64, 64, 9), {"skewed": True}, "TOPK is at most E"),
     ],
 )
 def test_a_problem_that_no_config_can_do_is_refused_with_the_reason(name, sizes, flags, reason):
     with pytest.raises(NothingFeasible, match=reason):
         enumerate_space(MOE, problem(*sizes, **flags), TARGETS[name])
+
+
+@pytest.mark.parametrize("quant", ["none", INT8])
+@pytest.mark.parametrize(
+    "sizes", [(37, 5, 40, 70, 3), (4096, 8, 14336, 4096, 2), (1, 1, 1, 1, 1), (8, 300, 768, 96, 8)]
+)
+def test_on_ascend_both_projections_are_cube_kernels_that_programs_share(sizes, quant):
+    m, e, n, k, topk = sizes
+    space = enumerate_space(MOE, problem(*sizes, quant=quant), TARGETS["ascend"])
+    assert 1 <= len(space) <= 6000
+    check_tilings(MOE, problem(*sizes, quant=quant), list(space.configs))
+    for config in space.configs[:: max(1, len(space) // 50)]:
+        single = min(m * topk, e)
+        blocks = single + (m * topk - single) // config["BLOCK_SIZE_M"]
+        launches = {
+            launch.function.rpartition(":")[2]: launch for launch in MOE.plan(config, problem(*sizes, quant=quant))
+        }
+        tiles = [blocks * math.ceil(cols / config["BLOCK_SIZE_N"]) for cols in (2 * n, k)]
+        grids = [launches[f"moe_sorted_{name}_kernel"].grid for name in ("up", "down")]
+        assert grids == [(min(each, config["PROGRAMS"] or each),) for each in tiles]
+        assert ("moe_requantize_kernel" in launches) == (quant == INT8)
+        assert 4 * config["BLOCK_SIZE_M"] * config["BLOCK_SIZE_N"] <= 128 << 10
+
+
+@pytest.mark.parametrize(("pairs", "slices"), [(1, 1), (16, 1), (17, 2), (1024, 64), (1025, 33), (24576, 64)])
+def test_slices_have_whole_steps_and_none_is_empty(pairs, slices):
+    count, size = _slices(problem(pairs, 8, 64, 64, 1))
+    assert (count, size % 16) == (slices, 0)
+    assert (count - 1) * size < pairs <= count * size
 
 
 def test_a_block_of_k_has_one_scale():

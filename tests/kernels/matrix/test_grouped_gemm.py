@@ -33,6 +33,13 @@ def problem(m, n, k, g, dtype="bfloat16", **flags):
     return make_problem(GROUPED, {"M": m, "N": n, "K": k, "G": g, **flags}, dtype)
 
 
+def takes(target, dtype):
+    """Return whether the target's matrix units take this dtype."""
+    if dtype in ("float32", "int8"):
+        return target.family == "ascend"
+    return ITEM_BYTES[dtype] > 1 or target.has_float8
+
+
 # Spaces ----------------------------------------------------------------------------------------------------------
 
 SIZE = st.one_of(st.integers(1, 300), st.sampled_from([512, 1000, 4096, 100_000]))
@@ -43,7 +50,7 @@ SIZE = st.one_of(st.integers(1, 300), st.sampled_from([512, 1000, 4096, 100_000]
 @pytest.mark.parametrize("name", TARGETS)
 def test_the_default_is_in_the_space_whatever_the_shape(name, data):
     target = TARGETS[name]
-    dtypes = [dtype for dtype in GROUPED.dtypes if ITEM_BYTES[dtype] > 1 or target.has_float8]
+    dtypes = [dtype for dtype in GROUPED.dtypes if takes(target, dtype)]
     flags = {flag.name: data.draw(st.booleans(), flag.name) for flag in GROUPED.flags}
     sizes = [data.draw(SIZE, size) for size in "MNK"]
     anything = problem(*sizes, data.draw(st.integers(1, 1024), "G"), data.draw(st.sampled_from(dtypes)), **flags)
@@ -58,7 +65,7 @@ def test_there_are_programs_for_as_many_tiles_as_there_can_be(name, sizes):
     sample = list(space.configs[:: max(1, len(space) // 200)])
     check_tilings(GROUPED, problem(*sizes), sample)
     for config in sample:
-        (launch,) = GROUPED.plan(config, problem(*sizes))
+        *_, launch = GROUPED.plan(config, problem(*sizes))
         assert launch.descriptors == (config["VARIANT"] == "descriptors")
         assert launch.grid[0] == config.get("PROGRAMS", 0) or not config.get("PROGRAMS", 0)
 
@@ -84,11 +91,34 @@ def test_descriptors_are_for_rows_of_whole_16_bytes(sizes, flags, described):
         ("ascend", 4, "float8_e4m3fn", r"8-bit floats need an NVIDIA GPU of compute capability 8.9 or later$"),
         ("older", 4, "float8_e5m2", r"8-bit floats need an NVIDIA GPU of compute capability 8.9 or later$"),
         ("hopper", 1025, "bfloat16", r"at most 1024 groups$"),
+        ("hopper", 4, "int8", r"float32 and int8 products are for Ascend's cube cores$"),
     ],
 )
 def test_a_problem_that_no_config_can_do_is_refused_with_the_reason(name, groups, dtype, reason):
     with pytest.raises(NothingFeasible, match=reason):
         enumerate_space(GROUPED, problem(64, 64, 64, groups, dtype), TARGETS[name])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "int8"])
+def test_tiles_on_ascend_fit_the_memories_of_a_cube_core(dtype):
+    for config in enumerate_space(GROUPED, problem(4096, 4096, 4096, 4, dtype), TARGETS["ascend"]).configs:
+        rows, cols, depth = (config[f"BLOCK_{name}"] for name in "MNK")
+        assert config["VARIANT"] == "masked"
+        assert 4 * rows * cols <= 128 << 10
+        assert ITEM_BYTES[dtype] * (rows + cols) * depth <= 512 << 10
+
+
+@pytest.mark.parametrize(
+    ("sizes", "tile", "programs"),
+    [
+        ((4096, 4096, 4096, 8), (128, 256), 20),
+        ((64, 2048, 7168, 32), (16, 64), 20),  # two rows each, whose tiles fill the cores only if all groups count
+        ((64, 64, 64, 1), (16, 64), 0),
+    ],
+)
+def test_the_default_on_ascend_keeps_the_cube_cores_busy_with_the_tiles_of_all_groups(sizes, tile, programs):
+    chosen = GROUPED.default(problem(*sizes, "float16"), TARGETS["ascend"])
+    assert ((chosen["BLOCK_M"], chosen["BLOCK_N"]), chosen["PROGRAMS"]) == (tile, programs)
 
 
 def test_only_matrices_of_groups_with_rows_count_as_read():
@@ -189,7 +219,7 @@ def test_a_twin_with_one_mistake_is_refused(interpreter, tmp_path, mistake):
 
 
 @pytest.mark.needs_gpu
-@pytest.mark.parametrize("dtype", GROUPED.dtypes)
+@pytest.mark.parametrize("dtype", [dtype for dtype in GROUPED.dtypes if takes(TARGETS["hopper"], dtype)])
 def test_both_variants_are_right_on_a_gpu(dtype):
     with cuda.CudaDevice(jobs=4) as device:
         for sizes, flags in (((1000, 528, 704, 7), {}), ((300, 256, 128, 64), {"column_major": True, "skewed": True})):

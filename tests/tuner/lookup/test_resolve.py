@@ -190,20 +190,29 @@ def test_with_results_of_another_dtype_alone_the_prior_predicts(ask, keep):
     assert "nothing was timed" in result.winner.why
 
 
-@pytest.mark.parametrize(("flags", "known"), [({}, True), ({"bias": True}, False)])
-def test_a_kind_of_kernel_that_the_prior_does_not_know_is_answered_by_its_default(store, flags, known):
-    """An epilogue needs vector cores beside the cube core."""
-    gemm, target = registry.load("gemm"), known_target("Ascend910B4", 40)
-    question = Question(Problem("gemm", {"M": 512, "N": 4096, "K": 1000}, "float16", flags), "Ascend910B4")
+@pytest.mark.parametrize(
+    ("name", "dims", "flags", "known"),
+    [
+        ("gemm", {"M": 512, "N": 4096, "K": 1000}, {}, True),
+        ("gemm", {"M": 512, "N": 4096, "K": 1000}, {"bias": True}, False),  # an epilogue needs vector cores too
+        ("grouped_gemm", {"M": 512, "N": 512, "K": 300, "G": 8}, {}, True),
+        ("fused_moe", {"M": 64, "E": 8, "N": 256, "K": 300, "TOPK": 2}, {"quant": "int8_w8a8"}, True),
+        ("flash_attention", {"B": 2, "H": 8, "HKV": 2, "Q": 300, "K": 300, "D": 64}, {}, False),
+        ("decode_attention", {"B": 2, "H": 8, "HKV": 2, "PAGES": 9, "PAGE": 64, "D": 64}, {}, False),
+    ],
+)
+def test_a_kind_of_kernel_that_the_prior_does_not_know_is_answered_by_its_default(store, name, dims, flags, known):
+    spec, target = registry.load(name), known_target("Ascend910B4", 40)
+    question = Question(Problem(name, dims, "float16", flags), "Ascend910B4")
     found = resolve_with_fallback(
-        StoreSource(store), question, gemm, source_hash=source_hash(gemm), match=Match.PREDICTED, target=target
+        StoreSource(store), question, spec, source_hash=source_hash(spec), match=Match.PREDICTED, target=target
     )
     assert found.match == "predicted"
     assert found.winner.why.startswith(
         "what the prior likes best of" if known else "the kernel's default, as the prior"
     )
     if not known:
-        assert found.winner.config == gemm.default(question.problem, target)
+        assert found.winner.config == spec.default(question.problem, target)
 
 
 def test_a_kernel_without_a_prior_is_not_predicted(store, keep, bowl):

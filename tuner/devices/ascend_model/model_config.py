@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from tilewise.errors import TilewiseError
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
 from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.ascend_model.clock.machine import KernelTime, Machine, cores_for
+from tilewise.tuner.devices.ascend_model.index_contents import IndexContents
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function, parse
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
 from tilewise.tuner.hardware.ascend_costs import INTERVAL, Costs, End, costs
@@ -115,7 +117,8 @@ class Machines:
     ) -> None:
         self._part, self._target, self._l2 = part_named(target.name), target, l2
         self.interval = _interval(functions)
-        self._steps = []
+        self._steps: list[tuple[Function, list[int], list[int | float], tuple[int, ...]]] = []
+        self._contents = IndexContents(spec, problem, config, functions)
         for launch, function in zip(spec.plan(config, problem), functions, strict=True):
             sizes, scalars = toolchain.arguments(spec, problem, config, launch)
             self._steps.append((function, list(sizes.values()), scalars, launch.grid))
@@ -128,9 +131,15 @@ class Machines:
         """Time all launches, one after the other. Raises `UnknownOperation` if the compiled code holds one."""
         return KernelTime.in_turn(
             [
-                Machine(self._part, cores_for(function, self._target), function, buffers, chosen, l2=self._l2).time(
-                    scalars, grid
-                )
-                for function, buffers, scalars, grid in self._steps
+                Machine(
+                    self._part,
+                    cores_for(function, self._target),
+                    function,
+                    buffers,
+                    chosen,
+                    l2=self._l2,
+                    contents=partial(self._contents.of, index),
+                ).time(scalars, grid)
+                for index, (function, buffers, scalars, grid) in enumerate(self._steps)
             ]
         )

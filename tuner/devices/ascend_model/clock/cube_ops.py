@@ -13,7 +13,7 @@ from tilewise.tuner.devices.ascend_model.clock.core import FIX, MTE1, MTE2, PIPE
 from tilewise.tuner.devices.ascend_model.clock.rows import drawn
 from tilewise.tuner.devices.ascend_model.ir.hivm import Op
 from tilewise.tuner.devices.ascend_model.ir.mmad import FRACTAL, Flag, Load, Mmad, Part, fractal_width, needs_barrier
-from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, UnknownOperation, View, ceil
+from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, DependsOnContents, UnknownOperation, View, ceil
 from tilewise.tuner.hardware.ascend_costs import Costs
 
 __all__ = ["CUBE_STEPS", "CubeClock", "rate_of"]
@@ -166,7 +166,7 @@ def rate_of(rates: Mapping[int, Rate], view: View, op: Op) -> Rate:
 
 def _known(value: Any, op: Op) -> Any:
     if value is UNKNOWN:
-        raise UnknownOperation(f"the model cannot follow {op.name} where it depends on tensor contents")
+        raise DependsOnContents(f"the model cannot follow {op.name} where it depends on tensor contents")
     return value
 
 

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilewise.tuner.devices.ascend_model.clock.core import Core, S, pipe_number, pipes_of
-from tilewise.tuner.devices.ascend_model.clock.program_clock import ProgramClock, Step
+from tilewise.tuner.devices.ascend_model.clock.program_clock import Contents, ProgramClock, Step
 from tilewise.tuner.devices.ascend_model.clock.turns import Turns
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function, Op
-from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation, View
+from tilewise.tuner.devices.ascend_model.ir.values import DependsOnContents, View
 from tilewise.tuner.devices.ascend_model.ir.workspace import CROSS_FLAGS, allocated, cross_flag
 from tilewise.tuner.hardware.ascend_costs import Costs
 
@@ -58,9 +58,11 @@ class HalfCore(Core):
 class HalfClock(ProgramClock):
     """The clock of one kind of core's function. `whole` is the kernel that it is a half of."""
 
-    def __init__(self, function: Function, costs: Costs, whole: Function | None = None) -> None:
+    def __init__(
+        self, function: Function, costs: Costs, whole: Function | None = None, contents: Contents | None = None
+    ) -> None:
         self._whole = whole or function
-        super().__init__(function, costs)
+        super().__init__(function, costs, contents)
 
     def _step(self, op: Op) -> Step | None:
         if op.name in _STEPS:
@@ -96,7 +98,7 @@ class HalfClock(ProgramClock):
             try:
                 number = flag.number(values)
             except TypeError as error:
-                raise UnknownOperation(f"the model cannot follow {op.name} of a flag that depends on data") from error
+                raise DependsOnContents(f"the model cannot follow {op.name} of a flag that depends on data") from error
             if sets:
                 core.set_cross_flag(pipe, number)
             else:

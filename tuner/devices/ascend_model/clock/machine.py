@@ -7,16 +7,18 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from numpy.typing import NDArray
+
 from tilewise.db.records import L2State
 from tilewise.kernels.spec import Target
 from tilewise.tuner.devices.ascend_model.clock.mixed_clock import MixedClock
-from tilewise.tuner.devices.ascend_model.clock.program_clock import PIPES, Memory, ProgramClock, ProgramTime
+from tilewise.tuner.devices.ascend_model.clock.program_clock import PIPES, Contents, Memory, ProgramClock, ProgramTime
 from tilewise.tuner.devices.ascend_model.clock.recording import Recording, record
 from tilewise.tuner.devices.ascend_model.clock.rows import LINE
 from tilewise.tuner.devices.ascend_model.clock.shared_memory import Reuse, SharedMemory
 from tilewise.tuner.devices.ascend_model.clock.tile_order import fetched_shares
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function, MemRef
-from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
+from tilewise.tuner.devices.ascend_model.ir.values import DependsOnContents, UnknownOperation
 from tilewise.tuner.devices.ascend_model.ir.workspace import areas
 from tilewise.tuner.hardware.ascend_costs import Costs
 from tilewise.tuner.hardware.ascend_parts import Part
@@ -27,6 +29,9 @@ _CLOSE = 0.004
 """Relative tolerance to which the number of competing cores is found."""
 
 _SAMPLED_WAVES = 16
+
+_COMPARED = 3
+"""Programs of a wave that are compared where contents decide how much each does."""
 
 _FEW_CORES = 40
 """Vector cores of the smaller parts, whose launches take less time."""
@@ -115,7 +120,8 @@ class Machine:
 
     `buffers` are the sizes, in bytes, of the kernel's global buffers in argument order. If all of them fit the L2
     cache, they are assumed warm (a kernel timed by repeated calls); otherwise only the small ones are. With `evicted`
-    the cache is emptied before each run: the first read of anything comes from global memory.
+    the cache is emptied before each run: the first read of anything comes from global memory. `contents` returns the
+    numbers in each buffer, None where they are unknown; it is called if the programs' control flow depends on them.
     """
 
     def __init__(
@@ -127,13 +133,19 @@ class Machine:
         costs: Costs,
         *,
         l2: L2State = L2State.WARM,
+        contents: Callable[[], Sequence[NDArray[Any] | None]] | None = None,
     ) -> None:
         self._part, self._cores, self._costs, self._l2 = part, cores, costs, l2
-        self._function = function
-        self._clock = MixedClock(function, costs) if function.vector else ProgramClock(function, costs)
+        self._function, self._find_contents = function, contents
+        self._contents: Contents = {}
+        self._clock = self._new_clock()
         memrefs = [i for i, (_, kind) in enumerate(function.arguments) if isinstance(kind, MemRef)]
         self._buffers = dict(zip(memrefs[len(memrefs) - len(buffers) :], buffers, strict=True))
         self._memory = SharedMemory(part, costs, self._buffers, l2, core=function.core)
+
+    def _new_clock(self) -> MixedClock | ProgramClock:
+        kind = MixedClock if self._function.vector else ProgramClock
+        return kind(self._function, self._costs, self._contents)
 
     def time(self, scalars: Sequence[int | float], grid: Sequence[int]) -> KernelTime:
         """Time a launch with these scalar arguments over this grid (one to three axes)."""
@@ -147,7 +159,7 @@ class Machine:
         waves = self._waves(programs, arguments)
         wave = max(waves, key=lambda wave: wave.cycles)
         index = wave.indices[wave.programs.index(wave.longest)]
-        recording = record(self._function, self._costs, arguments, index, wave.memory)
+        recording = record(self._function, self._costs, arguments, index, wave.memory, self._contents)
         return self._launch(waves, programs), recording
 
     def _launch(self, waves: Sequence[_Wave], programs: int) -> KernelTime:
@@ -199,6 +211,18 @@ class Machine:
         return waited * self._costs["shared_line_us"]
 
     def _waves(self, programs: int, arguments: Sequence[int | float]) -> list[_Wave]:
+        """Return waves that stand for all, with the contents of buffers if they decide what programs do."""
+        try:
+            return self._sampled(programs, arguments)
+        except DependsOnContents:
+            if self._contents or self._find_contents is None:
+                raise
+        found = zip(self._buffers, self._find_contents(), strict=True)
+        self._contents = {argument: numbers for argument, numbers in found if numbers is not None}
+        self._clock = self._new_clock()
+        return self._sampled(programs, arguments)
+
+    def _sampled(self, programs: int, arguments: Sequence[int | float]) -> list[_Wave]:
         """Return a sample of the full waves, then the last, partial one.
 
         If the programs at both ends of the full waves take equally long, they represent all full waves; otherwise
@@ -233,6 +257,7 @@ class Machine:
         program transfers, both ways together. That share depends on the rate: a fixed point, found by secants.
         """
         active = min(programs - first, self._cores)
+        first = self._longest(first, active, arguments)
         waiting = self._costs["program_start"]
         waiting += active * self._costs["dispatch_us"] * self._part.clock_ghz * 1e3 / -(-programs // self._cores)
 
@@ -246,6 +271,15 @@ class Machine:
         memory, once = self._rates(found, active), runs[found]
         ends = (once, once if last == first else self._clock.run(arguments, last, memory))
         return _Wave(count, active, (first, last), ends, memory)
+
+    def _longest(self, first: int, active: int, arguments: Sequence[int | float]) -> int:
+        """Return the program that stands for a wave: the first one or, where contents decide how much each does, the
+        longest of some."""
+        if not self._contents:
+            return first
+        alone = self._rates(1.0, 1)
+        some = dict.fromkeys(first + at * active // _COMPARED for at in range(_COMPARED))
+        return max(some, key=lambda program: self._clock.run(arguments, program, alone).cycles)
 
     def _settle(self, programs: int, arguments: Sequence[int | float]) -> None:
         """Let the memory find where this launch's data comes from; the first program stands for all."""
@@ -269,10 +303,11 @@ class Machine:
                 cores=self._cores,
                 memory=self._memory.rates(1.0),
                 cache_bytes=self._part.l2_mib * 2**20,
+                contents=self._contents,
             )
         elif self._function.vector is None and self._memory.repeats(first, programs):
             reuse = Reuse(0, len(self._function.arguments))
-            _Whole(self._function, self._costs).run(arguments, 0, self._memory.rates(1.0), reuse)
+            _Whole(self._function, self._costs, self._contents).run(arguments, 0, self._memory.rates(1.0), reuse)
         self._memory.settle(first, programs, min(programs, self._cores), reuse, missed)
 
     def _rates(self, competing: float, active: int) -> Memory:

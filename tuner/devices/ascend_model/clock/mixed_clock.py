@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 
 from tilewise.tuner.devices.ascend_model.clock.core import Memory, ProgramTime
 from tilewise.tuner.devices.ascend_model.clock.half_clock import CrossTimes, HalfClock, HalfCore
+from tilewise.tuner.devices.ascend_model.clock.program_clock import Contents
 from tilewise.tuner.devices.ascend_model.clock.turns import Turns
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function
 from tilewise.tuner.devices.ascend_model.ir.workspace import areas
@@ -20,8 +21,8 @@ __all__ = ["MixedClock"]
 class MixedClock:
     """A mixed kernel ready to be timed; see `ProgramClock`, whose interface this has."""
 
-    def __init__(self, function: Function, costs: Costs) -> None:
-        self._halves = [HalfClock(half, costs, function) for half in function.halves()]
+    def __init__(self, function: Function, costs: Costs, contents: Contents | None = None) -> None:
+        self._halves = [HalfClock(half, costs, function, contents) for half in function.halves()]
         self._functions = function.halves()
         self._arguments = len(function.arguments) + len(areas(function))
 

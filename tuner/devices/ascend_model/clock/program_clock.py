@@ -3,8 +3,8 @@
 The scalar unit issues in program order. A vector operation or transfer starts once it is issued, its pipe is free and
 the flags that it waits for are set. It frees its pipe after its throughput cost, and is done after its start-up or
 latency as well; a barrier makes the pipe wait until all earlier operations are done. Sizes, strides and loop bounds
-are computed, tensor contents are not. A scalar read from memory is unknown, as is everything computed from it. A
-kernel whose control flow depends on such a value is refused, not guessed.
+are computed, tensor contents are not. A scalar read from memory is unknown, as is everything computed from it, unless
+the contents of its buffer are given. A kernel whose control flow depends on an unknown value is refused, not guessed.
 
 Loops in a steady state are not interpreted to their end: once two periods advance every clock and counter alike, the
 middle periods are added at once. The last periods, which have the tails, are interpreted again.
@@ -15,6 +15,8 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from numpy.typing import NDArray
 
 from tilewise.tuner.devices.ascend_model.clock.banks import least_cycles
 from tilewise.tuner.devices.ascend_model.clock.core import (
@@ -42,14 +44,23 @@ from tilewise.tuner.devices.ascend_model.ir.hivm import (
     kept_dimensions,
 )
 from tilewise.tuner.devices.ascend_model.ir.scalars import scalar_function
-from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, UnknownOperation, View, ceil, expanded
+from tilewise.tuner.devices.ascend_model.ir.values import (
+    UNKNOWN,
+    DependsOnContents,
+    UnknownOperation,
+    View,
+    ceil,
+    expanded,
+)
 from tilewise.tuner.devices.ascend_model.ir.workspace import CROSS_FLAGS
 from tilewise.tuner.hardware.ascend_costs import SLOW_IN_16_BITS, Costs
 
-__all__ = ["PIPES", "Memory", "ProgramClock", "ProgramTime", "Rate", "Step", "UnknownOperation"]
+__all__ = ["PIPES", "Contents", "Memory", "ProgramClock", "ProgramTime", "Rate", "Step", "UnknownOperation"]
 
 
 _Values = list[Any]
+Contents = Mapping[int, NDArray[Any]]
+"""The numbers in some buffers, by argument index."""
 Step = Callable[[_Values, Core], None]
 
 
@@ -59,8 +70,9 @@ class ProgramClock:
     skipping = True
     """True if the steady part of a loop is added at once."""
 
-    def __init__(self, function: Function, costs: Costs) -> None:
+    def __init__(self, function: Function, costs: Costs, contents: Contents | None = None) -> None:
         self._function = function
+        self._contents = contents or {}
         self.costs = costs
         self._issue_cycles = costs["vector_issue"]
         self._dispatch, self._next = costs["vector_dispatch"], costs["vector_next"]
@@ -163,7 +175,7 @@ class ProgramClock:
         steps, yielded = self._compile(body), body.yielded()
         index, carried = body.arguments[0], body.arguments[1:]
         cost, results = self.costs["iteration"], op.results
-        skips = self.skipping and not any(_decides(inner) for inner in body.walk())
+        skips = self.skipping and not any(_decides(inner) or self._reads_contents(inner) for inner in body.walk())
 
         def once(values: _Values, core: Core, at: int) -> None:
             values[index] = at
@@ -370,7 +382,7 @@ class ProgramClock:
     def _access(self, op: Op) -> Step:
         """Compile `memref.load` or `memref.store`: the scalar unit moves one element between a register and memory."""
         reads = op.name == "memref.load"
-        number = op.operands[0 if reads else 1]
+        number, *indices = op.operands if reads else op.operands[1:]
         on_chip, outside = self.costs["scalar_on_chip"], self.costs["scalar_outside"]
 
         def access(values: _Values, core: Core) -> None:
@@ -381,9 +393,23 @@ class ProgramClock:
             if view.base >= 0:
                 (core.reads if reads else core.writes)[view.base] += size
             if reads:
-                values[op.results[0]] = UNKNOWN
+                values[op.results[0]] = self._content(view, [values[index] for index in indices])
 
         return access
+
+    def _reads_contents(self, op: Op) -> bool:
+        """Return whether iterations may differ by what the operation reads."""
+        return bool(self._contents) and op.name == "memref.load"
+
+    def _content(self, view: View, indices: Sequence[Any]) -> Any:
+        """Return an element of a buffer whose contents are given."""
+        if view.base not in self._contents:
+            return UNKNOWN
+        try:
+            at = view.offset + sum(index * stride for index, stride in zip(indices, view.strides, strict=True))
+            return int(self._contents[view.base][at])
+        except (TypeError, IndexError):  # its place is unknown, or beyond the end, where execution finds it
+            return UNKNOWN
 
     def _vector(self, op: Op, short: str) -> Step:
         """Compile an element-wise operation, fill, cast, copy or move on chip."""
@@ -516,7 +542,7 @@ _CASTS = ("index_cast", "index_castui", "extsi", "extui", "trunci")  # free: reg
 
 def _known(value: Any, op: Op) -> Any:
     if value is UNKNOWN:
-        raise UnknownOperation(f"the model cannot follow {op.name} where it depends on tensor contents")
+        raise DependsOnContents(f"the model cannot follow {op.name} where it depends on tensor contents")
     return value
 
 

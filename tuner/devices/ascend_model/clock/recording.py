@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from tilewise.tuner.devices.ascend_model.clock.core import Core, Memory, ProgramTime, S, pipes_of
-from tilewise.tuner.devices.ascend_model.clock.program_clock import ProgramClock, Step
+from tilewise.tuner.devices.ascend_model.clock.program_clock import Contents, ProgramClock, Step
 from tilewise.tuner.devices.ascend_model.ir.hivm import Block, Function
 from tilewise.tuner.hardware.ascend_costs import Costs
 
@@ -61,10 +61,15 @@ class Recording:
 
 
 def record(
-    function: Function, costs: Costs, arguments: Sequence[int | float], program: int, memory: Memory
+    function: Function,
+    costs: Costs,
+    arguments: Sequence[int | float],
+    program: int,
+    memory: Memory,
+    contents: Contents | None = None,
 ) -> Recording:
     """Time one program without skipping any iteration; see `ProgramClock.run`."""
-    clock = _Recorded(function, costs)
+    clock = _Recorded(function, costs, contents)
     core = _Recorder(program, len(function.arguments), pipes_of(function))
     time = clock.run(arguments, program, memory, core)
     return Recording(time, core.events, core.flows, [op.name for op in function.body.walk()])
@@ -75,9 +80,9 @@ class _Recorded(ProgramClock):
 
     skipping = False
 
-    def __init__(self, function: Function, costs: Costs) -> None:
+    def __init__(self, function: Function, costs: Costs, contents: Contents | None = None) -> None:
         self._indices = {id(op): index for index, op in enumerate(function.body.walk())}
-        super().__init__(function, costs)
+        super().__init__(function, costs, contents)
 
     def _compile(self, block: Block) -> list[Step]:
         return [_marked(step, self._indices[id(op)]) for op in block.operations if (step := self._step(op)) is not None]

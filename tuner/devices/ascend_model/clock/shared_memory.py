@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 from tilewise.db.records import L2State
 from tilewise.tuner.devices.ascend_model.clock.core import Core, Memory, ProgramTime, Rate
-from tilewise.tuner.devices.ascend_model.ir.values import View
+from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, View
 from tilewise.tuner.hardware.ascend_costs import HBM_CORE_GB_S, Costs
 from tilewise.tuner.hardware.ascend_parts import Part
 
@@ -43,7 +43,11 @@ class Reuse(Core):
         """Per repeated read: the argument index, the bytes read, and the bytes moved in between."""
 
     def touched(self, view: View, inward: bool) -> None:
-        key, size = (view.base, view.offset, view.sizes), view.bytes()
+        size = view.bytes()
+        if view.offset is UNKNOWN:  # somewhere else each time
+            self._moved += size
+            return
+        key = (view.base, view.offset, view.sizes)
         if inward and key in self._last:
             self.again.append((view.base, size, self._moved - self._last[key]))
         self._moved += size

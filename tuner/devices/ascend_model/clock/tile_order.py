@@ -15,10 +15,10 @@ from typing import Any
 
 from tilewise.tuner.devices.ascend_model.clock.core import CUBE_PIPES, Core, Memory
 from tilewise.tuner.devices.ascend_model.clock.half_clock import HalfClock
-from tilewise.tuner.devices.ascend_model.clock.program_clock import Step
+from tilewise.tuner.devices.ascend_model.clock.program_clock import Contents, Step
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function, Op
 from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, View, ceil
-from tilewise.tuner.devices.ascend_model.ir.workspace import CROSS_FLAGS
+from tilewise.tuner.devices.ascend_model.ir.workspace import CROSS_FLAGS, areas
 from tilewise.tuner.hardware.ascend_costs import Costs
 
 __all__ = ["fetched_shares"]
@@ -45,14 +45,15 @@ def fetched_shares(
     cores: int,
     memory: Memory,
     cache_bytes: int,
+    contents: Contents | None = None,
 ) -> Mapping[int, float]:
     """Return the share of each buffer's reads that misses a cache of this size, by argument index."""
-    clock = _FirstTrips(function, costs)
+    clock = _FirstTrips(function, costs, contents=contents)
     waves: list[list[_Tile]] = []
-    turns = ceil(programs, cores)
+    turns, buffers = ceil(programs, cores), len(function.arguments) + len(areas(function))
     for turn in range(turns):
         active = range(turn * cores, min(programs, (turn + 1) * cores))
-        courses = [clock.tiles(arguments, program, memory, len(function.arguments)) for program in active]
+        courses = [clock.tiles(arguments, program, memory, buffers) for program in active]
         longest = max(map(len, courses))
         waves += [[course[at] for course in courses if at < len(course)] for at in range(longest)]
         if len(waves) >= _WAVES:

@@ -183,13 +183,18 @@ class Order:
         if ordered.all():
             return
         blocks = np.arange(history.shape[1])[_blocks_of(view)]
-        for other, index in np.argwhere(~ordered)[::-1]:
-            time = int(history[other, blocks[index]])
-            if other != pipe or not self._in_step(time, pipe, view):
+        time = 0
+        for other in np.flatnonzero(~ordered.all(axis=1))[::-1]:
+            late = np.flatnonzero(~ordered[other])
+            times = history[other, blocks[late]]
+            apart = [each for each in np.unique(times).tolist() if other == pipe and self._in_step(each, pipe, view)]
+            if (raced := late[~np.isin(times, apart)]).size:
+                at, time = int(blocks[raced[-1]]), int(history[other, blocks[raced[-1]]])
                 raise Race(
-                    f"race: {place(op)} on {PIPES[pipe]} {verbs[0]} {self._spot(int(blocks[index]) * BLOCK_BYTES)}, "
+                    f"race: {place(op)} on {PIPES[pipe]} {verbs[0]} {self._spot(at * BLOCK_BYTES)}, "
                     f"which {self.earlier(time)} {verbs[1]}, and nothing orders them"
                 )
+            time = int(times[0])
         self.unbarriered.add(f"{place(op)} {verbs[0]} what {self.earlier(time)} {verbs[1]} without a barrier between")
 
     def _in_step(self, time: int, pipe: int, view: View) -> bool:

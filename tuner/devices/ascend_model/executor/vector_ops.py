@@ -33,6 +33,8 @@ def computation(op: Op) -> tuple[Compute, tuple[int, ...], tuple[int, ...]]:
     if op.attributes.get("transpose"):
         raise UnknownOperation(f"the model does not support {place(op)} with transposed operands")
     inputs, outputs, scratch = _operands(op)
+    kinds = dict(zip(op.operands, op.types, strict=True))
+    scratch = tuple(n for n in scratch if 0 not in getattr(kinds[n], "shape", ()))  # some need no room after all
     compute = _MAKERS[short](op, inputs, outputs)
 
     def run(chip: OnChip, values: Values) -> None:
@@ -40,7 +42,7 @@ def computation(op: Op) -> tuple[Compute, tuple[int, ...], tuple[int, ...]]:
             chip.spoil(values[number], op)
         compute(chip, values)
 
-    memory = {n for n, kind in zip(op.operands, op.types, strict=True) if isinstance(kind, MemRef)}
+    memory = {n for n, kind in kinds.items() if isinstance(kind, MemRef)}
     return run, tuple(n for n in inputs if n in memory), (*scratch, *outputs)
 
 

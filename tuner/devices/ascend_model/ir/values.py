@@ -10,11 +10,15 @@ from typing import Any
 
 from tilewise.tuner.devices.ascend_model.ir.hivm import DYNAMIC
 
-__all__ = ["UNKNOWN", "UnknownOperation", "View", "ceil", "expanded"]
+__all__ = ["UNKNOWN", "DependsOnContents", "UnknownOperation", "View", "ceil", "expanded"]
 
 
 class UnknownOperation(ValueError):
     """An operation of the compiled code that the model has no cost or meaning for."""
+
+
+class DependsOnContents(UnknownOperation):
+    """A decision of the compiled code that follows from tensor contents, which are not known."""
 
 
 class _Unknown:

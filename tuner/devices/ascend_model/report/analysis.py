@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from tilewise.db.records import L2State
@@ -12,6 +13,7 @@ from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
 from tilewise.tuner.devices.ascend_model.clock.core import PIPES
 from tilewise.tuner.devices.ascend_model.clock.machine import KernelTime, Machine, cores_for
 from tilewise.tuner.devices.ascend_model.clock.recording import Event, Recording
+from tilewise.tuner.devices.ascend_model.index_contents import IndexContents
 from tilewise.tuner.devices.ascend_model.ir.source_lines import Place
 from tilewise.tuner.devices.ascend_model.report.located_launch import located_launches
 from tilewise.tuner.hardware.ascend_costs import costs
@@ -145,12 +147,23 @@ def _launches(
     spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path, l2: L2State
 ) -> Iterator[LaunchCourse]:
     hardware, chosen = part(target.name), costs(instead=calibrated(target.name))
-    for launch in located_launches(spec, problem, config, target, folder):
+    launches = list(located_launches(spec, problem, config, target, folder))
+    for launch in launches:
         if not launch.functions:
             raise ValueError(launch.compiled.refusal)
+    contents = IndexContents(spec, problem, config, [launch.functions[0].function for launch in launches])
+    for index, launch in enumerate(launches):
         located = launch.functions[0]
         cores = cores_for(located.function, target)
-        machine = Machine(hardware, cores, located.function, list(launch.buffers.values()), chosen, l2=l2)
+        machine = Machine(
+            hardware,
+            cores,
+            located.function,
+            list(launch.buffers.values()),
+            chosen,
+            l2=l2,
+            contents=partial(contents.of, index),
+        )
         time, recording = machine.record(launch.scalars, launch.grid)
         running = time.time_us - sum(time.overhead_us.values())
         yield LaunchCourse(

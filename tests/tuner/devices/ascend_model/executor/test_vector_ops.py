@@ -414,6 +414,13 @@ def test_a_gather_picks_within_rows_and_refuses_what_lies_outside(core):
         core.run("vgather", (x, y, out, core.tile((24,), "i32")))
 
 
+def test_scratch_of_no_elements_is_none_that_an_operation_writes():
+    kinds = tuple(MemRef(shape, (1,) * len(shape), "i32", "ub") for shape in ((8, 1), (8, 4), (0,)))
+    attributes = {"operandSegmentSizes": (1, 1, 1), "broadcast_dims": (1,)}
+    _, reads, writes = computation(Op("hivm.hir.vbrc", (0, 1, 2), (), attributes, kinds, (), (), 3))
+    assert (reads, writes) == ((0,), (1,))
+
+
 # Unknown operations -----------------------------------------------------------------------------------------------
 
 

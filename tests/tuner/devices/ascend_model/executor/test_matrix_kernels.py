@@ -1,0 +1,157 @@
+"""Compiled matrix kernels agree with float64 at odd sizes on a modelled part; with one mistake they are refused."""
+
+import random
+
+import pytest
+from places import ROOT
+
+from tilewise.db.records import Status
+from tilewise.kernels import registry
+from tilewise.kernels.spec import Problem
+from tilewise.tuner.devices.ascend_model.executor.verification import verify_compiled
+from tilewise.tuner.space.search_space import enumerate_space
+
+GROUPED = {"VARIANT": "masked", "BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 64, "GROUP_M": 2, "PROGRAMS": 0}
+EXPERTS = {"VARIANT": "sorted", "BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 4}
+TOKENS = {"M": 40, "E": 5, "N": 40, "K": 70, "TOPK": 2}
+PAGED = {"VARIANT": "paged", "BLOCK_N": 32}
+PAGES = {"B": 2, "H": 8, "HKV": 2, "PAGES": 5, "PAGE": 40, "D": 64}
+GROUPS = {"M": 175, "N": 133, "K": 101, "G": 5}
+
+
+@pytest.fixture(scope="module")
+def verdict(target, cache_folder):
+    def verify(spec, dims, dtype, config, **flags):
+        problem = Problem(spec.name, dims, dtype, flags)
+        return verify_compiled(spec, problem, {"multibuffer": True} | config, target, cache_folder)
+
+    return verify
+
+
+@pytest.mark.in_part(3)
+@pytest.mark.parametrize(
+    ("name", "dims", "dtype", "config", "flags"),
+    [
+        ("grouped_gemm", GROUPS, "float16", GROUPED, {"skewed": True}),
+        ("grouped_gemm", GROUPS, "bfloat16", GROUPED | {"PROGRAMS": 3}, {"column_major": True}),
+        ("grouped_gemm", GROUPS | {"G": 37}, "int8", GROUPED, {}),
+        ("fused_moe", TOKENS, "float16", EXPERTS | {"PROGRAMS": 0}, {"skewed": True}),
+        ("decode_attention", PAGES, "bfloat16", PAGED | {"SPLITS": 3}, {}),
+        (
+            "decode_attention",
+            PAGES | {"H": 34, "PAGE": 7, "D": 40},
+            "float16",
+            PAGED | {"BLOCK_N": 16, "SPLITS": 1},
+            {},
+        ),
+        ("fused_moe", TOKENS | {"E": 70, "TOPK": 3}, "bfloat16", EXPERTS | {"PROGRAMS": 20}, {}),
+        ("fused_moe", TOKENS, "float16", EXPERTS | {"PROGRAMS": 0}, {"quant": "int8_w8a8"}),
+        ("grouped_gemm", GROUPS, "float32", GROUPED | {"BLOCK_K": 32}, {"skewed": True}),
+    ],
+)
+def test_a_compiled_kernel_agrees_with_float64(verdict, name, dims, dtype, config, flags):
+    found = verdict(registry.load(name), dims, dtype, config, **flags)
+    assert found.agreed, found.reason
+
+
+SIZES = {
+    "grouped_gemm": lambda draw: {dim: draw.randint(1, 300) for dim in "MNK"} | {"G": draw.randint(1, 9)},
+    "decode_attention": lambda draw: (
+        {"B": draw.randint(1, 5), "H": draw.randint(1, 20), "HKV": 1, "PAGES": draw.randint(1, 6)}
+        | {"PAGE": draw.randint(1, 140), "D": draw.randint(1, 128)}
+    ),
+    "fused_moe": lambda draw: (
+        {"M": draw.randint(1, 60), "E": draw.randint(3, 90), "TOPK": draw.randint(1, 3)}
+        | {dim: draw.randint(1, 200) for dim in "NK"}
+    ),
+}
+"""Random sizes of each kernel."""
+
+
+@pytest.mark.full
+@pytest.mark.parametrize(("name", "dtype"), [(name, each) for name in SIZES for each in registry.load(name).dtypes])
+def test_random_configs_agree_at_random_sizes(verdict, target, name, dtype):
+    if dtype.startswith("float8"):
+        return
+    spec, draw = registry.load(name), random.Random(f"{name} {dtype}")
+    for _ in range(20):
+        dims = SIZES[name](draw)
+        config = draw.choice(enumerate_space(spec, Problem(name, dims, dtype), target).configs)
+        found = verdict(spec, dims, dtype, config)
+        assert found.agreed or found.status is Status.COMPILE, f"{dims} {config}: {found.reason}"
+
+
+# Mistakes -----------------------------------------------------------------------------------------------------------
+
+WRONG = {
+    ("grouped_gemm", "a tail of the depth that is not masked"): (
+        "held = (rows < last)[:, None] & (inner < K)[None, :]",
+        "held = (rows < last)[:, None] & (inner < K + BLOCK_K)[None, :]",
+    ),
+    ("grouped_gemm", "sums that are not added up"): ("tl.dot(a, b, total)", "tl.dot(a, b)"),
+    ("grouped_gemm", "a matrix that is read as its transpose"): (
+        "b = tl.load(matrix + inner[:, None] * N + cols[None, :], mask=held, other=0)",
+        "held = (cols < N)[:, None] & (inner < K)[None, :]\n"
+        + 16 * " "
+        + "b = tl.trans(tl.load(matrix + cols[:, None] * K + inner[None, :], mask=held, other=0))",
+    ),
+    ("grouped_gemm", "the first group's matrix for all"): ("b_ptr + tl.cast(group, tl.int64) * K * N", "b_ptr"),
+    ("grouped_gemm", "rows that are stored beyond a group's end"): (
+        "mask = (rows < last)[:, None] &",
+        "mask = (rows < last + 1)[:, None] &",
+    ),
+    ("decode_attention", "keys beyond the end"): ("length - trip", "length + 1 - trip"),
+    ("decode_attention", "values that are not added up"): (
+        "tl.dot(weights.to(v.dtype), v, acc * shrink[:, None])",
+        ("tl.dot(weights.to(v.dtype), v)"),
+    ),
+    ("decode_attention", "the page table"): ("table_ptr + batch * PAGES + trip", "table_ptr + trip"),
+    ("decode_attention", "the weights of parts"): (
+        "members < group, other=LOWEST) - highest)",
+        ("members < group, other=LOWEST) * 0.0)"),
+    ),
+    ("decode_attention", "heads that share keys"): (
+        "(page.to(tl.int64) * PAGE * HKV + kv_head)",
+        ("(page.to(tl.int64) * PAGE * HKV)"),
+    ),
+    ("fused_moe", "pairs of earlier slices"): ("if each < tl.program_id(0):", "if each < 0:"),
+    ("fused_moe", "earlier pairs of the same expert"): ("* earlier, 1)", "* 0, 1)"),
+    ("fused_moe", "the last expert of a token"): (
+        "for part in range(TOPK):\n                pair =",
+        "for part in range(TOPK - 1):\n                pair =",
+    ),
+    ("fused_moe", "the weight of a pair"): ("total += weight * found", "total += found"),
+    ("fused_moe", "the activation"): ("return gate / (1.0 + tl.exp(-gate)) * factor", "return gate * factor"),
+}
+"""Mistakes: the right words of a kernel's file, and the wrong ones in their place."""
+
+CASES = {
+    "decode_attention": ("attention/decode_paged", PAGES, "float16", PAGED | {"SPLITS": 3}),
+    "grouped_gemm": ("matrix/grouped_gemm", GROUPS, "float16", GROUPED),
+    "fused_moe": ("matrix/sorted_experts", TOKENS, "float16", EXPERTS | {"PROGRAMS": 0}),
+}
+"""The file of each kernel's functions, and what is verified."""
+
+SPECS = {
+    "decode_attention": "kernels/attention/decode.py",
+    "grouped_gemm": "kernels/matrix/grouped_gemm.py",
+    "fused_moe": "kernels/matrix/fused_moe.py",
+}
+
+
+@pytest.mark.in_part(2)
+@pytest.mark.parametrize("mistake", WRONG, ids=" ".join)
+def test_a_twin_with_one_mistake_is_refused(verdict, tmp_path, mistake):
+    (name, _), (right, wrong) = mistake, WRONG[mistake]
+    file, *case = CASES[name]
+    module = f"wrong_{name}_{list(WRONG).index(mistake)}"
+    text = (ROOT / f"kernels/jit/{file}.py").read_text()
+    assert text.count(right) == 1
+    (tmp_path / f"{module}.py").write_text(text.replace(right, wrong))
+    spec = (ROOT / SPECS[name]).read_text()
+    spec = spec.replace(
+        "import annotations\n", f"import annotations\nimport sys\nsys.path.insert(0, {str(tmp_path)!r})\n", 1
+    )
+    (tmp_path / "wrong.py").write_text(spec.replace(f"tilewise.kernels.jit.{file.replace('/', '.')}:", f"{module}:"))
+    found = verdict(registry.load(f"{tmp_path}/wrong.py:SPEC"), *case)
+    assert (found.agreed, found.status) == (False, Status.CORRECTNESS), found.reason
