@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilewise.tuner.devices.ascend_model.clock.core import Core, S, pipe_number, pipes_of
+from tilewise.tuner.devices.ascend_model.clock.element_loops import element_loop
 from tilewise.tuner.devices.ascend_model.clock.program_clock import ProgramClock, Step
 from tilewise.tuner.devices.ascend_model.clock.turns import Turns
+from tilewise.tuner.devices.ascend_model.ir.element_loops import ElementLoop
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function, Op
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation, View
 from tilewise.tuner.devices.ascend_model.ir.workspace import CROSS_FLAGS, allocated, cross_flag
@@ -78,6 +80,10 @@ class HalfClock(ProgramClock):
 
         return allocate
 
+    def _for(self, op: Op) -> Step:
+        found = ElementLoop.of(op)
+        return element_loop(self, found) if found else super()._for(op)
+
     def _sub_block(self, op: Op) -> Step:
         def sub_block(values: list[Any], core: Core) -> None:
             assert isinstance(core, HalfCore)
@@ -106,6 +112,7 @@ class HalfClock(ProgramClock):
 
 
 _STEPS: Mapping[str, Callable[[HalfClock, Op], Step]] = {
+    "scf.for": HalfClock._for,
     "memref_ext.alloc_workspace": HalfClock._workspace,
     "hivm.hir.get_sub_block_idx": HalfClock._sub_block,
     **dict.fromkeys(CROSS_FLAGS, HalfClock._cross_flag),

@@ -40,8 +40,9 @@ def computation(op: Op) -> tuple[Compute, tuple[int, ...], tuple[int, ...]]:
             chip.spoil(values[number], op)
         compute(chip, values)
 
-    memory = {n for n, kind in zip(op.operands, op.types, strict=True) if isinstance(kind, MemRef)}
-    return run, tuple(n for n in inputs if n in memory), (*scratch, *outputs)
+    memory = {n: kind for n, kind in zip(op.operands, op.types, strict=True) if isinstance(kind, MemRef)}
+    used = [n for n in scratch if 0 not in memory[n].shape]  # there is none of it where an operation needs none
+    return run, tuple(n for n in inputs if n in memory), (*used, *outputs)
 
 
 def _operands(op: Op) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
