@@ -30,13 +30,18 @@ class CrossTimes:
         self._set: dict[tuple[int, int, int], deque[float]] = {}
         """By the cores that set a flag and wait for it, and its number."""
 
+    @staticmethod
+    def others(core: int) -> tuple[int, ...]:
+        """Return the cores with which a core exchanges flags: those that its flags are for, and that it waits for."""
+        return (1, 2) if core == 0 else (0,)
+
     def set(self, core: int, number: int, time: float) -> None:
-        for target in (1, 2) if core == 0 else (0,):
+        for target in self.others(core):
             self._set.setdefault((core, target, number), deque()).append(time)
 
     def wait(self, core: int, number: int) -> float:
         """Return when the flag is set, after other cores had their turns; raises `Deadlock` if it never is."""
-        keys = [(source, core, number) for source in ((1, 2) if core == 0 else (0,))]
+        keys = [(source, core, number) for source in self.others(core)]
         self._turns.wait(lambda: all(self._set.get(key) for key in keys), f"core {core} waits for flag {number}")
         return max(self._set[key].popleft() for key in keys)
 
