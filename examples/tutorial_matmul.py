@@ -11,7 +11,7 @@ that hides from the compiler that neighbours lie side by side: rows are copied o
 import triton
 import triton.language as tl
 
-from tilewise.kernels.spec import Axis, Buffer, Dot, Flag, KernelSpec, Parameter, Tiling, ceil_div
+from tilewise.kernels.spec import Axis, Buffer, Dot, KernelSpec, Parameter, Tiling, ceil_div
 
 
 @triton.jit
@@ -65,9 +65,6 @@ def matmul_kernel(
     tl.store(c_ptr + stride_cm * rows[:, None] + stride_cn * cols[None, :], out, mask=mask)
 
 
-_ACTIVATION = Flag("activation", ("none", "leaky_relu"))
-
-
 def _sizes(problem):
     return tuple(problem.dims[name] for name in "MNK")
 
@@ -101,11 +98,6 @@ def _programs(config, problem):
     return (ceil_div(m, block_m) * ceil_div(n, block_n),)
 
 
-def _reference(inputs):
-    product = inputs["a_ptr"] @ inputs["b_ptr"]
-    return {"c_ptr": product}
-
-
 MATMUL = KernelSpec(
     name="tutorial_matmul",
     summary="c = a @ b, by Triton's tutorial",
@@ -113,7 +105,7 @@ MATMUL = KernelSpec(
     dims=("M", "N", "K"),
     dtypes=("float16",),
     parameters=(
-        *(Parameter(f"BLOCK_SIZE_{name}", lambda problem, target: [32, 64, 128, 256]) for name in "MNK"),
+        *(Parameter(f"BLOCK_SIZE_{name}", lambda problem, target: [32, 64, 128]) for name in "MNK"),
         Parameter("GROUP_SIZE_M", lambda problem, target: [1, 8]),
     ),
     buffers=_buffers,
@@ -121,11 +113,8 @@ MATMUL = KernelSpec(
     constants=lambda problem: {"ACTIVATION": "none"},
     grid=_programs,
     tiling=_tiling,
-    reference=_reference,
+    reference=lambda inputs: {"c_ptr": inputs["a_ptr"] @ inputs["b_ptr"]},
     flops=lambda problem: 2 * problem.dims["M"] * problem.dims["N"] * problem.dims["K"],
     matrix_dtype=lambda problem: problem.dtype,
-    default=lambda problem, target: {
-        **{f"BLOCK_SIZE_{name}": 64 for name in "MNK"},
-        "GROUP_SIZE_M": 8,
-    },
+    default=lambda problem, target: {**{f"BLOCK_SIZE_{name}": 64 for name in "MNK"}, "GROUP_SIZE_M": 8},
 )
