@@ -1,4 +1,4 @@
-"""Drawing of a timeline: one lane per pipe of each core, one bar per operation, the critical path in a strong colour."""
+"""Drawing of a timeline: one lane per pipe of each core, one bar per operation, and a strong colour on the path."""
 
 from __future__ import annotations
 
