@@ -163,8 +163,8 @@ _BESIDE = ("mixed", "element-wise")
 def _beside(raw: Raw) -> str:
     mixed, wise = (raw["model-cube"]["summary"][kind] for kind in _BESIDE)
     return (
-        f"The {mixed['timings']} times of attention are off by {mixed['mean_ln_error']:.3f}, the {wise['timings']} of a "
-        f"tutorial's wrapped product by {wise['mean_ln_error']:.3f} without the figure that was fitted to them."
+        f"The {mixed['timings']} times of attention are off by {mixed['mean_ln_error']:.3f}, the {wise['timings']} of "
+        f"a tutorial's wrapped product by {wise['mean_ln_error']:.3f} without the figure that was fitted to them."
     )
 
 
