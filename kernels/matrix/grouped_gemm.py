@@ -162,10 +162,9 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
             block_k,
             stages=buffered(block_m, int(config.get("num_stages", 2))),
             group=min(int(config["GROUP_M"]), ceil_div(tiles, g)),  # only tiles of one group share columns
-            row_bytes=item * (block_k if _COLUMN_MAJOR.of(problem) else block_n),
             programs=int(config.get("PROGRAMS", 0)),
             described=config["VARIANT"] == "descriptors",
-            row_bytes=row_bytes if config["VARIANT"] == "masked" else 128,
+            row_bytes=row_bytes,
             alone=config["VARIANT"] == "masked",
         ),
     )
