@@ -110,7 +110,7 @@ def _rows(habit):
         shape = (problem.dims["M"], problem.dims["N"])
         return {
             "x_ptr": Buffer(shape, "int32", draw=_small),
-            "index_ptr": Buffer(shape[:1], "int32", draw=_small),
+            "index_ptr": Buffer(shape[:1], "int32", draw=None if habit == "counted" else _small),
             "out_ptr": Buffer(shape, "int32", role="out"),
         }
 

@@ -85,7 +85,9 @@ class IndexContents:
         generator = torch.Generator().manual_seed(SEED)
         buffers = {name: each for name, each in self._spec.buffers(self._problem).items() if each.role != "out"}
         tensors = {name: _empty(buffer) for name, buffer in buffers.items()}
-        integers = [name for name, buffer in buffers.items() if _holds_integers(buffer)]
+        # without a spec's word on them, integers are as random as any number, and the time would be too
+        chosen = {name for name, buffer in buffers.items() if self._spec.fill is not None or buffer.draw is not None}
+        integers = [name for name, buffer in buffers.items() if name in chosen and _holds_integers(buffer)]
         for name in integers:
             draw(tensors[name], buffers[name], generator, Way.NORMAL, {})
         if self._spec.fill is not None:
