@@ -45,7 +45,8 @@ class AxisFit:
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """The parts of a `Tiling`, as expressions; `dot` holds m, n and k of a matrix product.
+    """The parts of a `Tiling`, as expressions; `dot` holds m, n and k of a matrix product, which is `alone` if nothing
+    else is computed.
 
     `flops_an_element` counts the operations for each element of `elements`, the largest tensor's.
     """
@@ -58,6 +59,7 @@ class Division:
     flops_an_element: float
     elements: Fit
     dot: tuple[Fit, Fit, Fit] | None = None
+    alone: bool = False
 
 
 _Numbers = list[tuple[str, tuple[int, int, int]]]
@@ -109,6 +111,7 @@ def find_division(
         round(first.programs * first.work.operations / computed, 2),
         elements,
         _dot(samples, fit),
+        all(_products(sample.work) == sample.work.operations for sample in samples),
     )
 
 
@@ -270,6 +273,11 @@ def _moved(sample: Sample) -> int:
     """Return the bytes that all programs move, each tile whole."""
     work = sample.work
     return sample.programs * sum(a.bytes * work.trips_of(a.loops) for a in work.accesses)
+
+
+def _products(work: Work) -> int:
+    """Return the operations of the matrix products."""
+    return sum(2 * math.prod(sizes) * work.trips_of(loops) for sizes, loops in work.dots)
 
 
 def _dot(samples: Sequence[Sample], fit: Callable[[Sequence[int]], Fit | None]) -> tuple[Fit, Fit, Fit] | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tilewise.errors import BadSpec, TilewiseError
 from tilewise.kernels.inferred import NVIDIA_OPTIONS
@@ -57,14 +57,16 @@ def infer(kernel: CapturedKernel, *, cache_folder: Path, widen: bool = False, re
     plain = loaded(spec_text(form, kernel.file, {}, None, widen=False))
     samples = _samples(form, plain, cache_folder)
     roles = _roles(kernel, form, [sample.work for sample in samples])
-    with_roles = spec_text(form, kernel.file, roles, None, widen=widen, reference=reference)
+    how: dict[str, Any] = {"widen": widen, "reference": reference}
+    how["multiplies"] = any(sample.work.dots for sample in samples)
+    with_roles = spec_text(form, kernel.file, roles, None, **how)
     least = loaded(with_roles).bytes(form.problems[0])
     division = find_division(samples, form.dims, form.blocks, form.grid, least)
-    text = spec_text(form, kernel.file, roles, division, widen=widen, reference=reference)
+    text = spec_text(form, kernel.file, roles, division, **how)
     if division is None or not _fits(text, form.problems):
         form.notes.append("How a config divides the work could not be told, so it is searched without a prior; ")
         form.notes[-1] += "a `tiling` written by hand gives it one."
-        text = spec_text(form, kernel.file, roles, None, widen=widen, reference=reference)
+        text = spec_text(form, kernel.file, roles, None, **how)
     return Inferred(text, tuple(form.problems), tuple(form.notes))
 
 
