@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilewise.kernels.candidate_values import powers_of_two
+from tilewise.kernels.inferred import next_power_of_two
 from tilewise.kernels.spec import ceil_div
 
 __all__ = ["Fit", "condition", "expression"]
@@ -42,6 +42,10 @@ class Fit:
 
     def __str__(self) -> str:
         return self.text
+
+    def value(self, integers: Mapping[str, int]) -> int:
+        """Return the value that the expression has with these names."""
+        return int(eval(self.text, {"ceil_div": ceil_div, "next_power_of_two": next_power_of_two}, dict(integers)))
 
 
 def expression(samples: Samples, sizes: Sequence[str], blocks: Sequence[str] = ()) -> Fit | None:
@@ -126,7 +130,7 @@ def _terms(samples: Samples, sizes: Sequence[str], blocks: Sequence[str]) -> dic
             quotient = tuple(ceil_div(a, b) for a, b in zip(columns[size], divisor, strict=True))
             found.setdefault(quotient, Fit(f"ceil_div({size}, {text})", frozenset((size, *names))))
     for size in sizes:
-        rounded = tuple(powers_of_two(1, value)[-1] for value in columns[size])
+        rounded = tuple(next_power_of_two(value) for value in columns[size])
         found.setdefault(rounded, Fit(f"next_power_of_two({size})", frozenset((size,))))
     return found
 

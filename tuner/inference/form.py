@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -314,9 +315,14 @@ def _sort_others(
             form.flags[name] = list(dict.fromkeys(values))  # type: ignore[arg-type]
         else:
             value = values[0]
-            form.fixed[name] = value.text if isinstance(value, TritonDtype) else repr(value)
+            form.fixed[name] = value.text if isinstance(value, TritonDtype) else _text(value)
             if len(set(values)) > 1:
                 form.notes.append(f"{name} is {value} in the spec, although launches differ in it")
+
+
+def _text(value: object) -> str:
+    """Return a value as Python text, infinity and NaN too."""
+    return f'float("{value}")' if isinstance(value, float) and not math.isfinite(value) else repr(value)
 
 
 def _flags(form: Form, call: Call) -> Flags:
@@ -367,7 +373,7 @@ def _computed(form: Form, name: str, given: Sequence[Mapping[str, int]], values:
     elif all(_is_whole(value) for value in values):
         fit = expression([(g, int(v)) for g, v in zip(given, values, strict=True)], form.dims, form.blocks)
     elif len(set(values)) == 1:
-        fit = Fit(repr(values[0]))
+        fit = Fit(_text(values[0]))
     if fit is None:
         raise _Unexplained(
             f"{name} of {form.name}, which triton.heuristics computes, does not follow from its dimensions"

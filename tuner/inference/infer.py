@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,7 +17,7 @@ from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.hardware.ascend_parts import PARTS
 from tilewise.tuner.hardware.targets import known_target
 from tilewise.tuner.inference.code import Work, read_code
-from tilewise.tuner.inference.division import Sample, find_division
+from tilewise.tuner.inference.division import Division, Sample, find_division, with_memory
 from tilewise.tuner.inference.form import Form, find_form
 from tilewise.tuner.inference.spec_text import Roles, spec_text
 from tilewise.tuner.measure.launch import compiled, resolve_function
@@ -31,8 +33,11 @@ _Item = TypeVar("_Item")
 _PART, _GPU = "Ascend910B4", "NVIDIA H200"
 """Devices whose compilers read a kernel's work; what is read does not depend on the part."""
 
-_PROBLEMS, _CONFIGS, _PLANNED = 2, 8, 4
-"""Recorded problems and configs of each that are compiled, and how many of all are compiled until memory is planned."""
+_PROBLEMS, _CONFIGS, _PLANNED = 2, 8, 3
+"""Recorded problems and configs of each that are compiled, and configs that are compiled until memory is planned."""
+
+_FULL_BYTES = 16
+"""Memory for each element of a tile, with that of all operations, at which on-chip memory is about full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +60,15 @@ def infer(kernel: CapturedKernel, *, cache_folder: Path, widen: bool = False, re
         widen = True
         form.notes.append("The program has one config here: values around its own are tried too.")
     plain = loaded(spec_text(form, kernel.file, {}, None, widen=False))
-    samples = _samples(form, plain, cache_folder)
+    samples = _samples(form, plain)
     roles = _roles(kernel, form, [sample.work for sample in samples])
     how: dict[str, Any] = {"widen": widen, "reference": reference}
     how["multiplies"] = any(sample.work.dots for sample in samples)
     with_roles = spec_text(form, kernel.file, roles, None, **how)
     least = loaded(with_roles).bytes(form.problems[0])
     division = find_division(samples, form.dims, form.blocks, form.grid, least)
+    if division is not None:
+        division = with_memory(division, _planned(form, plain, division, cache_folder))
     text = spec_text(form, kernel.file, roles, division, **how)
     if division is None or not _fits(text, form.problems):
         form.notes.append("How a config divides the work could not be told, so it is searched without a prior; ")
@@ -89,14 +96,14 @@ def loaded(text: str) -> KernelSpec:
     return spec
 
 
-def _samples(form: Form, spec: KernelSpec, cache_folder: Path) -> list[Sample]:
+def _samples(form: Form, spec: KernelSpec) -> list[Sample]:
     """Compile some configs of some problems. Raises `BadSpec` if none compiles."""
     found: list[Sample] = []
     errors: list[str] = []
     for problem, config in _chosen(form):
         try:
             with accelerator_stand_in():
-                found.append(_sample(form, spec, problem, config, cache_folder, plan=len(found) < _PLANNED))
+                found.append(_sample(form, spec, problem, config))
         except Exception as error:  # the front end raises exceptions of any type
             errors.append(f"{type(error).__name__}: {describe(error)}")
     if not found:
@@ -119,9 +126,7 @@ def _spread(items: Sequence[_Item], count: int) -> Sequence[_Item]:
     return [items[round(index * (len(items) - 1) / (count - 1))] for index in range(count)]
 
 
-def _sample(
-    form: Form, spec: KernelSpec, problem: Problem, config: Config, cache_folder: Path, *, plan: bool
-) -> Sample:
+def _sample(form: Form, spec: KernelSpec, problem: Problem, config: Config) -> Sample:
     (launch,) = spec.plan(config, problem)
     function = resolve_function(spec, launch.function)
     scalars = spec.scalars(problem)
@@ -133,11 +138,8 @@ def _sample(
         and p.name not in fixed
         and not (type(scalars.get(p.name)) is int and scalars[p.name] == 1 and not p.do_not_specialize)
     ]
-    on_chip = None
     if is_ascend():
         text = toolchain.triton_ir(spec, problem, config, launch, _PART)
-        if plan:
-            on_chip = _on_chip_bytes(spec, problem, config, cache_folder)
     else:
         text = next(compiled(spec, problem, config)).asm["ttir"]
     integers = {name: value for name, value in scalars.items() if isinstance(value, int)}
@@ -145,7 +147,25 @@ def _sample(
     if work is None:
         raise BadSpec(f"the compiled {form.name} takes other arguments than the launch")
     sizes = {name: buffer.shape for name, buffer in spec.buffers(problem).items()}
-    return Sample(form.integers(problem, config), launch.grid, work, sizes, on_chip)
+    return Sample(form.integers(problem, config), launch.grid, work, sizes)
+
+
+def _planned(form: Form, spec: KernelSpec, division: Division, cache_folder: Path) -> list[tuple[dict[str, int], int]]:
+    """Return the dims and parameters of a few configs with the on-chip memory that the compiler plans for them.
+
+    They are those that fill it about: with small tiles there is no need to reuse memory.
+    """
+    if not is_ascend():
+        return []
+    problem, full = form.problems[0], _target().on_chip_bytes / _FULL_BYTES
+    by_tile = {division.tile.value(form.integers(problem, config)): config for config in _distinct(form)}
+    nearest = sorted(by_tile, key=lambda tile: abs(math.log(tile / full)))[:_PLANNED]
+    found = []
+    for config in (by_tile[tile] for tile in nearest):
+        with suppress(Exception), accelerator_stand_in():  # a config that does not compile tells nothing
+            if (on_chip := _on_chip_bytes(spec, problem, config, cache_folder)) is not None:
+                found.append((form.integers(problem, config), on_chip))
+    return found
 
 
 def _on_chip_bytes(spec: KernelSpec, problem: Problem, config: Config, cache_folder: Path) -> int | None:

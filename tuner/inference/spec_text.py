@@ -129,19 +129,21 @@ def _tiling(form: Form, division: Division | None) -> str:
     if division is None:
         return ""
     fits = [fit for axis in division.axes for fit in (axis.size, axis.block, axis.step)]
-    fits += [division.streamed, division.resident, division.reductions, *(division.dot or ())]
+    fits += [division.streamed, division.resident, division.traffic, division.reductions, *(division.dot or ())]
     axes = [f"Axis({_literal(axis.name)}, {axis.size}, {axis.block}, {axis.step})" for axis in division.axes]
     items = [
         f"({', '.join(axes)}{',' if len(axes) == 1 else ''})",
         f"streamed_bytes={division.streamed}",
         f"resident_bytes={division.resident}",
     ]
-    items += [f"traffic={division.traffic}"] if division.traffic > 1 else []
+    items += [f"traffic={division.traffic}"] if division.traffic.text != "1.0" else []
     items += [f"reductions={division.reductions}"] if division.reductions.text != "0" else []
     if division.dot is not None:
         stages = ', stages=config.get("num_stages", 1)' if "num_stages" in form.parameters else ""
         alone = ", alone=True" if division.alone else ""
-        items.append(f"dot=Dot({', '.join(fit.text for fit in division.dot)}{stages}{alone})")
+        grouped = next((name for name in form.blocks if name.upper().startswith("GROUP")), "")
+        group = f", group=config[{_literal(grouped)}]" if grouped else ""
+        items.append(f"dot=Dot({', '.join(fit.text for fit in division.dot)}{stages}{group}{alone})")
     inside = "".join(f"        {item},\n" for item in items)
     return "\n".join(["def tiling(config, problem):", *_unpacked(form, fits), f"    return Tiling(\n{inside}    )"])
 

@@ -112,6 +112,8 @@ def test_heuristics_follow_from_dimensions_and_configs():
     given = {"x": tensor(160), "n": 160}
     form = find_form(kernel(call(configs, [(5,), (2,)], [{"EVEN": True}, {"EVEN": False}], **given), constants=("B",)))
     assert form.computed["EVEN"].text == "n % B == 0"
+    form = find_form(kernel(call([{"B": 32}], [(5,)], [{"LEAST": float("-inf")}], **given), constants=("B",)))
+    assert form.computed["LEAST"].text == 'float("-inf")'
     with pytest.raises(BadSpec, match="X of kernel, which triton"):
         find_form(kernel(call(configs, [(5,), (2,)], [{"X": 3}, {"X": 11}], **given), constants=("B",)))
 

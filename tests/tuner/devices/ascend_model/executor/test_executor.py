@@ -173,7 +173,7 @@ def test_a_buffer_that_ends_too_early_is_named(run):
 
 
 def test_programs_that_use_other_places_on_chip_go_on_alone(run):
-    """Each program writes its number to the place of that number on chip, and stores a tile of one that begins there."""
+    """Each program writes its number to the place of that number on chip, and stores the element there."""
     dynamic = "static_offsets = array<i64: -9223372036854775808>, static_sizes = array<i64: 1>, "
     part = f"<{{operandSegmentSizes = array<i32: 1, 1, 0, 0>, {dynamic}static_strides = array<i64: 1>}}>"
     inside, outside = (f"memref<1xf32, strided<[1], offset: ?>, #hivm.address_space<{s}>>" for s in ("ub", "gm"))
