@@ -87,6 +87,7 @@ def tune(
     program: bool,
     widen: bool,
     reference: str,
+    recorded: bool,
     shapes: tuple[str, ...],
     dtype: str,
     table: str | None,
@@ -126,10 +127,11 @@ def tune(
     from tilewise.tuner.tuning.tune import tune as run
 
     Budget(trials or default_trials(search), timeout)  # refuses an invalid budget before a device is opened
-    _check_words(arguments, program=program, widen=widen, reference=reference)
+    _check_words(arguments, program=program, widen=widen, reference=reference, recorded=recorded)
     rungs, wanted = _shapes(shapes, table, misses=misses)
     if program:
-        inferred = _inferred(kernel, arguments, widen, reference, as_json)
+        how_inferred = {"widen": widen, "reference": reference, "recorded": recorded, "quiet": as_json}
+        inferred = _inferred(kernel, arguments, how_inferred)
         spec, problems, opener = _named(inferred[0], device, wanted, rungs, dtype, noise, wait, l2)
         problems = problems or inferred[1]
     elif kernel.startswith("replay:") or device.startswith("replay:"):
@@ -163,7 +165,7 @@ def tune(
     return 1 if any(result["config"] is None for result in results) else 0
 
 
-def _check_words(arguments: Sequence[str], *, program: bool, widen: bool, reference: str) -> None:
+def _check_words(arguments: Sequence[str], *, program: bool, widen: bool, reference: str, recorded: bool) -> None:
     """Refuse words that mean nothing without --program."""
     if program:
         return
@@ -171,19 +173,18 @@ def _check_words(arguments: Sequence[str], *, program: bool, widen: bool, refere
         raise click.UsageError(
             f"Got unexpected extra argument ({' '.join(arguments)})", ctx=click.get_current_context(silent=True)
         )
-    if widen or reference:
-        raise click.UsageError(f"{'--widen' if widen else '--reference'} needs --program")
+    given = {"--widen": widen, "--reference": reference, "--recorded": recorded}
+    if any(given.values()):
+        raise click.UsageError(f"{next(name for name, value in given.items() if value)} needs --program")
 
 
-def _inferred(
-    text: str, arguments: Sequence[str], widen: bool, reference: str, as_json: bool
-) -> tuple[str, Sequence[Problem]]:
+def _inferred(text: str, arguments: Sequence[str], how: dict[str, Any]) -> tuple[str, Sequence[Problem]]:
     """Run a program, keep the spec of its kernel, and return where it is, with the shapes of its launches."""
     from tilewise.cli.commands.tuning.spec import inferred_spec
     from tilewise.settings import read_settings
     from tilewise.tuner.inference.kept_specs import keep_spec
 
-    inferred, name = inferred_spec(text, arguments, widen=widen, reference=reference, quiet=as_json)
+    inferred, name = inferred_spec(text, arguments, **how)
     file = keep_spec(inferred, name, read_settings().data_folder)
     click.echo(f"tilewise: the spec of {name} is {file}", err=True)
     return f"{file}:SPEC", inferred.problems
