@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["tune"]
 
+_QUICK_TRIALS = 30
+"""Trials of a quick tuning: the prior's first picks are among them, or the opening of a search without a prior."""
+
 
 @click.command()
 @click.argument("kernel")
@@ -40,6 +43,13 @@ __all__ = ["tune"]
     "--trials",
     type=click.IntRange(1),
     help="Limit on the trials per shape, stored ones included, besides the spec's default.  [default: 200]",
+)
+@click.option(
+    "--effort",
+    type=click.Choice(["quick", "normal", "full"]),
+    default="normal",
+    show_default=True,
+    help="quick: at most 30 trials per shape; full: every config.",
 )
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Time limit per shape.")
 @click.option(
@@ -93,6 +103,7 @@ def tune(
     table: str | None,
     device: str,
     trials: int | None,
+    effort: str,
     timeout: float | None,
     total: float | None,
     search: str,
@@ -126,6 +137,7 @@ def tune(
     from tilewise.tuner.tuning.shared_time import SharedTime
     from tilewise.tuner.tuning.tune import tune as run
 
+    search, trials = _effort(effort, search, trials)
     Budget(trials or default_trials(search), timeout)  # refuses an invalid budget before a device is opened
     _check_words(arguments, program=program, widen=widen, reference=reference, recorded=recorded)
     rungs, wanted = _shapes(shapes, table, misses=misses)
@@ -163,6 +175,15 @@ def tune(
     elif rungs:
         show_rungs(rungs.dim, results)
     return 1 if any(result["config"] is None for result in results) else 0
+
+
+def _effort(effort: str, search: str, trials: int | None) -> tuple[str, int | None]:
+    """Return the search and the limit on trials of an effort."""
+    if effort == "normal":
+        return search, trials
+    if trials is not None or search != "guided":
+        raise click.UsageError("--effort sets the search and its trials; leave out --trials and --search")
+    return ("exhaustive", None) if effort == "full" else (search, _QUICK_TRIALS)
 
 
 def _check_words(arguments: Sequence[str], *, program: bool, widen: bool, reference: str, recorded: bool) -> None:
@@ -234,11 +255,13 @@ def _tuned(
         click.echo(f"tilewise: interrupted; {len(store.trials(scope))} trials are stored; {command} resumes", err=True)
         raise click.exceptions.Exit(exit_code(error)) from None
     trials = store.trials(scope)
+    assert result.winner is not None and result.winner.time_us is not None, "a tuning without a winner raises"
+    metrics = spec.metrics_of(problem, result.winner.time_us)
     if quiet:
         watcher.ended(result)
     else:
-        show_result(result, trials, watcher)
-    body = result.to_json()
+        show_result(result, trials, watcher, metrics)
+    body = result.to_json() | ({"metrics": metrics} if metrics else {})
     if found := agreement(trials):
         body["model_agreement"] = found.to_json()
     return body
