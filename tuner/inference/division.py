@@ -45,7 +45,8 @@ class Division:
 
     `tile` is the number of elements of the tile that moves most. `dot` holds m, n and k of a matrix product, which is
     `alone` if nothing else is computed; its axes are the product's rows, depth and columns. `flops_an_element` counts
-    the operations for each element of `elements`, the largest tensor's.
+    the operations for each element of `elements`, the largest tensor's. The rest is as in a `Tiling`; `first_apart` is
+    for programs with several trips.
     """
 
     axes: tuple[AxisFit, ...]
@@ -58,6 +59,10 @@ class Division:
     elements: Fit
     dot: tuple[Fit, Fit, Fit] | None = None
     alone: bool = False
+    stores_tiles: bool = False
+    moved_back: bool = False
+    first_apart: bool = False
+    in_place: bool = False
 
 
 _Numbers = list[tuple[str, tuple[int, int, int]]]
@@ -75,7 +80,7 @@ def find_division(
     numbers = [fit.text for fit in grid if fit.text.isdigit() and int(fit.text) > 1]
     samples = [replace(s, integers={**s.integers, **{text: int(text) for text in numbers}}) for s in samples]
     blocks = [*blocks, *numbers]
-    main = _main(samples[0].work)
+    main = _main(samples)
     if main is None:
         return None
     found = [_same(sample.work, main) for sample in samples]
@@ -119,13 +124,25 @@ def find_division(
         elements,
         dot,
         alone,
+        any(a.kind == "store" and a.shape == access.shape and a.loops == access.loops for a in first.work.accesses),
+        not any(a.masked for a in first.work.accesses if a.argument == access.argument),
+        any(_beside(sample.work, one) for sample, one in zip(samples, accesses, strict=True)),
     )
 
 
-def _main(work: Work) -> Access | None:
-    """Return the access that moves most: in a matrix product, the largest that is stored."""
+def _main(samples: Sequence[Sample]) -> Access | None:
+    """Return the access that moves most in all samples: in a matrix product, the largest that is stored."""
+    work = samples[0].work
+    moved: Counter[tuple[str, str]] = Counter()
+    for sample in samples:
+        for a in sample.work.accesses:
+            moved[a.argument, a.kind] += a.bytes * sample.work.trips_of(a.loops)
     able = [a for a in work.accesses if not work.dots or a.kind != "load"]
-    return max(able, key=lambda a: (a.bytes * work.trips_of(a.loops), len(a.loops)), default=None)
+    return max(
+        able,
+        key=lambda a: (moved[a.argument, a.kind], a.bytes * work.trips_of(a.loops), len(a.loops)),
+        default=None,
+    )
 
 
 def _trips(work: Work, access: Access) -> int:
@@ -134,9 +151,15 @@ def _trips(work: Work, access: Access) -> int:
 
 def _possible_trips(work: Work, access: Access) -> set[int]:
     """Return the trips in which a program makes an access, with and without a first or last trip beside its loop."""
-    beside = [a for a in work.accesses if replace(a, loops=access.loops) == access and a.loops == access.loops[:-1]]
+    beside = _beside(work, access)
     own = work.trips_of(access.loops)
     return {_trips(work, access), own + work.trips_of(beside[0].loops) if beside and access.loops else own}
+
+
+def _beside(work: Work, access: Access) -> list[Access]:
+    """Return the same access in a first or last trip beside its loop."""
+    outer = [a for a in work.accesses if access.loops and a.loops == access.loops[:-1]]
+    return [a for a in outer if replace(a, loops=access.loops, masked=access.masked) == access]
 
 
 def _same(work: Work, main: Access) -> Access | None:
@@ -270,7 +293,9 @@ def with_memory(division: Division, planned: Sequence[tuple[Mapping[str, int], i
     ]
     if division.alone or not shares:
         return division
-    return replace(division, resident=_multiple(math.ceil(min(shares)), division.tile))
+    share = min(shares)
+    in_place = share < _ITEM_BYTES and division.stores_tiles
+    return replace(division, resident=_multiple(math.ceil(share), division.tile), in_place=in_place)
 
 
 def _multiple(count: int, fit: Fit) -> Fit:

@@ -33,7 +33,7 @@ _Item = TypeVar("_Item")
 _PART, _GPU = "Ascend910B4", "NVIDIA H200"
 """Devices whose compilers read a kernel's work; what is read does not depend on the part."""
 
-_PROBLEMS, _CONFIGS, _PLANNED = 2, 8, 3
+_PROBLEMS, _CONFIGS, _PLANNED = 2, 8, 4
 """Recorded problems and configs of each that are compiled, and configs that are compiled until memory is planned."""
 
 _FULL_BYTES = 16
@@ -153,18 +153,20 @@ def _sample(form: Form, spec: KernelSpec, problem: Problem, config: Config) -> S
 def _planned(form: Form, spec: KernelSpec, division: Division, cache_folder: Path) -> list[tuple[dict[str, int], int]]:
     """Return the dims and parameters of a few configs with the on-chip memory that the compiler plans for them.
 
-    They are those that fill it about: with small tiles there is no need to reuse memory.
+    They come nearer and nearer to filling it: with small tiles there is no need to reuse memory.
     """
     if not is_ascend():
         return []
-    problem, full = form.problems[0], _target().on_chip_bytes / _FULL_BYTES
+    problem, capacity = form.problems[0], _target().on_chip_bytes
     by_tile = {division.tile.value(form.integers(problem, config)): config for config in _distinct(form)}
-    nearest = sorted(by_tile, key=lambda tile: abs(math.log(tile / full)))[:_PLANNED]
-    found = []
-    for config in (by_tile[tile] for tile in nearest):
+    wanted, found = capacity / _FULL_BYTES, list[tuple[dict[str, int], int]]()
+    for _ in range(min(_PLANNED, len(by_tile))):
+        tile = min(by_tile, key=lambda size: abs(math.log(size / wanted)))
+        config = by_tile.pop(tile)
         with suppress(Exception), accelerator_stand_in():  # a config that does not compile tells nothing
             if (on_chip := _on_chip_bytes(spec, problem, config, cache_folder)) is not None:
                 found.append((form.integers(problem, config), on_chip))
+                wanted = tile * capacity / on_chip
     return found
 
 

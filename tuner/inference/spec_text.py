@@ -138,6 +138,10 @@ def _tiling(form: Form, division: Division | None) -> str:
     ]
     items += [f"traffic={division.traffic}"] if division.traffic.text != "1.0" else []
     items += [f"reductions={division.reductions}"] if division.reductions.text != "0" else []
+    block, step = division.axes[-1].block, division.axes[-1].step
+    items += ["moved_back=True"] if division.moved_back else []
+    items += [f"first_apart={block} > {step}"] if division.first_apart and block.text != step.text else []
+    items += ["in_place=True"] if division.in_place else []
     if division.dot is not None:
         stages = ', stages=config.get("num_stages", 1)' if "num_stages" in form.parameters else ""
         alone = ", alone=True" if division.alone else ""

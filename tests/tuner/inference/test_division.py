@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tilewise.kernels.spec import ceil_div
 from tilewise.tuner.inference.code import Access, Work
 from tilewise.tuner.inference.division import Sample, find_division, with_memory
@@ -20,9 +22,11 @@ def sample(m, n, block, sub, columns, *, apart):
     return Sample(integers, (ceil_div(m, block),), work, {"x": (m, n)})
 
 
-def division(*, apart=0, weights=False):
+def division(*, apart=0, weights=False, masked=False):
     configs = [(20, 12, 512), (52, 12, 256), (7, 7, 512), (32, 8, 1024)]
     samples = [sample(m, n, *config, apart=apart) for m, n in ((500, 4096), (777, 3000)) for config in configs]
+    for one in samples if masked else ():
+        one.work.accesses = [replace(access, masked=True) for access in one.work.accesses]
     for one in samples if weights else ():
         one.work.accesses.append(Access("w", "load", (1, one.integers["COLUMNS"]), 4, (0, 1)))
         one.work.accesses.append(Access("y", "store", (one.integers["SUB"], one.integers["COLUMNS"]), 4, (0, 1)))
@@ -55,3 +59,16 @@ def test_memory_is_the_least_multiple_of_a_tile_that_any_plan_shows():
     plans = [(tiles[0], 2 * 512 * (4 + 20)), (tiles[1], 24 * 512 * (4 + 9))]
     assert with_memory(found, plans).resident.text == "9 * SUB * COLUMNS"
     assert with_memory(found, []).resident.text == "4 * SUB * COLUMNS"
+
+
+def test_results_that_need_no_memory_of_their_own_are_computed_in_place():
+    tile = {"M": 500, "N": 4096, "ROWS": 20, "SUB": 4, "COLUMNS": 512}
+    plan = [(tile, 4 * 512 * (4 + 1) + 4 * 512)]
+    stores, loads = division(weights=True), division()
+    assert with_memory(stores, plan).in_place and not with_memory(loads, [(tile, 4 * 512 * (4 + 1))]).in_place
+    assert not with_memory(stores, [(tile, 4 * 512 * (4 + 5) + 4 * 512)]).in_place
+
+
+def test_loads_without_masks_move_back_and_a_first_trip_apart_is_one():
+    assert division(apart=1).first_apart and not division().first_apart
+    assert division().moved_back and not division(masked=True).moved_back
