@@ -96,7 +96,9 @@ def find_division(
     axes = next(filter(None, (_axes([form(*pair) for pair in pairs], fit, dims) for form in forms)), None)
     if axes is None:
         return None
-    streamed = _sum_of([_streamed(sample.work, access) for sample, access in zip(samples, accesses, strict=True)], fit)
+    loads = [_streamed(sample.work, access) for sample, access in zip(samples, accesses, strict=True)]
+    always = set.intersection(*({name for name, _ in found} for found in loads))  # a loop of one trip is none
+    streamed = _sum_of([[size for name, size in found if name in always] for found in loads], fit)
     tiles = fit([access.elements for access in accesses])
     elements = fit([math.prod(sample.sizes[access.argument]) for sample, access in zip(samples, accesses, strict=True)])
     reductions = fit([_reductions(sample.work) for sample in samples])
@@ -255,10 +257,11 @@ def _axes(
     return tuple(found)
 
 
-def _streamed(work: Work, access: Access) -> list[int]:
-    """Return the bytes of each load in one trip of the loops of the main access, or of a product's loop."""
+def _streamed(work: Work, access: Access) -> list[tuple[str, int]]:
+    """Return the argument and bytes of each load in one trip of the loops of the main access, or of a product's."""
     loops = max((loops for _, loops in work.dots), key=len, default=access.loops)
-    return [a.bytes for a in work.accesses if a.kind == "load" and a.loops == loops] or [access.bytes]
+    found = [(a.argument, a.bytes) for a in work.accesses if a.kind == "load" and a.loops == loops]
+    return found or [(access.argument, access.bytes)]
 
 
 def _sum_of(parts: Sequence[Sequence[int]], fit: Callable[[Sequence[int]], Fit | None]) -> Fit | None:

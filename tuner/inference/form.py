@@ -33,7 +33,7 @@ class Form:
     """All that the launches say. `fits` are the integers that are passed, `fixed` other constants as Python text.
 
     `blocks` are the parameters with their values, in the order of the kernel's arguments, and `options` those among
-    them that are compile options. `samples` pairs each recorded problem with a config and its grid.
+    them that are compile options. `recorded` holds the configs of each of the `problems`.
     """
 
     name: str
@@ -49,6 +49,7 @@ class Form:
     constants: frozenset[str] = frozenset()
     grid: list[Fit] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    recorded: list[list[Config]] = field(default_factory=list)
     dtypes: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -346,9 +347,11 @@ def _fit_launches(form: Form, tuned: Mapping[str, Sequence[int]]) -> None:
     """Find the grid and the computed constants as expressions of dims and parameters."""
     samples = []
     for index, (problem, call) in enumerate(zip(form.problems, form.calls, strict=True)):
+        form.recorded.append([])
         for number, config in enumerate(call.configs):
             whole = {**{name: column[index] for name, column in tuned.items()}, **config}
             if whole in form.configs:
+                form.recorded[-1].append(whole)
                 samples.append((form.integers(problem, whole), call.grids[number], call.computed[number]))
     lengths = {len(grid) for _, grid, _ in samples}
     if len(lengths) != 1:
@@ -366,10 +369,16 @@ def _fit_launches(form: Form, tuned: Mapping[str, Sequence[int]]) -> None:
         form.computed[name] = _computed(form, name, [given for given, _, _ in samples], values)
 
 
+def _alike_named(one: str, other: str) -> bool:
+    """Return whether names end in the same word: EVEN_K, BLOCK_K and K do."""
+    return one.rpartition("_")[2].lower() == other.rpartition("_")[2].lower()
+
+
 def _computed(form: Form, name: str, given: Sequence[Mapping[str, int]], values: Sequence[Value]) -> Fit:
     fit = None
     if all(isinstance(value, bool) for value in values):
-        fit = condition([(g, int(v)) for g, v in zip(given, values, strict=True)], form.dims, form.blocks)
+        sizes, blocks = (sorted(names, key=lambda n: not _alike_named(name, n)) for names in (form.dims, form.blocks))
+        fit = condition([(g, int(v)) for g, v in zip(given, values, strict=True)], sizes, blocks)
     elif all(_is_whole(value) for value in values):
         fit = expression([(g, int(v)) for g, v in zip(given, values, strict=True)], form.dims, form.blocks)
     elif len(set(values)) == 1:

@@ -56,7 +56,7 @@ def infer(kernel: CapturedKernel, *, cache_folder: Path, widen: bool = False, re
     the text of the spec's reference.
     """
     form = find_form(kernel)
-    if not widen and len(_distinct(form)) == 1:
+    if not widen and len(_distinct(form.configs)) == 1:
         widen = True
         form.notes.append("The program has one config here: values around its own are tried too.")
     plain = loaded(spec_text(form, kernel.file, {}, None, widen=False))
@@ -77,11 +77,11 @@ def infer(kernel: CapturedKernel, *, cache_folder: Path, widen: bool = False, re
     return Inferred(text, tuple(form.problems), tuple(form.notes))
 
 
-def _distinct(form: Form) -> list[Config]:
+def _distinct(configs: Sequence[Config]) -> list[Config]:
     """Return the configs that differ on the installed Triton's devices."""
     unused = NVIDIA_OPTIONS if is_ascend() else ("multibuffer",)
     found: list[Config] = []
-    for config in form.configs:
+    for config in configs:
         kept = {name: value for name, value in config.items() if name not in unused}
         found += [] if kept in found else [kept]
     return found
@@ -112,12 +112,15 @@ def _samples(form: Form, spec: KernelSpec) -> list[Sample]:
 
 
 def _chosen(form: Form) -> Iterator[tuple[Problem, Config]]:
-    configs = _distinct(form)
-    if len(configs) == 1:  # which number comes from which parameter shows only where they change
-        configs += [{**configs[0], name: factor * int(configs[0][name])} for name in form.blocks for factor in (2, 4)]
-    for problem in _spread(form.problems, _PROBLEMS):
+    for index in _spread(range(len(form.problems)), _PROBLEMS):
+        configs = _distinct(
+            form.recorded[index]
+        )  # a block that holds a row of one problem may not hold that of another
+        if len(_distinct(form.configs)) == 1:  # which number comes from which parameter shows only where they change
+            first = configs[0]
+            configs += [{**first, name: factor * int(first[name])} for name in form.blocks for factor in (2, 4)]
         for config in _spread(configs, _CONFIGS):
-            yield problem, config
+            yield form.problems[index], config
 
 
 def _spread(items: Sequence[_Item], count: int) -> Sequence[_Item]:
@@ -158,7 +161,7 @@ def _planned(form: Form, spec: KernelSpec, division: Division, cache_folder: Pat
     if not is_ascend():
         return []
     problem, capacity = form.problems[0], _target().on_chip_bytes
-    by_tile = {division.tile.value(form.integers(problem, config)): config for config in _distinct(form)}
+    by_tile = {division.tile.value(form.integers(problem, config)): config for config in _distinct(form.recorded[0])}
     wanted, found = capacity / _FULL_BYTES, list[tuple[dict[str, int], int]]()
     for _ in range(min(_PLANNED, len(by_tile))):
         tile = min(by_tile, key=lambda size: abs(math.log(size / wanted)))
