@@ -54,7 +54,12 @@ def database(function: F) -> F:
 
 
 def inference_options(function: F) -> F:
-    """Add `--widen` and `--reference`."""
+    """Add `--widen`, `--reference` and `--recorded`."""
+    function = click.option(
+        "--recorded",
+        is_flag=True,
+        help="Do not run the program: use the launches that tilewise run --on-miss record kept.",
+    )(function)
     function = click.option(
         "--reference",
         default="",

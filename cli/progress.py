@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from types import MappingProxyType
 from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
@@ -117,8 +118,11 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
         yield lambda text: status.update(f"{what} {text}")
 
 
-def show_result(result: Result, trials: Sequence[Trial], progress: Progress) -> None:
-    """Print the table of winner, default and runners-up, then the speed-up and why the winner wins."""
+def show_result(
+    result: Result, trials: Sequence[Trial], progress: Progress, metrics: Mapping[str, float] = MappingProxyType({})
+) -> None:
+    """Print the table of winner, default and runners-up, then the speed-up, the spec's own metrics of the winner and
+    why it wins."""
     console = output()
     scope, winner = result.scope, result.winner
     assert winner is not None and winner.time_us is not None, "a tuning without a winner raises"
@@ -143,21 +147,27 @@ def show_result(result: Result, trials: Sequence[Trial], progress: Progress) -> 
         f"[bold]{time_text(winner.time_us, scope.clock)}[/]"
         + (f", {gain:.2f}x the speed of the default" if gain else "")
     )
+    if metrics:
+        console.print(", ".join(f"{name}: {value:.4g}" for name, value in metrics.items()), markup=False)
     console.print(f"Config: {config_text(winner.config)}")
     console.print(f"To paste: {config_source(winner.config)}", soft_wrap=True, markup=False)
     if winner.why:
         console.print(f"Why: {winner.why}.")
-    floor = progress.plan.floor_us if progress.plan else None
-    if progress.plan and (bound := progress.plan.arithmetic):
-        rate = bound.text(winner.time_us)
-        console.print(f"Arithmetic alone would take {bound.floor_us:.2f} us: the winner does {rate}.")
-    elif floor and winner.time_us < _MEANINGFUL * floor:
-        console.print(
-            f"Memory alone would take {floor:.2f} us: the winner is at {winner.time_us / floor:.2f}x that floor."
-        )
+    if progress.plan and (bound := _against_the_floor(progress.plan, winner.time_us)):
+        console.print(bound)
     if (order := agreement(trials)) is not None:
         console.print(order.text())
     console.print(f"{counts_line(result)}; {found_text(winner)}; {verdict_text(result)}; {result.seconds:.1f} s.")
+
+
+def _against_the_floor(plan: Plan, time_us: float) -> str:
+    """Return what arithmetic or memory alone would take; an empty text if neither says much about the time."""
+    floor = plan.floor_us
+    if bound := plan.arithmetic:
+        return f"Arithmetic alone would take {bound.floor_us:.2f} us: the winner does {bound.text(time_us)}."
+    if floor and time_us < _MEANINGFUL * floor:
+        return f"Memory alone would take {floor:.2f} us: the winner is at {time_us / floor:.2f}x that floor."
+    return ""
 
 
 def show_rungs(dim: str, results: Sequence[Mapping[str, Any]]) -> None:

@@ -322,7 +322,8 @@ class Result:
 
     `winner` is None if no trial is correct and verified. `match` says how far the look-up relaxed. `distance` is the
     distance between the shapes of answer and question: 0 for `exact`, None if the question has no shape. A winner that
-    was not tried for this very problem has no time, and its `why` says where it comes from.
+    was not tried for this very problem has no time, and its `why` says where it comes from. `trials` holds all of the
+    scope's trials in the result of a tuning, and none in that of a look-up.
     """
 
     scope: Scope
@@ -332,6 +333,7 @@ class Result:
     seconds: float
     match: str = "exact"
     distance: float | None = 0.0
+    trials: tuple[Trial, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def speed_up(self) -> float | None:

@@ -51,8 +51,21 @@ def _reached(
         seen.add(current)
         for statement in (*definitions.get(current, ()), *imports.get(current, ())):
             found.add(statement)
-            waiting += [node.id for node in ast.walk(statement) if isinstance(node, ast.Name)]
+            waiting += _used(statement)
     return found
+
+
+def _used(statement: ast.stmt) -> set[str]:
+    """Return the names that a statement takes from the file: for a function, without those of its own."""
+    names = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
+    if not isinstance(statement, ast.FunctionDef):
+        return {node.id for node in names}
+    outside = [*statement.decorator_list, *statement.args.defaults, *filter(None, statement.args.kw_defaults)]
+    around = {node.id for part in outside for node in ast.walk(part) if isinstance(node, ast.Name)}
+    shared = {name for node in ast.walk(statement) if isinstance(node, ast.Global) for name in node.names}
+    own = {node.arg for node in ast.walk(statement) if isinstance(node, ast.arg)}
+    own |= {node.id for node in names if isinstance(node.ctx, ast.Store)} - shared
+    return around | ({node.id for node in names} - own)
 
 
 def _imports(tree: ast.Module) -> dict[str, list[ast.stmt]]:

@@ -336,6 +336,7 @@ class KernelSpec:
       The roofline then has their peak rate.
     - `default(problem, target)`: the config to launch without tuning. It may be empty if the space is given by
       `configs`.
+    - `metrics`: functions of (problem, time in us) by name, such as "TFLOP/s", shown with the result of a tuning.
     - `any_value`: inputs that may hold any float, although their buffers have a `draw`. Only the first draw of a
       verification uses it then; the others look for mistakes with values of all kinds.
     - `inferred`: the spec follows from launches of its function, so the function alone identifies its results.
@@ -365,6 +366,7 @@ class KernelSpec:
     constants: Callable[[Problem], Mapping[str, Value | None]] = lambda problem: {}
     fill: Callable[[Tensors, Problem, Any], None] | None = None
     matrix_dtype: Callable[[Problem], str] | None = None
+    metrics: Mapping[str, Callable[[Problem, float], float]] = field(default_factory=dict, hash=False)
     inferred: bool = False
     origin: str = ""
     """The name by which another process loads this spec: registered, or `path/to/file.py:SPEC`; set on loading."""
@@ -384,6 +386,13 @@ class KernelSpec:
             )
         if unknown := [dtype for dtype in self.dtypes if dtype not in ITEM_BYTES]:
             raise BadSpec(f"kernel {self.name} takes {', '.join(unknown)}; known dtypes: {', '.join(ITEM_BYTES)}")
+        if not isinstance(self.metrics, Mapping):
+            raise BadSpec(f"metrics of kernel {self.name} are {cut(self.metrics)}; expected a function for each name")
+        metrics = {
+            name: validated(f"metric {name!r} of kernel {self.name}", function, _only(int | float, "a number"))
+            for name, function in self.metrics.items()
+        }
+        object.__setattr__(self, "metrics", metrics)
         for name, (arguments, check) in _RESULTS.items():
             function = getattr(self, name)
             if function is not None or name not in _OPTIONAL:
@@ -429,6 +438,10 @@ class KernelSpec:
     def bytes(self, problem: Problem) -> int:
         """Return the least bytes moved through global memory: each input read once, each output written once."""
         return sum(buffer.least_bytes for buffer in self.buffers(problem).values())
+
+    def metrics_of(self, problem: Problem, time_us: float) -> dict[str, float]:
+        """Return the spec's own metrics of a time."""
+        return {name: function(problem, time_us) for name, function in self.metrics.items()}
 
     def options(self) -> frozenset[str]:
         """Return the names of the parameters that are compile options rather than arguments."""

@@ -67,6 +67,18 @@ def _launch_words(raw: Raw) -> str:
     )
 
 
+def _run_words(raw: Raw) -> str:
+    (row,) = raw["runtime-programs"]["rows"]
+    first, named = row["first_call_us"]["run_median"], row["tilewise by name"]["median_us"]
+    added = row["tilewise run"]["median_us"] - row["tilewise"]["median_us"]
+    return (
+        f"With {row['entries']} tuned shapes and a stand-in for Triton that launches nothing, the first launch of a "
+        f"shape took {first / 1e3:.2f} ms, and a later one {added:.2f} us more than under `tuned`, which adds "
+        f"{row['tilewise']['added_median_us']:.2f} us to one with constants; by name it adds "
+        f"{named - row['constants by name']['median_us']:.2f} us"
+    )
+
+
 def _guesses(raw: Raw, *, large: bool) -> list[float]:
     """Return the milliseconds of each first choice for an untuned shape, from the largest files or from the others."""
     rows = [row for body in raw.values() for row in body.get("rows", [])]
@@ -184,6 +196,18 @@ SERVICE = (
         note="With many configs a launch may cost more: here all shapes share one set of arguments. The first call of "
         "a shape also chooses its config, and compiles it unless Triton has it cached. An earlier version of the code "
         "added 0.91 to 2.47 us (runtime-h200.json at commit 16c23d3).",
+    ),
+    Claim(
+        name="launch-run",
+        question="What a launch under tilewise run costs, on a shared processor, without an accelerator",
+        figure=_run_words,
+        cases=lambda raw: f"medians of {raw['runtime-programs']['calls']:,} calls each, one run",
+        files=("docs/results/runtime-programs.json",),
+        places=(Place("docs/programs.md", _run_words),),
+        about=(*_LAUNCH, "benchmarks/launch/launch_overhead.py"),
+        designed="the launch path, by such runs",
+        not_designed="nothing",
+        note="A real launch costs more on either side; compiling is not counted.",
     ),
     Claim(
         name="choices",

@@ -42,7 +42,7 @@ def _show_runtime(body: dict[str, Any]) -> None:
 
     table = Table(title=f"us per launch ({body['launch']}), median and p99", title_justify="left")
     table.add_column("entries", justify="right")
-    names = ("constants", "tilewise", "triton.autotune", "flag_gems.libtuner")
+    names = ("constants", "tilewise", "tilewise run", "triton.autotune", "flag_gems.libtuner")
     for heading in (*names, "tilewise adds", "load s", "load MB", "first call"):
         table.add_column(heading, justify="right")
     for row in body["rows"]:

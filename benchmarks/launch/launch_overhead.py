@@ -23,6 +23,7 @@ from contextlib import contextmanager
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from tilewise.benchmarks.launch.libtuner import filled, libtuned
@@ -33,6 +34,7 @@ from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import Config, Problem, Target
 from tilewise.tuner.hardware.targets import known_target
+from tilewise.tuner.runtime.autotune import AutotunedFunction
 from tilewise.tuner.runtime.current_device import current_device
 from tilewise.tuner.runtime.tuned import TunedFunction, tuned
 
@@ -77,7 +79,11 @@ def _row(bench: _Bench, folder: Path, count: int, calls: int) -> dict[str, Any]:
     constants = bench.direct()
     look_up = bench.looked_up(function)
     first = [_timed(look_up, m) for m in shapes]
-    launches: dict[str, Call] = {"constants": constants, "tilewise": look_up}
+    run_under = bench.looked_up(bench.under_run(file))
+    first_run = [_timed(run_under, m) for m in shapes]
+    launches: dict[str, Call] = {"constants": constants, "tilewise": look_up, "tilewise run": run_under}
+    launches |= {"constants by name": bench.named(bench.function, **bench.config)}
+    launches |= {"tilewise by name": bench.named(function)}
     body: dict[str, Any] = {"entries": count, "file_mb": round(file.stat().st_size / 1e6, 2)}
     for name, make in (("triton.autotune", bench.autotuned), ("flag_gems.libtuner", partial(bench.libtuned, folder))):
         try:
@@ -99,6 +105,8 @@ def _row(bench: _Bench, folder: Path, count: int, calls: int) -> dict[str, Any]:
         "first_call_us": {
             "exact_median": round(statistics.median(first), 1),
             "exact_p99": round(_p99(first), 1),
+            "run_median": round(statistics.median(first_run), 1),
+            "run_p99": round(_p99(first_run), 1),
             "guess": round(_timed(look_up, guess), 1),
             "guess_match": function.choices[-1].match,
         },
@@ -149,6 +157,18 @@ class _Bench:
 
     def tuned(self, file: Path) -> TunedFunction:
         return tuned(self.spec, file, device=self.device)(self.function)
+
+    def under_run(self, file: Path) -> AutotunedFunction:
+        """Return the function as `tilewise run` has it under `triton.autotune`."""
+        configs = [SimpleNamespace(all_kwargs=lambda: self.config)]
+        how: dict[str, Any] = {"on_miss": "default", "source": file, "device": self.device, "spec": self.spec}
+        return AutotunedFunction(self.function, configs, ["M", "N"], {}, **how)
+
+    def named(self, function: Any, **config: Any) -> Call:
+        """Return a call with all arguments by name."""
+        x, w, out = self.tensors
+        grid = self.grid
+        return lambda m: function[grid](x_ptr=x, w_ptr=w, out_ptr=out, M=m, N=_N, **config)
 
     def direct(self) -> Call:
         x, w, out = self.tensors

@@ -7,6 +7,7 @@ are replayed on the recorded landscape.
 
 from __future__ import annotations
 
+import importlib
 import math
 import statistics
 from collections.abc import Mapping, Sequence
@@ -44,6 +45,7 @@ def bench_inferred(files: Sequence[str], *, seeds: int, jobs: int) -> dict[str, 
 
     A kernel of which nothing can be inferred has the reason instead. Raises `NotFound` if that is so for all.
     """
+    importlib.import_module("triton")  # before the pool is made, so that its processes are not forked from this one
     rows: list[dict[str, Any]] = []
     with processes(jobs) as pool:
         for file in files:
@@ -126,10 +128,15 @@ def _captured(spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> 
     fixed = {name: value for name, value in configs[0].items() if name not in tuned}
     spread = configs[:: math.ceil(len(configs) / _CONFIGS)]
     chosen = {tuple(config[name] for name in tuned): config for config in spread}
-    listed = [triton.Config({name: config[name] for name in tuned}) for config in chosen.values()]
     other = {name: size + 96 + 32 * number for number, (name, size) in enumerate(problem.dims.items())}
     with recording() as recorder:
         for one in (problem, replace(problem, dims=other)):
+            # a block that is a whole row stays one
+            sizes: dict[Any, Any] = {size: one.dims[name] for name, size in problem.dims.items()}
+            listed = [
+                triton.Config({name: sizes.get(config[name], config[name]) for name in tuned})
+                for config in chosen.values()
+            ]
             launch = partial(_launch, spec, one, fixed)
             first = launch(configs[0])
             computed = {
@@ -140,7 +147,7 @@ def _captured(spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> 
             grid = lambda given, launch=launch: launch(given).grid  # noqa: E731
             words = {name: value for name, value in fixed.items() if name not in options}
             triton.autotune(listed, key=[])(function)[grid](**_arguments(spec, one), **words)
-    (kernel,) = recorder.kernels
+    kernel = max(recorder.kernels, key=lambda kernel: len(kernel.calls))  # another problem may take another function
     if not kernel.calls:
         raise BadSpec(f"no launch of {spec.name} was recorded: {kernel.left_out}")
     return kernel

@@ -7,16 +7,17 @@ import re
 import subprocess
 import sys
 
+import pytest
 from places import ROOT
 
 README = ROOT / "README.md"
+SPEC_TEXT, _ = re.findall(
+    r"<!-- tests/end_to_end runs exactly this text -->\n```python\n(.*?)```", README.read_text(), re.DOTALL
+)
 
 
 def test_the_kernel_in_the_readme_is_tuned_as_it_stands(tilewise):
-    text, _ = re.findall(
-        r"<!-- tests/end_to_end runs exactly this text -->\n```python\n(.*?)```", README.read_text(), re.DOTALL
-    )
-    (tilewise.folder / "scaled_add.py").write_text(text)
+    (tilewise.folder / "scaled_add.py").write_text(SPEC_TEXT)
     words = ("tune", "scaled_add.py:SPEC", "-s", "N=100003", "--device", "model:Ascend910B4", "--trials", "8")
     result = tilewise.json(*words)["results"][0]
     assert result["kernel"] == "scaled_add"
@@ -69,3 +70,31 @@ def test_what_the_readme_launches_afterwards_is_what_was_tuned(tilewise):
 def test_the_call_in_the_readme_is_the_same_before_and_after():
     before, after = re.findall(r"^\w+(\[lambda meta: .*\]\(.*\))$", README.read_text(), re.MULTILINE)
     assert before == after
+
+
+def test_a_spec_has_metrics_of_its_own_and_an_effort_sets_the_trials(tilewise):
+    metrics = '    metrics={"GB/s": lambda problem, time_us: 12 * problem.dims["N"] / time_us / 1e3},\n'
+    (tilewise.folder / "scaled_add.py").write_text(SPEC_TEXT.replace("    default=", f"{metrics}    default="))
+    words = ("tune", "scaled_add.py:SPEC", "-s", "N=5000", "--device", "model:Ascend910B4")
+    (result,) = tilewise.json(*words, "--effort", "quick")["results"]
+    assert result["metrics"] == {"GB/s": pytest.approx(60 / result["time_us"])}
+    assert result["trials"]["total"] <= 31
+    assert f"GB/s: {result['metrics']['GB/s']:.4g}" in tilewise(*words, "--effort", "quick").stdout
+    failed = tilewise(*words, "--effort", "full", "--trials", "3")
+    assert failed.returncode == 2 and "leave out --trials" in failed.stderr
+
+
+def test_a_reference_of_other_outputs_is_told_in_one_line(tilewise):
+    (tilewise.folder / "scaled_add.py").write_text(SPEC_TEXT.replace('{"out_ptr": 2 *', '{"y": 2 *'))
+    words = ("tune", "scaled_add.py:SPEC", "-s", "N=5000", "--device", "model:Ascend910B4", "--trials", "2")
+    failed = tilewise(*words)
+    assert failed.returncode == 2
+    told = "tilewise: the reference gives y, the kernel's outputs are out_ptr; correct the spec's reference"
+    assert failed.stderr.splitlines()[-1] == told
+
+
+def test_a_tiling_without_axes_is_explained_all_the_same(tilewise):
+    plain = SPEC_TEXT.replace("    tiling=tiling,", "    tiling=lambda config, problem: Tiling((), 0, 0),")
+    (tilewise.folder / "scaled_add.py").write_text(plain)
+    done = tilewise("explain", "scaled_add.py:SPEC", "-s", "N=5000", "--device", "model:Ascend910B4")
+    assert done.returncode == 0 and "grid        unknown: the spec's tiling has no axes" in done.stdout

@@ -6,6 +6,8 @@ import os
 import triton
 import triton.language as tl
 from triton.language.extra.ascend import libdevice
+from triton.language.extra.libdevice import rsqrt
+from triton.language.extra.libdevice import tanh as portable_tanh
 
 from tilewise.kernels.spec import Axis, Buffer, KernelSpec, Parameter, Tiling, ceil_div
 
@@ -99,6 +101,13 @@ def library(x_ptr, out_ptr, N, B: tl.constexpr):
     x = tl.load(x_ptr + i, mask=i < N, other=1.0)
     y = libdevice.pow(x, x) + libdevice.reciprocal(x) + libdevice.log1p(x) + libdevice.relu(x)
     tl.store(out_ptr + i, tl.where(libdevice.isnan(y), 0.0, y), mask=i < N)
+
+
+@triton.jit
+def portable(x_ptr, out_ptr, N, B: tl.constexpr):
+    i = tl.program_id(0) * B + tl.arange(0, B)
+    x = tl.load(x_ptr + i, mask=i < N, other=1.0)
+    tl.store(out_ptr + i, portable_tanh(x) + rsqrt(x * x + 1.0), mask=i < N)
 
 
 @triton.jit
@@ -443,6 +452,7 @@ ROOTS = spec(roots)
 ROUNDING = spec(rounding)
 WAVES = spec(waves)
 LIBRARY = spec(library)
+PORTABLE = spec(portable)
 QUOTIENT = spec(quotient, inputs=2)
 CASTS = spec(casts)
 NARROWING = spec(narrowing, out="int8")

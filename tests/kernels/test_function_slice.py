@@ -49,6 +49,17 @@ def test_only_what_the_function_uses_is_run(program):
     assert "UNUSED" not in names and "missing_module" not in names
 
 
+def test_names_of_the_function_itself_take_nothing_from_the_program(tmp_path):
+    file = tmp_path / "program.py"
+    file.write_text(
+        "jit = lambda function: function\nN = 2\n@jit\ndef kernel(q, n=N):\n    k = q\n    return k * n\n\n"
+        "for k, q in launch():\n    kernel(q)\n"
+    )
+    names = {}
+    exec(function_slice(file, "kernel"), names)
+    assert names["kernel"](3) == 6
+
+
 def test_a_missing_function_is_told(program):
     with pytest.raises(BadSpec, match="no function 'absent' at its top level"):
         function_slice(program, "absent")

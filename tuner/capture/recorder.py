@@ -123,6 +123,10 @@ class _Chain:
         configs = self._configs(args, kwargs)
         computed = [self._computed({**named, **config}) for config in configs]
         metas = [{**named, **config, **more} for config, more in zip(configs, computed, strict=True)]
+        for config, more in zip(
+            configs, computed, strict=True
+        ):  # compile options that heuristics choose are no arguments
+            config.update({name: more.pop(name) for name in [*more] if name not in self.function.arg_names})
         tuned = {name for config in (*configs, *computed) for name in config}
         given = {p.name: _read(p.name, named[p.name]) for p in params if p.name in named and p.name not in tuned}
         options = {n: v for n, v in kwargs.items() if n not in given and n not in tuned and n in _PASSED_OPTIONS}
@@ -195,10 +199,9 @@ def _tensor(name: str, tensor: Any) -> TensorArgument:
         raise _Unreadable(f"{name} is empty in a launch, which is left out")
     if any(stride < 0 for stride in strides):
         raise _Unreadable(f"{name} has a negative stride")
-    if tensor.numel() > _MOST_READ or tensor.device.type == "meta":
-        return TensorArgument(shape, strides, dtype)
-    whole = not tensor.is_floating_point() and tensor.dtype != importlib.import_module("torch").bool
-    if not whole:
+    torch = importlib.import_module("torch")
+    whole = isinstance(tensor, torch.Tensor) and not tensor.is_floating_point() and tensor.dtype != torch.bool
+    if not whole or tensor.numel() > _MOST_READ or tensor.device.type == "meta":
         return TensorArgument(shape, strides, dtype)
     low, high = (int(end) for end in tensor.aminmax())
     flat = tensor.flatten()

@@ -42,13 +42,15 @@ _UNCOUNTED = {"constant", "cmpf", "select", "extf", "truncf", "sitofp", "uitofp"
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A load, a store or an atomic update of a tile of `shape` in an argument's memory, within these loops."""
+    """A load, a store or an atomic update of a tile of `shape` in an argument's memory, within these loops. It is
+    `masked` if some of the tile may be left out."""
 
     argument: str
     kind: str
     shape: tuple[int, ...]
     item_bytes: int
     loops: tuple[int, ...]
+    masked: bool = False
 
     @property
     def elements(self) -> int:
@@ -161,7 +163,8 @@ class _Reader:
             self._integer(name, result, values, rest)
             if "tt.ptr" in self._types[result] or name in ("tt.make_tensor_ptr", "tt.advance"):
                 self._roots[result] = frozenset().union(*(self._roots.get(v, frozenset()) for v in values))
-        self._count(name, values, self._types.get(result, ""))
+        checked = "boundaryCheck = array<i32: " in rest
+        self._count(name, values, self._types.get(result, ""), checked=checked)
         if rest.endswith("{"):
             self._regions.append(None)
 
@@ -202,13 +205,14 @@ class _Reader:
             if left is not None and right is not None:
                 self._known[result] = function(left, right)
 
-    def _count(self, name: str, values: Sequence[str], kind: str) -> None:
+    def _count(self, name: str, values: Sequence[str], kind: str, *, checked: bool) -> None:
         loops, work = self._loops, self.work
         if name in ("tt.load", "tt.store", "tt.atomic_rmw", "tt.atomic_cas") and values:
             action = {"load": "load", "store": "store"}.get(name.removeprefix("tt."), "atomic")
             shape, item = _shape(self._types.get(values[0], ""))
+            masked = checked or len(values) > {"load": 1, "store": 2}.get(action, 3)
             for root in sorted(self._roots.get(values[0], ())):
-                work.accesses.append(Access(root, action, shape, _BITS.get(item, 32) // 8, loops))
+                work.accesses.append(Access(root, action, shape, _BITS.get(item, 32) // 8, loops, masked))
         elif name == "tt.reduce" and values:
             shape, _ = _shape(self._types.get(values[0], ""))
             work.reductions.append(loops)

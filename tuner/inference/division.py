@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import statistics
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -14,21 +13,18 @@ from tilewise.kernels.spec import ceil_div
 from tilewise.tuner.inference.code import Access, Work
 from tilewise.tuner.inference.expressions import Fit, expression
 
-__all__ = ["AxisFit", "Division", "Sample", "find_division"]
+__all__ = ["AxisFit", "Division", "Sample", "find_division", "with_memory"]
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A config of a recorded problem: its dims and parameters, grid, work, and on-chip memory (None: not known).
-
-    `sizes` are those of the buffers, in memory order.
-    """
+    """A config of a recorded problem: its dims and parameters, grid, work, and the sizes of the buffers in memory
+    order."""
 
     integers: Mapping[str, int]
     grid: tuple[int, ...]
     work: Work
     sizes: Mapping[str, tuple[int, ...]]
-    on_chip_bytes: int | None = None
 
     @property
     def programs(self) -> int:
@@ -45,19 +41,28 @@ class AxisFit:
 
 @dataclass(frozen=True, slots=True)
 class Division:
-    """The parts of a `Tiling`, as expressions; `dot` holds m, n and k of a matrix product.
+    """The parts of a `Tiling`, as expressions.
 
-    `flops_an_element` counts the operations for each element of `elements`, the largest tensor's.
+    `tile` is the number of elements of the tile that moves most. `dot` holds m, n and k of a matrix product, which is
+    `alone` if nothing else is computed; its axes are the product's rows, depth and columns. `flops_an_element` counts
+    the operations for each element of `elements`, the largest tensor's. The rest is as in a `Tiling`; `first_apart` is
+    for programs with several trips.
     """
 
     axes: tuple[AxisFit, ...]
     streamed: Fit
+    tile: Fit
     resident: Fit
-    traffic: float
+    traffic: Fit
     reductions: Fit
     flops_an_element: float
     elements: Fit
     dot: tuple[Fit, Fit, Fit] | None = None
+    alone: bool = False
+    stores_tiles: bool = False
+    moved_back: bool = False
+    first_apart: bool = False
+    in_place: bool = False
 
 
 _Numbers = list[tuple[str, tuple[int, int, int]]]
@@ -75,7 +80,7 @@ def find_division(
     numbers = [fit.text for fit in grid if fit.text.isdigit() and int(fit.text) > 1]
     samples = [replace(s, integers={**s.integers, **{text: int(text) for text in numbers}}) for s in samples]
     blocks = [*blocks, *numbers]
-    main = _main(samples[0].work)
+    main = _main(samples)
     if main is None:
         return None
     found = [_same(sample.work, main) for sample in samples]
@@ -91,31 +96,55 @@ def find_division(
     axes = next(filter(None, (_axes([form(*pair) for pair in pairs], fit, dims) for form in forms)), None)
     if axes is None:
         return None
-    streamed = _sum_of([_streamed(sample.work, access) for sample, access in zip(samples, accesses, strict=True)], fit)
+    loads = [_streamed(sample.work, access) for sample, access in zip(samples, accesses, strict=True)]
+    always = set.intersection(*({name for name, _ in found} for found in loads))  # a loop of one trip is none
+    streamed = _sum_of([[size for name, size in found if name in always] for found in loads], fit)
     tiles = fit([access.elements for access in accesses])
     elements = fit([math.prod(sample.sizes[access.argument]) for sample, access in zip(samples, accesses, strict=True)])
     reductions = fit([_reductions(sample.work) for sample in samples])
     if streamed is None or tiles is None or elements is None:
         return None
+    dot, resident = _dot(samples, fit), _multiple(_ITEM_BYTES, tiles)
+    depth = _depth(samples, fit, dims) if dot is not None and len(axes) == 2 else None
+    if depth is not None:
+        axes = (axes[0], depth, axes[1])
+    alone = depth is not None and all(_products(sample.work) == sample.work.operations for sample in samples)
+    if alone:
+        resident = fit([_SUM_BYTES * access.elements for access in accesses]) or resident
     first, access = samples[0], accesses[0]
     computed = first.programs * _trips(first.work, access) * access.elements
-    needed = math.prod(first.sizes[access.argument])
+    moved = first.programs * sum(_moved(first.work).values())
+    padded = min(1.0, math.prod(first.sizes[access.argument]) / computed)
     return Division(
         axes,
         streamed,
-        _resident(samples, accesses, tiles),
-        max(1.0, round(_moved(first) * min(1.0, needed / computed) / least, 2)),
+        tiles,
+        resident,
+        _traffic(samples, fit) or Fit(str(max(1.0, round(moved * padded / least, 2)))),
         reductions or Fit(str(_reductions(first.work))),
         round(first.programs * first.work.operations / computed, 2),
         elements,
-        _dot(samples, fit),
+        dot,
+        alone,
+        any(a.kind == "store" and a.shape == access.shape and a.loops == access.loops for a in first.work.accesses),
+        not any(a.masked for a in first.work.accesses if a.argument == access.argument),
+        any(_beside(sample.work, one) for sample, one in zip(samples, accesses, strict=True)),
     )
 
 
-def _main(work: Work) -> Access | None:
-    """Return the access that moves most: in a matrix product, the largest that is stored."""
+def _main(samples: Sequence[Sample]) -> Access | None:
+    """Return the access that moves most in all samples: in a matrix product, the largest that is stored."""
+    work = samples[0].work
+    moved: Counter[tuple[str, str]] = Counter()
+    for sample in samples:
+        for a in sample.work.accesses:
+            moved[a.argument, a.kind] += a.bytes * sample.work.trips_of(a.loops)
     able = [a for a in work.accesses if not work.dots or a.kind != "load"]
-    return max(able, key=lambda a: (a.bytes * work.trips_of(a.loops), len(a.loops)), default=None)
+    return max(
+        able,
+        key=lambda a: (moved[a.argument, a.kind], a.bytes * work.trips_of(a.loops), len(a.loops)),
+        default=None,
+    )
 
 
 def _trips(work: Work, access: Access) -> int:
@@ -124,9 +153,15 @@ def _trips(work: Work, access: Access) -> int:
 
 def _possible_trips(work: Work, access: Access) -> set[int]:
     """Return the trips in which a program makes an access, with and without a first or last trip beside its loop."""
-    beside = [a for a in work.accesses if replace(a, loops=access.loops) == access and a.loops == access.loops[:-1]]
+    beside = _beside(work, access)
     own = work.trips_of(access.loops)
     return {_trips(work, access), own + work.trips_of(beside[0].loops) if beside and access.loops else own}
+
+
+def _beside(work: Work, access: Access) -> list[Access]:
+    """Return the same access in a first or last trip beside its loop."""
+    outer = [a for a in work.accesses if access.loops and a.loops == access.loops[:-1]]
+    return [a for a in outer if replace(a, loops=access.loops, masked=access.masked) == access]
 
 
 def _same(work: Work, main: Access) -> Access | None:
@@ -222,10 +257,11 @@ def _axes(
     return tuple(found)
 
 
-def _streamed(work: Work, access: Access) -> list[int]:
-    """Return the bytes of each load in one trip of the loops of the main access, or of a product's loop."""
+def _streamed(work: Work, access: Access) -> list[tuple[str, int]]:
+    """Return the argument and bytes of each load in one trip of the loops of the main access, or of a product's."""
     loops = max((loops for _, loops in work.dots), key=len, default=access.loops)
-    return [a.bytes for a in work.accesses if a.kind == "load" and a.loops == loops] or [access.bytes]
+    found = [(a.argument, a.bytes) for a in work.accesses if a.kind == "load" and a.loops == loops]
+    return found or [(access.argument, access.bytes)]
 
 
 def _sum_of(parts: Sequence[Sequence[int]], fit: Callable[[Sequence[int]], Fit | None]) -> Fit | None:
@@ -248,17 +284,27 @@ def _times(count: int, text: str) -> str:
     return f"{count * int(factor)}{star}{rest}" if factor.isdigit() else f"{count} * {text}"
 
 
-def _resident(samples: Sequence[Sample], accesses: Sequence[Access], tiles: Fit) -> Fit:
-    """Return the memory beside the streamed tiles: a multiple of the tile, as the compiler plans it."""
+def with_memory(division: Division, planned: Sequence[tuple[Mapping[str, int], int]]) -> Division:
+    """Return the division with the memory beside the streamed tiles as a multiple of the tile.
+
+    `planned` pairs a config's dims and parameters with the bytes that the compiler plans, or needs where they are too
+    many. The least multiple counts: where memory is plentiful, the compiler reuses little of it.
+    """
     shares = [
-        max(0, sample.on_chip_bytes - sum(_streamed(sample.work, access))) / access.elements
-        for sample, access in zip(samples, accesses, strict=True)
-        if sample.on_chip_bytes
+        max(0, on_chip - division.streamed.value(integers)) / division.tile.value(integers)
+        for integers, on_chip in planned
     ]
-    share = math.ceil(statistics.median(shares)) if shares else 4
-    if not share or not tiles.names:
-        return Fit(str(share and share * int(tiles.text)))
-    return Fit(f"{share} * {tiles.text}", tiles.names)
+    if division.alone or not shares:
+        return division
+    share = min(shares)
+    in_place = share < _ITEM_BYTES and division.stores_tiles
+    return replace(division, resident=_multiple(math.ceil(share), division.tile), in_place=in_place)
+
+
+def _multiple(count: int, fit: Fit) -> Fit:
+    if not count or not fit.names:
+        return Fit(str(count and count * int(fit.text)))
+    return Fit(f"{count} * {fit.text}", fit.names)
 
 
 def _reductions(work: Work) -> int:
@@ -266,10 +312,88 @@ def _reductions(work: Work) -> int:
     return sum(work.trips_of(loops[1:]) for loops in work.reductions)
 
 
-def _moved(sample: Sample) -> int:
-    """Return the bytes that all programs move, each tile whole."""
-    work = sample.work
-    return sample.programs * sum(a.bytes * work.trips_of(a.loops) for a in work.accesses)
+_ITEM_BYTES = 4
+"""Memory beside the streamed tiles, per element of a tile, where no plan tells: a result of 32 bits."""
+
+_SUM_BYTES = 4
+"""Bytes of an element of a product's sums."""
+
+
+def _depth(
+    samples: Sequence[Sample], fit: Callable[[Sequence[int]], Fit | None], dims: Sequence[str]
+) -> AxisFit | None:
+    """Return the axis along which a product is summed in trips: a dimension, if it gives their number."""
+    largest = [max(sample.work.dots, key=lambda dot: math.prod(dot[0])) for sample in samples]
+    trips = [s.work.trips[loops[-1]] if loops else 1 for s, (_, loops) in zip(samples, largest, strict=True)]
+    steps = [sizes[2] for sizes, _ in largest]
+    step = fit(steps)
+    if step is None:
+        return None
+    for dim in dims:
+        whole = Fit(dim, frozenset((dim,)))
+        if trips == [ceil_div(s.integers[dim], k) for s, k in zip(samples, steps, strict=True)]:
+            return AxisFit(dim, whole, whole, step)
+    size = fit([count * k for count, k in zip(trips, steps, strict=True)])
+    return AxisFit("depth", size, size, step) if size is not None else None
+
+
+def _products(work: Work) -> int:
+    """Return the operations of the matrix products."""
+    return sum(2 * math.prod(sizes) * work.trips_of(loops) for sizes, loops in work.dots)
+
+
+_LARGE = 4
+"""A tensor of which a program moves at least this part of what it moves of any tensor may be the base of others."""
+
+_LITTLE = 64
+"""A tensor of which a program moves this many times less than of the one that it moves most does not count."""
+
+
+def _traffic(samples: Sequence[Sample], fit: Callable[[Sequence[int]], Fit | None]) -> Fit | None:
+    """Return the bytes that all programs move, without tails, as a multiple of the least.
+
+    Tensors that are moved as often as the base, or a fixed number of times as often, are one number. Of a tensor that
+    is loaded again for each block of rows, a program moves as many times less as a block has rows.
+    """
+    moved = [_moved(sample.work) for sample in samples]
+    base = min(
+        (key for key in moved[0] if all(one.get(key, 0) * _LARGE > max(one.values()) for one in moved)),
+        key=lambda key: moved[0][key],
+        default=None,
+    )
+    if base is None or len({frozenset(one) for one in moved}) != 1:
+        return None
+    item = next(a.item_bytes for a in samples[0].work.accesses if (a.argument, a.kind) == base)
+    elements = fit([math.prod(sample.sizes[base[0]]) for sample in samples])
+    if elements is None:
+        return None
+    whole, names = 0.0, elements.names
+    again: Counter[str] = Counter()
+    for key in moved[0]:
+        times = [one[base] / max(1, one[key]) for one in moved]
+        if min(times) >= _LITTLE:
+            continue
+        if len(set(times)) == 1:
+            whole += item / times[0]
+        elif all(count.is_integer() for count in times) and (fewer := fit([int(count) for count in times])) is not None:
+            again[_factor(fewer)] += item
+            names |= fewer.names
+        else:
+            return None
+    each = " + ".join([f"{whole:g}", *(f"{bytes_} / {rows}" for rows, bytes_ in again.items())])
+    return Fit(f"max(1.0, {f'({each})' if again else each} * {elements} / SPEC.bytes(problem))", names)
+
+
+def _moved(work: Work) -> dict[tuple[str, str], int]:
+    """Return the bytes that a program moves by argument and direction, each tile whole."""
+    found: Counter[tuple[str, str]] = Counter()
+    for access in work.accesses:
+        found[access.argument, access.kind] += access.bytes * work.trips_of(access.loops)
+    return dict(found)
+
+
+def _factor(fit: Fit) -> str:
+    return f"({fit})" if "*" in fit.text else fit.text
 
 
 def _dot(samples: Sequence[Sample], fit: Callable[[Sequence[int]], Fit | None]) -> tuple[Fit, Fit, Fit] | None:

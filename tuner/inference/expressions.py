@@ -10,7 +10,7 @@ import itertools
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from tilewise.kernels.candidate_values import powers_of_two
+from tilewise.kernels.inferred import next_power_of_two
 from tilewise.kernels.spec import ceil_div
 
 __all__ = ["Fit", "condition", "expression"]
@@ -20,6 +20,9 @@ _LEAST_NAMED = 16
 smallest constant of which a multiple or a square may: small numbers equal a product or a quotient by chance."""
 
 _MOST_SAMPLES = 48
+
+_FEW = 2
+"""Different values to which some product, capped by the larger one, is equal by chance."""
 
 _LARGEST_FACTOR = 64
 """Largest constant factor of an expression."""
@@ -40,6 +43,10 @@ class Fit:
     def __str__(self) -> str:
         return self.text
 
+    def value(self, integers: Mapping[str, int]) -> int:
+        """Return the value that the expression has with these names."""
+        return int(eval(self.text, {"ceil_div": ceil_div, "next_power_of_two": next_power_of_two}, dict(integers)))
+
 
 def expression(samples: Samples, sizes: Sequence[str], blocks: Sequence[str] = ()) -> Fit | None:
     """Return the simplest expression, or None if there is none.
@@ -58,6 +65,8 @@ def expression(samples: Samples, sizes: Sequence[str], blocks: Sequence[str] = (
     if constant and wanted[0] < _LEAST_NAMED:
         return Fit(str(wanted[0]))
     found = next(iter(_compound(terms, wanted)), None)
+    if found is None and not constant:
+        found = _quotient_of_products(samples, wanted, sizes, blocks)
     return found or (Fit(str(wanted[0])) if constant else None)
 
 
@@ -68,6 +77,17 @@ def _quotient_of_changing(samples: Samples, wanted: _Vector, sizes: Sequence[str
         changes = all(len(set(column)) > 1 for column in zip(*pairs, strict=True))
         if changes and wanted == tuple(ceil_div(one, other) for one, other in pairs):
             return Fit(f"ceil_div({size}, {block})", frozenset((size, block)))
+    return None
+
+
+def _quotient_of_products(samples: Samples, wanted: _Vector, sizes: Sequence[str], blocks: Sequence[str]) -> Fit | None:
+    """Return the quotient of a product of two sizes, such as all elements of a matrix, and parameters."""
+    columns = {name: tuple(given[name] for given, _ in samples) for name in (*sizes, *blocks)}
+    for one, other in itertools.combinations(sizes, 2):
+        product = _product(columns[one], columns[other])
+        for text, divisor, names in _divisors(columns, blocks):
+            if all(divisor) and wanted == tuple(ceil_div(a, b) for a, b in zip(product, divisor, strict=True)):
+                return Fit(f"ceil_div({one} * {other}, {text})", frozenset((one, other, *names)))
     return None
 
 
@@ -110,7 +130,7 @@ def _terms(samples: Samples, sizes: Sequence[str], blocks: Sequence[str]) -> dic
             quotient = tuple(ceil_div(a, b) for a, b in zip(columns[size], divisor, strict=True))
             found.setdefault(quotient, Fit(f"ceil_div({size}, {text})", frozenset((size, *names))))
     for size in sizes:
-        rounded = tuple(powers_of_two(1, value)[-1] for value in columns[size])
+        rounded = tuple(next_power_of_two(value) for value in columns[size])
         found.setdefault(rounded, Fit(f"next_power_of_two({size})", frozenset((size,))))
     return found
 
@@ -148,7 +168,8 @@ def _compound(terms: Mapping[_Vector, Fit], wanted: _Vector) -> Iterator[Fit]:
             yield Fit(f"{fit.text} * {pairs[rest].text}", fit.names | pairs[rest].names)
     yield from _multiples(telling_pairs, wanted)
     most = max(wanted)
-    for vector, fit in (*single.items(), *pairs.items()):
+    capped = [*single.items(), *(pairs.items() if len(set(wanted)) > _FEW else ())]
+    for vector, fit in capped:
         if len(set(wanted)) > 1 and wanted == tuple(min(value, most) for value in vector):
             yield Fit(f"min({fit.text}, {most})", fit.names)
 

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
+import math
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 
 from tilewise.db.records import Config, Flags, Problem, Value
 from tilewise.errors import BadSpec
@@ -30,7 +33,7 @@ class Form:
     """All that the launches say. `fits` are the integers that are passed, `fixed` other constants as Python text.
 
     `blocks` are the parameters with their values, in the order of the kernel's arguments, and `options` those among
-    them that are compile options. `samples` pairs each recorded problem with a config and its grid.
+    them that are compile options. `recorded` holds the configs of each of the `problems`.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Form:
     constants: frozenset[str] = frozenset()
     grid: list[Fit] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
+    recorded: list[list[Config]] = field(default_factory=list)
     dtypes: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
@@ -63,8 +67,47 @@ class Form:
         return {**problem.dims, **{name: int(config[name]) for name in self.blocks}}
 
 
+class _Unexplained(BadSpec):
+    """A size, a constant or a grid follows from nothing that is known."""
+
+
 def find_form(kernel: CapturedKernel) -> Form:
-    """Find the form of a kernel's launches. Raises `BadSpec` with one line that says what is missing."""
+    """Find the form of a kernel's launches. Raises `BadSpec` with one line that says what is missing.
+
+    A constant tile size that equals a dimension may be one or the other: where the grid does not follow with the
+    dimension, it is a tile size. Launches that no form explains together leave the first one, alone.
+    """
+    try:
+        return _form(kernel, ())
+    except _Unexplained as error:
+        tiles = _constant_tiles(kernel)
+        for chosen in itertools.chain.from_iterable(itertools.combinations(tiles, n + 1) for n in range(len(tiles))):
+            with suppress(_Unexplained):
+                return _form(kernel, chosen)
+        if len(kernel.calls) == 1:
+            raise
+        try:
+            form = _form(replace(kernel, calls=kernel.calls[:1], counts=kernel.counts[:1]), ())
+        except _Unexplained:
+            raise error from None
+        form.notes.append(f"Only the first launch is read, because, in all of them, {error}")
+        return form
+
+
+_MOST_TILES = 4
+
+
+def _constant_tiles(kernel: CapturedKernel) -> list[str]:
+    """Return constants with the names and values of tile sizes that are the same in every launch."""
+    columns = {name: {repr(call.arguments.get(name)) for call in kernel.calls} for name in sorted(kernel.constants)}
+    same = [name for name, values in columns.items() if _TILE_NAME.search(name) and len(values) == 1]
+    return [name for name in same if _is_whole(v := kernel.calls[0].arguments.get(name)) and _is_tile(v, name)][  # type: ignore[arg-type]
+        :_MOST_TILES
+    ]
+
+
+def _form(kernel: CapturedKernel, tiles: Sequence[str]) -> Form:
+    """Find the form in which these constants are tile sizes, whatever they equal."""
     if kernel.obstacles or not kernel.calls:
         why = "; ".join((*kernel.obstacles, *kernel.left_out)) or "it was never launched"
         raise BadSpec(f"no spec can be inferred for {kernel.name}: {why}")
@@ -84,7 +127,7 @@ def find_form(kernel: CapturedKernel) -> Form:
         fits = tuple(_required(name, _samples(sizes, axis), form.dims) for axis in axes)
         first = tensors[name][0]
         form.buffers[name] = BufferForm(fits, None if first.dtype == main else first.dtype, _draw(tensors[name]))
-    tuned = _tuned_constants(kernel, whole, sizes, form.dims)
+    tuned = _tuned_constants(kernel, whole, sizes, form.dims, tiles)
     _sort_others(form, columns, whole, sizes, tuned, kernel.constants)
     form.options, form.constants = kernel.options, kernel.constants
     form.configs = _configs(form.calls, tuned, kernel)
@@ -159,9 +202,11 @@ def _name_dims(
     for column in columns:
         if column in by_column and any(size > 1 for size in column):
             found.setdefault(column, by_column[column])
+    needed = _needed(columns, whole, found)
     unnamed = 0
     for column in columns:
-        is_known = column in found or all(size == 1 for size in column) or (calls > 1 and len(set(column)) == 1)
+        is_fixed = calls > 1 and len(set(column)) == 1 and column not in needed
+        is_known = column in found or all(size == 1 for size in column) or is_fixed
         named = [{name: known[index] for known, name in found.items()} for index in range(calls)]
         if is_known or (found and _follows(column, named, list(found.values()))):
             continue
@@ -169,6 +214,20 @@ def _name_dims(
         unnamed += 1
     order = {name: index for index, name in enumerate(whole)}
     return dict(sorted(found.items(), key=lambda item: order.get(item[1], len(order))))
+
+
+def _needed(
+    columns: Sequence[tuple[int, ...]], whole: Mapping[str, Sequence[int]], named: Mapping[tuple[int, ...], str]
+) -> set[tuple[int, ...]]:
+    """Return the extents that never change and by which a dimension becomes another integer: 512 rows of `n` elements
+    are `n_elements`."""
+    fixed = {column for column in columns if len(set(column)) == 1 and column[0] > 1}
+    others = [tuple(values) for values in whole.values() if len(set(values)) > 1 and tuple(values) not in named]
+    return {
+        column
+        for column, values in itertools.product(fixed, others)
+        if tuple(value / column[0] for value in values) in named
+    }
 
 
 _TILE_NAME = re.compile(r"block|tile|^B[A-Z]{1,2}$", re.IGNORECASE)
@@ -187,7 +246,7 @@ def _samples(sizes: Sequence[Mapping[str, int]], column: Sequence[int]) -> list[
 def _required(name: str, samples: list[tuple[Mapping[str, int], int]], dims: Sequence[str]) -> Fit:
     fit = expression(samples, dims)
     if fit is None:
-        raise BadSpec(f"the size of {name} does not follow from {', '.join(dims)}; capture one shape at a time")
+        raise _Unexplained(f"the size of {name} does not follow from {', '.join(dims)}; capture one shape at a time")
     return fit
 
 
@@ -207,15 +266,20 @@ def _tuned_constants(
     whole: Mapping[str, Sequence[int]],
     sizes: Sequence[Mapping[str, int]],
     dims: Sequence[str],
+    tiles: Sequence[str],
 ) -> dict[str, list[int]]:
-    """Return the constants that a program sets itself and that no dimension explains: tile sizes, by call."""
+    """Return the constants that a program sets itself and that no dimension explains: tile sizes, by call.
+
+    A product of dimensions does not explain one that never changes, and nothing explains `tiles`.
+    """
     found = {}
     for name in kernel.parameters:
         column = whole.get(name)
         if name not in kernel.constants or column is None or not all(_is_tile(value, name) for value in column):
             continue
         fit = expression(_samples(sizes, column), dims)
-        if fit is None or not fit.names:
+        by_chance = fit is not None and len(set(column)) == 1 and " * " in fit.text
+        if name in tiles or by_chance or fit is None or not fit.names:
             found[name] = list(column)
     return found
 
@@ -252,9 +316,14 @@ def _sort_others(
             form.flags[name] = list(dict.fromkeys(values))  # type: ignore[arg-type]
         else:
             value = values[0]
-            form.fixed[name] = value.text if isinstance(value, TritonDtype) else repr(value)
+            form.fixed[name] = value.text if isinstance(value, TritonDtype) else _text(value)
             if len(set(values)) > 1:
                 form.notes.append(f"{name} is {value} in the spec, although launches differ in it")
+
+
+def _text(value: object) -> str:
+    """Return a value as Python text, infinity and NaN too."""
+    return f'float("{value}")' if isinstance(value, float) and not math.isfinite(value) else repr(value)
 
 
 def _flags(form: Form, call: Call) -> Flags:
@@ -278,9 +347,11 @@ def _fit_launches(form: Form, tuned: Mapping[str, Sequence[int]]) -> None:
     """Find the grid and the computed constants as expressions of dims and parameters."""
     samples = []
     for index, (problem, call) in enumerate(zip(form.problems, form.calls, strict=True)):
+        form.recorded.append([])
         for number, config in enumerate(call.configs):
             whole = {**{name: column[index] for name, column in tuned.items()}, **config}
             if whole in form.configs:
+                form.recorded[-1].append(whole)
                 samples.append((form.integers(problem, whole), call.grids[number], call.computed[number]))
     lengths = {len(grid) for _, grid, _ in samples}
     if len(lengths) != 1:
@@ -288,7 +359,7 @@ def _fit_launches(form: Form, tuned: Mapping[str, Sequence[int]]) -> None:
     for axis in range(lengths.pop()):
         fit = expression([(given, grid[axis]) for given, grid, _ in samples], form.dims, form.blocks)
         if fit is None:
-            raise BadSpec(
+            raise _Unexplained(
                 f"the grid of {form.name} does not follow from {', '.join((*form.dims, *form.blocks))}; "
                 "write the spec's grid by hand: tilewise spec shows how"
             )
@@ -298,14 +369,22 @@ def _fit_launches(form: Form, tuned: Mapping[str, Sequence[int]]) -> None:
         form.computed[name] = _computed(form, name, [given for given, _, _ in samples], values)
 
 
+def _alike_named(one: str, other: str) -> bool:
+    """Return whether names end in the same word: EVEN_K, BLOCK_K and K do."""
+    return one.rpartition("_")[2].lower() == other.rpartition("_")[2].lower()
+
+
 def _computed(form: Form, name: str, given: Sequence[Mapping[str, int]], values: Sequence[Value]) -> Fit:
     fit = None
     if all(isinstance(value, bool) for value in values):
-        fit = condition([(g, int(v)) for g, v in zip(given, values, strict=True)], form.dims, form.blocks)
+        sizes, blocks = (sorted(names, key=lambda n: not _alike_named(name, n)) for names in (form.dims, form.blocks))
+        fit = condition([(g, int(v)) for g, v in zip(given, values, strict=True)], sizes, blocks)
     elif all(_is_whole(value) for value in values):
         fit = expression([(g, int(v)) for g, v in zip(given, values, strict=True)], form.dims, form.blocks)
     elif len(set(values)) == 1:
-        fit = Fit(repr(values[0]))
+        fit = Fit(_text(values[0]))
     if fit is None:
-        raise BadSpec(f"{name} of {form.name}, which triton.heuristics computes, does not follow from its dimensions")
+        raise _Unexplained(
+            f"{name} of {form.name}, which triton.heuristics computes, does not follow from its dimensions"
+        )
     return fit

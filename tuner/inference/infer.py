@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from tilewise.errors import BadSpec, TilewiseError
 from tilewise.kernels.inferred import NVIDIA_OPTIONS
@@ -15,7 +17,7 @@ from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.hardware.ascend_parts import PARTS
 from tilewise.tuner.hardware.targets import known_target
 from tilewise.tuner.inference.code import Work, read_code
-from tilewise.tuner.inference.division import Sample, find_division
+from tilewise.tuner.inference.division import Division, Sample, find_division, with_memory
 from tilewise.tuner.inference.form import Form, find_form
 from tilewise.tuner.inference.spec_text import Roles, spec_text
 from tilewise.tuner.measure.launch import compiled, resolve_function
@@ -32,7 +34,10 @@ _PART, _GPU = "Ascend910B4", "NVIDIA H200"
 """Devices whose compilers read a kernel's work; what is read does not depend on the part."""
 
 _PROBLEMS, _CONFIGS, _PLANNED = 2, 8, 4
-"""Recorded problems and configs of each that are compiled, and how many of all are compiled until memory is planned."""
+"""Recorded problems and configs of each that are compiled, and configs that are compiled until memory is planned."""
+
+_FULL_BYTES = 16
+"""Memory for each element of a tile, with that of all operations, at which on-chip memory is about full."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,28 +56,32 @@ def infer(kernel: CapturedKernel, *, cache_folder: Path, widen: bool = False, re
     the text of the spec's reference.
     """
     form = find_form(kernel)
-    if not widen and len(_distinct(form)) == 1:
+    if not widen and len(_distinct(form.configs)) == 1:
         widen = True
         form.notes.append("The program has one config here: values around its own are tried too.")
     plain = loaded(spec_text(form, kernel.file, {}, None, widen=False))
-    samples = _samples(form, plain, cache_folder)
+    samples = _samples(form, plain)
     roles = _roles(kernel, form, [sample.work for sample in samples])
-    with_roles = spec_text(form, kernel.file, roles, None, widen=widen, reference=reference)
+    how: dict[str, Any] = {"widen": widen, "reference": reference}
+    how["multiplies"] = any(sample.work.dots for sample in samples)
+    with_roles = spec_text(form, kernel.file, roles, None, **how)
     least = loaded(with_roles).bytes(form.problems[0])
     division = find_division(samples, form.dims, form.blocks, form.grid, least)
-    text = spec_text(form, kernel.file, roles, division, widen=widen, reference=reference)
+    if division is not None:
+        division = with_memory(division, _planned(form, plain, division, cache_folder))
+    text = spec_text(form, kernel.file, roles, division, **how)
     if division is None or not _fits(text, form.problems):
         form.notes.append("How a config divides the work could not be told, so it is searched without a prior; ")
         form.notes[-1] += "a `tiling` written by hand gives it one."
-        text = spec_text(form, kernel.file, roles, None, widen=widen, reference=reference)
+        text = spec_text(form, kernel.file, roles, None, **how)
     return Inferred(text, tuple(form.problems), tuple(form.notes))
 
 
-def _distinct(form: Form) -> list[Config]:
+def _distinct(configs: Sequence[Config]) -> list[Config]:
     """Return the configs that differ on the installed Triton's devices."""
     unused = NVIDIA_OPTIONS if is_ascend() else ("multibuffer",)
     found: list[Config] = []
-    for config in form.configs:
+    for config in configs:
         kept = {name: value for name, value in config.items() if name not in unused}
         found += [] if kept in found else [kept]
     return found
@@ -87,14 +96,14 @@ def loaded(text: str) -> KernelSpec:
     return spec
 
 
-def _samples(form: Form, spec: KernelSpec, cache_folder: Path) -> list[Sample]:
+def _samples(form: Form, spec: KernelSpec) -> list[Sample]:
     """Compile some configs of some problems. Raises `BadSpec` if none compiles."""
     found: list[Sample] = []
     errors: list[str] = []
     for problem, config in _chosen(form):
         try:
             with accelerator_stand_in():
-                found.append(_sample(form, spec, problem, config, cache_folder, plan=len(found) < _PLANNED))
+                found.append(_sample(form, spec, problem, config))
         except Exception as error:  # the front end raises exceptions of any type
             errors.append(f"{type(error).__name__}: {describe(error)}")
     if not found:
@@ -103,12 +112,15 @@ def _samples(form: Form, spec: KernelSpec, cache_folder: Path) -> list[Sample]:
 
 
 def _chosen(form: Form) -> Iterator[tuple[Problem, Config]]:
-    configs = _distinct(form)
-    if len(configs) == 1:  # which number comes from which parameter shows only where they change
-        configs += [{**configs[0], name: factor * int(configs[0][name])} for name in form.blocks for factor in (2, 4)]
-    for problem in _spread(form.problems, _PROBLEMS):
+    for index in _spread(range(len(form.problems)), _PROBLEMS):
+        configs = _distinct(
+            form.recorded[index]
+        )  # a block that holds a row of one problem may not hold that of another
+        if len(_distinct(form.configs)) == 1:  # which number comes from which parameter shows only where they change
+            first = configs[0]
+            configs += [{**first, name: factor * int(first[name])} for name in form.blocks for factor in (2, 4)]
         for config in _spread(configs, _CONFIGS):
-            yield problem, config
+            yield form.problems[index], config
 
 
 def _spread(items: Sequence[_Item], count: int) -> Sequence[_Item]:
@@ -117,9 +129,7 @@ def _spread(items: Sequence[_Item], count: int) -> Sequence[_Item]:
     return [items[round(index * (len(items) - 1) / (count - 1))] for index in range(count)]
 
 
-def _sample(
-    form: Form, spec: KernelSpec, problem: Problem, config: Config, cache_folder: Path, *, plan: bool
-) -> Sample:
+def _sample(form: Form, spec: KernelSpec, problem: Problem, config: Config) -> Sample:
     (launch,) = spec.plan(config, problem)
     function = resolve_function(spec, launch.function)
     scalars = spec.scalars(problem)
@@ -131,11 +141,8 @@ def _sample(
         and p.name not in fixed
         and not (type(scalars.get(p.name)) is int and scalars[p.name] == 1 and not p.do_not_specialize)
     ]
-    on_chip = None
     if is_ascend():
         text = toolchain.triton_ir(spec, problem, config, launch, _PART)
-        if plan:
-            on_chip = _on_chip_bytes(spec, problem, config, cache_folder)
     else:
         text = next(compiled(spec, problem, config)).asm["ttir"]
     integers = {name: value for name, value in scalars.items() if isinstance(value, int)}
@@ -143,7 +150,27 @@ def _sample(
     if work is None:
         raise BadSpec(f"the compiled {form.name} takes other arguments than the launch")
     sizes = {name: buffer.shape for name, buffer in spec.buffers(problem).items()}
-    return Sample(form.integers(problem, config), launch.grid, work, sizes, on_chip)
+    return Sample(form.integers(problem, config), launch.grid, work, sizes)
+
+
+def _planned(form: Form, spec: KernelSpec, division: Division, cache_folder: Path) -> list[tuple[dict[str, int], int]]:
+    """Return the dims and parameters of a few configs with the on-chip memory that the compiler plans for them.
+
+    They come nearer and nearer to filling it: with small tiles there is no need to reuse memory.
+    """
+    if not is_ascend():
+        return []
+    problem, capacity = form.problems[0], _target().on_chip_bytes
+    by_tile = {division.tile.value(form.integers(problem, config)): config for config in _distinct(form.recorded[0])}
+    wanted, found = capacity / _FULL_BYTES, list[tuple[dict[str, int], int]]()
+    for _ in range(min(_PLANNED, len(by_tile))):
+        tile = min(by_tile, key=lambda size: abs(math.log(size / wanted)))
+        config = by_tile.pop(tile)
+        with suppress(Exception), accelerator_stand_in():  # a config that does not compile tells nothing
+            if (on_chip := _on_chip_bytes(spec, problem, config, cache_folder)) is not None:
+                found.append((form.integers(problem, config), on_chip))
+                wanted = tile * capacity / on_chip
+    return found
 
 
 def _on_chip_bytes(spec: KernelSpec, problem: Problem, config: Config, cache_folder: Path) -> int | None:

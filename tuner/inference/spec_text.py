@@ -32,9 +32,16 @@ _WIDE_OPTIONS = {"num_warps": "1, 2, 4, 8, 16", "num_stages": "1, 2, 3, 4"}
 
 
 def spec_text(
-    form: Form, file: Path, roles: Roles, division: Division | None, *, widen: bool, reference: str = ""
+    form: Form,
+    file: Path,
+    roles: Roles,
+    division: Division | None,
+    *,
+    widen: bool,
+    reference: str = "",
+    multiplies: bool = False,
 ) -> str:
-    """Return the text of a file that defines `SPEC`.
+    """Return the text of a file that defines `SPEC`. `multiplies`: the kernel multiplies matrices.
 
     With `widen`, parameters take powers of two between and around the program's values, and every combination is a
     config; else the configs are those of the program. `reference` is an expression in the names of the inputs, or a
@@ -47,7 +54,7 @@ def spec_text(
         _tiling(form, division),
         _flops(form, division),
         _reference(form, roles, reference),
-        _spec(form, file, division, widen=widen, reference=bool(reference)),
+        _spec(form, file, division, widen=widen, reference=bool(reference), multiplies=multiplies),
     ]
     body = "\n\n\n".join(part for part in parts if part)
     head = f'"""{form.name} of {file.name}, inferred from {_launches(form)}.\n\nTuned as it stands by\n\n'
@@ -122,18 +129,25 @@ def _tiling(form: Form, division: Division | None) -> str:
     if division is None:
         return ""
     fits = [fit for axis in division.axes for fit in (axis.size, axis.block, axis.step)]
-    fits += [division.streamed, division.resident, division.reductions, *(division.dot or ())]
+    fits += [division.streamed, division.resident, division.traffic, division.reductions, *(division.dot or ())]
     axes = [f"Axis({_literal(axis.name)}, {axis.size}, {axis.block}, {axis.step})" for axis in division.axes]
     items = [
         f"({', '.join(axes)}{',' if len(axes) == 1 else ''})",
         f"streamed_bytes={division.streamed}",
         f"resident_bytes={division.resident}",
     ]
-    items += [f"traffic={division.traffic}"] if division.traffic > 1 else []
+    items += [f"traffic={division.traffic}"] if division.traffic.text != "1.0" else []
     items += [f"reductions={division.reductions}"] if division.reductions.text != "0" else []
+    block, step = division.axes[-1].block, division.axes[-1].step
+    items += ["moved_back=True"] if division.moved_back else []
+    items += [f"first_apart={block} > {step}"] if division.first_apart and block.text != step.text else []
+    items += ["in_place=True"] if division.in_place else []
     if division.dot is not None:
         stages = ', stages=config.get("num_stages", 1)' if "num_stages" in form.parameters else ""
-        items.append(f"dot=Dot({', '.join(fit.text for fit in division.dot)}{stages})")
+        alone = ", alone=True" if division.alone else ""
+        grouped = next((name for name in form.blocks if name.upper().startswith("GROUP")), "")
+        group = f", group=config[{_literal(grouped)}]" if grouped else ""
+        items.append(f"dot=Dot({', '.join(fit.text for fit in division.dot)}{stages}{group}{alone})")
     inside = "".join(f"        {item},\n" for item in items)
     return "\n".join(["def tiling(config, problem):", *_unpacked(form, fits), f"    return Tiling(\n{inside}    )"])
 
@@ -162,7 +176,7 @@ def _reference(form: Form, roles: Roles, expression: str) -> str:
     return "\n".join([*lines, f"    return dict(zip({_tuple(outputs)}, {expression}, strict=True))"])
 
 
-def _spec(form: Form, file: Path, division: Division | None, *, widen: bool, reference: bool) -> str:
+def _spec(form: Form, file: Path, division: Division | None, *, widen: bool, reference: bool, multiplies: bool) -> str:
     place = _literal(f"{file}:{form.name}")
     parameters = "".join(f"        {text},\n" for text in _parameters(form, widen))
     scalars, constants = _passed(form)
@@ -181,7 +195,7 @@ def _spec(form: Form, file: Path, division: Division | None, *, widen: bool, ref
     lines += [f"constants=lambda problem: {_mapping(constants)}"] if constants else []
     lines.append("launches=launches" if form.computed else "grid=grid")
     lines.append("tiling=tiling" if division else "tiling=lambda config, problem: Tiling((), 0, 0)")
-    lines += ["matrix_dtype=lambda problem: problem.dtype"] if division and division.dot else []
+    lines += ["matrix_dtype=lambda problem: problem.dtype"] if multiplies else []
     lines += ["reference=reference"] if reference else []
     lines.append("flops=flops" if division else "flops=lambda problem: 0")
     lines += ["default=lambda problem, target: config_for(target, CONFIGS[0])", "inferred=True"]

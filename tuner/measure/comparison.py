@@ -21,6 +21,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING
 
 from tilewise.db.records import Status
+from tilewise.errors import BadSpec
 from tilewise.kernels.spec import Buffer
 from tilewise.tuner.measure.outcome import Verdict
 
@@ -112,11 +113,11 @@ def compare(
 
     The RMS of an output is that of the reference, or the output's scale if that is larger. `inputs` is the number of
     elements of the largest input. `buffers` may give an output's `terms` and `tolerance`. The verdict's error and
-    tolerance are those of the worst element, divided by the RMS.
+    tolerance are those of the worst element, divided by the RMS. Raises `BadSpec` if names or shapes differ.
     """
     if outputs.keys() != expected.keys():
         given, wanted = (", ".join(sorted(names)) or "nothing" for names in (expected, outputs))
-        return disagreement(f"the reference gives {given}, the kernel's outputs are {wanted}")
+        raise BadSpec(f"the reference gives {given}, the kernel's outputs are {wanted}; correct the spec's reference")
     plain = Buffer((), "float32")
     return worst_of(
         [
@@ -137,7 +138,8 @@ def _compare(
     import torch
 
     if tuple(got.shape) != tuple(reference.shape):
-        return disagreement(f"{name}: the reference has shape {tuple(reference.shape)}, the output {tuple(got.shape)}")
+        shapes = f"shape {tuple(reference.shape)}, the output {tuple(got.shape)}"
+        raise BadSpec(f"the reference gives {name} the {shapes}; correct the spec's reference")
     if got.dtype is torch.bool:
         got = got.view(torch.uint8)  # a byte that is neither 0 nor 1 was never written
     dtype = str(got.dtype).removeprefix("torch.")

@@ -10,23 +10,40 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from tilewise.errors import BadSpec
-from tilewise.kernels.spec import Axis, Buffer, Config, KernelSpec, Problem
+from tilewise.kernels.spec import Axis, Buffer, Config, KernelSpec, Problem, Target
 from tilewise.tuner.measure.comparison import PRECISION, compare, disagreement, worst_of
 from tilewise.tuner.measure.draws import Edges, Way, draw, edges, magnitude
 from tilewise.tuner.measure.launch import launch
 from tilewise.tuner.measure.outcome import Verdict
+from tilewise.tuner.space.search_space import enumerate_space
 
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["SEED", "Arguments", "DefaultRun", "check_outputs", "reduced_problem", "verify"]
+__all__ = ["SEED", "Arguments", "DefaultRun", "check_outputs", "reduced_problem", "stand_ins", "verify"]
 
 DefaultRun = Callable[[Problem, "Arguments"], Any]
 """A function that launches a spec's default config for a problem, on its arguments."""
+
+_STAND_INS = 8
+"""Configs that may stand in for a default that does not compile."""
+
+
+def stand_ins(spec: KernelSpec, problem: Problem, target: Target) -> Iterator[Config]:
+    """Yield the default config, and some others to take its place where it does not compile, small tiles first."""
+    default = spec.default(problem, target)
+    yield default
+    configs = sorted(enumerate_space(spec, problem, target).configs, key=_size)
+    yield from [config for config in configs[:: -(-len(configs) // _STAND_INS)] if config != default]
+
+
+def _size(config: Config) -> int:
+    return math.prod(value for value in config.values() if isinstance(value, int) and value > 0)
+
 
 SEED = 20251120
 """Seed of the random inputs; any constant would do."""

@@ -3,7 +3,8 @@
     from tilewise import autotune  # instead of: from triton import autotune
 
 The kernel's spec is the one that a tuning of its program inferred and kept. A launch never tunes and is never stopped
-by what is missing: then the program's first config is used, or Triton's own autotuner with `on_miss="tune"`.
+by what is missing: then the program's first config is used, or Triton's own autotuner with `on_miss="tune"`. With
+`on_miss="record"`, the launch is kept, and `tilewise tune FILE:KERNEL --program --recorded` tunes it later.
 """
 
 from __future__ import annotations
@@ -22,14 +23,17 @@ from tilewise.errors import TilewiseError, UsageError
 from tilewise.kernels import registry
 from tilewise.kernels.spec import KernelSpec
 from tilewise.settings import read_settings
+from tilewise.tuner.capture.kept_launches import keep_launch
+from tilewise.tuner.capture.recorder import MOST_CALLS, Recorder
 from tilewise.tuner.inference.kept_specs import kept_spec
-from tilewise.tuner.runtime.tuned import TunedFunction
+from tilewise.tuner.runtime.current_device import is_capturing
+from tilewise.tuner.runtime.tuned import TunedFunction, names_of
 
 __all__ = ["AutotunedFunction", "autotune", "autotuning"]
 
 _log = logging.getLogger("tilewise.runtime")
 
-_MISSES = ("default", "tune")
+_MISSES = ("default", "tune", "record")
 
 
 def autotune(
@@ -43,15 +47,15 @@ def autotune(
 ) -> Callable[[Any], AutotunedFunction]:
     """Decorate a `triton.jit` function as `triton.autotune(configs, key, **options)` does, to launch stored configs.
 
-    - `on_miss`: for a shape without a result, launch a config of a near shape or the program's first (`default`), or
-      let Triton time its configs (`tune`).
+    - `on_miss`: for a shape without a result, launch a config of a near shape or the program's first (`default`), and
+      keep the launch to be tuned later (`record`), or let Triton time its configs (`tune`).
     - `source`: an exported file, a database or a server's URL; None is the configured database.
     - `device`: the device whose configs to use; default: the tensors'.
 
     Raises `UsageError` for another `on_miss`, or without configs.
     """
     if on_miss not in _MISSES:
-        raise UsageError(f"on_miss is {on_miss!r}; expected {' or '.join(map(repr, _MISSES))}")
+        raise UsageError(f"on_miss is {on_miss!r}; expected {', '.join(map(repr, _MISSES[:-1]))} or {_MISSES[-1]!r}")
     if not configs:
         raise UsageError("autotune() got no configs; the first is the default of a launch")
 
@@ -59,6 +63,22 @@ def autotune(
         return AutotunedFunction(function, configs, key, options, on_miss=on_miss, source=source, device=device)
 
     return decorate
+
+
+class _Launcher(TunedFunction):
+    """A `tuned` function that leaves to its owner what it has no stored config for."""
+
+    def __init__(self, owner: AutotunedFunction, spec: KernelSpec, source: str | Path | Store | None, **how: Any):
+        super().__init__(owner.fn, spec, source, **how)
+        self._owner = owner
+
+    def _launch_by_name(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, warmup: bool = False) -> Any:
+        try:
+            if self.choice(*args, **kwargs).is_guess and not self._owner.guesses(grid, args, kwargs):
+                return self._owner.launch_by_triton(grid, args, kwargs)
+            return super()._launch_by_name(grid, args, kwargs, warmup=warmup)
+        except TilewiseError as error:  # a dtype or a size outside the spec, an empty tensor
+            return self._owner.launch_refused(grid, args, kwargs, error)
 
 
 class AutotunedFunction:
@@ -74,57 +94,101 @@ class AutotunedFunction:
         on_miss: str,
         source: str | Path | Store | None,
         device: str | None,
+        spec: KernelSpec | None = None,
     ) -> None:
+        """`spec` is the one to use instead of that which a tuning kept."""
         self.fn, self.configs, self.keys, self._options = function, list(configs), list(key), options
+        self.reset_to_zero, self.restore_value = (options.get(name) for name in ("reset_to_zero", "restore_value"))
         self.arg_names: list[str] = list(function.arg_names)
         self._on_miss, self._source, self._device = on_miss, source, device
-        self._opened = False
-        self._spec: KernelSpec | None = None
-        self._tuned: dict[tuple[Any, ...], TunedFunction] = {}
+        self._opened = spec is not None
+        self._spec = spec
+        self._only: _Launcher | None = None
+        """The launcher for all calls, of a kernel without flags."""
+        self._tuned: dict[tuple[Any, ...], _Launcher] = {}
         self._own: Any = None
         self._told: set[str] = set()
+        self._recorder, self._recorded, self._kept = Recorder(), set[str](), 0
         while not inspect.isfunction(function):
             function = function.fn
-        self.__name__, self._file = function.__name__, Path(inspect.getsourcefile(function) or "")
+        self.__name__, self.__qualname__, self.__module__ = names_of(self.fn)
+        self._file = Path(inspect.getsourcefile(function) or "")
+
+    def __reduce__(self) -> str:
+        """Pickle and copy the function as Python does one of its own: by its name."""
+        return self.__qualname__
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        if self._only is not None:
+            return self._only[grid]
         return partial(self._launch, grid)
 
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
         """Launch like `JITFunction.run`, which functions that wrap this one call."""
-        return self._launch(grid, *args, **kwargs) if not warmup else self._first(grid, args, kwargs, warmup=True)
+        return self[grid](*args, **kwargs) if not warmup else self._first(grid, args, kwargs, warmup=True)
 
     @property
     def choices(self) -> list[Any]:
         """The choice for each shape so far, with its reason."""
         return [choice for tuned in self._tuned.values() for choice in tuned.choices]
 
-    def _launch(self, grid: Any, *args: Any, **kwargs: Any) -> Any:
-        if not self._opened:
-            self._open()
-        if self._spec is not None:
-            try:
-                tuned = self._for_flags(self._spec, args, kwargs)
-                if self._on_miss == "default" or not tuned.choice(*args, **kwargs).is_guess:
-                    return tuned[grid](*args, **kwargs)
-            except TilewiseError as error:  # a dtype or a size outside the spec, an empty tensor
-                self._tell(f"{self.__name__} launches its default: {error}")
-        if self._on_miss == "tune":
-            return self._triton().run(*args, grid=grid, warmup=False, **kwargs)
-        return self._first(grid, args, kwargs)
+    def guesses(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Return whether a launch without a stored config of its own takes a guess, and record the launch if asked."""
+        if self._on_miss == "record":
+            self._record(grid, args, kwargs)
+        return self._on_miss != "tune"
 
-    def _first(self, grid: Any, args: Sequence[Any], kwargs: dict[str, Any], *, warmup: bool = False) -> Any:
-        """Launch the program's first config."""
-        return self.fn.run(*args, grid=grid, warmup=warmup, **{**kwargs, **self.configs[0].all_kwargs()})
+    def launch_refused(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any], error: TilewiseError) -> Any:
+        """Launch what the spec does not take with the program's first config, or by Triton's autotuner."""
+        self._tell(f"{self.__name__} launches its default: {error}")
+        return self._launch_unknown(grid, args, kwargs)
 
-    def _triton(self) -> Any:
+    def launch_by_triton(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Launch with Triton's own autotuner."""
         if self._own is None:
             own = importlib.import_module("triton.runtime.autotuner").Autotuner
             names = ("reset_to_zero", "restore_value")
             rest = {name: value for name, value in self._options.items() if name not in names}
             before = (self._options.get(name) for name in names)
             self._own = own(self.fn, self.arg_names, self.configs, self.keys, *before, **rest)
-        return self._own
+        return self._own.run(*args, grid=grid, warmup=False, **kwargs)
+
+    def _launch(self, grid: Any, *args: Any, **kwargs: Any) -> Any:
+        if not self._opened:
+            self._open()
+        if self._spec is None:
+            return self._launch_unknown(grid, args, kwargs)
+        try:
+            tuned = self._for_flags(self._spec, args, kwargs)
+        except TilewiseError as error:  # a flag has a value that the spec does not know
+            return self.launch_refused(grid, args, kwargs, error)
+        return tuned[grid](*args, **kwargs)
+
+    def _launch_unknown(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self.guesses(grid, args, kwargs):
+            return self._first(grid, args, kwargs)
+        return self.launch_by_triton(grid, args, kwargs)
+
+    def _record(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Keep a launch to be tuned later, each once per process."""
+        key = repr([(v.shape, v.dtype) if hasattr(v, "shape") else v for v in (*args, *kwargs.values())])
+        if key in self._recorded or len(self._recorded) >= MOST_CALLS or is_capturing():
+            return
+        self._recorded.add(key)
+        self._recorder.launched(self, grid, args, kwargs)
+        for kernel in self._recorder.kernels:
+            try:
+                if len(kernel.calls) > self._kept:
+                    keep_launch(kernel, read_settings().data_folder)
+                    self._kept = len(kernel.calls)
+            except TilewiseError as error:
+                self._tell(f"launches of {self.__name__} are not recorded: {error}")
+            for reason in kernel.left_out:
+                self._tell(f"a launch of {self.__name__} is not recorded: {reason}")
+
+    def _first(self, grid: Any, args: Sequence[Any], kwargs: dict[str, Any], *, warmup: bool = False) -> Any:
+        """Launch the program's first config."""
+        return self.fn.run(*args, grid=grid, warmup=warmup, **{**kwargs, **self.configs[0].all_kwargs()})
 
     def _open(self) -> None:
         """Find the kernel's spec, once. Without one, the kernel was never tuned on this machine."""
@@ -140,16 +204,18 @@ class AutotunedFunction:
         except TilewiseError as error:
             self._tell(f"{self.__name__} launches its default: {error}")
 
-    def _for_flags(self, spec: KernelSpec, args: Sequence[Any], kwargs: dict[str, Any]) -> TunedFunction:
+    def _for_flags(self, spec: KernelSpec, args: Sequence[Any], kwargs: dict[str, Any]) -> _Launcher:
         """Return the launcher for the flags that a call passes: another value is another problem."""
-        if not spec.flags:
-            key: tuple[Any, ...] = ()
-        else:
+        key: tuple[Any, ...] = ()
+        if spec.flags:
             named = {**dict(zip(self.arg_names, args, strict=False)), **kwargs}
             key = tuple(named.get(flag.name, flag.values[0]) for flag in spec.flags)
         if key not in self._tuned:
             flags = {flag.name: value for flag, value in zip(spec.flags, key, strict=True) if value != flag.values[0]}
-            self._tuned[key] = TunedFunction(self.fn, spec, self._source, flags=flags, device=self._device, reset=False)
+            how: dict[str, Any] = {"flags": flags, "device": self._device, "reset": False}
+            self._tuned[key] = _Launcher(self, spec, self._source, **how)
+        if not spec.flags:
+            self._only = self._tuned[key]
         return self._tuned[key]
 
     def _tell(self, text: str) -> None:

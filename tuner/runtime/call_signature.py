@@ -46,12 +46,29 @@ class CallSignature:
         if missing := [name for name in (*self.names, self.tensor) if name not in indexes]:
             taken = f"the function takes {', '.join(names)}"
             raise BadSpec(f"a problem is read from {', '.join(dict.fromkeys(missing))}, but {taken}; pass its own spec")
-        parts = [f"a[{indexes[n]}]" if axis is None else f"a[{indexes[n]}].shape[{axis}]" for n, axis in self.dims]
-        tensor = f"a[{indexes[self.tensor]}]"
         key: Callable[[Sequence[Any]], tuple[Any, ...]] = eval(  # the text holds integers and attribute names only
-            f"lambda a: ({', '.join([*parts, f'{tensor}.dtype', f'{tensor}.get_device()'])})", {}
+            f"lambda a: {self._text({name: f'a[{index}]' for name, index in indexes.items()})}", {}
         )
         return key
+
+    def key_of_call(
+        self, names: Sequence[str], count: int, keywords: Sequence[str]
+    ) -> Callable[[Sequence[Any], Mapping[str, Any]], tuple[Any, ...]] | None:
+        """Return the same function for calls with `count` positional arguments and these keywords, or None if they lack
+        an argument that the problem is read from."""
+        places = {name: f"a[{index}]" for index, name in enumerate(names[:count])}
+        places |= {name: f"k[{name!r}]" for name in keywords}
+        if not {*self.names, self.tensor} <= places.keys():
+            return None
+        key: Callable[[Sequence[Any], Mapping[str, Any]], tuple[Any, ...]] = eval(
+            f"lambda a, k: {self._text(places)}", {}
+        )
+        return key
+
+    def _text(self, places: Mapping[str, str]) -> str:
+        parts = [places[name] if axis is None else f"{places[name]}.shape[{axis}]" for name, axis in self.dims]
+        tensor = places[self.tensor]
+        return f"({', '.join([*parts, f'{tensor}.dtype', f'{tensor}.get_device()'])})"
 
     @property
     def names(self) -> tuple[str, ...]:

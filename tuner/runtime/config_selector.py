@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import math
 import os
 import sys
 import threading
@@ -94,6 +95,7 @@ class ConfigSelector:
     ) -> None:
         self.spec, self._device, self._match = _located(spec), device, match_of(match)
         self._given, self._wait, self._explain, self._on_change = source, timeout, explain, on_change
+        self._told_of_source = False
         self._server = str(source) if isinstance(source, str) and is_server(source) else ""
         self.choices: dict[str, Choice] = {}
         self._start()
@@ -204,6 +206,8 @@ class ConfigSelector:
             print(f"tilewise: {choice}", file=sys.stderr)
         if choice.is_guess:
             self._unwritten.append(choice)
+            if not self._told_of_source:
+                self._tell_of_another_source(choice.question)
         if self._unwritten and not is_capturing():
             self._write_misses()
         return choice
@@ -220,6 +224,17 @@ class ConfigSelector:
                     UntunedShapes(file).add(choice.question, self.spec.origin, choice.match)
         except TilewiseError as error:
             _log.warning("untuned shapes are not recorded: %s", error)
+
+    def _tell_of_another_source(self, question: Question) -> None:
+        """Warn once if the kernel has results, all of which are for another version of its source."""
+        source, self._told_of_source = self._source(), True
+        known = source.answers(question, None) or source.near(question, None, math.inf)
+        if known and not source.near(question, self.source_hash, math.inf):
+            _log.warning(
+                "the source of %s has changed since it was tuned for %s, so its results are not used; tune it again",
+                question.kernel,
+                question.device,
+            )
 
     def _default(self, question: Question, problem: Problem, target: Target) -> Choice:
         return Choice(question, self.spec.default(problem, target), DEFAULT, "no stored result or prediction applies")

@@ -94,6 +94,7 @@ class TunedFunction:
     ) -> None:
         _check_function(function)
         self.fn, self.spec = function, spec
+        self.__name__, self.__qualname__, self.__module__ = names_of(function)
         self.arg_names: list[str] = list(function.arg_names)
         self._run = function.run
         self._options = frozenset() if interpreted(function) else spec.options()
@@ -103,6 +104,11 @@ class TunedFunction:
         self._dims_of = dims
         self._signature = None if dims else call_signature(spec, self._flags)
         self._key = self._signature.key_of(self.arg_names) if self._signature else self._key_by_user
+        read = (*self._signature.names, self._signature.tensor) if self._signature else ()
+        self._last = max((self.arg_names.index(name) for name in read), default=-1)
+        """The last positional argument that the key is read from."""
+        self._keys_by_name: dict[tuple[Any, ...], Callable[..., tuple[Any, ...]]] = {}
+        """Functions to the key for calls that pass some of these by name, by the number of the others and the names."""
         if missing := sorted(self._tuned_names - spec.options() - set(self.arg_names)):
             raise BadSpec(
                 f"{spec.name} tunes {', '.join(missing)}, which the function does not take; pass its own spec"
@@ -120,6 +126,10 @@ class TunedFunction:
             self._operation = custom_op(spec, names, self._launch_on_spec_grid, self._flags)
             if self._operation is not None:
                 self._is_compiling = torch.compiler.is_compiling
+
+    def __reduce__(self) -> str:
+        """Pickle and copy the function as Python does one of its own: by its name."""
+        return self.__qualname__
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         if self._is_compiling():
@@ -155,8 +165,11 @@ class TunedFunction:
 
     def _launch(self, grid: Any, *args: Any, **kwargs: Any) -> Any:
         try:
-            config = self._configs[self._key(args)]
-        except (KeyError, IndexError):  # a new shape, or arguments passed by name
+            if len(args) > self._last:
+                config = self._configs[self._key(args)]
+            else:
+                config = self._configs[self._keys_by_name[len(args), *kwargs](args, kwargs)]
+        except (KeyError, IndexError, AttributeError):  # a new shape, a new way to call, an argument that is no tensor
             return self._launch_by_name(grid, args, kwargs)
         if self._initials:
             self._reset(self._named(args, kwargs))
@@ -164,6 +177,10 @@ class TunedFunction:
 
     def _launch_by_name(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any], *, warmup: bool = False) -> Any:
         named = self._named(args, kwargs)
+        if self._signature is not None and len(args) <= self._last and len(self._keys_by_name) < _MOST_WAYS:
+            key = self._signature.key_of_call(self.arg_names, len(args), tuple(kwargs))
+            if key is not None:
+                self._keys_by_name[len(args), *kwargs] = key
         launch = partial(self._run, *args, grid=grid, warmup=warmup, **kwargs)
         config = self._configs.get(self._key_of(named))
         if not warmup:
@@ -233,6 +250,10 @@ class TunedFunction:
             named[name].fill_(value)
 
 
+_MOST_WAYS = 64
+"""Ways to call a function, by the order of its keywords, that are as fast as positional calls."""
+
+
 def _check_function(function: Any) -> None:
     """Raise `UsageError` unless this is a jitted function that does not choose configs itself."""
     name = getattr(function, "__name__", repr(function))
@@ -244,6 +265,14 @@ def _check_function(function: Any) -> None:
         if kind in ("Autotuner", "LibTuner", "TunedFunction"):
             raise UsageError(f"{name} is wrapped in {kind} already; remove that, tuned(..) replaces it")
         wrapped = getattr(wrapped, "fn", None)
+
+
+def names_of(function: Any) -> tuple[str, str, str]:
+    """Return the name, qualified name and module of a jitted function."""
+    while getattr(function, "fn", None) is not None:
+        function = function.fn
+    name = getattr(function, "__name__", "kernel")
+    return name, getattr(function, "__qualname__", name), getattr(function, "__module__", "__main__")
 
 
 def _initials(spec: KernelSpec, flags: Flags) -> dict[str, float]:

@@ -7,6 +7,8 @@ driver answers such questions and can launch nothing.
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -91,6 +93,21 @@ def timed_once(run: Callable[[], Any], *args: Any, quantiles: Sequence[float] | 
     return [TIMED_MS] * len(quantiles) if quantiles else TIMED_MS
 
 
+_CANN = "triton.language.extra.cann"
+"""The package of Ascend's functions in later releases of triton-ascend, by which libraries import it; 3.2.0 calls it
+`ascend`."""
+
+
+def _add_cann() -> list[str]:
+    """Add the later name of Ascend's package where it is missing; return the names of the modules added."""
+    if not is_ascend() or importlib.util.find_spec(_CANN) is not None:
+        return []
+    older = importlib.import_module("triton.language.extra.ascend")
+    added = {_CANN: older, f"{_CANN}.libdevice": importlib.import_module(f"{older.__name__}.libdevice")}
+    sys.modules |= added
+    return list(added)
+
+
 _BENCHMARKS = ("do_bench", "do_bench_cudagraph", "do_bench_npu")
 
 
@@ -101,6 +118,7 @@ def driver_stand_in(device: Callable[[], Any]) -> Iterator[None]:
     testing = importlib.import_module("triton.testing")
     before = {name: getattr(testing, name) for name in _BENCHMARKS if hasattr(testing, name)}
     active = vars(drivers).get("_active", vars(drivers).get("active"))
+    added = _add_cann()
     drivers.set_active(StandInDriver(device))
     for name in before:
         setattr(testing, name, timed_once)
@@ -108,5 +126,7 @@ def driver_stand_in(device: Callable[[], Any]) -> Iterator[None]:
         yield
     finally:
         drivers.set_active(active)
+        for name in added:
+            sys.modules.pop(name, None)
         for name, function in before.items():
             setattr(testing, name, function)

@@ -61,6 +61,28 @@ class _Stream(_Event):
     def __exit__(self, *error: object) -> None: ...
 
 
+class _Generator:
+    """A generator of random numbers with the state of an accelerator's: a seed and an offset, 8 bytes each."""
+
+    def __init__(self) -> None:
+        self._state = importlib.import_module("torch").zeros(16, dtype=importlib.import_module("torch").uint8)
+
+    def get_state(self) -> Any:
+        return self._state.clone()
+
+    def set_state(self, state: Any) -> None:
+        self._state = state.clone()
+
+    def manual_seed(self, seed: int) -> _Generator:
+        return self
+
+    def initial_seed(self) -> int:
+        return 0
+
+    def seed(self) -> int:
+        return 0
+
+
 def _properties(index: Any = 0) -> SimpleNamespace:
     return SimpleNamespace(
         name="a stand-in",
@@ -110,6 +132,7 @@ def _answers(kind: str) -> dict[str, Any]:
         "default_stream": lambda device=None: _Stream(),
         "Stream": _Stream,
         "Event": _Event,
+        "default_generators": (_Generator(),),
         "device": lambda device=None: nullcontext(),
         "device_of": lambda tensor=None: nullcontext(),
         "stream": lambda stream=None: nullcontext(),

@@ -496,7 +496,7 @@ class Tuning:
             if told := unmodelled_text(trials):
                 raise NothingFeasible("; ".join([told, *_reasons(trials)]))
             raise NothingFeasible(f"none of {len(trials)} configs ran correctly; {'; '.join(_reasons(trials))}")
-        return self._store.result(self.scope)
+        return replace(self._store.result(self.scope), trials=tuple(self._store.trials(self.scope)))
 
     def _counted(self) -> list[Trial]:
         """Return the stored trials that count for this tuning: with `fresh`, only its own."""

@@ -22,6 +22,7 @@ import resource
 import signal
 import socket
 import struct
+import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -105,9 +106,13 @@ def one_line(text: str, limit: int = 300) -> str:
 
 
 def describe(error: BaseException) -> str:
-    """Return the error's message in one line; for a compiler's error its cause's, without the source that it quotes."""
+    """Return the error's message in one line; for a compiler's error its cause's, without the source that it quotes,
+    and for a command's what it printed."""
     while type(error).__name__ == "CompilationError" and error.__cause__ is not None:
         error = error.__cause__
+    if isinstance(error, subprocess.CalledProcessError) and error.stderr:
+        printed = error.stderr.decode(errors="replace") if isinstance(error.stderr, bytes) else error.stderr
+        return one_line(next((part for part in printed.splitlines() if "error:" in part), printed))
     return one_line(getattr(error, "error_message", None) or str(error))
 
 

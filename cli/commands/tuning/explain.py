@@ -162,9 +162,7 @@ def _lines(body: dict[str, Any]) -> Iterator[str]:
     yield f"  config      {config_text(body['config'])}"
     yield f"  feasible    {'yes' if body['feasible'] else 'no: ' + body['reason']}"
     yield from _on_chip(body)
-    waves = f"{body['waves']} wave{'s' * (body['waves'] != 1)}"
-    tails = "no tail rows" if not (rows := body["tail_rows"]) else f"{rows} tail row{'s' * (rows != 1)} a program"
-    yield f"  grid        {body['programs']} programs on {body['cores']} cores in {waves}, {tails}"
+    yield from _grid(body)
     if "time_us" in body:
         yield f"  time        {body['time_us']:.2f} us ({_clock(body)}){_above_the_floor(body)}"
     yield from _where_time_goes(body)
@@ -180,6 +178,16 @@ def _lines(body: dict[str, Any]) -> Iterator[str]:
             yield f"    {name:18} x{factor:.3f}"
     if "why" in body:
         yield f"  why         {body['why']}"
+
+
+def _grid(body: dict[str, Any]) -> Iterator[str]:
+    """Yield the programs and waves, if the spec's tiling tells them."""
+    if "waves" not in body:
+        yield "  grid        unknown: the spec's tiling has no axes"
+        return
+    waves = f"{body['waves']} wave{'s' * (body['waves'] != 1)}"
+    tails = "no tail rows" if not (rows := body["tail_rows"]) else f"{rows} tail row{'s' * (rows != 1)} a program"
+    yield f"  grid        {body['programs']} programs on {body['cores']} cores in {waves}, {tails}"
 
 
 def _above_the_floor(body: dict[str, Any]) -> str:

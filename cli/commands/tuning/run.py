@@ -14,10 +14,11 @@ __all__ = ["run"]
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @click.option(
     "--on-miss",
-    type=click.Choice(["default", "tune"]),
+    type=click.Choice(["default", "tune", "record"]),
     default="default",
     show_default=True,
-    help="For a shape without a result: the program's default or a near shape's config, or Triton's own autotuner.",
+    help="For a shape without a result: the program's default or a near shape's config (record: and keep the launch "
+    "for tilewise tune --recorded), or Triton's own autotuner.",
 )
 @click.option("--source", help="A file of tilewise export, a database or a server; default: the configured database.")
 @click.option("--for-device", "device", help="Use this device's results instead of those of the tensors' device.")

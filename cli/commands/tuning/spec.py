@@ -9,11 +9,13 @@ import click
 
 from tilewise.cli.commands.tuning.capture import captured
 from tilewise.cli.options import common, inference_options, print_json
-from tilewise.errors import UsageError
+from tilewise.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from tilewise.tuner.capture.calls import CapturedKernel
+    from tilewise.tuner.capture.program import Program
     from tilewise.tuner.inference.infer import Inferred
 
 __all__ = ["inferred_spec", "spec"]
@@ -26,13 +28,19 @@ __all__ = ["inferred_spec", "spec"]
 @click.argument("program")
 @click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
 def spec(
-    program: str, arguments: tuple[str, ...], widen: bool, reference: str, output: str | None, as_json: bool
+    program: str,
+    arguments: tuple[str, ...],
+    widen: bool,
+    reference: str,
+    recorded: bool,
+    output: str | None,
+    as_json: bool,
 ) -> int:
     """Run the unmodified PROGRAM with ARGUMENTS and write the spec of one of its kernels, to keep and to edit.
 
     PROGRAM is path/to/file.py:KERNEL, or package.module:KERNEL to run as `python -m` does. Options go before it.
     """
-    inferred, name = inferred_spec(program, arguments, widen=widen, reference=reference, quiet=True)
+    inferred, name = inferred_spec(program, arguments, widen=widen, reference=reference, recorded=recorded, quiet=True)
     if output:
         try:
             Path(output).write_text(inferred.text)
@@ -49,18 +57,19 @@ def spec(
 
 
 def inferred_spec(
-    text: str, arguments: Sequence[str], *, widen: bool, reference: str, quiet: bool
+    text: str, arguments: Sequence[str], *, widen: bool, reference: str, recorded: bool, quiet: bool
 ) -> tuple[Inferred, str]:
     """Run a program, and return the inferred spec of its kernel and the kernel's name; tell what was not inferred.
 
-    Raises `UsageError` if the program launches several kernels and `text` names none.
+    With `recorded`, the launches are those that were kept instead. Raises `UsageError` if the program launches several
+    kernels and `text` names none.
     """
     from tilewise.settings import read_settings
     from tilewise.tuner.capture.program import parse_program
     from tilewise.tuner.inference.infer import infer
 
     program = parse_program(text)
-    kernels = captured(program, arguments, quiet=quiet)
+    kernels = [_recorded(program)] if recorded else captured(program, arguments, quiet=quiet)
     if len(kernels) > 1:
         names = ", ".join(dict.fromkeys(kernel.name for kernel in kernels))
         raise UsageError(f"{program.name} launches several kernels; name one, as in {program.name}:NAME: {names}")
@@ -68,3 +77,18 @@ def inferred_spec(
     for note in inferred.notes:
         click.echo(f"tilewise: {note}", err=True)
     return inferred, kernels[0].name
+
+
+def _recorded(program: Program) -> CapturedKernel:
+    """Return the kernel with the launches that were kept. Raises `NotFound` if there are none."""
+    from tilewise.settings import read_settings
+    from tilewise.tuner.capture.kept_launches import kept_launches
+
+    if not program.kernel or not program.is_file:
+        raise UsageError(f"{program} names no kernel of a file; expected path/to/file.py:KERNEL with --recorded")
+    found = kept_launches(Path(program.name).resolve(), program.kernel, read_settings().data_folder)
+    if found is None:
+        raise NotFound(
+            f"no launch of {program.kernel} in {program.name} was recorded; run tilewise run --on-miss record PROGRAM"
+        )
+    return found

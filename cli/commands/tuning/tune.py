@@ -22,6 +22,9 @@ if TYPE_CHECKING:
 
 __all__ = ["tune"]
 
+_QUICK_TRIALS = 30
+"""Trials of a quick tuning: the prior's first picks are among them, or the opening of a search without a prior."""
+
 
 @click.command()
 @click.argument("kernel")
@@ -40,6 +43,13 @@ __all__ = ["tune"]
     "--trials",
     type=click.IntRange(1),
     help="Limit on the trials per shape, stored ones included, besides the spec's default.  [default: 200]",
+)
+@click.option(
+    "--effort",
+    type=click.Choice(["quick", "normal", "full"]),
+    default="normal",
+    show_default=True,
+    help="quick: at most 30 trials per shape; full: every config.",
 )
 @click.option("--timeout", type=click.FloatRange(0, min_open=True), metavar="SECONDS", help="Time limit per shape.")
 @click.option(
@@ -87,11 +97,13 @@ def tune(
     program: bool,
     widen: bool,
     reference: str,
+    recorded: bool,
     shapes: tuple[str, ...],
     dtype: str,
     table: str | None,
     device: str,
     trials: int | None,
+    effort: str,
     timeout: float | None,
     total: float | None,
     search: str,
@@ -125,11 +137,13 @@ def tune(
     from tilewise.tuner.tuning.shared_time import SharedTime
     from tilewise.tuner.tuning.tune import tune as run
 
+    search, trials = _effort(effort, search, trials)
     Budget(trials or default_trials(search), timeout)  # refuses an invalid budget before a device is opened
-    _check_words(arguments, program=program, widen=widen, reference=reference)
+    _check_words(arguments, program=program, widen=widen, reference=reference, recorded=recorded)
     rungs, wanted = _shapes(shapes, table, misses=misses)
     if program:
-        inferred = _inferred(kernel, arguments, widen, reference, as_json)
+        how_inferred = {"widen": widen, "reference": reference, "recorded": recorded, "quiet": as_json}
+        inferred = _inferred(kernel, arguments, how_inferred)
         spec, problems, opener = _named(inferred[0], device, wanted, rungs, dtype, noise, wait, l2)
         problems = problems or inferred[1]
     elif kernel.startswith("replay:") or device.startswith("replay:"):
@@ -163,7 +177,16 @@ def tune(
     return 1 if any(result["config"] is None for result in results) else 0
 
 
-def _check_words(arguments: Sequence[str], *, program: bool, widen: bool, reference: str) -> None:
+def _effort(effort: str, search: str, trials: int | None) -> tuple[str, int | None]:
+    """Return the search and the limit on trials of an effort."""
+    if effort == "normal":
+        return search, trials
+    if trials is not None or search != "guided":
+        raise click.UsageError("--effort sets the search and its trials; leave out --trials and --search")
+    return ("exhaustive", None) if effort == "full" else (search, _QUICK_TRIALS)
+
+
+def _check_words(arguments: Sequence[str], *, program: bool, widen: bool, reference: str, recorded: bool) -> None:
     """Refuse words that mean nothing without --program."""
     if program:
         return
@@ -171,19 +194,18 @@ def _check_words(arguments: Sequence[str], *, program: bool, widen: bool, refere
         raise click.UsageError(
             f"Got unexpected extra argument ({' '.join(arguments)})", ctx=click.get_current_context(silent=True)
         )
-    if widen or reference:
-        raise click.UsageError(f"{'--widen' if widen else '--reference'} needs --program")
+    given = {"--widen": widen, "--reference": reference, "--recorded": recorded}
+    if any(given.values()):
+        raise click.UsageError(f"{next(name for name, value in given.items() if value)} needs --program")
 
 
-def _inferred(
-    text: str, arguments: Sequence[str], widen: bool, reference: str, as_json: bool
-) -> tuple[str, Sequence[Problem]]:
+def _inferred(text: str, arguments: Sequence[str], how: dict[str, Any]) -> tuple[str, Sequence[Problem]]:
     """Run a program, keep the spec of its kernel, and return where it is, with the shapes of its launches."""
     from tilewise.cli.commands.tuning.spec import inferred_spec
     from tilewise.settings import read_settings
     from tilewise.tuner.inference.kept_specs import keep_spec
 
-    inferred, name = inferred_spec(text, arguments, widen=widen, reference=reference, quiet=as_json)
+    inferred, name = inferred_spec(text, arguments, **how)
     file = keep_spec(inferred, name, read_settings().data_folder)
     click.echo(f"tilewise: the spec of {name} is {file}", err=True)
     return f"{file}:SPEC", inferred.problems
@@ -233,11 +255,13 @@ def _tuned(
         click.echo(f"tilewise: interrupted; {len(store.trials(scope))} trials are stored; {command} resumes", err=True)
         raise click.exceptions.Exit(exit_code(error)) from None
     trials = store.trials(scope)
+    assert result.winner is not None and result.winner.time_us is not None, "a tuning without a winner raises"
+    metrics = spec.metrics_of(problem, result.winner.time_us)
     if quiet:
         watcher.ended(result)
     else:
-        show_result(result, trials, watcher)
-    body = result.to_json()
+        show_result(result, trials, watcher, metrics)
+    body = result.to_json() | ({"metrics": metrics} if metrics else {})
     if found := agreement(trials):
         body["model_agreement"] = found.to_json()
     return body

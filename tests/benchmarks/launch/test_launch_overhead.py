@@ -15,7 +15,7 @@ def test_who_cannot_run_is_named_with_the_reason(monkeypatch):
     monkeypatch.setattr("tilewise.benchmarks.launch.launch_overhead._has_gpu", lambda: False)
     body = bench_runtime(entries=(3,), calls=100)
     (row,) = body["rows"]
-    assert {"constants", "tilewise", "triton.autotune"} <= row.keys()
+    assert {"constants", "tilewise", "tilewise by name", "tilewise run", "triton.autotune"} <= row.keys()
     assert row["not_run"] == {"flag_gems.libtuner": "TypeError: libentry takes only functions that Triton compiles"}
     assert row["first_call_us"]["guess_match"] in ("nearest", "portfolio")
 
@@ -26,6 +26,8 @@ def test_a_launch_costs_the_same_however_many_shapes_are_tuned_and_less_than_und
     for row in (few, many):
         assert row["tilewise"]["median_us"] < 0.6 * row["triton.autotune"]["median_us"]
         assert row["tilewise"]["added_median_us"] < 2 * row["constants"]["median_us"]
+        for way in ("tilewise run", "tilewise by name"):
+            assert row[way]["median_us"] < 2 * row["tilewise"]["median_us"]
         assert row["load"]["seconds"] < 0.5
     ours = [row["tilewise"]["median_us"] / row["constants"]["median_us"] for row in (few, many)]
     assert ours[1] < 1.5 * ours[0]

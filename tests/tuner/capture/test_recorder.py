@@ -104,6 +104,23 @@ padded[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]), 2)](torch.zeros(48, 
     assert kernels["padded"].reset_to_zero == ("out",)
 
 
+def test_options_that_heuristics_choose_are_part_of_the_config(written):
+    kernels, _ = captured(
+        written("""
+class Wrapped:  # in the way of libraries that launch views
+    def __init__(self, tensor):
+        self.shape, self.dtype = tensor.shape, tensor.dtype
+        self.stride, self.data_ptr, self.element_size = tensor.stride, tensor.data_ptr, tensor.element_size
+
+chosen = triton.heuristics({"num_warps": lambda args: 8 if args["n"] > 50 else 4})(copy)
+chosen[(1,)](Wrapped(torch.ones(100)), torch.ones(100), 100, 1.0, tl.float32, BLOCK=128)
+""")
+    )
+    (call,) = kernels["copy"].calls
+    assert call.configs == ({"num_warps": 8},) and call.computed == ({},)
+    assert call.arguments["x"] == TensorArgument((100,), (1,), "float32")
+
+
 def test_a_kernel_compiled_and_launched_by_hand_is_recorded(written):
     kernels, ending = captured(
         written("""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tilewise.kernels.spec import ceil_div
 from tilewise.tuner.inference.code import Access, Work
-from tilewise.tuner.inference.division import Sample, find_division
+from tilewise.tuner.inference.division import Sample, find_division, with_memory
 from tilewise.tuner.inference.expressions import Fit
 
 
@@ -20,10 +22,20 @@ def sample(m, n, block, sub, columns, *, apart):
     return Sample(integers, (ceil_div(m, block),), work, {"x": (m, n)})
 
 
-def axes(*, apart):
+def division(*, apart=0, weights=False, masked=False):
     configs = [(20, 12, 512), (52, 12, 256), (7, 7, 512), (32, 8, 1024)]
     samples = [sample(m, n, *config, apart=apart) for m, n in ((500, 4096), (777, 3000)) for config in configs]
-    found = find_division(samples, ("M", "N"), ("ROWS", "SUB", "COLUMNS"), [Fit("ceil_div(M, ROWS)")], 1)
+    for one in samples if masked else ():
+        one.work.accesses = [replace(access, masked=True) for access in one.work.accesses]
+    for one in samples if weights else ():
+        one.work.accesses.append(Access("w", "load", (1, one.integers["COLUMNS"]), 4, (0, 1)))
+        one.work.accesses.append(Access("y", "store", (one.integers["SUB"], one.integers["COLUMNS"]), 4, (0, 1)))
+        one.sizes.update(w=(1, one.integers["N"]), y=one.sizes["x"])
+    return find_division(samples, ("M", "N"), ("ROWS", "SUB", "COLUMNS"), [Fit("ceil_div(M, ROWS)")], 1)
+
+
+def axes(*, apart):
+    found = division(apart=apart)
     return [(axis.name, str(axis.size), str(axis.block), str(axis.step)) for axis in found.axes]
 
 
@@ -33,3 +45,30 @@ def test_blocks_that_are_no_whole_number_of_tiles_are_found_by_their_parameter()
 
 def test_a_first_trip_before_its_loop_counts():
     assert axes(apart=1) == [("M", "M", "ROWS", "SUB"), ("N", "N", "N", "COLUMNS")]
+
+
+def test_what_each_block_of_rows_loads_again_is_traffic():
+    assert division().traffic.text == "max(1.0, 4 * M * N / SPEC.bytes(problem))"
+    assert division(weights=True).traffic.text == "max(1.0, (8 + 4 / SUB) * M * N / SPEC.bytes(problem))"
+
+
+def test_memory_is_the_least_multiple_of_a_tile_that_any_plan_shows():
+    """The compiler plans more than it needs while there is room."""
+    found = division()
+    tiles = [{"M": 500, "N": 4096, "ROWS": 20, "SUB": sub, "COLUMNS": 512} for sub in (2, 24)]
+    plans = [(tiles[0], 2 * 512 * (4 + 20)), (tiles[1], 24 * 512 * (4 + 9))]
+    assert with_memory(found, plans).resident.text == "9 * SUB * COLUMNS"
+    assert with_memory(found, []).resident.text == "4 * SUB * COLUMNS"
+
+
+def test_results_that_need_no_memory_of_their_own_are_computed_in_place():
+    tile = {"M": 500, "N": 4096, "ROWS": 20, "SUB": 4, "COLUMNS": 512}
+    plan = [(tile, 4 * 512 * (4 + 1) + 4 * 512)]
+    stores, loads = division(weights=True), division()
+    assert with_memory(stores, plan).in_place and not with_memory(loads, [(tile, 4 * 512 * (4 + 1))]).in_place
+    assert not with_memory(stores, [(tile, 4 * 512 * (4 + 5) + 4 * 512)]).in_place
+
+
+def test_loads_without_masks_move_back_and_a_first_trip_apart_is_one():
+    assert division(apart=1).first_apart and not division().first_apart
+    assert division().moved_back and not division(masked=True).moved_back

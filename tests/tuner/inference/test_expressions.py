@@ -62,6 +62,12 @@ def test_small_numbers_explain_no_large_one_by_their_multiples_and_squares():
         assert expression([(given, value)], ("B", "H", "T")).text == text
 
 
+def test_a_product_of_sizes_is_divided_and_no_chance_cap_explains_two_values():
+    samples = [({"D": d, "R": 300, "B": 2048}, ceil_div(d * 300, 2048)) for d in (500, 2000)]
+    assert expression(samples, ("D", "R"), ("B",)).text == "ceil_div(D * R, B)"
+    assert expression([({"D": d}, 512 * d) for d in (512, 2048)], ("D",)) is None
+
+
 def test_a_constant_is_the_quotient_of_two_that_change_rather_than_an_equal_size():
     samples = [({"T": t, "D": 128, "BT": b}, 128) for t, b in ((512, 4), (2048, 16))]
     assert expression(samples, ("T", "D"), ("BT",)).text == "ceil_div(T, BT)"

@@ -79,6 +79,27 @@ def test_tile_sizes_that_the_program_sets_are_parameters_unless_a_dimension_expl
     assert form.grid[0].text == "4"  # so small a number says nothing
 
 
+def test_a_tile_size_that_equals_a_dimension_is_one_where_the_grid_needs_it():
+    calls = [call(x=tensor(t, 64), T=t, D=64, BT=64, grids=[(t // 64,)]) for t in (512, 2048)]
+    form = find_form(kernel(*calls, constants=("BT",)))
+    assert form.configs == [{"BT": 64}] and form.grid[0].text == "ceil_div(T, BT)"
+    calls = [call(x=tensor(t, 64), T=t, D=64, BD=64, grids=[(t,)]) for t in (512, 2048)]
+    assert texts(find_form(kernel(*calls, constants=("BD",))).fits)["BD"] == "next_power_of_two(D)"
+
+
+def test_a_count_of_elements_makes_dimensions_of_extents_that_never_change():
+    calls = [call(x=tensor(512, n), elements=512 * n, n=n, B=2048, grids=[(512 * n // 2048,)]) for n in (512, 2048)]
+    form = find_form(kernel(*calls, constants=("B",)))
+    assert form.dims == ["n", "D0"] and texts(form.fits)["elements"] == "n * D0"
+    assert form.grid[0].text == "ceil_div(n * D0, B)"
+
+
+def test_where_no_form_explains_all_launches_the_first_stands_alone():
+    form = find_form(kernel(*(call(x=tensor(n), n=n, grids=[(grid,)]) for n, grid in ((64, 17), (96, 5)))))
+    assert [dict(problem.dims) for problem in form.problems] == [{"n": 64}] and form.grid[0].text == "17"
+    assert "Only the first launch is read" in form.notes[-1] and "the grid of kernel does not follow" in form.notes[-1]
+
+
 def test_the_grid_follows_from_configs():
     configs = [{"B": 32, "num_warps": 4}, {"B": 128, "num_warps": 8}]
     form = find_form(kernel(call(configs, [(32, 2), (8, 2)], x=tensor(1000), n=1000), constants=("B",)))
@@ -91,6 +112,8 @@ def test_heuristics_follow_from_dimensions_and_configs():
     given = {"x": tensor(160), "n": 160}
     form = find_form(kernel(call(configs, [(5,), (2,)], [{"EVEN": True}, {"EVEN": False}], **given), constants=("B",)))
     assert form.computed["EVEN"].text == "n % B == 0"
+    form = find_form(kernel(call([{"B": 32}], [(5,)], [{"LEAST": float("-inf")}], **given), constants=("B",)))
+    assert form.computed["LEAST"].text == 'float("-inf")'
     with pytest.raises(BadSpec, match="X of kernel, which triton"):
         find_form(kernel(call(configs, [(5,), (2,)], [{"X": 3}, {"X": 11}], **given), constants=("B",)))
 
@@ -136,7 +159,7 @@ def test_dtypes_of_the_problem_and_values_of_integers():
         (lambda: CapturedKernel("k", Path("p.py"), (), frozenset()), "it was never launched"),
         (lambda: kernel(call(n=3)), "a kernel without tensors"),
         (
-            lambda: kernel(call(x=tensor(64), n=64, grids=[(17,)]), call(x=tensor(96), n=96, grids=[(5,)])),
+            lambda: kernel(call([{"B": 2}, {"B": 4}], [(17,), (5,)], x=tensor(64), n=64), constants=("B",)),
             "the grid of",
         ),
     ],

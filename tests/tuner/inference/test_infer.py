@@ -15,6 +15,7 @@ from tilewise.tuner.hardware.targets import known_target
 from tilewise.tuner.inference.infer import infer
 from tilewise.tuner.inference.kept_specs import keep_spec, kept_spec
 from tilewise.tuner.measure.launch import load_function
+from tilewise.tuner.prior.penalties import penalties as prior_of
 from tilewise.tuner.space.search_space import enumerate_space
 
 pytest.importorskip("triton.backends.ascend")
@@ -94,7 +95,11 @@ def test_a_matrix_product_has_its_dot_and_its_conditions(tmp_path):
     first, second = found.problems
     config = {"BLOCK_M": 128, "BLOCK_N": 64, "BLOCK_K": 32, "GROUP_M": 8, "num_warps": 4, "num_stages": 3}
     dot = spec.tiling(config, first).dot
-    assert (dot.m, dot.n, dot.k, dot.stages) == (128, 64, 32, 3)
+    assert (dot.m, dot.n, dot.k, dot.stages, dot.group, dot.alone) == (128, 64, 32, 3, 8, True)
+    axes = [(axis.size, axis.block, axis.step) for axis in spec.tiling(config, second).axes]
+    assert axes == [(1000, 128, 128), (500, 500, 32), (640, 64, 64)]
+    assert spec.tiling(config, first).resident_bytes == 4 * 128 * 64
+    assert prior_of(spec, second, {**config, "multibuffer": True}, ASCEND)["l1_traffic"] >= 1
     assert [spec.plan(config, problem)[0].constants["EVEN_K"] for problem in (first, second)] == [True, False]
     assert spec.matrix_dtype(first) == "float16" and spec.plan(config, first)[0].grid == (48,)
 

@@ -4,6 +4,7 @@ import math
 
 import pytest
 
+from tilewise.errors import BadSpec
 from tilewise.kernels.spec import Buffer
 from tilewise.tuner.measure.comparison import compare, tolerance
 from tilewise.tuner.measure.draws import Way, draw
@@ -76,10 +77,14 @@ def test_the_worst_output_decides():
     assert verdict.reason.startswith("b: ")
 
 
-def test_other_names_or_shapes_than_the_reference_gives_disagree():
+def test_a_reference_of_other_names_or_shapes_is_a_mistake_of_the_spec():
     ones = torch.ones(2, dtype=torch.float64)
-    assert compare({"a": ones.float()}, {"b": ones}).reason == "the reference gives b, the kernel's outputs are a"
-    assert "shape" in compare({"a": torch.ones(3)}, {"a": ones}).reason
+    with pytest.raises(
+        BadSpec, match="the reference gives b, the kernel's outputs are a; correct the spec's reference"
+    ):
+        compare({"a": ones.float()}, {"b": ones})
+    with pytest.raises(BadSpec, match="the reference gives a the shape"):
+        compare({"a": torch.ones(3)}, {"a": ones})
 
 
 # --- 16 bits ---------------------------------------------------------------------------------------------------------

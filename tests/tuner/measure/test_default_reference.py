@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import pytest
 
 from tilewise.errors import BadSpec
 from tilewise.kernels.spec import Buffer, KernelSpec, Parameter, Problem, Tiling
-from tilewise.tuner.measure.verify import Arguments, verify
+from tilewise.tuner.hardware.targets import known_target
+from tilewise.tuner.measure.verify import Arguments, stand_ins, verify
 
 torch = pytest.importorskip("torch")
 
@@ -72,6 +75,12 @@ def test_16_bits_are_compared_with_float32_where_the_kernel_takes_it():
 
     found, seen = verdict(doubled, dtype="float16", run_default=only_16_bits, draws=1)
     assert found.agreed and seen == ["float32", "float16"]
+
+
+def test_small_tiles_stand_in_for_a_default_that_does_not_compile():
+    spec = dataclasses.replace(SPEC, parameters=(Parameter("BLOCK", lambda problem, target: [512, 64, 16, 128]),))
+    configs = stand_ins(spec, Problem("doubled", {"N": 100}, "float32"), known_target("Ascend910B4", 40))
+    assert [config["BLOCK"] for config in configs] == [16, 64, 128, 512]
 
 
 def test_nothing_can_be_told_from_nan_alone():

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import json
 import logging
 import multiprocessing
 import os
+import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -121,6 +123,41 @@ def test_arguments_may_be_given_by_name(file):
         kernel[(1,)](x, x, x, 1000, N=8192)
     assert len(kernel.choices) == 1
     assert all(CONFIG.items() <= kwargs.items() for kwargs in jitted.configs)
+
+
+def test_a_known_way_to_call_by_name_is_as_direct_as_a_positional_call(file, monkeypatch):
+    jitted, x = Jitted(), Tensor()
+    kernel = over(jitted, file)
+    calls = [
+        lambda: kernel[(1,)](x_ptr=x, w_ptr=x, out_ptr=x, M=1000, N=8192),
+        lambda: kernel[(1,)](x, x, N=8192, M=1000, out_ptr=x),
+    ]
+    for call in calls:
+        call()
+    monkeypatch.setattr(kernel, "_launch_by_name", lambda *args, **kwargs: pytest.fail("looked up again"))
+    assert [call() for call in calls] == ["launched"] * 2 and len(jitted.launches) == 4
+
+
+def test_copies_and_pickles_are_the_function_itself(file, monkeypatch):
+    class Named(Jitted):
+        def __init__(self):
+            super().__init__()
+            self.fn = launch  # any function of this module
+
+    kernel = over(Named(), file)
+    monkeypatch.setitem(globals(), "launch", kernel)
+    assert copy.deepcopy({"kernel": kernel})["kernel"] is kernel and copy.copy(kernel) is kernel
+    assert pickle.loads(pickle.dumps(kernel)) is kernel
+
+
+def test_results_of_another_version_of_the_source_are_told_of_once(tmp_path, misses, caplog):
+    path = tmp_path / "configs.json"
+    path.write_bytes(encode_winners([result(1000, source_hash="0" * 16).to_json()]))
+    kernel = over(Jitted(), path)
+    with caplog.at_level(logging.WARNING, "tilewise.runtime"):
+        launch(kernel, 1000), launch(kernel, 2000)
+    (told,) = (message for message in caplog.messages if "the source of row_reduce has changed" in message)
+    assert "since it was tuned for Ascend910B4, so its results are not used; tune it again" in told
 
 
 def test_a_missing_argument_is_named(file):

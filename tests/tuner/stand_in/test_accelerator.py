@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
+
 import pytest
 
 torch = pytest.importorskip("torch")
@@ -57,3 +60,18 @@ def test_the_driver_names_a_target_and_a_device(standing_in):
     start, end = (active.get_device_interface().Event(enable_timing=True) for _ in range(2))
     start.record()
     assert start.elapsed_time(end) > 0
+
+
+def test_generators_have_a_seed_and_an_offset(standing_in):
+    (generator,) = torch.npu.default_generators
+    seed, offset = generator.get_state().view(torch.int64)
+    generator.set_state(torch.ones(16, dtype=torch.uint8))
+    assert (int(seed), int(offset)) == (0, 0) and generator.get_state().tolist() == [1] * 16
+
+
+def test_ascends_functions_have_their_later_name_too():
+    pytest.importorskip("triton.backends.ascend")
+    name = "triton.language.extra.cann.libdevice"
+    with accelerator_stand_in():
+        assert importlib.import_module(name).tanh
+    assert name not in sys.modules

@@ -24,6 +24,7 @@ from dataclasses import asdict, dataclass, fields
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 from tilewise.errors import BadSpec, Unavailable
@@ -207,10 +208,25 @@ class _Specialised:
 
         context = ir.context()
         ir.load_dialects(context)
-        implementation, modules = self.backend.get_codegen_implementation(), self.backend.get_module_map()
+        implementation = self.backend.get_codegen_implementation()
+        modules = {"triton.language.extra.libdevice": _libdevice(), **self.backend.get_module_map()}
         return make_ttir(
             self.source.make_ir(self.options, implementation, modules, context), self.metadata, self.options
         )
+
+
+@cache
+def _libdevice() -> ModuleType:
+    """Return the functions that kernels import from `triton.language.extra.libdevice`, where Triton keeps names alone:
+    Ascend's, and those of `tl.math` that Ascend does not define anew. triton-ascend 3.2 leaves all names empty."""
+    from triton.language import math
+    from triton.language.extra import libdevice as names
+    from triton.language.extra.ascend import libdevice as ascend
+
+    module = ModuleType(names.__name__)
+    for part in (names, math, ascend):
+        vars(module).update({name: value for name, value in vars(part).items() if not name.startswith("_")})
+    return module
 
 
 def _specialised(spec: KernelSpec, problem: Problem, config: Config, launch: Launch, part: str) -> _Specialised:

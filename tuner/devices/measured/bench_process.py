@@ -24,7 +24,7 @@ from tilewise.tuner.measure.comparison import disagreement
 from tilewise.tuner.measure.draws import DRAWS
 from tilewise.tuner.measure.drift import DRIFT, Reference
 from tilewise.tuner.measure.outcome import Outcome, Timing, Verdict
-from tilewise.tuner.measure.verify import Arguments, check_outputs, verify
+from tilewise.tuner.measure.verify import Arguments, check_outputs, stand_ins, verify
 
 __all__ = ["ENTRY", "Bench", "Reply", "Request", "call"]
 
@@ -142,10 +142,19 @@ class Bench:
         return self._held[2]
 
     def _run_default(self, spec: KernelSpec, problem: Problem, arguments: Arguments) -> None:
-        """Launch the default config, the stand-in for a reference."""
-        config = spec.default(problem, self.runtime.describe().target)
-        self.runtime.launcher(spec, problem, config, arguments.bind(config))()
-        self.runtime.synchronize()
+        """Launch the default config, the stand-in for a reference; if it does not compile, the first of some others
+        that does."""
+        failure: Exception | None = None
+        for config in stand_ins(spec, problem, self.runtime.describe().target):
+            try:
+                self.runtime.launcher(spec, problem, config, arguments.bind(config))()
+            except Exception as error:  # a fault of the device fails every launch after it too
+                failure = failure or error
+                continue
+            self.runtime.synchronize()
+            return
+        assert failure is not None, "there is always a default"
+        raise failure
 
     def job(self, spec: KernelSpec, problem: Problem, config: Config) -> Job:
         arguments = self.arguments(spec, problem)

@@ -4,7 +4,8 @@ The scalar unit issues in program order. A vector operation or transfer starts o
 the flags that it waits for are set. It frees its pipe after its throughput cost, and is done after its start-up or
 latency as well; a barrier makes the pipe wait until all earlier operations are done. Sizes, strides and loop bounds
 are computed, tensor contents are not. A scalar read from memory is unknown, as is everything computed from it, unless
-the contents of its buffer are given. A kernel whose control flow depends on an unknown value is refused, not guessed.
+the contents of its buffer are given. A branch that depends on an unknown value is timed on its longer side if that side
+does nearly all of the work; any other control flow that does is refused, not guessed.
 
 Loops in a steady state are not interpreted to their end: once two periods advance every clock and counter alike, the
 middle periods are added at once. The last periods, which have the tails, are interpreted again.
@@ -162,13 +163,16 @@ class ProgramClock:
         return program
 
     def _if(self, op: Op) -> Step:
+        """Compile a branch. One that depends on tensor contents is timed if it is a guard: on its longer side."""
         condition = op.operands[0]
         branches = [(self._compile(region), region.yielded()) for region in op.regions]
         cost, results = self.costs["iteration"], op.results
+        longer = _guarded(op)
 
         def branch(values: _Values, core: Core) -> None:
             core.scalar(cost)
-            taken = 0 if _known(values[condition], op) else 1
+            decided = values[condition]
+            taken = longer if decided is UNKNOWN and longer is not None else 0 if _known(decided, op) else 1
             if taken < len(branches):
                 steps, yielded = branches[taken]
                 for step in steps:
@@ -551,6 +555,18 @@ def _known(value: Any, op: Op) -> Any:
     if value is UNKNOWN:
         raise DependsOnContents(f"the model cannot follow {op.name} where it depends on tensor contents")
     return value
+
+
+_GUARD = 4
+"""Times the operations of its other side that a branch's longer side has at least, if it is a guard: a program that
+stops early for a padded row, or a step that is left out for some. Chosen by hand."""
+
+
+def _guarded(op: Op) -> int | None:
+    """Return the number of a branch's longer side if the branch is a guard, else None."""
+    sizes = [sum(1 for inner in region.walk() if inner.name != "scf.yield") for region in op.regions]
+    sizes += [0] * (2 - len(sizes))
+    return sizes.index(max(sizes)) if max(sizes) >= _GUARD * min(sizes) else None
 
 
 def _assign(values: _Values, targets: Sequence[int], sources: Sequence[int]) -> None:

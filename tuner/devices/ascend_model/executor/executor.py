@@ -291,9 +291,10 @@ class Executor:
         assert isinstance(kind, MemRef)
         kept = kept_dimensions(op.attributes["static_sizes"], kind.shape)
         uniform = [number for known, number in [*sizes, *steps] if known is None]
+        placed = [*uniform, *(number for known, number in offsets if known is None)]
 
         def subview(group: Group) -> list[Group]:
-            groups = group.split(uniform)
+            groups = group.split(placed if group.values[source].base < 0 else uniform)
             for part in groups:
                 view: View = part.values[source]
                 moves = [o * s for o, s in zip(_read(offsets, part), view.strides, strict=True)]
@@ -314,9 +315,10 @@ class Executor:
         kind, result = op.result_types[0], op.results[0]
         assert isinstance(kind, MemRef)
         uniform = [number for known, number in [*sizes, *strides] if known is None]
+        placed = [*uniform, *(number for known, number in offsets if known is None)]
 
         def reinterpret(group: Group) -> list[Group]:
-            groups = group.split(uniform)
+            groups = group.split(placed if group.values[source].base < 0 else uniform)
             for part in groups:
                 part.values[result] = replace(
                     part.values[source],

@@ -305,7 +305,11 @@ def _interleaved(op: Op, operands: Sequence[Array]) -> Array:
 
 def _deinterleaved(op: Op, operands: Sequence[Array]) -> Array:
     channels = {f"CHANNEL_{number}": number for number in range(op.attributes["channel_num"])}
-    return operands[0][..., _chosen(channels, op, "index_mode") :: len(channels)]
+    chosen = _chosen(channels, op, "index_mode")
+    source = op.types[0]
+    if isinstance(source, MemRef) and source.strides[-1] == len(channels) and not chosen:
+        return operands[0]  # the view steps over the other channels already
+    return operands[0][..., chosen :: len(channels)]
 
 
 def _chosen(table: Mapping[str, Any], op: Op, attribute: str) -> Any:

@@ -28,7 +28,7 @@ from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
 from tilewise.tuner.measure.comparison import disagreement, worst_of
 from tilewise.tuner.measure.draws import DRAWS
 from tilewise.tuner.measure.outcome import Verdict
-from tilewise.tuner.measure.verify import Arguments, DefaultRun, reduced_problem, verify
+from tilewise.tuner.measure.verify import Arguments, DefaultRun, reduced_problem, stand_ins, verify
 from tilewise.tuner.workers.worker import describe
 
 if TYPE_CHECKING:
@@ -278,18 +278,23 @@ def _kept(
 
 
 def _default_run(spec: KernelSpec, target: Target, folder: Path) -> DefaultRun:
-    """Return a function that executes the compiled default config, the stand-in for a reference."""
+    """Return a function that executes the compiled default config, the stand-in for a reference; if it does not
+    compile, the first of some others that does."""
 
     def run(problem: Problem, arguments: Arguments) -> None:
-        config = spec.default(problem, target)
-        try:
-            functions = compile_config(spec, problem, config, target, folder)
-        except (UnknownOperation, TilewiseError):
-            raise
-        except Exception as error:  # the front end raises exceptions of any type
-            raise UnknownOperation(
-                f"there is nothing to compare with, as the default config does not compile: {error}"
-            ) from error
-        execute(spec, problem, config, functions, arguments.bind(config), target.on_chip_bytes, ordered=False)
+        failure: Exception | None = None
+        for config in stand_ins(spec, problem, target):
+            try:
+                functions = compile_config(spec, problem, config, target, folder)
+            except (UnknownOperation, TilewiseError):
+                raise
+            except Exception as error:  # the front end raises exceptions of any type
+                failure = failure or error
+                continue
+            execute(spec, problem, config, functions, arguments.bind(config), target.on_chip_bytes, ordered=False)
+            return
+        raise UnknownOperation(
+            f"there is nothing to compare with, as the default config does not compile: {failure}"
+        ) from failure
 
     return run

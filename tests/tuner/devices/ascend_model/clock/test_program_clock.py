@@ -396,6 +396,11 @@ def branch(condition, *lines, mark=""):
     return (f'"scf.if"({condition}) ({{', *lines, '"scf.yield"() : () -> ()', "}, {", f"}}) {{{mark}}} : (i1) -> ()")
 
 
+def sides(condition, one, other):
+    end = '"scf.yield"() : () -> ()'
+    return (f'"scf.if"({condition}) ({{', *one, end, "}, {", *other, end, "}) : (i1) -> ()")
+
+
 def equals(number):
     return (
         f'%at = "arith.constant"() <{{value = {number} : index}}> : () -> index',
@@ -497,7 +502,7 @@ DECIDED = '%d = "arith.cmpf"(%read, %read) <{predicate = 1 : i64}> : (f32, f32) 
 
 
 @pytest.mark.parametrize("condition", ["gt", "eq", "and", "select"])
-def test_a_branch_on_data_is_refused(condition, run):
+def test_a_branch_on_data_with_work_on_both_sides_is_refused(condition, run):
     """Any way of computing the condition from data is refused."""
     lines = {
         "gt": ['%c = "arith.cmpf"(%read, %read) <{predicate = 2 : i64}> : (f32, f32) -> i1'],
@@ -506,7 +511,15 @@ def test_a_branch_on_data_is_refused(condition, run):
         "select": [DECIDED, '%c = "arith.select"(%d, %d, %d) : (i1, i1, i1) -> i1'],
     }[condition]
     with pytest.raises(UnknownOperation, match=r"cannot follow scf\.if where it depends on tensor contents"):
-        run(READ, *lines, *branch("%c", "exp"))
+        run(READ, *lines, *sides("%c", ("exp",), ("add",)))
+
+
+@pytest.mark.parametrize("guarded", [0, 1])
+def test_a_guard_that_depends_on_data_is_timed_on_its_longer_side(guarded, run):
+    condition = '%c = "arith.cmpf"(%read, %read) <{predicate = 2 : i64}> : (f32, f32) -> i1'
+    both = [("add",), ("exp",) * 4]
+    timed = run(READ, condition, *sides("%c", *(both if guarded else both[::-1])))
+    assert timed.busy["V"] == pytest.approx(4 * EXP)
 
 
 def test_a_trip_count_from_data_is_refused(run):

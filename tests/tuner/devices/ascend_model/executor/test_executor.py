@@ -172,6 +172,25 @@ def test_a_buffer_that_ends_too_early_is_named(run):
         run(*IN_OUT, data=np.zeros(4000, np.float32))
 
 
+def test_programs_that_use_other_places_on_chip_go_on_alone(run):
+    """Each program writes its number to the place of that number on chip, and stores the element there."""
+    dynamic = "static_offsets = array<i64: -9223372036854775808>, static_sizes = array<i64: 1>, "
+    part = f"<{{operandSegmentSizes = array<i32: 1, 1, 0, 0>, {dynamic}static_strides = array<i64: 1>}}>"
+    inside, outside = (f"memref<1xf32, strided<[1], offset: ?>, #hivm.address_space<{s}>>" for s in ("ub", "gm"))
+    number, _, _ = put("p", "p")
+    data = run(
+        *(*ID, constant("size", 1000), binary("at", "muli", "p", "size"), number),
+        '%f = "arith.sitofp"(%w_p) : (i64) -> f32',
+        '"memref.store"(%f, %a, %p) : (f32, UB, index) -> ()',
+        *("set S MTE3 0", "wait S MTE3 0"),
+        f'%from = "memref.subview"(%a, %p) {part} : (UB, index) -> {inside}',
+        f'%to = "memref.subview"(%x, %at) {part} : (GM, index) -> {outside}',
+        f'"hivm.hir.store"(%from, %to) : ({inside}, {outside}) -> ()',
+        programs=3,
+    )
+    assert data[:3000:1000].tolist() == [0, 1, 2]
+
+
 def test_a_plan_beyond_on_chip_memory_is_refused(program):
     with pytest.raises(OutOfBounds, match="by_hand needs 16384 bytes of on-chip memory, which has 8192"):
         Executor(program("load"), 8192)

@@ -21,6 +21,7 @@ EMITTED = {
     "ROUNDING": "vcast vexp vdiv",
     "WAVES": "vcast vmul vadd",
     "LIBRARY": "vln vexp vdiv",
+    "PORTABLE": "vexp",
     "QUOTIENT": "vdiv vmul vadd vsub",
     "CASTS": "vcast",
     "NARROWING": "vcast",

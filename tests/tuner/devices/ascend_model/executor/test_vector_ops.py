@@ -404,6 +404,15 @@ def test_moves_of_elements(core):
     assert (core.read(half) == a[..., 1::2]).all()
 
 
+def test_a_channel_of_a_view_that_steps_over_the_others_is_the_view(core):
+    a = draw((16,))
+    core.tile((16,), "f32", a)
+    stepped = core.add(View(-1, 0, 0, (4,), (4,), "f32"), MemRef((4,), (4,), "f32", "ub"))
+    out = core.tile((4,), "f32")
+    core.run("vdeinterleave", (stepped, out), channel_num=4, index_mode="CHANNEL_0")
+    assert (core.read(out) == a[..., ::4]).all()
+
+
 def test_a_gather_picks_within_rows_and_refuses_what_lies_outside(core):
     a, indices = draw((4, 6)), draw((4, 6), "i32") % 6
     x, y, out = core.tile((4, 6), "f32", a), core.tile((4, 6), "i32", indices), core.tile((4, 6), "f32")
