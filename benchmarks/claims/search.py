@@ -264,7 +264,7 @@ def _matrix(raw: Raw) -> str:
 def _within_aims(rows: Mapping[str, Mapping[str, Any]]) -> int:
     found = [row["searches"]["guided"] for row in rows.values()]
     return sum(
-        (each["evaluations_to"]["3%"] or math.inf) <= 8 and (each["evaluations_to_p95"].get("3%") or math.inf) <= 25
+        each["evaluations_to"].get("3%", math.inf) <= 8 and each["evaluations_to_p95"].get("3%", math.inf) <= 25
         for each in found
     )
 
