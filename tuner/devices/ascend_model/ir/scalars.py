@@ -30,6 +30,8 @@ def scalar_function(op: Op) -> Callable[..., Any]:
         return _float_comparison(int(op.attributes["predicate"]))
     if short in _EXTENSIONS:
         return _extension(short, str(op.types[0]), kind)
+    if short == "shrui" and kind in _WIDTHS:
+        return _logical_shift(_WIDTHS[kind])
     if short not in _FUNCTIONS:
         raise UnknownOperation(f"the model does not know the operation {op.name}")
     function = _FUNCTIONS[short]
@@ -77,6 +79,18 @@ def _extension(short: str, before: str, after: str) -> Callable[[Any], Any]:
 
 
 _EXTENSIONS = ("index_cast", "index_castui", "extsi", "extui", "trunci")
+
+
+def _logical_shift(width: int) -> Callable[[Any, Any], Any]:
+    """Return a shift to the right that fills with zeros."""
+
+    def shift(value: Any, by: Any) -> Any:
+        bits = _unsigned(value) & (2**width - 1)
+        if isinstance(bits, np.ndarray) or isinstance(by, np.ndarray):
+            return (np.asarray(bits, np.uint64) >> np.asarray(by, np.uint64)).astype(np.int64)
+        return bits >> by
+
+    return shift
 
 
 def _quotient(a: Any, b: Any) -> Any:

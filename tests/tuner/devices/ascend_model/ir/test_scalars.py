@@ -46,6 +46,12 @@ def both_ways(compute, rows):
     return one_by_one
 
 
+def test_a_logical_shift_fills_with_zeros():
+    rows = [(-1, 28), (-(2**31), 31), (40, 3), (7, 0)]
+    assert both_ways(function("shrui", "i32"), rows) == [15, 1, 5, 7]
+    assert both_ways(function("shrui", "i64"), [(-1, 60), (2**40, 8)]) == [15, 2**32]
+
+
 NUMBERS = [(7, 2), (-7, 2), (7, -2), (-7, -2), (6, 3), (0, 5), (-1, 4)]
 
 
