@@ -71,11 +71,16 @@ def _extension(short: str, before: str, after: str) -> Callable[[Any], Any]:
         return lambda value: -(value * 1)
     if short in ("extui", "index_castui") and before != "i1":
         width = _WIDTHS[before]
-        return (lambda value: value & ((1 << width) - 1)) if width < 64 else (lambda value: value)
+        return (lambda value: _wide(value) & ((1 << width) - 1)) if width < 64 else (lambda value: value)
     if short == "trunci":
         half = 1 << (_WIDTHS[after] - 1)
-        return lambda value: ((value + half) & (2 * half - 1)) - half
+        return lambda value: ((_wide(value) + half) & (2 * half - 1)) - half
     return lambda value: value * 1  # turns a bool into an int
+
+
+def _wide(value: Any) -> Any:
+    """Return whole numbers as 64-bit ones, as registers hold them: an array may come from memory of 32 bits."""
+    return value.astype(np.int64) if isinstance(value, np.ndarray) else value
 
 
 _EXTENSIONS = ("index_cast", "index_castui", "extsi", "extui", "trunci")
