@@ -30,6 +30,8 @@ def scalar_function(op: Op) -> Callable[..., Any]:
         return _float_comparison(int(op.attributes["predicate"]))
     if short in _EXTENSIONS:
         return _extension(short, str(op.types[0]), kind)
+    if short == "shrui" and kind in _WIDTHS:
+        return _logical_shift(_WIDTHS[kind])
     if short not in _FUNCTIONS:
         raise UnknownOperation(f"the model does not know the operation {op.name}")
     function = _FUNCTIONS[short]
@@ -69,19 +71,33 @@ def _extension(short: str, before: str, after: str) -> Callable[[Any], Any]:
         return lambda value: -(value * 1)
     if short in ("extui", "index_castui") and before != "i1":
         width = _WIDTHS[before]
-        return (lambda value: value & ((1 << width) - 1)) if width < 64 else (lambda value: value)
+        return (lambda value: _wide(value) & ((1 << width) - 1)) if width < 64 else (lambda value: value)
     if short == "trunci":
         half = 1 << (_WIDTHS[after] - 1)
-        return lambda value: ((value + half) & (2 * half - 1)) - half
-    return _widened if _WIDTHS[after] == 64 else (lambda value: value * 1)
+        return lambda value: ((_wide(value) + half) & (2 * half - 1)) - half
+    if _WIDTHS[after] == 64:
+        return lambda value: _wide(value) * 1
+    return lambda value: value * 1  # turns a bool into an int
 
 
-def _widened(value: Any) -> Any:
-    """Turn a bool into an int, and whole numbers of any width into those of 64 bits."""
-    return value.astype(np.int64) if isinstance(value, np.ndarray) else value * 1
+def _wide(value: Any) -> Any:
+    """Return whole numbers as 64-bit ones, as registers hold them: an array may come from memory of 32 bits."""
+    return value.astype(np.int64) if isinstance(value, np.ndarray) else value
 
 
 _EXTENSIONS = ("index_cast", "index_castui", "extsi", "extui", "trunci")
+
+
+def _logical_shift(width: int) -> Callable[[Any, Any], Any]:
+    """Return a shift to the right that fills with zeros."""
+
+    def shift(value: Any, by: Any) -> Any:
+        bits = _unsigned(value) & (2**width - 1)
+        if isinstance(bits, np.ndarray) or isinstance(by, np.ndarray):
+            return (np.asarray(bits, np.uint64) >> np.asarray(by, np.uint64)).astype(np.int64)
+        return bits >> by
+
+    return shift
 
 
 def _quotient(a: Any, b: Any) -> Any:

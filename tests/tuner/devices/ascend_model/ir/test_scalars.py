@@ -46,6 +46,18 @@ def both_ways(compute, rows):
     return one_by_one
 
 
+def test_a_logical_shift_fills_with_zeros():
+    rows = [(-1, 28), (-(2**31), 31), (40, 3), (7, 0)]
+    assert both_ways(function("shrui", "i32"), rows) == [15, 1, 5, 7]
+    assert both_ways(function("shrui", "i64"), [(-1, 60), (2**40, 8)]) == [15, 2**32]
+
+
+def test_numbers_of_32_bits_from_memory_are_widened():
+    loaded = np.array([-1, 5], np.int32)
+    assert function("extui", "i64", before="i32")(loaded).tolist() == [2**32 - 1, 5]
+    assert function("trunci", "i32")(loaded).tolist() == [-1, 5]
+
+
 NUMBERS = [(7, 2), (-7, 2), (7, -2), (-7, -2), (6, 3), (0, 5), (-1, 4)]
 
 
