@@ -22,6 +22,13 @@ def _tile_of(tile, M, N, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr, GROUP_M: 
 
 
 @triton.jit
+def _multiple(size, ALIGNED: tl.constexpr):
+    """Return the size, so that the compiler sees that ALIGNED divides it: by itself it only looks for 16, although rows
+    of 8 numbers are loaded as wide."""
+    return size // ALIGNED * ALIGNED
+
+
+@triton.jit
 def _dot(a, b, total, FP8: tl.constexpr, EXACT_TERMS: tl.constexpr):
     if FP8 and EXACT_TERMS > 0:
         return tl.dot(a, b, total, max_num_imprecise_acc=EXACT_TERMS)
@@ -68,9 +75,10 @@ def _sums(
     BLOCK_K: tl.constexpr,
 ):
     """Return the products of these rows and columns, added up over `trips` blocks of K from `first` on."""
-    # rows and columns outside read the last one: loads need no mask for them, and their sums are not stored
+    # rows outside read the last one: loads need no mask for them, and their sums are not stored. Columns that are
+    # contiguous stay so only under a mask
     a_rows = rows if EVEN_M else tl.minimum(rows, M - 1)
-    b_cols = cols if EVEN_N else tl.minimum(cols, N - 1)
+    b_cols = tl.minimum(cols, N - 1) if COLUMN_MAJOR and not EVEN_N else cols
     inner = tl.arange(0, BLOCK_K)
     start = first + inner
     if WIDE:
@@ -80,12 +88,13 @@ def _sums(
     b_step = BLOCK_K if COLUMN_MAJOR else BLOCK_K * N
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for trip in range(trips):
-        if EVEN_K:
-            a, b = tl.load(a_at), tl.load(b_at)
+        left = K - first - trip * BLOCK_K
+        a = tl.load(a_at) if EVEN_K else tl.load(a_at, mask=inner[None, :] < left, other=0.0)
+        if EVEN_N or COLUMN_MAJOR:
+            b = tl.load(b_at) if EVEN_K else tl.load(b_at, mask=inner[:, None] < left, other=0.0)
         else:
-            left = K - first - trip * BLOCK_K
-            a = tl.load(a_at, mask=inner[None, :] < left, other=0.0)
-            b = tl.load(b_at, mask=inner[:, None] < left, other=0.0)
+            inside = cols[None, :] < N if EVEN_K else (cols[None, :] < N) & (inner[:, None] < left)
+            b = tl.load(b_at, mask=inside, other=0.0)
         total = _dot(a, b, total, FP8, EXACT_TERMS)
         a_at += BLOCK_K
         b_at += b_step
@@ -111,6 +120,7 @@ def gemm_pointers_kernel(
     EVEN_N: tl.constexpr,
     EVEN_K: tl.constexpr,
     WIDE: tl.constexpr,
+    ALIGNED: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -118,8 +128,10 @@ def gemm_pointers_kernel(
 ):
     """Compute one tile per program, loaded through pointers.
 
-    EVEN_M, EVEN_N, EVEN_K: the size is a multiple of the block. WIDE: a matrix has 2^31 elements or more.
+    EVEN_M, EVEN_N, EVEN_K: the size is a multiple of the block. WIDE: a matrix has 2^31 elements or more. ALIGNED
+    divides N and K.
     """
+    N, K = _multiple(N, ALIGNED), _multiple(K, ALIGNED)  # noqa: N806
     tile_m, tile_n = _tile_of(tl.program_id(0), M, N, BLOCK_M, BLOCK_N, GROUP_M)
     rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
     cols = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)
@@ -165,6 +177,7 @@ def gemm_parts_kernel(
     EVEN_N: tl.constexpr,
     EVEN_K: tl.constexpr,
     WIDE: tl.constexpr,
+    ALIGNED: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
     BLOCK_K: tl.constexpr,
@@ -174,8 +187,9 @@ def gemm_parts_kernel(
     """Compute the sums of a tile over one of the `SPLIT_K` parts of K, which are the grid's second axis.
 
     Each part has its own M x N matrix of `parts`, of fewer than 2^31 elements together. EVEN_K: every part's size is a
-    multiple of the block.
+    multiple of the block. ALIGNED divides N and K.
     """
+    N, K = _multiple(N, ALIGNED), _multiple(K, ALIGNED)  # noqa: N806
     tile_m, tile_n = _tile_of(tl.program_id(0), M, N, BLOCK_M, BLOCK_N, GROUP_M)
     rows = tile_m * BLOCK_M + tl.arange(0, BLOCK_M)
     cols = tile_n * BLOCK_N + tl.arange(0, BLOCK_N)

@@ -315,7 +315,7 @@ def _projection(function: str, rows: int, cols: int, depth: int, config: Config,
 
 def _tiling(config: Config, problem: Problem) -> Tiling:
     """Return the tiling of the first projection, half as deep again: for the second, which has half its operations."""
-    m, _, n, k, topk = _sizes(problem)
+    m, experts, n, k, topk = _sizes(problem)
     block_m, block_n, block_k = (int(config[f"BLOCK_SIZE_{name}"]) for name in "MNK")
     blocks, item, pairs = _blocks(config, problem), ITEM_BYTES[_stored(problem)], m * topk
     depth = k + ceil_div(k, 2)
@@ -335,9 +335,9 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
             block_n,
             block_k,
             stages=buffered(block_m, int(config.get("num_stages", 2))),
-            group=int(config["GROUP_SIZE_M"]),
+            group=min(int(config["GROUP_SIZE_M"]), ceil_div(blocks, experts)),  # one expert's blocks share columns
             programs=int(config.get("PROGRAMS", 0)),
-            row_bytes=block_k * item if _is_sorted(config) else 128,
+            row_bytes=block_k * item,
             alone=_is_sorted(config),
         ),
     )

@@ -14,6 +14,7 @@ factor per row of a and one per column of b.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -155,7 +156,8 @@ def _launches(config: Config, problem: Problem) -> Sequence[Launch]:
         flatten = grid[0] < tiles and not config.get("WARP_SPECIALIZE", False)
         return [Launch(_DESCRIPTORS, grid, {**exact, "FLATTEN": flatten}, descriptors=True)]
     even = {f"EVEN_{name}": size % int(config[f"BLOCK_{name}"]) == 0 for name, size in (("M", m), ("N", n))}
-    constants = {**exact, **even, "EVEN_K": k % (block_k * split) == 0, "WIDE": max(m * k, k * n, m * n) >= 2**31}
+    wide = max(m * k, k * n, m * n) >= 2**31
+    constants = {**exact, **even, "EVEN_K": k % (block_k * split) == 0, "WIDE": wide, "ALIGNED": math.gcd(n, k, 16)}
     if split == 1:
         return [Launch(_POINTERS, (tiles,), constants)]
     summed = {"SUM_M": _SUM_M, "SUM_N": _SUM_N}

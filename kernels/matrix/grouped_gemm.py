@@ -15,6 +15,7 @@ only then. Tuning draws groups of equal sizes or, with
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -129,7 +130,7 @@ def _launches(config: Config, problem: Problem) -> Sequence[Launch]:
     if config["VARIANT"] == "descriptors":
         return [Launch(_DESCRIPTORS, grid, constants, descriptors=True)]
     even = {f"EVEN_{name}": size % int(config[f"BLOCK_{name}"]) == 0 for name, size in (("N", n), ("K", k))}
-    return [Launch(_POINTERS, grid, constants | even)]
+    return [Launch(_POINTERS, grid, {**constants, **even, "ALIGNED": math.gcd(n, k, 16)})]
 
 
 def _scratch(config: Config, problem: Problem) -> Mapping[str, Buffer]:
@@ -142,7 +143,8 @@ def _scratch(config: Config, problem: Problem) -> Mapping[str, Buffer]:
 def _tiling(config: Config, problem: Problem) -> Tiling:
     m, n, k, g = _sizes(problem)
     block_m, block_n, block_k = (int(config[f"BLOCK_{name}"]) for name in "MNK")
-    rows, item = row_tiles(m, g, block_m) * block_m, problem.item_bytes
+    tiles, item = row_tiles(m, g, block_m), problem.item_bytes
+    rows = tiles * block_m
     read = item * k * (ceil_div(n, block_n) * m + ceil_div(rows, block_m) * n)
     row_bytes = item * (block_k if _COLUMN_MAJOR.of(problem) else block_n)
     return Tiling(
@@ -159,10 +161,10 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
             block_n,
             block_k,
             stages=buffered(block_m, int(config.get("num_stages", 2))),
-            group=int(config["GROUP_M"]),
+            group=min(int(config["GROUP_M"]), ceil_div(tiles, g)),  # only tiles of one group share columns
             programs=int(config.get("PROGRAMS", 0)),
             described=config["VARIANT"] == "descriptors",
-            row_bytes=row_bytes if config["VARIANT"] == "masked" else 128,
+            row_bytes=row_bytes,
             alone=config["VARIANT"] == "masked",
         ),
     )

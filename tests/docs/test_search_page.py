@@ -26,6 +26,7 @@ def test_the_table_of_searches_is_that_of_the_recorded_run():
         ("search-modelled.json", "2%"),
         ("search-h200.json", "3%"),
         ("search-matrix-first.json", "3%"),
+        ("search-matrix-second.json", "3%"),
         ("search-matrix.json", "3%"),
     ],
 )
@@ -51,6 +52,7 @@ def test_the_tables_of_the_headline_problem_are_those_of_the_recorded_run():
         "h200",
         "matrix",
         "matrix-first",
+        "matrix-second",
         "endings-h200",
         "endings-modelled",
         "endings-modelled-without-prior",

@@ -28,13 +28,16 @@ def product_kernel(
     total = tl.zeros((BLOCK_M, BLOCK_N), dtype=tl.float32)
     for start in range(0, K, BLOCK_K):
         inner = start + tl.arange(0, BLOCK_K)
-        if HABIT == "wrapped":
+        if HABIT == "wrapped" or HABIT == "wrapped rows":
             a = tl.load(a_ptr + (rows % M)[:, None] * K + inner[None, :], mask=(inner < K)[None, :], other=0.0)
-            b = tl.load(b_ptr + inner[:, None] * N + (cols % N)[None, :], mask=(inner < K)[:, None], other=0.0)
         else:
             step = inner_stride if HABIT == "run-time stride" else 1
-            mask_a, mask_b = (rows < M)[:, None] & (inner < K)[None, :], (inner < K)[:, None] & (cols < N)[None, :]
+            mask_a = (rows < M)[:, None] & (inner < K)[None, :]
             a = tl.load(a_ptr + rows[:, None] * K + inner[None, :] * step, mask=mask_a, other=0.0)
+        if HABIT == "wrapped":
+            b = tl.load(b_ptr + inner[:, None] * N + (cols % N)[None, :], mask=(inner < K)[:, None], other=0.0)
+        else:
+            mask_b = (inner < K)[:, None] & (cols < N)[None, :]
             b = tl.load(b_ptr + inner[:, None] * N + cols[None, :], mask=mask_b, other=0.0)
         total = tl.dot(a, b, total)
     mask = (rows < M)[:, None] & (cols < N)[None, :]
@@ -78,13 +81,15 @@ def _product(habit):
 
 
 WRAPPED = _product("wrapped")
+WRAPPED_ROWS = _product("wrapped rows")
 RUN_TIME_STRIDE = _product("run-time stride")
 MASKED = _product("masked")
 
 
 @triton.jit
 def rows_kernel(x_ptr, index_ptr, out_ptr, M, N, HABIT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr):
-    """Copy rows of N elements in tiles, or with HABIT gather them by a list, or count in 64 bits."""
+    """Copy rows of N elements in tiles, or with HABIT gather them by a list, count in 64 bits, or as often as a list
+    says."""
     rows = tl.program_id(0) * ROWS + tl.arange(0, ROWS)
     cols = tl.arange(0, COLS)
     mask = (rows < M)[:, None] & (cols < N)[None, :]
@@ -92,6 +97,9 @@ def rows_kernel(x_ptr, index_ptr, out_ptr, M, N, HABIT: tl.constexpr, ROWS: tl.c
     if HABIT == "list":
         at = tl.load(index_ptr + rows, mask=rows < M, other=0)
     x = tl.load(x_ptr + at[:, None] * N + cols[None, :], mask=mask, other=0)
+    if HABIT == "counted":
+        for _ in range(tl.load(index_ptr)):
+            x = (x.to(tl.int64) + 3).to(tl.int32)
     if HABIT == "wide":
         x = (x.to(tl.int64) + 3).to(tl.int32)
     tl.store(out_ptr + rows[:, None] * N + cols[None, :], x, mask=mask)
@@ -108,7 +116,8 @@ def _rows(habit):
 
     def reference(inputs):
         taken = inputs["x_ptr"][inputs["index_ptr"].long()] if habit == "list" else inputs["x_ptr"]
-        return {"out_ptr": taken + 3 if habit == "wide" else taken}
+        added = {"wide": 3, "counted": 3 * int(inputs["index_ptr"][0])}
+        return {"out_ptr": taken + added.get(habit, 0)}
 
     return KernelSpec(
         name=f"rows_{habit}",
@@ -137,4 +146,5 @@ def _small(tensor, generator):
 
 COPIED = _rows("copied")
 LISTED = _rows("list")
+COUNTED = _rows("counted")
 WIDE = _rows("wide")

@@ -72,7 +72,7 @@ _ADDRESSES = 0.12
 _TRIP = 40.0
 """Cycles of a trip in which the tensor cores wait for barriers. Chosen by hand."""
 
-_CHAIN, _WARP, _CHAINED_PRODUCT = 500.0, 120.0, 32.0
+_CHAIN, _WARP, _CHAINED_PRODUCT = 330.0, 130.0, 14.0
 """Cycles of a trip whose parts wait for one another (products, maximum, exponentials, products), of each warp that the
 maximum has to reach, and of each product of 16 x 8 x 16 elements in a warp. Chosen by hand, with two landscapes of
 `decode_attention` in sight."""

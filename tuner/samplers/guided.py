@@ -37,13 +37,17 @@ __all__ = ["BETTER", "LEAST", "NEGLIGIBLE", "PATIENCE", "GuidedSampler", "Outloo
 
 Indices = NDArray[np.int_]
 
-_FIRST = "pwspswps"
+_FIRST = "pwppwspp"
 """The first evaluations: p is the best predicted config, w a winner from elsewhere (each replaces the other if there is
-none), s a config far from all before. Without prior knowledge all are s. Without any s, the search would follow a prior
-that points the wrong way until its corner of the space is exhausted, and winners from elsewhere would anchor it. Chosen
-by hand."""
+none), s a config far from all before among the `_GOOD` share that is predicted best, f one far from all before. Without
+prior knowledge all are f. Without any s, the search would follow a prior that points the wrong way until its corner of
+the space is exhausted, and winners from elsewhere would anchor it. Chosen by hand among some thirty such words, with
+the design landscapes of an H200 in sight (landscapes/README.md)."""
 
-_FIRST_OF_NEXT = "PpPw..sw"
+_GOOD, _LEAST_GOOD = 0.05, 50
+"""The share, and the least number of configs. Chosen by hand, as above."""
+
+_FIRST_OF_NEXT = "PpPw..fw"
 """The same if the prior's weights were learnt on other shapes: P is the best by the plain prior, p the best by these
 weights, and at a dot the surrogate already chooses. Chosen by hand, after `layer_norm-1500x2048` had taken 9
 evaluations with neighbours (docs/search.md)."""
@@ -211,7 +215,7 @@ class GuidedSampler(TableSampler):
         won = [index for index in self._elsewhere if self.free[index]]
         if won and (letter == "w" or (letter == "p" and not self._predicted)):
             return won[0]
-        if letter != "s" and self._predicted:
+        if letter not in "sf" and self._predicted:
             predicted = self._predicted[0 if letter == "P" else -1]
             new = new if len(new) <= _POOL else new[np.argpartition(predicted[new], _POOL)[:_POOL]]
             merit = -predicted[new]
@@ -221,6 +225,9 @@ class GuidedSampler(TableSampler):
             return int(new[np.argmax(merit)])
         likely = new[self._likely[new]]
         new = likely if len(likely) else new
+        if letter == "s" and self._predicted:
+            predicted = self._predicted[-1][new]
+            new = new[np.argsort(predicted, kind="stable")[: max(_LEAST_GOOD, int(_GOOD * len(new)))]]
         among = random.choice(new, min(_SPREAD_AMONG, len(new)), replace=False)
         return int(among[np.argmax(self._steps(among, taken))] if len(taken) else among[0])
 

@@ -93,8 +93,16 @@ def evidence(spec: KernelSpec, problem: Problem, config: Config, target: Target,
 
 def explanation(facts: Mapping[str, Any], time_us: float | None) -> str:
     """Return for example "40 programs on 40 cores, no tail rows, double-buffered, vector pipe busy 81% of the time"."""
-    parts = [_grid(facts), _tails(facts), _buffers(facts), _bound(facts, time_us)]
+    parts = [_grid(facts), _tails(facts), _buffers(facts), _bound(facts, time_us), _trust(facts)]
     return ", ".join(part for part in parts if part)
+
+
+def _trust(facts: Mapping[str, Any]) -> str:
+    """Say how far a modelled time is to be trusted where that depends on the kernel."""
+    if "trust" not in facts:
+        return ""
+    trust = facts["trust"]
+    return f"modelled as {trust['class']}: probably {trust['low']:g} to {trust['high']:g} times as long"
 
 
 def _grid(facts: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Published timings of matrix products on cube cores, and the config of `gemm` that tiles as each of them did.
+"""Published timings of kernels with matrix products, and the config of a kernel here that tiles as each of them did.
 
 Sources are named case by case in `cube_published.json`. Programs of other frameworks are compared with the Triton
 kernel of the same tiles: it multiplies whole tiles of rows, loads its first operands anew in every trip and stores a
@@ -8,51 +8,61 @@ tile before it begins the next.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from tilewise.db.records import L2State
+from tilewise.kernels import registry
 from tilewise.kernels.spec import Config, Problem
 
 __all__ = ["CubeCase", "cube_cases"]
 
 _FILE = Path(__file__).with_name("cube_published.json")
+_CHECKOUT = Path(__file__).resolve().parents[3]
 
 
 @dataclass(frozen=True, slots=True)
 class CubeCase:
-    """One published time. `configs` are several where only the fastest one's time is published.
+    """One published time. `kernel` is a registered name or a file of the checkout; `configs` are several where only the
+    fastest one's time is published.
 
-    `kind` is `large` (over 100 us), `small`, or what the clock is known to be wrong about. `fitted` names the figures
-    that were fitted to this case.
+    `kind` is `large` (over 100 us), `small`, `mixed` (cube and vector cores), `element-wise`, or what the clock gets
+    wrong. `fitted` names the figures that were fitted to this case, each with the end of its range that was likely
+    before.
     """
 
     name: str
     source: str
     part: str
+    kernel: str
     problem: Problem
     configs: tuple[Config, ...]
     l2: L2State
     published_us: float
     kind: str
-    fitted: tuple[str, ...] = ()
+    fitted: Mapping[str, Literal["low", "high"]] = field(default_factory=dict)
 
 
 def cube_cases() -> Iterator[CubeCase]:
     """Yield the cases in the file's order."""
     for row in json.loads(_FILE.read_text())["cases"]:
+        kernel = row.get("kernel", "gemm")
+        if ".py:" in kernel:
+            kernel = str(_CHECKOUT / kernel)
+        name = registry.load(kernel).name
         yield CubeCase(
             name=row["name"],
             source=row["source"],
             part=row["part"],
-            problem=Problem("gemm", row["dims"], row["dtype"], row.get("flags", {})),
-            configs=tuple(_config(row, tile) for tile in row["tiles"]),
+            kernel=kernel,
+            problem=Problem(name, row["dims"], row["dtype"], row.get("flags", {})),
+            configs=tuple(row.get("configs") or [_config(row, tile) for tile in row["tiles"]]),
             l2=L2State(row["l2"]),
             published_us=row["published_us"],
             kind=row["kind"],
-            fitted=tuple(row.get("fitted", ())),
+            fitted=row.get("fitted", {}),
         )
 
 

@@ -1,4 +1,4 @@
-"""`tilewise bench cube`: modelled times of matrix products against those that others measured."""
+"""`tilewise bench cube`: modelled times of kernels with matrix products against those that others measured."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = ["bench_cube", "judged", "summary"]
 
 
 def bench_cube(*, progress: Callable[[str], None] = lambda text: None) -> dict[str, Any]:
-    """Time every published product whose program is known, and return the JSON.
+    """Time every published kernel whose program is known, and return the JSON.
 
     Raises `Unavailable` if the Ascend toolchain is not installed.
     """
@@ -48,10 +48,10 @@ def bench_cube(*, progress: Callable[[str], None] = lambda text: None) -> dict[s
 def judged(case: CubeCase, folder: Path) -> dict[str, Any]:
     """Return the row of one case: the published time and the modelled one, the fastest of several configs.
 
-    A figure that the case itself was fitted to is at the low end of its range.
+    Figures that were fitted to the case are where they were before, at an end of their range.
     """
-    spec = registry.load("gemm")
-    instead = {name: _at_low_end(CUBE_FIGURES[name]) for name in case.fitted}
+    spec = registry.load(case.kernel)
+    instead = {name: _at(getattr(CUBE_FIGURES[name], end), CUBE_FIGURES[name]) for name, end in case.fitted.items()}
     times = [found for config in case.configs if (found := _time(spec, case, config, folder, instead))]
     modelled_us, pipes = min(times)
     return {
@@ -60,13 +60,17 @@ def judged(case: CubeCase, folder: Path) -> dict[str, Any]:
         "kind": case.kind,
         "part": case.part,
         "problem": str(case.problem),
-        "tiles": [[config[f"BLOCK_{axis}"] for axis in "MNK"] for config in case.configs],
+        "tiles": [_tile(config) for config in case.configs],
         "l2": str(case.l2),
         "published_us": case.published_us,
         "modelled_us": round(modelled_us, 2),
         "ln_error": round(math.log(modelled_us / case.published_us), 4),
         "busy": dict(pipes),
     }
+
+
+def _tile(config: Config) -> list[int]:
+    return [int(value) for name, value in config.items() if name.startswith("BLOCK_")]
 
 
 def _time(
@@ -81,8 +85,8 @@ def _time(
     return timed.time_us, [(pipe, round(busy / timed.time_us, 3)) for pipe, busy in timed.pipes_us.items()]
 
 
-def _at_low_end(figure: Figure) -> Figure:
-    return Figure(figure.low, figure.low, figure.low, figure.unit, figure.source)
+def _at(value: float, figure: Figure) -> Figure:
+    return Figure(value, value, value, figure.unit, figure.source)
 
 
 def summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:

@@ -8,7 +8,7 @@ sums.
 import triton
 import triton.language as tl
 
-from tilewise.kernels.jit.gemm import _dot, _sums, _tile_of
+from tilewise.kernels.jit.gemm import _dot, _multiple, _sums, _tile_of
 
 
 @triton.jit
@@ -50,6 +50,7 @@ def grouped_gemm_pointers_kernel(
     EVEN_N: tl.constexpr,
     EVEN_K: tl.constexpr,
     WIDE: tl.constexpr,
+    ALIGNED: tl.constexpr,
     BLOCK_G: tl.constexpr,
     BLOCK_M: tl.constexpr,
     BLOCK_N: tl.constexpr,
@@ -60,7 +61,9 @@ def grouped_gemm_pointers_kernel(
     many programs as tiles.
 
     EVEN_N, EVEN_K: the size is a multiple of the block. WIDE: a or out has 2^31 elements or more, or a matrix of b.
+    ALIGNED divides N and K.
     """
+    N, K = _multiple(N, ALIGNED), _multiple(K, ALIGNED)
     sums = _tiles_up_to(offsets_ptr, G, BLOCK_G, BLOCK_M)
     tiles_m = tl.max(sums, 0)
     for tile in tl.range(tl.program_id(0), tiles_m * tl.cdiv(N, BLOCK_N), tl.num_programs(0)):

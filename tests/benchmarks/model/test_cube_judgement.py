@@ -32,8 +32,20 @@ def test_a_small_product_is_timed_and_compared(folder):
 
 def test_a_figure_is_not_used_on_the_case_it_was_fitted_to(folder):
     case = CASES["kb_matmul_6_large_k"]
-    fitted = judged(dataclasses.replace(case, fitted=()), folder)
+    fitted = judged(dataclasses.replace(case, fitted={}), folder)
     assert judged(case, folder)["modelled_us"] < 0.7 * fitted["modelled_us"]
+
+
+def test_an_element_wise_product_is_timed_without_the_figure_that_was_fitted_to_it(folder):
+    case = CASES["tutorial 32"]
+    fitted = judged(dataclasses.replace(case, fitted={}), folder)
+    assert judged(case, folder)["modelled_us"] > 1.5 * fitted["modelled_us"]
+
+
+def test_attention_is_timed_on_both_kinds_of_core(folder):
+    row = judged(CASES["pto_flash 1024"], folder)
+    assert row["tiles"] == [[128, 128], [128, 256]]
+    assert {"V", "M", "FIX"} <= set(row["busy"])
 
 
 def test_the_summary_is_by_kind_and_the_large_ones_by_source():

@@ -150,8 +150,9 @@ class ModelDevice(Device):
         outcome, machines = model_config(spec, problem, config, self.target, self._folder, l2=self._l2)
         if machines is None:
             raise Unavailable(f"{self.id} has no time for {spec.name}: {outcome.reason}")
-        time_us, (least, most) = machines.time("value").time_us, machines.interval
-        return time_us * least, time_us * most
+        timed = machines.time("value")
+        trust = machines.trust(timed)
+        return timed.time_us * trust["low"], timed.time_us * trust["high"]
 
     def memory_bytes(self) -> int:
         return self.part.hbm_gib * 2**30

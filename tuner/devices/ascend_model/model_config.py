@@ -13,13 +13,14 @@ from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
 from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.ascend_model.clock.machine import KernelTime, Machine, cores_for
 from tilewise.tuner.devices.ascend_model.index_contents import IndexContents
+from tilewise.tuner.devices.ascend_model.ir.element_loops import ElementLoop
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function, parse
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
 from tilewise.tuner.hardware.ascend_costs import INTERVAL, Costs, End, costs
 from tilewise.tuner.hardware.ascend_parts import ON_CHIP_BYTES
 from tilewise.tuner.hardware.ascend_parts import part as part_named
 from tilewise.tuner.hardware.calibrated_costs import calibrated
-from tilewise.tuner.hardware.cube_costs import CUBE_INTERVAL, MIXED_INTERVAL
+from tilewise.tuner.hardware.cube_costs import SMALL_US, TRUST
 from tilewise.tuner.measure.outcome import Outcome, Timing
 from tilewise.tuner.workers.worker import describe
 
@@ -60,9 +61,10 @@ def model_config(
         return Outcome(Status.UNMODELLED, str(error), facts=facts), None
     except ValueError as error:  # the code deadlocks
         return Outcome(Status.RUNTIME, str(error), facts=facts), None
-    return Outcome(
-        Status.CORRECT, timing=Timing(round(timed.time_us, 4), l2=l2), facts=facts | timed.to_json()
-    ), machines
+    facts |= timed.to_json()
+    if (trust := machines.trust(timed))["class"]:
+        facts["trust"] = trust
+    return Outcome(Status.CORRECT, timing=Timing(round(timed.time_us, 4), l2=l2), facts=facts), machines
 
 
 def _parsed(code: str) -> Function:
@@ -95,11 +97,17 @@ def _facts(functions: Sequence[Function], dropped: set[str], multibuffer: bool, 
     }
 
 
-def _interval(functions: Sequence[Function]) -> tuple[float, float]:
-    """Return the factors of a modelled time between which the real one lies."""
+def _class(functions: Sequence[Function], timed: KernelTime) -> str:
+    """Return the class of a cube kernel that says how far its time is to be trusted; empty for a vector kernel."""
+    if not any(function.core == "cube" for function in functions):
+        return ""
+    if timed.bound_by == "S" and any(ElementLoop.of(op) for function in functions for op in function.walk()):
+        return "element-wise"
+    if sum(timed.overhead_us.values()) > timed.time_us / 3:
+        return "launch-bound"
     if any(function.vector for function in functions):
-        return MIXED_INTERVAL
-    return CUBE_INTERVAL if any(function.core == "cube" for function in functions) else INTERVAL
+        return "cube and vector cores"
+    return "small product" if timed.time_us < SMALL_US else "large product"
 
 
 class Machines:
@@ -116,7 +124,7 @@ class Machines:
         l2: L2State = L2State.WARM,
     ) -> None:
         self._part, self._target, self._l2 = part_named(target.name), target, l2
-        self.interval = _interval(functions)
+        self._functions = functions
         self._steps: list[tuple[Function, list[int], list[int | float], tuple[int, ...]]] = []
         self._contents = IndexContents(spec, problem, config, functions)
         for launch, function in zip(spec.plan(config, problem), functions, strict=True):
@@ -126,6 +134,13 @@ class Machines:
     def time(self, end: End) -> KernelTime:
         """Time the config with all figures at one end of their ranges; calibrated figures replace shipped ones."""
         return self.time_at(costs(end, calibrated(self._part.name)))
+
+    def trust(self, timed: KernelTime) -> dict[str, Any]:
+        """Return the class of a cube kernel that says how far its time is to be trusted, and the factors of the time
+        between which the real one lies."""
+        kind = _class(self._functions, timed)
+        low, high = TRUST[kind] if kind else INTERVAL
+        return {"class": kind, "low": low, "high": high}
 
     def time_at(self, chosen: Costs) -> KernelTime:
         """Time all launches, one after the other. Raises `UnknownOperation` if the compiled code holds one."""

@@ -24,6 +24,7 @@ __all__ = [
     "Rate",
     "S",
     "V",
+    "core_name",
     "pipe_number",
     "pipes_of",
 ]
@@ -51,6 +52,11 @@ def pipe_number(name: str, function: Function) -> int:
     if pipe not in pipes_of(function):
         raise UnknownOperation(f"the model does not know the pipe {name} of a {function.core} core")
     return PIPES.index(pipe)
+
+
+def core_name(core: int) -> str:
+    """Return the name of one of a mixed kernel's cores: the cube core, then two vector cores."""
+    return "cube core" if core == 0 else f"vector core {core - 1}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,8 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilewise.tuner.devices.ascend_model.clock.core import Core, S, pipe_number, pipes_of
+from tilewise.tuner.devices.ascend_model.clock.element_loops import element_loop
 from tilewise.tuner.devices.ascend_model.clock.program_clock import Contents, ProgramClock, Step
 from tilewise.tuner.devices.ascend_model.clock.turns import Turns
+from tilewise.tuner.devices.ascend_model.ir.element_loops import ElementLoop
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function, Op
 from tilewise.tuner.devices.ascend_model.ir.values import DependsOnContents, View
 from tilewise.tuner.devices.ascend_model.ir.workspace import CROSS_FLAGS, allocated, cross_flag
@@ -28,13 +30,18 @@ class CrossTimes:
         self._set: dict[tuple[int, int, int], deque[float]] = {}
         """By the cores that set a flag and wait for it, and its number."""
 
+    @staticmethod
+    def others(core: int) -> tuple[int, ...]:
+        """Return the cores with which a core exchanges flags: those that its flags are for, and that it waits for."""
+        return (1, 2) if core == 0 else (0,)
+
     def set(self, core: int, number: int, time: float) -> None:
-        for target in (1, 2) if core == 0 else (0,):
+        for target in self.others(core):
             self._set.setdefault((core, target, number), deque()).append(time)
 
     def wait(self, core: int, number: int) -> float:
         """Return when the flag is set, after other cores had their turns; raises `Deadlock` if it never is."""
-        keys = [(source, core, number) for source in ((1, 2) if core == 0 else (0,))]
+        keys = [(source, core, number) for source in self.others(core)]
         self._turns.wait(lambda: all(self._set.get(key) for key in keys), f"core {core} waits for flag {number}")
         return max(self._set[key].popleft() for key in keys)
 
@@ -80,6 +87,10 @@ class HalfClock(ProgramClock):
 
         return allocate
 
+    def _for(self, op: Op) -> Step:
+        found = ElementLoop.of(op)
+        return element_loop(self, found) if found else super()._for(op)
+
     def _sub_block(self, op: Op) -> Step:
         def sub_block(values: list[Any], core: Core) -> None:
             assert isinstance(core, HalfCore)
@@ -108,6 +119,7 @@ class HalfClock(ProgramClock):
 
 
 _STEPS: Mapping[str, Callable[[HalfClock, Op], Step]] = {
+    "scf.for": HalfClock._for,
     "memref_ext.alloc_workspace": HalfClock._workspace,
     "hivm.hir.get_sub_block_idx": HalfClock._sub_block,
     **dict.fromkeys(CROSS_FLAGS, HalfClock._cross_flag),

@@ -18,7 +18,7 @@ from tilewise.tuner.devices.ascend_model.clock.rows import LINE
 from tilewise.tuner.devices.ascend_model.clock.shared_memory import Reuse, SharedMemory
 from tilewise.tuner.devices.ascend_model.clock.tile_order import fetched_shares
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function, MemRef
-from tilewise.tuner.devices.ascend_model.ir.values import DependsOnContents, UnknownOperation
+from tilewise.tuner.devices.ascend_model.ir.values import DependsOnContents
 from tilewise.tuner.devices.ascend_model.ir.workspace import areas
 from tilewise.tuner.hardware.ascend_costs import Costs
 from tilewise.tuner.hardware.ascend_parts import Part
@@ -153,8 +153,6 @@ class Machine:
 
     def record(self, scalars: Sequence[int | float], grid: Sequence[int]) -> tuple[KernelTime, Recording]:
         """Time a launch, and record the longest program of the waves that together take longest."""
-        if self._function.vector:
-            raise UnknownOperation("the timeline of cube and vector cores together is not modelled")
         programs, arguments = _flat(scalars, grid)
         waves = self._waves(programs, arguments)
         wave = max(waves, key=lambda wave: wave.cycles)

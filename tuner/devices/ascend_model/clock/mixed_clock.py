@@ -22,9 +22,15 @@ class MixedClock:
     """A mixed kernel ready to be timed; see `ProgramClock`, whose interface this has."""
 
     def __init__(self, function: Function, costs: Costs, contents: Contents | None = None) -> None:
-        self._halves = [HalfClock(half, costs, function, contents) for half in function.halves()]
+        self._halves = [self._clock(half, costs, function, contents) for half in function.halves()]
         self._functions = function.halves()
         self._arguments = len(function.arguments) + len(areas(function))
+
+    def _clock(self, half: Function, costs: Costs, whole: Function, contents: Contents | None) -> HalfClock:
+        return HalfClock(half, costs, whole, contents)
+
+    def _core(self, program: int, function: Function, number: int, cross: CrossTimes) -> HalfCore:
+        return HalfCore(program, self._arguments, function, number, cross)
 
     def run(self, arguments: Sequence[int | float], program: int, memory: Memory) -> ProgramTime:
         """Time one program; raises `ValueError` if its cores wait for one another."""
@@ -33,7 +39,7 @@ class MixedClock:
         cross = CrossTimes(turns)
 
         def course(kind: int, number: int, rates: Memory) -> Callable[[], ProgramTime]:
-            core = HalfCore(program, self._arguments, self._functions[kind], number, cross)
+            core = self._core(program, self._functions[kind], number, cross)
             return lambda: self._halves[kind].run(arguments, program, rates, core)
 
         cores = turns.run([course(0, 0, memory), course(1, 1, memory.vector), course(1, 2, memory.vector)])

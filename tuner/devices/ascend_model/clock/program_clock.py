@@ -129,7 +129,7 @@ class ProgramClock:
 
             return constant
         function = scalar_function(op)
-        cost = 0.0 if short in _CASTS else self.costs["scalar_function" if op.name.startswith("math.") else "scalar"]
+        cost = self.scalar_cycles(op)
         operands = op.operands
 
         def arith(values: _Values, core: Core) -> None:
@@ -140,6 +140,13 @@ class ProgramClock:
             core.scalar(cost)
 
         return arith
+
+    def scalar_cycles(self, op: Op) -> float:
+        """Return the cycles of an operation on registers."""
+        dialect, _, short = op.name.rpartition(".")
+        if short == "constant" or short in _CASTS:
+            return 0.0
+        return self.costs["scalar_function" if dialect == "math" else "scalar"]
 
     # Structure -------------------------------------------------------------------------------------------------
 

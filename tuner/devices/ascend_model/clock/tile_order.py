@@ -48,12 +48,12 @@ def fetched_shares(
     contents: Contents | None = None,
 ) -> Mapping[int, float]:
     """Return the share of each buffer's reads that misses a cache of this size, by argument index."""
-    clock = _FirstTrips(function, costs, contents=contents)
+    clock, spaces = _FirstTrips(function, costs, contents=contents), len(areas(function))
     waves: list[list[_Tile]] = []
-    turns, buffers = ceil(programs, cores), len(function.arguments) + len(areas(function))
+    turns = ceil(programs, cores)
     for turn in range(turns):
         active = range(turn * cores, min(programs, (turn + 1) * cores))
-        courses = [clock.tiles(arguments, program, memory, buffers) for program in active]
+        courses = [clock.tiles(arguments, program, memory, spaces) for program in active]
         longest = max(map(len, courses))
         waves += [[course[at] for course in courses if at < len(course)] for at in range(longest)]
         if len(waves) >= _WAVES:
@@ -89,9 +89,9 @@ class _FirstTrips(HalfClock):
 
     skipping = False
 
-    def tiles(self, arguments: Sequence[int | float], program: int, memory: Memory, count: int) -> list[_Tile]:
-        """Return a program's tiles in order."""
-        core = _Reads(program, count)
+    def tiles(self, arguments: Sequence[int | float], program: int, memory: Memory, spaces: int) -> list[_Tile]:
+        """Return a program's tiles in order; the function has so many workspaces."""
+        core = _Reads(program, len(self._function.arguments), spaces)
         with contextlib.suppress(_Followed):
             self.run(arguments, program, memory, core)
         return core.tiles or [core.current]
@@ -124,20 +124,22 @@ class _FirstTrips(HalfClock):
 
 
 class _Reads(Core):
-    """A core that notes the panels of each tile."""
+    """A core that notes the panels of each tile. Workspace, which each program has to itself, has none."""
 
-    __slots__ = ("current", "tiles", "trips")
+    __slots__ = ("arguments", "current", "tiles", "trips")
 
-    def __init__(self, program: int, arguments: int) -> None:
-        super().__init__(program, arguments, CUBE_PIPES)
+    def __init__(self, program: int, arguments: int, spaces: int) -> None:
+        super().__init__(program, arguments + spaces, CUBE_PIPES)
+        self.arguments = arguments
         self.tiles: list[_Tile] = []
         self.current: _Tile = {}
         self.trips = 1
 
     def touched(self, view: View, inward: bool) -> None:
         offset = None if view.offset is UNKNOWN else view.offset
-        panel = (view.base, offset, view.sizes, view.strides)
-        self.current[panel] = (view.base if inward else -1, view.bytes() * self.trips)
+        if view.base < self.arguments:
+            panel = (view.base, offset, view.sizes, view.strides)
+            self.current[panel] = (view.base if inward else -1, view.bytes() * self.trips)
         if not inward:
             self.tiles.append(self.current)
             self.current = {}

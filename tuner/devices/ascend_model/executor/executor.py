@@ -17,6 +17,7 @@ import numpy as np
 
 from tilewise.tuner.devices.ascend_model.clock.core import MTE2, MTE3, S, V, pipe_number
 from tilewise.tuner.devices.ascend_model.executor.cube_ops import CUBE_STEPS
+from tilewise.tuner.devices.ascend_model.executor.element_loops import all_at_once
 from tilewise.tuner.devices.ascend_model.executor.global_memory import (
     GlobalMemory,
     buffers_of,
@@ -40,6 +41,7 @@ from tilewise.tuner.devices.ascend_model.executor.memory import (
     place,
 )
 from tilewise.tuner.devices.ascend_model.executor.vector_ops import combine, computation
+from tilewise.tuner.devices.ascend_model.ir.element_loops import ElementLoop
 from tilewise.tuner.devices.ascend_model.ir.hivm import (
     DYNAMIC,
     Block,
@@ -205,6 +207,12 @@ class Executor:
         return branch
 
     def _for(self, op: Op) -> Step:
+        loop = self._trips(op)
+        found = ElementLoop.of(op)
+        return all_at_once(self, found, loop) if found else loop
+
+    def _trips(self, op: Op) -> Step:
+        """Compile a loop that is executed trip by trip."""
         (body,) = op.regions
         steps, yielded = self._block(body), body.yielded()
         index, *carried = body.arguments

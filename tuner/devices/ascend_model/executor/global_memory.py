@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 
@@ -58,6 +59,19 @@ class GlobalMemory:
             return
         self._sharing.load(group.order, pipe, op, view, group.programs)
         yield from memory.pieces(view, programs, op)
+
+    def gather(self, op: Op, element: View, at: Array) -> Array | None:
+        """Return the elements at `at` of the buffer that a view is of; None if the launch may write the buffer, so that
+        each read has to be checked."""
+        memory = self._buffer(element, op)
+        if element.base in self._written:
+            return None
+        flat = replace(element, offset=at.ravel())
+        if stray := memory.stray(flat, op):
+            self.strays.add(stray)
+        else:
+            memory.require(flat, op)
+        return decode(memory.with_strays(flat, at.size, self._stray), element.dtype).reshape(at.shape)
 
     def store(self, group: Group, pipe: int, op: Op, view: View, values: Array, kind: str) -> None:
         """Store one row of values per program or, with an atomic `kind`, combine it with the buffer's contents."""

@@ -24,7 +24,7 @@ from functools import cache
 
 import numpy as np
 
-from tilewise.tuner.devices.ascend_model.clock.core import PIPES, M, S
+from tilewise.tuner.devices.ascend_model.clock.core import PIPES, M, S, core_name
 from tilewise.tuner.devices.ascend_model.executor.memory import BLOCK_BYTES, Array, Fault, Global, View, place
 from tilewise.tuner.devices.ascend_model.ir.hivm import Op
 
@@ -250,11 +250,6 @@ def _blocks(start: int, sizes: tuple[int, ...], strides: tuple[int, ...], item: 
     if touched.size == touched[-1] - touched[0] + 1:
         return slice(int(touched[0]), int(touched[-1]) + 1)
     return touched
-
-
-def core_name(core: int) -> str:
-    """Return the name of one of a mixed kernel's cores: the cube core, then two vector cores."""
-    return "cube core" if core == 0 else f"vector core {core - 1}"
 
 
 @dataclass

@@ -276,7 +276,7 @@ class Global:
         """
         if not view.elements():
             return
-        self._check(view, op)
+        self.require(view, op)
         item = _storage(view.dtype)
         strides = tuple(stride * item.itemsize for stride in view.strides)
         offsets = np.broadcast_to(view.offset, programs)
@@ -314,7 +314,8 @@ class Global:
     def _at(self, offset: int, item: np.dtype[Any], sizes: tuple[int, ...], strides: tuple[int, ...]) -> Array:
         return np.ndarray(sizes, item, self._bytes, offset * item.itemsize, strides)
 
-    def _check(self, view: View, op: Op) -> None:
+    def require(self, view: View, op: Op) -> None:
+        """Raise `OutOfBounds` if a window reaches beyond the buffer."""
         low, high = view.span()
         first, last = int(np.min(view.offset)) + low, int(np.max(view.offset)) + high
         size = self.elements(view.dtype)

@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from tilewise.tuner.devices.ascend_model.clock.core import pipe_number
+from tilewise.tuner.devices.ascend_model.clock.core import core_name, pipe_number
 from tilewise.tuner.devices.ascend_model.clock.turns import Deadlock, Turns
 from tilewise.tuner.devices.ascend_model.executor.executor import Executor, side_by_side
 from tilewise.tuner.devices.ascend_model.executor.global_memory import GlobalMemory, buffers_of, written_arguments
 from tilewise.tuner.devices.ascend_model.executor.groups import Group, Step
-from tilewise.tuner.devices.ascend_model.executor.hazards import FlagFault, Order, core_name
+from tilewise.tuner.devices.ascend_model.executor.hazards import FlagFault, Order
 from tilewise.tuner.devices.ascend_model.executor.memory import STRAYS, Array, View, place
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function, Op
 from tilewise.tuner.devices.ascend_model.ir.workspace import CROSS_FLAGS, allocated, areas, cross_flag

@@ -73,7 +73,12 @@ def _extension(short: str, before: str, after: str) -> Callable[[Any], Any]:
     if short == "trunci":
         half = 1 << (_WIDTHS[after] - 1)
         return lambda value: ((value + half) & (2 * half - 1)) - half
-    return lambda value: value * 1  # turns a bool into an int
+    return _widened if _WIDTHS[after] == 64 else (lambda value: value * 1)
+
+
+def _widened(value: Any) -> Any:
+    """Turn a bool into an int, and whole numbers of any width into those of 64 bits."""
+    return value.astype(np.int64) if isinstance(value, np.ndarray) else value * 1
 
 
 _EXTENSIONS = ("index_cast", "index_castui", "extsi", "extui", "trunci")

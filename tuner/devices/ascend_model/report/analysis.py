@@ -92,15 +92,14 @@ class Analysis:
         return rows
 
     def lines(self) -> list[LineTime]:
-        """Return the lines that take time, the longest on the critical path first."""
+        """Return the lines that take time, the longest on the critical path first. Of cores that run side by side, the
+        one whose pipe is busiest counts."""
         pipes: dict[Place, dict[str, float]] = {}
         none = dict.fromkeys(self.pipes(), 0.0)
         path: dict[Place, float] = {}
         for launch in self.launches:
-            for event in launch.recording.events:
-                if event.work and (place := launch.place(event)):
-                    busy = pipes.setdefault(place, {**none})
-                    busy[PIPES[event.pipe]] += (event.end - event.start) * launch.cycle_us
+            for (line, pipe), time in _busy(launch).items():
+                pipes.setdefault(line, {**none})[pipe] += time
             for event, cycles in launch.recording.critical_path():
                 if place := launch.place(event):
                     path[place] = path.get(place, 0.0) + cycles * launch.cycle_us
@@ -128,6 +127,16 @@ class Analysis:
                 before = moved.get(name, (0, 0))
                 moved[name] = (before[0] + read, before[1] + written)
         return moved
+
+
+def _busy(launch: LaunchCourse) -> Mapping[tuple[Place, str], float]:
+    """Return the microseconds of each line's work on each pipe."""
+    by_core: dict[tuple[Place, str], list[float]] = {}
+    for event in launch.recording.events:
+        if event.work and (place := launch.place(event)):
+            cores = by_core.setdefault((place, PIPES[event.pipe]), [0.0] * len(launch.recording.cores))
+            cores[event.core] += (event.end - event.start) * launch.cycle_us
+    return {key: max(cores) for key, cores in by_core.items()}
 
 
 def analyse(

@@ -1,11 +1,11 @@
-"""Drawing of a config's timeline: one lane per pipe, one bar per operation, the critical path in the strong colour."""
+"""Drawing of a timeline: one lane per pipe of each core, one bar per operation, and a strong colour on the path."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from xml.sax.saxutils import escape
 
-from tilewise.tuner.devices.ascend_model.clock.core import PIPES
+from tilewise.tuner.devices.ascend_model.clock.core import PIPES, core_name
 from tilewise.tuner.devices.ascend_model.clock.recording import Event
 from tilewise.tuner.devices.ascend_model.report.analysis import Analysis, LaunchCourse
 from tilewise.tuner.devices.ascend_model.report.trace import LANES
@@ -36,7 +36,7 @@ def drawing(analysis: Analysis) -> str:
     total = 0
     for launch in analysis.launches:
         body += _launch(launch, total)
-        total += _HEAD + len(launch.recording.time.busy) * _LANE + 30
+        total += _HEAD + len(launch.recording.lanes) * _LANE + 30
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {_WIDTH} {total}" font-family="sans-serif">',
@@ -55,18 +55,20 @@ def _launch(launch: LaunchCourse, top: int) -> Iterator[str]:
     title = f"{launch.name}: one program, {us:.2f} us of {launch.time.time_us:.2f}; solid: critical path"
     yield f'<text x="10" y="{top + 20}" font-size="15">{escape(title)}</text>'
     critical = {id(event) for event, _ in launch.recording.critical_path()}
-    pipes = list(launch.recording.time.busy)
-    for lane, pipe in enumerate(pipes):
+    lanes = launch.recording.lanes
+    for lane, (core, pipe) in enumerate(lanes):
         y = top + _HEAD + lane * _LANE
-        yield f'<text x="10" y="{y + 17}" font-size="13">{LANES[pipe]}</text>'
+        label = LANES[pipe] if len(launch.recording.cores) == 1 else f"{core_name(core)} {pipe}"
+        yield f'<text x="10" y="{y + 17}" font-size="13">{label}</text>'
         yield f'<line x1="{_LEFT}" x2="{_WIDTH - 10}" y1="{y + _BAR}" y2="{y + _BAR}" stroke="#d0d4da"/>'
-        events = [event for event in launch.recording.events if event.work and PIPES[event.pipe] == pipe]
+        place = (core, PIPES.index(pipe))
+        events = [event for event in launch.recording.events if event.work and (event.core, event.pipe) == place]
         for strong in (False, True):
             bars = _merged([event for event in events if (id(event) in critical) is strong], scale)
             opacity = 1 if strong else _FAINT
             path = "".join(f"M{x:.1f} {y}h{width:.1f}v{_BAR}h-{width:.1f}z" for x, width in bars)
             yield f'<path d="{path}" fill="{_COLOURS[pipe]}" opacity="{opacity}"/>' if path else ""
-    foot = top + _HEAD + len(pipes) * _LANE
+    foot = top + _HEAD + len(lanes) * _LANE
     for tick in range(_TICKS + 1):
         x = _LEFT + tick / _TICKS * cycles * scale
         anchor = "end" if tick == _TICKS else "middle"

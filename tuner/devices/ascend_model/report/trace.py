@@ -1,4 +1,4 @@
-"""A config's timeline as Chrome trace events, which Perfetto opens: one lane per pipe, arrows for flags.
+"""A config's timeline as Chrome trace events, which Perfetto opens: one lane per pipe of each core, arrows for flags.
 
 The format is "Trace Event Format": complete events (`X`) on threads of a process, named by metadata (`M`), and flows
 from a start (`s`) to a finish (`f`), which bind to the slices around them. Timestamps are microseconds of the part's
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from tilewise.tuner.devices.ascend_model.clock.core import PIPES
+from tilewise.tuner.devices.ascend_model.clock.core import PIPES, core_name
 from tilewise.tuner.devices.ascend_model.clock.recording import Event
 from tilewise.tuner.devices.ascend_model.report.analysis import Analysis, LaunchCourse
 
@@ -36,9 +36,12 @@ def trace_events(analysis: Analysis) -> dict[str, Any]:
 
 def _launch(launch: LaunchCourse, process: int) -> Iterator[dict[str, Any]]:
     yield _named("process_name", f"{launch.name}: one program", pid=process, tid=0)
-    for pipe in launch.recording.time.busy:
-        lane = PIPES.index(pipe)
-        yield _named("thread_name", f"{LANES[pipe]} ({pipe})", pid=process, tid=lane)
+    for core, pipe in launch.recording.lanes:
+        lane = _lane(core, PIPES.index(pipe))
+        label = f"{LANES[pipe]} ({pipe})"
+        if len(launch.recording.cores) > 1:
+            label = f"{core_name(core)}: {label}"
+        yield _named("thread_name", label, pid=process, tid=lane)
         yield {"ph": "M", "name": "thread_sort_index", "pid": process, "tid": lane, "args": {"sort_index": lane}}
     recording = launch.recording
     on_path = {id(event) for event, _ in recording.critical_path()}
@@ -49,8 +52,8 @@ def _launch(launch: LaunchCourse, process: int) -> Iterator[dict[str, Any]]:
         source, target = recording.events[flow.source], recording.events[flow.target]
         shared = {"name": f"flag {flow.event}", "cat": "flag", "id": f"{process}.{index}", "pid": process}
         leaving = (source.start + source.end) / 2  # inside the slice that it binds to
-        yield {"ph": "s", "tid": source.pipe, "ts": _us(launch, leaving), **shared}
-        yield {"ph": "f", "bp": "e", "tid": target.pipe, "ts": _us(launch, target.start), **shared}
+        yield {"ph": "s", "tid": _lane(source.core, source.pipe), "ts": _us(launch, leaving), **shared}
+        yield {"ph": "f", "bp": "e", "tid": _lane(target.core, target.pipe), "ts": _us(launch, target.start), **shared}
 
 
 def _named(kind: str, name: str, *, pid: int, tid: int) -> dict[str, Any]:
@@ -67,11 +70,15 @@ def _slice(launch: LaunchCourse, event: Event, process: int, *, critical: bool) 
         "name": operation.removeprefix("hivm.hir."),
         "cat": PIPES[event.pipe],
         "pid": process,
-        "tid": event.pipe,
+        "tid": _lane(event.core, event.pipe),
         "ts": _us(launch, event.start),
         "dur": _us(launch, event.end - event.start),
         "args": arguments,
     }
+
+
+def _lane(core: int, pipe: int) -> int:
+    return core * len(PIPES) + pipe
 
 
 def _us(launch: LaunchCourse, cycles: float) -> float:

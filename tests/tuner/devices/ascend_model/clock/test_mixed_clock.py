@@ -4,10 +4,13 @@ import pytest
 
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
-from tilewise.tuner.devices.ascend_model.clock.core import Memory, Rate
+from tilewise.tuner.devices.ascend_model.clock.core import PIPES, Memory, Rate
 from tilewise.tuner.devices.ascend_model.clock.mixed_clock import MixedClock
 from tilewise.tuner.devices.ascend_model.executor.verification import compile_config
 from tilewise.tuner.devices.ascend_model.model_config import model_config
+from tilewise.tuner.devices.ascend_model.report.analysis import analyse
+from tilewise.tuner.devices.ascend_model.report.drawing import drawing
+from tilewise.tuner.devices.ascend_model.report.trace import trace_events
 from tilewise.tuner.hardware.ascend_costs import costs
 from tilewise.tuner.hardware.figure import Figure
 
@@ -78,3 +81,46 @@ def test_a_program_whose_cores_wait_for_one_another_is_refused(target, cache_fol
     memory = Memory(rates, rates, Memory(rates, rates))
     with pytest.raises(ValueError, match="deadlock: core 0 waits for flag 0"):
         MixedClock(edited(function, waits[0], []), costs()).run([512, 512, 512, 32, 1, 1], 0, memory)
+
+
+# Timeline -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["epilogue", "attention"])
+def test_recording_a_mixed_program_changes_no_time_and_its_path_crosses_cores(name, target, cache_folder):
+    if name == "epilogue":
+        spec, dims, flags, config = GEMM, SQUARE, {"bias": True}, TILE | {"multibuffer": True}
+    else:
+        spec, dims, flags = FLASH, {"B": 1, "H": 4, "HKV": 4, "Q": 256, "K": 256, "D": 64}, {}
+        config = {"VARIANT": "masked", "BLOCK_M": 64, "BLOCK_N": 64}
+    problem = Problem(spec.name, dims, "float16", flags)
+    outcome, _ = model_config(spec, problem, config, target, cache_folder)
+    analysis = analyse(spec, problem, config, target, cache_folder)
+    assert analysis.time_us == pytest.approx(outcome.timing.time_us, abs=1e-3)
+    (launch,) = analysis.launches
+    recording = launch.recording
+    steps = list(recording.critical_path())
+    assert sum(cycles for _, cycles in steps) == pytest.approx(recording.time.cycles, rel=1e-9)
+    assert min(cycles for _, cycles in steps) >= -1e-6
+    assert {event.core for event, _ in steps} > {0}
+    for core, time in enumerate(recording.cores):
+        for pipe, busy in time.busy.items():
+            events = [e for e in recording.events if e.work and (e.core, PIPES[e.pipe]) == (core, pipe)]
+            assert sum(e.end - e.start for e in events) == pytest.approx(busy)
+    across = [
+        flow for flow in recording.flows if recording.events[flow.source].core != recording.events[flow.target].core
+    ]
+    assert across
+    assert all(recording.events[flow.source].start <= recording.events[flow.target].start for flow in across)
+
+
+def test_a_trace_and_a_drawing_have_a_lane_for_each_pipe_of_each_core(target, cache_folder):
+    problem = Problem("gemm", SQUARE, "float16", {"bias": True})
+    analysis = analyse(GEMM, problem, TILE | {"multibuffer": True}, target, cache_folder)
+    named = [e for e in trace_events(analysis)["traceEvents"] if e["name"] == "thread_name"]
+    names = [event["args"]["name"] for event in named]
+    assert len(names) == len({event["tid"] for event in named}) == 5 + 4 + 4
+    assert names[0] == "cube core: scalar unit (S)"
+    assert "vector core 1: vector pipe (V)" in names
+    shown = drawing(analysis)
+    assert all(f">{label}<" in shown for label in ("cube core FIX", "vector core 0 V", "vector core 1 MTE3"))

@@ -1,0 +1,157 @@
+"""Loops over elements: all at once where trips do not depend on one another, one by one where they may."""
+
+import numpy as np
+import pytest
+
+from tilewise.tuner.devices.ascend_model.executor.executor import Executor
+from tilewise.tuner.devices.ascend_model.executor.hazards import Race, Unordered
+from tilewise.tuner.devices.ascend_model.executor.memory import OutOfBounds
+
+ON_CHIP = 1 << 16
+ELEMENTS = np.arange(4096, dtype=np.float32)
+
+BUFFER = "memref<?xf32, #hivm.address_space<gm>>"
+ELEMENT = "memref<1xf32, strided<[1], offset: ?>, #hivm.address_space<gm>>"
+ANYWHERE = (
+    "operandSegmentSizes = array<i32: 1, 1, 0, 0>, static_offsets = array<i64: -9223372036854775808>, "
+    "static_sizes = array<i64: 1>, static_strides = array<i64: 1>"
+)
+
+END = ('"scf.yield"() : () -> ()', "}) : (index, index, index) -> ()")
+
+
+class Watched(Executor):
+    """An executor that counts the loops that it runs trip by trip."""
+
+    one_by_one = 0
+
+    def _trips(self, op):
+        step = super()._trips(op)
+
+        def counted(group):
+            self.one_by_one += 1
+            return step(group)
+
+        return counted
+
+
+def number(name, value, kind="index"):
+    return f'%{name} = "arith.constant"() <{{value = {value} : {kind}}}> : () -> {kind}'
+
+
+def loop(index, trips):
+    return f'"scf.for"(%c0, %{trips}, %c1) ({{', f"^bb0(%{index}: index):"
+
+
+def whole(name, op, *operands):
+    return f'%{name} = "arith.{op}"({", ".join("%" + o for o in operands)}) : (index, index) -> index'
+
+
+def add(name, value, other):
+    return f'%{name} = "arith.addf"(%{value}, %{other}) : (f32, f32) -> f32'
+
+
+def load(name, at, memory="a"):
+    return f'%{name} = "memref.load"(%{memory}, %{at}) : ({"UB" if memory == "a" else "GM"}, index) -> f32'
+
+
+def store(value, at):
+    return f'"memref.store"(%{value}, %a, %{at}) : (f32, UB, index) -> ()'
+
+
+def gather(at, name="got"):
+    """Load the element of global memory that `at`, a number on chip, names."""
+    return (
+        load("place", at),
+        '%as_i = "arith.fptosi"(%place) : (f32) -> i64',
+        '%at_i = "arith.index_cast"(%as_i) : (i64) -> index',
+        f'%one = "memref.reinterpret_cast"(%arg, %at_i) <{{{ANYWHERE}}}> : ({BUFFER}, index) -> {ELEMENT}',
+        f'%{name} = "memref.load"(%one, %c0) : ({ELEMENT}, index) -> f32',
+    )
+
+
+LOADED = ("load", "set MTE2 S 0", "wait MTE2 S 0", number("trips", 1000), number("half", 0.5, "f32"))
+STORED = ("set S MTE3 0", "wait S MTE3 0", "store")
+
+
+@pytest.fixture
+def run(program):
+    """Run lines, and return the buffer with the number of loops that were executed trip by trip."""
+
+    def execute(*lines, data=ELEMENTS, programs=1):
+        data = data.copy()
+        executor = Watched(program(*lines), ON_CHIP)
+        executor.run({"x_ptr": data}, [7], (programs,))
+        return data, executor.one_by_one
+
+    return execute
+
+
+def test_elements_are_computed_all_at_once(run):
+    body = (load("v", "i"), add("w", "v", "half"), store("w", "i"))
+    found, one_by_one = run(*LOADED, *loop("i", "trips"), *body, *END, *STORED)
+    assert one_by_one == 0
+    assert found.tolist() == [n + 0.5 * (n < 1000) for n in range(4096)]
+
+
+def test_a_nest_over_rows_and_columns_is_computed_all_at_once(run):
+    lines = (number("rows", 20), number("cols", 30), number("step", 64))
+    body = (whole("row", "muli", "i", "step"), *loop("j", "cols"), whole("at", "addi", "row", "j"))
+    inner = (load("v", "at"), add("w", "v", "v"), store("w", "at"), *END)
+    found, one_by_one = run(*LOADED, *lines, *loop("i", "rows"), *body, *inner, *END, *STORED)
+    assert one_by_one == 0
+    assert found.tolist() == [n * (1 + (n // 64 < 20 and n % 64 < 30)) for n in range(4096)]
+
+
+@pytest.mark.parametrize("forward", [True, False])
+def test_a_trip_that_reads_what_another_one_writes_is_executed_in_order(run, forward):
+    source, target = ("i", "next") if forward else ("next", "i")
+    body = (whole("next", "addi", "i", "c1"), load("v", source), add("w", "v", "half"), store("w", target))
+    found, one_by_one = run(*LOADED, *loop("i", "trips"), *body, *END, *STORED)
+    assert one_by_one == 1
+    expected = ELEMENTS.copy()
+    for n in range(1000):
+        expected[n + forward] = expected[n + (not forward)] + 0.5
+    assert found.tolist() == expected.tolist()
+
+
+def test_several_writes_to_one_element_leave_the_last_one(run):
+    body = (whole("at", "remui", "i", "seven"), load("v", "i"), store("v", "at"))
+    found, one_by_one = run(*LOADED, number("seven", 7), *loop("i", "trips"), *body, *END, *STORED)
+    assert one_by_one == 1
+    expected = ELEMENTS.copy()
+    for n in range(1000):
+        expected[n % 7] = expected[n]
+    assert found.tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("ordered", [True, False])
+def test_elements_of_an_address_list_are_gathered(program, ordered):
+    """The buffer is written at the end. If races are looked for, each read is checked, one by one."""
+    places = np.random.default_rng(0).permutation(4096).astype(np.float32)
+    expected = places[places[:1000].astype(int)].tolist()
+    lines = (number("far", 2000), *loop("i", "trips"), *gather("i"), whole("at", "addi", "i", "far"))
+    function = program(*LOADED, *lines, store("got", "at"), *END, *STORED)
+    executor = Watched(function, ON_CHIP, order=None if ordered else Unordered)
+    executor.run({"x_ptr": places}, [7], (1,))
+    assert executor.one_by_one == ordered
+    assert places[2000:3000].tolist() == expected
+
+
+def test_an_element_beyond_the_buffer_is_refused(program):
+    places = np.full(4096, 1e6, np.float32)
+    function = program(*LOADED, *loop("i", "trips"), *gather("i"), store("got", "i"), *END)
+    with pytest.raises(OutOfBounds, match="element 1000000 of x_ptr, which has 4096"):
+        Executor(function, ON_CHIP).run({"x_ptr": places}, [7], (1,))
+
+
+def test_a_loop_that_does_not_wait_for_its_tile_is_a_race(run):
+    body = (load("v", "i"), store("v", "i"))
+    with pytest.raises(Race, match=r"which load .* wrote, and nothing orders them"):
+        run("load", number("trips", 1000), *loop("i", "trips"), *body, *END)
+
+
+def test_a_store_that_does_not_wait_for_a_loop_is_a_race(run):
+    body = (load("v", "i"), store("v", "i"))
+    with pytest.raises(Race, match=r"store .* on MTE3 reads on-chip byte .*, which memref.store"):
+        run(*LOADED, *loop("i", "trips"), *body, *END, "store")

@@ -1,0 +1,50 @@
+"""Each time of a cube kernel comes with the class of kernel that says how far it is to be trusted."""
+
+import pytest
+from places import ROOT
+
+from tilewise.kernels import registry
+from tilewise.kernels.spec import Problem
+from tilewise.tuner.devices.ascend_model.device import ModelDevice
+from tilewise.tuner.devices.ascend_model.model_config import model_config
+from tilewise.tuner.hardware.cube_costs import TRUST
+from tilewise.tuner.tuning.evidence import explanation
+
+TUTORIAL = f"{ROOT / 'examples' / 'tutorial_matmul.py'}:MATMUL"
+TILE = {"VARIANT": "masked", "BLOCK_M": 128, "BLOCK_N": 128, "BLOCK_K": 128, "GROUP_M": 1, "SPLIT_K": 1, "PROGRAMS": 0}
+WRAPPED = {"BLOCK_SIZE_M": 32, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 32, "GROUP_SIZE_M": 8}
+
+
+@pytest.mark.parametrize(
+    ("kernel", "size", "config", "flags", "expected"),
+    [
+        ("gemm", 2048, TILE, {}, "large product"),
+        ("gemm", 1024, TILE, {}, "small product"),
+        ("gemm", 128, TILE, {}, "launch-bound"),
+        ("gemm", 1024, TILE, {"bias": True}, "cube and vector cores"),
+        (TUTORIAL, 128, WRAPPED, {}, "element-wise"),
+    ],
+)
+def test_the_class_follows_from_what_the_time_is_made_of(kernel, size, config, flags, expected, target, cache_folder):
+    spec = registry.load(kernel)
+    problem = Problem(spec.name, dict.fromkeys("MNK", size), "float16", flags)
+    outcome, _ = model_config(spec, problem, config, target, cache_folder)
+    low, high = TRUST[expected]
+    assert outcome.facts["trust"] == {"class": expected, "low": low, "high": high}
+    said = explanation({"programs": 1, "cores": 1, "waves": 1, **outcome.facts}, outcome.timing.time_us)
+    assert said.endswith(f"modelled as {expected}: probably {low:g} to {high:g} times as long")
+
+
+def test_lower_trust_is_a_wider_interval(cache_folder):
+    with ModelDevice("Ascend910B4", jobs=1, cache_folder=cache_folder) as device:
+        spec = registry.load("gemm")
+        wide, narrow = (
+            device.interval_us(spec, Problem("gemm", dict.fromkeys("MNK", size), "float16"), TILE)
+            for size in (128, 2048)
+        )
+    assert wide[1] / wide[0] > narrow[1] / narrow[0]
+
+
+def test_a_vector_kernel_has_one_interval_for_all(row_reduce, problem, rows, target, cache_folder):
+    outcome, _ = model_config(row_reduce, problem(1000, 8192), rows(25, 25, 256), target, cache_folder)
+    assert "trust" not in outcome.facts

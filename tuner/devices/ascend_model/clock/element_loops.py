@@ -1,0 +1,79 @@
+"""The time of loops over the elements of a tile beside a cube core, for all trips at once.
+
+Trips that do not wait for one another keep the scalar unit busy by their number, whatever their addresses are. Of
+global memory, neighbours come through the unit's data cache: it waits for a line once, and a tile's elements fill whole
+lines along one of its axes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from tilewise.tuner.devices.ascend_model.clock.core import Core
+from tilewise.tuner.devices.ascend_model.ir.element_loops import ElementLoop
+from tilewise.tuner.devices.ascend_model.ir.hivm import MemRef, Op
+from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, UnknownOperation
+from tilewise.tuner.hardware.ascend_costs import Costs
+
+__all__ = ["element_loop"]
+
+CACHE_LINE = 64
+"""Bytes of a line of the scalar unit's data cache (the vendor's manual, "Reading/Writing Data by the Scalar Unit")."""
+
+
+class _Clock(Protocol):
+    """What a loop needs of the program's clock."""
+
+    costs: Costs
+
+    def scalar_cycles(self, op: Op) -> float: ...
+
+
+def element_loop(clock: _Clock, found: ElementLoop) -> Callable[[list[Any], Core], None]:
+    """Compile a nest of loops."""
+    each = [clock.costs["iteration"] + sum(_cycles(clock, op) for op in level.operations) for level in found.levels]
+    sizes = [sum(_bytes(op) for op in level.operations) for level in found.levels]
+    reads = [_reads(level.operations) for level in found.levels]
+
+    def loop(values: list[Any], core: Core) -> None:
+        trips, cycles = 1, 0.0
+        for level, cost, size, outside in zip(found.levels, each, sizes, reads, strict=True):
+            bounds = [values[number] for number in level.op.operands]
+            if any(bound is UNKNOWN for bound in bounds):
+                raise UnknownOperation(f"the model cannot follow {level.op.name} where it depends on tensor contents")
+            trips *= len(range(*bounds))
+            cycles += trips * cost
+            core.elements += trips * size
+            for number, read in outside:
+                core.reads[values[number].base] += trips * read
+        core.scalar(cycles)
+
+    return loop
+
+
+def _cycles(clock: _Clock, op: Op) -> float:
+    if op.name == "memref.reinterpret_cast":
+        return 0.0
+    if op.name not in ("memref.load", "memref.store"):
+        return clock.scalar_cycles(op)
+    lines = _bytes(op) / CACHE_LINE if _memory(op).space == "gm" else 0.0
+    return clock.costs["element_access"] + lines * clock.costs["element_line"]
+
+
+def _bytes(op: Op) -> int:
+    return -(-_memory(op).item_bits // 8) if op.name in ("memref.load", "memref.store") else 0
+
+
+def _memory(op: Op) -> MemRef:
+    kind = op.types[1 if op.name == "memref.store" else 0]
+    assert isinstance(kind, MemRef)
+    return kind
+
+
+def _reads(operations: Any) -> list[tuple[int, int]]:
+    """Return the buffers of global memory that are read, each by the value that held it before the nest, and the bytes
+    of one element."""
+    sources = {op.results[0]: op.operands[0] for op in operations if op.name == "memref.reinterpret_cast"}
+    loads = [op for op in operations if op.name == "memref.load" and _memory(op).space == "gm"]
+    return [(sources.get(op.operands[0], op.operands[0]), _bytes(op)) for op in loads]

@@ -1,0 +1,241 @@
+"""Loops over the elements of a tile, executed for all elements at once.
+
+A register becomes an array with an axis for the programs and one for each loop. That gives what one trip after the
+other gives if no trip reads what another one writes: memory that is read and written has to be the same element in
+each trip, read first. Addresses tell, once they are known. Where they do not show it, the loop is executed as it
+stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import numpy as np
+
+from tilewise.tuner.devices.ascend_model.clock.core import S
+from tilewise.tuner.devices.ascend_model.executor.global_memory import GlobalMemory
+from tilewise.tuner.devices.ascend_model.executor.groups import Group, Step
+from tilewise.tuner.devices.ascend_model.executor.memory import View
+from tilewise.tuner.devices.ascend_model.ir.element_loops import ElementLoop
+from tilewise.tuner.devices.ascend_model.ir.hivm import MemRef, Op, index_plan
+from tilewise.tuner.devices.ascend_model.ir.scalars import scalar_function
+
+__all__ = ["all_at_once"]
+
+
+class _Launch(Protocol):
+    """What a loop needs of the executor."""
+
+    memory: GlobalMemory
+
+
+class _OneByOne(Exception):
+    """Trips may depend on one another, or use memory in a way that arrays do not express."""
+
+
+def all_at_once(launch: _Launch, found: ElementLoop, one_by_one: Step) -> Step:
+    """Compile a nest of loops; `one_by_one` executes it as it stands."""
+    compiled = [[(op, _compute(op)) for op in level.operations] for level in found.levels]
+
+    def loop(group: Group) -> list[Group]:
+        return [end for part in group.split(found.bounds) for end in whole(part)]
+
+    def whole(group: Group) -> list[Group]:
+        trips = [range(*(int(group.values[n]) for n in level.op.operands)) for level in found.levels]
+        if not all(trips):
+            return [group]
+        registers = _Registers(group, launch.memory, trips)
+        try:
+            for level, operations in zip(found.levels, compiled, strict=True):
+                registers.count(level.index)
+                for op, compute in operations:
+                    compute(registers, op)
+        except _OneByOne:
+            return one_by_one(group) or [group]
+        registers.commit()
+        return [group]
+
+    return loop
+
+
+@dataclass(frozen=True, slots=True)
+class _Access:
+    """An access to on-chip memory by all trips, or to global memory (no view). A write has values."""
+
+    op: Op
+    view: View | None = None
+    values: Any = None
+
+    @property
+    def writes(self) -> bool:
+        return self.values is not None
+
+
+@dataclass(slots=True)
+class _Registers:
+    """The values of a nest's operations: arrays of (programs, trips of each loop), of extent 1 where all are equal.
+
+    Nothing outside is changed before `commit`.
+    """
+
+    group: Group
+    memory: GlobalMemory
+    trips: Sequence[range]
+    _values: dict[int, Any] = field(default_factory=dict)
+    _accesses: list[_Access] = field(default_factory=list)
+    _counted: int = 0
+
+    def __getitem__(self, number: int) -> Any:
+        if number in self._values:
+            return self._values[number]
+        value = self.group.values[number]
+        if isinstance(value, View):
+            return replace(value, offset=self._lifted(value.offset))
+        return self._lifted(value)
+
+    def __setitem__(self, number: int, value: Any) -> None:
+        self._values[number] = value
+
+    def _lifted(self, value: Any) -> Any:
+        """Return a value from outside the nest with an axis for each loop."""
+        return value.reshape(-1, *[1] * len(self.trips)) if isinstance(value, np.ndarray) else value
+
+    def count(self, index: int) -> None:
+        """Begin the next loop inside."""
+        shape = [1] * (1 + len(self.trips))
+        shape[1 + self._counted] = -1
+        self._values[index] = np.array(self.trips[self._counted], np.int64).reshape(shape)
+        self._counted += 1
+
+    def element(self, number: int, indices: Sequence[int]) -> View:
+        """Return a view of one element for each trip: its offset is a number or an array."""
+        view: View = self[number]
+        moves = [self[i] * stride for i, stride in zip(indices, view.strides, strict=True)]
+        return replace(view, offset=view.offset + sum(moves), sizes=(), strides=())
+
+    def read(self, op: Op, element: View) -> Any:
+        if element.base >= 0:
+            at = np.broadcast_to(element.offset, (len(self.group.programs), *np.shape(element.offset)[1:]))
+            if (found := self.memory.gather(op, element, at)) is None:
+                raise _OneByOne
+            self._accesses.append(_Access(op))
+            return found
+        view = self._tile(element)
+        if any(made.writes and _meet(made.view, view) for made in self._accesses):
+            raise _OneByOne
+        self._accesses.append(_Access(op, view))
+        return self.group.chip.read(view, op).copy()
+
+    def write(self, op: Op, element: View, value: Any) -> None:
+        view = self._tile(element)
+        if tuple(map(len, self.trips)) != view.sizes or not _is_injective(view):
+            raise _OneByOne
+        for made in self._accesses:
+            if made.view is not None and _meet(made.view, view) and (made.writes or made.view != view):
+                raise _OneByOne
+        self._accesses.append(_Access(op, view, value))
+
+    def _tile(self, element: View) -> View:
+        """Return the elements of all trips as one view."""
+        at = np.asarray(element.offset)
+        if at.ndim == 0:
+            return replace(element, offset=int(at), sizes=(1,) * len(self.trips), strides=(0,) * len(self.trips))
+        if len(at) != 1:  # another place in each program
+            raise _OneByOne
+        (at,) = at
+        start = int(at.flat[0])
+        strides = []
+        expected = np.array(start)
+        for axis, size in enumerate(at.shape):
+            stride = int(at.take(1, axis).flat[0]) - start if size > 1 else 0
+            strides.append(stride)
+            expected = expected[..., None] + np.arange(size) * stride
+        if not np.array_equal(expected, at):
+            raise _OneByOne
+        return replace(element, offset=start, sizes=at.shape, strides=tuple(strides))
+
+    def commit(self) -> None:
+        """Make the accesses in the order of one trip."""
+        for made in self._accesses:
+            if made.view is None:
+                self.group.order.issue(S, made.op)
+            elif made.writes:
+                self.group.order.use(S, made.op, [], [made.view])
+                self.group.chip.write(made.view, made.values, made.op)
+            else:
+                self.group.order.use(S, made.op, [made.view], [])
+
+
+def _meet(one: View | None, other: View) -> bool:
+    """Return whether the bytes of two on-chip views may overlap."""
+    if one is None:
+        return False
+    (first, last), (begin, end) = _bits(one), _bits(other)
+    return first < end and begin < last
+
+
+def _bits(view: View) -> tuple[int, int]:
+    low, high = view.span()
+    start = view.address * 8 + view.offset * view.item_bits
+    return start + low * view.item_bits, start + (high + 1) * view.item_bits
+
+
+def _is_injective(view: View) -> bool:
+    """Return whether no two trips use the same element."""
+    reach = 0
+    for stride, size in sorted((abs(stride), size) for stride, size in zip(view.strides, view.sizes, strict=True)):
+        if size > 1:
+            if stride <= reach:
+                return False
+            reach += stride * (size - 1)
+    return True
+
+
+_Compute = Callable[[_Registers, Op], None]
+
+
+def _compute(op: Op) -> _Compute:
+    if op.name == "arith.constant":
+        return _constant
+    if op.name == "memref.load":
+        return _load
+    if op.name == "memref.store":
+        return _store
+    if op.name == "memref.reinterpret_cast":
+        return _reinterpret
+    function = scalar_function(op)
+
+    def scalar(registers: _Registers, op: Op) -> None:
+        registers[op.results[0]] = function(*[registers[n] for n in op.operands])
+
+    return scalar
+
+
+def _constant(registers: _Registers, op: Op) -> None:
+    registers[op.results[0]] = op.attributes["value"]
+
+
+def _load(registers: _Registers, op: Op) -> None:
+    number, *indices = op.operands
+    registers[op.results[0]] = registers.read(op, registers.element(number, indices))
+
+
+def _store(registers: _Registers, op: Op) -> None:
+    value, number, *indices = op.operands
+    registers.write(op, registers.element(number, indices), registers[value])
+
+
+def _reinterpret(registers: _Registers, op: Op) -> None:
+    source, *_ = op.operands
+    (offset,), sizes, strides = (
+        [registers[number] if known is None else known for known, number in part] for part in index_plan(op)
+    )
+    if any(isinstance(number, np.ndarray) for number in [*sizes, *strides]):
+        raise _OneByOne
+    kind, view = op.result_types[0], registers[source]
+    assert isinstance(kind, MemRef)
+    registers[op.results[0]] = replace(
+        view, offset=offset, sizes=tuple(map(int, sizes)), strides=tuple(map(int, strides)), dtype=kind.dtype
+    )
