@@ -13,7 +13,7 @@ from typing import Any, Protocol
 from tilewise.tuner.devices.ascend_model.clock.core import Core
 from tilewise.tuner.devices.ascend_model.ir.element_loops import ElementLoop
 from tilewise.tuner.devices.ascend_model.ir.hivm import MemRef, Op
-from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, UnknownOperation
+from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, DependsOnContents
 from tilewise.tuner.hardware.ascend_costs import Costs
 
 __all__ = ["element_loop"]
@@ -41,7 +41,7 @@ def element_loop(clock: _Clock, found: ElementLoop) -> Callable[[list[Any], Core
         for level, cost, size, outside in zip(found.levels, each, sizes, reads, strict=True):
             bounds = [values[number] for number in level.op.operands]
             if any(bound is UNKNOWN for bound in bounds):
-                raise UnknownOperation(f"the model cannot follow {level.op.name} where it depends on tensor contents")
+                raise DependsOnContents(f"the model cannot follow {level.op.name} where it depends on tensor contents")
             trips *= len(range(*bounds))
             cycles += trips * cost
             core.elements += trips * size

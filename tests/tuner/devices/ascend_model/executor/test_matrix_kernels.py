@@ -69,15 +69,19 @@ SIZES = {
 
 
 @pytest.mark.full
-@pytest.mark.parametrize(("name", "dtype"), [(name, each) for name in SIZES for each in registry.load(name).dtypes])
-def test_random_configs_agree_at_random_sizes(verdict, target, name, dtype):
-    if dtype.startswith("float8"):
-        return
+@pytest.mark.parametrize(
+    ("name", "dtype", "flags"),
+    [
+        *((name, each, {}) for name in SIZES for each in registry.load(name).dtypes if not each.startswith("float8")),
+        ("fused_moe", "bfloat16", {"quant": "int8_w8a8"}),
+    ],
+)
+def test_random_configs_agree_at_random_sizes(verdict, target, name, dtype, flags):
     spec, draw = registry.load(name), random.Random(f"{name} {dtype}")
     for _ in range(20):
         dims = SIZES[name](draw)
-        config = draw.choice(enumerate_space(spec, Problem(name, dims, dtype), target).configs)
-        found = verdict(spec, dims, dtype, config)
+        config = draw.choice(enumerate_space(spec, Problem(name, dims, dtype, flags), target).configs)
+        found = verdict(spec, dims, dtype, config, **flags)
         assert found.agreed or found.status is Status.COMPILE, f"{dims} {config}: {found.reason}"
 
 
