@@ -44,7 +44,7 @@ from tilewise.tuner.devices.ascend_model.ir.hivm import (
     index_plan,
     kept_dimensions,
 )
-from tilewise.tuner.devices.ascend_model.ir.scalars import scalar_function
+from tilewise.tuner.devices.ascend_model.ir.scalars import scalar_function, straight_line
 from tilewise.tuner.devices.ascend_model.ir.values import (
     UNKNOWN,
     DependsOnContents,
@@ -62,6 +62,8 @@ __all__ = ["PIPES", "Contents", "Memory", "ProgramClock", "ProgramTime", "Rate",
 _Values = list[Any]
 Contents = Mapping[int, NDArray[Any]]
 """The numbers in some buffers, by argument index."""
+_Work = tuple[int, float, int, int]
+"""A vector operation's repeats, the cycles of each, its instructions, and its elements."""
 Step = Callable[[_Values, Core], None]
 
 
@@ -106,7 +108,37 @@ class ProgramClock:
     # From operations to steps ----------------------------------------------------------------------------------
 
     def _compile(self, block: Block) -> list[Step]:
-        return [step for op in block.operations if (step := self._step(op)) is not None]
+        """Compile a block; what is done on registers between two other operations becomes one step."""
+        steps: list[Step] = []
+        together: list[Op] = []
+        for op in block.operations:
+            if op.name.startswith(_ON_REGISTERS):
+                together.append(op)
+            elif (step := self._step(op)) is not None:
+                steps += [self._registers(together), step] if together else [step]
+                together = []
+        return [*steps, self._registers(together)] if together else steps
+
+    def _registers(self, operations: Sequence[Op]) -> Step:
+        """Compile operations on registers: all at once as long as every number is known, else one by one."""
+        run = straight_line(operations)
+        one_by_one = [self._arith(op, op.name.rpartition(".")[2]) for op in operations]
+        cost, known = sum(self.scalar_cycles(op) for op in operations), True
+
+        def registers(values: _Values, core: Core) -> None:
+            nonlocal known
+            if known:
+                try:
+                    run(values)
+                except (TypeError, ArithmeticError, ValueError):
+                    known = False
+                else:
+                    core.scalar(cost)
+                    return
+            for step in one_by_one:
+                step(values, core)
+
+        return registers
 
     def _step(self, op: Op) -> Step | None:
         dialect, _, short = op.name.rpartition(".")
@@ -237,10 +269,13 @@ class ProgramClock:
         if DYNAMIC in kind.shape:
             raise UnknownOperation(f"the model does not support {op.name} to a dynamic shape")
         address, result = op.segments()[0][0], op.results[0]
+        made: dict[int, View] = {}
 
         def cast(values: _Values, core: Core) -> None:
-            offset = _known(values[address], op) * 8 // kind.item_bits
-            values[result] = View(-1, offset, kind.shape, kind.strides, kind.item_bits)
+            start = _known(values[address], op)
+            if start not in made:
+                made[start] = View(-1, start * 8 // kind.item_bits, kind.shape, kind.strides, kind.item_bits)
+            values[result] = made[start]
 
         return cast
 
@@ -429,16 +464,33 @@ class ProgramClock:
         sources, targets = _operands(op)
         if op.attributes.get("broadcast_dims"):
             sources = []
-        broadcast = bool(op.attributes.get("broadcast"))
+        both, broadcast = (*sources, *targets), bool(op.attributes.get("broadcast"))
 
-        def vector(values: _Values, core: Core) -> None:
-            read, written = [values[n] for n in sources], [values[n] for n in targets]
-            views = read + written
-            repeats = max(view.repeats() for view in views)
+        def work(read: Sequence[View], written: Sequence[View]) -> _Work:
+            views = [*read, *written]
             each = cycles * (2 if (slow and _bits(views) == 16) or (widens and _bits(written) > _bits(read)) else 1)
             each = max(each, least_cycles(read, written[0] if written else None, self.costs))
-            self._issue(core, repeats, each, _instructions(views, broadcast), latency)
-            core.elements += max(view.elements() for view in views)
+            return (
+                max(view.repeats() for view in views),
+                each,
+                _instructions(views, broadcast),
+                max(view.elements() for view in views),
+            )
+
+        found: dict[tuple[View, ...], _Work] = {}
+
+        def vector(values: _Values, core: Core) -> None:
+            views = tuple(values[n] for n in both)
+            try:
+                known = found.get(views)
+            except TypeError:  # a place that depends on data
+                repeats, each, instructions, elements = work(views[: len(sources)], views[len(sources) :])
+            else:
+                if known is None:
+                    known = found[views] = work(views[: len(sources)], views[len(sources) :])
+                repeats, each, instructions, elements = known
+            self._issue(core, repeats, each, instructions, latency)
+            core.elements += elements
 
         return vector
 
@@ -511,6 +563,8 @@ class ProgramClock:
         core.scalar(self._issue_cycles * issued)
         core.occupy(V, repeats * cycles + self._dispatch + self._next * (issued - 1), latency)
 
+
+_ON_REGISTERS = ("arith.", "math.")
 
 _FUNCTIONS = frozenset({"vexp", "vln", "vsqrt", "vdiv", "vtanh", "vsin", "vcos", "verf", "vpow"})
 """Operations whose results take longer to arrive."""

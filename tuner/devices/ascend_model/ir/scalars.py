@@ -12,7 +12,7 @@ import numpy as np
 from tilewise.tuner.devices.ascend_model.ir.hivm import Op
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
 
-__all__ = ["scalar_function"]
+__all__ = ["scalar_function", "straight_line"]
 
 _WIDTHS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "index": 64}
 _FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
@@ -40,6 +40,46 @@ def scalar_function(op: Op) -> Callable[..., Any]:
     if kind in _WIDTHS:
         return function
     raise UnknownOperation(f"the model does not know {op.name} of {kind}")
+
+
+def straight_line(operations: Sequence[Op]) -> Callable[[list[Any]], None]:
+    """Return a function that executes operations on registers one after the other, on numbers by value number.
+
+    It is Python source compiled once, as a loop of the modelled clock executes these operations thousands of times.
+    """
+    names: dict[str, Any] = {}
+    held: dict[int, str] = {}
+    lines = ["def run(values):"]
+    for number, op in enumerate(operations):
+        operands = [held.get(operand, f"values[{operand}]") for operand in op.operands]
+        if op.name == "arith.constant":
+            names[f"c{number}"] = op.attributes["value"]
+            expression = f"c{number}"
+        elif (text := _expression(op)) is not None:
+            expression = text.format(*operands)
+        else:
+            names[f"f{number}"] = scalar_function(op)
+            expression = f"f{number}({', '.join(operands)})"
+        held[op.results[0]] = f"r{op.results[0]}"
+        lines.append(f"    r{op.results[0]} = values[{op.results[0]}] = {expression}")
+    exec("\n".join(lines), names)
+    run: Callable[[list[Any]], None] = names["run"]
+    return run
+
+
+def _expression(op: Op) -> str | None:
+    """Return the Python expression that does what `scalar_function` does for one number each; None if there is none."""
+    short = op.name.rpartition(".")[2]
+    if short == "cmpi":
+        predicate = int(op.attributes["predicate"])
+        return f"({{}} {_COMPARED[predicate]} {{}})" if predicate < len(_COMPARED) else None
+    if short in ("index_cast", "extsi") and str(op.types[0]) != "i1" and _WIDTHS.get(str(op.result_types[0])) == 64:
+        return "({} * 1)"
+    return _INLINE.get(short) if str(op.result_types[0]) in _WIDTHS or short == "select" else None
+
+
+_COMPARED = ("==", "!=", "<", "<=", ">", ">=")
+_INLINE = {"addi": "({} + {})", "subi": "({} - {})", "muli": "({} * {})", "select": "({1} if {0} else {2})"}
 
 
 def _rounded(function: Callable[..., Any], kind: Any) -> Callable[..., Any]:

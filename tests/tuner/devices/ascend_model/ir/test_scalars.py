@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from tilewise.tuner.devices.ascend_model.ir.hivm import Op
-from tilewise.tuner.devices.ascend_model.ir.scalars import _float_comparison, scalar_function
-from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
+from tilewise.tuner.devices.ascend_model.ir.scalars import _float_comparison, scalar_function, straight_line
+from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, UnknownOperation
 
 PAIRS = [(1.0, 2.0), (2.0, 1.0), (1.0, 1.0), (math.nan, 1.0), (1.0, math.nan), (math.nan, math.nan)]
 ORDERED = [operator.eq, operator.gt, operator.ge, operator.lt, operator.le, operator.ne]
@@ -169,3 +169,38 @@ def test_floats_are_rounded_to_their_type_after_each_operation():
 def test_an_unknown_operation_or_type_is_named(name, kind, message):
     with pytest.raises(UnknownOperation, match=message):
         function(name, kind)
+
+
+# Straight lines -----------------------------------------------------------------------------------------------------
+
+LINE = [
+    Op("arith.constant", (), (2,), {"value": -3}, (), ("index",)),
+    Op("arith.addi", (0, 1), (3,), {}, ("index", "index"), ("index",)),
+    Op("arith.muli", (3, 2), (4,), {}, ("index", "index"), ("index",)),
+    Op("arith.divsi", (4, 1), (5,), {}, ("index", "index"), ("index",)),
+    Op("arith.cmpi", (5, 0), (6,), {"predicate": 2}, ("index", "index"), ("i1",)),
+    Op("arith.select", (6, 5, 3), (7,), {}, ("i1", "index", "index"), ("index",)),
+    Op("arith.extui", (6,), (8,), {}, ("i1",), ("index",)),
+    Op("arith.index_cast", (7,), (9,), {}, ("index",), ("i64",)),
+    Op("arith.trunci", (9,), (10,), {}, ("i64",), ("i8",)),
+    Op("arith.sitofp", (10,), (11,), {}, ("i8",), ("f16",)),
+    Op("arith.subi", (8, 9), (12,), {}, ("index", "index"), ("index",)),
+]
+
+
+@pytest.mark.parametrize(("a", "b"), [(7, 3), (-100, 7), (3, -250), (0, 0)])
+def test_a_straight_line_gives_what_its_operations_give_one_by_one(a, b):
+    values = [a, b, *[None] * 11]
+    straight_line(LINE)(values)
+    expected = [a, b, *[None] * 11]
+    for op in LINE:
+        (result,) = op.results
+        known = op.attributes.get("value")
+        expected[result] = scalar_function(op)(*[expected[n] for n in op.operands]) if known is None else known
+    assert values == expected
+    assert [type(value) for value in values] == [type(value) for value in expected]
+
+
+def test_an_unknown_number_stops_a_straight_line():
+    with pytest.raises(TypeError):
+        straight_line(LINE)([UNKNOWN, 1, *[None] * 11])
