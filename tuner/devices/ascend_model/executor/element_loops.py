@@ -9,7 +9,7 @@ stands.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -73,19 +73,17 @@ class _Access:
         return self.values is not None
 
 
-@dataclass(slots=True)
 class _Registers:
     """The values of a nest's operations: arrays of (programs, trips of each loop), of extent 1 where all are equal.
 
     Nothing outside is changed before `commit`.
     """
 
-    group: Group
-    memory: GlobalMemory
-    trips: Sequence[range]
-    _values: dict[int, Any] = field(default_factory=dict)
-    _accesses: list[_Access] = field(default_factory=list)
-    _counted: int = 0
+    def __init__(self, group: Group, memory: GlobalMemory, trips: Sequence[range]) -> None:
+        self.group, self.memory, self.trips = group, memory, trips
+        self._values: dict[int, Any] = {}
+        self._accesses: list[_Access] = []
+        self._counted = 0
 
     def __getitem__(self, number: int) -> Any:
         if number in self._values:
