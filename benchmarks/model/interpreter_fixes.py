@@ -15,6 +15,9 @@ Triton: a float without a sign bit compares as a signed integer, one with it, in
 
 Reductions with a kernel's own function (3.2 and 3.6): the function is called for every element, at 20 us each. Here it
 is called on halves of the tile, as on a device, with the same result for an associative function.
+
+Sums of integers (3.2 and 3.6): numpy adds int32 up to int64, and a store of such a tile writes twice its bytes. Here a
+sum has its tile's dtype.
 """
 
 from __future__ import annotations
@@ -66,6 +69,8 @@ def install() -> None:
     builder.create_dot = _dot(builder.create_dot)
     builder.create_atomic_rmw = _atomic(builder.create_atomic_rmw)
     interpreter.ReduceOps.generic_reduce = _by_halves(interpreter.ReduceOps.generic_reduce)
+    for scans in (interpreter.ReduceOps, interpreter.ScanOps):
+        scans.to_tensor = _of_its_dtype(scans.to_tensor)
     if hasattr(semantic, "_store_legacy"):  # 3.2; later releases test the mask for None
         semantic._store_legacy = _with_present_mask(semantic._store_legacy)
         semantic.atom_red_typechecking_impl = _with_present_mask(semantic.atom_red_typechecking_impl)
@@ -169,6 +174,15 @@ def _atomic(original: Callable[..., Any]) -> Callable[..., Any]:
         return interpreter.TensorHandle(before, tl.float32)
 
     return atomic
+
+
+def _of_its_dtype(original: Callable[..., Any]) -> Callable[..., Any]:
+    def to_tensor(self: Any, found: Any, dtype: Any) -> Any:
+        if dtype.scalar.is_int() and hasattr(found, "astype"):
+            found = found.astype(interpreter._get_np_dtype(dtype.scalar))
+        return original(self, found, dtype)
+
+    return to_tensor
 
 
 def _by_halves(original: Callable[..., Any]) -> Callable[..., Any]:

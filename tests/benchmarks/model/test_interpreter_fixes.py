@@ -1,4 +1,4 @@
-"""Corrections of Triton's interpreter: atomic maxima and minima of floats, and reductions by halves."""
+"""Corrections of Triton's interpreter: atomic maxima and minima of floats, reductions by halves, sums of integers."""
 
 import importlib.util
 from pathlib import Path
@@ -39,6 +39,13 @@ def folds(x_ptr, rows_ptr, cols_ptr, all_ptr, where_ptr, M: tl.constexpr, N: tl.
     value, index = tl.reduce((x, n[None, :] + m[:, None] * 0), 1, _later)
     tl.store(where_ptr + m, value)
     tl.store(where_ptr + M + m, index.to(tl.float32))
+
+@triton.jit
+def counts(x_ptr, out_ptr, M: tl.constexpr, N: tl.constexpr):
+    m, n = tl.arange(0, M), tl.arange(0, N)
+    x = tl.load(x_ptr + m[:, None] * N + n[None, :])
+    tl.store(out_ptr + m, tl.sum(x, 1))
+    tl.store(out_ptr + 2 * M + m, tl.cumsum(tl.sum(x, 1), 0))
 """
 
 SCRIPT = """
@@ -47,7 +54,7 @@ import torch
 sys.path.insert(0, sys.argv[1])
 from tilewise.benchmarks.model import interpreter_fixes
 interpreter_fixes.install()
-from kernels_of_this_test import extremes, folds
+from kernels_of_this_test import counts, extremes, folds
 
 inf, nan = float("inf"), float("nan")
 x = torch.tensor([1.0, -2.0, 0.5, 1.5,  -3.0, -1.0, -0.0, -7.0,  -inf, -5.0, -inf, -6.0,  2.0, nan, -1.0, inf, 9.0])
@@ -56,7 +63,9 @@ extremes[(1,)](x, most, least, 17, BLOCK=20)
 y = torch.arange(3 * 7, dtype=torch.float32).view(3, 7) + 1
 rows, cols, everything, where = torch.zeros(3), torch.zeros(7), torch.zeros(4), torch.zeros(6)
 folds[(1,)](y, rows, cols, everything, where, M=3, N=7)
-print(json.dumps([t.tolist() for t in (most, least, rows, cols, everything, where)]))
+counted = torch.full((16,), -1, dtype=torch.int32)
+counts[(1,)](torch.ones(4, 8, dtype=torch.int32), counted, M=4, N=8)
+print(json.dumps([t.tolist() for t in (most, least, rows, cols, everything, where, counted)]))
 """
 
 
@@ -80,7 +89,7 @@ def test_an_atomic_maximum_keeps_nan(results):
 
 def test_a_reduction_by_halves_keeps_the_order_of_its_elements(results):
     """The last of each row, column, and of all, from sizes that do not halve."""
-    _, _, rows, cols, everything, _ = results
+    _, _, rows, cols, everything, _ = results[:6]
     assert rows == [7, 14, 21]
     assert cols == [15, 16, 17, 18, 19, 20, 21]
     assert everything == [21, 7, 14, 21]
@@ -88,3 +97,7 @@ def test_a_reduction_by_halves_keeps_the_order_of_its_elements(results):
 
 def test_a_reduction_of_two_tensors_at_once_gives_both(results):
     assert results[5] == [7, 14, 21, 6, 6, 6]
+
+
+def test_sums_of_integers_are_stored_in_their_own_width(results):
+    assert results[6] == [8, 8, 8, 8, -1, -1, -1, -1, 8, 16, 24, 32, -1, -1, -1, -1]

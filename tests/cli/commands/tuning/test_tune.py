@@ -88,7 +88,7 @@ def test_a_matrix_product_is_tuned_over_its_rows(run, bowl):
     device = bowl.FormulaDevice(lambda config: 100.0 / config["BLOCK_N"])
     device.target = known_target("NVIDIA H200", 132)
     words = ("tune", "gemm", "-s", "N=64,K=64,bias=true", "--dtype", "bfloat16", "--rungs", "M=1,16,256")
-    results = tuned(run(device, *words, "--trials", "8", "--json"))
+    results = tuned(run(device, *words, "--trials", "16", "--json"))
     assert [result["dims"] for result in results] == [{"M": m, "N": 64, "K": 64, "bias": True} for m in (1, 16, 256)]
     assert all(result["config"]["BLOCK_N"] == 64 and result["default"]["time_us"] for result in results)
 
