@@ -1,4 +1,4 @@
-"""The kernel in the README, tuned exactly as printed there."""
+"""The kernel of docs/spec.md, tuned exactly as printed there, and launched as the README does."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ import pytest
 from places import ROOT
 
 README = ROOT / "README.md"
-SPEC_TEXT, _ = re.findall(
-    r"<!-- tests/end_to_end runs exactly this text -->\n```python\n(.*?)```", README.read_text(), re.DOTALL
-)
+RUN = re.compile(r"<!-- tests/end_to_end runs exactly this text -->\n```python\n(.*?)```", re.DOTALL)
+(SPEC_TEXT,) = RUN.findall((ROOT / "docs" / "spec.md").read_text())
+(LAUNCH_TEXT,) = RUN.findall(README.read_text())
 
 
-def test_the_kernel_in_the_readme_is_tuned_as_it_stands(tilewise):
+def test_the_kernel_in_the_docs_is_tuned_as_it_stands(tilewise):
     (tilewise.folder / "scaled_add.py").write_text(SPEC_TEXT)
     words = ("tune", "scaled_add.py:SPEC", "-s", "N=100003", "--device", "model:Ascend910B4", "--trials", "8")
     result = tilewise.json(*words)["results"][0]
@@ -27,10 +27,7 @@ def test_the_kernel_in_the_readme_is_tuned_as_it_stands(tilewise):
 
 
 def test_a_kernel_that_computes_something_else_never_wins(tilewise):
-    text, _ = re.findall(
-        r"<!-- tests/end_to_end runs exactly this text -->\n```python\n(.*?)```", README.read_text(), re.DOTALL
-    )
-    (tilewise.folder / "wrong.py").write_text(text.replace("2 * x + y, mask", "2 * x - y, mask"))
+    (tilewise.folder / "wrong.py").write_text(SPEC_TEXT.replace("2 * x + y, mask", "2 * x - y, mask"))
     done = tilewise("tune", "wrong.py:SPEC", "-s", "N=5000", "--device", "model:Ascend910B4", "--trials", "2")
     assert done.returncode == 1
     assert "correctness" in done.stderr
@@ -48,14 +45,13 @@ print(kernel.choices[0].match)
 
 
 def test_what_the_readme_launches_afterwards_is_what_was_tuned(tilewise):
-    own, launch = re.findall(
-        r"<!-- tests/end_to_end runs exactly this text -->\n```python\n(.*?)```", README.read_text(), re.DOTALL
-    )
-    (tilewise.folder / "scaled_add.py").write_text(own)
+    (tilewise.folder / "scaled_add.py").write_text(SPEC_TEXT)
     words = ("tune", "scaled_add.py:SPEC", "-s", "N=5000", "--device", "model:Ascend910B4", "--trials", "2")
     assert tilewise(*words).returncode == 0
     assert tilewise("export", "--format", "runtime", "-o", "configs.json").returncode == 0
-    here = launch.replace('"configs.json"', '"configs.json", device="Ascend910B4"')  # no NPU: run by the interpreter
+    here = LAUNCH_TEXT.replace(
+        '"configs.json"', '"configs.json", device="Ascend910B4"'
+    )  # no NPU: run by the interpreter
     done = subprocess.run(
         [sys.executable, "-c", _PROGRAM.format(launch=here)],
         capture_output=True,

@@ -15,8 +15,8 @@ from tilewise.kernels import registry
 from tilewise.kernels.source import registered, source_hash
 from tilewise.kernels.vector.row_reduce import SPEC
 
-README = (ROOT / "README.md").read_text()
-TEXT = re.findall(r"<!-- tests/end_to_end runs exactly this text -->\n```python\n(.*?)```", README, re.DOTALL)[0]
+PAGE = (ROOT / "docs" / "spec.md").read_text()
+TEXT = re.findall(r"<!-- tests/end_to_end runs exactly this text -->\n```python\n(.*?)```", PAGE, re.DOTALL)[0]
 
 
 @pytest.fixture
