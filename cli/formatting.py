@@ -4,14 +4,19 @@ from __future__ import annotations
 
 import math
 import platform
+import traceback
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
+
+import click
 
 from tilewise.db.records import Clock, Result, Status, Trial
 from tilewise.tuner.space.problem_checks import config_text
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from tilewise.tuner.capture.program import Ending
 
 __all__ = [
     "VERDICT_MARKS",
@@ -20,6 +25,7 @@ __all__ = [
     "found_text",
     "output",
     "result_lines",
+    "show_ending",
     "time_text",
     "verdict_text",
 ]
@@ -128,3 +134,12 @@ def _untimed_lines(result: Result, winner: Trial) -> Sequence[str]:
 def _versus(result: Result) -> str:
     speed_up = result.speed_up
     return "default not timed" if speed_up is None else f"{speed_up:.2f}x the speed of the default"
+
+
+def show_ending(ending: Ending) -> int:
+    """Print a program's own error as Python prints it, or the text that it exited with; return its exit code."""
+    if ending.error is not None:
+        traceback.print_exception(ending.error)
+    elif ending.text:
+        click.echo(ending.text, err=True)
+    return ending.code

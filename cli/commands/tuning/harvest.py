@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from tilewise.cli.formatting import show_ending
 from tilewise.cli.options import common, database, print_json
 from tilewise.errors import UsageError
 
@@ -49,15 +49,9 @@ def harvest(script: str, arguments: tuple[str, ...], url: str | None, as_json: b
 
 
 def _run(script: str, arguments: tuple[str, ...]) -> int:
-    """Run the program, print its own error as Python prints it, and return its exit code."""
     from tilewise.tuner.capture.program import Program, run_program
 
-    ending = run_program(Program(script), arguments)
-    if ending.error is not None:
-        traceback.print_exception(ending.error)
-    elif ending.text:
-        click.echo(ending.text, err=True)
-    return ending.code
+    return show_ending(run_program(Program(script), arguments))
 
 
 def _json(script: str, found: Harvest) -> dict[str, Any]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import sys
-import traceback
 
 import click
+
+from tilewise.cli.formatting import show_ending
 
 __all__ = ["run"]
 
@@ -37,8 +38,4 @@ def run(program: str, arguments: tuple[str, ...], on_miss: str, source: str | No
     logging.basicConfig(level=logging.WARNING, format="tilewise: %(message)s", stream=sys.stderr)
     with autotuning(on_miss=on_miss, source=source, device=device):
         ending = run_program(parse_program(program), arguments)
-    if ending.error is not None:
-        traceback.print_exception(ending.error)
-    elif ending.text:
-        click.echo(ending.text, err=True)
-    return ending.code
+    return show_ending(ending)
