@@ -171,7 +171,7 @@ def tile_table_kernel(
 
 
 @triton.jit
-def masked_groups(
+def grouped_gemm_masked_kernel(
     a_ptr,
     b_ptr,
     offsets_ptr,
@@ -213,41 +213,3 @@ def masked_groups(
             total = tl.dot(a, b, total)
         mask = (rows < last)[:, None] & (cols < N)[None, :]
         tl.store(out_ptr + rows[:, None] * N + cols[None, :], total.to(out_ptr.dtype.element_ty), mask=mask)
-
-
-@triton.jit
-def grouped_gemm_masked_kernel(
-    a_ptr,
-    b_ptr,
-    offsets_ptr,
-    groups_ptr,
-    rows_ptr,
-    count_ptr,
-    out_ptr,
-    N,
-    K,
-    COLUMN_MAJOR: tl.constexpr,
-    INTEGER: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-    BLOCK_K: tl.constexpr,
-    GROUP_M: tl.constexpr,
-):
-    """Compute tiles on cube cores: each program takes one, or every so many-th."""
-    masked_groups(
-        a_ptr,
-        b_ptr,
-        offsets_ptr,
-        groups_ptr,
-        rows_ptr,
-        count_ptr,
-        out_ptr,
-        N,
-        K,
-        COLUMN_MAJOR,
-        INTEGER,
-        BLOCK_M,
-        BLOCK_N,
-        BLOCK_K,
-        GROUP_M,
-    )

@@ -2,15 +2,14 @@
 
 A *pair* is a token and one of its TOPK experts, numbered token by token. Pairs are sorted by expert: the first
 launches find the *place* of each, and then rows are moved to their places, because a cube core's loads take whole tiles
-of rows that follow one another. The projections are products of groups, with one
-expert's rows in each. Vector cores do
+of rows that follow one another. The projections are products of groups, with one expert's rows in each. Vector cores do
 all the rest, row by row. Nothing is scattered but whole rows: the cores would store single elements one at a time.
 """
 
 import triton
 import triton.language as tl
 
-from tilewise.kernels.jit.matrix.grouped_gemm import masked_groups
+from tilewise.kernels.jit.matrix.grouped_gemm import grouped_gemm_masked_kernel
 from tilewise.kernels.jit.quantize import _MIDDLE, TINY
 
 # The places of pairs ---------------------------------------------------------------------------------------------
@@ -216,7 +215,7 @@ def moe_sorted_up_kernel(
     GROUP_SIZE_M: tl.constexpr,
 ):
     """Compute gate_up [M * TOPK, 2 N]: the sorted rows times their experts' w13 [2 N, K]."""
-    masked_groups(
+    grouped_gemm_masked_kernel(
         sorted_ptr,
         w13_ptr,
         offsets_ptr,
@@ -253,7 +252,7 @@ def moe_sorted_down_kernel(
     GROUP_SIZE_M: tl.constexpr,
 ):
     """Compute parts [M * TOPK, K]: the activated rows times their experts' w2 [K, N]."""
-    masked_groups(
+    grouped_gemm_masked_kernel(
         activated_ptr,
         w2_ptr,
         offsets_ptr,

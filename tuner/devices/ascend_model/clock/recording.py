@@ -97,7 +97,7 @@ def record(
     return Recording(time, log.events, log.flows, [op.name for op in function.walk()], last)
 
 
-class _Marks(ProgramClock):
+class _Recorded(ProgramClock):
     """A clock that tells its core which operation runs."""
 
     skipping = False
@@ -106,11 +106,7 @@ class _Marks(ProgramClock):
         return [_marked(step, op.number - 1) for op in block.operations if (step := self._step(op)) is not None]
 
 
-class _Recorded(_Marks):
-    """The clock of a kernel for cores of one kind."""
-
-
-class _RecordedHalf(_Marks, HalfClock):
+class _RecordedHalf(_Recorded, HalfClock):
     """The clock of one half of a mixed kernel."""
 
 

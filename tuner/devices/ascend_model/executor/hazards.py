@@ -28,7 +28,7 @@ from tilewise.tuner.devices.ascend_model.clock.core import PIPES, M, S, core_nam
 from tilewise.tuner.devices.ascend_model.executor.memory import BLOCK_BYTES, Array, Fault, Global, View, place
 from tilewise.tuner.devices.ascend_model.ir.hivm import Op
 
-__all__ = ["FlagFault", "Order", "Race", "Sharing", "Unordered", "core_name"]
+__all__ = ["FlagFault", "Order", "Race", "Sharing", "Unordered"]
 
 _ALWAYS = np.iinfo(np.int64).max
 
