@@ -1,4 +1,4 @@
-"""What specs that were inferred from a program's launches call, so that their files stay short."""
+"""Functions for specs that were inferred from a program's launches, so that their files stay short."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What inferred specs call."""
+"""Functions that inferred specs call."""
 
 from __future__ import annotations
 

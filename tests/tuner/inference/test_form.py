@@ -1,4 +1,4 @@
-"""What recorded launches say about a kernel."""
+"""A kernel's form, read from recorded launches."""
 
 from __future__ import annotations
 

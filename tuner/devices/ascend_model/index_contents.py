@@ -35,7 +35,7 @@ _DRAWN_BYTES = 64 << 20
 
 
 _MADE: dict[tuple[str, str, str], dict[str, Array]] = {}
-"""What launches made, by the spec's origin, the problem and the launch: most configs of a problem share it."""
+"""Buffers that launches made, by the spec's origin, the problem and the launch: most configs of a problem share it."""
 
 _MOST_MADE = 64
 

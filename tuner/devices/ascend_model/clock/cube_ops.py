@@ -23,7 +23,7 @@ _Step = Callable[[_Values, Core], None]
 
 
 class CubeClock(Protocol):
-    """What the operations need of the program's clock."""
+    """The program's clock, as far as the operations need it."""
 
     costs: Costs
     memory: Memory
@@ -176,4 +176,4 @@ CUBE_STEPS: Mapping[str, Callable[[CubeClock, Op], _Step]] = {
     "hivm.hir.fixpipe": _to_memory,
     "hivm.hir.vbrc": _fill,
 }
-"""How each operation of a cube core becomes a step; `vbrc` of L1 only."""
+"""The function that makes a step of each operation of a cube core; `vbrc` of L1 only."""

@@ -23,7 +23,7 @@ CACHE_LINE = 64
 
 
 class _Clock(Protocol):
-    """What a loop needs of the program's clock."""
+    """The program's clock, as far as a loop needs it."""
 
     costs: Costs
 

@@ -26,7 +26,7 @@ __all__ = ["all_at_once"]
 
 
 class _Launch(Protocol):
-    """What a loop needs of the executor."""
+    """The executor, as far as a loop needs it."""
 
     memory: GlobalMemory
 

@@ -364,7 +364,7 @@ def test_a_number_stored_to_global_memory_and_overwritten_by_a_transfer_is_a_rac
 
 @pytest.mark.parametrize(("on_chip", "buffers", "needed"), [(64, 1, 64), (4096, 33, 64), (63, 33, 64)])
 def test_a_program_that_needs_more_memory_than_there_is_is_refused(on_chip, buffers, needed):
-    """What it needs are whole blocks of 32 bytes, and at least one."""
+    """A program takes whole blocks of 32 bytes, and at least one."""
     function = planned("mine", buffers)
     if needed > on_chip:
         with pytest.raises(OutOfBounds, match=f"mine needs {needed} bytes of on-chip memory, which has {on_chip}"):
