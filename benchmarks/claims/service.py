@@ -69,13 +69,12 @@ def _launch_words(raw: Raw) -> str:
 
 def _run_words(raw: Raw) -> str:
     (row,) = raw["runtime-programs"]["rows"]
-    first, named = row["first_call_us"]["run_median"], row["tilewise by name"]["median_us"]
-    added = row["tilewise run"]["median_us"] - row["tilewise"]["median_us"]
+    first = row["first_call_us"]["run_median"]
+    run, tuned, constants = (row[name]["median_us"] for name in ("tilewise run", "tilewise", "constants"))
     return (
-        f"With {row['entries']} tuned shapes and a stand-in for Triton that launches nothing, the first launch of a "
-        f"shape took {first / 1e3:.2f} ms, and a later one {added:.2f} us more than under `tuned`, which adds "
-        f"{row['tilewise']['added_median_us']:.2f} us to one with constants; by name it adds "
-        f"{named - row['constants by name']['median_us']:.2f} us"
+        f"On an H200 with {row['entries']} tuned shapes the first launch of a shape took {first / 1e3:.2f} ms, and a "
+        f"later one {run:.1f} us, against {tuned:.1f} us under `tuned` and {constants:.1f} us with constants; by name it "
+        f"took {row['tilewise by name']['median_us']:.1f} us against {row['constants by name']['median_us']:.1f} us"
     )
 
 
@@ -199,7 +198,7 @@ SERVICE = (
     ),
     Claim(
         name="launch-run",
-        question="What a launch under tilewise run costs, on a shared processor, without an accelerator",
+        question="What a launch under tilewise run costs",
         figure=_run_words,
         cases=lambda raw: f"medians of {raw['runtime-programs']['calls']:,} calls each, one run",
         files=("docs/results/runtime-programs.json",),
@@ -207,7 +206,7 @@ SERVICE = (
         about=(*_LAUNCH, "benchmarks/launch/launch_overhead.py"),
         designed="the launch path, by such runs",
         not_designed="nothing",
-        note="A real launch costs more on either side; compiling is not counted.",
+        note="Compiling is not counted.",
     ),
     Claim(
         name="choices",
