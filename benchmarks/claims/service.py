@@ -73,8 +73,8 @@ def _run_words(raw: Raw) -> str:
     run, tuned, constants = (row[name]["median_us"] for name in ("tilewise run", "tilewise", "constants"))
     return (
         f"On an H200 with {row['entries']} tuned shapes the first launch of a shape took {first / 1e3:.2f} ms, and a "
-        f"later one {run:.1f} us, against {tuned:.1f} us under `tuned` and {constants:.1f} us with constants; by name it "
-        f"took {row['tilewise by name']['median_us']:.1f} us against {row['constants by name']['median_us']:.1f} us"
+        f"later one {run:.1f} us, against {tuned:.1f} us under `tuned` and {constants:.1f} us with constants; by name "
+        f"it took {row['tilewise by name']['median_us']:.1f} us against {row['constants by name']['median_us']:.1f} us"
     )
 
 
