@@ -4,6 +4,7 @@ run with Triton's interpreter."""
 from __future__ import annotations
 
 import ctypes
+import gc
 import json
 import os
 import pwd
@@ -44,6 +45,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "listen_addresses": ""}
+
+
+def pytest_collection_finish() -> None:
+    gc.collect()
+    gc.freeze()  # thousands of tests and torch's modules stay: a collection need not look at them
 
 
 def pytest_unconfigure() -> None:

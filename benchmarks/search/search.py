@@ -49,7 +49,7 @@ __all__ = [
     "replay",
 ]
 
-COLUMNS = (20, 50, 100, 200)
+COLUMNS = (8, 16, 20, 50, 100, 200)
 MARGINS = (0.10, 0.05, 0.03, 0.02)
 WITHOUT_PRIOR = "guided-without-prior"
 NEIGHBOURS = "guided-with-neighbours"

@@ -266,7 +266,7 @@ class _Soak:
         return time_us, encode(export_native(self._own, [scope]))
 
     def _submit(self, client: Client, drawn: random.Random) -> None:
-        shapes = [{"N": drawn.randrange(2_000_000, 9_000_000)}]
+        shapes = [{"N": drawn.randrange(200_000, 900_000)}]
         job = client.submit(_KERNEL, shapes, device=_MODEL, trials=2, search="random")
         with self._lock:
             self._submitted.add(job["id"])

@@ -40,9 +40,12 @@ Indices = NDArray[np.int_]
 _FIRST = "pwppwspp"
 """The first evaluations: p is the best predicted config, w a winner from elsewhere (each replaces the other if there is
 none), s a config far from all before among the `_GOOD` share that is predicted best, f one far from all before. Without
-prior knowledge all are f. Without any s, the search would follow a prior that points the wrong way until its corner of
-the space is exhausted, and winners from elsewhere would anchor it. Chosen by hand among some thirty such words, with
-the design landscapes of an H200 in sight (landscapes/README.md)."""
+any s, the search would follow a prior that points the wrong way until its corner of the space is exhausted, and winners
+from elsewhere would anchor it. Chosen by hand among some thirty such words, with the design landscapes of an H200 in
+sight (landscapes/README.md)."""
+
+_FIRST_UNAIDED = "ffff"
+"""The same with neither a prior nor winners. Eight were no better at the mean of the landscapes named below."""
 
 _GOOD, _LEAST_GOOD = 0.05, 50
 """The share, and the least number of configs. Chosen by hand, as above."""
@@ -52,8 +55,11 @@ _FIRST_OF_NEXT = "PpPw..fw"
 weights, and at a dot the surrogate already chooses. Chosen by hand, after `layer_norm-1500x2048` had taken 9
 evaluations with neighbours (docs/search.md)."""
 
-_SPREAD_AMONG = 300
-"""Number of random configs from which the one farthest from all before is taken. Chosen by hand."""
+_FAR_AMONG, _APART_AMONG = 300, 5
+"""Number of random configs from which the one farthest from all before is taken, with a prior and without. The farthest
+of many lies in a corner of the space, where configs are slow, and needs a prior that it can correct: eight such were
+behind random search on some of 23 landscapes of 13 kernels, while the farthest of 2, 3, 5 or 10 was behind on none
+(docs/search.md)."""
 
 _POOL = 4000
 """Larger spaces are searched in a pool: this many random configs, drawn anew for each batch, all configs that differ
@@ -187,7 +193,7 @@ class GuidedSampler(TableSampler):
         while self._known:
             if self.free[index := self._known.pop(0)]:
                 return index
-        opening = _FIRST_OF_NEXT if len(self._predicted) > 1 else _FIRST
+        opening = self._opening()
         letter = opening[count % len(opening)]
         if len(history.values()) < 2 or (len(history.told) < len(opening) and letter != "."):
             return self._first(letter, random)
@@ -209,6 +215,11 @@ class GuidedSampler(TableSampler):
 
     # The opening -------------------------------------------------------------------------------------------------
 
+    def _opening(self) -> str:
+        if len(self._predicted) > 1:
+            return _FIRST_OF_NEXT
+        return _FIRST if self._predicted or self._elsewhere else _FIRST_UNAIDED
+
     def _first(self, letter: str, random: np.random.Generator) -> int:
         new = np.flatnonzero(self.free)
         taken = np.array([*self.history.told, *sorted(self.history.pending)], dtype=int)
@@ -228,7 +239,8 @@ class GuidedSampler(TableSampler):
         if letter == "s" and self._predicted:
             predicted = self._predicted[-1][new]
             new = new[np.argsort(predicted, kind="stable")[: max(_LEAST_GOOD, int(_GOOD * len(new)))]]
-        among = random.choice(new, min(_SPREAD_AMONG, len(new)), replace=False)
+        count = _FAR_AMONG if self._predicted else _APART_AMONG
+        among = random.choice(new, min(count, len(new)), replace=False)
         return int(among[np.argmax(self._steps(among, taken))] if len(taken) else among[0])
 
     def _steps(self, indices: Indices, taken: Indices) -> Array:

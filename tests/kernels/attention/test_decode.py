@@ -113,6 +113,7 @@ def test_the_reference_is_what_one_gets_by_hand():
         assert torch.allclose(found[sequence, head], wanted, atol=1e-12)
 
 
+@pytest.mark.in_part(4)
 @needs_torch
 @pytest.mark.parametrize(
     ("sizes", "block", "splits", "dtype"),
@@ -145,7 +146,7 @@ WRONG = {
 """Mistakes: the right words of `decode.py`, and the wrong ones in their place."""
 
 
-@pytest.mark.in_part(2)
+@pytest.mark.in_part(1)
 @needs_torch
 @pytest.mark.parametrize("mistake", WRONG)
 def test_a_twin_with_one_mistake_is_refused(interpreter, tmp_path, mistake):

@@ -204,6 +204,7 @@ def tiles(m, n):
     return {"VARIANT": "plain", "BLOCK_M": m, "BLOCK_N": n}
 
 
+@pytest.mark.in_part(6)
 @needs_torch
 @pytest.mark.parametrize(
     ("sizes", "block", "dtype", "flags"),
@@ -242,7 +243,7 @@ WRONG = {
 """Mistakes: the right words of `flash.py`, and the wrong ones in their place."""
 
 
-@pytest.mark.in_part(2)
+@pytest.mark.in_part(1)
 @needs_torch
 @pytest.mark.parametrize("mistake", WRONG)
 def test_a_twin_with_one_mistake_is_refused(interpreter, tmp_path, mistake):

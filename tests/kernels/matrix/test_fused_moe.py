@@ -236,6 +236,7 @@ def test_the_reference_quantises_the_inputs_of_both_projections(quant):
 TILES = {"BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 32, "GROUP_SIZE_M": 4}
 
 
+@pytest.mark.in_part(4)
 @needs_torch
 @pytest.mark.parametrize(
     ("sizes", "tiles", "dtype", "flags"),
@@ -271,7 +272,7 @@ WRONG = {
 """Mistakes: the right words of `fused_moe.py`, and the wrong ones in their place."""
 
 
-@pytest.mark.in_part(4)
+@pytest.mark.in_part(2)
 @needs_torch
 @pytest.mark.parametrize("mistake", WRONG)
 def test_a_twin_with_one_mistake_is_refused(interpreter, tmp_path, mistake):

@@ -163,6 +163,7 @@ def test_the_reference_is_what_one_gets_by_hand():
 TILES = {"VARIANT": "pointers", "GROUP_M": 4, "PROGRAMS": 0}
 
 
+@pytest.mark.in_part(4)
 @needs_torch
 @pytest.mark.parametrize(
     ("sizes", "tiles", "dtype", "flags"),
@@ -195,7 +196,7 @@ WRONG = {
 """Mistakes: the right words of `grouped_gemm.py`, and the wrong ones in their place."""
 
 
-@pytest.mark.in_part(2)
+@pytest.mark.in_part(1)
 @needs_torch
 @pytest.mark.parametrize("mistake", WRONG)
 def test_a_twin_with_one_mistake_is_refused(interpreter, tmp_path, mistake):

@@ -62,7 +62,7 @@ def test_any_config_of_the_space_is_right_at_any_shape(interpreter, target, data
     assert verdict.agreed, f"N={n} C={c} HW={hw} {dtype} {config}: {verdict.reason}"
 
 
-@pytest.mark.in_part(4)
+@pytest.mark.in_part(2)
 @needs_triton
 @pytest.mark.parametrize("dtype", SPEC.dtypes)
 @pytest.mark.parametrize("variant", ["two_passes", "three_passes"])
@@ -72,7 +72,7 @@ def test_every_variant_is_right_with_tails_on_every_axis(interpreter, variant, b
     assert verdict.agreed, verdict.reason
 
 
-@pytest.mark.in_part(2)
+@pytest.mark.in_part(1)
 @needs_triton
 @pytest.mark.parametrize("variant", ["two_passes", "three_passes"])
 @pytest.mark.parametrize("blocks", [WHOLE, BY_IMAGE], ids=["whole", "parts"])
@@ -108,7 +108,7 @@ def test_one_outlier_at_the_start_of_a_channel_does_not_spoil_its_variance(norma
     torch.testing.assert_close(got["rstd_ptr"].double(), wanted["rstd_ptr"], rtol=2e-5, atol=0)
 
 
-@pytest.mark.in_part(2)
+@pytest.mark.in_part(1)
 @needs_triton
 @pytest.mark.parametrize("variant", ["two_passes", "three_passes"])
 @pytest.mark.parametrize("blocks", [WHOLE, BY_PIXEL], ids=["whole", "parts"])
@@ -179,7 +179,7 @@ def test_tiles_that_do_not_end_where_the_data_does_take_a_select_each_time_that_
 # On the modelled part --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.in_part(2)
+@pytest.mark.in_part(1)
 @pytest.mark.parametrize(
     ("sizes", "config"),
     [

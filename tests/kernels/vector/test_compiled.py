@@ -47,7 +47,7 @@ def sample(spec, problem, target, count):
     return [*one_each.values(), *rest][: max(count, len(one_each))]
 
 
-@pytest.mark.in_part(4)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("name", registry.vector_names())
 def test_a_config_of_the_space_compiles_or_is_refused_with_its_reason(device, name, dtype):
@@ -63,7 +63,7 @@ def test_a_config_of_the_space_compiles_or_is_refused_with_its_reason(device, na
             assert outcome.reason.startswith("UB overflow: "), f"{config}: {outcome.reason}"
 
 
-@pytest.mark.in_part(2)
+@pytest.mark.in_part(1)
 @pytest.mark.parametrize("name", registry.vector_names())
 def test_transfers_are_the_rooflines_bytes_times_the_traffic_that_the_spec_admits(device, tmp_path, name):
     """A kernel that moves over a tenth more than its least bytes declares this in its tiling, with the reason. Rows in

@@ -98,7 +98,7 @@ TRIPS = 60
 """The limit on trips of the inner loop over all programs: 0.1 s of interpreting."""
 
 
-@pytest.mark.in_part(6)
+@pytest.mark.in_part(3)
 @needs_torch
 @settings(max_examples=3)
 @given(st.data())

@@ -53,7 +53,7 @@ def test_any_config_of_the_space_is_right_at_any_shape(interpreter, target, spec
     assert verdict.agreed, f"M={m} N={n} {dtype} {config}: {verdict.reason}"
 
 
-@pytest.mark.in_part(8)
+@pytest.mark.in_part(4)
 @needs_triton
 @pytest.mark.parametrize("dtype", FORWARD.dtypes)
 @pytest.mark.parametrize(
@@ -214,7 +214,7 @@ def test_the_second_launch_covers_all_rows_and_columns_with_about_as_many_progra
 # On the modelled part --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.in_part(2)
+@pytest.mark.in_part(1)
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize(
     ("spec", "n", "config"),

@@ -78,6 +78,7 @@ TRIPS = 60
 """The limit on trips of the inner loop over all programs: 0.1 s of interpreting."""
 
 
+@pytest.mark.in_part(2)
 @needs_torch
 @settings(max_examples=5)
 @given(st.data())

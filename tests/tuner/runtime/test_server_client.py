@@ -123,7 +123,7 @@ def selector(url, timeout=5.0, **options):
 
 
 def choose(choices, m):
-    return choices.choose({"M": m, "N": 512}, "float32", Tensor())
+    return choices.choose({"M": m, "N": 64}, "float32", Tensor())
 
 
 def eventually(holds, seconds=60.0):
@@ -136,7 +136,7 @@ def eventually(holds, seconds=60.0):
 def test_a_server_that_answers_in_time_decides_the_first_launch(server):
     choice = choose(selector(server.url), 1000)
     assert (choice.match, choice.config) == ("exact", CONFIG)
-    assert server.asked == [{"M": "1000", "N": "512", "dtype": "float32", "device": "Ascend910B4", "match": "older"}]
+    assert server.asked == [{"M": "1000", "N": "64", "dtype": "float32", "device": "Ascend910B4", "match": "older"}]
 
 
 @pytest.mark.in_part(2)
@@ -359,7 +359,7 @@ def test_pauses_double_up_to_the_longest(monkeypatch):
 
 def test_an_answer_that_cannot_be_used_is_logged_and_the_next_is(server, caplog):
     client, used = remote.ServerClient(server.url, None), []
-    problem = Problem("row_reduce", {"M": 1000, "N": 512}, "float32")
+    problem = Problem("row_reduce", {"M": 1000, "N": 64}, "float32")
 
     def broken(result):
         raise RuntimeError("no launch")

@@ -171,6 +171,14 @@ def test_a_bad_winner_from_elsewhere_costs_little():
     assert needed(worst) <= needed([]) + 6
 
 
+def test_slow_corners_cost_an_opening_without_a_prior_little():
+    """The best configs lie in the middle, so that the configs farthest apart are the slowest."""
+    middle = np.abs(landscape(7.5, 3.5).sum(axis=1))
+    opened = [min(float(middle[i]) for i in course(lambda i: float(middle[i]), seed, 4)) for seed in range(60)]
+    drawn = np.random.default_rng(0).choice(middle, (5000, 4))
+    assert statistics.fmean(opened) < 1.25 * float(drawn.min(axis=1).mean())
+
+
 def test_the_outlook_is_open_at_first_and_closed_in_the_end():
     sampler = GuidedSampler(SPACE, 0)
     study = quiet_study(sampler)
@@ -183,7 +191,7 @@ def test_the_outlook_is_open_at_first_and_closed_in_the_end():
         if count in (8, 60):
             outlooks.append(sampler.outlook(study))
     early, late = outlooks
-    assert early.chance > 0.5 and early.gain > 0.05
+    assert early.chance > 0.2 and early.gain > 0.05
     assert late.expected < 0.001
 
 

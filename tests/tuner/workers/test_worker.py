@@ -14,7 +14,6 @@ from tilewise.tuner.workers import worker as worker_module
 from tilewise.tuner.workers.supervisor import Supervisor
 from tilewise.tuner.workers.worker import Worker, WorkerDied, WorkerExceeded, WorkerFailed, WorkerPool, WorkerTimeout
 
-pytestmark = pytest.mark.usefixtures("fresh_supervisors")
 
 CALLS = """
 import os, stat, sys, time
@@ -70,6 +69,7 @@ def alive(pid):
     return True
 
 
+@pytest.mark.usefixtures("fresh_supervisors")
 def test_one_process_answers_all_calls(worker):
     first = worker.call("os.getpid()", timeout=60)
     assert worker.call("os.getpid()", timeout=60) == first == worker.pid
@@ -195,6 +195,7 @@ def test_leaving_is_a_death_with_its_code(worker):
         worker.call("sys.exit(3)", timeout=60)
 
 
+@pytest.mark.usefixtures("fresh_supervisors")
 def test_the_last_lines_are_kept_of_whatever_ends_a_call(worker):
     with pytest.raises(WorkerTimeout) as caught:
         worker.call("[print(n, flush=True) for n in range(9)], time.sleep(60)", timeout=2)

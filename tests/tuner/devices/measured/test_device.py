@@ -78,7 +78,7 @@ def config(tile, fault=""):
     return {"TILE": tile, "FAULT": fault}
 
 
-def test_faults_of_every_kind_cost_the_other_configs_nothing(host, fresh_supervisors):
+def test_faults_of_every_kind_cost_the_other_configs_nothing(host):
     found = inject(host.HostDevice, host.EACH_FAULT_ONCE, host.PROBLEM, expected(host))
     costs_nothing(found, sound=2 * len(KINDS) + 5, faulty=len(KINDS))
 

@@ -34,6 +34,7 @@ def verdict(target, cache_folder):
     return verify
 
 
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize("column_major", [False, True])
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "int8"])
 def test_a_compiled_product_agrees_with_float64_at_an_odd_size(verdict, dtype, column_major):
@@ -42,6 +43,7 @@ def test_a_compiled_product_agrees_with_float64_at_an_odd_size(verdict, dtype, c
     assert found.agreed, found.reason
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("tile", TILES)
 def test_so_it_does_with_tiles_of_any_form(verdict, tile):
     found = verdict("gemm", ODD, "float16", gemm(*tile, GROUP_M=2))
@@ -78,6 +80,7 @@ BATCH = {"BATCH": 3, "M": 75, "N": 70, "K": 101}
 SQUARE = {"BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 64}
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("name", ["BATCHED", "TRANSPOSED_A"])
 @pytest.mark.parametrize("dtype", ["float16", "float32"])
 def test_batches_and_a_transposed_left_operand_agree(verdict, name, dtype):
