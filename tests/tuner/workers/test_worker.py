@@ -14,7 +14,6 @@ from tilewise.tuner.workers import worker as worker_module
 from tilewise.tuner.workers.supervisor import Supervisor
 from tilewise.tuner.workers.worker import Worker, WorkerDied, WorkerExceeded, WorkerFailed, WorkerPool, WorkerTimeout
 
-
 CALLS = """
 import os, stat, sys, time
 
