@@ -47,7 +47,7 @@ def model_config(
             return Outcome(Status.UNMODELLED, str(error)), None
         except Exception as error:  # of any type; each means that this config does not compile
             return Outcome(Status.COMPILE, describe(error)), None
-        made = toolchain.compile_linalg(linalg, target.name, multibuffer=multibuffer, cache_folder=folder)
+        made = toolchain.compile_linalg(linalg, target.name, config, cache_folder=folder)
         if not made.code:
             return _refusal(made, target), None
         compiled.append(made)

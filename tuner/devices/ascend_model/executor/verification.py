@@ -125,8 +125,7 @@ def _with_lines(
     index = int(named.group(1) or 1) - 1
     launch = spec.plan(config, problem)[index]
     linalg = toolchain.lower(spec, problem, config, launch, target.name, locations=True)
-    multibuffer = bool(config.get("multibuffer", True))
-    made = toolchain.compile_linalg(linalg, target.name, multibuffer=multibuffer, cache_folder=folder, locations=True)
+    made = toolchain.compile_linalg(linalg, target.name, config, cache_folder=folder, locations=True)
     _, operations = without_locations(made.code)
     if [name for name, _ in operations] != [op.name for op in functions[index].walk()]:
         return reason
@@ -147,8 +146,7 @@ def compile_config(
     functions = []
     for launch in spec.plan(config, problem):
         linalg = toolchain.lower(spec, problem, config, launch, target.name)
-        multibuffer = bool(config.get("multibuffer", True))
-        made = toolchain.compile_linalg(linalg, target.name, multibuffer=multibuffer, cache_folder=folder)
+        made = toolchain.compile_linalg(linalg, target.name, config, cache_folder=folder)
         if not made.code:
             raise (TimeoutError if made.timed_out else ValueError)(made.refusal)
         try:
