@@ -168,13 +168,13 @@ def judge(
 ) -> Verdict:
     """Execute a config's compiled launches on inputs drawn in the first `draws` ways, and return the verdict.
 
-    The order of accesses is checked in the first draw only, unless it depends on data. Where a program reads beyond a
-    tensor, it is executed once more with other values there. The same results show that a mask throws the values away:
-    a warning, not a disagreement.
+    The order of accesses is checked in the first draw, and in the second where it depends on data. Where a program
+    reads beyond a tensor, it is executed once more with other values there. The same results show that a mask throws
+    the values away: a warning, not a disagreement.
     """
     tensors = arguments.bind(config)
     warnings: set[str] = set()
-    fixed = not any(op.name in _DATA_DEPENDENT for function in functions for op in function.walk())
+    dependent = any(op.name in _DATA_DEPENDENT for function in functions for op in function.walk())
     runs = 0
 
     def run(stray: int, *, ordered: bool) -> set[str]:
@@ -184,7 +184,7 @@ def judge(
     def run_with_strays() -> None:
         nonlocal runs
         runs += 1
-        if not (strays := run(STRAYS[0], ordered=runs == 1 or not fixed)):
+        if not (strays := run(STRAYS[0], ordered=runs <= 1 + dependent)):
             return
         results = _results(arguments)
         arguments.poison()
