@@ -165,14 +165,15 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
     All keys count, also those that a causal query does not see: that is the same factor for all configs.
     """
     rows, cols, width = int(config["BLOCK_M"]), int(config["BLOCK_N"]), padded(problem.dims["D"])
-    heads = Axis("heads", problem.dims["H"] * (1 if _PACKED.of(problem) else problem.dims["B"]), 1, 1)
+    sequences = [] if _PACKED.of(problem) else [Axis("B", problem.dims["B"], 1, 1)]
     size = _blocks(config, problem) * rows if _PACKED.of(problem) else problem.dims["Q"]
     least = SPEC.bytes(problem)
     read = 2 * problem.item_bytes * problem.dims["K"] * problem.dims["D"] * _blocks(config, problem) * problem.dims["H"]
     return Tiling(
         axes=(
             Axis("tokens" if _PACKED.of(problem) else "Q", size, rows, rows),
-            heads,
+            *sequences,
+            Axis("heads", problem.dims["H"], 1, 1),
             Axis("K", problem.dims["K"], problem.dims["K"], cols),
         ),
         streamed_bytes=2 * cols * width * problem.item_bytes,
@@ -255,18 +256,20 @@ def _registers_hold(config: Config, problem: Problem, target: Target) -> bool:
     return 1 <= sums / (32 * int(config["num_warps"]) * groups) <= 128
 
 
-_COPIES, _SEEN_COPIES = 2.75, 4.25
-"""Tiles of float32 scores that the compiler plans in a vector core's memory, and of causal ones, where it cannot double
-their buffers; read from what it says of tiles that do not fit."""
+_SCORE_TILES, _TAIL_TILES, _CAUSAL_TILES, _VALUE_TILES = 2.0, 2.5, 4.0, 2.0
+"""Float32 tiles that the compiler plans in a vector core's memory where it does not double buffers: of scores, of those
+that are masked at the end of the keys, of causal ones, and of values; read from what it says of tiles that do not
+fit."""
 
 
 def _cores_hold(config: Config, problem: Problem, target: Target) -> bool:
-    """Return whether half a tile of scores fits a vector core, and sums and operands fit a cube core on Ascend."""
+    """Return whether half a tile of scores and values fits a vector core, and sums and operands fit a cube core on
+    Ascend."""
     rows, cols, width = int(config["BLOCK_M"]), int(config["BLOCK_N"]), padded(problem.dims["D"])
-    copies = _SEEN_COPIES if _CAUSAL.of(problem) else _COPIES
-    scores = vector_memory_holds(rows, cols, copies, target)
+    scores = _CAUSAL_TILES if _CAUSAL.of(problem) else _TAIL_TILES if problem.dims["K"] % cols else _SCORE_TILES
+    tiles = vector_memory_holds(rows, cols * scores + width * _VALUE_TILES, target)
     operands = operands_in_l1(rows + 2 * cols, 0, width, problem.item_bytes)
-    return scores and operands and accumulator_holds(rows, max(cols, width))
+    return tiles and operands and accumulator_holds(rows, max(cols, width))
 
 
 def _shared_memory_holds(config: Config, problem: Problem, target: Target) -> bool:

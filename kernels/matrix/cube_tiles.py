@@ -47,9 +47,10 @@ def accumulator_holds(rows: int, cols: int) -> bool:
     return 4 * rows * cols <= _L0C_BYTES
 
 
-def vector_memory_holds(rows: int, cols: int, copies: float, target: Target) -> bool:
-    """Return whether each of the two vector cores beside a cube core holds its half of a tile's sums, so many times."""
-    return 4 * rows * cols // 2 * copies <= target.on_chip_bytes
+def vector_memory_holds(rows: int, cols: float, target: Target) -> bool:
+    """Return whether each of the two vector cores beside a cube core holds its half of the rows of float32 sums, with
+    so many columns in all tiles."""
+    return 4 * rows / 2 * cols <= target.on_chip_bytes
 
 
 def cube_tile_holds(tiling: Tiling) -> bool:
@@ -62,7 +63,7 @@ def default_cube_tile(
 ) -> dict[str, Value]:
     """Return the largest tile that gives every core work, and the deepest trip that is double-buffered, for so many
     products of rows x depth x cols, of whose sums vector cores hold so many copies."""
-    held = [(m, n) for m, n in _TILES if vector_memory_holds(m, n, copies, target)]
+    held = [(m, n) for m, n in _TILES if vector_memory_holds(m, n * copies, target)]
     fitting = [(m, n) for m, n in held if m in sides(rows) and n in sides(cols)] or [
         (int(max(sides(rows), key=_up_to_128)), int(max(sides(cols), key=_up_to_128)))
     ]

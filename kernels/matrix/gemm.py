@@ -333,7 +333,7 @@ def _registers_hold(config: Config, problem: Problem, target: Target) -> bool:
 def _shared_memory_holds(config: Config, problem: Problem, target: Target) -> bool:
     if config["VARIANT"] == "masked":
         rows, cols, depth = (int(config[f"BLOCK_{name}"]) for name in "MNK")
-        held = accumulator_holds(rows, cols) and vector_memory_holds(rows, cols, _copies(problem), target)
+        held = accumulator_holds(rows, cols) and vector_memory_holds(rows, cols * _copies(problem), target)
         return held and operands_in_l1(rows, cols, depth, problem.item_bytes)
     return operands_hold(_tiling(config, problem), target)
 

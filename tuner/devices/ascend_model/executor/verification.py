@@ -58,6 +58,8 @@ def executed_problem(spec: KernelSpec, problem: Problem, config: Config) -> Prob
     """Return the problem itself if executing it takes a second or two, else the smallest one with the same tails."""
     tiling = spec.tiling(config, problem)
     elements = math.prod(axis.programs * axis.trips * axis.step for axis in tiling.axes)
+    if tiling.dot and tiling.dot.head:  # of scores, each of which takes part in two products along a head
+        elements *= 2 * tiling.dot.head
     buffers = sum(buffer.elements for buffer in spec.buffers(problem).values())
     trips = ceil_div(tiling.programs, _SIDE_BY_SIDE) * tiling.trips
     if elements <= (PRODUCTS if tiling.dot else ELEMENTS) and buffers <= ELEMENTS and trips <= TRIPS:
