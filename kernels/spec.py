@@ -244,9 +244,11 @@ class Dot:
     beside them (an epilogue's tile). `splits` programs share an accumulator's sum. `group` rows of tiles are worked on
     together, so that their operands stay in the L2 cache. `programs` is their number where each works on one tile after
     the other, and 0 where each has one. `row_bytes` is the length of the contiguous rows in which a tile of the larger
-    operand is loaded. `described`: tiles are loaded through tensor descriptors. `specialised`: one group of warps
-    loads, and two others multiply. `chained`: each trip needs the results of the one before, as attention does.
-    `alone`: nothing is computed beside the product, so that it needs cube cores only on Ascend.
+    operand is loaded, `operand_rows` the number of rows in which those of both are, 0 where it is unknown. `described`:
+    tiles are loaded through tensor descriptors. `specialised`: one group of warps loads, and two others multiply.
+    `chained`: each trip needs the results of the one before, as attention does. `alone`: nothing is computed beside the
+    product, so that it needs cube cores only on Ascend. Otherwise vector cores do `epilogue` operations for each of a
+    tile's sums, or each trip multiplies twice, as attention with heads of `head` elements does.
     """
 
     m: int
@@ -258,10 +260,13 @@ class Dot:
     group: int = 1
     programs: int = 0
     row_bytes: int = 128
+    operand_rows: int = 0
     described: bool = False
     specialised: bool = False
     chained: bool = False
     alone: bool = False
+    epilogue: float = 0.0
+    head: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilewise.kernels.attention.heads import LARGEST_HEAD, draw_keys, draw_queries, only_nvidia, padded, scale
+from tilewise.kernels.attention.heads import LARGEST_HEAD, SLOTS, draw_keys, draw_queries, only_nvidia, padded, scale
 from tilewise.kernels.candidate_values import only_ascend, powers_of_two
 from tilewise.kernels.spec import (
     Axis,
@@ -150,10 +150,11 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
             rows,
             width + cols,
             2 * width * cols // (width + cols),
-            stages=int(config.get("NUM_STAGES", 1)),
+            stages=int(config.get("NUM_STAGES", SLOTS if _is_paged(config) else 1)),
             shared_bytes=rows * width * problem.item_bytes,
             splits=int(config["SPLITS"]),
             chained=True,
+            head=width if _is_paged(config) else 0,
         ),
     )
 
@@ -193,6 +194,8 @@ def _shared_memory_holds(config: Config, problem: Problem, target: Target) -> bo
     """Return whether queries, and keys and values in flight, fit a program's share: 1 KiB less than the core's."""
     tiling = _tiling(config, problem)
     assert tiling.dot is not None
+    if _is_paged(config):
+        return tiling.streamed_bytes + tiling.dot.shared_bytes <= target.on_chip_bytes
     needed = tiling.dot.stages * tiling.streamed_bytes + tiling.dot.shared_bytes
     return needed <= target.on_chip_bytes - (1024 if target.family == "nvidia" else 0)
 

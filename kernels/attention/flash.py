@@ -16,8 +16,9 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilewise.kernels.attention.heads import LARGEST_HEAD, draw_keys, draw_queries, only_nvidia, padded, scale
+from tilewise.kernels.attention.heads import LARGEST_HEAD, SLOTS, draw_keys, draw_queries, only_nvidia, padded, scale
 from tilewise.kernels.candidate_values import powers_of_two
+from tilewise.kernels.matrix.cube_tiles import accumulator_holds, operands_in_l1, vector_memory_holds
 from tilewise.kernels.spec import (
     Axis,
     Buffer,
@@ -164,14 +165,15 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
     All keys count, also those that a causal query does not see: that is the same factor for all configs.
     """
     rows, cols, width = int(config["BLOCK_M"]), int(config["BLOCK_N"]), padded(problem.dims["D"])
-    heads = Axis("heads", problem.dims["H"] * (1 if _PACKED.of(problem) else problem.dims["B"]), 1, 1)
+    sequences = [] if _PACKED.of(problem) else [Axis("B", problem.dims["B"], 1, 1)]
     size = _blocks(config, problem) * rows if _PACKED.of(problem) else problem.dims["Q"]
     least = SPEC.bytes(problem)
     read = 2 * problem.item_bytes * problem.dims["K"] * problem.dims["D"] * _blocks(config, problem) * problem.dims["H"]
     return Tiling(
         axes=(
             Axis("tokens" if _PACKED.of(problem) else "Q", size, rows, rows),
-            heads,
+            *sequences,
+            Axis("heads", problem.dims["H"], 1, 1),
             Axis("K", problem.dims["K"], problem.dims["K"], cols),
         ),
         streamed_bytes=2 * cols * width * problem.item_bytes,
@@ -181,20 +183,27 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
             rows,
             width + cols,
             2 * width * cols // (width + cols),
-            stages=int(config.get("NUM_STAGES", 1)),
+            stages=_slots(config, problem) if config["VARIANT"] == "masked" else int(config.get("NUM_STAGES", 1)),
             shared_bytes=rows * width * problem.item_bytes,
             described=config["VARIANT"] == "hopper",
             specialised=config["VARIANT"] == "hopper",
+            head=width if config["VARIANT"] == "masked" else 0,
         ),
     )
+
+
+def _slots(config: Config, problem: Problem) -> int:
+    """Return the trips that overlap on Ascend: one where scores are masked, else as many as workspace has slots."""
+    masked = _CAUSAL.of(problem) or problem.dims["K"] % int(config["BLOCK_N"])
+    return 1 if masked else int(config.get("set_workspace_multibuffer", 0)) or SLOTS
 
 
 # The space -------------------------------------------------------------------------------------------------------
 
 
-def _tiles_of(size: int, least: int) -> list[Value]:
-    """Return the powers of two from 16 to the first that holds `size`, and to 128; for larger sizes from `least`."""
-    values = [value for value in powers_of_two(16, size) if value <= 128]
+def _tiles_of(size: int, least: int, most: int = 128) -> list[Value]:
+    """Return the powers of two from 16 to the first that holds `size`, and to `most`; for larger sizes from `least`."""
+    values = [value for value in powers_of_two(16, size) if value <= most]
     return [value for value in values if value >= min(least, values[-1])]
 
 
@@ -203,7 +212,8 @@ def _block_m(problem: Problem, target: Target) -> Sequence[Value]:
 
 
 def _block_n(problem: Problem, target: Target) -> Sequence[Value]:
-    return _tiles_of(problem.dims["K"], 32 if padded(problem.dims["D"]) > 128 else 64)
+    most = 256 if target.family == "ascend" else 128
+    return _tiles_of(problem.dims["K"], 32 if padded(problem.dims["D"]) > 128 else 64, most)
 
 
 def _takes_hopper(problem: Problem, target: Target) -> bool:
@@ -211,6 +221,13 @@ def _takes_hopper(problem: Problem, target: Target) -> bool:
     dims = problem.dims
     fits = dims["D"] % 8 == 0 and 32 < dims["D"] <= 128
     return target.family == "nvidia" and target.capability == 90 and fits and min(dims["Q"], dims["K"]) > 64
+
+
+def _workspace_slots(problem: Problem, target: Target) -> Sequence[Value]:
+    """Return the numbers of slots of workspace, 0 for the compiler's own; only a loop without masks has more than
+    one."""
+    overlaps = _variants(problem, target) == ["masked"] and not _CAUSAL.of(problem)
+    return [0, 2] if overlaps and problem.dims["K"] % int(_block_n(problem, target)[0]) == 0 else []
 
 
 def _variants(problem: Problem, target: Target) -> Sequence[Value]:
@@ -239,6 +256,22 @@ def _registers_hold(config: Config, problem: Problem, target: Target) -> bool:
     return 1 <= sums / (32 * int(config["num_warps"]) * groups) <= 128
 
 
+_SCORE_TILES, _TAIL_TILES, _CAUSAL_TILES, _VALUE_TILES = 2.0, 2.5, 4.0, 2.0
+"""Float32 tiles that the compiler plans in a vector core's memory where it does not double buffers: of scores, of those
+that are masked at the end of the keys, of causal ones, and of values; read from what it says of tiles that do not
+fit."""
+
+
+def _cores_hold(config: Config, problem: Problem, target: Target) -> bool:
+    """Return whether half a tile of scores and values fits a vector core, and sums and operands fit a cube core on
+    Ascend."""
+    rows, cols, width = int(config["BLOCK_M"]), int(config["BLOCK_N"]), padded(problem.dims["D"])
+    scores = _CAUSAL_TILES if _CAUSAL.of(problem) else _TAIL_TILES if problem.dims["K"] % cols else _SCORE_TILES
+    tiles = vector_memory_holds(rows, cols * scores + width * _VALUE_TILES, target)
+    operands = operands_in_l1(rows + 2 * cols, 0, width, problem.item_bytes)
+    return tiles and operands and accumulator_holds(rows, max(cols, width))
+
+
 def _shared_memory_holds(config: Config, problem: Problem, target: Target) -> bool:
     """Return whether queries, and keys and values in flight, fit a program's share: 1 KiB less than the core's.
 
@@ -246,14 +279,21 @@ def _shared_memory_holds(config: Config, problem: Problem, target: Target) -> bo
     """
     tiling = _tiling(config, problem)
     assert tiling.dot is not None
+    if config["VARIANT"] == "masked":
+        return _cores_hold(config, problem, target)
     if target.family != "nvidia":
         return tiling.streamed_bytes + tiling.dot.shared_bytes <= target.on_chip_bytes
     needed = tiling.dot.stages * tiling.streamed_bytes + tiling.dot.shared_bytes
     return needed + (512 if config["VARIANT"] == "hopper" else 0) <= target.on_chip_bytes - 1024
 
 
+def _slots_hold(config: Config, problem: Problem, target: Target) -> bool:
+    return not config.get("set_workspace_multibuffer", 0) or problem.dims["K"] % int(config["BLOCK_N"]) == 0
+
+
 def _default(problem: Problem, target: Target) -> Config:
-    """Return the largest tiles that fit, with as few warps as hold their sums: the fastest `plain` one on an H200."""
+    """Return the largest tiles that fit, with as few warps as hold their sums: the fastest `plain` one on an H200. On
+    Ascend they go with two slots of workspace, which is faster with the largest tiles."""
     rows, cols = _block_m(problem, target)[::-1], _block_n(problem, target)[::-1]
     options = itertools.product((2, 1), (4, 8)) if target.family == "nvidia" else [()]
     names = ("NUM_STAGES", "num_warps")
@@ -264,6 +304,7 @@ def _default(problem: Problem, target: Target) -> Config:
             "BLOCK_M": block_m,
             "BLOCK_N": block_n,
             **dict(zip(names, values, strict=False)),
+            **({"set_workspace_multibuffer": 2} if _workspace_slots(problem, target) else {}),
         }
         if all(constraint.holds(config, problem, target) for constraint in SPEC.constraints):
             break
@@ -283,12 +324,14 @@ SPEC = KernelSpec(
         Parameter("BLOCK_N", _block_n),
         Parameter("NUM_STAGES", only_nvidia(1, 2, 3, 4)),
         Parameter("num_warps", only_nvidia(4, 8), role="option"),
+        Parameter("set_workspace_multibuffer", _workspace_slots, role="option"),
     ),
     constraints=(
         Constraint(f"H is a multiple of HKV, and D at most {LARGEST_HEAD}", _heads_hold),
         Constraint("hopper takes 128 queries, 64 or more keys, 4 warps and at least 2 stages", _hopper_holds),
         Constraint("1 to 128 sums of both products per thread", _registers_hold),
         Constraint("queries, and keys and values in flight, fit in shared memory", _shared_memory_holds),
+        Constraint("set_workspace_multibuffer needs keys that are whole blocks", _slots_hold),
     ),
     buffers=_buffers,
     scalars=lambda problem: {

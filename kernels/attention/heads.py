@@ -7,7 +7,10 @@ from typing import Any
 from tilewise.kernels.candidate_values import only_nvidia, powers_of_two
 from tilewise.kernels.spec import Problem
 
-__all__ = ["LARGEST_HEAD", "draw_keys", "draw_queries", "only_nvidia", "padded", "scale"]
+__all__ = ["LARGEST_HEAD", "SLOTS", "draw_keys", "draw_queries", "only_nvidia", "padded", "scale"]
+
+SLOTS = 4
+"""Slots of workspace in which Ascend's compiler lets as many trips overlap, unless it is told another number."""
 
 LARGEST_HEAD = 256
 """Elements of a head, of which a program keeps a whole row of sums in registers."""

@@ -15,6 +15,7 @@ __all__ = [
     "depths",
     "operands_in_l1",
     "sides",
+    "vector_memory_holds",
 ]
 
 CUBE_DTYPES = "float32 and int8 products are for Ascend's cube cores"
@@ -46,17 +47,24 @@ def accumulator_holds(rows: int, cols: int) -> bool:
     return 4 * rows * cols <= _L0C_BYTES
 
 
+def vector_memory_holds(rows: int, cols: float, target: Target) -> bool:
+    """Return whether each of the two vector cores beside a cube core holds its half of the rows of float32 sums, with
+    so many columns in all tiles."""
+    return 4 * rows / 2 * cols <= target.on_chip_bytes
+
+
 def cube_tile_holds(tiling: Tiling) -> bool:
     """Return whether L1 holds the operands of one trip, and L0C its sums."""
     return tiling.streamed_bytes <= _L1_BYTES and tiling.resident_bytes <= _L0C_BYTES
 
 
 def default_cube_tile(
-    rows: int, cols: int, depth: int, item_bytes: int, target: Target, *, products: int = 1
+    rows: int, cols: int, depth: int, item_bytes: int, target: Target, *, products: int = 1, copies: int = 0
 ) -> dict[str, Value]:
     """Return the largest tile that gives every core work, and the deepest trip that is double-buffered, for so many
-    products of rows x depth x cols."""
-    fitting = [(m, n) for m, n in _TILES if m in sides(rows) and n in sides(cols)] or [
+    products of rows x depth x cols, of whose sums vector cores hold so many copies."""
+    held = [(m, n) for m, n in _TILES if vector_memory_holds(m, n * copies, target)]
+    fitting = [(m, n) for m, n in held if m in sides(rows) and n in sides(cols)] or [
         (int(max(sides(rows), key=_up_to_128)), int(max(sides(cols), key=_up_to_128)))
     ]
     busy = [(m, n) for m, n in fitting if products * ceil_div(rows, m) * ceil_div(cols, n) >= target.matrix_cores]

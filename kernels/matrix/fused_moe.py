@@ -338,6 +338,7 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
             group=min(int(config["GROUP_SIZE_M"]), ceil_div(blocks, experts)),  # one expert's blocks share columns
             programs=int(config.get("PROGRAMS", 0)),
             row_bytes=block_k * item,
+            operand_rows=block_m + block_n,
             alone=_is_sorted(config),
         ),
     )

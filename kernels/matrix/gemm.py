@@ -26,6 +26,7 @@ from tilewise.kernels.matrix.cube_tiles import (
     depths,
     operands_in_l1,
     sides,
+    vector_memory_holds,
 )
 from tilewise.kernels.matrix.tiles import (
     EIGHT_BIT_FLOATS,
@@ -197,10 +198,33 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
             group=int(config["GROUP_M"]),
             programs=int(config.get("PROGRAMS", 0)),
             row_bytes=item * (block_k if m > n or _COLUMN_MAJOR.of(problem) else block_n),
+            operand_rows=block_m + (block_n if _COLUMN_MAJOR.of(problem) else block_k),
             described=config["VARIANT"] == "descriptors",
             specialised=bool(config.get("WARP_SPECIALIZE", False)),
             alone=not _has_epilogue(problem),
+            epilogue=_epilogue(problem),
         ),
+    )
+
+
+def _copies(problem: Problem) -> int:
+    """Return how many copies of a tile's sums an epilogue keeps in a vector core's memory, as compiled."""
+    return 0 if not _has_epilogue(problem) else 4 if _ACTIVATION.of(problem) == "gelu" else 1
+
+
+_ACTIVATION_OPERATIONS = {"none": 0, "relu": 1, "silu": 12, "gelu": 45}
+"""Vector operations for each element of an activation, by the modelled times of compiled code."""
+
+
+def _epilogue(problem: Problem) -> float:
+    """Return the vector operations for each of a tile's sums; their conversion is one too."""
+    if not _has_epilogue(problem):
+        return 0.0
+    return (
+        1.0
+        + _ACTIVATION_OPERATIONS[str(_ACTIVATION.of(problem))]
+        + bool(_BIAS.of(problem))
+        + 2 * bool(_SCALED.of(problem))
     )
 
 
@@ -309,7 +333,8 @@ def _registers_hold(config: Config, problem: Problem, target: Target) -> bool:
 def _shared_memory_holds(config: Config, problem: Problem, target: Target) -> bool:
     if config["VARIANT"] == "masked":
         rows, cols, depth = (int(config[f"BLOCK_{name}"]) for name in "MNK")
-        return operands_in_l1(rows, cols, depth, problem.item_bytes) and accumulator_holds(rows, cols)
+        held = accumulator_holds(rows, cols) and vector_memory_holds(rows, cols * _copies(problem), target)
+        return held and operands_in_l1(rows, cols, depth, problem.item_bytes)
     return operands_hold(_tiling(config, problem), target)
 
 
@@ -368,7 +393,7 @@ def _default(problem: Problem, target: Target) -> Config:
 
 def _cube_default(problem: Problem, target: Target) -> Config:
     m, n, k = _sizes(problem)
-    tile = default_cube_tile(m, n, k, problem.item_bytes, target)
+    tile = default_cube_tile(m, n, k, problem.item_bytes, target, copies=_copies(problem))
     many = ceil_div(m, int(tile["BLOCK_M"])) * ceil_div(n, int(tile["BLOCK_N"])) > target.matrix_cores
     return {
         "VARIANT": "masked",
@@ -457,7 +482,10 @@ SPEC = KernelSpec(
         Constraint("GROUP_M is at most the number of rows of tiles", group_holds),
         Constraint("PROGRAMS is less than the number of tiles", _programs_hold),
         Constraint("SPLIT_K needs pointers, no empty part, and at most four programs per core", _parts_hold),
-        Constraint("the operands in flight fit in shared memory, or in L1 with the sums in L0C", _shared_memory_holds),
+        Constraint(
+            "the operands in flight fit in shared memory, or in L1, the sums in L0C, and their copies in vector cores",
+            _shared_memory_holds,
+        ),
     ),
     buffers=_buffers,
     scalars=lambda problem: dict(problem.dims),

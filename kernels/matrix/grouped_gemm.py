@@ -165,6 +165,7 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
             programs=int(config.get("PROGRAMS", 0)),
             described=config["VARIANT"] == "descriptors",
             row_bytes=row_bytes,
+            operand_rows=block_m + (block_n if _COLUMN_MAJOR.of(problem) else block_k),
             alone=config["VARIANT"] == "masked",
         ),
     )

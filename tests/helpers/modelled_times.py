@@ -58,9 +58,8 @@ def _codes(spec: KernelSpec, problem: Problem, config: Config) -> list[str]:
     made = []
     for launch in spec.plan(config, problem):
         linalg = toolchain.lower(spec, problem, config, launch, TARGET.name)
-        multibuffer = bool(config.get("multibuffer", True))
         folder = read_settings().cache_folder
-        made.append(toolchain.compile_linalg(linalg, TARGET.name, multibuffer=multibuffer, cache_folder=folder).code)
+        made.append(toolchain.compile_linalg(linalg, TARGET.name, config, cache_folder=folder).code)
     return made if all(made) else []
 
 

@@ -108,7 +108,7 @@ def _modelled(
     if outcome.timing:
         try:
             found = model.analyse(spec, problem, config)
-            body = _breakdown(spec, problem, config, found, model.interval_us(spec, problem, config))
+            body = _breakdown(spec, problem, config, found)
         except Unavailable as error:
             body = {"not_modelled": str(error)}
     try:
@@ -118,9 +118,7 @@ def _modelled(
     return body | {"findings": [each.to_json(linted.time_us) for each in linted.findings]}
 
 
-def _breakdown(
-    spec: KernelSpec, problem: Problem, config: Config, found: Analysis, between: tuple[float, float]
-) -> dict[str, Any]:
+def _breakdown(spec: KernelSpec, problem: Problem, config: Config, found: Analysis) -> dict[str, Any]:
     lines = [
         {
             "line": str(line.place),
@@ -132,7 +130,7 @@ def _breakdown(
     ]
     return {
         "modelled_us": round(found.time_us, 4),
-        "modelled_between_us": [round(end, 4) for end in between],
+        "modelled_between_us": [round(end, 4) for end in found.between_us],
         "rows_us": {name: round(time, 3) for name, time in found.rows().items()},
         "critical_path": [
             {"pipe": step.pipe, "line": str(step.place) if step.place else "", "us": round(step.time_us, 3)}

@@ -85,7 +85,7 @@ model is 2.2 times slower than one and 2.5 times faster than another. Launches o
 SMALL_US = 100.0
 """A product that takes less is small."""
 
-_CUBE_VERSION = 2
+_CUBE_VERSION = 3
 """Number of changes of the cube core's model that moved its times."""
 
 

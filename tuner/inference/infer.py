@@ -181,7 +181,7 @@ def _on_chip_bytes(spec: KernelSpec, problem: Problem, config: Config, cache_fol
     (launch,) = spec.plan(config, problem)
     try:
         linalg = toolchain.lower(spec, problem, config, launch, _PART)
-        made = toolchain.compile_linalg(linalg, _PART, multibuffer=False, cache_folder=cache_folder)
+        made = toolchain.compile_linalg(linalg, _PART, {"multibuffer": False}, cache_folder=cache_folder)
         return parse(made.code).planned_bytes("ub") if made.code else (made.required_bits or 0) // 8 or None
     except (UnknownOperation, ValueError):  # a kernel that the model cannot read has a division all the same
         return None

@@ -22,6 +22,7 @@ from typing import NamedTuple
 from tilewise.kernels.spec import Axis, Config, KernelSpec, Problem, Target, Tiling, ceil_div
 from tilewise.tuner.hardware.ascend_costs import FIGURES, REPEAT_CYCLES
 from tilewise.tuner.hardware.ascend_parts import PARTS
+from tilewise.tuner.prior.cube_attention import attention_penalties
 from tilewise.tuner.prior.cube_cores import cube_penalties
 
 __all__ = ["OVERFLOW", "ascend_penalties"]
@@ -81,10 +82,13 @@ _PENALTIES = (
 def ascend_penalties(
     spec: KernelSpec, problem: Problem, config: Config, tiling: Tiling, target: Target
 ) -> dict[str, float]:
-    """Return the penalties by name, each 1 or more; none for a product with vector work beside it, which is not known
-    here."""
+    """Return the penalties by name, each 1 or more; none for a product with vector work beside it of which the tiling
+    says nothing."""
     if tiling.dot is not None:
-        return cube_penalties(spec, problem, config, tiling, target) if tiling.dot.alone else {}
+        if tiling.dot.head:
+            return attention_penalties(spec, problem, config, tiling, target)
+        known = tiling.dot.alone or tiling.dot.epilogue
+        return cube_penalties(spec, problem, config, tiling, target) if known else {}
     single = tiling.streamed_bytes + tiling.resident_bytes
     double = single + (tiling.streamed_bytes if tiling.doubling_bytes is None else tiling.doubling_bytes)
     in_turns = not config.get("multibuffer", True) or double > target.on_chip_bytes

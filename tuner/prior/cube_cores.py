@@ -1,9 +1,10 @@
-"""The prior of kernels that run on Ascend's cube cores alone: a config's expected cost, from counts.
+"""The prior of one product per tile on Ascend's cube cores, alone or with vector cores that go on with its sums: a
+config's expected cost, from counts.
 
 A core works on one tile after the other. In each trip of the depth it brings operands to L1 while it multiplies those
-of the trip before, if L1 holds two pairs; otherwise it takes turns. A product begins with a load from L1 that nothing
-hides, as the compiler's template for it does, and a tile ends with a store that the next tile waits for. The axes of
-the tiling are the rows of a product, its depth and its columns.
+of the trip before, if L1 holds two pairs; otherwise it brings them once those have left L1. A product begins with a
+load from L1 that nothing hides, as the compiler's template for it does, and a tile ends with a store that the next tile
+waits for. The axes of the tiling are the rows of a product, its depth and its columns.
 
 Each penalty is the factor by which the time grows when one more of these effects is counted. All prices are the
 modelled part's; none was chosen for the prior.
@@ -16,21 +17,10 @@ import math
 from typing import NamedTuple
 
 from tilewise.kernels.spec import ITEM_BYTES, Config, Dot, KernelSpec, Problem, Target, Tiling, ceil_div
-from tilewise.tuner.hardware.ascend_costs import FIGURES
 from tilewise.tuner.hardware.ascend_parts import ON_CHIP_BYTES, PARTS
-from tilewise.tuner.hardware.cube_costs import CUBE_FIGURES
+from tilewise.tuner.prior.cube_products import COST, OVERFLOW, SIBLING, CubeProducts, vector_half
 
 __all__ = ["cube_penalties"]
-
-_OVERFLOW = 4.0
-"""Least penalty of operands or sums that do not fit on chip; it grows with the overflow."""
-
-_SIBLING = "Ascend910B4"
-"""The part whose clock, memory rate and cache are used for a part that is not listed."""
-
-_COST = {name: figure.value for name, figure in {**FIGURES, **CUBE_FIGURES}.items()}
-_SIDE = 16
-"""Rows and columns of a fractal of products."""
 
 
 class _Effects(NamedTuple):
@@ -47,6 +37,8 @@ class _Effects(NamedTuple):
     turns: bool = False
     """Operands and products that take turns, as L1 holds one pair only."""
     result_stores: bool = False
+    epilogue: bool = False
+    """Work of vector cores on a tile's sums, which the next tile of the same program hides."""
     starts: bool = False
 
 
@@ -61,7 +53,7 @@ def cube_penalties(
     times = list(itertools.accumulate(map(kernel.cycles, steps), max))
     factors = {name: after / before for name, (before, after) in zip(names, itertools.pairwise(times), strict=True)}
     overflow = max(tiling.streamed_bytes / ON_CHIP_BYTES["cbuf"], tiling.resident_bytes / ON_CHIP_BYTES["cc"])
-    return {**factors, "on_chip": _OVERFLOW * overflow if overflow > 1 else 1.0}
+    return {**factors, "on_chip": OVERFLOW * overflow if overflow > 1 else 1.0}
 
 
 class _Kernel:
@@ -70,17 +62,16 @@ class _Kernel:
     def __init__(
         self, spec: KernelSpec, problem: Problem, config: Config, tiling: Tiling, dot: Dot, target: Target
     ) -> None:
-        part = PARTS.get(target.name, PARTS[_SIBLING])
+        part = PARTS.get(target.name, PARTS[SIBLING])
         self._tiling, self._dot, self._cores = tiling, dot, target.matrix_cores
-        self._item = ITEM_BYTES[spec.matrix_dtype(problem) if spec.matrix_dtype else problem.dtype]
-        self._width = 32 // self._item
-        self._slow = _COST["mad_float32"] if self._item == 4 else 1.0
+        self._products = CubeProducts(ITEM_BYTES[spec.matrix_dtype(problem) if spec.matrix_dtype else problem.dtype])
         self._doubled = bool(config.get("multibuffer", True)) and 2 * tiling.streamed_bytes <= ON_CHIP_BYTES["cbuf"]
         self._written = sum(buffer.bytes for buffer in spec.buffers(problem).values() if buffer.role != "in")
         self._rate = self._bytes_per_cycle(spec.bytes(problem), part.l2_mib << 20, part.l2_gb_s, part.read_gb_s)
-        self._rate = min(_COST["cube_read_bytes"], self._rate / part.clock_ghz)
-        self._launch = _COST["launch_us"] * part.clock_ghz * 1e3
-        self._needed = spec.flops(problem) / 2 / (_SIDE * _SIDE * self._width) * self._slow / self._cores
+        self._rate = min(COST["cube_read_bytes"], self._rate / part.clock_ghz)
+        self._clock_mhz = part.clock_ghz * 1e3
+        self._launch = COST["launch_us"] * self._clock_mhz
+        self._needed = self._products.in_even_shares(spec.flops(problem) / 2) / self._cores
         self._least = spec.bytes(problem) / self._cores / self._rate
 
     def _bytes_per_cycle(self, needed: int, cache: int, near_gb_s: float, far_gb_s: float) -> float:
@@ -105,46 +96,34 @@ class _Kernel:
         trips = math.prod(axis.trips for axis in tiling.axes)
         each = rows * cols / self._cores
         tiles = math.ceil(each) if counted.waves else each
-        multiplied = self._product(dot, counted)
-        exposed = self._operand_loads(dot, multiplied) if counted.operand_loads else 0.0
+        even = self._products.in_even_shares(dot.m * dot.n * dot.k)
+        multiplied = self._products.cycles(dot) if counted.fractals else even
+        exposed = self._products.operand_loads(dot, multiplied) if counted.operand_loads else 0.0
         computed = multiplied + exposed
-        moved = self._to_l1(dot) if counted.l1_traffic else 0.0
-        trip = computed + moved if counted.turns and not self._doubled else max(computed, moved)
+        moved = self._to_l1(dot, self._rate) if counted.l1_traffic else 0.0
+        trip = max(computed, moved)
+        if counted.turns and not self._doubled:  # the next operands come once the last part of these has left L1
+            alone = self._to_l1(dot, COST["cube_read_bytes"])  # other cores leave the memory alone meanwhile
+            trip = max(trip, alone + computed - multiplied / self._products.parts(dot))
         tile = trips * trip
         if counted.result_stores:
-            tile += dot.m * dot.n * self._written / self._sums() / _COST["fix_bytes"] + _COST["fix_start"]
+            stored = self._written / self._sums() if dot.alone else 4  # float32 where vector cores go on
+            tile += dot.m * dot.n * stored / COST["fix_bytes"] + COST["fix_start"]
             tile += min(moved, computed)  # the first operands of a tile
         total = self._launch + tiles * tile
+        if counted.epilogue and not dot.alone:
+            after = vector_half(dot.m, dot.n, dot.epilogue)
+            beside = 0.0 if dot.programs else tile
+            total += COST["mixed_launch_us"] * self._clock_mhz
+            total += max(0.0, after + beside - tile) * (tiles - 1) + after
         if counted.starts:
-            total += _COST["program_start"] * (1 if dot.programs else math.ceil(each))
+            total += COST["program_start"] * (1 if dot.programs else math.ceil(each))
         return total
 
     def _sums(self) -> int:
         return self._tiling.axes[0].size * self._tiling.axes[-1].size
 
-    def _product(self, dot: Dot, counted: _Effects) -> float:
-        if not counted.fractals:
-            return dot.m * dot.n * dot.k / (_SIDE * _SIDE * self._width) * self._slow
-        fractals = ceil_div(dot.m, _SIDE) * ceil_div(dot.n, _SIDE) * ceil_div(dot.k, self._width)
-        return fractals * self._slow + self._parts(dot) * _COST["mad_start"]
-
-    def _parts(self, dot: Dot) -> int:
-        """Return the parts in which L0A and L0B, halved, hold a trip's depth."""
-        step = max(_SIDE, self._width)
-        longest = (ON_CHIP_BYTES["ca"] // 2) // self._item // max(dot.m, dot.n, step) // step * step
-        return ceil_div(dot.k, max(longest, step))
-
-    def _operand_loads(self, dot: Dot, multiplied: float) -> float:
-        """Return the cycles in which a trip's product waits for operands from L1: those of its first part, and what
-        the others take beyond the product."""
-        parts = self._parts(dot)
-        loads = 2 * _COST["mte1_start"] * parts + dot.k * self._item * (
-            dot.m / _COST["l0a_bytes"] + dot.n / _COST["l0b_bytes"]
-        )
-        flags = 4 * _COST["flag"] * parts
-        return (loads + flags) / parts + max(0.0, loads + flags - multiplied) * (1 - 1 / parts)
-
-    def _to_l1(self, dot: Dot) -> float:
+    def _to_l1(self, dot: Dot, rate: float) -> float:
         """Return the cycles in which a trip's operands come to L1, each row at the cost of some bytes more."""
-        rows = self._tiling.streamed_bytes / max(1, dot.row_bytes)
-        return 2 * _COST["nd2nz_start"] + (self._tiling.streamed_bytes + rows * _COST["nd2nz_row_bytes"]) / self._rate
+        rows = dot.operand_rows or self._tiling.streamed_bytes / max(1, dot.row_bytes)
+        return 2 * COST["nd2nz_start"] + (self._tiling.streamed_bytes + rows * COST["nd2nz_row_bytes"]) / rate

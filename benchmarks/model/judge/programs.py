@@ -81,8 +81,7 @@ def _compile(case: Case, config: Config, target: Target, folder: Path) -> tuple[
     whole, steps = {**options, **config}, []
     for launch in spec.plan(whole, problem):
         linalg = toolchain.lower(spec, problem, whole, launch, target.name)
-        multibuffer = bool(whole.get("multibuffer", True))
-        made = toolchain.compile_linalg(linalg, target.name, multibuffer=multibuffer, cache_folder=folder)
+        made = toolchain.compile_linalg(linalg, target.name, whole, cache_folder=folder)
         if not made.code:
             return [], made.refusal
         sizes, scalars = toolchain.arguments(spec, problem, whole, launch)

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
+from tilewise.errors import NothingFeasible
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
 from tilewise.tuner.space.search_space import check_config, enumerate_space
@@ -37,7 +38,9 @@ def some_config(data, spec, problem, target):
 
 LARGEST = 2**37
 """The most elements of a tensor: 512 GiB of float32."""
-ANY_SIZE = st.one_of(st.integers(1, 300), st.integers(1, 2**29), st.sampled_from([2**20, 1000, 8192, 65536 * 40 + 1]))
+LONGEST = 65535 * 8192
+"""The longest row that an Ascend part launches: all of its programs, with the widest block of which each dtype fits."""
+ANY_SIZE = st.one_of(st.integers(1, 300), st.integers(1, LONGEST), st.sampled_from([2**20, 1000, 8192, 65536 * 40 + 1]))
 
 
 @settings(max_examples=30)
@@ -50,7 +53,7 @@ def test_the_default_is_in_the_space_whatever_the_shape(target, name, data):
     assert check_config(spec, anything, target, spec.default(anything, target)) == ""
 
 
-@pytest.mark.parametrize("n", [1000, 10_000_000, 67_000_000, 100_000_000, 2**28])
+@pytest.mark.parametrize("n", [1000, 10_000_000, 67_000_000, 100_000_000, 2**28, LONGEST])
 @pytest.mark.parametrize("name", TABLES)
 def test_the_default_of_a_long_row_has_no_more_programs_than_the_device_launches(ascend, name, n):
     spec = registry.load(name)
@@ -58,6 +61,12 @@ def test_the_default_of_a_long_row_has_no_more_programs_than_the_device_launches
     programs = math.ceil(n / config["BLOCK_SIZE_N"])
     assert programs <= ascend.max_programs
     assert config["BLOCK_SIZE_N"] <= 1024 or programs > ascend.max_programs / 2  # no wider than that needs
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_a_row_that_needs_more_programs_than_a_launch_has_is_refused(ascend, name):
+    with pytest.raises(NothingFeasible, match="no more programs than the device launches at once"):
+        enumerate_space(registry.load(name), problem(name, 1, LONGEST + 1), ascend)
 
 
 @settings(max_examples=4)

@@ -194,11 +194,12 @@ def test_with_results_of_another_dtype_alone_the_prior_predicts(ask, keep):
     ("name", "dims", "flags", "known"),
     [
         ("gemm", {"M": 512, "N": 4096, "K": 1000}, {}, True),
-        ("gemm", {"M": 512, "N": 4096, "K": 1000}, {"bias": True}, False),  # an epilogue needs vector cores too
+        ("gemm", {"M": 512, "N": 4096, "K": 1000}, {"bias": True}, True),
         ("grouped_gemm", {"M": 512, "N": 512, "K": 300, "G": 8}, {}, True),
         ("fused_moe", {"M": 64, "E": 8, "N": 256, "K": 300, "TOPK": 2}, {"quant": "int8_w8a8"}, True),
-        ("flash_attention", {"B": 2, "H": 8, "HKV": 2, "Q": 300, "K": 300, "D": 64}, {}, False),
-        ("decode_attention", {"B": 2, "H": 8, "HKV": 2, "PAGES": 9, "PAGE": 64, "D": 64}, {}, False),
+        ("flash_attention", {"B": 2, "H": 8, "HKV": 2, "Q": 300, "K": 300, "D": 64}, {}, True),
+        ("flash_attention", {"B": 2, "H": 8, "HKV": 2, "Q": 300, "K": 300, "D": 64}, {"packed": True}, False),
+        ("decode_attention", {"B": 2, "H": 8, "HKV": 2, "PAGES": 9, "PAGE": 64, "D": 64}, {}, True),
     ],
 )
 def test_a_kind_of_kernel_that_the_prior_does_not_know_is_answered_by_its_default(store, name, dims, flags, known):

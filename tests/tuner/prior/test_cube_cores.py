@@ -61,6 +61,19 @@ def test_large_square_tiles_are_preferred_to_slivers():
     assert score(factors()) > 2 * score(factors(BLOCK_M=16))
 
 
-def test_a_product_with_an_epilogue_has_no_prior_on_ascend():
-    assert factors(flags={"bias": True}) == {}
-    assert factors(flags={"activation": "silu"}) == {}
+def test_an_epilogue_costs_what_the_next_tile_does_not_hide():
+    alone, silu, gelu = (factors(k=256, flags={"activation": name}) for name in ("none", "silu", "gelu"))
+    assert alone["epilogue"] == 1.0 < silu["epilogue"] < gelu["epilogue"]
+    assert factors(k=256, flags={"activation": "gelu"}, PROGRAMS=0)["epilogue"] > gelu["epilogue"]
+
+
+def test_operands_that_leave_l1_for_products_make_room_for_the_next_ones():
+    """A single buffer costs most where loads and products take equally long, and nothing hides the loads."""
+    single = factors(multibuffer=False)["turns"]
+    assert 1.0 < single < 1.6
+    assert factors(multibuffer=False, BLOCK_K=64)["turns"] < single
+
+
+def test_operands_in_many_short_rows_take_longer_to_come():
+    short, long = (factors(BLOCK_N=32, flags={"column_major": flag})["l1_traffic"] for flag in (False, True))
+    assert short > long > 1.0

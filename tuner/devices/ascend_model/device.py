@@ -33,7 +33,9 @@ __all__ = ["ModelDevice"]
 
 _ENTRY = "tilewise.tuner.devices.ascend_model.compile_job:call"
 _SECONDS = 600.0  # for one config; the compiler's own limit is shorter
-_VERIFY_SECONDS = 60.0
+_VERIFY_SECONDS = 180.0
+"""Time limit for executing one config; a kernel of nine launches takes half a minute of an idle core."""
+
 _MEMORY_BYTES = 8 << 30
 """Memory limit for compiling or executing one config; ordinary configs take some hundred megabytes."""
 
@@ -144,15 +146,6 @@ class ModelDevice(Device):
             return self.analyse(spec, problem, config)
         except Unavailable as error:
             return str(error.__cause__ or error)
-
-    def interval_us(self, spec: KernelSpec, problem: Problem, config: Config) -> tuple[float, float]:
-        """Return the times between which a feasible config's real time lies, as kernels left out of the fit did."""
-        outcome, machines = model_config(spec, problem, config, self.target, self._folder, l2=self._l2)
-        if machines is None:
-            raise Unavailable(f"{self.id} has no time for {spec.name}: {outcome.reason}")
-        timed = machines.time("value")
-        trust = machines.trust(timed)
-        return timed.time_us * trust["low"], timed.time_us * trust["high"]
 
     def memory_bytes(self) -> int:
         return self.part.hbm_gib * 2**30

@@ -24,7 +24,7 @@ from tilewise.tuner.hardware.cube_costs import SMALL_US, TRUST
 from tilewise.tuner.measure.outcome import Outcome, Timing
 from tilewise.tuner.workers.worker import describe
 
-__all__ = ["Machines", "model_config"]
+__all__ = ["Machines", "model_config", "trust_of"]
 
 
 def model_config(
@@ -47,7 +47,7 @@ def model_config(
             return Outcome(Status.UNMODELLED, str(error)), None
         except Exception as error:  # of any type; each means that this config does not compile
             return Outcome(Status.COMPILE, describe(error)), None
-        made = toolchain.compile_linalg(linalg, target.name, multibuffer=multibuffer, cache_folder=folder)
+        made = toolchain.compile_linalg(linalg, target.name, config, cache_folder=folder)
         if not made.code:
             return _refusal(made, target), None
         compiled.append(made)
@@ -62,7 +62,7 @@ def model_config(
     except ValueError as error:  # the code deadlocks
         return Outcome(Status.RUNTIME, str(error), facts=facts), None
     facts |= timed.to_json()
-    if (trust := machines.trust(timed))["class"]:
+    if (trust := trust_of(functions, timed))["class"]:
         facts["trust"] = trust
     return Outcome(Status.CORRECT, timing=Timing(round(timed.time_us, 4), l2=l2), facts=facts), machines
 
@@ -97,6 +97,14 @@ def _facts(functions: Sequence[Function], dropped: set[str], multibuffer: bool, 
     }
 
 
+def trust_of(functions: Sequence[Function], timed: KernelTime) -> dict[str, Any]:
+    """Return the class of a cube kernel that says how far its time is to be trusted, and the factors of the time
+    between which the real one lies."""
+    kind = _class(functions, timed)
+    low, high = TRUST[kind] if kind else INTERVAL
+    return {"class": kind, "low": low, "high": high}
+
+
 def _class(functions: Sequence[Function], timed: KernelTime) -> str:
     """Return the class of a cube kernel that says how far its time is to be trusted; empty for a vector kernel."""
     if not any(function.core == "cube" for function in functions):
@@ -124,7 +132,6 @@ class Machines:
         l2: L2State = L2State.WARM,
     ) -> None:
         self._part, self._target, self._l2 = part_named(target.name), target, l2
-        self._functions = functions
         self._steps: list[tuple[Function, list[int], list[int | float], tuple[int, ...]]] = []
         self._contents = IndexContents(spec, problem, config, functions)
         for launch, function in zip(spec.plan(config, problem), functions, strict=True):
@@ -134,13 +141,6 @@ class Machines:
     def time(self, end: End) -> KernelTime:
         """Time the config with all figures at one end of their ranges; calibrated figures replace shipped ones."""
         return self.time_at(costs(end, calibrated(self._part.name)))
-
-    def trust(self, timed: KernelTime) -> dict[str, Any]:
-        """Return the class of a cube kernel that says how far its time is to be trusted, and the factors of the time
-        between which the real one lies."""
-        kind = _class(self._functions, timed)
-        low, high = TRUST[kind] if kind else INTERVAL
-        return {"class": kind, "low": low, "high": high}
 
     def time_at(self, chosen: Costs) -> KernelTime:
         """Time all launches, one after the other. Raises `UnknownOperation` if the compiled code holds one."""

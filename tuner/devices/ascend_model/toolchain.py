@@ -118,8 +118,18 @@ def _installed(package: str, module: str) -> bool:
         return False
 
 
-_OPTIONS = {"multibuffer", "num_warps", "num_ctas", "num_stages"}
-"""Compile options that a modelled config may have; only `multibuffer` changes anything on Ascend."""
+_FLAGS = {
+    "enable_hivm_auto_cv_balance": "enable-hivm-auto-cv-balance",
+    "limit_auto_multi_buffer_of_local_buffer": "limit-auto-multi-buffer-of-local-buffer",
+    "limit_auto_multi_buffer_only_for_local_buffer": "limit-auto-multi-buffer-only-for-local-buffer",
+    "set_workspace_multibuffer": "set-workspace-multibuffer",
+    "tile_mix_cube_loop": "tile-mix-cube-loop",
+    "tile_mix_vector_loop": "tile-mix-vector-loop",
+}
+"""The compiler's flags by triton-ascend's options, which it passes on only if they are given."""
+
+_OPTIONS = {"multibuffer", *_FLAGS, "num_warps", "num_ctas", "num_stages"}
+"""Compile options that a modelled config may have; the last three change nothing on Ascend."""
 
 
 # From Triton to Linalg ------------------------------------------------------------------------------------------
@@ -239,7 +249,9 @@ def _specialised(spec: KernelSpec, problem: Problem, config: Config, launch: Lau
     backend = AscendBackend(gpu)
     requested = options_of(spec, config)
     if unknown := sorted(requested.keys() - _OPTIONS):
-        raise UnknownOperation(f"option not modelled: {', '.join(unknown)}; only multibuffer is")
+        raise UnknownOperation(
+            f"option not modelled: {', '.join(unknown)}; expected one of {', '.join(sorted(_OPTIONS))}"
+        )
     options = backend.parse_options(requested)
     buffers, scalars = _buffers(spec, problem, config), spec.scalars(problem)
     arguments_of(spec, problem, config, launch, buffers, function)  # raises if they do not match the function's
@@ -308,18 +320,17 @@ def _signature(name: str, buffers: Mapping[str, Buffer], scalars: Mapping[str, i
 # From Linalg to scheduled HIVM ----------------------------------------------------------------------------------
 
 
-def compile_linalg(
-    linalg: str, part: str, *, multibuffer: bool, cache_folder: Path, locations: bool = False
-) -> Compiled:
-    """Return a kernel's scheduled code, with source lines if `locations` is set. Results are cached on disk under a
-    hash of everything that they depend on."""
+def compile_linalg(linalg: str, part: str, config: Config, *, cache_folder: Path, locations: bool = False) -> Compiled:
+    """Return a kernel's scheduled code under a config's compile options, with source lines if `locations` is set.
+    Results are cached on disk under a hash of everything that they depend on."""
     flags = [
         f"--target={part}",
-        f"--enable-auto-multi-buffer={multibuffer}",
+        f"--enable-auto-multi-buffer={bool(config.get('multibuffer', True))}",
         "--enable-auto-bind-sub-block=True",
         "--enable-hfusion-compile=true",
         "--enable-hivm-compile=true",
         "--enable-triton-kernel-compile=true",
+        *(f"--{flag}={value}" for name, flag in _FLAGS.items() if (value := config.get(name, 0)) or value is False),
         *([_LOCATIONS] if locations else []),
     ]
     key = hashlib.sha256("\0".join([fingerprint(), *flags, linalg]).encode()).hexdigest()

@@ -127,8 +127,7 @@ def compiled(cache_folder, linalg):
     """The compiler's result for a config's only launch."""
 
     def compile_config(spec, problem, config, folder=cache_folder):
-        text, multibuffer = linalg(spec, problem, config), config.get("multibuffer", True)
-        return toolchain.compile_linalg(text, PART, multibuffer=multibuffer, cache_folder=folder)
+        return toolchain.compile_linalg(linalg(spec, problem, config), PART, config, cache_folder=folder)
 
     return compile_config
 

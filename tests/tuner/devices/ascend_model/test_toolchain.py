@@ -99,11 +99,16 @@ def test_a_kept_result_is_identical_and_runs_no_compiler(
     row_reduce, problem, rows, linalg, target, tmp_path, monkeypatch
 ):
     text = linalg(row_reduce, problem(1000, 8192), rows(25, 25, 256))
-    first = toolchain.compile_linalg(text, target.name, multibuffer=True, cache_folder=tmp_path)
+    first = toolchain.compile_linalg(text, target.name, {}, cache_folder=tmp_path)
     monkeypatch.setattr(toolchain, "tool", lambda name: "/nowhere/" + name)
-    assert toolchain.compile_linalg(text, target.name, multibuffer=True, cache_folder=tmp_path) == first
-    for other in ({"multibuffer": False}, {"part": "Ascend910B3"}, {"linalg": text + "\n"}):
-        arguments = {"linalg": text, "part": target.name, "multibuffer": True} | other
+    assert toolchain.compile_linalg(text, target.name, {}, cache_folder=tmp_path) == first
+    for other in (
+        {"config": {"multibuffer": False}},
+        {"config": {"set_workspace_multibuffer": 2}},
+        {"part": "Ascend910B3"},
+        {"linalg": text + "\n"},
+    ):
+        arguments = {"linalg": text, "part": target.name, "config": {}} | other
         with pytest.raises(FileNotFoundError):
             toolchain.compile_linalg(**arguments, cache_folder=tmp_path)
 
@@ -158,13 +163,13 @@ from pathlib import Path
 from tilewise.tuner.devices.ascend_model.toolchain import compile_linalg
 folder = Path(sys.argv[1])
 text = (folder / "kernel.mlir").read_text()
-print(compile_linalg(text, "Ascend910B4", multibuffer=True, cache_folder=folder / "cache").code)
+print(compile_linalg(text, "Ascend910B4", {}, cache_folder=folder / "cache").code)
 """
     child = subprocess.Popen([sys.executable, "-c", code, tmp_path], stdout=subprocess.PIPE, text=True)
     results = []
 
     def compile_here():
-        made = toolchain.compile_linalg(text, "Ascend910B4", multibuffer=True, cache_folder=tmp_path / "cache")
+        made = toolchain.compile_linalg(text, "Ascend910B4", {}, cache_folder=tmp_path / "cache")
         results.append(made.code.strip())
 
     threads = [threading.Thread(target=compile_here) for _ in range(2)]

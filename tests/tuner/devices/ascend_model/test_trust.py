@@ -39,7 +39,7 @@ def test_lower_trust_is_a_wider_interval(cache_folder):
     with ModelDevice("Ascend910B4", jobs=1, cache_folder=cache_folder) as device:
         spec = registry.load("gemm")
         wide, narrow = (
-            device.interval_us(spec, Problem("gemm", dict.fromkeys("MNK", size), "float16"), TILE)
+            device.analyse(spec, Problem("gemm", dict.fromkeys("MNK", size), "float16"), TILE).between_us
             for size in (128, 2048)
         )
     assert wide[1] / wide[0] > narrow[1] / narrow[0]

@@ -33,6 +33,9 @@ _CLOSE_MIXED = 0.02
 
 _SAMPLED_WAVES = 16
 
+_GOLDEN = (math.sqrt(5) - 1) / 2
+"""Multiples of it, without their whole parts, are spread evenly and in step with no cycle."""
+
 _COMPARED = 3
 """Programs of a wave that are compared where contents decide how much each does."""
 
@@ -229,7 +232,8 @@ class Machine:
         """Return a sample of the full waves, then the last, partial one.
 
         If the programs at both ends of the full waves take equally long, they represent all full waves; otherwise
-        waves spread evenly over the launch do.
+        waves spread evenly over the launch do. Programs of a mixed kernel may differ in a short cycle, as the blocks of
+        causal queries of each head do, so that each of those waves is represented by another one of its programs.
         """
         self._settle(programs, arguments)
         full, rest = divmod(programs, self._cores)
@@ -243,8 +247,9 @@ class Machine:
                 waves.append(replace(ends, count=full, programs=(first, first), indices=(0, 0)))
             else:
                 samples = min(full, _SAMPLED_WAVES)
-                starts = [wave * full // samples * self._cores for wave in range(samples)]
-                waves += [self._wave(full / samples, start, start, programs, arguments) for start in starts]
+                spread = _GOLDEN if self._function.vector else 0.0
+                starts = [(wave * full // samples + wave * spread % 1) * self._cores for wave in range(samples)]
+                waves += [self._wave(full / samples, int(at), int(at), programs, arguments) for at in starts]
                 tail = waves[-1]
                 indices = (tail.indices[0], ends.indices[1])
                 waves[-1] = replace(tail, programs=(tail.programs[0], last), indices=indices)

@@ -6,7 +6,7 @@ A tile of R x C elements lies in L1 as `C1 x R1 x 16 x C0` fractals of 16 rows o
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol
 
@@ -15,9 +15,20 @@ import numpy as np
 from tilewise.tuner.devices.ascend_model.clock.core import FIX, MTE1, MTE2, PIPES, M
 from tilewise.tuner.devices.ascend_model.executor.global_memory import GlobalMemory
 from tilewise.tuner.devices.ascend_model.executor.groups import Group, Step
+from tilewise.tuner.devices.ascend_model.executor.hazards import Order
 from tilewise.tuner.devices.ascend_model.executor.memory import Array, Fault, Layout, View, decode, encode, place
 from tilewise.tuner.devices.ascend_model.ir.hivm import Op
-from tilewise.tuner.devices.ascend_model.ir.mmad import FRACTAL, Flag, Load, Mmad, Part, needs_barrier
+from tilewise.tuner.devices.ascend_model.ir.mmad import (
+    FRACTAL,
+    Action,
+    Flag,
+    Load,
+    Mmad,
+    Multiply,
+    Part,
+    fractal_width,
+    needs_barrier,
+)
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation, ceil
 
 __all__ = ["CUBE_STEPS", "CubeCore"]
@@ -97,28 +108,42 @@ def _product(core: CubeCore, group: Group, product: Mmad, op: Op) -> None:
     if cols > min(wide, out.sizes[0] * FRACTAL) or depth > deepest or height > rows:
         raise Fault(f"{place(op)} multiplies {height} x {depth} x {cols} elements of smaller tiles")
     sums = replace(out, sizes=(ceil(cols, FRACTAL), *out.sizes[1:]))
-    sides = ((a, "ca", rows), (b, "cb", wide))
-    taken = 0
     try:
-        for action in product.course(values, rows, wide, a.item_bits // 8):
-            if isinstance(action, Flag):
-                use = order.set_flag if action.verb == "set" else order.wait_flag
-                use(PIPES.index(action.source), PIPES.index(action.target), action.event, op)
-                continue
-            operands = [_in_l0(core.layout, space, action.part, extent, a) for _, space, extent in sides]
-            if isinstance(action, Load):
-                view, side = sides[action.side][0], action.side
-                order.use(MTE1, op, [_slice(view, action.part, product.transposed[side], side)], [operands[side]])
-                continue
-            order.use(M, op, [*operands, sums], [sums])
-            if needs_barrier(height, cols):
+        actions = product.course(values, rows, wide, a.item_bits // 8)
+        for action in actions if order.checks else ():
+            _take(core.layout, order, action, product, op, ((a, "ca", rows), (b, "cb", wide)), sums)
+            if isinstance(action, Multiply) and needs_barrier(height, cols):
                 order.barrier(M)
-            taken = min(deepest, action.part.start + action.part.stored)
     except ValueError as error:
         raise error if isinstance(error, Fault) else Fault(f"{place(op)}: {error}") from error
+    width = fractal_width(a.item_bits // 8)
+    taken = min(deepest, ceil(depth, width) * width)
     left, right = _matrix(group, a, product.transposed[0], op), _matrix(group, b, not product.transposed[1], op)
     left, right = left[:, :height, :taken], right[:, : sums.sizes[0] * FRACTAL, :taken]
     _add(group, sums, left, right, op, first=bool(values[product.first]))
+
+
+def _take(
+    layout: Layout,
+    order: Order,
+    action: Action,
+    product: Mmad,
+    op: Op,
+    sides: Sequence[tuple[View, str, int]],
+    sums: View,
+) -> None:
+    """Take an action of a product in the order of pipes. `sides` are each operand, its memory, and its extent there."""
+    if isinstance(action, Flag):
+        use = order.set_flag if action.verb == "set" else order.wait_flag
+        use(PIPES.index(action.source), PIPES.index(action.target), action.event, op)
+        return
+    operands = [_in_l0(layout, space, action.part, extent, view) for view, space, extent in sides]
+    if isinstance(action, Load):
+        side = action.side
+        part = _slice(sides[side][0], action.part, product.transposed[side], side)
+        order.use(MTE1, op, [part], [operands[side]])
+    else:
+        order.use(M, op, [*operands, sums], [sums])
 
 
 def _slice(view: View, part: Part, transposed: bool, side: int) -> View:

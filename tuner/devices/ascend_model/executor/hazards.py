@@ -63,6 +63,8 @@ class Order:
     own order keeps apart.
     """
 
+    checks = True
+
     def __init__(self, size: int, spot: Callable[[int], str] = "on-chip byte {}".format) -> None:
         """Order accesses to `size` bytes; `spot` names a byte in messages."""
         blocks = math.ceil(size / BLOCK_BYTES)
@@ -206,6 +208,8 @@ class Order:
 
 class Unordered(Order):
     """An order that checks nothing, for a program whose accesses were checked before and do not depend on data."""
+
+    checks = False
 
     def __init__(self, size: int) -> None:
         super().__init__(0)

@@ -58,6 +58,8 @@ def executed_problem(spec: KernelSpec, problem: Problem, config: Config) -> Prob
     """Return the problem itself if executing it takes a second or two, else the smallest one with the same tails."""
     tiling = spec.tiling(config, problem)
     elements = math.prod(axis.programs * axis.trips * axis.step for axis in tiling.axes)
+    if tiling.dot and tiling.dot.head:  # of scores, each of which takes part in two products along a head
+        elements *= 2 * tiling.dot.head
     buffers = sum(buffer.elements for buffer in spec.buffers(problem).values())
     trips = ceil_div(tiling.programs, _SIDE_BY_SIDE) * tiling.trips
     if elements <= (PRODUCTS if tiling.dot else ELEMENTS) and buffers <= ELEMENTS and trips <= TRIPS:
@@ -125,8 +127,7 @@ def _with_lines(
     index = int(named.group(1) or 1) - 1
     launch = spec.plan(config, problem)[index]
     linalg = toolchain.lower(spec, problem, config, launch, target.name, locations=True)
-    multibuffer = bool(config.get("multibuffer", True))
-    made = toolchain.compile_linalg(linalg, target.name, multibuffer=multibuffer, cache_folder=folder, locations=True)
+    made = toolchain.compile_linalg(linalg, target.name, config, cache_folder=folder, locations=True)
     _, operations = without_locations(made.code)
     if [name for name, _ in operations] != [op.name for op in functions[index].walk()]:
         return reason
@@ -147,8 +148,7 @@ def compile_config(
     functions = []
     for launch in spec.plan(config, problem):
         linalg = toolchain.lower(spec, problem, config, launch, target.name)
-        multibuffer = bool(config.get("multibuffer", True))
-        made = toolchain.compile_linalg(linalg, target.name, multibuffer=multibuffer, cache_folder=folder)
+        made = toolchain.compile_linalg(linalg, target.name, config, cache_folder=folder)
         if not made.code:
             raise (TimeoutError if made.timed_out else ValueError)(made.refusal)
         try:
@@ -170,13 +170,13 @@ def judge(
 ) -> Verdict:
     """Execute a config's compiled launches on inputs drawn in the first `draws` ways, and return the verdict.
 
-    The order of accesses is checked in the first draw only, unless it depends on data. Where a program reads beyond a
-    tensor, it is executed once more with other values there. The same results show that a mask throws the values away:
-    a warning, not a disagreement.
+    The order of accesses is checked in the first draw, and in the second where it depends on data. Where a program
+    reads beyond a tensor, it is executed once more with other values there. The same results show that a mask throws
+    the values away: a warning, not a disagreement.
     """
     tensors = arguments.bind(config)
     warnings: set[str] = set()
-    fixed = not any(op.name in _DATA_DEPENDENT for function in functions for op in function.walk())
+    dependent = any(op.name in _DATA_DEPENDENT for function in functions for op in function.walk())
     runs = 0
 
     def run(stray: int, *, ordered: bool) -> set[str]:
@@ -186,7 +186,7 @@ def judge(
     def run_with_strays() -> None:
         nonlocal runs
         runs += 1
-        if not (strays := run(STRAYS[0], ordered=runs == 1 or not fixed)):
+        if not (strays := run(STRAYS[0], ordered=runs <= 1 + dependent)):
             return
         results = _results(arguments)
         arguments.poison()

@@ -79,12 +79,13 @@ class Block:
                 yield from region.walk()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Function:
     """The kernel; `values` is the count of value numbers in use, `core` the kind of core that it is compiled for.
 
     A mixed kernel is its cube core's function, and `vector` the one that two vector cores run beside it. Both take the
-    same arguments. Operations and values are numbered through both.
+    same arguments. Operations and values are numbered through both. Functions are compared by identity, so that what is
+    found out about one can be kept.
     """
 
     name: str

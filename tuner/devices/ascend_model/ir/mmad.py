@@ -17,6 +17,7 @@ from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation, ceil
 __all__ = [
     "FRACTAL",
     "NO_FLAG",
+    "Action",
     "Flag",
     "Load",
     "Mmad",

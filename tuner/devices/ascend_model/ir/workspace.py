@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from tilewise.tuner.devices.ascend_model.ir.hivm import DYNAMIC, Function, MemRef, Op
@@ -16,6 +17,9 @@ CROSS_FLAGS = ("hivm.hir.sync_block_set", "hivm.hir.sync_block_wait")
 """Operations that set a flag for another core, and wait for one."""
 
 _ALLOCATE = "memref_ext.alloc_workspace"
+_KEPT = 16
+"""Functions whose workspace is kept, as a launch is timed by many clocks."""
+
 _KNOWN = {"operandSegmentSizes", "pipe", "static_flag_id", "tcore_type", "tpipe"}
 
 
@@ -39,13 +43,16 @@ class Allocation:
         """Read `alloc_workspace`; raises `UnknownOperation` if size or place are known at run time only."""
         _, sizes, offsets = op.segments()
         kind = op.result_types[0]
-        constants = {each.results[0]: each.attributes["value"] for each in function.walk() if each.name == _CONSTANT}
+        constants = _constants(function)
         if not isinstance(kind, MemRef) or sizes or DYNAMIC in kind.shape or any(n not in constants for n in offsets):
             raise UnknownOperation(f"the model does not support {op.name} of a size known at run time only")
         return cls(sum(constants[number] for number in offsets), kind)
 
 
-_CONSTANT = "arith.constant"
+@lru_cache(maxsize=_KEPT)
+def _constants(function: Function) -> Mapping[int, Any]:
+    """Return the constants of all halves by the number of their value."""
+    return {op.results[0]: op.attributes["value"] for op in function.walk() if op.name == "arith.constant"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,7 @@ class Area:
         return self.start <= made.start < self.start + self.size
 
 
+@lru_cache(maxsize=_KEPT)
 def areas(function: Function) -> Sequence[Area]:
     """Return the areas of a mixed kernel's workspace: allocations that overlap share one.
 

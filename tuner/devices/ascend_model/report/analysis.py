@@ -15,7 +15,8 @@ from tilewise.tuner.devices.ascend_model.clock.machine import KernelTime, Machin
 from tilewise.tuner.devices.ascend_model.clock.recording import Event, Recording
 from tilewise.tuner.devices.ascend_model.index_contents import IndexContents
 from tilewise.tuner.devices.ascend_model.ir.source_lines import Place
-from tilewise.tuner.devices.ascend_model.report.located_launch import located_launches
+from tilewise.tuner.devices.ascend_model.model_config import trust_of
+from tilewise.tuner.devices.ascend_model.report.located_launch import LocatedLaunch, located_launches
 from tilewise.tuner.hardware.ascend_costs import costs
 from tilewise.tuner.hardware.ascend_parts import part
 from tilewise.tuner.hardware.calibrated_costs import calibrated
@@ -66,9 +67,10 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Analysis:
-    """A config's launches in order."""
+    """A config's launches in order. `between_us` are the times between which the real one lies."""
 
     launches: Sequence[LaunchCourse]
+    between_us: tuple[float, float]
 
     @property
     def time_us(self) -> float:
@@ -147,16 +149,24 @@ def analyse(
     Raises `Unavailable` if it cannot be compiled or timed after all.
     """
     try:
-        return Analysis(list(_launches(spec, problem, config, target, folder, l2)))
+        launches = list(located_launches(spec, problem, config, target, folder))
+        courses = list(_launches(spec, problem, config, target, launches, l2))
     except ValueError as error:
         raise Unavailable(f"cannot record a timeline of {spec.name}: {error}") from error
+    timed = KernelTime.in_turn([course.time for course in courses])
+    trust = trust_of([launch.functions[0].function for launch in launches], timed)
+    return Analysis(courses, (timed.time_us * trust["low"], timed.time_us * trust["high"]))
 
 
 def _launches(
-    spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path, l2: L2State
+    spec: KernelSpec,
+    problem: Problem,
+    config: Config,
+    target: Target,
+    launches: Sequence[LocatedLaunch],
+    l2: L2State,
 ) -> Iterator[LaunchCourse]:
     hardware, chosen = part(target.name), costs(instead=calibrated(target.name))
-    launches = list(located_launches(spec, problem, config, target, folder))
     for launch in launches:
         if not launch.functions:
             raise ValueError(launch.compiled.refusal)

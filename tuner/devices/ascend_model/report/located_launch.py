@@ -52,10 +52,7 @@ def located_launches(
     code cannot be read."""
     for launch in spec.plan(config, problem):
         linalg = _lowered(spec, problem, config, launch, target)
-        multibuffer = bool(config.get("multibuffer", True))
-        made = toolchain.compile_linalg(
-            linalg, target.name, multibuffer=multibuffer, cache_folder=folder, locations=True
-        )
+        made = toolchain.compile_linalg(linalg, target.name, config, cache_folder=folder, locations=True)
         sizes, scalars = toolchain.arguments(spec, problem, config, launch)
         function = getattr(resolve_function(spec, launch.function), "fn", None)
         yield LocatedLaunch(

@@ -49,6 +49,16 @@ def test_attention_waits_for_flags_between_its_cores(timed):
     assert 1.05 * quick < slow < 5 * quick
 
 
+def test_causal_attention_takes_the_mean_of_its_blocks_whatever_their_number(timed):
+    """A block of queries sees a share of the keys. Blocks repeat with each head, in step with the cores or not."""
+    for heads, size in ((20, 1000), (28, 777)):
+        dims = {"B": 1, "H": heads, "HKV": heads, "Q": size, "K": size, "D": 64}
+        config = {"VARIANT": "masked", "BLOCK_M": 128, "BLOCK_N": 128}
+        whole, causal = (timed(FLASH, dims, config, causal=flag).time_us for flag in (False, True))
+        blocks = -(-size // 128)
+        assert causal / whole == pytest.approx((blocks + 1) / 2 / blocks, rel=0.15)
+
+
 def test_programs_are_dealt_to_cube_cores(timed, target):
     dims = {"B": 1, "H": target.matrix_cores, "HKV": 1, "Q": 64, "K": 64, "D": 64}
     config = {"VARIANT": "masked", "BLOCK_M": 64, "BLOCK_N": 64}

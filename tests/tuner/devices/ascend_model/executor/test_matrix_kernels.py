@@ -60,6 +60,10 @@ SIZES = {
         {"B": draw.randint(1, 5), "H": draw.randint(1, 20), "HKV": 1, "PAGES": draw.randint(1, 6)}
         | {"PAGE": draw.randint(1, 140), "D": draw.randint(1, 128)}
     ),
+    "flash_attention": lambda draw: (
+        {"B": draw.randint(1, 3), "H": draw.choice([2, 4, 6]), "HKV": draw.choice([1, 2])}
+        | {"Q": draw.randint(1, 300), "K": draw.choice([draw.randint(1, 500), 256, 512]), "D": draw.randint(1, 128)}
+    ),
     "fused_moe": lambda draw: (
         {"M": draw.randint(1, 60), "E": draw.randint(3, 90), "TOPK": draw.randint(1, 3)}
         | {dim: draw.randint(1, 200) for dim in "NK"}
@@ -73,6 +77,7 @@ SIZES = {
     ("name", "dtype", "flags"),
     [
         *((name, each, {}) for name in SIZES for each in registry.load(name).dtypes if not each.startswith("float8")),
+        ("flash_attention", "float16", {"causal": True}),
         ("fused_moe", "bfloat16", {"quant": "int8_w8a8"}),
     ],
 )

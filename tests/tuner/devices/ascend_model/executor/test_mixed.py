@@ -58,6 +58,14 @@ def test_attention_agrees_at_odd_sizes(verdict, q, k, dtype, flags):
     assert found.agreed, found.reason
 
 
+@pytest.mark.parametrize("slots", [0, 2])
+def test_attention_whose_trips_overlap_agrees_with_any_slots_of_workspace(verdict, slots):
+    dims = {"B": 1, "H": 2, "HKV": 2, "Q": 75, "K": 512, "D": 64}
+    config = {"VARIANT": "masked", "BLOCK_M": 64, "BLOCK_N": 128, "set_workspace_multibuffer": slots}
+    found = verdict("flash_attention", dims, "bfloat16", config)
+    assert found.agreed, found.reason
+
+
 # Flags between cores ------------------------------------------------------------------------------------------------
 
 

@@ -26,7 +26,7 @@ def located(cache_folder, target):
         codes = []
         for locations in (False, True):
             linalg = toolchain.lower(spec, problem, config, launch, target.name, locations=locations)
-            options = {"multibuffer": True, "cache_folder": cache_folder, "locations": locations}
+            options = {"config": {}, "cache_folder": cache_folder, "locations": locations}
             codes.append(toolchain.compile_linalg(linalg, target.name, **options).code)
         code, operations = without_locations(codes[1])
         return parse(codes[0]), parse(code), operations

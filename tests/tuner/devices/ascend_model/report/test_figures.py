@@ -37,8 +37,9 @@ def launch(name="one", cycle_us=0.001):
     return LaunchCourse(name, time, recording, PLACES, {"x": 640, "y": 320}, cycle_us, 2.0)
 
 
-ONE = Analysis([launch()])
-TWO = Analysis([launch(), launch("two <b>", 0.002)])
+BETWEEN = (0.5, 2.0)
+ONE = Analysis([launch()], BETWEEN)
+TWO = Analysis([launch(), launch("two <b>", 0.002)], BETWEEN)
 
 
 def test_rows_split_the_path_into_work_by_pipe_and_waiting():
@@ -154,7 +155,8 @@ def test_bars_less_than_half_a_unit_apart_are_one():
     events = [Event(V, 3, start, end, end, -1, True) for start, end in starts]
     course = launch()
     close = Analysis(
-        [LaunchCourse("one", course.time, Recording(course.recording.time, events, (), NAMES), PLACES, {}, 0.001, 2.0)]
+        [LaunchCourse("one", course.time, Recording(course.recording.time, events, (), NAMES), PLACES, {}, 0.001, 2.0)],
+        BETWEEN,
     )
     (path,) = [path for path in named(drawn(close), "path") if path.get("opacity") != "1"]
     assert bars(path) == [(150.0, 20.0), (170.6, 9.4)]
