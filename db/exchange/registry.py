@@ -14,6 +14,7 @@ from tilewise.db.exchange.foreign.caches.triton import TRITON
 from tilewise.db.exchange.foreign.landscapes.recording import KERNEL_TUNER, T4
 from tilewise.db.exchange.foreign.tables.csv_parquet import CSV, PARQUET
 from tilewise.db.exchange.foreign.tables.flaggems import FLAGGEMS
+from tilewise.db.exchange.foreign.tables.inductor import INDUCTOR
 from tilewise.db.exchange.foreign.tables.sglang import SGLANG
 from tilewise.db.exchange.foreign.tables.vllm import VLLM
 from tilewise.db.exchange.format import Format
@@ -24,7 +25,9 @@ from tilewise.errors import BadImport
 
 __all__ = ["FORMATS", "READABLE", "detect", "read"]
 
-FORMATS = {one.name: one for one in (JSON, TRITON, VLLM, SGLANG, FLA, FLAGGEMS, T4, KERNEL_TUNER, CSV, PARQUET)}
+FORMATS = {
+    one.name: one for one in (JSON, TRITON, VLLM, SGLANG, FLA, FLAGGEMS, INDUCTOR, T4, KERNEL_TUNER, CSV, PARQUET)
+}
 """Formats by name."""
 
 READABLE = tuple(one.name for one in (JSON, T4, KERNEL_TUNER, TRITON, FLA, VLLM))
