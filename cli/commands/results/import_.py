@@ -35,7 +35,10 @@ _MAX_SHOWN = 20
 @click.option("-s", "--shape", metavar="M=1000,N=8192", help="Dimension sizes that a file does not give.")
 @click.option("--dtype", default="", help="Dtype, if a file does not name it.")
 @click.option(
-    "--key", default="", metavar="M,N", help="triton, fla: names of the values in the autotuner's key, in order."
+    "--key",
+    default="",
+    metavar="M,N",
+    help="triton, dejavu, fla: names of the values in the autotuner's key, in order.",
 )
 @click.option("--rung", default="M", show_default=True, help="vllm, sglang: the dimension that indexes a table.")
 @database
@@ -55,9 +58,10 @@ def import_(
 ) -> int:
     """Merge FILES into the database; a stored trial with stronger evidence stays.
 
-    A file is an export (json, t4), a cache of Kernel Tuner or of triton's autotuner (<function>.autotune.json), or a
-    table of vLLM, SGLang or FLA, whose configs become starting points of searches. Impossible parts are refused, each
-    with a reason, and the rest is imported; the exit code is then 1. If a file cannot be used at all, none is imported.
+    A file is an export (json, t4), a cache of Kernel Tuner, of triton's autotuner (<function>.autotune.json) or of
+    triton-dejavu (cache.json), or a table of vLLM, SGLang or FLA, whose configs become starting points of searches.
+    Impossible parts are refused, each with a reason, and the rest is imported; the exit code is then 1. If a file
+    cannot be used at all, none is imported.
     """
     from tilewise.db.sql.sql_store import open_store
     from tilewise.settings import read_settings
