@@ -18,6 +18,7 @@ _VERBS = {
     "kernels": ("results.listings:kernels", "List the kernels that can be tuned."),
     "devices": ("results.listings:devices", "List the devices that can be tuned for."),
     "tune": ("tuning.tune:tune", "Find the fastest config of a kernel for one or more shapes."),
+    "retune": ("tuning.retune:retune", "Time the best configs of older toolchains and sources again."),
     "capture": ("tuning.capture:capture", "Run a program and show the Triton kernels that it launches."),
     "spec": ("tuning.spec:spec", "Run a program and write the spec of one of its kernels."),
     "run": ("tuning.run:run", "Run a program whose triton.autotune launches stored configs."),

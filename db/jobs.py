@@ -44,7 +44,8 @@ class State(StrEnum):
 class Request:
     """A tuning request. `device` is an id such as `model:Ascend910B4`; `source_hash` is that of the kernel now.
 
-    `trials` and `seconds` are the budget per shape; None means the search's default.
+    `trials` and `seconds` are the budget per shape; None means the search's default. `revision` is the store's, for a
+    request whose meaning depends on what is stored: after a write it is another request.
     """
 
     kernel: str
@@ -56,12 +57,14 @@ class Request:
     seconds: float | None = None
     search: str = "guided"
     seed: int = 0
+    revision: int | None = None
 
     @property
     def key(self) -> str:
         """A digest that is equal for equal requests, whatever the order of their shapes."""
         shapes = sorted(map(canonical_json, self.shapes))
         budget = [self.trials, self.seconds, self.search, self.seed]
+        budget += [] if self.revision is None else [self.revision]
         return digest([self.kernel, self.source_hash, shapes, self.dtype, self.device, *budget])
 
 

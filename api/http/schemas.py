@@ -8,7 +8,17 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, NotRequired
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PlainValidator, WithJsonSchema, with_config
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    PlainValidator,
+    ValidationInfo,
+    WithJsonSchema,
+    field_validator,
+    with_config,
+)
 from typing_extensions import TypeAliasType, TypedDict  # Pydantic cannot read typing's before Python 3.12
 
 from tilewise.kernels.spec import WORD
@@ -350,14 +360,45 @@ class JobRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     kernel: Name
-    shapes: Annotated[list[Dims], Field(min_length=1, max_length=100, examples=[[{"M": 1000, "N": 8192}]])]
+    search: Annotated[
+        Literal["guided", "tpe", "random", "exhaustive", "retune"],
+        Field(description="retune: time the best configs of an older toolchain or source again, instead of a search"),
+    ] = "guided"
+    shapes: Annotated[
+        list[Dims],
+        Field(
+            max_length=100,
+            examples=[[{"M": 1000, "N": 8192}]],
+            description="at least one; a retune without any is of all that were tuned",
+        ),
+    ]
     dtype: Name = "float32"
     device: Annotated[Name, Field(description="id of a device in /v1/devices", examples=["model:Ascend910B4"])]
     trials: Annotated[int, Field(strict=True, ge=1, le=100_000), BeforeValidator(_as_integer)] | None = None
-    seconds: Annotated[float, Field(gt=0, le=7 * 86400)] | None = None
-    search: Literal["guided", "tpe", "random", "exhaustive"] = "guided"
+    seconds: (
+        Annotated[
+            float, Field(gt=0, le=7 * 86400, description="for each shape; a retune begins no further shape after them")
+        ]
+        | None
+    ) = None
     seed: Annotated[int, Field(strict=True, ge=0, le=2**31 - 1), BeforeValidator(_as_integer)] = 0
     priority: Annotated[int, Field(strict=True, ge=-100, le=100), BeforeValidator(_as_integer)] = 0
+
+    @field_validator("shapes")
+    @classmethod
+    def _has_shapes(cls, shapes: list[Any], info: ValidationInfo) -> list[Any]:
+        if not shapes and info.data.get("search") != "retune":
+            raise ValueError("a search needs at least one shape")
+        return shapes
+
+
+class Flipped(TypedDict):
+    """A shape whose best is another config than before a retune."""
+
+    dims: Dims
+    cost: NotRequired[
+        Annotated[float, Field(gt=0, description="what the former best takes over the new one; absent if it fails")]
+    ]
 
 
 class Progress(TypedDict):
@@ -372,6 +413,7 @@ class Progress(TypedDict):
     clock: NotRequired[Clock]
     scope: NotRequired[Annotated[str, Field(description="key of the problem being tuned: /problems/{key} shows it")]]
     failed: NotRequired[list[str]]
+    flipped: NotRequired[list[Flipped]]
 
 
 class Job(TypedDict):

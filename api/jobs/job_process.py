@@ -8,6 +8,7 @@ that started it has ended.
 from __future__ import annotations
 
 import logging
+import math
 import os
 import threading
 import time
@@ -20,8 +21,10 @@ from tilewise.db.records import Trial, shape_text
 from tilewise.db.sql.sql_store import SqlStore, open_store
 from tilewise.errors import NothingFeasible, StoreError, TilewiseError
 from tilewise.kernels import registry
+from tilewise.kernels.spec import KernelSpec, Problem
 from tilewise.tuner.devices.registry import open_device
 from tilewise.tuner.tuning.loop import Plan, Watcher
+from tilewise.tuner.tuning.retune import RETUNE, find_stale, retune
 from tilewise.tuner.tuning.tune import tune
 
 __all__ = ["BEAT_SECONDS", "run_job"]
@@ -68,6 +71,8 @@ class _Run(Watcher):
 
     def _tune(self) -> tuple[State, str]:
         job, spec, failed = self._job, registry.load(self._kernel), list[str]()
+        if job.search == RETUNE:
+            return self._retune(spec)
         with open_device(job.device) as device:
             for done, shape in enumerate(job.shapes):
                 self._note(shapes_done=done, dims=dict(shape), failed=failed)
@@ -88,6 +93,30 @@ class _Run(Watcher):
                     failed = [*failed, f"{shape_text(shape)}: {error}"]
         self._note(shapes_done=len(self._job.shapes), failed=failed)
         return (State.FAILED, "; ".join(failed)) if failed else (State.DONE, "")
+
+    def _retune(self, spec: KernelSpec) -> tuple[State, str]:
+        """Time the best configs of the stale problems again, until the job's time is over."""
+        latest = time.monotonic() + (self._job.seconds or math.inf)
+        flipped, failed = list(self._job.progress.get("flipped", ())), list[str]()
+        with open_device(self._job.device) as device:
+            found, refused = find_stale(self._store, device, spec)
+            wanted = [stale for stale in found if self._is_asked_for(stale.problem)]
+            self._note(shapes=len(wanted), failed=refused)
+            for number, stale in enumerate(wanted):
+                if time.monotonic() >= latest:
+                    break
+                shape = dict(stale.problem.shape)
+                self._note(dims=shape)
+                done = retune(stale, device, self._store, self)
+                cost = {} if done.cost is None else {"cost": round(done.cost, 4)}
+                flipped += [{"dims": shape, **cost}] if done.flipped else []
+                failed += [f"{shape_text(shape)}: {done.reason}"] if done.after is None else []
+                self._note(shapes_done=number + 1, flipped=flipped, failed=[*refused, *failed])
+        return (State.FAILED, "; ".join(failed)) if failed else (State.DONE, "")
+
+    def _is_asked_for(self, problem: Problem) -> bool:
+        asked = [dict(shape) for shape in self._job.shapes]
+        return problem.dtype == self._job.dtype and (not asked or dict(problem.shape) in asked)
 
     # Watcher methods, called on the tuning thread --------------------------------------------------------------------
 

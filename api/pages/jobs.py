@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from starlette.requests import Request
@@ -58,7 +59,8 @@ def _shown(job: Job) -> dict[str, Any]:
     return {
         "id": job.id,
         "kernel": job.kernel,
-        "shapes": [shape_text(dims) for dims in job.shapes],
+        "shapes": [shape_text(dims) for dims in job.shapes] or ["all that are stale"],
+        "count": progress.get("shapes", len(job.shapes)),
         "dtype": job.dtype,
         "device": job.device,
         "search": job.search,
@@ -76,4 +78,11 @@ def _shown(job: Job) -> dict[str, Any]:
         "clock": progress.get("clock", ""),
         "scope": progress.get("scope", ""),
         "failed": progress.get("failed", []),
+        "flipped": [_flip_text(flip) for flip in progress.get("flipped", [])],
     }
+
+
+def _flip_text(flip: Mapping[str, Any]) -> str:
+    """Return a shape whose best is another one since a retune, with the cost of the former best."""
+    cost = f"the former best takes {flip['cost']:.3f} times as long" if "cost" in flip else "the former best fails"
+    return f"{shape_text(flip['dims'])}: {cost}"

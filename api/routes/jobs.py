@@ -221,9 +221,9 @@ def _request(service: Service, body: schemas.JobRequest) -> kept.Request:
         raise UsageError(
             f"this server has no device '{clip(device)}'; it has {', '.join(sorted(service.devices())) or 'none'}"
         )
-    return kept.Request(
-        body.kernel, source_hash, shapes, body.dtype, device, body.trials, body.seconds, body.search, body.seed
-    )
+    budget = (body.trials, body.seconds)
+    revision = service.store.revision() if body.search == "retune" else None
+    return kept.Request(body.kernel, source_hash, shapes, body.dtype, device, *budget, body.search, body.seed, revision)
 
 
 def job_number(request: Request) -> int:

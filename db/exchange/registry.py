@@ -9,11 +9,13 @@ from __future__ import annotations
 import re
 from datetime import datetime
 
+from tilewise.db.exchange.foreign.caches.dejavu import DEJAVU
 from tilewise.db.exchange.foreign.caches.fla import FLA
 from tilewise.db.exchange.foreign.caches.triton import TRITON
 from tilewise.db.exchange.foreign.landscapes.recording import KERNEL_TUNER, T4
 from tilewise.db.exchange.foreign.tables.csv_parquet import CSV, PARQUET
 from tilewise.db.exchange.foreign.tables.flaggems import FLAGGEMS
+from tilewise.db.exchange.foreign.tables.inductor import INDUCTOR
 from tilewise.db.exchange.foreign.tables.sglang import SGLANG
 from tilewise.db.exchange.foreign.tables.vllm import VLLM
 from tilewise.db.exchange.format import Format
@@ -24,10 +26,13 @@ from tilewise.errors import BadImport
 
 __all__ = ["FORMATS", "READABLE", "detect", "read"]
 
-FORMATS = {one.name: one for one in (JSON, TRITON, VLLM, SGLANG, FLA, FLAGGEMS, T4, KERNEL_TUNER, CSV, PARQUET)}
+FORMATS = {
+    one.name: one
+    for one in (JSON, TRITON, DEJAVU, VLLM, SGLANG, FLA, FLAGGEMS, INDUCTOR, T4, KERNEL_TUNER, CSV, PARQUET)
+}
 """Formats by name."""
 
-READABLE = tuple(one.name for one in (JSON, T4, KERNEL_TUNER, TRITON, FLA, VLLM))
+READABLE = tuple(one.name for one in (JSON, T4, KERNEL_TUNER, TRITON, DEJAVU, FLA, VLLM))
 """Names of the formats that can be imported, in the order in which their marks are searched. A table of SGLang is read
 as one of vLLM."""
 

@@ -22,6 +22,7 @@ __all__ = [
     "Default",
     "Device",
     "Dims",
+    "Flipped",
     "Health",
     "History",
     "Imported",
@@ -87,6 +88,14 @@ class Device(TypedDict):
     available: bool
     why_not: NotRequired[str]
     """Reason why it is not available."""
+
+
+class Flipped(TypedDict):
+    """A shape whose best is another config than before a retune."""
+
+    dims: Dims
+    cost: NotRequired[float]
+    """What the former best takes over the new one; absent if it fails."""
 
 
 class Health(TypedDict):
@@ -192,6 +201,7 @@ class Progress(TypedDict):
     scope: NotRequired[str]
     """Key of the problem being tuned: /problems/{key} shows it."""
     failed: NotRequired[Sequence[str]]
+    flipped: NotRequired[Sequence[Flipped]]
 
 
 class Refused(TypedDict):
@@ -444,10 +454,10 @@ class Client(Connection):
         shapes: Sequence[Dims],
         device: str,
         *,
+        search: Literal["guided", "tpe", "random", "exhaustive", "retune"] = "guided",
         dtype: str = "float32",
         trials: int | None = None,
         seconds: float | None = None,
-        search: Literal["guided", "tpe", "random", "exhaustive"] = "guided",
         seed: int = 0,
         priority: int = 0,
     ) -> Job:
@@ -456,6 +466,8 @@ class Client(Connection):
         Return the job of this request; the same request twice is one job. Jobs run on the server's own devices, one
         per device, by priority and then by age. Each trial is stored as soon as it is made.
 
+        - `search`: retune: time the best configs of an older toolchain or source again, instead of a search
+        - `shapes`: at least one; a retune without any is of all that were tuned
         - `device`: id of a device in /v1/devices
 
         Raises `NotFound`: /v1/kernels does not list the kernel.
@@ -467,12 +479,12 @@ class Client(Connection):
                 "/v1/jobs",
                 body={
                     "kernel": kernel,
+                    "search": search,
                     "shapes": shapes,
                     "dtype": dtype,
                     "device": device,
                     "trials": trials,
                     "seconds": seconds,
-                    "search": search,
                     "seed": seed,
                     "priority": priority,
                 },

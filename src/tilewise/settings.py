@@ -8,6 +8,7 @@
 | `TILEWISE_JOBS`  | compile processes at once (default: one per usable core)     |
 | `TILEWISE_MISSES`| file of shapes launched untuned (default: in the user's data folder; `off`: none) |
 | `TILEWISE_MISSES_SERVER` | a server that such shapes are reported to (default: none) |
+| `TILEWISE_CHOICES` | file of launch configs that processes share and later runs repeat (default: none) |
 | `TILEWISE_TOKEN` | bearer token for a server that requires one                  |
 """
 
@@ -33,6 +34,7 @@ class Settings:
     token: str | None
     misses_file: Path | None
     misses_server: str | None
+    choices_file: Path | None
 
 
 def read_settings() -> Settings:
@@ -45,6 +47,7 @@ def read_settings() -> Settings:
         token=os.environ.get("TILEWISE_TOKEN") or None,
         misses_file=_misses(os.environ.get("TILEWISE_MISSES")),
         misses_server=_server(os.environ.get("TILEWISE_MISSES_SERVER")),
+        choices_file=Path(choices).absolute() if (choices := os.environ.get("TILEWISE_CHOICES")) else None,
     )
 
 

@@ -66,6 +66,8 @@ MISTAKES = {
     "capture of no program": (("capture", "absent.py:kernel"), 2, "no file absent.py; expected a Python program"),
     "capture of a kernel": (("capture", "folder/softmax:kernel"), 2, "is not a program; expected path/to/file.py"),
     "capture of nothing": (("capture", "keyword"), 4, "keyword launches no Triton kernel"),
+    "budget of a listing": (("retune", "--budget", "3", *MODEL), 2, "--budget limits what is timed; give --stale too"),
+    "retuning a recording": (("retune", "--device", "replay:nowhere.json"), 2, "has no newer toolchain"),
     "unknown verb": (("tine",), 2, "unknown command 'tine'; did you mean tune?; see tilewise --help"),
     "unknown option": (
         ("tune", "row_reduce", *SHAPE, "--devise", "npu"),

@@ -213,6 +213,23 @@ def test_tables_of_a_users_kernel_are_exported_by_size_and_come_back(tilewise):
     ]
 
 
+def test_several_files_are_imported_together_or_not_at_all(stored):
+    config = {"kwargs": {"TILE": 16}, "num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}
+    names = [f"key{size}.autotune.json" for size in (64, 128)]
+    for name, size, times in zip(names, (64, 128), ([0.0125, 0.012, 0.013], "fast"), strict=True):
+        body = {"key": [size, True, "torch.float16"], "configs_timings": [[config, times]]}
+        (stored.folder / name).write_text(json.dumps(body))
+    (stored.folder / "broken.json").write_text("{}")
+    how = ("--kernel", "tile_it", "--device", "NVIDIA H200", "--key", "M,TRANS")
+    refused = stored("import", *names, "broken.json", *how)
+    assert refused.returncode == 2 and refused.stderr.startswith("tilewise: broken.json: the format of this file")
+    done = stored("import", *names, *how)
+    assert (done.returncode, done.stdout.splitlines()[0].partition(",")[0]) == (1, "2 files: 1 trials added")
+    assert done.stderr.startswith("tilewise: key128.autotune.json: config 1 is refused: ")
+    assert json.loads(stored("import", *names, *how, "--json").stdout)["files"] == names
+    assert "tile_it M=64,TRANS=True float16" in stored("trials", "tile_it", "--dtype", "float16").stdout
+
+
 def test_a_triton_cache_is_kept_as_unverified_times(stored):
     config = {"kwargs": {"TILE": 16}, "num_warps": 4, "num_stages": 3, "num_ctas": 1, "maxnreg": None}
     body = {"key": [64, "torch.float16"], "configs_timings": [[config, [0.0125, 0.012, 0.013]]]}

@@ -38,6 +38,11 @@ class AxisFit:
     block: Fit
     step: Fit
 
+    def trips(self, integers: Mapping[str, int]) -> int:
+        """Return the trips of a full program."""
+        size, block, step = (fit.value(integers) for fit in (self.size, self.block, self.step))
+        return ceil_div(min(size, block), step)
+
 
 @dataclass(frozen=True, slots=True)
 class Division:
@@ -101,7 +106,6 @@ def find_division(
     streamed = _sum_of([[size for name, size in found if name in always] for found in loads], fit)
     tiles = fit([access.elements for access in accesses])
     elements = fit([math.prod(sample.sizes[access.argument]) for sample, access in zip(samples, accesses, strict=True)])
-    reductions = fit([_reductions(sample.work) for sample in samples])
     if streamed is None or tiles is None or elements is None:
         return None
     dot, resident = _dot(samples, fit), _multiple(_ITEM_BYTES, tiles)
@@ -121,13 +125,13 @@ def find_division(
         tiles,
         resident,
         _traffic(samples, fit) or Fit(str(max(1.0, round(moved * padded / least, 2)))),
-        reductions or Fit(str(_reductions(first.work))),
+        _reductions(samples, axes),
         round(first.programs * first.work.operations / computed, 2),
         elements,
         dot,
         alone,
         any(a.kind == "store" and a.shape == access.shape and a.loops == access.loops for a in first.work.accesses),
-        not any(a.masked for a in first.work.accesses if a.argument == access.argument),
+        _moved_back(first.work, access),
         any(_beside(sample.work, one) for sample, one in zip(samples, accesses, strict=True)),
     )
 
@@ -162,6 +166,15 @@ def _beside(work: Work, access: Access) -> list[Access]:
     """Return the same access in a first or last trip beside its loop."""
     outer = [a for a in work.accesses if access.loops and a.loops == access.loops[:-1]]
     return [a for a in outer if replace(a, loops=access.loops, masked=access.masked) == access]
+
+
+def _moved_back(work: Work, access: Access) -> bool:
+    """Return whether trips that would cross an edge start earlier: most bytes are then moved in whole tiles."""
+    moved: Counter[bool] = Counter()
+    for a in work.accesses:
+        if a.shape == access.shape:
+            moved[a.masked] += a.bytes * work.trips_of(a.loops)
+    return moved[False] > moved[True]
 
 
 def _same(work: Work, main: Access) -> Access | None:
@@ -307,9 +320,32 @@ def _multiple(count: int, fit: Fit) -> Fit:
     return Fit(f"{count} * {fit.text}", fit.names)
 
 
-def _reductions(work: Work) -> int:
-    """Return the reductions of tiles in one trip of the outermost loop."""
-    return sum(work.trips_of(loops[1:]) for loops in work.reductions)
+def _reductions(samples: Sequence[Sample], axes: Sequence[AxisFit]) -> Fit:
+    """Return the reductions of tiles in one trip of the outermost loop: so many in each inner trip, and some beside.
+
+    A loop of one trip is none in compiled code, so they are counted in whole programs.
+    """
+    inner = axes[1:] or axes
+    counts = []
+    for sample in samples:
+        whole = sum(sample.work.trips_of(loops) for loops in sample.work.reductions)
+        outer = axes[0].trips(sample.integers) if len(axes) > 1 else 1
+        counts.append((whole // outer, math.prod(axis.trips(sample.integers) for axis in inner)))
+    for each in range(max(whole // trips for whole, trips in counts) + 1):
+        beside = {whole - each * trips for whole, trips in counts}
+        if len(beside) == 1 and min(beside) >= 0:
+            return _sum_of_trips(min(beside), each, inner)
+    return Fit(str(counts[0][0]))
+
+
+def _sum_of_trips(beside: int, each: int, axes: Sequence[AxisFit]) -> Fit:
+    divided = [axis for axis in axes if axis.block.text != axis.step.text]
+    if not each or not divided:
+        return Fit(str(beside + each))
+    parts = [str(each)] if each > 1 else []
+    parts += [f"ceil_div({axis.block}, {axis.step})" for axis in divided]
+    names = frozenset().union(*(fit.names for axis in divided for fit in (axis.block, axis.step)))
+    return Fit(" * ".join(parts) + (f" + {beside}" if beside else ""), names)
 
 
 _ITEM_BYTES = 4

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -35,6 +35,9 @@ _PART, _GPU = "Ascend910B4", "NVIDIA H200"
 
 _PROBLEMS, _CONFIGS, _PLANNED = 2, 8, 4
 """Recorded problems and configs of each that are compiled, and configs that are compiled until memory is planned."""
+
+_PLAN_SECONDS = 60
+"""Time after which no further plan is asked for: most take a second, and none that takes long is worth it."""
 
 _FULL_BYTES = 16
 """Memory for each element of a tile, with that of all operations, at which on-chip memory is about full."""
@@ -163,18 +166,30 @@ def _planned(form: Form, spec: KernelSpec, division: Division, cache_folder: Pat
     problem, capacity = form.problems[0], _target().on_chip_bytes
     by_tile = {division.tile.value(form.integers(problem, config)): config for config in _distinct(form.recorded[0])}
     wanted, found = capacity / _FULL_BYTES, list[tuple[dict[str, int], int]]()
+    latest = time.monotonic() + _PLAN_SECONDS
     for _ in range(min(_PLANNED, len(by_tile))):
+        if time.monotonic() > latest:
+            break
         tile = min(by_tile, key=lambda size: abs(math.log(size / wanted)))
         config = by_tile.pop(tile)
-        with suppress(Exception), accelerator_stand_in():  # a config that does not compile tells nothing
-            if (on_chip := _on_chip_bytes(spec, problem, config, cache_folder)) is not None:
-                found.append((form.integers(problem, config), on_chip))
-                wanted = tile * capacity / on_chip
+        try:
+            with accelerator_stand_in():
+                on_chip = _on_chip_bytes(spec, problem, config, cache_folder)
+        except TimeoutError:  # others would take as long
+            break
+        except Exception:  # a config that does not compile tells nothing, whatever the front end raises
+            continue
+        if on_chip is not None:
+            found.append((form.integers(problem, config), on_chip))
+            wanted = tile * capacity / on_chip
     return found
 
 
 def _on_chip_bytes(spec: KernelSpec, problem: Problem, config: Config, cache_folder: Path) -> int | None:
-    """Return the memory that the compiler plans for a config without double buffers, also if it is too much."""
+    """Return the memory that the compiler plans for a config without double buffers, also if it is too much.
+
+    Raises `TimeoutError` if it does not end, and whatever the front end raises.
+    """
     from tilewise.tuner.devices.ascend_model.ir.hivm import parse
     from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
 
@@ -182,6 +197,8 @@ def _on_chip_bytes(spec: KernelSpec, problem: Problem, config: Config, cache_fol
     try:
         linalg = toolchain.lower(spec, problem, config, launch, _PART)
         made = toolchain.compile_linalg(linalg, _PART, {"multibuffer": False}, cache_folder=cache_folder)
+        if made.timed_out:
+            raise TimeoutError(made.refusal)
         return parse(made.code).planned_bytes("ub") if made.code else (made.required_bits or 0) // 8 or None
     except (UnknownOperation, ValueError):  # a kernel that the model cannot read has a division all the same
         return None

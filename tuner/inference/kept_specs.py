@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 from tilewise.errors import StoreError
 from tilewise.kernels.source import digest
 from tilewise.tuner.inference.infer import Inferred
 
-__all__ = ["keep_spec", "kept_spec"]
+__all__ = ["keep_spec", "kept_spec", "only_kept_spec"]
 
 
 def keep_spec(inferred: Inferred, name: str, data_folder: Path) -> Path:
@@ -29,6 +30,13 @@ def kept_spec(file: Path, name: str, data_folder: Path) -> Path | None:
     """Return the newest spec of the kernel `name` in the program's `file`, or None."""
     found = [path for path in (data_folder / "specs").glob(f"{name}-*.py") if _is_of(path, f"{file}:{name}")]
     return max(found, key=lambda path: path.stat().st_mtime_ns, default=None)
+
+
+def only_kept_spec(name: str, data_folder: Path) -> Path | None:
+    """Return the newest spec of the kernel `name`, or None if there is none, or if two programs have such a kernel."""
+    found = list((data_folder / "specs").glob(f"{name}-????????????.py"))
+    functions = {text for path in found for text in re.findall(rf'"[^"\n]+:{name}"', path.read_text(errors="replace"))}
+    return max(found, key=lambda path: path.stat().st_mtime_ns) if len(functions) == 1 else None
 
 
 def _is_of(spec: Path, function: str) -> bool:

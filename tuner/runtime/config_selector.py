@@ -28,6 +28,7 @@ from tilewise.tuner.lookup.open_source import Nothing, Opened, forget_opened, is
 from tilewise.tuner.lookup.resolve import Match, device_name, match_of, resolve_with_fallback
 from tilewise.tuner.runtime.current_device import CurrentDevice, current_device, is_capturing
 from tilewise.tuner.runtime.server_client import ServerClient, ServerQuery, copy_of
+from tilewise.tuner.runtime.shared_choices import SharedChoice, shared_choices
 from tilewise.tuner.runtime.untuned_shapes import UntunedShapes
 from tilewise.tuner.space.problem_checks import config_text, make_problem
 from tilewise.tuner.space.search_space import is_launchable
@@ -128,11 +129,32 @@ class ConfigSelector:
         if (known := self.choices.get(question.key)) is not None:
             return known
         answers: list[Result] = []
-        choice = self._chosen(question, problem, local, answers)  # outside the lock: this may wait for a server
+        choice = self._pinned(question, problem, local)
+        if choice is None:  # outside the lock: this may wait for a server
+            choice = self._agreed(self._chosen(question, problem, local, answers), problem, local)
         with self.lock:
-            if answers and self._is_better(answers[0], choice):
+            if answers and self._is_better(answers[0], choice) and not shared_choices().are_shared:
                 choice = _choice(question, answers[0])
             return self.choices.get(question.key) or self._keep(choice)
+
+    def _pinned(self, question: Question, problem: Problem, local: CurrentDevice) -> Choice | None:
+        """Return the choice that the user's file of choices has for the problem."""
+        return self._usable(shared_choices().pinned(question, self.source_hash), problem, local)
+
+    def _agreed(self, own: Choice, problem: Problem, local: CurrentDevice) -> Choice:
+        """Return what all processes of the job launch for the problem: the first one's choice."""
+        given = SharedChoice(own.question, self.source_hash, dict(own.config), own.match, own.why)
+        agreed = shared_choices().agreed(given)
+        return own if agreed == given else self._usable(agreed, problem, local) or own
+
+    def _usable(self, shared: SharedChoice | None, problem: Problem, local: CurrentDevice) -> Choice | None:
+        """Return a shared choice as one of this process, unless it cannot be passed to the kernel: then warn."""
+        if shared is None:
+            return None
+        if is_launchable(self.spec, problem, local.target, shared.config):
+            return Choice(shared.question, shared.config, shared.match, shared.why)
+        _log.warning("%s: the shared choice %s is not launchable here", shared.question, dict(shared.config))
+        return None
 
     def instead(self, choice: Choice, error: Exception) -> Choice | None:
         """Return the spec's default if the error shows that a guess cannot run here, and None otherwise."""
@@ -185,6 +207,8 @@ class ConfigSelector:
                 return
             answers.append(result)
             answered.set()
+            if shared_choices().are_shared:  # others go on with what was agreed
+                return
             with self.lock:
                 known = self.choices.get(question.key)
                 if known is not None and self._is_better(result, known):

@@ -229,6 +229,18 @@ class Tuning:
 
     def run(self) -> Result:
         """Tune and return the result. Raises `NothingFeasible` if no config that was tried is correct."""
+        return self._tune(self._draw, self._trials)
+
+    def retime(self, configs: Sequence[Config]) -> Result:
+        """Time these configs and the default instead of searching, and return the result; raises like `run`.
+
+        Configs outside the space are left out.
+        """
+        inside = [config for config in configs if self._space.index(config) is not None]
+        return self._tune(lambda known: self._time(inside, known), len(inside))
+
+    def _tune(self, course: Callable[[list[Trial]], None], trials: int) -> Result:
+        """Run a course, which is given the stored trials, and compare its fastest."""
         self._disown()
         known = [] if self._fresh else self._resume()
         self._watcher.started(
@@ -238,7 +250,7 @@ class Tuning:
                 search=self._search,
                 space=len(self._space),
                 resumed=len(known),
-                trials=self._trials,
+                trials=trials,
                 seconds=self._budget.seconds,
                 floor_us=self._device.floor_us(self._spec, self._problem),
                 arithmetic=arithmetic_binds(self._spec, self._problem, self._device.target.name),
@@ -246,9 +258,7 @@ class Tuning:
         )
         try:
             self._device.warm_up()
-            study = self._study(known)
-            while self._ordinal < self._trials and not (self._late() or self._is_hopeless() or self._enough(study)):
-                self._batch(study, min(self._width(), self._trials - self._ordinal))
+            course(known)
             if self._is_hopeless():
                 self._watcher.noticed(f"the search stopped: {unmodelled_text(self._counted())}")
             self._try_default()
@@ -256,6 +266,19 @@ class Tuning:
         finally:
             self._watcher.finished()
         return self._conclude()
+
+    def _draw(self, known: list[Trial]) -> None:
+        """Try what the search draws until it ends."""
+        study = self._study(known)
+        while self._ordinal < self._trials and not (self._late() or self._is_hopeless() or self._enough(study)):
+            self._batch(study, min(self._width(), self._trials - self._ordinal))
+
+    def _time(self, configs: Sequence[Config], known: list[Trial]) -> None:
+        """Try those of the configs that were not tried before."""
+        tried = {trial.config_key for trial in known}
+        left = [config for config in configs if digest(dict(config)) not in tried]
+        for first in range(0, len(left), self._device.batch):
+            self._tried(left[first : first + self._device.batch])
 
     def _width(self) -> int:
         """Return how many configs to try at once: more for a search that does not learn, to keep the compilers busy."""
@@ -370,15 +393,20 @@ class Tuning:
         suggested = [study.ask(fixed_distributions=distributions(self._space)) for _ in range(size)]
         configs = [self._config(drawn) for drawn in suggested]
         self._predict(configs)
-        changed = False
-        for drawn, config, outcome in zip(suggested, configs, self._evaluated(configs), strict=True):
-            changed = self._changed(outcome) or changed
-            self._ordinal += 1
-            trial = self._keep(config, outcome, self._ordinal)
+        for drawn, trial in zip(suggested, self._tried(configs), strict=True):
             drawn.set_user_attr(FAILED, trial.status is not Status.CORRECT)
             study.tell(drawn, _objective(trial))
+
+    def _tried(self, configs: Sequence[Config]) -> list[Trial]:
+        """Try these configs and return their trials, which are stored."""
+        changed, trials = False, list[Trial]()
+        for config, outcome in zip(configs, self._evaluated(configs), strict=True):
+            changed = self._changed(outcome) or changed
+            self._ordinal += 1
+            trials.append(self._keep(config, outcome, self._ordinal))
         if changed:
             self._time_best_again()
+        return trials
 
     def _changed(self, outcome: Outcome) -> bool:
         """Tell the watcher of a disturbance of the device; return whether it lasts."""

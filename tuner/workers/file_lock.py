@@ -13,11 +13,11 @@ if TYPE_CHECKING:
 __all__ = ["try_lock"]
 
 
-def try_lock(file: Path, what: str) -> BaseFileLock | None:
+def try_lock(file: Path, what: str, *, remedy: str = "set TILEWISE_CACHE to another folder") -> BaseFileLock | None:
     """Lock `file`, creating it if it is missing, or return None if it is already locked.
 
     Two locks on one file exclude each other within a process too. Raises `Unavailable` if the file cannot be created;
-    `what` is the action that the message says has failed.
+    `what` is the action that the message says has failed, and `remedy` what to do.
     """
     from filelock import FileLock, Timeout  # takes 70 ms to import, and only running configs needs it
 
@@ -28,5 +28,5 @@ def try_lock(file: Path, what: str) -> BaseFileLock | None:
     except Timeout:
         return None
     except OSError as error:
-        raise Unavailable(f"cannot {what}: {file}: {error.strerror}; set TILEWISE_CACHE to another folder") from error
+        raise Unavailable(f"cannot {what}: {file}: {error.strerror}; {remedy}") from error
     return lock

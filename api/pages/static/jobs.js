@@ -10,7 +10,7 @@ function show(place, job) {
   put("state", job.cancelling && job.state === "running" ? "cancelling" : job.state);
   put("reason", job.reason);
   put("trials", progress.of ? `${progress.trials} (${progress.of} requested)` : "-");
-  put("shapes", `${progress.shapes_done ?? 0} of ${job.shapes.length}`);
+  put("shapes", `${progress.shapes_done ?? 0} of ${progress.shapes ?? job.shapes.length}`);
   put("best", shown(progress.best_us));
   put("clock", progress.clock ?? "");
   const bar = field("bar"), problem = field("problem");

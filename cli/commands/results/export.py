@@ -21,7 +21,7 @@ from tilewise.tuner.portfolio import formats
 __all__ = ["export"]
 
 _ORDER = (
-    *("json", "runtime", "python", "triton", "vllm", "sglang", "fla", "flaggems"),
+    *("json", "runtime", "python", "triton", "vllm", "sglang", "fla", "flaggems", "inductor"),
     *("t4", "kernel-tuner", "csv", "parquet"),
 )
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -23,23 +25,26 @@ _MAX_SHOWN = 20
 
 
 @click.command("import")
-@click.argument("file", type=click.Path())
-@click.option("--format", "kind", type=click.Choice(READABLE), help="Format of FILE (default: detected).")
-@click.option("--kernel", default="", help="Kernel, if FILE does not name it; path/to/file.py:SPEC for your own.")
-@click.option("--device", default="", help="Device name, if FILE does not name it.")
+@click.argument("files", nargs=-1, required=True, type=click.Path())
+@click.option("--format", "kind", type=click.Choice(READABLE), help="Format of all FILES (default: detected of each).")
+@click.option("--kernel", default="", help="Kernel, if a file does not name it; path/to/file.py:SPEC for your own.")
+@click.option("--device", default="", help="Device name, if a file does not name it.")
 @click.option(
     "--cores", default=0, type=click.IntRange(min=0), help="Core count of the device, if no result of it is stored."
 )
-@click.option("-s", "--shape", metavar="M=1000,N=8192", help="Dimension sizes that FILE does not give.")
-@click.option("--dtype", default="", help="Dtype, if FILE does not name it.")
+@click.option("-s", "--shape", metavar="M=1000,N=8192", help="Dimension sizes that a file does not give.")
+@click.option("--dtype", default="", help="Dtype, if a file does not name it.")
 @click.option(
-    "--key", default="", metavar="M,N", help="triton, fla: names of the values in the autotuner's key, in order."
+    "--key",
+    default="",
+    metavar="M,N",
+    help="triton, dejavu, fla: names of the values in the autotuner's key, in order.",
 )
 @click.option("--rung", default="M", show_default=True, help="vllm, sglang: the dimension that indexes a table.")
 @database
 @common
 def import_(
-    file: str,
+    files: tuple[str, ...],
     kind: str | None,
     kernel: str,
     device: str,
@@ -51,18 +56,18 @@ def import_(
     url: str | None,
     as_json: bool,
 ) -> int:
-    """Merge FILE into the database; a stored trial with stronger evidence stays.
+    """Merge FILES into the database; a stored trial with stronger evidence stays.
 
-    FILE is an export (json, t4), a cache of Kernel Tuner or of triton's autotuner (<function>.autotune.json), or a
-    table of vLLM, SGLang or FLA, whose configs become starting points of searches. Impossible parts are refused, each
-    with a reason, and the rest is imported; the exit code is then 1.
+    A file is an export (json, t4), a cache of Kernel Tuner, of triton's autotuner (<function>.autotune.json) or of
+    triton-dejavu (cache.json), or a table of vLLM, SGLang or FLA, whose configs become starting points of searches.
+    Impossible parts are refused, each with a reason, and the rest is imported; the exit code is then 1. If a file
+    cannot be used at all, none is imported.
     """
     from tilewise.db.sql.sql_store import open_store
     from tilewise.settings import read_settings
     from tilewise.tuner.ingest.import_checks import checked_import
     from tilewise.tuner.space.problem_checks import parse_dims
 
-    data, written = _bytes(file)
     own = _own(kernel)
     about = About(
         kernel=own.name if own else kernel,
@@ -75,16 +80,39 @@ def import_(
     )
     with open_store(url or read_settings().database_url) as store:
         about = about if cores else replace(about, cores=_stored_cores(store, device))
-        found = read(data, Path(file).name, about, written=written, kind=kind or "")
-        reading = checked_import(found, {own.name: own} if own else {})
+        read_one = partial(_read, about=about, kind=kind or "", alone=len(files) == 1)
+        reading = checked_import(_joined([read_one(file) for file in files]), {own.name: own} if own else {})
         report, suggested = _keep(store, reading)
     if as_json:
-        print_json(_json(file, reading, report, suggested))
+        print_json(_json(files, reading, report, suggested))
     else:
-        _print(file, report, suggested)
+        _print(files, report, suggested)
     for refusal in reading.refusals:
         click.echo(f"tilewise: {refusal.place} is refused: {refusal.reason}", err=True)
     return 1 if reading.refusals else 0
+
+
+def _read(file: str, *, about: About, kind: str, alone: bool) -> ImportFile:
+    """Read a file. Among several, its name stands before the places in it, and before what makes it unusable."""
+    data, written = _bytes(file)
+    try:
+        found = read(data, Path(file).name, about, written=written, kind=kind)
+    except BadImport as error:
+        raise error if alone else BadImport(f"{file}: {error}") from error
+    if alone:
+        return found
+    offers = (replace(offer, place=f"{file}: {offer.place}") for offer in found.offers)
+    refusals = (replace(refusal, place=f"{file}: {refusal.place}") for refusal in found.refusals)
+    return replace(found, offers=tuple(offers), refusals=tuple(refusals))
+
+
+def _joined(found: Sequence[ImportFile]) -> ImportFile:
+    """Return the content of all files as one, which is stored in one transaction."""
+    return ImportFile(
+        tuple(offer for one in found for offer in one.offers),
+        tuple(refusal for one in found for refusal in one.refusals),
+        tuple(suggestion for one in found for suggestion in one.suggestions),
+    )
 
 
 def _bytes(file: str) -> tuple[bytes, datetime]:
@@ -113,9 +141,9 @@ def _keep(store: Store, reading: ImportFile) -> tuple[MergeReport, int]:
     return report, store.suggest(reading.suggestions) if reading.suggestions else 0
 
 
-def _json(file: str, reading: ImportFile, report: MergeReport, suggested: int) -> dict[str, Any]:
+def _json(files: Sequence[str], reading: ImportFile, report: MergeReport, suggested: int) -> dict[str, Any]:
     return {
-        "file": file,
+        **({"file": files[0]} if len(files) == 1 else {"files": list(files)}),
         "added": report.added,
         "updated": report.updated,
         "unchanged": report.unchanged,
@@ -136,10 +164,13 @@ def _winner_json(trial: Trial | None) -> dict[str, Any] | None:
     return None if trial is None else {"config": dict(trial.config), "time_us": trial.time_us}
 
 
-def _print(file: str, report: MergeReport, suggested: int) -> None:
+def _print(files: Sequence[str], report: MergeReport, suggested: int) -> None:
     counts = {"added": report.added, "updated": report.updated, "unchanged": report.unchanged}
     summary = ", ".join(f"{count} trials {kind}" for kind, count in counts.items())
-    click.echo(f"{file}: {summary}" + (f", {suggested} suggestions added" if suggested else ""))
+    click.echo(
+        f"{files[0] if len(files) == 1 else f'{len(files)} files'}: {summary}"
+        + (f", {suggested} suggestions added" if suggested else "")
+    )
     for change in report.changes[:_MAX_SHOWN]:
         click.echo(f"  {_change_line(change)}")
     if (more := len(report.changes) - _MAX_SHOWN) > 0:

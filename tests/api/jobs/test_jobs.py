@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import signal
@@ -11,6 +12,7 @@ from contextlib import closing
 
 import pytest
 from faults import held
+from places import ROOT
 from starlette.testclient import TestClient
 
 from tilewise.api.app import create_app
@@ -241,3 +243,23 @@ def test_a_database_that_another_holds_is_said_and_look_ups_go_on(
             assert client.get(asked).status_code == 200
             other.rollback()
         assert client.post("/v1/jobs", json=JOB, headers=admin).status_code == 201
+
+
+def test_a_retune_times_the_bests_of_an_older_toolchain_again(store_url, client, submitting, tmp_path):
+    (tmp_path / "older.db").write_bytes(gzip.decompress((ROOT / "tests" / "golden" / "tiles.db.gz").read_bytes()))
+    with open_store(f"sqlite:///{tmp_path / 'older.db'}") as older, open_store(store_url) as store:
+        for scope in older.scopes("vector_add", "Ascend910B4"):
+            store.record(scope, older.trials(scope))
+    wanted = {"kernel": "vector_add", "shapes": [], "device": "model:Ascend910B4", "search": "retune"}
+    answer = client.post("/v1/jobs", json=wanted, headers=submitting)
+    assert (answer.status_code, answer.json()["shapes"]) == (201, [])
+    number = answer.json()["id"]
+    assert client.post("/v1/jobs", json=wanted, headers=submitting).json()["id"] == number
+    with TestClient(create_app(store_url)) as running:
+        job = until(lambda: (now := running.get(f"/v1/jobs/{number}").json())["state"] in ("done", "failed") and now)
+        assert (job["state"], job["reason"], job["progress"]["shapes_done"]) == ("done", "", 1)
+        assert all(flip["dims"] == {"N": 1_000_000} for flip in job["progress"]["flipped"])
+        found = running.get("/v1/configs/vector_add?N=1000000&device=Ascend910B4").json()
+        assert "model 6." not in found["toolchain"]
+        again = running.post("/v1/jobs", json=wanted, headers=submitting)
+        assert again.status_code == 201 and again.json()["id"] != number

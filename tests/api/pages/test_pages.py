@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import pytest
 
 from tilewise.api.pages import charts
+from tilewise.db.jobs import Jobs
 from tilewise.db.records import Clock, Problem, Scope, Status, Trial
 from tilewise.db.sql.sql_store import open_store
 
@@ -215,6 +216,20 @@ def test_a_job_shows_what_was_asked_and_how_far_it_is(client, token_of):
     number = client.post("/v1/jobs", json=body, headers=token_of("submit")).json()["id"]
     assert f'href="/jobs/{number}"' in page(client, "/jobs")
     assert "N=5; N=6" in page(client, f"/jobs/{number}")
+
+
+def test_a_retune_of_all_shapes_shows_what_flipped(client, token_of, store_url):
+    body = {"kernel": "vector_add", "shapes": [], "device": "model:Ascend910B4", "search": "retune"}
+    number = client.post("/v1/jobs", json=body, headers=token_of("submit")).json()["id"]
+    assert "<td>all that are stale</td>" in page(client, "/jobs")
+    flipped = [{"dims": {"N": 5}, "cost": 1.0834}, {"dims": {"N": 6}}]
+    with open_store(store_url) as store:
+        jobs = Jobs(store.database)
+        jobs.claim(jobs.get(number), "me")
+        jobs.beat(number, "me", {"shapes": 7, "shapes_done": 2, "flipped": flipped})
+    shown = page(client, f"/jobs/{number}")
+    assert "2 of 7" in shown and "N=5: the former best takes 1.083 times as long" in shown
+    assert "N=6: the former best fails" in shown
 
 
 @pytest.mark.parametrize("number", ["999", "x", "1" * 40, "-1"])

@@ -178,8 +178,16 @@ def test_a_triton_key_must_be_named_in_full():
     about = About(kernel="gemm", device="NVIDIA H200", cores=132)
     assert "its key has 2 values (64, 32); name them in order with --key" in complaint(autotuned(), about)
     named = About(**{**vars_of(about), "key": ("M", "TRANS")})
-    message = complaint(autotuned(key=(64, True, "torch.float16")), named)
-    assert "its key holds TRANS, which is not a size" in message
+    message = complaint(autotuned(key=(64, 1.5, "torch.float16")), named)
+    assert "its key holds TRANS, which is neither a size nor a flag" in message
+    assert "TRANS" in complaint(autotuned(key=(64, "two words", "torch.float16")), named)
+
+
+def test_truth_values_and_words_of_a_triton_key_are_flags():
+    about = About(kernel="gemm", device="NVIDIA H200", cores=132, key=("M", "TRANS", "KIND"))
+    document = autotuned(({"TILE": 16}, [0.0125, 0.012, 0.013]), key=(64, True, "wide", "torch.float16"))
+    [offer] = reading_of(document, about).offers
+    assert (offer.scope.dims, offer.scope.problem.flags) == ({"M": 64}, {"TRANS": True, "KIND": "wide"})
 
 
 def test_a_bad_config_of_a_triton_cache_is_refused_alone():

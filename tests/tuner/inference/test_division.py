@@ -22,9 +22,11 @@ def sample(m, n, block, sub, columns, *, apart):
     return Sample(integers, (ceil_div(m, block),), work, {"x": (m, n)})
 
 
-def division(*, apart=0, weights=False, masked=False):
+def division(*, apart=0, weights=False, masked=False, reductions=()):
     configs = [(20, 12, 512), (52, 12, 256), (7, 7, 512), (32, 8, 1024)]
     samples = [sample(m, n, *config, apart=apart) for m, n in ((500, 4096), (777, 3000)) for config in configs]
+    for one in samples:
+        one.work.reductions += [tuple(loop for loop in loops if one.work.trips[loop] > 1) for loops in reductions]
     for one in samples if masked else ():
         one.work.accesses = [replace(access, masked=True) for access in one.work.accesses]
     for one in samples if weights else ():
@@ -72,3 +74,25 @@ def test_results_that_need_no_memory_of_their_own_are_computed_in_place():
 def test_loads_without_masks_move_back_and_a_first_trip_apart_is_one():
     assert division(apart=1).first_apart and not division().first_apart
     assert division().moved_back and not division(masked=True).moved_back
+
+
+def test_reductions_are_counted_in_each_trip_of_columns_and_beside_it():
+    assert division(reductions=[(0,), (0,)]).reductions.text == "2"
+    assert division(reductions=[(0, 1)]).reductions.text == "ceil_div(N, COLUMNS)"
+    assert division(reductions=[(0, 1), (0, 1), (0,)]).reductions.text == "2 * ceil_div(N, COLUMNS) + 1"
+
+
+def test_most_accesses_decide_whether_trips_move_back():
+    configs = [(20, 12, 512), (52, 12, 256), (7, 7, 512), (32, 8, 1024)]
+    samples = [sample(777, 3000, *config, apart=0) for config in configs]
+    for one in samples:
+        (load,) = one.work.accesses
+        one.work.accesses[:] = [replace(load, masked=True), load, replace(load, argument="y", kind="store")]
+        one.sizes["y"] = one.sizes["x"]
+    blocks, grid = ("ROWS", "SUB", "COLUMNS"), [Fit("ceil_div(M, ROWS)")]
+    assert find_division(samples, ("M", "N"), blocks, grid, 1).moved_back
+    for one in samples:
+        one.work.accesses.pop(1)
+        one.work.accesses.append(replace(one.work.accesses[0], argument="z"))
+        one.sizes["z"] = one.sizes["x"]
+    assert not find_division(samples, ("M", "N"), blocks, grid, 1).moved_back

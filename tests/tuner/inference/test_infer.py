@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from places import HELPERS
 
@@ -11,6 +13,7 @@ from tilewise.kernels.source import function_hash, source_hash
 from tilewise.settings import read_settings
 from tilewise.tuner.capture.program import Program, run_program
 from tilewise.tuner.capture.recorder import recording
+from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.hardware.targets import known_target
 from tilewise.tuner.inference.infer import infer
 from tilewise.tuner.inference.kept_specs import keep_spec, kept_spec
@@ -55,6 +58,21 @@ def test_a_spec_has_the_programs_configs_grid_roles_and_division(tmp_path):
     assert source_hash(spec) == function_hash(function)  # a launch finds its results without the spec's text
     assert kept_spec(kernel.file, kernel.name, tmp_path) is not None
     assert kept_spec(kernel.file, "other", tmp_path) is None
+
+
+def test_a_compiler_that_does_not_end_is_waited_for_once(tmp_path, monkeypatch):
+    kernel, programs, run = captured("vector_add.py")["add_kernel"], [], toolchain.subprocess.run
+
+    def noted(command, **more):
+        programs.append(Path(command[0]).name)
+        return run(command, **more)
+
+    monkeypatch.setattr(toolchain, "_LOWERED", {})
+    monkeypatch.setattr(toolchain, "_SECONDS", 0.0001)
+    monkeypatch.setattr(toolchain.subprocess, "run", noted)
+    found, spec = inferred(kernel, tmp_path)
+    assert programs.count("triton-adapter-opt") == 1 and "bishengir-compile" not in programs
+    assert spec.tiling({"BLOCK_SIZE": 256}, found.problems[0]).resident_bytes == 4 * 256
 
 
 def test_a_widened_space_surrounds_the_programs(tmp_path):

@@ -375,3 +375,17 @@ def test_an_answer_that_cannot_be_used_is_logged_and_the_next_is(server, caplog)
 
 def test_the_pauses_and_limits_that_launches_depend_on():
     assert (remote.TIMEOUT_SECONDS, remote._WAITING) == (5.0, 10_000)
+
+
+def test_a_late_answer_does_not_part_a_process_from_those_that_it_shares_choices_with(server, monkeypatch, tmp_path):
+    monkeypatch.setenv("TILEWISE_CHOICES", str(tmp_path / "choices.jsonl"))
+    first = selector(server.url, timeout=0.0)
+    monkeypatch.setattr(first, "_server", "")
+    server.manner = "hang"
+    agreed = choose(first, 1000)
+    server.manner = "answer"
+    server.leave.set()
+    eventually(lambda: first._remote.copy.exists())
+    assert choose(first, 1000) is agreed and agreed.match == "predicted"
+    other = selector(server.url)
+    assert choose(other, 1000).config == agreed.config and choose(other, 1000).match == "predicted"

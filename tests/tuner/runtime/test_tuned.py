@@ -24,6 +24,7 @@ from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 from tilewise.tuner.hardware.targets import known_target
 from tilewise.tuner.portfolio.build import portfolios
+from tilewise.tuner.runtime import shared_choices
 from tilewise.tuner.runtime.tuned import tuned
 from tilewise.tuner.runtime.untuned_shapes import UntunedShapes
 
@@ -519,3 +520,29 @@ def test_what_is_no_jitted_function_or_another_specs_is_refused_when_it_is_wrapp
     assert str(caught.value) == (
         "a problem is read from M, N, but the function takes x_ptr, out_ptr, n_elements; pass its own spec"
     )
+
+
+def test_processes_with_other_results_launch_what_the_first_put_into_the_file_of_choices(tmp_path, misses, monkeypatch):
+    monkeypatch.setenv("TILEWISE_CHOICES", str(tmp_path / "choices.jsonl"))
+    kernels, jitted = [], [Jitted(), Jitted()]
+    for number, one in enumerate(jitted):
+        path = tmp_path / f"configs-{number}.json"
+        config = CONFIG | {"BLOCK_SIZE_N": 128 << number}
+        path.write_bytes(encode_winners([result(1000, config=config).to_json()]))
+        kernels.append(over(one, path))
+    for kernel in reversed(kernels):
+        launch(kernel, 1000)
+    assert [one.configs[0]["BLOCK_SIZE_N"] for one in jitted] == [256, 256]
+    assert [kernel.choices[0].match for kernel in kernels] == ["exact", "exact"]
+
+
+def test_a_shared_choice_of_other_parameters_is_not_launched(file, tmp_path, monkeypatch, caplog):
+    choices = tmp_path / "choices.jsonl"
+    monkeypatch.setenv("TILEWISE_CHOICES", str(choices))
+    launch(over(Jitted(), file), 1000)
+    choices.write_text(choices.read_text().replace("BLOCK_SIZE_N", "BLOCK_SIZE_X"))
+    shared_choices._opened.cache_clear()
+    jitted = Jitted()
+    launch(over(jitted, file), 1000)
+    assert jitted.configs == [CONFIG]
+    assert "is not launchable here" in caplog.text

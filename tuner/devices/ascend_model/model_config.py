@@ -45,6 +45,8 @@ def model_config(
             raise
         except UnknownOperation as error:
             return Outcome(Status.UNMODELLED, str(error)), None
+        except TimeoutError as error:
+            return Outcome(Status.TIMEOUT, str(error)), None
         except Exception as error:  # of any type; each means that this config does not compile
             return Outcome(Status.COMPILE, describe(error)), None
         made = toolchain.compile_linalg(linalg, target.name, config, cache_folder=folder)

@@ -21,10 +21,10 @@ import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
-from functools import cache
+from functools import cache, partial
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
 from tilewise.errors import BadSpec, Unavailable
@@ -177,7 +177,8 @@ def lower(
     would be. With `locations`, it keeps the lines of the Triton source.
 
     Raises `BadSpec` if spec and function do not match, `UnknownOperation` for an option or kernel that is not modelled,
-    and whatever Triton's front end raises for a kernel or config that it cannot compile.
+    `TimeoutError` if the front end exceeds the compiler's time limit, and whatever it raises for a kernel or config
+    that it cannot compile.
     """
     from triton.backends.ascend.compiler import ttir_to_linalg
 
@@ -185,7 +186,7 @@ def lower(
     key = (*source.key, locations)
     if key in _LOWERED:
         return _LOWERED[key][1]
-    with _line_info(locations):
+    with _line_info(locations), _time_limit():
         linalg: str = ttir_to_linalg(source.ttir(), source.metadata, source.options, named_ops=True)
     if spec.matrix_dtype is None and _MODE.findall(linalg) != ["aiv"]:
         raise UnknownOperation(_UNDECLARED)
@@ -287,6 +288,21 @@ def _line_info(wanted: bool) -> Iterator[None]:
         del os.environ["TRITON_DISABLE_LINE_INFO"]
         if before is not None:
             os.environ["TRITON_DISABLE_LINE_INFO"] = before
+
+
+@contextmanager
+def _time_limit() -> Iterator[None]:
+    """Give the programs that the front end runs, without a limit of their own, that of the compiler."""
+    from triton.backends.ascend import compiler
+
+    before = compiler.subprocess
+    compiler.subprocess = SimpleNamespace(run=partial(subprocess.run, timeout=_SECONDS))
+    try:
+        yield
+    except subprocess.TimeoutExpired as error:
+        raise TimeoutError(f"{Path(error.cmd[0]).name} did not finish within {_SECONDS} s") from error
+    finally:
+        compiler.subprocess = before
 
 
 def _buffers(spec: KernelSpec, problem: Problem, config: Config) -> dict[str, Buffer]:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from tilewise.db.exchange.file_name import file_name, plain, scope_fields
-from tilewise.db.exchange.foreign.caches.triton_cache import config_of, split_key
+from tilewise.db.exchange.foreign.caches.triton_cache import config_of, shape_of, split_key
 from tilewise.db.exchange.format import Format, Written
 from tilewise.db.exchange.import_file import About, ImportFile, Refusal
 from tilewise.db.exchange.jsonfile import one_line, parse, text_of
@@ -160,10 +160,7 @@ def read_fla(data: bytes, name: str, about: About) -> ImportFile:
 
 def _suggestion(entry: _Entry, kernel: str, name: str, about: About) -> Suggestion:
     key = split_key(entry.autotune_key, about.key)
-    if odd := [word for word, value in key.rest.items() if not isinstance(value, bool | str)]:
-        raise ValueError(f"its key holds {', '.join(odd)}, which is neither a size nor a flag")
-    dtype = about.dtype or key.dtype
-    problem = Problem.of(kernel, {**key.dims, **key.rest, **about.dims}, dtype)
+    problem = Problem.of(kernel, {**shape_of(key), **about.dims}, about.dtype or key.dtype)
     return Suggestion(problem, about.device, config_of(entry.config), f"FLA file {name}")
 
 

@@ -24,10 +24,11 @@ from tilewise.db.exchange.jsonfile import one_line, parse, text_of
 from tilewise.db.exchange.launchable import DEFAULTS
 from tilewise.db.exchange.typed import Config as ConfigJson
 from tilewise.db.exchange.typed import Object, typed
-from tilewise.db.records import Config, Status, Trial
+from tilewise.db.exchange.typed import Shape as ShapeJson
+from tilewise.db.records import Config, Shape, Status, Trial
 from tilewise.errors import BadImport
 
-__all__ = ["Key", "config_of", "read_triton_cache", "split_key", "trial_of"]
+__all__ = ["Key", "config_of", "read_triton_cache", "shape_of", "split_key", "trial_of"]
 
 _ORIGIN = "triton autotune cache"
 _RARE_OPTIONS = ("num_ctas", "maxnreg", "ir_override")
@@ -60,12 +61,8 @@ def read_triton_cache(data: bytes, about: About, *, written: datetime) -> Import
     try:
         document = typed(parse(text_of(data), constant=float), _Cache)
         key = split_key(document.key, about.key)
-        if key.rest:
-            raise ValueError(
-                f"its key holds {', '.join(map(str, key.rest))}, which is not a size; such kernels cannot be imported"
-            )
-        dims, dtype = {**key.dims, **about.dims}, about.dtype or key.dtype
-        scope = foreign_scope(dataclasses.replace(about, dims=dims, dtype=dtype), _ORIGIN)
+        shape, dtype = {**shape_of(key), **about.dims}, about.dtype or key.dtype
+        scope = foreign_scope(dataclasses.replace(about, dims=shape, dtype=dtype), _ORIGIN)
     except (ValueError, RecursionError) as error:
         raise BadImport(f"not a usable autotune cache of triton: {one_line(error)}") from error
     read = [(f"config {number}", _read(item, written)) for number, item in enumerate(document.configs_timings, 1)]
@@ -87,6 +84,13 @@ def split_key(key: Sequence[Any], names: Sequence[str]) -> Key:
     rest = {name: value for name, value in values.items() if name not in dims}
     dtypes = dict.fromkeys(str(text)[len(_DTYPE) :] for text in key[count:])
     return Key(dims, ",".join(dtypes), rest)
+
+
+def shape_of(key: Key) -> Shape:
+    """Return a key's sizes and flags: truth values and words. Raises `ValueError` for a value that is neither."""
+    if odd := [word for word, value in key.rest.items() if not isinstance(value, bool | str)]:
+        raise ValueError(f"its key holds {', '.join(odd)}, which is neither a size nor a flag")
+    return typed({**key.dims, **key.rest}, ShapeJson)
 
 
 def config_of(fields: Mapping[str, Any]) -> Config:
