@@ -262,7 +262,7 @@ def test_compiled_for_ascend_it_streams(compile_folder, ascend, name, sizes, til
     assert outcome.facts["double_buffered"]
     (launch,) = spec.plan(config, uneven)
     linalg = toolchain.lower(spec, uneven, config, launch, ascend.name)
-    code = toolchain.compile_linalg(linalg, ascend.name, multibuffer=True, cache_folder=compile_folder).code
+    code = toolchain.compile_linalg(linalg, ascend.name, {}, cache_folder=compile_folder).code
     assert '"hivm.hir.load"' in code
     assert '"hivm.hir.vsel"' not in code
     assert '"scf.if"' not in code

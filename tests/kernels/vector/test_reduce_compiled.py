@@ -42,7 +42,7 @@ def compiled(folder, name, dims, config, dtype="float32"):
     """Return the first launch's scheduled code."""
     spec, problem = registry.load(name), Problem(name, dims, dtype)
     linalg = toolchain.lower(spec, problem, config, spec.plan(config, problem)[0], PART)
-    return toolchain.compile_linalg(linalg, PART, multibuffer=True, cache_folder=folder).code
+    return toolchain.compile_linalg(linalg, PART, {}, cache_folder=folder).code
 
 
 @pytest.mark.in_part(4)
