@@ -201,7 +201,7 @@ class _Soak:
         with Client(self._server.address, token=self._token, timeout=60.0) as client:
             self._act(self._write, client, drawn)
             while not self._end.is_set():
-                asks = drawn.random() < 0.05 and len(self._submitted) < due()
+                asks = (not self._submitted or drawn.random() < 0.05) and len(self._submitted) < due()
                 self._act(self._submit if asks else drawn.choice(actions), client, drawn)
 
     def _act(self, action: Callable[[Client, random.Random], None], client: Client, drawn: random.Random) -> None:

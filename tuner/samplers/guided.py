@@ -59,7 +59,7 @@ _FAR_AMONG, _APART_AMONG = 300, 5
 """Number of random configs from which the one farthest from all before is taken, with a prior and without. The farthest
 of many lies in a corner of the space, where configs are slow, and needs a prior that it can correct: eight such were
 behind random search on some of 23 landscapes of 13 kernels, while the farthest of 2, 3, 5 or 10 was behind on none
-(docs/search.md)."""
+(docs/search.md). The first was chosen by hand, the second on those landscapes."""
 
 _POOL = 4000
 """Larger spaces are searched in a pool: this many random configs, drawn anew for each batch, all configs that differ
