@@ -246,9 +246,10 @@ class Dot:
     the other, and 0 where each has one. `row_bytes` is the length of the contiguous rows in which a tile of the larger
     operand is loaded, `operand_rows` the number of rows in which those of both are, 0 where it is unknown. `described`:
     tiles are loaded through tensor descriptors. `specialised`: one group of warps loads, and two others multiply.
-    `chained`: each trip needs the results of the one before, as attention does. `alone`: nothing is computed beside the
-    product, so that it needs cube cores only on Ascend. Otherwise vector cores do `epilogue` operations for each of a
-    tile's sums, or each trip multiplies twice, as attention with heads of `head` elements does.
+    `chained`: each trip needs the results of the one before, as attention does. `rescaled`: each trip's products are
+    multiplied by scales before they are added up. `alone`: nothing is computed beside the product, so that it needs
+    cube cores only on Ascend. Otherwise vector cores do `epilogue` operations for each of a tile's sums, or each trip
+    multiplies twice, as attention with heads of `head` elements does.
     """
 
     m: int
@@ -264,6 +265,7 @@ class Dot:
     described: bool = False
     specialised: bool = False
     chained: bool = False
+    rescaled: bool = False
     alone: bool = False
     epilogue: float = 0.0
     head: int = 0

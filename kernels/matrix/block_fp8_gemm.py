@@ -112,6 +112,7 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
             row_bytes=block_k,
             described=hopper,
             specialised=hopper,
+            rescaled=True,
         ),
     )
 

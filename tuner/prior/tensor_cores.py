@@ -7,7 +7,7 @@ nothing hides and ends with a store. The axes of the tiling are the rows of a pr
 
 Each penalty is the factor by which the time grows when one more of these effects is counted, as on Ascend. Rates are
 those of an H200. "Chosen by hand" below means: from the figures of public reports on Hopper, and then with seven
-tunings of `gemm` at six shapes on an H200 in sight, which are not kept; no landscape was fitted.
+tunings of `gemm` at six shapes on an H200 in sight, which are not kept.
 """
 
 from __future__ import annotations
@@ -67,10 +67,18 @@ _DESCRIPTORS = 4000.0
 """Cycles in which a program makes its descriptors and first uses them. Chosen by hand."""
 
 _ADDRESSES = 0.12
-"""Share of a product and its operands' way that threads take for addresses without descriptors. Chosen by hand."""
+"""Share of a product that threads take for addresses without descriptors. Chosen by hand."""
 
-_TRIP = 40.0
-"""Cycles of a trip in which the tensor cores wait for barriers. Chosen by hand."""
+_TRIP = 80.0
+"""Cycles of a trip in which the tensor cores wait for barriers. Chosen by hand, with thirteen recorded landscapes in
+sight (docs/search.md), as is that addresses delay products and no copies."""
+
+_LANES = 128
+"""Numbers that a multiprocessor multiplies or adds up per cycle (CUDA C++ Programming Guide, arithmetic throughput)."""
+
+_RESCALING = 3.0
+"""Instructions for each sum of a trip whose products are scaled: two multiplications and an addition, as counted in
+`kernels/jit/matrix/scaled_sums.py`."""
 
 _CHAIN, _WARP, _CHAINED_PRODUCT = 330.0, 130.0, 14.0
 """Cycles of a trip whose parts wait for one another (products, maximum, exponentials, products), of each warp that the
@@ -158,9 +166,11 @@ class _Kernel:
         rows = max(dot.m, 16) if self._wide or not counted.mma_shape else dot.m / _OLDER
         product = rows * dot.n * dot.k / self._products * (self._operand_reads() if counted.mma_shape else 1.0)
         copied = 1 + _ADDRESSES if counted.issue and not dot.described else 1.0
+        if counted.issue and dot.rescaled:
+            product = self._rescaled(product)
         durations = [copied * product + (_TRIP / self._resident if counted.issue else 0.0)]
         if counted.intensity:
-            durations.append(copied * tiling.streamed_bytes / _L2_BYTES)
+            durations.append(tiling.streamed_bytes / _L2_BYTES)
         durations.append(self._from_memory(counted.l2_reuse) / tiles / trips / min(self._cores, tiling.programs))
         if counted.in_flight:
             durations.append((_LATENCY + tiling.streamed_bytes / _L2_BYTES) / (self._resident * self._under_way))
@@ -179,6 +189,14 @@ class _Kernel:
             total += _LAUNCH + self._parts() if dot.splits > 1 else 0.0
         return total
 
+    def _rescaled(self, product: float) -> float:
+        """Return the cycles of a product whose sums are scaled, while another program, or the other half of the warps,
+        multiplies."""
+        dot = self._dot
+        scaling = _RESCALING * dot.m * dot.n / _LANES
+        together = 2 if dot.specialised else self._resident
+        return max(product, scaling, (product + scaling) / together)
+
     def _operand_reads(self) -> float:
         """Return how much longer a product takes because of the tensor cores' reads of shared memory.
 
@@ -195,8 +213,8 @@ class _Kernel:
     def _from_memory(self, reused: bool) -> float:
         """Return the cycles, times multiprocessors, that global memory takes for the operands.
 
-        The tiles that run at a time form `group` rows. Each wave reads its rows and columns anew, unless the L2 cache
-        holds all of them.
+        The tiles that run at a time form `group` rows, or more if they reach the last column. Each wave reads its rows
+        and columns anew, unless the L2 cache holds all of them.
         """
         tiling, dot = self._tiling, self._dot
         if not reused:
@@ -209,6 +227,8 @@ class _Kernel:
         at_once = min(tiling.tiles, self._cores * self._resident) / dot.splits
         high = min(rows, dot.group)
         across = min(cols, math.ceil(at_once / high))
+        if across == cols:  # a wave goes on with the next rows
+            high = min(rows, max(high, int(at_once) // cols))
         read = (high * dot.m + across * dot.n) * depth * self._item * math.ceil(rows * cols / (high * across))
         return (max(read, self._least - self._written) + self._written) / rate
 
