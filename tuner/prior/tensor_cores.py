@@ -77,7 +77,7 @@ _LANES = 128
 """Numbers that a multiprocessor multiplies or adds up per cycle (CUDA C++ Programming Guide, arithmetic throughput)."""
 
 _RESCALING = 3.0
-"""Instructions for each sum of a trip whose products are scaled: two multiplications and an addition, from the source of
+"""Instructions for each sum of a trip whose products are scaled: two multiplications and an addition in
 `kernels/jit/matrix/scaled_sums.py`. Chosen by hand among 1 to 8, with three landscapes of `block_fp8_gemm` in sight."""
 
 _CHAIN, _WARP, _CHAINED_PRODUCT = 330.0, 130.0, 14.0
