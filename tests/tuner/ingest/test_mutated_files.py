@@ -90,11 +90,20 @@ def files() -> dict[str, bytes]:
         str(size): {"autotune_key": [size, "torch.float32"], "config": {"kwargs": {"BLOCK_SIZE_M": 4}, **attributes}}
         for size in (1, 2)
     }
+    keys = [f"({size}, 'torch.float32')" for size in (1, 2)]
+    kept = "BLOCK_SIZE_M: 4, BLOCK_SIZE_N: 512, num_warps: 4, num_ctas: 1, num_stages: 3, maxnreg: None"
+    stored = {
+        "signature": "JITFunction(kernels:row_reduce)",
+        "total_bench_time_s": 1.5,
+        "cache": dict.fromkeys(keys, kept),
+        "timings": {key: {"values": [0.05, 0.04, 0.06], "lables": ["ms", "min_ms", "max_ms"]} for key in keys},
+    }
     return {
         "json": native,
         "t4": t4,
         "kernel-tuner": json.dumps(cache, indent=1).encode(),
         "triton": json.dumps(tuned).encode(),
+        "dejavu": json.dumps(stored).encode(),
         "fla": json.dumps({"kernel_name": "row_reduce", "autotune_entries": entries}).encode(),
         "vllm": json.dumps({"1": CONFIG, "64": CONFIG}, indent=4).encode(),
     }

@@ -75,7 +75,7 @@ def _offer(place: str, key: str, config: str, timings: Object, about: About, wri
 def _tuple(text: str) -> list[Any]:
     try:
         found = ast.literal_eval(text)
-    except (SyntaxError, ValueError, MemoryError):
+    except (SyntaxError, TypeError, ValueError, MemoryError):
         found = None
     if not isinstance(found, tuple):
         raise ValueError("its key is not a tuple of values")
