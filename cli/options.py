@@ -19,9 +19,11 @@ __all__ = [
     "existing_url",
     "give",
     "inference_options",
+    "log_level_option",
     "open_existing",
     "print_json",
     "problem_options",
+    "wait_option",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -50,6 +52,25 @@ def database(function: F) -> F:
         "url",
         metavar="URL",
         help="Database, such as sqlite:///tiles.db (default: $TILEWISE_DB or the user's own).",
+    )(function)
+
+
+def log_level_option(help_text: str) -> Callable[[F], F]:
+    return click.option(
+        "--log-level",
+        type=click.Choice(["debug", "info", "warning", "error"]),
+        default="info",
+        show_default=True,
+        help=help_text,
+    )
+
+
+def wait_option(function: F) -> F:
+    return click.option(
+        "--wait",
+        type=click.FloatRange(0),
+        metavar="SECONDS",
+        help="Time to wait for a device that another process uses; 0 does not wait.  [default: no limit]",
     )(function)
 
 

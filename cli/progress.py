@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
+from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 from rich.table import Table
@@ -21,7 +23,7 @@ from tilewise.tuner.tuning.loop import Plan, Watcher
 from tilewise.tuner.tuning.rebenchmark import CONTEST
 from tilewise.tuner.tuning.unmodelled import unmodelled_text
 
-__all__ = ["Progress", "show_result", "show_rungs", "working"]
+__all__ = ["LaneProgress", "Progress", "show_result", "show_rungs", "working"]
 
 _PLAIN_EVERY = 10
 _RUNNERS_UP = 3
@@ -37,7 +39,7 @@ class Progress(Watcher):
 
     def __init__(self, place: str = "") -> None:
         self._place = f"{place}: " if place else ""
-        self._console = output(stderr=True)
+        self._console: Console | _Prefixed = output(stderr=True)
         self._bar: Bar | None = None
         self._task = TaskID(0)
         self._count = 0
@@ -53,7 +55,7 @@ class Progress(Watcher):
         self._console.print(f"{name} {shape}{scope.dtype} on {plan.device_id} ({scope.clock} times)")
         resumed = f", {plan.resumed} of them stored already" if plan.resumed else ""
         self._console.print(f"{plan.search} search, {plan.trials} trials of {plan.space} configs{resumed}")
-        if self._console.is_terminal:
+        if isinstance(self._console, Console) and self._console.is_terminal:
             columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
             self._bar = Bar(*columns, TextColumn("{task.fields[best]}"), console=self._console, transient=True)
             self._task = self._bar.add_task("trying", total=plan.trials, completed=plan.resumed, best="")
@@ -105,6 +107,31 @@ class Progress(Watcher):
 
     def _config(self) -> str:
         return f" ({config_text(self._best.config)})" if self._best else ""
+
+
+class LaneProgress(Progress):
+    """Progress of one of several tunings at once: lines, each with its place. Raises `KeyboardInterrupt` in a trial
+    after `stopping` was set."""
+
+    def __init__(self, place: str, stopping: threading.Event) -> None:
+        super().__init__(place)
+        self._console, self._stopping = _Prefixed(output(stderr=True), self._place), stopping
+        self._place = ""
+
+    def tried(self, trial: Trial, best: Trial | None) -> None:
+        super().tried(trial, best)
+        if self._stopping.is_set():
+            raise KeyboardInterrupt
+
+
+class _Prefixed:
+    """A console that begins each line with a text."""
+
+    def __init__(self, console: Console, prefix: str) -> None:
+        self._console, self._prefix = console, prefix
+
+    def print(self, text: str, **options: Any) -> None:
+        self._console.print(f"{self._prefix}{text}", **options)
 
 
 @contextmanager

@@ -291,7 +291,9 @@ class Trial:
     def verified_by(self) -> str | None:
         """`reference`, or `self` if the output was compared with that of the kernel's own default config; None if the
         trial is not verified."""
-        return str(self.facts.get(VERIFIED_BY, "reference")) if self.verified else None
+        if not self.verified:
+            return None
+        return "self" if self.facts.get(VERIFIED_BY) == "self" else "reference"
 
     @property
     def ranking_us(self) -> float | None:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import NamedTuple, Self
 
 from tilewise.db.records import Config, Question, Result, Scope, Shape, Status, Suggestion, Trial
 
-__all__ = ["START", "Change", "Listed", "MergeReport", "Place", "Store", "Wanted"]
+__all__ = ["START", "Change", "Listed", "MergeReport", "Place", "Store", "Wanted", "Written"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +44,13 @@ class Place:
 START = Place()
 
 
+class Written(NamedTuple):
+    """A position in a listing of results: the revision of the last write to a scope, and the scope."""
+
+    revision: int
+    scope: int
+
+
 @dataclass(frozen=True, slots=True)
 class Listed:
     """A trial in a listing, current or superseded."""
@@ -56,13 +63,15 @@ class Listed:
 
 @dataclass(frozen=True, slots=True)
 class MergeReport:
-    """A merge's outcome: scopes offered; trials that were new, replaced one or changed nothing; changed winners."""
+    """A merge's outcome: scopes offered; trials that were new, replaced one or changed nothing; the number of `changed`
+    winners, and the `changes` of all or of the first ones."""
 
     scopes: int
     added: int
     updated: int
     unchanged: int
     changes: tuple[Change, ...] = field(default=(), compare=False)
+    changed: int = field(default=0, compare=False)
 
 
 class Store(ABC):
@@ -83,12 +92,15 @@ class Store(ABC):
         """Store these trials, all or none. They supersede the current trials of the same configs."""
 
     @abstractmethod
-    def merge(self, evidence: Sequence[tuple[Scope, Sequence[Trial]]]) -> MergeReport:
+    def merge(
+        self, evidence: Iterable[tuple[Scope, Sequence[Trial]]], *, most_changes: int | None = None
+    ) -> MergeReport:
         """Store, all or none, the imported trials that are better evidence than the current ones of the same configs.
 
         A wrong output ranks highest, then a verified trial, then another failure, then an unverified time. Within a
         rank more samples count, then having been declared the winner, then the later `created`. So merging the same
-        evidence twice changes nothing, and the order of merges does not matter.
+        evidence twice changes nothing, and the order of merges does not matter. The evidence is taken one by one, and
+        the report keeps at most `most_changes` changes.
         """
 
     @abstractmethod
@@ -197,10 +209,10 @@ class Store(ABC):
         """Return the names of all kernels ever tuned, sorted."""
 
     @abstractmethod
-    def results(self, wanted: Wanted, *, before: int | None = None, most: int = 50) -> list[tuple[int, Result]]:
-        """Return a page of results that have a winner, latest scopes first, each with its scope's id.
+    def results(self, wanted: Wanted, *, before: Written | None = None, most: int = 50) -> list[tuple[Written, Result]]:
+        """Return a page of the results of all scopes, with or without a winner, those written to last first.
 
-        Pass the last id of a page as `before` to get the next page.
+        Pass the last place of a page as `before` to get the next page.
         """
 
     @abstractmethod

@@ -1,8 +1,8 @@
-"""The process of one job: it claims the job, tunes shape after shape, and marks the job finished.
+"""The process of one job: it tunes shape after shape, and marks the job finished.
 
 Every trial is stored as it is made, so a restarted job resumes where it stopped. A thread of this process sends
 heartbeats and learns of a cancellation. The process exits at once when it no longer owns the job, or when the server
-that started it has ended.
+that started it has ended. On SIGTERM and SIGINT it finishes the current trial and gives the job back to the queue.
 """
 
 from __future__ import annotations
@@ -10,18 +10,24 @@ from __future__ import annotations
 import logging
 import math
 import os
+import signal
+import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 
-from tilewise.api.jobs.processes import identity
-from tilewise.db.jobs import Job, Jobs, State
+from tilewise.api.jobs.processes import IN_USE, identity_of, seen_alive
+from tilewise.db.jobs import Job, Jobs, Lease, LeaseLost, State
 from tilewise.db.records import Trial, shape_text
 from tilewise.db.sql.sql_store import SqlStore, open_store
-from tilewise.errors import NothingFeasible, StoreError, TilewiseError
+from tilewise.errors import InUse, NothingFeasible, StoreError, TilewiseError, Unavailable
 from tilewise.kernels import registry
 from tilewise.kernels.spec import KernelSpec, Problem
+from tilewise.tuner.devices.base import Device
 from tilewise.tuner.devices.registry import open_device
 from tilewise.tuner.tuning.loop import Plan, Watcher
 from tilewise.tuner.tuning.retune import RETUNE, find_stale, retune
@@ -31,8 +37,10 @@ __all__ = ["BEAT_SECONDS", "run_job"]
 
 BEAT_SECONDS = 1.0
 _GRACE_SECONDS = 15.0
-"""Time that a cancelled job has to reach the end of its current trial."""
+"""Time that a cancelled or stopped job has to reach the end of its current trial."""
 _FINISH_SECONDS = 60.0
+_CLAIM_SECONDS = 30.0
+"""Time that the process waits for the lease that its runner claims for it."""
 
 _log = logging.getLogger(__name__)
 
@@ -41,39 +49,104 @@ class _Cancelled(BaseException):
     """A cancellation; like `KeyboardInterrupt`, it passes every `except Exception`."""
 
 
-def run_job(url: str, number: int, kernel: str) -> None:
-    """Run a queued job to its end, unless another process claimed it; `kernel` names its spec for `registry.load`."""
-    with open_store(url) as store:
-        jobs, owner = Jobs(store.database), identity()
-        job = jobs.get(number)
-        if job.state is State.QUEUED and jobs.claim(job, owner):
-            _Run(store, jobs, job, owner, kernel).to_the_end()
+class _Stopped(BaseException):
+    """The end of this process on purpose, which is not the end of the job."""
+
+
+class _Late(BaseException):
+    """The job's deadline passed."""
+
+
+def _handle_stops(handler: Callable[..., None] | signal.Handlers) -> None:
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGALRM):
+        signal.signal(number, handler)
+
+
+def run_job(url: str, number: int, kernel: str, lane: str, token: str, *, wait: bool) -> None:
+    """Run a job to its end on a device, once it is claimed for this process, which was started with `token`.
+
+    `kernel` names its spec for `registry.load`. If another program holds the device, wait for it, or without `wait`
+    give the job back and exit with `IN_USE`.
+    """
+    owner = identity_of(os.getpid(), token)
+    with open_store(url) as store, ExitStack() as held:
+        jobs, fault = Jobs(store.database), ""
+        try:
+            held.enter_context(seen_alive(owner))
+        except Unavailable as error:
+            fault = str(error)
+        if (job := _claimed(jobs, number, owner)) is None:
+            return
+        if fault:
+            jobs.finish(job.lease, State.FAILED, fault, {})
+            return
+        run = _Run(jobs.store(store, job.lease), jobs, job, job.lease, kernel, lane=lane, wait=wait)
+        run.to_the_end()
+    if run.device_was_in_use:
+        sys.exit(IN_USE)
+
+
+def _claimed(jobs: Jobs, number: int, owner: str) -> Job | None:
+    """Return the job once `owner` has its lease; None if another has it."""
+    give_up = time.monotonic() + _CLAIM_SECONDS
+    while (job := jobs.get(number)).state is State.QUEUED and time.monotonic() < give_up:
+        time.sleep(0.05)
+    return job if job.state is State.RUNNING and job.owner == owner else None
 
 
 class _Run(Watcher):
-    def __init__(self, store: SqlStore, jobs: Jobs, job: Job, owner: str, kernel: str) -> None:
-        self._store, self._jobs, self._job, self._owner, self._kernel = store, jobs, job, owner, kernel
-        self._cancelled = threading.Event()
+    def __init__(
+        self, store: SqlStore, jobs: Jobs, job: Job, lease: Lease, kernel: str, *, lane: str = "", wait: bool = True
+    ) -> None:
+        self._store, self._jobs, self._job, self._lease, self._kernel = store, jobs, job, lease, kernel
+        self._lane, self._wait = lane, wait
+        self._cancelled, self._late, self._ended = threading.Event(), threading.Event(), threading.Event()
+        self._stopping = self.device_was_in_use = False
         self._progress: Mapping[str, Any] = {"shapes_done": 0, "shapes": len(job.shapes), "failed": []}
 
     def to_the_end(self) -> None:
-        threading.Thread(target=self._beat, daemon=True, name="beat").start()
+        beating = threading.Thread(target=self._beat, daemon=True, name="beat")
+        beating.start()
         try:
-            state, reason = self._tune()
+            _handle_stops(self._stop)
+            end = self._run()
+        except _Stopped:
+            end = self._give_back
+        _handle_stops(signal.SIG_IGN)
+        self._ended.set()
+        beating.join()
+        self._insist(end)
+
+    def _run(self) -> Callable[[], object]:
+        """Tune, and return the action that gives up the lease."""
+        try:
+            return self._finish(*self._tune())
         except _Cancelled:
-            state, reason = State.CANCELLED, ""
+            return self._finish(State.CANCELLED, "")
+        except _Late:
+            return self._finish(State.FAILED, "its deadline passed while it ran; its trials are stored")
+        except InUse as error:
+            _log.warning("job %d: %s", self._job.id, error)
+            self.device_was_in_use = True
+            return self._give_back
+        except LeaseLost as error:
+            _log.warning("%s", error)
+            return lambda: None
+        except StoreError as error:  # the database may be back for the next attempt
+            _log.error("job %d: %s", self._job.id, error)
+            return partial(self._take_back, str(error))
         except TilewiseError as error:
-            state, reason = State.FAILED, str(error)
+            return self._finish(State.FAILED, str(error))
         except Exception as error:
             _log.exception("job %d", self._job.id)
-            state, reason = State.FAILED, f"internal error: {type(error).__name__}: {error}"
-        self._finish(state, reason)
+            return self._finish(State.FAILED, f"internal error: {type(error).__name__}: {error}")
 
     def _tune(self) -> tuple[State, str]:
         job, spec, failed = self._job, registry.load(self._kernel), list[str]()
         if job.search == RETUNE:
             return self._retune(spec)
-        with open_device(job.device) as device:
+        since = self._fresh_since()
+        with self._open() as device:
             for done, shape in enumerate(job.shapes):
                 self._note(shapes_done=done, dims=dict(shape), failed=failed)
                 try:
@@ -86,6 +159,8 @@ class _Run(Watcher):
                         timeout=job.seconds,
                         search=job.search,
                         seed=job.seed,
+                        fresh=job.fresh,
+                        since=since,
                         db=self._store,
                         watcher=self,
                     )
@@ -94,11 +169,28 @@ class _Run(Watcher):
         self._note(shapes_done=len(self._job.shapes), failed=failed)
         return (State.FAILED, "; ".join(failed)) if failed else (State.DONE, "")
 
+    def _open(self) -> Device:
+        return open_device(self._lane or self._job.device, wait=None if self._wait else 0)
+
+    def _fresh_since(self) -> int | None:
+        """Return the mark of the first start of a fresh job, so that later starts go on with its trials."""
+        if self._job.fresh and self._job.mark is None:
+            self._jobs.begin(self._lease, mark := self._store.mark())
+            return mark
+        return self._job.mark
+
+    def _stop(self, number: int, frame: object) -> None:
+        """Have the process stop after the current trial, or now if that takes too long or the signal comes again."""
+        if self._stopping:
+            raise _Stopped
+        self._stopping = True
+        signal.setitimer(signal.ITIMER_REAL, _GRACE_SECONDS)
+
     def _retune(self, spec: KernelSpec) -> tuple[State, str]:
         """Time the best configs of the stale problems again, until the job's time is over."""
         latest = time.monotonic() + (self._job.seconds or math.inf)
         flipped, failed = list(self._job.progress.get("flipped", ())), list[str]()
-        with open_device(self._job.device) as device:
+        with self._open() as device:
             found, refused = find_stale(self._store, device, spec)
             wanted = [stale for stale in found if self._is_asked_for(stale.problem)]
             self._note(shapes=len(wanted), failed=refused)
@@ -126,17 +218,21 @@ class _Run(Watcher):
         self._note(trials=plan.resumed, of=plan.trials, clock=str(plan.scope.clock), scope=plan.scope.key)
         if known is not None and known.time_us is not None:
             self._note(best_us=known.time_us)
-        self._stop_if_cancelled()
+        self._end_if_asked()
 
     def tried(self, trial: Trial, best: Trial | None) -> None:
         self._note(trials=self._progress["trials"] + 1)
         if best is not None and best.time_us is not None:
             self._note(best_us=best.time_us)
-        self._stop_if_cancelled()
+        self._end_if_asked()
 
-    def _stop_if_cancelled(self) -> None:
+    def _end_if_asked(self) -> None:
         if self._cancelled.is_set():
             raise _Cancelled
+        if self._late.is_set():
+            raise _Late
+        if self._stopping:
+            raise _Stopped
 
     def _note(self, **changes: Any) -> None:
         self._progress = {**self._progress, **changes}
@@ -145,26 +241,42 @@ class _Run(Watcher):
 
     def _beat(self) -> None:
         cancelled_at: float | None = None
-        while True:
+        while not self._ended.is_set():
             try:
-                job = self._jobs.beat(self._job.id, self._owner, self._progress)
+                job = self._jobs.beat(self._lease, self._progress)
             except StoreError as error:  # the database may be locked or full for a while; this process keeps the job
                 _log.warning("job %d: %s", self._job.id, error)
             else:
                 if job is None:
                     os._exit(2)
+                if job.deadline is not None and job.deadline <= datetime.now(UTC):
+                    self._late.set()
                 if job.cancelling:
                     self._cancelled.set()
                     cancelled_at = cancelled_at or time.monotonic()
                     if time.monotonic() - cancelled_at > _GRACE_SECONDS:
                         os._exit(3)
-            time.sleep(BEAT_SECONDS)
+            self._ended.wait(BEAT_SECONDS)
 
-    def _finish(self, state: State, reason: str) -> None:
+    # The end of the lease --------------------------------------------------------------------------------------------
+
+    def _finish(self, state: State, reason: str) -> Callable[[], object]:
+        return lambda: self._jobs.finish(self._lease, state, reason, self._progress)
+
+    def _give_back(self) -> None:
+        if (job := self._jobs.get(self._job.id)).lease == self._lease:
+            self._jobs.give_back(job)
+
+    def _take_back(self, why: str) -> None:
+        if (job := self._jobs.get(self._job.id)).lease == self._lease:
+            self._jobs.take_back(job, why)
+
+    def _insist(self, end: Callable[[], object]) -> None:
+        """Give up the lease, again and again for a minute while the database fails."""
         give_up = time.monotonic() + _FINISH_SECONDS
         while True:
             try:
-                self._jobs.finish(self._job.id, self._owner, state, reason, self._progress)
+                end()
                 return
             except StoreError:
                 if time.monotonic() > give_up:

@@ -9,29 +9,103 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable
+import uuid
+from collections.abc import Callable, Iterator
 from concurrent.futures import Executor, Future
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+from tilewise.errors import Unavailable
+from tilewise.settings import read_settings
+from tilewise.tuner.workers.file_lock import try_lock
 from tilewise.tuner.workers.supervisor import import_path
 
-__all__ = ["ProcessEnded", "ProcessExecutor", "identity", "is_gone"]
+__all__ = [
+    "IN_USE",
+    "ProcessEnded",
+    "ProcessExecutor",
+    "forget",
+    "identity",
+    "identity_of",
+    "is_gone",
+    "new_token",
+    "seen_alive",
+]
+
+
+IN_USE = 75
+"""Exit code of a job's process whose device another program holds."""
 
 
 def identity() -> str:
-    """Return this process's identity: host name, boot id, pid and start time."""
-    return f"{_host()}/{os.getpid()}/{_started(os.getpid())}"
+    """Return this process's identity: host name, boot id, pid, and a UUID of this start.
+
+    Only the UUID tells processes apart. Containers may have the same host name, boot id and pids.
+    """
+    return identity_of(os.getpid(), _token())
+
+
+def identity_of(pid: int, token: str) -> str:
+    """Return the identity of a process of this host that was started with this token."""
+    return f"{_host()}/{pid}/{token}"
+
+
+def new_token() -> str:
+    return uuid.uuid4().hex
+
+
+@contextmanager
+def seen_alive(owner: str | None = None) -> Iterator[None]:
+    """Have others with this cache folder see that this process lives, until the block or the process ends.
+
+    They know it as `owner`, by default its `identity`. They see it by a lock on a file, which ends with the process.
+    Raises `Unavailable` if the file cannot be created.
+    """
+    file = _mark(owner or identity())
+    lock = try_lock(file, "mark this process as alive")
+    try:
+        yield
+    finally:
+        file.unlink(missing_ok=True)
+        if lock is not None:
+            lock.release()
 
 
 def is_gone(owner: str) -> bool | None:
-    """Return whether the process with this identity has ended; None if unknown, because it ran on another host."""
-    host, _, started = owner.rpartition("/")
-    host, _, pid = host.rpartition("/")
-    if host != _host() or not pid.isdigit():
+    """Return whether the process with this identity has ended.
+
+    None if unknown: it ran on another host, or in a container with another cache folder.
+    """
+    file = _mark(owner)
+    if not owner.startswith(f"{_host()}/") or not file.exists():
         return None
-    return _started(int(pid)) != started
+    try:
+        lock = try_lock(file, "check whether a process is alive")
+    except Unavailable:
+        return None
+    if lock is None:
+        return False
+    lock.release()
+    return True
+
+
+def forget(owner: str) -> None:
+    """Remove what a process that has ended left behind to be seen alive."""
+    _mark(owner).unlink(missing_ok=True)
+
+
+def _mark(owner: str) -> Path:
+    return read_settings().cache_folder / "processes" / owner.rpartition("/")[2]
+
+
+@cache
+def _token() -> str:
+    return new_token()
+
+
+os.register_at_fork(after_in_child=_token.cache_clear)
 
 
 @cache
@@ -40,17 +114,12 @@ def _host() -> str:
     return f"{socket.gethostname()}/{boot.read_text().strip() if boot.exists() else 'unknown'}"
 
 
-def _started(pid: int) -> str:
-    """Return a process's start time in clock ticks since boot; empty if it has ended. A zombie counts as ended."""
-    try:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    except (FileNotFoundError, ProcessLookupError):
-        return ""
-    return "" if fields[0] in ("Z", "X") else fields[19]
-
-
 class ProcessEnded(Exception):
-    """The process ended before its function returned; the message says how."""
+    """The process ended before its function returned; the message says how. `code` is negative for a signal."""
+
+    def __init__(self, message: str, code: int) -> None:
+        super().__init__(message)
+        self.code = code
 
 
 class ProcessExecutor(Executor):
@@ -65,13 +134,23 @@ class ProcessExecutor(Executor):
         self._lock = threading.Lock()
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[None]:  # type: ignore[override]
+        return self.start(fn, *args, **kwargs)[1]
+
+    def start(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> tuple[int, Future[None]]:
+        """Do what `submit` does, and return the process's id too."""
         future: Future[None] = Future()
         future.set_running_or_notify_cancel()
         with self._lock:
             process = _start(pickle.dumps((fn, args, kwargs)))
             self._running.add(process)
         threading.Thread(target=self._await, args=(process, future), daemon=True).start()
-        return future
+        return process.pid, future
+
+    def terminate(self) -> None:
+        """Ask the processes to end, by SIGTERM."""
+        with self._lock:
+            for process in self._running:
+                process.terminate()
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Wait for the processes if `wait`; with `cancel_futures`, kill them first."""
@@ -91,7 +170,7 @@ class ProcessExecutor(Executor):
             future.set_result(None)
         else:
             how = f"signal {-code}" if code < 0 else f"exit code {code}"
-            future.set_exception(ProcessEnded(f"its process ended with {how}"))
+            future.set_exception(ProcessEnded(f"its process ended with {how}", code))
 
 
 def _start(call: bytes) -> subprocess.Popen[bytes]:

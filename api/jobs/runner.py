@@ -1,35 +1,65 @@
 """A runner of queued jobs on this machine's devices: one job per device, by priority, then by age.
 
-The runner only starts processes; each process claims its job and marks it finished. When a process dies, its job
-returns to the queue: at once if the process ran on this machine, where its identity shows that it has ended, and after
-`LEASE_SECONDS` without a heartbeat if it ran on another. None of this depends on the wall clock.
+The runner registers as a worker, claims jobs, and starts a process for each, which marks its job finished. When a
+process dies, its job returns to the queue: at once if the process ran on this machine and this cache folder shows that
+it has ended, and otherwise after `LEASE_SECONDS` without a heartbeat. None of this depends on the wall clock, but for
+the deadlines of jobs.
 """
 
 from __future__ import annotations
 
 import logging
+import socket
 import threading
 import time
-from collections.abc import Callable, Container
-from concurrent.futures import Executor, Future
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack
+from datetime import UTC, datetime
 from functools import partial
-from typing import Any
 
-from tilewise.api.jobs.processes import identity, is_gone
-from tilewise.db.jobs import Job, Jobs, State
+import tilewise
+from tilewise.api.jobs.fleet import Fleet
+from tilewise.api.jobs.liveness import LEASE_SECONDS, Liveness
+from tilewise.api.jobs.processes import (
+    IN_USE,
+    ProcessEnded,
+    ProcessExecutor,
+    forget,
+    identity,
+    identity_of,
+    is_gone,
+    new_token,
+    seen_alive,
+)
+from tilewise.db.jobs import Job, Jobs, Lease, State
+from tilewise.db.workers import Lane, Workers
 from tilewise.errors import TilewiseError
 from tilewise.kernels import registry
 
-__all__ = ["LEASE_SECONDS", "Runner"]
+__all__ = ["LEASE_SECONDS", "Runner", "lanes_here"]
 
-LEASE_SECONDS = 60.0
 _POLL_SECONDS = 0.5
+_BEAT_SECONDS = 5.0
+_REST_SECONDS = 10.0
+"""Time after which a device that another program held is tried again."""
+_DRAIN_SECONDS = 30.0
 
 _log = logging.getLogger(__name__)
 
 
+def lanes_here() -> list[Lane]:
+    """Return this machine's working devices, with each chip by its own number. May take a second."""
+    from tilewise.tuner.devices.registry import chips, rows
+
+    listed = [row for row in rows() if row.available]
+    return [Lane(row.id, row.name, str(row.clock)) for row in listed if chips(row.id) == [row.id]]
+
+
 class Runner:
-    """A thread that looks for work from `start` to `stop`. `devices` returns the ids of this machine's devices.
+    """A thread that looks for work from `start` to `stop`. `lanes` returns this machine's devices.
+
+    It registers among `workers` once a job waits, or `quiet_seconds` have passed.
 
     Several servers on one machine may each have a runner on the same database: a device that any of them uses is busy.
     """
@@ -38,14 +68,22 @@ class Runner:
         self,
         url: str,
         jobs: Jobs,
-        devices: Callable[[], Container[str]],
-        executor: Executor,
+        lanes: Callable[[], Sequence[Lane]],
+        executor: ProcessExecutor,
+        workers: Workers | None = None,
+        *,
+        quiet_seconds: float = 0.0,
     ) -> None:
-        self._url, self._jobs, self._devices, self._executor = url, jobs, devices, executor
-        self._stopping = threading.Event()
+        self._url, self._jobs, self._lanes, self._executor, self._workers = url, jobs, lanes, executor, workers
+        self._fleet = None if workers is None else Fleet(workers)
+        self._stopping, self._draining = threading.Event(), threading.Event()
         self._woken = threading.Event()
-        self._futures: dict[str, Future[Any]] = {}
-        self._seen: dict[int, tuple[int, float]] = {}
+        self._futures: dict[str, Future[None]] = {}
+        self._resting: dict[str, float] = {}
+        self._started: set[int] = set()
+        self._liveness = Liveness()
+        self._worker_id: int | None = None
+        self._next_beat = time.monotonic() + quiet_seconds
         self._thread = threading.Thread(target=self._run, daemon=True, name="runner")
 
     def start(self) -> None:
@@ -55,6 +93,16 @@ class Runner:
         """Look for work now instead of at the next poll."""
         self._woken.set()
 
+    def drain(self) -> None:
+        """Start no more jobs, and wait until those that run have finished their trials and given their leases back."""
+        self._draining.set()
+        self._next_beat = 0.0
+        self.wake()
+        self._executor.terminate()
+        end = time.monotonic() + _DRAIN_SECONDS
+        while time.monotonic() < end and any(not future.done() for future in self._futures.values()):
+            time.sleep(0.05)
+
     def stop(self) -> None:
         """Kill the running jobs; they resume from their stored trials when a server runs again."""
         self._stopping.set()
@@ -62,62 +110,103 @@ class Runner:
         self._thread.join()
         self._executor.shutdown(wait=True, cancel_futures=True)
         self._attempt(self._take_back_lost)
+        if self._workers is not None and self._worker_id is not None:
+            self._attempt(partial(self._workers.leave, self._worker_id))
 
     def _run(self) -> None:
-        while not self._stopping.is_set():
-            self._attempt(self.turn)
-            self._woken.wait(_POLL_SECONDS)
-            self._woken.clear()
+        with ExitStack() as held:
+            self._attempt(lambda: held.enter_context(seen_alive()))
+            while not self._stopping.is_set():
+                self._attempt(self.beat)
+                self._attempt(self.turn)
+                self._woken.wait(_POLL_SECONDS)
+                self._woken.clear()
+
+    def beat(self) -> None:
+        """Register as a worker, give signs of life from then on, and remove workers that are lost."""
+        if self._workers is None or self._fleet is None or time.monotonic() < self._next_beat:
+            return
+        known = self._worker_id is not None and self._workers.beat(self._worker_id, draining=self._draining.is_set())
+        if not known:
+            about = (identity(), socket.gethostname(), tilewise.__version__)
+            self._worker_id = self._workers.register(*about, self._lanes(), registry.names())
+        self._next_beat = time.monotonic() + _BEAT_SECONDS
+        for worker in self._fleet.sweep():
+            _log.warning("worker %d on %s is lost", worker.id, worker.host)
+            forget(worker.owner)
 
     def turn(self) -> None:
         """Requeue lost jobs, and start the next job on every idle device."""
+        self._jobs.expire(datetime.now(UTC))
         busy = self._take_back_lost()
-        for device in self._jobs.waiting(registry.names()) - busy:
-            future = self._futures.get(device)
-            if (future is None or future.done()) and device in self._devices():
-                self._start_next(device)
+        waiting = set() if self._draining.is_set() else self._jobs.waiting(registry.names())
+        if not waiting:
+            return
+        if self._worker_id is None:
+            self._next_beat = 0.0
+            self.beat()
+        for lane in self._lanes():
+            if waiting & lane.requests and lane.id not in busy and self._is_idle(lane):
+                self._start_next(lane)
 
-    def _start_next(self, device: str) -> None:
+    def _is_idle(self, lane: Lane) -> bool:
+        future = self._futures.get(lane.id)
+        return (future is None or future.done()) and self._resting.get(lane.id, 0.0) <= time.monotonic()
+
+    def _start_next(self, lane: Lane) -> None:
         from tilewise.api.jobs.job_process import run_job  # imports the search in 1 s: no look-up should wait for that
 
-        job = self._jobs.next(device, registry.names())
-        if job is not None:
-            future = self._executor.submit(run_job, self._url, job.id, registry.place(job.kernel))
-            self._futures[device] = future
-            future.add_done_callback(partial(self._ended, job))
+        job = self._jobs.next(lane.requests, registry.names(), lane.toolchain)
+        if job is None:
+            return
+        others = any(other.takes(job.device, job.toolchain) for other in self._lanes() if other != lane)
+        token = new_token()
+        pid, self._futures[lane.id] = self._executor.start(
+            run_job, self._url, job.id, registry.place(job.kernel), lane.id, token, wait=not others
+        )
+        # The process waits for its lease. It is claimed here, so that no other worker starts one for this job.
+        lease = self._jobs.claim(job, identity_of(pid, token), host=socket.gethostname(), lane=lane.id)
+        if lease is not None:
+            self._started.add(job.id)
+            self._futures[lane.id].add_done_callback(partial(self._ended, lease, lane))
 
-    def _ended(self, job: Job, future: Future[Any]) -> None:
-        if (error := future.exception()) is not None and not self._stopping.is_set():
-            _log.error("job %d: %s", job.id, error)
-            self._attempt(partial(self._count_false_start, job, str(error)))
+    def _ended(self, lease: Lease, lane: Lane, future: Future[None]) -> None:
+        error = future.exception()
+        if isinstance(error, ProcessEnded) and error.code == IN_USE:
+            self._resting[lane.id] = time.monotonic() + _REST_SECONDS
+        elif error is not None and not self._stopping.is_set():
+            _log.error("job %d: %s", lease.job, error)
+        if error is not None:
+            self._attempt(partial(self._end_of_process, lease, str(error)))
         self.wake()
 
-    def _count_false_start(self, job: Job, why: str) -> None:
-        """Count an attempt of a process that ended before it claimed its job, so that it is not restarted endlessly."""
-        now = self._jobs.get(job.id)
-        if now.state is State.QUEUED and now.attempts == job.attempts and self._jobs.claim(now, identity()):
-            self._jobs.take_back(self._jobs.get(job.id), why)
+    def _end_of_process(self, lease: Lease, why: str) -> None:
+        """Requeue the job of a process of this runner that ended without giving up its lease."""
+        job = self._jobs.get(lease.job)
+        if job.state is State.RUNNING and job.lease == lease:
+            self._requeue(job, why)
+            forget(lease.owner)
 
     def _take_back_lost(self) -> set[str]:
         """Requeue lost jobs, and return the devices that live jobs use."""
         busy = set()
         for job in self._jobs.running():
             if self._is_lost(job):
-                if self._jobs.take_back(job, "its process ended"):
+                if self._requeue(job, "its process ended"):
                     _log.warning("job %d is queued again; it was lost by %s", job.id, job.owner)
+                    forget(job.owner)
             elif is_gone(job.owner) is False:
-                busy.add(job.device)
+                busy.add(job.lane or job.device)
         return busy
 
+    def _requeue(self, job: Job, why: str) -> bool:
+        """Requeue a lost job. An attempt that this runner has ended by stopping does not count."""
+        if (self._stopping.is_set() or self._draining.is_set()) and job.id in self._started:
+            return self._jobs.give_back(job)
+        return self._jobs.take_back(job, why)
+
     def _is_lost(self, job: Job) -> bool:
-        gone = is_gone(job.owner)
-        if gone is not None:
-            return gone
-        beats, since = self._seen.get(job.id, (-1, 0.0))
-        if beats != job.beats:
-            self._seen[job.id] = job.beats, time.monotonic()
-            return False
-        return time.monotonic() - since > LEASE_SECONDS
+        return self._liveness.is_lost(job.id, job.owner, (job.attempts, job.beats))
 
     def _attempt(self, action: Callable[[], object]) -> None:
         """Run `action` and log its errors: the runner survives an unavailable database."""

@@ -1,4 +1,4 @@
-"""`tilewise bench attention`, `kernels`, `matrix`, `faults`, `timing` and `repeatability`."""
+"""`tilewise bench attention`, `kernels`, `matrix`, `faults`, `several`, `timing` and `repeatability`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewise.cli.formatting import output
 from tilewise.cli.options import common, database, give, print_json
 from tilewise.db.records import shape_text
 
-__all__ = ["attention", "faults", "kernels", "matrix", "repeatability", "timing"]
+__all__ = ["attention", "faults", "kernels", "matrix", "repeatability", "several", "timing"]
 
 
 @click.command()
@@ -225,6 +225,46 @@ def _show_faults(body: dict[str, Any]) -> None:
         console.print(f"  {name.replace('_', ' ')}: {low:.3f} to {high:.3f}, median {median:.3f}")
     left = {what: names for what, names in body["left_behind"].items() if names}
     console.print(f"left behind: {left or 'nothing'}")
+
+
+@click.command()
+@click.option("--trials", type=click.IntRange(1), default=60, show_default=True, help="Trials per shape.")
+@click.option("--shapes", "count", type=click.IntRange(2), default=8, show_default=True, help="Shapes of row_reduce.")
+@click.option("--rounds", type=click.IntRange(1), default=100, show_default=True, help="Runs of each sound config.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@common
+def several(trials: int, count: int, rounds: int, file: str | None, as_json: bool) -> int:
+    """Tune several shapes on one GPU and on all of a host, and time one GPU beside the faults of another.
+
+    Exit with 1 if all are less than 1.8 times as fast as one, or if a time changes by more than 1.5% beside faults.
+    """
+    from tilewise.benchmarks.gpu.several import bench_several
+    from tilewise.cli.progress import working
+    from tilewise.kernels import registry
+    from tilewise.tuner.space.problem_checks import make_problem
+
+    _require_gpu()
+    spec = registry.load("row_reduce")
+    problems = [make_problem(spec, {"M": 1000 + 64 * step, "N": 8192}, "float32") for step in range(count)]
+    with working("several:") as progress:
+        body = bench_several(spec, problems, trials=trials, rounds=rounds, progress=progress)
+    give(body, as_json, file, _show_several)
+    changes = body["beside_faults"]["beside_faults"]
+    return 0 if body["speed_up"] >= 1.8 and max(changes["highest"] - 1, 1 - changes["lowest"]) <= 0.015 else 1
+
+
+def _show_several(body: dict[str, Any]) -> None:
+    console = output()
+    one, all_of_them = body["seconds"]["one"], body["seconds"]["several"]
+    console.print(
+        f"{len(body['shapes'])} shapes of {body['kernel']}, {body['trials']} trials each: {one} s on one "
+        f"{body['device']}, {all_of_them} s on {body['gpus']}: {body['speed_up']:.2f}x"
+    )
+    beside = body["beside_faults"]
+    console.print(f"{beside['configs']} sound configs on one GPU beside {beside['faults']} faults on another:")
+    for name in ("alone_again", "beside_faults"):
+        low, median, high = (beside[name][key] for key in ("lowest", "median", "highest"))
+        console.print(f"  {name.replace('_', ' ')}: {low:.4f} to {high:.4f}, median {median:.4f}")
 
 
 @click.command()

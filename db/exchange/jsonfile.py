@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Any, NoReturn
 
-__all__ = ["LARGEST", "one_line", "parse", "text_of", "unpacked"]
+__all__ = ["LARGEST", "one_line", "parse", "text_of", "unpacked", "value_at"]
 
 LARGEST = 2**30
 """Limit of a file in bytes once decompressed, since a few kilobytes can expand to many gigabytes."""
@@ -63,6 +63,20 @@ def parse(text: str, *, constant: Callable[[str], Any] | None = None) -> Any:
         raise ValueError("it is nested too deep") from error
 
 
+def value_at(text: str, at: int) -> tuple[Any, int]:
+    """Parse the JSON value that begins at an index, as `parse` does; return it and the index behind it.
+
+    Raises `json.JSONDecodeError` where the text ends too early or is not JSON, and `ValueError` otherwise.
+    """
+    try:
+        value, end = _DECODER.raw_decode(text, at)
+    except RecursionError as error:
+        raise ValueError("it is nested too deep") from error
+    if _ODD_ESCAPE.search(text, at, end):
+        _refuse_odd_characters(value)
+    return value, end
+
+
 def one_line(error: BaseException) -> str:
     """Return the message of an error as one printable line of at most 200 characters."""
     text = " ".join(str(error).split())
@@ -90,3 +104,6 @@ def _refuse_odd_characters(document: Any) -> None:
 
 def _refuse_constant(text: str) -> NoReturn:
     raise ValueError(f"it holds {text}, which is not JSON")
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_refuse_constant)

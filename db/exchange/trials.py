@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from tilewise.db.evidence import flaw
-from tilewise.db.exchange.typed import Config, Count, Moment, Number, Object, Shape, Size, typed
+from tilewise.db.exchange.typed import Config, Count, Moment, Name, Number, Object, Shape, Size, Text, typed
 from tilewise.db.records import VERIFIED_BY, Clock, Problem, Result, Scope, Status, Trial
 
 __all__ = ["result_from_json", "scope_from_json", "trial_from_json", "trial_to_json"]
@@ -19,13 +19,13 @@ class _Trial(msgspec.Struct, rename={"time_to_beat_us": "settled_us"}):
 
     config: Config
     status: Status
-    reason: str
+    reason: Text
     samples: Count
     verified: bool
     is_default: bool
-    search: str
+    search: Name
     facts: Object
-    why: str
+    why: Text
     seconds: Number
     created: Moment
     time_us: Number | None = None
@@ -34,21 +34,21 @@ class _Trial(msgspec.Struct, rename={"time_to_beat_us": "settled_us"}):
     low_us: Number | None = None
     high_us: Number | None = None
     dropped: bool | None = None
-    method: str | None = None
-    l2: str | None = None
+    method: Name | None = None
+    l2: Name | None = None
     time_to_beat_us: Number | None = None
     ordinal: Count | None = None
     seed: Count | None = None
 
 
 class _Scope(msgspec.Struct):
-    kernel: str
-    source_hash: str
+    kernel: Name
+    source_hash: Name
     dims: Shape
-    dtype: str
-    device: str
+    dtype: Name
+    device: Name
     clock: Clock
-    toolchain: str
+    toolchain: Name
     cores: Size
 
 
@@ -58,9 +58,9 @@ class _Result(msgspec.Struct):
     config: Config
     samples: Count
     verified: bool
-    why: str
+    why: Text
     seconds: Number
-    match: str
+    match: Name
     time_us: Number | None = None
     p20_us: Number | None = None
     p80_us: Number | None = None

@@ -10,7 +10,7 @@ from typing import Annotated, Any, TypeVar, get_type_hints
 import msgspec
 from msgspec import Meta
 
-__all__ = ["Config", "Count", "Dims", "Moment", "Number", "Object", "Shape", "Size", "typed"]
+__all__ = ["Config", "Count", "Dims", "Moment", "Name", "Number", "Object", "Shape", "Size", "Text", "typed"]
 
 T = TypeVar("T")
 
@@ -21,13 +21,15 @@ Number = Annotated[float, Meta(ge=-sys.float_info.max, le=sys.float_info.max)]
 Count = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 Size = Annotated[int, Meta(ge=1, le=2**63 - 1)]
 Moment = Annotated[datetime, Meta(tz=True)]
-Dims = dict[str, Size]
+Name = Annotated[str, Meta(max_length=200)]
+Text = Annotated[str, Meta(max_length=10_000)]
+Dims = dict[Name, Size]
 _ShapeValue = Size | bool | Annotated[str, Meta(pattern=r"^[\w.+-]{1,64}$")]
-Shape = dict[str, _ShapeValue]
+Shape = dict[Name, _ShapeValue]
 """Dimensions, and flags: true, false or a word."""
 
-_ConfigValue = int | Number | str | bool
-Config = dict[str, _ConfigValue]
+_ConfigValue = int | Number | Name | bool
+Config = dict[Name, _ConfigValue]
 
 _WORDS = {
     "int": "a whole number",
@@ -96,6 +98,8 @@ def _expected(what: str) -> str:
     limit = what[found.end() :].partition(", got")[0].strip()
     if least := re.fullmatch(r">= (-?\d+)", limit):
         return f"{words} of {least[1]} or more"
+    if most := re.fullmatch(r"of length <= (\d+)", limit):
+        return f"{words} of at most {most[1]} characters"
     if limit.startswith("matching"):
         return f"{words} of letters, digits and _ . + -"
     return f"{words} below 2^63" if limit else words

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from typing import Any
 
@@ -18,19 +18,34 @@ from tilewise.errors import StoreError
 
 __all__ = ["Database", "connect", "connect_untouched", "shown", "waiting"]
 
-_BEGIN_SNAPSHOT = {"sqlite": "BEGIN", "postgresql": "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"}
+_BEGIN_SNAPSHOT = {
+    "sqlite": ["BEGIN"],
+    "postgresql": [
+        "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY",
+        "SET LOCAL idle_in_transaction_session_timeout = 0",  # its reader may be slow, and holds nobody up
+    ],
+}
 _EXPECTED = "expected sqlite:///path/to/file.db or postgresql+psycopg://user@host/name"
 
 
 class Database:
-    """A database. `name` is its file, or its URL without the password."""
+    """A database. `name` is its file, or its URL without the password. `fence` begins every write transaction."""
 
-    def __init__(self, name: str, engine: Engine, *, writable: bool, is_file: bool) -> None:
+    def __init__(
+        self,
+        name: str,
+        engine: Engine,
+        *,
+        writable: bool,
+        is_file: bool,
+        fence: Callable[[Connection], None] | None = None,
+    ) -> None:
         self.name = name
         self.engine = engine
         self.writable = writable
         self.is_file = is_file
         self._writer = engine.execution_options(writing=True)
+        self._fence = fence
         self._errors = (engine.dialect.loaded_dbapi.Error, SQLAlchemyError)
         self._closed = False
         self._queries: dict[Statement, Query] = {}
@@ -69,13 +84,19 @@ class Database:
         frozen._queries = self._queries
         with self.translated(), closing(self.engine.raw_connection()) as connection:
             frozen._held = connection
-            for statement in (_BEGIN_SNAPSHOT[kind], "SELECT version_num FROM alembic_version"):
+            for statement in (*_BEGIN_SNAPSHOT[kind], "SELECT version_num FROM alembic_version"):
                 connection.cursor().execute(statement)  # the first SELECT fixes what the transaction sees
             try:
                 yield frozen
             finally:
                 frozen._closed = True
                 connection.rollback()
+
+    def fenced(self, fence: Callable[[Connection], None]) -> Database:
+        """Return this database with a function that begins every write transaction; what it raises ends that one."""
+        other = Database(self.name, self.engine, writable=self.writable, is_file=self.is_file, fence=fence)
+        other._queries, other._idle = self._queries, self._idle
+        return other
 
     def _connection(self) -> Any:
         """Return a connection of the driver for one SELECT."""
@@ -108,6 +129,8 @@ class Database:
         if not self.writable:
             raise read_only_fault(self.name)
         with self.translated(), self._writer.begin() as connection:
+            if self._fence is not None:
+                self._fence(connection)
             yield connection
 
     @contextmanager
@@ -204,7 +227,11 @@ def _engine(url: URL) -> Engine:
 
 
 def _limit_waiting(connection: Any, _: object) -> None:
-    """Limit the wait for a lock to SQLite's if neither the URL nor the server limits it, instead of waiting forever."""
-    limit = f"set_config('lock_timeout', '{sqlite.BUSY_SECONDS}s', false)"
-    connection.cursor().execute(f"SELECT {limit} WHERE current_setting('lock_timeout') = '0'")
+    """Limit the wait for a lock, and the time that a paused process holds one, instead of waiting forever.
+
+    The limit is SQLite's for other writers, unless the URL or the server sets one.
+    """
+    for name in ("lock_timeout", "idle_in_transaction_session_timeout"):
+        limit = f"set_config('{name}', '{sqlite.BUSY_SECONDS}s', false)"
+        connection.cursor().execute(f"SELECT {limit} WHERE current_setting('{name}') = '0'")
     connection.commit()

@@ -80,7 +80,8 @@ def _comparison(facts: str) -> tuple[str | None, float | None]:
 
 
 def _proof(facts: str) -> str:
-    return _text(str(json.loads(facts)[VERIFIED_BY])) if f'"{VERIFIED_BY}"' in facts else '"reference"'
+    by_itself = f'"{VERIFIED_BY}"' in facts and json.loads(facts).get(VERIFIED_BY) == "self"
+    return '"self"' if by_itself else '"reference"'
 
 
 def _default(config: str | None, time_us: float | None) -> str:

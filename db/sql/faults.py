@@ -7,7 +7,7 @@ import sqlite3
 from sqlalchemy.exc import InterfaceError, OperationalError
 from sqlalchemy.exc import TimeoutError as PoolTimeout
 
-from tilewise.errors import StoreError
+from tilewise.errors import NoSpace, ReadOnly, StoreError
 
 __all__ = ["fault", "read_only_fault"]
 
@@ -33,15 +33,20 @@ _BY_SQLSTATE = {"25006": _READ_ONLY, "42501": _READ_ONLY, "53100": _FULL, "55P03
 """By PostgreSQL's error code (appendix A of its manual)."""
 
 
+_KINDS = {_READ_ONLY: ReadOnly, _FULL: NoSpace}
+"""Errors that are not cured by trying again."""
+
+
 def read_only_fault(name: str) -> StoreError:
-    return StoreError(_READ_ONLY.format(name=name))
+    return ReadOnly(_READ_ONLY.format(name=name))
 
 
 def fault(name: str, error: Exception) -> StoreError:
     """Return an error of SQLAlchemy or a driver as a `StoreError` about the database `name`."""
     origin = getattr(error, "orig", None) or error
     detail = (str(origin).splitlines() or [type(origin).__name__])[0]
-    return StoreError(_template(error, origin).format(name=name, detail=detail))
+    template = _template(error, origin)
+    return _KINDS.get(template, StoreError)(template.format(name=name, detail=detail))
 
 
 def _template(error: Exception, origin: object) -> str:

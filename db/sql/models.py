@@ -42,6 +42,7 @@ __all__ = [
     "suggestions",
     "tokens",
     "trials",
+    "workers",
 ]
 
 _Id = BigInteger().with_variant(Integer, "sqlite")  # SQLite numbers rows itself only in an INTEGER key
@@ -203,14 +204,37 @@ jobs = Table(
     Column("progress", Text, nullable=False),  # JSON
     Column("owner", Text, nullable=False),  # the process that runs it
     Column("beats", BigInteger, nullable=False),  # the owner's signs of life
-    Column("attempts", BigInteger, nullable=False),
+    Column("attempts", BigInteger, nullable=False),  # starts, and so the number of the lease
+    Column("stored", BigInteger, nullable=False, server_default="0"),  # new configs tried under this lease
+    Column("fruitless", BigInteger, nullable=False, server_default="0"),  # starts in a row that stored none
     Column("cancelling", Boolean, nullable=False),
     Column("created", UtcDateTime, nullable=False),
     Column("started", UtcDateTime),
     Column("finished", UtcDateTime),
+    Column("host", Text, nullable=False, server_default=""),  # where it runs or ran last
+    Column("lane", Text, nullable=False, server_default=""),  # the device's id there
+    Column("toolchain", Text, nullable=False, server_default=""),  # the only one allowed; empty: any
+    Column("fresh", Boolean, nullable=False, server_default=false()),
+    Column("mark", BigInteger),  # trials recorded before it do not count for a fresh job
+    Column("deadline", UtcDateTime),
+    Column("token", BigInteger),  # whose request it is
     CheckConstraint("state IN ('queued', 'running', 'done', 'failed', 'cancelled')", name="state"),
     _partial("ix_jobs_key", "key", where="state IN ('queued', 'running', 'done')", unique=True),
     Index("ix_jobs_state", "state", "device"),
+)
+
+workers = Table(
+    "workers",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("owner", Text, nullable=False),  # the identity of its process
+    Column("host", Text, nullable=False),
+    Column("version", Text, nullable=False),  # of tilewise
+    Column("lanes", Text, nullable=False),  # JSON: its devices
+    Column("kernels", Text, nullable=False),  # JSON: the names of those that it knows
+    Column("beats", BigInteger, nullable=False),  # signs of life
+    Column("draining", Boolean, nullable=False),
+    Column("started", UtcDateTime, nullable=False),
 )
 
 BEST_VIEW = """

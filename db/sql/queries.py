@@ -18,12 +18,13 @@ from sqlalchemy import (
     select,
     text,
     tuple_,
+    type_coerce,
 )
 
 from tilewise.db.records import Status
 from tilewise.db.sql.encoded_result import DEFAULT_COLUMNS, WINNER_COLUMNS
 from tilewise.db.sql.models import best, revision, scopes, suggestions, trials
-from tilewise.db.sql.rows import SCOPE_COLUMNS, SUGGESTION_COLUMNS, TRIAL_COLUMNS
+from tilewise.db.sql.rows import FIGURE_COLUMNS, SCOPE_COLUMNS, SUGGESTION_COLUMNS, TRIAL_COLUMNS
 
 __all__ = [
     "ANSWERS",
@@ -33,6 +34,7 @@ __all__ = [
     "DRAWN",
     "ENCODED",
     "ENCODED_OF_SOURCE",
+    "FIGURES",
     "GROUPS",
     "KERNELS",
     "LOOKUP",
@@ -45,11 +47,13 @@ __all__ = [
     "SCOPE",
     "SIZES",
     "SUGGESTIONS",
+    "TRIAL",
     "TRIALS",
     "TRIALS_OF",
     "TRIALS_OF_STATUS",
     "VERIFIED",
     "WRITTEN",
+    "WRITTEN_AT",
     "page_of_results",
     "page_of_scopes",
 ]
@@ -135,14 +139,22 @@ def page_of_scopes(columns: frozenset[str], dims: int) -> Select[Any]:
 
 
 @functools.cache
-def page_of_results(columns: frozenset[str], dims: int) -> Select[Any]:
-    """Select rows for `read_result`, each followed by the scope's id, latest scopes first.
+def page_of_results(columns: frozenset[str], dims: int, *, at_once: bool = False) -> Select[Any]:
+    """Select rows for `read_result`, each followed by the scope's revision and id, those written to last first.
+
+    They are of the scopes written to before the revision `before` or, with `at_once`, in that revision and with a
+    lower id than `scope`: one condition for both would read all scopes of a large import again for each page.
 
     They are filtered by these columns and by this many dimensions, each a LIKE pattern for the dims. These are compared
     as JSON with a comma after the last one too.
     """
-    page = _results(with_winner=True).add_columns(scopes.c.id).where(scopes.c.id < bindparam("before"))
-    return _narrowed(page, columns, dims).order_by(scopes.c.id.desc()).limit(bindparam("most", type_=Integer))
+    page = _results(with_winner=False).add_columns(scopes.c.revision, scopes.c.id)
+    if at_once:
+        page = page.where(scopes.c.revision == bindparam("before"), scopes.c.id < bindparam("scope"))
+    else:
+        page = page.where(scopes.c.revision < bindparam("before"))
+    latest = scopes.c.revision.desc(), scopes.c.id.desc()
+    return _narrowed(page, columns, dims).order_by(*latest).limit(bindparam("most", type_=Integer))
 
 
 def _narrowed(page: Select[Any], columns: frozenset[str], dims: int) -> Select[Any]:
@@ -160,6 +172,24 @@ TRIALS = (
     .where(scopes.c.key == bindparam("key"), CURRENT, trials.c.id > bindparam("since"))
     .order_by(trials.c.id)
 )
+
+# Read as a number, `verified` needs no conversion, for which each row would be copied.
+_VERIFIED: ColumnElement[Any] = type_coerce(trials.c.verified, Integer)
+
+TRIAL = (
+    select(*(trials.c[name] for name in TRIAL_COLUMNS))
+    .join(scopes, scopes.c.id == trials.c.scope_id)
+    .where(scopes.c.key == bindparam("key"), CURRENT, trials.c.config_key == bindparam("config_key"))
+)
+
+FIGURES = (
+    select(*(_VERIFIED if name == "verified" else trials.c[name] for name in FIGURE_COLUMNS))
+    .join(scopes, scopes.c.id == trials.c.scope_id)
+    .where(scopes.c.key == bindparam("key"), CURRENT)
+    .order_by(trials.c.id)
+)
+
+WRITTEN_AT = select(scopes.c.revision).where(scopes.c.key == bindparam("key"))
 
 NEWEST = select(func.max(trials.c.id))
 

@@ -10,6 +10,7 @@ from typing import Any
 from tilewise.db.records import Clock, Problem, Result, Scope, Status, Suggestion, Trial
 
 __all__ = [
+    "FIGURE_COLUMNS",
     "SCOPE_COLUMNS",
     "SUGGESTION_COLUMNS",
     "TRIAL_COLUMNS",
@@ -27,6 +28,9 @@ _COLUMNS = {"time_to_beat_us": "settled_us"}
 """Columns whose name differs from their field's."""
 
 TRIAL_COLUMNS = tuple(_COLUMNS.get(field.name, field.name) for field in dataclasses.fields(Trial))
+FIGURE_COLUMNS = ("config", "status", "reason", "time_us", "verified", "ordinal")
+"""The columns of a trial that a landscape shows. Its facts and its date would take most of the time to read."""
+
 SUGGESTION_COLUMNS = ("kernel", "dims", "dtype", "device", "config", "origin")
 
 _WINNER = len(SCOPE_COLUMNS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import Any
@@ -28,7 +28,7 @@ from tilewise.db.sql.rows import (
     suggestion_values,
     trial_values,
 )
-from tilewise.db.store import START, Change, Listed, MergeReport, Place, Store, Wanted
+from tilewise.db.store import START, Change, Listed, MergeReport, Place, Store, Wanted, Written
 from tilewise.errors import NotFound, StoreError
 
 __all__ = ["SqlStore", "open_store"]
@@ -75,20 +75,29 @@ class SqlStore(Store):
         _refuse_flaws(trials)
         if trials:
             with self._database.write() as connection:
-                scope_id = _find_or_add(connection, scope)
+                scope_id, _ = _find_or_add(connection, scope)
                 _add(connection, scope_id, trials)
                 touch(connection, [scope_id])
 
-    def merge(self, evidence: Sequence[tuple[Scope, Sequence[Trial]]]) -> MergeReport:
-        for _, trials in evidence:
-            _refuse_flaws(trials)
+    def merge(
+        self, evidence: Iterable[tuple[Scope, Sequence[Trial]]], *, most_changes: int | None = None
+    ) -> MergeReport:
+        scope_ids, changes = list[int | None](), list[Change]()
+        totals, scopes, changed = (0, 0, 0), 0, 0
         with self._database.write() as connection:
-            merged = [_merge(connection, scope, trials) for scope, trials in evidence if trials]
-            touch(connection, [scope_id for scope_id, _, _ in merged])
-        changes = tuple(change for *_, change in merged if change.before != change.after)
-        counts = zip((0, 0, 0), *(counts for _, counts, _ in merged), strict=True)
-        added, updated, unchanged = (sum(column) for column in counts)
-        return MergeReport(len(evidence), added, updated, unchanged, changes)
+            for scope, trials in evidence:
+                scopes += 1
+                _refuse_flaws(trials)
+                if not trials:
+                    continue
+                scope_id, counts, change = _merge(connection, scope, trials)
+                scope_ids.append(scope_id)
+                totals = totals[0] + counts[0], totals[1] + counts[1], totals[2] + counts[2]
+                if change.before != change.after:
+                    changed += 1
+                    changes += [change] if most_changes is None or len(changes) < most_changes else []
+            touch(connection, scope_ids)
+        return MergeReport(scopes, *totals, changes=tuple(changes), changed=changed)
 
     def suggest(self, suggestions: Sequence[Suggestion]) -> int:
         new = {suggestion.key: suggestion for suggestion in suggestions}
@@ -141,6 +150,20 @@ class SqlStore(Store):
 
     def trials(self, scope: Scope, *, since: int = 0) -> list[Trial]:
         return [read_trial(row) for row in self._database.fetch(queries.TRIALS, key=scope.key, since=since)]
+
+    def figures(self, key: str) -> Sequence[Sequence[Any]]:
+        """Return the `FIGURE_COLUMNS` of a scope's current trials, in recorded order, each config as its JSON text."""
+        return self._database.fetch(queries.FIGURES, key=key)
+
+    def trial(self, scope: Scope, config: Config) -> Trial | None:
+        """Return the current trial of a config, or None."""
+        rows = self._database.fetch(queries.TRIAL, key=scope.key, config_key=digest(dict(config)))
+        return read_trial(rows[0]) if rows else None
+
+    def written_at(self, key: str) -> int | None:
+        """Return the revision of the last write to a scope's trials, or None if there is no such scope."""
+        rows = self._database.fetch(queries.WRITTEN_AT, key=key)
+        return int(rows[0][0]) if rows else None
 
     def result(self, scope: Scope) -> Result:
         rows = self._database.fetch(queries.RESULT, key=scope.key)
@@ -209,11 +232,17 @@ class SqlStore(Store):
     def kernels(self) -> list[str]:
         return [kernel for (kernel,) in self._database.fetch(queries.KERNELS)]
 
-    def results(self, wanted: Wanted, *, before: int | None = None, most: int = 50) -> list[tuple[int, Result]]:
+    def results(self, wanted: Wanted, *, before: Written | None = None, most: int = 50) -> list[tuple[Written, Result]]:
         chosen, dims = _filters(wanted)
-        statement = queries.page_of_results(frozenset(chosen), len(dims))
-        rows = self._database.fetch(statement, before=before or _LAST, most=most, **chosen, **dims)
-        return [(row[-1], read_result(row[:-1])) for row in rows]
+        of_filters: dict[str, str | int] = {**chosen, **dims, "before": before.revision if before else _LAST}
+        rows: list[Any] = []
+        if before:
+            page = queries.page_of_results(frozenset(chosen), len(dims), at_once=True)
+            rows += self._database.fetch(page, scope=before.scope, most=most, **of_filters)
+        if len(rows) < most:
+            page = queries.page_of_results(frozenset(chosen), len(dims))
+            rows += self._database.fetch(page, most=most - len(rows), **of_filters)
+        return [(Written(*row[-2:]), read_result(row[:-2])) for row in rows]
 
     def trial_page(
         self, wanted: Wanted, *, status: Status | None = None, after: Place = START, most: int = 100
@@ -295,18 +324,23 @@ def _find(connection: Connection, scope: Scope) -> int | None:
     return connection.execute(found).scalar()
 
 
-def _find_or_add(connection: Connection, scope: Scope) -> int:
+def _find_or_add(connection: Connection, scope: Scope) -> tuple[int, bool]:
+    """Return the scope's id, and whether it is new."""
     if (known := _find(connection, scope)) is not None:
-        return known
+        return known, False
+    values = scope_values(scope) | {"first_seen": datetime.now(UTC)}
     try:
         with connection.begin_nested():
-            connection.execute(insert(models.scopes).values(scope_values(scope) | {"first_seen": datetime.now(UTC)}))
+            return connection.execute(_ADD_SCOPE, values).scalar_one(), True
     except IntegrityError:  # on PostgreSQL another process may have added it just now
         pass
     added = _find(connection, scope)
     if added is None:
         raise StoreError(f"the database did not store the scope of {scope.question}")
-    return added
+    return added, False
+
+
+_ADD_SCOPE = insert(models.scopes).returning(models.scopes.c.id)
 
 
 def _change_current(scope_id: int | None) -> Any:
@@ -321,12 +355,13 @@ _SUPERSEDE = (
 )
 
 
-def _add(connection: Connection, scope_id: int, trials: Sequence[Trial]) -> None:
+def _add(connection: Connection, scope_id: int, trials: Sequence[Trial], *, supersede: bool = True) -> None:
     rows = [trial_values(trial) | {"scope_id": scope_id} for trial in trials]
     latest = {row["config_key"]: row for row in rows}  # if a config comes twice, the later is current
     for row in rows:
         row["current"] = latest[row["config_key"]] is row
-    connection.execute(_SUPERSEDE, [{"scope": scope_id, "superseded": key} for key in latest])
+    if supersede:
+        connection.execute(_SUPERSEDE, [{"scope": scope_id, "superseded": key} for key in latest])
     connection.execute(insert(models.trials), rows)
 
 
@@ -349,8 +384,8 @@ def _merge(connection: Connection, scope: Scope, trials: Sequence[Trial]) -> tup
 
     Returns the scope's id, how many trials were added, updated and left unchanged, and the change of winner.
     """
-    scope_id = _find_or_add(connection, scope)
-    stored = _current(connection, scope)
+    scope_id, new = _find_or_add(connection, scope)
+    stored = [] if new else _current(connection, scope)
     known = {trial.config_key: trial for trial in stored}
     better: dict[str, Trial] = {}
     for trial in trials:
@@ -358,8 +393,8 @@ def _merge(connection: Connection, scope: Scope, trials: Sequence[Trial]) -> tup
         if rival is None or outranks(trial, rival):
             better[trial.config_key] = trial
     if better:
-        _add(connection, scope_id, list(better.values()))
+        _add(connection, scope_id, list(better.values()), supersede=not new)
     updated = len(better.keys() & known.keys())
-    now = winner(_current(connection, scope)) if better else winner(stored)
+    current = list(better.values()) if new else _current(connection, scope) if better else stored
     counts = (len(better) - updated, updated, len(trials) - len(better))
-    return scope_id, counts, Change(scope, winner(stored), now)
+    return scope_id, counts, Change(scope, winner(stored), winner(current))

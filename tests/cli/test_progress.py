@@ -1,10 +1,11 @@
 """The output of a tuning to a file or a pipe instead of a terminal."""
 
 import dataclasses
+import threading
 
 import pytest
 
-from tilewise.cli.progress import Progress, show_result
+from tilewise.cli.progress import LaneProgress, Progress, show_result
 from tilewise.kernels.spec import Problem
 from tilewise.tuner.tuning.loop import Budget, Tuning
 
@@ -67,3 +68,22 @@ def test_a_time_that_arithmetic_binds_is_held_against_the_peak(bowl, store, caps
     assert f"{rate} (" in errors
     assert result.winner.why.endswith(rate)
     assert result.winner.facts["share_of_peak"] == pytest.approx(1e9 / 989.4e6 / result.winner.time_us, abs=1e-4)
+
+
+def test_each_line_of_one_tuning_of_several_at_once_begins_with_its_place(bowl, store, capsys):
+    watcher = LaneProgress("shape 2 of 3", threading.Event())
+    tuning = Tuning(bowl.SPEC, PROBLEM, bowl.FormulaDevice(), store, budget=Budget(20), watcher=watcher)
+    watcher.ended(tuning.run())
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) > 5
+    assert {line[:14] for line in lines} == {"shape 2 of 3: "}
+
+
+def test_one_tuning_of_several_at_once_ends_in_the_trial_after_an_interruption(bowl, store):
+    stopping, device = threading.Event(), bowl.FormulaDevice()
+    stopping.set()
+    watcher = LaneProgress("shape 2 of 3", stopping)
+    tuning = Tuning(bowl.SPEC, PROBLEM, device, store, budget=Budget(20), watcher=watcher)
+    with pytest.raises(KeyboardInterrupt):
+        tuning.run()
+    assert len(store.trials(tuning.scope)) == 1

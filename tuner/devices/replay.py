@@ -42,14 +42,15 @@ class ReplayDevice(Device):
     The problem has no dimensions, because a file holds a single problem. With `noise`, a config is timed as on real
     hardware, each run drawn from its raw repetitions: until its time is known or clearly behind, and in turns with
     others at the end. The draws depend only on `seed` and the config, so the order of evaluations does not matter.
-    Without `noise`, a config's time is the recorded one (a mean or a median, whichever the recorder stored).
+    Without `noise`, a config's time is the recorded one (a mean or a median, whichever the recorder stored). `slowness`
+    is planted: all times are multiplied by it.
 
     Raises `BadImport` if the file is not a landscape, or if `noise` is set and the file holds no repetitions.
     """
 
     batch = 4
 
-    def __init__(self, path: str | Path, *, noise: bool = False, seed: int = 0) -> None:
+    def __init__(self, path: str | Path, *, noise: bool = False, seed: int = 0, slowness: float = 1.0) -> None:
         self.id = f"replay:{path}"
         self.path = Path(path)
         self.landscape = read_landscape(path)
@@ -57,6 +58,7 @@ class ReplayDevice(Device):
         by_values = {tuple(row.config[name] for name in self.landscape.parameters): row for row in self.landscape.rows}
         self.rows = list(by_values.values())  # the later row of a config recorded twice
         self.noisy, self._seed, self._races = noise, seed, 0
+        self._slowness = slowness
         if noise and not any(row.samples_us for row in self.rows):
             raise BadImport(f"{path} holds no single repetitions to draw noise from; replay it without --noise")
         about = self.landscape.metadata
@@ -145,7 +147,7 @@ class ReplayDevice(Device):
         occasion = f"contest {self._races}"  # seeds the draws
 
         def timed(row: Row) -> Timing:
-            times = self._sampler(row, occasion)(rounds)
+            times = self._sampler(row, f"{occasion}{self._planted}")(rounds)
             return Timing(quantile(times, 0.5), samples=rounds, times_us=tuple(times))
 
         return [self._outcome(config, timed) for config in configs]
@@ -166,16 +168,21 @@ class ReplayDevice(Device):
         The spread is widened to include a recorded mean that lies outside it.
         """
         if self.noisy:
-            return time_adaptively(self._sampler(row, "alone"), to_beat_us=to_beat_us, seconds=math.inf)
-        time_us = _time_us(row)
+            return time_adaptively(self._sampler(row, f"alone{self._planted}"), to_beat_us=to_beat_us, seconds=math.inf)
+        time_us = _time_us(row) * self._slowness
         if self.clock is Clock.MODELLED or len(row.samples_us) < 2:
             return Timing(time_us)
-        p20, p80 = (quantile(row.samples_us, share) for share in (0.2, 0.8))
+        p20, p80 = (quantile(row.samples_us, share) * self._slowness for share in (0.2, 0.8))
         return Timing(time_us, min(p20, time_us), max(p80, time_us), len(row.samples_us))
+
+    @property
+    def _planted(self) -> str:
+        """Text that tells the draws of a planted device from those of others."""
+        return "" if self._slowness == 1.0 else f" {self._slowness}"
 
     def _sampler(self, row: Row, occasion: str) -> Callable[[int], list[float]]:
         """Return a sampler of the config's runs. Without repetitions every run takes the recorded time."""
-        recorded = row.samples_us or (_time_us(row),)
+        recorded = [time_us * self._slowness for time_us in row.samples_us or (_time_us(row),)]
         generator = random.Random(f"{self._seed} {occasion} {canonical_json(dict(row.config))}")
         return lambda count: generator.choices(recorded, k=count)
 

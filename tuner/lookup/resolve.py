@@ -29,6 +29,7 @@ __all__ = [
     "is_of",
     "match_of",
     "miss",
+    "predicted",
     "resolve_or_raise",
     "resolve_with_fallback",
 ]
@@ -125,7 +126,7 @@ def resolve_with_fallback(
     steps: list[tuple[Match, Callable[[], Result | None]]] = [
         (Match.NEAREST, partial(_neighbour, source, question, spec, source_hash, target)),
         (Match.PORTFOLIO, partial(_from_portfolio, source, question, spec, source_hash, target)),
-        (Match.PREDICTED, partial(_predicted, question, spec, source_hash, target)),
+        (Match.PREDICTED, partial(predicted, question, spec, source_hash, target)),
     ]
     answers = (find() for step, find in steps if match.allows(step))
     return next((result for result in answers if result is not None), None)
@@ -230,7 +231,8 @@ def _why(portfolio: Portfolio) -> str:
     return f"expected to be the fastest here of {among}{cost}; not timed for this shape"
 
 
-def _predicted(question: Question, spec: KernelSpec, source_hash: str, target: Target) -> Result | None:
+def predicted(question: Question, spec: KernelSpec, source_hash: str, target: Target) -> Result | None:
+    """Return the config of the whole space that the prior ranks first: a second's work where there are thousands."""
     from tilewise.tuner.prior.penalties import penalties, rank_by_prior
     from tilewise.tuner.space.search_space import check_config, enumerate_space
 

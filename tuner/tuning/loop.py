@@ -197,10 +197,14 @@ class Tuning:
         search: str = "guided",
         seed: int = 0,
         fresh: bool = False,
+        since: int | None = None,
         strict: bool = False,
         watcher: Watcher | None = None,
     ) -> None:
-        """`strict` makes warnings of verification, such as reads outside a tensor, failures of the config."""
+        """`strict` makes warnings of verification, such as reads outside a tensor, failures of the config.
+
+        A `fresh` tuning counts only trials recorded since a mark, by default now.
+        """
         device.check_memory(spec, problem)
         if not 0 <= seed < 2**63:
             raise UsageError(f"a seed of {seed}; expected 0 or more, below 2^63")
@@ -212,7 +216,7 @@ class Tuning:
         self._space = enumerate_space(spec, problem, device.target)
         check_tilings(spec, problem, self._space.configs)
         self._default = _default(spec, problem, device.target, self._space)
-        self._began = store.mark()
+        self._began = store.mark() if since is None else since
         self._spent = _spent(store.trials(self.scope))
         self._clock = time.monotonic()
         self._deadline = None if budget.seconds is None else self._clock + budget.seconds
@@ -242,7 +246,7 @@ class Tuning:
     def _tune(self, course: Callable[[list[Trial]], None], trials: int) -> Result:
         """Run a course, which is given the stored trials, and compare its fastest."""
         self._disown()
-        known = [] if self._fresh else self._resume()
+        known = self._resume()
         self._watcher.started(
             Plan(
                 scope=self.scope,
@@ -322,7 +326,7 @@ class Tuning:
     def _resume(self) -> list[Trial]:
         """Verify the stored leader if it never was, and return the stored trials that a search drew from this space."""
         self._settle()
-        drawn = [t for t in self._store.trials(self.scope) if t.ordinal is not None]
+        drawn = [t for t in self._counted() if t.ordinal is not None]
         known = [t for t in drawn if self._space.index(t.config) is not None and t.reason != _OF_ANOTHER_SPACE]
         known.sort(key=lambda t: t.ordinal or 0)  # a final comparison records its trials again
         self._ordinal = len(known)
@@ -333,7 +337,7 @@ class Tuning:
     def _settle(self) -> None:
         """Verify the fastest stored trial, then the next fastest, until one is right."""
         while True:
-            correct = [t for t in self._store.trials(self.scope) if t.status is Status.CORRECT]
+            correct = [t for t in self._counted() if t.status is Status.CORRECT]
             leader = min(correct, key=lambda t: (t.ranking_us or 0, t.time_to_beat_us is None), default=None)
             if leader is None or (leader.verified and not self._has_more_to_prove(leader)):
                 self._best = leader

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tilewise.db.records import Question, Result, Scope, Status, Trial
-from tilewise.db.store import Store
+from tilewise.db.store import Store, Wanted
 from tilewise.errors import NothingFeasible, UsageError
 from tilewise.kernels.spec import Config, KernelSpec, Problem
 from tilewise.tuner.devices.base import Device
@@ -21,6 +21,9 @@ RETUNE = "retune"
 
 _BEST = 10
 """Configs that are timed again, the default not counted."""
+
+_PAGE = 1000
+"""Results that are read at a time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,16 +101,27 @@ def stale_problem(store: Store, device: Device, spec: KernelSpec, problem: Probl
 def find_stale(store: Store, device: Device, spec: KernelSpec) -> tuple[list[Stale], list[str]]:
     """Return a kernel's stale problems, those that take longest first, and why others cannot be timed again, a line
     each."""
-    problems = {scope.question.key: scope.problem for scope in store.scopes(spec.name, device.target.name)}
+    with_result = _scopes_with_result(store, Wanted(spec.name, device=device.target.name))
+    scopes = {scope.key: scope for scope in reversed(list(with_result))}  # those that were seen first go first
+    problems = {scope.question.key: scope.problem for scope in scopes.values()}
     found, refused = list[Stale](), list[str]()
     for problem in problems.values():
         try:
-            stale = stale_problem(store, device, spec, make_problem(spec, problem.shape, problem.dtype))
+            now = make_problem(spec, problem.shape, problem.dtype)
         except UsageError as error:  # the kernel takes other sizes, dtypes or flags now
             refused.append(f"{problem}: {error}")
             continue
-        found += [stale] if stale is not None else []
+        if device.scope(spec, now).key not in scopes:
+            stale = stale_problem(store, device, spec, now)
+            found += [stale] if stale is not None else []
     return sorted(found, key=lambda stale: -stale.time_us), refused
+
+
+def _scopes_with_result(store: Store, wanted: Wanted) -> Iterator[Scope]:
+    before = None
+    while page := store.results(wanted, before=before, most=_PAGE):
+        yield from (result.scope for _, result in page)
+        before = page[-1][0]
 
 
 def _is_comparable(before: Scope, now: Scope) -> bool:

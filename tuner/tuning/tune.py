@@ -34,6 +34,7 @@ def tune(
     search: str = "guided",
     seed: int = 0,
     fresh: bool = False,
+    since: int | None = None,
     strict: bool = False,
     db: Store | str | None = None,
     watcher: Watcher | None = None,
@@ -47,6 +48,7 @@ def tune(
       `search="exhaustive"`).
     - `timeout`: seconds after which the search ends, once the current batch is done.
     - `fresh`: do not resume from stored trials.
+    - `since`: with `fresh`, resume from trials that were stored since this mark of the store.
     - `strict`: refuse configs with warnings, such as a read outside a tensor whose value a mask throws away.
     - `db`: a store, a database URL, or None for the configured database.
 
@@ -75,6 +77,7 @@ def tune(
             search=search,
             seed=seed,
             fresh=fresh,
+            since=since,
             strict=strict,
             watcher=watcher,
         )

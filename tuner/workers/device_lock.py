@@ -12,7 +12,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tilewise.errors import Unavailable
+from tilewise.errors import InUse
 from tilewise.tuner.workers.file_lock import try_lock
 
 if TYPE_CHECKING:
@@ -41,13 +41,13 @@ class DeviceLock:
         self._lock: BaseFileLock | None = None
 
     def acquire(self, wait: float | None = None, told: Callable[[str], None] = _tell) -> None:
-        """Wait up to `wait` seconds (None: indefinitely) and report the holder to `told`. Raises `Unavailable`."""
+        """Wait up to `wait` seconds (None: indefinitely) and report the holder to `told`. Raises `InUse`."""
         end = None if wait is None else time.monotonic() + wait
         waiting = False
         while (lock := try_lock(self._file, f"lock {self._device}")) is None:
             holder = self._holder()
             if end is not None and time.monotonic() >= end:
-                raise Unavailable(f"{self._device} is in use by {holder}; try again later, or wait with --wait")
+                raise InUse(f"{self._device} is in use by {holder}; try again later, or wait with --wait")
             if not waiting:
                 told(f"{self._device} is in use by {holder}; waiting for it")
                 waiting = True

@@ -281,12 +281,13 @@ class WorkerPool:
     """Up to `size` workers of one entry and one supervisor; calls are queued and run in parallel, each within
     `memory_bytes`.
 
-    With `cores`, a call waits for one of them. Other pools, also in other processes, share them.
+    Pools may share a `Supervisor`; closing one of them closes it for all. With `cores`, a call waits for one of them.
+    Other pools, also in other processes, share them.
     """
 
     def __init__(
         self,
-        entry: str,
+        entry: str | Supervisor,
         size: int,
         *,
         env: Mapping[str, str | None] | None = None,
@@ -295,7 +296,7 @@ class WorkerPool:
         cores: CoreSlots | None = None,
     ) -> None:
         self._cores = cores
-        self._supervisor = Supervisor(entry, env=env, imports=imports)
+        self._supervisor = entry if isinstance(entry, Supervisor) else Supervisor(entry, env=env, imports=imports)
         self._workers = [Worker(self._supervisor) for _ in range(size)]
         self._memory_bytes = memory_bytes
         self._idle: queue.LifoQueue[Worker] = queue.LifoQueue()  # the last used first: it is warm
@@ -311,6 +312,11 @@ class WorkerPool:
         """Start all workers and return at once."""
         for worker in self._workers:
             worker.start()
+
+    def restart(self) -> None:
+        """Make fresh processes answer the next calls. Call it while no call is under way."""
+        for worker in self._workers:
+            worker.restart()
 
     def close(self) -> None:
         """Drop the queued calls and kill the workers; a running call raises `WorkerDied`."""

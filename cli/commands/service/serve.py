@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 
 import click
 
-from tilewise.cli.options import common, database, print_json
-from tilewise.errors import Unavailable
+from tilewise.cli.options import common, database, log_level_option, print_json
+from tilewise.errors import Unavailable, UsageError
 from tilewise.settings import read_settings
 
 __all__ = ["serve"]
@@ -18,13 +19,7 @@ __all__ = ["serve"]
 @click.option(
     "--port", default=8300, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."
 )
-@click.option(
-    "--log-level",
-    type=click.Choice(["debug", "info", "warning", "error"]),
-    default="info",
-    show_default=True,
-    help="Lowest level to log, as JSON lines on stderr; debug logs every request.",
-)
+@log_level_option("Lowest level to log, as JSON lines on stderr; debug logs every request.")
 @click.option(
     "--reads",
     type=click.Choice(["open", "closed"]),
@@ -33,11 +28,25 @@ __all__ = ["serve"]
     help="Open look-ups to everybody, or only to holders of a token (tilewise token create).",
 )
 @click.option(
+    "--trusted-proxy",
+    "proxies",
+    multiple=True,
+    metavar="ADDRESS",
+    help="Address or network of a proxy whose X-Forwarded-For tells the client's address; repeatable.",
+)
+@click.option(
     "--writes-a-minute",
     type=click.IntRange(1),
     default=120,
     show_default=True,
     help="Limit of writes per minute for each token.",
+)
+@click.option(
+    "--jobs-a-token",
+    type=click.IntRange(1),
+    default=1000,
+    show_default=True,
+    help="Limit of jobs that wait or run for each token.",
 )
 @click.option(
     "--kernel",
@@ -59,7 +68,9 @@ def serve(
     port: int,
     log_level: str,
     reads: str,
+    proxies: tuple[str, ...],
     writes_a_minute: int,
+    jobs_a_token: int,
     kernels: tuple[str, ...],
     jobs: bool,
     tune_misses: bool,
@@ -76,15 +87,31 @@ def serve(
     from tilewise.db.sql.sql_store import open_store
     from tilewise.kernels import registry
 
+    for proxy in proxies:
+        _check_network(proxy)
     for kernel in kernels:
         registry.register(kernel)
     store_url = url or read_settings().database_url
     open_store(store_url, create=True).close()  # reports a faulty database here, in one line
     options = Options(
-        reads_open=reads == "open", writes_a_minute=writes_a_minute, run_jobs=jobs, tune_misses=tune_misses
+        reads_open=reads == "open",
+        writes_a_minute=writes_a_minute,
+        run_jobs=jobs,
+        tune_misses=tune_misses,
+        jobs_a_token=jobs_a_token,
     )
     with _listen(host, port) as listener:
-        run(store_url, listener, _announce_as_json if as_json else _announce, options=options, log_level=log_level)
+        ready = _announce_as_json if as_json else _announce
+        run(store_url, listener, ready, options=options, proxies=proxies, log_level=log_level)
+
+
+def _check_network(text: str) -> None:
+    try:
+        ipaddress.ip_network(text)
+    except ValueError:
+        raise UsageError(
+            f"--trusted-proxy is {text!r}; expected an address or a network, such as 10.0.0.7 or 10.0.0.0/24"
+        ) from None
 
 
 def _listen(host: str, port: int) -> socket.socket:

@@ -59,7 +59,8 @@ def captured(program: Program, arguments: Sequence[str], *, quiet: bool) -> list
     kernels = [kernel for kernel in recorder.kernels if program.kernel in ("", kernel.name)]
     if ending.error is not None and recorder.kernels:
         told = raised(ending.error, program.name)
-        click.echo(f"tilewise: the program ended early, with {told}; launches before that are kept", err=True)
+        why = ", perhaps for lack of results, as nothing is launched here" if recorder.skips_launches else ""
+        click.echo(f"tilewise: the program ended early{why} ({told}); launches before that are kept", err=True)
     elif ending.error is not None:
         traceback.print_exception(ending.error)
     if not kernels:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tilewise.cli.options import common, database, existing_url, print_json
+from tilewise.cli.options import common, database, existing_url, print_json, wait_option
 
 if TYPE_CHECKING:
     from tilewise.db.store import Store
@@ -30,12 +30,7 @@ __all__ = ["retune"]
     metavar="SECONDS",
     help="Begin no further problem after this time; the same command goes on.",
 )
-@click.option(
-    "--wait",
-    type=click.FloatRange(0),
-    metavar="SECONDS",
-    help="Time to wait for a device that another process uses; 0 does not wait.  [default: no limit]",
-)
+@wait_option
 @database
 @common
 def retune(

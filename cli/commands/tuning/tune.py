@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Sequence
-from functools import partial
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from tilewise.cli.options import common, database, inference_options, print_json, problem_options
+from tilewise.cli.options import common, database, inference_options, print_json, problem_options, wait_option
 from tilewise.cli.signals import exit_code
 
 if TYPE_CHECKING:
+    from tilewise.cli.progress import Progress
     from tilewise.db.records import Result, Shape
     from tilewise.db.store import Store
     from tilewise.kernels.spec import KernelSpec, Problem
     from tilewise.tuner.devices.base import Device
     from tilewise.tuner.space.rungs import Rungs
+    from tilewise.tuner.tuning.shared_time import SharedTime
 
-    _Job = tuple[KernelSpec, Sequence[Problem], Callable[[], Device]]
+    _Job = tuple[KernelSpec, Sequence[Problem], Callable[[bool], Sequence[Device]]]
+    """The spec, its problems, and a function that opens a device for them or, if there are several, all that serve."""
 
 __all__ = ["tune"]
 
@@ -38,7 +42,18 @@ _QUICK_TRIALS = 30
     metavar="TABLE",
     help="Tune each shape for all sizes of a table, which the shape leaves out: vllm, sglang, N=vllm or M=1,2,4,8.",
 )
-@click.option("--device", default="auto", show_default=True, help="auto, npu, cuda, model:PART or replay:FILE.")
+@click.option(
+    "--device",
+    default="auto",
+    show_default=True,
+    help="auto, npu, cuda, model:PART or replay:FILE. npu and cuda are any free chip, and with several shapes all free "
+    "ones at once; cuda:1 is the second chip.",
+)
+@click.option(
+    "--devices",
+    metavar="LIST",
+    help="Chips to use at once, such as cuda:0,cuda:1: for a shape each, or for the configs of a single shape.",
+)
 @click.option(
     "--trials",
     type=click.IntRange(1),
@@ -73,12 +88,7 @@ _QUICK_TRIALS = 30
     show_default=True,
     help="Random seed; it makes a search on a modelled device repeatable.",
 )
-@click.option(
-    "--wait",
-    type=click.FloatRange(0),
-    metavar="SECONDS",
-    help="Time to wait for a device that another process uses; 0 does not wait.  [default: no limit]",
-)
+@wait_option
 @click.option(
     "--l2",
     type=click.Choice(["cold", "warm", "dirty"]),
@@ -102,6 +112,7 @@ def tune(
     dtype: str,
     table: str | None,
     device: str,
+    devices: str | None,
     trials: int | None,
     effort: str,
     timeout: float | None,
@@ -127,49 +138,42 @@ def tune(
     With --program, KERNEL is path/to/file.py:KERNEL, a Triton kernel that this program launches: the unmodified program
     is run with the ARGUMENTS after --, and the kernel is tuned for each shape that it is launched with, or for -s.
     """
-    from tilewise.cli.commands.tuning.misses import kept_misses
     from tilewise.cli.progress import show_rungs
-    from tilewise.db.records import Question
     from tilewise.db.sql.sql_store import open_store
     from tilewise.kernels import registry
     from tilewise.settings import read_settings
     from tilewise.tuner.tuning.loop import Budget, default_trials
     from tilewise.tuner.tuning.shared_time import SharedTime
-    from tilewise.tuner.tuning.tune import tune as run
 
     search, trials = _effort(effort, search, trials)
     Budget(trials or default_trials(search), timeout)  # refuses an invalid budget before a device is opened
     _check_words(arguments, program=program, widen=widen, reference=reference, recorded=recorded)
     rungs, wanted = _shapes(shapes, table, misses=misses)
+    chosen = _chosen(kernel, device, devices)
     if program:
         how_inferred = {"widen": widen, "reference": reference, "recorded": recorded, "quiet": as_json}
         inferred = _inferred(kernel, arguments, how_inferred)
-        spec, problems, opener = _named(inferred[0], device, wanted, rungs, dtype, noise, wait, l2)
+        spec, problems, opener = _named(inferred[0], chosen, wanted, rungs, dtype, noise, wait, l2)
         problems = problems or inferred[1]
     elif kernel.startswith("replay:") or device.startswith("replay:"):
         spec, problems, opener = _recorded(kernel, device, wanted, rungs, noise, seed)
     elif wanted or misses:
-        spec, problems, opener = _named(kernel, device, wanted, rungs, dtype, noise, wait, l2)
+        spec, problems, opener = _named(kernel, chosen, wanted, rungs, dtype, noise, wait, l2)
     else:
         registry.load(kernel)  # a file without a spec has more to say
         raise click.MissingParameter(param_hint="'-s' / '--shape'", param_type="option")
-    results: list[dict[str, Any]] = []
-    with open_store(url or read_settings().database_url) as store, opener() as opened:
-        problems = [*problems, *(_untuned(spec, opened) if misses else ())]
+    with open_store(url or read_settings().database_url) as store, ExitStack() as held:
+        opened: Sequence[Device] = [held.enter_context(one) for one in opener(misses or len(problems) > 1)]
+        problems = [*problems, *(_untuned(spec, opened[0]) if misses else ())]
+        opened = _spread(opened) if devices and len(problems) == 1 else opened
         for problem in problems:
-            opened.check_memory(spec, problem)
-        shared = SharedTime(total, len(problems))
-        how: dict[str, Any] = {"search": search, "seed": seed, "fresh": fresh, "strict": strict}
-        for number, problem in enumerate(problems, 1):
-            place = f"{'rung' if rungs else 'shape'} {number} of {len(problems)}" if len(problems) > 1 else ""
-            with shared.share(timeout) as seconds:
-                tune_one = partial(run, device=opened, db=store, trials=trials, timeout=seconds, **how)
-                quiet = as_json or rungs is not None
-                results.append(_tuned(spec, problem, opened, store, tune_one, place=place, fresh=fresh, quiet=quiet))
-            if misses and results[-1]["config"] is not None:
-                kept_misses().forget(Question(problem, opened.target.name))
+            opened[0].check_memory(spec, problem)
+        how: dict[str, Any] = {"trials": trials, "search": search, "seed": seed, "fresh": fresh, "strict": strict}
+        shared = SharedTime(total, len(problems), at_once=len(opened))
+        shown: dict[str, Any] = {"rungs": rungs is not None, "quiet": as_json or rungs is not None, "misses": misses}
+        results = _Several(spec, problems, opened, store, how, shared, timeout=timeout, **shown).run()
         if cross:
-            _cross_evaluate(spec, problems, opened, store)
+            _cross_evaluate(spec, problems, opened[0], store)
     if as_json:
         print_json({"results": results})
     elif rungs:
@@ -226,45 +230,91 @@ def _shapes(shapes: Sequence[str], table: str | None, *, misses: bool) -> tuple[
     return rungs, [sized for shape in given or [{}] for sized in rungs.shapes(shape)]
 
 
-def _tuned(
-    spec: KernelSpec,
-    problem: Problem,
-    device: Device,
-    store: Store,
-    tune_one: Callable[..., Result],
-    *,
-    place: str,
-    fresh: bool,
-    quiet: bool,
-) -> dict[str, Any]:
-    """Tune one problem, show the result unless `quiet`, and return it as JSON."""
-    from tilewise.cli.progress import Progress, show_result
-    from tilewise.errors import NothingFeasible
-    from tilewise.tuner.samplers.model_ranking import agreement
+class _Several:
+    """The problems of one command, tuned one after the other or, on several devices, side by side."""
 
-    watcher = Progress(place)
-    scope = device.scope(spec, problem)
-    try:
-        result = tune_one(spec, problem.shape, problem.dtype, watcher=watcher)
-    except NothingFeasible as error:
-        click.echo(f"tilewise: {error}", err=True)
-        body = {**problem.to_json(), "device": device.target.name, "clock": str(device.clock)}
-        return {**body, "config": None, "why": str(error)}
-    except KeyboardInterrupt as error:
-        command = "the same command without --fresh" if fresh else "the same command"
-        click.echo(f"tilewise: interrupted; {len(store.trials(scope))} trials are stored; {command} resumes", err=True)
-        raise click.exceptions.Exit(exit_code(error)) from None
-    trials = store.trials(scope)
-    assert result.winner is not None and result.winner.time_us is not None, "a tuning without a winner raises"
-    metrics = spec.metrics_of(problem, result.winner.time_us)
-    if quiet:
-        watcher.ended(result)
-    else:
-        show_result(result, trials, watcher, metrics)
-    body = result.to_json() | ({"metrics": metrics} if metrics else {})
-    if found := agreement(trials):
-        body["model_agreement"] = found.to_json()
-    return body
+    def __init__(
+        self,
+        spec: KernelSpec,
+        problems: Sequence[Problem],
+        devices: Sequence[Device],
+        store: Store,
+        how: dict[str, Any],
+        shared: SharedTime,
+        *,
+        timeout: float | None,
+        rungs: bool,
+        quiet: bool,
+        misses: bool,
+    ) -> None:
+        self._spec, self._problems, self._devices, self._store = spec, problems, devices, store
+        self._how, self._shared, self._timeout = how, shared, timeout
+        self._of, self._quiet, self._misses = "rung" if rungs else "shape", quiet, misses
+        self._stopping, self._showing = threading.Event(), threading.Lock()
+
+    def run(self) -> list[dict[str, Any]]:
+        """Tune the problems, and return the results as JSON, in order."""
+        from tilewise.tuner.tuning.side_by_side import SideBySide
+
+        try:
+            if len(self._devices) > 1:
+                lanes = SideBySide(self._tuned, stopping=self._stopping, lost=_tell_of_lost)
+                return lanes.run(self._problems, self._devices)
+            return [self._tuned(number, problem, self._devices[0]) for number, problem in enumerate(self._problems)]
+        except KeyboardInterrupt as error:
+            scopes = [self._devices[0].scope(self._spec, problem) for problem in self._problems]
+            stored = sum(len(self._store.trials(scope)) for scope in {scope.key: scope for scope in scopes}.values())
+            command = "the same command without --fresh" if self._how["fresh"] else "the same command"
+            click.echo(f"tilewise: interrupted; {stored} trials are stored; {command} resumes", err=True)
+            raise click.exceptions.Exit(exit_code(error)) from None
+
+    def _tuned(self, number: int, problem: Problem, device: Device) -> dict[str, Any]:
+        """Tune one problem, show the result unless quiet, and return it as JSON."""
+        from tilewise.cli.commands.tuning.misses import kept_misses
+        from tilewise.db.records import Question
+        from tilewise.errors import NothingFeasible
+        from tilewise.tuner.tuning.tune import tune as run
+
+        watcher = self._watcher(number)
+        try:
+            with self._shared.share(self._timeout) as seconds:
+                how = {**self._how, "device": device, "db": self._store, "timeout": seconds, "watcher": watcher}
+                result = run(self._spec, problem.shape, problem.dtype, **how)
+        except NothingFeasible as error:
+            click.echo(f"tilewise: {error}", err=True)
+            body = {**problem.to_json(), "device": device.target.name, "clock": str(device.clock)}
+            return {**body, "config": None, "why": str(error)}
+        with self._showing:
+            body = self._shown(problem, device, result, watcher)
+            if self._misses:
+                kept_misses().forget(Question(problem, device.target.name))
+            return body
+
+    def _watcher(self, number: int) -> Progress:
+        from tilewise.cli.progress import LaneProgress, Progress
+
+        place = f"{self._of} {number + 1} of {len(self._problems)}" if len(self._problems) > 1 else ""
+        return LaneProgress(place, self._stopping) if len(self._devices) > 1 else Progress(place)
+
+    def _shown(self, problem: Problem, device: Device, result: Result, watcher: Progress) -> dict[str, Any]:
+        from tilewise.cli.progress import show_result
+        from tilewise.tuner.samplers.model_ranking import agreement
+
+        trials = self._store.trials(device.scope(self._spec, problem))
+        assert result.winner is not None and result.winner.time_us is not None, "a tuning without a winner raises"
+        metrics = self._spec.metrics_of(problem, result.winner.time_us)
+        if self._quiet:
+            watcher.ended(result)
+        else:
+            show_result(result, trials, watcher, metrics)
+        body = result.to_json() | ({"metrics": metrics} if metrics else {})
+        if found := agreement(trials):
+            body["model_agreement"] = found.to_json()
+        return body
+
+
+def _tell_of_lost(device: Device, error: Exception) -> None:
+    click.echo(f"tilewise: {device.id} is lost: {error}; its shape waits for another device", err=True)
 
 
 def _untuned(spec: KernelSpec, device: Device) -> list[Problem]:
@@ -289,9 +339,29 @@ def _cross_evaluate(spec: KernelSpec, problems: Sequence[Problem], device: Devic
     click.echo(f"tilewise: added {count} trials of winners on each other's shapes", err=True)
 
 
+def _chosen(kernel: str, device: str, devices: str | None) -> str | Sequence[str]:
+    """Return the device, or the devices that --devices lists."""
+    from tilewise.errors import UsageError
+
+    if devices is None:
+        return device
+    if kernel.startswith("replay:"):
+        raise UsageError(f"{kernel} is already a device; leave out --devices")
+    if device != "auto":
+        raise UsageError("--device and --devices both choose devices; give one of them")
+    return [one.strip() for one in devices.split(",")]
+
+
+def _spread(devices: Sequence[Device]) -> Sequence[Device]:
+    """Return several devices as one, over which a problem's configs are spread."""
+    from tilewise.tuner.devices.spread import SpreadDevice
+
+    return [SpreadDevice(devices)] if len(devices) > 1 else devices
+
+
 def _named(
     kernel: str,
-    device: str,
+    device: str | Sequence[str],
     shapes: Sequence[Shape],
     rungs: Rungs | None,
     dtype: str,
@@ -304,6 +374,7 @@ def _named(
     from tilewise.errors import UsageError
     from tilewise.kernels import registry
     from tilewise.tuner.devices.registry import choose, open_device
+    from tilewise.tuner.devices.several import open_all, open_free
     from tilewise.tuner.space.problem_checks import make_problem
 
     if noise:
@@ -312,8 +383,12 @@ def _named(
     if rungs:
         rungs.check(spec)
     problems = [make_problem(spec, shape, dtype) for shape in shapes]
+    how: dict[str, Any] = {"wait": wait, "l2": L2State(l2) if l2 else None}
+    if not isinstance(device, str):
+        listed = list(map(choose, device))
+        return spec, problems, lambda several: open_all(listed, **how)
     chosen = choose(device)
-    return spec, problems, lambda: open_device(chosen, wait=wait, l2=L2State(l2) if l2 else None)
+    return spec, problems, lambda several: open_free(chosen, **how) if several else [open_device(chosen, **how)]
 
 
 def _recorded(kernel: str, device: str, shapes: Sequence[Shape], rungs: Rungs | None, noise: bool, seed: int) -> _Job:
@@ -330,4 +405,4 @@ def _recorded(kernel: str, device: str, shapes: Sequence[Shape], rungs: Rungs | 
     name = opened.spec.name if kernel == text else kernel
     for shape in shapes or [{}]:
         spec, problem = opened.asked(name, shape)
-    return spec, [problem], lambda: opened
+    return spec, [problem], lambda several: [opened]

@@ -11,10 +11,11 @@ impossible entry is refused and the others are read.
 from __future__ import annotations
 
 import hashlib
+import itertools
 import json
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, BinaryIO
 
 import msgspec
 
@@ -22,6 +23,7 @@ from tilewise.db.evidence import summarize, winner
 from tilewise.db.exchange.format import Format, Written
 from tilewise.db.exchange.import_file import ImportFile, Offer, Refusal
 from tilewise.db.exchange.jsonfile import one_line, parse, text_of
+from tilewise.db.exchange.native.entry_stream import stream_entries
 from tilewise.db.exchange.selection import Selection
 from tilewise.db.exchange.trials import result_from_json, scope_from_json, trial_from_json, trial_to_json
 from tilewise.db.exchange.typed import Config, Count, Number, Object, typed
@@ -39,6 +41,7 @@ __all__ = [
     "export_native",
     "read_native",
     "stream_native",
+    "stream_native_offers",
 ]
 
 FORMAT = "tilewise"
@@ -97,6 +100,18 @@ def read_native(data: bytes) -> ImportFile:
     )
 
 
+def stream_native_offers(file: BinaryIO) -> Iterator[Offer | Refusal]:
+    """Yield what `read_native` returns, entry by entry. Raises `BadImport` where the file turns out to be damaged."""
+    header: dict[str, Any] = {}
+    try:
+        entries, number = stream_entries(file, header), itertools.count(1)
+        while offer := _read_next(number, entries):
+            yield offer
+        _check_header(header)
+    except ValueError as error:
+        raise BadImport(f"not a usable tilewise export: {one_line(error)}") from error
+
+
 def _entries(store: Store, scopes: Iterable[Scope]) -> Iterator[dict[str, Any]]:
     for scope in scopes:
         trials = store.trials(scope)  # read once, since another process may be tuning
@@ -104,6 +119,13 @@ def _entries(store: Store, scopes: Iterable[Scope]) -> Iterator[dict[str, Any]]:
         if result.winner is not None:
             evidence = [trial_to_json(trial) for trial in trials]
             yield result.to_json() | {"evidence": evidence}
+
+
+def _read_next(number: Iterator[int], entries: Iterator[Any]) -> Offer | Refusal | None:
+    """Return the next entry, read; None at the end. No variable keeps it while the one after it is parsed."""
+    for entry in entries:
+        return _read_entry(f"entry {next(number)}", entry)
+    return None
 
 
 class _Header(msgspec.Struct):
@@ -127,12 +149,16 @@ class _Best(msgspec.Struct):
 def document_of(text: str) -> Object:
     """Return the document of an export file, its entries unread. Raises `ValueError` for another format or version."""
     document = typed(parse(text), Object)
+    _check_header(document)
+    return document
+
+
+def _check_header(document: Object) -> None:
     if document.get("format") != FORMAT:
         raise ValueError(f"its format is {repr(document.get('format'))[:40]}; expected {FORMAT!r}")
     version = typed(document, _Header).version
     if version != VERSION:
         raise ValueError(f"its version is {version}; this tilewise reads {VERSION}: upgrade tilewise")
-    return document
 
 
 def checked_entries(document: Object) -> list[Any]:

@@ -1,16 +1,22 @@
 """The process of one job: it ends by itself where its job was cancelled or taken away."""
 
+import dataclasses
+import os
+import signal
 import subprocess
 import sys
+import threading
 import time
+from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
 
 import pytest
 
 from tilewise.api.jobs import job_process
+from tilewise.api.jobs.processes import IN_USE, identity_of, is_gone
 from tilewise.db.jobs import Jobs, Request, State
 from tilewise.db.sql.sql_store import open_store
-from tilewise.errors import StoreError
+from tilewise.errors import InUse, StoreError
 
 HEARTBEATS = """
 import sys
@@ -20,12 +26,14 @@ from tilewise.api.jobs import job_process
 job_process.BEAT_SECONDS, job_process._GRACE_SECONDS = 0.01, 0.05
 beats = []
 
-def beat(number, owner, progress):
-    beats.append(number)
-    return None if sys.argv[1] == "taken away" and len(beats) > 2 else SimpleNamespace(cancelling=len(beats) > 2)
+def beat(lease, progress):
+    beats.append(lease)
+    if sys.argv[1] == "taken away" and len(beats) > 2:
+        return None
+    return SimpleNamespace(cancelling=len(beats) > 2, deadline=None)
 
 job = SimpleNamespace(id=1, shapes=[])
-job_process._Run(None, SimpleNamespace(beat=beat), job, "me", "vector_add")._beat()
+job_process._Run(None, SimpleNamespace(beat=beat), job, "lease", "vector_add")._beat()
 """
 
 
@@ -44,16 +52,147 @@ def test_the_end_is_told_again_after_a_pause_for_as_long_as_the_database_fails(m
             raise error
 
     job = SimpleNamespace(id=1, shapes=[])
-    job_process._Run(None, SimpleNamespace(finish=finish), job, "me", "vector_add")._finish(State.DONE, "")
+    run = job_process._Run(None, SimpleNamespace(finish=finish), job, "lease", "vector_add")
+    run._insist(run._finish(State.DONE, ""))
     assert pauses == [job_process.BEAT_SECONDS] * 2
 
 
-def test_a_queued_job_is_claimed_before_it_runs_and_a_claimed_one_is_left_alone(store_url, monkeypatch):
-    ran = []
-    monkeypatch.setattr(job_process._Run, "to_the_end", lambda run: ran.append(run._owner))
+@pytest.fixture
+def jobs(store_url):
     with open_store(store_url, create=True) as store:
-        jobs = Jobs(store.database)
-        job, _ = jobs.submit(Request("vector_add", "a1", [{"N": 100}], "float32", "model:Ascend910B4"))
-        for _ in range(2):
-            job_process.run_job(store_url, job.id, "vector_add")
-        assert (jobs.get(job.id).state, len(ran)) == (State.RUNNING, 1)
+        yield Jobs(store.database)
+
+
+REQUEST = Request("vector_add", "a1", [{"N": 100}], "float32", "model:Ascend910B4")
+
+
+def run(store_url, number, token="mine"):
+    job_process.run_job(store_url, number, "vector_add", "model:Ascend910B4", token, wait=False)
+
+
+def claimed(jobs, token="mine", request=REQUEST):
+    job, _ = jobs.submit(request)
+    return jobs.claim(job, identity_of(os.getpid(), token))
+
+
+def test_a_job_runs_once_it_is_claimed_for_its_process_and_one_of_another_is_left_alone(store_url, jobs, monkeypatch):
+    ran = []
+    monkeypatch.setattr(job_process._Run, "to_the_end", lambda run: ran.append(is_gone(run._lease.owner)))
+    job, _ = jobs.submit(REQUEST)
+    later = threading.Timer(0.1, lambda: claimed(jobs))  # the runner claims after it has started the process
+    later.start()
+    run(store_url, job.id)
+    run(store_url, job.id, "another's")
+    assert (jobs.get(job.id).state, ran) == (State.RUNNING, [False])
+
+
+def test_a_job_fails_with_a_reason_where_its_process_cannot_be_seen_alive(store_url, jobs, monkeypatch, tmp_path):
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("TILEWISE_CACHE", str(tmp_path / "file"))
+    run(store_url, claimed(jobs).job)
+    ended = jobs.get(1)
+    assert ended.state is State.FAILED
+    assert "cannot mark this process as alive" in ended.reason and "set TILEWISE_CACHE" in ended.reason
+
+
+@pytest.fixture
+def signals():
+    """Put back the handlers that a run of a job in this process changes."""
+    numbers = (signal.SIGTERM, signal.SIGINT, signal.SIGALRM)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    for number, handler in zip(numbers, before, strict=True):
+        signal.signal(number, handler)
+
+
+@pytest.fixture
+def on_the_bowl(bowl, monkeypatch, signals, store_url, jobs):
+    """`on_the_bowl(time_of, **changes)` runs a job of the bowl in this process, and returns it and its device."""
+
+    def run_it(time_of=bowl.time_us, **changes):
+        device = bowl.FormulaDevice(time_of)
+        monkeypatch.setattr(job_process, "open_device", lambda *given, **how: device)
+        monkeypatch.setattr(job_process.registry, "load", lambda kernel: bowl.SPEC)
+        request = dataclasses.replace(REQUEST, kernel="bowl", shapes=[{"M": 64}], search="exhaustive", **changes)
+        lease = claimed(jobs, request=request)
+        run(store_url, lease.job)
+        return jobs.get(lease.job), device
+
+    return run_it
+
+
+def trials_of(store_url):
+    with open_store(store_url) as store:
+        return [trial for scope in store.scopes() for trial in store.trials(scope)]
+
+
+def test_sigterm_ends_the_process_after_its_trial_and_the_job_waits_again(on_the_bowl, bowl, store_url):
+    def stops(config):
+        if config["TILE"] == 2:
+            signal.raise_signal(signal.SIGTERM)
+        return bowl.time_us(config)
+
+    job, device = on_the_bowl(stops)
+    assert (job.state, job.fruitless, job.owner) == (State.QUEUED, 0, "")
+    stored = trials_of(store_url)
+    assert {"TILE": 2} in [{"TILE": trial.config["TILE"]} for trial in stored]
+    assert len(stored) < len(device.evaluated) + 2
+
+
+def test_a_trial_that_takes_too_long_after_sigterm_is_dropped(on_the_bowl, store_url, monkeypatch):
+    monkeypatch.setattr(job_process, "_GRACE_SECONDS", 0.05)
+
+    def hangs(config):
+        signal.raise_signal(signal.SIGTERM)
+        time.sleep(60)
+
+    job, _ = on_the_bowl(hangs)
+    assert (job.state, trials_of(store_url)) == (State.QUEUED, [])
+
+
+def test_a_fresh_job_tries_again_what_was_stored_and_goes_on_with_its_own_after_a_stop(on_the_bowl, bowl, store_url):
+    count = len(on_the_bowl()[1].evaluated)
+
+    def stops(config):
+        if config["TILE"] == 5:
+            signal.raise_signal(signal.SIGTERM)
+        return bowl.time_us(config)
+
+    assert on_the_bowl(seed=1)[1].evaluated == []
+    job, first = on_the_bowl(stops, fresh=True)
+    assert 0 < len(first.evaluated) < count
+    again, second = on_the_bowl(fresh=True)
+    assert (again.id, again.state, again.mark) == (job.id, State.DONE, job.mark)
+    assert len(first.evaluated) + len(second.evaluated) <= count + 8
+
+
+def test_a_job_whose_deadline_passes_while_it_runs_fails_and_keeps_its_trials(
+    on_the_bowl, bowl, store_url, monkeypatch
+):
+    deadline, timed = datetime.now(UTC) + timedelta(hours=1), []
+
+    def slow(config):
+        timed.append(config)
+        time.sleep(0.05)
+        return bowl.time_us(config)
+
+    clock = SimpleNamespace(now=lambda zone: deadline if len(timed) > 5 else deadline - timedelta(hours=1))
+    monkeypatch.setattr(job_process, "BEAT_SECONDS", 0.01)
+    monkeypatch.setattr(job_process, "datetime", clock)
+    job, _ = on_the_bowl(slow, deadline=deadline)
+    assert (job.state, job.reason) == (State.FAILED, "its deadline passed while it ran; its trials are stored")
+    assert trials_of(store_url)
+
+
+def test_a_job_whose_device_another_program_holds_waits_again(store_url, jobs, monkeypatch, signals):
+    def held(device, *, wait):
+        assert (device, wait) == ("model:Ascend910B4", 0)
+        raise InUse("it is in use by process 7")
+
+    monkeypatch.setattr(job_process, "open_device", held)
+    lease = claimed(jobs)
+    with pytest.raises(SystemExit) as ended:
+        run(store_url, lease.job)
+    assert ended.value.code == IN_USE
+    assert (jobs.get(lease.job).state, jobs.get(lease.job).fruitless) == (State.QUEUED, 0)

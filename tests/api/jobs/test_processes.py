@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tilewise.api.jobs.processes import ProcessEnded, ProcessExecutor
+from tilewise.api.jobs.processes import ProcessEnded, ProcessExecutor, forget, identity, is_gone, seen_alive
 
 CALLER = """
 import sys, time
@@ -63,3 +63,49 @@ def test_what_a_killed_process_had_started_ends_without_a_word(tmp_path):
             assert time.monotonic() < give_up, "a process has outlived its caller"
             time.sleep(0.05)
     assert (tmp_path / "log").read_text() == ""
+
+
+# Identities
+
+LIVING = """
+import sys, time
+from tilewise.api.jobs.processes import identity, seen_alive
+with seen_alive():
+    print(identity(), flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_process_is_alive_until_it_is_killed_and_unknown_to_a_container_with_another_cache(tmp_path):
+    other = subprocess.Popen([sys.executable, "-c", LIVING], stdout=subprocess.PIPE, text=True)
+    owner = other.stdout.readline().strip()
+    assert is_gone(owner) is False
+    with pytest.MonkeyPatch.context() as container:
+        container.setenv("TILEWISE_CACHE", str(tmp_path))
+        assert is_gone(owner) is None
+        assert not list(tmp_path.iterdir())
+    other.kill()
+    other.wait()
+    assert is_gone(owner) is True
+    forget(owner)
+    assert is_gone(owner) is None
+
+
+def test_a_process_with_the_same_host_name_and_pid_is_another(monkeypatch):
+    mine = identity()
+    assert identity() == mine
+    with seen_alive():
+        assert is_gone(mine) is False
+        assert is_gone(f"elsewhere/0/{mine.split('/', 2)[2]}") is None
+        assert is_gone(f"{mine.rpartition('/')[0]}/{'0' * 32}") is None
+    assert is_gone(mine) is None
+    assert is_gone("") is None
+
+
+def test_a_forked_process_has_an_identity_of_its_own():
+    mine, (reading, writing) = identity(), os.pipe()
+    if os.fork() == 0:
+        os.write(writing, identity().encode())
+        os._exit(0)
+    assert os.read(reading, 1000).decode().rpartition("/")[2] != mine.rpartition("/")[2]
+    os.wait()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from tilewise.db.exchange.native.export_file import export_native
 from tilewise.db.sql.sql_store import open_store
 
@@ -64,6 +66,7 @@ with open_store(sys.argv[1]) as store:
 """
 
 
+@pytest.mark.full
 def test_a_visitor_does_not_take_the_log_from_a_process_with_two_stores_of_one_file(
     file_url, python, make_scope, make_trial
 ):

@@ -37,6 +37,7 @@ WORDS = {
     "clock": "modelled",
     "toolchain": "t",
     "status": "correct",
+    "config_key": "k",
     "dim_0": '%"M":1000,%',
 }
 NUMBERS = {

@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from sqlalchemy import create_engine, make_url, select, text
 
+from tilewise.db.jobs import Jobs, LeaseLost, Request
 from tilewise.db.sql.models import scopes
 from tilewise.db.sql.sql_store import open_store
 from tilewise.errors import StoreError
@@ -50,6 +51,25 @@ def test_a_lock_kept_too_long_is_reported_and_nothing_written(postgres_url, othe
         assert store.trials(make_scope()) == [first, second]
 
 
+def test_a_process_that_is_paused_in_a_write_does_not_hold_its_job_for_ever(postgres_url, make_scope, make_trial):
+    impatient = with_option(postgres_url, "idle_in_transaction_session_timeout=1000")
+    with open_store(impatient) as paused, open_store(postgres_url) as store:
+        jobs = Jobs(store.database)
+        job, _ = jobs.submit(Request("row_reduce", "a1", [{"M": 8, "N": 8}], "float32", "model:Ascend910B4"))
+        mine = jobs.store(paused, jobs.claim(job, "me"))
+
+        def pause_in_a_write():
+            with mine.database.write() as connection:
+                assert jobs.take_back(jobs.get(job.id), "silent")  # waits until the pause has ended the write
+                connection.execute(text("SELECT 1"))
+
+        with pytest.raises(StoreError):
+            pause_in_a_write()
+        with pytest.raises(LeaseLost):
+            mine.record(make_scope(), [make_trial()])
+        assert store.trials(make_scope()) == []
+
+
 def test_tilewise_of_any_version_migrates_alone(postgres_url, other):
     """The lock's number must stay the same, or two versions could migrate one database at once."""
     other.execute(text("SELECT pg_advisory_lock(7450193811)"))
@@ -71,6 +91,7 @@ def test_a_store_that_only_reads_keeps_no_transaction_open(postgres_url, other, 
 def test_waiting_for_a_lock_is_limited(postgres_url):
     with open_store(postgres_url) as store, store._database.engine.connect() as connection:
         assert connection.execute(text("SHOW lock_timeout")).scalar() == "30s"
+        assert connection.execute(text("SHOW idle_in_transaction_session_timeout")).scalar() == "30s"
 
 
 def test_writers_that_wait_for_each_other_are_told_to_try_again(postgres_url, other, make_scope, make_trial):

@@ -11,15 +11,37 @@ from tilewise.tuner.devices.base import DeviceRow
 from tilewise.tuner.devices.registry import FAMILIES, Family, choose, open_device
 
 
-@pytest.mark.parametrize("device", ["npu", "cuda", "model:Ascend910B1", "replay:some.json", "replay:a:b.json"])
+@pytest.mark.parametrize(
+    "device", ["npu", "cuda", "npu:0", "cuda:15", "model:Ascend910B1", "replay:some.json", "replay:a:b.json"]
+)
 def test_an_id_means_itself(device):
     assert choose(device) == device
 
 
-@pytest.mark.parametrize("device", ["", "gpu", "model", "model:", "replay:", "cuda:0", "npu:", "auto:1"])
+@pytest.mark.parametrize(
+    "device",
+    ["", "gpu", "model", "model:", "replay:", "npu:", "cuda:-1", "cuda:01", "npu:100", "cuda:x", "cuda:1,2", "auto:1"],
+)
 def test_any_other_id_is_refused_with_the_ids_that_exist(device):
     with pytest.raises(UnknownDevice, match=r"expected auto, npu, cuda, model:PART or replay:FILE, such as model:"):
         choose(device)
+
+
+@pytest.mark.parametrize(
+    ("device", "module", "name", "index"),
+    [
+        ("cuda", "cuda", "CudaDevice", 0),
+        ("cuda:0", "cuda", "CudaDevice", 0),
+        ("cuda:7", "cuda", "CudaDevice", 7),
+        ("npu", "npu", "NpuDevice", 0),
+        ("npu:12", "npu", "NpuDevice", 12),
+    ],
+)
+def test_a_number_opens_that_chip(monkeypatch, device, module, name, index):
+    opened = []
+    monkeypatch.setattr(f"tilewise.tuner.devices.{module}.device.{name}", lambda *given, **how: opened.append(given))
+    open_device(device)
+    assert opened == [(index,)]
 
 
 def test_a_part_that_is_not_modelled_is_refused_with_those_that_are():

@@ -44,6 +44,11 @@ def test_a_result_of_this_toolchain_and_source_is_not_stale(bowl, spec, tuned):
     assert find_stale(tuned, bowl.FormulaDevice(), spec) == ([], [])
 
 
+def test_what_is_not_stale_is_read_in_pages(bowl, spec, tuned, monkeypatch):
+    monkeypatch.setattr(type(tuned), "answers", lambda *args, **kwargs: pytest.fail("a query for each problem"))
+    assert find_stale(tuned, bowl.FormulaDevice(), spec) == ([], [])
+
+
 def test_a_problem_is_stale_after_the_toolchain_or_the_source_moved(bowl, spec, tuned, newer, monkeypatch):
     found, refused = find_stale(tuned, newer(), spec)
     assert [(one.problem.dims, one.moved) for one in found] == [(dims, ("toolchain",)) for dims in SIZES]

@@ -77,3 +77,12 @@ def test_a_failed_tuning_counts_as_one(clock):
     with pytest.raises(KeyError):
         fails()
     assert shares(shared, clock, [lambda share: share] * 2) == [20.0, 20.0]
+
+
+def test_of_tunings_of_which_several_run_at_once_each_has_more_time(clock):
+    limit = SharedTime(100.0, 5, at_once=2)
+    given = []
+    for _ in range(5):
+        with limit.share() as seconds:
+            given.append(seconds)
+    assert given == [40.0, 50.0, pytest.approx(200 / 3), 100.0, 100.0]

@@ -16,7 +16,7 @@ from tilewise.tuner.devices.measured.device import Limits, MeasuredDevice
 from tilewise.tuner.measure.outcome import Outcome
 from tilewise.tuner.workers.worker import WorkerFailed
 
-__all__ = ["RUNTIME", "CudaDevice", "row", "unavailable_reason"]
+__all__ = ["RUNTIME", "CudaDevice", "chips", "row", "unavailable_reason"]
 
 RUNTIME = "tilewise.tuner.devices.cuda.accelerator:CudaRuntime"
 
@@ -41,15 +41,21 @@ def unavailable_reason() -> str | None:
     return None if _count(driver) > 0 else "the NVIDIA driver finds no GPU: check nvidia-smi and CUDA_VISIBLE_DEVICES"
 
 
-def row() -> DeviceRow:
-    """Return the device's row in `tilewise devices`, without importing torch."""
+def chips() -> int:
+    """Return how many GPUs this process sees."""
+    return 0 if unavailable_reason() is not None else _count(_driver())
+
+
+def row(index: int | None = None) -> DeviceRow:
+    """Return the row of a GPU in `tilewise devices`, by default the first's, without importing torch."""
     if (why_not := unavailable_reason()) is not None:
         return DeviceRow("cuda", "NVIDIA GPU", Clock.MEASURED, None, available=False, unavailable_reason=why_not)
     driver = _driver()
     name = ctypes.create_string_buffer(256)
-    driver.cuDeviceGetName(name, len(name), 0)
-    cores = _attribute(driver, _MULTIPROCESSORS, 0)
-    return DeviceRow("cuda", name.value.decode(), Clock.MEASURED, cores, available=True)
+    driver.cuDeviceGetName(name, len(name), index or 0)
+    cores = _attribute(driver, _MULTIPROCESSORS, index or 0)
+    device_id = "cuda" if index is None else f"cuda:{index}"
+    return DeviceRow(device_id, name.value.decode(), Clock.MEASURED, cores, available=True)
 
 
 class CudaDevice(MeasuredDevice):
@@ -80,7 +86,7 @@ class CudaDevice(MeasuredDevice):
         self.index = index
         self._capability = 10 * _attribute(driver, _MAJOR, index) + _attribute(driver, _MINOR, index)
         super().__init__(
-            "cuda" if index == 0 else f"cuda:{index}",
+            "cuda" if _count(driver) == 1 else f"cuda:{index}",
             f"cuda-{_unique(driver, index)}",
             (runtime, index, warm),
             compile,

@@ -29,7 +29,7 @@ from tilewise.tuner.workers.worker import WorkerFailed
 if TYPE_CHECKING:
     from tilewise.tuner.devices.ascend_model.device import ModelDevice
 
-__all__ = ["RUNTIME", "NpuDevice", "row", "unavailable_reason"]
+__all__ = ["RUNTIME", "NpuDevice", "chips", "row", "unavailable_reason"]
 
 RUNTIME = "tilewise.tuner.devices.npu.accelerator:NpuRuntime"
 
@@ -52,11 +52,20 @@ def unavailable_reason() -> str | None:
     return None
 
 
-def row() -> DeviceRow:
-    """Return the device's row in `tilewise devices`. Its name and cores cannot be read without opening it."""
+def chips() -> int:
+    """Return how many NPUs this process sees."""
+    return 0 if unavailable_reason() is not None else len(_chips())
+
+
+def row(index: int | None = None) -> DeviceRow:
+    """Return the row of an NPU in `tilewise devices`, by default the first's.
+
+    Its name and cores cannot be read without opening it.
+    """
     why_not = unavailable_reason()
+    device_id = "npu" if index is None else f"npu:{index}"
     return DeviceRow(
-        "npu", "Ascend NPU", Clock.MEASURED, None, available=why_not is None, unavailable_reason=why_not or ""
+        device_id, "Ascend NPU", Clock.MEASURED, None, available=why_not is None, unavailable_reason=why_not or ""
     )
 
 
@@ -80,6 +89,8 @@ class NpuDevice(MeasuredDevice):
     ) -> None:
         if (why_not := unavailable_reason()) is not None:
             raise Unavailable(f"no device npu: {why_not}")
+        if index and index >= (count := len(_chips())):
+            raise Unavailable(f"no device npu:{index}: this process sees {count} NPUs, numbered from 0")
         common = {
             "TRITON_CACHE_DIR": str(npu_toolchain.cache_folder()),
             "TRITON_INTERPRET": None,
@@ -88,7 +99,7 @@ class NpuDevice(MeasuredDevice):
         self._warm = warm
         self._model: ModelDevice | None = None
         super().__init__(
-            "npu" if index == 0 else f"npu:{index}",
+            f"npu:{index}" if index or len(_chips()) > 1 else "npu",
             f"npu-{_chip(index)}",
             (RUNTIME, index, warm),
             npu_compile.ENTRY,
@@ -131,10 +142,18 @@ class NpuDevice(MeasuredDevice):
             self._model.close()
 
 
+def _chips() -> list[str]:
+    """Return the numbers on this machine of the chips that this process sees."""
+    shown = os.environ.get("ASCEND_RT_VISIBLE_DEVICES", "")
+    if shown:
+        return [number.strip() for number in shown.split(",")]
+    return [str(number) for number in range(len(list(Path("/dev").glob("davinci[0-9]*"))))]
+
+
 def _chip(index: int) -> str:
     """Return the chip's number on this machine, even if the process sees only some of the chips."""
-    shown = os.environ.get("ASCEND_RT_VISIBLE_DEVICES", "").split(",")
-    return shown[index].strip() if index < len(shown) and shown[index].strip() else str(index)
+    shown = _chips()
+    return shown[index] if index < len(shown) and shown[index] else str(index)
 
 
 def _preloaded() -> dict[str, str | None]:

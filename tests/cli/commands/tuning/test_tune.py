@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from subprocess import CompletedProcess
 
@@ -16,6 +17,7 @@ from tilewise.db.exchange.foreign.tables.size_tables import LADDER
 from tilewise.db.records import Status
 from tilewise.db.sql.sql_store import open_store
 from tilewise.tuner.devices import registry
+from tilewise.tuner.devices.registry import Family
 from tilewise.tuner.hardware.targets import known_target
 
 ROWS = ("tune", "row_reduce", "-s", "N=32")
@@ -34,7 +36,7 @@ def run(tmp_path, monkeypatch, capfd) -> Callable[..., CompletedProcess[str]]:
     monkeypatch.setattr(registry, "choose", lambda device: device)
 
     def run(device, *words: str) -> CompletedProcess[str]:
-        monkeypatch.setattr(registry, "open_device", lambda chosen, **options: device)
+        monkeypatch.setattr(registry, "FAMILIES", defaultdict(lambda: Family(lambda *how: device, list)))
         on_sigterm = signal.getsignal(signal.SIGTERM)
         try:
             with pytest.raises(SystemExit) as ended:
@@ -84,6 +86,7 @@ def test_rungs_are_tuned_for_each_shape_and_come_as_results_of_shapes_do(run, de
     assert again == results[:1]
 
 
+@pytest.mark.full
 def test_a_matrix_product_is_tuned_over_its_rows(run, bowl):
     device = bowl.FormulaDevice(lambda config: 100.0 / config["BLOCK_N"])
     device.target = known_target("NVIDIA H200", 132)
@@ -193,3 +196,69 @@ def test_a_table_that_does_not_fit_is_refused_before_a_rung_is_tuned(run, device
     done = run(device, "tune", "row_reduce", "-s", "N=64", "--rungs", "vllm")
     assert (done.returncode, done.stdout, device.evaluated) == (2, "", [])
     assert "M=4096,N=64 needs 0.0 GiB of buffers" in done.stderr
+
+
+@pytest.fixture
+def two_chips(bowl, run, monkeypatch):
+    """`two_chips(*words)` runs the command line where there are two chips, and returns its end and the devices."""
+    made = {number: bowl.FormulaDevice(bowl_us) for number in "01"}
+    for number, device in made.items():
+        device.id = f"npu:{number}"
+    family = Family(lambda number, wait, l2: made[number], list, chips=lambda: 2)
+
+    def run_there(*words):
+        monkeypatch.setattr(registry, "FAMILIES", {"npu": family})
+        with pytest.raises(SystemExit) as ended:
+            main(words)
+        return ended.value.code, made
+
+    return run_there
+
+
+SHAPES = ("tune", "row_reduce", "-s", "M=64,N=32", "-s", "M=96,N=32", "-s", "M=128,N=32", "-s", "M=160,N=32")
+
+
+@pytest.mark.parametrize("which", [("--device", "npu"), ("--devices", "npu:1,npu:0")])
+def test_several_shapes_are_tuned_on_all_free_chips_at_once(two_chips, capfd, which):
+    code, made = two_chips(*SHAPES, *which, "--trials", "8", "--json")
+    out, err = capfd.readouterr()
+    results = json.loads(out)["results"]
+    assert (code, [result["dims"]["M"] for result in results]) == (0, [64, 96, 128, 160])
+    assert all(device.evaluated and device.closed for device in made.values())
+    begun = [line for line in err.splitlines() if " on npu:" in line]
+    assert {line.split(":")[0] for line in begun} == {f"shape {number} of 4" for number in (1, 2, 3, 4)}
+
+
+def test_one_shape_or_a_chip_by_its_number_takes_one_chip(two_chips, capfd):
+    for words in ((*SHAPES[:4], "--device", "npu"), (*SHAPES, "--device", "npu:0")):
+        code, made = two_chips(*words, "--trials", "8", "--json")
+        assert (code, made["1"].evaluated) == (0, [])
+
+
+def test_the_configs_of_one_shape_are_spread_over_the_devices_that_are_listed(two_chips, capfd):
+    code, made = two_chips(*SHAPES[:4], "--devices", "npu:0,npu:1", "--trials", "8", "--json")
+    [result] = json.loads(capfd.readouterr().out)["results"]
+    assert (code, result["dims"]["M"]) == (0, 64)
+    assert all(device.evaluated and device.closed for device in made.values())
+
+
+def test_an_interruption_of_several_says_how_many_trials_are_stored(two_chips, capfd, bowl, monkeypatch):
+    def interrupt(device, *given, **how):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(bowl.FormulaDevice, "verify", interrupt)
+    code, _ = two_chips(*SHAPES, "--devices", "npu:0,npu:1", "--trials", "8")
+    assert code == 130
+    assert "interrupted; 0 trials are stored; the same command resumes" in capfd.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ((*SHAPES, "--device", "npu", "--devices", "npu:0"), "--device and --devices both choose devices"),
+        (("tune", "replay:some.json", "--devices", "npu:0"), "replay:some.json is already a device"),
+    ],
+)
+def test_devices_that_are_chosen_twice_are_refused(two_chips, capfd, words, said):
+    assert two_chips(*words)[0] == 2
+    assert said in capfd.readouterr().err

@@ -12,6 +12,7 @@ from tilewise.db.records import Clock, Status
 from tilewise.errors import Unavailable
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem, Target
+from tilewise.tuner.devices import registry as devices
 from tilewise.tuner.devices.base import DeviceRow
 from tilewise.tuner.devices.cuda import compile as cuda_compile
 from tilewise.tuner.devices.cuda import device as cuda
@@ -74,6 +75,24 @@ def two_gpus(monkeypatch):
     monkeypatch.setattr(cuda, "_driver", TwoGpus)
 
 
+def test_several_gpus_have_a_row_each_after_one_for_whichever_is_free(two_gpus):
+    assert [(row.id, row.name) for row in devices.FAMILIES["cuda"].rows()] == [
+        ("cuda", "NVIDIA H200"),
+        ("cuda:0", "NVIDIA H200"),
+        ("cuda:1", "NVIDIA L4"),
+    ]
+    assert devices.chips("cuda") == ["cuda:0", "cuda:1"]
+    assert devices.chips("cuda:1") == ["cuda:1"]
+
+
+def test_the_only_gpu_needs_no_number(two_gpus, monkeypatch):
+    monkeypatch.setattr(cuda, "_count", lambda driver: 1)
+    monkeypatch.setattr(cuda.MeasuredDevice, "__init__", lambda self, name, *given, **more: setattr(self, "id", name))
+    assert cuda.CudaDevice().id == "cuda"
+    assert devices.chips("cuda") == ["cuda"]
+    assert [row.id for row in devices.FAMILIES["cuda"].rows()] == ["cuda"]
+
+
 def test_the_row_of_the_device_names_the_first_gpu_and_its_cores(two_gpus, monkeypatch):
     assert cuda.row() == DeviceRow("cuda", "NVIDIA H200", Clock.MEASURED, 132, available=True)
     monkeypatch.setattr(cuda, "unavailable_reason", lambda: "no driver")
@@ -83,7 +102,7 @@ def test_the_row_of_the_device_names_the_first_gpu_and_its_cores(two_gpus, monke
 
 
 @pytest.mark.parametrize(
-    ("index", "name", "uuid", "capability"), [(0, "cuda", range(16), 90), (1, "cuda:1", range(1, 17), 89)]
+    ("index", "name", "uuid", "capability"), [(0, "cuda:0", range(16), 90), (1, "cuda:1", range(1, 17), 89)]
 )
 def test_a_gpu_is_locked_by_its_uuid_and_compiled_for_without_seeing_it(
     two_gpus, monkeypatch, index, name, uuid, capability

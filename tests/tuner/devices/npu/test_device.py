@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
+from npu_fixtures import CHIPS
 from places import HELPERS
 
 from tilewise.cli import cli
@@ -56,6 +57,23 @@ def test_what_is_missing_beside_the_npu_is_named_one_after_the_other(monkeypatch
     if importlib.util.find_spec("torch_npu") is None:
         assert "torch_npu is not installed" in unavailable_reason()
         assert row().unavailable_reason == unavailable_reason()
+
+
+def test_a_chip_that_this_process_does_not_see_is_refused(monkeypatch):
+    monkeypatch.setattr(npu, "unavailable_reason", lambda: None)
+    monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", "4, 6")
+    with pytest.raises(Unavailable, match="no device npu:2: this process sees 2 NPUs, numbered from 0"):
+        NpuDevice(2)
+
+
+@pytest.mark.parametrize(("index", "chip"), [(0, "4"), (1, "6")])
+def test_each_chip_has_a_lock_of_its_own(monkeypatch, index, chip):
+    held = []
+    monkeypatch.setattr(npu, "unavailable_reason", lambda: None)
+    monkeypatch.setattr(npu.MeasuredDevice, "__init__", lambda self, *given, **how: held.append(given[:3]))
+    monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", "4, 6")
+    NpuDevice(index)
+    assert held == [(f"npu:{index}", f"npu-{chip}", (npu.RUNTIME, index, False))]
 
 
 @pytest.mark.parametrize(("shown", "chip"), [(None, "0"), ("3", "3"), ("5,6", "5"), ("", "0")])
@@ -209,6 +227,19 @@ def test_a_kernel_is_tuned_and_looked_up(npu_machine, tmp_path, monkeypatch):
 
 
 @pytest.mark.full
+def test_two_shapes_are_tuned_on_two_npus_at_once(npu_machine, tmp_path, monkeypatch):
+    monkeypatch.setenv("TILEWISE_DB", f"sqlite:///{tmp_path / 'npu.db'}")
+    npu_machine()
+    monkeypatch.setenv("ASCEND_RT_VISIBLE_DEVICES", f"{next(CHIPS)},{next(CHIPS)}")
+    words = ["tune", f"{HELPERS / 'npu_kernels.py'}:HALVES", "-s", "N=100000", "-s", "N=50000", "--device", "npu"]
+    tuned = CliRunner().invoke(cli, [*words, "--trials", "3", "--json"])
+    assert tuned.exit_code == 0, tuned.output
+    assert [result["dims"]["N"] for result in json.loads(tuned.stdout)["results"]] == [100_000, 50_000]
+    begun = [line for line in tuned.stderr.splitlines() if "(measured times)" in line]
+    assert {line.rpartition(" on ")[2] for line in begun} == {"npu:0 (measured times)", "npu:1 (measured times)"}
+
+
+@pytest.mark.full
 def test_the_selftest_goes_through_every_step(npu_machine, monkeypatch):
     npu_machine()
     monkeypatch.setattr(selftest, "LARGE", Problem("doubled", {"N": 1 << 19}, "float32"))
@@ -221,6 +252,7 @@ def test_the_selftest_goes_through_every_step(npu_machine, monkeypatch):
     assert (launch["facts"]["method"], launch["facts"]["l2"]) == ("mspti", "cold")
 
 
+@pytest.mark.full
 def test_why_a_better_clock_is_not_used_is_said_of_the_device(npu, shared_npu):
     assert shared_npu.notes == ()
     device = npu(mspti="absent")
@@ -229,5 +261,6 @@ def test_why_a_better_clock_is_not_used_is_said_of_the_device(npu, shared_npu):
     assert note.startswith("not timed by mspti: CANN's mspti does not import: libmspti.so")
 
 
+@pytest.mark.full
 def test_a_warm_cache_is_another_toolchain(npu):
     assert npu(warm=True).toolchain.endswith("timed by mspti, warm L2")

@@ -64,6 +64,7 @@ def used(package):
 # --- every name is there --------------------------------------------------------------------------------------------
 
 
+@pytest.mark.in_part(1)
 @pytest.mark.skipif(not WHEELS, reason="no torch_npu wheel in build/wheels: make wheels")
 def test_every_name_of_torch_npu_stands_in_the_wheel(torch_npu):
     assert len(used("torch_npu")) > 30
@@ -84,6 +85,7 @@ def test_nothing_is_used_of_a_package_that_is_not_looked_up():
     assert {use.path[0] for _, use in all_uses()} == set(npu_names.PACKAGES)
 
 
+@pytest.mark.full
 def test_few_names_rest_on_their_spelling_alone(newest, triton, mspti):
     """The parameters of names defined in C++ or at run time cannot be read. They are listed so that none slips in."""
     packages = {"torch_npu": newest, "triton": triton, "mspti": mspti}
@@ -99,6 +101,7 @@ def test_few_names_rest_on_their_spelling_alone(newest, triton, mspti):
 # --- and a misspelt one is not --------------------------------------------------------------------------------------
 
 
+@pytest.mark.full
 def test_every_name_misspelt_is_found_missing(newest, triton, mspti):
     packages = {"torch_npu": newest, "triton": triton, "mspti": mspti}
     tried, unnoticed = 0, []

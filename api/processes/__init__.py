@@ -1,0 +1,1 @@
+"""Work in processes beside the server: look-ups that search, and imports."""

@@ -1,0 +1,120 @@
+"""Export files read entry by entry, however they are cut into pieces, in bounded memory."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import tracemalloc
+
+import pytest
+from scopes import changed
+from service_fixtures import SCOPE, WINNER
+
+from tilewise.db.exchange.native import entry_stream
+from tilewise.db.exchange.native.export_file import (
+    encode,
+    export_native,
+    read_native,
+    stream_native,
+    stream_native_offers,
+)
+from tilewise.db.sql.sql_store import open_store
+from tilewise.errors import BadImport
+
+
+@pytest.fixture(scope="module")
+def document(tmp_path_factory):
+    """An export of three problems, one of which another program spoilt."""
+    with open_store(f"sqlite:///{tmp_path_factory.mktemp('stream')}/tiles.db", create=True) as store:
+        for m in (1, 2, 3):
+            store.record(changed(SCOPE, dims={"M": m, "N": 8}), [WINNER])
+        yield store, export_native(store, store.scopes())
+
+
+def streamed(data):
+    return list(stream_native_offers(io.BytesIO(data)))
+
+
+@pytest.mark.parametrize("piece", [1, 7, 1 << 18])
+def test_a_file_is_read_alike_in_pieces_and_whole(document, monkeypatch, piece):
+    store, whole = document
+    monkeypatch.setattr(entry_stream, "_PIECE", piece)
+    offers = list(read_native(encode(whole)).offers)
+    for data in (
+        encode(whole),
+        b"".join(stream_native(store, store.scopes())),
+        gzip.compress(encode(whole)),
+        b"\xef\xbb\xbf" + json.dumps(dict(reversed(whole.items()))).encode(),
+    ):
+        assert streamed(data) == offers
+    assert streamed(encode(export_native(store, []))) == []
+
+
+def broken(whole, **members):
+    return json.dumps(whole | members).encode()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "complaint"),
+    [
+        (lambda whole: b"", "it is not JSON"),
+        (lambda whole: encode(whole)[:-20], "it is not JSON"),
+        (lambda whole: encode(whole) + b"{}", "something follows the document"),
+        (lambda whole: b"[" + encode(whole) + b"]", "instead of '{'"),
+        (lambda whole: gzip.compress(encode(whole))[:-20], "compressed data is damaged"),
+        (lambda whole: encode(whole).replace(b"row_reduce", b"row_\xff"), "not UTF-8"),
+        (lambda whole: encode(whole).replace(b'"M"', b'"N"'), "holds 'N' twice"),
+        (lambda whole: encode(whole).replace(b'"sha256"', b'"format"'), "holds 'format' twice"),
+        (lambda whole: encode(whole).replace(b"31.5", b"30.5"), "checksum does not match"),
+        (lambda whole: encode(whole).replace(b"31.5", b"NaN"), "NaN, which is not JSON"),
+        (lambda whole: encode(whole).replace(b"guided", b"\\ud800"), "surrogate"),
+        (lambda whole: broken(whole, sha256=None), "checksum does not match"),
+        (lambda whole: broken(whole, format="other"), "its format is 'other'"),
+        (lambda whole: broken(whole, version=2), "its version is 2"),
+        (lambda whole: broken(whole, entries={"a": 1}), "instead of"),
+        (lambda whole: json.dumps({"format": "tilewise"}).encode(), "entries is missing"),
+        (lambda whole: b'{"entries": [' + b"[" * 100_000, "nested too deep"),
+    ],
+)
+def test_a_damaged_file_is_refused_as_a_whole_one_is(document, spoil, complaint):
+    data = spoil(document[1])
+    with pytest.raises(BadImport, match=complaint):
+        streamed(data)
+    with pytest.raises(BadImport):
+        read_native(data)
+
+
+def test_memory_holds_an_entry_and_not_the_file(document):
+    store, _ = document
+
+    def peak(times):
+        store_scopes = [scope for scope in store.scopes() for _ in range(times)]
+        data = b"".join(stream_native(store, store_scopes))
+        tracemalloc.start()
+        try:
+            assert sum(1 for _ in stream_native_offers(io.BytesIO(data))) == 3 * times
+            return tracemalloc.get_traced_memory()[1]
+        finally:
+            tracemalloc.stop()
+
+    peak(1)
+    assert peak(400) < 3_000_000  # of a file of 1.2 MB, whose objects would take 5
+
+
+def test_an_entry_has_a_limit(document, monkeypatch):
+    monkeypatch.setattr(entry_stream, "_LARGEST_VALUE", 1000)
+    monkeypatch.setattr(entry_stream, "_PIECE", 64)
+    with pytest.raises(BadImport, match="an entry of more than"):
+        streamed(encode(document[1]).replace(b"guided", b"x" * 3000))
+
+
+def test_an_entry_that_would_take_much_memory_is_refused_before_it_is_parsed():
+    data = b'{"entries": [[' + b"[]," * 3_000_000 + b"[]]]}"
+    tracemalloc.start()
+    try:
+        with pytest.raises(BadImport, match="more than 200000 lists and objects"):
+            streamed(data)
+        assert tracemalloc.get_traced_memory()[1] < 40_000_000
+    finally:
+        tracemalloc.stop()

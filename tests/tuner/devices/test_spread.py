@@ -1,0 +1,166 @@
+"""One problem's candidates on several chips of different speed: their times are made comparable by anchors."""
+
+from __future__ import annotations
+
+import statistics
+
+import numpy as np
+import pytest
+from places import LANDSCAPES
+
+from tilewise.db.records import Problem, Status
+from tilewise.errors import StoreError, Unavailable, UsageError
+from tilewise.tuner.devices.replay import ReplayDevice
+from tilewise.tuner.devices.spread import SpreadDevice
+
+PROBLEM = Problem("bowl", {"M": 64}, "float32")
+SLOWNESS = (1.0, 0.9, 1.1, 1.05)
+
+
+@pytest.fixture
+def chips(bowl):
+    """`chips(*slowness)` returns devices that take so many times as long for each config; a function may change it."""
+
+    def made(*slowness):
+        devices = []
+        for number, slower in enumerate(slowness):
+            factor = slower if callable(slower) else lambda slower=slower: slower
+            device = bowl.FormulaDevice(lambda config, factor=factor: bowl.time_us(config) * factor())
+            device.id = f"cuda:{number}"
+            devices.append(device)
+        return devices
+
+    return made
+
+
+def configs(bowl, count):
+    return [{"TILE": 1 + number % 10, "WIDTH": 8 << number // 10, "fast": True} for number in range(count)]
+
+
+def times(device, bowl, wanted):
+    return [outcome.timing.time_us for outcome in device.evaluate(bowl.SPEC, PROBLEM, wanted)]
+
+
+def test_times_of_chips_of_different_speed_are_those_of_the_first(bowl, chips):
+    wanted = configs(bowl, 20)
+    with SpreadDevice(chips(*SLOWNESS)) as device:
+        assert times(device, bowl, wanted) == pytest.approx([bowl.time_us(config) for config in wanted])
+        assert device.batch == 16
+    with SpreadDevice(chips(*SLOWNESS), anchors=False) as device:
+        ratios = {round(us / bowl.time_us(c), 2) for us, c in zip(times(device, bowl, wanted), wanted, strict=True)}
+        assert ratios == set(SLOWNESS)
+
+
+def test_all_chips_work_and_each_outcome_says_where_it_was_timed(bowl, chips):
+    made = chips(*SLOWNESS)
+    with SpreadDevice(made) as device:
+        outcomes = list(device.evaluate(bowl.SPEC, PROBLEM, configs(bowl, 18)))
+    assert {outcome.facts["chip"] for outcome in outcomes} == {f"cuda:{number}" for number in range(4)}
+    assert all(outcome.facts["host"] for outcome in outcomes)
+    slow = next(outcome for outcome in outcomes if outcome.facts["chip"] == "cuda:2")
+    assert slow.facts["anchor_factor"] == pytest.approx(1 / 1.1, abs=1e-4)
+    assert all(one.closed for one in made)
+
+
+def test_a_config_that_fails_is_no_anchor_and_fails_on_any_chip(bowl, chips):
+    made = chips(1.0, 1.1)
+    for device in made:
+        time_of = device._time_of
+        device._time_of = lambda config, time_of=time_of: Status.RUNTIME if config["TILE"] < 4 else time_of(config)
+    with SpreadDevice(made) as device:
+        outcomes = list(device.evaluate(bowl.SPEC, PROBLEM, configs(bowl, 10)))
+    assert [outcome.status is Status.RUNTIME for outcome in outcomes] == [True] * 3 + [False] * 7
+    expected = [bowl.time_us(config) for config in configs(bowl, 10)[3:]]
+    assert [outcome.timing.time_us for outcome in outcomes[3:]] == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("change", "drained"), [(1.025, False), (1.035, True)])
+def test_a_chip_whose_anchors_move_is_drained_by_name_and_its_share_timed_again(bowl, chips, change, drained):
+    slowness, told = [1.1], []
+    made = chips(1.0, lambda: slowness[0])
+    with SpreadDevice(made, told=told.append) as device:
+        times(device, bowl, configs(bowl, 10))
+        slowness[0] *= change
+        wanted = configs(bowl, 20)[10:]
+        found = times(device, bowl, wanted)
+        assert found == pytest.approx([bowl.time_us(config) for config in wanted], rel=0.02)
+        before = len(made[1].evaluated)
+        times(device, bowl, wanted)
+    assert (len(made[1].evaluated) == before) is drained
+    assert told == (["cuda:1 is drained: its anchors moved by 3.4%"] if drained else [])
+
+
+def test_a_lost_chip_is_named_and_when_all_are_lost_so_is_the_device(bowl, chips):
+    def gone():
+        raise Unavailable("it fell off the bus")
+
+    told, wanted = [], configs(bowl, 6)
+    with SpreadDevice(chips(1.0, gone), told=told.append) as device:
+        assert times(device, bowl, wanted) == [bowl.time_us(config) for config in wanted]
+    assert told == ["cuda:1 is drained: it is lost: it fell off the bus"]
+    with SpreadDevice(chips(gone, gone)) as device, pytest.raises(Unavailable, match="fell off the bus"):
+        times(device, bowl, wanted)
+
+
+def test_an_error_on_one_chip_ends_what_the_others_do(bowl, chips):
+    def fails():
+        raise StoreError("the disk is full")
+
+    def waits():
+        assert device._stopping.wait(60)
+        return 1.0
+
+    made = chips(1.0, fails, waits)
+    with SpreadDevice(made) as device, pytest.raises(StoreError, match="the disk is full"):
+        next(device.evaluate(bowl.SPEC, PROBLEM, configs(bowl, 30)))
+    assert len(made[2].evaluated) == 3  # the anchors, and the config after which it noticed
+
+
+def test_another_problem_has_anchors_of_its_own(bowl, chips):
+    with SpreadDevice(chips(1.0, 1.1)) as device:
+        times(device, bowl, configs(bowl, 4))
+        other = Problem("bowl", {"M": 128}, "float32")
+        outcomes = device.evaluate(bowl.SPEC, other, configs(bowl, 10)[4:])
+        expected = [bowl.time_us(config) for config in configs(bowl, 10)[4:]]
+        assert [outcome.timing.time_us for outcome in outcomes] == pytest.approx(expected)
+
+
+def test_chips_of_different_toolchains_are_refused(bowl, chips):
+    made = chips(1.0, 1.0)
+    made[1].toolchain = "formula 2"
+    with pytest.raises(UsageError, match="cuda:0 and cuda:1 differ in their part or toolchain"):
+        SpreadDevice(made)
+
+
+# Pick regret on recorded landscapes ----------------------------------------------------------------------------------
+
+LANDSCAPE = LANDSCAPES / "row_reduce-1000x8192-float32-H200.json.gz"
+SPREAD = 0.1
+
+
+def regret(seed, *, anchors):
+    """Return how much slower the fastest of 200 configs is than it looks, if eight chips time them: its true time over
+    that of the config that is truly the fastest, less 1."""
+    drawn = np.random.default_rng(seed)
+    devices = [
+        ReplayDevice(LANDSCAPE, noise=True, seed=seed, slowness=slower)
+        for slower in drawn.uniform(1 - SPREAD, 1 + SPREAD, 8).tolist()
+    ]
+    true_us = [statistics.median(row.samples_us) if row.samples_us else None for row in devices[0].rows]
+    wanted = [int(index) for index in drawn.permutation(len(true_us))[:200]]
+    found: dict[int, float] = {}
+    with SpreadDevice(devices, anchors=anchors) as device:
+        for first in range(0, len(wanted), device.batch):
+            batch = wanted[first : first + device.batch]
+            configs = [devices[0].space.configs[index] for index in batch]
+            best = min(found.values(), default=None)
+            outcomes = device.evaluate(devices[0].spec, devices[0].problem, configs, to_beat_us=lambda best=best: best)
+            found |= {i: o.timing.time_us for i, o in zip(batch, outcomes, strict=True) if o.timing is not None}
+    return true_us[min(found, key=found.get)] / min(true_us[index] for index in found) - 1
+
+
+@pytest.mark.full
+def test_with_a_spread_of_ten_percent_the_pick_is_within_one_percent_with_anchors_and_not_without():
+    with_anchors, without = ([regret(seed, anchors=anchors) for seed in range(6)] for anchors in (True, False))
+    assert statistics.fmean(with_anchors) <= 0.01
+    assert statistics.fmean(without) > 0.03

@@ -1,0 +1,59 @@
+"""A store as a source of look-ups: what is read when."""
+
+from __future__ import annotations
+
+import pytest
+from places import LANDSCAPES
+from service_fixtures import SCOPE
+
+from tilewise.db.records import Question
+from tilewise.db.sql.sql_store import open_store
+from tilewise.tuner.devices.replay import ReplayDevice
+from tilewise.tuner.lookup.store_source import StoreSource
+from tilewise.tuner.tuning.loop import Budget, Tuning
+
+QUESTION = Question(SCOPE.problem.resized({"M": 8, "N": 8}), SCOPE.device)
+
+
+@pytest.fixture
+def near(store_url, monkeypatch):
+    """A function that returns the shapes near `QUESTION`, and the pages of shapes that were read for it; the source was
+    prepared when it was first called."""
+    pages = []
+    with open_store(store_url, create=True) as store:
+        source, shape_pages = StoreSource(store), store.shape_pages
+
+        def noted(*family, last):
+            for number, page in shape_pages(*family, last=last):
+                pages.extend(page.values())
+                yield number, page
+
+        def look():
+            pages.clear()
+            return [dims for _, dims in source.near(QUESTION, None, 1.0)], list(pages)
+
+        def prepared():
+            source.prepare()
+            monkeypatch.setattr(store, "shape_pages", noted)
+            return look
+
+        yield prepared
+
+
+def test_a_prepared_source_reads_only_the_shapes_that_are_new(near, tune):
+    for m in range(5, 8):
+        tune(dims={"M": m, "N": 8})
+    look = near()
+    assert look() == ([{"M": 7, "N": 8}, {"M": 6, "N": 8}, {"M": 5, "N": 8}], [])
+    tune(dims={"M": 9, "N": 8})
+    shapes, read = look()
+    assert (shapes[0], read) == ({"M": 9, "N": 8}, ['[{"M":9,"N":8}]'])
+
+
+def test_a_replayed_tuning_keeps_no_other_family_from_being_indexed(near, store_url, tune):
+    """A recording has one problem without dimensions, so its family has no shapes to index."""
+    file = LANDSCAPES / "max_rows-300x4096-float32-Ascend910B4-modelled.json.gz"
+    with ReplayDevice(str(file)) as device, open_store(store_url) as store:
+        Tuning(device.spec, device.problem, device, store, budget=Budget(2), search="random", seed=0).run()
+    tune(dims={"M": 7, "N": 8})
+    assert near()() == ([{"M": 7, "N": 8}], [])
