@@ -8,14 +8,17 @@ from typing import Any
 
 from fastapi import FastAPI
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 
 import tilewise
-from tilewise.api.http import problems
+from tilewise.api.http import problems, schemas
 from tilewise.api.http.auth import Authorization, required_right
 from tilewise.api.http.body_limit import BodyLimit
+from tilewise.api.http.compression import Compression
 from tilewise.api.http.middleware import Middleware
+from tilewise.api.pages import faults
 from tilewise.api.pages.routes import PAGES
-from tilewise.api.routes import exports, health, imports, jobs, listings, lookups
+from tilewise.api.routes import exports, health, imports, jobs, listings, lookups, workers
 from tilewise.api.service.service import Options, Service
 from tilewise.db.tokens import Right
 
@@ -24,12 +27,12 @@ __all__ = ["create_app"]
 
 _PARTS = (
     lookups.plain,
-    lookups.typed,
     listings.plain,
     exports.plain,
     imports.plain,
     jobs.plain,
     jobs.typed,
+    workers.plain,
     health.plain,
 )
 
@@ -65,8 +68,10 @@ def create_app(store_url: str, options: Options | None = None) -> FastAPI:
     app.state.service = service
     app.add_middleware(BodyLimit)
     app.add_middleware(Authorization, service=service)
-    app.add_middleware(Middleware, service=service)  # the last added is the outermost
+    app.add_middleware(Compression)
+    app.add_middleware(Middleware, service=service, unexpected=faults.unexpected)  # the last added is the outermost
     problems.install(app)
+    faults.install(app)
     return app
 
 
@@ -76,9 +81,16 @@ class _Documented(FastAPI):
         if self.openapi_schema is None:
             self.openapi_schema = super().openapi()
             _add_rights(self.openapi_schema)
+            _add_schema(self.openapi_schema, schemas.LookupRequest)
             for response in _error_responses(self.openapi_schema):
                 response["content"] = {problems.MEDIA_TYPE: response["content"]["application/json"]}
         return self.openapi_schema
+
+
+def _add_schema(document: dict[str, Any], model: type[BaseModel]) -> None:
+    """Document a body that FastAPI does not read itself, and the schemas that it uses."""
+    schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
+    document["components"]["schemas"] |= {**schema.pop("$defs", {}), model.__name__: schema}
 
 
 _REFUSALS = {

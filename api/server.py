@@ -6,12 +6,16 @@ import ctypes
 import gc
 import signal
 import socket
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import cast
 
 import uvicorn
 
 from tilewise.api.app import create_app
 from tilewise.api.http import logs
+from tilewise.api.http.connections import Connections, most_connections
 from tilewise.api.http.protocol import Protocol
 from tilewise.api.service.service import Options
 
@@ -19,6 +23,10 @@ __all__ = ["listeners", "one_arena", "run"]
 
 _M_ARENA_MAX = -8
 """From glibc's malloc.h."""
+
+_SWITCH_SECONDS = 0.001
+"""Time that a thread computes before another gets its turn. The event loop waits as long for each thread that does;
+Python's default is 5 ms."""
 
 _ACCEPTS = 16
 """New connections per turn of the event loop."""
@@ -30,19 +38,24 @@ def run(
     ready: Callable[[str], None],
     *,
     options: Options | None = None,
+    proxies: Sequence[str] = (),
     log_level: str = "info",
 ) -> None:
     """Serve on `listener` until SIGTERM or SIGINT; call `ready` with the address once requests are answered.
 
     Requests in flight get 5 seconds. On SIGTERM, the normal way to stop a service, the call returns; on SIGINT it
-    raises `KeyboardInterrupt`.
+    raises `KeyboardInterrupt`. `proxies` are addresses and networks whose `X-Forwarded-For` and `X-Forwarded-Proto`
+    are believed.
     """
     one_arena()
+    sys.setswitchinterval(_SWITCH_SECONDS)
     logs.configure(log_level)
     config = uvicorn.Config(
         create_app(store_url, options),
         loop="uvloop",  # the asyncio loop takes 44 ms per request on keep-alive connections
-        http=Protocol,
+        http=cast("type[Protocol]", partial(Protocol, peers=Connections(most_connections()))),
+        proxy_headers=bool(proxies),
+        forwarded_allow_ips=list(proxies),
         lifespan="on",
         log_config=None,  # `logs.configure` has set it
         access_log=False,

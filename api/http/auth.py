@@ -20,7 +20,7 @@ from tilewise.errors import Busy, Forbidden, TilewiseError, Unauthorized
 if TYPE_CHECKING:
     from tilewise.api.service.service import Service
 
-__all__ = ["Authorization", "Buckets", "required_right"]
+__all__ = ["Authorization", "Buckets", "caller_of", "required_right", "token_of"]
 
 _OPEN = ("/healthz", "/readyz", "/openapi.json")
 _READING = ("GET", "HEAD", "OPTIONS")
@@ -35,6 +35,11 @@ def required_right(method: str, path: str) -> Right | None:
     if method in _READING or path == "/v1/lookup":
         return Right.READ
     return Right.ADMIN if path == "/v1/import" else Right.SUBMIT
+
+
+def caller_of(request: Request) -> str:
+    """Return the address that a request comes from, by which limits tell callers apart."""
+    return request.client.host if request.client else "unknown"
 
 
 class Buckets:
@@ -78,7 +83,7 @@ class Authorization:
         if right is None or (right is Right.READ and self._service.reads_open):
             return
         caller = (scope.get("client") or ("unknown",))[0]
-        text = _token(scope)
+        text = token_of(scope)
         found = await self._service.read(self._service.tokens.check, text) if text else None
         if found is None:
             self._failures.take(caller)
@@ -91,7 +96,7 @@ class Authorization:
             self._writes.take(token_id)
 
 
-def _token(scope: Scope) -> str:
+def token_of(scope: Scope) -> str:
     """Return a request's bearer token, or the password of a reading request; empty if it has neither.
 
     Browsers send a password on their own, so a password must not be enough to write.

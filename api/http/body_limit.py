@@ -10,7 +10,8 @@ __all__ = ["LARGEST_BODY", "LARGEST_IMPORT", "BodyLimit"]
 LARGEST_BODY = 1 << 20
 """In bytes; a batch of `MOST_QUERIES` queries takes about 150,000."""
 
-LARGEST_IMPORT = 64 << 20
+LARGEST_IMPORT = 512 << 20
+"""In bytes; an export of 10^5 problems takes 157 million. It is written to a file while it arrives."""
 
 
 class BodyLimit:

@@ -3,29 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from urllib.parse import parse_qsl
 
 from tilewise.api.http.parameters import Parameters
 from tilewise.api.http.schemas import LookupQuery
-from tilewise.api.service.answers import problem_of
+from tilewise.api.service.answers import LookupRequest, problem_of
 from tilewise.db.records import Question
 from tilewise.errors import UsageError
 from tilewise.tuner.lookup.resolve import Match, device_name
 
-__all__ = ["LookupRequest", "question_from_parameters", "request_from_body", "request_from_query"]
+__all__ = ["question_from_parameters", "request_from_body", "request_from_query"]
 
 
 _MATCHES = [match.value for match in Match]
-
-
-@dataclass(frozen=True, slots=True)
-class LookupRequest:
-    """A question, and how far its answer may relax."""
-
-    question: Question
-    match: Match = Match.EXACT
-    toolchain: str | None = None
 
 
 def request_from_query(kernel: str, query: str) -> LookupRequest:

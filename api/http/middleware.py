@@ -12,10 +12,12 @@ import logging
 import os
 import re
 import time
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tilewise.api.http import problems
@@ -47,12 +49,19 @@ _HOT = "/v1/configs/"
 _HOT_ROUTE = "/v1/configs/{kernel}"
 _ID = re.compile(rb"[A-Za-z0-9._-]{1,64}")
 
+_CLIENT_LEFT = 499
+"""Status in logs and metrics of a request whose client did not wait for the answer."""
+
 _log = logging.getLogger("tilewise.access")
 
 
 class Middleware:
-    def __init__(self, app: ASGIApp, service: Service) -> None:
-        self._app, self._service = app, service
+    """`unexpected` answers a defect of the server."""
+
+    def __init__(
+        self, app: ASGIApp, service: Service, unexpected: Callable[[Request], Response] = problems.of_unexpected
+    ) -> None:
+        self._app, self._service, self._unexpected = app, service, unexpected
         self._prefix = os.urandom(4).hex().encode()
         self._serials = itertools.count(1)
 
@@ -121,10 +130,12 @@ class Middleware:
         scope.setdefault("state", {})["request_id"] = request_id.decode()
         try:
             await self._app(scope, receive, tagged)
+        except ClientDisconnect:
+            status = _CLIENT_LEFT
         except Exception:
             _log.exception("unexpected error", extra={"request_id": request_id.decode(), "path": scope["path"]})
             if not status:
-                await problems.of_unexpected(Request(scope))(scope, receive, tagged)
+                await self._unexpected(Request(scope))(scope, receive, tagged)
             status = 500
         finally:
             route = getattr(scope.get("route"), "path", "none")

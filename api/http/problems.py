@@ -1,4 +1,4 @@
-"""Errors as RFC 9457 problem documents: the only place that maps errors to HTTP statuses."""
+"""Errors as RFC 9457 problem documents."""
 
 from __future__ import annotations
 
@@ -13,39 +13,21 @@ from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
+from starlette.routing import Match as RouteMatch
 
-from tilewise.errors import (
-    Busy,
-    Forbidden,
-    NotFound,
-    NothingFeasible,
-    StoreError,
-    TilewiseError,
-    Unauthorized,
-    Unavailable,
-    UnknownKernel,
-    UsageError,
-)
+from tilewise.api.http.problem_types import entry_of, type_of
+from tilewise.errors import Busy, NoSpace, ReadOnly, StoreError, TilewiseError
 from tilewise.tuner.lookup.resolve import NotTuned
 
-__all__ = ["MEDIA_TYPE", "ProblemResponse", "install", "of_ours", "of_unexpected", "status_of"]
+__all__ = ["MEDIA_TYPE", "ProblemResponse", "install", "of_ours", "of_unexpected"]
 
 MEDIA_TYPE = "application/problem+json"
 
-_STATUS: Mapping[type[TilewiseError], tuple[int, str]] = {
-    NotTuned: (404, "not-tuned"),
-    NotFound: (404, "not-found"),
-    UnknownKernel: (404, "unknown-kernel"),
-    Busy: (429, "busy"),
-    Unauthorized: (401, "unauthorized"),
-    Forbidden: (403, "forbidden"),
-    UsageError: (400, "bad-request"),
-    NothingFeasible: (422, "nothing-feasible"),
-    Unavailable: (503, "unavailable"),
-    StoreError: (503, "database"),
-    TilewiseError: (500, "failed"),
+_NO_ANSWER = "the database does not answer; the server's log says why"
+_DETAILS = {
+    NoSpace: "the server's disk is full; nothing was written: its operator has to free some space",
+    ReadOnly: "the server's database is read-only; nothing was written: its operator has to make it writable",
 }
-"""HTTP status and last part of the problem's `type`; the first class listed here in an error's MRO counts."""
 
 RETRY_SECONDS = "5"
 """Delay before a retry when the database did not answer."""
@@ -60,10 +42,6 @@ class ProblemResponse(JSONResponse):
     media_type = MEDIA_TYPE
 
 
-def status_of(error: TilewiseError) -> int:
-    return _entry(error)[0]
-
-
 def install(app: FastAPI) -> None:
     """Make the application answer every error with a problem document."""
     app.add_exception_handler(TilewiseError, of_ours)
@@ -71,27 +49,23 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(RequestValidationError, _of_validation)
 
 
-def _entry(error: TilewiseError) -> tuple[int, str]:
-    return next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
-
-
 async def of_ours(request: Request, error: Exception) -> ProblemResponse:
     assert isinstance(error, TilewiseError)
-    status, kind = _entry(error)
+    status, kind = entry_of(error)
     members: dict[str, Any] = {}
     detail = str(error)
     if isinstance(error, NotTuned):
         members["nearest"] = [dict(dims) for dims in error.nearest]
     elif isinstance(error, StoreError):
         _log.error("the database failed: %s", error)
-        detail = "the database does not answer; the server's log says why"  # the message may hold paths of the server
+        detail = _DETAILS.get(type(error), _NO_ANSWER)  # the message may hold paths of the server
     title = kind.replace("-", " ").capitalize()
     headers = {401: {"WWW-Authenticate": _challenge(request)}, 503: {"Retry-After": RETRY_SECONDS}}.get(status)
+    if isinstance(error, ReadOnly):
+        headers = None
     if isinstance(error, Busy):
         headers = {"Retry-After": str(math.ceil(error.retry_seconds))}
-    return _problem(
-        request, status, detail, kind=f"urn:tilewise:problem:{kind}", title=title, members=members, headers=headers
-    )
+    return _problem(request, status, detail, kind=type_of(error), title=title, members=members, headers=headers)
 
 
 def _challenge(request: Request) -> str:
@@ -103,13 +77,20 @@ async def _of_http(request: Request, error: Exception) -> ProblemResponse:
     """Answer the errors of Starlette and FastAPI: unknown paths, wrong methods, unreadable bodies."""
     assert isinstance(error, HTTPException)
     headers = dict(error.headers or {})
-    if "GET" in headers.get("Allow", "").split(", "):
-        headers["Allow"] = headers["Allow"].replace("GET", "GET, HEAD")
+    if error.status_code == 405:
+        headers["Allow"] = ", ".join(sorted(_methods(request)))
     details = {
         404: f"there is nothing at {request.url.path!r}; /openapi.json lists all paths",
         405: f"{request.method} is not allowed here; allowed: {headers.get('Allow', 'nothing')}",
     }
     return _problem(request, error.status_code, details.get(error.status_code, error.detail), headers=headers)
+
+
+def _methods(request: Request) -> set[str]:
+    """Return the methods that any route of the request's path has."""
+    fitting = (route for route in request.app.routes if route.matches(request.scope)[0] is not RouteMatch.NONE)
+    methods = {method for route in fitting for method in getattr(route, "methods", None) or ("GET",)}
+    return methods | {"HEAD"} if "GET" in methods else methods
 
 
 async def _of_validation(request: Request, error: Exception) -> ProblemResponse:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Coroutine
-from typing import TYPE_CHECKING, Any, cast
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any, TypeVar, cast
+from urllib.parse import quote, urlencode
 
 from fastapi import Request
 from fastapi.routing import APIRoute
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from tilewise.api.http import schemas
 from tilewise.api.http.middleware import CACHE_CONTROL
 from tilewise.api.http.parameters import Parameters
-from tilewise.api.service.answer_cache import Answer
+from tilewise.api.service.answer_cache import Answer, encode
+from tilewise.db.store import Wanted
+from tilewise.errors import UsageError
+from tilewise.tuner.space.problem_checks import parse_dims
 
 if TYPE_CHECKING:
     from tilewise.api.service.service import Service
@@ -24,14 +29,22 @@ __all__ = [
     "NARROWING",
     "UNCHANGED",
     "PlainRoute",
+    "body_of",
     "documented",
-    "encode",
     "given",
+    "next_of",
+    "next_page",
     "respond",
     "service_of",
     "tagged",
     "unchanged",
+    "wanted_of",
+    "while_connected",
 ]
+
+T = TypeVar("T")
+
+_LONGEST_DIMS = 300
 
 
 class PlainRoute(APIRoute):
@@ -77,20 +90,76 @@ def documented(
     return entry if example is None else entry | {"example": example}
 
 
+async def while_connected(request: Request, work: Awaitable[T]) -> T:
+    """Return the result of `work`; if the client leaves before, cancel it and raise `ClientDisconnect`.
+
+    The request's body has to be read first.
+    """
+    working, leaving = asyncio.ensure_future(work), asyncio.ensure_future(_left(request))
+    try:
+        await asyncio.wait({working, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        if not working.done():
+            raise ClientDisconnect
+        return working.result()
+    finally:
+        working.cancel()
+        leaving.cancel()
+
+
+async def _left(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+def body_of(schema: str) -> dict[str, Any]:
+    """Return an operation's request body in OpenAPI's form."""
+    content = {"application/json": {"schema": {"$ref": f"#/components/schemas/{schema}"}}}
+    return {"required": True, "content": content}
+
+
 NARROWING = [
     documented("kernel", "only this kernel", minLength=1),
     documented("dtype", "only this dtype", minLength=1),
     documented("device", "only this device name", minLength=1),
+    documented("dims", "only shapes with these sizes and flags", minLength=1, example="M=1000,N=8192"),
 ]
+"""The parameters that `wanted_of` takes."""
 
 
-def tagged(request: Request, document: Any) -> Response:
-    """Answer a document as JSON with its entity tag, or 304 if the client already has it."""
-    return respond(request, Answer.of(encode(document)))
+def wanted_of(parameters: Parameters) -> Wanted:
+    """Take the filter of a listing. Raises `UsageError`."""
+    dims = parameters.take("dims")
+    if dims and len(dims) > _LONGEST_DIMS:
+        raise UsageError(f"dims has {len(dims)} characters; expected at most {_LONGEST_DIMS}, such as M=1000,N=8192")
+    return Wanted(
+        kernel=parameters.take("kernel"),
+        dtype=parameters.take("dtype"),
+        device=parameters.take("device"),
+        dims=parse_dims(dims) if dims else {},
+    )
 
 
-def encode(document: Any) -> bytes:
-    return json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
+def next_of(operation: str, parameter: str = "after") -> dict[str, Any]:
+    """Return OpenAPI's link from a page of an operation to the next one."""
+    return {
+        "operationId": operation,
+        "parameters": {parameter: "$response.body#/next"},
+        "description": "The next page, with the other parameters unchanged.",
+    }
+
+
+def next_page(request: Request, name: str, value: str) -> dict[str, str]:
+    """Return the `Link` header that leads to the following page, whose parameter `name` has this value."""
+    others = [(key, text) for key, text in request.query_params.multi_items() if key != name]
+    path = quote(request.scope["path"])
+    return {"link": f'<{path}?{urlencode([*others, (name, value)])}>; rel="next"'}
+
+
+def tagged(request: Request, document: Any, headers: Mapping[str, str] | None = None) -> Response:
+    """Answer a document as JSON with its entity tag and further headers, or 304 if the client already has it."""
+    response = respond(request, Answer.of(encode(document)))
+    response.headers.update(headers or {})
+    return response
 
 
 def respond(request: Request, answer: Answer) -> Response:

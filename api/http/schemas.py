@@ -38,18 +38,23 @@ __all__ = [
     "Jobs",
     "Kernel",
     "Kernels",
+    "Lane",
     "LookupMiss",
     "LookupQuery",
     "LookupRequest",
     "LookupResults",
     "NotTunedProblem",
     "Problem",
+    "Problems",
     "Progress",
     "Result",
     "ScopeFields",
+    "StoredProblem",
     "Trial",
     "Trials",
     "ValidationProblem",
+    "Worker",
+    "Workers",
 ]
 
 MOST_QUERIES = 1000
@@ -226,6 +231,7 @@ class LookupMiss(TypedDict):
     match: Match
     config: None
     why: str
+    type: Annotated[str, Field(description="type of the problem, such as urn:tilewise:problem:not-tuned")]
 
 
 class LookupResults(TypedDict):
@@ -303,6 +309,24 @@ class Trials(TypedDict):
     next: NotRequired[Annotated[str, Field(description="value of `after` for the next page; absent on the last")]]
 
 
+class StoredProblem(ScopeFields):
+    """A problem on one device, source and toolchain, and its best config."""
+
+    key: Annotated[str, Field(description="key of the problem: /problems/{key} shows it")]
+    config: Annotated[Config | None, Field(description="the best config; null if none is verified")]
+    verified: bool
+    time_us: NotRequired[Microseconds]
+    speed_up: NotRequired[Annotated[float, Field(gt=0, description="the default's time over the best time")]]
+    default: NotRequired[Default]
+    trials: TrialCounts
+    tuned_at: NotRequired[Moment]
+
+
+class Problems(TypedDict):
+    problems: list[StoredProblem]
+    next: NotRequired[Annotated[str, Field(description="value of `after` for the next page; absent on the last")]]
+
+
 class Best(TypedDict):
     """A config that was the fastest for its source, toolchain and clock when it was recorded."""
 
@@ -373,7 +397,21 @@ class JobRequest(BaseModel):
         ),
     ]
     dtype: Name = "float32"
-    device: Annotated[Name, Field(description="id of a device in /v1/devices", examples=["model:Ascend910B4"])]
+    device: Annotated[
+        Name,
+        Field(
+            description="id of a device in /v1/devices or /v1/workers, such as cuda:1; cuda for any free one; or the "
+            "name of a device that measures",
+            examples=["model:Ascend910B4"],
+        ),
+    ]
+    toolchain: Annotated[
+        str, Field(max_length=1000, description="run on no other toolchain than this one of /v1/workers")
+    ] = ""
+    fresh: Annotated[bool, Field(strict=True, description="ignore trials that were stored before the job")] = False
+    within: (
+        Annotated[float, Field(gt=0, le=366 * 86400, description="seconds from now after which the job fails")] | None
+    ) = None
     trials: Annotated[int, Field(strict=True, ge=1, le=100_000), BeforeValidator(_as_integer)] | None = None
     seconds: (
         Annotated[
@@ -434,13 +472,48 @@ class Job(TypedDict):
     progress: Progress
     attempts: Annotated[int, Field(ge=0, description="number of starts; each resumes from the stored trials")]
     cancelling: bool
+    toolchain: NotRequired[Annotated[str, Field(description="the only toolchain that it may run on")]]
+    fresh: NotRequired[Annotated[bool, Field(description="it ignores trials that were stored before")]]
+    ran_on: NotRequired[Annotated[str, Field(description="host and device where it runs or ran last")]]
+    runnable_on: NotRequired[
+        Annotated[list[str], Field(description="hosts and devices that could run it, if it waits")]
+    ]
+    waits: NotRequired[Annotated[str, Field(description="reason why it waits, as far as it is known")]]
+    deadline: NotRequired[Moment]
     created: Moment
     started: NotRequired[Moment]
     finished: NotRequired[Moment]
 
 
+class Lane(TypedDict):
+    """A device of a worker."""
+
+    id: Annotated[str, Field(examples=["cuda:1"])]
+    name: Annotated[str, Field(examples=["NVIDIA H200"])]
+    clock: Clock
+    toolchain: NotRequired[Annotated[str, Field(description="absent if it is unknown until a job opens the device")]]
+    job: NotRequired[Annotated[int, Field(ge=1, description="number of the job that runs on it")]]
+
+
+class Worker(TypedDict):
+    """A process that runs jobs on the devices of its host."""
+
+    id: Annotated[int, Field(ge=1)]
+    host: str
+    version: Annotated[str, Field(description="of tilewise")]
+    started: Moment
+    draining: Annotated[bool, Field(description="it is being stopped, and takes no more jobs")]
+    kernels: list[str]
+    devices: list[Lane]
+
+
+class Workers(TypedDict):
+    workers: list[Worker]
+
+
 class Jobs(TypedDict):
     jobs: list[Job]
+    next: NotRequired[Annotated[str, Field(description="value of `before` for the next page; absent on the last")]]
 
 
 class Health(TypedDict):

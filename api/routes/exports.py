@@ -12,6 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
 from tilewise.api.http import schemas
+from tilewise.api.http.auth import caller_of
 from tilewise.api.http.middleware import CACHE_CONTROL
 from tilewise.api.http.routing import (
     DATABASE_FAILS,
@@ -22,11 +23,12 @@ from tilewise.api.http.routing import (
     given,
     service_of,
     unchanged,
+    wanted_of,
 )
 from tilewise.api.service.answer_cache import Answer
 from tilewise.api.service.service import Service
 from tilewise.db.exchange.native.export_file import VERSION, stream_native
-from tilewise.db.records import canonical_json
+from tilewise.db.records import Shape, canonical_json
 from tilewise.db.store import Store, Wanted
 from tilewise.errors import StoreError
 
@@ -51,15 +53,15 @@ async def export(request: Request) -> Response:
     """Stream the file that `tilewise import` and the decorator read, from one snapshot of the database. The checksum
     comes last: a file without it was cut off."""
     parameters, service = given(request), service_of(request)
-    wanted = Wanted(kernel=parameters.take("kernel"), dtype=parameters.take("dtype"), device=parameters.take("device"))
-    parameters.finish("kernel, dtype or device")
+    wanted = wanted_of(parameters)
+    parameters.finish("kernel, dtype, device or dims")
     tag = await service.read(_tag, service.store, wanted)
-    return unchanged(request, tag) or _Export(service, wanted, tag)
+    return unchanged(request, tag) or _Export(service, wanted, tag, caller_of(request))
 
 
 def _tag(store: Store, wanted: Wanted) -> Answer:
     """Return a weak entity tag: a file holds the time of its creation, so two with the same content are not equal."""
-    identity = [VERSION, store.revision(), store.mark(), wanted.kernel, wanted.dtype, wanted.device]
+    identity = [VERSION, store.revision(), store.mark(), wanted.kernel, wanted.dtype, wanted.device, dict(wanted.dims)]
     strong = Answer.of(canonical_json(identity).encode())
     return Answer(b"", b"W/" + strong.tag)
 
@@ -67,13 +69,13 @@ def _tag(store: Store, wanted: Wanted) -> Answer:
 class _Export(StreamingResponse):
     """The file in pieces. A failure before the first piece is answered as an error; a later one ends the connection."""
 
-    def __init__(self, service: Service, wanted: Wanted, answer: Answer) -> None:
+    def __init__(self, service: Service, wanted: Wanted, answer: Answer, caller: str) -> None:
         headers = {"etag": answer.tag.decode(), "cache-control": CACHE_CONTROL.decode()}
         super().__init__((), media_type="application/json", headers=headers)
-        self._service, self._wanted = service, wanted
+        self._service, self._wanted, self._caller = service, wanted, caller
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        async with self._service.export_turn():
+        async with self._service.export_turn(self._caller):
             pieces = _pieces(self._service.store, self._wanted)
             with closing(pieces):
                 first = await self._service.run(next, pieces)
@@ -93,4 +95,8 @@ class _Export(StreamingResponse):
 def _pieces(store: Store, wanted: Wanted) -> Generator[bytes]:
     with store.snapshot() as frozen:
         scopes = frozen.scopes(wanted.kernel, wanted.device)
-        yield from stream_native(frozen, (scope for scope in scopes if wanted.dtype in (None, scope.dtype)))
+        yield from stream_native(frozen, (scope for scope in scopes if _is_wanted(scope.shape, scope.dtype, wanted)))
+
+
+def _is_wanted(shape: Shape, dtype: str, wanted: Wanted) -> bool:
+    return wanted.dtype in (None, dtype) and all(shape.get(name) == size for name, size in wanted.dims.items())

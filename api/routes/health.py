@@ -8,7 +8,6 @@ from starlette.responses import JSONResponse, Response
 from tilewise.api.http import schemas
 from tilewise.api.http.routing import DATABASE_FAILS, PlainRoute, service_of
 from tilewise.api.service.metrics import CONTENT_TYPE
-from tilewise.db.records import Problem, Question
 
 __all__ = ["plain"]
 
@@ -25,10 +24,9 @@ async def healthz(request: Request) -> Response:
     "/readyz", summary="Check that the server can answer", response_model=schemas.Health, responses=DATABASE_FAILS
 )
 async def readyz(request: Request) -> Response:
-    """Check that the database has the schema version that this program needs, and run one indexed query."""
-    service = service_of(request)
-    await service.run(service.store.check_schema)
-    await service.run(service.store.lookup, Question(Problem("", {}, ""), ""))
+    """Check that the database has the schema version that this program needs, and run one indexed query. Checks at the
+    same time are one."""
+    await service_of(request).check_ready()
     return JSONResponse({"status": "ok"})
 
 

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any
+from tempfile import NamedTemporaryFile
+from typing import IO
 
 from fastapi import APIRouter, Request
+from starlette.concurrency import run_in_threadpool
 from starlette.responses import JSONResponse, Response
 
 from tilewise.api.http import schemas
-from tilewise.api.http.routing import DATABASE_FAILS, PlainRoute, service_of
-from tilewise.db.exchange.import_file import ImportFile
-from tilewise.db.exchange.native.export_file import read_native
-from tilewise.db.store import MergeReport
-from tilewise.errors import BadImport
+from tilewise.api.http.routing import DATABASE_FAILS, PlainRoute, body_of, service_of
+from tilewise.errors import NoSpace
 
 __all__ = ["plain"]
 
 plain = APIRouter(route_class=PlainRoute, tags=["files"])
 
-_GZIP = b"\x1f\x8b"
-_MAX_REFUSALS = 100
+_PIECE = 1 << 20
 
 
 @plain.post(
@@ -31,33 +29,27 @@ _MAX_REFUSALS = 100
         413: {"model": schemas.Problem, "description": "The body is too large."},
         **DATABASE_FAILS,
     },
-    openapi_extra={
-        "requestBody": {
-            "required": True,
-            "content": {"application/json": {"schema": {"$ref": "#/components/schemas/Export"}}},
-        }
-    },
+    openapi_extra={"requestBody": body_of("Export")},
 )
 async def import_results(request: Request) -> Response:
-    """Merge an export file in one transaction. A stored trial with stronger evidence stays. Impossible parts are
-    refused, each with its place and the reason; the rest is imported."""
-    data = await request.body()
-    if data.startswith(_GZIP):
-        raise BadImport("the file is compressed; send it as plain JSON")
+    """Merge an export file, plain or gzipped, in one transaction. A stored trial with stronger evidence stays.
+    Impossible parts are refused, each with its place and the reason; the rest is imported."""
     service = service_of(request)
-    reading = await service.run(_admitted, data)
-    report = await service.write(service.writer.merge, [(offer.scope, offer.trials) for offer in reading.offers])
-    await service.answer_cache.catch_up()
-    return JSONResponse(_answer(reading, report))
+    with service.import_place(), NamedTemporaryFile(prefix="tilewise-import-") as file:
+        try:
+            await _receive(request, file)
+        except OSError as error:
+            raise NoSpace(f"cannot keep an import in {file.name}: {error}") from error
+        return JSONResponse(await service.merge_file(file.name))
 
 
-def _admitted(data: bytes) -> ImportFile:
-    from tilewise.tuner.ingest.import_checks import checked_import
-
-    return checked_import(read_native(data))
-
-
-def _answer(reading: ImportFile, report: MergeReport) -> dict[str, Any]:
-    refused = [{"place": refusal.place, "reason": refusal.reason} for refusal in reading.refusals[:_MAX_REFUSALS]]
-    counts = {"added": report.added, "updated": report.updated, "unchanged": report.unchanged}
-    return {**counts, "bests_changed": len(report.changes), "refused": refused}
+async def _receive(request: Request, file: IO[bytes]) -> None:
+    """Write the body to the file as it arrives."""
+    piece = bytearray()
+    async for part in request.stream():
+        piece += part
+        if len(piece) >= _PIECE:
+            await run_in_threadpool(file.write, bytes(piece))
+            piece.clear()
+    await run_in_threadpool(file.write, bytes(piece))
+    await run_in_threadpool(file.flush)

@@ -1,4 +1,4 @@
-"""Listings: kernels, devices, trials, and the history of a best config."""
+"""Listings: kernels, devices, problems, trials, and the history of a best config."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ from tilewise.api.http.routing import (
     PlainRoute,
     documented,
     given,
+    next_of,
+    next_page,
     service_of,
     tagged,
+    wanted_of,
 )
 from tilewise.api.routes.lookups import QUESTION
 from tilewise.db.exchange.trials import trial_to_json
-from tilewise.db.records import Scope, Status, Trial
-from tilewise.db.store import START, Listed, Place, Wanted
+from tilewise.db.records import Result, Scope, Status, Trial
+from tilewise.db.store import START, Listed, Place, Written
 from tilewise.errors import NotFound, UsageError
 from tilewise.kernels import registry
 
@@ -33,11 +36,7 @@ __all__ = ["plain"]
 plain = APIRouter(route_class=PlainRoute, tags=["listings"])
 
 _MAX_TRIALS = 1000
-_NEXT_PAGE = {
-    "operationId": "trials",
-    "parameters": {"after": "$response.body#/next"},
-    "description": "The next page, with the other parameters unchanged.",
-}
+_MAX_PROBLEMS = 200
 _PLACE = re.compile(r"([0-9]{1,18})-([0-9]{1,18})", re.ASCII)
 
 
@@ -60,10 +59,40 @@ async def devices(request: Request) -> Response:
 
 
 @plain.get(
+    "/v1/problems",
+    summary="List problems, those written to last first",
+    response_model=schemas.Problems,
+    responses={200: {"links": {"next": next_of("problems")}}, **UNCHANGED, **MISUSED, **DATABASE_FAILS},
+    openapi_extra={
+        "parameters": [
+            *NARROWING,
+            documented("limit", "problems per page", type="integer", minimum=1, maximum=_MAX_PROBLEMS, default=50),
+            documented("after", "`next` of the previous page", pattern="^[0-9]{1,18}-[0-9]{1,18}$"),
+        ]
+    },
+)
+async def problems(request: Request) -> Response:
+    """Return problems in pages, with their best configs; `config` is null where none is verified. `next` and the `Link`
+    header lead to the next page; they are absent on the last."""
+    parameters, service = given(request), service_of(request)
+    wanted = wanted_of(parameters)
+    limit = parameters.take_number("limit", 50, least=1, most=_MAX_PROBLEMS)
+    after = parameters.take("after")
+    parameters.finish("kernel, dtype, device, dims, limit or after")
+    before = Written(*_numbers(after)) if after else None
+    page = await service.run(service.store.results, wanted, before=before, most=limit)
+    document = {"problems": [_problem(result) for _, result in page]}
+    if len(page) < limit:
+        return tagged(request, document)
+    place = f"{page[-1][0].revision}-{page[-1][0].scope}"
+    return tagged(request, document | {"next": place}, next_page(request, "after", place))
+
+
+@plain.get(
     "/v1/trials",
     summary="List trials",
     response_model=schemas.Trials,
-    responses={200: {"links": {"next": _NEXT_PAGE}}, **UNCHANGED, **MISUSED, **DATABASE_FAILS},
+    responses={200: {"links": {"next": next_of("trials")}}, **UNCHANGED, **MISUSED, **DATABASE_FAILS},
     openapi_extra={
         "parameters": [
             *NARROWING,
@@ -74,19 +103,22 @@ async def devices(request: Request) -> Response:
     },
 )
 async def trials(request: Request) -> Response:
-    """Return trials in pages, including trials that newer ones replaced. `next` leads to the next page; it is absent on
-    the last. A page before the last may be shorter than `limit`, or even empty."""
+    """Return trials in pages, including trials that newer ones replaced. `next` and the `Link` header lead to the next
+    page; they are absent on the last. A page before the last may be shorter than `limit`, or even empty."""
     parameters, service = given(request), service_of(request)
-    wanted = Wanted(kernel=parameters.take("kernel"), dtype=parameters.take("dtype"), device=parameters.take("device"))
+    wanted = wanted_of(parameters)
     status = parameters.take_choice("status", [str(status) for status in Status])
     limit = parameters.take_number("limit", 100, least=1, most=_MAX_TRIALS)
     after = _place(parameters.take("after"))
-    parameters.finish("kernel, dtype, device, status, limit or after")
+    parameters.finish("kernel, dtype, device, dims, status, limit or after")
     page, following = await service.run(
         service.store.trial_page, wanted, status=Status(status) if status else None, after=after, most=limit
     )
     document: dict[str, Any] = {"trials": [_trial(listed) for listed in page]}
-    return tagged(request, document | ({"next": f"{following.scope}-{following.trial}"} if following else {}))
+    if following is None:
+        return tagged(request, document)
+    place = f"{following.scope}-{following.trial}"
+    return tagged(request, document | {"next": place}, next_page(request, "after", place))
 
 
 @plain.get(
@@ -113,11 +145,21 @@ async def history(request: Request) -> Response:
 
 
 def _place(text: str | None) -> Place:
-    if text is None:
-        return START
+    return START if text is None else Place(*_numbers(text))
+
+
+def _numbers(text: str) -> tuple[int, int]:
     if not (found := _PLACE.fullmatch(text)):
         raise UsageError("after is not a position in the listing; expected `next` of the previous page")
-    return Place(int(found[1]), int(found[2]))
+    return int(found[1]), int(found[2])
+
+
+def _problem(result: Result) -> dict[str, Any]:
+    winner, body = result.winner, result.to_json()
+    kept = ("config", "verified", "default", "trials", "time_us", "tuned_at")
+    known = {name: body[name] for name in kept if body.get(name) is not None}
+    speed_up = {"speed_up": result.speed_up} if winner and result.speed_up else {}
+    return {"key": result.scope.key, **result.scope.to_json(), "config": None, **known, **speed_up}
 
 
 def _trial(listed: Listed) -> dict[str, Any]:

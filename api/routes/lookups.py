@@ -1,39 +1,46 @@
 """Look-ups: one by its URL, or many at once.
 
 Where reading is open, the middleware has answered exact look-ups before they come here. They run on the event loop: a
-database file answers them in microseconds, less than a switch to a thread would cost.
+database file answers them in microseconds, less than a switch to a thread would cost. All others run in processes of
+their own.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from fastapi import APIRouter, Request
-from starlette.responses import JSONResponse, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.responses import Response
 
 from tilewise.api.http import schemas
-from tilewise.api.http.lookup_request import LookupRequest, request_from_body, request_from_query
+from tilewise.api.http.auth import caller_of
+from tilewise.api.http.lookup_request import request_from_query
 from tilewise.api.http.routing import (
     DATABASE_FAILS,
     MISUSED,
     UNCHANGED,
     PlainRoute,
+    body_of,
     documented,
-    encode,
     respond,
     service_of,
+    while_connected,
 )
+from tilewise.api.processes.lookup_batch import Malformed, missed
 from tilewise.api.service.answer_cache import Answer
-from tilewise.api.service.answers import answer, registered
+from tilewise.api.service.answers import LookupRequest, registered
+from tilewise.api.service.service import Service
 from tilewise.db.records import Question
-from tilewise.errors import UnknownKernel, UsageError
-from tilewise.tuner.lookup.resolve import Match, NotTuned, miss
+from tilewise.errors import Busy
+from tilewise.tuner.lookup.resolve import NotTuned
 
-if TYPE_CHECKING:
-    from tilewise.api.service.service import Service
-    from tilewise.tuner.lookup.store_source import StoreSource
+__all__ = ["QUESTION", "plain"]
 
-__all__ = ["QUESTION", "plain", "typed"]
+_MOST_BEYOND = 16
+"""Queries of a batch for portfolios and predictions: each may take a second of a core."""
+
+_TOO_MANY = Busy(f"portfolios and predictions answer at most {_MOST_BEYOND} queries of a batch; ask for this one again")
 
 QUESTION: list[dict[str, Any]] = [
     documented(
@@ -71,7 +78,6 @@ QUESTION: list[dict[str, Any]] = [
 """The parameters of a problem in a URL."""
 
 plain = APIRouter(route_class=PlainRoute, tags=["look-ups"])
-typed = APIRouter(tags=["look-ups"])
 
 
 @plain.get(
@@ -105,31 +111,22 @@ async def lookup(request: Request) -> Response:
     service = service_of(request)
     query = request_from_query(request.path_params["kernel"], request.scope["query_string"].decode("latin-1"))
     target = request.scope["raw_path"] + b"?" + request.scope["query_string"]
-    if query.toolchain is None and (found := await service.exact_answer(target, query.question)):
-        return respond(request, found)
-    service.answer_cache.follow()
-    read_at = service.answer_cache.generation
+    if query.toolchain is None and (stored := await service.exact_answer(target, query.question)):
+        return respond(request, stored)
     try:
-        result = await service.run(answer, service.source, query.question, query.match, query.toolchain)
+        found = await while_connected(request, service.slow_lookups.one(caller_of(request), query))
     except NotTuned:
         _heed_miss(service, query.question)
         raise
-    encoded = Answer.of(encode(result.to_json()))
-    if result.match == Match.EXACT:
-        service.answer_cache.keep(target, query.question.key, encoded, read_at=read_at)
-    service.metrics.answers.labels(result.match, "database").inc()
-    return respond(request, encoded)
+    service.metrics.answers.labels(found.match, "database").inc()
+    return respond(request, Answer.of(found.body))
 
 
-@typed.post(
+@plain.post(
     "/v1/lookup",
     summary="Look up many problems at once",
     response_model=schemas.LookupResults,
     responses={
-        400: {
-            "model": schemas.Problem,
-            "description": "The dimensions or dtype of a query do not fit its kernel.",
-        },
         413: {"model": schemas.Problem, "description": "The body is too large."},
         422: {
             "model": schemas.ValidationProblem,
@@ -137,37 +134,46 @@ async def lookup(request: Request) -> Response:
         },
         **DATABASE_FAILS,
     },
+    openapi_extra={"requestBody": body_of("LookupRequest")},
 )
-async def lookup_many(request: Request, body: schemas.LookupRequest) -> Response:
-    """Return results in the order of the queries; a miss has a null `config`."""
-    service = service_of(request)
-    queries = [_parse(index, query) for index, query in enumerate(body.queries)]
-    results = await service.run(_answers, service.source, queries)
-    for query, result in zip(queries, results, strict=True):
-        if result["config"] is None:
-            _heed_miss(service, query.question)
-    return JSONResponse({"results": results})
+async def lookup_many(request: Request) -> Response:
+    """Return results in the order of the queries. One without an answer has a null `config`, and the `type` of the
+    problem. Of one batch, at most 16 queries are answered by portfolios or predictions; further ones are `busy`."""
+    service, caller, body = service_of(request), caller_of(request), await request.body()
+    items, beyond, unanswered = await while_connected(request, _in_turns(service, caller, body))
+    for index, query in list(beyond.items())[:_MOST_BEYOND]:
+        try:
+            items[index] = (await while_connected(request, service.slow_lookups.one(caller, query))).body
+        except (NotTuned, Busy) as error:
+            items[index] = missed(query.question.to_json(), query.match, error)
+            if isinstance(error, NotTuned):
+                unanswered.append(query.question)
+    for index, query in list(beyond.items())[_MOST_BEYOND:]:
+        items[index] = missed(query.question.to_json(), query.match, _TOO_MANY)
+    for question in unanswered:
+        _heed_miss(service, question)
+    whole = b'{"results":[' + b",".join(item for item in items if item) + b"]}"
+    return Response(whole, media_type="application/json")
+
+
+async def _in_turns(
+    service: Service, caller: object, body: bytes
+) -> tuple[list[bytes | None], dict[int, LookupRequest], list[Question]]:
+    """Return what the quick lane answers of a batch, in which others have their turns in between."""
+    items: list[bytes | None] = []
+    beyond: dict[int, LookupRequest] = {}
+    unanswered: list[Question] = []
+    while True:
+        part = await service.slow_lookups.part(caller, body, len(items))
+        if isinstance(part, Malformed):
+            raise RequestValidationError(part.faults)
+        beyond |= {len(items) + index: query for index, query in part.beyond.items()}
+        unanswered += part.unanswered
+        items += part.items
+        if len(items) == part.total:
+            return items, beyond, unanswered
 
 
 def _heed_miss(service: Service, question: Question) -> None:
     if service.options.tune_misses and (known := registered(question.kernel)):
         service.heed_miss(question, known[1])
-
-
-def _parse(index: int, query: schemas.LookupQuery) -> LookupRequest:
-    try:
-        return request_from_body(query)
-    except UsageError as error:
-        raise type(error)(f"queries[{index}]: {error}") from error
-
-
-def _answers(source: StoreSource, queries: list[LookupRequest]) -> list[dict[str, Any]]:
-    return [_answer_or_miss(source, query) for query in queries]
-
-
-def _answer_or_miss(source: StoreSource, query: LookupRequest) -> dict[str, Any]:
-    """Answer one query; what `/v1/configs` answers with 404 is a miss here."""
-    try:
-        return answer(source, query.question, query.match, query.toolchain).to_json()
-    except (NotTuned, UnknownKernel) as error:
-        return miss(query.question, query.match, str(error))

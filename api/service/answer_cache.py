@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 from collections import OrderedDict
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tilewise.db.sql.changes import Changes
 
-__all__ = ["POLL_SECONDS", "Answer", "AnswerCache"]
+__all__ = ["POLL_SECONDS", "Answer", "AnswerCache", "encode"]
 
 POLL_SECONDS = 0.1
 
@@ -39,6 +40,10 @@ class Answer(NamedTuple):
     def fits(self, asked: bytes) -> bool:
         """Return whether an `If-None-Match` header names this answer. Tags are quoted, so no tag contains another."""
         return self.tag in asked or asked.strip() == b"*"
+
+
+def encode(document: Any) -> bytes:
+    return json.dumps(document, separators=(",", ":"), ensure_ascii=False, allow_nan=False).encode()
 
 
 class AnswerCache:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from typing import TYPE_CHECKING, cast
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, cast
 
 from tilewise.db.records import Dims, Problem, Question, Result, Shape
 from tilewise.db.store import Store
@@ -12,14 +13,30 @@ from tilewise.errors import BadDimension, UnknownKernel
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import KernelSpec
-from tilewise.tuner.lookup.resolve import Match, clip, is_of, resolve_or_raise
+from tilewise.tuner.lookup.resolve import Match, clip, is_of, predicted, resolve_with_fallback
 from tilewise.tuner.space.problem_checks import make_problem
 
 if TYPE_CHECKING:
     from tilewise.db.sql.sql_store import SqlStore
     from tilewise.tuner.lookup.store_source import StoreSource
 
-__all__ = ["answer", "exact", "problem_of", "registered"]
+__all__ = ["Found", "LookupRequest", "exact", "prediction", "problem_of", "registered", "relaxed"]
+
+
+@dataclass(frozen=True, slots=True)
+class LookupRequest:
+    """A question, and how far its answer may relax."""
+
+    question: Question
+    match: Match = Match.EXACT
+    toolchain: str | None = None
+
+
+class Found(NamedTuple):
+    """An answer as JSON, and how far it is relaxed."""
+
+    match: str
+    body: bytes
 
 
 def problem_of(kernel: str, shape: Shape, dtype: str) -> Problem:
@@ -51,24 +68,42 @@ def exact(store: SqlStore, kernel: str, question_key: str) -> bytes | None:
     return store.encoded_result(question_key, source_hash=known[1] if known else None)
 
 
-def answer(source: StoreSource, question: Question, match: Match, toolchain: str | None) -> Result:
-    """Return the answer that relaxes least, no further than `match`.
+def relaxed(source: StoreSource, request: LookupRequest, furthest: Match) -> Result | None:
+    """Return the answer that relaxes least, at most as far as the request and `furthest` allow.
 
-    This takes milliseconds for a neighbour, and seconds when a kernel's shapes or portfolio are first needed. Raises
-    `NotTuned`; `UnknownKernel` if the kernel is neither registered nor stored; `BadDimension` if it is stored with
-    other dimensions.
+    None means that a step beyond `furthest` may answer. This takes milliseconds for a neighbour, and up to seconds for
+    a portfolio or a prediction. Raises `NotTuned`; `UnknownKernel` if the kernel is neither registered nor stored;
+    `BadDimension` if it is stored with other dimensions.
     """
-    known = registered(question.kernel)
-    if known is not None:
-        return resolve_or_raise(source, question, known[0], source_hash=known[1], match=match, toolchain=toolchain)
-    found = source.answers(question, None)
+    question, known = request.question, registered(request.question.kernel)
+    if known is None:
+        return _stored(source, request)
+    spec, source_hash = known
+    within = request.match if furthest.allows(request.match) else furthest
+    found = resolve_with_fallback(
+        source, question, spec, source_hash=source_hash, match=within, toolchain=request.toolchain
+    )
+    if found is None and within is request.match:
+        raise source.not_tuned(question)
+    return found
+
+
+def prediction(source: StoreSource, question: Question) -> Result | None:
+    """Return the prior's answer, which depends on nothing stored but the device's core count."""
+    known, target = registered(question.kernel), source.target(question.device)
+    return predicted(question, *known, target) if known and target else None
+
+
+def _stored(source: StoreSource, request: LookupRequest) -> Result:
+    """Answer about a kernel that is not registered, whose results cannot be moved to other shapes."""
+    found = source.answers(request.question, None)
     for result in found:
-        if toolchain is None or is_of(result, toolchain):
+        if request.toolchain is None or is_of(result, request.toolchain):
             return result
-    if found and match.allows(Match.OLDER):
+    if found and request.match.allows(Match.OLDER):
         return dataclasses.replace(found[0], match=Match.OLDER.value)
-    _check_stored(source.store, question)
-    raise source.not_tuned(question)
+    _check_stored(source.store, request.question)
+    raise source.not_tuned(request.question)
 
 
 def registered(kernel: str) -> tuple[KernelSpec, str] | None:

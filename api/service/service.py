@@ -6,25 +6,33 @@ import asyncio
 import logging
 import threading
 from collections.abc import AsyncIterator, Callable, Mapping
-from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, ParamSpec, TypeVar
+from functools import partial
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
+from anyio import CapacityLimiter, to_thread
 from starlette.concurrency import run_in_threadpool
 
 from tilewise.api.service.answer_cache import Answer, AnswerCache
 from tilewise.api.service.answers import exact
+from tilewise.api.service.imports import Imports
 from tilewise.api.service.metrics import Metrics
-from tilewise.errors import StoreError, TilewiseError, Unavailable
+from tilewise.api.service.places import Places
+from tilewise.api.service.slow_lookups import SlowLookups
+from tilewise.db.records import Problem, Question
+from tilewise.errors import TilewiseError, Unavailable
+from tilewise.tuner.workers.supervisor import Supervisor
 
 if TYPE_CHECKING:
+    from tilewise.api.jobs.fleet import Fleet
     from tilewise.api.jobs.runner import Runner
     from tilewise.db.jobs import Jobs
     from tilewise.db.jobs import Request as JobRequest
-    from tilewise.db.records import Question
     from tilewise.db.sql.sql_store import SqlStore
     from tilewise.db.tokens import Tokens
-    from tilewise.tuner.lookup.store_source import StoreSource
+    from tilewise.db.workers import Lane
 
 __all__ = ["Options", "Service"]
 
@@ -41,8 +49,24 @@ _TURN_SECONDS = 30.0
 _WRITERS, _EXPORTS = 8, 4
 """Number at once; a database file has one writer."""
 
+_STREAM_SECONDS = 10.0
+"""Time after which to ask again for an event stream or an export, if there are too many."""
+
+_READERS = 4
+"""Number of slow reads at once."""
+
+_NOTHING = Question(Problem("", {}, ""), "")
+"""A question that nothing answers."""
+
 _QUIET_SECONDS = 0.2
 """Pause between the start and background work."""
+
+_REGISTER_SECONDS = 5.0
+"""Time after the start at which the server lists its devices for others, which takes 0.4 s of processor time."""
+
+_ENTRY = "tilewise.api.processes.worker_process:serve"
+_ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+"""Matrices there are small, and further threads would take cores from the server."""
 
 _log = logging.getLogger(__name__)
 
@@ -52,13 +76,14 @@ _MAX_MISSES = 100
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """Options of the service. `answer_bytes` limits the answers kept in memory. With `tune_misses`, a look-up of a
-    registered kernel that finds nothing becomes a job."""
+    """Options of the service. `answer_bytes` limits the answers kept in memory, `jobs_a_token` the jobs of a token that
+    wait or run. With `tune_misses`, a look-up of a registered kernel that finds nothing becomes a job."""
 
     reads_open: bool = True
     writes_a_minute: int = 120
     run_jobs: bool = True
     tune_misses: bool = False
+    jobs_a_token: int = 1000
     answer_bytes: int = 256 << 20
 
 
@@ -72,7 +97,9 @@ class Service:
     tokens: Tokens
     jobs: Jobs
     jobs_writer: Jobs
+    fleet: Fleet
     answer_cache: AnswerCache
+    slow_lookups: SlowLookups
     _writing: asyncio.Semaphore
     _exporting: asyncio.Semaphore
 
@@ -84,90 +111,117 @@ class Service:
         self.metrics.gauge(
             "tilewise_answers_bytes", "Size of the encoded answers in memory, in bytes.", lambda: self.answer_cache.size
         )
-        self._devices: dict[str, str] | None = None
-        self._finding, self._indexing = threading.Lock(), threading.Lock()
-        self._source: StoreSource | None = None
+        self.metrics.gauge(
+            "tilewise_lookups_waiting", "Look-ups in the queues for processes.", lambda: self.slow_lookups.waiting
+        )
+        self._checking: asyncio.Future[None] | None = None
+        self._slow_reads = CapacityLimiter(_READERS)
+        self._lanes: list[Lane] | None = None
+        self._finding = threading.Lock()
         self._misses: set[asyncio.Task[None]] = set()
-        self.streams = 0
-        """Number of open event streams."""
+        self.streams = Places(50, 20, "event streams", _STREAM_SECONDS)
+        """Event streams of token holders, for whom the others leave places."""
+        self.anonymous_streams = Places(150, 20, "event streams", _STREAM_SECONDS)
+        self._drawings_asked = Places(16, 8, "timelines", _STREAM_SECONDS)
+        self._drawing = CapacityLimiter(1)
+        self._exports_asked = Places(32, 8, "exports", _STREAM_SECONDS)
         self.stopping = False
-        self._closing = threading.Event()
         self._runner: Runner | None = None
         self.recalled = self.metrics.answers.labels("exact", "memory")
         self._found = self.metrics.answers.labels("exact", "database")
 
-    @property
-    def source(self) -> StoreSource:
-        """The store with indexes for look-ups that may relax."""
-        with self._indexing:
-            if self._source is None:
-                from tilewise.tuner.lookup.store_source import StoreSource  # would slow each start by 0.2 s
-
-                self._source = StoreSource(self.store)
-            return self._source
-
     async def open(self) -> None:
         """Open the stores and start the job runner. Raises `StoreError`."""
+        from tilewise.api.jobs.fleet import Fleet
         from tilewise.db.jobs import Jobs
         from tilewise.db.sql.database import waiting
         from tilewise.db.sql.sql_store import open_store
         from tilewise.db.tokens import Tokens
+        from tilewise.db.workers import Workers
 
         self.writer = open_store(waiting(self._url, _WRITE_SECONDS), create=True)
         self.store = open_store(waiting(self._url, _READ_SECONDS), create=False)
-        self._source = None
         self._writing = asyncio.Semaphore(1 if self.writer.is_file else _WRITERS)
         self._exporting = asyncio.Semaphore(_EXPORTS)
         self.tokens = Tokens(self.store.database)
         self.jobs, self.jobs_writer = Jobs(self.store.database), Jobs(self.writer.database)
+        self.fleet = Fleet(Workers(self.store.database))
         self.answer_cache = AnswerCache(self.store.changes(), self.options.answer_bytes)
 
         self.stopping = False
-        self._closing.clear()
-        self._preparing = threading.Thread(target=self._prepare, daemon=True, name="prepare")
-        self._preparing.start()
+        self._checker = ThreadPoolExecutor(1, thread_name_prefix="ready")
+        supervisor = Supervisor(_ENTRY, env=_ONE_THREAD)
+        self._imports = Imports(self._url, supervisor)
+        self.slow_lookups = SlowLookups(self._url, self.answer_cache, supervisor)
+        self._preparing = asyncio.create_task(self._prepare())
         if self.options.run_jobs and self.writer.database.writable:
             from tilewise.api.jobs.processes import ProcessExecutor
             from tilewise.api.jobs.runner import Runner
 
-            self._runner = Runner(self._url, self.jobs_writer, self.devices, ProcessExecutor())
+            workers = Workers(self.writer.database)
+            self._runner = Runner(
+                self._url, self.jobs_writer, self.lanes, ProcessExecutor(), workers, quiet_seconds=_REGISTER_SECONDS
+            )
             self._runner.start()
 
     async def close(self) -> None:
         self.stopping = True
-        self._closing.set()
-        for task in self._misses:
+        for task in (self._preparing, *self._misses):
             task.cancel()
         if self._runner is not None:
             await run_in_threadpool(self._runner.stop)
             self._runner = None
+        await run_in_threadpool(self.slow_lookups.close)
+        await run_in_threadpool(self._imports.close)
+        await run_in_threadpool(self._checker.shutdown)
         await self.answer_cache.close()
         self.store.close()
         self.writer.close()
-        await run_in_threadpool(self._preparing.join)  # the closed store ends it; exiting while it runs would abort
 
-    def _prepare(self) -> None:
-        """Build the shape indexes, so that no look-up has to wait for them."""
-        if self._closing.wait(_QUIET_SECONDS):
-            return
+    async def _prepare(self) -> None:
+        """Have the shape indexes built, if there are shapes, so that no look-up has to wait for them."""
+        await asyncio.sleep(_QUIET_SECONDS)
         try:
-            self.source.prepare()
-        except StoreError as error:  # expected while stopping; otherwise the first nearest look-up reports it too
-            if not self.stopping:
-                _log.warning("the shape indexes are not ready: %s", error)
+            if await self.read(next, self.store.families(), None):
+                await self.slow_lookups.prepare()
+        except TilewiseError as error:  # the first look-up that needs them reports it too
+            _log.warning("the shape indexes are not ready: %s", error)
+
+    async def check_ready(self) -> None:
+        """Check that the database answers, in a thread that does nothing else. Raises `StoreError`."""
+        if self._checking is None or self._checking.done():
+            self._checking = asyncio.get_running_loop().run_in_executor(self._checker, self._check)
+        await asyncio.shield(self._checking)
+
+    def _check(self) -> None:
+        self.store.check_schema()
+        self.store.lookup(_NOTHING)
 
     def wake_runner(self) -> None:
         if self._runner is not None:
             self._runner.wake()
 
-    def devices(self) -> Mapping[str, str]:
-        """Return the names of this machine's working devices by id. The first call may take a second."""
+    def lanes(self) -> list[Lane]:
+        """Return this machine's working devices. The first call may take a second."""
         with self._finding:
-            if self._devices is None:
-                from tilewise.tuner.devices.registry import rows
+            if self._lanes is None:
+                from tilewise.api.jobs.runner import lanes_here
 
-                self._devices = {row.id: row.name for row in rows() if row.available}
-            return self._devices
+                self._lanes = lanes_here()
+            return self._lanes
+
+    def devices(self) -> Mapping[str, str]:
+        """Return the names of the devices that jobs may ask for, by id: this machine's and those of live workers.
+
+        Where several chips of a kind may run a job, there is also the kind's id. The first call may take a second.
+        """
+        lanes = [*self.lanes(), *(lane for worker in self.fleet.live() for lane in worker.lanes)]
+        return {device_id: lane.name for lane in lanes for device_id in (lane.kind, lane.id)}
+
+    def asked_for(self) -> set[str]:
+        """Return all that jobs may ask for: the ids of `devices`, and the names of those that measure."""
+        lanes = [*self.lanes(), *(lane for worker in self.fleet.live() for lane in worker.lanes)]
+        return {text for lane in lanes for text in lane.requests}
 
     def heed_miss(self, question: Question, source_hash: str) -> None:
         """Submit a job of the lowest priority for a look-up that found nothing, if a device here can run it.
@@ -226,9 +280,22 @@ class Service:
         async with self._turn(self._writing):
             return await run_in_threadpool(function, *arguments, **named)
 
-    def export_turn(self) -> AbstractAsyncContextManager[None]:
-        """Limit the exports at once: for each, the database must keep replaced rows. Raises `Unavailable`."""
-        return self._turn(self._exporting)
+    def import_place(self) -> AbstractContextManager[None]:
+        """Limit the imports that arrive at once. Raises `Busy`."""
+        return self._imports.places.one("importers")
+
+    async def merge_file(self, path: str) -> dict[str, Any]:
+        """Merge an export file; return the JSON of the outcome."""
+        outcome = await self._imports.merge(path, self._turn(self._writing))
+        await self.answer_cache.catch_up()
+        return outcome
+
+    @asynccontextmanager
+    async def export_turn(self, caller: object) -> AsyncIterator[None]:
+        """Limit the exports at once: for each, the database must keep replaced rows. Raises `Busy`, `Unavailable`."""
+        with self._exports_asked.one(caller):
+            async with self._turn(self._exporting):
+                yield
 
     @asynccontextmanager
     async def _turn(self, slots: asyncio.Semaphore) -> AsyncIterator[None]:
@@ -243,5 +310,10 @@ class Service:
             slots.release()
 
     async def run(self, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Run a slow function in a thread."""
-        return await run_in_threadpool(function, *arguments, **named)
+        """Run a slow function in a thread, a few of them at once: each that computes delays the event loop."""
+        return await to_thread.run_sync(partial(function, *arguments, **named), limiter=self._slow_reads)
+
+    async def draw(self, caller: object, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
+        """Run a function that takes seconds in a thread, one at a time. Raises `Busy` if too many wait."""
+        with self._drawings_asked.one(caller):
+            return await to_thread.run_sync(partial(function, *arguments, **named), limiter=self._drawing)

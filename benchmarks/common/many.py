@@ -42,8 +42,8 @@ def shapes(count: int) -> list[Dims]:
     return [{"M": m, "N": n} for m, n in found]
 
 
-def fill(url: str, count: int) -> None:
-    """Store a winner and a default for each of `shapes(count)` in a new database."""
+def fill(url: str, count: int, *, time_us: float = 47.45) -> None:
+    """Store a winner of this time, and a default, for each of `shapes(count)` in a new database."""
     from sqlalchemy import insert
 
     from tilewise.db.sql import models, schema
@@ -52,8 +52,10 @@ def fill(url: str, count: int) -> None:
 
     now = datetime.now(UTC)
     source = source_hash(registry.load(KERNEL))
-    default = replace(_WINNER, config=_CONFIG | {"BLOCK_SIZE_M": 64}, time_us=77.4, verified=False, ordinal=None)
-    trials = [trial_values(trial) for trial in (_WINNER, replace(default, is_default=True))]
+    winner = replace(_WINNER, time_us=time_us)
+    default = replace(winner, config=_CONFIG | {"BLOCK_SIZE_M": 64}, verified=False, ordinal=None)
+    default = replace(default, time_us=1.63 * time_us, is_default=True)
+    trials = [trial_values(trial) for trial in (winner, default)]
     chosen = shapes(count)
     database = connect(url, create=True, read_only=False)
     try:

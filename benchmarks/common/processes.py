@@ -21,7 +21,7 @@ def processes(count: int) -> Iterator[ProcessPoolExecutor]:
         try:
             yield pool
         except BaseException:
-            pool.shutdown(wait=False, cancel_futures=True)
             for child in multiprocessing.active_children():
                 child.kill()
+            pool.shutdown(cancel_futures=True)  # its thread would end in the middle of the interpreter's own end
             raise

@@ -1,4 +1,4 @@
-"""`tilewise bench serve` and `tilewise bench soak`."""
+"""`tilewise bench serve`, `tilewise bench hostile` and `tilewise bench soak`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from tilewise.cli.formatting import output
 from tilewise.cli.options import common, database, give
 
-__all__ = ["serve", "soak"]
+__all__ = ["hostile", "serve", "soak"]
 
 
 @click.command()
@@ -88,3 +88,52 @@ def _show_soak(body: dict[str, Any]) -> None:
         click.echo(f"fault: {fault}")
     if not body["faults"]:
         click.echo("no promise was broken")
+
+
+@click.command()
+@click.option(
+    "--clients",
+    type=click.IntRange(1),
+    multiple=True,
+    default=(8, 64),
+    show_default=True,
+    help="Hostile readers; repeatable.",
+)
+@click.option("--half-open", type=click.IntRange(1), default=1500, show_default=True, help="Half-open requests.")
+@click.option("--files", type=click.IntRange(64), default=1024, show_default=True, help="Open files of the server.")
+@click.option("--seconds", type=click.IntRange(1), default=20, show_default=True, help="Seconds for each row.")
+@click.option(
+    "--problems", type=click.IntRange(1), default=100_000, show_default=True, help="Problems of the imported export."
+)
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@common
+def hostile(
+    clients: tuple[int, ...],
+    half_open: int,
+    files: int,
+    seconds: int,
+    problems: int,
+    file: str | None,
+    as_json: bool,
+) -> None:
+    """Time look-ups of stored problems beside readers that ask what costs most, and beside half-open requests; then
+    import an export of many problems, and a file made to fill the memory."""
+    from tilewise.benchmarks.service.hostile import bench_hostile
+    from tilewise.cli.progress import working
+
+    with working("serving") as progress:
+        body = bench_hostile(clients, half_open, files=files, seconds=seconds, problems=problems, say=progress)
+    give(body, as_json, file, _show_hostile)
+
+
+def _show_hostile(body: dict[str, Any]) -> None:
+    for row in body["rows"]:
+        click.echo(
+            f"{row['readers']} {row['kind']}: p50 {row['p50_ms']} ms, p99 {row['p99_ms']} ms, slowest "
+            f"{row['slowest_ms']} ms, /readyz at most {row['readyz_slowest_ms']} ms; {row['statuses']}; {row['others']}"
+        )
+    for row in body["imports"]:
+        click.echo(
+            f"{row['mb']} MB of {row['file']}: {row['status']} after {row['seconds']} s, {row['added']} trials added; "
+            f"the server took {row['server_mb']} MB, its process {row['process_mb']} MB"
+        )

@@ -36,7 +36,7 @@ from tilewise.db.records import Dims
 from tilewise.errors import Unavailable
 from tilewise.tuner.lookup.resolve import Match
 
-__all__ = ["bench_serve"]
+__all__ = ["bench_serve", "serving"]
 
 _HOT = 1000
 _UNSEEN_A_SECOND = 15_000
@@ -118,7 +118,7 @@ def _started(folder: Path, count: int, say: Callable[[str], None]) -> Iterator[_
     hot = [_target(dims) for dims in random.Random(1).sample(stored, min(_HOT, count))]
     say(f"{count} problems: first answer")
     with (
-        _serving(_url(folder, count)) as (address, process, began),
+        serving(_url(folder, count)) as (address, process, began),
         httpx2.Client(base_url=address, timeout=_START_SECONDS) as client,
     ):
         _expect(client, hot[0])
@@ -303,9 +303,12 @@ def _hello() -> Iterator[str]:
 
 
 @contextmanager
-def _serving(url: str) -> Iterator[tuple[str, subprocess.Popen[str], float]]:
-    """Run a server in a process of its own; yield its URL, the process, and the time of its start."""
+def serving(url: str, files: int | None = None) -> Iterator[tuple[str, subprocess.Popen[str], float]]:
+    """Run a server in a process of its own, with so many open `files`; yield its URL, the process, and the time of its
+    start."""
     command = [sys.executable, "-m", "tilewise.cli", "serve", "--port", "0", "--db", url, "--log-level", "error"]
+    if files:
+        command = ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh", *command]
     began = time.monotonic()
     process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
     try:

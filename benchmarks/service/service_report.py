@@ -1,4 +1,4 @@
-"""The tables of docs/service.md, from the JSON of `tilewise bench serve` and `bench soak`.
+"""The tables of docs/service.md, from the JSON of `tilewise bench serve`, `bench hostile` and `bench soak`.
 
 `python -m tilewise.benchmarks.service.service_report docs` writes them; a test checks that they are up to date.
 """
@@ -29,6 +29,8 @@ _SOAKED = [
 _SERVED = ["stored problems", "look-ups per second", "share of hello's", "p99 (hello's), ms", "first answer, s"]
 _UNSEEN = ["first-time look-ups per second", "share of hello's", "p50, p99 (hello's), ms"]
 _LESS_HOT = ["nearest, one at a time, median ms", "first nearest, first portfolio (one request each), s"]
+_HOSTILE = ["beside", "look-ups: p50, p99, slowest, ms", "slowest /readyz, ms"]
+_IMPORTED = ["file", "MB", "answer", "seconds", "memory: server, its process, MB"]
 _AT_ONCE = ("nearest_at_once_s", "portfolio_at_once_s")
 _RATIO, _P99_MS = 0.30, 25
 _MEMORY = "memory: first answer, later, MB"
@@ -36,7 +38,8 @@ _MEMORY = "memory: first answer, later, MB"
 
 def filled(page: str, results: Path) -> str:
     """Return the page with its tables up to date; `results` is the folder of recorded results."""
-    served, *soaked = (json.loads((results / f"{name}.json").read_text()) for name in ("serve", *SOAKS))
+    names = ("serve", "hostile", *SOAKS)
+    served, hostile, *soaked = (json.loads((results / f"{name}.json").read_text()) for name in names)
     rows = served["rows"]
     return placed(
         page,
@@ -47,6 +50,8 @@ def filled(page: str, results: Path) -> str:
             "serve": markdown([*_SERVED, _MEMORY], [_served(row) for row in rows]),
             "unseen": markdown([_SERVED[0], *_UNSEEN, *_LESS_HOT], [_less_hot(row) for row in rows]),
             "aims": f"Aims for first-time look-ups: {aims(rows[-1])}.",
+            "hostile": f"{_hostile_about(hostile)}\n\n{markdown(_HOSTILE, [_beside(row) for row in hostile['rows']])}",
+            "imports": markdown(_IMPORTED, [_imported(row) for row in hostile["imports"]]),
             "export": _export([row for row in rows if "export" in row][-1]),
         },
     )
@@ -86,6 +91,28 @@ def _less_hot(row: Mapping[str, Any]) -> list[str]:
         f"{row['nearest_p50_ms']:.1f}",
         ", ".join(f"{row[name]:.2f}" for name in _AT_ONCE),
     ]
+
+
+def _hostile_about(body: Mapping[str, Any]) -> str:
+    return (
+        f"{body['light_readers']} readers look up stored problems one after the other, all on one machine: "
+        f"{body['machine']}, Python {body['versions']['python']}, {body['date'][:10]} "
+        "([results](results/hostile.json))."
+    )
+
+
+def _beside(row: Mapping[str, Any]) -> list[str]:
+    what = f"{row['readers']} {'hostile readers' if row['kind'] == 'hostile' else 'half-open requests'}"
+    return [
+        what if row["readers"] else "nobody",
+        f"{row['p50_ms']:.1f}, {row['p99_ms']:.1f}, {row['slowest_ms']:.1f}",
+        f"{row['readyz_slowest_ms']:.0f}",
+    ]
+
+
+def _imported(row: Mapping[str, Any]) -> list[str]:
+    figures = f"{row['mb']:.0f}", f"{row['status']}", f"{row['seconds']:.0f}"
+    return [row["file"], *figures, f"{row['server_mb']}, {row['process_mb']}"]
 
 
 def aims(row: Mapping[str, Any]) -> str:

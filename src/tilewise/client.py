@@ -28,6 +28,7 @@ __all__ = [
     "Imported",
     "Job",
     "Kernel",
+    "Lane",
     "LookupMiss",
     "LookupQuery",
     "Match",
@@ -35,8 +36,10 @@ __all__ = [
     "Refused",
     "Result",
     "Status",
+    "StoredProblem",
     "Trial",
     "TrialCounts",
+    "Worker",
 ]
 
 Clock = Literal["measured", "modelled"]
@@ -144,6 +147,17 @@ class Job(TypedDict):
     attempts: int
     """Number of starts; each resumes from the stored trials."""
     cancelling: bool
+    toolchain: NotRequired[str]
+    """The only toolchain that it may run on."""
+    fresh: NotRequired[bool]
+    """It ignores trials that were stored before."""
+    ran_on: NotRequired[str]
+    """Host and device where it runs or ran last."""
+    runnable_on: NotRequired[Sequence[str]]
+    """Hosts and devices that could run it, if it waits."""
+    waits: NotRequired[str]
+    """Reason why it waits, as far as it is known."""
+    deadline: NotRequired[str]
     created: str
     started: NotRequired[str]
     finished: NotRequired[str]
@@ -162,6 +176,18 @@ class Kernel(TypedDict):
     """Values of each flag; the first is the default."""
 
 
+class Lane(TypedDict):
+    """A device of a worker."""
+
+    id: str
+    name: str
+    clock: Clock
+    toolchain: NotRequired[str]
+    """Absent if it is unknown until a job opens the device."""
+    job: NotRequired[int]
+    """Number of the job that runs on it."""
+
+
 class LookupMiss(TypedDict):
     """A look-up without a result; `why` says what is known instead."""
 
@@ -172,6 +198,8 @@ class LookupMiss(TypedDict):
     match: Match
     config: None
     why: str
+    type: str
+    """Type of the problem, such as urn:tilewise:problem:not-tuned."""
 
 
 class LookupQuery(TypedDict):
@@ -253,6 +281,30 @@ class Result(TypedDict):
     tuned_at: str
 
 
+class StoredProblem(TypedDict):
+    """A problem on one device, source and toolchain, and its best config."""
+
+    kernel: str
+    source_hash: str
+    dims: Dims
+    dtype: str
+    device: str
+    clock: Clock
+    toolchain: str
+    cores: int
+    key: str
+    """Key of the problem: /problems/{key} shows it."""
+    config: Config | None
+    """The best config; null if none is verified."""
+    verified: bool
+    time_us: NotRequired[float]
+    speed_up: NotRequired[float]
+    """The default's time over the best time."""
+    default: NotRequired[Default]
+    trials: TrialCounts
+    tuned_at: NotRequired[str]
+
+
 class Trial(TypedDict):
     """One run of a config, with its outcome."""
 
@@ -307,6 +359,20 @@ class TrialCounts(TypedDict):
     unmodelled: int
 
 
+class Worker(TypedDict):
+    """A process that runs jobs on the devices of its host."""
+
+    id: int
+    host: str
+    version: str
+    """Of tilewise."""
+    started: str
+    draining: bool
+    """It is being stopped, and takes no more jobs."""
+    kernels: Sequence[str]
+    devices: Sequence[Lane]
+
+
 class Client(Connection):
     """A client with a method for each operation of a server; see `Connection` for tokens, timeouts and errors."""
 
@@ -345,7 +411,8 @@ class Client(Connection):
     def lookup_many(self, queries: Sequence[LookupQuery]) -> Sequence[Result | LookupMiss]:
         """Look up many problems at once.
 
-        Return results in the order of the queries; a miss has a null `config`.
+        Return results in the order of the queries. One without an answer has a null `config`, and the `type` of the
+        problem. Of one batch, at most 16 queries are answered by portfolios or predictions; further ones are `busy`.
         """
         return cast(
             "Sequence[Result | LookupMiss]", self._document("POST", "/v1/lookup", body={"queries": queries})["results"]
@@ -366,23 +433,53 @@ class Client(Connection):
         """
         return cast("Sequence[Device]", self._document("GET", "/v1/devices")["devices"])
 
+    def problems(
+        self,
+        *,
+        kernel: str | None = None,
+        dtype: str | None = None,
+        device: str | None = None,
+        dims: str | None = None,
+        limit: int = 50,
+    ) -> Iterator[StoredProblem]:
+        """List problems, those written to last first.
+
+        Return problems in pages, with their best configs; `config` is null where none is verified. `next` and the
+        `Link` header lead to the next page; they are absent on the last.
+
+        - `kernel`: only this kernel
+        - `dtype`: only this dtype
+        - `device`: only this device name
+        - `dims`: only shapes with these sizes and flags
+        - `limit`: problems per page
+        """
+        return self._pages(
+            "GET",
+            "/v1/problems",
+            "problems",
+            ("after", "next"),
+            params={"kernel": kernel, "dtype": dtype, "device": device, "dims": dims, "limit": limit},
+        )
+
     def trials(
         self,
         *,
         kernel: str | None = None,
         dtype: str | None = None,
         device: str | None = None,
+        dims: str | None = None,
         status: Status | None = None,
         limit: int = 100,
     ) -> Iterator[Trial]:
         """List trials.
 
-        Return trials in pages, including trials that newer ones replaced. `next` leads to the next page; it is
-        absent on the last. A page before the last may be shorter than `limit`, or even empty.
+        Return trials in pages, including trials that newer ones replaced. `next` and the `Link` header lead to the
+        next page; they are absent on the last. A page before the last may be shorter than `limit`, or even empty.
 
         - `kernel`: only this kernel
         - `dtype`: only this dtype
         - `device`: only this device name
+        - `dims`: only shapes with these sizes and flags
         - `status`: only trials with this status
         - `limit`: trials per page
         """
@@ -391,7 +488,7 @@ class Client(Connection):
             "/v1/trials",
             "trials",
             ("after", "next"),
-            params={"kernel": kernel, "dtype": dtype, "device": device, "status": status, "limit": limit},
+            params={"kernel": kernel, "dtype": dtype, "device": device, "dims": dims, "status": status, "limit": limit},
         )
 
     def history(
@@ -414,7 +511,9 @@ class Client(Connection):
             self._document("GET", f"/v1/history/{part(kernel)}", params={**dims, "dtype": dtype, "device": device}),
         )
 
-    def export(self, *, kernel: str | None = None, dtype: str | None = None, device: str | None = None) -> bytes:
+    def export(
+        self, *, kernel: str | None = None, dtype: str | None = None, device: str | None = None, dims: str | None = None
+    ) -> bytes:
         """Export every best config with its evidence.
 
         Stream the file that `tilewise import` and the decorator read, from one snapshot of the database. The
@@ -423,29 +522,46 @@ class Client(Connection):
         - `kernel`: only this kernel
         - `dtype`: only this dtype
         - `device`: only this device name
+        - `dims`: only shapes with these sizes and flags
         """
-        return self._send("GET", "/v1/export", params={"kernel": kernel, "dtype": dtype, "device": device}).content
+        return self._send(
+            "GET", "/v1/export", params={"kernel": kernel, "dtype": dtype, "device": device, "dims": dims}
+        ).content
 
     def import_results(self, data: bytes) -> Imported:
         """Import results of another database.
 
-        Merge an export file in one transaction. A stored trial with stronger evidence stays. Impossible parts are
-        refused, each with its place and the reason; the rest is imported.
+        Merge an export file, plain or gzipped, in one transaction. A stored trial with stronger evidence stays.
+        Impossible parts are refused, each with its place and the reason; the rest is imported.
 
         - `data`: the file's content
         """
         return cast("Imported", self._document("POST", "/v1/import", body=data))
 
-    def jobs(self, *, limit: int = 50, before: int | None = None) -> Sequence[Job]:
+    def jobs(
+        self,
+        *,
+        limit: int = 50,
+        state: Literal["queued", "running", "done", "failed", "cancelled"] | None = None,
+        kernel: str | None = None,
+        device: str | None = None,
+    ) -> Iterator[Job]:
         """List jobs, the newest first.
 
-        Return one page of jobs. For the next page, pass the number of its last job as `before`.
+        Return one page of jobs. For the next page, pass `next`, the number of its last job, as `before`; the `Link`
+        header leads there too. They are absent on the last page.
 
         - `limit`: jobs per page
-        - `before`: number of the last job on the previous page
+        - `state`: only jobs in this state
+        - `kernel`: only jobs of this kernel
+        - `device`: only jobs of the device with this id
         """
-        return cast(
-            "Sequence[Job]", self._document("GET", "/v1/jobs", params={"limit": limit, "before": before})["jobs"]
+        return self._pages(
+            "GET",
+            "/v1/jobs",
+            "jobs",
+            ("before", "next"),
+            params={"limit": limit, "state": state, "kernel": kernel, "device": device},
         )
 
     def submit(
@@ -456,6 +572,9 @@ class Client(Connection):
         *,
         search: Literal["guided", "tpe", "random", "exhaustive", "retune"] = "guided",
         dtype: str = "float32",
+        toolchain: str = "",
+        fresh: bool = False,
+        within: float | None = None,
         trials: int | None = None,
         seconds: float | None = None,
         seed: int = 0,
@@ -463,12 +582,15 @@ class Client(Connection):
     ) -> Job:
         """Submit a tuning job.
 
-        Return the job of this request; the same request twice is one job. Jobs run on the server's own devices, one
-        per device, by priority and then by age. Each trial is stored as soon as it is made.
+        Return the job of this request; the same request twice is one job. Jobs run on the devices of the server and
+        of live workers, one per device, by priority and then by age. Each trial is stored as soon as it is made.
 
         - `search`: retune: time the best configs of an older toolchain or source again, instead of a search
         - `shapes`: at least one; a retune without any is of all that were tuned
-        - `device`: id of a device in /v1/devices
+        - `device`: id of a device in /v1/devices or /v1/workers, such as cuda:1; cuda for any free one; or the name
+          of a device that measures
+        - `toolchain`: run on no other toolchain than this one of /v1/workers
+        - `fresh`: ignore trials that were stored before the job
 
         Raises `NotFound`: /v1/kernels does not list the kernel.
         """
@@ -483,6 +605,9 @@ class Client(Connection):
                     "shapes": shapes,
                     "dtype": dtype,
                     "device": device,
+                    "toolchain": toolchain,
+                    "fresh": fresh,
+                    "within": within,
                     "trials": trials,
                     "seconds": seconds,
                     "seed": seed,
@@ -494,7 +619,7 @@ class Client(Connection):
     def job(self, number: int) -> Job:
         """Show one job.
 
-        Return the job's request and its progress.
+        Return the job's request, its progress, and where it runs or why it waits.
 
         - `number`: the job's number
 
@@ -514,6 +639,29 @@ class Client(Connection):
         """
         return cast("Job", self._document("DELETE", f"/v1/jobs/{part(number)}"))
 
+    def retry(self, number: int) -> Job:
+        """Retry a job.
+
+        Queue a failed or cancelled job again; it goes on from its trials. Any other job stays as it is. If another
+        job serves the same request by now, return that one.
+
+        - `number`: the job's number
+
+        Raises `NotFound`: There is no such job.
+        """
+        return cast("Job", self._document("POST", f"/v1/jobs/{part(number)}/retry"))
+
+    def delete_record(self, number: int) -> Job:
+        """Delete the record of a job.
+
+        Delete the record of a job that has ended, and return it. Its trials stay, and an equal request is a new job.
+
+        - `number`: the job's number
+
+        Raises `NotFound`: There is no such job.
+        """
+        return cast("Job", self._document("DELETE", f"/v1/jobs/{part(number)}/record"))
+
     def events(self, number: int) -> Iterator[Job]:
         """Follow the progress of a job.
 
@@ -526,6 +674,14 @@ class Client(Connection):
         """
         return self._events("GET", f"/v1/jobs/{part(number)}/events")
 
+    def workers(self) -> Sequence[Worker]:
+        """List the live workers.
+
+        Return the processes that run jobs, this server's among them, each with its devices and their jobs. One that
+        was lost disappears after a minute without a sign of life.
+        """
+        return cast("Sequence[Worker]", self._document("GET", "/v1/workers")["workers"])
+
     def healthz(self) -> Health:
         """Check that the server runs.
 
@@ -536,7 +692,8 @@ class Client(Connection):
     def readyz(self) -> Health:
         """Check that the server can answer.
 
-        Check that the database has the schema version that this program needs, and run one indexed query.
+        Check that the database has the schema version that this program needs, and run one indexed query. Checks at
+        the same time are one.
         """
         return cast("Health", self._document("GET", "/readyz"))
 

@@ -10,8 +10,11 @@
     ├── Busy                  a server that gets too many requests or has too much to do
     ├── NotFound              a valid question without an answer (yet)
     ├── Unavailable           a device, package or compiler that this machine lacks
+    │   └── InUse             a device that another process holds
     ├── NothingFeasible       a space in which no config compiles or gives correct results
     └── StoreError            a database that cannot be read or written
+        ├── NoSpace           a disk that is full
+        └── ReadOnly          a database that may only be read
 
 A message is one line: what is wrong, what was expected, what to do. The command line maps each class to an exit
 code, the HTTP service to a status; nothing else does.
@@ -26,8 +29,11 @@ __all__ = [
     "BadSpec",
     "Busy",
     "Forbidden",
+    "InUse",
+    "NoSpace",
     "NotFound",
     "NothingFeasible",
+    "ReadOnly",
     "StoreError",
     "TilewiseError",
     "Unauthorized",
@@ -99,9 +105,21 @@ class Unavailable(TilewiseError):
     """A device, package or compiler that this machine lacks."""
 
 
+class InUse(Unavailable):
+    """A device that another process holds."""
+
+
 class NothingFeasible(TilewiseError):
     """A space in which no config runs correctly on the device."""
 
 
 class StoreError(TilewiseError):
     """A database that is missing, not a database, read-only, full, locked for too long, or newer than this program."""
+
+
+class NoSpace(StoreError):
+    """A disk without room for what is to be stored."""
+
+
+class ReadOnly(StoreError):
+    """A database that this process may not write to."""

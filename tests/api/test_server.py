@@ -30,6 +30,7 @@ def test_it_serves_what_is_stored_and_creates_a_database_where_there_is_none(ser
     assert httpx2.get(f"{url}/readyz").json() == {"status": "ok"}
 
 
+@pytest.mark.in_part(1)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_a_signal_ends_it_cleanly(serve, number, code, address):
     process = serve()

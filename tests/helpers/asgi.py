@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any, NamedTuple
 
 from starlette.types import ASGIApp
@@ -32,8 +33,13 @@ async def ask(
     }
     status, sent = 0, bytearray()
 
+    parts = iter([body])
+
     async def receive() -> dict[str, Any]:
-        return {"type": "http.request", "body": body, "more_body": False}
+        part = next(parts, None)
+        if part is None:
+            await asyncio.Event().wait()  # the client stays
+        return {"type": "http.request", "body": part, "more_body": False}
 
     async def send(message: Any) -> None:
         nonlocal status

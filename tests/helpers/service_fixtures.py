@@ -3,8 +3,8 @@ from __future__ import annotations
 import sqlite3
 import subprocess
 import sysconfig
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import closing
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, closing, contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from functools import partial
@@ -15,14 +15,17 @@ import pytest
 from empty_database import place_empty_database
 from scopes import changed
 from starlette.testclient import TestClient
+from warm_python import WarmPython
 
 from tilewise.api.app import create_app
+from tilewise.api.service import service
 from tilewise.api.service.service import Options
 from tilewise.db.records import Clock, Problem, Scope, Status, Trial
 from tilewise.db.sql.sql_store import open_store
 from tilewise.db.tokens import Right, Tokens
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
+from tilewise.tuner.workers.supervisor import Supervisor
 
 SCOPE = Scope(
     Problem("row_reduce", {"M": 1000, "N": 8192}, "float32"),
@@ -58,6 +61,33 @@ Serve = Callable[..., subprocess.Popen[str]]
 
 TILEWISE = str(Path(sysconfig.get_path("scripts")) / "tilewise")
 READY = "tilewise serves on "
+
+
+class _SharedSupervisor(Supervisor):
+    """Outlives the applications that use it."""
+
+    def close(self, *, for_good: bool = False) -> None:
+        """Leave the process to the next application."""
+
+    def end(self) -> None:
+        super().close(for_good=True)
+
+
+@pytest.fixture(scope="session", autouse=True)
+def shared_supervisor(warm_python: WarmPython) -> Iterator[None]:
+    """The process whose forks answer slow look-ups, one for all applications of a test process: it imports once."""
+    shared = list[_SharedSupervisor]()
+
+    def supervisor(entry: str, *, env: Mapping[str, str]) -> Supervisor:
+        if not shared:
+            shared.append(_SharedSupervisor(entry, env=env))
+        return shared[0]
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(service, "Supervisor", supervisor)
+        yield
+    for one in shared:
+        one.end()
 
 
 @pytest.fixture
@@ -145,13 +175,14 @@ def problem_of() -> Callable[..., dict[str, Any]]:
     return check
 
 
-@pytest.fixture
-def serve(store_url: str) -> Iterator[Serve]:
-    """A function that starts `tilewise serve` on a free port of the loopback interface."""
+@contextmanager
+def _servers(store_url: str) -> Iterator[Serve]:
     started: list[subprocess.Popen[str]] = []
 
-    def start(*arguments: str) -> subprocess.Popen[str]:
+    def start(*arguments: str, files: int | None = None) -> subprocess.Popen[str]:
         command = [TILEWISE, "serve", "--port", "0", "--db", store_url, *arguments]
+        if files:
+            command = ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh", *command]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         started.append(process)
         return process
@@ -163,6 +194,19 @@ def serve(store_url: str) -> Iterator[Serve]:
 
 
 @pytest.fixture
+def serve(store_url: str) -> Iterator[Serve]:
+    """A function that starts `tilewise serve` on a free port of the loopback interface, with so many open `files`."""
+    with _servers(store_url) as start:
+        yield start
+
+
+@pytest.fixture(scope="session")
+def servers() -> Callable[[str], AbstractContextManager[Serve]]:
+    """A function that returns, for a database, a context with what `serve` is: for the tests of a module to share."""
+    return _servers
+
+
+@pytest.fixture(scope="session")
 def address() -> Callable[[subprocess.Popen[str]], str]:
     """A function that reads a server's address from the line that it prints when it is ready."""
 

@@ -1,4 +1,4 @@
-"""Starts processes as forks of one that has imported torch, Triton and SQLAlchemy, which takes seconds each time.
+"""Starts processes as forks of one that has imported torch, Triton and web frameworks, which takes seconds each time.
 
 A fork leads its own session and has the folder, environment, import path and files that a fresh process would have. It
 imports nothing of this project before that. A process with variables that those packages read while they are imported
@@ -33,6 +33,7 @@ ADDRESS = "WARM_PYTHON"
 _PACKAGES = (
     *("torch", "triton", "triton.backends.ascend.compiler", "xdsl.parser"),
     *("sqlalchemy.orm", "sqlalchemy.dialects.sqlite", "alembic.command", "rich.table", "rich.progress"),
+    *("fastapi", "pydantic", "uvicorn.main", "msgspec", "jinja2"),
 )
 """None of them starts a thread, which would not survive a fork, or reads a user's settings when it is imported."""
 

@@ -14,6 +14,7 @@ import hypothesis
 import pytest
 from asgi import Answer, ask
 from hypothesis import strategies as st
+from service_fixtures import SCOPE
 from starlette.routing import Mount, Route
 from starlette.testclient import TestClient
 
@@ -24,8 +25,8 @@ from tilewise.db.sql.sql_store import open_store
 
 MANY = [2_500, pytest.param(10_000, marks=pytest.mark.full)]
 EXAMPLES = 25
-NEVER_FOUND = {"/problems/{key}", "/problems/{key}/timeline.svg"}
-"""Paths whose random keys are never found."""
+NEVER_FOUND = {"/problems/{key}/timeline.svg"}
+"""Paths that have nothing for what is stored: only a winner of today's clock is drawn."""
 
 
 def check(path: str, answer: Answer) -> None:
@@ -48,15 +49,19 @@ numbers = st.integers(-2, 2**66).map(str)
 extra = st.lists(st.tuples(noise, noise).map("=".join) | noise, max_size=2)
 PROBLEM = {"M": "1000", "N": "8192", "device": "Ascend910B4", "dtype": "float32"}
 SCOPES = {"kernel": "row_reduce", "dtype": "float32", "device": "Ascend910B4"}
+TABLE = {"status": "correct", "within": "20", "sort": "-BLOCK_SIZE_M", "first": "1"}
 SENSIBLE = {
     "/v1/configs/{kernel}": PROBLEM | {"match": "nearest", "toolchain": "model-1"},
     "/v1/history/{kernel}": PROBLEM,
     "/v1/export": SCOPES,
-    "/v1/trials": SCOPES | {"status": "correct", "limit": "1", "after": "1-1"},
-    "/v1/jobs": {"limit": "1", "before": "5"},
-    "/": SCOPES | {"dims": "M=1000", "before": "9"},
+    "/v1/trials": SCOPES | {"dims": "N=8192", "status": "correct", "limit": "1", "after": "1-1"},
+    "/v1/jobs": {"limit": "1", "before": "5", "state": "done", "kernel": "row_reduce", "device": "cuda"},
+    "/v1/problems": SCOPES | {"dims": "M=1000", "limit": "1", "after": "9-9"},
+    "/": SCOPES | {"dims": "M=1000", "before": "9-9"},
     "/jobs": {"kernel": "row_reduce", "dims": "M=1,N=1", "device": "cuda", "before": "9"},
-    "/problems/{key}": {"across": "BLOCK_SIZE_M", "down": "BLOCK_SIZE_N"},
+    "/problems/{key}": TABLE | {"across": "BLOCK_SIZE_M", "down": "BLOCK_SIZE_N"},
+    "/problems/{key}/trials.csv": TABLE,
+    "/problems/{key}/compare": {"a": "0", "b": "1"},
 }
 """Valid parameters of the paths that take any."""
 
@@ -73,7 +78,7 @@ def queries(path: str) -> st.SearchStrategy[str]:
 parts = {
     "kernel": st.sampled_from(["row_reduce", "mine"]) | noise,
     "number": st.just("1") | numbers | noise,
-    "key": noise,
+    "key": st.just(SCOPE.key) | noise,
     "file": st.just("style.css") | noise,
 }
 

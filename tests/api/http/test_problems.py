@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from tilewise import errors
-from tilewise.api.http.problems import status_of
+from tilewise.api.http.problem_types import entry_of
 from tilewise.tuner.lookup.resolve import NotTuned
 
 STATUS = {
@@ -25,17 +25,20 @@ STATUS = {
     "Unauthorized": 401,
     "NotFound": 404,
     "Unavailable": 503,
+    "InUse": 503,
     "NothingFeasible": 422,
+    "NoSpace": 507,
+    "ReadOnly": 503,
     "StoreError": 503,
 }
 
 
 def test_every_error_of_ours_has_a_status():
-    assert {name: status_of(getattr(errors, name)("")) for name in errors.__all__} == STATUS
-    assert status_of(NotTuned("", [])) == 404
+    assert {name: entry_of(getattr(errors, name)(""))[0] for name in errors.__all__} == STATUS
+    assert entry_of(NotTuned("", []))[0] == 404
 
 
-@pytest.mark.parametrize("path", ["/v1", "/v1/configs", "/v1/configs/", "/v1/configs/a/b", "/docs", "/v1/kernels/"])
+@pytest.mark.parametrize("path", ["/v1", "/v1/configs", "/v1/configs/", "/v1/configs/a/b", "/redoc", "/v1/kernels/"])
 def test_an_unknown_path_is_a_problem(client, problem_of, path):
     assert "/openapi.json" in problem_of(client.get(path), 404)["detail"]
 
@@ -47,6 +50,8 @@ def test_an_unknown_path_is_a_problem(client, problem_of, path):
         ("DELETE", "/v1/kernels", "GET, HEAD"),
         ("GET", "/v1/lookup", "POST"),
         ("PUT", "/healthz", "GET, HEAD"),
+        ("PUT", "/v1/jobs", "GET, HEAD, POST"),
+        ("PATCH", "/v1/jobs/7", "DELETE, GET, HEAD"),
     ],
 )
 def test_a_wrong_method_is_a_problem_that_says_which_is_right(client, problem_of, admin, method, path, allowed):
@@ -69,9 +74,9 @@ def test_a_defect_is_logged_but_not_shown(client, problem_of, monkeypatch, caplo
     def fail(*_: object, **__: object) -> None:
         raise RuntimeError("what nobody outside should read")
 
-    monkeypatch.setattr(client.app.state.store, "lookup", fail)
+    monkeypatch.setattr(client.app.state.store, "history", fail)
     with caplog.at_level(logging.ERROR):
-        response = client.get("/v1/configs/row_reduce?M=1&N=1&device=A", headers={"x-request-id": "one-7"})
+        response = client.get("/v1/history/row_reduce?M=1&N=1&device=A", headers={"x-request-id": "one-7"})
     assert problem_of(response, 500)["detail"] == "the server failed unexpectedly; its log says why"
     assert "outside" not in response.text
     assert response.headers["x-request-id"] == "one-7"
@@ -83,9 +88,9 @@ def test_a_database_failure_is_logged_with_its_reason(client, problem_of, monkey
     def fail(*_: object, **__: object) -> None:
         raise errors.StoreError("/srv/tilewise.db is damaged")
 
-    monkeypatch.setattr(client.app.state.store, "lookup", fail)
+    monkeypatch.setattr(client.app.state.store, "history", fail)
     with caplog.at_level(logging.ERROR):
-        problem = problem_of(client.get("/v1/configs/row_reduce?M=1&N=1&device=A"), 503)
+        problem = problem_of(client.get("/v1/history/row_reduce?M=1&N=1&device=A"), 503)
     assert "/srv" not in problem["detail"]
     assert "/srv/tilewise.db is damaged" in caplog.text
 

@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import socket
 from contextlib import closing
+from functools import partial
 
 import pytest
 import uvicorn
 
+from tilewise.api.http.connections import Connections
 from tilewise.api.http.protocol import Protocol
 
 HEAD = {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]}
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
 
 
-async def served(app, talk):
+async def served(app, talk, most=10):
     """Serve `app` on a free port while the coroutine `talk` uses a connection; return what `talk` returns."""
-    config = uvicorn.Config(app, http=Protocol, loop="uvloop", lifespan="off", log_level="error", access_log=False)
+    http = partial(Protocol, peers=Connections(most))
+    config = uvicorn.Config(app, http=http, loop="uvloop", lifespan="off", log_level="error", access_log=False)
     server = uvicorn.Server(config)
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         running = asyncio.create_task(server.serve(sockets=[listener]))

@@ -29,8 +29,10 @@ def test_results_come_in_the_order_of_the_queries_with_misses_among_them(client,
         "match": "exact",
         "config": None,
         "why": "row_reduce M=1001,N=8192 float32 is not tuned for Ascend910B4; nearest tuned shapes: M=1000,N=8192",
+        "type": "urn:tilewise:problem:not-tuned",
     }
     assert (nothing["kernel"], nothing["config"]) == ("never_heard_of", None)
+    assert nothing["type"] == "urn:tilewise:problem:unknown-kernel"
 
 
 def test_no_queries_have_no_results(client):
@@ -49,14 +51,23 @@ def test_a_thousand_queries_are_answered_and_one_more_is_refused(client, tune, p
     assert problem["errors"][0]["pointer"] == "#/queries"
 
 
-def test_a_query_its_kernel_cannot_have_is_refused_by_its_number(client, problem_of):
-    problem = problem_of(look_up(client, QUERY, QUERY | {"dims": {"M": 1}}), 400)
-    assert problem["detail"] == "queries[1]: kernel row_reduce needs M, N; N is missing"
-    problem = problem_of(look_up(client, QUERY | {"dtype": "float64"}), 400)
-    assert (
-        problem["detail"]
-        == "queries[0]: kernel row_reduce does not take 'float64'; it takes float32, float16, bfloat16"
-    )
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"dims": {"M": 1}}, "kernel row_reduce needs M, N; N is missing"),
+        ({"dtype": "float64"}, "kernel row_reduce does not take 'float64'; it takes float32, float16, bfloat16"),
+    ],
+)
+def test_a_query_its_kernel_cannot_have_spoils_no_other(client, tune, changes, why):
+    tune()
+    bad, good = look_up(client, QUERY | changes, QUERY).json()["results"]
+    assert bad == QUERY | changes | {
+        "match": "exact",
+        "config": None,
+        "why": why,
+        "type": "urn:tilewise:problem:bad-request",
+    }
+    assert good["config"]
 
 
 @pytest.mark.parametrize(
@@ -95,7 +106,7 @@ def test_of_what_is_no_json_the_pointer_is_the_whole(client, problem_of):
 
 @pytest.mark.parametrize("body", [b"[" * 200_000, b'{"queries": [{"dims": {"M": ' + b"9" * 5000 + b"}}]}"])
 def test_a_body_that_python_cannot_read_is_refused(client, problem_of, body):
-    problem_of(client.post("/v1/lookup", content=body, headers={"content-type": "application/json"}), 400)
+    problem_of(client.post("/v1/lookup", content=body, headers={"content-type": "application/json"}), 422)
 
 
 def test_a_whole_number_with_a_point_is_one(client, tune):

@@ -9,6 +9,7 @@ from tilewise.cli import main
 from tilewise.errors import Unavailable
 
 
+@pytest.mark.full
 def test_the_command_times_every_kind_of_look_up(tmp_path, capsys):
     file = tmp_path / "serve.json"
     words = "serve --problems 200 --seconds 1 --connections 8 --rounds 1"

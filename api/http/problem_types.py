@@ -1,0 +1,50 @@
+"""HTTP statuses of errors, and the types of their problem documents (RFC 9457): the only place that maps them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from tilewise.errors import (
+    Busy,
+    Forbidden,
+    NoSpace,
+    NotFound,
+    NothingFeasible,
+    ReadOnly,
+    StoreError,
+    TilewiseError,
+    Unauthorized,
+    Unavailable,
+    UnknownKernel,
+    UsageError,
+)
+from tilewise.tuner.lookup.resolve import NotTuned
+
+__all__ = ["entry_of", "type_of"]
+
+_STATUS: Mapping[type[TilewiseError], tuple[int, str]] = {
+    NotTuned: (404, "not-tuned"),
+    NotFound: (404, "not-found"),
+    UnknownKernel: (404, "unknown-kernel"),
+    Busy: (429, "busy"),
+    Unauthorized: (401, "unauthorized"),
+    Forbidden: (403, "forbidden"),
+    UsageError: (400, "bad-request"),
+    NothingFeasible: (422, "nothing-feasible"),
+    Unavailable: (503, "unavailable"),
+    NoSpace: (507, "no-space"),
+    ReadOnly: (503, "read-only"),
+    StoreError: (503, "database"),
+    TilewiseError: (500, "failed"),
+}
+"""HTTP status and last part of the problem's `type`; the first class listed here in an error's MRO counts."""
+
+
+def entry_of(error: TilewiseError) -> tuple[int, str]:
+    """Return an error's HTTP status and the last part of its problem's `type`."""
+    return next(_STATUS[kind] for kind in type(error).__mro__ if kind in _STATUS)
+
+
+def type_of(error: TilewiseError) -> str:
+    """Return the `type` of an error's problem document."""
+    return f"urn:tilewise:problem:{entry_of(error)[1]}"
