@@ -22,7 +22,8 @@ __all__ = ["job", "jobs"]
 _PAGE_SIZE = 50
 _PREFERRED = ("npu", "cuda", f"model:{DEFAULT_PART}")
 """Devices that the form preselects, in the order of `--device auto`."""
-_FIELDS = {"kernel": "row_reduce", "dims": "", "dtype": "float32", "device": ""}
+SEARCHES = ("guided", "tpe", "random", "exhaustive", "retune")
+_FIELDS = {"kernel": "row_reduce", "dims": "", "dtype": "float32", "device": "", "search": "guided"}
 """The form's fields and their defaults."""
 
 
@@ -40,6 +41,7 @@ async def jobs(request: Request) -> Response:
         kernels=registry.names(),
         devices=devices,
         fields=fields,
+        searches=SEARCHES,
         runs=service.options.run_jobs,
     )
 

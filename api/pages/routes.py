@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import cast
 from urllib.parse import urlencode
 
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from tilewise.api.http.routing import service_of
-from tilewise.api.pages import jobs
-from tilewise.api.pages.rendering import missing, page
-from tilewise.api.pages.timelines import Timelines
-from tilewise.api.pages.views import problem_view, row
-from tilewise.api.service.answers import registered
-from tilewise.db.records import Clock, Scope, shape_text
-from tilewise.db.store import Store, Wanted
+from tilewise.api.pages import api, jobs, kernel
+from tilewise.api.pages.listing import row
+from tilewise.api.pages.problem import routes as problem_routes
+from tilewise.api.pages.rendering import page
+from tilewise.db.store import Wanted, Written
 from tilewise.errors import UsageError
 from tilewise.kernels import registry
-from tilewise.kernels.spec import KernelSpec
-from tilewise.tuner.explain.timeline import is_drawable
 from tilewise.tuner.space.problem_checks import parse_dims
 
 __all__ = ["PAGES"]
@@ -33,22 +28,20 @@ _PAGE_SIZE = 50
 _DTYPES = ("float32", "float16", "bfloat16")
 _FILTERS = ("kernel", "device", "dtype", "dims")
 
-_timelines = Timelines()
-
 
 async def problems(request: Request) -> Response:
     """Show tuned problems, the latest first, filtered by the form above the table."""
-    return await run_in_threadpool(_problems, request)
+    return await service_of(request).run(_problems, request)
 
 
 def _problems(request: Request) -> Response:
-    store, filters = _store(request), {name: request.query_params.get(name, "").strip() for name in _FILTERS}
+    store, filters = service_of(request).store, {name: request.query_params.get(name, "").strip() for name in _FILTERS}
     rows, following, fault = [], "", ""
     try:
         found = store.results(_wanted(filters), before=_before(request.query_params.get("before")), most=_PAGE_SIZE)
         rows = [row(result) for _, result in found]
         if len(found) == _PAGE_SIZE:
-            following = "/?" + urlencode({**{k: v for k, v in filters.items() if v}, "before": found[-1][0]})
+            following = "/?" + urlencode({**{k: v for k, v in filters.items() if v}, "before": _place(found[-1][0])})
     except UsageError as error:
         fault = str(error)
     return page(
@@ -66,67 +59,6 @@ def _problems(request: Request) -> Response:
     )
 
 
-async def problem(request: Request) -> Response:
-    """Show one problem on one device and toolchain: its winner, why it won, and all its trials."""
-    return await run_in_threadpool(_problem, request)
-
-
-def _problem(request: Request) -> Response:
-    store = _store(request)
-    scope = store.scope(request.path_params["key"])
-    if scope is None:
-        return missing("There is no such problem; it may have been tuned with another database.")
-    chosen = request.query_params.get("across"), request.query_params.get("down")
-    axes = cast(tuple[str, str], chosen) if all(chosen) else None
-    try:
-        view = problem_view(store.result(scope), store.trials(scope), _spec(scope.kernel), str(request.base_url), axes)
-    except KeyError as error:
-        return missing(f"No trial of this problem has a parameter {error}.")
-    drawable = view.result.winner is not None and is_drawable(scope)
-    return page(
-        "problem.html",
-        here="",
-        view=view,
-        timeline=f"/problems/{scope.key}/timeline.svg" if drawable else "",
-        tune_again="/jobs?" + urlencode(_problem_of(scope)) if scope.kernel in registry.names() else "",
-    )
-
-
-def _problem_of(scope: Scope) -> dict[str, str]:
-    """Return the form fields of a new job for this scope."""
-    modelled = scope.clock is Clock.MODELLED
-    return {
-        "kernel": scope.kernel,
-        "dims": shape_text(scope.shape),
-        "dtype": scope.dtype,
-        "device": f"model:{scope.device}" if modelled else "",
-    }
-
-
-async def timeline(request: Request) -> Response:
-    """Draw the course of one program of a modelled winner."""
-    return await run_in_threadpool(_timeline, request)
-
-
-def _timeline(request: Request) -> Response:
-    store = _store(request)
-    scope = store.scope(request.path_params["key"])
-    winner = store.result(scope).winner if scope and is_drawable(scope) else None
-    drawn = _timelines.svg(scope, winner) if scope and winner else ""
-    if not drawn:
-        return missing("The timeline of this problem's winner cannot be drawn on this server.")
-    return Response(drawn, media_type="image/svg+xml", headers={"Cache-Control": "max-age=600"})
-
-
-def _store(request: Request) -> Store:
-    return service_of(request).store
-
-
-def _spec(kernel: str) -> KernelSpec | None:
-    known = registered(kernel)
-    return known[0] if known else None
-
-
 def _wanted(filters: Mapping[str, str]) -> Wanted:
     return Wanted(
         kernel=filters["kernel"] or None,
@@ -136,18 +68,26 @@ def _wanted(filters: Mapping[str, str]) -> Wanted:
     )
 
 
-def _before(text: str | None) -> int | None:
+_PLACE = re.compile(r"(\d{1,18})-(\d{1,18})", re.ASCII)
+
+
+def _place(place: Written) -> str:
+    return f"{place.revision}-{place.scope}"
+
+
+def _before(text: str | None) -> Written | None:
     if text is None:
         return None
-    if not (text.isascii() and text.isdigit() and 0 < int(text[:20]) < 2**63):
-        raise UsageError(f"before={text[:30]!r}; expected the number from the link to the next page")
-    return int(text)
+    if not (found := _PLACE.fullmatch(text)):
+        raise UsageError(f"before={text[:30]!r}; expected the place from the link to the next page")
+    return Written(int(found[1]), int(found[2]))
 
 
 PAGES: list[BaseRoute] = [
     Route("/", problems),
-    Route("/problems/{key}", problem),
-    Route("/problems/{key}/timeline.svg", timeline),
+    *problem_routes.ROUTES,
+    Route("/kernels/{kernel}", kernel.kernel),
+    Route("/docs", api.api),
     Route("/jobs", jobs.jobs),
     Route("/jobs/{number}", jobs.job),
     Mount("/static", StaticFiles(directory=Path(__file__).with_name("static"))),

@@ -49,8 +49,8 @@ function remembered(form) {
 function dims(text) {
   return Object.fromEntries(text.split(",").map((part) => {
     const [name, size] = part.split("=").map((side) => side.trim());
-    if (!name || !/^[0-9]+$/.test(size ?? "")) throw new Error(`shape is '${text}'; expected sizes such as M=1000,N=8192`);
-    return [name, Number(size)];
+    if (!name || !size) throw new Error(`shape is '${text}'; expected sizes such as M=1000,N=8192`);
+    return [name, /^[0-9]+$/.test(size) ? Number(size) : { true: true, false: false }[size.toLowerCase()] ?? size];
   }));
 }
 
@@ -67,7 +67,10 @@ function onSubmit(id, act) {
 
 onSubmit("submit", async (form, token) => {
   const fields = new FormData(form);
-  const body = { kernel: fields.get("kernel"), shapes: [dims(fields.get("dims"))], dtype: fields.get("dtype"), device: fields.get("device") };
+  const shapes = fields.get("dims").split(";").map((text) => text.trim()).filter(Boolean).map(dims);
+  if (!shapes.length && fields.get("search") !== "retune") throw new Error("shapes is empty; expected sizes such as M=1000,N=8192");
+  const body = { shapes, priority: Number(fields.get("priority")) };
+  for (const name of ["kernel", "dtype", "device", "search"]) body[name] = fields.get(name);
   if (fields.get("trials")) body.trials = Number(fields.get("trials"));
   const job = await send("POST", "/v1/jobs", token, body);
   location.href = `/jobs/${job.id}`;

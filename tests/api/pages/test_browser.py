@@ -6,6 +6,7 @@ import itertools
 import re
 import shutil
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
@@ -18,6 +19,8 @@ from tilewise.db.tokens import Right, Tokens
 CHROMIUM = shutil.which("chromium")
 QUIET = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
 
+expect.set_options(timeout=30_000)  # as for locators: on a loaded machine 5 s are not enough
+
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: apt-get install chromium")
 
 
@@ -29,11 +32,23 @@ def browser() -> Iterator[Browser]:
         browser.close()
 
 
+@pytest.fixture(scope="module")
+def url(servers, tune_into, address, records, tmp_path_factory) -> Iterator[str]:
+    """A server that no test changes."""
+    store_url = f"sqlite:///{tmp_path_factory.mktemp('browser') / 'tilewise.db'}"
+    with servers(store_url) as serve:
+        yield _start(serve, store_url, tune_into, address, records)
+
+
 @pytest.fixture
-def url(serve, tune, address, records) -> str:
+def own_url(serve, store_url, tune_into, address, records) -> str:
+    return _start(serve, store_url, tune_into, address, records)
+
+
+def _start(serve, store_url, tune_into, address, records) -> str:
     landscape = list(_landscape(*records))
-    tune(trials=landscape)
-    tune(kernel="softmax", device="NVIDIA H200", trials=landscape)
+    tune_into(store_url, trials=landscape)
+    tune_into(store_url, kernel="softmax", device="NVIDIA H200", trials=landscape)
     return address(serve())
 
 
@@ -52,6 +67,18 @@ def _landscape(winner: Trial, refused: Trial) -> Iterator[Trial]:
 
 @pytest.fixture
 def page(browser: Browser, url: str) -> Iterator[Page]:
+    with _tab(browser, url) as page:
+        yield page
+
+
+@pytest.fixture
+def own_page(browser: Browser, own_url: str) -> Iterator[Page]:
+    with _tab(browser, own_url) as page:
+        yield page
+
+
+@contextmanager
+def _tab(browser: Browser, url: str) -> Iterator[Page]:
     """A tab that fails the test on a script error or a request to another host."""
     context = browser.new_context(viewport={"width": 1200, "height": 900})
     context.grant_permissions(["clipboard-read", "clipboard-write"])
@@ -70,10 +97,8 @@ def test_a_user_searches_opens_a_problem_and_copies_its_config(page, url):
     page.get_by_label("Kernel").select_option("row_reduce")
     page.get_by_role("button", name="Search").click()
     assert page.locator("tbody tr").count() == 1
-    page.get_by_role("link", name="row_reduce").click()
-    spreads = len(page.locator("#spreads > div").all())
-    assert spreads > 0
-    expect(page.locator("#spreads canvas")).to_have_count(spreads)  # drawn once their script has run
+    page.locator("tbody").get_by_role("link", name="row_reduce").click()
+    expect(page.locator("#instrument[data-ready]")).to_be_attached()
     page.locator("button[data-copy=triton]").click()
     page.get_by_role("button", name="Copied").wait_for()
     copied = page.evaluate("navigator.clipboard.readText()")
@@ -84,25 +109,25 @@ def test_a_user_searches_opens_a_problem_and_copies_its_config(page, url):
     assert "BLOCK_SIZE_M down, BLOCK_SIZE_N across" in page.locator(".heat caption").inner_text()
 
 
-def test_a_user_asks_for_a_job_and_watches_it_finish(page, url, store_url):
+def test_a_user_asks_for_a_job_and_watches_it_finish(own_page, own_url, store_url):
     with open_store(store_url) as store:
         token = Tokens(store.database).create("browser", Right.SUBMIT)
-    page.goto(url)
-    page.get_by_role("link", name="row_reduce").click()
-    page.get_by_role("link", name="Tune this problem again").click()
-    assert page.get_by_label("Shape").input_value() == "M=1000,N=8192"
-    page.get_by_label("Kernel").select_option("vector_add")
-    page.get_by_label("Shape").fill("N=100000")
-    page.get_by_label("Device").select_option("model:Ascend910B4")
-    page.get_by_label("Trials").fill("3")
-    page.get_by_label("Token", exact=True).fill(token)
-    page.get_by_role("button", name="Tune").click()
-    page.wait_for_url("**/jobs/*")
-    state = page.locator("[data-field=state]", has_text=re.compile("done|failed"))
+    own_page.goto(own_url)
+    own_page.get_by_role("link", name="row_reduce", exact=True).click()
+    own_page.get_by_role("link", name="Tune this problem again").click()
+    assert own_page.get_by_label("Shape").input_value() == "M=1000,N=8192"
+    own_page.get_by_label("Kernel").select_option("vector_add")
+    own_page.get_by_label("Shape").fill("N=100000")
+    own_page.get_by_label("Device").select_option("model:Ascend910B4")
+    own_page.get_by_label("Trials").fill("3")
+    own_page.get_by_label("Token", exact=True).fill(token)
+    own_page.get_by_role("button", name="Tune").click()
+    own_page.wait_for_url("**/jobs/*")
+    state = own_page.locator("[data-field=state]", has_text=re.compile("done|failed"))
     state.wait_for(timeout=90_000)
-    assert state.inner_text() == "done", page.locator("main").inner_text()
-    page.get_by_role("link", name="Trials so far").click()
-    assert page.locator("h1").inner_text().startswith("vector_add")
+    assert state.inner_text() == "done", own_page.locator("main").inner_text()
+    own_page.get_by_role("link", name="Trials so far").click()
+    assert own_page.locator("h1").inner_text().startswith("vector_add")
 
 
 def test_a_closed_page_asks_for_the_token_as_a_password(browser, serve, tune, address, store_url):
@@ -139,11 +164,120 @@ def test_it_is_walked_by_keyboard(page, url):
     page.keyboard.press("Tab")
     assert page.evaluate("document.activeElement.textContent") == "Skip to the content"
     page.keyboard.press("Enter")
-    for _ in range(6):  # four filters, the button, the first problem
+    for _ in range(16):  # four filters, the button, the table, its nine headings, the first problem
         page.keyboard.press("Tab")
     page.keyboard.press("Enter")
     page.wait_for_url("**/problems/*")
     assert page.locator("h1").inner_text().startswith("softmax")
+
+
+def opened(page, url) -> None:
+    """Open a problem of 14 timed trials and 2 that failed, and wait until its charts answer."""
+    page.goto(f"{url}/?kernel=row_reduce")
+    page.locator("tbody a").first.click()
+    expect(page.locator("#instrument[data-ready]")).to_be_attached()
+    page.locator("#charts canvas[tabindex]").first.wait_for()
+
+
+DOTS = """(chart) => {
+  const canvas = document.querySelectorAll('#charts .chart')[chart].firstChild, { width, height } = canvas;
+  const data = canvas.getContext('2d').getImageData(0, 0, width, height).data, found = {};
+  for (const name of ['dot', 'faint', 'mark', 'fault']) {
+    const ink = document.createElement('canvas').getContext('2d');
+    ink.fillStyle = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+    ink.fillRect(0, 0, 1, 1);
+    const [r, g, b] = ink.getImageData(0, 0, 1, 1).data;
+    found[name] = [];
+    for (let n = 0; n < data.length; n += 4) {
+      const away = Math.abs(data[n] - r) + Math.abs(data[n + 1] - g) + Math.abs(data[n + 2] - b);
+      if (away < 5 && data[n + 3] > 250) found[name].push([n / 4 % width, Math.floor(n / 4 / width)]);
+    }
+  }
+  return found;
+}"""
+"""The pixels of a chart's dots by colour: it is read back, since nothing else says what a canvas shows."""
+
+
+def test_a_dot_says_its_config_time_and_status(page, url):
+    opened(page, url)
+    [x, y] = page.evaluate(DOTS, 0)["dot"][0]
+    chart = page.locator("#charts canvas[tabindex]").first
+    chart.hover(position={"x": x, "y": y})
+    details = page.locator("#details")
+    expect(details).to_contain_text("correct")
+    assert re.search(r"\d+\.\d\d us.*(the best|x the best).*BLOCK_SIZE_M", details.inner_text().replace("\n", " "))
+    page.mouse.move(2, 2)
+    expect(details).to_be_hidden()
+    [x, y] = page.evaluate(DOTS, 0)["fault"][0]
+    chart.click(position={"x": x, "y": y})
+    expect(details).to_contain_text("compile")
+    page.mouse.move(2, 2)
+    expect(details).to_be_visible()  # pinned
+    page.keyboard.press("Escape")
+    expect(details).to_be_hidden()
+
+
+def test_dots_are_walked_by_keyboard_and_read_aloud(page, url):
+    opened(page, url)
+    page.locator("#charts canvas[tabindex]").first.focus()
+    page.keyboard.press("Home")
+    expect(page.locator("#spoken")).to_contain_text("31.50 microseconds, correct, verified")
+    expect(page.locator("tr.pointed")).to_contain_text("31.50")
+    page.keyboard.press("ArrowRight")
+    expect(page.locator("#spoken")).to_contain_text("42.00 microseconds, correct")
+
+
+def test_brushing_marks_the_same_trials_everywhere(page, url):
+    opened(page, url)
+    chart = page.locator("#charts .chart").first
+    box, dots = chart.bounding_box(), page.evaluate(DOTS, 0)["dot"]
+    left = min(x for x, _ in dots)
+    page.mouse.move(box["x"] + left - 8, box["y"] + 2)
+    page.mouse.down()
+    page.mouse.move(box["x"] + left + 55, box["y"] + 225, steps=3)
+    page.mouse.up()
+    expect(page.locator("#shown")).to_contain_text("marked in a chart")
+    values = page.locator("#table tbody tr td:nth-child(4)").all_inner_texts()
+    assert set(values) == {"4"} and len(values) == 3  # the column of the smallest BLOCK_SIZE_M
+    other = page.evaluate(DOTS, 1)
+    assert other["mark"] and other["faint"] and not other["dot"]
+    with page.expect_download() as download:
+        page.locator("#download").click()
+    assert len(download.value.path().read_text().splitlines()) == 4
+    page.get_by_role("button", name="Clear the selection").click()
+    assert page.locator("#table tbody tr").count() > 3
+
+
+def test_the_table_is_sorted_and_filtered_and_the_address_keeps_it(page, url):
+    opened(page, url)
+    table = page.locator("#table tbody tr")
+    total = table.count()
+    page.get_by_label("only within 20% of the best").check()
+    expect(table).to_have_count(1)  # 31.5 us; the next takes 42
+    page.get_by_label("only within 20% of the best").uncheck()
+    page.get_by_label("Status").select_option("compile")
+    assert 0 < table.count() < total
+    page.locator("#table thead").get_by_role("link", name="BLOCK SIZE N").click()
+    page.locator("#table thead").get_by_role("link", name="BLOCK SIZE N").click()
+    assert "status=compile" in page.url and "sort=-BLOCK_SIZE_N" in page.url
+    shown = table.first.inner_text()
+    page.reload()
+    expect(page.locator("#instrument[data-ready]")).to_be_attached()
+    assert table.first.inner_text() == shown
+
+
+def test_parallel_coordinates_are_brushed_along_an_axis(page, url):
+    opened(page, url)
+    place = page.locator("#parallel .chart")
+    page.locator("#parallel").scroll_into_view_if_needed()
+    place.wait_for()
+    box = place.bounding_box()
+    page.mouse.move(box["x"] + 40, box["y"] + 295)  # the first axis, from below its smallest value
+    page.mouse.down()
+    page.mouse.move(box["x"] + 40, box["y"] + 265, steps=3)
+    page.mouse.up()
+    values = page.locator("#table tbody tr td:nth-child(4)").all_inner_texts()
+    assert set(values) == {"4"}
 
 
 @pytest.mark.full
@@ -165,6 +299,7 @@ def test_a_phone_shows_all_of_it_without_scrolling_sideways(page, url):
     time = page.locator("tbody tr").first.locator("td", has_text=re.compile(r"^\d+\.\d\d$")).first.bounding_box()
     assert time is not None and time["x"] + time["width"] <= 390  # the time is visible
     page.locator("tbody a").first.click()
+    page.locator("#charts .place").first.scroll_into_view_if_needed()
     page.locator("canvas").first.wait_for()
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
 
@@ -173,7 +308,7 @@ def test_without_scripts_the_tables_are_there(browser, url):
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
     page.goto(url)
-    page.get_by_role("link", name="row_reduce").click()
+    page.get_by_role("link", name="row_reduce", exact=True).click()
     assert page.locator(".winner .figure").inner_text() == "31.50 us, modelled"
     assert page.locator(".heat td.h0").count() >= 1
     assert not page.locator("button[data-copy=triton]").is_visible()

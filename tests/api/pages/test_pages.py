@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
 
-from tilewise.api.pages import charts
 from tilewise.db.jobs import Jobs
 from tilewise.db.records import Clock, Problem, Scope, Status, Trial
 from tilewise.db.sql.sql_store import open_store
+from tilewise.db.workers import Lane
 
 
 def trial(time_us: float | None, ordinal: int | None, **config) -> Trial:
@@ -34,35 +33,6 @@ TRIALS = [
     trial(None, 4, A=16, B="y"),
     trial(None, 5, A=32, B="y"),
 ]
-
-
-# Figures behind the charts
-
-
-def test_a_spread_has_a_point_a_timed_trial_and_the_best_of_each_value():
-    a, b = charts.spreads(TRIALS)
-    assert a == charts.Spread("A", ("8", "16"), (0, 0, 1), (30.0, 50.0, 40.0), (30.0, 40.0))
-    assert (b.name, b.labels, b.best_us) == ("B", ("x", "y"), (30.0, 50.0))
-
-
-def test_the_course_goes_by_evaluation_and_leaves_failures_out():
-    assert charts.course(TRIALS) == charts.Course((1, 2, 3), (30.0, 40.0, 50.0), (30.0, 30.0, 30.0))
-
-
-def test_the_heat_map_tells_slow_from_failed_from_never_tried():
-    found = charts.heat_map(TRIALS, "A", "B")
-    assert found.columns == ("8", "16", "32")
-    (x, on_x), (y, on_y) = found.rows
-    assert (x, y) == ("x", "y")
-    assert [cell.time_us for cell in on_x] == [30.0, 40.0, None]
-    assert [(cell.time_us, cell.failed) for cell in on_y] == [(50.0, 0), (None, 1), (None, 1)]
-    assert on_x[0].shade == 0
-    assert on_x[2] == charts.Cell()
-
-
-def test_shades_go_by_rank():
-    cells = charts.heat_map([trial(float(10**n), n, A=n, B=0) for n in range(5)], "A", "B").rows[0][1]
-    assert [cell.shade for cell in cells] == [0, 2, 4, 6, 8]
 
 
 # Pages
@@ -111,7 +81,7 @@ def test_the_list_goes_on_where_a_page_ends(client, store_url, tune_into):
     assert 'rel="next"' not in second
 
 
-@pytest.mark.parametrize("query", ["dims=M", "before=x", "before=0", "before=" + "9" * 30, "before=-1"])
+@pytest.mark.parametrize("query", ["dims=M", "before=x", "before=7", "before=" + "9" * 30, "before=-1"])
 def test_a_bad_filter_is_said_on_the_page(client, query):
     assert 'role="alert"' in page(client, f"/?{query}", 400)
 
@@ -123,7 +93,50 @@ def test_a_problem_shows_winner_default_failures_and_provenance(client, tune):
         assert text in shown
     assert "triton.Config({&#39;BLOCK_SIZE_M&#39;: 25" in shown
     assert "/v1/configs/row_reduce?M=1000&amp;N=8192&amp;dtype=float32&amp;device=Ascend910B4" in shown
-    assert "tilewise export --format json --kernel row_reduce" in shown
+    assert "tilewise export --format json --kernel=row_reduce" in shown
+
+
+def test_the_list_begins_with_what_was_written_last(client, store_url, tune_into, tune):
+    tune(device="Ascend910B3")
+    tune(device="Ascend910B4")
+    tune(device="Ascend910B3")
+    shown = page(client, "/")
+    assert shown.index("Ascend910B3</td>") < shown.index("Ascend910B4</td>")
+
+
+def test_times_that_nobody_verified_are_shown_as_such(client, store_url):
+    """As those of an imported landscape, some of whose configs lack a parameter."""
+    timed = [replace(TRIALS[0], config={"B": n, "C": n % 3}, time_us=9.0 + n, verified=False) for n in range(1, 30)]
+    odd = replace(TRIALS[0], config={"B": 99}, time_us=8.5, verified=False)
+    with open_store(store_url, create=True) as store:
+        store.record(Scope(Problem("theirs", {"N": 1}, "float32"), "0", "H", Clock.MEASURED, "t", 132), [*timed, odd])
+    assert "30 not verified" in page(client, "/")
+    shown = page(client, only_problem(client))
+    assert "No config of this problem ran correctly" not in shown
+    assert "No config of this problem is verified" in shown
+    assert "8.50" in shown
+    assert '<h2 id="trials">' in shown
+    assert "tilewise export" not in shown
+    assert client.get("/v1/configs/theirs?N=1&device=H").status_code == 404
+
+
+def test_a_replayed_recording_of_a_known_kernel_is_shown_without_what_its_spec_would_say(client, store_url):
+    recording = Scope(Problem("row_reduce", {}, "recorded"), "0", "NVIDIA H200", Clock.MEASURED, "replay", 132)
+    with open_store(store_url, create=True) as store:
+        store.record(recording, TRIALS)
+    path = only_problem(client)
+    assert "row_reduce" in page(client, path)
+    assert "row_reduce" in page(client, f"{path}/compare?a=0&b=1")
+
+
+@pytest.mark.parametrize("pipes", [7, "text", [1], {"V": "much"}, {"V": None}, {"V": True, "S": [1]}, {"V": {"x": 1}}])
+def test_facts_of_any_kind_do_no_harm(client, store_url, pipes):
+    facts = {"pipes_us": pipes, "verified_by": pipes, "deep": {"verified_by": 1}}
+    scope = Scope(Problem("mine", {"N": 1}, "float32"), "0", "H", Clock.MEASURED, "t", 132)
+    with open_store(store_url, create=True) as store:
+        store.record(scope, [replace(TRIALS[0], verified=True, facts=facts)])
+    assert "agreed with the float64 reference." in page(client, only_problem(client))
+    assert client.get("/v1/configs/mine?N=1&device=H").json()["verified_by"] == "reference"
 
 
 def test_a_problem_says_what_its_output_agreed_with(client, store_url):
@@ -132,15 +145,87 @@ def test_a_problem_says_what_its_output_agreed_with(client, store_url):
         with open_store(store_url, create=True) as store:
             store.record(scope, [replace(TRIALS[0], verified=True, facts=facts)])
     both = [page(client, path) for path in set(re.findall(r'href="(/problems/[0-9a-f]{64})"', page(client, "/")))]
-    shown = {"B200" if "NVIDIA B200" in text else "H200": text for text in both}
+    shown = {"B200" if "on NVIDIA B200</small>" in text else "H200": text for text in both}
     assert "agreed with the float64 reference." in shown["H200"]
     assert "agreed with that of the kernel's own default config" in shown["B200"]
 
 
-def test_the_figures_of_the_charts_are_in_the_page(client, tune):
+def test_the_charts_get_all_trials_as_columns(client, tune):
     tune()
-    drawn = re.search(r'<script type="application/json" id="drawn">(.*?)</script>', page(client, only_problem(client)))
-    assert json.loads(drawn[1])["course"]["times_us"] == [31.5]
+    path = only_problem(client)
+    answer = client.get(f"{path}/trials.json")
+    drawn = answer.json()
+    assert drawn["time_us"] == [31.5, 52.0, None]
+    assert [drawn["statuses"][code] for code in drawn["status"]] == ["correct", "correct", "compile"]
+    assert (drawn["winner"], drawn["default"], drawn["ordinal"]) == (0, 1, [3, None, 3])
+    [rows] = [each for each in drawn["parameters"] if each["name"] == "BLOCK_SIZE_M"]
+    assert [rows["values"][code] for code in rows["codes"]] == ["25", "32", "25"]
+    assert client.get(f"{path}/trials.json", headers={"if-none-match": answer.headers["etag"]}).status_code == 304
+    tune(trials=[trial(9.0, 7, BLOCK_SIZE_M=1)])
+    assert client.get(f"{path}/trials.json").json()["time_us"][-1] == 9.0
+
+
+def test_the_table_of_trials_is_filtered_and_sorted_without_scripts(client, tune):
+    tune()
+    path = only_problem(client)
+    assert "1 of 3 trials" in page(client, f"{path}?status=compile")
+    assert "2 of 3 trials" in page(client, f"{path}?within=70")
+    assert re.findall(r'data-trial="(\d)"', page(client, f"{path}?sort=-BLOCK_SIZE_M"))[0] == "1"
+    for query in ("status=x", "within=x", "within=nan", "sort=x", "first=-1", "across=multibuffer&down=multibuffer"):
+        assert "Not understood" in page(client, f"{path}?{query}", 400)
+    assert "no such problem" in page(client, f"/problems/{'0' * 64}/trials.csv", 404)
+
+
+def test_trials_are_downloaded_as_a_table_without_formulas(client, tune):
+    tune(trials=[replace(trial(None, 9, BLOCK_SIZE_M=2), reason="=1+1")])
+    answer = client.get(f"{only_problem(client)}/trials.csv?status=compile&sort=evaluation")
+    assert answer.headers["content-type"] == "text/csv; charset=utf-8"
+    assert answer.text.splitlines() == [
+        "time_us,status,verified,evaluation,reason,BLOCK_SIZE_M,SUB_BLOCK_SIZE_M,BLOCK_SIZE_N,multibuffer",
+        ",compile,False,3,,25,25,512,True",
+        ",compile,False,9,'=1+1,2,,,",
+    ]
+
+
+def test_two_configs_stand_side_by_side(client, tune, records):
+    winner, _ = records
+    facts = {"pipes_us": {"V": 15.75, "MTE2": 9}, "programs": 40, "waves": 1, "odd": {"x": [1]}, "note": "<b>"}
+    tune(trials=[replace(winner, facts=facts)])
+    path = only_problem(client)
+    shown = page(client, f"{path}/compare")
+    assert "<strong>1.651 times</strong>" in shown  # the default, 52 us, beside the winner, 31.5 us
+    rows = dict(re.findall(r'<tr class="differs"><th scope="row">(\w+)</th><td>(.*?)</td>', shown))
+    assert rows["BLOCK_SIZE_M"] == "25" and rows["programs"] == "40" and rows["note"] == "&lt;b&gt;"
+    assert "vector pipe" in shown and "odd" not in rows
+    assert f"{path}/compare?b=0" in page(client, path)
+    for query in ("a=9", "b=x", "a=-1", "b=" + "9" * 30):
+        assert "expected the number of a trial" in page(client, f"{path}/compare?{query}", 400)
+
+
+def test_what_the_prior_counts_against_the_winner_is_shown(client, tune, records):
+    winner, _ = records
+    tune(trials=[replace(winner, config=winner.config | {"BLOCK_SIZE_M": 33}, time_us=20.0)])
+    shown = page(client, only_problem(client))
+    assert re.search(r"What limits it.*?waves|tail", shown, re.DOTALL)
+    assert re.search(r'<th scope="row">\w+</th><td><meter min="1" max="2" value="1\.\d+"', shown)
+
+
+def test_a_problem_is_followed_over_devices_and_toolchains(client, tune, records):
+    winner, _ = records
+    tune(device="NVIDIA H200", clock=Clock.MEASURED, toolchain="triton 3.5")
+    later = [replace(winner, time_us=33.0, created=datetime(2026, 11, 22, tzinfo=UTC))]
+    tune(device="NVIDIA H200", clock=Clock.MEASURED, toolchain="triton 3.6", trials=later)
+    tune(device="Ascend910B4", source_hash="of another time")
+    paths = set(re.findall(r'href="(/problems/[0-9a-f]{64})"', page(client, "/")))
+    shown = [page(client, path) for path in paths]
+    assert len(shown) == 3
+    for text in shown:
+        rows = re.findall(r"<tr[^>]*><td class=\"name\">.*?</tr>", text, re.DOTALL)
+        assert ["Ascend910B4" in row for row in rows] == [True, False, False]
+        assert "of another version of the source" in rows[0] and "slower" not in rows[0]
+        assert "stale: of an older toolchain" in rows[1]
+        assert "+4.8% slower" in rows[2] and "current" in rows[2]
+    assert sum("Stale: of another version of the source" in text for text in shown) == 1
 
 
 def test_the_heat_map_takes_other_parameters(client, store_url):
@@ -180,15 +265,54 @@ def test_a_timeline_that_can_be_drawn_is_offered(client, tune, records, monkeypa
         ]
     )
     path = only_problem(client)
-    monkeypatch.setattr("tilewise.api.pages.routes.is_drawable", lambda scope: scope.key in path)
+    monkeypatch.setattr("tilewise.api.pages.problem.routes.is_drawable", lambda scope: scope.key in path)
     assert f"{path}/timeline.svg" in page(client, path)
 
 
 def test_the_pages_files_are_served_and_nothing_else(client):
-    for name, kind in (("style.css", "text/css"), ("page.js", "text/javascript"), ("uplot.js", "text/javascript")):
+    for name, kind in (("style.css", "text/css"), ("problem.js", "text/javascript"), ("jobs.js", "text/javascript")):
         answer = client.get(f"/static/{name}")
         assert (answer.status_code, answer.headers["content-type"].split(";")[0]) == (200, kind)
     assert client.get("/static/../routes.py").status_code == 404
+
+
+# The API
+
+
+def test_the_api_is_a_page_with_every_operation_and_schema(client):
+    shown, document = page(client, "/docs"), client.get("/openapi.json").json()
+    for path, methods in document["paths"].items():
+        assert f"<code>{path}</code>" in shown
+        assert all(f'id="{operation["operationId"]}"' in shown for operation in methods.values())
+    names = set(re.findall(r'href="#schema-(\w+)"', shown))
+    assert names and names <= {name for name in document["components"]["schemas"] if f'id="schema-{name}"' in shown}
+    assert "http://" not in shown.split("<main")[1] and "src=" not in shown.split("<main")[1]
+
+
+# Faults
+
+
+def test_who_asks_for_a_page_gets_errors_as_pages(client, break_database, tune, problem_of):
+    tune()
+    path, wanted = only_problem(client), {"accept": "text/html,*/*;q=0.8"}
+    for method, address, status, title in (
+        ("GET", "/nowhere", 404, "Not found"),
+        ("GET", "/jobs/x/y", 404, "Not found"),
+    ):
+        answer = client.request(method, address, headers=wanted)
+        assert (answer.status_code, answer.headers["content-type"]) == (status, "text/html; charset=utf-8")
+        assert f"<h1>{title}</h1>" in answer.text and answer.headers["x-request-id"] in answer.text
+        assert "style-src 'self'" in answer.headers["content-security-policy"]
+    problem_of(client.get("/nowhere"), 404)
+    problem_of(client.get("/v1/nowhere", headers=wanted), 404)
+    break_database()
+    answer = client.get(path, headers=wanted)
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "5")
+    assert "<h1>The server failed</h1>" in answer.text
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(client.app.state.service, "store", None)
+        answer = client.get(path, headers=wanted)
+    assert answer.status_code == 500 and "The server failed unexpectedly; its log says why." in answer.text
 
 
 # Jobs
@@ -205,7 +329,8 @@ def test_the_form_for_a_job_is_filled_from_a_problem(client, tune):
 def test_the_form_for_a_job_offers_the_device_that_the_command_line_would_choose_and_says_where_tokens_come_from(
     client,
 ):
-    client.app.state.service._devices = {f"model:{part}": part for part in ("Ascend910B1", "Ascend910B4")}
+    parts = ("Ascend910B1", "Ascend910B4")
+    client.app.state.service._lanes = [Lane(f"model:{part}", part, "modelled") for part in parts]
     shown = page(client, "/jobs")
     assert "<option>model:Ascend910B1</option><option selected>model:Ascend910B4</option>" in shown
     assert "tilewise token create NAME --right submit" in shown
@@ -225,8 +350,7 @@ def test_a_retune_of_all_shapes_shows_what_flipped(client, token_of, store_url):
     flipped = [{"dims": {"N": 5}, "cost": 1.0834}, {"dims": {"N": 6}}]
     with open_store(store_url) as store:
         jobs = Jobs(store.database)
-        jobs.claim(jobs.get(number), "me")
-        jobs.beat(number, "me", {"shapes": 7, "shapes_done": 2, "flipped": flipped})
+        jobs.beat(jobs.claim(jobs.get(number), "me"), {"shapes": 7, "shapes_done": 2, "flipped": flipped})
     shown = page(client, f"/jobs/{number}")
     assert "2 of 7" in shown and "N=5: the former best takes 1.083 times as long" in shown
     assert "N=6: the former best fails" in shown

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from urllib.parse import parse_qsl
+import shlex
+from urllib.parse import parse_qsl, urlsplit
 
-from tilewise.api.pages.views import _curl, problem_view
+from landscapes import landscape_of
+
+from tilewise.api.pages.problem.landscapes import Stored
+from tilewise.api.pages.problem.trial_table import TrialQuery
+from tilewise.api.pages.problem.views import _curl, _export, problem_view
 from tilewise.db.records import Clock, Problem, Result, Scope, Status, Trial
 from tilewise.tuner.space.problem_checks import parse_flag
 
@@ -14,8 +19,22 @@ def test_the_request_of_a_problem_keeps_its_flags_as_they_are_spelt():
     problem = Problem("mine", {"M": 8}, "float16", flags)
     command = _curl(Scope(problem, "a1", "NVIDIA H200", Clock.MEASURED, "triton 3.6.0", 132), "http://localhost:8300/")
     assert command.startswith("curl 'http://localhost:8300/v1/configs/mine?M=8&")
-    asked = dict(parse_qsl(command.rstrip("'").partition("?")[2]))
+    asked = dict(parse_qsl(urlsplit(shlex.split(command)[1]).query))
     assert {name: parse_flag(asked[name]) for name in flags} == flags
+
+
+def test_a_shell_takes_names_from_a_file_as_words():
+    bad = "x'; touch /tmp/here; '$(id) \n"
+    problem = Problem(f"../k{bad}", {"M": 8}, f"d{bad}", {"f": f"v{bad}"})
+    scope = Scope(problem, "a1", bad, Clock.MEASURED, "t", 1)
+    words = shlex.split(_export(scope))
+    assert words[:4] == ["tilewise", "export", "--format", "json"]
+    assert words[4:6] == [f"--kernel=../k{bad}", f"--device={bad}"]
+    assert words[8:] == [f"--dtype=d{bad}", "-o", words[-1]]
+    assert "/" not in words[-1]
+    command, address = shlex.split(_curl(scope, "http://here"))
+    assert command == "curl"
+    assert address.isprintable()
 
 
 SCOPE = Scope(Problem("row_reduce", {"M": 8, "N": 64}, "float16"), "a1", "NVIDIA H200", Clock.MEASURED, "triton", 132)
@@ -27,12 +46,8 @@ def trial(number, time_us, **fields):
 
 
 def view(*trials):
-    return problem_view(Result(SCOPE, trials[0], None, {}, 1.0), trials, None, "http://here", None)
-
-
-def test_the_twenty_fastest_trials_are_listed_fastest_first():
-    shown = view(*(trial(number, 100.0 - number) for number in range(25))).fastest
-    assert [one.time_us for one in shown] == [100.0 - number for number in range(24, 4, -1)]
+    stored = Stored(Result(SCOPE, trials[0], None, {}, 1.0), landscape_of(trials))
+    return problem_view(stored, None, "http://here", None, TrialQuery())
 
 
 def test_failures_are_counted_by_reason_whatever_their_numbers():
@@ -58,5 +73,5 @@ def test_an_improvement_is_verified_and_faster_than_all_before_it():
 
 def test_the_busy_time_of_a_pipe_is_told_as_a_share_of_the_whole():
     shown = view(trial(1, 8.0, facts={"pipes_us": {"V": 6.0, "X": 2.0}})).pipes
-    assert [(one.busy_us, one.percent) for one in shown] == [(6.0, 75.0), (2.0, 25.0)]
+    assert [(one.one_us, one.one_percent) for one in shown] == [(6.0, 75.0), (2.0, 25.0)]
     assert shown[1].name == "X" != shown[0].name

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from tilewise.api.pages.roofline import roofline
+from tilewise.api.pages.problem.roofline import roofline
 from tilewise.db.records import Clock, Problem, Result, Scope
 from tilewise.kernels import registry
 

@@ -1,0 +1,66 @@
+// Makes a problem's page an instrument: charts that answer, one selection for all of them and the table.
+import { showDetails } from "./details.js";
+import { element } from "./format.js";
+import { Parallel } from "./parallel.js";
+import { Scatter } from "./scatter.js";
+import { Table } from "./table.js";
+import { load, Selection } from "./trials.js";
+
+const home = document.getElementById("instrument");
+const path = home.dataset.path;
+
+function chartsOf(trials) {
+  const evaluations = trials.ordinal.filter((each) => each !== null).length;
+  const charts = trials.varied.map((parameter) => ({
+    title: `us by ${parameter.name}`, labels: parameter.values, at: (trial) => (parameter.codes[trial] < 0 ? NaN : parameter.codes[trial]),
+  }));
+  const course = { title: "us by evaluation, and the best so far", labels: null, isCourse: true, at: (trial) => trials.ordinal[trial] ?? NaN };
+  return evaluations > 1 ? [...charts, course] : charts;
+}
+
+// Each chart is made when it comes near the screen: a problem may have a dozen parameters.
+function whenSeen(place, make) {
+  const observer = new IntersectionObserver((entries) => {
+    if (!entries.some((entry) => entry.isIntersecting)) return;
+    observer.disconnect();
+    make();
+  }, { rootMargin: "300px" });
+  observer.observe(place);
+}
+
+function tools(selection) {
+  const form = document.getElementById("narrow"), { status, within } = form.elements;
+  const clear = document.getElementById("clear");
+  const percent = Number(within.value);
+  form.addEventListener("submit", (event) => event.preventDefault());
+  form.addEventListener("change", () => selection.narrow(status.value, within.checked ? percent : null));
+  form.querySelector("button").hidden = true;
+  clear.addEventListener("click", () => selection.mark(null));
+  const show = () => {
+    clear.hidden = selection.marked === null;
+    const chosen = selection.chosen(), best = chosen.length ? selection.trials.time[chosen[0]] : NaN;
+    document.getElementById("tally").textContent = selection.marked
+      ? `${chosen.length} trials marked${best === best ? `, the fastest ${best.toFixed(2)} us` : ""}` : `${selection.shown.length} trials`;
+  };
+  selection.addEventListener("change", show);
+  show();
+}
+
+async function start() {
+  const trials = await load(`${path}/trials.json`);
+  const form = document.getElementById("narrow").elements;
+  const selection = new Selection(trials, { status: form.status.value, within: form.within.checked ? Number(form.within.value) : null });
+  const charts = document.getElementById("charts");
+  for (const chart of chartsOf(trials)) {
+    const place = charts.appendChild(element("div", { class: "place" }));
+    whenSeen(place, () => new Scatter(place, selection, chart));
+  }
+  const parallel = document.getElementById("parallel");
+  if (trials.varied.length > 1 && trials.best === trials.best) whenSeen(parallel, () => new Parallel(parallel, selection));
+  new Table(selection, path);
+  showDetails(document.getElementById("details"), document.getElementById("spoken"), selection, path);
+  tools(selection);
+  home.dataset.ready = "";
+}
+
+start();

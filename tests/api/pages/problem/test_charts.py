@@ -1,0 +1,95 @@
+"""The heat map and the importance of parameters, against figures worked out by hand."""
+
+from __future__ import annotations
+
+import math
+
+import pytest
+from landscapes import landscape_of
+
+from tilewise.api.pages.problem.charts import Cell, heat_map
+from tilewise.api.pages.problem.importance import importances
+from tilewise.db.records import Status, Trial
+
+
+def trial(time_us: float | None, **config) -> Trial:
+    status = Status.COMPILE if time_us is None else Status.CORRECT
+    return Trial(config=config, status=status, time_us=time_us, reason="" if time_us else "too large")
+
+
+TRIALS = landscape_of(
+    [trial(40.0, A=16, B="x"), trial(30.0, A=8, B="x"), trial(50.0, A=8, B="y"), trial(None, A=16, B="y"),
+     trial(None, A=32, B="y"), trial(1.0, B="z")]
+)  # fmt: skip
+
+
+def test_the_heat_map_tells_slow_from_failed_from_never_tried():
+    found = heat_map(TRIALS, "A", "B")
+    assert found.columns == ("8", "16", "32")
+    (x, on_x), (y, on_y), (z, on_z) = found.rows
+    assert (x, y, z) == ("x", "y", "z")
+    assert [cell.time_us for cell in on_x] == [30.0, 40.0, None]
+    assert [(cell.time_us, cell.failed) for cell in on_y] == [(50.0, 0), (None, 1), (None, 1)]
+    assert on_x[0].shade == 0
+    assert on_x[2] == Cell()
+    assert on_z == (Cell(), Cell(), Cell())  # the config has no A, as some of an imported landscape
+    assert found.best == ("8", "x", 30.0)
+
+
+def test_shades_go_by_rank():
+    cells = heat_map(landscape_of([trial(float(10**n), A=n, B=0) for n in range(5)]), "A", "B").rows[0][1]
+    assert [cell.shade for cell in cells] == [0, 2, 4, 6, 8]
+
+
+def test_an_unknown_parameter_has_no_heat_map():
+    with pytest.raises(KeyError):
+        heat_map(TRIALS, "A", "C")
+
+
+def product(ratio_a: float, ratio_b: float):
+    """Return all pairs of four values: A and B double the time so often, C changes nothing."""
+    return landscape_of(
+        [
+            trial(10 * ratio_a**a * ratio_b**b, A=a, B=f"b{b}", C=c)
+            for a in range(4) for b in range(4) for c in (False, True)
+        ]
+    )  # fmt: skip
+
+
+def test_shares_are_those_of_the_variance_of_the_logarithms():
+    found = {each.name: each for each in importances(product(2.0, 4.0), 0)}
+    assert list(found) == ["B", "A", "C"]  # log 4 is twice log 2, its square four times
+    assert found["B"].share == pytest.approx(0.8, abs=0.03)
+    assert found["A"].share == pytest.approx(0.2, abs=0.09)
+    assert found["C"].share == 0.0
+
+
+def test_the_effect_of_a_parameter_alone_is_that_of_trials_that_differ_in_it_only():
+    found = {each.name: each for each in importances(product(2.0, 4.0), 0)}
+    assert {name: (each.alone, each.groups) for name, each in found.items()} == {
+        "A": (pytest.approx(8.0), 8),
+        "B": (pytest.approx(64.0), 8),
+        "C": (1.0, 16),
+    }
+
+
+def test_options_are_the_winner_with_one_value_changed():
+    (a,) = [each for each in importances(TRIALS, 1) if each.name == "A"]
+    assert a.value == "8"
+    assert [(each.value, each.ratio, each.status) for each in a.options] == [("16", 40 / 30, "correct")]
+    (b,) = [each for each in importances(TRIALS, 1) if each.name == "B"]
+    assert [(each.value, each.ratio) for each in b.options] == [("y", 50 / 30)]
+    assert all(each.options == [] and each.value is None for each in importances(TRIALS, None))
+
+
+def test_a_failed_option_has_its_status_and_no_ratio():
+    landscape = landscape_of([trial(5.0, A=1), trial(None, A=2)])
+    (found,) = importances(landscape, 0)
+    assert [(each.value, each.ratio, each.status) for each in found.options] == [("2", None, "compile")]
+    assert (found.share, found.alone) == (0.0, None)
+
+
+def test_random_times_give_no_parameter_a_share():
+    times = [10 + math.sin(n * n) for n in range(200)]
+    found = importances(landscape_of([trial(each, A=n % 50, B=n // 50) for n, each in enumerate(times)]), None)
+    assert all(each.share < 0.1 for each in found)
