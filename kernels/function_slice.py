@@ -8,6 +8,7 @@ it reaches by name. Of its decorators only `triton.jit` stays: a spec gives what
 from __future__ import annotations
 
 import ast
+import builtins
 import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -16,11 +17,28 @@ from types import CodeType
 from tilewise.errors import BadSpec
 from tilewise.kernels.source import definitions_of, parsed
 
-__all__ = ["function_slice", "is_kernel", "package_of"]
+__all__ = ["function_slice", "is_kernel", "missing_names", "package_of"]
 
 
 def function_slice(path: Path, name: str) -> CodeType:
     """Return the code of the file's statements that define the function `name`. Raises `BadSpec` if there is none."""
+    tree, definitions = _read(path, name)
+    wanted, _ = _reached(name, definitions, _imports(tree))
+    body = [node for node in tree.body if node in wanted or _is_future(node)]
+    return compile(ast.Module(body, tree.type_ignores), str(path), "exec")
+
+
+def missing_names(path: Path, name: str) -> set[str]:
+    """Return the names that these statements use and neither the file nor Python defines: a program that generates
+    code may set them. Raises `BadSpec` if there is no such function."""
+    tree, definitions = _read(path, name)
+    imports = _imports(tree)
+    _, used = _reached(name, definitions, imports)
+    return used - definitions.keys() - imports.keys() - vars(builtins).keys()
+
+
+def _read(path: Path, name: str) -> tuple[ast.Module, Mapping[str, Sequence[ast.stmt]]]:
+    """Return the parsed file, with the decorators of the function `name` that count, and what it defines."""
     try:
         with tokenize.open(path) as file:
             tree = parsed(file.read())
@@ -32,15 +50,13 @@ def function_slice(path: Path, name: str) -> CodeType:
     for statement in definitions[name]:
         if isinstance(statement, ast.FunctionDef):
             statement.decorator_list = [node for node in statement.decorator_list if _word(node) == "jit"]
-    imports = _imports(tree)
-    wanted = _reached(name, definitions, imports)
-    body = [node for node in tree.body if node in wanted or _is_future(node)]
-    return compile(ast.Module(body, tree.type_ignores), str(path), "exec")
+    return tree, definitions
 
 
 def _reached(
     name: str, definitions: Mapping[str, Sequence[ast.stmt]], imports: Mapping[str, Sequence[ast.stmt]]
-) -> set[ast.stmt]:
+) -> tuple[set[ast.stmt], set[str]]:
+    """Return the statements that the function uses, directly or indirectly, and all names in them."""
     found: set[ast.stmt] = set(imports.get("*", ()))
     seen: set[str] = set()
     waiting = [name]
@@ -52,7 +68,7 @@ def _reached(
         for statement in (*definitions.get(current, ()), *imports.get(current, ())):
             found.add(statement)
             waiting += _used(statement)
-    return found
+    return found, seen
 
 
 def _used(statement: ast.stmt) -> set[str]:

@@ -17,7 +17,7 @@ from tilewise.kernels.source import digest
 from tilewise.kernels.spec import KernelSpec
 from tilewise.kernels.validated_callback import cut, raised
 
-__all__ = ["known", "load", "located", "names", "place", "register", "vector_names"]
+__all__ = ["known", "load", "located", "names", "own_places", "place", "register", "vector_names"]
 
 _own: dict[str, str] = {}
 """Users' kernels registered in this process: name to `path/to/file.py:SPEC`."""
@@ -36,6 +36,11 @@ def place(name: str) -> str:
     """Return the text by which `load` finds a registered kernel in any process: `path/to/file.py:SPEC` for a user's
     kernel, the name itself for one of the project's, and an empty text for any other name."""
     return _own.get(name) or (name if name in SPECS else "")
+
+
+def own_places() -> tuple[str, ...]:
+    """Return the places of the users' kernels registered in this process, for other processes to register."""
+    return tuple(_own.values())
 
 
 def register(text: str) -> str:

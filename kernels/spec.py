@@ -346,6 +346,8 @@ class KernelSpec:
     - `metrics`: functions of (problem, time in us) by name, such as "TFLOP/s", shown with the result of a tuning.
     - `any_value`: inputs that may hold any float, although their buffers have a `draw`. Only the first draw of a
       verification uses it then; the others look for mistakes with values of all kinds.
+    - `imported`: names that the function uses and its file does not define, since the program that generates the file
+      sets them, each with its place: `{"erf": "package.module:erf"}`, or `{"tl": "triton.language"}`.
     - `inferred`: the spec follows from launches of its function, so the function alone identifies its results.
     - `configs(problem, target)`: the valid configs, if they are listed one by one (a recorded space) instead of being
       the combinations that satisfy `constraints`.
@@ -374,6 +376,7 @@ class KernelSpec:
     fill: Callable[[Tensors, Problem, Any], None] | None = None
     matrix_dtype: Callable[[Problem], str] | None = None
     metrics: Mapping[str, Callable[[Problem, float], float]] = field(default_factory=dict, hash=False)
+    imported: Mapping[str, str] = field(default_factory=dict, hash=False)
     inferred: bool = False
     origin: str = ""
     """The name by which another process loads this spec: registered, or `path/to/file.py:SPEC`; set on loading."""

@@ -121,11 +121,16 @@ _FILE = click.option("-o", "--output", "file", type=click.Path(dir_okay=False), 
 @click.option(
     "--count", type=click.IntRange(1), default=20, show_default=True, help="Configs per kernel, over two dtypes."
 )
+@click.option(
+    "--matrix", is_flag=True, help="Matrix kernels instead, COUNT configs per dtype; an interrupted run goes on."
+)
 @_PART
 @_SEED
 @_FILE
 @common
-def execute(kernels: tuple[str, ...], count: int, part: str, seed: int, file: str | None, as_json: bool) -> None:
+def execute(
+    kernels: tuple[str, ...], count: int, matrix: bool, part: str, seed: int, file: str | None, as_json: bool
+) -> None:
     """Execute compiled configs of kernels (default: all); compare with float64 and Triton's interpreter."""
     from tilewise.benchmarks.model.execution import bench_execute, execution_body, headline
     from tilewise.kernels import registry
@@ -133,12 +138,33 @@ def execute(kernels: tuple[str, ...], count: int, part: str, seed: int, file: st
 
     for name in kernels:
         registry.load(name)
+    if matrix:
+        _give(_execute_matrix(kernels, count, part, seed, quiet=as_json), file, as_json)
+        return
     rows, folder = [], read_settings().cache_folder
     for row in bench_execute(part, folder, count=count, seed=seed, kernels=kernels):
         rows.append(row)
         if not as_json and row.fault:
             output().print(f"{row.kernel} {row.dtype} {config_text(row.config)}: {row.fault}", markup=False)
     _give(execution_body(rows, part, seed, headline(part, folder)), file, as_json)
+
+
+def _execute_matrix(kernels: tuple[str, ...], count: int, part: str, seed: int, *, quiet: bool) -> dict[str, Any]:
+    from tilewise.benchmarks.model.matrix_execution import CASES, bench_matrix, matrix_body
+    from tilewise.settings import read_settings
+
+    if unknown := set(kernels) - {case.kernel for case in CASES}:
+        raise click.UsageError(f"--matrix does not know {', '.join(sorted(unknown))}")
+    folder = read_settings().cache_folder
+    rows, cases = [], [case for case in CASES if not kernels or case.kernel in kernels]
+    for row in bench_matrix(part, folder, folder / "matrix-execution.jsonl", count=count, seed=seed, cases=cases):
+        rows.append(row)
+        if not quiet and row.get("verdict", {}).get("reason"):
+            text = (
+                f"{row['kernel']} {row['dtype']} {row['dims']} {config_text(row['config'])}: {row['verdict']['reason']}"
+            )
+            output().print(text, markup=False)
+    return matrix_body(rows, part, seed, count)
 
 
 @click.command()

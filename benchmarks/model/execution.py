@@ -32,6 +32,7 @@ __all__ = [
     "bench_mutations",
     "execute_config",
     "execution_body",
+    "execution_header",
     "headline",
     "mutations_body",
     "reported_as",
@@ -189,7 +190,7 @@ def execution_body(rows: Sequence[Executed], part: str, seed: int, headline: Map
         "median_ms": round(statistics.median(row.seconds for row in rows) * 1e3, 1),
         "longest_ms": round(max(row.seconds for row in rows) * 1e3, 1),
     }
-    return _header(part, seed) | {
+    return execution_header(part, seed) | {
         "rows": [row.to_json() for row in rows],
         "headline": dict(headline),
         "summary": summary,
@@ -211,7 +212,7 @@ def mutations_body(findings: Sequence[Finding], part: str, seed: int) -> dict[st
         "reported_although_nothing_changed": sum(is_refused(f) for f in findings if not f.counts),
     }
     rows = [asdict(finding) | {"counts": finding.counts, "reported_as": reported_as(finding)} for finding in findings]
-    return _header(part, seed) | {"changes": rows, "summary": summary}
+    return execution_header(part, seed) | {"changes": rows, "summary": summary}
 
 
 def reported_as(finding: Finding) -> str:
@@ -234,7 +235,7 @@ _REPORTS = {
 }
 
 
-def _header(part: str, seed: int) -> dict[str, Any]:
+def execution_header(part: str, seed: int) -> dict[str, Any]:
     """Return everything that the figures depend on."""
     return {
         "part": part,

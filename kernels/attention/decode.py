@@ -15,7 +15,16 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilewise.kernels.attention.heads import LARGEST_HEAD, SLOTS, draw_keys, draw_queries, only_nvidia, padded, scale
+from tilewise.kernels.attention.heads import (
+    LARGEST_HEAD,
+    SLOTS,
+    WEIGHT_ROUNDING,
+    draw_keys,
+    draw_queries,
+    only_nvidia,
+    padded,
+    scale,
+)
 from tilewise.kernels.candidate_values import only_ascend, powers_of_two
 from tilewise.kernels.spec import (
     Axis,
@@ -91,13 +100,14 @@ def _buffers(problem: Problem) -> Mapping[str, Buffer]:
     b, h, hkv, pages, page, d = (problem.dims[name] for name in SPEC.dims)
     shape = (b * pages, page, hkv, d)
     needed = b * _shortest(problem) * hkv * d * problem.item_bytes
+    rounding = WEIGHT_ROUNDING[problem.dtype]
     return {
         "q_ptr": Buffer((b, h, d), problem.dtype, draw=draw_queries),
         "k_ptr": Buffer(shape, problem.dtype, draw=draw_keys, moved_bytes=needed),
         "v_ptr": Buffer(shape, problem.dtype, moved_bytes=needed),
         "table_ptr": Buffer((b, pages), "int32"),
         "lengths_ptr": Buffer((b,), "int32"),
-        "out_ptr": Buffer((b, h, d), problem.dtype, role="out", terms=_capacity(problem)),
+        "out_ptr": Buffer((b, h, d), problem.dtype, role="out", terms=_capacity(problem), tolerance=rounding),
     }
 
 

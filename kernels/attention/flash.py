@@ -16,7 +16,16 @@ import itertools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tilewise.kernels.attention.heads import LARGEST_HEAD, SLOTS, draw_keys, draw_queries, only_nvidia, padded, scale
+from tilewise.kernels.attention.heads import (
+    LARGEST_HEAD,
+    SLOTS,
+    WEIGHT_ROUNDING,
+    draw_keys,
+    draw_queries,
+    only_nvidia,
+    padded,
+    scale,
+)
 from tilewise.kernels.candidate_values import powers_of_two
 from tilewise.kernels.matrix.cube_tiles import accumulator_holds, operands_in_l1, vector_memory_holds
 from tilewise.kernels.spec import (
@@ -84,13 +93,14 @@ def _fill(tensors: Tensors, problem: Problem, generator: Any) -> None:
 
 def _buffers(problem: Problem) -> Mapping[str, Buffer]:
     b, h, hkv, q, k, d = (problem.dims[name] for name in SPEC.dims)
+    rounding = WEIGHT_ROUNDING[problem.dtype]
     starts = {f"{name}_starts_ptr": Buffer((b + 1,), "int32") for name in "qk"} if _PACKED.of(problem) else {}
     return {
         "q_ptr": Buffer((b, q, h, d), problem.dtype, draw=draw_queries),
         "k_ptr": Buffer((b, k, hkv, d), problem.dtype, draw=draw_keys),
         "v_ptr": Buffer((b, k, hkv, d), problem.dtype),
         **starts,
-        "out_ptr": Buffer((b, q, h, d), problem.dtype, role="out", terms=k),
+        "out_ptr": Buffer((b, q, h, d), problem.dtype, role="out", terms=k, tolerance=rounding),
     }
 
 

@@ -7,13 +7,17 @@ from typing import Any
 from tilewise.kernels.candidate_values import only_nvidia, powers_of_two
 from tilewise.kernels.spec import Problem
 
-__all__ = ["LARGEST_HEAD", "SLOTS", "draw_keys", "draw_queries", "only_nvidia", "padded", "scale"]
+__all__ = ["LARGEST_HEAD", "SLOTS", "WEIGHT_ROUNDING", "draw_keys", "draw_queries", "only_nvidia", "padded", "scale"]
 
 SLOTS = 4
 """Slots of workspace in which Ascend's compiler lets as many trips overlap, unless it is told another number."""
 
 LARGEST_HEAD = 256
 """Elements of a head, of which a program keeps a whole row of sums in registers."""
+
+WEIGHT_ROUNDING = {"bfloat16": 2.0**-8, "float16": 2.0**-11}
+"""Largest relative error of a weight that is rounded to the dtype of the values for their product: half a unit in the
+last place. Where one key has almost all the weight, the sum of weighted values is off by as much."""
 
 
 def padded(size: int) -> int:

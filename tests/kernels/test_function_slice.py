@@ -7,7 +7,7 @@ import sys
 import pytest
 
 from tilewise.errors import BadSpec
-from tilewise.kernels.function_slice import function_slice, is_kernel, package_of
+from tilewise.kernels.function_slice import function_slice, is_kernel, missing_names, package_of
 from tilewise.kernels.source import function_hash
 
 PROGRAM = """
@@ -95,3 +95,9 @@ def test_the_hash_leaves_out_what_chooses_a_config(program):
     assert hashed() == before
     program.write_text(PROGRAM.replace("WIDTH = 3", "WIDTH = 4"))
     assert hashed() != before
+
+
+def test_names_that_the_file_does_not_define_are_told(program):
+    assert missing_names(program, "kernel") == set()
+    program.write_text(PROGRAM.replace("plus(x, WIDTH)", "plus(given(x), WIDTH) + len(UNUSED)"))
+    assert missing_names(program, "kernel") == {"given", "undefined_name"}

@@ -85,7 +85,7 @@ def interpretable(spec, problem, config):
     return tiling.programs * tiling.trips <= MOST_TRIPS and variant != "hopper"
 
 
-@pytest.mark.in_part(16)
+@pytest.mark.in_part(10)
 @pytest.mark.parametrize("name", registry.names())
 def test_kernels_are_right_and_touch_nothing_outside_their_tensors(watched, name):
     spec = registry.load(name)
@@ -95,7 +95,7 @@ def test_kernels_are_right_and_touch_nothing_outside_their_tensors(watched, name
         assert watched(name, problem, config) == ("", {}), f"{problem} {config}"
 
 
-@pytest.mark.in_part(4)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize("sizes", [(40, 64, 48), (16, 96, 64)])
 @pytest.mark.parametrize("parts", [1, 2])
 @pytest.mark.parametrize("flags", [{}, {"column_major": True, "bias": True, "scaled": True, "activation": "gelu"}])

@@ -62,6 +62,10 @@ PRECISION = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "float8
 """Bits of the significand, hidden bit included (IEEE 754; bfloat16 is the upper half of a float32; the 8-bit floats are
 those of the Open Compute Project's specification)."""
 
+_DEFAULT_MARGIN = 2.0
+"""Multiple of the largest deviation of the default config from itself in float32 that another config may show: both
+round to 16 bits in between, in another order."""
+
 _SATURATING = ("float8_e4m3fn", "float8_e5m2")
 """Dtypes whose conversion gives the largest number where a value exceeds it: accelerators do that for 8-bit floats."""
 
@@ -108,11 +112,14 @@ def compare(
     *,
     inputs: int = 0,
     buffers: Mapping[str, Buffer] = MappingProxyType({}),
+    default: Mapping[str, torch.Tensor] = MappingProxyType({}),
 ) -> Verdict:
     """Return the verdict on the worst output: a disagreement first, then the largest share of the tolerance.
 
     The RMS of an output is that of the reference, or the output's scale if that is larger. `inputs` is the number of
-    elements of the largest input. `buffers` may give an output's `terms` and `tolerance`. The verdict's error and
+    elements of the largest input. `buffers` may give an output's `terms` and `tolerance`. `default` holds what the
+    default config computes in 16 bits, where the reference is its own in float32: a config may be as far off, and need
+    not be finite where the default is not. The verdict's error and
     tolerance are those of the worst element, divided by the RMS. Raises `BadSpec` if names or shapes differ.
     """
     if outputs.keys() != expected.keys():
@@ -121,7 +128,9 @@ def compare(
     plain = Buffer((), "float32")
     return worst_of(
         [
-            _compare(name, got, expected[name], scales.get(name, 0.0), inputs, buffers.get(name, plain))
+            _compare(
+                name, got, expected[name], scales.get(name, 0.0), inputs, buffers.get(name, plain), default.get(name)
+            )
             for name, got in outputs.items()
         ]
     )
@@ -133,7 +142,13 @@ def worst_of(verdicts: Sequence[Verdict]) -> Verdict:
 
 
 def _compare(
-    name: str, got: torch.Tensor, reference: torch.Tensor, scale: float, inputs: int, buffer: Buffer
+    name: str,
+    got: torch.Tensor,
+    reference: torch.Tensor,
+    scale: float,
+    inputs: int,
+    buffer: Buffer,
+    default: torch.Tensor | None,
 ) -> Verdict:
     import torch
 
@@ -152,6 +167,11 @@ def _compare(
     rms = _rms(wanted[finite], scale)
     reduced = got.numel() * _REDUCED <= inputs
     allowed = tolerance(dtype, wanted, rms, reduced=reduced, terms=buffer.terms, extra=buffer.tolerance)
+    if default is not None:
+        same = default.isfinite() & finite
+        allowed = allowed + _DEFAULT_MARGIN * (default - wanted)[same].abs().max() if bool(same.any()) else allowed
+        overflows = finite & ~default.isfinite()
+        rounded, finite = torch.where(overflows, actual, rounded), finite & ~overflows
     if got.is_floating_point():
         at_the_limit = _at_the_limit(actual, wanted, allowed, torch.finfo(got.dtype).max)
         rounded, finite = torch.where(at_the_limit, actual, rounded), finite & ~at_the_limit

@@ -120,18 +120,26 @@ def _scratch_memory(size: int, alignment: int, stream: int | None) -> Any:
 def _import(spec: KernelSpec, function: str) -> Any:
     module, _, name = function.rpartition(":")
     if module.endswith(".py"):
-        return load_function(Path(module), name)
+        return load_function(Path(module), name, tuple(sorted(spec.imported.items())))
     try:
-        return getattr(importlib.import_module(module), name)
+        return _at(function)
     except (ImportError, AttributeError) as error:
         raise BadSpec(f"kernel {spec.name} names its function {function!r}, which does not import: {error}") from error
 
 
+def _at(place: str) -> Any:
+    """Import `package.module:name`, or `package.module`."""
+    module, _, name = place.partition(":")
+    imported = importlib.import_module(module)
+    return getattr(imported, name) if name else imported
+
+
 @functools.cache
-def load_function(path: Path, name: str) -> Any:
+def load_function(path: Path, name: str, imported: tuple[tuple[str, str], ...] = ()) -> Any:
     """Return a `triton.jit` function of a user's program without running the program; raises `BadSpec`.
 
-    Where Triton has no driver, a stand-in answers for it, which modules with autotuners need to be imported.
+    `imported` are names that its file lacks, with their places, `package.module:name` or `package.module`. Where
+    Triton has no driver, a stand-in answers for it, which modules with autotuners need to be imported.
     """
     code, (root, package) = function_slice(path, name), package_of(path)
     module = ModuleType(f"{package}.{path.stem}" if package else path.stem)
@@ -139,6 +147,7 @@ def load_function(path: Path, name: str) -> Any:
     sys.path.insert(0, str(root))
     try:
         with accelerator_stand_in():
+            vars(module).update({known: _at(place) for known, place in imported})
             exec(code, vars(module))
     except Exception as error:
         raise BadSpec(f"{path}: {name} cannot be loaded: {raised(error, str(path))}") from error

@@ -23,7 +23,7 @@ from tilewise.tuner.prior.cube_products import COST, SIBLING, CubeProducts, in_v
 __all__ = ["attention_penalties"]
 
 _SCORE_CYCLES = 2 * REPEAT_CYCLES["fold"].value + REPEAT_CYCLES["vexp"].value + 9 * REPEAT_CYCLES["vadd"].value
-"""Cycles of a repeat of scores: a maximum, a sum, an exponential and nine simple operations, as compiled."""
+"""Cycles of a repeat of scores: a maximum, a sum, an exponential and up to nine simple operations, as compiled."""
 
 _VALUE_CYCLES = 2 * REPEAT_CYCLES["vadd"].value
 """Cycles of a repeat of weighted values: they are scaled and added."""

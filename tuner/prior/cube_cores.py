@@ -22,6 +22,9 @@ from tilewise.tuner.prior.cube_products import COST, OVERFLOW, SIBLING, CubeProd
 
 __all__ = ["cube_penalties"]
 
+_LINE, _BLOCK = 512, 32
+"""Bytes in which memory is drawn, and those at whose multiples a row begins without touching a line more."""
+
 
 class _Effects(NamedTuple):
     """The effects that are counted, in this order."""
@@ -64,7 +67,10 @@ class _Kernel:
     ) -> None:
         part = PARTS.get(target.name, PARTS[SIBLING])
         self._tiling, self._dot, self._cores = tiling, dot, target.matrix_cores
-        self._products = CubeProducts(ITEM_BYTES[spec.matrix_dtype(problem) if spec.matrix_dtype else problem.dtype])
+        item = ITEM_BYTES[spec.matrix_dtype(problem) if spec.matrix_dtype else problem.dtype]
+        self._products = CubeProducts(item)
+        self._drawn = _drawn_bytes(tiling, dot, item, _misaligned(spec, problem, "in"))
+        self._stored_apart = any(_misaligned(spec, problem, "out"))
         self._doubled = bool(config.get("multibuffer", True)) and 2 * tiling.streamed_bytes <= ON_CHIP_BYTES["cbuf"]
         self._written = sum(buffer.bytes for buffer in spec.buffers(problem).values() if buffer.role != "in")
         self._rate = self._bytes_per_cycle(spec.bytes(problem), part.l2_mib << 20, part.l2_gb_s, part.read_gb_s)
@@ -100,15 +106,17 @@ class _Kernel:
         multiplied = self._products.cycles(dot) if counted.fractals else even
         exposed = self._products.operand_loads(dot, multiplied) if counted.operand_loads else 0.0
         computed = multiplied + exposed
-        moved = self._to_l1(dot, self._rate) if counted.l1_traffic else 0.0
+        moved = self._to_l1(self._rate) if counted.l1_traffic else 0.0
         trip = max(computed, moved)
         if counted.turns and not self._doubled:  # the next operands come once the last part of these has left L1
-            alone = self._to_l1(dot, COST["cube_read_bytes"])  # other cores leave the memory alone meanwhile
+            alone = self._to_l1(COST["cube_read_bytes"])  # other cores leave the memory alone meanwhile
             trip = max(trip, alone + computed - multiplied / self._products.parts(dot))
         tile = trips * trip
         if counted.result_stores:
             stored = self._written / self._sums() if dot.alone else 4  # float32 where vector cores go on
-            tile += dot.m * dot.n * stored / COST["fix_bytes"] + COST["fix_start"]
+            row = dot.n * stored
+            row += min(row, _LINE) * COST["misaligned_line"] * (self._stored_apart and dot.alone)
+            tile += dot.m * row / COST["fix_bytes"] + COST["fix_start"]
             tile += min(moved, computed)  # the first operands of a tile
         total = self._launch + tiles * tile
         if counted.epilogue and not dot.alone:
@@ -123,7 +131,23 @@ class _Kernel:
     def _sums(self) -> int:
         return self._tiling.axes[0].size * self._tiling.axes[-1].size
 
-    def _to_l1(self, dot: Dot, rate: float) -> float:
-        """Return the cycles in which a trip's operands come to L1, each row at the cost of some bytes more."""
-        rows = dot.operand_rows or self._tiling.streamed_bytes / max(1, dot.row_bytes)
-        return 2 * COST["nd2nz_start"] + (self._tiling.streamed_bytes + rows * COST["nd2nz_row_bytes"]) / rate
+    def _to_l1(self, rate: float) -> float:
+        """Return the cycles in which a trip's operands come to L1."""
+        return 2 * COST["nd2nz_start"] + self._drawn / rate
+
+
+def _misaligned(spec: KernelSpec, problem: Problem, role: str) -> list[bool]:
+    """Return for each matrix of this role whether its rows begin within blocks of 32 bytes."""
+    matrices = [each for each in spec.buffers(problem).values() if each.role == role and len(each.shape) > 1]
+    apart = [max(each.strides[-2:]) if each.strides else each.shape[-1] for each in matrices]
+    return [step * ITEM_BYTES[each.dtype] % _BLOCK != 0 for step, each in zip(apart, matrices, strict=True)]
+
+
+def _drawn_bytes(tiling: Tiling, dot: Dot, item_bytes: int, misaligned: list[bool]) -> float:
+    """Return the bytes of the memory's time that a trip's operands take: each row costs some bytes more, and a line
+    more where it begins within a block. The first operand has `dot.m` rows along the depth."""
+    rows = dot.operand_rows or tiling.streamed_bytes / max(1, dot.row_bytes)
+    first = min(tiling.streamed_bytes, dot.m * dot.k * item_bytes)
+    sides = (dot.m, first), (max(0, rows - dot.m), tiling.streamed_bytes - first)
+    lines = [min(size, count * _LINE) for (count, size), apart in zip(sides, misaligned, strict=False) if apart]
+    return tiling.streamed_bytes + rows * COST["nd2nz_row_bytes"] + sum(lines) * COST["misaligned_line"]

@@ -6,7 +6,6 @@ stopped, and tries again what was changed since.
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from tilewise.benchmarks.common.header import header
+from tilewise.benchmarks.common.journal import Journal
 from tilewise.benchmarks.model.mutants.source import Mutant, sample
 from tilewise.benchmarks.model.mutants.trial import DRAWS_PER_PROBLEM, ORACLE_DIMS
 from tilewise.tuner.workers.worker import WorkerDied, WorkerFailed, WorkerPool, WorkerTimeout
@@ -34,8 +34,8 @@ def try_mutants(
 ) -> Iterator[dict[str, Any]]:
     """Yield the outcome of each of `count` mutants: those in the journal, then the others as they end, `jobs` at once;
     `agreed` ones again when the oracle has judged them."""
-    _end_last_line(journal)
-    known = {row["name"]: row for row in _journal(journal) if (row["device"], row["seed"]) == (device, seed)}
+    kept = Journal(journal)
+    known = {row["name"]: row for row in kept.rows() if (row["device"], row["seed"]) == (device, seed)}
     mutants = sample(count, seed)
     yield from [known[mutant.name] for mutant in mutants if mutant.name in known]
     env = {} if device.startswith("cuda") else {"TRITON_INTERPRET": None}
@@ -48,8 +48,7 @@ def try_mutants(
             for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                 mutant = waiting.pop(future)
                 row = _described(mutant) | {"device": device, "seed": seed} | _outcome(future, future in oracle)
-                with journal.open("a") as file:
-                    file.write(json.dumps(row) + "\n")
+                kept.add(row)
                 if _is_open(row):
                     waiting[judged := submit(mutant, row)] = mutant
                     oracle.add(judged)
@@ -98,24 +97,6 @@ def _described(mutant: Mutant) -> dict[str, Any]:
         "kind": mutant.kind,
         "change": mutant.change,
     }
-
-
-def _end_last_line(journal: Path) -> None:
-    """Make the journal's folder; end a last line that was cut off, so that the next row has a line of its own."""
-    journal.parent.mkdir(parents=True, exist_ok=True)
-    if journal.exists() and not (text := journal.read_text()).endswith("\n"):
-        journal.write_text(text + "\n")
-
-
-def _journal(file: Path) -> list[dict[str, Any]]:
-    """Read the journal, without a last line that was cut off."""
-    rows = []
-    for line in file.read_text().splitlines() if file.exists() else []:
-        try:
-            rows.append(json.loads(line))
-        except ValueError:
-            continue
-    return rows
 
 
 def mutants_body(rows: Sequence[Mapping[str, Any]], command: str, device: str, seed: int) -> dict[str, Any]:

@@ -1,13 +1,23 @@
 """Attention with a running softmax for Ascend; see `tilewise.kernels.attention.flash` for the spec.
 
 Every load is masked along both axes, so that it becomes one transfer to a cube core's L1, and scores of keys that a row
-does not see are replaced in every trip: Ascend's compiler does not take a branch between two products.
+does not see are replaced in every trip: Ascend's compiler does not take a branch between two products. Weights are
+powers of e: a vector core has no others, so that powers of two would cost it one more multiplication of every score.
 """
 
 import triton
 import triton.language as tl
 
-from tilewise.kernels.jit.attention.flash import LOG2_E, LOWEST, _weights
+from tilewise.kernels.jit.attention.flash import LOWEST
+
+
+@triton.jit
+def _weights(scores, peak, total, scale):
+    """Return a block's weights relative to the new maximum, that maximum, the new sum, and the old sum's factor."""
+    higher = tl.maximum(peak, tl.max(scores, axis=1) * scale)
+    weights = tl.exp(scores * scale - higher[:, None])
+    shrink = tl.exp(peak - higher)
+    return weights, higher, total * shrink + tl.sum(weights, axis=1), shrink
 
 
 @triton.jit
@@ -50,7 +60,7 @@ def flash_attention_masked_kernel(
             scores = tl.where(keys[None, :] <= rows[:, None] + (K - Q), scores, float("-inf"))
         elif not FITS_N:
             scores = tl.where((keys < K)[None, :], scores, float("-inf"))
-        weights, peak, total, shrink = _weights(scores, peak, total, SCALE * LOG2_E)
+        weights, peak, total, shrink = _weights(scores, peak, total, SCALE)
         acc = acc * shrink[:, None]
         acc = tl.dot(weights.to(q.dtype), tl.load(v_ptr + kv, mask=inside, other=0.0), acc)
     acc = acc * (1.0 / tl.where(total > 0, total, 1.0))[:, None]

@@ -27,6 +27,7 @@ def test_every_variant_of_every_case_is_there(rows):
     assert {row["kernel"] for row in rows} == {case.kernel for case in CASES}
 
 
+@pytest.mark.full
 def test_normalisations_far_from_zero_are_no_further_off_than_torchs(rows):
     for row in rows:
         if row["data"].startswith("mean"):
@@ -35,6 +36,7 @@ def test_normalisations_far_from_zero_are_no_further_off_than_torchs(rows):
             assert row["error"]["rstd"] <= 1e-6, row
 
 
+@pytest.mark.full
 def test_the_forms_of_gelu_are_as_far_off_as_they_say(rows):
     off = {row["kernel"]: row["error"]["out"] for row in rows if row["kernel"].startswith("gelu")}
     assert off["gelu_erf"] < 2e-6

@@ -42,6 +42,7 @@ def test_an_element_wise_product_is_timed_without_the_figure_that_was_fitted_to_
     assert judged(case, folder)["modelled_us"] > 1.5 * fitted["modelled_us"]
 
 
+@pytest.mark.full
 def test_attention_is_timed_on_both_kinds_of_core(folder):
     row = judged(CASES["pto_flash 1024"], folder)
     assert row["tiles"] == [[128, 128], [128, 256]]

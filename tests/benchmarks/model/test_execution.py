@@ -65,6 +65,7 @@ def test_a_config_of_every_kernel_is_right_as_compiled(name, dtype, target):
     assert 0 <= row.verdict.error <= row.verdict.tolerance
 
 
+@pytest.mark.full
 def test_fifteen_changes_are_reported_if_they_matter(target):
     findings = list(study(15, 3, target, read_settings().cache_folder))
     assert {finding.kind for finding in findings} == set(KINDS)

@@ -90,6 +90,7 @@ def test_a_program_is_compiled_once(folder, monkeypatch):
     assert programs.record(case, case.rows[0].config, folder).time(costs()) == first.time(costs())
 
 
+@pytest.mark.full
 def test_disagreements_on_what_fits_are_not_timed(folder):
     """An older compiler accepted one and refused the other."""
     timed, disagreements = recorded(of("min_all_large", "div_broadcast_rows"), folder)

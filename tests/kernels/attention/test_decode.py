@@ -14,6 +14,7 @@ from places import ROOT
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Target
 from tilewise.tuner.devices.cuda import device as cuda
+from tilewise.tuner.measure.comparison import compare
 from tilewise.tuner.space.problem_checks import make_problem
 from tilewise.tuner.space.search_space import check_config, check_tilings, enumerate_space
 
@@ -91,6 +92,27 @@ def test_lengths_and_pages_are_drawn_within_the_tensors():
     DECODE.fill(tensors, anything, torch.Generator().manual_seed(1))
     assert sorted(tensors["table_ptr"].flatten().tolist()) == list(range(35))
     assert all(7 * 16 - 2 * 16 < length <= 7 * 16 for length in tensors["lengths_ptr"].tolist())
+
+
+@needs_torch
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_weights_rounded_for_their_product_agree_where_one_key_has_almost_all_of_it(dtype):
+    import torch
+
+    generator = torch.Generator().manual_seed(0)
+    b, d, keys = 4096, 64, 512
+    scores = torch.randn(b, keys, generator=generator)
+    few = torch.rand(64, generator=generator) / 50  # weights just over 0.5 lose most when they are rounded
+    scores[:64, 0] = scores[:64, 1:].logsumexp(-1) + few
+    weights, values = scores.softmax(-1), torch.randn(keys, d, generator=generator)
+    rounded = values.to(getattr(torch, dtype)).double()
+    found = (weights.to(getattr(torch, dtype)).double() @ rounded).to(getattr(torch, dtype))
+    buffers = {"out_ptr": DECODE.buffers(problem(b, 1, 1, 32, 16, d, dtype))["out_ptr"]}
+    wanted = weights.double() @ rounded
+    for right in (True, False):
+        outputs = {"out_ptr": found if right else found * 1.02}
+        verdict = compare(outputs, {"out_ptr": wanted}, inputs=100 * b * d, buffers=buffers)
+        assert verdict.agreed is right, verdict.reason
 
 
 @needs_torch

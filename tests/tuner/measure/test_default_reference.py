@@ -98,3 +98,22 @@ def test_without_a_default_to_run_the_reference_is_missed():
         arguments.expected()
     with pytest.raises(BadSpec, match="has no reference"):
         SPEC.reference_of(Problem("doubled", {"N": 100}, "float32"))
+
+
+def _overflowing(tensors):
+    """Square in the tensors' own dtype: 16 bits hold no square of large inputs."""
+    tensors["out"].copy_((tensors["x"] * tensors["x"] * 16) / 4096)
+    tensors["kept"].add_(1)
+
+
+def test_a_config_need_not_be_more_precise_than_the_default_is_in_16_bits():
+    found, seen = verdict(_overflowing, dtype="float16", run_default=_overflowing)
+    assert found.agreed, found.reason
+    assert "float16" in seen  # where it disagrees with float32
+
+    def off_at_the_end(tensors):
+        _overflowing(tensors)
+        tensors["out"][-1] += 1
+
+    found, _ = verdict(off_at_the_end, dtype="float16", run_default=_overflowing)
+    assert not found.agreed

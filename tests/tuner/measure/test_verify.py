@@ -318,6 +318,13 @@ def test_reductions_of_the_headline_kernel(dims, tiles, expected):
     assert small.dims == expected
 
 
+def test_the_reduced_problem_meets_the_same_cases_for_every_config():
+    problem = Problem("row_reduce", {"M": 1000, "N": 8192}, "float32")
+    one, other = ({"BLOCK_SIZE_M": m, "SUB_BLOCK_SIZE_M": m, "BLOCK_SIZE_N": n} for m, n in ((25, 256), (10, 512)))
+    small = reduced_problem(registry.load("row_reduce"), problem, one, other)
+    assert small.dims == {"M": 100, "N": 1024}
+
+
 def test_a_dimension_that_the_tiling_follows_elsewhere_stays():
     """Two axes cut the same dimension, and no smaller size would keep both."""
 

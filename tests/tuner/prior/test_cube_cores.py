@@ -11,6 +11,7 @@ from tilewise.tuner.space.problem_checks import make_problem
 
 GEMM = registry.load("gemm")
 B3 = Target("ascend", "Ascend910B3", 40, 196608, 32, 65535)
+B4 = Target("ascend", "Ascend910B4", 40, 196608, 32, 65535)
 TILES = {
     "VARIANT": "masked",
     "BLOCK_M": 128,
@@ -23,9 +24,9 @@ TILES = {
 }
 
 
-def factors(m=5120, n=5120, k=4096, dtype="float16", flags=None, **changes):
+def factors(m=5120, n=5120, k=4096, dtype="float16", flags=None, target=B3, **changes):
     problem = make_problem(GEMM, {"M": m, "N": n, "K": k, **(flags or {})}, dtype)
-    return penalties(GEMM, problem, {**TILES, **changes}, B3)
+    return penalties(GEMM, problem, {**TILES, **changes}, target)
 
 
 @pytest.mark.parametrize("shape", [(5120, 5120, 4096), (16, 8192, 8192), (300, 512, 64)])
@@ -44,12 +45,23 @@ def test_every_penalty_is_a_factor_of_one_or_more(shape):
         ("turns", {}, {"multibuffer": False}),
         ("turns", {}, {"BLOCK_K": 512}),
         ("result_stores", {}, {"k": 256}),
+        ("result_stores", {"k": 256}, {"k": 256, "n": 5119}),
         ("starts", {}, {"PROGRAMS": 0}),
         ("on_chip", {}, {"BLOCK_M": 256}),
     ],
 )
 def test_a_penalty_grows_with_its_cause(name, less, more):
     assert factors(**more)[name] > factors(**less)[name]
+
+
+def test_longer_rows_are_preferred_where_rows_begin_within_blocks():
+    """As many elements in fewer rows touch fewer lines twice; whole rows touch none."""
+    wide, high = {"BLOCK_M": 128, "BLOCK_N": 256}, {"BLOCK_M": 256, "BLOCK_N": 128}
+    shared = {"k": 1003, "dtype": "float32", "BLOCK_K": 128, "target": B4}
+    apart = [factors(1000, 999, **shared, **tile)["l1_traffic"] for tile in (wide, high)]
+    assert apart[1] > 1.1 * apart[0]
+    whole = [factors(1000, 1000, **shared | {"k": 1000}, **tile)["l1_traffic"] for tile in (wide, high)]
+    assert whole[1] < 1.02 * whole[0] < apart[0]
 
 
 def test_sums_that_exceed_l0c_are_not_expected_to_fit():

@@ -61,8 +61,10 @@ _TYPES = {
     "bfloat16": "bf16",
     "int32": "i32",
     "int64": "i64",
+    "int16": "i16",
     "int8": "i8",
     "uint8": "u8",
+    "bool": "i1",
 }
 
 
@@ -296,7 +298,7 @@ def _time_limit() -> Iterator[None]:
     from triton.backends.ascend import compiler
 
     before = compiler.subprocess
-    compiler.subprocess = SimpleNamespace(run=partial(subprocess.run, timeout=_SECONDS))
+    compiler.subprocess = SimpleNamespace(**vars(subprocess) | {"run": partial(subprocess.run, timeout=_SECONDS)})
     try:
         yield
     except subprocess.TimeoutExpired as error:

@@ -3,6 +3,8 @@
 import ast
 import difflib
 
+import pytest
+
 from tilewise.benchmarks.model.mutants.source import MODULES, all_mutants, mutated_text, sample, text_of
 
 KINDS = {
@@ -18,6 +20,7 @@ def test_there_are_far_more_than_400_of_every_kind_and_module():
     assert {mutant.module for mutant in mutants} == set(MODULES)
 
 
+@pytest.mark.full
 def test_a_mutant_changes_one_place_and_still_parses():
     for mutant in sample(60, 3):
         text = mutated_text(mutant)
@@ -29,6 +32,7 @@ def test_a_mutant_changes_one_place_and_still_parses():
         assert before.splitlines()[:start] == after.splitlines()[:start]
 
 
+@pytest.mark.full
 def test_a_sample_depends_on_its_seed_alone_and_a_longer_one_begins_with_it():
     drawn = sample(40, 1)
     assert sample(80, 1)[:40] == drawn != sample(40, 2)

@@ -39,6 +39,7 @@ def test_the_oracle_uses_problems_of_its_own_and_enough_of_them():
         assert not any(d in VERIFIED_DIMS[names] for d in dims)
 
 
+@pytest.mark.full
 def test_a_mutant_of_a_helper_is_tried_in_the_kernels_that_use_it():
     assert set(users(found("reduce", "_add", "+ -> -"))) >= {"sum_all", "sum_rows"}
     assert users(found("row_reduce", "row_reduce_kernel", "int64 -> int16")) == ["row_reduce"]
@@ -60,6 +61,7 @@ def test_a_mutant_without_effect_agrees_and_the_oracle_cannot_separate_it(tried,
     assert (judged["outcome"], judged["problems"], judged["draws"]) == ("equivalent", 3, 9)
 
 
+@pytest.mark.full
 def test_the_oracle_separates_a_mutant_that_verification_is_said_to_have_missed(tried, monkeypatch):
     mutant = found("row_reduce", "row_reduce_kernel", '"-inf" -> 0.0')
     row = tried(mutant)
@@ -90,6 +92,7 @@ class Scripted:
         pass
 
 
+@pytest.mark.full
 def test_a_run_goes_on_where_it_was_interrupted(tmp_path, monkeypatch):
     monkeypatch.setattr(study, "WorkerPool", Scripted)
     monkeypatch.setattr(Scripted, "calls", [])

@@ -9,7 +9,7 @@ from tilewise.tuner.hardware import calibrated_costs
 KNOWN = known()
 
 
-@pytest.mark.in_part(4)
+@pytest.mark.in_part(3)
 @pytest.mark.parametrize("name", registry.vector_names())
 def test_times_pipes_and_ranges_are_those_of_this_version_of_the_model(name):
     version = calibrated_costs._MODEL_VERSION

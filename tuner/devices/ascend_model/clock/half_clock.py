@@ -91,6 +91,11 @@ class HalfClock(ProgramClock):
         found = ElementLoop.of(op)
         return element_loop(self, found) if found else super()._for(op)
 
+    def _halvings(self, rows: int, row_repeats: int) -> int:
+        """Return one instruction per row or per column of 256 bytes, whichever is fewer, as the compiler's public
+        template of element-wise operations on rows that lie apart has it, which halves them."""
+        return min(rows, row_repeats)
+
     def _sub_block(self, op: Op) -> Step:
         def sub_block(values: list[Any], core: Core) -> None:
             assert isinstance(core, HalfCore)

@@ -54,8 +54,9 @@ addresses."""
 _KEPT_BYTES = 1 << 26
 
 
-def executed_problem(spec: KernelSpec, problem: Problem, config: Config) -> Problem:
-    """Return the problem itself if executing it takes a second or two, else the smallest one with the same tails."""
+def executed_problem(spec: KernelSpec, problem: Problem, config: Config, *others: Config) -> Problem:
+    """Return the problem itself if executing it takes a second or two, else the smallest one with the same tails, for
+    the other configs too."""
     tiling = spec.tiling(config, problem)
     elements = math.prod(axis.programs * axis.trips * axis.step for axis in tiling.axes)
     if tiling.dot and tiling.dot.head:  # of scores, each of which takes part in two products along a head
@@ -64,7 +65,7 @@ def executed_problem(spec: KernelSpec, problem: Problem, config: Config) -> Prob
     trips = ceil_div(tiling.programs, _SIDE_BY_SIDE) * tiling.trips
     if elements <= (PRODUCTS if tiling.dot else ELEMENTS) and buffers <= ELEMENTS and trips <= TRIPS:
         return problem
-    return reduced_problem(spec, problem, config)
+    return reduced_problem(spec, problem, config, *others)
 
 
 def verify_compiled(spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path) -> Verdict:
@@ -75,11 +76,19 @@ def verify_compiled(spec: KernelSpec, problem: Problem, config: Config, target: 
     is divided shows at its own size only. The reason names the executed dims if they are not the problem's own. A
     config that cannot be compiled or executed has a status of its own, not `correctness`. Raises `BadSpec` if the spec
     is wrong.
+
+    Of an inferred spec, the sizes that a program launched are known to go together, and others are not: where its
+    config fails on the smallest problem, its own size decides, if that can be executed. Without a reference, the
+    default config has to be right on the smallest problem too.
     """
-    smallest, whole = reduced_problem(spec, problem, config), executed_problem(spec, problem, config)
+    compared = () if spec.has_reference else tuple(filter(None, [spec.default(problem, target)]))
+    smallest = reduced_problem(spec, problem, config, *compared)
+    whole = executed_problem(spec, problem, config, *compared)
     verdict = _verify_on(smallest, DRAWS, spec, problem, config, target, folder)
-    if not verdict.agreed or whole == smallest:
+    if whole == smallest:
         return verdict
+    if not verdict.agreed:
+        return _verify_on(whole, DRAWS, spec, problem, config, target, folder) if spec.inferred else verdict
     at_size = _verify_on(whole, 1, spec, problem, config, target, folder)
     return replace(worst_of([verdict, at_size]), warnings=verdict.warnings + at_size.warnings)
 

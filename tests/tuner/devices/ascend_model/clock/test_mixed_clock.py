@@ -5,7 +5,9 @@ import pytest
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
 from tilewise.tuner.devices.ascend_model.clock.core import PIPES, Memory, Rate
+from tilewise.tuner.devices.ascend_model.clock.half_clock import HalfClock
 from tilewise.tuner.devices.ascend_model.clock.mixed_clock import MixedClock
+from tilewise.tuner.devices.ascend_model.clock.program_clock import ProgramClock
 from tilewise.tuner.devices.ascend_model.executor.verification import compile_config
 from tilewise.tuner.devices.ascend_model.model_config import model_config
 from tilewise.tuner.devices.ascend_model.report.analysis import analyse
@@ -49,6 +51,7 @@ def test_attention_waits_for_flags_between_its_cores(timed):
     assert 1.05 * quick < slow < 5 * quick
 
 
+@pytest.mark.full
 def test_causal_attention_takes_the_mean_of_its_blocks_whatever_their_number(timed):
     """A block of queries sees a share of the keys. Blocks repeat with each head, in step with the cores or not."""
     for heads, size in ((20, 1000), (28, 777)):
@@ -59,6 +62,21 @@ def test_causal_attention_takes_the_mean_of_its_blocks_whatever_their_number(tim
         assert causal / whole == pytest.approx((blocks + 1) / 2 / blocks, rel=0.15)
 
 
+def test_rows_are_halved_by_columns_where_those_are_fewer(program):
+    """Beside a cube core, 32 rows of 256 float32 become rows of 128 in two instructions; a vector kernel's figures were
+    fitted with one per row."""
+    view = "memref<32x256xf32, #hivm.address_space<ub>>"
+    cast = '"hivm.hir.pointer_cast"(%zero) <{operandSegmentSizes = array<i32: 1, 0>}> : (i64) -> '
+    reduce = '"hivm.hir.vreduce"(%t, %a) <{arith = #hivm.reduce_op<sum>, reduce_dims = array<i64: 1>}>'
+    function = program(f"%t = {cast}{view}", f"{reduce} : ({view}, UB) -> ()")
+    rates = Memory({}, {})
+    whole, half = (
+        clock(function, costs()).run([1, 1, 1, 1], 0, rates).busy["V"] for clock in (ProgramClock, HalfClock)
+    )
+    assert whole - half == pytest.approx(30 * costs()["vector_next"])
+
+
+@pytest.mark.full
 def test_programs_are_dealt_to_cube_cores(timed, target):
     dims = {"B": 1, "H": target.matrix_cores, "HKV": 1, "Q": 64, "K": 64, "D": 64}
     config = {"VARIANT": "masked", "BLOCK_M": 64, "BLOCK_N": 64}

@@ -1,15 +1,13 @@
 """Compiled matrix kernels agree with float64 at odd sizes on a modelled part; with one mistake they are refused."""
 
-import random
-
 import pytest
 from places import ROOT
 
+from tilewise.benchmarks.model.matrix_execution import CASES, bench_matrix
 from tilewise.db.records import Status
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
 from tilewise.tuner.devices.ascend_model.executor.verification import verify_compiled
-from tilewise.tuner.space.search_space import enumerate_space
 
 GROUPED = {"VARIANT": "masked", "BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 64, "GROUP_M": 2, "PROGRAMS": 0}
 EXPERTS = {"VARIANT": "sorted", "BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 4}
@@ -28,7 +26,7 @@ def verdict(target, cache_folder):
     return verify
 
 
-@pytest.mark.in_part(3)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("name", "dims", "dtype", "config", "flags"),
     [
@@ -54,40 +52,11 @@ def test_a_compiled_kernel_agrees_with_float64(verdict, name, dims, dtype, confi
     assert found.agreed, found.reason
 
 
-SIZES = {
-    "grouped_gemm": lambda draw: {dim: draw.randint(1, 300) for dim in "MNK"} | {"G": draw.randint(1, 9)},
-    "decode_attention": lambda draw: (
-        {"B": draw.randint(1, 5), "H": draw.randint(1, 20), "HKV": 1, "PAGES": draw.randint(1, 6)}
-        | {"PAGE": draw.randint(1, 140), "D": draw.randint(1, 128)}
-    ),
-    "flash_attention": lambda draw: (
-        {"B": draw.randint(1, 3), "H": draw.choice([2, 4, 6]), "HKV": draw.choice([1, 2])}
-        | {"Q": draw.randint(1, 300), "K": draw.choice([draw.randint(1, 500), 256, 512]), "D": draw.randint(1, 128)}
-    ),
-    "fused_moe": lambda draw: (
-        {"M": draw.randint(1, 60), "E": draw.randint(3, 90), "TOPK": draw.randint(1, 3)}
-        | {dim: draw.randint(1, 200) for dim in "NK"}
-    ),
-}
-"""Random sizes of each kernel."""
-
-
 @pytest.mark.full
-@pytest.mark.parametrize(
-    ("name", "dtype", "flags"),
-    [
-        *((name, each, {}) for name in SIZES for each in registry.load(name).dtypes if not each.startswith("float8")),
-        ("flash_attention", "float16", {"causal": True}),
-        ("fused_moe", "bfloat16", {"quant": "int8_w8a8"}),
-    ],
-)
-def test_random_configs_agree_at_random_sizes(verdict, target, name, dtype, flags):
-    spec, draw = registry.load(name), random.Random(f"{name} {dtype}")
-    for _ in range(20):
-        dims = SIZES[name](draw)
-        config = draw.choice(enumerate_space(spec, Problem(name, dims, dtype, flags), target).configs)
-        found = verdict(spec, dims, dtype, config, **flags)
-        assert found.agreed or found.status is Status.COMPILE, f"{dims} {config}: {found.reason}"
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.kernel} {case.dtype} {case.flags}")
+def test_random_configs_agree_at_random_sizes(case, target, cache_folder, tmp_path):
+    for row in bench_matrix(target.name, cache_folder, tmp_path / "rows.jsonl", count=20, seed=1, cases=[case]):
+        assert "refused" in row or row["verdict"]["agreed"], row
 
 
 # Mistakes -----------------------------------------------------------------------------------------------------------
@@ -148,7 +117,7 @@ SPECS = {
 }
 
 
-@pytest.mark.in_part(2)
+@pytest.mark.in_part(1)
 @pytest.mark.parametrize("mistake", WRONG, ids=" ".join)
 def test_a_twin_with_one_mistake_is_refused(verdict, tmp_path, mistake):
     (name, _), (right, wrong) = mistake, WRONG[mistake]

@@ -31,7 +31,7 @@ def verdict(target, cache_folder):
     return verify
 
 
-@pytest.mark.in_part(3)
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(
     ("dtype", "flags"),
     [
@@ -58,6 +58,7 @@ def test_attention_agrees_at_odd_sizes(verdict, q, k, dtype, flags):
     assert found.agreed, found.reason
 
 
+@pytest.mark.in_part(1)
 @pytest.mark.parametrize("slots", [0, 2])
 def test_attention_whose_trips_overlap_agrees_with_any_slots_of_workspace(verdict, slots):
     dims = {"B": 1, "H": 2, "HKV": 2, "Q": 75, "K": 512, "D": 64}

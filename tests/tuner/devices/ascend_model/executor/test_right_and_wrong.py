@@ -53,6 +53,7 @@ def test_a_column_lost_from_65536_is_noticed(verdict, dtype):
     assert not verdict(wrong_kernel("SUM_ONE_COLUMN_SHORT"), {"M": 2, "N": 65536}, dtype).agreed
 
 
+@pytest.mark.in_part(1)
 @pytest.mark.parametrize("name", ["MAX", "SUM", "SOFTMAX"])
 def test_the_same_kernel_without_it_is_not(verdict, name):
     for dtype in DTYPES:
