@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -111,3 +112,24 @@ def test_a_program_runs_with_its_arguments_and_exit_code(capsys, tmp_path: Path)
     file.write_text("import sys, triton\nprint(triton.autotune.__module__, sys.argv[1:])\nsys.exit(3)\n")
     code, out, _ = run(capsys, "run", "--on-miss", "tune", str(file), "--size", "4")
     assert code == 3 and "['--size', '4']" in out
+
+
+INTERPRETED = """
+import torch, triton
+
+assert torch.ones(2, device="npu").device.type == "npu"
+print(triton.runtime.driver.active.get_active_torch_device(), type(triton.jit(lambda x: x)).__name__)
+"""
+
+
+def test_a_program_without_an_accelerator_is_interpreted_if_asked_and_else_told_so(capsys, tmp_path: Path):
+    file = tmp_path / "program.py"
+    file.write_text(INTERPRETED)
+    code, out, _ = run(capsys, "run", "--interpret", "--for-device", "Ascend910B4", str(file))
+    assert code == 0 and out == "npu:0 InterpretedFunction\n"
+    assert "TRITON_INTERPRET" not in os.environ
+    code, _, err = run(capsys, "run", "--interpret", str(file))
+    assert code == 2 and "--interpret needs --for-device" in err
+    file.write_text("import triton\ntriton.runtime.driver.active.get_current_device()\n")
+    code, _, err = run(capsys, "run", str(file))
+    assert code == 1 and err.splitlines()[-1].startswith("tilewise: the program launches on an NPU or GPU")

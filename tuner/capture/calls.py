@@ -99,8 +99,9 @@ def _json(value: Argument) -> Any:
 class CapturedKernel:
     """A kernel and its launches; `counts` says how often each was made.
 
-    `obstacles` are one-line reasons why no spec can be
-    made of it, `left_out` those why some launches could not be read.
+    `imported` are the names that the program sets in the kernel's file, each with its place, as in a `KernelSpec`.
+    `obstacles` are one-line reasons why no spec can be made of it, `left_out` those why some launches could not be
+    read.
     """
 
     name: str
@@ -110,6 +111,7 @@ class CapturedKernel:
     key: tuple[str, ...] = ()
     reset_to_zero: tuple[str, ...] = ()
     restore_value: tuple[str, ...] = ()
+    imported: Mapping[str, str] = field(default_factory=dict)
     calls: list[Call] = field(default_factory=list)
     counts: list[int] = field(default_factory=list)
     obstacles: list[str] = field(default_factory=list)

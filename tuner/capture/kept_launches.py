@@ -31,6 +31,7 @@ def keep_launch(kernel: CapturedKernel, data_folder: Path) -> None:
         "key": kernel.key,
         "reset_to_zero": kernel.reset_to_zero,
         "restore_value": kernel.restore_value,
+        "imported": dict(kernel.imported),
         "obstacles": kernel.obstacles,
         "arguments": {name: _to_json(value) for name, value in call.arguments.items()},
         "configs": [dict(config) for config in call.configs],
@@ -55,7 +56,7 @@ def kept_launches(file: Path, name: str, data_folder: Path) -> CapturedKernel | 
     newest = lines[-1]  # an earlier version of the kernel may have taken other arguments
     key, reset, restore = (tuple(newest[part]) for part in ("key", "reset_to_zero", "restore_value"))
     parameters, constants = tuple(newest["parameters"]), frozenset(newest["constants"])
-    kernel = CapturedKernel(name, file, parameters, constants, key, reset, restore)
+    kernel = CapturedKernel(name, file, parameters, constants, key, reset, restore, newest.get("imported", {}))
     kernel.obstacles = list(newest["obstacles"])
     for line in lines:
         if line["parameters"] == newest["parameters"]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +18,8 @@ from types import SimpleNamespace
 from typing import Any
 
 from tilewise.db.records import Value
-from tilewise.errors import UsageError
+from tilewise.errors import BadSpec, UsageError
+from tilewise.kernels.function_slice import missing_names
 from tilewise.tuner.capture.calls import Argument, Call, CapturedKernel, TensorArgument, TritonDtype
 from tilewise.tuner.stand_in.accelerator import accelerator_stand_in
 from tilewise.tuner.workers.worker import describe
@@ -33,13 +35,16 @@ _MOST_VALUES = 4096
 _MOST_READ = 1 << 24
 """Elements of a tensor whose range is looked at."""
 
+_UNREAD = ("uint16", "uint32", "uint64")
+"""Integers of which torch finds no range."""
+
 _DEFAULT_OPTIONS = {"num_ctas": 1, "num_buffers_warp_spec": 0, "num_consumer_groups": 0, "reg_dec_producer": 0}
 _DEFAULT_OPTIONS |= {"reg_inc_consumer": 0, "force_simt_template": False, "enable_linearize": False}
 """Options that a `triton.Config` always has, with the values that ask for nothing."""
 
 
 class Recorder:
-    """The kernels launched so far, by file and name."""
+    """The kernels launched so far, by file and name. `skips_launches`: they are not launched here."""
 
     def __init__(self) -> None:
         self._kernels: dict[tuple[Path, str], CapturedKernel] = {}
@@ -110,11 +115,26 @@ class _Chain:
             tuple(getattr(tuner, "reset_to_zero", None) or ()),
             tuple(getattr(tuner, "restore_value", None) or ()),
         )
+        self._look_up_names(found)
         if "<locals>" in self.function.fn.__qualname__:
             found.obstacles.append(f"{name} is defined inside a function; move it to the top level of {file.name}")
         if tuner is not None and any(getattr(config, "pre_hook", None) for config in tuner.configs):
             found.obstacles.append("its configs have a pre_hook, which a spec cannot call; pass reset_to_zero instead")
         return found
+
+    def _look_up_names(self, kernel: CapturedKernel) -> None:
+        """Find the places of the names that the program has set in the kernel's file."""
+        known = self.function.fn.__globals__
+        try:
+            missing = sorted(missing_names(kernel.file, kernel.name) & known.keys())
+        except BadSpec:  # the obstacles say more
+            return
+        places = {name: _place(name, known[name]) for name in missing}
+        kernel.imported = {name: place for name, place in places.items() if place}
+        if nowhere := [name for name, place in places.items() if not place]:
+            kernel.obstacles.append(
+                f"it uses {', '.join(nowhere)}, which {kernel.file.name} does not define; import or define it there"
+            )
 
     def call(self, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Call:
         params = self.function.params
@@ -154,6 +174,17 @@ class _Chain:
         if prune is not None and kwargs is not None:
             configs = prune(configs, dict(zip(self.tuner.arg_names, args, strict=False)), **kwargs)
         return [_values(config) for config in configs]
+
+
+def _place(name: str, value: Any) -> str:
+    """Return the module that a value is, or `module:name` of one that has it; empty if there is none."""
+    if inspect.ismodule(value):
+        return value.__name__
+    own = (getattr(value, "__module__", ""), getattr(value, "__name__", name))
+    for module, known in (own, *((module, name) for module in list(sys.modules))):
+        if module != "__main__" and getattr(sys.modules.get(module), "__dict__", {}).get(known) is value:
+            return f"{module}:{known}"
+    return ""
 
 
 _PASSED_OPTIONS = {"num_warps", "num_stages", "multibuffer", "maxnreg", "num_ctas"}
@@ -201,7 +232,7 @@ def _tensor(name: str, tensor: Any) -> TensorArgument:
         raise _Unreadable(f"{name} has a negative stride")
     torch = importlib.import_module("torch")
     whole = isinstance(tensor, torch.Tensor) and not tensor.is_floating_point() and tensor.dtype != torch.bool
-    if not whole or tensor.numel() > _MOST_READ or tensor.device.type == "meta":
+    if not whole or tensor.numel() > _MOST_READ or tensor.device.type == "meta" or dtype in _UNREAD:
         return TensorArgument(shape, strides, dtype)
     low, high = (int(end) for end in tensor.aminmax())
     flat = tensor.flatten()
@@ -220,6 +251,7 @@ def recording() -> Iterator[Recorder]:
         raise UsageError("TRITON_INTERPRET=1 replaces the launches that a capture records; unset it")
     recorder = Recorder()
     with accelerator_stand_in() as stands_in, _replaced(recorder, stands_in):
+        recorder.skips_launches = stands_in
         yield recorder
 
 

@@ -7,13 +7,15 @@ A launch shows numbers: a grid of 385, a stride of 781. Several launches and con
 from __future__ import annotations
 
 import itertools
+import math
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from tilewise.kernels.inferred import next_power_of_two
 from tilewise.kernels.spec import ceil_div
 
-__all__ = ["Fit", "condition", "expression"]
+__all__ = ["Fit", "by_thresholds", "condition", "expression", "quotient_by_number"]
 
 _LEAST_NAMED = 16
 """Smallest constant value that an expression rather than the number itself may stand for, unless it is one name, and
@@ -26,6 +28,15 @@ _FEW = 2
 
 _LARGEST_FACTOR = 64
 """Largest constant factor of an expression."""
+
+_FACTORS = (2, 4, 8, 16)
+"""Numbers of blocks that a program may take beside one."""
+
+_MOST_STEPS = 8
+"""Thresholds in a size that a value may depend on."""
+
+_MOST_SHIFT = 17
+"""Shifts below this make the powers of two by which a size is divided, up to 65536."""
 
 Samples = Sequence[tuple[Mapping[str, int], int]]
 """Named integers and the value that they are to give."""
@@ -42,6 +53,15 @@ class Fit:
 
     def __str__(self) -> str:
         return self.text
+
+    def within(self, fits: Mapping[str, Fit]) -> Fit:
+        """Return the expression with other expressions in place of some of its names."""
+        used = sorted(self.names & fits.keys(), key=len, reverse=True)
+        text = self.text
+        for name in used:
+            inner = fits[name].text
+            text = re.sub(rf"\b{re.escape(name)}\b", f"({inner})" if " " in inner else inner, text)
+        return Fit(text, (self.names - fits.keys()).union(*(fits[name].names for name in used)))
 
     def value(self, integers: Mapping[str, int]) -> int:
         """Return the value that the expression has with these names."""
@@ -81,13 +101,42 @@ def _quotient_of_changing(samples: Samples, wanted: _Vector, sizes: Sequence[str
 
 
 def _quotient_of_products(samples: Samples, wanted: _Vector, sizes: Sequence[str], blocks: Sequence[str]) -> Fit | None:
-    """Return the quotient of a product of two sizes, such as all elements of a matrix, and parameters."""
+    """Return the quotient of a product of two or three sizes, such as all elements of a matrix, and parameters; or of
+    one or two sizes and a few times the parameters, where a program takes several blocks."""
     columns = {name: tuple(given[name] for given, _ in samples) for name in (*sizes, *blocks)}
-    for one, other in itertools.combinations(sizes, 2):
-        product = _product(columns[one], columns[other])
-        for text, divisor, names in _divisors(columns, blocks):
-            if all(divisor) and wanted == tuple(ceil_div(a, b) for a, b in zip(product, divisor, strict=True)):
-                return Fit(f"ceil_div({one} * {other}, {text})", frozenset((one, other, *names)))
+    divisors = list(_divisors(columns, blocks))
+    several = [(f"{f} * {text}", tuple(f * v for v in column), n) for text, column, n in divisors for f in _FACTORS]
+    for count, chosen in ((2, divisors), (3, divisors), (1, several), (2, several)):
+        for factors in itertools.combinations_with_replacement(sizes, count):
+            product = tuple(map(math.prod, zip(*(columns[name] for name in factors), strict=True)))
+            for text, divisor, names in chosen:
+                if all(divisor) and wanted == tuple(ceil_div(a, b) for a, b in zip(product, divisor, strict=True)):
+                    return Fit(f"ceil_div({' * '.join(factors)}, {text})", frozenset((*factors, *names)))
+    return None
+
+
+def quotient_by_number(samples: Samples, sizes: Sequence[str]) -> Fit | None:
+    """Return the quotient of a size and a power of two that gives values which change, or None."""
+    wanted = tuple(value for _, value in samples)
+    if len(set(wanted)) == 1:
+        return None
+    for size, number in itertools.product(sizes, (1 << shift for shift in range(1, _MOST_SHIFT))):
+        if wanted == tuple(ceil_div(given[size], number) for given, _ in samples):
+            return Fit(f"ceil_div({size}, {number})", frozenset((size,)))
+    return None
+
+
+def by_thresholds(samples: Samples, sizes: Sequence[str]) -> Fit | None:
+    """Return the value that belongs to the range of a size in which a sample lies, or None if no size decides."""
+    for size in sizes:
+        known = sorted({(given[size], value) for given, value in samples})
+        ranges = [known[0]]
+        for number, value in known[1:]:
+            ranges[-1:] = [(number, value)] if value == ranges[-1][1] else [ranges[-1], (number, value)]
+        is_function = len({number for number, _ in known}) == len(known)
+        if is_function and 1 < len(ranges) <= _MOST_STEPS:
+            text = "".join(f"{value} if {size} <= {number} else " for number, value in ranges[:-1])
+            return Fit(f"{text}{ranges[-1][1]}", frozenset((size,)))
     return None
 
 

@@ -14,7 +14,7 @@ from tilewise.db.records import Config, Flags, Problem, Value
 from tilewise.errors import BadSpec
 from tilewise.kernels.spec import WORD
 from tilewise.tuner.capture.calls import Call, CapturedKernel, TensorArgument, TritonDtype
-from tilewise.tuner.inference.expressions import Fit, condition, expression
+from tilewise.tuner.inference.expressions import Fit, by_thresholds, condition, expression, quotient_by_number
 
 __all__ = ["BufferForm", "Form", "find_form"]
 
@@ -33,7 +33,8 @@ class Form:
     """All that the launches say. `fits` are the integers that are passed, `fixed` other constants as Python text.
 
     `blocks` are the parameters with their values, in the order of the kernel's arguments, and `options` those among
-    them that are compile options. `recorded` holds the configs of each of the `problems`.
+    them that are compile options. `imported` are names that the kernel's file lacks. `recorded` holds the configs of
+    each of the `problems`.
     """
 
     name: str
@@ -46,6 +47,7 @@ class Form:
     computed: dict[str, Fit] = field(default_factory=dict)
     configs: list[Config] = field(default_factory=list)
     options: frozenset[str] = frozenset()
+    imported: Mapping[str, str] = field(default_factory=dict)
     constants: frozenset[str] = frozenset()
     grid: list[Fit] = field(default_factory=list)
     problems: list[Problem] = field(default_factory=list)
@@ -75,7 +77,8 @@ def find_form(kernel: CapturedKernel) -> Form:
     """Find the form of a kernel's launches. Raises `BadSpec` with one line that says what is missing.
 
     A constant tile size that equals a dimension may be one or the other: where the grid does not follow with the
-    dimension, it is a tile size. Launches that no form explains together leave the first one, alone.
+    dimension, it is a tile size. Where nothing else does, a plain number divides a dimension. Launches that no form
+    explains together leave the first one, alone.
     """
     try:
         return _form(kernel, ())
@@ -84,6 +87,8 @@ def find_form(kernel: CapturedKernel) -> Form:
         for chosen in itertools.chain.from_iterable(itertools.combinations(tiles, n + 1) for n in range(len(tiles))):
             with suppress(_Unexplained):
                 return _form(kernel, chosen)
+        with suppress(_Unexplained):
+            return _form(kernel, (), numbers=True)
         if len(kernel.calls) == 1:
             raise
         try:
@@ -106,8 +111,9 @@ def _constant_tiles(kernel: CapturedKernel) -> list[str]:
     ]
 
 
-def _form(kernel: CapturedKernel, tiles: Sequence[str]) -> Form:
-    """Find the form in which these constants are tile sizes, whatever they equal."""
+def _form(kernel: CapturedKernel, tiles: Sequence[str], *, numbers: bool = False) -> Form:
+    """Find the form in which these constants are tile sizes, whatever they equal. `numbers`: dimensions may be divided
+    by plain numbers."""
     if kernel.obstacles or not kernel.calls:
         why = "; ".join((*kernel.obstacles, *kernel.left_out)) or "it was never launched"
         raise BadSpec(f"no spec can be inferred for {kernel.name}: {why}")
@@ -129,13 +135,13 @@ def _form(kernel: CapturedKernel, tiles: Sequence[str]) -> Form:
         form.buffers[name] = BufferForm(fits, None if first.dtype == main else first.dtype, _draw(tensors[name]))
     tuned = _tuned_constants(kernel, whole, sizes, form.dims, tiles)
     _sort_others(form, columns, whole, sizes, tuned, kernel.constants)
-    form.options, form.constants = kernel.options, kernel.constants
+    form.options, form.constants, form.imported = kernel.options, kernel.constants, kernel.imported
     form.configs = _configs(form.calls, tuned, kernel)
     dtypes = [_main_dtype(call) for call in form.calls]
     form.dtypes = list(dict.fromkeys(dtypes))
     for size, dtype, call in zip(sizes, dtypes, form.calls, strict=True):
         form.problems.append(Problem(kernel.name, size, dtype, _flags(form, call)))
-    _fit_launches(form, tuned)
+    _fit_launches(form, tuned, numbers=numbers)
     return form
 
 
@@ -289,6 +295,10 @@ def _is_tile(value: int, name: str = "") -> bool:
     return value >= least and value & (value - 1) == 0
 
 
+_NO_SIZE = 1 << 31
+"""Numbers from here on, and those below 1, are no sizes: seeds, and offsets into a stream of random numbers."""
+
+
 def _sort_others(
     form: Form,
     columns: Mapping[str, Sequence[object]],
@@ -301,8 +311,8 @@ def _sort_others(
     for name, values in columns.items():
         if name in form.buffers or name in tuned:
             continue
-        if name in whole:
-            column = whole[name]
+        column = whole.get(name, ())
+        if name in whole and (len(set(column)) == 1 or all(0 < number < _NO_SIZE for number in column)):
             fit = expression(_samples(sizes, column), form.dims)
             if fit is not None and fit.text in form.dims and name in constants and all(map(_is_tile, column)):
                 fit = fit if name in form.dims else Fit(f"next_power_of_two({fit.text})", fit.names)
@@ -343,7 +353,7 @@ def _configs(calls: Sequence[Call], tuned: Mapping[str, Sequence[int]], kernel: 
     return [config for config in found if config.keys() == names]
 
 
-def _fit_launches(form: Form, tuned: Mapping[str, Sequence[int]]) -> None:
+def _fit_launches(form: Form, tuned: Mapping[str, Sequence[int]], *, numbers: bool) -> None:
     """Find the grid and the computed constants as expressions of dims and parameters."""
     samples = []
     for index, (problem, call) in enumerate(zip(form.problems, form.calls, strict=True)):
@@ -356,17 +366,33 @@ def _fit_launches(form: Form, tuned: Mapping[str, Sequence[int]]) -> None:
     lengths = {len(grid) for _, grid, _ in samples}
     if len(lengths) != 1:
         raise BadSpec(f"the grid of {form.name} has {' or '.join(map(str, sorted(lengths)))} axes; capture one alone")
+    for name in samples[0][2]:
+        values = [computed[name] for _, _, computed in samples]
+        form.computed[name] = _computed(form, name, [given for given, _, _ in samples], values, numbers=numbers)
     for axis in range(lengths.pop()):
-        fit = expression([(given, grid[axis]) for given, grid, _ in samples], form.dims, form.blocks)
+        along = [(given, grid[axis], computed) for given, grid, computed in samples]
+        fit = _grid_axis(form, along, numbers=numbers)
         if fit is None:
             raise _Unexplained(
                 f"the grid of {form.name} does not follow from {', '.join((*form.dims, *form.blocks))}; "
                 "write the spec's grid by hand: tilewise spec shows how"
             )
         form.grid.append(fit)
-    for name in samples[0][2]:
-        values = [computed[name] for _, _, computed in samples]
-        form.computed[name] = _computed(form, name, [given for given, _, _ in samples], values)
+
+
+def _grid_axis(
+    form: Form, samples: Sequence[tuple[Mapping[str, int], int, Mapping[str, Value]]], *, numbers: bool
+) -> Fit | None:
+    """Return the number of programs as an expression of dims and parameters, or of constants from heuristics too."""
+    plain = [(given, size) for given, size, _ in samples]
+    if (fit := expression(plain, form.dims, form.blocks)) is not None:
+        return fit
+    chosen = [name for name in form.computed if all(_is_whole(known[name]) for _, _, known in samples)]
+    known = [({**given, **{name: int(computed[name]) for name in chosen}}, size) for given, size, computed in samples]
+    fit = expression(known, form.dims, [*form.blocks, *chosen])
+    if fit is not None:
+        return fit.within(form.computed)
+    return quotient_by_number(plain, form.dims) if numbers else None
 
 
 def _alike_named(one: str, other: str) -> bool:
@@ -374,13 +400,18 @@ def _alike_named(one: str, other: str) -> bool:
     return one.rpartition("_")[2].lower() == other.rpartition("_")[2].lower()
 
 
-def _computed(form: Form, name: str, given: Sequence[Mapping[str, int]], values: Sequence[Value]) -> Fit:
+def _computed(
+    form: Form, name: str, given: Sequence[Mapping[str, int]], values: Sequence[Value], *, numbers: bool
+) -> Fit:
     fit = None
     if all(isinstance(value, bool) for value in values):
         sizes, blocks = (sorted(names, key=lambda n: not _alike_named(name, n)) for names in (form.dims, form.blocks))
         fit = condition([(g, int(v)) for g, v in zip(given, values, strict=True)], sizes, blocks)
     elif all(_is_whole(value) for value in values):
-        fit = expression([(g, int(v)) for g, v in zip(given, values, strict=True)], form.dims, form.blocks)
+        samples = [(g, int(v)) for g, v in zip(given, values, strict=True)]
+        fit = expression(samples, form.dims, form.blocks)
+        if fit is None and numbers:
+            fit = quotient_by_number(samples, form.dims) or by_thresholds(samples, form.dims)
     elif len(set(values)) == 1:
         fit = Fit(_text(values[0]))
     if fit is None:

@@ -198,7 +198,10 @@ def _spec(form: Form, file: Path, division: Division | None, *, widen: bool, ref
     lines += ["matrix_dtype=lambda problem: problem.dtype"] if multiplies else []
     lines += ["reference=reference"] if reference else []
     lines.append("flops=flops" if division else "flops=lambda problem: 0")
-    lines += ["default=lambda problem, target: config_for(target, CONFIGS[0])", "inferred=True"]
+    lines.append("default=lambda problem, target: config_for(target, CONFIGS[0])")
+    imported = [(name, _literal(place)) for name, place in sorted(form.imported.items())]
+    lines += [f"imported={_mapping(imported)}"] if imported else []
+    lines.append("inferred=True")
     inside = "".join(f"    {line},\n" for line in lines)
     head = f"FUNCTION = {place}\n\n" if form.computed else ""
     return f"{head}SPEC = KernelSpec(\n{inside})"

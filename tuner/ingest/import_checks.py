@@ -7,13 +7,14 @@ space.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 
 from tilewise.db.exchange.import_file import ImportFile, Offer, Refusal
 from tilewise.db.exchange.jsonfile import one_line
-from tilewise.db.records import Scope, Status, Suggestion, Trial, shape_text
+from tilewise.db.records import Scope, Status, Suggestion, Trial, canonical_json, shape_text
 from tilewise.errors import TilewiseError, UnknownKernel
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
@@ -23,10 +24,16 @@ from tilewise.tuner.hardware.targets import known_target, memory_gb_s
 from tilewise.tuner.space.problem_checks import make_problem
 from tilewise.tuner.space.search_space import check_config
 
-__all__ = ["checked_import"]
+__all__ = ["checked_import", "checked_offers"]
 
 _LONGEST_US = 3.6e9
 """Longest plausible time of one launch: an hour."""
+
+_AHEAD = timedelta(hours=1)
+"""How far another machine's clock may run ahead. Of two equal trials the one created later is kept, so one from the
+future would never be replaced."""
+
+_MOST_FACTS = 100_000
 
 _LEAST_SHARE = 0.5
 """Share of the time in which the device's memory moves the problem's least bytes; a shorter time is implausible."""
@@ -38,11 +45,8 @@ def checked_import(reading: ImportFile, own: Mapping[str, KernelSpec] | None = N
     `own` maps names to specs that are not registered.
     """
     checker = _Checker(own or {})
-    offers, refusals, suggestions = [], list(reading.refusals), []
-    for offer in reading.offers:
-        kept, refused = checker.offer(offer)
-        offers += [kept] if kept.trials else []
-        refusals += refused
+    refusals, suggestions = list(reading.refusals), []
+    offers = list(checker.offers(reading.offers, refusals.append))
     for suggestion in reading.suggestions:
         problem, reason = checker.suggestion(suggestion)
         if problem is None:
@@ -52,11 +56,28 @@ def checked_import(reading: ImportFile, own: Mapping[str, KernelSpec] | None = N
     return ImportFile(tuple(offers), tuple(refusals), tuple(suggestions))
 
 
+def checked_offers(items: Iterable[Offer | Refusal], refuse: Callable[[Refusal], object]) -> Iterator[Offer]:
+    """Yield the valid parts of offers as they are read; call `refuse` with each refusal, also with those that come."""
+    return _Checker({}).offers(items, refuse)
+
+
 class _Checker:
     """A checker of one file, which loads each spec once for all entries."""
 
     def __init__(self, own: Mapping[str, KernelSpec]) -> None:
         self._specs: dict[str, KernelSpec | None] = dict(own)
+        self._latest = datetime.now(UTC) + _AHEAD
+
+    def offers(self, items: Iterable[Offer | Refusal], refuse: Callable[[Refusal], object]) -> Iterator[Offer]:
+        for item in items:
+            if isinstance(item, Refusal):
+                refuse(item)
+                continue
+            kept, refused = self.offer(item)
+            for refusal in refused:
+                refuse(refusal)
+            if kept.trials:
+                yield kept
 
     def offer(self, offer: Offer) -> tuple[Offer, list[Refusal]]:
         """Return the part of an offer that may be stored, and the refusals. A bad trial does not affect the rest."""
@@ -95,6 +116,10 @@ class _Checker:
             return spec, None, one_line(error)
 
     def _flaws(self, trial: Trial, scope: Scope, spec: KernelSpec | None, problem: Problem | None) -> Iterator[str]:
+        if trial.created > self._latest:
+            yield f"it was created at {trial.created:%Y-%m-%d %H:%M} UTC, in the future: set the clock that told so"
+        if (size := len(canonical_json(dict(trial.facts)))) > _MOST_FACTS:
+            yield f"its facts are {size} characters of JSON; expected at most {_MOST_FACTS}"
         if trial.status is not Status.CORRECT:
             return
         fastest = min(time for time in (trial.time_us, trial.ranking_us) if time is not None)

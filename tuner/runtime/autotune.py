@@ -26,6 +26,7 @@ from tilewise.settings import read_settings
 from tilewise.tuner.capture.kept_launches import keep_launch
 from tilewise.tuner.capture.recorder import MOST_CALLS, Recorder
 from tilewise.tuner.inference.kept_specs import kept_spec
+from tilewise.tuner.measure.launch import interpreted
 from tilewise.tuner.runtime.current_device import is_capturing
 from tilewise.tuner.runtime.tuned import TunedFunction, names_of
 
@@ -188,7 +189,10 @@ class AutotunedFunction:
 
     def _first(self, grid: Any, args: Sequence[Any], kwargs: dict[str, Any], *, warmup: bool = False) -> Any:
         """Launch the program's first config."""
-        return self.fn.run(*args, grid=grid, warmup=warmup, **{**kwargs, **self.configs[0].all_kwargs()})
+        config = self.configs[0].all_kwargs()
+        if interpreted(self.fn):  # it has no compile options
+            config = {name: value for name, value in config.items() if name in self.arg_names}
+        return self.fn.run(*args, grid=grid, warmup=warmup, **{**kwargs, **config})
 
     def _open(self) -> None:
         """Find the kernel's spec, once. Without one, the kernel was never tuned on this machine."""

@@ -22,7 +22,9 @@ DimsOf = Callable[[Mapping[str, Any]], Mapping[str, int]]
 
 NO_FLAGS: Flags = MappingProxyType({})
 
-_PROBES = ((101, 103, 107, 109, 113, 127), (211, 223, 227, 229, 233, 239))
+_PRIMES = tuple(n for n in range(101, 800) if all(n % d for d in range(2, 30)))
+_PROBES = _PRIMES[:48], _PRIMES[48:]
+"""Sizes of the two problems, more than a kernel has dimensions."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,8 @@ def call(n, **more):
 
 
 def kernel(*calls):
-    found = CapturedKernel("kernel", PROGRAM, ("x", "n", "dtype"), frozenset({"dtype"}), key=("n",))
+    given = {"key": ("n",), "imported": {"e": "m:e"}}
+    found = CapturedKernel("kernel", PROGRAM, ("x", "n", "dtype"), frozenset({"dtype"}), **given)
     for one in calls:
         found.add(one)
     return found
@@ -32,6 +33,7 @@ def test_launches_are_read_as_they_were_kept(tmp_path):
     found = kept_launches(PROGRAM, "kernel", tmp_path)
     assert found.calls == [call(128), call(256)] and found.counts == [1, 2]
     assert (found.parameters, found.constants, found.key) == (("x", "n", "dtype"), {"dtype"}, ("n",))
+    assert found.imported == {"e": "m:e"}
     assert kept_launches(PROGRAM, "other", tmp_path) is None
     assert kept_launches(Path("/elsewhere/program.py"), "kernel", tmp_path) is None
 

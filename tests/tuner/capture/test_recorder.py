@@ -12,6 +12,7 @@ from tilewise.errors import UsageError
 from tilewise.tuner.capture.calls import CapturedKernel, TensorArgument, TritonDtype
 from tilewise.tuner.capture.program import Ending, Program, parse_program, run_program
 from tilewise.tuner.capture.recorder import recording
+from tilewise.tuner.measure.launch import load_function
 
 pytest.importorskip("triton")
 
@@ -57,6 +58,13 @@ def test_an_autotuned_kernel_is_recorded_although_its_module_needs_a_driver():
     assert first.arguments["n_elements"] == 98432 and second.arguments["n_elements"] == 1 << 20
     assert first.grids == ((385,), (97,), (25,), (13,))
     assert first.arguments["x_ptr"] == TensorArgument((98432,), (1,), "float32")
+
+
+def test_the_example_of_the_readme_is_recorded():
+    kernels, ending = captured(HELPERS.parents[1] / "examples" / "softmax.py")
+    assert isinstance(ending.error, AssertionError)  # nothing is launched
+    call = kernels["softmax_kernel"].calls[0]
+    assert call.grids == ((500,), (250,), (125,), (63,), (32,)) and call.arguments["BLOCK"] == 1024
 
 
 def test_a_program_for_a_gpu_runs_until_it_misses_results_and_counts_equal_launches():
@@ -161,6 +169,40 @@ make()[(1,)](torch.ones(1))
 """)
     )
     assert "inner is defined inside a function" in kernels["inner"].obstacles[0]
+
+
+def test_names_that_a_program_sets_in_generated_code_are_recorded_with_their_places(written, tmp_path):
+    generated = tmp_path / "generated.py"
+    generated.write_text("""
+import triton
+import triton.language as tl
+
+@triton.jit
+def generated(out, BLOCK: tl.constexpr):
+    tl.store(out + tl.arange(0, BLOCK), scaled(exp(tl.arange(0, BLOCK) * 0.5)))
+""")
+    kernels, _ = captured(
+        written(f"""
+import importlib.util
+
+@triton.jit
+def scaled(x):
+    return x * 2
+
+spec = importlib.util.spec_from_file_location("generated", {str(generated)!r})
+module = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(module)
+vars(module).update(exp=tl.exp, **({{"scaled": scaled}} if sys.argv[1:] else {{}}))
+module.generated[(1,)](torch.ones(16), 16)
+"""),
+        "scaled",
+    )
+    assert kernels["generated"].imported["exp"].endswith(":exp")
+    assert kernels["generated"].obstacles == [
+        "it uses scaled, which generated.py does not define; import or define it there"
+    ]
+    function = load_function(generated, "generated", (("exp", kernels["generated"].imported["exp"]),))
+    assert callable(function.fn.__globals__["exp"])
 
 
 def test_everything_is_put_back(written):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tilewise.kernels.spec import ceil_div
-from tilewise.tuner.inference.expressions import condition, expression
+from tilewise.tuner.inference.expressions import Fit, by_thresholds, condition, expression, quotient_by_number
 
 SIZES = [{"m": m, "n": n, "b": b, "c": c} for m, n in ((1823, 781), (512, 2000)) for b in (16, 64) for c in (32, 128)]
 
@@ -72,3 +72,25 @@ def test_a_constant_is_the_quotient_of_two_that_change_rather_than_an_equal_size
     samples = [({"T": t, "D": 128, "BT": b}, 128) for t, b in ((512, 4), (2048, 16))]
     assert expression(samples, ("T", "D"), ("BT",)).text == "ceil_div(T, BT)"
     assert expression([(given, 128) for given, _ in samples[:1]], ("T", "D"), ("BT",)).text == "D"
+
+
+def test_a_program_may_take_several_blocks_of_one_size_or_of_a_product_of_three():
+    samples = [({"n": n, "B": b}, ceil_div(n, 4 * b)) for n in (4000, 10_000, 70_001) for b in (256, 512)]
+    assert expression(samples, ["n"], ["B"]).text == "ceil_div(n, 4 * B)"
+    images = [{"n": n, "h": h, "B": b} for n, h in ((2, 30), (3, 17)) for b in (32, 64)]
+    samples = [(given, ceil_div(given["n"] * given["h"] ** 2, given["B"])) for given in images]
+    assert expression(samples, ["n", "h"], ["B"]).text == "ceil_div(n * h * h, B)"
+
+
+def test_a_number_that_divides_a_size_and_thresholds_in_one():
+    sizes = [{"m": m, "n": n} for m, n in ((512, 7), (1000, 7), (4096, 9))]
+    assert quotient_by_number([(s, ceil_div(s["m"], 16)) for s in sizes], ["n", "m"]).text == "ceil_div(m, 16)"
+    assert quotient_by_number([(s, 4) for s in sizes], ["m"]) is None
+    assert by_thresholds([(s, 512 if s["m"] > 1000 else 256) for s in sizes], ["m"]).text == "256 if m <= 1000 else 512"
+    assert by_thresholds([(s, s["m"] % 3) for s in sizes], ["n"]) is None  # two values for one size
+
+
+def test_an_expression_stands_in_place_of_a_name():
+    block = Fit("256 if n <= 9 else 512", frozenset("n"))
+    grid = Fit("ceil_div(m, 4 * BLOCK)", frozenset(("m", "BLOCK"))).within({"BLOCK": block, "other": Fit("1")})
+    assert grid.names == {"m", "n"} and grid.value({"m": 4096, "n": 10}) == 2

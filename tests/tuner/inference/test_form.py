@@ -167,3 +167,13 @@ def test_dtypes_of_the_problem_and_values_of_integers():
 def test_what_is_missing_is_one_line(found, reason):
     with pytest.raises(BadSpec, match=reason):
         find_form(found())
+
+
+def test_a_number_that_changes_and_is_no_size_is_no_dimension():
+    calls = [call(x=tensor(n), n=n, offset=offset, seed=seed) for n, offset, seed in ((512, 0, 1 << 40), (96, 128, 7))]
+    form = find_form(kernel(*calls))
+    assert form.dims == ["n"] and (form.fixed["offset"], form.fixed["seed"]) == ("0", str(1 << 40))
+    assert form.notes == [
+        "offset is 0 in the spec, although launches differ in it",
+        f"seed is {1 << 40} in the spec, although launches differ in it",
+    ]

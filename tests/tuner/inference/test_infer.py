@@ -14,9 +14,12 @@ from tilewise.settings import read_settings
 from tilewise.tuner.capture.program import Program, run_program
 from tilewise.tuner.capture.recorder import recording
 from tilewise.tuner.devices.ascend_model import toolchain
+from tilewise.tuner.devices.ascend_model.executor.verification import verify_compiled
 from tilewise.tuner.hardware.targets import known_target
-from tilewise.tuner.inference.infer import infer
+from tilewise.tuner.inference.form import find_form
+from tilewise.tuner.inference.infer import infer, loaded
 from tilewise.tuner.inference.kept_specs import keep_spec, kept_spec
+from tilewise.tuner.inference.spec_text import spec_text
 from tilewise.tuner.measure.launch import load_function
 from tilewise.tuner.prior.penalties import penalties as prior_of
 from tilewise.tuner.space.search_space import enumerate_space
@@ -138,3 +141,17 @@ def test_a_kernel_that_does_not_compile_says_why(tmp_path):
     kernel.file = program
     with pytest.raises(BadSpec, match="it does not compile here: CompilationError"):
         infer(kernel, cache_folder=read_settings().cache_folder)
+
+
+def test_a_generated_kernel_with_truth_values_and_a_grid_from_heuristics_is_verified(tmp_path):
+    with recording() as recorder:
+        run_program(Program(str(PROGRAMS / "generated.py")), (str(tmp_path),))
+    (kernel,) = recorder.kernels
+    form = find_form(kernel)
+    roles = dict.fromkeys(("y_ptr", "chosen_ptr"), 'role="out"')
+    spec = loaded(spec_text(form, kernel.file, roles, None, widen=False))
+    assert [spec.plan(spec.default(p, ASCEND), p)[0].grid for p in form.problems] == [(4,), (5,)]
+    problem = form.problems[0]
+    assert spec.buffers(problem)["chosen_ptr"].dtype == "bool"
+    verdict = verify_compiled(spec, problem, spec.default(problem, ASCEND), ASCEND, read_settings().cache_folder)
+    assert verdict.agreed, verdict.reason

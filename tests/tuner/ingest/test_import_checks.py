@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from scopes import changed
@@ -59,6 +60,8 @@ def problem(scope) -> Problem:
         ({"time_us": 0.5}, "is less than 'Ascend910B4' needs to move the problem's bytes"),
         ({"time_to_beat_us": 0.5}, "is less than 'Ascend910B4' needs to move the problem's bytes"),
         ({"time_us": 1e300}, "more than an hour"),
+        ({"created": datetime.now(UTC) + timedelta(days=1)}, "UTC, in the future: set the clock that told so"),
+        ({"facts": {"lines": "x" * 100_001}}, "its facts are 100013 characters of JSON; expected at most 100000"),
         ({"config": CONFIG | {"BLOCK_SIZE_M": 26}, "is_default": True}, "outside the space"),
     ],
 )

@@ -165,3 +165,12 @@ def test_triton_autotune_is_replaced_for_a_program():
         kernel = triton.autotune([triton.Config({"B": 1})], ["n"])(function)
         assert type(kernel).__name__ == "AutotunedFunction"
     assert triton.autotune is before and "triton" in sys.modules
+
+
+def test_the_interpreter_gets_no_compile_options(tmp_path, monkeypatch):
+    monkeypatch.setenv("TILEWISE_DATA", str(tmp_path))
+    monkeypatch.setattr("tilewise.tuner.runtime.autotune.inspect.getsourcefile", lambda function: str(PROGRAM))
+    function = type("InterpretedFunction", (Jitted,), {})()
+    config = SimpleNamespace(all_kwargs=lambda: {"BLOCK_SIZE": 512, "num_warps": 4})
+    launch(tilewise.autotune([config], ["n_elements"])(function))
+    assert function.launches == [{"BLOCK_SIZE": 512}]
