@@ -143,6 +143,7 @@ def test_weights_learnt_elsewhere_are_tried_at_once():
     assert all(best in weighted_course(TRUE, prior, factors, seed, 2) for seed in SEEDS)
 
 
+@pytest.mark.full
 def test_wrong_weights_from_elsewhere_cost_little_where_the_prior_is_right():
     best = int(np.argmin(TRUE.sum(axis=1)))
     wrong = np.array([-1.0, -1.0, -1.0])
@@ -152,6 +153,7 @@ def test_wrong_weights_from_elsewhere_cost_little_where_the_prior_is_right():
     assert statistics.median(needed) < 20
 
 
+@pytest.mark.full
 def test_a_bad_winner_from_elsewhere_costs_little():
     def needed(elsewhere):
         counts = []
@@ -223,6 +225,7 @@ def test_a_search_is_over_when_little_is_expected_and_two_thirds_of_it_brought_n
     assert not Outlook(0.1, 0.06, 48, 16).is_over
 
 
+@pytest.mark.full
 def test_a_million_configs_are_searched_within_bounded_memory():
     counts = (10,) * 6
     value_indices = np.array(np.unravel_index(np.arange(10**6), counts)).T.astype(np.uint16)
