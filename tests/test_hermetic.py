@@ -62,6 +62,7 @@ def contents(folder: Path) -> dict[Path, tuple[int, bytes | None]]:
     return {p: (p.stat().st_mtime_ns, p.read_bytes() if p.is_file() else None) for p in folder.rglob("*")}
 
 
+@pytest.mark.full
 def test_what_a_user_keeps_changes_no_test_and_is_not_changed(user):
     before = contents(Path(user["HOME"]))
     words = ["-q", "-p", "no:cacheprovider", "-o", "addopts=--import-mode=importlib", HEADLINE, DEFAULTS]

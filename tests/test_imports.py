@@ -55,4 +55,4 @@ def test_every_module_but_the_triton_functions_imports_without_torch_and_triton(
 
 def test_all_dataclasses_are_frozen_but_those_that_gather_or_search(imported):
     gathering = ["CapturedKernel", "Form", "Work"]
-    assert imported[1] == sorted([*gathering, "History", "Posterior", "_Place", "_Shadow", "_View"])
+    assert imported[1] == sorted([*gathering, "History", "Posterior", "_Flight", "_Place", "_Shadow", "_View"])

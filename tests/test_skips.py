@@ -52,6 +52,7 @@ def run(tmp_path):
     return run
 
 
+@pytest.mark.in_part(1)
 @pytest.mark.parametrize("words", [(), ("-p", "xdist", "-n", "1")])
 def test_in_ci_a_test_is_skipped_only_for_want_of_a_device_or_rights(run, words):
     allowed = run(True, *words, allowed=TESTS)
@@ -65,6 +66,7 @@ def test_in_ci_a_test_is_skipped_only_for_want_of_a_device_or_rights(run, words)
     assert refused.stdout.count("FAILED") == refused.stdout.count("XFAIL ") == 1
 
 
+@pytest.mark.full
 def test_in_ci_a_module_that_skips_itself_fails(run):
     assert run(True, module=MODULE).returncode == 2
     assert run(False, module=MODULE, skipped=TESTS + SKIPPED).returncode == 0

@@ -94,8 +94,8 @@ def _faults_of_metadata(root: Path, project: Mapping[str, Any], raw: bytes) -> I
 
 
 def _faults_of_versions(root: Path, version: str) -> Iterator[str]:
-    pages = [*root.glob("*.md"), root / "Makefile", *(root / "docs").glob("*.md"), *(root / "docker").iterdir()]
-    for file in sorted(pages):
+    pages = [*root.glob("*.md"), root / "Makefile", *(root / "docs").glob("*.md"), *(root / "docker").rglob("*")]
+    for file in sorted(filter(Path.is_file, pages)):
         others = set(_NAMED.findall(file.read_text())) - {version}
         yield from (f"{file.relative_to(root)} names version {other}; pyproject.toml has {version}" for other in others)
 

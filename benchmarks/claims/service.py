@@ -68,13 +68,15 @@ def _launch_words(raw: Raw) -> str:
 
 
 def _run_words(raw: Raw) -> str:
-    (row,) = raw["runtime-programs"]["rows"]
+    (body,) = raw.values()
+    (row,) = body["rows"]
     first = row["first_call_us"]["run_median"]
     run, tuned, constants = (row[name]["median_us"] for name in ("tilewise run", "tilewise", "constants"))
     return (
-        f"On an H200 with {row['entries']} tuned shapes the first launch of a shape took {first / 1e3:.2f} ms, and a "
-        f"later one {run:.1f} us, against {tuned:.1f} us under `tuned` and {constants:.1f} us with constants; by name "
-        f"it took {row['tilewise by name']['median_us']:.1f} us against {row['constants by name']['median_us']:.1f} us"
+        f"On an {body['launch'].split()[-1]} with {row['entries']} tuned shapes the first launch of a shape took "
+        f"{first / 1e3:.2f} ms, and a later one {run:.1f} us, against {tuned:.1f} us under `tuned` and "
+        f"{constants:.1f} us with constants; by name it took "
+        f"{row['tilewise by name']['median_us']:.1f} us against {row['constants by name']['median_us']:.1f} us"
     )
 
 
@@ -155,6 +157,22 @@ def _soak(raw: Raw) -> str:
     )
 
 
+def _beside(raw: Raw) -> str:
+    alone, *others = raw["hostile"]["rows"]
+    return f"{alone['p99_ms']:.1f} ms beside nobody; " + "; ".join(
+        f"{row['p99_ms']:.1f} ms ({row['p99_ms'] / alone['p99_ms']:.1f} times) and /readyz within "
+        f"{row['readyz_slowest_ms']:.0f} ms beside {row['readers']} {row['kind']} readers"
+        for row in others
+    )
+
+
+def _imported(raw: Raw) -> str:
+    return "; ".join(
+        f"{row['mb']:.0f} MB of {row['file']}: {row['server_mb']} MB and {row['process_mb']} MB"
+        for row in raw["hostile"]["imports"]
+    )
+
+
 def _noticed(raw: Raw) -> str:
     body = raw["mutation"]
     packages = ", ".join(
@@ -200,8 +218,8 @@ SERVICE = (
         name="launch-run",
         question="What a launch under tilewise run costs",
         figure=_run_words,
-        cases=lambda raw: f"medians of {raw['runtime-programs']['calls']:,} calls each, one run",
-        files=("docs/results/runtime-programs.json",),
+        cases=lambda raw: f"medians of {raw['runtime-programs-h200']['calls']:,} calls each, one run",
+        files=("docs/results/runtime-programs-h200.json",),
         places=(Place("docs/programs.md", _run_words),),
         about=(*_LAUNCH, "benchmarks/launch/launch_overhead.py"),
         designed="the launch path, by such runs",
@@ -264,6 +282,40 @@ SERVICE = (
         about=("db/exchange", "db/sql", "db/records.py", "api/routes/exports.py", "benchmarks/service/serve.py"),
         designed="nothing that is recorded",
         not_designed="the rest",
+    ),
+    Claim(
+        name="hostile-readers",
+        question="Look-ups of stored problems over REST, p99, and the slowest /readyz, beside readers that ask what "
+        "costs a server most, and beside half-open requests with fewer open files than those",
+        figure=_beside,
+        cases=lambda raw: (
+            f"one run, {raw['hostile']['rows'][0]['look_ups']} look-ups by {raw['hostile']['light_readers']} readers "
+            "beside nobody, of 1000 stored problems; readers, attackers and the server share the machine's processors"
+        ),
+        files=("docs/results/hostile.json",),
+        places=(Place("docs/service.md"),),
+        about=(
+            "api",
+            "tuner/lookup",
+            "tuner/portfolio",
+            "benchmarks/service/hostile.py",
+            "benchmarks/service/readers.py",
+        ),
+        designed="the limits, by such runs",
+        not_designed="nothing",
+        note="Taken beside other work on two processors; to be taken again on a machine of its own.",
+    ),
+    Claim(
+        name="large-imports",
+        question="Memory of the server and of the process of an import over REST, at most",
+        figure=_imported,
+        cases=lambda raw: "one import of each file into an empty SQLite database",
+        files=("docs/results/hostile.json",),
+        places=(Place("docs/service.md"),),
+        about=("api", "db/exchange/native", "db/sql", "tuner/ingest", "benchmarks/service/imports.py"),
+        designed="the limits of an entry, by such a file",
+        not_designed="the rest",
+        note="Taken beside other work, so that the seconds say little; to be taken again on a machine of its own.",
     ),
     Claim(
         name="soak",

@@ -21,14 +21,14 @@ UNRECORDED = (
         _ONCE,
         {
             "api/http/routing.py": ("which costs half of the throughput",),
-            "api/pages/timelines.py": ("drawing takes 1 or 2 s",),
+            "api/pages/problem/timelines.py": ("drawing takes 1 or 2 s",),
             "api/server.py": ("for 0.4 s, so that p99 was 20 times p50",),
             "api/service/answer_cache.py": (
                 "SQLite answers in microseconds",
                 "every full collection would hold up all requests for 50 ms",
             ),
             "benchmarks/model/interpreter.py": ("A trip takes about 1.1 ms", "about 0.1 us each, in tiles"),
-            "api/service/answers.py": ("This takes milliseconds for a neighbour, and seconds when",),
+            "api/service/answers.py": ("This takes milliseconds for a neighbour, and up to seconds for",),
             "kernels/matrix/fused_moe.py": ("On an H200, 16% and 5.4% were seen",),
             "docs/search.md": (
                 "its first pick was 3.3% behind the best",

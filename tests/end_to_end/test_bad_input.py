@@ -72,7 +72,7 @@ MISTAKES = {
     "unknown option": (
         ("tune", "row_reduce", *SHAPE, "--devise", "npu"),
         2,
-        "'--device', '--misses', '--noise'?); see tilewise tune --help",
+        "'--device', '--devices', '--noise'?); see tilewise tune --help",
     ),
     "no device": (("lookup", "row_reduce", *SHAPE), 2, "Missing option '--device'; see tilewise lookup --help"),
     "list in two words": (
@@ -116,6 +116,8 @@ MISTAKES = {
     ),
     "import of nothing": (("import", "nowhere.json"), 2, "cannot read nowhere.json"),
     "server on a bad port": (("serve", "--port", "99999"), 2, "99999"),
+    "worker on an unknown device": (("worker", "--devices", "tpu"), 2, "unknown device 'tpu'"),
+    "worker without a chip": (("worker",), 1, "no accelerator that works"),
     "replay of nothing": (("tune", "replay:nowhere.json"), 2, "nowhere.json"),
     "noise of a device": (("tune", "row_reduce", *SHAPE, *MODEL, "--noise"), 2, "--noise is only for recorded"),
     "doctor of something": (("doctor", "npu"), 2, "extra argument (npu); see tilewise doctor --help"),

@@ -103,6 +103,7 @@ def test_a_wheel_with_a_test_a_benchmark_or_invalid_metadata_is_not_ready(built,
     assert inside == [f"{wheel.name} contains {name}" for name in added]
 
 
+@pytest.mark.full
 def test_the_source_distribution_makes_the_same_wheel(built, tmp_path):
     with tarfile.open(built[1]) as archive:
         archive.extractall(tmp_path, filter="data")
@@ -202,6 +203,7 @@ def test_a_core_install_serves_its_pages_with_all_that_they_load(served):
     assert all(get(served + path) for path in loaded)
 
 
+@pytest.mark.full
 def test_a_core_install_tunes_a_recording(core, tmp_path):
     file = LANDSCAPES / "max_rows-300x4096-float32-Ascend910B4-modelled.json.gz"
     done = run(core, "tune", f"replay:{file}", "--trials", "8", "--json", cwd=tmp_path)
@@ -210,6 +212,7 @@ def test_a_core_install_tunes_a_recording(core, tmp_path):
     assert (result["kernel"], result["trials"]["total"]) == ("max_rows", 8)
 
 
+@pytest.mark.full
 def test_the_doctor_of_a_core_install_finds_what_it_has_and_nothing_broken(core, tuned_outside):
     done = run(core, "doctor", "--json", cwd=tuned_outside)
     body = json.loads(done.stdout)

@@ -29,6 +29,7 @@ def test_a_file_that_is_missing_is_one_line():
     )
 
 
+@pytest.mark.full
 def test_endings_tunes_with_each_budget(landscape):
     done = run("search.endings", landscape, "--seeds", "2", "--budget", "24", "--budget", "8")
     body = json.loads(done.stdout)

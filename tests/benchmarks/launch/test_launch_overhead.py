@@ -20,6 +20,7 @@ def test_who_cannot_run_is_named_with_the_reason(monkeypatch):
     assert row["first_call_us"]["guess_match"] in ("nearest", "portfolio")
 
 
+@pytest.mark.full
 def test_a_launch_costs_the_same_however_many_shapes_are_tuned_and_less_than_under_autotune():
     pytest.importorskip("triton")
     few, many = bench_runtime(entries=(1, 3000), calls=2000)["rows"]

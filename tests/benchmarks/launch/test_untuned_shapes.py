@@ -56,6 +56,7 @@ def test_no_exchange_of_one_tuned_shape_brings_the_others_nearer(sizes, count):
         assert away([*(other for other in chosen if other != leaving), coming]) >= away(chosen) - 1e-6
 
 
+@pytest.mark.full
 def test_only_shapes_that_were_not_tuned_are_judged_and_they_are_launched_near_their_best(
     bowl, device, store, monkeypatch
 ):

@@ -175,6 +175,7 @@ def test_a_landscape_without_a_success_is_refused(tmp_path):
         load_recorded(str(path))
 
 
+@pytest.mark.full
 def test_a_plot_is_drawn_as_png_and_svg(landscape, tmp_path):
     pytest.importorskip("matplotlib")
     body = bench_search([landscape()], budget=20, seeds=1, searches=["random", "random-calculated"])

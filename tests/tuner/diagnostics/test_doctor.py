@@ -20,6 +20,7 @@ from sqlalchemy import make_url
 
 import tilewise
 from tilewise.cli import main
+from tilewise.db.sql.schema import HEAD
 from tilewise.db.sql.sql_store import open_store
 from tilewise.settings import read_settings
 from tilewise.tuner.devices.ascend_model import toolchain
@@ -78,14 +79,14 @@ os.kill(os.getpid(), 9)
         found = examined()["database"]
         assert contents(tmp_path) == before
     problems = "2 problems" if state == "left by a killed writer" else "1 problem"
-    assert (found.verdict, found.detail) == (Verdict.OK, f"{url}: schema 0006, {problems}")
+    assert (found.verdict, found.detail) == (Verdict.OK, f"{url}: schema {HEAD}, {problems}")
 
 
 def test_a_database_of_another_schema_is_counted_or_refused(examined, tmp_path, tune_into, url):
     tune_into(url)
     for version, verdict, words in (
-        ("0004", Verdict.OK, "schema 0004, 1 problem; the next command that writes upgrades it to 0006"),
-        ("0007", Verdict.FAILED, "newer than 0006 of this tilewise; upgrade tilewise"),
+        ("0004", Verdict.OK, f"schema 0004, 1 problem; the next command that writes upgrades it to {HEAD}"),
+        ("9999", Verdict.FAILED, f"newer than {HEAD} of this tilewise; upgrade tilewise"),
     ):
         with closing(sqlite3.connect(tmp_path / "tilewise.db")) as connection, connection:
             connection.execute("UPDATE alembic_version SET version_num = ?", (version,))

@@ -112,6 +112,7 @@ def test_planted_figures_are_recovered_from_times_with_noise(compiled):
     assert found.error("fitted") < 0.02
 
 
+@pytest.mark.full
 def test_operations_that_cost_the_same_are_fitted_as_one(compiled):
     found = fit(measured(compiled, {"vdiv": 4.4}, noise=0.01, names=("exp", "divide")), parameters(("vexp",)), "x")
     alike = [name for name, figure in REPEAT_CYCLES.items() if figure == REPEAT_CYCLES["vexp"]]
@@ -119,6 +120,7 @@ def test_operations_that_cost_the_same_are_fitted_as_one(compiled):
     assert len({found.figures[name] for name in alike}) == 1
 
 
+@pytest.mark.full
 def test_what_the_probes_say_nothing_about_stays_as_shipped(compiled):
     names = ("exp", "empty, 1 programs")
     found = fit(measured(compiled, {"vexp": 2.3}, noise=0.01, names=names), parameters(("vexp", "scalar_outside")), "x")
@@ -135,6 +137,7 @@ def test_noise_widens_what_is_left_open(compiled):
     assert loud.high / loud.low > 1.5 * quiet.high / quiet.low
 
 
+@pytest.mark.full
 def test_the_report_holds_each_probe_and_each_figure(compiled):
     body = fit(measured(compiled, PLANTED, noise=0.01), parameters(("launch_us", "vexp")), "x").to_json()
     assert [row["name"] for row in body["probes"]] == list(PROBES)

@@ -1,6 +1,6 @@
 """A stand-in for torch_npu and for the NPU behind it.
 
-Tensors on `npu:0` are CPU tensors. Triton's interpreter runs the kernels that triton-ascend compiled; the constexpr
+Tensors on any NPU are CPU tensors. Triton's interpreter runs the kernels that triton-ascend compiled; the constexpr
 `FAULT` makes a kernel misbehave. Time is a counter of nanoseconds that kernels advance by a formula.
 
 The environment variable `NPU_STAND_IN` (JSON) sets `MODES`, which says what is special or wrong about the machine. Its
@@ -65,10 +65,10 @@ class Npu:
         return True
 
     def device_count(self):
-        return 1
+        return len(os.environ.get("ASCEND_RT_VISIBLE_DEVICES", "0").split(","))
 
     def set_device(self, device):
-        assert device == 0
+        assert device < self.device_count()
 
     def get_device_name(self, device_name=None):
         return MODES.get("name", "Ascend910B4")
