@@ -22,7 +22,7 @@ from optuna.study import Study
 
 from tilewise.benchmarks.common.header import header
 from tilewise.benchmarks.common.processes import processes
-from tilewise.benchmarks.search import forest, kernel_tuner
+from tilewise.benchmarks.search import botorch_gp, forest, kernel_tuner
 from tilewise.benchmarks.search.score import RandomSearch, aggregate, half_width
 from tilewise.db.records import Scope, Status
 from tilewise.errors import BadImport, Unavailable, UsageError
@@ -56,7 +56,7 @@ NEIGHBOURS = "guided-with-neighbours"
 """The guided search with the results that tuning the other files of the same kernel would have stored."""
 
 CALCULATED = "random-calculated"
-FOREST = "forest"
+PEERS = {"forest": forest, "botorch": botorch_gp}
 KERNEL_TUNER = "kt:"
 DEFAULT = ("guided", WITHOUT_PRIOR, "tpe", "random", CALCULATED)
 
@@ -124,18 +124,12 @@ def clocks(files: Sequence[str]) -> str:
 def check_searches(searches: Sequence[str]) -> None:
     """Raise `UsageError` for an unknown search, and `Unavailable` for one whose package is missing."""
     strategies = [KERNEL_TUNER + name for name in kernel_tuner.STRATEGIES]
-    known = (*SEARCHES, WITHOUT_PRIOR, NEIGHBOURS, CALCULATED, FOREST, *strategies)
+    known = (*SEARCHES, WITHOUT_PRIOR, NEIGHBOURS, CALCULATED, *PEERS, *strategies)
     for name in searches:
         if name not in known:
             raise UsageError(f"unknown search {name!r}; expected {', '.join(known)}")
-        reason = (
-            forest.unavailable_reason()
-            if name == FOREST
-            else kernel_tuner.unavailable_reason()
-            if name in strategies
-            else ""
-        )
-        if reason:
+        package = kernel_tuner if name in strategies else PEERS.get(name)
+        if package and (reason := package.unavailable_reason()):
             raise Unavailable(f"no search {name}: {reason}")
 
 
@@ -178,8 +172,10 @@ def replay(
 
 
 def _sampler(recorded: Recorded, search: str, seed: int, neighbours: Sequence[Recorded] = ()) -> TableSampler:
-    if search == FOREST:
+    if search == "forest":
         return forest.ForestSampler(recorded.space, seed)
+    if search == "botorch":
+        return botorch_gp.BotorchSampler(recorded.space, seed)
     name = "guided" if search in (WITHOUT_PRIOR, NEIGHBOURS) else search
     known = _known(recorded, seed, neighbours) if search == NEIGHBOURS else []
     return make_sampler(

@@ -1,5 +1,6 @@
 """`bench search`: calculated figures match those of running searches, and every search is replayed alike."""
 
+import importlib.util
 import json
 import math
 import random
@@ -128,6 +129,16 @@ def test_neighbours_winners_are_tried_early(landscape):
     body = bench_search(files, budget=20, seeds=2, searches=["guided-with-neighbours"])
     for row in body["landscapes"]:
         assert row["searches"]["guided-with-neighbours"]["evaluations_to"]["2%"] == 1
+
+
+def test_botorch_is_replayed_or_its_package_named(landscape):
+    if not importlib.util.find_spec("botorch"):  # it is no part of the tests' environment
+        with pytest.raises(Unavailable, match="no search botorch: BoTorch is not installed: pip install botorch"):
+            check_searches(["botorch"])
+        return
+    check_searches(["botorch"])
+    course = replay(load_recorded(landscape()), "botorch", 1, 30)
+    assert len(set(course.numbers)) == 30
 
 
 @pytest.mark.parametrize("strategy", kernel_tuner.STRATEGIES)
