@@ -89,10 +89,10 @@ class BotorchSampler(TableSampler):
 
 def _features(space: Space) -> NDArray[np.float64]:
     """Return a row of numbers from 0 to 1 for each config."""
-    columns = []
+    columns: list[NDArray[np.float64]] = []
     for (name, values), indices in zip(space.domains.items(), space.value_indices.T, strict=True):
         if space.is_ordered(name):
             columns.append(indices[:, None] / max(1, len(values) - 1))
         elif len(values) > 1:
-            columns.append(indices[:, None] == np.arange(len(values)))
-    return np.concatenate(columns, axis=1).astype(float)
+            columns.append((indices[:, None] == np.arange(len(values))).astype(float))
+    return np.concatenate(columns, axis=1)
