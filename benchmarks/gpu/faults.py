@@ -280,7 +280,7 @@ def inject(
         },
         "faults": faults,
         "as_expected": sum(fault["as_expected"] for fault in faults),
-        "left_behind": {what: sorted(now - before[what]) for what, now in _around().items()},
+        "left_behind": _left_behind(before),
     }
 
 
@@ -344,6 +344,14 @@ def _around() -> dict[str, set[str]]:
         "locks": {path.name for path in locks.glob("*.holder")},
         "temporary_files": {path.name for path in Path(tempfile.gettempdir()).glob("tilewise-*")},
     }
+
+
+def _left_behind(before: Mapping[str, set[str]]) -> dict[str, list[str]]:
+    """Return what was not there before; processes that were told to end have 10 s to do so."""
+    latest = time.monotonic() + 10
+    while (now := _around())["processes"] - before["processes"] and time.monotonic() < latest:
+        time.sleep(0.1)
+    return {what: sorted(now[what] - before[what]) for what in now}
 
 
 def _children() -> list[str]:
