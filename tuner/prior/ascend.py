@@ -14,7 +14,6 @@ expected time, relative to the time of the same work in even shares without loss
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -24,12 +23,9 @@ from tilewise.tuner.hardware.ascend_costs import FIGURES, REPEAT_CYCLES
 from tilewise.tuner.hardware.ascend_parts import PARTS
 from tilewise.tuner.prior.cube_attention import attention_penalties
 from tilewise.tuner.prior.cube_cores import cube_penalties
+from tilewise.tuner.prior.effects import growth, on_chip_penalty
 
-__all__ = ["OVERFLOW", "ascend_penalties"]
-
-OVERFLOW = 4.0
-"""Least penalty of tiles estimated beyond on-chip memory, which are probably refused; it grows with the overflow.
-Chosen by hand."""
+__all__ = ["ascend_penalties"]
 
 _SIBLING = "Ascend910B4"
 """The part whose clock, memory rate and cache are used for a part that is not listed. Chosen by hand."""
@@ -95,12 +91,8 @@ def ascend_penalties(
     kernel = _Kernel(spec, problem, config, tiling, target)
     losses = [*[True] * (len(_Losses._fields) - 1), in_turns]
     steps = (_Losses(*losses[:count]) for count in range(len(losses) + 1))
-    longest = itertools.accumulate([*kernel.in_even_shares(), *map(kernel.cycles, steps)], max)
-    factors = {
-        name: after / before for name, (before, after) in zip(_PENALTIES, itertools.pairwise(longest), strict=True)
-    }
-    overflow = single / target.on_chip_bytes
-    return {**factors, "on_chip": OVERFLOW * overflow if overflow > 1 else 1.0}
+    factors = growth(_PENALTIES, [*kernel.in_even_shares(), *map(kernel.cycles, steps)])
+    return {**factors, "on_chip": on_chip_penalty(single / target.on_chip_bytes)}
 
 
 class _Rates(NamedTuple):

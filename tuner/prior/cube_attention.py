@@ -11,7 +11,6 @@ modelled part's, but for what is said to be chosen by hand.
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import NamedTuple
 
@@ -19,6 +18,7 @@ from tilewise.kernels.spec import ITEM_BYTES, Config, Dot, KernelSpec, Problem, 
 from tilewise.tuner.hardware.ascend_costs import REPEAT_CYCLES
 from tilewise.tuner.hardware.ascend_parts import PARTS
 from tilewise.tuner.prior.cube_products import COST, SIBLING, CubeProducts, in_vector_repeats
+from tilewise.tuner.prior.effects import time_by_effects
 
 __all__ = ["attention_penalties"]
 
@@ -62,10 +62,7 @@ def attention_penalties(
     """Return the penalties by name, each 1 or more."""
     assert tiling.dot is not None and tiling.dot.head, "only tilings of attention come here"
     kernel = _Kernel(spec, problem, config, tiling, tiling.dot, target)
-    names = _Effects._fields
-    steps = (_Effects(*[True] * count) for count in range(len(names) + 1))
-    times = list(itertools.accumulate(map(kernel.cycles, steps), max))
-    return {name: after / before for name, (before, after) in zip(names, itertools.pairwise(times), strict=True)}
+    return time_by_effects(_Effects, kernel.cycles)
 
 
 class _Kernel:

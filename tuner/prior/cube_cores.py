@@ -12,13 +12,13 @@ modelled part's; none was chosen for the prior.
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import NamedTuple
 
 from tilewise.kernels.spec import ITEM_BYTES, Config, Dot, KernelSpec, Problem, Target, Tiling, ceil_div
 from tilewise.tuner.hardware.ascend_parts import ON_CHIP_BYTES, PARTS
-from tilewise.tuner.prior.cube_products import COST, OVERFLOW, SIBLING, CubeProducts, vector_half
+from tilewise.tuner.prior.cube_products import COST, SIBLING, CubeProducts, vector_half
+from tilewise.tuner.prior.effects import on_chip_penalty, time_by_effects
 
 __all__ = ["cube_penalties"]
 
@@ -51,12 +51,8 @@ def cube_penalties(
     """Return the penalties by name, each 1 or more."""
     assert tiling.dot is not None, "only tilings with a product come here"
     kernel = _Kernel(spec, problem, config, tiling, tiling.dot, target)
-    names = _Effects._fields
-    steps = (_Effects(*[True] * count) for count in range(len(names) + 1))
-    times = list(itertools.accumulate(map(kernel.cycles, steps), max))
-    factors = {name: after / before for name, (before, after) in zip(names, itertools.pairwise(times), strict=True)}
-    overflow = max(tiling.streamed_bytes / ON_CHIP_BYTES["cbuf"], tiling.resident_bytes / ON_CHIP_BYTES["cc"])
-    return {**factors, "on_chip": OVERFLOW * overflow if overflow > 1 else 1.0}
+    share = max(tiling.streamed_bytes / ON_CHIP_BYTES["cbuf"], tiling.resident_bytes / ON_CHIP_BYTES["cc"])
+    return {**time_by_effects(_Effects, kernel.cycles), "on_chip": on_chip_penalty(share)}
 
 
 class _Kernel:

@@ -12,10 +12,7 @@ from tilewise.tuner.hardware.ascend_costs import FIGURES
 from tilewise.tuner.hardware.ascend_parts import ON_CHIP_BYTES
 from tilewise.tuner.hardware.cube_costs import CUBE_FIGURES
 
-__all__ = ["COST", "OVERFLOW", "SIBLING", "CubeProducts", "in_vector_repeats", "vector_half"]
-
-OVERFLOW = 4.0
-"""Least penalty of operands or sums that do not fit on chip; it grows with the overflow."""
+__all__ = ["COST", "SIBLING", "CubeProducts", "in_vector_repeats", "vector_half"]
 
 SIBLING = "Ascend910B4"
 """The part whose clock, memory rate and cache are used for a part that is not listed."""

@@ -13,7 +13,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target, Tiling, ceil_div
-from tilewise.tuner.prior.ascend import OVERFLOW, ascend_penalties
+from tilewise.tuner.prior.ascend import ascend_penalties
+from tilewise.tuner.prior.effects import OVERFLOW
 from tilewise.tuner.prior.nvidia import nvidia_penalties
 
 __all__ = ["is_likely_to_fit", "penalties", "rank_by_prior", "score", "tiling_facts"]

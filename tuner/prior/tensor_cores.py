@@ -12,16 +12,13 @@ tunings of `gemm` at six shapes on an H200 in sight, which are not kept.
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import NamedTuple
 
 from tilewise.kernels.spec import ITEM_BYTES, Config, Dot, KernelSpec, Problem, Target, Tiling, ceil_div
+from tilewise.tuner.prior.effects import on_chip_penalty, time_by_effects
 
 __all__ = ["tensor_core_penalties"]
-
-_OVERFLOW = 4.0
-"""Least penalty of operands that do not fit in shared memory; it grows with the overflow. Chosen by hand."""
 
 _THREADS, _REGISTERS = 2048, 65536
 """Limits of a multiprocessor (CUDA C++ Programming Guide, technical specifications)."""
@@ -109,15 +106,10 @@ def tensor_core_penalties(
     """Return the penalties by name, each 1 or more."""
     assert tiling.dot is not None, "only tilings with a product come here"
     kernel = _Kernel(spec, problem, config, tiling, tiling.dot, target)
-    names = _Effects._fields
-    steps = (_Effects(*[True] * count) for count in range(len(names) + 1))
-    times = list(itertools.accumulate(map(kernel.cycles, steps), max))
-    factors = {name: after / before for name, (before, after) in zip(names, itertools.pairwise(times), strict=True)}
-    overflow = kernel.shared / (target.on_chip_bytes - 1024)
     return {
-        **factors,
+        **time_by_effects(_Effects, kernel.cycles),
         "registers": kernel.spilling,
-        "on_chip": _OVERFLOW * overflow if overflow > 1 else 1.0,
+        "on_chip": on_chip_penalty(kernel.shared / (target.on_chip_bytes - 1024)),
     }
 
 
