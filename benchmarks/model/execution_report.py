@@ -105,7 +105,11 @@ def _faults(rows: Sequence[Mapping[str, Any]]) -> str:
             if verdict and not verdict["agreed"]:
                 config = ", ".join(f"{name}={value}" for name, value in row["config"].items())
                 lines.append(f"- `{row['kernel']}` {row['dtype']} ({config}): {verdict['reason']}")
-    return "\n".join(["Wrong as compiled:", "", *lines]) if lines else "All are correct as compiled."
+    return (
+        "\n".join(["Wrong as compiled:", "", *lines])
+        if lines
+        else "All that were drawn are correct as compiled, at one problem a kernel."
+    )
 
 
 def mutations_page(body: Mapping[str, Any]) -> str:
