@@ -11,6 +11,7 @@ from urllib.parse import quote, urlencode
 
 from tilewise.api.pages.problem.charts import HeatMap, heat_map
 from tilewise.api.pages.problem.comparison import PipePair, penalties_of, pipe_pairs
+from tilewise.api.pages.problem.explanation import stored_facts
 from tilewise.api.pages.problem.importance import Importance
 from tilewise.api.pages.problem.landscape import Landscape
 from tilewise.api.pages.problem.landscapes import Stored
@@ -65,6 +66,7 @@ class ProblemView:
     improvements: Sequence[Improvement]
     pipes: Sequence[PipePair]
     penalties: Mapping[str, float]
+    facts: Mapping[str, str]
     roofline: Roofline | None
     triton_config: str
     curl: str
@@ -101,6 +103,7 @@ def problem_view(
         improvements=_improvements(landscape),
         pipes=pipe_pairs(result.winner, result.default),
         penalties=penalties_of(result.scope, spec, result.winner) if result.winner else {},
+        facts=stored_facts(result.winner.facts) if result.winner else {},
         roofline=roofline(result, spec),
         triton_config=config_source(result.winner.config) if result.winner else "",
         curl=_curl(result.scope, base_url),
