@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from tilewise.tuner.explain.report import Report
 from tilewise.tuner.tuning.evidence import PIPE_NAMES, ROW_NAMES
@@ -103,9 +103,8 @@ def stored_facts(facts: Mapping[str, Any]) -> dict[str, str]:
     if (bound := facts.get("bound_by")) and isinstance(bound, str):
         found["Bound by"] = PIPE_NAMES.get(bound, bound)[:60]
     bits = facts.get("on_chip_bits")
-    sizes = [bits.get(name) for name in ("required", "available")] if isinstance(bits, dict) else []
-    if sizes and all(_is_count(size) and size for size in sizes):
-        used, room = sizes
+    used, room = (bits.get("required"), bits.get("available")) if isinstance(bits, dict) else (None, None)
+    if _is_count(used) and _is_count(room) and room:
         found["On chip"] = f"{used / _KIB_BITS:.0f} of {room / _KIB_BITS:.0f} KiB ({used / room:.0%})"
     programs, cores, waves, tails = (facts.get(name) for name in ("programs", "cores", "waves", "tail_rows"))
     if _is_count(programs) and _is_count(cores) and _is_count(waves):
@@ -119,7 +118,7 @@ def stored_facts(facts: Mapping[str, Any]) -> dict[str, str]:
     return found
 
 
-def _is_count(value: object) -> bool:
+def _is_count(value: object) -> TypeGuard[int]:
     return type(value) is int and 0 <= value < 2**63
 
 

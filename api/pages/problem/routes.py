@@ -174,8 +174,14 @@ def _problem_of(scope: Scope) -> dict[str, str]:
 async def explain(request: Request) -> Response:
     """Show all that the compiler and the model of a part say of a winner. It is computed once."""
     scope, report = await _reported(request)
-    shown = {"scope": scope, "sizes": shape_text(scope.shape), "path": f"/problems/{scope.key}"}
-    return page("explain.html", here="", explained=explanation(report), **shown)
+    return page(
+        "explain.html",
+        here="",
+        scope=scope,
+        sizes=shape_text(scope.shape),
+        path=f"/problems/{scope.key}",
+        explained=explanation(report),
+    )
 
 
 async def timeline(request: Request) -> Response:
