@@ -19,7 +19,7 @@ from tilewise.tuner.hardware.ascend_parts import PARTS
 from tilewise.tuner.space.problem_checks import make_problem
 from tilewise.tuner.workers.worker import Worker, WorkerError
 
-__all__ = ["Report", "is_explainable", "make", "report"]
+__all__ = ["Report", "make", "report", "unexplained_reason"]
 
 _ENTRY = "tilewise.tuner.explain.report:make"
 _SECONDS = 120.0
@@ -44,15 +44,22 @@ class Report:
         return len(self.timeline) + len(self.trace) + 400 * len(self.source) + 20_000
 
 
-def is_explainable(scope: Scope) -> bool:
-    """Return whether this machine has the Ascend compiler, and the kernel with the source that was tuned."""
-    return (
-        scope.clock is Clock.MODELLED
-        and scope.device in PARTS
-        and scope.kernel in registry.names()
-        and not toolchain.unavailable_reason()
-        and source_hash(registry.load(scope.kernel)) == scope.source_hash
-    )
+def unexplained_reason(scope: Scope) -> str:
+    """Return why this machine cannot explain a scope's results; empty if it can."""
+    if scope.clock is not Clock.MODELLED or scope.device not in PARTS:
+        return "only results of modelled parts are explained"
+    if reason := toolchain.unavailable_reason():
+        return f"the server {reason}"
+    if scope.kernel not in registry.names():
+        return "the server does not know the kernel"
+    spec = registry.load(scope.kernel)
+    if source_hash(spec) != scope.source_hash:
+        return "the server has another version of the kernel's source; tune it again"
+    here = toolchain.identity(PARTS[scope.device])
+    here = toolchain.with_cube(here) if spec.matrix_dtype else here
+    if here != scope.toolchain:
+        return f"it was tuned with {scope.toolchain}, but the server has {here}; tune it again"
+    return ""
 
 
 def report(url: str, scope: Scope, config: Config) -> Report:
@@ -68,7 +75,7 @@ def report(url: str, scope: Scope, config: Config) -> Report:
 
 
 def make(url: str, kernel: str, scope: Scope, config: Config) -> Report:
-    """Make the report in the worker; raise `Unavailable` if it was tuned with another toolchain than the one here."""
+    """Make the report in the worker; raise `Unavailable` if it was tuned with another toolchain than this one."""
     from tilewise.db.sql.sql_store import open_store
     from tilewise.tuner.devices.ascend_model.device import ModelDevice
     from tilewise.tuner.devices.ascend_model.report.drawing import drawing

@@ -26,7 +26,7 @@ from tilewise.db.records import Clock, Scope, Trial, shape_text
 from tilewise.errors import NotFound, UsageError
 from tilewise.kernels import registry
 from tilewise.kernels.spec import KernelSpec
-from tilewise.tuner.explain.report import Report, is_explainable
+from tilewise.tuner.explain.report import Report, unexplained_reason
 from tilewise.tuner.space.problem_checks import config_text, make_problem
 
 if TYPE_CHECKING:
@@ -76,17 +76,16 @@ def _problem(request: Request, stored: Stored) -> Response:
     except KeyError as error:
         return missing(f"No trial of this problem has a parameter {error}.")
     winner = view.result.winner
-    explainable = winner is not None and is_explainable(scope)
-    known = service_of(request).explanations.known(scope, winner) if winner and explainable else None
+    reason = unexplained_reason(scope) if winner else "nothing won"
+    known = service_of(request).explanations.known(scope, winner) if winner and not reason else None
     return page(
         "problem.html",
         here="",
         view=view,
         path=f"/problems/{scope.key}",
         page_size=PAGE_SIZE,
-        explainable=explainable,
         explained=explanation(known) if isinstance(known, Report) else None,
-        unexplained=known if isinstance(known, str) else "",
+        unexplained=known if isinstance(known, str) else reason,
         relatives=lineage(_store(request), stored.result),
         tune_again="/jobs?" + urlencode(_problem_of(scope)) if scope.kernel in registry.names() else "",
     )
@@ -210,9 +209,11 @@ async def _reported(request: Request) -> tuple[Scope, Report]:
 def _winner(request: Request) -> tuple[Scope, Trial]:
     store = _store(request)
     scope = store.scope(request.path_params["key"])
-    winner = store.result(scope).winner if scope and is_explainable(scope) else None
+    winner = store.result(scope).winner if scope else None
     if scope is None or winner is None:
-        raise NotFound("this server cannot explain the problem's winner: it needs the Ascend compiler and the kernel")
+        raise NotFound("there is no such problem, or none of its configs is verified")
+    if reason := unexplained_reason(scope):
+        raise NotFound(f"the winner cannot be explained: {reason}")
     return scope, winner
 
 

@@ -116,9 +116,10 @@ def test_a_user_asks_for_a_job_and_watches_it_finish(own_page, own_url, store_ur
     own_page.get_by_role("link", name="row_reduce", exact=True).click()
     own_page.get_by_role("link", name="Tune this problem again").click()
     assert own_page.get_by_label("Shape").input_value() == "M=1000,N=8192"
-    own_page.get_by_label("Kernel").select_option("vector_add")
-    own_page.get_by_label("Shape").fill("N=100000")
-    own_page.get_by_label("Device").select_option("model:Ascend910B4")
+    form = own_page.locator("#submit")
+    form.get_by_label("Kernel").select_option("vector_add")
+    form.get_by_label("Shape").fill("N=100000")
+    form.get_by_label("Device").select_option("model:Ascend910B4")
     own_page.get_by_label("Trials").fill("3")
     own_page.get_by_label("Token", exact=True).fill(token)
     own_page.get_by_role("button", name="Tune").click()
@@ -139,9 +140,10 @@ def test_a_closed_page_asks_for_the_token_as_a_password(browser, serve, tune, ad
     context = browser.new_context(http_credentials={"username": "me", "password": password})
     page = context.new_page()
     page.goto(f"{url}/jobs")
-    page.get_by_label("Kernel").select_option("vector_add")
-    page.get_by_label("Shape").fill("N=4096")
-    page.get_by_label("Device").select_option("model:Ascend910B4")
+    form = page.locator("#submit")
+    form.get_by_label("Kernel").select_option("vector_add")
+    form.get_by_label("Shape").fill("N=4096")
+    form.get_by_label("Device").select_option("model:Ascend910B4")
     page.get_by_label("Token", exact=True).fill(token)
     page.get_by_role("button", name="Tune").click()
     page.wait_for_url("**/jobs/1")
@@ -176,6 +178,7 @@ def opened(page, url) -> None:
     page.goto(f"{url}/?kernel=row_reduce")
     page.locator("tbody a").first.click()
     expect(page.locator("#instrument[data-ready]")).to_be_attached()
+    page.locator("#charts .place").first.scroll_into_view_if_needed()
     page.locator("#charts canvas[tabindex]").first.wait_for()
 
 
@@ -278,6 +281,150 @@ def test_parallel_coordinates_are_brushed_along_an_axis(page, url):
     page.mouse.up()
     values = page.locator("#table tbody tr td:nth-child(4)").all_inner_texts()
     assert set(values) == {"4"}
+
+
+def test_everything_is_searched_by_keyboard(page, url):
+    page.goto(f"{url}/jobs")
+    page.keyboard.press("Control+k")
+    field, hits = page.get_by_role("searchbox", name="Search"), page.locator("dialog .hits a")
+    expect(field).to_be_focused()
+    expect(hits.first).to_contain_text("Problems")
+    page.keyboard.type("softmax h200")
+    expect(hits).to_have_count(1)
+    page.keyboard.press("ArrowDown")
+    expect(hits.first).to_be_focused()
+    page.keyboard.press("ArrowUp")
+    expect(field).to_be_focused()
+    page.keyboard.press("Enter")
+    page.wait_for_url("**/problems/*")
+    assert page.locator("h1").inner_text().startswith("softmax")
+    page.keyboard.press("Control+k")
+    expect(page.get_by_role("dialog")).to_be_visible()
+    page.keyboard.press("Escape")
+    expect(page.get_by_role("dialog")).to_be_hidden()
+
+
+def test_the_order_of_a_list_is_kept_in_the_address(page, url):
+    page.goto(url)
+    first = page.locator("tbody tr").first
+    page.get_by_role("button", name="Kernel").click()
+    expect(first).to_contain_text("row_reduce")
+    page.get_by_role("button", name="Kernel").click()
+    expect(first).to_contain_text("softmax")
+    assert "order=-Kernel" in page.url
+    page.get_by_role("button", name="Kernel").click()
+    page.reload()
+    expect(first).to_contain_text("row_reduce")
+
+
+def test_a_list_renews_itself_in_the_chosen_order(own_page, own_url, tune_into, store_url):
+    own_page.clock.install()
+    own_page.goto(own_url)
+    own_page.get_by_role("button", name="Kernel").click()
+    own_page.mouse.click(600, 800)  # away from the list, which is left alone while it has the keyboard
+    expect(own_page.locator("tbody tr")).to_have_count(2)
+    tune_into(store_url, kernel="a_new_one")
+    own_page.clock.fast_forward(11_000)
+    expect(own_page.locator("tbody tr")).to_have_count(3)
+    expect(own_page.locator("tbody tr").first).to_contain_text("a_new_one")
+    expect(own_page.locator("#list")).to_contain_text("3 problems")
+
+
+def slice_of(name: str, start: float, length: float, lane: int, line: str) -> dict[str, object]:
+    about = {"operation": 0, "critical": lane == 1, "line": "k.py:3", "source": line}
+    return {"ph": "X", "name": name, "cat": "V", "pid": 0, "tid": lane, "ts": start, "dur": length, "args": about}
+
+
+TRACE = {
+    "traceEvents": [
+        {"ph": "M", "name": "process_name", "pid": 0, "tid": 0, "args": {"name": "k: one program"}},
+        {"ph": "M", "name": "thread_name", "pid": 0, "tid": 0, "args": {"name": "inward transfers (MTE2)"}},
+        {"ph": "M", "name": "thread_name", "pid": 0, "tid": 1, "args": {"name": "vector pipe (V)"}},
+        slice_of("load", 0, 40, 0, "x = tl.load(p)"),
+        slice_of("vadd", 40, 60, 1, "x + 1"),
+    ]
+}
+EXPLAINED = """<div id="explained"><p id="hint"></p><p><span id="timeline-hint" hidden></span></p>
+<button id="perfetto" hidden>Open in Perfetto</button><p id="timeline-says"></p>
+<div id="course" data-trace="/problems/x/trace.json"></div></div>"""
+
+
+@pytest.fixture
+def course(page, url):
+    """The canvas of a timeline, whose explanation and trace do not come from a compiler."""
+    page.goto(f"{url}/?kernel=row_reduce")
+    page.route("**/explain", lambda route: route.fulfill(body=EXPLAINED, content_type="text/html"))
+    page.route("**/trace.json", lambda route: route.fulfill(json=TRACE))
+    page.locator("tbody a").first.click()
+    page.evaluate(
+        """async () => {
+          document.querySelector('main').insertAdjacentHTML(
+            'afterbegin', `<div id="explained" data-from="${location.pathname}/explain"></div>`);
+          await import('/static/explained.js');
+        }"""
+    )
+    canvas = page.locator("#course[data-ready] canvas")
+    expect(canvas).to_have_attribute("data-to", "100")
+    return canvas
+
+
+def span(course) -> tuple[float, float]:
+    return float(course.get_attribute("data-from")), float(course.get_attribute("data-to"))
+
+
+def test_the_timeline_zooms_by_wheel_drag_and_keys(page, course):
+    box = course.bounding_box()
+    assert box is not None
+    middle = box["x"] + 132 + (box["width"] - 142) / 2
+    course.focus()
+    page.keyboard.press("+")
+    assert span(course) == (25, 75)
+    page.keyboard.press("ArrowRight")
+    assert span(course) == (35, 85)
+    page.keyboard.press("0")
+    assert span(course) == (0, 100)
+    page.mouse.move(middle, box["y"] + 10)
+    page.mouse.wheel(0, -100)
+    expect(course).not_to_have_attribute("data-from", "0")
+    start, end = span(course)
+    assert (start, end) == (pytest.approx(10, abs=0.5), pytest.approx(90, abs=0.5))
+    course.dblclick()
+    assert span(course) == (0, 100)
+    page.mouse.move(middle, box["y"] + 10)
+    page.mouse.down()
+    page.mouse.move(middle + (box["width"] - 142) / 4, box["y"] + 10, steps=3)
+    page.mouse.up()
+    start, end = span(course)
+    assert (start, end) == (pytest.approx(50, abs=0.5), pytest.approx(75, abs=0.5))
+    page.mouse.move(middle, box["y"] + 38)  # the second lane
+    expect(page.locator(".course-tip")).to_contain_text(
+        "vadd, 60.000 us from 40.000, on the critical path k.py:3 x + 1"
+    )
+    page.get_by_role("button", name="Show all").click()
+    assert span(course) == (0, 100)
+
+
+PERFETTO = """<script>addEventListener("message", ({ data, source, origin }) => {
+  if (data === "PING") source.postMessage("PONG", origin);
+  else document.title = new TextDecoder().decode(data.perfetto.buffer);
+});</script>"""
+
+
+def test_perfetto_gets_the_trace_once_it_answers(browser, url):
+    context = browser.new_context()
+    context.route("https://ui.perfetto.dev/**", lambda route: route.fulfill(body=PERFETTO, content_type="text/html"))
+    page = context.new_page()
+    page.goto(f"{url}/search")
+    with context.expect_page() as opened:
+        page.evaluate(
+            """async () => {
+              const { openInPerfetto } = await import('/static/perfetto.js');
+              openInPerfetto('{"traceEvents": []}', 'k', (state) => { document.title = state; });
+            }"""
+        )
+    expect(opened.value).to_have_title('{"traceEvents": []}')
+    expect(page).to_have_title("Perfetto has the trace.")
+    context.close()
 
 
 @pytest.mark.full

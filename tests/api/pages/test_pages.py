@@ -259,7 +259,7 @@ def test_what_cannot_be_explained_is_not_offered(client, tune, problem_of):
     path = only_problem(client)
     assert f"{path}/explain" not in page(client, path)
     for name in ("explain", "timeline.svg", "trace.json"):
-        assert "cannot explain" in problem_of(client.get(f"{path}/{name}"), 404)["detail"]
+        assert "cannot be explained" in problem_of(client.get(f"{path}/{name}"), 404)["detail"]
 
 
 REPORT = Report(
@@ -294,7 +294,7 @@ def explained(client, tune, monkeypatch):
     made = []
     tune()
     path = only_problem(client)
-    monkeypatch.setattr("tilewise.api.pages.problem.routes.is_explainable", lambda scope: scope.key in path)
+    monkeypatch.setattr("tilewise.api.pages.problem.routes.unexplained_reason", lambda scope: "")
     monkeypatch.setattr(explanations, "report", lambda url, scope, config: made.append(config) or REPORT)
     return path, made
 

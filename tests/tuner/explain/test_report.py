@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from typing import ClassVar
 
 import pytest
@@ -15,7 +16,8 @@ from tilewise.kernels.source import source_hash
 from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.ascend_model.device import ModelDevice
 from tilewise.tuner.explain import report as report_module
-from tilewise.tuner.explain.report import is_explainable, make, report
+from tilewise.tuner.explain.report import make, report, unexplained_reason
+from tilewise.tuner.hardware.ascend_parts import PARTS
 from tilewise.tuner.workers.worker import WorkerError
 
 CONFIG = {"BLOCK_SIZE_M": 25, "SUB_BLOCK_SIZE_M": 25, "BLOCK_SIZE_N": 256, "multibuffer": True}
@@ -61,19 +63,22 @@ def scope(**changes):
 
 
 @pytest.mark.parametrize(
-    ("changes", "missing", "explainable"),
+    ("changes", "missing", "reason"),
     [
-        ({}, "", True),
-        ({"clock": Clock.MEASURED}, "", False),
-        ({"device": "NVIDIA H200"}, "", False),
-        ({"kernel": "mine"}, "", False),
-        ({"source_hash": "other"}, "", False),
-        ({}, "the compiler is not installed", False),
+        ({}, "", ""),
+        ({"clock": Clock.MEASURED}, "", "only results of modelled parts"),
+        ({"device": "NVIDIA H200"}, "", "only results of modelled parts"),
+        ({"kernel": "mine"}, "", "does not know the kernel"),
+        ({"source_hash": "other"}, "", "another version of the kernel's source"),
+        ({"toolchain": "older 1"}, "", "^it was tuned with older 1, but the server has .*; tune it again$"),
+        ({}, "needs the compiler", "^the server needs the compiler$"),
     ],
 )
-def test_only_what_can_be_modelled_here_is_explained(monkeypatch, changes, missing, explainable):
+def test_only_what_can_be_modelled_here_is_explained(monkeypatch, changes, missing, reason):
     monkeypatch.setattr(toolchain, "unavailable_reason", lambda: missing)
-    assert is_explainable(scope(**changes)) is explainable
+    here = toolchain.identity(PARTS["Ascend910B4"])
+    found = unexplained_reason(scope(**{"toolchain": here} | changes))
+    assert re.search(reason, found) if reason else not found
 
 
 class Maker:
