@@ -7,6 +7,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from reports import REPORT, TRACE
 
 from tilewise.api.service import explanations
 from tilewise.db.jobs import Jobs
@@ -14,8 +15,6 @@ from tilewise.db.records import Clock, Problem, Scope, Status, Trial
 from tilewise.db.sql.sql_store import open_store
 from tilewise.db.workers import Lane
 from tilewise.errors import Unavailable
-from tilewise.tuner.explain.listing import SourceLine
-from tilewise.tuner.explain.report import Report
 
 
 def trial(time_us: float | None, ordinal: int | None, **config) -> Trial:
@@ -262,32 +261,6 @@ def test_what_cannot_be_explained_is_not_offered(client, tune, problem_of):
         assert "cannot be explained" in problem_of(client.get(f"{path}/{name}"), 404)["detail"]
 
 
-REPORT = Report(
-    {
-        "modelled_us": 30.0,
-        "modelled_between_us": [25.0, 36.0],
-        "rows_us": {"V": 27.0, "MTE2": 1.0, "waiting": 2.0},
-        "pipes_us": {"V": 27.0, "MTE2": 9.0},
-        "bound_by": "V",
-        "options": [
-            {"option": "multibuffer", "value": True, "other": False, "ratio": 1.354},
-            {"option": "code_motion", "value": True, "other": False, "reason": "UB overflow"},
-        ],
-        "variants": [{"says": "stable is fastest here"}],
-        "suggestions": [{"parameter": "A", "value": 8, "instead_of": 4, "time_us": 20.0, "ratio": 0.9, "why": "less"}],
-        "findings": [
-            {"rule": "masked-refill", "line": "k.py:2", "message": "it fills", "remedy": "cut <it>", "share": 0.1}
-            | {"modelled_cost_us": 3.0},
-            {"rule": "idle-cores", "message": "4 wait", "remedy": "use more programs"},
-        ],
-        "traffic": {"bytes": 34e6, "ratio": 1.5, "reasons": ["w_ptr is read 40 times"]},
-    },
-    [SourceLine("k.py", 1, "def k():"), SourceLine("k.py", 2, "    x = load(<p>)", 24.0, {"V": 23.0, "S": 0.001})],
-    "<svg/>",
-    '{"traceEvents": []}',
-)
-
-
 @pytest.fixture
 def explained(client, tune, monkeypatch):
     """The path of a problem that a report can be made on, and the configs of which one was made."""
@@ -315,7 +288,7 @@ def test_an_explanation_is_made_once_and_then_stands_on_the_page(client, explain
         assert "idle cores</strong>: 4 wait. Remedy: use more programs." in shown
     assert client.get(f"{path}/timeline.svg").text == "<svg/>"
     trace = client.get(f"{path}/trace.json")
-    assert trace.json() == {"traceEvents": []} and "row_reduce-" in trace.headers["content-disposition"]
+    assert trace.json() == TRACE and "row_reduce-" in trace.headers["content-disposition"]
 
 
 def test_why_there_is_no_explanation_is_remembered_and_said(client, explained, monkeypatch):
