@@ -6,8 +6,10 @@ import re
 from typing import ClassVar
 
 import pytest
+from pydantic import TypeAdapter
 from scopes import changed
 
+from tilewise.api.http import schemas
 from tilewise.db.records import Clock, Problem, Scope, Status, Trial
 from tilewise.db.sql.sql_store import open_store
 from tilewise.errors import Unavailable
@@ -39,6 +41,7 @@ def test_a_report_has_what_explain_knows_and_the_source_with_its_costs(url, monk
         here = device.toolchain
     found = make(url, registry.place("row_reduce"), scope(toolchain=here), CONFIG)
     body = found.explanation
+    assert TypeAdapter(schemas.Explanation).validate_json(json.dumps(body)) == body  # what /v1/explain promises
     assert body["feasible"] and body["options"][0]["option"] == "multibuffer"
     assert sum(line.path_us for line in found.source) <= body["modelled_us"]
     first, costly = found.source[0], max(found.source, key=lambda line: line.path_us)
