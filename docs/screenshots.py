@@ -58,7 +58,12 @@ def photograph(url: str, token: str) -> None:
         wide.locator("#charts .place").first.scroll_into_view_if_needed()
         wide.locator("#charts canvas[aria-label]").first.focus()
         wide.keyboard.press("Home")
-        keep(wide, "problem", full=True)
+        keep(wide, "landscape", part="section[aria-labelledby=landscape]")
+        wide.keyboard.press("Escape")
+        wide.locator("#details").wait_for(state="hidden")
+        keep(wide, "explained", part="section[aria-labelledby=limits]")
+        wide.evaluate("scrollTo(0, 0)")
+        keep(wide, "problem")
         wide.goto(url)
         wide.keyboard.press("Control+k")
         wide.keyboard.type("row 910")
@@ -66,7 +71,7 @@ def photograph(url: str, token: str) -> None:
         keep(wide, "search")
         wide.goto(f"{url}/jobs?kernel=softmax&dims=M=300,N=1024&device=model:Ascend910B4")
         wide.get_by_label("Trials").fill("30")
-        wide.get_by_label("Token").fill(token)
+        wide.get_by_label("Token", exact=True).fill(token)
         wide.get_by_role("button", name="Tune").click()
         wide.wait_for_url("**/jobs/*")
         wide.locator("[data-field=best]", has_text=".").wait_for(timeout=120_000)
@@ -80,9 +85,11 @@ def photograph(url: str, token: str) -> None:
         browser.close()
 
 
-def keep(page: Page, name: str, *, full: bool = False) -> None:
+def keep(page: Page, name: str, *, part: str = "") -> None:
+    """Photograph what is visible, or a part of the page as a whole."""
     page.wait_for_timeout(1000)  # charts and pictures
-    page.screenshot(path=IMAGES / f"{name}.png", full_page=full)
+    target = page.locator(part) if part else page
+    target.screenshot(path=IMAGES / f"{name}.png")
 
 
 if __name__ == "__main__":
