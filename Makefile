@@ -24,6 +24,7 @@ TORCH_NPU := 2.7.1 2.14.0
 # Projects that read exported tables, at the releases whose names and rules the exports follow.
 READERS := sglang/0.5.23 fla-core/0.6.0 flag-gems/5.0.2
 LARGE_READERS := vllm/0.33.0
+AXE := axe-playwright-python/0.1.8
 PROBLEM := row_reduce -s M=1000,N=8192
 WINNER := $(DEMO)/tilewise lookup $(PROBLEM) --device Ascend910B4 --json | $(DEMO)/python -c 'import json, sys; \
 	print(*map("{0[0]}={0[1]}".format, json.load(sys.stdin)["results"][0]["config"].items()), sep=",")'
@@ -67,9 +68,9 @@ collect: .venv-test/ready
 	mkdir -p build
 	$(TEST)/pytest --collect-only -qq >build/collected.txt || { cat build/collected.txt; exit 1; }
 
-# The oldest and the newest torch_npu that the NPU code supports, and the readers of tables. Tests read the wheels; they
-# are never installed. pip of .venv-core gets them while .venv-test is made.
-wheels: $(TORCH_NPU:%=build/wheels/%) $(READERS:%=build/readers/%)
+# The oldest and the newest torch_npu that the NPU code supports, the readers of tables, and a checker of web pages. Tests
+# read the wheels; they are never installed. pip of .venv-core gets them while .venv-test is made.
+wheels: $(TORCH_NPU:%=build/wheels/%) $(READERS:%=build/readers/%) $(AXE:%=build/readers/%)
 build/wheels/%: | .venv-core/ready
 	.venv-core/bin/pip download -qq --no-deps --only-binary :all: -d $@ torch_npu==$*
 

@@ -18,7 +18,7 @@ from tilewise.api.http.compression import Compression
 from tilewise.api.http.middleware import Middleware
 from tilewise.api.pages import faults
 from tilewise.api.pages.routes import PAGES
-from tilewise.api.routes import exports, health, imports, jobs, listings, lookups, workers
+from tilewise.api.routes import explanations, exports, health, imports, jobs, listings, lookups, workers
 from tilewise.api.service.service import Options, Service
 from tilewise.db.tokens import Right
 
@@ -27,6 +27,7 @@ __all__ = ["create_app"]
 
 _PARTS = (
     lookups.plain,
+    explanations.plain,
     listings.plain,
     exports.plain,
     imports.plain,

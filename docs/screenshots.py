@@ -51,27 +51,45 @@ def photograph(url: str, token: str) -> None:
         wide.goto(url)
         keep(wide, "problems")
         wide.locator("tbody").get_by_role("link", name="row_reduce").click()
-        wide.locator("#charts canvas[tabindex]").first.focus()
+        wide.get_by_role("link", name="Cost by source line").scroll_into_view_if_needed()
+        wide.locator("#course").wait_for(timeout=120_000)
+        wide.locator("#course").scroll_into_view_if_needed()
+        wide.locator("#course[data-ready]").wait_for()
+        wide.locator("#charts .place").first.scroll_into_view_if_needed()
+        wide.locator("#charts canvas[aria-label]").first.focus()
         wide.keyboard.press("Home")
-        keep(wide, "problem", full=True)
+        keep(wide, "landscape", part="section[aria-labelledby=landscape]")
+        wide.keyboard.press("Escape")
+        wide.locator("#details").wait_for(state="hidden")
+        keep(wide, "explained", part="section[aria-labelledby=limits]")
+        wide.evaluate("scrollTo(0, 0)")
+        keep(wide, "problem")
+        wide.goto(url)
+        wide.keyboard.press("Control+k")
+        wide.keyboard.type("row 910")
+        wide.locator("dialog .hits a", has_text="problem").first.wait_for()
+        keep(wide, "search")
         wide.goto(f"{url}/jobs?kernel=softmax&dims=M=300,N=1024&device=model:Ascend910B4")
         wide.get_by_label("Trials").fill("30")
-        wide.get_by_label("Token").fill(token)
+        wide.get_by_label("Token", exact=True).fill(token)
         wide.get_by_role("button", name="Tune").click()
         wide.wait_for_url("**/jobs/*")
         wide.locator("[data-field=best]", has_text=".").wait_for(timeout=120_000)
         keep(wide, "job")
         phone = browser.new_page(viewport={"width": 390, "height": 844}, color_scheme="dark")
         phone.goto(url)
-        phone.get_by_role("link", name="row_reduce").click()
-        phone.locator("canvas").first.wait_for()
+        phone.locator("tbody").get_by_role("link", name="row_reduce").click()
+        phone.locator("#charts .place").first.scroll_into_view_if_needed()
+        phone.locator("#charts canvas[aria-label]").first.wait_for()
         keep(phone, "phone")
         browser.close()
 
 
-def keep(page: Page, name: str, *, full: bool = False) -> None:
+def keep(page: Page, name: str, *, part: str = "") -> None:
+    """Photograph what is visible, or a part of the page as a whole."""
     page.wait_for_timeout(1000)  # charts and pictures
-    page.screenshot(path=IMAGES / f"{name}.png", full_page=full)
+    target = page.locator(part) if part else page
+    target.screenshot(path=IMAGES / f"{name}.png")
 
 
 if __name__ == "__main__":

@@ -6,12 +6,13 @@ Paths that are not named here are closed by default: reading needs `read`, anyth
 from __future__ import annotations
 
 import base64
+import math
 import time
 from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tilewise.api.http import problems
 from tilewise.db.tokens import Right
@@ -60,6 +61,17 @@ class Buckets:
         if left < 1:
             raise Busy("too many requests; slow down", (1 - left) / self._rate)
 
+    def headers(self, caller: object) -> list[tuple[bytes, bytes]]:
+        """Return the headers that tell `caller` the limit, how many requests are left and in how many seconds all are,
+        in the form of the IETF's draft "RateLimit header fields for HTTP"."""
+        left, then = self._left.get(caller, (self._limit, time.monotonic()))
+        left = min(self._limit, left + (time.monotonic() - then) * self._rate)
+        seconds = math.ceil((self._limit - left) / self._rate)
+        return [
+            (b"ratelimit-policy", b'"writes";q=%d;w=60' % self._limit),
+            (b"ratelimit", b'"writes";r=%d;t=%d' % (left, seconds)),
+        ]
+
 
 class Authorization:
     """Middleware that answers 401, 403 or 429 before any of the request's body is read."""
@@ -70,15 +82,19 @@ class Authorization:
         self._failures = Buckets(_FAILURES_A_MINUTE)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            try:
-                await self._admit(scope)
-            except TilewiseError as error:
-                await (await problems.of_ours(Request(scope), error))(scope, receive, send)
-                return
-        await self._app(scope, receive, send)
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        told: list[tuple[bytes, bytes]] = []
+        try:
+            await self._admit(scope, told)
+        except TilewiseError as error:
+            await (await problems.of_ours(Request(scope), error))(scope, receive, _with(told, send))
+            return
+        await self._app(scope, receive, _with(told, send) if told else send)
 
-    async def _admit(self, scope: Scope) -> None:
+    async def _admit(self, scope: Scope, told: list[tuple[bytes, bytes]]) -> None:
+        """Raise an error unless the request may go on; `told` gets headers for the answer."""
         right = required_right(scope["method"], scope["path"])
         if right is None or (right is Right.READ and self._service.reads_open):
             return
@@ -93,7 +109,19 @@ class Authorization:
         if not held.includes(right):
             raise Forbidden(f"this token has the right {held}; the request needs {right}")
         if right is not Right.READ:
-            self._writes.take(token_id)
+            try:
+                self._writes.take(token_id)
+            finally:
+                told += self._writes.headers(token_id)
+
+
+def _with(headers: list[tuple[bytes, bytes]], send: Send) -> Send:
+    async def add(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            message = {**message, "headers": [*message["headers"], *headers]}
+        await send(message)
+
+    return add
 
 
 def token_of(scope: Scope) -> str:

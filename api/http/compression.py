@@ -31,10 +31,24 @@ class Compression:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or not _accepts(scope["headers"]):
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        await self._app(scope, receive, _Compressor(send).send)
+        varying = _varying(send)
+        await self._app(scope, receive, _Compressor(varying).send if _accepts(scope["headers"]) else varying)
+
+
+def _varying(send: Send) -> Send:
+    """Tell caches of every answer that might be compressed, plain ones too, that it depends on the client."""
+
+    async def tell(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers = message["headers"]
+            if message["status"] == 304 or _is_compressible(message) or (b"content-encoding", b"gzip") in headers:
+                message = {**message, "headers": [*headers, (b"vary", b"accept-encoding")]}
+        await send(message)
+
+    return tell
 
 
 class _Compressor:
@@ -108,7 +122,7 @@ def _encoded(headers: _Headers, length: int | None) -> list[tuple[bytes, bytes]]
         for name, value in headers
         if name not in (b"content-length", b"accept-ranges")
     ]
-    kept += [(b"content-encoding", b"gzip"), (b"vary", b"accept-encoding")]
+    kept.append((b"content-encoding", b"gzip"))
     return kept if length is None else [*kept, (b"content-length", b"%d" % length)]
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "Best",
     "Device",
     "Devices",
+    "Explanation",
     "Export",
     "Health",
     "History",
@@ -505,6 +506,31 @@ class Worker(TypedDict):
     draining: Annotated[bool, Field(description="it is being stopped, and takes no more jobs")]
     kernels: list[str]
     devices: list[Lane]
+
+
+@with_config(ConfigDict(extra="allow"))
+class Explanation(TypedDict):
+    """The object that `tilewise explain --json` prints. Further members depend on the kernel and the config."""
+
+    kernel: str
+    dims: Dims
+    dtype: str
+    device: str
+    clock: Clock
+    toolchain: str
+    config: Config
+    feasible: bool
+    reason: str
+    penalties: Annotated[dict[str, float], Field(description="how many times as slow each makes the config")]
+    prior_score: float
+    time_us: NotRequired[Microseconds]
+    why: NotRequired[str]
+    modelled_us: NotRequired[Microseconds]
+    rows_us: NotRequired[Annotated[dict[str, float], Field(description="parts that add up to `modelled_us`")]]
+    lines: NotRequired[Annotated[list[dict[str, Any]], Field(description="time by source line")]]
+    options: NotRequired[Annotated[list[dict[str, Any]], Field(description="price of each compile option")]]
+    suggestions: NotRequired[Annotated[list[dict[str, Any]], Field(description="changes that make it faster")]]
+    findings: Annotated[list[dict[str, Any]], Field(description="those of `tilewise lint`, with remedies")]
 
 
 class Workers(TypedDict):

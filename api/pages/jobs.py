@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
+from urllib.parse import urlencode
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from tilewise.api.http.routing import service_of
-from tilewise.api.pages.rendering import missing, page
+from tilewise.api.pages.rendering import missing, page, refused
 from tilewise.api.routes.jobs import job_number
-from tilewise.db.jobs import Job
+from tilewise.db.jobs import Job, State
 from tilewise.db.records import shape_text
 from tilewise.errors import NotFound
 from tilewise.kernels import registry
@@ -20,6 +22,8 @@ from tilewise.tuner.devices.registry import DEFAULT_PART
 __all__ = ["job", "jobs"]
 
 _PAGE_SIZE = 50
+_FILTERS = ("only", "of", "on")
+"""Filters of the list by state, kernel and device; the form for a new job has fields of those names."""
 _PREFERRED = ("npu", "cuda", f"model:{DEFAULT_PART}")
 """Devices that the form preselects, in the order of `--device auto`."""
 SEARCHES = ("guided", "tpe", "random", "exhaustive", "retune")
@@ -28,9 +32,23 @@ _FIELDS = {"kernel": "row_reduce", "dims": "", "dtype": "float32", "device": "",
 
 
 async def jobs(request: Request) -> Response:
-    """Show the newest jobs. The query may fill in the form's fields, as the link on a problem's page does."""
+    """Show the newest jobs. The query may narrow the list to a state, and fill in the form's fields, as the link on a
+    problem's page does."""
     service = service_of(request)
-    found = await service.run(service.jobs.page, before=2**63 - 1, most=_PAGE_SIZE)
+    filters = {name: request.query_params.get(name) or None for name in _FILTERS}
+    if filters["only"] not in (None, *map(str, State)):
+        return refused(f"only is {str(filters['only'])[:30]!r}; expected {', '.join(State)}")
+    before = request.query_params.get("before", "")
+    found = await service.run(
+        service.jobs.page,
+        before=int(before) if re.fullmatch("[0-9]{1,18}", before) else 2**63 - 1,
+        most=_PAGE_SIZE,
+        state=filters["only"],
+        kernel=filters["of"],
+        device=filters["on"],
+    )
+    given = {name: text for name, text in filters.items() if text}
+    following = "/jobs?" + urlencode({**given, "before": found[-1].id}) if len(found) == _PAGE_SIZE else ""
     fields = {name: request.query_params.get(name, default) for name, default in _FIELDS.items()}
     devices = sorted(await service.run(service.devices))
     fields["device"] = fields["device"] or next((device for device in _PREFERRED if device in devices), "")
@@ -38,6 +56,10 @@ async def jobs(request: Request) -> Response:
         "jobs.html",
         here="jobs",
         jobs=[_shown(job) for job in found],
+        filters=filters,
+        states=[str(state) for state in State],
+        live=not before,
+        next=following,
         kernels=registry.names(),
         devices=devices,
         fields=fields,

@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from tilewise.api.http.routing import service_of
-from tilewise.api.pages import api, jobs, kernel
+from tilewise.api.pages import api, jobs, kernel, search
 from tilewise.api.pages.listing import row
 from tilewise.api.pages.problem import routes as problem_routes
 from tilewise.api.pages.rendering import page
@@ -25,6 +25,7 @@ from tilewise.tuner.space.problem_checks import parse_dims
 __all__ = ["PAGES"]
 
 _PAGE_SIZE = 50
+_MOST_COUNTED = 10_000
 _DTYPES = ("float32", "float16", "bfloat16")
 _FILTERS = ("kernel", "device", "dtype", "dims")
 
@@ -36,10 +37,11 @@ async def problems(request: Request) -> Response:
 
 def _problems(request: Request) -> Response:
     store, filters = service_of(request).store, {name: request.query_params.get(name, "").strip() for name in _FILTERS}
-    rows, following, fault = [], "", ""
+    rows, count, following, fault = [], 0, "", ""
     try:
         found = store.results(_wanted(filters), before=_before(request.query_params.get("before")), most=_PAGE_SIZE)
         rows = [row(result) for _, result in found]
+        count = store.count(_wanted(filters), most=_MOST_COUNTED) if rows else 0
         if len(found) == _PAGE_SIZE:
             following = "/?" + urlencode({**{k: v for k, v in filters.items() if v}, "before": _place(found[-1][0])})
     except UsageError as error:
@@ -51,6 +53,8 @@ def _problems(request: Request) -> Response:
         narrowed=any(filters.values()),
         fault=fault,
         rows=rows,
+        count=f"{count:,}" if count < _MOST_COUNTED else f"{_MOST_COUNTED:,} or more",
+        first="before" not in request.query_params,
         next=following,
         kernels=sorted({*registry.names(), *store.kernels()}),
         devices=store.devices(),
@@ -87,6 +91,7 @@ PAGES: list[BaseRoute] = [
     Route("/", problems),
     *problem_routes.ROUTES,
     Route("/kernels/{kernel}", kernel.kernel),
+    Route("/search", search.search),
     Route("/docs", api.api),
     Route("/jobs", jobs.jobs),
     Route("/jobs/{number}", jobs.job),

@@ -17,12 +17,14 @@ from starlette.concurrency import run_in_threadpool
 
 from tilewise.api.service.answer_cache import Answer, AnswerCache
 from tilewise.api.service.answers import exact
+from tilewise.api.service.explanations import Explanations
 from tilewise.api.service.imports import Imports
 from tilewise.api.service.metrics import Metrics
 from tilewise.api.service.places import Places
 from tilewise.api.service.slow_lookups import SlowLookups
-from tilewise.db.records import Problem, Question
-from tilewise.errors import TilewiseError, Unavailable
+from tilewise.db.records import Problem, Question, Scope, Trial
+from tilewise.errors import NotFound, TilewiseError, Unavailable
+from tilewise.tuner.explain.report import Report
 from tilewise.tuner.workers.supervisor import Supervisor
 
 if TYPE_CHECKING:
@@ -106,6 +108,7 @@ class Service:
     def __init__(self, store_url: str, options: Options) -> None:
         self._url, self.options = store_url, options
         self.reads_open = options.reads_open
+        self.explanations = Explanations(store_url)
         self.metrics = Metrics()
         self.metrics.gauge("tilewise_answers_kept", "Encoded answers in memory.", lambda: len(self.answer_cache))
         self.metrics.gauge(
@@ -122,8 +125,8 @@ class Service:
         self.streams = Places(50, 20, "event streams", _STREAM_SECONDS)
         """Event streams of token holders, for whom the others leave places."""
         self.anonymous_streams = Places(150, 20, "event streams", _STREAM_SECONDS)
-        self._drawings_asked = Places(16, 8, "timelines", _STREAM_SECONDS)
-        self._drawing = CapacityLimiter(1)
+        self._explanations_asked = Places(16, 8, "explanations", _STREAM_SECONDS)
+        self._explaining = CapacityLimiter(1)
         self._exports_asked = Places(32, 8, "exports", _STREAM_SECONDS)
         self.stopping = False
         self._runner: Runner | None = None
@@ -313,7 +316,15 @@ class Service:
         """Run a slow function in a thread, a few of them at once: each that computes delays the event loop."""
         return await to_thread.run_sync(partial(function, *arguments, **named), limiter=self._slow_reads)
 
-    async def draw(self, caller: object, function: Callable[P, T], *arguments: P.args, **named: P.kwargs) -> T:
-        """Run a function that takes seconds in a thread, one at a time. Raises `Busy` if too many wait."""
-        with self._drawings_asked.one(caller):
-            return await to_thread.run_sync(partial(function, *arguments, **named), limiter=self._drawing)
+    async def explain(self, caller: object, scope: Scope, winner: Trial) -> Report:
+        """Return the report on a winner, which takes seconds if it is new; one is made at a time.
+
+        Raises `NotFound` if it cannot be made, and `Busy` if too many wait.
+        """
+        found = self.explanations.known(scope, winner)
+        if found is None:
+            with self._explanations_asked.one(caller):
+                found = await to_thread.run_sync(self.explanations.make, scope, winner, limiter=self._explaining)
+        if isinstance(found, str):
+            raise NotFound(found)
+        return found

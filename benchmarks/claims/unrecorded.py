@@ -21,7 +21,6 @@ UNRECORDED = (
         _ONCE,
         {
             "api/http/routing.py": ("which costs half of the throughput",),
-            "api/pages/problem/timelines.py": ("drawing takes 1 or 2 s",),
             "api/server.py": ("for 0.4 s, so that p99 was 20 times p50",),
             "api/service/answer_cache.py": (
                 "SQLite answers in microseconds",

@@ -54,6 +54,7 @@ __all__ = [
     "VERIFIED",
     "WRITTEN",
     "WRITTEN_AT",
+    "count_of_scopes",
     "page_of_results",
     "page_of_scopes",
 ]
@@ -155,6 +156,13 @@ def page_of_results(columns: frozenset[str], dims: int, *, at_once: bool = False
         page = page.where(scopes.c.revision < bindparam("before"))
     latest = scopes.c.revision.desc(), scopes.c.id.desc()
     return _narrowed(page, columns, dims).order_by(*latest).limit(bindparam("most", type_=Integer))
+
+
+@functools.cache
+def count_of_scopes(columns: frozenset[str], dims: int) -> Select[Any]:
+    """Count scopes up to `most`, filtered like `page_of_results`."""
+    page = _narrowed(select(scopes.c.id), columns, dims).limit(bindparam("most", type_=Integer))
+    return select(func.count()).select_from(page.subquery())
 
 
 def _narrowed(page: Select[Any], columns: frozenset[str], dims: int) -> Select[Any]:

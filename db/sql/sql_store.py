@@ -244,6 +244,12 @@ class SqlStore(Store):
             rows += self._database.fetch(page, most=most - len(rows), **of_filters)
         return [(Written(*row[-2:]), read_result(row[:-2])) for row in rows]
 
+    def count(self, wanted: Wanted, *, most: int) -> int:
+        """Return the number of scopes that match, counted up to `most`."""
+        chosen, dims = _filters(wanted)
+        statement = queries.count_of_scopes(frozenset(chosen), len(dims))
+        return int(self._database.fetch(statement, most=most, **chosen, **dims)[0][0])
+
     def trial_page(
         self, wanted: Wanted, *, status: Status | None = None, after: Place = START, most: int = 100
     ) -> tuple[list[Listed], Place | None]:

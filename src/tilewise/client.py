@@ -22,6 +22,7 @@ __all__ = [
     "Default",
     "Device",
     "Dims",
+    "Explanation",
     "Flipped",
     "Health",
     "History",
@@ -91,6 +92,36 @@ class Device(TypedDict):
     available: bool
     why_not: NotRequired[str]
     """Reason why it is not available."""
+
+
+class Explanation(TypedDict):
+    """The object that `tilewise explain --json` prints. Further members depend on the kernel and the config."""
+
+    kernel: str
+    dims: Dims
+    dtype: str
+    device: str
+    clock: Clock
+    toolchain: str
+    config: Config
+    feasible: bool
+    reason: str
+    penalties: Mapping[str, float]
+    """How many times as slow each makes the config."""
+    prior_score: float
+    time_us: NotRequired[float]
+    why: NotRequired[str]
+    modelled_us: NotRequired[float]
+    rows_us: NotRequired[Mapping[str, float]]
+    """Parts that add up to `modelled_us`."""
+    lines: NotRequired[Sequence[Mapping[str, Any]]]
+    """Time by source line."""
+    options: NotRequired[Sequence[Mapping[str, Any]]]
+    """Price of each compile option."""
+    suggestions: NotRequired[Sequence[Mapping[str, Any]]]
+    """Changes that make it faster."""
+    findings: Sequence[Mapping[str, Any]]
+    """Those of `tilewise lint`, with remedies."""
 
 
 class Flipped(TypedDict):
@@ -416,6 +447,27 @@ class Client(Connection):
         """
         return cast(
             "Sequence[Result | LookupMiss]", self._document("POST", "/v1/lookup", body={"queries": queries})["results"]
+        )
+
+    def explain(
+        self, kernel: str, dims: Mapping[str, int | bool | str], device: str, *, dtype: str = "float32"
+    ) -> Explanation:
+        """Explain the best config of a problem.
+
+        Return what the model of the part says of the config that a look-up returns: time by pipe and by source line,
+        the price of each compile option, faster neighbours, and the findings of the linter. It is compiled once,
+        which takes seconds.
+
+        - `kernel`: name of a kernel: one that /v1/kernels lists, or one from a user's file
+        - `dims`: size of each dimension of the kernel, in plain digits, and its flags: a query parameter each
+        - `dtype`: type of the kernel's inputs
+        - `device`: name of the device; its times may be measured or modelled
+
+        Raises `NotFound`: Nothing is stored for this problem, or it cannot be modelled.
+        """
+        return cast(
+            "Explanation",
+            self._document("GET", f"/v1/explain/{part(kernel)}", params={**dims, "dtype": dtype, "device": device}),
         )
 
     def kernels(self) -> Sequence[Kernel]:

@@ -49,6 +49,13 @@ def memory_gb_s(device: str, needed_bytes: int) -> float:
     return rate * (_CACHE_FACTOR if needed_bytes <= 2 * cache_mib * 2**20 else 1)
 
 
+def sheet_gb_s(device: str) -> float | None:
+    """Return the memory rate on the data sheet of a GPU that is not from Ascend; None if it is not listed."""
+    words = set(device.replace("-", " ").split())
+    found = next((found for names, found in _MEMORY.items() if words & set(names)), None)
+    return None if device in PARTS or found is None else found[0]
+
+
 def known_target(device: str, cores: int) -> Target:
     """Return the target of the named device with this number of cores."""
     if device.startswith(("NVIDIA ", "AMD ")):

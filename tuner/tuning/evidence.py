@@ -12,7 +12,7 @@ from tilewise.tuner.hardware.peaks import arithmetic_binds
 from tilewise.tuner.measure.outcome import Outcome, Timing
 from tilewise.tuner.prior.penalties import tiling_facts
 
-__all__ = ["PIPE_NAMES", "evidence", "explanation", "timing_fields", "trial_from_outcome"]
+__all__ = ["PIPE_NAMES", "ROW_NAMES", "evidence", "explanation", "timing_fields", "trial_from_outcome"]
 
 PIPE_NAMES = {
     "S": "scalar unit",
@@ -23,6 +23,17 @@ PIPE_NAMES = {
     "M": "cube pipe",
     "FIX": "result stores",
 }
+
+ROW_NAMES = {
+    **PIPE_NAMES,
+    "waiting": "waiting",
+    "launch": "launch",
+    "start": "program starts",
+    "dispatch": "dispatch",
+    "atomics": "serialized atomics",
+    "lines": "shared lines",
+}
+"""Names of the rows that a modelled time is made up of."""
 
 
 def trial_from_outcome(

@@ -1,4 +1,4 @@
-"""The routes of one problem: its page, the trials behind the page's charts and table, and the timeline."""
+"""The routes of one problem: its page, the trials behind the page's charts and table, and what explains its winner."""
 
 from __future__ import annotations
 
@@ -12,21 +12,21 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import BaseRoute, Route
 
 from tilewise.api.http.auth import caller_of
-from tilewise.api.http.routing import respond, service_of
+from tilewise.api.http.routing import respond, service_of, while_connected
 from tilewise.api.pages.problem.comparison import comparison
+from tilewise.api.pages.problem.explanation import explanation
 from tilewise.api.pages.problem.landscapes import Landscapes, Stored
 from tilewise.api.pages.problem.lineage import lineage
-from tilewise.api.pages.problem.timelines import Timelines
 from tilewise.api.pages.problem.trial_table import PAGE_SIZE, TrialQuery, csv_lines
 from tilewise.api.pages.problem.views import problem_view
 from tilewise.api.pages.rendering import missing, page, refused
 from tilewise.api.service.answer_cache import Answer
 from tilewise.api.service.answers import registered
-from tilewise.db.records import Clock, Scope, shape_text
-from tilewise.errors import UsageError
+from tilewise.db.records import Clock, Scope, Trial, shape_text
+from tilewise.errors import NotFound, UsageError
 from tilewise.kernels import registry
 from tilewise.kernels.spec import KernelSpec
-from tilewise.tuner.explain.timeline import is_drawable
+from tilewise.tuner.explain.report import Report, unexplained_reason
 from tilewise.tuner.space.problem_checks import config_text, make_problem
 
 if TYPE_CHECKING:
@@ -37,7 +37,8 @@ __all__ = ["ROUTES"]
 _CHOICES = 20
 """The fastest trials, which can be chosen for a comparison; any other is reached from the table."""
 
-_timelines = Timelines()
+_FOR_MINUTES = {"Cache-Control": "max-age=600"}
+
 _landscapes = Landscapes()
 
 
@@ -74,14 +75,17 @@ def _problem(request: Request, stored: Stored) -> Response:
         view = problem_view(stored, _spec(scope), str(request.base_url), axes, query)
     except KeyError as error:
         return missing(f"No trial of this problem has a parameter {error}.")
-    drawable = view.result.winner is not None and is_drawable(scope)
+    winner = view.result.winner
+    reason = unexplained_reason(scope) if winner else "nothing won"
+    known = service_of(request).explanations.known(scope, winner) if winner and not reason else None
     return page(
         "problem.html",
         here="",
         view=view,
         path=f"/problems/{scope.key}",
         page_size=PAGE_SIZE,
-        timeline=f"/problems/{scope.key}/timeline.svg" if drawable else "",
+        explained=explanation(known) if isinstance(known, Report) else None,
+        unexplained=known if isinstance(known, str) else reason,
         relatives=lineage(_store(request), stored.result),
         tune_again="/jobs?" + urlencode(_problem_of(scope)) if scope.kernel in registry.names() else "",
     )
@@ -166,19 +170,51 @@ def _problem_of(scope: Scope) -> dict[str, str]:
     }
 
 
+async def explain(request: Request) -> Response:
+    """Show all that the compiler and the model of a part say of a winner. It is computed once."""
+    scope, report = await _reported(request)
+    return page(
+        "explain.html",
+        here="",
+        scope=scope,
+        sizes=shape_text(scope.shape),
+        path=f"/problems/{scope.key}",
+        explained=explanation(report),
+    )
+
+
 async def timeline(request: Request) -> Response:
     """Draw the course of one program of a modelled winner."""
-    return await service_of(request).draw(caller_of(request), _timeline, request)
+    _, report = await _reported(request)
+    return Response(report.timeline, media_type="image/svg+xml", headers=_FOR_MINUTES)
 
 
-def _timeline(request: Request) -> Response:
+async def trace(request: Request) -> Response:
+    """Return the course of one program of a modelled winner, in the form that Perfetto reads."""
+    scope, report = await _reported(request)
+    if not report.trace:
+        raise NotFound("the trace of this winner is too long for a browser; write it with tilewise explain --trace")
+    name = f"{scope.kernel}-{scope.key[:12]}-trace.json"
+    headers = {"content-disposition": f'attachment; filename="{name}"', **_FOR_MINUTES}
+    return Response(report.trace, media_type="application/json", headers=headers)
+
+
+async def _reported(request: Request) -> tuple[Scope, Report]:
+    """Return the problem in the path with the report on its winner. Raises `NotFound`, and `Busy` if too many wait."""
+    service = service_of(request)
+    scope, winner = await service.run(_winner, request)
+    return scope, await while_connected(request, service.explain(caller_of(request), scope, winner))
+
+
+def _winner(request: Request) -> tuple[Scope, Trial]:
     store = _store(request)
     scope = store.scope(request.path_params["key"])
-    winner = store.result(scope).winner if scope and is_drawable(scope) else None
-    drawn = _timelines.svg(scope, winner) if scope and winner else ""
-    if not drawn:
-        return missing("The timeline of this problem's winner cannot be drawn on this server.")
-    return Response(drawn, media_type="image/svg+xml", headers={"Cache-Control": "max-age=600"})
+    winner = store.result(scope).winner if scope else None
+    if scope is None or winner is None:
+        raise NotFound("there is no such problem, or none of its configs is verified")
+    if reason := unexplained_reason(scope):
+        raise NotFound(f"the winner cannot be explained: {reason}")
+    return scope, winner
 
 
 def _store(request: Request) -> SqlStore:
@@ -202,5 +238,7 @@ ROUTES: list[BaseRoute] = [
     Route("/problems/{key}/compare", compare),
     Route("/problems/{key}/trials.json", trials),
     Route("/problems/{key}/trials.csv", table),
+    Route("/problems/{key}/explain", explain),
     Route("/problems/{key}/timeline.svg", timeline),
+    Route("/problems/{key}/trace.json", trace),
 ]

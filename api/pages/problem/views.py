@@ -11,10 +11,12 @@ from urllib.parse import quote, urlencode
 
 from tilewise.api.pages.problem.charts import HeatMap, heat_map
 from tilewise.api.pages.problem.comparison import PipePair, penalties_of, pipe_pairs
+from tilewise.api.pages.problem.explanation import stored_facts
 from tilewise.api.pages.problem.importance import Importance
 from tilewise.api.pages.problem.landscape import Landscape
 from tilewise.api.pages.problem.landscapes import Stored
 from tilewise.api.pages.problem.roofline import Roofline, roofline
+from tilewise.api.pages.problem.roofline_chart import Chart, chart
 from tilewise.api.pages.problem.trial_table import TrialQuery, TrialTable, trial_table
 from tilewise.db.exchange.foreign.caches.triton_module import config_source
 from tilewise.db.records import Config, Result, Scope, Status, shape_text
@@ -65,7 +67,9 @@ class ProblemView:
     improvements: Sequence[Improvement]
     pipes: Sequence[PipePair]
     penalties: Mapping[str, float]
+    facts: Mapping[str, str]
     roofline: Roofline | None
+    roofline_chart: Chart | None
     triton_config: str
     curl: str
     export: str
@@ -88,6 +92,7 @@ def problem_view(
     result, landscape = stored.result, stored.landscape
     fastest = stored.reference if result.winner is None else None
     ranked = stored.importances
+    shown = roofline(result, spec, (time_us for _, time_us in landscape.timed()))
     if axes is None and len(ranked) > 1:
         axes = ranked[0].name, ranked[1].name
     return ProblemView(
@@ -101,7 +106,9 @@ def problem_view(
         improvements=_improvements(landscape),
         pipes=pipe_pairs(result.winner, result.default),
         penalties=penalties_of(result.scope, spec, result.winner) if result.winner else {},
-        roofline=roofline(result, spec),
+        facts=stored_facts(result.winner.facts) if result.winner else {},
+        roofline=shown,
+        roofline_chart=chart(shown) if shown else None,
         triton_config=config_source(result.winner.config) if result.winner else "",
         curl=_curl(result.scope, base_url),
         export=_export(result.scope),

@@ -1,9 +1,13 @@
 // The trial that is pointed at: its time, status and config beside the dot, and aloud for those who use the keyboard.
 import { element, us } from "./format.js";
 
+const FAR = 120; // pixels
+
 export function showDetails(box, spoken, selection, path) {
   const { trials } = selection;
   const hide = () => { box.hidden = true; };
+  let shownAt = 0;
+  addEventListener("scroll", () => { if (Math.abs(scrollY - shownAt) > FAR) hide(); }, { passive: true }); // the dot is elsewhere now
 
   selection.addEventListener("point", ({ detail }) => {
     const trial = selection.pointed;
@@ -12,6 +16,7 @@ export function showDetails(box, spoken, selection, path) {
       box.replaceChildren(...described(trials, trial, selection.pinned === trial ? path : null));
       box.hidden = false;
       move(box, detail.place);
+      shownAt = scrollY;
     } else hide();
     if (detail.spoken) spoken.textContent = sentence(trials, trial);
   });

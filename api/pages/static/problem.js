@@ -3,6 +3,7 @@ import { showDetails } from "./details.js";
 import { element } from "./format.js";
 import { Parallel } from "./parallel.js";
 import { Scatter } from "./scatter.js";
+import { whenSeen } from "./seen.js";
 import { Table } from "./table.js";
 import { load, Selection } from "./trials.js";
 
@@ -16,16 +17,6 @@ function chartsOf(trials) {
   }));
   const course = { title: "us by evaluation, and the best so far", labels: null, isCourse: true, at: (trial) => trials.ordinal[trial] ?? NaN };
   return evaluations > 1 ? [...charts, course] : charts;
-}
-
-// Each chart is made when it comes near the screen: a problem may have a dozen parameters.
-function whenSeen(place, make) {
-  const observer = new IntersectionObserver((entries) => {
-    if (!entries.some((entry) => entry.isIntersecting)) return;
-    observer.disconnect();
-    make();
-  }, { rootMargin: "300px" });
-  observer.observe(place);
 }
 
 function tools(selection) {
@@ -51,7 +42,7 @@ async function start() {
   const form = document.getElementById("narrow").elements;
   const selection = new Selection(trials, { status: form.status.value, within: form.within.checked ? Number(form.within.value) : null });
   const charts = document.getElementById("charts");
-  for (const chart of chartsOf(trials)) {
+  for (const chart of chartsOf(trials)) { // each is made when it is seen: a problem may have a dozen parameters
     const place = charts.appendChild(element("div", { class: "place" }));
     whenSeen(place, () => new Scatter(place, selection, chart));
   }

@@ -13,7 +13,7 @@ from tilewise.cli.options import common, database, open_existing, print_json
 from tilewise.db.records import shape_text
 from tilewise.errors import NotFound, UsageError
 from tilewise.tuner.space.problem_checks import config_text
-from tilewise.tuner.tuning.evidence import PIPE_NAMES
+from tilewise.tuner.tuning.evidence import ROW_NAMES
 
 if TYPE_CHECKING:
     from tilewise.db.records import Scope, Trial
@@ -22,15 +22,6 @@ if TYPE_CHECKING:
 
 __all__ = ["explain"]
 
-_ROWS = {
-    **PIPE_NAMES,
-    "waiting": "waiting",
-    "launch": "launch",
-    "start": "program starts",
-    "dispatch": "dispatch",
-    "atomics": "serialized atomics",
-    "lines": "shared lines",
-}
 _LINES, _LINE_MIN_SHARE = 8, 0.002
 """Source lines shown, and the least share of the time that a pipe must be busy on one; the JSON has all lines."""
 
@@ -235,7 +226,7 @@ def _where_time_goes(body: dict[str, Any]) -> Iterator[str]:
         share = time / body.get("modelled_us", body["time_us"])
         beside = f" (busy {busy[name]:.2f})" if name in busy and "rows_us" in body else ""
         bound = "  <- bound by" if name == body.get("bound_by") else ""
-        yield f"    {_ROWS[name]:18} {time:9.2f} us  {'#' * round(30 * share):30} {share:4.0%}{beside}{bound}"
+        yield f"    {ROW_NAMES[name]:18} {time:9.2f} us  {'#' * round(30 * share):30} {share:4.0%}{beside}{bound}"
     if steps := body.get("critical_path"):
         shown = " > ".join(f"{step['pipe']} {step['us']:.2f}" for step in steps[:_STEPS])
         rest = f" > ... ({len(steps)} steps)" if len(steps) > _STEPS else ""

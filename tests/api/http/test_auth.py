@@ -80,7 +80,11 @@ def test_writes_are_counted_a_token(store_url, problem_of):
         def write(token):
             return client.post("/v1/import", content=b"{}", headers={"authorization": f"Bearer {token}"})
 
-        assert [write(one).status_code for _ in range(5)] == [400, 400, 400, 429, 429]
+        answers = [write(one) for _ in range(5)]
+        assert [answer.status_code for answer in answers] == [400, 400, 400, 429, 429]
+        assert {answer.headers["ratelimit-policy"] for answer in answers} == {'"writes";q=3;w=60'}
+        assert [answer.headers["ratelimit"].split(";")[1] for answer in answers] == ["r=2", "r=1", "r=0", "r=0", "r=0"]
+        assert "ratelimit" not in client.get("/v1/kernels").headers
         assert 1 <= int(write(one).headers["retry-after"]) <= 20
         assert write(other).status_code == 400
 
@@ -94,8 +98,10 @@ def test_buckets_fill_up_again_and_forget_who_is_long_gone(monkeypatch):
     with pytest.raises(Busy) as refused:
         buckets.take("a")
     assert refused.value.retry_seconds == pytest.approx(1.0)
+    assert buckets.headers("a")[1] == (b"ratelimit", b'"writes";r=0;t=60')
     now = 1.01
     buckets.take("a")
+    assert buckets.headers("nobody")[1] == (b"ratelimit", b'"writes";r=60;t=0')
     for number in range(20_000):
         buckets.take(number)
     assert len(buckets._left) == 10_000

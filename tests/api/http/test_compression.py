@@ -56,6 +56,15 @@ def test_a_stream_is_compressed_part_by_part():
     assert unpacked.eof
 
 
+@pytest.mark.parametrize("accepted", ["gzip", "identity", None])
+@pytest.mark.parametrize("body", [LONG, b"short"])
+def test_caches_are_told_that_the_answer_depends_on_the_client_whoever_asks(body, accepted):
+    headers, _ = answer(Response(body, media_type="application/json"), accepted)
+    assert headers[b"vary"] == b"accept-encoding"
+    assert answer(Response(status_code=304), accepted)[0][b"vary"] == b"accept-encoding"
+    assert b"vary" not in answer(Response(body, media_type="image/png"), accepted)[0]
+
+
 @pytest.mark.parametrize(
     ("response", "accepted"),
     [

@@ -27,8 +27,9 @@ QUERY = {"kernel": "row_reduce", "dims": {"M": 1000, "N": 8192}, "device": "Asce
 
 JOB = {"kernel": "row_reduce", "shapes": [{"M": 1000, "N": 8192}], "device": "model:Ascend910B4", "trials": 2}
 RECORD = "/v1/jobs/{number}/record"
-STREAMS = ("/v1/jobs/{number}/events", "GET", 200)
-"""Ends only with its job; `test_jobs` reads one."""
+EXPLAIN = "/v1/explain/{kernel}"
+ELSEWHERE = {("/v1/jobs/{number}/events", "GET", 200), (EXPLAIN, "GET", 200)}
+"""A stream ends only with its job, and `test_jobs` reads one; an explanation takes a compiler, see `test_report`."""
 EMPTY = {"format": "tilewise", "version": 1, "created": "2026-11-20T00:00:00+00:00", "entries": []}
 EMPTY["sha256"] = digest([])
 
@@ -37,6 +38,9 @@ REQUESTS = [
     ("/v1/configs/{kernel}", "GET", 400, "/v1/configs/row_reduce", None),
     ("/v1/configs/{kernel}", "GET", 404, TUNED.replace("8192", "8191"), None),
     ("/v1/configs/{kernel}", "GET", 503, TUNED, None),
+    (EXPLAIN, "GET", 400, "/v1/explain/row_reduce", None),
+    (EXPLAIN, "GET", 404, TUNED.replace("configs", "explain"), None),
+    (EXPLAIN, "GET", 503, TUNED.replace("configs", "explain"), None),
     ("/v1/lookup", "POST", 200, "/v1/lookup", {"queries": [QUERY, QUERY | {"device": "elsewhere"}]}),
     ("/v1/lookup", "POST", 413, "/v1/lookup", {"queries": [], "padding": " " * (1 << 20)}),
     ("/v1/lookup", "POST", 422, "/v1/lookup", {"queries": [{}]}),
@@ -119,7 +123,7 @@ def test_every_documented_answer_has_a_request_here(client):
         for status in operation["responses"]
         if status not in ("304", "401", "403", "429")  # other tests cover these
     }
-    assert documented - {STREAMS} == {(path, method, status) for path, method, status, _, _ in REQUESTS}
+    assert documented - ELSEWHERE == {(path, method, status) for path, method, status, _, _ in REQUESTS}
 
 
 @pytest.mark.parametrize(("path", "method", "status", "url", "body"), REQUESTS)
@@ -214,6 +218,7 @@ def test_only_what_a_request_needs_is_documented_as_required(client):
             required[path].add(parameter["name"])
     assert required == {
         "/v1/configs/{kernel}": {"kernel", "device", "dims"},
+        "/v1/explain/{kernel}": {"kernel", "device", "dims"},
         "/v1/history/{kernel}": {"kernel", "device", "dims"},
         "/v1/jobs/{number}": {"number"},
         "/v1/jobs/{number}/events": {"number"},

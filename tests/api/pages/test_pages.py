@@ -7,11 +7,14 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
+from reports import REPORT, TRACE
 
+from tilewise.api.service import explanations
 from tilewise.db.jobs import Jobs
 from tilewise.db.records import Clock, Problem, Scope, Status, Trial
 from tilewise.db.sql.sql_store import open_store
 from tilewise.db.workers import Lane
+from tilewise.errors import Unavailable
 
 
 def trial(time_us: float | None, ordinal: int | None, **config) -> Trial:
@@ -250,23 +253,66 @@ def test_an_unknown_problem_is_not_found(client):
     assert "no such problem" in page(client, "/problems/" + "0" * 64, 404)
 
 
-def test_a_timeline_that_cannot_be_drawn_is_not_offered(client, tune):
+def test_what_cannot_be_explained_is_not_offered(client, tune, problem_of):
     tune(source_hash="another source")
     path = only_problem(client)
-    assert "timeline.svg" not in page(client, path)
-    page(client, f"{path}/timeline.svg", 404)
+    assert f"{path}/explain" not in page(client, path)
+    for name in ("explain", "timeline.svg", "trace.json"):
+        assert "cannot be explained" in problem_of(client.get(f"{path}/{name}"), 404)["detail"]
 
 
-def test_a_timeline_that_can_be_drawn_is_offered(client, tune, records, monkeypatch):
-    winner, _ = records
-    tune(
-        trials=[
-            replace(winner, config=winner.config | {"BLOCK_SIZE_M": 20}, time_us=20.0, facts={"pipes_us": {"V": 15.0}})
-        ]
-    )
+@pytest.fixture
+def explained(client, tune, monkeypatch):
+    """The path of a problem that a report can be made on, and the configs of which one was made."""
+    made = []
+    tune()
     path = only_problem(client)
-    monkeypatch.setattr("tilewise.api.pages.problem.routes.is_drawable", lambda scope: scope.key in path)
-    assert f"{path}/timeline.svg" in page(client, path)
+    monkeypatch.setattr("tilewise.api.pages.problem.routes.unexplained_reason", lambda scope: "")
+    monkeypatch.setattr(explanations, "report", lambda url, scope, config: made.append(config) or REPORT)
+    return path, made
+
+
+def test_an_explanation_is_made_once_and_then_stands_on_the_page(client, explained):
+    path, made = explained
+    assert f'data-from="{path}/explain"' in page(client, path) and not made  # looking at the page computes nothing
+    alone = page(client, f"{path}/explain")
+    again = page(client, path)
+    assert len(made) == 1 and f'data-from="{path}/explain"' not in again
+    for shown in (alone, again):
+        for text in ("probably 25.0 to 36.0", "w_ptr is read 40 times", "+35.4%", "UB overflow", "Stable is fastest"):
+            assert text in shown
+        assert "<strong>A=8</strong> instead of 4: 20.00 us" in shown and "(-10.0%)" in shown
+        assert re.search(
+            r'class="hot"><td class="number">24.00</td>.*load\(&lt;p&gt;\).*cut &lt;it&gt;.*vector pipe 23', shown
+        )
+        assert "idle cores</strong>: 4 wait. Remedy: use more programs." in shown
+    assert client.get(f"{path}/timeline.svg").text == "<svg/>"
+    trace = client.get(f"{path}/trace.json")
+    assert trace.json() == TRACE and "row_reduce-" in trace.headers["content-disposition"]
+
+
+def test_why_there_is_no_explanation_is_remembered_and_said(client, explained, monkeypatch):
+    path, tried = explained
+
+    def fail(url, scope, config):
+        tried.append(config)
+        raise Unavailable("it was tuned with older 1")
+
+    monkeypatch.setattr(explanations, "report", fail)
+    for _ in range(2):
+        assert client.get(f"{path}/explain").json()["detail"] == "it was tuned with older 1"
+    assert len(tried) == 1
+    assert "it was tuned with older 1" in page(client, path)
+
+
+def test_stored_facts_tell_what_limits_a_winner(client, tune, records):
+    winner, _ = records
+    facts = {"programs": 50, "cores": 40, "waves": 2, "tail_rows": 1, "double_buffered": False, "bound_by": "MTE2"}
+    facts |= {"on_chip_bits": {"required": 81920, "available": 163840}}
+    tune(trials=[replace(winner, config=winner.config | {"BLOCK_SIZE_M": 20}, time_us=20.0, facts=facts)])
+    shown = page(client, only_problem(client))
+    for text in ("inward transfers", "10 of 20 KiB (50%)", "in 2 waves; the last wave has 10", "1 tail row a program"):
+        assert f"{text}</dd>" in shown or f" {text}</dd>" in shown
 
 
 def test_the_pages_files_are_served_and_nothing_else(client):

@@ -22,8 +22,7 @@ from tilewise.tuner.devices.ascend_model.report.analysis import Analysis, analys
 from tilewise.tuner.devices.base import Device
 from tilewise.tuner.hardware.ascend_costs import costs
 from tilewise.tuner.hardware.ascend_parts import part as part_named
-from tilewise.tuner.hardware.calibrated_costs import calibrated, model_fingerprint
-from tilewise.tuner.hardware.cube_costs import cube_fingerprint
+from tilewise.tuner.hardware.calibrated_costs import calibrated
 from tilewise.tuner.measure.comparison import disagreement
 from tilewise.tuner.measure.outcome import Outcome, Verdict
 from tilewise.tuner.workers.core_slots import CoreSlots
@@ -71,8 +70,7 @@ class ModelDevice(Device):
         target = toolchain.target(part, self._folder)
         self.target = replace(target, cores=cores or target.cores)
         self._l2 = l2
-        state = "" if l2 is L2State.WARM else f", {l2} L2"
-        self.toolchain = f"{toolchain.fingerprint()}, model {model_fingerprint(self.part)}{state}"
+        self.toolchain = toolchain.identity(self.part, l2=l2)
         self._workers = WorkerPool(
             _ENTRY,
             jobs or settings.jobs,
@@ -87,7 +85,7 @@ class ModelDevice(Device):
         scope = super().scope(spec, problem)
         if spec.matrix_dtype is None:
             return scope
-        return replace(scope, toolchain=f"{self.toolchain}, cube {cube_fingerprint()}")
+        return replace(scope, toolchain=toolchain.with_cube(self.toolchain))
 
     def evaluate(
         self,

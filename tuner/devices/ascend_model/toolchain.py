@@ -27,10 +27,13 @@ from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from tilewise.db.records import L2State
 from tilewise.errors import BadSpec, Unavailable
 from tilewise.kernels.spec import Buffer, Config, KernelSpec, Launch, Problem, Target, Value
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
-from tilewise.tuner.hardware.ascend_parts import ON_CHIP_NAMES
+from tilewise.tuner.hardware.ascend_parts import ON_CHIP_NAMES, Part
+from tilewise.tuner.hardware.calibrated_costs import model_fingerprint
+from tilewise.tuner.hardware.cube_costs import cube_fingerprint
 from tilewise.tuner.measure.launch import arguments_of, options_of, resolve_function
 
 __all__ = [
@@ -38,6 +41,7 @@ __all__ = [
     "arguments",
     "compile_linalg",
     "fingerprint",
+    "identity",
     "install_advice",
     "lower",
     "missing_packages",
@@ -45,6 +49,7 @@ __all__ = [
     "tool",
     "triton_ir",
     "unavailable_reason",
+    "with_cube",
 ]
 
 _MODULES = {"triton-ascend": "triton", "ascendnpu-ir": "ascendnpuir", "xdsl": "xdsl"}
@@ -110,6 +115,17 @@ def install_advice(extra: str, missing: Sequence[str] = ("triton-ascend",)) -> s
 def fingerprint() -> str:
     """Return the compilers' names and versions."""
     return ", ".join(f"{name} {version(name)}" for name in ("triton-ascend", "ascendnpu-ir"))
+
+
+def identity(part: Part, *, l2: L2State = L2State.WARM) -> str:
+    """Return what identifies the results of a modelled part: the compilers, and the model with its figures."""
+    state = "" if l2 is L2State.WARM else f", {l2} L2"
+    return f"{fingerprint()}, model {model_fingerprint(part)}{state}"
+
+
+def with_cube(identity: str) -> str:
+    """Add the figures of the cube core, on which the results of matrix products depend too."""
+    return f"{identity}, cube {cube_fingerprint()}"
 
 
 def _installed(package: str, module: str) -> bool:
