@@ -29,8 +29,9 @@ from tilewise.api.jobs.liveness import LEASE_SECONDS
 from tilewise.benchmarks.common.header import service_header
 from tilewise.benchmarks.fleet.chips import DTYPE, KERNEL, NAMES, TOOLCHAIN, Chip, chips, problems
 from tilewise.benchmarks.fleet.members import Member, Server, Worker
-from tilewise.benchmarks.fleet.promises import Pause, Seen, check, job_faults, last_trial, pid_of
+from tilewise.benchmarks.fleet.promises import Pause, Seen, check, job_faults, pid_of
 from tilewise.client import Client
+from tilewise.db.activity import last_trial
 from tilewise.db.jobs import Job, Jobs, State
 from tilewise.db.sql.sql_store import SqlStore, open_store
 from tilewise.db.tokens import Right, Tokens

@@ -19,22 +19,16 @@ from tilewise.db.sql import models
 from tilewise.db.sql.database import Database
 from tilewise.db.sql.sql_store import SqlStore
 
-__all__ = ["MOST_LOSS", "Pause", "Seen", "check", "last_trial", "pid_of"]
+__all__ = ["MOST_LOSS", "Pause", "Seen", "check", "job_faults", "pid_of"]
 
 MOST_LOSS = 0.01
 """How much slower a winner may be than that of the run without kills, both without noise."""
 
 _MOST_FAULTS = 20
 _T, _S = models.trials.c, models.scopes.c
-_LAST = select(func.coalesce(func.max(_T.id), 0))
 _IDS = select(_T.id).order_by(_T.id)
 _ROWS = select(_T.id, _T.scope_id, _T.config_key, _T.facts).order_by(_T.id)
 _STALE = select(func.count()).select_from(models.scopes).where(_S.toolchain == STALE)
-
-
-def last_trial(database: Database) -> int:
-    """Return the id of the trial that was stored last."""
-    return int(database.fetch(_LAST)[0][0])
 
 
 def pid_of(job: Job) -> int:
