@@ -1,8 +1,8 @@
 """Several chips of one part as one device, over which the candidates of one problem are spread.
 
-Chips of one part differ: by 8% at the mean between GPUs of one model, by 1.5x at worst (arXiv 2208.11035). So with each
-share of a batch a chip also times two anchor configs. Its times are multiplied by what the anchors take on the first
-chip over what they take on this one. The final comparison is on one chip.
+Chips of one part differ: by 8% at the mean between GPUs of one model, by 1.5x at worst (arXiv 2208.11035). So each
+chip also times two anchor configs, at first and again after every few configs. Its times are multiplied by what the
+anchors take on the first chip over what they take on this one. The final comparison is on one chip.
 """
 
 from __future__ import annotations
@@ -13,8 +13,10 @@ import statistics
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
+from queue import SimpleQueue
+from typing import Any
 
 from tilewise.db.records import canonical_json
 from tilewise.errors import Unavailable, UsageError
@@ -28,6 +30,9 @@ MAX_DRIFT = 0.03
 """Change of a chip's anchors, relative to the first chip's, beyond which it is drained."""
 
 _ANCHORS = 2
+_CONFIGS_A_FACTOR = 24
+"""Configs that a chip times before it times the anchors again, which takes 8% of its time then."""
+
 _ToBeat = Callable[[], float | None]
 
 
@@ -36,11 +41,13 @@ def _tell(line: str) -> None:
 
 
 class _Chip:
-    """A chip, and how much slower the first chip runs the anchors of the present problem, batch by batch."""
+    """A chip, and how much slower the first chip runs the anchors of the present problem, each time they are timed."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
         self.factors: list[float] = []
+        self.since = 0
+        """Configs timed since the last factor was measured."""
 
     @property
     def factor(self) -> float:
@@ -81,6 +88,8 @@ class SpreadDevice(Device):
         self._anchors: list[tuple[Config, float]] = []
         """Configs with their times on the first chip, in microseconds."""
         self._stopping = threading.Event()
+        self._draining = threading.Lock()
+        self._lost: Unavailable | None = None
         self._threads = ThreadPoolExecutor(len(devices), thread_name_prefix="spread")
 
     # The contract -----------------------------------------------------------------------------------------------
@@ -97,16 +106,26 @@ class SpreadDevice(Device):
             self._problem, self._anchors = (spec.name, problem), []
             for chip in self._chips:
                 chip.factors.clear()
-        known: dict[int, Outcome] = {}
+        known, following = dict[int, Outcome](), 0
+        for index, outcome in self._outcomes(spec, problem, configs, to_beat_us):
+            known[index] = outcome
+            while following in known:
+                yield known.pop(following)
+                following += 1
+
+    def _outcomes(
+        self, spec: KernelSpec, problem: Problem, configs: Sequence[Config], to_beat_us: _ToBeat
+    ) -> Iterator[tuple[int, Outcome]]:
+        """Yield each config's outcome with its index, as they come."""
+        left = set(range(len(configs)))
         if self._anchored and len(self._anchors) < _ANCHORS:
-            known |= self._find_anchors(spec, problem, configs)
-        try:
-            while left := [index for index in range(len(configs)) if index not in known]:
-                known |= self._share_out(spec, problem, configs, left, to_beat_us)
-        except BaseException:
-            self._stopping.set()
-            raise
-        yield from (known[index] for index in range(len(configs)))
+            found = self._find_anchors(spec, problem, configs)
+            left -= found.keys()
+            yield from found.items()
+        while left:
+            for index, outcome in self._share_out(spec, problem, configs, sorted(left), to_beat_us):
+                left.discard(index)
+                yield index, outcome
 
     def verify(self, spec: KernelSpec, problem: Problem, config: Config) -> Verdict:
         return self._first.verify(spec, problem, config)
@@ -163,6 +182,7 @@ class SpreadDevice(Device):
             for (_, first_us), outcome in zip(self._anchors, outcomes, strict=True)
             if outcome.timing is not None
         ]
+        chip.since = 0
         if ratios:
             chip.factors.append(math.exp(statistics.fmean(ratios)))
 
@@ -170,52 +190,66 @@ class SpreadDevice(Device):
 
     def _share_out(
         self, spec: KernelSpec, problem: Problem, configs: Sequence[Config], left: Sequence[int], to_beat_us: _ToBeat
-    ) -> dict[int, Outcome]:
-        """Deal the configs that are left out to the chips; return the outcomes of those that were not drained."""
-        shares = [(chip, left[turn :: len(self._chips)]) for turn, chip in enumerate(self._chips)]
-        running = [
-            (
-                chip,
-                share,
-                self._threads.submit(self._serve, chip, spec, problem, [configs[i] for i in share], to_beat_us),
-            )
-            for chip, share in shares
-            if share
-        ]
-        known: dict[int, Outcome] = {}
-        lost: Unavailable | None = None
-        for chip, share, future in running:
-            try:
-                outcomes = future.result()
-            except Unavailable as error:
-                lost = error
-                self._drain(chip, f"it is lost: {error}")
-                continue
-            if chip.drift > MAX_DRIFT and len(self._chips) > 1:
-                self._drain(chip, f"its anchors moved by {chip.drift:.1%}")
-                continue
-            known |= dict(zip(share, outcomes, strict=True))
+    ) -> Iterator[tuple[int, Outcome]]:
+        """Deal the configs that are left out to the chips, and yield the outcomes of those that are not drained."""
+        said: SimpleQueue[tuple[int, Outcome] | Future[None]] = SimpleQueue()
+        self._stopping = stopping = threading.Event()
+        running = set[Future[None]]()
+        for turn, chip in enumerate(list(self._chips)):
+            share = [(index, configs[index]) for index in left[turn :: len(self._chips)]]
+            if share:
+                running.add(self._threads.submit(self._serve, chip, spec, problem, share, to_beat_us, said, stopping))
+        for future in running:
+            future.add_done_callback(said.put)
+        try:
+            while running:
+                if isinstance(news := said.get(), Future):
+                    running.discard(news)
+                    news.result()
+                else:
+                    yield news
+        finally:
+            stopping.set()
+            wait(running)
         if not self._chips:
-            raise lost or Unavailable("no chip is left")
-        return known
+            raise self._lost or Unavailable("no chip is left")
 
     def _serve(
-        self, chip: _Chip, spec: KernelSpec, problem: Problem, configs: Sequence[Config], to_beat_us: _ToBeat
-    ) -> list[Outcome]:
-        if len(self._anchors) == _ANCHORS and len(self._all) > 1:
-            self._measure_factor(chip, spec, problem)
-        factor = chip.factor
+        self,
+        chip: _Chip,
+        spec: KernelSpec,
+        problem: Problem,
+        share: Sequence[tuple[int, Config]],
+        to_beat_us: _ToBeat,
+        said: SimpleQueue[Any],
+        stopping: threading.Event,
+    ) -> None:
+        """Time a chip's share, unless its anchors have moved; drain it if it is lost."""
+        try:
+            if self._is_to_be_anchored(chip):
+                self._measure_factor(chip, spec, problem)
+                if chip.drift > MAX_DRIFT and self._drain(chip, f"its anchors moved by {chip.drift:.1%}", but_one=True):
+                    return
+            factor = chip.factor
 
-        def to_beat_here() -> float | None:
-            best_us = to_beat_us()
-            return None if best_us is None else best_us / factor
+            def to_beat_here() -> float | None:
+                best_us = to_beat_us()
+                return None if best_us is None else best_us / factor
 
-        outcomes = []
-        for outcome in chip.device.evaluate(spec, problem, configs, to_beat_us=to_beat_here):
-            if self._stopping.is_set():
-                break
-            outcomes.append(self._noted(outcome, chip))
-        return outcomes
+            configs = [config for _, config in share]
+            outcomes = chip.device.evaluate(spec, problem, configs, to_beat_us=to_beat_here)
+            for (index, _), outcome in zip(share, outcomes, strict=True):
+                said.put((index, self._noted(outcome, chip)))
+                chip.since += 1
+                if stopping.is_set():
+                    return
+        except Unavailable as error:
+            self._lost = error
+            self._drain(chip, f"it is lost: {error}")
+
+    def _is_to_be_anchored(self, chip: _Chip) -> bool:
+        is_due = not chip.factors or chip.since >= _CONFIGS_A_FACTOR
+        return len(self._anchors) == _ANCHORS and len(self._all) > 1 and is_due
 
     def _noted(self, outcome: Outcome, chip: _Chip) -> Outcome:
         facts = {**outcome.facts, "chip": chip.device.id, "host": socket.gethostname()}
@@ -224,9 +258,14 @@ class SpreadDevice(Device):
         timing = None if outcome.timing is None else _scaled(outcome.timing, chip.factor)
         return replace(outcome, timing=timing, facts=facts)
 
-    def _drain(self, chip: _Chip, why: str) -> None:
-        self._chips.remove(chip)
+    def _drain(self, chip: _Chip, why: str, *, but_one: bool = False) -> bool:
+        """Take a chip out and name it. Returns False, and does nothing, if it is to be kept as the last one."""
+        with self._draining:
+            if but_one and len(self._chips) == 1:
+                return False
+            self._chips.remove(chip)
         self._told(f"{chip.device.id} is drained: {why}")
+        return True
 
 
 def _scaled(timing: Timing, factor: float) -> Timing:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import statistics
+import threading
 
 import numpy as np
 import pytest
@@ -10,6 +11,7 @@ from places import LANDSCAPES
 
 from tilewise.db.records import Problem, Status
 from tilewise.errors import StoreError, Unavailable, UsageError
+from tilewise.tuner.devices import spread
 from tilewise.tuner.devices.replay import ReplayDevice
 from tilewise.tuner.devices.spread import SpreadDevice
 
@@ -75,7 +77,10 @@ def test_a_config_that_fails_is_no_anchor_and_fails_on_any_chip(bowl, chips):
 
 
 @pytest.mark.parametrize(("change", "drained"), [(1.025, False), (1.035, True)])
-def test_a_chip_whose_anchors_move_is_drained_by_name_and_its_share_timed_again(bowl, chips, change, drained):
+def test_a_chip_whose_anchors_move_is_drained_by_name_and_its_share_timed_again(
+    bowl, chips, monkeypatch, change, drained
+):
+    monkeypatch.setattr(spread, "_CONFIGS_A_FACTOR", 1)
     slowness, told = [1.1], []
     made = chips(1.0, lambda: slowness[0])
     with SpreadDevice(made, told=told.append) as device:
@@ -112,8 +117,44 @@ def test_an_error_on_one_chip_ends_what_the_others_do(bowl, chips):
 
     made = chips(1.0, fails, waits)
     with SpreadDevice(made) as device, pytest.raises(StoreError, match="the disk is full"):
-        next(device.evaluate(bowl.SPEC, PROBLEM, configs(bowl, 30)))
+        list(device.evaluate(bowl.SPEC, PROBLEM, configs(bowl, 30)))
     assert len(made[2].evaluated) == 3  # the anchors, and the config after which it noticed
+
+
+def test_outcomes_come_in_order_and_before_the_last_is_known(bowl, chips):
+    def waits():
+        assert released.wait(60)
+        return 1.1
+
+    released, made = threading.Event(), chips(1.0, waits)
+    wanted = configs(bowl, 5)
+    with SpreadDevice(made, anchors=False) as device:
+        outcomes = device.evaluate(bowl.SPEC, PROBLEM, wanted)
+        first = next(outcomes)
+        released.set()
+        found = [outcome.timing.time_us for outcome in (first, *outcomes)]
+    factors = (1.0, 1.1, 1.0, 1.1, 1.0)
+    assert found == pytest.approx([bowl.time_us(c) * by for c, by in zip(wanted, factors, strict=True)])
+
+
+def test_a_chip_times_the_anchors_again_after_a_number_of_configs(bowl, chips):
+    made = chips(1.0, 1.1)
+    with SpreadDevice(made) as device:
+        for first in range(0, 64, 8):
+            times(device, bowl, configs(bowl, 64)[first : first + 8])
+    own = 3 + 7 * 4  # the first chip timed the anchors, which are of the first batch
+    assert len(made[1].evaluated) == own + 2 + 2
+
+
+def test_a_batch_that_is_left_early_leaves_nothing_running(bowl, chips):
+    made = chips(1.0, 1.1)
+    with SpreadDevice(made, anchors=False) as device:
+        outcomes = device.evaluate(bowl.SPEC, PROBLEM, configs(bowl, 40))
+        next(outcomes)
+        outcomes.close()
+        timed = [len(one.evaluated) for one in made]
+        times(device, bowl, configs(bowl, 2))
+    assert [len(one.evaluated) for one in made] == [count + 1 for count in timed]
 
 
 def test_another_problem_has_anchors_of_its_own(bowl, chips):
