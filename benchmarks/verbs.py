@@ -42,5 +42,6 @@ VERBS = {
     "several": ("gpu.commands:several", "Tune on several NVIDIA GPUs of a host at once, beside faults of one."),
     "shapes": ("launch.commands:shapes", "Call kernels at many shapes, of which few are tuned."),
     "soak": ("service.commands:soak", "Load a service with requests while its processes are killed at random."),
+    "spread": ("fleet.commands:spread", "Tune on one replayed chip and on many: speed-up, losses and regret."),
     "timing": ("gpu.commands:timing", "Compare ways to time a kernel on an NVIDIA GPU."),
 }

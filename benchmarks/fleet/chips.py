@@ -36,14 +36,20 @@ class Chip:
 
 
 def chips(folder: Path, count: int, *, noise: float, seconds: float, seed: int) -> list[Chip]:
-    """Write the files of `count` chips of `NAMES` in turn with drawn speeds, and last of one with a stale toolchain."""
-    drawn = random.Random(seed)
+    """Write the files of `count` chips of `NAMES` in turn, and last of one with a stale toolchain.
+
+    The speeds of each kind are `SLOWNESS` and evenly between, in a drawn order.
+    """
+    least, most = SLOWNESS
+    each = max(1, -(-count // len(NAMES)) - 1)
+    slowness = [round(least + (most - least) * step / each, 4) for step in range(each + 1)]
+    random.Random(seed).shuffle(slowness)
     planted = [
         Planted(
             str(_RECORDING),
             NAMES[number % len(NAMES)],
             TOOLCHAIN,
-            slowness=round(drawn.uniform(*SLOWNESS), 4),
+            slowness=slowness[number // len(NAMES)],
             noise=noise,
             variation=_VARIATION,
             seconds=seconds,

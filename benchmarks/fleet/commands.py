@@ -1,4 +1,4 @@
-"""`tilewise bench fleet`."""
+"""`tilewise bench fleet` and `tilewise bench spread`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import click
 
 from tilewise.cli.options import common, database, give
 
-__all__ = ["fleet"]
+__all__ = ["fleet", "spread"]
 
 
 @click.command()
@@ -67,3 +67,36 @@ def _show(body: dict[str, Any]) -> None:
         click.echo(f"fault: {fault}")
     if not body["faults"]:
         click.echo("no promise was broken")
+
+
+@click.command()
+@click.option("--seeds", type=click.IntRange(1), default=10, show_default=True, help="Draws of the chips' speeds.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@database
+@common
+def spread(seeds: int, file: str | None, url: str | None, as_json: bool) -> None:
+    """Tune on one replayed chip and on many: the speed-up, its losses, and the regret of what they pick.
+
+    --db names a new, empty database; the default is a temporary SQLite file.
+    """
+    from tilewise.benchmarks.fleet.spread import bench_spread
+    from tilewise.cli.progress import working
+
+    with working("spread:") as say:
+        body = bench_spread(seeds=seeds, url=url, say=say)
+    give(body, as_json, file, _show_spread)
+
+
+def _show_spread(body: dict[str, Any]) -> None:
+    for row in body["regret"]:
+        means = (sum(row[words]) / len(row[words]) for words in ("with_anchors", "without"))
+        click.echo(f"{row['landscape']}: regret {' with anchors, '.join(f'{mean:.2%}' for mean in means)} without")
+    for row in body["jobs"]:
+        click.echo(f"jobs on {row['chips']} chips: {row['per_second']} trials a second, {row['speed_up']}x")
+    for study in body["one_problem"]:
+        for row in study["rows"]:
+            click.echo(
+                f"{study['search']}, {study['seconds_a_trial']} s a trial, {row['chips']} chips: {row['per_second']} "
+                f"trials a second, {row['speed_up']}x, database {row['database_share']:.1%}, driver "
+                f"{row['driver_share']:.1%}"
+            )

@@ -16,20 +16,22 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from queue import SimpleQueue
-from typing import Any
 
-from tilewise.db.records import canonical_json
+from tilewise.db.records import Status, Trial, canonical_json
 from tilewise.errors import Unavailable, UsageError
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
 from tilewise.tuner.devices.base import Device
 from tilewise.tuner.measure.outcome import Outcome, Timing, Verdict
 
-__all__ = ["SpreadDevice"]
+__all__ = ["SpreadDevice", "anchors_of"]
 
 MAX_DRIFT = 0.03
 """Change of a chip's anchors, relative to the first chip's, beyond which it is drained."""
 
 _ANCHORS = 2
+_GIVEN = 4
+"""Anchors of a tuning that another chip has begun: its fastest configs look a little faster than they are."""
+
 _CONFIGS_A_FACTOR = 24
 """Configs that a chip times before it times the anchors again, which takes 8% of its time then."""
 
@@ -84,13 +86,21 @@ class SpreadDevice(Device):
         self._all = list(devices)
         self._chips = [_Chip(device) for device in devices]
         self._anchored, self._told = anchors, told
-        self._problem: tuple[str, Problem] | None = None
+        self._problem: Problem | None = None
+        self._given = False
         self._anchors: list[tuple[Config, float]] = []
-        """Configs with their times on the first chip, in microseconds."""
+        """Configs with their times on the first chip, in microseconds. If they were `_given`, that is another one."""
         self._stopping = threading.Event()
         self._draining = threading.Lock()
         self._lost: Unavailable | None = None
         self._threads = ThreadPoolExecutor(len(devices), thread_name_prefix="spread")
+
+    def compare_with(self, problem: Problem, anchors: Sequence[tuple[Config, float]]) -> None:
+        """Make this problem's times comparable with those of a chip that took so many microseconds for these configs.
+
+        For a tuning that another chip has begun: its first chip is that one then. Fewer than two change nothing.
+        """
+        self._set_anchors(problem, anchors if len(anchors) >= _ANCHORS else [])
 
     # The contract -----------------------------------------------------------------------------------------------
 
@@ -102,10 +112,8 @@ class SpreadDevice(Device):
         *,
         to_beat_us: _ToBeat = lambda: None,
     ) -> Iterator[Outcome]:
-        if self._problem != (spec.name, problem):
-            self._problem, self._anchors = (spec.name, problem), []
-            for chip in self._chips:
-                chip.factors.clear()
+        if self._problem != problem:
+            self._set_anchors(problem, [])
         known, following = dict[int, Outcome](), 0
         for index, outcome in self._outcomes(spec, problem, configs, to_beat_us):
             known[index] = outcome
@@ -118,7 +126,7 @@ class SpreadDevice(Device):
     ) -> Iterator[tuple[int, Outcome]]:
         """Yield each config's outcome with its index, as they come."""
         left = set(range(len(configs)))
-        if self._anchored and len(self._anchors) < _ANCHORS:
+        if self._anchored and len(self._all) > 1 and len(self._anchors) < _ANCHORS:
             found = self._find_anchors(spec, problem, configs)
             left -= found.keys()
             yield from found.items()
@@ -131,7 +139,10 @@ class SpreadDevice(Device):
         return self._first.verify(spec, problem, config)
 
     def race(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config], rounds: int) -> Sequence[Outcome]:
-        return self._first.race(spec, problem, configs, rounds)
+        if self._given and not self._chips[0].factors:
+            self._measure_factor(self._chips[0], spec, problem)
+        outcomes = self._first.race(spec, problem, configs, rounds)
+        return [self._noted(outcome, self._chips[0]) for outcome in outcomes] if self._given else outcomes
 
     def memory_bytes(self) -> int:
         return min(device.memory_bytes() for device in self._all)
@@ -161,6 +172,11 @@ class SpreadDevice(Device):
         return self._chips[0].device
 
     # Anchors ------------------------------------------------------------------------------------------------------
+
+    def _set_anchors(self, problem: Problem, anchors: Sequence[tuple[Config, float]]) -> None:
+        self._problem, self._anchors, self._given = problem, list(anchors), bool(anchors)
+        for chip in self._chips:
+            chip.factors.clear()
 
     def _find_anchors(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> dict[int, Outcome]:
         """Time configs on the first chip until enough of them have a time; these are the anchors."""
@@ -192,13 +208,27 @@ class SpreadDevice(Device):
         self, spec: KernelSpec, problem: Problem, configs: Sequence[Config], left: Sequence[int], to_beat_us: _ToBeat
     ) -> Iterator[tuple[int, Outcome]]:
         """Deal the configs that are left out to the chips, and yield the outcomes of those that are not drained."""
+        shares = [
+            (chip, [(index, configs[index]) for index in left[turn :: len(self._chips)]])
+            for turn, chip in enumerate(self._chips)
+        ]
+        serving = [self._serve(chip, spec, problem, share, to_beat_us) for chip, share in shares if share]
+        yield from serving[0] if len(serving) == 1 else self._at_once(serving)
+        if not self._chips:
+            raise self._lost or Unavailable("no chip is left")
+
+    def _at_once(self, serving: Sequence[Iterator[tuple[int, Outcome]]]) -> Iterator[tuple[int, Outcome]]:
+        """Yield what these yield, each in a thread of its own. None runs on when this ends."""
         said: SimpleQueue[tuple[int, Outcome] | Future[None]] = SimpleQueue()
         self._stopping = stopping = threading.Event()
-        running = set[Future[None]]()
-        for turn, chip in enumerate(list(self._chips)):
-            share = [(index, configs[index]) for index in left[turn :: len(self._chips)]]
-            if share:
-                running.add(self._threads.submit(self._serve, chip, spec, problem, share, to_beat_us, said, stopping))
+
+        def serve(each: Iterator[tuple[int, Outcome]]) -> None:
+            for news in each:
+                said.put(news)
+                if stopping.is_set():
+                    return
+
+        running = {self._threads.submit(serve, each) for each in serving}
         for future in running:
             future.add_done_callback(said.put)
         try:
@@ -211,20 +241,11 @@ class SpreadDevice(Device):
         finally:
             stopping.set()
             wait(running)
-        if not self._chips:
-            raise self._lost or Unavailable("no chip is left")
 
     def _serve(
-        self,
-        chip: _Chip,
-        spec: KernelSpec,
-        problem: Problem,
-        share: Sequence[tuple[int, Config]],
-        to_beat_us: _ToBeat,
-        said: SimpleQueue[Any],
-        stopping: threading.Event,
-    ) -> None:
-        """Time a chip's share, unless its anchors have moved; drain it if it is lost."""
+        self, chip: _Chip, spec: KernelSpec, problem: Problem, share: Sequence[tuple[int, Config]], to_beat_us: _ToBeat
+    ) -> Iterator[tuple[int, Outcome]]:
+        """Time a chip's share, unless its anchors have moved. Drain the chip if it is lost."""
         try:
             if self._is_to_be_anchored(chip):
                 self._measure_factor(chip, spec, problem)
@@ -239,17 +260,15 @@ class SpreadDevice(Device):
             configs = [config for _, config in share]
             outcomes = chip.device.evaluate(spec, problem, configs, to_beat_us=to_beat_here)
             for (index, _), outcome in zip(share, outcomes, strict=True):
-                said.put((index, self._noted(outcome, chip)))
                 chip.since += 1
-                if stopping.is_set():
-                    return
+                yield index, self._noted(outcome, chip)
         except Unavailable as error:
             self._lost = error
             self._drain(chip, f"it is lost: {error}")
 
     def _is_to_be_anchored(self, chip: _Chip) -> bool:
         is_due = not chip.factors or chip.since >= _CONFIGS_A_FACTOR
-        return len(self._anchors) == _ANCHORS and len(self._all) > 1 and is_due
+        return len(self._anchors) >= _ANCHORS and (self._given or len(self._all) > 1) and is_due
 
     def _noted(self, outcome: Outcome, chip: _Chip) -> Outcome:
         facts = {**outcome.facts, "chip": chip.device.id, "host": socket.gethostname()}
@@ -266,6 +285,20 @@ class SpreadDevice(Device):
             self._chips.remove(chip)
         self._told(f"{chip.device.id} is drained: {why}")
         return True
+
+
+def anchors_of(trials: Sequence[Trial], device_id: str) -> list[tuple[Config, float]]:
+    """Return the fastest stored configs with their times, if another chip than this host's `device_id` timed any trial.
+
+    Times of several chips are those of the first already.
+    """
+    here = {"chip": device_id, "host": socket.gethostname()}
+    if all({name: trial.facts.get(name) for name in here} == here for trial in trials) and not any(
+        "anchor_factor" in trial.facts for trial in trials
+    ):
+        return []
+    timed = [(t.time_us, t) for t in trials if t.status is Status.CORRECT and t.time_us is not None and not t.dropped]
+    return [(trial.config, time_us) for time_us, trial in sorted(timed, key=lambda each: each[0])[:_GIVEN]]
 
 
 def _scaled(timing: Timing, factor: float) -> Timing:
