@@ -77,7 +77,7 @@ class RecordedChip(Device):
         self.target = known_target(self.planted.name, self.planted.cores)
         rows = read_landscape(self.planted.recording).rows
         self._rows = {canonical_json(dict(row.config)): row for row in rows}
-        self._drawn = random.Random(str(path))
+        self._drawn = random.Random(Path(path).name)
 
     def evaluate(
         self,
