@@ -27,4 +27,5 @@ def trials_a_minute(database: Database, now: datetime | None = None) -> float:
     recent = [made for (made,) in database.fetch(_LATEST) if now - timedelta(minutes=1) < made <= now]
     if len(recent) < _MOST:
         return float(len(recent))
-    return 60 * len(recent) / max(1e-3, (now - min(recent)).total_seconds())
+    span_seconds: float = (now - min(recent)).total_seconds()
+    return 60 * len(recent) / max(1e-3, span_seconds)

@@ -76,6 +76,7 @@ def trials_left(jobs: Jobs) -> int:
 
 
 def _left(job: Job) -> int:
-    each = job.progress.get("of") or job.trials or USUAL_TRIALS
-    shapes = job.progress.get("shapes", len(job.shapes)) - job.progress.get("shapes_done", 0)
-    return max(0, each * shapes - job.progress.get("trials", 0) * (shapes > 0))
+    each: int = job.progress.get("of") or job.trials or USUAL_TRIALS
+    shapes: int = job.progress.get("shapes", len(job.shapes)) - job.progress.get("shapes_done", 0)
+    made: int = job.progress.get("trials", 0)
+    return max(0, each * shapes - made) if shapes else 0

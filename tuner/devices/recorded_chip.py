@@ -87,10 +87,12 @@ class RecordedChip(Device):
         *,
         to_beat_us: Callable[[], float | None] = lambda: None,
     ) -> Iterator[Outcome]:
+        def timed(row: Row) -> Timing:
+            return time_adaptively(self._runs(row, problem), to_beat_us=to_beat_us(), seconds=math.inf)
+
         for config in configs:
             time.sleep(self.planted.seconds)
-            beat_us = to_beat_us()
-            yield self._outcome(config, lambda row, beat_us=beat_us: self._timed(row, problem, beat_us))
+            yield self._outcome(config, timed)
 
     def verify(self, spec: KernelSpec, problem: Problem, config: Config) -> Verdict:
         outcome = self._outcome(config, lambda row: Timing(self.planted.true_us(row, problem)))
@@ -114,9 +116,6 @@ class RecordedChip(Device):
         if row.status is not Status.CORRECT:
             return Outcome(row.status, row.reason or f"recorded as {row.status}", facts=facts)
         return Outcome(Status.CORRECT, timing=timed(row), facts=facts)
-
-    def _timed(self, row: Row, problem: Problem, to_beat_us: float | None) -> Timing:
-        return time_adaptively(self._runs(row, problem), to_beat_us=to_beat_us, seconds=math.inf)
 
     def _runs(self, row: Row, problem: Problem) -> Callable[[int], list[float]]:
         planted, drawn = self.planted, self._drawn
