@@ -17,6 +17,7 @@ VERBS = {
         "Execute compiled configs; compare with float64 and Triton's interpreter.",
     ),
     "faults": ("gpu.commands:faults", "Tune among configs that crash, hang or are wrong, on an NVIDIA GPU."),
+    "fleet": ("fleet.commands:fleet", "Tune on many replayed chips while processes of the fleet are killed."),
     "hostile": ("service.commands:hostile", "Time the service's look-ups beside hostile readers."),
     "inferred": ("search.commands:inferred", "Search with inferred tilings and with those written by hand."),
     "judge": ("search.commands:judge", "Run the default search on landscapes that decided nothing about it."),
@@ -41,5 +42,6 @@ VERBS = {
     "several": ("gpu.commands:several", "Tune on several NVIDIA GPUs of a host at once, beside faults of one."),
     "shapes": ("launch.commands:shapes", "Call kernels at many shapes, of which few are tuned."),
     "soak": ("service.commands:soak", "Load a service with requests while its processes are killed at random."),
+    "spread": ("fleet.commands:spread", "Tune on one replayed chip and on many: speed-up, losses and regret."),
     "timing": ("gpu.commands:timing", "Compare ways to time a kernel on an NVIDIA GPU."),
 }

@@ -164,6 +164,7 @@ _NEXT = (
 )
 _WAITING = select(_J.device, _J.kernel, _J.toolchain).where(_J.state == "queued").distinct()
 _UNFINISHED = select(func.count()).where(text("state IN ('queued', 'running')"), _J.token == bindparam("token"))
+_COUNTS = select(_J.state, _J.device, func.count()).group_by(_J.state, _J.device)
 _DEADLINES = select(_J.deadline).where(_J.state == "queued", _J.deadline.is_not(None))
 _KEY = select(_J.key).where(_J.id == bindparam("id"))
 _LAST = 2**63 - 1
@@ -243,6 +244,10 @@ class Jobs:
 
     def running(self) -> list[Job]:
         return [_read(row) for row in self._database.fetch(_RUNNING)]
+
+    def counts(self) -> list[tuple[str, str, int]]:
+        """Return the number of jobs by state and requested device."""
+        return [(state, device, count) for state, device, count in self._database.fetch(_COUNTS)]
 
     def waiting(self, kernels: Container[str]) -> set[str]:
         """Return the devices that queued jobs of these kernels wait for."""

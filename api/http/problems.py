@@ -58,6 +58,7 @@ async def of_ours(request: Request, error: Exception) -> ProblemResponse:
         members["nearest"] = [dict(dims) for dims in error.nearest]
     elif isinstance(error, StoreError):
         _log.error("the database failed: %s", error)
+        request.app.state.service.metrics.database_errors.inc()
         detail = _DETAILS.get(type(error), _NO_ANSWER)  # the message may hold paths of the server
     title = kind.replace("-", " ").capitalize()
     headers = {401: {"WWW-Authenticate": _challenge(request)}, 503: {"Retry-After": RETRY_SECONDS}}.get(status)

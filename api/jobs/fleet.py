@@ -20,6 +20,10 @@ class Fleet:
     def live(self) -> list[Worker]:
         return [worker for worker in self._workers.all() if not self._is_lost(worker)]
 
+    def known(self) -> list[Worker]:
+        """Return all workers that are registered, the lost ones too until they are removed."""
+        return self._workers.all()
+
     def sweep(self) -> list[Worker]:
         """Remove the workers that are lost, and return them."""
         lost = [worker for worker in self._workers.all() if self._is_lost(worker)]

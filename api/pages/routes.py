@@ -13,7 +13,7 @@ from starlette.routing import BaseRoute, Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from tilewise.api.http.routing import service_of
-from tilewise.api.pages import api, jobs, kernel, search
+from tilewise.api.pages import api, fleet, jobs, kernel, search
 from tilewise.api.pages.listing import row
 from tilewise.api.pages.problem import routes as problem_routes
 from tilewise.api.pages.rendering import page
@@ -93,6 +93,7 @@ PAGES: list[BaseRoute] = [
     Route("/kernels/{kernel}", kernel.kernel),
     Route("/search", search.search),
     Route("/docs", api.api),
+    Route("/fleet", fleet.fleet),
     Route("/jobs", jobs.jobs),
     Route("/jobs/{number}", jobs.job),
     Mount("/static", StaticFiles(directory=Path(__file__).with_name("static"))),

@@ -7,7 +7,11 @@ from starlette.responses import JSONResponse, Response
 
 from tilewise.api.http import schemas
 from tilewise.api.http.routing import DATABASE_FAILS, PlainRoute, service_of
+from tilewise.api.jobs.overview import overview
 from tilewise.api.service.metrics import CONTENT_TYPE
+from tilewise.api.service.service import Service
+from tilewise.db.activity import last_trial
+from tilewise.errors import StoreError
 
 __all__ = ["plain"]
 
@@ -37,5 +41,14 @@ async def readyz(request: Request) -> Response:
     responses={200: {"content": {CONTENT_TYPE.partition(";")[0]: {"schema": {"type": "string"}}}}},
 )
 async def metrics(request: Request) -> Response:
-    """Return the metrics in Prometheus' text format."""
-    return Response(service_of(request).metrics.text(), media_type=CONTENT_TYPE)
+    """Return the metrics in Prometheus' text format. Those of the fleet stay as they are while the database fails."""
+    service = service_of(request)
+    await service.run(_count_fleet, service)
+    return Response(service.metrics.text(), media_type=CONTENT_TYPE)
+
+
+def _count_fleet(service: Service) -> None:
+    try:
+        service.metrics.show_fleet(overview(service.jobs, service.fleet), last_trial(service.store.database))
+    except StoreError:
+        service.metrics.database_errors.inc()

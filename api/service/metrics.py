@@ -7,6 +7,8 @@ from collections.abc import Callable
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
+from tilewise.api.jobs.overview import STATES, Overview
+
 __all__ = ["CONTENT_TYPE", "Metrics"]
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
@@ -37,6 +39,22 @@ class Metrics:
         self.answers = Counter(
             "tilewise_answers", "Look-ups by how they were answered.", ["match", "source"], registry=self._registry
         )
+        self.database_errors = Counter(
+            "tilewise_database_errors", "Requests that failed because of the database.", registry=self._registry
+        )
+        self._jobs = Gauge("tilewise_jobs", "Jobs by state.", ["state"], registry=self._registry)
+        self._queue = Gauge(
+            "tilewise_jobs_waiting",
+            "Waiting jobs by the device that they ask for.",
+            ["device"],
+            registry=self._registry,
+        )
+        self._devices = Gauge(
+            "tilewise_devices", "Devices of workers, by name and state.", ["name", "state"], registry=self._registry
+        )
+        self._last_trial = Gauge(
+            "tilewise_last_trial", "The number of the trial stored last; it grows with each.", registry=self._registry
+        )
         self._known: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:
@@ -50,6 +68,20 @@ class Metrics:
             self._known[method, route, status] = known
         known[0].inc()
         known[1].observe(seconds)
+
+    def show_fleet(self, fleet: Overview, last_trial: int) -> None:
+        """Set what is known of the fleet."""
+        self._last_trial.set(last_trial)
+        for gauge in (self._jobs, self._queue, self._devices):
+            gauge.clear()
+        for state, count in fleet.jobs.items():
+            self._jobs.labels(state).set(count)
+        for device, count in fleet.queue.items():
+            self._queue.labels(device).set(count)
+        for name in {chip.name for chip in fleet.chips}:
+            for state in STATES:
+                count = sum((chip.name, chip.state) == (name, state) for chip in fleet.chips)
+                self._devices.labels(name, state).set(count)
 
     def text(self) -> bytes:
         return generate_latest(self._registry)

@@ -125,6 +125,11 @@ class Service:
         self.streams = Places(50, 20, "event streams", _STREAM_SECONDS)
         """Event streams of token holders, for whom the others leave places."""
         self.anonymous_streams = Places(150, 20, "event streams", _STREAM_SECONDS)
+        self.metrics.gauge(
+            "tilewise_event_streams",
+            "Event streams that clients listen to.",
+            lambda: len(self.streams) + len(self.anonymous_streams),
+        )
         self._explanations_asked = Places(16, 8, "explanations", _STREAM_SECONDS)
         self._explaining = CapacityLimiter(1)
         self._exports_asked = Places(32, 8, "exports", _STREAM_SECONDS)

@@ -18,6 +18,7 @@ from tilewise.benchmarks.claims.chip import CHIP
 from tilewise.benchmarks.claims.claim import Claim, RawFiles
 from tilewise.benchmarks.claims.commands import present_command
 from tilewise.benchmarks.claims.constants import MODULES, constants, meaning_of_by_hand
+from tilewise.benchmarks.claims.fleet import FLEET
 from tilewise.benchmarks.claims.history import Change, History, moment
 from tilewise.benchmarks.claims.model import MODEL
 from tilewise.benchmarks.claims.search import SEARCH
@@ -32,6 +33,7 @@ SECTIONS: Mapping[str, Sequence[Claim]] = {
     "The modelled part": MODEL,
     "On a chip": CHIP,
     "Launch and service": SERVICE,
+    "A fleet": FLEET,
 }
 
 CLAIMS = tuple(claim for claims in SECTIONS.values() for claim in claims)

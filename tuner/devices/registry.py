@@ -100,9 +100,10 @@ def _model_rows() -> list[DeviceRow]:
 
 
 def _open_replay(file: str, wait: float | None, l2: L2State) -> Device:
+    from tilewise.tuner.devices.recorded_chip import SUFFIX, RecordedChip
     from tilewise.tuner.devices.replay import ReplayDevice
 
-    return ReplayDevice(file)
+    return RecordedChip(file) if file.endswith(SUFFIX) else ReplayDevice(file)
 
 
 FAMILIES = {

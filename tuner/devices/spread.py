@@ -1,8 +1,8 @@
 """Several chips of one part as one device, over which the candidates of one problem are spread.
 
-Chips of one part differ: by 8% at the mean between GPUs of one model, by 1.5x at worst (arXiv 2208.11035). So with each
-share of a batch a chip also times two anchor configs. Its times are multiplied by what the anchors take on the first
-chip over what they take on this one. The final comparison is on one chip.
+Chips of one part differ: by 8% at the mean between GPUs of one model, by 1.5x at worst (arXiv 2208.11035). So each
+chip also times two anchor configs, at first and again after every few configs. Its times are multiplied by what the
+anchors take on the first chip over what they take on this one. The final comparison is on one chip.
 """
 
 from __future__ import annotations
@@ -13,21 +13,28 @@ import statistics
 import sys
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
+from queue import SimpleQueue
 
-from tilewise.db.records import canonical_json
+from tilewise.db.records import Status, Trial, canonical_json
 from tilewise.errors import Unavailable, UsageError
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
 from tilewise.tuner.devices.base import Device
 from tilewise.tuner.measure.outcome import Outcome, Timing, Verdict
 
-__all__ = ["SpreadDevice"]
+__all__ = ["SpreadDevice", "anchors_of"]
 
 MAX_DRIFT = 0.03
 """Change of a chip's anchors, relative to the first chip's, beyond which it is drained."""
 
 _ANCHORS = 2
+_GIVEN = 4
+"""Anchors of a tuning that another chip has begun: its fastest configs look a little faster than they are."""
+
+_CONFIGS_A_FACTOR = 24
+"""Configs that a chip times before it times the anchors again, which takes 8% of its time then."""
+
 _ToBeat = Callable[[], float | None]
 
 
@@ -36,11 +43,13 @@ def _tell(line: str) -> None:
 
 
 class _Chip:
-    """A chip, and how much slower the first chip runs the anchors of the present problem, batch by batch."""
+    """A chip, and how much slower the first chip runs the anchors of the present problem, each time they are timed."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
         self.factors: list[float] = []
+        self.since = 0
+        """Configs timed since the last factor was measured."""
 
     @property
     def factor(self) -> float:
@@ -77,11 +86,21 @@ class SpreadDevice(Device):
         self._all = list(devices)
         self._chips = [_Chip(device) for device in devices]
         self._anchored, self._told = anchors, told
-        self._problem: tuple[str, Problem] | None = None
+        self._problem: Problem | None = None
+        self._given = False
         self._anchors: list[tuple[Config, float]] = []
-        """Configs with their times on the first chip, in microseconds."""
+        """Configs with their times on the first chip, in microseconds. If they were `_given`, that is another one."""
         self._stopping = threading.Event()
+        self._draining = threading.Lock()
+        self._lost: Unavailable | None = None
         self._threads = ThreadPoolExecutor(len(devices), thread_name_prefix="spread")
+
+    def compare_with(self, problem: Problem, anchors: Sequence[tuple[Config, float]]) -> None:
+        """Make this problem's times comparable with those of a chip that took so many microseconds for these configs.
+
+        For a tuning that another chip has begun: its first chip is that one then. Fewer than two change nothing.
+        """
+        self._set_anchors(problem, anchors if len(anchors) >= _ANCHORS else [])
 
     # The contract -----------------------------------------------------------------------------------------------
 
@@ -93,26 +112,37 @@ class SpreadDevice(Device):
         *,
         to_beat_us: _ToBeat = lambda: None,
     ) -> Iterator[Outcome]:
-        if self._problem != (spec.name, problem):
-            self._problem, self._anchors = (spec.name, problem), []
-            for chip in self._chips:
-                chip.factors.clear()
-        known: dict[int, Outcome] = {}
-        if self._anchored and len(self._anchors) < _ANCHORS:
-            known |= self._find_anchors(spec, problem, configs)
-        try:
-            while left := [index for index in range(len(configs)) if index not in known]:
-                known |= self._share_out(spec, problem, configs, left, to_beat_us)
-        except BaseException:
-            self._stopping.set()
-            raise
-        yield from (known[index] for index in range(len(configs)))
+        if self._problem != problem:
+            self._set_anchors(problem, [])
+        known, following = dict[int, Outcome](), 0
+        for index, outcome in self._outcomes(spec, problem, configs, to_beat_us):
+            known[index] = outcome
+            while following in known:
+                yield known.pop(following)
+                following += 1
+
+    def _outcomes(
+        self, spec: KernelSpec, problem: Problem, configs: Sequence[Config], to_beat_us: _ToBeat
+    ) -> Iterator[tuple[int, Outcome]]:
+        """Yield each config's outcome with its index, as they come."""
+        left = set(range(len(configs)))
+        if self._anchored and len(self._all) > 1 and len(self._anchors) < _ANCHORS:
+            found = self._find_anchors(spec, problem, configs)
+            left -= found.keys()
+            yield from found.items()
+        while left:
+            for index, outcome in self._share_out(spec, problem, configs, sorted(left), to_beat_us):
+                left.discard(index)
+                yield index, outcome
 
     def verify(self, spec: KernelSpec, problem: Problem, config: Config) -> Verdict:
         return self._first.verify(spec, problem, config)
 
     def race(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config], rounds: int) -> Sequence[Outcome]:
-        return self._first.race(spec, problem, configs, rounds)
+        if self._given and not self._chips[0].factors:
+            self._measure_factor(self._chips[0], spec, problem)
+        outcomes = self._first.race(spec, problem, configs, rounds)
+        return [self._noted(outcome, self._chips[0]) for outcome in outcomes] if self._given else outcomes
 
     def memory_bytes(self) -> int:
         return min(device.memory_bytes() for device in self._all)
@@ -143,6 +173,11 @@ class SpreadDevice(Device):
 
     # Anchors ------------------------------------------------------------------------------------------------------
 
+    def _set_anchors(self, problem: Problem, anchors: Sequence[tuple[Config, float]]) -> None:
+        self._problem, self._anchors, self._given = problem, list(anchors), bool(anchors)
+        for chip in self._chips:
+            chip.factors.clear()
+
     def _find_anchors(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> dict[int, Outcome]:
         """Time configs on the first chip until enough of them have a time; these are the anchors."""
         found = {}
@@ -163,6 +198,7 @@ class SpreadDevice(Device):
             for (_, first_us), outcome in zip(self._anchors, outcomes, strict=True)
             if outcome.timing is not None
         ]
+        chip.since = 0
         if ratios:
             chip.factors.append(math.exp(statistics.fmean(ratios)))
 
@@ -170,52 +206,69 @@ class SpreadDevice(Device):
 
     def _share_out(
         self, spec: KernelSpec, problem: Problem, configs: Sequence[Config], left: Sequence[int], to_beat_us: _ToBeat
-    ) -> dict[int, Outcome]:
-        """Deal the configs that are left out to the chips; return the outcomes of those that were not drained."""
-        shares = [(chip, left[turn :: len(self._chips)]) for turn, chip in enumerate(self._chips)]
-        running = [
-            (
-                chip,
-                share,
-                self._threads.submit(self._serve, chip, spec, problem, [configs[i] for i in share], to_beat_us),
-            )
-            for chip, share in shares
-            if share
+    ) -> Iterator[tuple[int, Outcome]]:
+        """Deal the configs that are left out to the chips, and yield the outcomes of those that are not drained."""
+        shares = [
+            (chip, [(index, configs[index]) for index in left[turn :: len(self._chips)]])
+            for turn, chip in enumerate(self._chips)
         ]
-        known: dict[int, Outcome] = {}
-        lost: Unavailable | None = None
-        for chip, share, future in running:
-            try:
-                outcomes = future.result()
-            except Unavailable as error:
-                lost = error
-                self._drain(chip, f"it is lost: {error}")
-                continue
-            if chip.drift > MAX_DRIFT and len(self._chips) > 1:
-                self._drain(chip, f"its anchors moved by {chip.drift:.1%}")
-                continue
-            known |= dict(zip(share, outcomes, strict=True))
+        serving = [self._serve(chip, spec, problem, share, to_beat_us) for chip, share in shares if share]
+        yield from serving[0] if len(serving) == 1 else self._at_once(serving)
         if not self._chips:
-            raise lost or Unavailable("no chip is left")
-        return known
+            raise self._lost or Unavailable("no chip is left")
+
+    def _at_once(self, serving: Sequence[Iterator[tuple[int, Outcome]]]) -> Iterator[tuple[int, Outcome]]:
+        """Yield what these yield, each in a thread of its own. None runs on when this ends."""
+        said: SimpleQueue[tuple[int, Outcome] | Future[None]] = SimpleQueue()
+        self._stopping = stopping = threading.Event()
+
+        def serve(each: Iterator[tuple[int, Outcome]]) -> None:
+            for news in each:
+                said.put(news)
+                if stopping.is_set():
+                    return
+
+        running = {self._threads.submit(serve, each) for each in serving}
+        for future in running:
+            future.add_done_callback(said.put)
+        try:
+            while running:
+                if isinstance(news := said.get(), Future):
+                    running.discard(news)
+                    news.result()
+                else:
+                    yield news
+        finally:
+            stopping.set()
+            wait(running)
 
     def _serve(
-        self, chip: _Chip, spec: KernelSpec, problem: Problem, configs: Sequence[Config], to_beat_us: _ToBeat
-    ) -> list[Outcome]:
-        if len(self._anchors) == _ANCHORS and len(self._all) > 1:
-            self._measure_factor(chip, spec, problem)
-        factor = chip.factor
+        self, chip: _Chip, spec: KernelSpec, problem: Problem, share: Sequence[tuple[int, Config]], to_beat_us: _ToBeat
+    ) -> Iterator[tuple[int, Outcome]]:
+        """Time a chip's share, unless its anchors have moved. Drain the chip if it is lost."""
+        try:
+            if self._is_to_be_anchored(chip):
+                self._measure_factor(chip, spec, problem)
+                if chip.drift > MAX_DRIFT and self._drain(chip, f"its anchors moved by {chip.drift:.1%}", but_one=True):
+                    return
+            factor = chip.factor
 
-        def to_beat_here() -> float | None:
-            best_us = to_beat_us()
-            return None if best_us is None else best_us / factor
+            def to_beat_here() -> float | None:
+                best_us = to_beat_us()
+                return None if best_us is None else best_us / factor
 
-        outcomes = []
-        for outcome in chip.device.evaluate(spec, problem, configs, to_beat_us=to_beat_here):
-            if self._stopping.is_set():
-                break
-            outcomes.append(self._noted(outcome, chip))
-        return outcomes
+            configs = [config for _, config in share]
+            outcomes = chip.device.evaluate(spec, problem, configs, to_beat_us=to_beat_here)
+            for (index, _), outcome in zip(share, outcomes, strict=True):
+                chip.since += 1
+                yield index, self._noted(outcome, chip)
+        except Unavailable as error:
+            self._lost = error
+            self._drain(chip, f"it is lost: {error}")
+
+    def _is_to_be_anchored(self, chip: _Chip) -> bool:
+        is_due = not chip.factors or chip.since >= _CONFIGS_A_FACTOR
+        return len(self._anchors) >= _ANCHORS and (self._given or len(self._all) > 1) and is_due
 
     def _noted(self, outcome: Outcome, chip: _Chip) -> Outcome:
         facts = {**outcome.facts, "chip": chip.device.id, "host": socket.gethostname()}
@@ -224,9 +277,28 @@ class SpreadDevice(Device):
         timing = None if outcome.timing is None else _scaled(outcome.timing, chip.factor)
         return replace(outcome, timing=timing, facts=facts)
 
-    def _drain(self, chip: _Chip, why: str) -> None:
-        self._chips.remove(chip)
+    def _drain(self, chip: _Chip, why: str, *, but_one: bool = False) -> bool:
+        """Take a chip out and name it. Returns False, and does nothing, if it is to be kept as the last one."""
+        with self._draining:
+            if but_one and len(self._chips) == 1:
+                return False
+            self._chips.remove(chip)
         self._told(f"{chip.device.id} is drained: {why}")
+        return True
+
+
+def anchors_of(trials: Sequence[Trial], device_id: str) -> list[tuple[Config, float]]:
+    """Return the fastest stored configs with their times, if another chip than this host's `device_id` timed any trial.
+
+    Times of several chips are those of the first already.
+    """
+    here = {"chip": device_id, "host": socket.gethostname()}
+    if all({name: trial.facts.get(name) for name in here} == here for trial in trials) and not any(
+        "anchor_factor" in trial.facts for trial in trials
+    ):
+        return []
+    timed = [(t.time_us, t) for t in trials if t.status is Status.CORRECT and t.time_us is not None and not t.dropped]
+    return [(trial.config, time_us) for time_us, trial in sorted(timed, key=lambda each: each[0])[:_GIVEN]]
 
 
 def _scaled(timing: Timing, factor: float) -> Timing:

@@ -20,6 +20,8 @@ OF_ONE_REQUEST = ("x-request-id", "content-length", "transfer-encoding")
 )
 def test_head_is_get_without_the_body(client, tune, path):
     tune()
+    if path == "/metrics":  # each method's first request makes them longer, and so perhaps compressed
+        client.get(path), client.head(path)
     for _ in range(2):  # the second look-up comes from memory
         got, head = client.get(path), client.head(path)
         assert (head.status_code, head.content) == (got.status_code, b"")

@@ -4,7 +4,7 @@ To add a device, add a fixture to DEVICES that returns a `Subject`: the device a
 """
 
 import json
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, replace
 
 import pytest
 from places import HELPERS
@@ -16,6 +16,7 @@ from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.ascend_model.device import ModelDevice
 from tilewise.tuner.devices.base import Device
 from tilewise.tuner.devices.cuda import device as cuda
+from tilewise.tuner.devices.recorded_chip import SUFFIX, Planted, RecordedChip
 from tilewise.tuner.devices.replay import ReplayDevice
 from tilewise.tuner.measure.outcome import Outcome, Timing, Verdict
 
@@ -113,8 +114,17 @@ def replayed_with_noise(tmp_path):
     return landscape(tmp_path, noise=True)
 
 
+@pytest.fixture
+def recorded_chip(tmp_path):
+    like = landscape(tmp_path)
+    planted = Planted(str(like.device.path), "Some GPU", "replay", slowness=1.1, noise=0.02, variation=0.1)
+    file = tmp_path / f"one{SUFFIX}"
+    file.write_text(json.dumps(asdict(planted)))
+    return replace(like, device=RecordedChip(file))
+
+
 GPU = pytest.param("cuda_gpu", marks=pytest.mark.needs_gpu)
-DEVICES = ["modelled", "npu_chip", GPU, "host", "replayed", "replayed_with_noise"]
+DEVICES = ["modelled", "npu_chip", GPU, "host", "replayed", "replayed_with_noise", "recorded_chip"]
 
 
 @pytest.fixture(params=DEVICES)

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import socket
 import statistics
+import threading
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from noise import Noise
 from places import LANDSCAPES
 
-from tilewise.db.records import Problem, Status
+from tilewise.db.records import Problem, Status, Trial
 from tilewise.errors import StoreError, Unavailable, UsageError
+from tilewise.tuner.devices import spread
 from tilewise.tuner.devices.replay import ReplayDevice
-from tilewise.tuner.devices.spread import SpreadDevice
+from tilewise.tuner.devices.spread import SpreadDevice, anchors_of
 
 PROBLEM = Problem("bowl", {"M": 64}, "float32")
+HERE = socket.gethostname()
 SLOWNESS = (1.0, 0.9, 1.1, 1.05)
 
 
@@ -75,7 +81,10 @@ def test_a_config_that_fails_is_no_anchor_and_fails_on_any_chip(bowl, chips):
 
 
 @pytest.mark.parametrize(("change", "drained"), [(1.025, False), (1.035, True)])
-def test_a_chip_whose_anchors_move_is_drained_by_name_and_its_share_timed_again(bowl, chips, change, drained):
+def test_a_chip_whose_anchors_move_is_drained_by_name_and_its_share_timed_again(
+    bowl, chips, monkeypatch, change, drained
+):
+    monkeypatch.setattr(spread, "_CONFIGS_A_FACTOR", 1)
     slowness, told = [1.1], []
     made = chips(1.0, lambda: slowness[0])
     with SpreadDevice(made, told=told.append) as device:
@@ -112,8 +121,85 @@ def test_an_error_on_one_chip_ends_what_the_others_do(bowl, chips):
 
     made = chips(1.0, fails, waits)
     with SpreadDevice(made) as device, pytest.raises(StoreError, match="the disk is full"):
-        next(device.evaluate(bowl.SPEC, PROBLEM, configs(bowl, 30)))
+        list(device.evaluate(bowl.SPEC, PROBLEM, configs(bowl, 30)))
     assert len(made[2].evaluated) == 3  # the anchors, and the config after which it noticed
+
+
+def test_outcomes_come_in_order_and_before_the_last_is_known(bowl, chips):
+    def waits():
+        assert released.wait(60)
+        return 1.1
+
+    released, made = threading.Event(), chips(1.0, waits)
+    wanted = configs(bowl, 5)
+    with SpreadDevice(made, anchors=False) as device:
+        outcomes = device.evaluate(bowl.SPEC, PROBLEM, wanted)
+        first = next(outcomes)
+        released.set()
+        found = [outcome.timing.time_us for outcome in (first, *outcomes)]
+    factors = (1.0, 1.1, 1.0, 1.1, 1.0)
+    assert found == pytest.approx([bowl.time_us(c) * by for c, by in zip(wanted, factors, strict=True)])
+
+
+def test_a_chip_times_the_anchors_again_after_a_number_of_configs(bowl, chips):
+    made = chips(1.0, 1.1)
+    with SpreadDevice(made) as device:
+        for first in range(0, 64, 8):
+            times(device, bowl, configs(bowl, 64)[first : first + 8])
+    own = 3 + 7 * 4  # the first chip timed the anchors, which are of the first batch
+    assert len(made[1].evaluated) == own + 2 + 2
+
+
+def test_a_batch_that_is_left_early_leaves_nothing_running(bowl, chips):
+    made = chips(1.0, 1.1)
+    with SpreadDevice(made, anchors=False) as device:
+        outcomes = device.evaluate(bowl.SPEC, PROBLEM, configs(bowl, 40))
+        next(outcomes)
+        outcomes.close()
+        timed = [len(one.evaluated) for one in made]
+        times(device, bowl, configs(bowl, 2))
+    assert [len(one.evaluated) for one in made] == [count + 1 for count in timed]
+
+
+def test_a_chip_that_goes_on_where_another_stopped_has_the_times_of_that_one(bowl, chips):
+    anchors = [(config, bowl.time_us(config)) for config in configs(bowl, 4)]
+    wanted = configs(bowl, 12)[4:]
+    with SpreadDevice(chips(1.1)) as device:
+        device.compare_with(PROBLEM, anchors)
+        assert times(device, bowl, wanted) == pytest.approx([bowl.time_us(config) for config in wanted])
+        device.compare_with(PROBLEM, anchors[:1])
+        assert times(device, bowl, wanted) == pytest.approx([1.1 * bowl.time_us(config) for config in wanted])
+
+
+def test_its_final_comparison_has_the_times_of_that_one_too(bowl):
+    device = bowl.NoisyDevice(Noise("even", seed=0, scale=1e-6), lambda config: 1.1 * bowl.time_us(config))
+    anchors = [(config, bowl.time_us(config)) for config in configs(bowl, 4)]
+    with SpreadDevice([device]) as spreading:
+        spreading.compare_with(PROBLEM, anchors)
+        [outcome] = spreading.race(bowl.SPEC, PROBLEM, configs(bowl, 1), 2)
+    assert outcome.timing.times_us == pytest.approx([bowl.time_us(configs(bowl, 1)[0])] * 2, rel=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("facts", "count"),
+    [
+        ({"chip": "cuda:1", "host": HERE}, 0),
+        ({"chip": "cuda:2", "host": HERE}, 4),
+        ({"chip": "cuda:1", "host": "elsewhere"}, 4),
+        ({"chip": "cuda:1", "host": HERE, "anchor_factor": 0.9}, 4),
+        ({}, 4),
+    ],
+)
+def test_anchors_are_the_fastest_of_what_another_chip_timed(bowl, facts, count):
+    def trial(number, time_us, **more):
+        return Trial(dict(configs(bowl, 9)[number]), Status.CORRECT, time_us=time_us, facts=facts, **more)
+
+    stored = [trial(number, 10.0 - number) for number in range(7)]
+    failed = replace(trial(7, 1.0), status=Status.RUNTIME, time_us=None)
+    dropped = trial(8, 0.5, dropped=True)
+    expected = [(dict(configs(bowl, 9)[number]), 10.0 - number) for number in (6, 5, 4, 3)][:count]
+    assert anchors_of([*stored, failed, dropped], "cuda:1") == expected
+    assert anchors_of([], "cuda:1") == []
 
 
 def test_another_problem_has_anchors_of_its_own(bowl, chips):

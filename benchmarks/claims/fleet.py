@@ -1,0 +1,142 @@
+"""Claims about a fleet: what kills cost it, and how much faster it is than one chip."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from statistics import fmean
+from typing import Any
+
+from tilewise.benchmarks.claims.claim import Claim, Place, Raw
+
+__all__ = ["FLEET"]
+
+_FLEET = ("api/jobs", "db", "tuner/devices/recorded_chip.py", "tuner/devices/spread.py", "tuner/tuning")
+_STUDY = "benchmarks/fleet"
+_AIMS = {8: 7.0, 64: 50.0}
+"""Speed-ups that the fleet is to reach, by its number of chips."""
+_WITH, _WITHOUT = 0.01, 0.03
+"""Regrets of picks: at most with anchors, and more than that without."""
+
+
+def _killed(body: Mapping[str, Any]) -> str:
+    faults, stopped = len(body["faults"]), body["owners_stopped"]
+    return (
+        f"{body['database']}: {body['problems']} problems on {len(body['devices'])} chips, "
+        f"{sum(body['kills'].values())} kills: {faults} fault{'s' * (faults != 1)}; the winner's time without noise at "
+        f"most {body['loss']['largest']:.1%} more than without kills ({body['loss']['other_winner']} other winners; "
+        f"{body['problems_on_several_chips']} problems ran on chips of different speed); {stopped['rows']} rows by "
+        f"{stopped['all']} owners that were stopped for two leases"
+    )
+
+
+def _returns(body: Mapping[str, Any]) -> str:
+    return ", ".join(
+        f"after the {kind} at most {max(seconds):.1f} s" for kind, seconds in sorted(body["seconds_to_return"].items())
+    )
+
+
+def _kills(raw: Raw) -> str:
+    bodies = [raw[name] for name in ("fleet-postgresql", "fleet-sqlite")]
+    return "; ".join(f"{_killed(body)}; jobs ran again {_returns(body)}" for body in bodies)
+
+
+def _kill_words(raw: Raw) -> str:
+    body = raw["fleet-postgresql"]
+    return (
+        f"In one run on PostgreSQL, with {body['problems']} problems, {len(body['devices'])} chips and "
+        f"{sum(body['kills'].values())} kills, {'no' if not body['faults'] else len(body['faults'])} promise was broken"
+    )
+
+
+def _one(raw: Raw, search: str, chips: int) -> Mapping[str, Any]:
+    rows = [study["rows"][-1] for study in raw["spread"]["one_problem"] if study["search"] == search]
+    row: Mapping[str, Any] = next(row for row in rows if row["chips"] == chips)
+    return row
+
+
+def _judged(row: Mapping[str, Any]) -> str:
+    aim = _AIMS[row["chips"]]
+    return f"{row['speed_up']:.1f}x (aim {aim:g}x, {'met' if row['speed_up'] >= aim else 'missed'})"
+
+
+def _shares(row: Mapping[str, Any]) -> str:
+    return (
+        f"the database took {row['database_share']:.1%} of the time ({row['database_ms_a_trial']:.1f} ms a trial), the "
+        f"driver {row['driver_share']:.1%} ({row['driver_ms_a_trial']:.1f} ms a trial)"
+    )
+
+
+def _speed_up(raw: Raw) -> str:
+    parts = [f"jobs side by side, {raw['spread']['jobs'][-1]['chips']} chips: {_judged(raw['spread']['jobs'][-1])}"]
+    for study in raw["spread"]["one_problem"]:
+        row = study["rows"][-1]
+        how = f"one problem, {study['search']}, {study['seconds_a_trial']:g} s a trial, {row['chips']} chips"
+        parts.append(f"{how}: {_judged(row)}; {_shares(row)}")
+    return "; ".join(parts)
+
+
+def _speed_up_words(raw: Raw) -> str:
+    jobs = raw["spread"]["jobs"][-1]
+    return f"{jobs['chips']} chips made {jobs['speed_up']:.1f} times as many trials a second as one"
+
+
+def _regret(words: str) -> Callable[[Raw], list[float]]:
+    return lambda raw: [fmean(row[words]) for row in raw["spread"]["regret"]]
+
+
+def _regrets(raw: Raw) -> str:
+    with_anchors, without = _regret("with_anchors")(raw), _regret("without")(raw)
+    rows = [
+        f"{row['landscape'].partition('-float32')[0]}: {one:.2%} with anchors, {other:.2%} without"
+        for row, one, other in zip(raw["spread"]["regret"], with_anchors, without, strict=True)
+    ]
+    met = max(with_anchors) <= _WITH, min(without) > _WITHOUT
+    return (
+        f"{'; '.join(rows)} (aims: at most {_WITH:.0%}, {'met' if met[0] else 'missed'}, and more than {_WITHOUT:.0%} "
+        f"without, {'met' if met[1] else 'missed'})"
+    )
+
+
+FLEET = (
+    Claim(
+        name="fleet-kills",
+        question="A fleet on replayed chips while workers, jobs, the server and the database's connections are killed "
+        "or paused: broken promises (jobs lost or ended twice, trials lost, doubled or of the wrong device, worse "
+        "winners)",
+        figure=_kills,
+        cases=lambda raw: "one run on each database",
+        files=("docs/results/fleet-postgresql.json", "docs/results/fleet-sqlite.json"),
+        earlier=("docs/results/fleet-postgresql-earlier.json",),
+        places=(Place("docs/service.md", _kill_words),),
+        about=(*_FLEET, _STUDY),
+        designed="the anchors of a job that another chip began, after the earlier run had found two winners that were "
+        "2.1% and 3.7% slower",
+        not_designed="the kills, whose moments follow the progress",
+        note="All processes are on one machine of two processors; half of the workers have a cache folder of their "
+        "own, as on hosts of their own. On SQLite nothing is paused and no connection ended.",
+    ),
+    Claim(
+        name="fleet-speed-up",
+        question="Trials a second on replayed chips that sleep, against one chip",
+        figure=_speed_up,
+        cases=lambda raw: "one run of each; chips of planted speeds of 0.9 to 1.1, all on one machine",
+        files=("docs/results/spread.json",),
+        places=(Place("docs/service.md", _speed_up_words),),
+        about=(*_FLEET, _STUDY),
+        designed="the number of configs between two anchorings, for this",
+        not_designed="the rest",
+        note="A single chip times no anchors. The driver of one problem is one process.",
+    ),
+    Claim(
+        name="pick-regret",
+        question="Regret of a pick from 200 configs that eight chips of speeds from 0.9 to 1.1 time, mean",
+        figure=_regrets,
+        cases=lambda raw: f"{len(raw['spread']['regret'][0]['without'])} draws of the speeds for each landscape",
+        files=("docs/results/spread.json",),
+        places=(Place("docs/service.md"),),
+        about=("tuner/devices/spread.py", "tuner/measure", "benchmarks/fleet/spread.py"),
+        designed="the number of anchors, by hand",
+        not_designed="the landscapes",
+        note="Before the final comparison, which is on one chip.",
+    ),
+)

@@ -1,0 +1,102 @@
+"""`tilewise bench fleet` and `tilewise bench spread`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from tilewise.cli.options import common, database, give
+
+__all__ = ["fleet", "spread"]
+
+
+@click.command()
+@click.option("--problems", "count", type=click.IntRange(2), default=200, show_default=True, help="Problems to tune.")
+@click.option("--devices", type=click.IntRange(2), default=8, show_default=True, help="Replayed chips, of two kinds.")
+@click.option("--kills", type=click.IntRange(0), default=40, show_default=True, help="Kills and pauses of processes.")
+@click.option("--trials", type=click.IntRange(2), default=40, show_default=True, help="Trials of each problem.")
+@click.option("--seconds", type=click.FloatRange(0), default=0.1, show_default=True, help="Seconds of each trial.")
+@click.option("--noise", type=click.FloatRange(0), default=0.02, show_default=True, help="Noise of each run, a share.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the speeds and of the kills' targets.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@database
+@common
+def fleet(
+    count: int,
+    devices: int,
+    kills: int,
+    trials: int,
+    seconds: float,
+    noise: float,
+    seed: int,
+    file: str | None,
+    url: str | None,
+    as_json: bool,
+) -> int:
+    """Tune many problems on many replayed chips while workers, jobs, the server and connections are killed.
+
+    Exit with 1 if a promise was broken: a job lost or ended twice, a trial lost, doubled or of the wrong device, a
+    winner worse than without kills. --db names a new, empty database; the default is a temporary SQLite file. Pauses
+    and ended connections need PostgreSQL.
+    """
+    from tilewise.benchmarks.fleet.fleet import bench_fleet
+    from tilewise.cli.progress import working
+
+    with working("fleet:") as say:
+        body = bench_fleet(
+            count=count,
+            devices=devices,
+            kills=kills,
+            trials=trials,
+            seconds=seconds,
+            noise=noise,
+            url=url,
+            seed=seed,
+            say=say,
+        )
+    give(body, as_json, file, _show)
+    return 1 if body["faults"] else 0
+
+
+def _show(body: dict[str, Any]) -> None:
+    for name, value in body.items():
+        if name != "faults":
+            click.echo(f"{name.replace('_', ' ')}: {value}")
+    for fault in body["faults"]:
+        click.echo(f"fault: {fault}")
+    if not body["faults"]:
+        click.echo("no promise was broken")
+
+
+@click.command()
+@click.option("--seeds", type=click.IntRange(1), default=10, show_default=True, help="Draws of the chips' speeds.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@database
+@common
+def spread(seeds: int, file: str | None, url: str | None, as_json: bool) -> None:
+    """Tune on one replayed chip and on many: the speed-up, its losses, and the regret of what they pick.
+
+    --db names a new, empty database; the default is a temporary SQLite file.
+    """
+    from tilewise.benchmarks.fleet.spread import bench_spread
+    from tilewise.cli.progress import working
+
+    with working("spread:") as say:
+        body = bench_spread(seeds=seeds, url=url, say=say)
+    give(body, as_json, file, _show_spread)
+
+
+def _show_spread(body: dict[str, Any]) -> None:
+    for row in body["regret"]:
+        means = (sum(row[words]) / len(row[words]) for words in ("with_anchors", "without"))
+        click.echo(f"{row['landscape']}: regret {' with anchors, '.join(f'{mean:.2%}' for mean in means)} without")
+    for row in body["jobs"]:
+        click.echo(f"jobs on {row['chips']} chips: {row['per_second']} trials a second, {row['speed_up']}x")
+    for study in body["one_problem"]:
+        for row in study["rows"]:
+            click.echo(
+                f"{study['search']}, {study['seconds_a_trial']} s a trial, {row['chips']} chips: {row['per_second']} "
+                f"trials a second, {row['speed_up']}x, database {row['database_share']:.1%}, driver "
+                f"{row['driver_share']:.1%}"
+            )

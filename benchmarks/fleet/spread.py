@@ -1,0 +1,232 @@
+"""How much faster many chips tune than one, and how much worse they pick, on chips that replay and sleep.
+
+- Pick regret: eight chips of planted speeds time 200 configs of a recorded problem. The regret of their pick is its
+  true time over the least true time among those configs, less 1.
+- Jobs: a worker tunes problems side by side, a chip each.
+- One problem: its configs are spread over chips in one process. Its time is divided into waiting for chips, the
+  database, and the rest, which is the driver: the search, and what it makes of each outcome.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from tilewise.benchmarks.common.header import service_header
+from tilewise.benchmarks.fleet.members import Worker
+from tilewise.db.jobs import Jobs, Request
+from tilewise.db.records import Scope, Trial
+from tilewise.db.sql.sql_store import SqlStore, open_store
+from tilewise.errors import Unavailable
+from tilewise.kernels import registry
+from tilewise.kernels.source import source_hash
+from tilewise.kernels.spec import Config, KernelSpec, Problem
+from tilewise.tuner.devices.recorded_chip import SUFFIX, Planted, RecordedChip
+from tilewise.tuner.devices.replay import ReplayDevice
+from tilewise.tuner.devices.spread import SpreadDevice
+from tilewise.tuner.measure.outcome import Outcome
+from tilewise.tuner.space.problem_checks import make_problem
+from tilewise.tuner.tuning.loop import Budget, Tuning
+
+__all__ = ["bench_spread"]
+
+_LANDSCAPES = Path(__file__).resolve().parents[2] / "landscapes"
+_REGRETTED = ("row_reduce-1000x8192", "layer_norm-1000x8192", "softmax-1000x8192")
+_SPREAD, _PICKED_FROM, _CHIPS = 0.1, 200, 8
+_KERNEL, _NAME, _DTYPE = "row_reduce", "NVIDIA H200 replay", "float32"
+_SIDE_BY_SIDE = {"seconds": 0.2, "shapes": 8, "trials": 60}
+_ONE_PROBLEM = (
+    {"search": "random", "chips": 8, "seconds": 0.2, "each": 40},
+    {"search": "random", "chips": 64, "seconds": 0.2, "each": 24},
+    {"search": "guided", "chips": 64, "seconds": 4.0, "each": 12},
+)
+_START_SECONDS = 180.0
+
+
+def bench_spread(*, seeds: int, url: str | None, say: Callable[[str], None]) -> dict[str, Any]:
+    """Run the study and return its figures. `url` is a new database; None makes a temporary one."""
+    with ExitStack() as opened:
+        folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="tilewise-spread-")))
+        given = " --db URL" if url else ""
+        url = url or f"sqlite:///{folder / 'tiles.db'}"
+        store = opened.enter_context(open_store(url, create=True))
+        dialect = store.database.engine.dialect
+        return {
+            **service_header(f"tilewise bench spread --seeds {seeds}{given}"),
+            "database": f"{dialect.name} {'.'.join(map(str, dialect.server_version_info or ()))}",
+            "regret": [_regrets(name, seeds, say) for name in _REGRETTED],
+            "jobs": _side_by_side(url, store, folder, say),
+            "one_problem": [_one_problem(store, folder, row, say) for row in _ONE_PROBLEM],
+        }
+
+
+# Regret ---------------------------------------------------------------------------------------------------------------
+
+
+def _regrets(name: str, seeds: int, say: Callable[[str], None]) -> dict[str, Any]:
+    say(f"regret on {name}")
+    file = _LANDSCAPES / f"{name}-{_DTYPE}-H200.json.gz"
+    found = {
+        words: [round(_regret(file, seed, anchors=anchors), 5) for seed in range(seeds)]
+        for words, anchors in (("with_anchors", True), ("without", False))
+    }
+    return {"landscape": file.name, "chips": _CHIPS, "spread": _SPREAD, "configs": _PICKED_FROM, **found}
+
+
+def _regret(file: Path, seed: int, *, anchors: bool) -> float:
+    drawn = random.Random(seed)
+    slowness = [drawn.uniform(1 - _SPREAD, 1 + _SPREAD) for _ in range(_CHIPS)]
+    devices = [ReplayDevice(file, noise=True, seed=seed, slowness=slower) for slower in slowness]
+    true_us = [statistics.median(row.samples_us) if row.samples_us else None for row in devices[0].rows]
+    wanted = drawn.sample(range(len(true_us)), min(_PICKED_FROM, len(true_us)))
+    found: dict[int, float] = {}
+
+    def best_us() -> float | None:
+        return min(found.values(), default=None)
+
+    with SpreadDevice(devices, anchors=anchors) as device:
+        for first in range(0, len(wanted), device.batch):
+            batch = wanted[first : first + device.batch]
+            configs = [devices[0].space.configs[index] for index in batch]
+            outcomes = device.evaluate(devices[0].spec, devices[0].problem, configs, to_beat_us=best_us)
+            timed = [(index, one.timing) for index, one in zip(batch, outcomes, strict=True)]
+            found.update({index: timing.time_us for index, timing in timed if timing is not None})
+    picked = true_us[min(found, key=found.__getitem__)]
+    least = min(time_us for index in found if (time_us := true_us[index]) is not None)
+    assert picked is not None, "a config with a time was recorded with one"
+    return picked / least - 1
+
+
+# Jobs -----------------------------------------------------------------------------------------------------------------
+
+
+def _side_by_side(url: str, store: SqlStore, folder: Path, say: Callable[[str], None]) -> list[dict[str, Any]]:
+    """Tune as many problems for each chip with one chip and with eight, and return the rates."""
+    rows, rows_ = list[dict[str, Any]](), random.Random(0)
+    for count in (1, _CHIPS):
+        say(f"jobs on {count} chips")
+        name = f"{_NAME} {count}"
+        files = _chips(folder, count, name, float(_SIDE_BY_SIDE["seconds"]), rows_)
+        worker = Worker(f"worker of {count}", url, [f"replay:{file}" for file in files], folder, "cache")
+        jobs = Jobs(store.database)
+        worker.start()
+        try:
+            _until_registered(worker)
+            began = time.monotonic()
+            numbers = [_submit(jobs, name, chip) for chip in range(count)]
+            while not all(jobs.get(number).state.is_final for number in numbers):
+                time.sleep(0.1)
+            took = time.monotonic() - began
+        finally:
+            worker.end()
+        trials = sum(len(store.trials(scope)) for scope in store.scopes() if scope.device == name)
+        ended = [str(jobs.get(number).state) for number in numbers]
+        rows.append(
+            {"chips": count, "trials": trials, "seconds": round(took, 2), "per_second": trials / took, "ended": ended}
+        )
+    return _with_speed_up(rows, rows[0]["per_second"])
+
+
+def _until_registered(worker: Worker) -> None:
+    give_up = time.monotonic() + _START_SECONDS
+    while "works on" not in worker.log():
+        if worker.has_ended or time.monotonic() > give_up:
+            raise Unavailable(f"the worker did not start: {worker.log()[-500:]}")
+        time.sleep(0.1)
+
+
+def _submit(jobs: Jobs, name: str, chip: int) -> int:
+    shapes = [{"M": 1000 + chip, "N": 8192 + number} for number in range(int(_SIDE_BY_SIDE["shapes"]))]
+    trials = int(_SIDE_BY_SIDE["trials"])
+    hashed = source_hash(registry.load(_KERNEL))
+    return jobs.submit(Request(_KERNEL, hashed, shapes, _DTYPE, name, trials, search="random"))[0].id
+
+
+def _with_speed_up(rows: Sequence[dict[str, Any]], one: float) -> list[dict[str, Any]]:
+    return [
+        row | {"per_second": round(row["per_second"], 2), "speed_up": round(row["per_second"] / one, 2)} for row in rows
+    ]
+
+
+# One problem ----------------------------------------------------------------------------------------------------------
+
+
+class _Waited(SpreadDevice):
+    """Measures the time that the search waits for outcomes."""
+
+    waited = 0.0
+
+    def evaluate(
+        self,
+        spec: KernelSpec,
+        problem: Problem,
+        configs: Sequence[Config],
+        *,
+        to_beat_us: Callable[[], float | None] = lambda: None,
+    ) -> Iterator[Outcome]:
+        outcomes = super().evaluate(spec, problem, configs, to_beat_us=to_beat_us)
+        while True:
+            began = time.monotonic()
+            outcome = next(outcomes, None)
+            self.waited += time.monotonic() - began
+            if outcome is None:
+                return
+            yield outcome
+
+
+class _Stored(SqlStore):
+    """Measures the time that writes take."""
+
+    wrote = 0.0
+
+    def record(self, scope: Scope, trials: Sequence[Trial]) -> None:
+        began = time.monotonic()
+        super().record(scope, trials)
+        self.wrote += time.monotonic() - began
+
+
+def _one_problem(store: SqlStore, folder: Path, row: Mapping[str, Any], say: Callable[[str], None]) -> dict[str, Any]:
+    """Tune one problem on one chip and on many, for `each` trials of a chip, and return the rates and shares."""
+    rows = list[dict[str, Any]]()
+    for count in (1, row["chips"]):
+        say(f"one problem on {count} chips, {row['search']}, {row['seconds']} s a trial")
+        name = f"{_NAME} {row['search']} {row['chips']} {count}"
+        files = _chips(folder, count, name, row["seconds"], random.Random(count))
+        spec = registry.load(_KERNEL)
+        problem = make_problem(spec, {"M": 1000, "N": 8192}, _DTYPE)
+        stored = _Stored(store.database)
+        with _Waited([RecordedChip(file) for file in files]) as device:
+            tuning = Tuning(spec, problem, device, stored, budget=Budget(row["each"] * count), search=row["search"])
+            began = time.monotonic()
+            tuning.run()
+            took = time.monotonic() - began
+        trials = len(store.trials(tuning.scope))
+        driver = took - device.waited - stored.wrote
+        shares = {"waiting": device.waited, "database": stored.wrote, "driver": driver}
+        rows.append(
+            {"chips": count, "trials": trials, "seconds": round(took, 2), "per_second": trials / took}
+            | {f"{share}_share": round(spent / took, 4) for share, spent in shares.items()}
+            | {f"{share}_ms_a_trial": round(1e3 * shares[share] / trials, 2) for share in ("database", "driver")}
+        )
+    found = _with_speed_up(rows, rows[0]["per_second"])
+    return {"search": row["search"], "seconds_a_trial": row["seconds"], "rows": found}
+
+
+def _chips(folder: Path, count: int, name: str, seconds: float, drawn: random.Random) -> list[Path]:
+    """Write the files of chips with this name, and return them."""
+    recording = str(_LANDSCAPES / f"{_REGRETTED[0]}-{_DTYPE}-H200.json.gz")
+    files = []
+    for number in range(count):
+        slowness = round(drawn.uniform(1 - _SPREAD, 1 + _SPREAD), 4)
+        planted = Planted(recording, name, "replay", slowness=slowness, noise=0.02, variation=0.1, seconds=seconds)
+        files.append(folder / f"{name.replace(' ', '-')}-{number}{SUFFIX}")
+        files[-1].write_text(json.dumps(asdict(planted)))
+    return files
