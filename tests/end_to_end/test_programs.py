@@ -133,3 +133,12 @@ def test_a_program_without_an_accelerator_is_interpreted_if_asked_and_else_told_
     file.write_text("import triton\ntriton.runtime.driver.active.get_current_device()\n")
     code, _, err = run(capsys, "run", str(file))
     assert code == 1 and err.splitlines()[-1].startswith("tilewise: the program launches on an NPU or GPU")
+
+
+@pytest.mark.parametrize("verb", ["capture", "run", "spec", "tune"])
+def test_a_program_gets_the_arguments_after_two_dashes(verb, capsys, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("import sys\nsys.exit(f'got {sys.argv[1:]}' if sys.argv[1:] != ['-y', '--', 'x'] else 0)\n")
+    options = ("--program",) if verb == "tune" else ()
+    _, _, err = run(capsys, verb, *options, str(program), "--", "-y", "--", "x")
+    assert "got" not in err

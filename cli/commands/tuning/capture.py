@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from tilewise.cli.options import common, print_json
+from tilewise.cli.options import common, print_json, program_arguments
 
 if TYPE_CHECKING:
     from tilewise.tuner.capture.calls import CapturedKernel
@@ -22,7 +22,7 @@ __all__ = ["capture", "captured"]
 @click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
 @common
 @click.argument("program")
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@program_arguments
 def capture(program: str, arguments: tuple[str, ...], as_json: bool) -> int:
     """Run the unmodified PROGRAM with ARGUMENTS and show the Triton kernels that it launches.
 
