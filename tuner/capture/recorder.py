@@ -29,8 +29,8 @@ __all__ = ["MOST_CALLS", "Recorder", "recording"]
 MOST_CALLS = 64
 """Different calls kept of one kernel: enough to tell its dimensions apart; a benchmark may make thousands."""
 
-_MOST_VALUES = 4096
-"""Elements of an integer tensor whose values are kept."""
+_MOST_RISING, _MOST_VALUES = 4096, 64
+"""Elements of an integer tensor whose values are kept, if they rise and if not."""
 
 _MOST_READ = 1 << 24
 """Elements of a tensor whose range is looked at."""
@@ -146,13 +146,14 @@ class _Chain:
         for config, more in zip(
             configs, computed, strict=True
         ):  # compile options that heuristics choose are no arguments
-            config.update({name: more.pop(name) for name in [*more] if name not in self.function.arg_names})
+            options = {name: more.pop(name) for name in [*more] if name not in self.function.arg_names}
+            config.update(_without_defaults(options))
         tuned = {name for config in (*configs, *computed) for name in config}
         given = {p.name: _read(p.name, named[p.name]) for p in params if p.name in named and p.name not in tuned}
-        options = {n: v for n, v in kwargs.items() if n not in given and n not in tuned and n in _PASSED_OPTIONS}
+        passed = {n: v for n, v in kwargs.items() if n not in given and n not in tuned and n in _PASSED_OPTIONS}
         return Call(
             given,
-            tuple({**options, **config} for config in configs),
+            tuple({**passed, **config} for config in configs),
             tuple(_grid(grid, meta) for meta in metas),
             tuple({name: _constant(name, value) for name, value in more.items()} for more in computed),
         )
@@ -192,7 +193,11 @@ _PASSED_OPTIONS = {"num_warps", "num_stages", "multibuffer", "maxnreg", "num_cta
 
 
 def _values(config: Any) -> dict[str, Any]:
-    given = {name: value for name, value in config.all_kwargs().items() if value is not None}
+    return _without_defaults(config.all_kwargs())
+
+
+def _without_defaults(options: Mapping[str, Any]) -> dict[str, Any]:
+    given = {name: value for name, value in options.items() if value is not None}
     return {n: v for n, v in given.items() if n not in _DEFAULT_OPTIONS or v != _DEFAULT_OPTIONS[n]}
 
 
@@ -236,8 +241,8 @@ def _tensor(name: str, tensor: Any) -> TensorArgument:
         return TensorArgument(shape, strides, dtype)
     low, high = (int(end) for end in tensor.aminmax())
     flat = tensor.flatten()
-    rises = tensor.numel() <= _MOST_VALUES and low < high and bool((flat[1:] >= flat[:-1]).all())
-    return TensorArgument(shape, strides, dtype, low, high, tuple(flat.tolist()) if rises else None)
+    is_kept = low < high and flat.numel() <= (_MOST_RISING if bool((flat[1:] >= flat[:-1]).all()) else _MOST_VALUES)
+    return TensorArgument(shape, strides, dtype, low, high, tuple(flat.tolist()) if is_kept else None)
 
 
 @contextmanager

@@ -79,12 +79,15 @@ def test_constants_dtypes_and_ranges_of_integers_are_recorded(written):
 offsets = torch.tensor([0, 3, 7], dtype=torch.int64, device="cuda")
 mixed = torch.tensor([5, -2, 4], dtype=torch.int32, device="cuda")
 copy[(1,)](offsets, mixed, 3, 2.5, tl.float32, BLOCK=4)
+many = torch.tensor([5, -2, 4] * 22, dtype=torch.int32, device="cuda")
+copy[(1,)](offsets, many, 3, 2.5, tl.float32, BLOCK=4)
 """)
     )
     assert ending == Ending()
     given = kernels["copy"].calls[0].arguments
     assert given["x"] == TensorArgument((3,), (1,), "int64", 0, 7, (0, 3, 7))
-    assert given["out"] == TensorArgument((3,), (1,), "int32", -2, 5)
+    assert given["out"] == TensorArgument((3,), (1,), "int32", -2, 5, (5, -2, 4))
+    assert kernels["copy"].calls[1].arguments["out"] == TensorArgument((66,), (1,), "int32", -2, 5)
     assert (given["dtype"], given["scale"], given["BLOCK"]) == (TritonDtype("tl.float32"), 2.5, 4)
 
 
@@ -120,7 +123,8 @@ class Wrapped:  # in the way of libraries that launch views
         self.shape, self.dtype = tensor.shape, tensor.dtype
         self.stride, self.data_ptr, self.element_size = tensor.stride, tensor.data_ptr, tensor.element_size
 
-chosen = triton.heuristics({"num_warps": lambda args: 8 if args["n"] > 50 else 4})(copy)
+options = {"num_ctas": lambda args: 1, "maxnreg": lambda args: None}  # as Config.all_kwargs() gives them
+chosen = triton.heuristics({"num_warps": lambda args: 8 if args["n"] > 50 else 4, **options})(copy)
 chosen[(1,)](Wrapped(torch.ones(100)), torch.ones(100), 100, 1.0, tl.float32, BLOCK=128)
 """)
     )
