@@ -23,6 +23,7 @@ __all__ = [
     "open_existing",
     "print_json",
     "problem_options",
+    "program_arguments",
     "wait_option",
 ]
 
@@ -91,6 +92,15 @@ def inference_options(function: F) -> F:
     return click.option("--widen", is_flag=True, help="Try powers of two around and between the program's values too.")(
         function
     )
+
+
+def program_arguments(function: F) -> F:
+    """Add `ARGUMENTS` of a program, with or without `--` before them, which is tilewise's."""
+
+    def own(context: click.Context, parameter: click.Parameter, words: tuple[str, ...]) -> tuple[str, ...]:
+        return words[1:] if words[:1] == ("--",) else words
+
+    return click.argument("arguments", nargs=-1, type=click.UNPROCESSED, callback=own)(function)
 
 
 def problem_options(*, required: bool = True) -> Callable[[F], F]:

@@ -1,8 +1,8 @@
 """A function of a user's program, without running the program.
 
 Only the statements of the file that the function uses are compiled: the definitions and imports at the top level that
-it reaches by name. Of its decorators only `triton.jit` stays: a spec gives what the others (`triton.autotune`,
-`triton.heuristics`, libraries' own) would add to a launch.
+it reaches by name. Of its decorators only `triton.jit` stays, also where they are calls, `kernel = decorator(kernel)`:
+a spec gives what the others (`triton.autotune`, `triton.heuristics`, libraries' own) would add to a launch.
 """
 
 from __future__ import annotations
@@ -50,7 +50,14 @@ def _read(path: Path, name: str) -> tuple[ast.Module, Mapping[str, Sequence[ast.
     for statement in definitions[name]:
         if isinstance(statement, ast.FunctionDef):
             statement.decorator_list = [node for node in statement.decorator_list if _word(node) == "jit"]
-    return tree, definitions
+    return tree, {**definitions, name: [node for node in definitions[name] if not _wraps(node, name)]}
+
+
+def _wraps(statement: ast.stmt, name: str) -> bool:
+    """Return whether a statement decorates a function under its own name, other than by `triton.jit`."""
+    if not isinstance(statement, ast.Assign) or not isinstance(call := statement.value, ast.Call):
+        return False
+    return _word(call) != "jit" and any(isinstance(given, ast.Name) and given.id == name for given in call.args)
 
 
 def _reached(

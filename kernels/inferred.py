@@ -53,11 +53,11 @@ def between(low: int, high: int) -> Callable[[Any, Any], None]:
 
 
 def exactly(*values: int) -> Callable[[Any, Any], None]:
-    """Return a `draw` of these very values, for a tensor of as many elements."""
+    """Return a `draw` of these very values, of the first ones for a smaller tensor."""
 
     def draw(tensor: Any, generator: Any) -> None:
         import torch
 
-        tensor.copy_(torch.tensor(values).view(tensor.shape))
+        tensor.copy_(torch.tensor(values[: tensor.numel()]).view(tensor.shape))
 
     return draw

@@ -21,6 +21,7 @@ from tilewise.benchmarks.claims.constants import MODULES, constants, meaning_of_
 from tilewise.benchmarks.claims.fleet import FLEET
 from tilewise.benchmarks.claims.history import Change, History, moment
 from tilewise.benchmarks.claims.model import MODEL
+from tilewise.benchmarks.claims.programs import PROGRAMS
 from tilewise.benchmarks.claims.search import SEARCH
 from tilewise.benchmarks.claims.service import SERVICE
 from tilewise.benchmarks.claims.unrecorded import UNRECORDED
@@ -30,6 +31,7 @@ __all__ = ["CLAIMS", "age", "results_page", "without_history"]
 
 SECTIONS: Mapping[str, Sequence[Claim]] = {
     "Search, winners, and shapes never tuned": SEARCH,
+    "Programs without a spec": PROGRAMS,
     "The modelled part": MODEL,
     "On a chip": CHIP,
     "Launch and service": SERVICE,

@@ -72,9 +72,9 @@ def test_the_trials_of_a_kernel_are_listed_sorted_and_filtered(capsys, database)
 
 
 def test_a_capture_lists_kernels_and_what_to_do_next(capsys):
-    code, out, _ = run(capsys, "capture", str(PROGRAM))
+    code, out, _ = run(capsys, "capture", str(PROGRAM), "--", "-q", "two words")
     assert code == 0 and "add_kernel in vector_add.py: 2 launches, 2 different; 4 configs of BLOCK_SIZE" in out
-    assert f"next: tilewise tune {KERNEL} --program" in out
+    assert f"next: tilewise tune {KERNEL} --program -- -q 'two words'\n" in out
     _, out, _ = run(capsys, "capture", "--json", KERNEL)
     (kernel,) = json.loads(out)["kernels"]
     assert kernel["calls"][0]["grid"] == [385] and kernel["key"] == ["n_elements"]
@@ -133,3 +133,12 @@ def test_a_program_without_an_accelerator_is_interpreted_if_asked_and_else_told_
     file.write_text("import triton\ntriton.runtime.driver.active.get_current_device()\n")
     code, _, err = run(capsys, "run", str(file))
     assert code == 1 and err.splitlines()[-1].startswith("tilewise: the program launches on an NPU or GPU")
+
+
+@pytest.mark.parametrize("verb", ["capture", "run", "spec", "tune"])
+def test_a_program_gets_the_arguments_after_two_dashes(verb, capsys, tmp_path):
+    program = tmp_path / "program.py"
+    program.write_text("import sys\nsys.exit(f'got {sys.argv[1:]}' if sys.argv[1:] != ['-y', '--', 'x'] else 0)\n")
+    options = ("--program",) if verb == "tune" else ()
+    _, _, err = run(capsys, verb, *options, str(program), "--", "-y", "--", "x")
+    assert "got" not in err

@@ -101,3 +101,17 @@ def test_names_that_the_file_does_not_define_are_told(program):
     assert missing_names(program, "kernel") == set()
     program.write_text(PROGRAM.replace("plus(x, WIDTH)", "plus(given(x), WIDTH) + len(UNUSED)"))
     assert missing_names(program, "kernel") == {"given", "undefined_name"}
+
+
+def test_decorators_that_are_called_on_the_function_are_left_out_too(program):
+    program.write_text(
+        "import decorators as triton\n"
+        "def kernel(x):\n    return x\n"
+        "kernel = triton.jit(kernel)\n"
+        "kernel = triton.heuristics({'EVEN': absent})(kernel)\n"
+        "kernel = absent()(kernel)\n"
+        "kernel = triton.autotune(kernel, configs=absent)\n"
+    )
+    names = {}
+    exec(function_slice(program, "kernel"), names)
+    assert names["kernel"].jitted and names["kernel"](3) == 3

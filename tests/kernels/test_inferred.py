@@ -34,3 +34,5 @@ def test_draws_keep_to_recorded_values():
     offsets = torch.empty(3, 1, dtype=torch.int32)
     exactly(0, 4, 9)(offsets, generator)
     assert offsets.flatten().tolist() == [0, 4, 9]
+    exactly(0, 4, 9, 11)(offsets, generator)  # of a smaller problem
+    assert offsets.flatten().tolist() == [0, 4, 9]

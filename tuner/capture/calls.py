@@ -25,7 +25,8 @@ class TensorArgument:
     """A tensor: shape and strides in elements, and the dtype by torch's name.
 
     `low` and `high` bound the values of integers, and those of floats if none is negative; None where unknown.
-    `values` are the values themselves of short rising integers (offsets of sequences): any others would be wrong.
+    `values` are the values themselves of few integers, such as lengths of sequences, and of more that rise, such as
+    their offsets: any others would be wrong.
     """
 
     shape: tuple[int, ...]

@@ -12,7 +12,8 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -29,8 +30,8 @@ __all__ = ["MOST_CALLS", "Recorder", "recording"]
 MOST_CALLS = 64
 """Different calls kept of one kernel: enough to tell its dimensions apart; a benchmark may make thousands."""
 
-_MOST_VALUES = 4096
-"""Elements of an integer tensor whose values are kept."""
+_MOST_RISING, _MOST_VALUES = 4096, 64
+"""Elements of an integer tensor whose values are kept, if they rise and if not."""
 
 _MOST_READ = 1 << 24
 """Elements of a tensor whose range is looked at."""
@@ -57,7 +58,7 @@ class Recorder:
     def launched(self, launcher: Any, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Record one launch. One that cannot be read is left out, with a reason."""
         chain = _Chain(launcher)
-        kernel = self._kernel(chain)
+        kernel = self._kernel(chain, args, kwargs)
         if kernel is None or len(kernel.calls) >= MOST_CALLS:
             return
         try:
@@ -71,7 +72,7 @@ class Recorder:
         if reason not in kernel.left_out:
             kernel.left_out.append(reason)
 
-    def _kernel(self, chain: _Chain) -> CapturedKernel | None:
+    def _kernel(self, chain: _Chain, args: Sequence[Any], kwargs: Mapping[str, Any]) -> CapturedKernel | None:
         if chain.function is None:
             return None
         function = chain.function.fn
@@ -81,6 +82,7 @@ class Recorder:
         key = Path(file).resolve(), function.__name__
         if key not in self._kernels:
             self._kernels[key] = chain.kernel(*key)
+            chain.read_hooks(self._kernels[key], args, kwargs)
         return self._kernels[key]
 
 
@@ -118,9 +120,26 @@ class _Chain:
         self._look_up_names(found)
         if "<locals>" in self.function.fn.__qualname__:
             found.obstacles.append(f"{name} is defined inside a function; move it to the top level of {file.name}")
-        if tuner is not None and any(getattr(config, "pre_hook", None) for config in tuner.configs):
-            found.obstacles.append("its configs have a pre_hook, which a spec cannot call; pass reset_to_zero instead")
         return found
+
+    def read_hooks(self, kernel: CapturedKernel, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Take the tensors that the configs' hooks set to zero as those of `reset_to_zero`; hooks that do more are an
+        obstacle."""
+        tuner, given = self.tuner, {**dict(zip(self.function.arg_names, args, strict=False)), **kwargs}
+        hooks = [
+            (config.pre_hook, config.all_kwargs())
+            for config in getattr(tuner, "configs", ())
+            if getattr(config, "pre_hook", None)
+        ]
+        hooks += [(partial(tuner.pre_hook, reset_only=False), {})] if _has_own_hook(tuner) else []
+        zeroed: set[str] = set()
+        for hook, config in hooks:
+            found = _zeroed(hook, {**given, **config})
+            if found is None:
+                kernel.obstacles.append("it has a pre_hook that does more than set tensors to zero")
+                return
+            zeroed |= found
+        kernel.reset_to_zero = (*kernel.reset_to_zero, *sorted(zeroed - set(kernel.reset_to_zero)))
 
     def _look_up_names(self, kernel: CapturedKernel) -> None:
         """Find the places of the names that the program has set in the kernel's file."""
@@ -142,17 +161,19 @@ class _Chain:
         named |= {**dict(zip((p.name for p in params), args, strict=False)), **kwargs}
         configs = self._configs(args, kwargs)
         computed = [self._computed({**named, **config}) for config in configs]
+        named |= self._taken_as_constants(computed)
         metas = [{**named, **config, **more} for config, more in zip(configs, computed, strict=True)]
         for config, more in zip(
             configs, computed, strict=True
         ):  # compile options that heuristics choose are no arguments
-            config.update({name: more.pop(name) for name in [*more] if name not in self.function.arg_names})
+            options = {name: more.pop(name) for name in [*more] if name not in self.function.arg_names}
+            config.update(_without_defaults(options))
         tuned = {name for config in (*configs, *computed) for name in config}
         given = {p.name: _read(p.name, named[p.name]) for p in params if p.name in named and p.name not in tuned}
-        options = {n: v for n, v in kwargs.items() if n not in given and n not in tuned and n in _PASSED_OPTIONS}
+        passed = {n: v for n, v in kwargs.items() if n not in given and n not in tuned and n in _PASSED_OPTIONS}
         return Call(
             given,
-            tuple({**options, **config} for config in configs),
+            tuple({**passed, **config} for config in configs),
             tuple(_grid(grid, meta) for meta in metas),
             tuple({name: _constant(name, value) for name, value in more.items()} for more in computed),
         )
@@ -165,6 +186,19 @@ class _Chain:
                 found[name] = function({**named, **found})
         return found
 
+    def _taken_as_constants(self, computed: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Take away the constants that heuristics give whatever the arguments are: the program might pass them."""
+        found: dict[str, Any] = {}
+        for name, function in ((n, f) for wrapper in self.heuristics for n, f in wrapper.values.items()):
+            with suppress(Exception):  # it reads arguments
+                value = function({})
+                if name in self.function.arg_names and all(values[name] == value for values in computed):
+                    found[name] = value
+        for values in computed:
+            for name in found:
+                del values[name]
+        return found
+
     def _configs(self, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:
         """Return the autotuner's configs, for a call without those that the program prunes."""
         if self.tuner is None:
@@ -174,6 +208,27 @@ class _Chain:
         if prune is not None and kwargs is not None:
             configs = prune(configs, dict(zip(self.tuner.arg_names, args, strict=False)), **kwargs)
         return [_values(config) for config in configs]
+
+
+def _has_own_hook(tuner: Any) -> bool:
+    """Return whether the program gave the autotuner a function to call before each run."""
+    return bool(getattr(tuner, "user_defined_pre_hook", False))
+
+
+def _zeroed(hook: Callable[[dict[str, Any]], Any], given: Mapping[str, Any]) -> set[str] | None:
+    """Return the names of the tensors that a hook sets to zero, called on copies full of ones; None if it does more."""
+    torch = importlib.import_module("torch")
+    copies, seen = dict(given), dict[str, Any]()
+    try:
+        copies |= {name: torch.ones_like(value) for name, value in given.items() if isinstance(value, torch.Tensor)}
+        seen |= copies
+        hook(seen)
+    except Exception:  # it wants other arguments, such as tensor descriptors
+        return None
+    changed = {n for n, v in copies.items() if isinstance(v, torch.Tensor) and not bool((v == 1).all())}
+    only_zero = all(not bool(copies[name].any()) for name in changed)
+    is_same = seen.keys() == copies.keys() and all(seen[name] is value for name, value in copies.items())
+    return changed if only_zero and is_same else None
 
 
 def _place(name: str, value: Any) -> str:
@@ -192,7 +247,11 @@ _PASSED_OPTIONS = {"num_warps", "num_stages", "multibuffer", "maxnreg", "num_cta
 
 
 def _values(config: Any) -> dict[str, Any]:
-    given = {name: value for name, value in config.all_kwargs().items() if value is not None}
+    return _without_defaults(config.all_kwargs())
+
+
+def _without_defaults(options: Mapping[str, Any]) -> dict[str, Any]:
+    given = {name: value for name, value in options.items() if value is not None}
     return {n: v for n, v in given.items() if n not in _DEFAULT_OPTIONS or v != _DEFAULT_OPTIONS[n]}
 
 
@@ -236,8 +295,8 @@ def _tensor(name: str, tensor: Any) -> TensorArgument:
         return TensorArgument(shape, strides, dtype)
     low, high = (int(end) for end in tensor.aminmax())
     flat = tensor.flatten()
-    rises = tensor.numel() <= _MOST_VALUES and low < high and bool((flat[1:] >= flat[:-1]).all())
-    return TensorArgument(shape, strides, dtype, low, high, tuple(flat.tolist()) if rises else None)
+    is_kept = low < high and flat.numel() <= (_MOST_RISING if bool((flat[1:] >= flat[:-1]).all()) else _MOST_VALUES)
+    return TensorArgument(shape, strides, dtype, low, high, tuple(flat.tolist()) if is_kept else None)
 
 
 @contextmanager

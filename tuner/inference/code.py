@@ -1,7 +1,7 @@
 """A kernel's work as its compiled code shows it: tiles loaded and stored, loops and their trips, arithmetic.
 
 Triton's own IR is read as text, after inlining: the same for every backend and release. Integers that follow from the
-arguments of a launch are worked out for its first program.
+arguments of a launch are worked out for one of its programs.
 """
 
 from __future__ import annotations
@@ -89,13 +89,18 @@ def read_code(text: str, names: Sequence[str], integers: Mapping[str, int], grid
     """Read the text of a kernel's Triton IR.
 
     `names` are the arguments of its function in order, `integers` the values of those that are integers, and `grid` the
-    programs along each axis. Returns None if the function takes another number of arguments.
+    programs along each axis. The work is that of the first program, or of the one in the middle if the first leaves out
+    a loop, as in causal attention. Returns None if the function takes another number of arguments.
     """
-    reader = _Reader(integers, (*grid, 1, 1, 1))
-    for line in text.splitlines():
-        if not reader.line(line.strip(), names):
-            return None
-    return reader.work
+    first = _read(text, names, _Reader(integers, grid, [0] * len(grid)))
+    if first is None or 0 not in first.trips.values():
+        return first
+    return _read(text, names, _Reader(integers, grid, [size // 2 for size in grid]))
+
+
+def _read(text: str, names: Sequence[str], reader: _Reader) -> Work | None:
+    lines = (line.strip() for line in text.splitlines())
+    return reader.work if all(reader.line(line, names) for line in lines) else None
 
 
 _VALUE = re.compile(r"%[\w.$-]+(?:#\d+)?")
@@ -103,9 +108,9 @@ _TENSOR = re.compile(r"tensor<((?:\d+x)*)(!tt\.ptr<)?(\w+)")
 
 
 class _Reader:
-    def __init__(self, integers: Mapping[str, int], grid: Sequence[int]) -> None:
+    def __init__(self, integers: Mapping[str, int], grid: Sequence[int], program: Sequence[int]) -> None:
         self.work = Work()
-        self._given, self._grid = integers, grid
+        self._given, self._grid, self._program = integers, (*grid, 1, 1, 1), (*program, 0, 0, 0)
         self._known: dict[str, int] = {}
         self._roots: dict[str, frozenset[str]] = {}
         self._types: dict[str, str] = {}
@@ -194,10 +199,9 @@ class _Reader:
         if name == "arith.constant" and (number := re.match(r"arith\.constant (-?\d+) : (?:i\d+|index)", text)):
             self._known[result] = int(number.group(1))
         elif name == "tt.get_program_id":
-            self._known[result] = 0
+            self._known[result] = self._program[_axis(text)]
         elif name == "tt.get_num_programs":
-            axis = re.search(r"\b([xyz])\b", text)
-            self._known[result] = self._grid["xyz".index(axis.group(1)) if axis else 0]
+            self._known[result] = self._grid[_axis(text)]
         elif name in _COPIED and known and known[0] is not None:
             self._known[result] = known[0]
         elif (function := _INTEGER.get(name.removeprefix("arith."))) is not None and len(known) == 2:
@@ -225,6 +229,11 @@ class _Reader:
             shape, item = _shape(kind)
             if shape and item in _FLOATS:
                 work.operations += math.prod(shape) * work.trips_of(loops)
+
+
+def _axis(text: str) -> int:
+    found = re.search(r"\b([xyz])\b", text)
+    return "xyz".index(found.group(1)) if found else 0
 
 
 def _result_type(name: str, text: str, operand: str) -> str:

@@ -361,6 +361,8 @@ def _depth(
     """Return the axis along which a product is summed in trips: a dimension, if it gives their number."""
     largest = [max(sample.work.dots, key=lambda dot: math.prod(dot[0])) for sample in samples]
     trips = [s.work.trips[loops[-1]] if loops else 1 for s, (_, loops) in zip(samples, largest, strict=True)]
+    if 0 in trips:
+        return None
     steps = [sizes[2] for sizes, _ in largest]
     step = fit(steps)
     if step is None:

@@ -193,14 +193,15 @@ def _divisors(columns: Mapping[str, _Vector], blocks: Sequence[str]) -> Iterator
 
 
 def _compound(terms: Mapping[_Vector, Fit], wanted: _Vector) -> Iterator[Fit]:
-    """Yield terms, products of two names, multiples, products of two and three terms, and products capped by a
-    constant."""
+    """Yield terms, products of two names, multiples, products of three names, of two and three terms, and products
+    capped by a constant."""
     if wanted in terms:
         yield terms[wanted]
     single = {vector: fit for vector, fit in terms.items() if any(value > 1 for value in vector)}
     telling = {vector: fit for vector, fit in single.items() if _is_telling(vector)}
-    yield from _products_of_names(single, wanted)
+    yield from _products_of_names(single, wanted, 2)
     yield from _multiples(telling, wanted)
+    yield from _products_of_names(single, wanted, 3)
     pairs: dict[_Vector, Fit] = {}
     telling_pairs: dict[_Vector, Fit] = {}
     for (one, first), (other, second) in itertools.combinations_with_replacement(single.items(), 2):
@@ -223,11 +224,11 @@ def _compound(terms: Mapping[_Vector, Fit], wanted: _Vector) -> Iterator[Fit]:
             yield Fit(f"min({fit.text}, {most})", fit.names)
 
 
-def _products_of_names(terms: Mapping[_Vector, Fit], wanted: _Vector) -> Iterator[Fit]:
+def _products_of_names(terms: Mapping[_Vector, Fit], wanted: _Vector, count: int) -> Iterator[Fit]:
     names = [(vector, fit) for vector, fit in terms.items() if fit.text in fit.names]
-    for (one, first), (other, second) in itertools.combinations(names, 2):
-        if _product(one, other) == wanted:
-            yield Fit(f"{first.text} * {second.text}", first.names | second.names)
+    for chosen in itertools.combinations(names, count):
+        if tuple(map(math.prod, zip(*(vector for vector, _ in chosen), strict=True))) == wanted:
+            yield Fit(" * ".join(fit.text for _, fit in chosen), frozenset().union(*(fit.names for _, fit in chosen)))
 
 
 def _is_telling(vector: _Vector) -> bool:

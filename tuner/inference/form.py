@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from tilewise.db.records import Config, Flags, Problem, Value
+from tilewise.db.records import ITEM_BYTES, Config, Flags, Problem, Value
 from tilewise.errors import BadSpec
 from tilewise.kernels.spec import WORD
 from tilewise.tuner.capture.calls import Call, CapturedKernel, TensorArgument, TritonDtype
@@ -118,6 +118,10 @@ def _form(kernel: CapturedKernel, tiles: Sequence[str], *, numbers: bool = False
         why = "; ".join((*kernel.obstacles, *kernel.left_out)) or "it was never launched"
         raise BadSpec(f"no spec can be inferred for {kernel.name}: {why}")
     form = Form(kernel.name, _alike(kernel.calls))
+    if unknown := [f"{name} is {t.dtype}" for name, t in form.calls[0].tensors.items() if t.dtype not in ITEM_BYTES]:
+        raise BadSpec(
+            f"no spec can be inferred for {kernel.name}: {', '.join(unknown)}; a spec takes {', '.join(ITEM_BYTES)}"
+        )
     left = len(kernel.calls) - len(form.calls)
     if left:
         form.notes.append(f"{left} different launches with other optional arguments are left out")
@@ -135,6 +139,7 @@ def _form(kernel: CapturedKernel, tiles: Sequence[str], *, numbers: bool = False
         form.buffers[name] = BufferForm(fits, None if first.dtype == main else first.dtype, _draw(tensors[name]))
     tuned = _tuned_constants(kernel, whole, sizes, form.dims, tiles)
     _sort_others(form, columns, whole, sizes, tuned, kernel.constants)
+    _note_tied_tiles(form, kernel.constants)
     form.options, form.constants, form.imported = kernel.options, kernel.constants, kernel.imported
     form.configs = _configs(form.calls, tuned, kernel)
     dtypes = [_main_dtype(call) for call in form.calls]
@@ -329,6 +334,14 @@ def _sort_others(
             form.fixed[name] = value.text if isinstance(value, TritonDtype) else _text(value)
             if len(set(values)) > 1:
                 form.notes.append(f"{name} is {value} in the spec, although launches differ in it")
+
+
+def _note_tied_tiles(form: Form, constants: frozenset[str]) -> None:
+    """Note the constants with names of tile sizes that equal a dimension in the only launch."""
+    tied = [name for name in form.fits if name in constants and _TILE_NAME.search(name) and form.fits[name].names]
+    if len(form.calls) == 1 and tied:
+        equal = ", ".join(f"{name} = {form.fits[name]}" for name in tied)
+        form.notes.append(f"Not tuned, as the only launch has {equal}; capture another size to tell if that is chance")
 
 
 def _text(value: object) -> str:

@@ -262,7 +262,7 @@ class Arguments:
         own.adopt()
         own.poison()
         run(problem, own)
-        outputs = {name: _upcast(tensor).to(self._reference_device) for name, tensor in own.outputs.items()}
+        outputs = {name: _upcast(_bytes(tensor)).to(self._reference_device) for name, tensor in own.outputs.items()}
         floats = [tensor for tensor in outputs.values() if tensor.is_floating_point()]
         if self._drawn_as[0] is Way.NORMAL and floats and not any(bool(t.isfinite().any()) for t in floats):
             raise BadSpec(
@@ -411,6 +411,13 @@ def _upcast(tensor: torch.Tensor) -> torch.Tensor:
     if tensor.dtype is torch.bool:
         return tensor
     return tensor.to(torch.float64 if tensor.is_floating_point() else torch.int64)
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """Return truth values as their bytes: one that a kernel never wrote is neither 0 nor 1."""
+    import torch
+
+    return tensor.view(torch.uint8) if tensor.dtype is torch.bool else tensor
 
 
 def reduced_problem(spec: KernelSpec, problem: Problem, *configs: Config) -> Problem:

@@ -13,7 +13,7 @@ import importlib.machinery
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -218,7 +218,7 @@ def torch_stand_in() -> Iterator[Callable[[], Any]]:
         setattr(torch.cuda, name, answers[name])
     torch.set_default_device = lambda device: claims.index_on_cpu(device) and None
     try:
-        with _mode(torch, claims):
+        with _mode(torch, claims), _uncompiled(torch):
             yield claims.device
     finally:
         torch.set_default_device = default
@@ -228,6 +228,12 @@ def torch_stand_in() -> Iterator[Callable[[], Any]]:
             sys.modules.pop(name, None)
         if added:
             del torch.npu
+
+
+def _uncompiled(torch: Any) -> AbstractContextManager[Any]:
+    """Have functions under `torch.compile` run as they are: compiled ones could not be read for a missing device."""
+    set_stance = getattr(torch.compiler, "set_stance", None)
+    return set_stance("force_eager") if set_stance is not None else nullcontext()
 
 
 def _add_npu(torch: Any) -> list[str]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from tilewise.cli.formatting import show_ending
-from tilewise.cli.options import common, database, print_json
+from tilewise.cli.options import common, database, print_json, program_arguments
 from tilewise.errors import UsageError
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ __all__ = ["harvest"]
 @database
 @common
 @click.argument("script", type=click.Path())
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@program_arguments
 def harvest(script: str, arguments: tuple[str, ...], url: str | None, as_json: bool) -> int:
     """Run the Python program SCRIPT with ARGUMENTS and store what triton.autotune finds in it.
 

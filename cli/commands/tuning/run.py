@@ -11,6 +11,7 @@ from contextlib import contextmanager, nullcontext
 import click
 
 from tilewise.cli.formatting import show_ending
+from tilewise.cli.options import program_arguments
 from tilewise.errors import Unavailable
 
 __all__ = ["run"]
@@ -34,7 +35,7 @@ __all__ = ["run"]
 )
 @click.option("--debug", is_flag=True, expose_value=False, help="On an error, show the traceback.")
 @click.argument("program")
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@program_arguments
 def run(
     program: str, arguments: tuple[str, ...], on_miss: str, source: str | None, device: str | None, interpret: bool
 ) -> int:

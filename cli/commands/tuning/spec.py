@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from tilewise.cli.commands.tuning.capture import captured
-from tilewise.cli.options import common, inference_options, print_json
+from tilewise.cli.options import common, inference_options, print_json, program_arguments
 from tilewise.errors import NotFound, UsageError
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ __all__ = ["inferred_spec", "spec"]
 @click.option("-o", "--output", metavar="FILE", help="Write the spec to FILE instead of printing it.")
 @common
 @click.argument("program")
-@click.argument("arguments", nargs=-1, type=click.UNPROCESSED)
+@program_arguments
 def spec(
     program: str,
     arguments: tuple[str, ...],

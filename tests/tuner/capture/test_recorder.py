@@ -79,12 +79,15 @@ def test_constants_dtypes_and_ranges_of_integers_are_recorded(written):
 offsets = torch.tensor([0, 3, 7], dtype=torch.int64, device="cuda")
 mixed = torch.tensor([5, -2, 4], dtype=torch.int32, device="cuda")
 copy[(1,)](offsets, mixed, 3, 2.5, tl.float32, BLOCK=4)
+many = torch.tensor([5, -2, 4] * 22, dtype=torch.int32, device="cuda")
+copy[(1,)](offsets, many, 3, 2.5, tl.float32, BLOCK=4)
 """)
     )
     assert ending == Ending()
     given = kernels["copy"].calls[0].arguments
     assert given["x"] == TensorArgument((3,), (1,), "int64", 0, 7, (0, 3, 7))
-    assert given["out"] == TensorArgument((3,), (1,), "int32", -2, 5)
+    assert given["out"] == TensorArgument((3,), (1,), "int32", -2, 5, (5, -2, 4))
+    assert kernels["copy"].calls[1].arguments["out"] == TensorArgument((66,), (1,), "int32", -2, 5)
     assert (given["dtype"], given["scale"], given["BLOCK"]) == (TritonDtype("tl.float32"), 2.5, 4)
 
 
@@ -112,6 +115,44 @@ padded[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]), 2)](torch.zeros(48, 
     assert kernels["padded"].reset_to_zero == ("out",)
 
 
+def test_constants_that_heuristics_give_any_launch_are_the_programs_own(written):
+    kernels, _ = captured(
+        written("""
+given = torch.ones(100), torch.ones(100), 100, 1.0, tl.float32
+for size in (lambda args: 64, lambda args: args.get("n", 7)):
+    triton.heuristics({"BLOCK": size})(copy)[lambda meta: (100 // meta["BLOCK"],)](*given)
+""")
+    )
+    first, second = kernels["copy"].calls
+    assert first.arguments["BLOCK"] == 64 and first.computed == ({},)
+    assert "BLOCK" not in second.arguments and second.computed == ({"BLOCK": 100},)
+    assert first.grids == second.grids == ((1,),)
+
+
+@pytest.mark.parametrize(
+    ("hook", "zeroed", "obstacles"),
+    [
+        ("lambda given: given['out'].zero_()", ("out",), 0),
+        ("lambda given: None", (), 0),
+        ("lambda given: given['out'].fill_(2)", (), 1),
+        ("lambda given: given.update(n=5)", (), 1),
+        ("lambda given: given['descriptor'].shape", (), 1),
+    ],
+)
+@pytest.mark.parametrize("place", ["config", "autotuner"])
+def test_hooks_that_set_tensors_to_zero_are_known_by_what_they_do(hook, zeroed, obstacles, place, written):
+    own = f"pre_hook={hook}" if place == "config" else ""
+    whole = f"pre_hook=lambda given, reset_only: ({hook})(given)" if place == "autotuner" else ""
+    kernels, _ = captured(
+        written(f"""
+x, out = torch.ones(100), torch.ones(100)
+tuned = triton.autotune([triton.Config({{"BLOCK": 64}}, {own})], key=["n"], {whole})(copy)
+tuned[(1,)](x, out, 100, 1.0, tl.float32)
+""")
+    )
+    assert kernels["copy"].reset_to_zero == zeroed and len(kernels["copy"].obstacles) == obstacles
+
+
 def test_options_that_heuristics_choose_are_part_of_the_config(written):
     kernels, _ = captured(
         written("""
@@ -120,7 +161,8 @@ class Wrapped:  # in the way of libraries that launch views
         self.shape, self.dtype = tensor.shape, tensor.dtype
         self.stride, self.data_ptr, self.element_size = tensor.stride, tensor.data_ptr, tensor.element_size
 
-chosen = triton.heuristics({"num_warps": lambda args: 8 if args["n"] > 50 else 4})(copy)
+options = {"num_ctas": lambda args: 1, "maxnreg": lambda args: None}  # as Config.all_kwargs() gives them
+chosen = triton.heuristics({"num_warps": lambda args: 8 if args["n"] > 50 else 4, **options})(copy)
 chosen[(1,)](Wrapped(torch.ones(100)), torch.ones(100), 100, 1.0, tl.float32, BLOCK=128)
 """)
     )

@@ -74,3 +74,11 @@ def test_products_have_their_sizes():
 
 def test_a_function_of_other_arguments_is_not_read():
     assert read(names=("x", "out")) is None
+
+
+SKIPPED_AT_FIRST = LOOPS.replace("= %c0_i32 to %arg2 step %c32_i32", "= %c0_i32 to %0 step %c32_i32")
+
+
+def test_a_loop_that_the_first_program_leaves_out_is_read_for_one_in_the_middle():
+    assert read(SKIPPED_AT_FIRST, grid=(1,)).trips[1] == 0
+    assert read(SKIPPED_AT_FIRST, grid=(200,)).trips[1] == 4

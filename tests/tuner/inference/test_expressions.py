@@ -94,3 +94,8 @@ def test_an_expression_stands_in_place_of_a_name():
     block = Fit("256 if n <= 9 else 512", frozenset("n"))
     grid = Fit("ceil_div(m, 4 * BLOCK)", frozenset(("m", "BLOCK"))).within({"BLOCK": block, "other": Fit("1")})
     assert grid.names == {"m", "n"} and grid.value({"m": 4096, "n": 10}) == 2
+
+
+def test_a_stride_is_a_product_of_names_sooner_than_of_one_rounded_up():
+    given = {"length": 192, "heads": 4, "width": 64}
+    assert expression([(given, 192 * 4 * 64)], tuple(given)).text == "length * heads * width"

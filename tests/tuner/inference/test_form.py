@@ -87,6 +87,13 @@ def test_a_tile_size_that_equals_a_dimension_is_one_where_the_grid_needs_it():
     assert texts(find_form(kernel(*calls, constants=("BD",))).fits)["BD"] == "next_power_of_two(D)"
 
 
+def test_a_tile_size_that_equals_a_dimension_of_the_only_launch_is_noted():
+    calls = [call(x=tensor(t, 64), T=t, BT=64, grids=[(t,)]) for t in (64, 2048)]
+    (note,) = find_form(kernel(calls[0], constants=("BT",))).notes
+    assert note.startswith("Not tuned, as the only launch has BT = next_power_of_two(T)")
+    assert find_form(kernel(*calls, constants=("BT",))).notes == []
+
+
 def test_a_count_of_elements_makes_dimensions_of_extents_that_never_change():
     calls = [call(x=tensor(512, n), elements=512 * n, n=n, B=2048, grids=[(512 * n // 2048,)]) for n in (512, 2048)]
     form = find_form(kernel(*calls, constants=("B",)))
@@ -177,3 +184,8 @@ def test_a_number_that_changes_and_is_no_size_is_no_dimension():
         "offset is 0 in the spec, although launches differ in it",
         f"seed is {1 << 40} in the spec, although launches differ in it",
     ]
+
+
+def test_a_dtype_that_no_spec_takes_is_named_with_its_argument():
+    with pytest.raises(BadSpec, match="inferred for kernel: locks is uint32; a spec takes float32"):
+        find_form(kernel(call(x=tensor(100), locks=tensor(1, dtype="uint32"), n=100)))

@@ -117,3 +117,26 @@ def test_a_config_need_not_be_more_precise_than_the_default_is_in_16_bits():
 
     found, _ = verdict(off_at_the_end, dtype="float16", run_default=_overflowing)
     assert not found.agreed
+
+
+@pytest.mark.parametrize("name", ["half_written", "whole"])
+def test_truth_values_that_no_config_writes_agree(name):
+    spec = dataclasses.replace(
+        SPEC,
+        buffers=lambda problem: {
+            "x": Buffer((problem.dims["N"],), problem.dtype),
+            "out": Buffer((problem.dims["N"],), "bool", role="out"),
+        },
+    )
+
+    def half(tensors):
+        tensors["out"][:50] = tensors["x"][:50] > 0
+
+    def whole(tensors):
+        tensors["out"].copy_(tensors["x"] > 0)
+
+    problem = Problem("doubled", {"N": 100}, "float32")
+    arguments = Arguments(spec, problem, run_default=lambda problem, own: half(own.bind({"BLOCK": 16})))
+    run = half if name == "half_written" else whole
+    found = verify(spec, problem, {"BLOCK": 32}, arguments, run=lambda: run(arguments.tensors))
+    assert found.agreed == (name == "half_written")

@@ -10,6 +10,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import importlib.util
+import inspect
 import json
 import os
 import re
@@ -18,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, fields
 from functools import cache, partial
@@ -247,15 +248,25 @@ class _Specialised:
 @cache
 def _libdevice() -> ModuleType:
     """Return the functions that kernels import from `triton.language.extra.libdevice`, where Triton keeps names alone:
-    Ascend's, and those of `tl.math` that Ascend does not define anew. triton-ascend 3.2 leaves all names empty."""
+    Ascend's, and those of `tl.math` that Ascend does not define anew. triton-ascend 3.2 leaves all names empty; those
+    that stay so raise an error that tells their name."""
     from triton.language import math
     from triton.language.extra import libdevice as names
     from triton.language.extra.ascend import libdevice as ascend
 
     module = ModuleType(names.__name__)
-    for part in (names, math, ascend):
-        vars(module).update({name: value for name, value in vars(part).items() if not name.startswith("_")})
+    missing = {name: _missing(name) for name, value in vars(names).items() if inspect.isfunction(value)}
+    for known in (vars(names), missing, vars(math), vars(ascend)):
+        vars(module).update({name: value for name, value in known.items() if not name.startswith("_")})
     return module
+
+
+def _missing(name: str) -> Callable[..., object]:
+    def missing(*args: object, **kwargs: object) -> object:
+        raise NotImplementedError(f"triton-ascend's libdevice has no {name}")
+
+    missing.__module__ = "triton.language.extra.libdevice"  # kernels may use no other functions of Python
+    return missing
 
 
 def _specialised(spec: KernelSpec, problem: Problem, config: Config, launch: Launch, part: str) -> _Specialised:
