@@ -117,3 +117,39 @@ def test_a_config_need_not_be_more_precise_than_the_default_is_in_16_bits():
 
     found, _ = verdict(off_at_the_end, dtype="float16", run_default=_overflowing)
     assert not found.agreed
+
+
+def through_one(x):
+    """Return x, rounded as numbers near 1 are: in 16 bits, it is off by up to 0.03."""
+    return (1 + x / 64 - 1) * 64
+
+
+def expressed(run, reference):
+    """Verify a run in 16 bits of a program whose user gave an expression as its reference."""
+
+    def outputs(inputs):
+        return {"out": reference(inputs["x"]), "kept": inputs["kept"] + 1}
+
+    spec = dataclasses.replace(SPEC, reference=outputs)
+    arguments = Arguments(spec, Problem("doubled", {"N": 100}, "float16"))
+
+    def launch():
+        tensors = arguments.tensors
+        tensors["out"].copy_(run(tensors["x"]))
+        tensors["kept"].add_(1)
+
+    return verify(spec, arguments._problem, {"BLOCK": 32}, arguments, run=launch, draws=1)
+
+
+def test_a_program_may_round_in_between_where_its_users_expression_does():
+    assert expressed(through_one, through_one).agreed
+    assert not expressed(through_one, lambda x: x).agreed
+
+
+def test_a_program_may_not_be_much_further_off_than_the_expression():
+    assert not expressed(lambda x: through_one(x) + 0.2, through_one).agreed
+
+
+def test_the_reference_of_a_spec_written_by_hand_is_not_rounded():
+    by_hand = dataclasses.replace(SPEC, inferred=False, reference=lambda inputs: {})
+    assert Arguments(by_hand, Problem("doubled", {"N": 9}, "float16")).rounded_references() == []
