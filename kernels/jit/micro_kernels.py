@@ -97,7 +97,14 @@ def probe_atomic_kernel(x_ptr, out_ptr, WIDTH: tl.constexpr):
 
 @triton.jit
 def probe_product_kernel(
-    a_ptr, b_ptr, out_ptr, TRIPS: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr, EPILOGUE: tl.constexpr
+    a_ptr,
+    b_ptr,
+    out_ptr,
+    TRIPS: tl.constexpr,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    EPILOGUE: tl.constexpr,
 ):
     """Multiply two tiles that stay in L1, again and again. With an epilogue, vector cores square the sums."""
     rows, cols, depth = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
@@ -138,9 +145,7 @@ def probe_operand_kernel(
 
 
 @triton.jit
-def probe_result_kernel(
-    a_ptr, b_ptr, out_ptr, TILES: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr
-):
+def probe_result_kernel(a_ptr, b_ptr, out_ptr, TILES: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
     """Store the product of two tiles at many addresses."""
     rows, cols, depth = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
     a = tl.load(a_ptr + rows[:, None] * K + depth[None, :])

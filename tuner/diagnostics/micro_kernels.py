@@ -234,8 +234,6 @@ def _product(name: str, trips: int, *, rows: int, cols: int, depth: int, epilogu
     return _probe(name, PRODUCT, {"programs": 1, **sizes}, EPILOGUE=epilogue)
 
 
-def _operand(
-    name: str, programs: int, *, rows: int, depth: int, pitch: int | None = None, tiles: int = 8
-) -> Probe:
+def _operand(name: str, programs: int, *, rows: int, depth: int, pitch: int | None = None, tiles: int = 8) -> Probe:
     sizes = {"TILES": tiles, "REPEATS": 40, "M": rows, "N": 16, "K": depth, "PITCH": pitch or depth}
     return _probe(name, OPERAND, {"programs": programs, **sizes})

@@ -113,16 +113,15 @@ def compare(
     inputs: int = 0,
     buffers: Mapping[str, Buffer] = MappingProxyType({}),
     default: Mapping[str, torch.Tensor] = MappingProxyType({}),
-    rounded: Sequence[Mapping[str, torch.Tensor]] = (),
+    rounded: Mapping[str, torch.Tensor] = MappingProxyType({}),
 ) -> Verdict:
     """Return the verdict on the worst output: a disagreement first, then the largest share of the tolerance.
 
     The RMS of an output is that of the reference, or the output's scale if that is larger. `inputs` is the number of
     elements of the largest input. `buffers` may give an output's `terms` and `tolerance`. `default` holds what the
-    default config computes in 16 bits, where the reference is its own in float32: a config may be as far off, and need
-    not be finite where the default is not. `rounded` are references computed in fewer bits: a config may be as far off
-    as the worst of them where it is finite. The verdict's error and tolerance are those of the worst element, divided
-    by the RMS. Raises `BadSpec` if names or shapes differ.
+    default config or the reference itself computes in 16 bits: a config may be as far off, and need not be finite where
+    that is not. `rounded` is the reference computed in float32: a config may be as far off. The verdict's error and
+    tolerance are those of the worst element, divided by the RMS. Raises `BadSpec` if names or shapes differ.
     """
     if outputs.keys() != expected.keys():
         given, wanted = (", ".join(sorted(names)) or "nothing" for names in (expected, outputs))
@@ -138,7 +137,7 @@ def compare(
                 inputs,
                 buffers.get(name, plain),
                 default.get(name),
-                [each[name] for each in rounded],
+                rounded.get(name),
             )
             for name, got in outputs.items()
         ]
@@ -158,7 +157,7 @@ def _compare(
     inputs: int,
     buffer: Buffer,
     default: torch.Tensor | None,
-    rounded_before: Sequence[torch.Tensor],
+    in_float32: torch.Tensor | None,
 ) -> Verdict:
     import torch
 
@@ -177,10 +176,10 @@ def _compare(
     rms = _rms(wanted[finite], scale)
     reduced = got.numel() * _REDUCED <= inputs
     allowed = tolerance(dtype, wanted, rms, reduced=reduced, terms=buffer.terms, extra=buffer.tolerance)
-    others = [*rounded_before, *([default] if default is not None else [])]
+    others = [other for other in (default, in_float32) if other is not None]
     allowed = allowed + _DEFAULT_MARGIN * max((_farthest(other, wanted, finite) for other in others), default=0.0)
     if default is not None:
-        overflows = finite & ~default.isfinite()
+        overflows = ~default.isfinite()
         rounded, finite = torch.where(overflows, actual, rounded), finite & ~overflows
     if got.is_floating_point():
         at_the_limit = _at_the_limit(actual, wanted, allowed, torch.finfo(got.dtype).max)

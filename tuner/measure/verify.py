@@ -255,19 +255,22 @@ class Arguments:
             return {}
         return self._outputs_of_default(self._problem, self._run_default)
 
-    def rounded_references(self) -> list[dict[str, torch.Tensor]]:
-        """Return what the reference of an inferred spec computes from the present inputs in float32, and in their own
-        dtypes: how precise the expression is, of which its user gives nothing else. In 8 bits torch computes little."""
+    def less_precise(self) -> dict[str, dict[str, torch.Tensor]]:
+        """Return what an inferred spec's reference computes from the present inputs in their own dtypes (`default`) and
+        in float32 (`rounded`): how precise the expression is, of which its user says nothing else."""
         if not (self._spec.inferred and self._spec.has_reference):
-            return []
+            return {}
         import torch
 
-        found = []
-        for dtype in (torch.float32, None):
+        found = {}
+        for name, dtype in (("default", None), ("rounded", torch.float32)):
             given = {name: _converted(tensor, dtype) for name, tensor in self._on_reference_device()}
-            with torch.no_grad(), contextlib.suppress(Exception):  # of any type: torch lacks the operation in this dtype
+            with (
+                torch.no_grad(),
+                contextlib.suppress(Exception),
+            ):  # of any type: torch lacks the operation in this dtype
                 made = self._spec.reference_of(self._problem)(given)
-                found.append({name: _upcast(tensor) for name, tensor in made.items()})
+                found[name] = {output: _upcast(tensor) for output, tensor in made.items()}
         return found
 
     def _outputs_of_default(self, problem: Problem, run: DefaultRun) -> dict[str, torch.Tensor]:
@@ -353,8 +356,8 @@ def check_outputs(arguments: Arguments) -> Verdict:
     verdict = compare(outputs, expected, scales, **how)
     if not verdict.agreed and (default := arguments.default_as_it_is()):
         verdict = compare(outputs, expected, scales, default=default, **how)
-    if not verdict.agreed and (rounded := arguments.rounded_references()):
-        verdict = compare(outputs, expected, scales, rounded=rounded, **how)
+    if not verdict.agreed and (less := arguments.less_precise()):
+        verdict = compare(outputs, expected, scales, **less, **how)
     if (damage := arguments.damage()) is not None:
         return disagreement(damage, verdict.error, verdict.tolerance)
     return verdict

@@ -152,4 +152,14 @@ def test_a_program_may_not_be_much_further_off_than_the_expression():
 
 def test_the_reference_of_a_spec_written_by_hand_is_not_rounded():
     by_hand = dataclasses.replace(SPEC, inferred=False, reference=lambda inputs: {})
-    assert Arguments(by_hand, Problem("doubled", {"N": 9}, "float16")).rounded_references() == []
+    assert Arguments(by_hand, Problem("doubled", {"N": 9}, "float16")).less_precise() == {}
+
+
+def overflowing(x):
+    """Return infinity minus infinity in 16 bits, and too large a number for them in 64."""
+    return x * 60_000 * 60_000 - x * 60_000 * 30_000
+
+
+def test_where_the_result_exceeds_its_dtype_a_program_may_overflow_in_between_as_the_expression_does():
+    assert expressed(overflowing, overflowing).agreed
+    assert not expressed(overflowing, lambda x: x.double() * 1e9).agreed

@@ -85,9 +85,7 @@ class _Registers:
     Nothing outside is changed before `commit`.
     """
 
-    def __init__(
-        self, group: Group, memory: GlobalMemory, trips: Sequence[range], stored: Sequence[View] = ()
-    ) -> None:
+    def __init__(self, group: Group, memory: GlobalMemory, trips: Sequence[range], stored: Sequence[View] = ()) -> None:
         self.group, self.memory, self.trips = group, memory, trips
         self._stored = stored
         """Tiles that a repeated operation stores, which no trip may write."""

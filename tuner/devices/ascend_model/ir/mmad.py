@@ -20,6 +20,7 @@ __all__ = [
     "Action",
     "Flag",
     "Load",
+    "LoadBias",
     "Mmad",
     "Multiply",
     "Part",
@@ -77,20 +78,22 @@ class Mmad:
     events: Sequence[int]
     """Empty, or the values that `Sync` has, in its order."""
     transposed: tuple[bool, bool]
+    bias: int | None = None
+    """A number for each column in L1, from which the accumulator starts instead."""
 
     @classmethod
     def of(cls, op: Op) -> Mmad:
         """Read the operation; raises `UnknownOperation` for a form that was never seen."""
-        (a,), (b,), (first,), _, (depth,), (cols,), (out,), sync, *rest = op.segments()
+        (a,), (b,), (first,), _, (depth,), (cols,), (out,), sync, unit_flag, bias = op.segments()
         if others := sorted(name for name, value in op.attributes.items() if value and name not in _KNOWN):
             raise UnknownOperation(f"the model does not support {op.name} with {', '.join(others)}")
-        if any(rest) or len(sync) not in (0, _EVENTS):
+        if unit_flag or len(sync) not in (0, _EVENTS):
             raise UnknownOperation(f"the model does not support {op.name} with these operands")
         kinds = [op.types[op.operands.index(number)] for number in (a, b, out)]
         if not all(isinstance(kind, MemRef) and len(kind.shape) == 4 for kind in kinds):
             raise UnknownOperation(f"the model does not support {op.name} of tiles that do not lie in fractals")
         transposed = bool(op.attributes.get("a_transpose")), bool(op.attributes.get("b_transpose"))
-        return cls(a, b, out, first, depth, cols, sync, transposed)
+        return cls(a, b, out, first, depth, cols, sync, transposed, *bias)
 
     def extents(self, a: Sequence[int], b: Sequence[int]) -> tuple[int, int]:
         """Return the rows of A and the columns of B that lie in L1, by the sizes of their views."""
@@ -121,6 +124,8 @@ class Mmad:
                 yield Load(side, part)
                 if part.last and sync.emptied[side] != NO_FLAG:
                     yield Flag("set", "MTE1", "MTE2", sync.emptied[side])
+            if self.bias is not None:
+                yield LoadBias()
             yield Flag("set", "MTE1", "M", free)
             yield Flag("wait", "MTE1", "M", free)
             yield Multiply(part)
@@ -160,13 +165,18 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadBias:
+    """The bias brought from L1 to the cube unit's table, by MTE1, for each part anew."""
+
+
+@dataclass(frozen=True, slots=True)
 class Multiply:
     """A product of two parts in L0, added to the accumulator, by M."""
 
     part: Part
 
 
-Action = Flag | Load | Multiply
+Action = Flag | Load | LoadBias | Multiply
 
 
 def needs_barrier(rows: int, cols: int) -> bool:
