@@ -357,7 +357,7 @@ def check_outputs(arguments: Arguments) -> Verdict:
     if not verdict.agreed and (default := arguments.default_as_it_is()):
         verdict = compare(outputs, expected, scales, default=default, **how)
     if not verdict.agreed and (less := arguments.less_precise()):
-        verdict = compare(outputs, expected, scales, **less, **how)
+        verdict = compare(outputs, expected, scales, **how | less)
     if (damage := arguments.damage()) is not None:
         return disagreement(damage, verdict.error, verdict.tolerance)
     return verdict

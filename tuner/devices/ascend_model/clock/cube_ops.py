@@ -105,7 +105,7 @@ def _multiply(clock: CubeClock, op: Op) -> _Step:
                 core.occupy(MTE1, cycles, 0.0)
             elif isinstance(action, LoadBias):
                 core.scalar(issue)
-                core.occupy(MTE1, loads.of_bias(values[product.bias].bytes()), 0.0)
+                core.occupy(MTE1, loads.of_bias(values[action.bias].bytes()), 0.0)
             else:
                 core.scalar(issue)
                 core.occupy(M, _product_cycles(costs, height, action.part.depth, cols, item), latency)

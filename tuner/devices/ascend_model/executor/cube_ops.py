@@ -159,8 +159,7 @@ def _take(
         use(PIPES.index(action.source), PIPES.index(action.target), action.event, op)
         return
     if isinstance(action, LoadBias):
-        assert bias is not None
-        order.use(MTE1, op, [bias], [])
+        order.use(MTE1, op, [bias] if bias else [], [])
         return
     operands = [_in_l0(layout, space, action.part, extent, view) for view, space, extent in sides]
     if isinstance(action, Load):

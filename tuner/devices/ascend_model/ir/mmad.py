@@ -125,7 +125,7 @@ class Mmad:
                 if part.last and sync.emptied[side] != NO_FLAG:
                     yield Flag("set", "MTE1", "MTE2", sync.emptied[side])
             if self.bias is not None:
-                yield LoadBias()
+                yield LoadBias(self.bias)
             yield Flag("set", "MTE1", "M", free)
             yield Flag("wait", "MTE1", "M", free)
             yield Multiply(part)
@@ -166,7 +166,9 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class LoadBias:
-    """The bias brought from L1 to the cube unit's table, by MTE1, for each part anew."""
+    """The bias, the number of its value, brought from L1 to the cube unit's table, by MTE1, for each part anew."""
+
+    bias: int
 
 
 @dataclass(frozen=True, slots=True)
