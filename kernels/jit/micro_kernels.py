@@ -9,6 +9,9 @@ __all__ = [
     "probe_copy_kernel",
     "probe_empty_kernel",
     "probe_load_kernel",
+    "probe_operand_kernel",
+    "probe_product_kernel",
+    "probe_result_kernel",
     "probe_store_kernel",
 ]
 
@@ -90,3 +93,63 @@ def probe_chain_kernel(x_ptr, out_ptr, OP: tl.constexpr, TRIPS: tl.constexpr, WI
 def probe_atomic_kernel(x_ptr, out_ptr, WIDTH: tl.constexpr):
     """Add to the same address from every program."""
     tl.atomic_add(out_ptr, tl.sum(tl.load(x_ptr + tl.arange(0, WIDTH)), axis=0))
+
+
+@triton.jit
+def probe_product_kernel(
+    a_ptr,
+    b_ptr,
+    out_ptr,
+    TRIPS: tl.constexpr,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    EPILOGUE: tl.constexpr,
+):
+    """Multiply two tiles that stay in L1, again and again. With an epilogue, vector cores square the sums."""
+    rows, cols, depth = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    a = tl.load(a_ptr + rows[:, None] * K + depth[None, :])
+    b = tl.load(b_ptr + depth[:, None] * N + cols[None, :])
+    total = tl.zeros([M, N], dtype=tl.float32)
+    for _ in range(TRIPS):
+        total = tl.dot(a, b, total)
+    if EPILOGUE:
+        total = total * total
+    at = tl.program_id(0) * M * N + rows[:, None] * N + cols[None, :]
+    tl.store(out_ptr + at, total)
+
+
+@triton.jit
+def probe_operand_kernel(
+    a_ptr,
+    b_ptr,
+    out_ptr,
+    TILES: tl.constexpr,
+    REPEATS: tl.constexpr,
+    M: tl.constexpr,
+    N: tl.constexpr,
+    K: tl.constexpr,
+    PITCH: tl.constexpr,
+):
+    """Load tiles of rows PITCH apart to L1, again and again, for products that are faster than any load."""
+    rows, cols, depth = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    first = tl.program_id(0).to(tl.int64) * TILES * M * PITCH
+    b = tl.load(b_ptr + depth[:, None] * N + cols[None, :])
+    total = tl.zeros([M, N], dtype=tl.float32)
+    for _ in range(REPEATS):
+        for tile in range(TILES):
+            a = tl.load(a_ptr + first + tile * M * PITCH + rows[:, None] * PITCH + depth[None, :])
+            total = tl.dot(a, b, total)
+    at = tl.program_id(0) * M * N + rows[:, None] * N + cols[None, :]
+    tl.store(out_ptr + at, total)
+
+
+@triton.jit
+def probe_result_kernel(a_ptr, b_ptr, out_ptr, TILES: tl.constexpr, M: tl.constexpr, N: tl.constexpr, K: tl.constexpr):
+    """Store the product of two tiles at many addresses."""
+    rows, cols, depth = tl.arange(0, M), tl.arange(0, N), tl.arange(0, K)
+    a = tl.load(a_ptr + rows[:, None] * K + depth[None, :])
+    b = tl.load(b_ptr + depth[:, None] * N + cols[None, :])
+    for tile in range(TILES):
+        at = (tl.program_id(0) * TILES + tile) * M * N + rows[:, None] * N + cols[None, :]
+        tl.store(out_ptr + at, tl.dot(a, b))

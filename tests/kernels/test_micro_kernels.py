@@ -74,6 +74,29 @@ def test_micro_kernels_chains_apply_their_operation_once_a_trip(launched, operat
     np.testing.assert_allclose(found["out_ptr"], x, rtol=1e-5)
 
 
+def test_micro_kernels_products_are_added_up_once_a_trip_and_squared_by_an_epilogue(launched):
+    for epilogue in (False, True):
+        found = launched("PRODUCT", {"EPILOGUE": epilogue}, programs=1, TRIPS=3, M=16, N=16, K=32)
+        a, b = (found[name].astype(np.float64) for name in ("a_ptr", "b_ptr"))
+        wanted = 3 * a.reshape(16, 32) @ b.reshape(32, 16)
+        np.testing.assert_allclose(
+            found["out_ptr"].reshape(16, 16), wanted**2 if epilogue else wanted, rtol=1e-2, atol=1e-2
+        )
+
+
+def test_micro_kernels_operands_are_every_tile_as_often_as_it_is_read(launched):
+    found = launched("OPERAND", programs=2, TILES=3, REPEATS=2, M=16, N=16, K=16, PITCH=20)
+    a = found["a_ptr"].astype(np.float64).reshape(2, 3, 16, 20)[..., :16]
+    wanted = 2 * a.sum(axis=1) @ found["b_ptr"].astype(np.float64).reshape(16, 16)
+    np.testing.assert_allclose(found["out_ptr"].reshape(2, 16, 16), wanted, rtol=1e-2, atol=1e-2)
+
+
+def test_micro_kernels_results_are_one_product_at_many_places(launched):
+    found = launched("RESULT", programs=2, TILES=3, M=16, N=16, K=16)
+    a, b = (found[name].astype(np.float64).reshape(16, 16) for name in ("a_ptr", "b_ptr"))
+    np.testing.assert_allclose(found["out_ptr"].reshape(6, 16, 16), np.stack([a @ b] * 6), rtol=1e-2, atol=1e-2)
+
+
 def test_micro_kernels_atomics_add_every_programs_sum_to_one_place(launched):
     found = launched("ATOMIC", programs=5, WIDTH=64)
     np.testing.assert_allclose(found["out_ptr"], [5 * found["x_ptr"].sum()], rtol=1e-4)

@@ -24,12 +24,13 @@ from tilewise.tuner.devices.ascend_model.model_config import Machines, model_con
 from tilewise.tuner.devices.base import Device
 from tilewise.tuner.hardware.ascend_costs import FIGURES, REPEAT_CYCLES, Costs, Figure, costs
 from tilewise.tuner.hardware.ascend_parts import PARTS
+from tilewise.tuner.hardware.cube_costs import CUBE_FIGURES
 from tilewise.tuner.measure.outcome import Timing
 
 if TYPE_CHECKING:
     from tilewise.tuner.diagnostics.micro_kernels import Probe
 
-__all__ = ["FITTED", "Fit", "Measured", "Parameter", "fit", "parameters", "time_probes"]
+__all__ = ["FITTED", "FITTED_CUBE", "Fit", "Measured", "Parameter", "fit", "parameters", "time_probes"]
 
 Vector = NDArray[np.float64]
 
@@ -56,6 +57,21 @@ FITTED = (
     "bank_conflict",
 )
 """Figures of launches and transfers that are fitted, in addition to the costs of operations."""
+
+FITTED_CUBE = (
+    "mad_fractal",
+    "l0a_bytes",
+    "l0b_bytes",
+    "mte1_start",
+    "cube_read_bytes",
+    "nd2nz_row",
+    "nd2nz_row_bytes",
+    "far_row",
+    "fix_bytes",
+    "mixed_launch_us",
+)
+"""Figures of cube cores that are fitted. Products in float32, loops over elements and flags between cores have no
+probe."""
 
 _OPERATIONS = ("vadd", "vexp", "vdiv", "vcast")
 """One operation of each class whose cost the probes show; the other operations of its class cost the same."""
@@ -108,7 +124,7 @@ class Fit:
         return statistics.fmean(abs(row[f"{which}_us"] / row["measured_us"] - 1) for row in self.rows)
 
     def to_json(self) -> dict[str, Any]:
-        shipped = {**FIGURES, **REPEAT_CYCLES}
+        shipped = {**FIGURES, **CUBE_FIGURES, **REPEAT_CYCLES}
         return {
             "probes": [dict(row) for row in self.rows],
             "figures": [
@@ -127,12 +143,12 @@ class Fit:
         }
 
 
-def parameters(names: Sequence[str] = (*FITTED, *_OPERATIONS)) -> list[Parameter]:
+def parameters(names: Sequence[str] = (*FITTED, *FITTED_CUBE, *_OPERATIONS)) -> list[Parameter]:
     """Return the parameters of these figures. An operation brings in all operations that cost the same."""
-    found = []
+    found, single = [], {**FIGURES, **CUBE_FIGURES}
     for name in names:
-        if name in FIGURES:
-            found.append(Parameter((name,), FIGURES[name]))
+        if name in single:
+            found.append(Parameter((name,), single[name]))
         else:
             alike = tuple(other for other, figure in REPEAT_CYCLES.items() if figure == REPEAT_CYCLES[name])
             found.append(Parameter(alike, REPEAT_CYCLES[name]))

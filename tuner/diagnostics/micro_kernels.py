@@ -27,6 +27,7 @@ def _spec(
     sizes: Sequence[str],
     buffers: Callable[[Mapping[str, int]], Mapping[str, Buffer]],
     choices: Sequence[Parameter] = (),
+    matrix_dtype: Callable[[Problem], str] | None = None,
 ) -> KernelSpec:
     """Make the spec that this file binds to `attribute`. `sizes` names constexpr arguments, each a dimension."""
     named = f"tilewise.kernels.jit.micro_kernels:{function}"
@@ -47,6 +48,7 @@ def _spec(
         tiling=lambda config, problem: Tiling((), 0, 0),
         reference=lambda inputs: {},
         flops=lambda problem: 1,
+        matrix_dtype=matrix_dtype,
         default=lambda problem, target: {"multibuffer": True},
         origin=f"{__file__}:{attribute}",
     )
@@ -105,8 +107,45 @@ ATOMIC = _spec(
 )
 
 
+def _tiles(dims: Mapping[str, int], operand: int, results: int) -> Mapping[str, Buffer]:
+    """Return the buffers of products of tiles: the left operand's elements, one right operand, and result tiles."""
+    return {
+        "a_ptr": Buffer((operand,), "float16"),
+        "b_ptr": Buffer((dims["K"] * dims["N"],), "float16"),
+        "out_ptr": Buffer((dims["programs"] * results * dims["M"] * dims["N"],), "float32", role="out"),
+    }
+
+
+def _in_16_bits(problem: Problem) -> str:
+    return "float16"
+
+
+PRODUCT = _spec(
+    "PRODUCT",
+    "probe_product_kernel",
+    ("TRIPS", "M", "N", "K"),
+    lambda dims: _tiles(dims, dims["M"] * dims["K"], 1),
+    (Parameter("EPILOGUE", lambda problem, target: [False, True]),),
+    _in_16_bits,
+)
+OPERAND = _spec(
+    "OPERAND",
+    "probe_operand_kernel",
+    ("TILES", "REPEATS", "M", "N", "K", "PITCH"),
+    lambda dims: _tiles(dims, dims["programs"] * dims["TILES"] * dims["M"] * dims["PITCH"], 1),
+    matrix_dtype=_in_16_bits,
+)
+RESULT = _spec(
+    "RESULT",
+    "probe_result_kernel",
+    ("TILES", "M", "N", "K"),
+    lambda dims: _tiles(dims, dims["M"] * dims["K"], dims["TILES"]),
+    matrix_dtype=_in_16_bits,
+)
+
+
 def probes(cores: int) -> Sequence[Probe]:
-    """Return all probes for a part with this number of vector cores.
+    """Return all probes for a part with this number of vector cores, and half as many cube cores.
 
     Some read their buffers many times, so emptying the cache beforehand makes no difference. One reads a buffer larger
     than any cache.
@@ -129,7 +168,23 @@ def probes(cores: int) -> Sequence[Probe]:
     stores = [_store("store, one core", 1), _store("store, all cores", cores), _copy("copy, global memory", cores)]
     chains = [_chain(op) for op in OPERATIONS]
     atomics = [_atomic(programs) for programs in (cores, 10 * cores)]
-    return [*empty, *loads, *stores, *chains, *atomics]
+    return [*empty, *loads, *stores, *chains, *atomics, *_cube_probes(cores // 2)]
+
+
+def _cube_probes(cores: int) -> Sequence[Probe]:
+    """Return the probes of cube cores. The last one has vector cores beside them."""
+    return [
+        _product("product, one trip", 1, rows=16, cols=16, depth=16),
+        _product("products, large tiles", 200, rows=128, cols=256, depth=128),
+        _product("products, tall tiles", 200, rows=256, cols=16, depth=128),
+        _product("products, wide tiles", 200, rows=16, cols=256, depth=128),
+        _operand("operands, one core", 1, rows=128, depth=512),
+        _operand("operands, all cores", cores, rows=128, depth=512),
+        _operand("operands, rows of 64 B", 1, rows=256, depth=32, pitch=512),
+        _operand("operands, far rows", 1, rows=32, depth=128, pitch=65536, tiles=1),
+        _probe("results, one core", RESULT, {"programs": 1, "TILES": 100, "M": 128, "N": 256, "K": 16}),
+        _product("product, squared", 1, rows=16, cols=16, depth=16, epilogue=True),
+    ]
 
 
 def _empty(programs: int) -> Probe:
@@ -172,3 +227,13 @@ def _probe(
     name: str, spec: KernelSpec, dims: Mapping[str, int], *, multibuffer: bool = True, **choices: Value
 ) -> Probe:
     return Probe(name, spec, Problem(spec.name, dims, "float32"), {**choices, "multibuffer": multibuffer})
+
+
+def _product(name: str, trips: int, *, rows: int, cols: int, depth: int, epilogue: bool = False) -> Probe:
+    sizes = {"TRIPS": trips, "M": rows, "N": cols, "K": depth}
+    return _probe(name, PRODUCT, {"programs": 1, **sizes}, EPILOGUE=epilogue)
+
+
+def _operand(name: str, programs: int, *, rows: int, depth: int, pitch: int | None = None, tiles: int = 8) -> Probe:
+    sizes = {"TILES": tiles, "REPEATS": 40, "M": rows, "N": 16, "K": depth, "PITCH": pitch or depth}
+    return _probe(name, OPERAND, {"programs": programs, **sizes})

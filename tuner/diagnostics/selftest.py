@@ -15,12 +15,12 @@ from typing import Any
 from tilewise.db.records import Clock, Status
 from tilewise.errors import Unavailable
 from tilewise.kernels import registry
-from tilewise.kernels.spec import Axis, Buffer, Config, KernelSpec, Parameter, Problem, Tiling, ceil_div
+from tilewise.kernels.spec import Axis, Buffer, Config, Dot, KernelSpec, Parameter, Problem, Tiling, ceil_div
 from tilewise.tuner.devices.base import Device
 from tilewise.tuner.devices.replay import ReplayDevice
 from tilewise.tuner.measure.outcome import Outcome
 
-__all__ = ["SPEC", "STEPS", "Bench", "Step", "Verdict", "selftest"]
+__all__ = ["PRODUCT", "SPEC", "STEPS", "Bench", "Step", "Verdict", "selftest"]
 
 RIGHT: Config = {"BLOCK": 8192, "SUB_BLOCK": 2048, "SHIFT": 0}
 WRONG: Config = {**RIGHT, "SHIFT": 1}
@@ -65,6 +65,52 @@ SPEC = KernelSpec(
 )
 
 
+MULTIPLIED = Problem("multiplied", {"M": 100, "N": 70, "K": 130}, "float16")
+"""A product with a tail along each axis."""
+
+RIGHT_PRODUCT: Config = {"BLOCK": 64, "SHIFT": 0}
+WRONG_PRODUCT: Config = {**RIGHT_PRODUCT, "SHIFT": 1}
+
+
+def _product_buffers(problem: Problem) -> dict[str, Buffer]:
+    m, n, k = (problem.dims[axis] for axis in "MNK")
+    return {
+        "a_ptr": Buffer((m, k), problem.dtype),
+        "b_ptr": Buffer((k, n), problem.dtype),
+        "out_ptr": Buffer((m, n), "float32", role="out", terms=k),
+    }
+
+
+def _product_tiling(config: Config, problem: Problem) -> Tiling:
+    block, deep = int(config["BLOCK"]), problem.dims["K"]
+    axes = tuple(Axis(n, problem.dims[n], taken, block) for n, taken in (("M", block), ("K", deep), ("N", block)))
+    streamed = 2 * block * block * problem.item_bytes
+    return Tiling(axes, streamed, 4 * block * block, dot=Dot(block, block, block, alone=True))
+
+
+PRODUCT = KernelSpec(
+    name="multiplied",
+    summary="out = a @ b",
+    function="tilewise.kernels.jit.selftest:product_kernel",
+    dims=("M", "N", "K"),
+    dtypes=("float16",),
+    parameters=(
+        Parameter("BLOCK", lambda problem, target: [64]),
+        Parameter("SHIFT", lambda problem, target: [0, 1]),
+    ),
+    buffers=_product_buffers,
+    scalars=lambda problem: dict(problem.dims),
+    grid=lambda config, problem: (
+        ceil_div(problem.dims["M"], int(config["BLOCK"])) * ceil_div(problem.dims["N"], int(config["BLOCK"])),
+    ),
+    tiling=_product_tiling,
+    reference=lambda inputs: {"out_ptr": inputs["a_ptr"] @ inputs["b_ptr"]},
+    flops=lambda problem: 2 * problem.dims["M"] * problem.dims["N"] * problem.dims["K"],
+    matrix_dtype=lambda problem: problem.dtype,
+    default=lambda problem, target: dict(RIGHT_PRODUCT),
+)
+
+
 class Verdict(StrEnum):
     OK = "ok"
     FAILED = "failed"
@@ -85,11 +131,12 @@ class Step:
 
 
 class Bench:
-    """An opened device with the kernel of the self-test, and the outcomes that several steps share."""
+    """An opened device with the kernels of the self-test, and the outcomes that several steps share."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
         self.spec = registry.load(f"{Path(__file__)}:SPEC")
+        self.product = registry.load(f"{Path(__file__)}:PRODUCT")
 
     @cached_property
     def small(self) -> Outcome:
@@ -165,6 +212,22 @@ def bandwidth_step(bench: Bench) -> Step:
     return Step("bandwidth", verdict, f"{rate}, {share:.0%} of the device's own rate", facts)
 
 
+def product_step(bench: Bench) -> Step:
+    """Run a product on the device's matrix units, compare it, and have a wrong one rejected."""
+    (outcome,) = bench.device.evaluate(bench.product, MULTIPLIED, [RIGHT_PRODUCT])
+    if outcome.timing is None:
+        return Step("product", Verdict.FAILED, outcome.reason, dict(outcome.facts))
+    right, wrong = (bench.device.verify(bench.product, MULTIPLIED, config) for config in (RIGHT_PRODUCT, WRONG_PRODUCT))
+    if not right.agreed:
+        return Step("product", Verdict.FAILED, right.reason)
+    if wrong.agreed or wrong.status is not Status.CORRECTNESS:
+        what = "a product that leaves out a column was verified as correct" if wrong.agreed else wrong.reason
+        return Step("product", Verdict.FAILED, what)
+    took = f"it runs in {outcome.timing.time_us:.2f} us ({bench.device.clock})"
+    facts = {"time_us": outcome.timing.time_us, "error": right.error, "tolerance": right.tolerance}
+    return Step("product", Verdict.OK, f"{took} and agrees with float64; a wrong one is rejected", facts)
+
+
 STEPS: dict[str, Callable[[Bench], Step]] = {
     "compile": compile_step,
     "launch": launch_step,
@@ -172,6 +235,7 @@ STEPS: dict[str, Callable[[Bench], Step]] = {
     "wrong values": wrong_step,
     "repeated timing": repeat_step,
     "bandwidth": bandwidth_step,
+    "product": product_step,
 }
 
 

@@ -13,6 +13,7 @@ from tilewise.errors import Unavailable
 from tilewise.settings import read_settings
 from tilewise.tuner.hardware.ascend_costs import FIGURES, HBM_CORE_GB_S, REPEAT_CYCLES, Figure
 from tilewise.tuner.hardware.ascend_parts import Part
+from tilewise.tuner.hardware.cube_costs import CUBE_FIGURES
 
 __all__ = ["Calibration", "calibrated", "calibration", "calibration_file", "forget", "keep", "model_fingerprint"]
 
@@ -74,7 +75,7 @@ def _read(file: Path, changed: int) -> Calibration:
         body = json.loads(file.read_text())
         figures = {name: Figure(**fields) for name, fields in body.pop("figures").items()}
         made = Calibration(**body, figures=figures)
-        unknown = figures.keys() - FIGURES.keys() - REPEAT_CYCLES.keys()
+        unknown = figures.keys() - FIGURES.keys() - CUBE_FIGURES.keys() - REPEAT_CYCLES.keys()
         wrong = [name for name, figure in figures.items() if not 0 < figure.low <= figure.value <= figure.high]
     except (OSError, ValueError, TypeError, KeyError, AttributeError) as error:
         advice = "delete it or run tilewise calibrate again"

@@ -63,8 +63,8 @@ PRECISION = {"float64": 53, "float32": 24, "float16": 11, "bfloat16": 8, "float8
 those of the Open Compute Project's specification)."""
 
 _DEFAULT_MARGIN = 2.0
-"""Multiple of the largest deviation of the default config from itself in float32 that another config may show: both
-round to 16 bits in between, in another order."""
+"""Multiple of the largest deviation of the default config from itself in float32, or of a user's reference from itself
+in float64, that a config may show: both round in between, in another order."""
 
 _SATURATING = ("float8_e4m3fn", "float8_e5m2")
 """Dtypes whose conversion gives the largest number where a value exceeds it: accelerators do that for 8-bit floats."""
@@ -113,13 +113,14 @@ def compare(
     inputs: int = 0,
     buffers: Mapping[str, Buffer] = MappingProxyType({}),
     default: Mapping[str, torch.Tensor] = MappingProxyType({}),
+    rounded: Mapping[str, torch.Tensor] = MappingProxyType({}),
 ) -> Verdict:
     """Return the verdict on the worst output: a disagreement first, then the largest share of the tolerance.
 
     The RMS of an output is that of the reference, or the output's scale if that is larger. `inputs` is the number of
     elements of the largest input. `buffers` may give an output's `terms` and `tolerance`. `default` holds what the
-    default config computes in 16 bits, where the reference is its own in float32: a config may be as far off, and need
-    not be finite where the default is not. The verdict's error and
+    default config or the reference itself computes in 16 bits: a config may be as far off, and need not be finite where
+    that is not. `rounded` is the reference computed in float32: a config may be as far off. The verdict's error and
     tolerance are those of the worst element, divided by the RMS. Raises `BadSpec` if names or shapes differ.
     """
     if outputs.keys() != expected.keys():
@@ -129,7 +130,14 @@ def compare(
     return worst_of(
         [
             _compare(
-                name, got, expected[name], scales.get(name, 0.0), inputs, buffers.get(name, plain), default.get(name)
+                name,
+                got,
+                expected[name],
+                scales.get(name, 0.0),
+                inputs,
+                buffers.get(name, plain),
+                default.get(name),
+                rounded.get(name),
             )
             for name, got in outputs.items()
         ]
@@ -149,6 +157,7 @@ def _compare(
     inputs: int,
     buffer: Buffer,
     default: torch.Tensor | None,
+    in_float32: torch.Tensor | None,
 ) -> Verdict:
     import torch
 
@@ -167,10 +176,10 @@ def _compare(
     rms = _rms(wanted[finite], scale)
     reduced = got.numel() * _REDUCED <= inputs
     allowed = tolerance(dtype, wanted, rms, reduced=reduced, terms=buffer.terms, extra=buffer.tolerance)
+    others = [other for other in (default, in_float32) if other is not None]
+    allowed = allowed + _DEFAULT_MARGIN * max((_farthest(other, wanted, finite) for other in others), default=0.0)
     if default is not None:
-        same = default.isfinite() & finite
-        allowed = allowed + _DEFAULT_MARGIN * (default - wanted)[same].abs().max() if bool(same.any()) else allowed
-        overflows = finite & ~default.isfinite()
+        overflows = ~default.isfinite()
         rounded, finite = torch.where(overflows, actual, rounded), finite & ~overflows
     if got.is_floating_point():
         at_the_limit = _at_the_limit(actual, wanted, allowed, torch.finfo(got.dtype).max)
@@ -191,6 +200,12 @@ def _compare(
         error / rms,
         limit / rms,
     )
+
+
+def _farthest(other: torch.Tensor, wanted: torch.Tensor, finite: torch.Tensor) -> float:
+    """Return the largest deviation where both are finite."""
+    same = other.isfinite() & finite
+    return float((other - wanted)[same].abs().max()) if bool(same.any()) else 0.0
 
 
 def _at_the_limit(actual: torch.Tensor, wanted: torch.Tensor, allowed: torch.Tensor, largest: float) -> torch.Tensor:

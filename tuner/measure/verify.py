@@ -255,6 +255,24 @@ class Arguments:
             return {}
         return self._outputs_of_default(self._problem, self._run_default)
 
+    def less_precise(self) -> dict[str, dict[str, torch.Tensor]]:
+        """Return what an inferred spec's reference computes from the present inputs in their own dtypes (`default`) and
+        in float32 (`rounded`): how precise the expression is, of which its user says nothing else."""
+        if not (self._spec.inferred and self._spec.has_reference):
+            return {}
+        import torch
+
+        found = {}
+        for name, dtype in (("default", None), ("rounded", torch.float32)):
+            given = {name: _converted(tensor, dtype) for name, tensor in self._on_reference_device()}
+            with (
+                torch.no_grad(),
+                contextlib.suppress(Exception),
+            ):  # of any type: torch lacks the operation in this dtype
+                made = self._spec.reference_of(self._problem)(given)
+                found[name] = {output: _upcast(tensor) for output, tensor in made.items()}
+        return found
+
     def _outputs_of_default(self, problem: Problem, run: DefaultRun) -> dict[str, torch.Tensor]:
         own = Arguments(self._spec, problem, device=self._device, seed=self._seed)
         for name, tensor in self.inputs.items():
@@ -338,6 +356,8 @@ def check_outputs(arguments: Arguments) -> Verdict:
     verdict = compare(outputs, expected, scales, **how)
     if not verdict.agreed and (default := arguments.default_as_it_is()):
         verdict = compare(outputs, expected, scales, default=default, **how)
+    if not verdict.agreed and (less := arguments.less_precise()):
+        verdict = compare(outputs, expected, scales, **how | less)
     if (damage := arguments.damage()) is not None:
         return disagreement(damage, verdict.error, verdict.tolerance)
     return verdict
@@ -408,9 +428,16 @@ def _upcast(tensor: torch.Tensor) -> torch.Tensor:
     """Convert floats to float64, and integers to int64 so that they still index; truth values still choose."""
     import torch
 
-    if tensor.dtype is torch.bool:
-        return tensor
-    return tensor.to(torch.float64 if tensor.is_floating_point() else torch.int64)
+    return _converted(tensor, torch.float64)
+
+
+def _converted(tensor: torch.Tensor, floats: torch.dtype | None) -> torch.Tensor:
+    """Convert floats to a dtype, or leave them as they are, and convert integers as `_upcast` does."""
+    import torch
+
+    if tensor.is_floating_point():
+        return tensor if floats is None else tensor.to(floats)
+    return tensor if tensor.dtype is torch.bool else tensor.to(torch.int64)
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:

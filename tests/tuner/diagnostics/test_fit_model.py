@@ -30,6 +30,7 @@ from tilewise.tuner.hardware.calibrated_costs import (
     keep,
     model_fingerprint,
 )
+from tilewise.tuner.hardware.cube_costs import CUBE_FIGURES
 from tilewise.tuner.measure.outcome import Timing
 
 PART = "Ascend910B4"
@@ -146,6 +147,61 @@ def test_the_report_holds_each_probe_and_each_figure(compiled):
     (launch,) = [row for row in body["figures"] if row["name"] == "launch_us"]
     assert launch["shipped"] == FIGURES["launch_us"].value
     assert launch["low"] <= launch["fitted"] <= launch["high"]
+
+
+CUBE_PROBES = {
+    "mad_fractal": "products, large tiles",
+    "l0a_bytes": "products, tall tiles",
+    "l0b_bytes": "products, wide tiles",
+    "cube_read_bytes": "operands, one core",
+    "nd2nz_row": "operands, rows of 64 B",
+    "far_row": "operands, far rows",
+    "fix_bytes": "results, one core",
+    "mixed_launch_us": "product, squared",
+}
+"""Eight figures of cube cores, each with the probe that is slow for it."""
+
+
+@pytest.fixture(scope="module")
+def cube_machines(target):
+    made = {}
+    for probe in probes(40):
+        if probe.name in CUBE_PROBES.values():
+            folder = read_settings().cache_folder
+            outcome, made[probe.name] = model_config(
+                probe.spec, probe.problem, probe.config, target, folder, l2=L2State.COLD
+            )
+            assert made[probe.name] is not None, outcome.reason
+    return made
+
+
+def test_each_figure_of_a_cube_core_moves_the_time_of_its_probe(cube_machines):
+    for name, probe in CUBE_PROBES.items():
+        figure, machines = CUBE_FIGURES[name], cube_machines[probe]
+        times = [
+            machines.time_at(costs(instead={name: replace(figure, value=value)})).time_us
+            for value in (figure.value, 1.2 * figure.value)
+        ]
+        assert abs(times[1] / times[0] - 1) > 0.05, name
+
+
+@pytest.mark.full
+def test_planted_figures_of_a_cube_core_are_recovered_from_times_with_noise(cube_machines):
+    values = {"l0b_bytes": 111.0, "cube_read_bytes": 103.0, "far_row": 150.0, "fix_bytes": 55.0, "mixed_launch_us": 3.0}
+    instead = {name: replace(CUBE_FIGURES[name], value=value) for name, value in values.items()}
+    generator, timed = random.Random(7), []
+    for name, machines in cube_machines.items():
+        time_us = machines.time_at(costs(instead=instead)).time_us * (1 + generator.gauss(0, 0.01))
+        timed.append(Measured(name, time_us, 0.01, lambda at, machines=machines: machines.time_at(at).time_us))
+    found = fit(timed, parameters(tuple(values)), "planted")
+    for name, value in values.items():
+        assert found.figures[name].value == pytest.approx(value, rel=0.07), name
+    assert found.error("fitted") < 0.02 < found.error("shipped")
+
+
+def test_a_calibration_may_hold_figures_of_cube_cores():
+    keep(made(fix_bytes=50.0))
+    assert calibrated(PART)["fix_bytes"].value == 50.0
 
 
 # Through the NPU device ------------------------------------------------------------------------------------------

@@ -11,7 +11,8 @@ from tilewise.errors import Unavailable
 from tilewise.tuner.diagnostics.selftest import LARGE, STEPS, selftest
 from tilewise.tuner.measure.outcome import Outcome, Timing, Verdict
 
-ORDER = ["device", "compile", "launch", "right values", "wrong values", "repeated timing", "bandwidth"]
+RIGHT = Verdict(True, 0.0, 0.1)
+ORDER = ["device", "compile", "launch", "right values", "wrong values", "repeated timing", "bandwidth", "product"]
 
 
 @pytest.fixture
@@ -104,6 +105,36 @@ def test_a_bandwidth_far_below_or_above_the_devices_own_fails(device, floor, ver
     assert found["bandwidth"][0] == verdict
     assert LARGE.dims["N"] * 8 / 10 / 1e6 == pytest.approx(26.8, abs=0.1)
     assert found["bandwidth"][1].startswith("26.84 TB/s")
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "detail"),
+    [
+        (
+            Verdict(True, 0.0, 0.1),
+            Verdict(True, 0.0, 0.1),
+            "a product that leaves out a column was verified as correct",
+        ),
+        (Verdict(False, 9.0, 0.1, "out_ptr: off by 9"), Verdict(False, 9.0, 0.1, ""), "out_ptr: off by 9"),
+        (RIGHT, Verdict(False, 0.0, 0.1, "it died", Status.RUNTIME), "it died"),
+    ],
+)
+def test_a_product_that_is_wrong_or_cannot_be_judged_fails_its_step(device, right, wrong, detail):
+    def verify(self, spec, problem, config):
+        return wrong if config["SHIFT"] else right
+
+    assert steps(device(verify=verify))["product"] == ("failed", detail)
+
+
+def test_a_product_that_does_not_run_says_why(device):
+    def evaluate(self, spec, problem, configs, **options):
+        status = Status.UNMODELLED if spec.name == "multiplied" else Status.CORRECT
+        timing = None if status is Status.UNMODELLED else Timing(10.0)
+        return iter([Outcome(status, "no matrix units", timing=timing) for _ in configs])
+
+    found = steps(device(evaluate=evaluate))
+    assert found["product"] == ("failed", "no matrix units")
+    assert found["launch"][0] == "ok"
 
 
 def test_a_step_that_raises_is_a_failed_step_and_the_others_go_on(device):

@@ -140,3 +140,49 @@ def test_truth_values_that_no_config_writes_agree(name):
     run = half if name == "half_written" else whole
     found = verify(spec, problem, {"BLOCK": 32}, arguments, run=lambda: run(arguments.tensors))
     assert found.agreed == (name == "half_written")
+
+
+def through_one(x):
+    """Return x, rounded as numbers near 1 are: in 16 bits, it is off by up to 0.03."""
+    return (1 + x / 64 - 1) * 64
+
+
+def expressed(run, reference):
+    """Verify a run in 16 bits of a program whose user gave an expression as its reference."""
+
+    def outputs(inputs):
+        return {"out": reference(inputs["x"]), "kept": inputs["kept"] + 1}
+
+    spec = dataclasses.replace(SPEC, reference=outputs)
+    arguments = Arguments(spec, Problem("doubled", {"N": 100}, "float16"))
+
+    def launch():
+        tensors = arguments.tensors
+        tensors["out"].copy_(run(tensors["x"]))
+        tensors["kept"].add_(1)
+
+    return verify(spec, arguments._problem, {"BLOCK": 32}, arguments, run=launch, draws=1)
+
+
+def test_a_program_may_round_in_between_where_its_users_expression_does():
+    assert expressed(through_one, through_one).agreed
+    assert not expressed(through_one, lambda x: x).agreed
+
+
+def test_a_program_may_not_be_much_further_off_than_the_expression():
+    assert not expressed(lambda x: through_one(x) + 0.2, through_one).agreed
+
+
+def test_the_reference_of_a_spec_written_by_hand_is_not_rounded():
+    by_hand = dataclasses.replace(SPEC, inferred=False, reference=lambda inputs: {})
+    assert Arguments(by_hand, Problem("doubled", {"N": 9}, "float16")).less_precise() == {}
+
+
+def overflowing(x):
+    """Return infinity minus infinity in 16 bits, and too large a number for them in 64."""
+    return x * 60_000 * 60_000 - x * 60_000 * 30_000
+
+
+def test_where_the_result_exceeds_its_dtype_a_program_may_overflow_in_between_as_the_expression_does():
+    assert expressed(overflowing, overflowing).agreed
+    assert not expressed(overflowing, lambda x: x.double() * 1e9).agreed

@@ -111,7 +111,8 @@ def _class(functions: Sequence[Function], timed: KernelTime) -> str:
     """Return the class of a cube kernel that says how far its time is to be trusted; empty for a vector kernel."""
     if not any(function.core == "cube" for function in functions):
         return ""
-    if timed.bound_by == "S" and any(ElementLoop.of(op) for function in functions for op in function.walk()):
+    loops = [found for function in functions for op in function.walk() if (found := ElementLoop.of(op))]
+    if loops and (timed.bound_by == "S" or any(loop.stored for loop in loops)):
         return "element-wise"
     if sum(timed.overhead_us.values()) > timed.time_us / 3:
         return "launch-bound"

@@ -477,8 +477,10 @@ def _refused(output: str) -> Compiled:
 
 
 def _first_error(output: str) -> str:
-    errors = [line for line in output.splitlines() if "error:" in line and "hivmc" not in line]
-    return errors[0].partition("error:")[2].strip() if errors else "the compiler failed without an error message"
+    errors = [line.partition("error:")[2].strip() for line in output.splitlines() if "error:" in line]
+    told = [error for error in errors if "hivmc" not in error]
+    told.sort(key=lambda error: error.startswith("Failed to run"))  # which the errors behind it explain
+    return told[0] if told else "the compiler failed without an error message"
 
 
 def _dropped(output: str) -> tuple[tuple[str, ...], str]:

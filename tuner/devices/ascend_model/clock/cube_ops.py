@@ -12,7 +12,16 @@ from typing import Any, Protocol
 from tilewise.tuner.devices.ascend_model.clock.core import FIX, MTE1, MTE2, PIPES, Core, M, Memory, Rate
 from tilewise.tuner.devices.ascend_model.clock.rows import drawn
 from tilewise.tuner.devices.ascend_model.ir.hivm import Op
-from tilewise.tuner.devices.ascend_model.ir.mmad import FRACTAL, Flag, Load, Mmad, Part, fractal_width, needs_barrier
+from tilewise.tuner.devices.ascend_model.ir.mmad import (
+    FRACTAL,
+    Flag,
+    Load,
+    LoadBias,
+    Mmad,
+    Part,
+    fractal_width,
+    needs_barrier,
+)
 from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, DependsOnContents, UnknownOperation, View, ceil
 from tilewise.tuner.hardware.ascend_costs import Costs
 
@@ -94,6 +103,9 @@ def _multiply(clock: CubeClock, op: Op) -> _Step:
                 cycles, instructions = loads.of(action.side, action.part, cols if action.side else height, item)
                 core.scalar(issue * instructions)
                 core.occupy(MTE1, cycles, 0.0)
+            elif isinstance(action, LoadBias):
+                core.scalar(issue)
+                core.occupy(MTE1, loads.of_bias(values[action.bias].bytes()), 0.0)
             else:
                 core.scalar(issue)
                 core.occupy(M, _product_cycles(costs, height, action.part.depth, cols, item), latency)
@@ -131,6 +143,10 @@ class _Loads:
             instructions = turned if self._swapped[side] else (ceil(extent, FRACTAL) if side == 0 else 1)
         bytes_moved = wide * part.stored * item_bytes
         return self._start + (instructions - 1) * self._next + bytes_moved / self._rates[side], instructions
+
+    def of_bias(self, size: int) -> float:
+        """Return the cycles of a load to the bias table, for which those of an operand are taken."""
+        return self._start + size / self._rates[1]
 
 
 def _to_memory(clock: CubeClock, op: Op) -> _Step:

@@ -2,17 +2,17 @@
 
 Trips that do not wait for one another keep the scalar unit busy by their number, whatever their addresses are. Of
 global memory, neighbours come through the unit's data cache: it waits for a line once, and a tile's elements fill whole
-lines along one of its axes.
+lines along one of its axes. What does the same in every trip is timed for two of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
 from tilewise.tuner.devices.ascend_model.clock.core import Core
 from tilewise.tuner.devices.ascend_model.ir.element_loops import ElementLoop
-from tilewise.tuner.devices.ascend_model.ir.hivm import MemRef, Op
+from tilewise.tuner.devices.ascend_model.ir.hivm import Block, MemRef, Op
 from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, DependsOnContents
 from tilewise.tuner.hardware.ascend_costs import Costs
 
@@ -22,6 +22,9 @@ CACHE_LINE = 64
 """Bytes of a line of the scalar unit's data cache (the vendor's manual, "Reading/Writing Data by the Scalar Unit")."""
 
 
+_Step = Callable[[list[Any], Core], None]
+
+
 class _Clock(Protocol):
     """The program's clock, as far as a loop needs it."""
 
@@ -29,16 +32,19 @@ class _Clock(Protocol):
 
     def scalar_cycles(self, op: Op) -> float: ...
 
+    def compile(self, block: Block) -> Sequence[_Step]: ...
 
-def element_loop(clock: _Clock, found: ElementLoop) -> Callable[[list[Any], Core], None]:
+
+def element_loop(clock: _Clock, found: ElementLoop) -> _Step:
     """Compile a nest of loops."""
+    repeated = [clock.compile(Block((), tuple(level.repeated))) for level in found.levels]
     each = [clock.costs["iteration"] + sum(_cycles(clock, op) for op in level.operations) for level in found.levels]
     sizes = [sum(_bytes(op) for op in level.operations) for level in found.levels]
     reads = [_reads(level.operations) for level in found.levels]
 
     def loop(values: list[Any], core: Core) -> None:
         trips, cycles = 1, 0.0
-        for level, cost, size, outside in zip(found.levels, each, sizes, reads, strict=True):
+        for level, cost, size, outside, same in zip(found.levels, each, sizes, reads, repeated, strict=True):
             bounds = [values[number] for number in level.op.operands]
             if any(bound is UNKNOWN for bound in bounds):
                 raise DependsOnContents(f"the model cannot follow {level.op.name} where it depends on tensor contents")
@@ -47,9 +53,25 @@ def element_loop(clock: _Clock, found: ElementLoop) -> Callable[[list[Any], Core
             core.elements += trips * size
             for number, read in outside:
                 core.reads[values[number].base] += trips * read
+            _repeat(same, values, core, trips)
         core.scalar(cycles)
 
     return loop
+
+
+def _repeat(steps: Sequence[_Step], values: list[Any], core: Core, trips: int) -> None:
+    """Run the same steps in every trip: two of them, the second of which stands for those that follow."""
+    times, counts = core.times(), core.counts()
+    for _ in range(min(trips, 2) if steps else 0):
+        times, counts = core.times(), core.counts()
+        for step in steps:
+            step(values, core)
+    if steps and trips > 2:
+        core.advance(_change(times, core.times()), _change(counts, core.counts()), trips - 2)
+
+
+def _change(before: Sequence[float], after: Sequence[float]) -> list[float]:
+    return [new - old for old, new in zip(before, after, strict=True)]
 
 
 def _cycles(clock: _Clock, op: Op) -> float:

@@ -81,7 +81,7 @@ class ProgramClock:
         self._dispatch, self._next = costs["vector_dispatch"], costs["vector_next"]
         self._repeats_per_issue = int(costs["repeats_per_issue"])
         self.memory = Memory({}, {})
-        self._steps = self._compile(function.body)
+        self._steps = self.compile(function.body)
 
     def run(
         self, arguments: Sequence[int | float], program: int, memory: Memory, core: Core | None = None
@@ -107,7 +107,7 @@ class ProgramClock:
 
     # From operations to steps ----------------------------------------------------------------------------------
 
-    def _compile(self, block: Block) -> list[Step]:
+    def compile(self, block: Block) -> list[Step]:
         """Compile a block; what is done on registers between two other operations becomes one step."""
         steps: list[Step] = []
         together: list[Op] = []
@@ -197,7 +197,7 @@ class ProgramClock:
     def _if(self, op: Op) -> Step:
         """Compile a branch. One that depends on tensor contents is timed if it is a guard: on its longer side."""
         condition = op.operands[0]
-        branches = [(self._compile(region), region.yielded()) for region in op.regions]
+        branches = [(self.compile(region), region.yielded()) for region in op.regions]
         cost, results = self.costs["iteration"], op.results
         longer = _guarded(op)
 
@@ -215,7 +215,7 @@ class ProgramClock:
 
     def _for(self, op: Op) -> Step:
         body = op.regions[0]
-        steps, yielded = self._compile(body), body.yielded()
+        steps, yielded = self.compile(body), body.yielded()
         index, carried = body.arguments[0], body.arguments[1:]
         cost, results = self.costs["iteration"], op.results
         skips = self.skipping and not any(_decides(inner) or self._reads_contents(inner) for inner in body.walk())
@@ -240,7 +240,7 @@ class ProgramClock:
     def _while(self, op: Op) -> Step:
         """Compile a while loop: `before` decides and passes values out of the loop or to `after`, which yields back."""
         before, after = op.regions
-        deciding, steps = self._compile(before), self._compile(after)
+        deciding, steps = self.compile(before), self.compile(after)
         condition, *passed = before.operations[-1].operands
         cost = self.costs["iteration"]
 
@@ -367,6 +367,14 @@ class ProgramClock:
             values[result] = View(view.base, offset, sizes, strides, kind.item_bits)
 
         return retype
+
+    def _unplanned(self, op: Op) -> None:
+        """Refuse a tile without an address. The compiler plans all that it fills, and leaves one behind where it loses
+        a value: a product that only an atomic store takes, or a sum that a trip reads while its product adds to it."""
+        raise UnknownOperation(
+            f"the compiled code reads a tile that nothing fills ({op.name} without an address): the compiler lost a "
+            "product or a sum on its way to the vector cores"
+        )
 
     # Pipes -----------------------------------------------------------------------------------------------------
 
@@ -596,6 +604,7 @@ _STRUCTURE: Mapping[str, Callable[[ProgramClock, Op], Step | None]] = {
     "hivm.hir.vcumprod": ProgramClock._cumulate,
     "hivm.hir.vsort": ProgramClock._sort,
     "hivm.hir.bitcast": ProgramClock._retype,
+    "memref.alloc": ProgramClock._unplanned,
     "memref.load": ProgramClock._access,
     "memref.store": ProgramClock._access,
     "memref.extract_strided_metadata": ProgramClock._metadata,

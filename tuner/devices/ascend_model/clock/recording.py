@@ -102,7 +102,7 @@ class _Recorded(ProgramClock):
 
     skipping = False
 
-    def _compile(self, block: Block) -> list[Step]:
+    def compile(self, block: Block) -> list[Step]:
         return [_marked(step, op.number - 1) for op in block.operations if (step := self._step(op)) is not None]
 
 

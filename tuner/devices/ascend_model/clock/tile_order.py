@@ -105,7 +105,7 @@ class _FirstTrips(HalfClock):
 
     def _first_trip(self, op: Op) -> Step:
         (body,) = op.regions
-        steps, carried = self._compile(body), body.arguments[1:]
+        steps, carried = self.compile(body), body.arguments[1:]
 
         def once(values: list[Any], core: Core) -> None:
             assert isinstance(core, _Reads)

@@ -23,6 +23,7 @@ from tilewise.tuner.devices.ascend_model.ir.mmad import (
     Action,
     Flag,
     Load,
+    LoadBias,
     Mmad,
     Multiply,
     Part,
@@ -108,10 +109,11 @@ def _product(core: CubeCore, group: Group, product: Mmad, op: Op) -> None:
     if cols > min(wide, out.sizes[0] * FRACTAL) or depth > deepest or height > rows:
         raise Fault(f"{place(op)} multiplies {height} x {depth} x {cols} elements of smaller tiles")
     sums = replace(out, sizes=(ceil(cols, FRACTAL), *out.sizes[1:]))
+    bias = _bias(core.layout, values, product, sums, op)
     try:
         actions = product.course(values, rows, wide, a.item_bits // 8)
         for action in actions if order.checks else ():
-            _take(core.layout, order, action, product, op, ((a, "ca", rows), (b, "cb", wide)), sums)
+            _take(core.layout, order, action, product, op, ((a, "ca", rows), (b, "cb", wide)), sums, bias)
             if isinstance(action, Multiply) and needs_barrier(height, cols):
                 order.barrier(M)
     except ValueError as error:
@@ -120,7 +122,25 @@ def _product(core: CubeCore, group: Group, product: Mmad, op: Op) -> None:
     taken = min(deepest, ceil(depth, width) * width)
     left, right = _matrix(group, a, product.transposed[0], op), _matrix(group, b, not product.transposed[1], op)
     left, right = left[:, :height, :taken], right[:, : sums.sizes[0] * FRACTAL, :taken]
-    _add(group, sums, left, right, op, first=bool(values[product.first]))
+    start = None if not values[product.first] else 0.0 if bias is None else _columns(group, bias, sums, op)
+    _add(group, sums, left, right, op, start=start)
+
+
+def _bias(layout: Layout, values: Sequence[View], product: Mmad, sums: View, op: Op) -> View | None:
+    if product.bias is None:
+        return None
+    bias = values[product.bias]
+    layout.require(bias, "cbuf", op)
+    if bias.elements() < sums.sizes[0] * FRACTAL:
+        raise Fault(f"{place(op)} adds a bias of {bias.elements()} columns to {sums.sizes[0] * FRACTAL}")
+    return bias
+
+
+def _columns(group: Group, bias: View, sums: View, op: Op) -> Array:
+    """Return the bias for each row of the accumulator's fractals."""
+    across = sums.sizes[0]
+    stored = decode(group.chip.stored(bias, op), bias.dtype)
+    return stored.reshape(len(stored), -1)[:, : across * FRACTAL].reshape(len(stored), across, 1, 1, FRACTAL)
 
 
 def _take(
@@ -131,11 +151,15 @@ def _take(
     op: Op,
     sides: Sequence[tuple[View, str, int]],
     sums: View,
+    bias: View | None,
 ) -> None:
     """Take an action of a product in the order of pipes. `sides` are each operand, its memory, and its extent there."""
     if isinstance(action, Flag):
         use = order.set_flag if action.verb == "set" else order.wait_flag
         use(PIPES.index(action.source), PIPES.index(action.target), action.event, op)
+        return
+    if isinstance(action, LoadBias):
+        order.use(MTE1, op, [bias] if bias else [], [])
         return
     operands = [_in_l0(layout, space, action.part, extent, view) for view, space, extent in sides]
     if isinstance(action, Load):
@@ -170,15 +194,15 @@ def _matrix(group: Group, view: View, swapped: bool, op: Op) -> Array:
     return stored.transpose(0, 2, 3, 1, 4).reshape(len(stored), down * height, across * width)
 
 
-def _add(group: Group, sums: View, left: Array, right: Array, op: Op, *, first: bool) -> None:
-    """Add the products of rows of `left` and of `right` to the accumulator, or set it to them."""
+def _add(group: Group, sums: View, left: Array, right: Array, op: Op, *, start: Array | float | None) -> None:
+    """Add the products of rows of `left` and of `right` to the accumulator, or to `start` if it is given."""
     wide = np.float64 if left.dtype == np.int8 and left.shape[2] > _EXACT_TERMS else np.float32
     found = np.matmul(left.astype(wide), right.astype(wide).swapaxes(1, 2))
     stored = group.chip.stored(sums, op)
     across, down, *_ = sums.sizes
     blocks = found.reshape(len(found), down, FRACTAL, across, FRACTAL).transpose(0, 3, 1, 2, 4)
-    if first:
-        stored[...] = blocks
+    if start is not None:
+        stored[...] = blocks + start
     else:
         stored[...] += blocks.astype(stored.dtype)
 

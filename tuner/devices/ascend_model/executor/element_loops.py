@@ -3,7 +3,7 @@
 A register becomes an array with an axis for the programs and one for each loop. That gives what one trip after the
 other gives if no trip reads what another one writes: memory that is read and written has to be the same element in
 each trip, read first. Addresses tell, once they are known. Where they do not show it, the loop is executed as it
-stands.
+stands. What does the same in every trip is executed once, before the others: of memory that no trip writes.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import numpy as np
 
 from tilewise.tuner.devices.ascend_model.clock.core import S
 from tilewise.tuner.devices.ascend_model.executor.global_memory import GlobalMemory
-from tilewise.tuner.devices.ascend_model.executor.groups import Group, Step
+from tilewise.tuner.devices.ascend_model.executor.groups import Group, Step, run_steps
 from tilewise.tuner.devices.ascend_model.executor.memory import View
 from tilewise.tuner.devices.ascend_model.ir.element_loops import ElementLoop
 from tilewise.tuner.devices.ascend_model.ir.hivm import MemRef, Op, index_plan
@@ -30,6 +30,8 @@ class _Launch(Protocol):
 
     memory: GlobalMemory
 
+    def step(self, op: Op) -> Step: ...
+
 
 class _OneByOne(Exception):
     """Trips may depend on one another, or use memory in a way that arrays do not express."""
@@ -38,6 +40,7 @@ class _OneByOne(Exception):
 def all_at_once(launch: _Launch, found: ElementLoop, one_by_one: Step) -> Step:
     """Compile a nest of loops; `one_by_one` executes it as it stands."""
     compiled = [[(op, _compute(op)) for op in level.operations] for level in found.levels]
+    once = [launch.step(op) for op in found.repeated.operations]
 
     def loop(group: Group) -> list[Group]:
         return [end for part in group.split(found.bounds) for end in whole(part)]
@@ -46,7 +49,10 @@ def all_at_once(launch: _Launch, found: ElementLoop, one_by_one: Step) -> Step:
         trips = [range(*(int(group.values[n]) for n in level.op.operands)) for level in found.levels]
         if not all(trips):
             return [group]
-        registers = _Registers(group, launch.memory, trips)
+        return [end for part in run_steps(once, [group]) for end in elements(part, trips)]
+
+    def elements(group: Group, trips: Sequence[range]) -> list[Group]:
+        registers = _Registers(group, launch.memory, trips, [group.values[number] for number in found.stored])
         try:
             for level, operations in zip(found.levels, compiled, strict=True):
                 registers.count(level.index)
@@ -79,8 +85,10 @@ class _Registers:
     Nothing outside is changed before `commit`.
     """
 
-    def __init__(self, group: Group, memory: GlobalMemory, trips: Sequence[range]) -> None:
+    def __init__(self, group: Group, memory: GlobalMemory, trips: Sequence[range], stored: Sequence[View] = ()) -> None:
         self.group, self.memory, self.trips = group, memory, trips
+        self._stored = stored
+        """Tiles that a repeated operation stores, which no trip may write."""
         self._values: dict[int, Any] = {}
         self._accesses: list[_Access] = []
         self._counted = 0
@@ -129,6 +137,8 @@ class _Registers:
     def write(self, op: Op, element: View, value: Any) -> None:
         view = self._tile(element)
         if tuple(map(len, self.trips)) != view.sizes or not _is_injective(view):
+            raise _OneByOne
+        if any(_meet(stored, view) for stored in self._stored):
             raise _OneByOne
         for made in self._accesses:
             if made.view is not None and _meet(made.view, view) and (made.writes or made.view != view):

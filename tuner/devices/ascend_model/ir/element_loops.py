@@ -1,4 +1,8 @@
-"""Loops over the elements of a tile, in which nothing but the scalar unit works and no trip needs another's results."""
+"""Loops over the elements of a tile, in which the scalar unit works alone and no trip needs another's results.
+
+The compiler may put a store into such a loop that stores the same tile to the same place in every trip: a tile of
+offsets goes to workspace wherever one of them is read.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +15,21 @@ __all__ = ["ElementLoop", "Level"]
 
 _VIEWS = ("memref.reinterpret_cast",)
 
+_REPEATED = ("memref_ext.alloc_workspace", "hivm.hir.pipe_barrier", "hivm.hir.store")
+"""Operations that do the same in every trip if their operands are made outside the nest."""
+
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One loop of a nest: its operation, the value that counts, and what it does before the loop inside it."""
+    """One loop of a nest: its operation, the value that counts, and what it does before the loop inside it.
+
+    `repeated` are the operations that do the same in every trip, none of which `operations` has.
+    """
 
     op: Op
     index: int
     operations: Sequence[Op]
+    repeated: Sequence[Op] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +37,7 @@ class ElementLoop:
     """A nest of loops, outermost first, whose bounds are known before it begins.
 
     It moves numbers between registers and memory, and computes with them. No loop carries a value, so trips depend on
-    one another only through on-chip memory. Global memory is read and never written.
+    one another only through on-chip memory. Global memory is read, and written by repeated operations alone.
     """
 
     levels: Sequence[Level]
@@ -40,12 +51,25 @@ class ElementLoop:
         made = {number for level in levels for number in _made(level)}
         if any(number in made for level in levels for number in level.op.operands):
             return None
+        same = {number for level in levels for op in level.repeated for number in op.results}
+        if any(number in made - same for level in levels for op in level.repeated for number in _used(op)):
+            return None
         return cls(levels)
 
     @property
     def bounds(self) -> tuple[int, ...]:
         """The values that say where the loops begin, end, and how they step."""
         return tuple(number for level in self.levels for number in level.op.operands)
+
+    @property
+    def repeated(self) -> Block:
+        """The operations that do the same in every trip."""
+        return Block((), tuple(op for level in self.levels for op in level.repeated))
+
+    @property
+    def stored(self) -> tuple[int, ...]:
+        """The values that hold the tiles that repeated operations store."""
+        return tuple(op.operands[0] for op in self.repeated.walk() if op.name == "hivm.hir.store")
 
 
 def _levels(op: Op) -> Iterator[Level]:
@@ -58,9 +82,11 @@ def _levels(op: Op) -> Iterator[Level]:
         *before, last = _without_end(body)
         inner = last if last.name == "scf.for" else None
         operations = before if inner else [*before, last]
-        if not all(_is_scalar(each) for each in operations):
+        repeated = [each for each in operations if _may_repeat(each)]
+        scalar = [each for each in operations if each not in repeated and each.name != "annotation.mark"]
+        if not all(_is_scalar(each) for each in scalar):
             return
-        found.append(Level(op, body.arguments[0], operations))
+        found.append(Level(op, body.arguments[0], scalar, repeated))
         if inner is None:
             yield from found
             return
@@ -81,6 +107,20 @@ def _is_scalar(op: Op) -> bool:
     return op.name.startswith(("arith.", "math.")) and not isinstance(op.result_types[0], MemRef)
 
 
+def _may_repeat(op: Op) -> bool:
+    """Return whether an operation does the same in every trip if what it uses is the same."""
+    if op.name == "scf.if":
+        return not op.results and all(_may_repeat(each) for region in op.regions for each in _without_end(region))
+    return op.name in _REPEATED and op.attributes.get("atomic_kind", "none") == "none"
+
+
+def _used(op: Op) -> Iterator[int]:
+    yield from op.operands
+    for region in op.regions:
+        for each in region.operations:
+            yield from _used(each)
+
+
 def _space(op: Op, operand: int) -> str:
     kind = op.types[operand]
     return kind.space if isinstance(kind, MemRef) else ""
@@ -88,7 +128,7 @@ def _space(op: Op, operand: int) -> str:
 
 def _made(level: Level) -> Iterator[int]:
     yield level.index
-    for op in level.operations:
+    for op in (*level.operations, *level.repeated):
         yield from op.results
 
 

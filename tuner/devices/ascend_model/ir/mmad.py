@@ -20,6 +20,7 @@ __all__ = [
     "Action",
     "Flag",
     "Load",
+    "LoadBias",
     "Mmad",
     "Multiply",
     "Part",
@@ -37,6 +38,9 @@ _L0_BYTES = 64 << 10
 NO_FLAG = -1
 """An event number that stands for none."""
 
+_EVENTS = 7
+"""Events of a product that has any."""
+
 _BLOCK_BYTES = 32
 
 _KNOWN = {"operandSegmentSizes", "a_transpose", "b_transpose", "fixpipe_for_result_already_inserted"}
@@ -44,13 +48,20 @@ _KNOWN = {"operandSegmentSizes", "a_transpose", "b_transpose", "fixpipe_for_resu
 
 @dataclass(frozen=True, slots=True)
 class Sync:
-    """Events of one product, as numbers of values: waits for both operands (MTE2 to MTE1), their release (MTE1 to
-    MTE2), the trip of the loop around it, by which halves alternate, and the release of each half (M to MTE1)."""
+    """Events of one product: waits for both operands (MTE2 to MTE1), their release (MTE1 to MTE2), the trip of the loop
+    around it, by which halves alternate, and the release of each half (M to MTE1)."""
 
     filled: tuple[int, int]
     emptied: tuple[int, int]
     trip: int
     halves: tuple[int, int]
+
+    @classmethod
+    def of(cls, numbers: Sequence[int], values: Sequence[Any]) -> Sync:
+        """Look the events up by the numbers of their values. A product without any, whose operands stay in L1, gets
+        `NO_FLAG` for all, as the compiler's last step gives it."""
+        fill_a, fill_b, empty_a, empty_b, trip, one, other = [int(values[n]) for n in numbers] or [NO_FLAG] * _EVENTS
+        return cls((fill_a, fill_b), (empty_a, empty_b), trip, (one, other))
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,24 +75,25 @@ class Mmad:
     """True if the accumulator starts from zero."""
     depth: int
     cols: int
-    sync: Sync
+    events: Sequence[int]
+    """Empty, or the values that `Sync` has, in its order."""
     transposed: tuple[bool, bool]
+    bias: int | None = None
+    """A number for each column in L1, from which the accumulator starts instead."""
 
     @classmethod
     def of(cls, op: Op) -> Mmad:
         """Read the operation; raises `UnknownOperation` for a form that was never seen."""
-        (a,), (b,), (first,), _, (depth,), (cols,), (out,), sync, *rest = op.segments()
+        (a,), (b,), (first,), _, (depth,), (cols,), (out,), sync, unit_flag, bias = op.segments()
         if others := sorted(name for name, value in op.attributes.items() if value and name not in _KNOWN):
             raise UnknownOperation(f"the model does not support {op.name} with {', '.join(others)}")
-        if any(rest) or len(sync) != 7:
+        if unit_flag or len(sync) not in (0, _EVENTS):
             raise UnknownOperation(f"the model does not support {op.name} with these operands")
         kinds = [op.types[op.operands.index(number)] for number in (a, b, out)]
         if not all(isinstance(kind, MemRef) and len(kind.shape) == 4 for kind in kinds):
             raise UnknownOperation(f"the model does not support {op.name} of tiles that do not lie in fractals")
-        fill_a, fill_b, empty_a, empty_b, trip, one, other = sync
         transposed = bool(op.attributes.get("a_transpose")), bool(op.attributes.get("b_transpose"))
-        events = Sync((fill_a, fill_b), (empty_a, empty_b), trip, (one, other))
-        return cls(a, b, out, first, depth, cols, events, transposed)
+        return cls(a, b, out, first, depth, cols, sync, transposed, *bias)
 
     def extents(self, a: Sequence[int], b: Sequence[int]) -> tuple[int, int]:
         """Return the rows of A and the columns of B that lie in L1, by the sizes of their views."""
@@ -100,19 +112,20 @@ class Mmad:
 
         `values` are the program's, by number. Raises `ValueError` where the hardware would trap.
         """
-        halves = [int(values[number]) for number in self.sync.halves]
-        filled, emptied = ([int(values[n]) for n in pair] for pair in (self.sync.filled, self.sync.emptied))
-        own = [half for half, given in enumerate(halves) if given == NO_FLAG]
+        sync = Sync.of(self.events, values)
+        own = [half for half, given in enumerate(sync.halves) if given == NO_FLAG]
         yield from (Flag("set", "M", "MTE1", half) for half in own)
-        for part in depth_parts(int(values[self.depth]), rows, cols, item_bytes, int(values[self.sync.trip])):
-            free = part.half if part.half in own else halves[part.half]
+        for part in depth_parts(int(values[self.depth]), rows, cols, item_bytes, sync.trip):
+            free = part.half if part.half in own else sync.halves[part.half]
             yield Flag("wait", "M", "MTE1", free)
             for side in (0, 1):
-                if part.start == 0 and filled[side] != NO_FLAG:
-                    yield Flag("wait", "MTE2", "MTE1", filled[side])
+                if part.start == 0 and sync.filled[side] != NO_FLAG:
+                    yield Flag("wait", "MTE2", "MTE1", sync.filled[side])
                 yield Load(side, part)
-                if part.last and emptied[side] != NO_FLAG:
-                    yield Flag("set", "MTE1", "MTE2", emptied[side])
+                if part.last and sync.emptied[side] != NO_FLAG:
+                    yield Flag("set", "MTE1", "MTE2", sync.emptied[side])
+            if self.bias is not None:
+                yield LoadBias(self.bias)
             yield Flag("set", "MTE1", "M", free)
             yield Flag("wait", "MTE1", "M", free)
             yield Multiply(part)
@@ -152,13 +165,20 @@ class Load:
 
 
 @dataclass(frozen=True, slots=True)
+class LoadBias:
+    """The bias, the number of its value, brought from L1 to the cube unit's table, by MTE1, for each part anew."""
+
+    bias: int
+
+
+@dataclass(frozen=True, slots=True)
 class Multiply:
     """A product of two parts in L0, added to the accumulator, by M."""
 
     part: Part
 
 
-Action = Flag | Load | Multiply
+Action = Flag | Load | LoadBias | Multiply
 
 
 def needs_barrier(rows: int, cols: int) -> bool:

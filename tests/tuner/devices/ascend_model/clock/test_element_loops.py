@@ -54,3 +54,16 @@ def test_an_element_of_global_memory_costs_its_part_of_a_line(tile):
     quick, slow = (time(HalfClock, tile("x"), {"element_line": cycles}) for cycles in (100, 260))
     assert slow.cycles - quick.cycles == pytest.approx(600 * 4 / 64 * 160)
     assert slow.bytes_in == 600 * 4
+
+
+def test_a_store_in_every_trip_takes_as_long_as_one_by_one(tile, program):
+    """It keeps its pipe busy, whether that or the scalar unit is behind in the end."""
+    lines = list(TILE)
+    lines[9:9] = ["store"]
+    function = program(*(line.replace("SOURCE", "a").replace("KIND", "UB") for line in lines))
+    for access in (5.0, 200.0):
+        alike = {"scalar_on_chip": access, "element_access": access}
+        one_by_one, at_once = (time(clock, function, alike) for clock in (ProgramClock, HalfClock))
+        assert at_once.cycles == pytest.approx(one_by_one.cycles, rel=1e-3)  # but for the first trip's start
+        assert at_once.busy == pytest.approx(one_by_one.busy)
+        assert at_once.writes == one_by_one.writes

@@ -1,13 +1,18 @@
 """Compiled matrix kernels agree with float64 at odd sizes on a modelled part; with one mistake they are refused."""
 
+import random
+
 import pytest
 from places import ROOT
 
-from tilewise.benchmarks.model.matrix_execution import CASES, bench_matrix
+from tilewise.benchmarks.model.matrix_execution import CASES as EXECUTED
+from tilewise.benchmarks.model.matrix_execution import bench_matrix
+from tilewise.benchmarks.model.mutations import edited
 from tilewise.db.records import Status
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
-from tilewise.tuner.devices.ascend_model.executor.verification import verify_compiled
+from tilewise.tuner.devices.ascend_model.executor.verification import compile_config, judge, verify_compiled
+from tilewise.tuner.measure.verify import Arguments
 
 GROUPED = {"VARIANT": "masked", "BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 64, "GROUP_M": 2, "PROGRAMS": 0}
 EXPERTS = {"VARIANT": "sorted", "BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 4}
@@ -53,7 +58,7 @@ def test_a_compiled_kernel_agrees_with_float64(verdict, name, dims, dtype, confi
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.kernel} {case.dtype} {case.flags}")
+@pytest.mark.parametrize("case", EXECUTED, ids=lambda case: f"{case.kernel} {case.dtype} {case.flags}")
 def test_random_configs_agree_at_random_sizes(case, target, cache_folder, tmp_path):
     for row in bench_matrix(target.name, cache_folder, tmp_path / "rows.jsonl", count=20, seed=1, cases=[case]):
         assert "refused" in row or row["verdict"]["agreed"], row
@@ -133,3 +138,32 @@ def test_a_twin_with_one_mistake_is_refused(verdict, tmp_path, mistake):
     (tmp_path / "wrong.py").write_text(spec.replace(f"tilewise.kernels.jit.{file.replace('/', '.')}:", f"{module}:"))
     found = verdict(registry.load(f"{tmp_path}/wrong.py:SPEC"), *case)
     assert (found.agreed, found.status) == (False, Status.CORRECTNESS), found.reason
+
+
+FLAGS = tuple(f"hivm.hir.{name}" for name in ("set_flag", "wait_flag", "sync_block_set", "sync_block_wait"))
+"""Flags between pipes, and between cores."""
+
+
+def inside(op):
+    return (each for region in op.regions for each in region.walk())
+
+
+@pytest.mark.in_part(1)
+@pytest.mark.parametrize("name", CASES)
+def test_a_compiled_twin_without_a_flag_is_refused(name, target, cache_folder):
+    _, dims, dtype, config = CASES[name]
+    spec, problem, config = registry.load(name), Problem(name, dims, dtype), {"multibuffer": True} | config
+    functions = compile_config(spec, problem, config, target, cache_folder)
+    arguments = Arguments(spec, problem)
+
+    def agrees(changed):
+        return judge(spec, problem, config, changed, arguments, target.on_chip_bytes).agreed
+
+    assert agrees(functions)
+    flags = [(at, op) for at, function in enumerate(functions) for op in function.walk() if op.name in FLAGS]
+    branches = [op for function in functions for op in function.walk() if op.name == "scf.if"]
+    untaken = {id(op) for branch in branches for op in inside(branch)}  # by this problem, perhaps
+    flags = [(at, op) for at, op in flags if id(op) not in untaken]
+    for at, op in random.Random(4).sample(flags, 6):
+        without = [edited(function, op, []) if at == each else function for each, function in enumerate(functions)]
+        assert not agrees(without), f"{op.name}, operation {op.number} of launch {at + 1}"
