@@ -76,6 +76,8 @@ def test_every_operation_has_a_method(remote, tune, client, transport):
     assert [problem["config"] is None for problem in remote.problems()] == [False]
     assert len(list(remote.trials(limit=1))) == len(list(remote.trials(kernel="row_reduce"))) == 3
     assert [best["time_us"] for best in remote.history(**QUERY)["bests"]] == [31.5]
+    with pytest.raises(NotFound, match="cannot be explained: it was tuned with model-1"):
+        remote.explain(**QUERY)
     assert b'"format": "tilewise"' in remote.export(device="Ascend910B4")
     job = remote.submit("row_reduce", [QUERY["dims"]], device="model:Ascend910B4", trials=2)
     assert remote.cancel(job["id"])["state"] == "cancelled"
@@ -118,6 +120,8 @@ def test_every_parameter_can_be_given(remote, tune, client, transport):
     narrowed = {"kernel": "row_reduce", "dtype": "float32", "device": "Ascend910B4"}
     remote.lookup(**QUERY, match="older", toolchain="model-2")
     remote.history(**QUERY)
+    with pytest.raises(NotFound):
+        remote.explain(**QUERY)
     list(remote.trials(**narrowed, status="correct", limit=1))
     remote.export(**narrowed)
     list(remote.problems(**narrowed, limit=1))

@@ -25,8 +25,13 @@ from tilewise.db.sql.sql_store import open_store
 
 MANY = [2_500, pytest.param(10_000, marks=pytest.mark.full)]
 EXAMPLES = 25
-NEVER_FOUND = {"/problems/{key}/timeline.svg"}
-"""Paths that have nothing for what is stored: only a winner of today's clock is drawn."""
+NEVER_FOUND = {
+    "/problems/{key}/explain",
+    "/problems/{key}/timeline.svg",
+    "/problems/{key}/trace.json",
+    "/v1/explain/{kernel}",
+}
+"""Paths that have nothing for what is stored: only a winner of today's toolchain is explained."""
 
 
 def check(path: str, answer: Answer) -> None:
