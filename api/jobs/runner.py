@@ -79,6 +79,7 @@ class Runner:
         self._stopping, self._draining = threading.Event(), threading.Event()
         self._woken = threading.Event()
         self._futures: dict[str, Future[None]] = {}
+        self._leases: dict[str, Lease] = {}
         self._resting: dict[str, float] = {}
         self._started: set[int] = set()
         self._liveness = Liveness()
@@ -109,6 +110,8 @@ class Runner:
         self._woken.set()
         self._thread.join()
         self._executor.shutdown(wait=True, cancel_futures=True)
+        for lease in self._leases.values():  # the futures' callbacks may come too late, after the database is closed
+            self._attempt(partial(self._end_of_process, lease, "its runner stopped"))
         self._attempt(self._take_back_lost)
         if self._workers is not None and self._worker_id is not None:
             self._attempt(partial(self._workers.leave, self._worker_id))
@@ -168,6 +171,7 @@ class Runner:
         lease = self._jobs.claim(job, identity_of(pid, token), host=socket.gethostname(), lane=lane.id)
         if lease is not None:
             self._started.add(job.id)
+            self._leases[lane.id] = lease
             self._futures[lane.id].add_done_callback(partial(self._ended, lease, lane))
 
     def _ended(self, lease: Lease, lane: Lane, future: Future[None]) -> None:

@@ -752,6 +752,6 @@ class Client(Connection):
     def metrics(self) -> str:
         """Metrics for Prometheus.
 
-        Return the metrics in Prometheus' text format.
+        Return the metrics in Prometheus' text format. Those of the fleet stay as they are while the database fails.
         """
         return self._send("GET", "/metrics").text

@@ -285,6 +285,18 @@ def test_a_runner_that_stops_counts_no_attempt_of_its_own_jobs(jobs, dead, own, 
     assert (jobs.get(job.id).state, jobs.get(job.id).fruitless) == (State.QUEUED, fruitless)
 
 
+def test_a_runner_that_stops_gives_back_a_job_whose_process_had_not_yet_shown_that_it_lives(jobs, runner):
+    """Nothing tells that such a process has ended: others would wait for its lease."""
+    job = submitted(jobs)
+    runner.turn()
+    assert is_gone(jobs.get(job.id).owner) is None
+    runner._executor.shutdown = lambda wait, cancel_futures: None  # its future's callback comes too late
+    runner._draining.set()
+    runner.start()
+    runner.stop()
+    assert (jobs.get(job.id).state, jobs.get(job.id).fruitless) == (State.QUEUED, 0)
+
+
 SCOPE = Scope(Problem("vector_add", {"N": 100}, "float32"), "a1", "Ascend910B4", Clock.MODELLED, "triton", 40)
 
 
