@@ -31,6 +31,7 @@ VERBS = {
         "model.commands:mutations",
         "Change compiled programs at random and count the changes that are detected.",
     ),
+    "programs": ("programs.commands:programs", "Tune kernels of other people's libraries, as their users would."),
     "repeatability": (
         "gpu.commands:repeatability",
         "Tune one problem several times on an NVIDIA GPU and compare the winners.",

@@ -1,0 +1,245 @@
+"""A program that calls one function of a library on random tensors, as a user's does: `python calls.py fla/chunk_gla`.
+
+Functions are imported when they are called: a host has few of the libraries.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Callable, Mapping
+from typing import Any
+
+__all__ = ["CALLS"]
+
+
+def _call(place: str, *args: Any, **kwargs: Any) -> Any:
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name)(*args, **kwargs)
+
+
+def _apply(place: str, *args: Any) -> Any:
+    """Call a torch.autograd.Function."""
+    module, _, name = place.partition(":")
+    return getattr(importlib.import_module(module), name).apply(*args)
+
+
+def _real(*shape: int, dtype: str = "float32", device: str = "npu") -> Any:
+    torch = importlib.import_module("torch")
+    return torch.randn(shape, dtype=getattr(torch, dtype), device=device)
+
+
+def _cuda(*shape: int) -> Any:
+    return _real(*shape, device="cuda")
+
+
+def _half(*shape: int) -> Any:
+    return _real(*shape, dtype="float16", device="cuda")
+
+
+def _whole(below: int, *shape: int, device: str = "cuda") -> Any:
+    return importlib.import_module("torch").randint(0, below, shape, device=device)
+
+
+def _numbers(values: Any, dtype: str = "int32") -> Any:
+    torch = importlib.import_module("torch")
+    return torch.tensor(list(values), dtype=getattr(torch, dtype), device="cuda")
+
+
+def _heads() -> Any:
+    return _real(2, 128, 4, 64)
+
+
+def _decays() -> Any:
+    return _heads().sigmoid().log()
+
+
+def _shares() -> Any:
+    return _real(2, 128, 4).sigmoid()
+
+
+def _module(place: str, size: int, *shapes: tuple[int, ...]) -> Any:
+    """Make a layer of one size and call it."""
+    return _call(place, size).to("npu")(*(_real(*shape) for shape in shapes))
+
+
+_LLAMA, _GEMMA = "lightllm.models.llama.triton_kernel", "lightllm.models.gemma_2b.triton_kernel"
+
+
+def _attention_of_lightllm() -> Any:
+    q, k, v, out = (_half(200, 8, 64) for _ in range(4))
+    starts, lengths = _numbers((0, 90)), _numbers((90, 110))
+    place = f"{_LLAMA}.context_flashattention_nopad:context_attention_fwd_no_prompt_cache"
+    return _call(place, q, k, v, out, starts, lengths, 110)
+
+
+def _scores_of_lightllm() -> Any:
+    slots = _numbers(range(150)).reshape(3, 50)
+    rows, starts, lengths = _numbers((0, 1, 2)), _numbers((0, 40, 75)), _numbers((40, 35, 45))
+    place = f"{_LLAMA}.token_attention_nopad_att1:token_att_fwd"
+    return _call(place, _half(3, 8, 64), _half(200, 8, 64), _half(8, 120), slots, rows, starts, lengths, 45)
+
+
+def _splits_of_lightllm() -> Any:
+    place = f"{_LLAMA}.flash_decoding_stage2:flash_decode_stage2"
+    return _call(place, _cuda(3, 8, 4, 64), _cuda(3, 8, 4), _numbers((200, 100, 250)), _half(3, 8, 64), 64)
+
+
+def _pages_of_conch() -> Any:
+    tables, lengths = _numbers(range(18)).reshape(6, 3), _numbers((40, 33, 20, 48, 16, 7))
+    caches = _cuda(20, 16, 4, 64), _cuda(20, 16, 4, 64)
+    return _call("conch.ops.attention.paged_attention:paged_attention", _cuda(6, 8, 64), *caches, tables, lengths)
+
+
+def _cache_of_conch() -> Any:
+    pairs = [_cuda(*shape) for shape in ((48, 4, 64),) * 2 + ((20, 16, 4, 64),) * 2]
+    return _call("conch.ops.vllm.reshape_and_cache:reshape_and_cache", *pairs, _numbers(range(48), "int64"))
+
+
+def _boxes_of_conch() -> Any:
+    return _call("conch.ops.vision.nms:nms", _cuda(100, 4).sigmoid(), _cuda(100), 0.5)
+
+
+def _int8_of_conch() -> Any:
+    place = "conch.ops.quantization.int8:static_scaled_int8_quant"
+    return _call(place, _whole(1, 96, 700).char(), _cuda(96, 700), _cuda(1).sigmoid())
+
+
+def _clusters(place: str) -> Any:
+    return _call(f"flash_kmeans.{place}", _cuda(2, 900, 64), _whole(40, 2, 900), _cuda(2, 40, 64))
+
+
+def _nearest() -> Any:
+    x = _cuda(2, 900, 64)
+    return _call("flash_kmeans.assign_euclid_triton:euclid_assign_triton", x, _cuda(2, 40, 64), (x * x).sum(-1))
+
+
+def _mlstm() -> Any:
+    place = "mlstm_kernels.torch.chunkwise:mlstm_chunkwise__xl_chunk"
+    return _call(place, *(_cuda(1, 2, 128, 64) for _ in range(3)), _cuda(1, 2, 128), _cuda(1, 2, 128))
+
+
+def _selected_rows() -> Any:
+    place = "xformers.ops._triton.k_index_select_cat:index_select_cat_fwd"
+    return _call(place, _cuda(96, 64), _cuda(300, 64), _whole(300, 96))
+
+
+def _gems_rotary() -> Any:
+    tables = _real(100, 32), _real(100, 32), _whole(100, 48, device="npu")
+    return _call("flag_gems.fused:apply_rotary_pos_emb", _real(48, 8, 64), _real(48, 4, 64), *tables)
+
+
+def _rwkv4() -> Any:
+    place = "fla.ops.rwkv4:fused_recurrent_rwkv4"
+    return _call(place, _real(96), _real(96), _real(2, 64, 96), _real(2, 64, 96), _real(2, 3, 1, 96))
+
+
+def _rwkv7() -> Any:
+    rows = [_real(1, 1, 96) for _ in range(6)]
+    return _call("fla.ops.rwkv7.fused_addcmul:fused_addcmul_rwkv7", _real(2, 64, 96), _real(2, 64, 96), *rows)
+
+
+CALLS: Mapping[str, Callable[[], object]] = {
+    "conch/gelu": lambda: _call("conch.ops.activation.gelu_tanh_and_mul:gelu_tanh_and_mul", _cuda(96, 1400)),
+    "conch/silu": lambda: _call("conch.ops.activation.silu_and_mul:silu_and_mul", _cuda(96, 1400)),
+    "conch/gemma": lambda: _call(
+        "conch.ops.normalization.gemma_rms_norm:gemma_rms_norm", _cuda(96, 700), _cuda(700), 1e-6
+    ),
+    "conch/rms": lambda: _call("conch.ops.normalization.rms_norm:rms_norm", _cuda(96, 700), _cuda(700), 1e-6),
+    "conch/rotary": lambda: _call(
+        "conch.ops.embedding.rotary_embedding:rotary_embedding",
+        *(_numbers(range(48), "int64"), _cuda(48, 512), _cuda(48, 256), 64, _cuda(128, 64)),
+    ),
+    "conch/int8": _int8_of_conch,
+    "conch/nms": _boxes_of_conch,
+    "conch/cache": _cache_of_conch,
+    "conch/copy": lambda: _call(
+        "conch.ops.vllm.copy_blocks:copy_blocks",
+        *([_cuda(20, 4096)], [_cuda(20, 4096)], _numbers((0, 3, 1, 5), "int64").reshape(2, 2)),
+    ),
+    "conch/pages": _pages_of_conch,
+    "lightllm/rms": lambda: _call(f"{_LLAMA}.rmsnorm:rmsnorm_forward", _half(96, 768), _half(768), 1e-6),
+    "lightllm/rotary": lambda: _call(
+        f"{_LLAMA}.rotary_emb:rotary_emb_fwd", _half(48, 8, 64), _half(48, 4, 64), _half(48, 32), _half(48, 32)
+    ),
+    "lightllm/silu": lambda: _call(f"{_LLAMA}.silu_and_mul:silu_and_mul_fwd", _half(96, 1536)),
+    "lightllm/gelu": lambda: _call(f"{_GEMMA}.gelu_and_mul:gelu_and_mul_fwd", _half(96, 1536)),
+    "lightllm/context": _attention_of_lightllm,
+    "lightllm/scores": _scores_of_lightllm,
+    "lightllm/splits": _splits_of_lightllm,
+    "sage/causal": lambda: _call("sageattention:sageattn", *(_half(2, 4, 192, 64) for _ in range(3)), is_causal=True),
+    "kmeans/euclid": _nearest,
+    "kmeans/cosine": lambda: _call(
+        "flash_kmeans.assign_euclid_triton:cosine_assign_triton", _cuda(2, 900, 64), _cuda(2, 40, 64)
+    ),
+    "kmeans/update": lambda: _clusters("centroid_update_triton:triton_centroid_update_cosine"),
+    "kmeans/sorted": lambda: _clusters("centroid_update_triton:triton_centroid_update_sorted_cosine"),
+    "entmax": lambda: _call("adasplash.triton_entmax:triton_entmax", _cuda(96, 700)),
+    "cce": lambda: _call("cut_cross_entropy:linear_cross_entropy", _half(128, 64), _half(512, 64), _whole(512, 128)),
+    "xformers/select": _selected_rows,
+    "torchao/fp8": lambda: _call(
+        "torchao.prototype.blockwise_fp8_training.kernels:triton_fp8_blockwise_act_quant_lhs", _cuda(256, 512)
+    ),
+    "sinkhorn": lambda: _call("flash_sinkhorn.c_transform:c_transform_fwd", _cuda(300, 16), _cuda(200, 16), _cuda(200)),
+    "mlstm": _mlstm,
+    "liger/dyt": lambda: _apply(
+        "liger_kernel.ops.dyt:LigerDyTFunction", _real(96, 700), _real(1), _real(700), _real(700)
+    ),
+    "liger/sparsemax": lambda: _apply("liger_kernel.ops.sparsemax:LigerSparsemaxFunction", _real(96, 700), -1),
+    "liger/softmax": lambda: _apply("liger_kernel.ops.softmax:LigerSoftmaxFunction", _real(96, 700)),
+    "liger/tvd": lambda: _apply("liger_kernel.ops.tvd:LigerTVDLossFunction", _real(96, 700), _real(96, 700)),
+    "liger/relu": lambda: _apply("liger_kernel.ops.relu_squared:LigerReLUSquaredFunction", _real(96, 700)),
+    "liger/poly": lambda: _apply(
+        "liger_kernel.ops.poly_norm:LigerPolyNormFunction", _real(96, 700), _real(3), _real(1), 1e-6
+    ),
+    "liger/llama4": lambda: _apply(
+        "liger_kernel.ops.llama4_rope:LigerLlama4RopeFunction",
+        *(_real(2, 40, 8, 64), _real(2, 40, 4, 64), _real(40, 32, 2)),
+    ),
+    "liger/fused_add": lambda: _apply(
+        "liger_kernel.ops.fused_add_rms_norm:LigerFusedAddRMSNormFunction",
+        *(_real(96, 700), _real(96, 700), _real(700), 1e-6),
+    ),
+    "flaggems/mm": lambda: _call("flag_gems.ops:mm", _real(256, 384), _real(384, 512)),
+    "flaggems/argmax": lambda: _call("flag_gems.ops:argmax", _real(300, 700), dim=1),
+    "flaggems/add": lambda: _call("flag_gems.ops:add", _real(300, 700), _real(300, 700)),
+    "flaggems/rotary": _gems_rotary,
+    "flaggems/embedding": lambda: _call("flag_gems.ops:embedding", _real(1000, 128), _whole(1000, 48, device="npu")),
+    "fla/gla": lambda: _call("fla.ops.gla:fused_recurrent_gla", _heads(), _heads(), _heads(), _decays()),
+    "fla/hgrn": lambda: _call("fla.ops.hgrn:fused_recurrent_hgrn", _real(2, 128, 96), _real(2, 128, 96)),
+    "fla/hgrn_chunk": lambda: _call("fla.ops.hgrn:chunk_hgrn", _real(2, 128, 96), _real(2, 128, 96)),
+    "fla/delta": lambda: _call(
+        "fla.ops.delta_rule:fused_recurrent_delta_rule", _heads(), _heads(), _heads(), _shares()
+    ),
+    "fla/gated_delta": lambda: _call(
+        "fla.ops.gated_delta_rule:fused_recurrent_gated_delta_rule",
+        *(_heads(), _heads(), _heads(), _shares().log()),
+        beta=_shares(),
+    ),
+    "fla/attention": lambda: _call("fla.ops.attn:parallel_attn", _heads(), _heads(), _heads()),
+    "fla/based": lambda: _call("fla.ops.based:parallel_based", _real(2, 128, 4, 16), _real(2, 128, 4, 16), _heads()),
+    "fla/rwkv4": _rwkv4,
+    "fla/rwkv7": _rwkv7,
+    "fla/conv": lambda: _call(
+        "fla.modules.causal_conv1d:causal_conv1d", _real(2, 128, 96), _real(96, 4), activation="silu"
+    ),
+    "fla/shift": lambda: _call("fla.modules.token_shift:token_shift", _real(2, 128, 96)),
+    "fla/rms": lambda: _module("fla.modules:RMSNorm", 96, (2, 128, 96)),
+    "fla/gated_rms": lambda: _module("fla.modules:FusedRMSNormGated", 96, (2, 128, 96), (2, 128, 96)),
+    "fla/pooling": lambda: _call("fla.ops.utils.pooling:mean_pooling", _heads(), 32),
+    "fla/softmax": lambda: _call("fla.ops.utils.softmax:softmax_fwd", _real(4, 128, 96)),
+    "fla/logsumexp": lambda: _call("fla.ops.utils.logsumexp:logsumexp_fwd", _real(96, 700)),
+    "fla/inverse": lambda: _call("fla.ops.utils.solve_tril:solve_tril", _heads()),
+    "fla/kl": lambda: _call(
+        "fla.modules.fused_kl_div:fused_kl_div_loss", _real(64, 96), _real(64, 96), _real(300, 96), _real(300, 96)
+    ),
+    "fla/logsigmoid": lambda: _call("fla.modules.activations:logsigmoid", _real(2, 128, 96)),
+    "fla/sigmoid": lambda: _call("fla.modules.activations:sigmoid", _real(2, 128, 96)),
+    "fla/matmul": lambda: _call("fla.ops.utils.matmul:matmul", _real(96, 160), _real(160, 224)),
+    "fla/pack": lambda: _call("fla.ops.utils.pack:pack_sequence", _real(2, 128, 96), _numbers((0, 100, 220), "int64")),
+}
+"""Calls by `library/name`."""
+
+
+if __name__ == "__main__":
+    CALLS[sys.argv[1]]()

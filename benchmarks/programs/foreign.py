@@ -1,0 +1,202 @@
+"""Kernels of other people's libraries, tuned as their users would: by `tilewise tune` on a program that calls them.
+
+Each is a call of [calls.py](calls.py) and a kernel that it launches. A library that is not installed is told as such,
+and is no outcome.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from tilewise.benchmarks.common.header import header
+
+__all__ = ["CASES", "Case", "bench_programs", "outcome", "summary"]
+
+_PROGRAM = Path(__file__).with_name("calls.py")
+_DEVICE = "model:Ascend910B4"
+_TRIALS, _SECONDS = 3, 180
+"""Trials of a tuning, and seconds after which it is ended."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """A call by its name, a kernel that it launches, and the package on PyPI with its module."""
+
+    call: str
+    kernel: str
+    package: str
+    module: str
+
+
+_PACKAGES = {
+    "cce": ("cut-cross-entropy", "cut_cross_entropy"),
+    "conch": ("conch-triton-kernels", "conch"),
+    "entmax": ("adasplash", "adasplash"),
+    "fla": ("fla-core", "fla"),
+    "flaggems": ("flag-gems", "flag_gems"),
+    "kmeans": ("flash-kmeans", "flash_kmeans"),
+    "liger": ("liger-kernel", "liger_kernel"),
+    "lightllm": ("lightllm", "lightllm"),
+    "mlstm": ("mlstm-kernels", "mlstm_kernels"),
+    "sage": ("sageattention", "sageattention"),
+    "sinkhorn": ("flash-sinkhorn", "flash_sinkhorn"),
+    "torchao": ("torchao", "torchao"),
+    "xformers": ("xformers", "xformers"),
+}
+"""The package and its module for the first word of a call's name."""
+
+_KERNELS = """
+sage/causal quant_per_block_int8_kernel _attn_fwd
+kmeans/euclid _euclid_assign_kernel_split_d
+kmeans/cosine _cosine_assign_kernel_split_d
+kmeans/update _centroid_update_kernel
+kmeans/sorted _centroid_update_chunk_kernel
+conch/silu _silu_and_mul_kernel
+conch/rms _rms_norm_kernel
+conch/gelu _gelu_tanh_and_mul_kernel
+conch/gemma _gemma_rms_norm_inplace_kernel
+conch/rotary _rotary_embedding_kernel
+conch/int8 _static_scaled_int8_quant_kernel
+conch/nms _create_iou_mask_kernel _nms_suppression_kernel
+conch/cache _reshape_and_cache_kernel
+conch/copy _copy_blocks_kernel
+conch/pages _paged_attention_compute_splits_kernel _paged_attention_reduce_splits_kernel
+lightllm/rms _rms_norm_fwd_fused
+lightllm/rotary _rotary_kernel
+lightllm/silu _silu_and_mul_kernel
+lightllm/gelu _gelu_and_mul_kernel
+lightllm/context _fwd_kernel_no_prompt_cache
+lightllm/scores _fwd_kernel_token_att1
+lightllm/splits _fwd_kernel_flash_decode_stage2
+liger/dyt _dyt_fwd_kernel
+liger/sparsemax _sparsemax_forward_kernel
+liger/softmax _softmax_single_block_forward_kernel
+liger/tvd _tv_distance_kernel
+liger/relu _relu_squared_forward_kernel
+liger/poly _poly_norm_forward_kernel
+liger/llama4 _llama4_rope_kernel
+liger/fused_add _fused_add_rms_norm_forward_kernel
+entmax _fwd_entmax
+cce _cce_lse_forward_kernel _indexed_neg_dot_forward_kernel
+xformers/select index_select_cat_fwd_kernel
+torchao/fp8 triton_fp8_blockwise_act_quant_lhs_kernel
+sinkhorn _c_transform_kernel_impl
+mlstm mlstm_chunkwise__recurrent_fw_C_kernel
+flaggems/mm mm_kernel_general
+flaggems/argmax argmax_kernel_inner
+flaggems/add add_func_kernel_rank_1
+flaggems/rotary apply_rotary_pos_emb_kernel
+flaggems/embedding embedding_kernel
+fla/gla fused_recurrent_fwd_kernel
+fla/hgrn fused_recurrent_hgrn_fwd_kernel
+fla/hgrn_chunk chunk_hgrn_fwd_kernel_o
+fla/delta fused_recurrent_delta_rule_fwd_kernel
+fla/gated_delta fused_recurrent_gated_delta_rule_fwd_kernel
+fla/attention parallel_attn_fwd_kernel
+fla/based parallel_based_fwd_kernel
+fla/rwkv4 fused_recurrent_rwkv4_forward_kernel
+fla/rwkv7 fused_addcmul_fwd_kernel
+fla/conv causal_conv1d_fwd_coregrid_kernel
+fla/shift token_shift_fwd_kernel_short
+fla/rms layer_norm_fwd_kernel1
+fla/gated_rms layer_norm_gated_fwd_kernel
+fla/pooling mean_pooling_fwd_kernel
+fla/softmax softmax_fwd_kernel
+fla/logsumexp logsumexp_fwd_kernel
+fla/inverse merge_16x16_to_64x64_inverse_kernel_npu
+fla/kl kl_div_kernel
+fla/logsigmoid logsigmoid_fwd_kernel
+fla/sigmoid sigmoid_fwd_kernel
+fla/matmul matmul_kernel
+fla/pack packunpack_sequence_kernel
+"""
+"""Calls, each with the kernels of it that are tuned."""
+
+
+def _cases(text: str) -> Iterator[Case]:
+    for line in filter(None, text.splitlines()):
+        call, *kernels = line.split()
+        for kernel in kernels:
+            yield Case(call, kernel, *_PACKAGES[call.partition("/")[0]])
+
+
+CASES = tuple(_cases(_KERNELS))
+
+
+def bench_programs(names: Sequence[str], *, progress: Callable[[str], None]) -> dict[str, Any]:
+    """Tune the kernels of the calls whose names begin with one of `names`, or all, one after the other."""
+    chosen = [case for case in CASES if not names or case.call.startswith(tuple(names))]
+    rows, missing = [], set()
+    for number, case in enumerate(chosen, 1):
+        progress(f"{case.kernel}, {number} of {len(chosen)}")
+        if importlib.util.find_spec(case.module) is None:
+            missing.add(case.package)
+        else:
+            rows.append(_row(case))
+    command = " ".join(["tilewise bench programs", *names])
+    return {**header(command, "modelled", _DEVICE.partition(":")[2]), "trials": _TRIALS, "time_limit_s": _SECONDS} | {
+        "rows": rows,
+        "not_installed": sorted(missing),
+        "summary": summary(rows),
+    }
+
+
+def _row(case: Case) -> dict[str, Any]:
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as folder:
+        known = {"TILEWISE_DATA": folder, "TILEWISE_DB": f"sqlite:///{folder}/tiles.db"}
+        words = ["tune", f"{_PROGRAM}:{case.kernel}", "--program", "--device", _DEVICE, "--trials", str(_TRIALS)]
+        try:
+            ended = subprocess.run(
+                [sys.executable, "-m", "tilewise.cli", *words, "--json", "--", case.call],
+                capture_output=True,
+                text=True,
+                timeout=_SECONDS,
+                env={**os.environ, **known},
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            found, message = "ended", f"not done in {_SECONDS} s"
+        else:
+            found, message = outcome(ended.returncode, ended.stderr)
+    seconds = round(time.monotonic() - started, 1)
+    row = {"call": case.call, "kernel": case.kernel, "package": case.package, "version": _version(case.package)}
+    return {**row, "outcome": found, "seconds": seconds, "message": message}
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:  # a checkout on the path
+        return "unknown"
+
+
+def outcome(code: int, errors: str) -> tuple[str, str]:
+    """Return what became of a tuning, and the line of the refusal, empty if there is none.
+
+    `tuned`; `captured` if no spec was inferred; `inferred` if no config ran correctly; `not captured`.
+    """
+    lines = [line.removeprefix("tilewise: ") for line in errors.splitlines() if line.startswith("tilewise: ")]
+    message = re.sub(r"/\S*/", "", lines[-1]) if lines else ""
+    if code == 0:
+        return "tuned", ""
+    if any(line.startswith("the spec of ") for line in lines):
+        return "inferred", message
+    return "not captured" if "launches no" in message else "captured", message
+
+
+def summary(rows: Iterable[dict[str, Any]]) -> dict[str, int]:
+    """Return the number of kernels of each outcome."""
+    found = [row["outcome"] for row in rows]
+    return {"kernels": len(found), **{name: found.count(name) for name in sorted(set(found))}}

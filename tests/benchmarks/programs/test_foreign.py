@@ -1,0 +1,44 @@
+"""Kernels of other people's libraries, tuned as their users would."""
+
+from __future__ import annotations
+
+import pytest
+
+from tilewise.benchmarks.programs.calls import CALLS
+from tilewise.benchmarks.programs.foreign import CASES, bench_programs, outcome, summary
+
+SPEC = "tilewise: the spec of k is /home/me/specs/k.py\n"
+
+
+@pytest.mark.parametrize(
+    ("code", "errors", "expected"),
+    [
+        (0, SPEC, ("tuned", "")),
+        (
+            1,
+            f"noise\n{SPEC}tilewise: none of 2 configs ran correctly\n",
+            ("inferred", "none of 2 configs ran correctly"),
+        ),
+        (2, "tilewise: no spec can be inferred for k: why\n", ("captured", "no spec can be inferred for k: why")),
+        (4, "tilewise: /home/me/p.py launches no kernel k\n", ("not captured", "p.py launches no kernel k")),
+    ],
+)
+def test_the_outcome_is_how_far_a_kernel_came(code, errors, expected):
+    assert outcome(code, errors) == expected
+
+
+def test_every_kernel_has_a_call_that_launches_it():
+    assert {case.call for case in CASES} == set(CALLS)
+    assert len(set(CASES)) == len(CASES)
+
+
+def test_outcomes_are_counted():
+    rows = [{"outcome": "tuned"}, {"outcome": "captured"}, {"outcome": "tuned"}]
+    assert summary(rows) == {"kernels": 3, "captured": 1, "tuned": 2}
+
+
+def test_libraries_that_are_not_installed_are_told(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    told = []
+    body = bench_programs(["fla/rms", "mlstm"], progress=told.append)
+    assert body["rows"] == [] and body["not_installed"] == ["fla-core", "mlstm-kernels"] and len(told) == 2
