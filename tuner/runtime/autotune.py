@@ -28,6 +28,7 @@ from tilewise.tuner.capture.recorder import MOST_CALLS, Recorder
 from tilewise.tuner.inference.kept_specs import kept_spec
 from tilewise.tuner.measure.launch import interpreted
 from tilewise.tuner.runtime.current_device import is_capturing
+from tilewise.tuner.runtime.torch_custom_op import uncompiled
 from tilewise.tuner.runtime.tuned import TunedFunction, names_of
 
 __all__ = ["AutotunedFunction", "autotune", "autotuning"]
@@ -114,6 +115,7 @@ class AutotunedFunction:
             function = function.fn
         self.__name__, self.__qualname__, self.__module__ = names_of(self.fn)
         self._file = Path(inspect.getsourcefile(function) or "")
+        self._is_compiling, self._uncompiled = uncompiled(self._launch)
 
     def __reduce__(self) -> str:
         """Pickle and copy the function as Python does one of its own: by its name."""
@@ -122,7 +124,7 @@ class AutotunedFunction:
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         if self._only is not None:
             return self._only[grid]
-        return partial(self._launch, grid)
+        return partial(self._uncompiled if self._is_compiling() else self._launch, grid)
 
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
         """Launch like `JITFunction.run`, which functions that wrap this one call."""

@@ -18,11 +18,12 @@ from tilewise.deprecation import renamed_keywords
 from tilewise.errors import BadSpec, UsageError
 from tilewise.kernels import registry
 from tilewise.kernels.spec import KernelSpec, Problem
+from tilewise.tuner.hardware.targets import known_target
 from tilewise.tuner.lookup.resolve import Match
 from tilewise.tuner.measure.launch import interpreted
 from tilewise.tuner.runtime.call_signature import NO_FLAGS, DimsOf, call_signature, dtype_argument
 from tilewise.tuner.runtime.config_selector import WAIT_SECONDS, Choice, ConfigSelector
-from tilewise.tuner.runtime.torch_custom_op import custom_op
+from tilewise.tuner.runtime.torch_custom_op import custom_op, uncompiled
 from tilewise.tuner.space.problem_checks import checked_flags
 
 __all__ = ["TunedFunction", "tuned"]
@@ -118,14 +119,13 @@ class TunedFunction:
         self._shared: dict[str, dict[str, Any]] = {}
         self._keys: dict[str, set[tuple[Any, ...]]] = {}
         self.selector = ConfigSelector(spec, source, on_change=self._changed, **options)
-        self._is_compiling: Callable[[], bool] = bool  # always False without torch
+        self._is_compiling, self._uncompiled = uncompiled(self._launch)
+        self._operation: Any = None
         if "torch" in sys.modules:
-            import torch
-
             names = [name for name in self.arg_names if name not in self._tuned_names]
-            self._operation = custom_op(spec, names, self._launch_on_spec_grid, self._flags)
-            if self._operation is not None:
-                self._is_compiling = torch.compiler.is_compiling
+            grid = ("SymInt[] grid", "bool follows")
+            self._operation = custom_op(spec, names, self._launch_from_graph, self._flags, first=grid)
+            self._sample = _sample_config(spec, self._flags)
 
     def __reduce__(self) -> str:
         """Pickle and copy the function as Python does one of its own: by its name."""
@@ -133,7 +133,7 @@ class TunedFunction:
 
     def __getitem__(self, grid: Any) -> Callable[..., Any]:
         if self._is_compiling():
-            return self._operation  # type: ignore[no-any-return]
+            return partial(self._uncompiled if self._operation is None else self._put_into_graph, grid)
         return partial(self._launch, grid)
 
     def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
@@ -153,15 +153,33 @@ class TunedFunction:
         """The choice for each shape so far, with its reason."""
         return list(self.selector.choices.values())
 
-    def _launch_on_spec_grid(self, *args: Any, **kwargs: Any) -> None:
-        """Launch from the graph of `torch.compile`, where a grid cannot be an argument, so the spec's grid is used."""
+    def _put_into_graph(self, grid: Any, *args: Any, **kwargs: Any) -> None:
+        """Add a launch to the graph of `torch.compile`, where a grid is whole numbers: one that follows from the config
+        has those of a sample, by which the spec's own grid is checked."""
+        follows = callable(grid)
+        sizes = grid({**self._named(args, kwargs), **self._sample}) if follows else grid
+        self._operation(sizes if isinstance(sizes, (tuple, list)) else (sizes,), follows, *args, **kwargs)
+
+    def _launch_from_graph(self, grid: Sequence[int], follows: bool, *args: Any, **kwargs: Any) -> None:
+        """Launch on the caller's grid or, if it follows from the config, on the spec's, which must be the same."""
+        if not follows:
+            self._launch(tuple(grid), *args, **kwargs)
+            return
         named = self._named(args, kwargs)
         *values, dtype, _ = self._key_of(named)
         dims = dict(zip(self.spec.dims, values, strict=True))
         problem = Problem(self.spec.name, dims, str(dtype).removeprefix("torch."), self._flags)
-        config = self._choice_of(named).config
+        sample, own = self._spec_grid(self._sample, problem), self._spec_grid(self._choice_of(named).config, problem)
+        if _whole(sample) != _whole(grid):
+            raise UsageError(
+                f"{self.__name__} is launched over another grid than its spec's ({_times(grid)}, not "
+                f"{_times(sample)}), which a compiled graph cannot compute; launch it outside torch.compile"
+            )
+        self._launch(own, *args, **kwargs)
+
+    def _spec_grid(self, config: Mapping[str, Any], problem: Problem) -> tuple[int, ...]:
         (launch,) = self.spec.plan(config, problem)
-        self._launch(launch.grid, *args, **kwargs)
+        return launch.grid
 
     def _launch(self, grid: Any, *args: Any, **kwargs: Any) -> Any:
         try:
@@ -273,6 +291,23 @@ def names_of(function: Any) -> tuple[str, str, str]:
         function = function.fn
     name = getattr(function, "__name__", "kernel")
     return name, getattr(function, "__qualname__", name), getattr(function, "__module__", "__main__")
+
+
+def _sample_config(spec: KernelSpec, flags: Flags) -> dict[str, Any]:
+    """Return some values of the parameters: a grid that follows from a config is compared by them."""
+    problem = Problem(spec.name, dict.fromkeys(spec.dims, 64), spec.dtypes[0], flags)
+    targets = known_target("Ascend910B4", 40), known_target("NVIDIA H200", 132)
+    values = {p.name: [value for target in targets for value in p.values(problem, target)] for p in spec.parameters}
+    return {name: found[0] for name, found in values.items() if found}
+
+
+def _whole(grid: Sequence[int]) -> tuple[int, ...]:
+    """Return all three sizes of a grid."""
+    return (*grid, 1, 1, 1)[:3]
+
+
+def _times(grid: Sequence[int]) -> str:
+    return "x".join(map(str, grid))
 
 
 def _initials(spec: KernelSpec, flags: Flags) -> dict[str, float]:

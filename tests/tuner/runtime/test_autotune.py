@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -174,3 +176,43 @@ def test_the_interpreter_gets_no_compile_options(tmp_path, monkeypatch):
     config = SimpleNamespace(all_kwargs=lambda: {"BLOCK_SIZE": 512, "num_warps": 4})
     launch(tilewise.autotune([config], ["n_elements"])(function))
     assert function.launches == [{"BLOCK_SIZE": 512}]
+
+
+COMPILED = """
+import torch
+import triton
+import triton.language as tl
+from tilewise import autotune
+
+
+@autotune(configs=[triton.Config({"BLOCK": 64})], key=["n"])
+@triton.jit
+def twice(x, out, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n) * 2, mask=i < n)
+
+
+@torch.compile(backend="aot_eager")
+def program(x):
+    out, n = torch.empty_like(x), x.numel()
+    twice[lambda meta: (triton.cdiv(n, meta["BLOCK"]),)](x, out, n)
+    return out + 1
+
+
+for n in (1000, 500):
+    assert program(torch.ones(n)).tolist() == [3.0] * n
+"""
+
+
+@pytest.mark.full
+def test_a_compiled_program_launches_a_kernel_that_was_never_tuned(tmp_path):
+    pytest.importorskip("triton")
+    (tmp_path / "program.py").write_text(COMPILED)
+    ran = subprocess.run(
+        [sys.executable, "program.py"],
+        cwd=tmp_path,
+        env={**os.environ, "TRITON_INTERPRET": "1", "TILEWISE_DATA": str(tmp_path)},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0 and "twice was never tuned" in ran.stderr, ran.stderr

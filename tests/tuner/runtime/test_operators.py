@@ -141,6 +141,27 @@ for m in (20, 24, 33):
     assert (compiled(x, w) - ((4 * x + w).sigmoid().sum(1) + 1)).abs().max() < 1e-4
     assert (smooth(x) - ((2 * x).softmax(1) + 1)).abs().max() < 1e-4
 assert len(kernel.choices) == len(softmax.choices) == 3
+
+
+def over(grid):
+    def run(x, w):
+        out = torch.zeros(x.shape[0])
+        kernel[grid(*x.shape)](x, w, out, *x.shape)
+        return out
+
+    return torch.compile(run, fullgraph=True, backend="aot_eager")
+
+
+x, w = torch.randn(64, 100), torch.randn(100)
+half = over(lambda m, n: (1,))(x, w)  # the caller's grid, whatever the spec's is
+rows = kernel.choice(x, w, x, 64, 100).config["BLOCK_SIZE_M"]
+assert bool(half[:rows].any()) and not bool(half[rows:].any())
+try:
+    over(lambda m, n: lambda meta: (m + 1000,))(x, w)
+except Exception as error:
+    assert "launched over another grid than its spec's (1064, not" in str(error), error
+else:
+    raise AssertionError("launched over a grid that the program did not ask for")
 print("done")
 """
 
