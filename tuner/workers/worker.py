@@ -18,6 +18,7 @@ import math
 import os
 import pickle
 import queue
+import re
 import resource
 import signal
 import socket
@@ -105,6 +106,10 @@ def one_line(text: str, limit: int = 300) -> str:
     return line if len(line) <= limit else line[: limit - 3] + "..."
 
 
+_ASSERTION = re.compile(r"([\w.-]+):(\d+): .*Assertion [`'](.+?)' failed")
+"""The line that a program of C prints before it aborts itself."""
+
+
 def describe(error: BaseException) -> str:
     """Return the error's message in one line; for a compiler's error its cause's, without the source that it quotes,
     and for a command's what it printed."""
@@ -112,6 +117,10 @@ def describe(error: BaseException) -> str:
         error = error.__cause__
     if isinstance(error, subprocess.CalledProcessError) and error.stderr:
         printed = error.stderr.decode(errors="replace") if isinstance(error.stderr, bytes) else error.stderr
+        if found := _ASSERTION.search(printed):
+            file, line, claim = found.groups()
+            program = Path(error.cmd if isinstance(error.cmd, str) else error.cmd[0]).name
+            return one_line(f"{program} crashed, as its assertion '{claim}' failed ({file}:{line})")
         return one_line(next((part for part in printed.splitlines() if "error:" in part), printed))
     return one_line(getattr(error, "error_message", None) or str(error))
 

@@ -12,7 +12,15 @@ import pytest
 
 from tilewise.tuner.workers import worker as worker_module
 from tilewise.tuner.workers.supervisor import Supervisor
-from tilewise.tuner.workers.worker import Worker, WorkerDied, WorkerExceeded, WorkerFailed, WorkerPool, WorkerTimeout
+from tilewise.tuner.workers.worker import (
+    Worker,
+    WorkerDied,
+    WorkerExceeded,
+    WorkerFailed,
+    WorkerPool,
+    WorkerTimeout,
+    describe,
+)
 
 CALLS = """
 import os, stat, sys, time
@@ -427,3 +435,11 @@ def test_what_a_call_used_and_may_use_is_told_in_gib(monkeypatch, tmp_path):
     watched._disk_bytes = 1 << 30
     with pytest.raises(WorkerExceeded, match=r"^it used 2\.50 GiB of disk; the limit is 1\.00 GiB"):
         Worker._watch(watched, 3 << 30)
+
+
+def test_a_crash_by_an_assertion_is_told_in_one_line():
+    printed = (
+        b"tool: /home/a/lib/Analysis.cpp:2028: static void f(Op, Data &): Assertion `size == 1' failed.\nStack dump:"
+    )
+    told = describe(subprocess.CalledProcessError(-6, ["/usr/bin/tool", "x"], stderr=printed))
+    assert told == "tool crashed, as its assertion 'size == 1' failed (Analysis.cpp:2028)"
