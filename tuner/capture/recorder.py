@@ -13,6 +13,7 @@ import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -57,7 +58,7 @@ class Recorder:
     def launched(self, launcher: Any, grid: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Record one launch. One that cannot be read is left out, with a reason."""
         chain = _Chain(launcher)
-        kernel = self._kernel(chain)
+        kernel = self._kernel(chain, args, kwargs)
         if kernel is None or len(kernel.calls) >= MOST_CALLS:
             return
         try:
@@ -71,7 +72,7 @@ class Recorder:
         if reason not in kernel.left_out:
             kernel.left_out.append(reason)
 
-    def _kernel(self, chain: _Chain) -> CapturedKernel | None:
+    def _kernel(self, chain: _Chain, args: Sequence[Any], kwargs: Mapping[str, Any]) -> CapturedKernel | None:
         if chain.function is None:
             return None
         function = chain.function.fn
@@ -81,6 +82,7 @@ class Recorder:
         key = Path(file).resolve(), function.__name__
         if key not in self._kernels:
             self._kernels[key] = chain.kernel(*key)
+            chain.read_hooks(self._kernels[key], args, kwargs)
         return self._kernels[key]
 
 
@@ -118,9 +120,26 @@ class _Chain:
         self._look_up_names(found)
         if "<locals>" in self.function.fn.__qualname__:
             found.obstacles.append(f"{name} is defined inside a function; move it to the top level of {file.name}")
-        if tuner is not None and any(getattr(config, "pre_hook", None) for config in tuner.configs):
-            found.obstacles.append("its configs have a pre_hook, which a spec cannot call; pass reset_to_zero instead")
         return found
+
+    def read_hooks(self, kernel: CapturedKernel, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Take the tensors that the configs' hooks set to zero as those of `reset_to_zero`; hooks that do more are an
+        obstacle."""
+        tuner, given = self.tuner, {**dict(zip(self.function.arg_names, args, strict=False)), **kwargs}
+        hooks = [
+            (config.pre_hook, config.all_kwargs())
+            for config in getattr(tuner, "configs", ())
+            if getattr(config, "pre_hook", None)
+        ]
+        hooks += [(partial(tuner.pre_hook, reset_only=False), {})] if _has_own_hook(tuner) else []
+        zeroed: set[str] = set()
+        for hook, config in hooks:
+            found = _zeroed(hook, {**given, **config})
+            if found is None:
+                kernel.obstacles.append("it has a pre_hook that does more than set tensors to zero")
+                return
+            zeroed |= found
+        kernel.reset_to_zero = (*kernel.reset_to_zero, *sorted(zeroed - set(kernel.reset_to_zero)))
 
     def _look_up_names(self, kernel: CapturedKernel) -> None:
         """Find the places of the names that the program has set in the kernel's file."""
@@ -175,6 +194,27 @@ class _Chain:
         if prune is not None and kwargs is not None:
             configs = prune(configs, dict(zip(self.tuner.arg_names, args, strict=False)), **kwargs)
         return [_values(config) for config in configs]
+
+
+def _has_own_hook(tuner: Any) -> bool:
+    """Return whether the program gave the autotuner a function to call before each run."""
+    return bool(getattr(tuner, "user_defined_pre_hook", False))
+
+
+def _zeroed(hook: Callable[[dict[str, Any]], Any], given: Mapping[str, Any]) -> set[str] | None:
+    """Return the names of the tensors that a hook sets to zero, called on copies full of ones; None if it does more."""
+    torch = importlib.import_module("torch")
+    copies, seen = dict(given), dict[str, Any]()
+    try:
+        copies |= {name: torch.ones_like(value) for name, value in given.items() if isinstance(value, torch.Tensor)}
+        seen |= copies
+        hook(seen)
+    except Exception:  # it wants other arguments, such as tensor descriptors
+        return None
+    changed = {n for n, v in copies.items() if isinstance(v, torch.Tensor) and not bool((v == 1).all())}
+    only_zero = all(not bool(copies[name].any()) for name in changed)
+    is_same = seen.keys() == copies.keys() and all(seen[name] is value for name, value in copies.items())
+    return changed if only_zero and is_same else None
 
 
 def _place(name: str, value: Any) -> str:

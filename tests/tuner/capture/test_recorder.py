@@ -115,6 +115,30 @@ padded[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]), 2)](torch.zeros(48, 
     assert kernels["padded"].reset_to_zero == ("out",)
 
 
+@pytest.mark.parametrize(
+    ("hook", "zeroed", "obstacles"),
+    [
+        ("lambda given: given['out'].zero_()", ("out",), 0),
+        ("lambda given: None", (), 0),
+        ("lambda given: given['out'].fill_(2)", (), 1),
+        ("lambda given: given.update(n=5)", (), 1),
+        ("lambda given: given['descriptor'].shape", (), 1),
+    ],
+)
+@pytest.mark.parametrize("place", ["config", "autotuner"])
+def test_hooks_that_set_tensors_to_zero_are_known_by_what_they_do(hook, zeroed, obstacles, place, written):
+    own = f"pre_hook={hook}" if place == "config" else ""
+    whole = f"pre_hook=lambda given, reset_only: ({hook})(given)" if place == "autotuner" else ""
+    kernels, _ = captured(
+        written(f"""
+x, out = torch.ones(100), torch.ones(100)
+tuned = triton.autotune([triton.Config({{"BLOCK": 64}}, {own})], key=["n"], {whole})(copy)
+tuned[(1,)](x, out, 100, 1.0, tl.float32)
+""")
+    )
+    assert kernels["copy"].reset_to_zero == zeroed and len(kernels["copy"].obstacles) == obstacles
+
+
 def test_options_that_heuristics_choose_are_part_of_the_config(written):
     kernels, _ = captured(
         written("""
