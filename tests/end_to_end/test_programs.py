@@ -72,9 +72,9 @@ def test_the_trials_of_a_kernel_are_listed_sorted_and_filtered(capsys, database)
 
 
 def test_a_capture_lists_kernels_and_what_to_do_next(capsys):
-    code, out, _ = run(capsys, "capture", str(PROGRAM))
+    code, out, _ = run(capsys, "capture", str(PROGRAM), "--", "-q", "two words")
     assert code == 0 and "add_kernel in vector_add.py: 2 launches, 2 different; 4 configs of BLOCK_SIZE" in out
-    assert f"next: tilewise tune {KERNEL} --program" in out
+    assert f"next: tilewise tune {KERNEL} --program -- -q 'two words'\n" in out
     _, out, _ = run(capsys, "capture", "--json", KERNEL)
     (kernel,) = json.loads(out)["kernels"]
     assert kernel["calls"][0]["grid"] == [385] and kernel["key"] == ["n_elements"]

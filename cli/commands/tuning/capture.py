@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -38,7 +39,7 @@ def capture(program: str, arguments: tuple[str, ...], as_json: bool) -> int:
         print_json({"program": program, "kernels": [kernel.to_json() for kernel in kernels]})
         return 0
     for kernel in kernels:
-        _show(kernel, parsed)
+        _show(kernel, parsed, arguments)
     return 0
 
 
@@ -71,7 +72,7 @@ def captured(program: Program, arguments: Sequence[str], *, quiet: bool) -> list
     return kernels
 
 
-def _show(kernel: CapturedKernel, program: Program) -> None:
+def _show(kernel: CapturedKernel, program: Program, arguments: Sequence[str]) -> None:
     configs = kernel.configs
     names = ", ".join(dict.fromkeys(name for config in configs for name in config))
     space = f"{len(configs)} configs of {names}" if len(configs) > 1 else "one config"
@@ -84,7 +85,8 @@ def _show(kernel: CapturedKernel, program: Program) -> None:
     for reason in (*kernel.obstacles, *kernel.left_out):
         click.echo(f"  {reason}")
     if kernel.calls and not kernel.obstacles:
-        click.echo(f"  next: tilewise tune {program.name}:{kernel.name} --program")
+        words = [f"{program.name}:{kernel.name}", "--program", *(["--", *arguments] if arguments else [])]
+        click.echo(f"  next: tilewise tune {shlex.join(words)}")
 
 
 _SHOWN = 3
