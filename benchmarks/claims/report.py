@@ -20,6 +20,7 @@ from tilewise.benchmarks.claims.commands import present_command
 from tilewise.benchmarks.claims.constants import MODULES, constants, meaning_of_by_hand
 from tilewise.benchmarks.claims.history import Change, History, moment
 from tilewise.benchmarks.claims.model import MODEL
+from tilewise.benchmarks.claims.programs import PROGRAMS
 from tilewise.benchmarks.claims.search import SEARCH
 from tilewise.benchmarks.claims.service import SERVICE
 from tilewise.benchmarks.claims.unrecorded import UNRECORDED
@@ -29,6 +30,7 @@ __all__ = ["CLAIMS", "age", "results_page", "without_history"]
 
 SECTIONS: Mapping[str, Sequence[Claim]] = {
     "Search, winners, and shapes never tuned": SEARCH,
+    "Programs without a spec": PROGRAMS,
     "The modelled part": MODEL,
     "On a chip": CHIP,
     "Launch and service": SERVICE,

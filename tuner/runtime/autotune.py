@@ -148,13 +148,17 @@ class AutotunedFunction:
 
     def launch_by_triton(self, grid: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Launch with Triton's own autotuner."""
+        return self.by_triton().run(*args, grid=grid, warmup=False, **kwargs)
+
+    def by_triton(self) -> Any:
+        """Return the function under Triton's own autotuner."""
         if self._own is None:
             own = importlib.import_module("triton.runtime.autotuner").Autotuner
             names = ("reset_to_zero", "restore_value")
             rest = {name: value for name, value in self._options.items() if name not in names}
             before = (self._options.get(name) for name in names)
             self._own = own(self.fn, self.arg_names, self.configs, self.keys, *before, **rest)
-        return self._own.run(*args, grid=grid, warmup=False, **kwargs)
+        return self._own
 
     def _launch(self, grid: Any, *args: Any, **kwargs: Any) -> Any:
         if not self._opened:
@@ -233,10 +237,15 @@ class AutotunedFunction:
 
 @contextmanager
 def autotuning(**options: Any) -> Iterator[None]:
-    """Have `triton.autotune` mean `autotune` with these options while the block runs."""
+    """Have `triton.autotune` mean `autotune` with these options while the block runs.
+
+    `torch.library.wrap_triton` then takes such a function. In a graph it is Triton's own, as torch knows no other.
+    """
     triton: Any = importlib.import_module("triton")
     module: Any = importlib.import_module("triton.runtime.autotuner")
+    library: Any = importlib.import_module("torch.library")
     before = triton.autotune, module.autotune
+    wrap: Any = getattr(library, "wrap_triton", None)
 
     def replaced(configs: Sequence[Any], key: Sequence[str], *args: Any, **kwargs: Any) -> Any:
         if args:  # positional options, whose names depend on the release
@@ -244,8 +253,18 @@ def autotuning(**options: Any) -> Iterator[None]:
             kwargs = {**dict(zip(names, args, strict=False)), **kwargs}
         return autotune(configs, key, **options, **kwargs)
 
+    def wrapped(kernel: Any) -> Any:
+        if not isinstance(kernel, AutotunedFunction):
+            return wrap(kernel)
+        own = kernel.by_triton()
+        return kernel if (found := wrap(own)) is own else found  # torch wraps only what it puts into a graph
+
     triton.autotune = module.autotune = replaced
+    if wrap is not None:
+        library.wrap_triton = wrapped
     try:
         yield
     finally:
         triton.autotune, module.autotune = before
+        if wrap is not None:
+            library.wrap_triton = wrap

@@ -169,6 +169,24 @@ def test_triton_autotune_is_replaced_for_a_program():
     assert triton.autotune is before and "triton" in sys.modules
 
 
+def test_torch_wraps_a_kernel_of_a_program(monkeypatch):
+    library, seen = pytest.importorskip("torch.library"), []
+    pytest.importorskip("triton")
+    before = library.wrap_triton
+    with autotuning(on_miss="default", source=None, device=None):
+        kernel = tilewise.autotune(CONFIGS, ["n_elements"])(SimpleNamespace(arg_names=("n", "B"), fn=add_kernel))
+        own = SimpleNamespace()
+        monkeypatch.setattr(kernel, "_own", own)
+        with pytest.raises(RuntimeError, match="wrap_triton"):  # torch's own refusal of anything else
+            library.wrap_triton(own)
+    assert library.wrap_triton is before
+    for in_graph in (False, True):
+        monkeypatch.setattr(library, "wrap_triton", lambda given: seen.append(given) or (seen if in_graph else given))  # noqa: B023
+        with autotuning(on_miss="default", source=None, device=None):
+            assert library.wrap_triton(kernel) is (seen if in_graph else kernel)
+    assert seen == [own, own]
+
+
 def test_the_interpreter_gets_no_compile_options(tmp_path, monkeypatch):
     monkeypatch.setenv("TILEWISE_DATA", str(tmp_path))
     monkeypatch.setattr("tilewise.tuner.runtime.autotune.inspect.getsourcefile", lambda function: str(PROGRAM))
