@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
-from tilewise.db.records import Config, Flags, Problem, Value
+from tilewise.db.records import ITEM_BYTES, Config, Flags, Problem, Value
 from tilewise.errors import BadSpec
 from tilewise.kernels.spec import WORD
 from tilewise.tuner.capture.calls import Call, CapturedKernel, TensorArgument, TritonDtype
@@ -118,6 +118,10 @@ def _form(kernel: CapturedKernel, tiles: Sequence[str], *, numbers: bool = False
         why = "; ".join((*kernel.obstacles, *kernel.left_out)) or "it was never launched"
         raise BadSpec(f"no spec can be inferred for {kernel.name}: {why}")
     form = Form(kernel.name, _alike(kernel.calls))
+    if unknown := [f"{name} is {t.dtype}" for name, t in form.calls[0].tensors.items() if t.dtype not in ITEM_BYTES]:
+        raise BadSpec(
+            f"no spec can be inferred for {kernel.name}: {', '.join(unknown)}; a spec takes {', '.join(ITEM_BYTES)}"
+        )
     left = len(kernel.calls) - len(form.calls)
     if left:
         form.notes.append(f"{left} different launches with other optional arguments are left out")

@@ -184,3 +184,8 @@ def test_a_number_that_changes_and_is_no_size_is_no_dimension():
         "offset is 0 in the spec, although launches differ in it",
         f"seed is {1 << 40} in the spec, although launches differ in it",
     ]
+
+
+def test_a_dtype_that_no_spec_takes_is_named_with_its_argument():
+    with pytest.raises(BadSpec, match="inferred for kernel: locks is uint32; a spec takes float32"):
+        find_form(kernel(call(x=tensor(100), locks=tensor(1, dtype="uint32"), n=100)))
