@@ -12,7 +12,7 @@ import inspect
 import os
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
@@ -161,6 +161,7 @@ class _Chain:
         named |= {**dict(zip((p.name for p in params), args, strict=False)), **kwargs}
         configs = self._configs(args, kwargs)
         computed = [self._computed({**named, **config}) for config in configs]
+        named |= self._taken_as_constants(computed)
         metas = [{**named, **config, **more} for config, more in zip(configs, computed, strict=True)]
         for config, more in zip(
             configs, computed, strict=True
@@ -183,6 +184,19 @@ class _Chain:
         for wrapper in self.heuristics:
             for name, function in wrapper.values.items():
                 found[name] = function({**named, **found})
+        return found
+
+    def _taken_as_constants(self, computed: Sequence[dict[str, Any]]) -> dict[str, Any]:
+        """Take away the constants that heuristics give whatever the arguments are: the program might pass them."""
+        found: dict[str, Any] = {}
+        for name, function in ((n, f) for wrapper in self.heuristics for n, f in wrapper.values.items()):
+            with suppress(Exception):  # it reads arguments
+                value = function({})
+                if name in self.function.arg_names and all(values[name] == value for values in computed):
+                    found[name] = value
+        for values in computed:
+            for name in found:
+                del values[name]
         return found
 
     def _configs(self, args: Sequence[Any] = (), kwargs: Mapping[str, Any] | None = None) -> list[dict[str, Any]]:

@@ -115,6 +115,20 @@ padded[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]), 2)](torch.zeros(48, 
     assert kernels["padded"].reset_to_zero == ("out",)
 
 
+def test_constants_that_heuristics_give_any_launch_are_the_programs_own(written):
+    kernels, _ = captured(
+        written("""
+given = torch.ones(100), torch.ones(100), 100, 1.0, tl.float32
+for size in (lambda args: 64, lambda args: args.get("n", 7)):
+    triton.heuristics({"BLOCK": size})(copy)[lambda meta: (100 // meta["BLOCK"],)](*given)
+""")
+    )
+    first, second = kernels["copy"].calls
+    assert first.arguments["BLOCK"] == 64 and first.computed == ({},)
+    assert "BLOCK" not in second.arguments and second.computed == ({"BLOCK": 100},)
+    assert first.grids == second.grids == ((1,),)
+
+
 @pytest.mark.parametrize(
     ("hook", "zeroed", "obstacles"),
     [
