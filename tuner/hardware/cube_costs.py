@@ -90,7 +90,7 @@ published times.
 SMALL_US = 100.0
 """A product that takes less is small."""
 
-_CUBE_VERSION = 4
+_CUBE_VERSION = 5
 """Number of changes of the cube core's model that moved its times."""
 
 

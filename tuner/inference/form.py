@@ -396,8 +396,14 @@ def _fit_launches(form: Form, tuned: Mapping[str, Sequence[int]], *, numbers: bo
 def _grid_axis(
     form: Form, samples: Sequence[tuple[Mapping[str, int], int, Mapping[str, Value]]], *, numbers: bool
 ) -> Fit | None:
-    """Return the number of programs as an expression of dims and parameters, or of constants from heuristics too."""
+    """Return the number of programs as an expression of dims and parameters, or of constants from heuristics too.
+
+    Programs that go from tile to tile are told their number, which problems of different sizes share.
+    """
     plain = [(given, size) for given, size, _ in samples]
+    told = {*form.fixed.values(), *(fit.text for fit in form.fits.values())}
+    if len({size for _, size in plain}) == 1 and str(plain[0][1]) in told and len(form.problems) > 1:
+        return Fit(str(plain[0][1]))
     if (fit := expression(plain, form.dims, form.blocks)) is not None:
         return fit
     chosen = [name for name in form.computed if all(_is_whole(known[name]) for _, _, known in samples)]

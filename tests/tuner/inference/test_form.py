@@ -114,6 +114,18 @@ def test_the_grid_follows_from_configs():
     assert form.blocks == ["B"] and form.options == {"num_warps"}
 
 
+def test_programs_that_are_told_their_number_are_as_many_whatever_else_equals_it():
+    configs = ({"BM": 128, "BN": 128}, {"BM": 128, "BN": 256})
+
+    def launch(rows, cols, programs):
+        return call(configs, [(20,)] * 2, x=tensor(rows, cols), rows=rows, cols=cols, PROGRAMS=programs)
+
+    tiles = find_form(kernel(launch(256, 384, 7), launch(251, 389, 7), constants=("PROGRAMS", "BM", "BN")))
+    assert tiles.grid[0].text != "20"
+    told = find_form(kernel(launch(256, 384, 20), launch(251, 389, 20), constants=("PROGRAMS", "BM", "BN")))
+    assert [fit.text for fit in told.grid] == ["20"]
+
+
 def test_heuristics_follow_from_dimensions_and_configs():
     configs = [{"B": 32}, {"B": 128}]
     given = {"x": tensor(160), "n": 160}

@@ -266,3 +266,15 @@ def test_compiling_leaves_nothing_in_the_working_folder(row_reduce, problem, row
     monkeypatch.chdir(here)
     compiled(row_reduce, problem(16, 64), rows(8, 8, 64), tmp_path / "cache")
     assert list(Path.cwd().iterdir()) == []
+
+
+def test_a_refusal_names_the_error_that_explains_the_others():
+    output = (
+        "[ERROR] Cannot find hivmc under $PATH\n"
+        'loc("k.mlir":1:1): error: Failed to run BiShengHIR pipeline\n'
+        "loc(\"k.mlir\":35:13): error: 'scf.for' op 0-th region iter_arg and 0-th yielded value have different type\n"
+    )
+    assert toolchain._refused(output).refusal.startswith("'scf.for' op 0-th region iter_arg")
+    (first, *_) = output.splitlines()[1:]
+    assert toolchain._refused(first).refusal == "Failed to run BiShengHIR pipeline"
+    assert toolchain._refused("").refusal == "the compiler failed without an error message"

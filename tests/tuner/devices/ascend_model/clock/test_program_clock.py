@@ -777,3 +777,9 @@ def test_reading_and_writing_in_one_bank_take_turns(address, cycles, run):
     words = f"<{{operandSegmentSizes = array<i32: 1, 1, 0>}}> : ({from_view}, {to_view}) -> ()"
     timed = run(*to_lines, *from_lines, f'"hivm.hir.vabs"(%from, %to) {words}')
     assert timed.busy["V"] == pytest.approx(16 * cycles + DISPATCH)
+
+
+def test_a_tile_that_the_compiler_left_without_an_address_is_refused(run):
+    lost = '%lost = "memref.alloc"() <{operandSegmentSizes = array<i32: 0, 0>}> : () -> UB'
+    with pytest.raises(UnknownOperation, match=r"reads a tile that nothing fills \(memref\.alloc without an address\)"):
+        run(lost)
