@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from fastapi import APIRouter, Request
 from starlette.responses import JSONResponse, Response
 
@@ -13,9 +15,12 @@ from tilewise.api.service.service import Service
 from tilewise.db.activity import last_trial
 from tilewise.errors import StoreError
 
-__all__ = ["plain"]
+__all__ = ["RECOUNT_SECONDS", "plain"]
 
 plain = APIRouter(route_class=PlainRoute, tags=["health"])
+
+RECOUNT_SECONDS = 1.0
+"""Anybody may read metrics, and counting asks the database. Chosen by hand: Prometheus asks every 15 s or so."""
 
 
 @plain.get("/healthz", summary="Check that the server runs", response_model=schemas.Health)
@@ -41,9 +46,14 @@ async def readyz(request: Request) -> Response:
     responses={200: {"content": {CONTENT_TYPE.partition(";")[0]: {"schema": {"type": "string"}}}}},
 )
 async def metrics(request: Request) -> Response:
-    """Return the metrics in Prometheus' text format. Those of the fleet stay as they are while the database fails."""
+    """Return the metrics in Prometheus' text format.
+
+    Those of the fleet are counted at most once in `RECOUNT_SECONDS`, and stay as they are while the database fails.
+    """
     service = service_of(request)
-    await service.run(_count_fleet, service)
+    if time.monotonic() - service.metrics.fleet_counted >= RECOUNT_SECONDS:
+        service.metrics.fleet_counted = time.monotonic()
+        await service.run(_count_fleet, service)
     return Response(service.metrics.text(), media_type=CONTENT_TYPE)
 
 

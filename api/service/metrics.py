@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, PlatformCollector, ProcessCollector
@@ -55,6 +56,8 @@ class Metrics:
         self._last_trial = Gauge(
             "tilewise_last_trial", "The number of the trial stored last; it grows with each.", registry=self._registry
         )
+        self.fleet_counted = -math.inf
+        """The monotonic time at which the fleet was last counted."""
         self._known: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
 
     def gauge(self, name: str, text: str, read: Callable[[], float]) -> None:

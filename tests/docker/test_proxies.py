@@ -10,6 +10,7 @@ import yaml
 from places import ROOT
 
 from tilewise.api.http.body_limit import LARGEST_IMPORT
+from tilewise.api.routes import health
 from tilewise.db.jobs import Jobs, Request
 from tilewise.db.sql.sql_store import open_store
 from tilewise.db.workers import Lane, Workers
@@ -86,7 +87,14 @@ def test_the_metrics_of_the_fleet_tell_what_is_there(shown):
         assert line in shown.splitlines()
 
 
-def test_without_its_database_the_metrics_stay_and_the_error_is_counted(shown, client, break_database):
+def test_the_database_is_not_asked_for_metrics_that_were_counted_just_now(shown, client, break_database, monkeypatch):
+    monkeypatch.setattr(health, "RECOUNT_SECONDS", 1e9)
+    break_database()
+    assert "tilewise_database_errors_total 0.0" in client.get("/metrics").text.splitlines()
+
+
+def test_without_its_database_the_metrics_stay_and_the_error_is_counted(shown, client, break_database, monkeypatch):
+    monkeypatch.setattr(health, "RECOUNT_SECONDS", 0)
     break_database()
     after = client.get("/metrics")
     assert after.status_code == 200
