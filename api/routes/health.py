@@ -37,5 +37,5 @@ async def readyz(request: Request) -> Response:
     responses={200: {"content": {CONTENT_TYPE.partition(";")[0]: {"schema": {"type": "string"}}}}},
 )
 async def metrics(request: Request) -> Response:
-    """Return the metrics in Prometheus' text format."""
-    return Response(service_of(request).metrics.text(), media_type=CONTENT_TYPE)
+    """Return the metrics in Prometheus' text format: those of all processes of the server, by the label `process`."""
+    return Response(await service_of(request).metrics_text(), media_type=CONTENT_TYPE)

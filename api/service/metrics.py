@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, PlatformCollector, ProcessCollector
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.metrics_core import Metric
+from prometheus_client.parser import text_string_to_metric_families
+from prometheus_client.registry import Collector
 
-__all__ = ["CONTENT_TYPE", "Metrics"]
+__all__ = ["CONTENT_TYPE", "Metrics", "merged"]
 
 CONTENT_TYPE = CONTENT_TYPE_LATEST
 
@@ -53,3 +56,31 @@ class Metrics:
 
     def text(self) -> bytes:
         return generate_latest(self._registry)
+
+
+def merged(texts: Mapping[int, bytes | None]) -> bytes:
+    """Return the metrics of several processes as one text: each sample gets the label `process`, its number in `texts`.
+
+    They are not added up: a process that is started again counts from zero, which Prometheus sees in its own samples
+    only. None stands for a process that did not answer.
+    """
+    registry = CollectorRegistry()
+    registry.register(_Merged(texts))
+    return generate_latest(registry)
+
+
+class _Merged(Collector):
+    def __init__(self, texts: Mapping[int, bytes | None]) -> None:
+        self._texts = texts
+
+    def collect(self) -> Iterator[Metric]:
+        up = Metric("tilewise_process_up", "1 if this process of the server answers, else 0.", "gauge")
+        families = {up.name: up}
+        for number, text in self._texts.items():
+            process = {"process": str(number)}
+            up.add_sample(up.name, process, float(text is not None))
+            for found in text_string_to_metric_families((text or b"").decode()):
+                known = families.setdefault(found.name, Metric(found.name, found.documentation, found.type))
+                for sample in found.samples:
+                    known.add_sample(sample.name, {**sample.labels, **process}, sample.value)
+        yield from families.values()

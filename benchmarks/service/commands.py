@@ -25,15 +25,32 @@ __all__ = ["hostile", "serve", "soak"]
 @click.option("--seconds", type=click.IntRange(1), default=5, show_default=True, help="Seconds per round.")
 @click.option("--connections", type=click.IntRange(1), default=64, show_default=True)
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Rounds; the median counts.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Also time a server of so many processes, if over 1.",
+)
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @common
-def serve(sizes: tuple[int, ...], seconds: int, connections: int, rounds: int, file: str | None, as_json: bool) -> None:
+def serve(
+    sizes: tuple[int, ...],
+    seconds: int,
+    connections: int,
+    rounds: int,
+    workers: int,
+    file: str | None,
+    as_json: bool,
+) -> None:
     """Time the service's look-ups with wrk, against a bare Starlette application."""
     from tilewise.benchmarks.service.serve import bench_serve
     from tilewise.cli.progress import working
 
     with working("serving") as progress:
-        body = bench_serve(sizes, seconds=seconds, connections=connections, rounds=rounds, say=progress)
+        body = bench_serve(
+            sizes, seconds=seconds, connections=connections, rounds=rounds, workers=workers, say=progress
+        )
     give(body, as_json, file, _show_serve)
 
 
@@ -50,6 +67,12 @@ def _show_serve(body: dict[str, Any]) -> None:
         rest = (f"{row[key]}" for key in ("first_answer_s", *unseen, "nearest_p50_ms"))
         table.add_row(*cells, *rest, str(row["memory_mb"]["hot"]))
     output().print(table)
+    for row in body["rows"]:
+        if several := row.get("several"):
+            click.echo(
+                f"{several['workers']} workers, {row['problems']} problems: {several['per_second']} look-ups/s, "
+                f"{several['ratio_to_one']} of one worker's; p99 {several['p99_ms']} ms"
+            )
 
 
 @click.command()
