@@ -23,6 +23,7 @@ __all__ = [
     "Device",
     "Dims",
     "Explanation",
+    "Fault",
     "Flipped",
     "Health",
     "History",
@@ -30,6 +31,7 @@ __all__ = [
     "Job",
     "Kernel",
     "Lane",
+    "LookupFault",
     "LookupMiss",
     "LookupQuery",
     "Match",
@@ -122,6 +124,12 @@ class Explanation(TypedDict):
     """Changes that make it faster."""
     findings: Sequence[Mapping[str, Any]]
     """Those of `tilewise lint`, with remedies."""
+
+
+class Fault(TypedDict):
+    pointer: str
+    """JSON pointer to the fault in the body."""
+    detail: str
 
 
 class Flipped(TypedDict):
@@ -217,6 +225,16 @@ class Lane(TypedDict):
     """Absent if it is unknown until a job opens the device."""
     job: NotRequired[int]
     """Number of the job that runs on it."""
+
+
+class LookupFault(TypedDict):
+    """A query of a batch that does not match its schema, which spoils no other."""
+
+    config: None
+    why: str
+    type: str
+    """Urn:tilewise:problem:bad-request."""
+    errors: Sequence[Fault]
 
 
 class LookupMiss(TypedDict):
@@ -439,14 +457,16 @@ class Client(Connection):
             ),
         )
 
-    def lookup_many(self, queries: Sequence[LookupQuery]) -> Sequence[Result | LookupMiss]:
+    def lookup_many(self, queries: Sequence[LookupQuery]) -> Sequence[Result | LookupMiss | LookupFault]:
         """Look up many problems at once.
 
         Return results in the order of the queries. One without an answer has a null `config`, and the `type` of the
-        problem. Of one batch, at most 16 queries are answered by portfolios or predictions; further ones are `busy`.
+        problem; one that does not match its schema fails alone, and has `errors`. Of one batch, at most 16 queries
+        are answered by portfolios or predictions; further ones are `busy`.
         """
         return cast(
-            "Sequence[Result | LookupMiss]", self._document("POST", "/v1/lookup", body={"queries": queries})["results"]
+            "Sequence[Result | LookupMiss | LookupFault]",
+            self._document("POST", "/v1/lookup", body={"queries": queries})["results"],
         )
 
     def explain(
@@ -752,6 +772,6 @@ class Client(Connection):
     def metrics(self) -> str:
         """Metrics for Prometheus.
 
-        Return the metrics in Prometheus' text format.
+        Return the metrics in Prometheus' text format: those of all processes of the server, by the label `process`.
         """
         return self._send("GET", "/metrics").text

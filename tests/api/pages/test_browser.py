@@ -215,7 +215,7 @@ def test_a_dot_says_its_config_time_and_status(page, url):
     chart.hover(position={"x": x, "y": y})
     details = page.locator("#details")
     expect(details).to_contain_text("correct")
-    assert re.search(r"\d+\.\d\d us.*(the best|x the best).*BLOCK_SIZE_M", details.inner_text().replace("\n", " "))
+    expect(details).to_contain_text(re.compile(r"\d+\.\d\d us.*(the best|x the best).*BLOCK_SIZE_M", re.DOTALL))
     page.mouse.move(2, 2)
     expect(details).to_be_hidden()
     [x, y] = page.evaluate(DOTS, 0)["fault"][0]
