@@ -31,6 +31,7 @@ VERBS = {
         "model.commands:mutations",
         "Change compiled programs at random and count the changes that are detected.",
     ),
+    "page": ("service.commands:page", "Time the loads of a problem's page with many trials, in a real browser."),
     "repeatability": (
         "gpu.commands:repeatability",
         "Tune one problem several times on an NVIDIA GPU and compare the winners.",

@@ -1,4 +1,4 @@
-"""`tilewise bench serve`, `tilewise bench hostile` and `tilewise bench soak`."""
+"""`tilewise bench serve`, `hostile`, `page` and `soak`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from tilewise.cli.formatting import output
 from tilewise.cli.options import common, database, give
 
-__all__ = ["hostile", "serve", "soak"]
+__all__ = ["hostile", "page", "serve", "soak"]
 
 
 @click.command()
@@ -159,4 +159,37 @@ def _show_hostile(body: dict[str, Any]) -> None:
         click.echo(
             f"{row['mb']} MB of {row['file']}: {row['status']} after {row['seconds']} s, {row['added']} trials added; "
             f"the server took {row['server_mb']} MB, its process {row['process_mb']} MB"
+        )
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path())
+@click.option(
+    "--trials",
+    type=click.IntRange(2),
+    multiple=True,
+    default=(3_692, 50_000),
+    show_default=True,
+    help="Trials of the problem: the first ones of a file, and copies if it has fewer; repeatable.",
+)
+@click.option("--loads", type=click.IntRange(1), default=5, show_default=True, help="Loads of each page.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@common
+def page(files: tuple[str, ...], trials: tuple[int, ...], loads: int, file: str | None, as_json: bool) -> None:
+    """Time how long the page of a problem in FILES, such as recorded landscapes, takes until it is usable: its first
+    chart drawn, its table filled. Chromium opens it."""
+    from tilewise.benchmarks.service.page import bench_page
+    from tilewise.cli.progress import working
+
+    with working("loading") as progress:
+        body = bench_page(files, trials, loads=loads, say=progress)
+    give(body, as_json, file, _show_page)
+
+
+def _show_page(body: dict[str, Any]) -> None:
+    for row in body["rows"]:
+        median = row["median"]
+        click.echo(
+            f"{row['trials']} trials: usable after {median['usable_ms']} ms (first load {row['first']['usable_ms']}); "
+            f"first byte {median['first_byte_ms']}, page {median['page_ms']}, trials {median['trials_ms']} ms"
         )
