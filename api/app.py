@@ -20,6 +20,7 @@ from tilewise.api.pages import faults
 from tilewise.api.pages.routes import PAGES
 from tilewise.api.routes import explanations, exports, health, imports, jobs, listings, lookups, workers
 from tilewise.api.service.service import Options, Service
+from tilewise.api.service.siblings import Siblings
 from tilewise.db.tokens import Right
 
 __all__ = ["create_app"]
@@ -38,9 +39,12 @@ _PARTS = (
 )
 
 
-def create_app(store_url: str, options: Options | None = None) -> FastAPI:
-    """Return the service on the store at `store_url`, which the server opens when it starts and creates if missing."""
-    service = Service(store_url, options or Options())
+def create_app(store_url: str, options: Options | None = None, siblings: Siblings | None = None) -> FastAPI:
+    """Return the service on the store at `store_url`, which the server opens when it starts and creates if missing.
+
+    It is one of `siblings`, the processes of a server; the only one by default.
+    """
+    service = Service(store_url, options or Options(), siblings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

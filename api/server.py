@@ -1,4 +1,4 @@
-"""The service on uvicorn: one process, a ready line, a clean shutdown."""
+"""The service on uvicorn: one process or several, a ready line, a clean shutdown."""
 
 from __future__ import annotations
 
@@ -7,17 +7,21 @@ import gc
 import signal
 import socket
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import cast
 
 import uvicorn
 
 from tilewise.api.app import create_app
+from tilewise.api.group import Group
 from tilewise.api.http import logs
 from tilewise.api.http.connections import Connections, most_connections
 from tilewise.api.http.protocol import Protocol
 from tilewise.api.service.service import Options
+from tilewise.api.service.siblings import Siblings
 
 __all__ = ["listeners", "one_arena", "run"]
 
@@ -34,24 +38,46 @@ _ACCEPTS = 16
 
 def run(
     store_url: str,
-    listener: socket.socket,
+    ports: Sequence[socket.socket],
     ready: Callable[[str], None],
     *,
     options: Options | None = None,
     proxies: Sequence[str] = (),
     log_level: str = "info",
 ) -> None:
-    """Serve on `listener` until SIGTERM or SIGINT; call `ready` with the address once requests are answered.
+    """Serve with a process for each of `ports`, sockets that listen at the same address, until SIGTERM or SIGINT.
 
-    Requests in flight get 5 seconds. On SIGTERM, the normal way to stop a service, the call returns; on SIGINT it
-    raises `KeyboardInterrupt`. `proxies` are addresses and networks whose `X-Forwarded-For` and `X-Forwarded-Proto`
-    are believed.
+    Call `ready` with the address once requests are answered. Requests in flight get 5 seconds. On SIGTERM, the normal
+    way to stop a service, the call returns; on SIGINT it raises `KeyboardInterrupt`. `proxies` are addresses and
+    networks whose `X-Forwarded-For` and `X-Forwarded-Proto` are believed.
     """
+    options = options or Options()
+    logs.configure(log_level)
+    if len(ports) == 1:
+        _serve(store_url, ports[0], ready, options, proxies, Siblings(options.writes_a_minute))
+        return
+    with tempfile.TemporaryDirectory(prefix="tilewise-serve-") as folder:
+        siblings = Siblings(options.writes_a_minute, len(ports), Path(folder))
+
+        def serve(number: int, ready: Callable[[str], None]) -> None:
+            siblings.number = number
+            _serve(store_url, ports[number], ready, options, proxies, siblings)
+
+        Group(ports, serve, ready, siblings.limits.forget).run(_url(ports[0]))
+
+
+def _serve(
+    store_url: str,
+    listener: socket.socket,
+    ready: Callable[[str], None],
+    options: Options,
+    proxies: Sequence[str],
+    siblings: Siblings,
+) -> None:
     one_arena()
     sys.setswitchinterval(_SWITCH_SECONDS)
-    logs.configure(log_level)
     config = uvicorn.Config(
-        create_app(store_url, options),
+        create_app(store_url, options, siblings),
         loop="uvloop",  # the asyncio loop takes 44 ms per request on keep-alive connections
         http=cast("type[Protocol]", partial(Protocol, peers=Connections(most_connections()))),
         proxy_headers=bool(proxies),

@@ -33,6 +33,7 @@ VERBS = {
         "Change compiled programs at random and count the changes that are detected.",
     ),
     "programs": ("programs.commands:programs", "Tune kernels of other people's libraries, as their users would."),
+    "page": ("service.commands:page", "Time the loads of a problem's page with many trials, in a real browser."),
     "repeatability": (
         "gpu.commands:repeatability",
         "Tune one problem several times on an NVIDIA GPU and compare the winners.",

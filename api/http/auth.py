@@ -6,9 +6,6 @@ Paths that are not named here are closed by default: reading needs `read`, anyth
 from __future__ import annotations
 
 import base64
-import math
-import time
-from collections import OrderedDict
 from typing import TYPE_CHECKING
 
 from starlette.requests import Request
@@ -16,17 +13,15 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from tilewise.api.http import problems
 from tilewise.db.tokens import Right
-from tilewise.errors import Busy, Forbidden, TilewiseError, Unauthorized
+from tilewise.errors import Forbidden, TilewiseError, Unauthorized
 
 if TYPE_CHECKING:
     from tilewise.api.service.service import Service
 
-__all__ = ["Authorization", "Buckets", "caller_of", "required_right", "token_of"]
+__all__ = ["Authorization", "caller_of", "required_right", "token_of"]
 
 _OPEN = ("/healthz", "/readyz", "/openapi.json")
 _READING = ("GET", "HEAD", "OPTIONS")
-_MAX_CALLERS = 10_000
-_FAILURES_A_MINUTE = 60
 
 
 def required_right(method: str, path: str) -> Right | None:
@@ -43,43 +38,12 @@ def caller_of(request: Request) -> str:
     return request.client.host if request.client else "unknown"
 
 
-class Buckets:
-    """A limit on each caller's requests per minute, at once or spread out; callers seen longest ago are forgotten."""
-
-    def __init__(self, a_minute: int) -> None:
-        self._limit, self._rate = float(a_minute), a_minute / 60
-        self._left: OrderedDict[object, tuple[float, float]] = OrderedDict()
-
-    def take(self, caller: object) -> None:
-        """Count a request of `caller`. Raises `Busy` if the caller has none left."""
-        now = time.monotonic()
-        left, then = self._left.pop(caller, (self._limit, now))
-        left = min(self._limit, left + (now - then) * self._rate)
-        self._left[caller] = max(left - 1, left if left < 1 else 0.0), now
-        if len(self._left) > _MAX_CALLERS:
-            self._left.popitem(last=False)
-        if left < 1:
-            raise Busy("too many requests; slow down", (1 - left) / self._rate)
-
-    def headers(self, caller: object) -> list[tuple[bytes, bytes]]:
-        """Return the headers that tell `caller` the limit, how many requests are left and in how many seconds all are,
-        in the form of the IETF's draft "RateLimit header fields for HTTP"."""
-        left, then = self._left.get(caller, (self._limit, time.monotonic()))
-        left = min(self._limit, left + (time.monotonic() - then) * self._rate)
-        seconds = math.ceil((self._limit - left) / self._rate)
-        return [
-            (b"ratelimit-policy", b'"writes";q=%d;w=60' % self._limit),
-            (b"ratelimit", b'"writes";r=%d;t=%d' % (left, seconds)),
-        ]
-
-
 class Authorization:
     """Middleware that answers 401, 403 or 429 before any of the request's body is read."""
 
     def __init__(self, app: ASGIApp, service: Service) -> None:
         self._app, self._service = app, service
-        self._writes = Buckets(service.options.writes_a_minute)
-        self._failures = Buckets(_FAILURES_A_MINUTE)
+        self._writes, self._failures = service.limits.writes, service.limits.failures
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":

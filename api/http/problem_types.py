@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
+from typing import Any
+from urllib.parse import quote
 
 from tilewise.errors import (
     Busy,
@@ -20,7 +22,7 @@ from tilewise.errors import (
 )
 from tilewise.tuner.lookup.resolve import NotTuned
 
-__all__ = ["entry_of", "type_of"]
+__all__ = ["entry_of", "faults_of", "type_of"]
 
 _STATUS: Mapping[type[TilewiseError], tuple[int, str]] = {
     NotTuned: (404, "not-tuned"),
@@ -48,3 +50,18 @@ def entry_of(error: TilewiseError) -> tuple[int, str]:
 def type_of(error: TilewiseError) -> str:
     """Return the `type` of an error's problem document."""
     return f"urn:tilewise:problem:{entry_of(error)[1]}"
+
+
+def faults_of(errors: Iterable[Mapping[str, Any]]) -> list[dict[str, str]]:
+    """Return Pydantic's errors about a body as faults, each with a JSON pointer to its place."""
+    return [{"pointer": _pointer(error), "detail": error["msg"]} for error in errors]
+
+
+def _pointer(error: Mapping[str, Any]) -> str:
+    """Return an error's JSON pointer (RFC 6901) as a URI fragment.
+
+    `("body", "queries", 0, "dims")` gives `#/queries/0/dims`.
+    """
+    path = () if error["type"] == "json_invalid" else error["loc"][1:]  # for invalid JSON, `loc` is an offset
+    parts = (str(part).replace("~", "~0").replace("/", "~1") for part in path)
+    return "#" + "".join(f"/{quote(part, errors='replace')}" for part in parts)

@@ -15,7 +15,7 @@ from starlette.exceptions import HTTPException
 from starlette.responses import JSONResponse
 from starlette.routing import Match as RouteMatch
 
-from tilewise.api.http.problem_types import entry_of, type_of
+from tilewise.api.http.problem_types import entry_of, faults_of, type_of
 from tilewise.errors import Busy, NoSpace, ReadOnly, StoreError, TilewiseError
 from tilewise.tuner.lookup.resolve import NotTuned
 
@@ -97,7 +97,7 @@ def _methods(request: Request) -> set[str]:
 async def _of_validation(request: Request, error: Exception) -> ProblemResponse:
     """Answer a body that is not valid JSON or does not match its schema; each fault comes with a JSON pointer."""
     assert isinstance(error, RequestValidationError)
-    faults = [{"pointer": _pointer(fault), "detail": fault["msg"]} for fault in error.errors()]
+    faults = faults_of(error.errors())
     first = f"{faults[0]['pointer']}: {faults[0]['detail']}"
     detail = first if len(faults) == 1 else f"{first} (and {len(faults) - 1} more)"
     return _problem(request, 422, f"the request does not match its schema: {detail}", members={"errors": faults})
@@ -140,13 +140,3 @@ def _instance(request: Request) -> str:
     """Return the request's path and query as sent, so that the problem alone identifies its request."""
     path, query = request.scope["raw_path"], request.scope["query_string"]
     return quote(path + b"?" + query if query else path, safe="/?%&=+:@!$'()*,;~")
-
-
-def _pointer(fault: Mapping[str, Any]) -> str:
-    """Return a fault's JSON pointer (RFC 6901) as a URI fragment.
-
-    `("body", "queries", 0, "dims")` gives `#/queries/0/dims`.
-    """
-    path = () if fault["type"] == "json_invalid" else fault["loc"][1:]  # for invalid JSON, `loc` is an offset
-    parts = (str(part).replace("~", "~0").replace("/", "~1") for part in path)
-    return "#" + "".join(f"/{quote(part)}" for part in parts)

@@ -40,6 +40,7 @@ __all__ = [
     "Kernel",
     "Kernels",
     "Lane",
+    "LookupFault",
     "LookupMiss",
     "LookupQuery",
     "LookupRequest",
@@ -235,10 +236,24 @@ class LookupMiss(TypedDict):
     type: Annotated[str, Field(description="type of the problem, such as urn:tilewise:problem:not-tuned")]
 
 
+class Fault(TypedDict):
+    pointer: Annotated[str, Field(description="JSON pointer to the fault in the body")]
+    detail: str
+
+
+class LookupFault(TypedDict):
+    """A query of a batch that does not match its schema, which spoils no other."""
+
+    config: None
+    why: str
+    type: Annotated[str, Field(description="urn:tilewise:problem:bad-request")]
+    errors: list[Fault]
+
+
 class LookupResults(TypedDict):
     """One entry per query, in the order of the queries."""
 
-    results: list[Result | LookupMiss]
+    results: list[Result | LookupMiss | LookupFault]
 
 
 class Kernel(TypedDict):
@@ -562,11 +577,6 @@ class NotTunedProblem(Problem):
     nearest: NotRequired[
         Annotated[list[Dims], Field(max_length=5, description="tuned shapes of the kernel, nearest first")]
     ]
-
-
-class Fault(TypedDict):
-    pointer: Annotated[str, Field(description="JSON pointer to the fault in the body")]
-    detail: str
 
 
 class ValidationProblem(Problem):

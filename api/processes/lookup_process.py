@@ -9,13 +9,13 @@ import time
 from collections import OrderedDict
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from tilewise.api.http import schemas
 from tilewise.api.http.lookup_request import request_from_body
-from tilewise.api.processes.lookup_batch import Malformed, Part, missed
+from tilewise.api.processes.lookup_batch import Malformed, Part, faulty, missed
 from tilewise.api.service.answer_cache import encode
 from tilewise.api.service.answers import Found, LookupRequest, exact, prediction, registered, relaxed
 from tilewise.db.records import Question, Result
@@ -96,8 +96,11 @@ class _Lookups:
                 break
         return part
 
-    def _answer(self, query: schemas.LookupQuery, part: Part) -> None:
+    def _answer(self, query: schemas.LookupQuery | Malformed, part: Part) -> None:
         """Add the answer to one query, or why there is none. Raises `StoreError`, which concerns them all."""
+        if isinstance(query, Malformed):
+            part.items.append(faulty(query.faults))
+            return
         try:
             request = request_from_body(query)
         except UsageError as error:
@@ -135,13 +138,31 @@ class _Lookups:
 
 
 @functools.lru_cache(maxsize=4)  # a batch that takes several turns is read once
-def _read(body: bytes) -> list[schemas.LookupQuery] | Malformed:
+def _read(body: bytes) -> list[schemas.LookupQuery | Malformed] | Malformed:
     try:
         document = json.loads(body)
     except (ValueError, RecursionError):  # the latter for brackets within brackets
         return Malformed([{"type": "json_invalid", "loc": ("body", 0), "msg": "JSON decode error"}])
     try:
-        return schemas.LookupRequest.model_validate(document).queries
+        queries = _Batch.model_validate(document).queries
     except ValidationError as error:
-        faults = error.errors(include_url=False, include_context=False, include_input=False)
-        return Malformed([{**fault, "loc": ("body", *fault["loc"])} for fault in faults])
+        return _malformed(error, "body")
+    return [_query(query, index) for index, query in enumerate(queries)]
+
+
+class _Batch(schemas.LookupRequest):
+    """A batch whose queries are read one by one, so that one that is wrong fails alone."""
+
+    queries: Annotated[list[Any], Field(max_length=schemas.MOST_QUERIES)]
+
+
+def _query(query: Any, index: int) -> schemas.LookupQuery | Malformed:
+    try:
+        return schemas.LookupQuery.model_validate(query)
+    except ValidationError as error:
+        return _malformed(error, "body", "queries", index)
+
+
+def _malformed(error: ValidationError, *place: str | int) -> Malformed:
+    faults = error.errors(include_url=False, include_context=False, include_input=False)
+    return Malformed([{**fault, "loc": (*place, *fault["loc"])} for fault in faults])

@@ -46,7 +46,7 @@ async def readyz(request: Request) -> Response:
     responses={200: {"content": {CONTENT_TYPE.partition(";")[0]: {"schema": {"type": "string"}}}}},
 )
 async def metrics(request: Request) -> Response:
-    """Return the metrics in Prometheus' text format.
+    """Return the metrics in Prometheus' text format: those of all processes of the server, by the label `process`.
 
     Those of the fleet are counted at most once in `RECOUNT_SECONDS`, and stay as they are while the database fails.
     """
@@ -54,7 +54,7 @@ async def metrics(request: Request) -> Response:
     if time.monotonic() - service.metrics.fleet_counted >= RECOUNT_SECONDS:
         service.metrics.fleet_counted = time.monotonic()
         await service.run(_count_fleet, service)
-    return Response(service.metrics.text(), media_type=CONTENT_TYPE)
+    return Response(await service.metrics_text(), media_type=CONTENT_TYPE)
 
 
 def _count_fleet(service: Service) -> None:

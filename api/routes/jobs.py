@@ -205,7 +205,8 @@ async def events(request: Request) -> Response:
     service = service_of(request)
     job = await service.run(service.jobs.get, job_number(request))
     holder = await service.read(service.tokens.check, text) if (text := token_of(request.scope)) else None
-    places, caller = (service.streams, holder[0]) if holder else (service.anonymous_streams, caller_of(request))
+    limits = service.limits
+    places, caller = (limits.streams, holder[0]) if holder else (limits.anonymous_streams, caller_of(request))
     return _Events(service, job, places.one(caller))
 
 

@@ -130,7 +130,7 @@ async def lookup(request: Request) -> Response:
         413: {"model": schemas.Problem, "description": "The body is too large."},
         422: {
             "model": schemas.ValidationProblem,
-            "description": "The body is not valid JSON or does not match its schema.",
+            "description": "The body is not valid JSON, or not a list of at most 1000 `queries`.",
         },
         **DATABASE_FAILS,
     },
@@ -138,7 +138,8 @@ async def lookup(request: Request) -> Response:
 )
 async def lookup_many(request: Request) -> Response:
     """Return results in the order of the queries. One without an answer has a null `config`, and the `type` of the
-    problem. Of one batch, at most 16 queries are answered by portfolios or predictions; further ones are `busy`."""
+    problem; one that does not match its schema fails alone, and has `errors`. Of one batch, at most 16 queries are
+    answered by portfolios or predictions; further ones are `busy`."""
     service, caller, body = service_of(request), caller_of(request), await request.body()
     items, beyond, unanswered = await while_connected(request, _in_turns(service, caller, body))
     for index, query in list(beyond.items())[:_MOST_BEYOND]:

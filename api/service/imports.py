@@ -28,11 +28,11 @@ _log = logging.getLogger(__name__)
 class Imports:
     """The process of imports, started by the first of them. Use it from the event loop's thread."""
 
-    def __init__(self, url: str, supervisor: Supervisor) -> None:
+    def __init__(self, url: str, supervisor: Supervisor, places: Places) -> None:
         self._context = url, registry.own_places()
         self._pool = WorkerPool(supervisor, 1)
         self._one_at_a_time = asyncio.Lock()
-        self.places = Places(4, 4, "imports", 30.0)
+        self.places = places
 
     async def merge(self, path: str, turn: AbstractAsyncContextManager[None]) -> dict[str, Any]:
         """Check the export file at `path`, and merge it in a `turn` to write; return the JSON of the outcome.

@@ -19,8 +19,8 @@ from tilewise.api.service.answer_cache import Answer, AnswerCache
 from tilewise.api.service.answers import exact
 from tilewise.api.service.explanations import Explanations
 from tilewise.api.service.imports import Imports
-from tilewise.api.service.metrics import Metrics
-from tilewise.api.service.places import Places
+from tilewise.api.service.metrics import Metrics, merged
+from tilewise.api.service.siblings import Siblings
 from tilewise.api.service.slow_lookups import SlowLookups
 from tilewise.db.records import Problem, Question, Scope, Trial
 from tilewise.errors import NotFound, TilewiseError, Unavailable
@@ -49,10 +49,7 @@ _TURN_SECONDS = 30.0
 """Time that a write or an export waits for earlier ones of this server."""
 
 _WRITERS, _EXPORTS = 8, 4
-"""Number at once; a database file has one writer."""
-
-_STREAM_SECONDS = 10.0
-"""Time after which to ask again for an event stream or an export, if there are too many."""
+"""Number at once, in all processes of a server; a database file has one writer."""
 
 _READERS = 4
 """Number of slow reads at once."""
@@ -105,8 +102,10 @@ class Service:
     _writing: asyncio.Semaphore
     _exporting: asyncio.Semaphore
 
-    def __init__(self, store_url: str, options: Options) -> None:
+    def __init__(self, store_url: str, options: Options, siblings: Siblings | None = None) -> None:
         self._url, self.options = store_url, options
+        self._siblings = siblings or Siblings(options.writes_a_minute)
+        self.limits = self._siblings.limits
         self.reads_open = options.reads_open
         self.explanations = Explanations(store_url)
         self.metrics = Metrics()
@@ -122,17 +121,13 @@ class Service:
         self._lanes: list[Lane] | None = None
         self._finding = threading.Lock()
         self._misses: set[asyncio.Task[None]] = set()
-        self.streams = Places(50, 20, "event streams", _STREAM_SECONDS)
-        """Event streams of token holders, for whom the others leave places."""
-        self.anonymous_streams = Places(150, 20, "event streams", _STREAM_SECONDS)
         self.metrics.gauge(
             "tilewise_event_streams",
             "Event streams that clients listen to.",
-            lambda: len(self.streams) + len(self.anonymous_streams),
+            lambda: len(self.limits.streams) + len(self.limits.anonymous_streams),
+            of_all=True,
         )
-        self._explanations_asked = Places(16, 8, "explanations", _STREAM_SECONDS)
         self._explaining = CapacityLimiter(1)
-        self._exports_asked = Places(32, 8, "exports", _STREAM_SECONDS)
         self.stopping = False
         self._runner: Runner | None = None
         self.recalled = self.metrics.answers.labels("exact", "memory")
@@ -149,20 +144,21 @@ class Service:
 
         self.writer = open_store(waiting(self._url, _WRITE_SECONDS), create=True)
         self.store = open_store(waiting(self._url, _READ_SECONDS), create=False)
-        self._writing = asyncio.Semaphore(1 if self.writer.is_file else _WRITERS)
-        self._exporting = asyncio.Semaphore(_EXPORTS)
+        self._writing = asyncio.Semaphore(1 if self.writer.is_file else self._share(_WRITERS))
+        self._exporting = asyncio.Semaphore(self._share(_EXPORTS))
         self.tokens = Tokens(self.store.database)
         self.jobs, self.jobs_writer = Jobs(self.store.database), Jobs(self.writer.database)
         self.fleet = Fleet(Workers(self.store.database))
-        self.answer_cache = AnswerCache(self.store.changes(), self.options.answer_bytes)
+        self.answer_cache = AnswerCache(self.store.changes(), self._share(self.options.answer_bytes))
 
         self.stopping = False
         self._checker = ThreadPoolExecutor(1, thread_name_prefix="ready")
         supervisor = Supervisor(_ENTRY, env=_ONE_THREAD)
-        self._imports = Imports(self._url, supervisor)
-        self.slow_lookups = SlowLookups(self._url, self.answer_cache, supervisor)
+        self._imports = Imports(self._url, supervisor, self.limits.imports)
+        self.slow_lookups = SlowLookups(self._url, self.answer_cache, supervisor, self._siblings.count)
         self._preparing = asyncio.create_task(self._prepare())
-        if self.options.run_jobs and self.writer.database.writable:
+        await self._siblings.open(self.metrics.text)
+        if self.options.run_jobs and self._siblings.is_first and self.writer.database.writable:
             from tilewise.api.jobs.processes import ProcessExecutor
             from tilewise.api.jobs.runner import Runner
 
@@ -174,6 +170,7 @@ class Service:
 
     async def close(self) -> None:
         self.stopping = True
+        await self._siblings.close()
         for task in (self._preparing, *self._misses):
             task.cancel()
         if self._runner is not None:
@@ -204,6 +201,16 @@ class Service:
     def _check(self) -> None:
         self.store.check_schema()
         self.store.lookup(_NOTHING)
+
+    async def metrics_text(self) -> bytes:
+        """Return the metrics of all processes of this server, and those of the server as a whole."""
+        own = self.metrics.text()
+        told = own if self._siblings.count == 1 else await self.run(merged, await self._siblings.texts(own))
+        return told + self.metrics.text_of_all()
+
+    def _share(self, total: int) -> int:
+        """Return this process's part of what all processes of the server may have."""
+        return max(1, total // self._siblings.count)
 
     def wake_runner(self) -> None:
         if self._runner is not None:
@@ -301,7 +308,7 @@ class Service:
     @asynccontextmanager
     async def export_turn(self, caller: object) -> AsyncIterator[None]:
         """Limit the exports at once: for each, the database must keep replaced rows. Raises `Busy`, `Unavailable`."""
-        with self._exports_asked.one(caller):
+        with self.limits.exports.one(caller):
             async with self._turn(self._exporting):
                 yield
 
@@ -328,7 +335,7 @@ class Service:
         """
         found = self.explanations.known(scope, winner)
         if found is None:
-            with self._explanations_asked.one(caller):
+            with self.limits.explanations.one(caller):
                 found = await to_thread.run_sync(self.explanations.make, scope, winner, limiter=self._explaining)
         if isinstance(found, str):
             raise NotFound(found)

@@ -45,13 +45,17 @@ _Key = tuple[str, str, str | None]
 
 
 class SlowLookups:
-    """Both lanes, and the answers kept from them. Use it from the event loop's thread; processes start when needed."""
+    """Both lanes, and the answers kept from them. Use it from the event loop's thread; processes start when needed.
 
-    def __init__(self, url: str, answer_cache: AnswerCache, supervisor: Supervisor) -> None:
+    It is one of so many `processes` of a server, which divide places and processes among them.
+    """
+
+    def __init__(self, url: str, answer_cache: AnswerCache, supervisor: Supervisor, processes: int = 1) -> None:
         self._context, self._answer_cache = (url, registry.own_places()), answer_cache
         cores = len(os.sched_getaffinity(0))
-        self._quick = _Lane(supervisor, 1 if cores < 8 else 2, _QUICK_PLACES, "look-ups that search")
-        self._slow = _Lane(supervisor, max(1, min(cores // 4, 4)), _SLOW_PLACES, "predictions")
+        quick, slow = (max(1, size // processes) for size in (1 if cores < 8 else 2, min(cores // 4, 4)))
+        self._quick = _Lane(supervisor, quick, _QUICK_PLACES // processes, "look-ups that search")
+        self._slow = _Lane(supervisor, slow, _SLOW_PLACES // processes, "predictions")
         self._kept: OrderedDict[_Key, tuple[int, Found | NotTuned]] = OrderedDict()
         self._flights: dict[_Key, _Flight] = {}
 
@@ -136,7 +140,7 @@ class _Flight:
 class _Lane:
     def __init__(self, supervisor: Supervisor, size: int, places: int, what: str) -> None:
         self._pool = WorkerPool(supervisor, size)
-        self.places = Places(places, places // 2, what, _REFUSAL_SECONDS)
+        self.places = Places(max(2, places), max(1, places // 2), what, _REFUSAL_SECONDS)
 
     async def call(self, caller: object, *arguments: Any) -> Any:
         """Call the process. Raises the error that it returns, `Busy` after a second, or `Unavailable`."""

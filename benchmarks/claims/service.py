@@ -166,6 +166,15 @@ def _beside(raw: Raw) -> str:
     )
 
 
+def _usable(raw: Raw) -> str:
+    """Return the time of each row, and that of its first load."""
+    return "; ".join(
+        f"{row['median']['usable_ms'] / 1e3:.2f} s with {row['trials']:,} trials "
+        f"(first load {row['first']['usable_ms'] / 1e3:.2f} s)"
+        for row in raw["page"]["rows"]
+    )
+
+
 def _imported(raw: Raw) -> str:
     return "; ".join(
         f"{row['mb']:.0f} MB of {row['file']}: {row['server_mb']} MB and {row['process_mb']} MB"
@@ -317,6 +326,21 @@ SERVICE = (
         designed="the limits of an entry, by such a file",
         not_designed="the rest",
         note="Taken beside other work, so that the seconds say little; to be taken again on a machine of its own.",
+    ),
+    Claim(
+        name="usable-page",
+        question="Time until the page of a problem is usable in a browser: its first chart drawn, its table filled",
+        figure=_usable,
+        cases=lambda raw: (
+            f"the median of {len(raw['page']['rows'][0]['loads']) - 1} loads of each page after a first one, for which "
+            "the server reads the trials; browser and server share the machine's processors"
+        ),
+        files=("docs/results/page.json",),
+        places=(Place("docs/page.md"),),
+        about=("api/pages", "api/service", "benchmarks/service/page.py"),
+        designed="the page, with this landscape among others",
+        not_designed="the copies that make the larger one",
+        note="Taken beside other work on two processors; to be taken again on a machine of its own.",
     ),
     Claim(
         name="soak",

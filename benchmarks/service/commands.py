@@ -1,4 +1,4 @@
-"""`tilewise bench serve`, `tilewise bench hostile` and `tilewise bench soak`."""
+"""`tilewise bench serve`, `hostile`, `page` and `soak`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from tilewise.cli.formatting import output
 from tilewise.cli.options import common, database, give
 
-__all__ = ["hostile", "serve", "soak"]
+__all__ = ["hostile", "page", "serve", "soak"]
 
 
 @click.command()
@@ -25,15 +25,32 @@ __all__ = ["hostile", "serve", "soak"]
 @click.option("--seconds", type=click.IntRange(1), default=5, show_default=True, help="Seconds per round.")
 @click.option("--connections", type=click.IntRange(1), default=64, show_default=True)
 @click.option("--rounds", type=click.IntRange(1), default=3, show_default=True, help="Rounds; the median counts.")
+@click.option(
+    "--workers",
+    type=click.IntRange(1),
+    default=1,
+    show_default=True,
+    help="Also time a server of so many processes, if over 1.",
+)
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @common
-def serve(sizes: tuple[int, ...], seconds: int, connections: int, rounds: int, file: str | None, as_json: bool) -> None:
+def serve(
+    sizes: tuple[int, ...],
+    seconds: int,
+    connections: int,
+    rounds: int,
+    workers: int,
+    file: str | None,
+    as_json: bool,
+) -> None:
     """Time the service's look-ups with wrk, against a bare Starlette application."""
     from tilewise.benchmarks.service.serve import bench_serve
     from tilewise.cli.progress import working
 
     with working("serving") as progress:
-        body = bench_serve(sizes, seconds=seconds, connections=connections, rounds=rounds, say=progress)
+        body = bench_serve(
+            sizes, seconds=seconds, connections=connections, rounds=rounds, workers=workers, say=progress
+        )
     give(body, as_json, file, _show_serve)
 
 
@@ -50,6 +67,12 @@ def _show_serve(body: dict[str, Any]) -> None:
         rest = (f"{row[key]}" for key in ("first_answer_s", *unseen, "nearest_p50_ms"))
         table.add_row(*cells, *rest, str(row["memory_mb"]["hot"]))
     output().print(table)
+    for row in body["rows"]:
+        if several := row.get("several"):
+            click.echo(
+                f"{several['workers']} workers, {row['problems']} problems: {several['per_second']} look-ups/s, "
+                f"{several['ratio_to_one']} of one worker's; p99 {several['p99_ms']} ms"
+            )
 
 
 @click.command()
@@ -136,4 +159,37 @@ def _show_hostile(body: dict[str, Any]) -> None:
         click.echo(
             f"{row['mb']} MB of {row['file']}: {row['status']} after {row['seconds']} s, {row['added']} trials added; "
             f"the server took {row['server_mb']} MB, its process {row['process_mb']} MB"
+        )
+
+
+@click.command()
+@click.argument("files", nargs=-1, required=True, type=click.Path())
+@click.option(
+    "--trials",
+    type=click.IntRange(2),
+    multiple=True,
+    default=(3_692, 50_000),
+    show_default=True,
+    help="Trials of the problem: the first ones of a file, and copies if it has fewer; repeatable.",
+)
+@click.option("--loads", type=click.IntRange(1), default=5, show_default=True, help="Loads of each page.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@common
+def page(files: tuple[str, ...], trials: tuple[int, ...], loads: int, file: str | None, as_json: bool) -> None:
+    """Time how long the page of a problem in FILES, such as recorded landscapes, takes until it is usable: its first
+    chart drawn, its table filled. Chromium opens it."""
+    from tilewise.benchmarks.service.page import bench_page
+    from tilewise.cli.progress import working
+
+    with working("loading") as progress:
+        body = bench_page(files, trials, loads=loads, say=progress)
+    give(body, as_json, file, _show_page)
+
+
+def _show_page(body: dict[str, Any]) -> None:
+    for row in body["rows"]:
+        median = row["median"]
+        click.echo(
+            f"{row['trials']} trials: usable after {median['usable_ms']} ms (first load {row['first']['usable_ms']}); "
+            f"first byte {median['first_byte_ms']}, page {median['page_ms']}, trials {median['trials_ms']} ms"
         )

@@ -58,9 +58,18 @@ request = function() at = at %% #targets + 1; return targets[at] end
 
 
 def bench_serve(
-    sizes: Sequence[int], *, seconds: int, connections: int, rounds: int, say: Callable[[str], None]
+    sizes: Sequence[int],
+    *,
+    seconds: int,
+    connections: int,
+    rounds: int,
+    say: Callable[[str], None],
+    workers: int = 1,
 ) -> dict[str, Any]:
-    """Run the benchmark and return its JSON, a row for each database size; raise `Unavailable` without `wrk`."""
+    """Run the benchmark and return its JSON, a row for each database size; raise `Unavailable` without `wrk`.
+
+    With several `workers`, each round also loads a server of so many processes on the same database.
+    """
     if shutil.which("wrk") is None:
         raise Unavailable("wrk is not installed; install it (Debian package: wrk)")
     with tempfile.TemporaryDirectory(prefix="tilewise-serve-") as name, _hello() as hello, ExitStack() as servers:
@@ -70,20 +79,28 @@ def bench_serve(
             fill(_url(folder, count), count)
         os.sync()  # otherwise the disk is still busy while look-ups are timed
         started = [servers.enter_context(_started(folder, count, say)) for count in sizes]
+        several = [servers.enter_context(_several(one, workers)) for one in started] if workers > 1 else []
         load = _Load(folder, seconds, connections)
         runs: list[list[_Run]] = []
+        shared: list[list[_Run]] = []
         for turn in range(1, rounds + 1):
             say(f"round {turn} of {rounds}")
             runs.append([load.run(hello, ["/"]), *(load.run(one.address, one.hot) for one in started)])
+            shared.append([load.run(address, one.hot) for address, one in zip(several, started, strict=False)])
         rows = []
         for index, one in enumerate(started, 1):
             say(f"{one.count} problems: other requests")
             pairs = [(run[0], run[index]) for run in runs]
             warm = _resident_mb(one.process)
             unseen = _unseen(one, load, hello, rounds)
-            rows.append({**_head(folder, one.count), **_rates(pairs), **one.first, **unseen, **_others(one, warm)})
+            row = {**_head(folder, one.count), **_rates(pairs), **one.first, **unseen, **_others(one, warm)}
+            if several:
+                both = [(run[index], other[index - 1]) for run, other in zip(runs, shared, strict=True)]
+                row["several"] = {"workers": workers, **_against_one(both)}
+            rows.append(row)
     stored = " ".join(f"--problems {size}" for size in sizes)
     command = f"tilewise bench serve {stored} --seconds {seconds} --connections {connections} --rounds {rounds}"
+    command += f" --workers {workers}" if workers > 1 else ""
     return {
         **service_header(command),
         "workers": 1,
@@ -133,6 +150,28 @@ def _started(folder: Path, count: int, say: Callable[[str], None]) -> Iterator[_
             "portfolio_at_once_s": round(far, 3),
         }
         yield _Started(count, folder / f"{count}.db", address, process.pid, client, stored, hot, first, empty)
+
+
+@contextmanager
+def _several(one: _Started, workers: int) -> Iterator[str]:
+    """Run a server of several processes on the database of `one`; yield its address once each knows the answers."""
+    with serving(_url(one.file.parent, one.count), workers=workers) as (address, *_):
+        for _turn in range(4 * workers):  # on a connection each, which the kernel deals to the processes
+            with httpx2.Client(base_url=address, timeout=_START_SECONDS) as client:
+                for target in one.hot:
+                    _expect(client, target)
+        yield address
+
+
+def _against_one(pairs: Sequence[tuple[_Run, _Run]]) -> dict[str, Any]:
+    """Return the rates of a server of several processes beside those of one process in the same rounds."""
+    return {
+        "per_second": round(statistics.median(run["per_second"] for _, run in pairs)),
+        "ratio_to_one": round(statistics.median(run["per_second"] / one["per_second"] for one, run in pairs), 3),
+        "p50_ms": statistics.median(run["p50_ms"] for _, run in pairs),
+        "p99_ms": max(run["p99_ms"] for _, run in pairs),
+        "rounds": [run for _, run in pairs],
+    }
 
 
 def _head(folder: Path, count: int) -> dict[str, Any]:
@@ -303,10 +342,11 @@ def _hello() -> Iterator[str]:
 
 
 @contextmanager
-def serving(url: str, files: int | None = None) -> Iterator[tuple[str, subprocess.Popen[str], float]]:
-    """Run a server in a process of its own, with so many open `files`; yield its URL, the process, and the time of its
-    start."""
-    command = [sys.executable, "-m", "tilewise.cli", "serve", "--port", "0", "--db", url, "--log-level", "error"]
+def serving(url: str, files: int | None = None, workers: int = 1) -> Iterator[tuple[str, subprocess.Popen[str], float]]:
+    """Run a server of so many processes, each with so many open `files`; yield its URL, its first process, and the time
+    of its start."""
+    words = ["serve", "--port", "0", "--db", url, "--log-level", "error", "--workers", str(workers)]
+    command = [sys.executable, "-m", "tilewise.cli", *words]
     if files:
         command = ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh", *command]
     began = time.monotonic()

@@ -24,17 +24,17 @@ def test_it_serves_what_is_stored_and_creates_a_database_where_there_is_none(ser
     url = address(serve())
     assert (tmp_path / "tilewise.db").exists()
     question = f"{url}/v1/configs/row_reduce?M=1000&N=8192&device=Ascend910B4"
-    assert httpx2.get(question).status_code == 404
+    assert httpx2.get(question, timeout=60).status_code == 404
     tune()
-    assert httpx2.get(question).json()["config"]["BLOCK_SIZE_M"] == 25
-    assert httpx2.get(f"{url}/readyz").json() == {"status": "ok"}
+    assert httpx2.get(question, timeout=60).json()["config"]["BLOCK_SIZE_M"] == 25
+    assert httpx2.get(f"{url}/readyz", timeout=60).json() == {"status": "ok"}
 
 
 @pytest.mark.in_part(1)
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGTERM, 0), (signal.SIGINT, 130)])
 def test_a_signal_ends_it_cleanly(serve, number, code, address):
     process = serve()
-    httpx2.get(f"{address(process)}/healthz")
+    httpx2.get(f"{address(process)}/healthz", timeout=60)
     process.send_signal(number)
     stdout, stderr = process.communicate(timeout=120)
     assert process.returncode == code

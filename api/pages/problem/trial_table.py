@@ -105,11 +105,10 @@ def trial_table(landscape: Landscape, query: TrialQuery) -> TrialTable:
     counts: dict[str, int] = {}
     for status in landscape.statuses:
         counts[status] = counts.get(status, 0) + 1
-    best = min((time_us for _, time_us in landscape.timed()), default=None)
     return TrialTable(
         query=query,
         columns=_columns(landscape, query),
-        rows=[_row(landscape, trial, best) for trial in found[query.first : last]],
+        rows=[_row(landscape, trial, landscape.best_us) for trial in found[query.first : last]],
         matching=len(found),
         total=len(landscape),
         counts=counts,
@@ -144,8 +143,7 @@ def _cell(value: object) -> object:
 def _matching(landscape: Landscape, query: TrialQuery) -> list[int]:
     limit = math.inf
     if query.within is not None:
-        best = min((time_us for _, time_us in landscape.timed()), default=0.0)
-        limit = best * (1 + query.within / 100)
+        limit = (landscape.best_us or 0.0) * (1 + query.within / 100)
     found = [
         trial
         for trial, (status, time_us) in enumerate(zip(landscape.statuses, landscape.times_us, strict=True))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ipaddress
 import socket
+from contextlib import ExitStack
 
 import click
 
@@ -11,13 +12,20 @@ from tilewise.cli.options import common, database, log_level_option, print_json
 from tilewise.errors import Unavailable, UsageError
 from tilewise.settings import read_settings
 
-__all__ = ["serve"]
+__all__ = ["listen", "serve"]
 
 
 @click.command()
 @click.option("--host", default="127.0.0.1", show_default=True, help="Address to listen on; 0.0.0.0 for all.")
 @click.option(
     "--port", default=8300, show_default=True, type=click.IntRange(0, 65535), help="Port; 0 takes a free one."
+)
+@click.option(
+    "--workers",
+    type=click.IntRange(1, 64),
+    default=1,
+    show_default=True,
+    help="Processes that answer on the port; one of them runs jobs.",
 )
 @log_level_option("Lowest level to log, as JSON lines on stderr; debug logs every request.")
 @click.option(
@@ -66,6 +74,7 @@ __all__ = ["serve"]
 def serve(
     host: str,
     port: int,
+    workers: int,
     log_level: str,
     reads: str,
     proxies: tuple[str, ...],
@@ -100,9 +109,10 @@ def serve(
         tune_misses=tune_misses,
         jobs_a_token=jobs_a_token,
     )
-    with _listen(host, port) as listener:
+    with ExitStack() as opened:
+        ports = [opened.enter_context(one) for one in listen(host, port, workers)]
         ready = _announce_as_json if as_json else _announce
-        run(store_url, listener, ready, options=options, proxies=proxies, log_level=log_level)
+        run(store_url, ports, ready, options=options, proxies=proxies, log_level=log_level)
 
 
 def _check_network(text: str) -> None:
@@ -114,11 +124,16 @@ def _check_network(text: str) -> None:
         ) from None
 
 
-def _listen(host: str, port: int) -> socket.socket:
-    """Return a bound socket. Raises `Unavailable` if the address is taken or not this machine's."""
+def listen(host: str, port: int, count: int) -> list[socket.socket]:
+    """Return sockets that listen at the address. Raises `Unavailable` if it is taken or not this machine's."""
     try:
         family, _, _, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
-        return socket.create_server(address[:2], family=family)
+        alone = socket.create_server(address[:2], family=family)
+        if count == 1:
+            return [alone]
+        with alone:  # several may share the port: only one that shares it with nobody finds another server there
+            taken = alone.getsockname()[:2]
+        return [socket.create_server(taken, family=family, reuse_port=True) for _ in range(count)]
     except OSError as error:
         reason = error.strerror or str(error)
         raise Unavailable(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,6 +24,9 @@ __all__ = ["explain"]
 
 _LINES, _LINE_MIN_SHARE = 8, 0.002
 """Source lines shown, and the least share of the time that a pipe must be busy on one; the JSON has all lines."""
+
+_SERVER_SECONDS = 120.0
+"""Time for a server's answer: it compiles one winner at a time, which takes seconds."""
 
 _STEPS = 8
 """Steps of the critical path shown."""
@@ -54,7 +57,10 @@ def _ending(*suffixes: str) -> Callable[[click.Context, click.Parameter, Path | 
     help="The config (default: the stored best, else the spec's).",
 )
 @click.option("--dtype", default="float32", show_default=True, help="Type of the kernel's inputs.")
-@click.option("--device", default="auto", show_default=True, help="auto, npu, cuda or model:PART.")
+@click.option(
+    "--device", default="auto", show_default=True, help="auto, npu, cuda or model:PART; a device's name with --server."
+)
+@click.option("--server", metavar="URL", help="Have this server explain the best config that it knows.")
 @click.option(
     "--trace",
     type=click.Path(dir_okay=False, writable=True, path_type=Path),
@@ -75,6 +81,7 @@ def explain(
     given: str | None,
     dtype: str,
     device: str,
+    server: str | None,
     trace: Path | None,
     roofline: Path | None,
     url: str | None,
@@ -85,6 +92,44 @@ def explain(
     On a modelled part, also show the time by source line, the effect of compile options, and faster configs. Compile
     options left out of the config keep their defaults.
     """
+    if server:
+        _refuse_with_server({"--config": given, "--trace": trace, "--roofline": roofline, "--db": url}, device)
+        body = _ask_server(server, kernel, shape, dtype, device)
+    else:
+        body = _explained_here(kernel, shape, given, dtype, device, trace, roofline, url)
+    if as_json:
+        print_json(body)
+    else:
+        click.echo("\n".join(_lines(body)))
+
+
+def _refuse_with_server(local: Mapping[str, object], device: str) -> None:
+    if given := [name for name, value in local.items() if value]:
+        raise UsageError(f"{given[0]} and --server exclude each other: a server explains the best of its own database")
+    if device == "auto":
+        raise UsageError("--server needs --device: the name of the device that will run it, such as Ascend910B4")
+
+
+def _ask_server(server: str, kernel: str, shape: str, dtype: str, device: str) -> dict[str, Any]:
+    from tilewise.client import Client
+    from tilewise.settings import read_settings
+    from tilewise.tuner.lookup.resolve import device_name
+    from tilewise.tuner.space.problem_checks import parse_dims
+
+    with Client(server, token=read_settings().token, timeout=_SERVER_SECONDS) as client:
+        return dict(client.explain(kernel, parse_dims(shape), device_name(device), dtype=dtype))
+
+
+def _explained_here(
+    kernel: str,
+    shape: str,
+    given: str | None,
+    dtype: str,
+    device: str,
+    trace: Path | None,
+    roofline: Path | None,
+    url: str | None,
+) -> dict[str, Any]:
     from tilewise.kernels import registry
     from tilewise.tuner.devices.registry import choose, open_device
     from tilewise.tuner.explain.explain import explain as explained
@@ -104,10 +149,7 @@ def explain(
             _write_trace(trace, opened, spec, problem, full, body)
         if roofline:
             _write_roofline(roofline, opened, spec, problem, body)
-    if as_json:
-        print_json(body)
-    else:
-        click.echo("\n".join(_lines(body)))
+    return body
 
 
 def _best(trials: Sequence[Trial]) -> Config | None:

@@ -6,10 +6,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from tilewise.api.app import create_app
-from tilewise.api.http.auth import Buckets, required_right
+from tilewise.api.http.auth import required_right
 from tilewise.api.service.service import Options
 from tilewise.db.tokens import Right, Tokens
-from tilewise.errors import Busy
 
 ASKED = "/v1/configs/row_reduce?M=1000&N=8192&device=Ascend910B4"
 
@@ -87,24 +86,6 @@ def test_writes_are_counted_a_token(store_url, problem_of):
         assert "ratelimit" not in client.get("/v1/kernels").headers
         assert 1 <= int(write(one).headers["retry-after"]) <= 20
         assert write(other).status_code == 400
-
-
-def test_buckets_fill_up_again_and_forget_who_is_long_gone(monkeypatch):
-    now = 0.0
-    monkeypatch.setattr("tilewise.api.http.auth.time.monotonic", lambda: now)
-    buckets = Buckets(60)
-    for _ in range(60):
-        buckets.take("a")
-    with pytest.raises(Busy) as refused:
-        buckets.take("a")
-    assert refused.value.retry_seconds == pytest.approx(1.0)
-    assert buckets.headers("a")[1] == (b"ratelimit", b'"writes";r=0;t=60')
-    now = 1.01
-    buckets.take("a")
-    assert buckets.headers("nobody")[1] == (b"ratelimit", b'"writes";r=60;t=0')
-    for number in range(20_000):
-        buckets.take(number)
-    assert len(buckets._left) == 10_000
 
 
 def test_an_import_is_checked_before_anything_becomes_a_best(client, tune, admin, tune_into, tmp_path):

@@ -41,7 +41,7 @@ def test_head_of_a_stream_ends(client, token_of):
     head = client.head(f"/v1/jobs/{job['id']}/events")
     assert (head.status_code, head.content) == (200, b"")
     assert head.headers["content-type"].startswith("text/event-stream")
-    assert len(client.app.state.service.anonymous_streams) == 0
+    assert len(client.app.state.service.limits.anonymous_streams) == 0
 
 
 @pytest.mark.parametrize("path", [ASKED, "/v1/jobs", "/v1/nowhere", "/", "/healthz", "/static/style.css"])

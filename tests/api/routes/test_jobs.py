@@ -27,7 +27,7 @@ def test_a_stream_reads_the_database_once_per_interval_and_tells_changes_only(cl
     text = client.get(f"/v1/jobs/{number}/events").text
     assert text.count("event: job\n") == 2
     assert min(after - before for before, after in itertools.pairwise(moments)) >= 0.05
-    assert len(service.anonymous_streams) == 0
+    assert len(service.limits.anonymous_streams) == 0
 
 
 def test_streams_of_one_address_and_of_strangers_leave_some_for_token_holders(client, token_of, problem_of):
@@ -38,13 +38,13 @@ def test_streams_of_one_address_and_of_strangers_leave_some_for_token_holders(cl
     with ExitStack() as held:
         for _ in range(20):
             assert client.get(path).status_code == 200
-            held.enter_context(service.anonymous_streams.one("testclient"))
+            held.enter_context(service.limits.anonymous_streams.one("testclient"))
         response = client.get(path)
         assert "event streams of yours" in problem_of(response, 429)["detail"]
         assert int(response.headers["retry-after"]) > 0
         assert client.get(path, headers=token).status_code == 200
         for stranger in range(130):
-            held.enter_context(service.anonymous_streams.one(stranger))
+            held.enter_context(service.limits.anonymous_streams.one(stranger))
         assert (
             "150 event streams" in problem_of(client.get(path, headers={"authorization": "Bearer no"}), 429)["detail"]
         )

@@ -87,10 +87,18 @@ def test_a_query_its_kernel_cannot_have_spoils_no_other(client, tune, changes, w
         (None, "#/queries/0"),
     ],
 )
-def test_a_query_of_another_form_is_refused_by_its_place(client, problem_of, query, pointer):
-    problem = problem_of(look_up(client, query), 422)
-    assert [fault["pointer"] for fault in problem["errors"]] == [pointer]
-    assert pointer in problem["detail"]
+def test_a_query_of_another_form_is_refused_by_its_place_and_spoils_no_other(client, tune, query, pointer):
+    tune()
+    bad, good = look_up(client, query, QUERY).json()["results"]
+    assert [fault["pointer"] for fault in bad["errors"]] == [pointer]
+    assert pointer in bad["why"]
+    assert (bad["config"], bad["type"]) == (None, "urn:tilewise:problem:bad-request")
+    assert good["config"]
+
+
+def test_the_place_of_a_later_query_counts_from_the_first(client):
+    _, bad = look_up(client, QUERY, {**QUERY, "fl/ag": 1}).json()["results"]
+    assert [fault["pointer"] for fault in bad["errors"]] == ["#/queries/1/fl~1ag"]
 
 
 @pytest.mark.parametrize("body", [b"", b"{", b"[]", b"null", b"\xff\xfe", b'{"queries": 1}', b'{"quer": []}'])

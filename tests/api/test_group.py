@@ -1,0 +1,141 @@
+"""`tilewise serve --workers`: several processes on one port."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from contextlib import ExitStack, closing
+from http.client import HTTPConnection
+from pathlib import Path
+
+import httpx2
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from starlette.testclient import TestClient
+
+from tilewise.api.app import create_app
+from tilewise.api.service.service import Options
+from tilewise.api.service.siblings import Siblings
+from tilewise.cli.commands.service.serve import listen
+from tilewise.errors import Unavailable
+
+PATIENCE = 120.0
+"""Seconds; others may use this machine."""
+
+
+@pytest.fixture(scope="module")
+def server(servers, tmp_path_factory, tune_into, address):
+    """A server of two processes, and its address."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('group')}/tilewise.db"
+    tune_into(url)
+    with servers(url) as start:
+        process = start("--workers", "2", "--no-jobs")
+        yield process, address(process)
+
+
+def until(condition):
+    """Poll until `condition` returns something true, and return it."""
+    end = time.monotonic() + PATIENCE
+    while not (found := condition()):
+        assert time.monotonic() < end
+        time.sleep(0.05)
+    return found
+
+
+def answer(url):
+    """Return the answer on a connection of its own; None while a process that was killed takes connections along."""
+    try:
+        return httpx2.get(url, timeout=PATIENCE)
+    except httpx2.TransportError:
+        return None
+
+
+def samples(url, name):
+    """Return the values of a metric, summed by process."""
+    values: dict[str, float] = {}
+    for family in text_string_to_metric_families(until(lambda: answer(f"{url}/metrics")).text):
+        for sample in family.samples:
+            if sample.name == name:
+                values[sample.labels["process"]] = values.get(sample.labels["process"], 0.0) + sample.value
+    return values
+
+
+def children(process):
+    """Return the ids of the server's own processes."""
+    found = []
+    for status in Path("/proc").glob("[0-9]*/stat"):
+        try:
+            name, _, rest = status.read_text().rpartition(")")
+        except OSError:  # it has ended since
+            continue
+        state, parent = rest.split()[:2]
+        if int(parent) == process.pid and state != "Z":
+            found.append(int(name.split()[0]))
+    return found
+
+
+def test_all_processes_answer_on_one_port_and_any_tells_the_metrics_of_all(server):
+    _, url = server
+    question = f"{url}/v1/configs/row_reduce?M=1000&N=8192&device=Ascend910B4"
+
+    def both_answered():
+        assert answer(question).json()["config"]["BLOCK_SIZE_M"] == 25
+        counts = samples(url, "tilewise_answers_total")
+        return counts if all(counts.get(number) for number in "01") else None
+
+    assert set(until(both_answered)) == {"0", "1"}
+    assert samples(url, "tilewise_process_up") == {"0": 1.0, "1": 1.0}
+
+
+def test_wrong_tokens_are_counted_over_all_processes(server):
+    _, url = server
+    began, statuses = time.monotonic(), []
+    for _ in range(200):
+        with closing(HTTPConnection(url.removeprefix("http://"), timeout=PATIENCE)) as connection:
+            connection.request("POST", "/v1/jobs", b"{}", {"authorization": "Bearer wrong"})
+            statuses.append(connection.getresponse().status)
+        if statuses.count(429) == 3:
+            break
+    assert statuses.count(401) <= 61 + time.monotonic() - began  # each second gives one back
+    assert statuses.count(401) >= 60
+
+
+def test_a_process_that_is_killed_is_started_again(server):
+    process, url = server
+    before = until(lambda: found if len(found := children(process)) == 2 else None)
+    os.kill(before[0], signal.SIGKILL)
+    after = until(lambda: found if len(found := children(process)) == 2 and before[0] not in found else None)
+    assert before[1] in after
+    until(lambda: samples(url, "tilewise_process_up") == {"0": 1.0, "1": 1.0})
+    assert answer(f"{url}/readyz").json() == {"status": "ok"}
+
+
+def test_sigterm_ends_all_processes(serve, address):
+    process = serve("--workers", "2", "--no-jobs")
+    url = address(process)
+    pids = until(lambda: found if len(found := children(process)) == 2 else None)
+    process.send_signal(signal.SIGTERM)
+    _, stderr = process.communicate(timeout=PATIENCE)
+    assert process.returncode == 0
+    assert "Traceback" not in stderr
+    assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
+    with pytest.raises(httpx2.ConnectError):
+        httpx2.get(url, timeout=PATIENCE)
+
+
+def test_a_server_of_several_processes_does_not_join_another_on_its_port():
+    with ExitStack() as opened:
+        ports = [opened.enter_context(one) for one in listen("127.0.0.1", 0, 2)]
+        [address] = {one.getsockname() for one in ports}
+        with pytest.raises(Unavailable, match="Address already in use"):
+            listen(*address, 2)
+
+
+@pytest.mark.parametrize(("number", "runs_jobs"), [(0, True), (1, False)])
+def test_only_the_first_process_runs_jobs(store_url, number, runs_jobs):
+    siblings = Siblings(120, 2)
+    siblings.number = number
+    app = create_app(store_url, Options(), siblings)
+    with TestClient(app):
+        assert (app.state.service._runner is not None) == runs_jobs
