@@ -72,6 +72,18 @@ class Device(ABC):
         that is clearly slower than that after a few repetitions.
         """
 
+    def evaluate_together(
+        self,
+        spec: KernelSpec,
+        problem: Problem,
+        configs: Sequence[Config],
+        *,
+        to_beat_us: Callable[[], float | None] = lambda: None,
+    ) -> Iterator[Sequence[Outcome]]:
+        """Yield the outcomes of `evaluate`, in order, those that are known at the same time together."""
+        for outcome in self.evaluate(spec, problem, configs, to_beat_us=to_beat_us):
+            yield [outcome]
+
     @abstractmethod
     def verify(self, spec: KernelSpec, problem: Problem, config: Config) -> Verdict:
         """Run the config on random data with poisoned outputs and compare with the float64 reference."""
