@@ -12,7 +12,7 @@ import socket
 import statistics
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
 from itertools import count, takewhile
@@ -24,7 +24,7 @@ from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
 from tilewise.tuner.devices.base import Device
 from tilewise.tuner.measure.outcome import Outcome, Timing, Verdict
 
-__all__ = ["SpreadDevice", "anchors_of"]
+__all__ = ["SpreadDevice", "comparable"]
 
 MAX_DRIFT = 0.03
 """Change of a chip's anchors, relative to the first chip's, beyond which it is drained."""
@@ -97,13 +97,6 @@ class SpreadDevice(Device):
         self._draining = threading.Lock()
         self._lost: Unavailable | None = None
         self._threads = ThreadPoolExecutor(len(devices), thread_name_prefix="spread")
-
-    def compare_with(self, problem: Problem, anchors: Sequence[tuple[Config, float]]) -> None:
-        """Make this problem's times comparable with those of a chip that took so many microseconds for these configs.
-
-        For a tuning that another chip has begun: its first chip is that one then. Fewer than two change nothing.
-        """
-        self._set_anchors(problem, anchors if len(anchors) >= _ANCHORS else [])
 
     # The contract -----------------------------------------------------------------------------------------------
 
@@ -185,6 +178,14 @@ class SpreadDevice(Device):
     @property
     def _first(self) -> Device:
         return self._chips[0].device
+
+    def compare_with(self, problem: Problem, trials: Sequence[Trial]) -> None:
+        """Have the chips time some configs of these trials, if another chip timed any: the first chip is that one then.
+
+        Fewer than two with a time change nothing.
+        """
+        anchors = _anchors_of(trials, self._first)
+        self._set_anchors(problem, anchors if len(anchors) >= _ANCHORS else [])
 
     # Anchors ------------------------------------------------------------------------------------------------------
 
@@ -310,7 +311,7 @@ class SpreadDevice(Device):
         return len(self._anchors) >= _ANCHORS and (self._given or len(self._all) > 1) and is_due
 
     def _noted(self, outcome: Outcome, chip: _Chip) -> Outcome:
-        facts = {**outcome.facts, "chip": chip.device.id, "host": socket.gethostname()}
+        facts = {**outcome.facts, **_place(chip.device)}
         if chip.factors:
             facts["anchor_factor"] = round(chip.factor, 5)
         timing = None if outcome.timing is None else _scaled(outcome.timing, chip.factor)
@@ -326,18 +327,35 @@ class SpreadDevice(Device):
         return True
 
 
-def anchors_of(trials: Sequence[Trial], device_id: str) -> list[tuple[Config, float]]:
-    """Return the fastest stored configs with their times, if another chip than this host's `device_id` timed any trial.
+def comparable(device: Device) -> Device:
+    """Return a device that measures as one whose times can be compared with another chip's; any other as it is.
+
+    It needs no closing of its own.
+    """
+    return device if isinstance(device, SpreadDevice) or not device.noisy else SpreadDevice([device])
+
+
+def _anchors_of(trials: Sequence[Trial], device: Device) -> list[tuple[Config, float]]:
+    """Return the fastest stored configs with their times, if another chip than this one timed any trial.
 
     Times of several chips are those of the first already.
     """
-    here = {"chip": device_id, "host": socket.gethostname()}
-    if all({name: trial.facts.get(name) for name in here} == here for trial in trials) and not any(
-        "anchor_factor" in trial.facts for trial in trials
-    ):
+    here = _place(device)
+    if not any("anchor_factor" in trial.facts or _is_elsewhere(trial, here) for trial in trials):
         return []
     timed = [(t.time_us, t) for t in trials if t.status is Status.CORRECT and t.time_us is not None and not t.dropped]
     return [(trial.config, time_us) for time_us, trial in sorted(timed, key=lambda each: each[0])[:_GIVEN]]
+
+
+def _place(device: Device) -> dict[str, str]:
+    """Return the facts that tell which chip it is: its id on its host, and its serial if that is known."""
+    return {"chip": device.id, "host": socket.gethostname()} | ({"serial": device.serial} if device.serial else {})
+
+
+def _is_elsewhere(trial: Trial, here: Mapping[str, str]) -> bool:
+    """Return whether another chip timed the trial. Ids change with what a process sees, and hosts are renamed."""
+    names = ("serial",) if "serial" in trial.facts.keys() & here.keys() else ("chip", "host")
+    return any(trial.facts.get(name) != here[name] for name in names)
 
 
 def _scaled(timing: Timing, factor: float) -> Timing:

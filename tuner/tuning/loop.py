@@ -18,6 +18,7 @@ from tilewise.db.store import Store
 from tilewise.errors import BadSpec, NothingFeasible, UsageError
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target, Value
 from tilewise.tuner.devices.base import Device
+from tilewise.tuner.devices.spread import comparable
 from tilewise.tuner.hardware.peaks import Arithmetic, arithmetic_binds
 from tilewise.tuner.measure.drift import DRIFT
 from tilewise.tuner.measure.outcome import FAULTS, Outcome
@@ -208,6 +209,7 @@ class Tuning:
 
         A `fresh` tuning counts only trials recorded since a mark, by default now.
         """
+        device = comparable(device)
         device.check_memory(spec, problem)
         if not 0 <= seed < 2**63:
             raise UsageError(f"a seed of {seed}; expected 0 or more, below 2^63")
@@ -250,6 +252,7 @@ class Tuning:
         """Run a course, which is given the stored trials, and compare its fastest."""
         self._disown()
         known = self._resume()
+        self._device.compare_with(self._problem, self._counted())
         self._watcher.started(
             Plan(
                 scope=self.scope,

@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+import socket
 from datetime import datetime, timedelta, tzinfo
 
 import bowl as bowl_file
@@ -577,6 +578,32 @@ def test_winners_of_another_kernel_are_not_transferred(bowl, tuning, store):
     with open_store("sqlite://") as empty:
         Tuning(other, Problem("other", {"M": 64}, "float32"), second, empty, budget=Budget(8)).run()
     assert outcomes(first) == outcomes(second)
+
+
+# --- chips ------------------------------------------------------------------------------------------------------------
+
+
+def test_trials_of_a_chip_name_it_and_its_host(bowl, tuning, store):
+    device = bowl.NoisyDevice(Noise("even", seed=0))
+    device.serial = "GPU-1"
+    tuning(8, device, search="random").run()
+    [scope] = store.scopes()
+    place = {"chip": "noisy", "host": socket.gethostname(), "serial": "GPU-1"}
+    assert all(trial.facts.items() >= place.items() for trial in store.trials(scope))
+
+
+def test_a_tuning_that_goes_on_on_a_slower_chip_has_the_times_of_the_first(bowl, tuning, store):
+    def chip(serial, slower):
+        device = bowl.NoisyDevice(Noise("even", seed=0, scale=1e-6), lambda config: slower * bowl.time_us(config))
+        device.serial = serial
+        return device
+
+    tuning(8, chip("GPU-1", 1.0), search="random").run()
+    tuning(24, chip("GPU-2", 1.1), search="random").run()
+    [scope] = store.scopes()
+    trials = store.trials(scope)
+    assert {trial.facts["serial"] for trial in trials} == {"GPU-1", "GPU-2"}
+    assert [t.time_us for t in trials] == pytest.approx([bowl.time_us(t.config) for t in trials], rel=1e-3)
 
 
 # --- outcomes that are known together ---------------------------------------------------------------------------------
