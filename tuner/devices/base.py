@@ -82,9 +82,8 @@ class Device(ABC):
         *,
         to_beat_us: Callable[[], float | None] = lambda: None,
     ) -> Iterator[Sequence[Outcome]]:
-        """Yield the outcomes of `evaluate`, in order, those that are known at the same time together."""
-        for outcome in self.evaluate(spec, problem, configs, to_beat_us=to_beat_us):
-            yield [outcome]
+        """Return the outcomes of `evaluate`, in order, those that are known at the same time together."""
+        return zip(self.evaluate(spec, problem, configs, to_beat_us=to_beat_us))
 
     @abstractmethod
     def verify(self, spec: KernelSpec, problem: Problem, config: Config) -> Verdict:
