@@ -22,14 +22,13 @@ from typing import Any
 
 from tilewise.api.jobs.processes import IN_USE, identity_of, seen_alive
 from tilewise.db.jobs import Job, Jobs, Lease, LeaseLost, State
-from tilewise.db.records import Scope, Trial, shape_text
+from tilewise.db.records import Trial, shape_text
 from tilewise.db.sql.sql_store import SqlStore, open_store
 from tilewise.errors import InUse, NothingFeasible, StoreError, TilewiseError, Unavailable
 from tilewise.kernels import registry
 from tilewise.kernels.spec import KernelSpec, Problem
 from tilewise.tuner.devices.base import Device
 from tilewise.tuner.devices.registry import open_device
-from tilewise.tuner.devices.spread import SpreadDevice, anchors_of
 from tilewise.tuner.tuning.loop import Plan, Watcher
 from tilewise.tuner.tuning.retune import RETUNE, find_stale, retune
 from tilewise.tuner.tuning.tune import tune
@@ -103,7 +102,6 @@ class _Run(Watcher):
         self._lane, self._wait = lane, wait
         self._cancelled, self._late, self._ended = threading.Event(), threading.Event(), threading.Event()
         self._stopping = self.device_was_in_use = False
-        self._device: Device | None = None
         self._progress: Mapping[str, Any] = {"shapes_done": 0, "shapes": len(job.shapes), "failed": []}
 
     def to_the_end(self) -> None:
@@ -172,10 +170,7 @@ class _Run(Watcher):
         return (State.FAILED, "; ".join(failed)) if failed else (State.DONE, "")
 
     def _open(self) -> Device:
-        """Open the device; one that measures is made comparable with the chips on which the job ran before."""
-        device = open_device(self._lane or self._job.device, wait=None if self._wait else 0)
-        self._device = SpreadDevice([device]) if device.noisy else device
-        return self._device
+        return open_device(self._lane or self._job.device, wait=None if self._wait else 0)
 
     def _fresh_since(self) -> int | None:
         """Return the mark of the first start of a fresh job, so that later starts go on with its trials."""
@@ -220,17 +215,10 @@ class _Run(Watcher):
     def started(self, plan: Plan) -> None:
         known = self._store.result(plan.scope).winner
         self._progress = {name: value for name, value in self._progress.items() if name != "best_us"}
-        self._compare_with_earlier(plan.scope)
         self._note(trials=plan.resumed, of=plan.trials, clock=str(plan.scope.clock), scope=plan.scope.key)
         if known is not None and known.time_us is not None:
             self._note(best_us=known.time_us)
         self._end_if_asked()
-
-    def _compare_with_earlier(self, scope: Scope) -> None:
-        """Have the device time anchors if another one has timed stored trials."""
-        if isinstance(self._device, SpreadDevice):
-            trials = self._store.trials(scope, since=self._job.mark or 0)
-            self._device.compare_with(scope.problem, anchors_of(trials, self._device.id))
 
     def tried(self, trial: Trial, best: Trial | None) -> None:
         self._note(trials=self._progress["trials"] + 1)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
 
-from tilewise.db.records import Clock, Scope, shape_text
+from tilewise.db.records import Clock, Scope, Trial, shape_text
 from tilewise.errors import BadDimension
 from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
@@ -44,7 +44,8 @@ class Device(ABC):
     with the same seed takes the same course on every machine. The times of a `noisy` device vary from run to run; a
     model or a recording would only repeat its times. `settle_seconds` is the time under load after which a device runs
     at the clock that it keeps: before, power and heat have not reached their limits, and what needs most power looks
-    faster than it will be. `notes` lists what is degraded on this machine, one line each.
+    faster than it will be. `notes` lists what is degraded on this machine, one line each. `serial` tells a chip from
+    all others, on any host; it is empty if that is not known.
     """
 
     id: str
@@ -55,6 +56,7 @@ class Device(ABC):
     noisy = False
     settle_seconds = 0.0
     notes: tuple[str, ...] = ()
+    serial = ""
 
     @abstractmethod
     def evaluate(
@@ -71,6 +73,17 @@ class Device(ABC):
         `to_beat_us` is called before each config and returns the best time so far. A noisy device may drop a config
         that is clearly slower than that after a few repetitions.
         """
+
+    def evaluate_together(
+        self,
+        spec: KernelSpec,
+        problem: Problem,
+        configs: Sequence[Config],
+        *,
+        to_beat_us: Callable[[], float | None] = lambda: None,
+    ) -> Iterator[Sequence[Outcome]]:
+        """Return the outcomes of `evaluate`, in order, those that are known at the same time together."""
+        return zip(self.evaluate(spec, problem, configs, to_beat_us=to_beat_us))
 
     @abstractmethod
     def verify(self, spec: KernelSpec, problem: Problem, config: Config) -> Verdict:
@@ -116,6 +129,10 @@ class Device(ABC):
         A config that is predicted to fail gets None. The whole result is None if the device has no such model.
         """
         return None
+
+    def compare_with(self, problem: Problem, trials: Sequence[Trial]) -> None:
+        """Make this problem's times comparable with those of stored trials, if another chip timed any. Optional."""
+        return
 
     def warm_up(self) -> None:
         """Start whatever the first `evaluate` and `verify` would wait for. Optional; returns at once."""

@@ -12,9 +12,10 @@ import socket
 import statistics
 import sys
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import replace
+from itertools import count, takewhile
 from queue import SimpleQueue
 
 from tilewise.db.records import Status, Trial, canonical_json
@@ -23,7 +24,7 @@ from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
 from tilewise.tuner.devices.base import Device
 from tilewise.tuner.measure.outcome import Outcome, Timing, Verdict
 
-__all__ = ["SpreadDevice", "anchors_of"]
+__all__ = ["SpreadDevice", "comparable"]
 
 MAX_DRIFT = 0.03
 """Change of a chip's anchors, relative to the first chip's, beyond which it is drained."""
@@ -36,6 +37,8 @@ _CONFIGS_A_FACTOR = 24
 """Configs that a chip times before it times the anchors again, which takes 8% of its time then."""
 
 _ToBeat = Callable[[], float | None]
+_News = tuple[int, Outcome]
+"""The index of a config, and its outcome."""
 
 
 def _tell(line: str) -> None:
@@ -95,13 +98,6 @@ class SpreadDevice(Device):
         self._lost: Unavailable | None = None
         self._threads = ThreadPoolExecutor(len(devices), thread_name_prefix="spread")
 
-    def compare_with(self, problem: Problem, anchors: Sequence[tuple[Config, float]]) -> None:
-        """Make this problem's times comparable with those of a chip that took so many microseconds for these configs.
-
-        For a tuning that another chip has begun: its first chip is that one then. Fewer than two change nothing.
-        """
-        self._set_anchors(problem, anchors if len(anchors) >= _ANCHORS else [])
-
     # The contract -----------------------------------------------------------------------------------------------
 
     def evaluate(
@@ -112,28 +108,40 @@ class SpreadDevice(Device):
         *,
         to_beat_us: _ToBeat = lambda: None,
     ) -> Iterator[Outcome]:
+        for outcomes in self.evaluate_together(spec, problem, configs, to_beat_us=to_beat_us):
+            yield from outcomes
+
+    def evaluate_together(
+        self,
+        spec: KernelSpec,
+        problem: Problem,
+        configs: Sequence[Config],
+        *,
+        to_beat_us: _ToBeat = lambda: None,
+    ) -> Iterator[Sequence[Outcome]]:
         if self._problem != problem:
             self._set_anchors(problem, [])
         known, following = dict[int, Outcome](), 0
-        for index, outcome in self._outcomes(spec, problem, configs, to_beat_us):
-            known[index] = outcome
-            while following in known:
-                yield known.pop(following)
-                following += 1
+        for news in self._outcomes(spec, problem, configs, to_beat_us):
+            known.update(news)
+            ready = list(takewhile(known.__contains__, count(following)))
+            following += len(ready)
+            if ready:
+                yield [known.pop(index) for index in ready]
 
     def _outcomes(
         self, spec: KernelSpec, problem: Problem, configs: Sequence[Config], to_beat_us: _ToBeat
-    ) -> Iterator[tuple[int, Outcome]]:
-        """Yield each config's outcome with its index, as they come."""
+    ) -> Iterator[Sequence[_News]]:
+        """Yield outcomes with their configs' indices, as they come."""
         left = set(range(len(configs)))
         if self._anchored and len(self._all) > 1 and len(self._anchors) < _ANCHORS:
             found = self._find_anchors(spec, problem, configs)
             left -= found.keys()
-            yield from found.items()
+            yield list(found.items())
         while left:
-            for index, outcome in self._share_out(spec, problem, configs, sorted(left), to_beat_us):
-                left.discard(index)
-                yield index, outcome
+            for news in self._share_out(spec, problem, configs, sorted(left), to_beat_us):
+                left.difference_update(index for index, _ in news)
+                yield news
 
     def verify(self, spec: KernelSpec, problem: Problem, config: Config) -> Verdict:
         return self._first.verify(spec, problem, config)
@@ -171,6 +179,14 @@ class SpreadDevice(Device):
     def _first(self) -> Device:
         return self._chips[0].device
 
+    def compare_with(self, problem: Problem, trials: Sequence[Trial]) -> None:
+        """Have the chips time some configs of these trials, if another chip timed any: the first chip is that one then.
+
+        Fewer than two with a time change nothing.
+        """
+        anchors = _anchors_of(trials, self._first)
+        self._set_anchors(problem, anchors if len(anchors) >= _ANCHORS else [])
+
     # Anchors ------------------------------------------------------------------------------------------------------
 
     def _set_anchors(self, problem: Problem, anchors: Sequence[tuple[Config, float]]) -> None:
@@ -179,25 +195,48 @@ class SpreadDevice(Device):
             chip.factors.clear()
 
     def _find_anchors(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> dict[int, Outcome]:
-        """Time configs on the first chip until enough of them have a time; these are the anchors."""
-        found = {}
+        """Time configs on all chips until enough of them have a time on the first; these are the anchors.
+
+        Returns the first chip's outcomes.
+        """
+        found, times_us = dict[int, Outcome](), dict[_Chip, list[float]]()
         taken = {canonical_json(dict(config)) for config, _ in self._anchors}
         for index, config in enumerate(configs):
             if len(self._anchors) == _ANCHORS or canonical_json(dict(config)) in taken:
                 continue
-            (outcome,) = self._first.evaluate(spec, problem, [config])
-            found[index] = self._noted(outcome, self._chips[0])
-            if outcome.timing is not None:
-                self._anchors.append((config, outcome.timing.time_us))
+            outcomes = self._on_all(spec, problem, config)
+            found[index] = self._noted(outcomes[self._chips[0]], self._chips[0])
+            if (timing := outcomes[self._chips[0]].timing) is not None:
+                self._anchors.append((config, timing.time_us))
+                for chip, outcome in outcomes.items():
+                    times_us.setdefault(chip, []).extend([outcome.timing.time_us] if outcome.timing else [])
+        for chip, here_us in times_us.items():
+            if len(here_us) == _ANCHORS:  # otherwise it times them again before its share
+                self._add_factor(chip, here_us)
         return found
+
+    def _on_all(self, spec: KernelSpec, problem: Problem, config: Config) -> dict[_Chip, Outcome]:
+        """Time a config on all chips at once. Of those that are lost, only the first raises; another has no outcome."""
+
+        def timed(number: int, device: Device) -> Iterator[_News]:
+            try:
+                for outcome in device.evaluate(spec, problem, [config]):
+                    yield number, outcome
+            except Unavailable:
+                if number == 0:
+                    raise
+
+        timing = self._at_once([timed(number, chip.device) for number, chip in enumerate(self._chips)])
+        return {self._chips[number]: outcome for news in timing for number, outcome in news}
 
     def _measure_factor(self, chip: _Chip, spec: KernelSpec, problem: Problem) -> None:
         outcomes = chip.device.evaluate(spec, problem, [config for config, _ in self._anchors])
-        ratios = [
-            math.log(first_us / outcome.timing.time_us)
-            for (_, first_us), outcome in zip(self._anchors, outcomes, strict=True)
-            if outcome.timing is not None
-        ]
+        self._add_factor(chip, [None if outcome.timing is None else outcome.timing.time_us for outcome in outcomes])
+
+    def _add_factor(self, chip: _Chip, times_us: Sequence[float | None]) -> None:
+        """Add a factor from what the anchors took on this chip; None is a failure there."""
+        timed = zip(self._anchors, times_us, strict=True)
+        ratios = [math.log(first_us / time_us) for (_, first_us), time_us in timed if time_us is not None]
         chip.since = 0
         if ratios:
             chip.factors.append(math.exp(statistics.fmean(ratios)))
@@ -206,23 +245,23 @@ class SpreadDevice(Device):
 
     def _share_out(
         self, spec: KernelSpec, problem: Problem, configs: Sequence[Config], left: Sequence[int], to_beat_us: _ToBeat
-    ) -> Iterator[tuple[int, Outcome]]:
+    ) -> Iterator[Sequence[_News]]:
         """Deal the configs that are left out to the chips, and yield the outcomes of those that are not drained."""
         shares = [
             (chip, [(index, configs[index]) for index in left[turn :: len(self._chips)]])
             for turn, chip in enumerate(self._chips)
         ]
         serving = [self._serve(chip, spec, problem, share, to_beat_us) for chip, share in shares if share]
-        yield from serving[0] if len(serving) == 1 else self._at_once(serving)
+        yield from ([news] for news in serving[0]) if len(serving) == 1 else self._at_once(serving)
         if not self._chips:
             raise self._lost or Unavailable("no chip is left")
 
-    def _at_once(self, serving: Sequence[Iterator[tuple[int, Outcome]]]) -> Iterator[tuple[int, Outcome]]:
+    def _at_once(self, serving: Sequence[Iterator[_News]]) -> Iterator[Sequence[_News]]:
         """Yield what these yield, each in a thread of its own. None runs on when this ends."""
-        said: SimpleQueue[tuple[int, Outcome] | Future[None]] = SimpleQueue()
+        said: SimpleQueue[_News | Future[None]] = SimpleQueue()
         self._stopping = stopping = threading.Event()
 
-        def serve(each: Iterator[tuple[int, Outcome]]) -> None:
+        def serve(each: Iterator[_News]) -> None:
             for news in each:
                 said.put(news)
                 if stopping.is_set():
@@ -233,18 +272,19 @@ class SpreadDevice(Device):
             future.add_done_callback(said.put)
         try:
             while running:
-                if isinstance(news := said.get(), Future):
-                    running.discard(news)
-                    news.result()
-                else:
+                heard = [said.get(), *(said.get() for _ in range(said.qsize()))]
+                if news := [one for one in heard if not isinstance(one, Future)]:
                     yield news
+                for ended in (one for one in heard if isinstance(one, Future)):
+                    running.discard(ended)
+                    ended.result()
         finally:
             stopping.set()
             wait(running)
 
     def _serve(
         self, chip: _Chip, spec: KernelSpec, problem: Problem, share: Sequence[tuple[int, Config]], to_beat_us: _ToBeat
-    ) -> Iterator[tuple[int, Outcome]]:
+    ) -> Iterator[_News]:
         """Time a chip's share, unless its anchors have moved. Drain the chip if it is lost."""
         try:
             if self._is_to_be_anchored(chip):
@@ -271,7 +311,7 @@ class SpreadDevice(Device):
         return len(self._anchors) >= _ANCHORS and (self._given or len(self._all) > 1) and is_due
 
     def _noted(self, outcome: Outcome, chip: _Chip) -> Outcome:
-        facts = {**outcome.facts, "chip": chip.device.id, "host": socket.gethostname()}
+        facts = {**outcome.facts, **_place(chip.device)}
         if chip.factors:
             facts["anchor_factor"] = round(chip.factor, 5)
         timing = None if outcome.timing is None else _scaled(outcome.timing, chip.factor)
@@ -287,18 +327,35 @@ class SpreadDevice(Device):
         return True
 
 
-def anchors_of(trials: Sequence[Trial], device_id: str) -> list[tuple[Config, float]]:
-    """Return the fastest stored configs with their times, if another chip than this host's `device_id` timed any trial.
+def comparable(device: Device) -> Device:
+    """Return a device that measures as one whose times can be compared with another chip's; any other as it is.
+
+    It needs no closing of its own.
+    """
+    return device if isinstance(device, SpreadDevice) or not device.noisy else SpreadDevice([device])
+
+
+def _anchors_of(trials: Sequence[Trial], device: Device) -> list[tuple[Config, float]]:
+    """Return the fastest stored configs with their times, if another chip than this one timed any trial.
 
     Times of several chips are those of the first already.
     """
-    here = {"chip": device_id, "host": socket.gethostname()}
-    if all({name: trial.facts.get(name) for name in here} == here for trial in trials) and not any(
-        "anchor_factor" in trial.facts for trial in trials
-    ):
+    here = _place(device)
+    if not any("anchor_factor" in trial.facts or _is_elsewhere(trial, here) for trial in trials):
         return []
     timed = [(t.time_us, t) for t in trials if t.status is Status.CORRECT and t.time_us is not None and not t.dropped]
     return [(trial.config, time_us) for time_us, trial in sorted(timed, key=lambda each: each[0])[:_GIVEN]]
+
+
+def _place(device: Device) -> dict[str, str]:
+    """Return the facts that tell which chip it is: its id on its host, and its serial if that is known."""
+    return {"chip": device.id, "host": socket.gethostname()} | ({"serial": device.serial} if device.serial else {})
+
+
+def _is_elsewhere(trial: Trial, here: Mapping[str, str]) -> bool:
+    """Return whether another chip timed the trial. Ids change with what a process sees, and hosts are renamed."""
+    names = ("serial",) if "serial" in trial.facts.keys() & here.keys() else ("chip", "host")
+    return any(trial.facts.get(name) != here[name] for name in names)
 
 
 def _scaled(timing: Timing, factor: float) -> Timing:

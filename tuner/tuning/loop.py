@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -17,9 +18,10 @@ from tilewise.db.store import Store
 from tilewise.errors import BadSpec, NothingFeasible, UsageError
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target, Value
 from tilewise.tuner.devices.base import Device
+from tilewise.tuner.devices.spread import comparable
 from tilewise.tuner.hardware.peaks import Arithmetic, arithmetic_binds
 from tilewise.tuner.measure.drift import DRIFT
-from tilewise.tuner.measure.outcome import FAULTS, Outcome, Verdict
+from tilewise.tuner.measure.outcome import FAULTS, Outcome
 from tilewise.tuner.prior.penalties import is_likely_to_fit, penalties
 from tilewise.tuner.samplers.base import (
     FAILED,
@@ -72,6 +74,8 @@ parameters, five ended after 33 to 73 trials with a winner 7.6% slower than the 
 
 WARNINGS = "warnings"
 """Key of a verified trial's fact: the warnings of verification."""
+
+_Tried = tuple[Config, Outcome]
 
 _UNLEARNING = ("random", "exhaustive")
 _WIDE = 8
@@ -205,6 +209,7 @@ class Tuning:
 
         A `fresh` tuning counts only trials recorded since a mark, by default now.
         """
+        device = comparable(device)
         device.check_memory(spec, problem)
         if not 0 <= seed < 2**63:
             raise UsageError(f"a seed of {seed}; expected 0 or more, below 2^63")
@@ -247,6 +252,7 @@ class Tuning:
         """Run a course, which is given the stored trials, and compare its fastest."""
         self._disown()
         known = self._resume()
+        self._device.compare_with(self._problem, self._counted())
         self._watcher.started(
             Plan(
                 scope=self.scope,
@@ -282,7 +288,7 @@ class Tuning:
         tried = {trial.config_key for trial in known}
         left = [config for config in configs if digest(dict(config)) not in tried]
         for first in range(0, len(left), self._device.batch):
-            self._tried(left[first : first + self._device.batch])
+            list(self._tried(left[first : first + self._device.batch]))
 
     def _width(self) -> int:
         """Return how many configs to try at once: more for a search that does not learn, to keep the compilers busy."""
@@ -401,16 +407,16 @@ class Tuning:
             drawn.set_user_attr(FAILED, trial.status is not Status.CORRECT)
             study.tell(drawn, _objective(trial))
 
-    def _tried(self, configs: Sequence[Config]) -> list[Trial]:
-        """Try these configs and return their trials, which are stored."""
-        changed, trials = False, list[Trial]()
-        for config, outcome in zip(configs, self._evaluated(configs), strict=True):
-            changed = self._changed(outcome) or changed
-            self._ordinal += 1
-            trials.append(self._keep(config, outcome, self._ordinal))
+    def _tried(self, configs: Sequence[Config]) -> Iterator[Trial]:
+        """Try these configs and yield their trials, each as soon as it is stored."""
+        changed = False
+        for tried in self._evaluated(configs):
+            lasting = [self._changed(outcome) for _, outcome in tried]
+            changed = changed or any(lasting)
+            first, self._ordinal = self._ordinal + 1, self._ordinal + len(tried)
+            yield from self._keep(tried, range(first, self._ordinal + 1))
         if changed:
             self._time_best_again()
-        return trials
 
     def _changed(self, outcome: Outcome) -> bool:
         """Tell the watcher of a disturbance of the device; return whether it lasts."""
@@ -433,13 +439,16 @@ class Tuning:
             self._best = replace(again, verified=True, search=best.search, seed=best.seed, seconds=best.seconds)
             self._store.record(self.scope, [self._best])
 
-    def _evaluated(self, configs: Sequence[Config]) -> Iterator[Outcome]:
-        """Yield outcomes in order. Configs that failed too often are not tried again; the store has their outcomes."""
-        spent = [self._spent.get(digest(dict(config))) for config in configs]
-        left = [config for config, known in zip(configs, spent, strict=True) if known is None]
-        tried = self._device.evaluate(self._spec, self._problem, left, to_beat_us=self._to_beat_us)
-        for known in spent:
-            yield known or next(tried)
+    def _evaluated(self, configs: Sequence[Config]) -> Iterator[Sequence[_Tried]]:
+        """Yield configs in order with their outcomes, together if they were known at the same time.
+
+        Configs that failed too often are not tried again; the store has their outcomes.
+        """
+        waiting = deque((config, self._spent.get(digest(dict(config)))) for config in configs)
+        left = [config for config, known in waiting if known is None]
+        for outcomes in self._device.evaluate_together(self._spec, self._problem, left, to_beat_us=self._to_beat_us):
+            yield list(_answered(waiting, iter(outcomes)))
+        yield list(_answered(waiting, iter(())))
 
     def _predict_us(self, configs: Sequence[Config]) -> Sequence[float | None] | None:
         return self._device.predict_us(self._spec, self._problem, configs)
@@ -456,27 +465,40 @@ class Tuning:
         assert index is not None, "samplers suggest configs of the space only"
         return self._space.configs[index]
 
-    def _keep(self, config: Config, outcome: Outcome, ordinal: int | None) -> Trial:
-        """Store a config's trial; one that would lead is verified first."""
-        trial = self._trial(config, outcome, ordinal)
-        if trial.status is Status.CORRECT and self._leads(trial):
-            self._watcher.verifying(config)
-            verdict = self._device.verify(self._spec, self._problem, config)
-            trial = self._verified(trial, verdict)
-        now = time.monotonic()
-        trial = replace(trial, seconds=now - self._clock)
-        self._clock = now
-        self._store.record(self.scope, [trial])
-        self._unmodelled.count(trial)
-        if trial.verified:
-            if self._fresh and self._best is None:
-                self._store.retire(self.scope, self._began)
-            self._best = trial
-        self._watcher.tried(trial, self._best)
-        return trial
+    def _keep(self, tried: Sequence[_Tried], ordinals: Sequence[int | None]) -> list[Trial]:
+        """Store these configs' trials together. One that would lead is verified first, when those before it are stored,
+        and is stored before the next one is compared with it."""
+        kept, together = list[Trial](), list[Trial]()
+        for (config, outcome), ordinal in zip(tried, ordinals, strict=True):
+            trial = self._trial(config, outcome, ordinal)
+            if self._leads(trial):
+                kept += self._commit(together) + self._commit([self._verified(trial)])
+                together = []
+            else:
+                together.append(trial)
+        return kept + self._commit(together)
 
-    def _verified(self, trial: Trial, verdict: Verdict) -> Trial:
+    def _commit(self, trials: Sequence[Trial]) -> list[Trial]:
+        """Store trials in one transaction. Only then does a verified one lead, and is the watcher told of them."""
+        if not trials:
+            return []
+        now = time.monotonic()
+        stored = [replace(trial, seconds=(now - self._clock) / len(trials)) for trial in trials]
+        self._clock = now
+        self._store.record(self.scope, stored)
+        for trial in stored:
+            self._unmodelled.count(trial)
+            if trial.verified:
+                if self._fresh and self._best is None:
+                    self._store.retire(self.scope, self._began)
+                self._best = trial
+            self._watcher.tried(trial, self._best)
+        return stored
+
+    def _verified(self, trial: Trial) -> Trial:
         """Return the trial with the verdict on its output; warnings are told, or with `strict` are failures."""
+        self._watcher.verifying(trial.config)
+        verdict = self._device.verify(self._spec, self._problem, trial.config)
         if not verdict.agreed:
             return replace(trial, status=verdict.status, reason=verdict.reason)
         if not verdict.warnings:
@@ -490,6 +512,8 @@ class Tuning:
         return replace(trial, verified=True, facts={**trial.facts, WARNINGS: list(verdict.warnings)})
 
     def _leads(self, trial: Trial) -> bool:
+        if trial.status is not Status.CORRECT:
+            return False
         return self._best is None or (trial.time_us or 0) < (self._best.ranking_us or 0)
 
     def _to_beat_us(self) -> float | None:
@@ -516,8 +540,8 @@ class Tuning:
     def _try_default(self) -> None:
         """Time the spec's default beside the winner. It comes last, so that it gives the search no hint."""
         if self._default is not None and all(dict(trial.config) != self._default for trial in self._counted()):
-            outcome = next(self._evaluated([self._default]))
-            self._keep(self._default, outcome, None)
+            for tried in self._evaluated([self._default]):
+                self._keep(tried, [None] * len(tried))
 
     def _conclude(self) -> Result:
         if self._best is None:
@@ -544,6 +568,12 @@ def _default(spec: KernelSpec, problem: Problem, target: Target, space: Space) -
         names = f"{', '.join(default) or 'no parameter'}; expected {', '.join(space.domains)}"
         raise BadSpec(f"the default of kernel {spec.name} on {target.name} gives {names}")
     return default
+
+
+def _answered(waiting: deque[tuple[Config, Outcome | None]], new: Iterator[Outcome]) -> Iterator[_Tried]:
+    """Take from the front the configs whose outcome is known or among the new ones."""
+    while waiting and (outcome := waiting[0][1] or next(new, None)) is not None:
+        yield waiting.popleft()[0], outcome
 
 
 def _reasons(trials: Sequence[Trial]) -> list[str]:

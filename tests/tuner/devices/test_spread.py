@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import socket
 import statistics
 import threading
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -16,7 +18,7 @@ from tilewise.db.records import Problem, Status, Trial
 from tilewise.errors import StoreError, Unavailable, UsageError
 from tilewise.tuner.devices import spread
 from tilewise.tuner.devices.replay import ReplayDevice
-from tilewise.tuner.devices.spread import SpreadDevice, anchors_of
+from tilewise.tuner.devices.spread import SpreadDevice, comparable
 
 PROBLEM = Problem("bowl", {"M": 64}, "float32")
 HERE = socket.gethostname()
@@ -122,7 +124,7 @@ def test_an_error_on_one_chip_ends_what_the_others_do(bowl, chips):
     made = chips(1.0, fails, waits)
     with SpreadDevice(made) as device, pytest.raises(StoreError, match="the disk is full"):
         list(device.evaluate(bowl.SPEC, PROBLEM, configs(bowl, 30)))
-    assert len(made[2].evaluated) == 3  # the anchors, and the config after which it noticed
+    assert len(made[2].evaluated) == 1  # the config after which it noticed
 
 
 def test_outcomes_come_in_order_and_before_the_last_is_known(bowl, chips):
@@ -139,6 +141,37 @@ def test_outcomes_come_in_order_and_before_the_last_is_known(bowl, chips):
         found = [outcome.timing.time_us for outcome in (first, *outcomes)]
     factors = (1.0, 1.1, 1.0, 1.1, 1.0)
     assert found == pytest.approx([bowl.time_us(c) * by for c, by in zip(wanted, factors, strict=True)])
+
+
+def test_the_chips_time_their_first_anchors_at_the_same_time(bowl, chips):
+    def meets():
+        if next(timed) < 2 * 3:
+            meeting.wait(60)
+        return 1.0
+
+    timed, meeting = itertools.count(), threading.Barrier(3)
+    with SpreadDevice(chips(meets, meets, meets)) as device:
+        wanted = configs(bowl, 12)
+        assert times(device, bowl, wanted) == pytest.approx([bowl.time_us(config) for config in wanted])
+
+
+def test_outcomes_that_wait_for_an_earlier_one_come_together_with_it(bowl, chips):
+    def waits():
+        assert released.wait(60)
+        return 1.0
+
+    def release():
+        while any(len(one.evaluated) < 3 for one in made[1:]):
+            time.sleep(0.01)
+        released.set()
+
+    released, made = threading.Event(), chips(waits, 1.0, 1.0)
+    wanted = configs(bowl, 9)
+    with SpreadDevice(made, anchors=False) as device:
+        threading.Thread(target=release, daemon=True).start()
+        found = list(device.evaluate_together(bowl.SPEC, PROBLEM, wanted))
+    assert [one.timing.time_us for together in found for one in together] == [bowl.time_us(c) for c in wanted]
+    assert len(found[0]) >= 3
 
 
 def test_a_chip_times_the_anchors_again_after_a_number_of_configs(bowl, chips):
@@ -161,21 +194,25 @@ def test_a_batch_that_is_left_early_leaves_nothing_running(bowl, chips):
     assert [len(one.evaluated) for one in made] == [count + 1 for count in timed]
 
 
+def elsewhere(bowl, count):
+    """Return trials of another chip, on which configs take what the bowl says."""
+    return [Trial(config, Status.CORRECT, time_us=bowl.time_us(config)) for config in configs(bowl, count)]
+
+
 def test_a_chip_that_goes_on_where_another_stopped_has_the_times_of_that_one(bowl, chips):
-    anchors = [(config, bowl.time_us(config)) for config in configs(bowl, 4)]
+    stored = elsewhere(bowl, 4)
     wanted = configs(bowl, 12)[4:]
     with SpreadDevice(chips(1.1)) as device:
-        device.compare_with(PROBLEM, anchors)
+        device.compare_with(PROBLEM, stored)
         assert times(device, bowl, wanted) == pytest.approx([bowl.time_us(config) for config in wanted])
-        device.compare_with(PROBLEM, anchors[:1])
+        device.compare_with(PROBLEM, stored[:1])
         assert times(device, bowl, wanted) == pytest.approx([1.1 * bowl.time_us(config) for config in wanted])
 
 
 def test_its_final_comparison_has_the_times_of_that_one_too(bowl):
     device = bowl.NoisyDevice(Noise("even", seed=0, scale=1e-6), lambda config: 1.1 * bowl.time_us(config))
-    anchors = [(config, bowl.time_us(config)) for config in configs(bowl, 4)]
     with SpreadDevice([device]) as spreading:
-        spreading.compare_with(PROBLEM, anchors)
+        spreading.compare_with(PROBLEM, elsewhere(bowl, 4))
         [outcome] = spreading.race(bowl.SPEC, PROBLEM, configs(bowl, 1), 2)
     assert outcome.timing.times_us == pytest.approx([bowl.time_us(configs(bowl, 1)[0])] * 2, rel=1e-4)
 
@@ -184,13 +221,15 @@ def test_its_final_comparison_has_the_times_of_that_one_too(bowl):
     ("facts", "count"),
     [
         ({"chip": "cuda:1", "host": HERE}, 0),
+        ({"chip": "cuda:0", "host": "its former name", "serial": "GPU-1"}, 0),
+        ({"chip": "cuda:1", "host": HERE, "serial": "GPU-2"}, 4),
         ({"chip": "cuda:2", "host": HERE}, 4),
         ({"chip": "cuda:1", "host": "elsewhere"}, 4),
         ({"chip": "cuda:1", "host": HERE, "anchor_factor": 0.9}, 4),
         ({}, 4),
     ],
 )
-def test_anchors_are_the_fastest_of_what_another_chip_timed(bowl, facts, count):
+def test_anchors_are_the_fastest_of_what_another_chip_timed(bowl, chips, facts, count):
     def trial(number, time_us, **more):
         return Trial(dict(configs(bowl, 9)[number]), Status.CORRECT, time_us=time_us, facts=facts, **more)
 
@@ -198,8 +237,18 @@ def test_anchors_are_the_fastest_of_what_another_chip_timed(bowl, facts, count):
     failed = replace(trial(7, 1.0), status=Status.RUNTIME, time_us=None)
     dropped = trial(8, 0.5, dropped=True)
     expected = [(dict(configs(bowl, 9)[number]), 10.0 - number) for number in (6, 5, 4, 3)][:count]
-    assert anchors_of([*stored, failed, dropped], "cuda:1") == expected
-    assert anchors_of([], "cuda:1") == []
+    chip = chips(1.0, 1.0)[1]
+    chip.serial = "GPU-1"
+    assert spread._anchors_of([*stored, failed, dropped], chip) == expected
+    assert spread._anchors_of([], chip) == []
+
+
+def test_only_a_device_that_measures_is_made_comparable(bowl, chips):
+    [modelled] = chips(1.0)
+    assert comparable(modelled) is modelled
+    measures = comparable(bowl.NoisyDevice(Noise("even", seed=0)))
+    assert isinstance(measures, SpreadDevice)
+    assert comparable(measures) is measures
 
 
 def test_another_problem_has_anchors_of_its_own(bowl, chips):

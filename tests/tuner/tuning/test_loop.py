@@ -3,6 +3,7 @@
 import dataclasses
 import itertools
 import math
+import socket
 from datetime import datetime, timedelta, tzinfo
 
 import bowl as bowl_file
@@ -12,7 +13,7 @@ from noise import Noise
 from tilewise.db import records
 from tilewise.db.records import Clock, Status, Trial
 from tilewise.db.sql.sql_store import open_store
-from tilewise.errors import BadDimension, BadSpec, NothingFeasible, UsageError
+from tilewise.errors import BadDimension, BadSpec, NothingFeasible, StoreError, UsageError
 from tilewise.kernels.spec import Problem
 from tilewise.tuner.measure.outcome import Outcome
 from tilewise.tuner.tuning.loop import (
@@ -577,6 +578,109 @@ def test_winners_of_another_kernel_are_not_transferred(bowl, tuning, store):
     with open_store("sqlite://") as empty:
         Tuning(other, Problem("other", {"M": 64}, "float32"), second, empty, budget=Budget(8)).run()
     assert outcomes(first) == outcomes(second)
+
+
+# --- chips ------------------------------------------------------------------------------------------------------------
+
+
+def test_trials_of_a_chip_name_it_and_its_host(bowl, tuning, store):
+    device = bowl.NoisyDevice(Noise("even", seed=0))
+    device.serial = "GPU-1"
+    tuning(8, device, search="random").run()
+    [scope] = store.scopes()
+    place = {"chip": "noisy", "host": socket.gethostname(), "serial": "GPU-1"}
+    assert all(trial.facts.items() >= place.items() for trial in store.trials(scope))
+
+
+def test_a_tuning_that_goes_on_on_a_slower_chip_has_the_times_of_the_first(bowl, tuning, store):
+    def chip(serial, slower):
+        device = bowl.NoisyDevice(Noise("even", seed=0, scale=1e-6), lambda config: slower * bowl.time_us(config))
+        device.serial = serial
+        return device
+
+    tuning(8, chip("GPU-1", 1.0), search="random").run()
+    tuning(24, chip("GPU-2", 1.1), search="random").run()
+    [scope] = store.scopes()
+    trials = store.trials(scope)
+    assert {trial.facts["serial"] for trial in trials} == {"GPU-1", "GPU-2"}
+    assert [t.time_us for t in trials] == pytest.approx([bowl.time_us(t.config) for t in trials], rel=1e-3)
+
+
+# --- outcomes that are known together ---------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def together(bowl):
+    """Return a function that makes a device all of whose outcomes of a batch are known at the same time."""
+
+    class Together(bowl.FormulaDevice):
+        def evaluate_together(self, *args, **options):
+            yield list(self.evaluate(*args, **options))
+
+    return lambda *args, **options: Together(*args, batch=26, **options)
+
+
+@pytest.fixture
+def commits(store, monkeypatch):
+    """Return the list of how many trials each transaction stored."""
+    stored, record = [], store.record
+
+    def counted(scope, trials):
+        record(scope, trials)
+        stored.append(len(trials))
+
+    monkeypatch.setattr(store, "record", counted)
+    return stored
+
+
+def test_outcomes_known_together_take_the_course_of_those_that_come_one_by_one(bowl, together):
+    results = []
+    for make in (together, lambda: bowl.FormulaDevice(batch=26)):
+        with open_store("sqlite://") as own:
+            Tuning(bowl.SPEC, PROBLEM, make(), own, budget=Budget(52), search="random").run()
+            scope = next(iter(own.scopes()))
+            results.append([(t.config, t.status, t.time_us, t.verified, t.ordinal) for t in own.trials(scope)])
+    assert results[0] == results[1]
+
+
+def test_a_transaction_holds_all_trials_between_two_that_lead(bowl, tuning, together, commits):
+    device = together()
+    tuning(52, device, search="random").run()
+    leads = len(device.verified)
+    assert sum(commits) == len(device.evaluated)
+    assert leads <= len(commits) <= 2 * leads + 52 // 26 + 1
+
+
+def test_a_config_that_would_lead_is_verified_when_all_before_it_are_stored(bowl, tuning, together, store, monkeypatch):
+    device, missing = together(), []
+    verify = device.verify
+
+    def verified(spec, problem, config):
+        before = device.evaluated[: device.evaluated.index(dict(config))]
+        stored = [dict(trial.config) for scope in store.scopes() for trial in store.trials(scope)]
+        missing.extend(each for each in before if each not in stored)
+        return verify(spec, problem, config)
+
+    monkeypatch.setattr(device, "verify", verified)
+    tuning(52, device, search="random").run()
+    assert len(device.verified) > 1
+    assert missing == []
+
+
+def test_nothing_is_decided_on_trials_whose_transaction_failed(bowl, tuning, together, store, monkeypatch):
+    recorder, record = Recorder(), store.record
+
+    def fails(scope, trials):
+        if len(trials) > 1:
+            raise StoreError("the disk is full")
+        record(scope, trials)
+
+    monkeypatch.setattr(store, "record", fails)
+    with pytest.raises(StoreError, match="the disk is full"):
+        tuning(52, together(), search="random", watcher=recorder).run()
+    stored = [trial.config for scope in store.scopes() for trial in store.trials(scope)]
+    assert [trial.config for trial in recorder.trials] == stored
+    assert len(stored) < 26
 
 
 # --- interruptions --------------------------------------------------------------------------------------------------

@@ -7,6 +7,7 @@ import importlib.util
 import os
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 from tilewise.db.records import Clock, Status
 from tilewise.errors import Unavailable
@@ -83,11 +84,12 @@ class CudaDevice(MeasuredDevice):
         driver = _driver()
         if index >= _count(driver):
             raise Unavailable(f"no device cuda:{index}: the NVIDIA driver finds {_count(driver)} GPUs")
-        self.index = index
+        self.index, unique = index, _unique(driver, index)
+        self.serial = f"GPU-{UUID(unique)}"  # as nvidia-smi prints it
         self._capability = 10 * _attribute(driver, _MAJOR, index) + _attribute(driver, _MINOR, index)
         super().__init__(
             "cuda" if _count(driver) == 1 else f"cuda:{index}",
-            f"cuda-{_unique(driver, index)}",
+            f"cuda-{unique}",
             (runtime, index, warm),
             compile,
             imports=("torch", "triton"),

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from types import SimpleNamespace
+from uuid import UUID
 
 import pytest
 from places import HELPERS
@@ -124,6 +125,7 @@ def test_a_gpu_is_locked_by_its_uuid_and_compiled_for_without_seeing_it(
         "wait": 2.0,
     }
     assert device.compile_arguments() == (capability,)
+    assert device.serial == f"GPU-{UUID(bytes=bytes(uuid))}"
     assert cuda.CudaDevice.batch == 8
 
 
