@@ -39,6 +39,9 @@ _MOST_READ = 1 << 24
 _UNREAD = ("uint16", "uint32", "uint64")
 """Integers of which torch finds no range."""
 
+_AMD_OPTIONS = frozenset({"matrix_instr_nonkdim", "waves_per_eu", "kpack", "allow_flush_denorm", "schedule_hint"})
+"""Options that only AMD's compiler takes: programs give them wherever the device is not NVIDIA's."""
+
 _DEFAULT_OPTIONS = {"num_ctas": 1, "num_buffers_warp_spec": 0, "num_consumer_groups": 0, "reg_dec_producer": 0}
 _DEFAULT_OPTIONS |= {"reg_inc_consumer": 0, "force_simt_template": False, "enable_linearize": False}
 """Options that a `triton.Config` always has, with the values that ask for nothing."""
@@ -207,7 +210,8 @@ class _Chain:
         prune = getattr(self.tuner, "early_config_prune", None)
         if prune is not None and kwargs is not None:
             configs = prune(configs, dict(zip(self.tuner.arg_names, args, strict=False)), **kwargs)
-        return [_values(config) for config in configs]
+        foreign = _AMD_OPTIONS.difference(self.function.arg_names)
+        return [{n: v for n, v in _values(config).items() if n not in foreign} for config in configs]
 
 
 def _has_own_hook(tuner: Any) -> bool:
@@ -353,10 +357,13 @@ def _replaced(recorder: Recorder, stands_in: bool) -> Iterator[None]:
 
 
 class _Compiled:
-    """A stand-in for a compiled kernel, which some programs ask for its registers and launch themselves."""
+    """A stand-in for a compiled kernel, which some programs ask for its registers and launch themselves.
 
-    n_regs, n_spills, shared = 32, 0, 0
-    metadata = SimpleNamespace(shared=0, num_warps=4, num_stages=2, num_ctas=1)
+    Programs divide what the device has by what the kernel needs, so it needs some of everything.
+    """
+
+    n_regs, n_spills, shared = 32, 0, 4096
+    metadata = SimpleNamespace(shared=shared, num_warps=4, num_stages=2, num_ctas=1)
 
     def __init__(self, recorder: Recorder, kernel: Any, kwargs: Mapping[str, Any], args: Sequence[Any]) -> None:
         names = [p.name for p in kernel.params]
