@@ -295,12 +295,19 @@ def _tensor(name: str, tensor: Any) -> TensorArgument:
         raise _Unreadable(f"{name} has a negative stride")
     torch = importlib.import_module("torch")
     whole = isinstance(tensor, torch.Tensor) and not tensor.is_floating_point() and tensor.dtype != torch.bool
+    memory = _memory(tensor) if any(not stride and size > 1 for size, stride in zip(shape, strides, strict=True)) else 0
     if not whole or tensor.numel() > _MOST_READ or tensor.device.type == "meta" or dtype in _UNREAD:
-        return TensorArgument(shape, strides, dtype)
+        return TensorArgument(shape, strides, dtype, memory=memory)
     low, high = (int(end) for end in tensor.aminmax())
     flat = tensor.flatten()
     is_kept = low < high and flat.numel() <= (_MOST_RISING if bool((flat[1:] >= flat[:-1]).all()) else _MOST_VALUES)
-    return TensorArgument(shape, strides, dtype, low, high, tuple(flat.tolist()) if is_kept else None)
+    return TensorArgument(shape, strides, dtype, low, high, tuple(flat.tolist()) if is_kept else None, memory)
+
+
+def _memory(tensor: Any) -> int:
+    """Return the elements from a tensor's first to the end of its memory, 0 for one that is not torch's."""
+    storage = getattr(tensor, "untyped_storage", None)
+    return storage().nbytes() // tensor.element_size() - tensor.storage_offset() if storage else 0
 
 
 @contextmanager

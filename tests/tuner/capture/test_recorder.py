@@ -116,6 +116,18 @@ padded[lambda meta: (triton.cdiv(meta["n"], meta["BLOCK"]), 2)](torch.zeros(48, 
     assert kernels["padded"].reset_to_zero == ("out",)
 
 
+def test_the_whole_memory_of_an_overlapping_view_counts(written):
+    kernels, _ = captured(
+        written("""
+table = torch.rand(30, 70, device="cuda")
+copy[(1,)](table[2:].as_strided((28, 5), (70, 0)), table[:, :5], 100, 1.0, tl.float32, BLOCK=128)
+""")
+    )
+    view, window = kernels["copy"].calls[0].tensors.values()
+    assert (view.span, view.is_dense) == (28 * 70, False)  # the program indexes the axis of stride 0 itself
+    assert window.span == 29 * 70 + 5
+
+
 def test_constants_that_heuristics_give_any_launch_are_the_programs_own(written):
     kernels, _ = captured(
         written("""
