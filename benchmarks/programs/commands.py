@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -29,9 +30,13 @@ def programs(names: tuple[str, ...], tutorials: Path | None, file: str | None, a
     """
     from tilewise.benchmarks.programs.foreign import bench_programs
     from tilewise.cli.progress import working
+    from tilewise.db.exchange.files import write_file
 
+    body: dict[str, Any] = {}
     with working("tuning") as progress:
-        body = bench_programs(names, progress=progress, tutorials=tutorials)
+        for body in bench_programs(names, progress=progress, tutorials=tutorials):
+            if file:
+                write_file(Path(file), (json.dumps(body, indent=1) + "\n").encode())
     give(body, as_json, file, _show)
 
 

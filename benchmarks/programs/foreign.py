@@ -159,26 +159,24 @@ CASES = tuple(_cases(_KERNELS))
 
 def bench_programs(
     names: Sequence[str], *, progress: Callable[[str], None], tutorials: Path | None = None
-) -> dict[str, Any]:
-    """Tune the kernels of the calls whose names begin with one of `names`, or all, one after the other.
+) -> Iterator[dict[str, Any]]:
+    """Tune the kernels of the calls whose names begin with one of `names`, in their order, or all, one after the other.
 
-    `tutorials` is the folder of Triton's.
+    Yields the results so far after each, as a whole run takes an hour. `tutorials` is the folder of Triton's.
     """
-    chosen = [case for case in CASES if not names or case.call.startswith(tuple(names))]
-    rows, missing = [], set()
-    for number, case in enumerate(chosen, 1):
-        progress(f"{case.kernel}, {number} of {len(chosen)}")
-        program = _program(case, tutorials)
-        if program is None:
-            missing.add(case.package)
-        else:
-            rows.append(_row(case, *program))
+    chosen = [case for name in names for case in CASES if case.call.startswith(name)] if names else CASES
+    programs = {case: _program(case, tutorials) for case in chosen}
+    ready = {case: program for case, program in programs.items() if program is not None}
     command = " ".join(["tilewise bench programs", *(["--tutorials FOLDER"] if tutorials else []), *names])
-    return {**header(command, "modelled", _DEVICE.partition(":")[2]), "trials": _TRIALS, "time_limit_s": _SECONDS} | {
-        "rows": rows,
-        "not_installed": sorted(missing),
-        "summary": summary(rows),
-    }
+    body = {**header(command, "modelled", _DEVICE.partition(":")[2]), "trials": _TRIALS, "time_limit_s": _SECONDS}
+    body["not_installed"] = sorted({case.package for case in programs.keys() - ready.keys()})
+    rows: list[dict[str, Any]] = []
+    for number, (case, program) in enumerate(ready.items(), 1):
+        progress(f"{case.kernel}, {number} of {len(ready)}")
+        rows.append(_row(case, *program))
+        yield {**body, "rows": rows, "not_reached": len(ready) - number, "summary": summary(rows)}
+    if not rows:
+        yield {**body, "rows": rows, "not_reached": 0, "summary": summary(rows)}
 
 
 def _program(case: Case, tutorials: Path | None) -> tuple[Path, list[str]] | None:
