@@ -200,11 +200,29 @@ CALLS: Mapping[str, Callable[[], object]] = {
         "liger_kernel.ops.fused_add_rms_norm:LigerFusedAddRMSNormFunction",
         *(_real(96, 700), _real(96, 700), _real(700), 1e-6),
     ),
+    "liger/group_norm": lambda: _apply(
+        "liger_kernel.ops.group_norm:LigerGroupNormFunction", _real(6, 32, 50), _real(32), _real(32), 32, 8, 1e-6
+    ),
+    "liger/jsd": lambda: _apply(
+        "liger_kernel.ops.jsd:LigerJSDFunction", _real(96, 700).log_softmax(-1), _real(96, 700).log_softmax(-1)
+    ),
+    "liger/kl_div": lambda: _apply(
+        "liger_kernel.ops.kl_div:LigerKLDivLossFunction", _real(96, 700).log_softmax(-1), _real(96, 700).softmax(-1)
+    ),
+    "liger/geglu": lambda: _apply("liger_kernel.ops.geglu:LigerGELUMulFunction", _real(96, 700), _real(96, 700)),
     "flaggems/mm": lambda: _call("flag_gems.ops:mm", _real(256, 384), _real(384, 512)),
     "flaggems/argmax": lambda: _call("flag_gems.ops:argmax", _real(300, 700), dim=1),
     "flaggems/add": lambda: _call("flag_gems.ops:add", _real(300, 700), _real(300, 700)),
     "flaggems/rotary": _gems_rotary,
     "flaggems/embedding": lambda: _call("flag_gems.ops:embedding", _real(1000, 128), _whole(1000, 48, device="npu")),
+    "flaggems/bmm": lambda: _call("flag_gems.ops:bmm", _real(3, 128, 160), _real(3, 160, 224)),
+    "flaggems/group_norm": lambda: _call(
+        "flag_gems.ops:group_norm", _real(6, 32, 10, 20), _real(32), _real(32), 6, 32, 200, 8
+    ),
+    "flaggems/mv": lambda: _call("flag_gems.ops:mv", _real(300, 700), _real(700)),
+    "flaggems/vector_norm": lambda: _call("flag_gems.ops:vector_norm", _real(300, 700), 2, [1]),
+    "flaggems/prod": lambda: _call("flag_gems.ops:prod_dim", _real(300, 700), 1),
+    "flaggems/gather": lambda: _call("flag_gems.ops:gather", _real(300, 700), 1, _whole(700, 300, 200, device="npu")),
     "fla/gla": lambda: _call("fla.ops.gla:fused_recurrent_gla", _heads(), _heads(), _heads(), _decays()),
     "fla/hgrn": lambda: _call("fla.ops.hgrn:fused_recurrent_hgrn", _real(2, 128, 96), _real(2, 128, 96)),
     "fla/hgrn_chunk": lambda: _call("fla.ops.hgrn:chunk_hgrn", _real(2, 128, 96), _real(2, 128, 96)),
@@ -236,6 +254,11 @@ CALLS: Mapping[str, Callable[[], object]] = {
     "fla/logsigmoid": lambda: _call("fla.modules.activations:logsigmoid", _real(2, 128, 96)),
     "fla/sigmoid": lambda: _call("fla.modules.activations:sigmoid", _real(2, 128, 96)),
     "fla/matmul": lambda: _call("fla.ops.utils.matmul:matmul", _real(96, 160), _real(160, 224)),
+    "fla/l2norm": lambda: _call("fla.modules.norm.l2norm:l2norm", _real(2, 128, 96)),
+    "fla/cumsum": lambda: _call("fla.ops.utils.cumsum:chunk_global_cumsum_scalar", _shares()),
+    "fla/simple_gla": lambda: _call(
+        "fla.ops.simple_gla:chunk_simple_gla", _heads(), _heads(), _heads(), g=_shares().log()
+    ),
     "fla/pack": lambda: _call("fla.ops.utils.pack:pack_sequence", _real(2, 128, 96), _numbers((0, 100, 220), "int64")),
 }
 """Calls by `library/name`."""

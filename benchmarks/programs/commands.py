@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any
 
 import click
@@ -14,18 +16,27 @@ __all__ = ["programs"]
 
 @click.command()
 @click.argument("names", nargs=-1)
+@click.option(
+    "--tutorials",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    help="The folder python/tutorials of Triton's sources.",
+)
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @common
-def programs(names: tuple[str, ...], file: str | None, as_json: bool) -> None:
+def programs(names: tuple[str, ...], tutorials: Path | None, file: str | None, as_json: bool) -> None:
     """Tune kernels of other people's libraries, as their users would, on the modelled part.
 
     NAMES are beginnings of calls, such as fla or fla/rms; without them, all of libraries that are installed.
     """
     from tilewise.benchmarks.programs.foreign import bench_programs
     from tilewise.cli.progress import working
+    from tilewise.db.exchange.files import write_file
 
+    body: dict[str, Any] = {}
     with working("tuning") as progress:
-        body = bench_programs(names, progress=progress)
+        for body in bench_programs(names, progress=progress, tutorials=tutorials):
+            if file:
+                write_file(Path(file), (json.dumps(body, indent=1) + "\n").encode())
     give(body, as_json, file, _show)
 
 

@@ -1,7 +1,7 @@
 """Kernels of other people's libraries, tuned as their users would: by `tilewise tune` on a program that calls them.
 
-Each is a call of [calls.py](calls.py) and a kernel that it launches. A library that is not installed is told as such,
-and is no outcome.
+Each is a call of [calls.py](calls.py) and a kernel that it launches, or one of Triton's tutorials, which no package
+holds: a folder is given that does. What is not installed is told as such, and is no outcome.
 """
 
 from __future__ import annotations
@@ -52,11 +52,21 @@ _PACKAGES = {
     "sage": ("sageattention", "sageattention"),
     "sinkhorn": ("flash-sinkhorn", "flash_sinkhorn"),
     "torchao": ("torchao", "torchao"),
+    "tutorials": ("triton's tutorials", ""),
     "xformers": ("xformers", "xformers"),
 }
 """The package and its module for the first word of a call's name."""
 
 _KERNELS = """
+tutorials/01-vector-add add_kernel
+tutorials/02-fused-softmax softmax_kernel
+tutorials/03-matrix-multiplication matmul_kernel
+tutorials/04-low-memory-dropout _dropout _seeded_dropout
+tutorials/05-layer-norm _layer_norm_fwd_fused _layer_norm_bwd_dx_fused _layer_norm_bwd_dwdb
+tutorials/06-fused-attention _attn_fwd _attn_bwd_preprocess
+tutorials/07-extern-functions asin_kernel
+tutorials/08-grouped-gemm grouped_matmul_kernel
+tutorials/09-persistent-matmul matmul_kernel_persistent
 sage/causal quant_per_block_int8_kernel _attn_fwd
 kmeans/euclid _euclid_assign_kernel_split_d
 kmeans/cosine _cosine_assign_kernel_split_d
@@ -87,6 +97,10 @@ liger/relu _relu_squared_forward_kernel
 liger/poly _poly_norm_forward_kernel
 liger/llama4 _llama4_rope_kernel
 liger/fused_add _fused_add_rms_norm_forward_kernel
+liger/group_norm _group_norm_forward_kernel
+liger/jsd _jsd_kernel
+liger/kl_div _kldiv_kernel_forward
+liger/geglu _geglu_tanh_forward_kernel
 entmax _fwd_entmax
 cce _cce_lse_forward_kernel _indexed_neg_dot_forward_kernel
 xformers/select index_select_cat_fwd_kernel
@@ -98,6 +112,12 @@ flaggems/argmax argmax_kernel_inner
 flaggems/add add_func_kernel_rank_1
 flaggems/rotary apply_rotary_pos_emb_kernel
 flaggems/embedding embedding_kernel
+flaggems/bmm bmm_kernel
+flaggems/group_norm group_norm_kernel
+flaggems/mv mv_kernel
+flaggems/vector_norm l2_norm_kernel
+flaggems/prod prod_kernel
+flaggems/gather _gather_flaggems_jit_function
 fla/gla fused_recurrent_fwd_kernel
 fla/hgrn fused_recurrent_hgrn_fwd_kernel
 fla/hgrn_chunk chunk_hgrn_fwd_kernel_o
@@ -120,6 +140,9 @@ fla/logsigmoid logsigmoid_fwd_kernel
 fla/sigmoid sigmoid_fwd_kernel
 fla/matmul matmul_kernel
 fla/pack packunpack_sequence_kernel
+fla/l2norm l2norm_fwd_kernel
+fla/cumsum chunk_global_cumsum_scalar_kernel
+fla/simple_gla chunk_h_fwd_kernel chunk_o_fwd_kernel
 """
 """Calls, each with the kernels of it that are tuned."""
 
@@ -134,32 +157,44 @@ def _cases(text: str) -> Iterator[Case]:
 CASES = tuple(_cases(_KERNELS))
 
 
-def bench_programs(names: Sequence[str], *, progress: Callable[[str], None]) -> dict[str, Any]:
-    """Tune the kernels of the calls whose names begin with one of `names`, or all, one after the other."""
-    chosen = [case for case in CASES if not names or case.call.startswith(tuple(names))]
-    rows, missing = [], set()
-    for number, case in enumerate(chosen, 1):
-        progress(f"{case.kernel}, {number} of {len(chosen)}")
-        if importlib.util.find_spec(case.module) is None:
-            missing.add(case.package)
-        else:
-            rows.append(_row(case))
-    command = " ".join(["tilewise bench programs", *names])
-    return {**header(command, "modelled", _DEVICE.partition(":")[2]), "trials": _TRIALS, "time_limit_s": _SECONDS} | {
-        "rows": rows,
-        "not_installed": sorted(missing),
-        "summary": summary(rows),
-    }
+def bench_programs(
+    names: Sequence[str], *, progress: Callable[[str], None], tutorials: Path | None = None
+) -> Iterator[dict[str, Any]]:
+    """Tune the kernels of the calls whose names begin with one of `names`, in their order, or all, one after the other.
+
+    Yields the results so far after each, as a whole run takes an hour. `tutorials` is the folder of Triton's.
+    """
+    chosen = [case for name in names for case in CASES if case.call.startswith(name)] if names else CASES
+    programs = {case: _program(case, tutorials) for case in chosen}
+    ready = {case: program for case, program in programs.items() if program is not None}
+    command = " ".join(["tilewise bench programs", *(["--tutorials FOLDER"] if tutorials else []), *names])
+    body = {**header(command, "modelled", _DEVICE.partition(":")[2]), "trials": _TRIALS, "time_limit_s": _SECONDS}
+    body["not_installed"] = sorted({case.package for case in programs.keys() - ready.keys()})
+    rows: list[dict[str, Any]] = []
+    for number, (case, program) in enumerate(ready.items(), 1):
+        progress(f"{case.kernel}, {number} of {len(ready)}")
+        rows.append(_row(case, *program))
+        yield {**body, "rows": rows, "not_reached": len(ready) - number, "summary": summary(rows)}
+    if not rows:
+        yield {**body, "rows": rows, "not_reached": 0, "summary": summary(rows)}
 
 
-def _row(case: Case) -> dict[str, Any]:
+def _program(case: Case, tutorials: Path | None) -> tuple[Path, list[str]] | None:
+    """Return the program that launches a kernel with its arguments; None if it is not installed."""
+    if case.module:
+        return (_PROGRAM, [case.call]) if importlib.util.find_spec(case.module) is not None else None
+    file = tutorials / f"{case.call.partition('/')[2]}.py" if tutorials else None
+    return (file, []) if file and file.is_file() else None
+
+
+def _row(case: Case, program: Path, arguments: Sequence[str]) -> dict[str, Any]:
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as folder:
         known = {"TILEWISE_DATA": folder, "TILEWISE_DB": f"sqlite:///{folder}/tiles.db"}
-        words = ["tune", f"{_PROGRAM}:{case.kernel}", "--program", "--device", _DEVICE, "--trials", str(_TRIALS)]
+        words = ["tune", f"{program}:{case.kernel}", "--program", "--device", _DEVICE, "--trials", str(_TRIALS)]
         try:
             ended = subprocess.run(
-                [sys.executable, "-m", "tilewise.cli", *words, "--json", "--", case.call],
+                [sys.executable, "-m", "tilewise.cli", *words, "--json", "--", *arguments],
                 capture_output=True,
                 text=True,
                 timeout=_SECONDS,
@@ -178,7 +213,7 @@ def _row(case: Case) -> dict[str, Any]:
 def _version(package: str) -> str:
     try:
         return version(package)
-    except PackageNotFoundError:  # a checkout on the path
+    except PackageNotFoundError:  # a checkout on the path, or tutorials
         return "unknown"
 
 

@@ -82,7 +82,7 @@ def test_a_capture_lists_kernels_and_what_to_do_next(capsys):
 
 def test_a_spec_is_a_file_that_can_be_tuned(capsys, database, tmp_path):
     file = tmp_path / "spec.py"
-    code, out, _ = run(capsys, "spec", "-o", str(file), KERNEL)
+    code, out, _ = run(capsys, "spec", KERNEL, "-o", str(file))
     assert code == 0 and f"tune it with tilewise tune {file}:SPEC" in out
     code, out, _ = run(capsys, "spec", KERNEL)
     assert out == file.read_text()

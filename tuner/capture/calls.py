@@ -26,7 +26,8 @@ class TensorArgument:
 
     `low` and `high` bound the values of integers, and those of floats if none is negative; None where unknown.
     `values` are the values themselves of few integers, such as lengths of sequences, and of more that rise, such as
-    their offsets: any others would be wrong.
+    their offsets: any others would be wrong. `memory` counts the elements from the first to the end of the memory where
+    those of the tensor overlap: a kernel that gets such a view indexes the axis that it lacks by itself.
     """
 
     shape: tuple[int, ...]
@@ -35,6 +36,7 @@ class TensorArgument:
     low: int | None = None
     high: int | None = None
     values: tuple[int, ...] | None = None
+    memory: int = 0
 
     @property
     def elements(self) -> int:
@@ -42,8 +44,9 @@ class TensorArgument:
 
     @property
     def span(self) -> int:
-        """Elements from the first to the last one in memory."""
-        return 1 + sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+        """Elements from the first to the last one in memory that a kernel may use."""
+        last = sum((size - 1) * stride for size, stride in zip(self.shape, self.strides, strict=True))
+        return max(1 + last, self.memory)
 
     @property
     def is_dense(self) -> bool:

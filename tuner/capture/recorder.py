@@ -39,6 +39,9 @@ _MOST_READ = 1 << 24
 _UNREAD = ("uint16", "uint32", "uint64")
 """Integers of which torch finds no range."""
 
+_AMD_OPTIONS = frozenset({"matrix_instr_nonkdim", "waves_per_eu", "kpack", "allow_flush_denorm", "schedule_hint"})
+"""Options that only AMD's compiler takes: programs give them wherever the device is not NVIDIA's."""
+
 _DEFAULT_OPTIONS = {"num_ctas": 1, "num_buffers_warp_spec": 0, "num_consumer_groups": 0, "reg_dec_producer": 0}
 _DEFAULT_OPTIONS |= {"reg_inc_consumer": 0, "force_simt_template": False, "enable_linearize": False}
 """Options that a `triton.Config` always has, with the values that ask for nothing."""
@@ -207,7 +210,8 @@ class _Chain:
         prune = getattr(self.tuner, "early_config_prune", None)
         if prune is not None and kwargs is not None:
             configs = prune(configs, dict(zip(self.tuner.arg_names, args, strict=False)), **kwargs)
-        return [_values(config) for config in configs]
+        foreign = _AMD_OPTIONS.difference(self.function.arg_names)
+        return [{n: v for n, v in _values(config).items() if n not in foreign} for config in configs]
 
 
 def _has_own_hook(tuner: Any) -> bool:
@@ -291,12 +295,19 @@ def _tensor(name: str, tensor: Any) -> TensorArgument:
         raise _Unreadable(f"{name} has a negative stride")
     torch = importlib.import_module("torch")
     whole = isinstance(tensor, torch.Tensor) and not tensor.is_floating_point() and tensor.dtype != torch.bool
+    memory = _memory(tensor) if any(not stride and size > 1 for size, stride in zip(shape, strides, strict=True)) else 0
     if not whole or tensor.numel() > _MOST_READ or tensor.device.type == "meta" or dtype in _UNREAD:
-        return TensorArgument(shape, strides, dtype)
+        return TensorArgument(shape, strides, dtype, memory=memory)
     low, high = (int(end) for end in tensor.aminmax())
     flat = tensor.flatten()
     is_kept = low < high and flat.numel() <= (_MOST_RISING if bool((flat[1:] >= flat[:-1]).all()) else _MOST_VALUES)
-    return TensorArgument(shape, strides, dtype, low, high, tuple(flat.tolist()) if is_kept else None)
+    return TensorArgument(shape, strides, dtype, low, high, tuple(flat.tolist()) if is_kept else None, memory)
+
+
+def _memory(tensor: Any) -> int:
+    """Return the elements from a tensor's first to the end of its memory, 0 for one that is not torch's."""
+    storage = getattr(tensor, "untyped_storage", None)
+    return storage().nbytes() // tensor.element_size() - tensor.storage_offset() if storage else 0
 
 
 @contextmanager
@@ -353,10 +364,13 @@ def _replaced(recorder: Recorder, stands_in: bool) -> Iterator[None]:
 
 
 class _Compiled:
-    """A stand-in for a compiled kernel, which some programs ask for its registers and launch themselves."""
+    """A stand-in for a compiled kernel, which some programs ask for its registers and launch themselves.
 
-    n_regs, n_spills, shared = 32, 0, 0
-    metadata = SimpleNamespace(shared=0, num_warps=4, num_stages=2, num_ctas=1)
+    Programs divide what the device has by what the kernel needs, so it needs some of everything.
+    """
+
+    n_regs, n_spills, shared = 32, 0, 4096
+    metadata = SimpleNamespace(shared=shared, num_warps=4, num_stages=2, num_ctas=1)
 
     def __init__(self, recorder: Recorder, kernel: Any, kwargs: Mapping[str, Any], args: Sequence[Any]) -> None:
         names = [p.name for p in kernel.params]

@@ -17,6 +17,7 @@ from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.hardware.ascend_parts import PARTS
 from tilewise.tuner.hardware.targets import known_target
 from tilewise.tuner.inference.code import Work, read_code
+from tilewise.tuner.inference.compile_error import describe_at_source
 from tilewise.tuner.inference.division import Division, Sample, find_division, with_memory
 from tilewise.tuner.inference.form import Form, find_form
 from tilewise.tuner.inference.spec_text import Roles, spec_text
@@ -24,7 +25,6 @@ from tilewise.tuner.measure.launch import compiled, resolve_function
 from tilewise.tuner.space.search_space import check_tilings, enumerate_space
 from tilewise.tuner.stand_in.accelerator import accelerator_stand_in
 from tilewise.tuner.stand_in.driver import is_ascend
-from tilewise.tuner.workers.worker import describe
 
 __all__ = ["Inferred", "infer", "loaded"]
 
@@ -63,7 +63,7 @@ def infer(kernel: CapturedKernel, *, cache_folder: Path, widen: bool = False, re
         widen = True
         form.notes.append("The program has one config here: values around its own are tried too.")
     plain = loaded(spec_text(form, kernel.file, {}, None, widen=False))
-    samples = _samples(form, plain)
+    samples = _samples(form, plain, kernel.file)
     roles = _roles(kernel, form, [sample.work for sample in samples])
     how: dict[str, Any] = {"widen": widen, "reference": reference}
     how["multiplies"] = any(sample.work.dots for sample in samples)
@@ -99,7 +99,7 @@ def loaded(text: str) -> KernelSpec:
     return spec
 
 
-def _samples(form: Form, spec: KernelSpec) -> list[Sample]:
+def _samples(form: Form, spec: KernelSpec, file: Path) -> list[Sample]:
     """Compile some configs of some problems. Raises `BadSpec` if none compiles."""
     found: list[Sample] = []
     errors: list[str] = []
@@ -108,7 +108,7 @@ def _samples(form: Form, spec: KernelSpec) -> list[Sample]:
             with accelerator_stand_in():
                 found.append(_sample(form, spec, problem, config))
         except Exception as error:  # the front end raises exceptions of any type
-            errors.append(f"{type(error).__name__}: {describe(error)}")
+            errors.append(describe_at_source(error, file))
     if not found:
         raise BadSpec(f"no spec can be inferred for {form.name}: it does not compile here: {errors[0]}")
     return found

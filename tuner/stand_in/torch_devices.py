@@ -177,7 +177,7 @@ def _mode(torch: Any, claims: _Claims) -> Any:
     tensor = torch.Tensor
     answers: dict[Any, Callable[[Any], Any]] = {
         tensor.device.__get__: lambda real: claims.named if claims.named is not None else real,
-        tensor.is_cuda.__get__: lambda real: claims.named is not None and claims.named.type == "cuda",
+        tensor.is_cuda.__get__: lambda real: claims.named is not None,  # on an NPU too, as programs moved there see it
         tensor.is_cpu.__get__: lambda real: claims.named is None,
         tensor.get_device: lambda real: -1 if claims.named is None else 0,
     }

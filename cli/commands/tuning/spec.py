@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["inferred_spec", "spec"]
 
 
-@click.command(context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False})
+@click.command(context_settings={"ignore_unknown_options": True})
 @inference_options
 @click.option("-o", "--output", metavar="FILE", help="Write the spec to FILE instead of printing it.")
 @common
@@ -38,7 +38,7 @@ def spec(
 ) -> int:
     """Run the unmodified PROGRAM with ARGUMENTS and write the spec of one of its kernels, to keep and to edit.
 
-    PROGRAM is path/to/file.py:KERNEL, or package.module:KERNEL to run as `python -m` does. Options go before it.
+    PROGRAM is path/to/file.py:KERNEL, or package.module:KERNEL to run as `python -m` does. ARGUMENTS follow `--`.
     """
     inferred, name = inferred_spec(program, arguments, widen=widen, reference=reference, recorded=recorded, quiet=True)
     if output:

@@ -592,6 +592,7 @@ _STRUCTURE: Mapping[str, Callable[[ProgramClock, Op], Step | None]] = {
     "annotation.mark": ProgramClock._nothing,
     "hivm.hir.set_ffts_base_addr": ProgramClock._nothing,
     "hivm.hir.set_mask_norm": ProgramClock._nothing,
+    "llvm.intr.assume": ProgramClock._nothing,  # a promise to the compiler
     "hivm.hir.get_block_idx": ProgramClock._program,
     "hivm.hir.pointer_cast": ProgramClock._pointer_cast,
     "hivm.hir.pipe_barrier": ProgramClock._barrier,

@@ -69,6 +69,7 @@ _IGNORED = (
     "func.return",
     "hivm.hir.set_ffts_base_addr",
     "hivm.hir.set_mask_norm",
+    "llvm.intr.assume",
     "scf.condition",
     "scf.yield",
 )

@@ -149,9 +149,10 @@ class Order:
     def wait(self, pipe: int, clock: Array) -> None:
         """Make `pipe` wait until all pipes are done up to these times."""
         np.maximum(self._done[pipe], clock, out=self._done[pipe])
-        if pipe == S:  # later operations start later, but the scalar unit's own stores still need a flag
-            others = np.arange(self._done.shape[1]) != self.key(S)
-            self._done[:, others] = np.maximum(self._done[:, others], self._done[S, others])
+        if pipe == S:  # later operations start later; of its own stores, those are over that a flag took there and back
+            known = self._done[S].copy()
+            known[self.key(S)] = clock[self.key(S)]
+            np.maximum(self._done, known, out=self._done)
 
     def set_flag(self, source: int, target: int, event: int, op: Op) -> None:
         self._flags.setdefault((source, target, event), deque()).append((self.clock(source), op))

@@ -420,6 +420,11 @@ def test_a_branch_for_the_tail_at_the_end_of_a_loop_is_timed(run):
     assert timed.busy["V"] == pytest.approx(1000 * ADD + EXP)
 
 
+def test_promises_to_the_compiler_take_no_time(run):
+    timed = run(*loop(100, "add", *equals(3), '"llvm.intr.assume"(%hit) : (i1) -> ()'))
+    assert timed.busy["V"] == pytest.approx(100 * ADD) and timed.cycles == pytest.approx(run(*loop(100, "add")).cycles)
+
+
 def test_a_loop_of_no_iterations_takes_no_time_on_the_pipes(run):
     timed = run(*loop(0, "load", "exp"))
     assert timed.busy["V"] == timed.busy["MTE2"] == 0

@@ -72,6 +72,12 @@ def test_programs_that_branch_differently_go_on_alone(run):
     assert run(*lines, programs=6)[:6].tolist() == [5, 5, 7, 15, 9, 25]
 
 
+def test_promises_to_the_compiler_do_nothing(run):
+    lines = (*ID, '%is = "arith.cmpi"(%p, %c1) <{predicate = 3 : i64}> : (index, index) -> i1')
+    promise = '"llvm.intr.assume"(%is) : (i1) -> ()'
+    assert run(*lines, promise, *put("p", "p"), programs=3)[:3].tolist() == [0, 1, 2]
+
+
 def test_loops_run_as_often_as_each_program_says_and_carry_values(run):
     lines = (
         *ID,

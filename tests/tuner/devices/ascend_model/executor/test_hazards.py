@@ -21,6 +21,7 @@ LOAD, ADD, EXP, STORE, SET, WAIT = (
 )
 TILE = View(-1, 64, 0, (4, 8), (16, 1), "f32")
 """Bytes 64 to 96, 128 to 160 and so on."""
+OTHER = View(-1, 2048, 0, (8,), (1,), "f32")
 
 
 @pytest.fixture
@@ -173,6 +174,17 @@ def test_what_is_issued_after_the_scalar_unit_has_waited_starts_later(order):
     flag(order, V, S)
     order.use(S, op("memref.load", 10), [TILE], [])
     order.use(MTE3, STORE, [TILE], [])
+
+
+def test_a_flag_there_and_back_tells_that_the_scalar_units_store_is_over(order):
+    order.use(S, op("memref.store", 9), [], [TILE])
+    flag(order, S, V)
+    order.use(V, EXP, [TILE], [TILE])
+    order.use(S, op("memref.store", 10), [], [OTHER])
+    flag(order, V, S)
+    order.use(MTE3, STORE, [TILE], [])
+    with pytest.raises(Race, match=r"memref\.store \(operation 10\)"):
+        order.use(MTE3, STORE, [OTHER], [])
 
 
 # Flags ------------------------------------------------------------------------------------------------------------
