@@ -177,7 +177,7 @@ def _execute_matrix(
                 f"{row['kernel']} {row['dtype']} {row['dims']} {config_text(row['config'])}: {row['verdict']['reason']}"
             )
             output().print(text, markup=False)
-    return matrix_body(rows, part, seed, count, cases)
+    return matrix_body(rows, part, seed, count, cases, minutes)
 
 
 @click.command()

@@ -126,12 +126,18 @@ def _row(spec: KernelSpec, case: Case, draw: random.Random, target: Target, fold
 
 
 def matrix_body(
-    rows: Sequence[Mapping[str, Any]], part: str, seed: int, count: int, cases: Sequence[Case] = CASES
+    rows: Sequence[Mapping[str, Any]],
+    part: str,
+    seed: int,
+    count: int,
+    cases: Sequence[Case] = CASES,
+    minutes: float | None = None,
 ) -> dict[str, Any]:
     """Return all rows, and how many of those asked for ran and agree in each case, as plain JSON values."""
     executed = [row for row in rows if "refused" not in row]
+    limit = "" if minutes is None else f" --minutes {minutes:g}"
     return (
-        {"command": f"tilewise bench execute --matrix --count {count} --seed {seed}"}
+        {"command": f"tilewise bench execute --matrix --count {count} --seed {seed}{limit}"}
         | execution_header(part, seed)
         | {
             "rows": list(rows),
