@@ -165,8 +165,8 @@ class _Registers:
         """Return the elements of all trips as one view, or their rows with an axis more."""
         at, rest = np.asarray(element.offset), (element.sizes, element.strides)
         if at.ndim == 0:
-            sizes, strides = ((fill,) * len(self.trips) for fill in (1, 0))
-            return replace(element, offset=int(at), sizes=sizes + rest[0], strides=strides + rest[1])
+            ones, zeros = ((fill,) * len(self.trips) for fill in (1, 0))
+            return replace(element, offset=int(at), sizes=ones + rest[0], strides=zeros + rest[1])
         if len(at) != 1:  # another place in each program
             raise _OneByOne
         (at,) = at
