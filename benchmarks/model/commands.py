@@ -124,12 +124,20 @@ _FILE = click.option("-o", "--output", "file", type=click.Path(dir_okay=False), 
 @click.option(
     "--matrix", is_flag=True, help="Matrix kernels instead, COUNT configs per dtype; an interrupted run goes on."
 )
+@click.option("--minutes", type=click.FloatRange(0), help="With --matrix: begin no further config after this time.")
 @_PART
 @_SEED
 @_FILE
 @common
 def execute(
-    kernels: tuple[str, ...], count: int, matrix: bool, part: str, seed: int, file: str | None, as_json: bool
+    kernels: tuple[str, ...],
+    count: int,
+    matrix: bool,
+    minutes: float | None,
+    part: str,
+    seed: int,
+    file: str | None,
+    as_json: bool,
 ) -> None:
     """Execute compiled configs of kernels (default: all); compare with float64 and Triton's interpreter."""
     from tilewise.benchmarks.model.execution import bench_execute, execution_body, headline
@@ -139,8 +147,10 @@ def execute(
     for name in kernels:
         registry.load(name)
     if matrix:
-        _give(_execute_matrix(kernels, count, part, seed, quiet=as_json), file, as_json)
+        _give(_execute_matrix(kernels, count, part, seed, minutes, quiet=as_json), file, as_json)
         return
+    if minutes is not None:
+        raise click.UsageError("--minutes needs --matrix")
     rows, folder = [], read_settings().cache_folder
     for row in bench_execute(part, folder, count=count, seed=seed, kernels=kernels):
         rows.append(row)
@@ -149,7 +159,9 @@ def execute(
     _give(execution_body(rows, part, seed, headline(part, folder)), file, as_json)
 
 
-def _execute_matrix(kernels: tuple[str, ...], count: int, part: str, seed: int, *, quiet: bool) -> dict[str, Any]:
+def _execute_matrix(
+    kernels: tuple[str, ...], count: int, part: str, seed: int, minutes: float | None, *, quiet: bool
+) -> dict[str, Any]:
     from tilewise.benchmarks.model.matrix_execution import CASES, bench_matrix, matrix_body
     from tilewise.settings import read_settings
 
@@ -157,14 +169,15 @@ def _execute_matrix(kernels: tuple[str, ...], count: int, part: str, seed: int, 
         raise click.UsageError(f"--matrix does not know {', '.join(sorted(unknown))}")
     folder = read_settings().cache_folder
     rows, cases = [], [case for case in CASES if not kernels or case.kernel in kernels]
-    for row in bench_matrix(part, folder, folder / "matrix-execution.jsonl", count=count, seed=seed, cases=cases):
+    journal = folder / "matrix-execution.jsonl"
+    for row in bench_matrix(part, folder, journal, count=count, seed=seed, cases=cases, minutes=minutes):
         rows.append(row)
         if not quiet and row.get("verdict", {}).get("reason"):
             text = (
                 f"{row['kernel']} {row['dtype']} {row['dims']} {config_text(row['config'])}: {row['verdict']['reason']}"
             )
             output().print(text, markup=False)
-    return matrix_body(rows, part, seed, count)
+    return matrix_body(rows, part, seed, count, cases, minutes)
 
 
 @click.command()

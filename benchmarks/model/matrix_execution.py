@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import random
 import subprocess
+import time
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -22,11 +24,11 @@ from tilewise.tuner.devices.ascend_model.executor.verification import compile_co
 from tilewise.tuner.measure.verify import Arguments
 from tilewise.tuner.space.search_space import enumerate_space
 
-__all__ = ["CASES", "Case", "bench_matrix", "matrix_body"]
+__all__ = ["CASES", "SIZES", "Case", "bench_matrix", "matrix_body"]
 
 _FLOATS = ("float16", "bfloat16", "float32")
 
-_SIZES: Mapping[str, Callable[[random.Random], dict[str, int]]] = {
+SIZES: Mapping[str, Callable[[random.Random], dict[str, int]]] = {
     "gemm": lambda draw: {dim: draw.randint(1, 300) for dim in "MNK"},
     "grouped_gemm": lambda draw: {dim: draw.randint(1, 200) for dim in "MNK"} | {"G": draw.randint(1, 9)},
     "fused_moe": lambda draw: (
@@ -55,7 +57,7 @@ class Case:
 
 
 CASES = (
-    *(Case(name, dtype, {}) for name in _SIZES for dtype in _FLOATS),
+    *(Case(name, dtype, {}) for name in SIZES for dtype in _FLOATS),
     *(Case(name, "int8", {}) for name in ("gemm", "grouped_gemm")),
     Case("fused_moe", "bfloat16", {"quant": "int8_w8a8"}),
     Case("flash_attention", "float16", {"causal": True}),
@@ -64,32 +66,55 @@ CASES = (
 
 
 def bench_matrix(
-    part: str, folder: Path, journal: Path, *, count: int, seed: int, cases: Sequence[Case] = CASES
+    part: str,
+    folder: Path,
+    journal: Path,
+    *,
+    count: int,
+    seed: int,
+    cases: Sequence[Case] = CASES,
+    minutes: float | None = None,
 ) -> Iterator[dict[str, Any]]:
     """Yield a row for each of `count` random configs of each case that compile, and for those drawn that do not: those
-    in the journal, and the others as they are executed.
+    in the journal, and the others as they are executed. Cases take turns, and none begins a config after `minutes`.
 
-    Each has sizes of its own, and is executed on inputs drawn in every way.
+    Each config has sizes of its own, and is executed on inputs drawn in every way.
     """
     target = toolchain.target(part, folder)
     kept = Journal(journal)
     known = {(row["toolchain"], row["draw"]): row for row in kept.rows()}
-    for case in cases:
-        spec = registry.load(case.kernel)
+    until = None if minutes is None else time.monotonic() + 60 * minutes
+
+    def rows(case: Case) -> Iterator[dict[str, Any]]:
         compiled, attempt = 0, 0
         while compiled < count:
             name = f"{part} {seed} {case.kernel} {case.dtype} {sorted(case.flags.items())} {attempt}"
             row = known.get((toolchain.fingerprint(), name))
             if row is None:
-                row = _row(spec, case, random.Random(name), target, folder)
+                if until is not None and time.monotonic() >= until:
+                    return
+                row = _row(registry.load(case.kernel), case, random.Random(name), target, folder)
                 row |= {"draw": name, "toolchain": toolchain.fingerprint()}
                 kept.add(row)
             compiled, attempt = compiled + ("refused" not in row), attempt + 1
             yield row
 
+    yield from _in_turn([rows(case) for case in cases])
+
+
+def _in_turn(parts: Sequence[Iterator[dict[str, Any]]]) -> Iterator[dict[str, Any]]:
+    """Yield one row of each part, then the next of each, until all end."""
+    waiting = deque(parts)
+    while waiting:
+        part = waiting.popleft()
+        for row in part:
+            yield row
+            waiting.append(part)
+            break
+
 
 def _row(spec: KernelSpec, case: Case, draw: random.Random, target: Target, folder: Path) -> dict[str, Any]:
-    problem = Problem(spec.name, _SIZES[spec.name](draw), case.dtype, case.flags)
+    problem = Problem(spec.name, SIZES[spec.name](draw), case.dtype, case.flags)
     config: Config = draw.choice(enumerate_space(spec, problem, target).configs)
     try:
         functions = compile_config(spec, problem, config, target, folder)
@@ -100,20 +125,29 @@ def _row(spec: KernelSpec, case: Case, draw: random.Random, target: Target, fold
     return row.to_json() | {"flags": dict(case.flags)}
 
 
-def matrix_body(rows: Sequence[Mapping[str, Any]], part: str, seed: int, count: int) -> dict[str, Any]:
-    """Return all rows, and how many of each case agree, as plain JSON values."""
+def matrix_body(
+    rows: Sequence[Mapping[str, Any]],
+    part: str,
+    seed: int,
+    count: int,
+    cases: Sequence[Case] = CASES,
+    minutes: float | None = None,
+) -> dict[str, Any]:
+    """Return all rows, and how many of those asked for ran and agree in each case, as plain JSON values."""
     executed = [row for row in rows if "refused" not in row]
+    limit = "" if minutes is None else f" --minutes {minutes:g}"
     return (
-        {"command": f"tilewise bench execute --matrix --count {count} --seed {seed}"}
+        {"command": f"tilewise bench execute --matrix --count {count} --seed {seed}{limit}"}
         | execution_header(part, seed)
         | {
             "rows": list(rows),
             "summary": {
                 "kernels": len({row["kernel"] for row in executed}),
+                "configs_asked": count * len(cases),
                 "configs": len(executed),
                 "agree_with_float64": sum(row["verdict"]["agreed"] for row in executed),
                 "not_compiled": len(rows) - len(executed),
-                "cases": [asdict(case) | _counts(case, executed) for case in CASES if _of(case, executed)],
+                "cases": [asdict(case) | _counts(case, executed) for case in cases],
             },
         }
     )

@@ -160,13 +160,19 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
             rows,
             width + cols,
             2 * width * cols // (width + cols),
-            stages=int(config.get("NUM_STAGES", SLOTS if _is_paged(config) else 1)),
+            stages=_slots(config) if _is_paged(config) else int(config.get("NUM_STAGES", 1)),
             shared_bytes=rows * width * problem.item_bytes,
             splits=int(config["SPLITS"]),
             chained=True,
             head=width if _is_paged(config) else 0,
         ),
     )
+
+
+def _slots(config: Config) -> int:
+    """Return the trips that overlap on Ascend: with a vector loop in parts as many as workspace has slots, else half as
+    many, which is chosen by hand by fourteen times of each."""
+    return SLOTS if config.get("tile_mix_vector_loop", 0) else SLOTS // 2
 
 
 # The space -------------------------------------------------------------------------------------------------------
@@ -223,7 +229,7 @@ def _default(problem: Problem, target: Target) -> Config:
     config: dict[str, Value] = {}
     for split, block, values in itertools.product(splits[::-1], blocks, options):
         config = {"BLOCK_N": block, "SPLITS": split, **dict(zip(names, values, strict=False))}
-        config |= {"VARIANT": "paged"} if target.family == "ascend" else {}
+        config |= {"VARIANT": "paged", "tile_mix_vector_loop": 4} if target.family == "ascend" else {}
         if all(constraint.holds(config, problem, target) for constraint in SPEC.constraints):
             break
     return config
@@ -241,6 +247,7 @@ SPEC = KernelSpec(
         Parameter("SPLITS", _splits),
         Parameter("NUM_STAGES", only_nvidia(1, 2, 3, 4)),
         Parameter("num_warps", only_nvidia(2, 4, 8), role="option"),
+        Parameter("tile_mix_vector_loop", only_ascend(0, 4), role="option"),
     ),
     constraints=(
         Constraint(

@@ -55,6 +55,11 @@ def test_large_tiles_are_preferred():
     assert score(decode()) > score(decode(BLOCK_N=64))
 
 
+def test_a_vector_loop_in_parts_lets_trips_of_decoding_overlap():
+    assert decode(tile_mix_vector_loop=0)["turns"] > decode(tile_mix_vector_loop=4)["turns"]
+    assert score(decode(tile_mix_vector_loop=4)) > score(decode(tile_mix_vector_loop=0))
+
+
 def test_keys_are_split_only_among_idle_cores():
     assert score(decode(1, SPLITS=2)) > score(decode(1))
     assert score(decode(5)) > score(decode(5, SPLITS=2))

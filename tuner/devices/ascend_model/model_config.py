@@ -20,7 +20,7 @@ from tilewise.tuner.hardware.ascend_costs import INTERVAL, Costs, End, costs
 from tilewise.tuner.hardware.ascend_parts import ON_CHIP_BYTES
 from tilewise.tuner.hardware.ascend_parts import part as part_named
 from tilewise.tuner.hardware.calibrated_costs import calibrated
-from tilewise.tuner.hardware.cube_costs import SMALL_US, TRUST
+from tilewise.tuner.hardware.cube_costs import ODD_SHARE, SMALL_US, TRUST
 from tilewise.tuner.measure.outcome import Outcome, Timing
 from tilewise.tuner.workers.worker import describe
 
@@ -116,6 +116,8 @@ def _class(functions: Sequence[Function], timed: KernelTime) -> str:
         return "element-wise"
     if sum(timed.overhead_us.values()) > timed.time_us / 3:
         return "launch-bound"
+    if timed.odd_rows_us >= ODD_SHARE * timed.time_us:
+        return "odd rows"
     if any(function.vector for function in functions):
         return "cube and vector cores"
     return "small product" if timed.time_us < SMALL_US else "large product"

@@ -35,6 +35,26 @@ def test_the_class_follows_from_what_the_time_is_made_of(kernel, size, config, f
     assert said.endswith(f"modelled as {expected}: probably {low:g} to {high:g} times as long")
 
 
+@pytest.mark.parametrize(
+    ("dims", "expected"),
+    [
+        ({"M": 1024, "N": 1039, "K": 1024}, "odd rows"),
+        ({"M": 1024, "N": 1040, "K": 1024}, "small product"),
+        ({"M": 256, "N": 256, "K": 65536}, "odd rows"),
+        ({"M": 256, "N": 256, "K": 65520}, "large product"),
+    ],
+)
+def test_rows_that_are_no_whole_blocks_or_far_apart_are_a_class(dims, expected, target, cache_folder):
+    outcome, _ = model_config(
+        registry.load("gemm"), Problem("gemm", dims, "float16"), {**TILE, "BLOCK_K": 64}, target, cache_folder
+    )
+    assert outcome.facts["trust"]["class"] == expected
+
+
+def test_odd_rows_have_the_widest_interval_upwards():
+    assert TRUST["odd rows"][1] == max(high for _, high in TRUST.values())
+
+
 def test_lower_trust_is_a_wider_interval(cache_folder):
     with ModelDevice("Ascend910B4", jobs=1, cache_folder=cache_folder) as device:
         spec = registry.load("gemm")

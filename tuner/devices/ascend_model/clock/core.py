@@ -90,7 +90,8 @@ class ProgramTime:
     """Cycles from a program's start to its end, and the busy cycles of each pipe.
 
     `reads`, `writes` and `atomics`, a part of the writes, are bytes by argument index, without zeros. Of a mixed
-    kernel, `busy` has the core whose pipe is busiest, and `beside` the times of its cores.
+    kernel, `busy` has the core whose pipe is busiest, and `beside` the times of its cores. `odd_rows` are the cycles of
+    loads to L1 whose price is least known.
     """
 
     cycles: float
@@ -99,6 +100,7 @@ class ProgramTime:
     writes: Mapping[int, int]
     atomics: Mapping[int, int]
     beside: Sequence[ProgramTime] = ()
+    odd_rows: float = 0.0
 
     @classmethod
     def together(cls, cores: Sequence[ProgramTime]) -> ProgramTime:
@@ -111,6 +113,7 @@ class ProgramTime:
             writes=_added([core.writes for core in cores]),
             atomics=_added([core.atomics for core in cores]),
             beside=tuple(cores),
+            odd_rows=max(core.odd_rows for core in cores),
         )
 
     @property
@@ -139,10 +142,13 @@ def _added(counts: Sequence[Mapping[int, int]]) -> Counter[int]:
 class Core:
     """The state of one core during a program: clocks and counters in cycles, by pipe.
 
-    `reads`, `writes` and `atomics` count bytes by argument index. `pipes` are those that the core has.
+    `reads`, `writes` and `atomics` count bytes by argument index. `pipes` are those that the core has. `odd_rows` is a
+    part of MTE2's busy cycles.
     """
 
-    __slots__ = ("atomics", "busy", "done", "elements", "flags", "free", "pipes", "program", "reads", "writes")
+    __slots__ = (
+        *("atomics", "busy", "done", "elements", "flags", "free", "odd_rows", "pipes", "program", "reads", "writes"),
+    )
 
     def __init__(self, program: int, arguments: int, pipes: Sequence[str] = VECTOR_PIPES) -> None:
         self.program, self.pipes = program, pipes
@@ -151,6 +157,7 @@ class Core:
         self.done = [0.0] * count
         self.busy = [0.0] * count
         self.flags: dict[tuple[int, int, int], deque[float]] = {}
+        self.odd_rows = 0.0
         self.elements = 0
         self.reads = [0] * arguments
         self.writes = [0] * arguments
@@ -194,14 +201,14 @@ class Core:
         moved = (self.reads, self.writes, self.atomics)
         reads, writes, atomics = ({i: size for i, size in enumerate(sizes) if size} for sizes in moved)
         busy = {pipe: self.busy[PIPES.index(pipe)] for pipe in self.pipes}
-        return ProgramTime(self.free[S], busy, reads, writes, atomics)
+        return ProgramTime(self.free[S], busy, reads, writes, atomics, odd_rows=self.odd_rows)
 
     def times(self) -> list[float]:
         pending = [time for key in sorted(self.flags) for time in self.flags[key]]
         return [*self.free, *self.done, *pending]
 
     def counts(self) -> list[float]:
-        return [*self.busy, self.elements, *self.reads, *self.writes, *self.atomics]
+        return [*self.busy, self.odd_rows, self.elements, *self.reads, *self.writes, *self.atomics]
 
     def advance(self, times: Sequence[float], counts: Sequence[float], periods: int) -> None:
         """Advance every clock, pending flag and counter by this many periods."""
@@ -212,7 +219,8 @@ class Core:
         for key in sorted(self.flags):
             self.flags[key] = deque(t + periods * next(rest) for t in self.flags[key])
         self.busy = [t + periods * d for t, d in zip(self.busy, counts[:n], strict=True)]
-        work = (round(periods * d) for d in counts[n:])
+        self.odd_rows += periods * counts[n]
+        work = (round(periods * d) for d in counts[n + 1 :])
         self.elements += next(work)
         for counter in (self.reads, self.writes, self.atomics):
             counter[:] = [size + next(work) for size in counter]
@@ -221,7 +229,7 @@ class Core:
         twin = Core(self.program, 0, self.pipes)
         twin.free, twin.done, twin.busy = [*self.free], [*self.done], [*self.busy]
         twin.flags = {key: deque(times) for key, times in self.flags.items()}
-        twin.elements = self.elements
+        twin.odd_rows, twin.elements = self.odd_rows, self.elements
         twin.reads, twin.writes, twin.atomics = [*self.reads], [*self.writes], [*self.atomics]
         return twin
 

@@ -61,7 +61,10 @@ def _to_l1(clock: CubeClock, op: Op) -> _Step:
         rate = rate_of(clock.memory.inward, outside, op)
         stepping = rows * far_row if one_by_one else start + (rows - 1) * row_cycles
         alone = max(stepping, taken.bytes / rate.core)
-        core.occupy(MTE2, max(alone, taken.bytes / rate.share), rate.latency)
+        cycles = max(alone, taken.bytes / rate.share)
+        core.occupy(MTE2, cycles, rate.latency)
+        if one_by_one or taken.misaligned:
+            core.odd_rows += cycles
         core.elements += size
         core.reads[outside.base] += size
         core.touched(outside, True)

@@ -49,8 +49,9 @@ class KernelTime:
 
     `overhead_us` is the time in which no program runs: `launch`, `start` of programs on their cores, `dispatch` (the
     last program waits to be handed out), `atomics` (waiting for other atomics on the same address) and `lines` (waiting
-    for other stores to the same line). `reads` and
-    `writes` are bytes by buffer, in the order given to the machine.
+    for other stores to the same line). `reads` and `writes` are bytes by buffer, in the order given to the machine.
+    `odd_rows_us` is the part of MTE2's time whose price is least known: rows to L1 that are no whole blocks, or too far
+    apart for one transfer.
     """
 
     time_us: float
@@ -59,6 +60,7 @@ class KernelTime:
     waves: int
     reads: tuple[int, ...]
     writes: tuple[int, ...]
+    odd_rows_us: float = 0.0
 
     @classmethod
     def in_turn(cls, times: Sequence[KernelTime]) -> KernelTime:
@@ -75,6 +77,7 @@ class KernelTime:
             waves=longest.waves,
             reads=tuple(size for timed in times for size in timed.reads),
             writes=tuple(size for timed in times for size in timed.writes),
+            odd_rows_us=sum(timed.odd_rows_us for timed in times),
         )
 
     @property
@@ -193,6 +196,7 @@ class Machine:
             waves=-(-programs // self._cores),
             reads=self._moved(waves, lambda timed: timed.reads),
             writes=self._moved(waves, lambda timed: timed.writes),
+            odd_rows_us=sum(wave.count * wave.longest.odd_rows for wave in waves) / kilohertz,
         )
 
     def _moved(self, waves: Sequence[_Wave], traffic: Callable[[ProgramTime], Mapping[int, int]]) -> tuple[int, ...]:

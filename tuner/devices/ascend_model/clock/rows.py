@@ -21,19 +21,22 @@ _BLOCK = 32
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """`rows` are runs of contiguous bytes; `bytes` is what the transfer costs of the memory's rate."""
+    """`rows` are runs of contiguous bytes; `bytes` is what the transfer costs of the memory's rate. `misaligned` rows
+    begin in the middle of a block."""
 
     rows: int
     bytes: float
+    misaligned: bool
 
 
 def drawn(view: View, costs: Costs, beside: float | None = None) -> Drawn:
     """Return what a transfer of this view of global memory draws; a row costs `beside` bytes more than it has."""
     rows, row_bytes = view.rows()
     least = row_bytes + (costs["row_bytes"] if beside is None else beside)
-    if _misaligned(view, rows):
+    misaligned = _misaligned(view, rows)
+    if misaligned:
         least += costs["misaligned_line"] * min(row_bytes, LINE)
-    return Drawn(rows, rows * least)
+    return Drawn(rows, rows * least, misaligned)
 
 
 def _misaligned(view: View, rows: int) -> bool:

@@ -1,6 +1,7 @@
 """Loops over the elements of a tile, executed for all elements at once.
 
-A register becomes an array with an axis for the programs and one for each loop. That gives what one trip after the
+A register becomes an array with an axis for the programs and one for each loop, a row that each trip loads one with
+another axis for its elements. That gives what one trip after the
 other gives if no trip reads what another one writes: memory that is read and written has to be the same element in
 each trip, read first. Addresses tell, once they are known. Where they do not show it, the loop is executed as it
 stands. What does the same in every trip is executed once, before the others: of memory that no trip writes.
@@ -14,12 +15,12 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from tilewise.tuner.devices.ascend_model.clock.core import S
-from tilewise.tuner.devices.ascend_model.executor.global_memory import GlobalMemory
+from tilewise.tuner.devices.ascend_model.clock.core import MTE2, S
+from tilewise.tuner.devices.ascend_model.executor.global_memory import GlobalMemory, require_transfer
 from tilewise.tuner.devices.ascend_model.executor.groups import Group, Step, run_steps
-from tilewise.tuner.devices.ascend_model.executor.memory import View
+from tilewise.tuner.devices.ascend_model.executor.memory import BLOCK_BYTES, View, collapsed
 from tilewise.tuner.devices.ascend_model.ir.element_loops import ElementLoop
-from tilewise.tuner.devices.ascend_model.ir.hivm import MemRef, Op, index_plan
+from tilewise.tuner.devices.ascend_model.ir.hivm import MemRef, Op, index_plan, kept_dimensions
 from tilewise.tuner.devices.ascend_model.ir.scalars import scalar_function
 
 __all__ = ["all_at_once"]
@@ -73,6 +74,7 @@ class _Access:
     op: Op
     view: View | None = None
     values: Any = None
+    pipe: int = S
 
     @property
     def writes(self) -> bool:
@@ -134,22 +136,37 @@ class _Registers:
         self._accesses.append(_Access(op, view))
         return self.group.chip.read(view, op).copy()
 
-    def write(self, op: Op, element: View, value: Any) -> None:
+    def load_row(self, op: Op, outside: View, inside: View) -> None:
+        """Load a row of whole blocks in each trip."""
+        require_transfer(outside, inside, op)
+        row_bytes = inside.elements() * inside.item_bits // 8
+        if len(outside.sizes) != 1 or inside.strides != (1,) or not row_bytes or row_bytes % BLOCK_BYTES:
+            raise _OneByOne
+        elements = np.asarray(outside.offset)[..., None] + np.arange(inside.elements()) * outside.strides[0]
+        at = np.broadcast_to(elements, (len(self.group.programs), *map(len, self.trips), inside.elements()))
+        if (found := self.memory.gather(op, replace(outside, sizes=(), strides=()), at)) is None:
+            raise _OneByOne
+        self.write(op, inside, found, MTE2)
+
+    def write(self, op: Op, element: View, value: Any, pipe: int = S) -> None:
         view = self._tile(element)
-        if tuple(map(len, self.trips)) != view.sizes or not _is_injective(view):
+        if (*map(len, self.trips), *element.sizes) != view.sizes or not _is_injective(view):
+            raise _OneByOne
+        if pipe != S and not _begins_blocks(view):
             raise _OneByOne
         if any(_meet(stored, view) for stored in self._stored):
             raise _OneByOne
         for made in self._accesses:
             if made.view is not None and _meet(made.view, view) and (made.writes or made.view != view):
                 raise _OneByOne
-        self._accesses.append(_Access(op, view, value))
+        self._accesses.append(_Access(op, view, value, pipe))
 
     def _tile(self, element: View) -> View:
-        """Return the elements of all trips as one view."""
-        at = np.asarray(element.offset)
+        """Return the elements of all trips as one view, or their rows with an axis more."""
+        at, rest = np.asarray(element.offset), (element.sizes, element.strides)
         if at.ndim == 0:
-            return replace(element, offset=int(at), sizes=(1,) * len(self.trips), strides=(0,) * len(self.trips))
+            ones, zeros = ((fill,) * len(self.trips) for fill in (1, 0))
+            return replace(element, offset=int(at), sizes=ones + rest[0], strides=zeros + rest[1])
         if len(at) != 1:  # another place in each program
             raise _OneByOne
         (at,) = at
@@ -162,7 +179,7 @@ class _Registers:
             expected = expected[..., None] + np.arange(size) * stride
         if not np.array_equal(expected, at):
             raise _OneByOne
-        return replace(element, offset=start, sizes=at.shape, strides=tuple(strides))
+        return replace(element, offset=start, sizes=at.shape + rest[0], strides=tuple(strides) + rest[1])
 
     def commit(self) -> None:
         """Make the accesses in the order of one trip."""
@@ -170,7 +187,7 @@ class _Registers:
             if made.view is None:
                 self.group.order.issue(S, made.op)
             elif made.writes:
-                self.group.order.use(S, made.op, [], [made.view])
+                self.group.order.use(made.pipe, made.op, [], [made.view])
                 self.group.chip.write(made.view, made.values, made.op)
             else:
                 self.group.order.use(S, made.op, [made.view], [])
@@ -188,6 +205,15 @@ def _bits(view: View) -> tuple[int, int]:
     low, high = view.span()
     start = view.address * 8 + view.offset * view.item_bits
     return start + low * view.item_bits, start + (high + 1) * view.item_bits
+
+
+def _begins_blocks(view: View) -> bool:
+    """Return whether each row of a view of many begins a block, so that no two trips share one."""
+    *strides, _ = view.strides
+    item = view.item_bits // 8
+    return (
+        not any(step * item % BLOCK_BYTES for step in strides) and not (view.address + view.offset * item) % BLOCK_BYTES
+    )
 
 
 def _is_injective(view: View) -> bool:
@@ -211,8 +237,8 @@ def _compute(op: Op) -> _Compute:
         return _load
     if op.name == "memref.store":
         return _store
-    if op.name == "memref.reinterpret_cast":
-        return _reinterpret
+    if op.name in _VIEWS_AND_ROWS:
+        return _VIEWS_AND_ROWS[op.name]
     function = scalar_function(op)
 
     def scalar(registers: _Registers, op: Op) -> None:
@@ -247,3 +273,38 @@ def _reinterpret(registers: _Registers, op: Op) -> None:
     registers[op.results[0]] = replace(
         view, offset=offset, sizes=tuple(map(int, sizes)), strides=tuple(map(int, strides)), dtype=kind.dtype
     )
+
+
+def _subview(registers: _Registers, op: Op) -> None:
+    (source,), *_ = op.segments()
+    offsets, sizes, steps = (
+        [registers[number] if known is None else known for known, number in part] for part in index_plan(op)
+    )
+    if any(isinstance(number, np.ndarray) for number in [*sizes, *steps]):
+        raise _OneByOne
+    kind, view = op.result_types[0], registers[source]
+    assert isinstance(kind, MemRef)
+    kept = kept_dimensions(op.attributes["static_sizes"], kind.shape)
+    registers[op.results[0]] = replace(
+        view,
+        offset=view.offset + sum(at * stride for at, stride in zip(offsets, view.strides, strict=True)),
+        sizes=tuple(max(0, int(sizes[i])) for i in kept),
+        strides=tuple(view.strides[i] * int(steps[i]) for i in kept),
+    )
+
+
+def _collapse(registers: _Registers, op: Op) -> None:
+    registers[op.results[0]] = collapsed(registers[op.operands[0]], op.attributes["reassociation"])
+
+
+def _load_row(registers: _Registers, op: Op) -> None:
+    source, target = op.operands[:2]
+    registers.load_row(op, registers[source], registers[target])
+
+
+_VIEWS_AND_ROWS = {
+    "memref.reinterpret_cast": _reinterpret,
+    "memref.subview": _subview,
+    "memref.collapse_shape": _collapse,
+    "hivm.hir.load": _load_row,
+}

@@ -36,6 +36,7 @@ from tilewise.tuner.devices.ascend_model.executor.memory import (
     OnChip,
     OutOfBounds,
     View,
+    collapsed,
     decode,
     encode,
     place,
@@ -209,7 +210,7 @@ class Executor:
 
     def _for(self, op: Op) -> Step:
         loop = self._trips(op)
-        found = ElementLoop.of(op)
+        found = ElementLoop.of(op, rows=True)
         return all_at_once(self, found, loop) if found else loop
 
     def _trips(self, op: Op) -> Step:
@@ -348,9 +349,7 @@ class Executor:
         groups, source, result = op.attributes["reassociation"], op.operands[0], op.results[0]
 
         def collapse(group: Group) -> None:
-            view: View = group.values[source]
-            sizes = tuple(math.prod(view.sizes[i] for i in axes) for axes in groups)
-            group.values[result] = replace(view, sizes=sizes, strides=tuple(_stride(view, axes) for axes in groups))
+            group.values[result] = collapsed(group.values[source], groups)
 
         return collapse
 
@@ -559,9 +558,3 @@ _SPACES = {"vector": ("ub",), "cube": ("cbuf", "cc")}
 
 def _read(plan: IndexPlan, group: Group) -> list[Any]:
     return [group.values[number] if known is None else known for known, number in plan]
-
-
-def _stride(view: View, axes: Sequence[int]) -> int:
-    """Return the stride of dimensions folded into one: that of the innermost one longer than 1."""
-    longer = [view.strides[i] for i in axes if view.sizes[i] != 1]
-    return longer[-1] if longer else 1

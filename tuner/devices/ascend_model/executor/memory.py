@@ -9,8 +9,8 @@ there may hold: compilers load first and select by a mask afterwards.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -31,6 +31,7 @@ __all__ = [
     "OnChip",
     "OutOfBounds",
     "View",
+    "collapsed",
     "decode",
     "encode",
     "place",
@@ -95,6 +96,18 @@ class View:
         """Return the lowest and highest element, relative to `offset`."""
         steps = [(size - 1) * stride for size, stride in zip(self.sizes, self.strides, strict=True)]
         return sum(min(0, step) for step in steps), sum(max(0, step) for step in steps)
+
+
+def collapsed(view: View, groups: Sequence[Sequence[int]]) -> View:
+    """Return a view with dimensions folded into one, group by group."""
+    sizes = tuple(math.prod(view.sizes[i] for i in axes) for axes in groups)
+    return replace(view, sizes=sizes, strides=tuple(_stride(view, axes) for axes in groups))
+
+
+def _stride(view: View, axes: Sequence[int]) -> int:
+    """Return the stride of dimensions folded into one: that of the innermost one longer than 1."""
+    longer = [view.strides[i] for i in axes if view.sizes[i] != 1]
+    return longer[-1] if longer else 1
 
 
 def _storage(dtype: str) -> np.dtype[Any]:

@@ -15,6 +15,9 @@ __all__ = ["ElementLoop", "Level"]
 
 _VIEWS = ("memref.reinterpret_cast",)
 
+_ROWS = ("memref.subview", "memref.collapse_shape", "hivm.hir.load")
+"""Operations that load a row in each trip, where the compiler loads a tile whose rows are chosen by a list."""
+
 _REPEATED = ("memref_ext.alloc_workspace", "hivm.hir.pipe_barrier", "hivm.hir.store")
 """Operations that do the same in every trip if their operands are made outside the nest."""
 
@@ -37,15 +40,16 @@ class ElementLoop:
     """A nest of loops, outermost first, whose bounds are known before it begins.
 
     It moves numbers between registers and memory, and computes with them. No loop carries a value, so trips depend on
-    one another only through on-chip memory. Global memory is read, and written by repeated operations alone.
+    one another only through on-chip memory. Global memory is read, and written by repeated operations alone. With
+    `rows`, a trip may also load a row to the vector core's memory.
     """
 
     levels: Sequence[Level]
 
     @classmethod
-    def of(cls, op: Op) -> ElementLoop | None:
+    def of(cls, op: Op, *, rows: bool = False) -> ElementLoop | None:
         """Return the nest that begins with a loop, or None if it is none."""
-        levels = list(_levels(op))
+        levels = list(_levels(op, rows))
         if not any(_stores(level) for level in levels):
             return None
         made = {number for level in levels for number in _made(level)}
@@ -72,7 +76,7 @@ class ElementLoop:
         return tuple(op.operands[0] for op in self.repeated.walk() if op.name == "hivm.hir.store")
 
 
-def _levels(op: Op) -> Iterator[Level]:
+def _levels(op: Op, rows: bool) -> Iterator[Level]:
     """Yield a perfect nest's loops; nothing if an operation of it may do more than move and compute numbers."""
     found: list[Level] = []
     while True:
@@ -84,7 +88,7 @@ def _levels(op: Op) -> Iterator[Level]:
         operations = before if inner else [*before, last]
         repeated = [each for each in operations if _may_repeat(each)]
         scalar = [each for each in operations if each not in repeated and each.name != "annotation.mark"]
-        if not all(_is_scalar(each) for each in scalar):
+        if not all(_is_scalar(each) or (rows and _moves_row(each)) for each in scalar):
             return
         found.append(Level(op, body.arguments[0], scalar, repeated))
         if inner is None:
@@ -105,6 +109,15 @@ def _is_scalar(op: Op) -> bool:
     if op.name == "memref.store":
         return _space(op, 1) != "gm"
     return op.name.startswith(("arith.", "math.")) and not isinstance(op.result_types[0], MemRef)
+
+
+def _moves_row(op: Op) -> bool:
+    """Return whether an operation loads a row to the vector core's memory without filling up what is masked, or makes
+    the views for that."""
+    if op.name != "hivm.hir.load":
+        return op.name in _ROWS
+    filled = op.attributes.get("pad_mode") == "PadValue" or op.attributes.get("init_out_buffer")
+    return _space(op, 1) == "ub" and not filled
 
 
 def _may_repeat(op: Op) -> bool:
@@ -133,4 +146,4 @@ def _made(level: Level) -> Iterator[int]:
 
 
 def _stores(level: Level) -> bool:
-    return any(op.name == "memref.store" for op in level.operations)
+    return any(op.name in ("memref.store", "hivm.hir.load") for op in level.operations)

@@ -13,7 +13,8 @@ __all__ = ["RULES", "Finding", "Rule"]
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """A kind of finding. A finding of level `error` keeps the config from running, a `warning` costs time."""
+    """A kind of finding. A finding of level `error` keeps the config from running. A `warning` costs time, or may make
+    results wrong."""
 
     id: str
     summary: str
@@ -28,6 +29,13 @@ _LISTED = (
         "The compiler plans every buffer of a program in the core's own memories. If one of them is too small, even "
         "without double buffers, nothing is compiled.",
         level="error",
+    ),
+    Rule(
+        "added-mask",
+        "A mask is added to a product that does not fill its tile.",
+        "The compiler turns a row that is added to a product into the start of its sums, and multiplies only the "
+        "columns that are there. The others keep sums of an earlier trip, without the row, so a mask that is added "
+        "does not mask them. Results are right only where the columns fill every tile.",
     ),
     Rule(
         "element-access",

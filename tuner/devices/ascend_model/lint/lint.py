@@ -15,6 +15,7 @@ from tilewise.tuner.devices.ascend_model.lint.code import Code
 from tilewise.tuner.devices.ascend_model.lint.costs import Costs
 from tilewise.tuner.devices.ascend_model.lint.element_loops import element_loops, row_loops
 from tilewise.tuner.devices.ascend_model.lint.finding import RULES, Finding
+from tilewise.tuner.devices.ascend_model.lint.products import added_masks
 from tilewise.tuner.devices.ascend_model.lint.programs import idle_cores, program_starts
 from tilewise.tuner.devices.ascend_model.lint.transfers import far_rows, inner_strides
 from tilewise.tuner.devices.ascend_model.report.analysis import Analysis, LaunchCourse
@@ -100,6 +101,7 @@ def _code(launch: LocatedLaunch, course: LaunchCourse | None, target: Target) ->
     halves = [Code(located, launch) for located in launch.functions]
     costs = Costs(course)
     for code in halves:
+        yield from added_masks(code, halves)
         yield from element_loops(code, costs)
         yield from row_loops(code, costs)
         yield from inner_strides(code, costs, halves)

@@ -155,3 +155,52 @@ def test_a_store_that_does_not_wait_for_a_loop_is_a_race(run):
     body = (load("v", "i"), store("v", "i"))
     with pytest.raises(Race, match=r"store .* on MTE3 reads on-chip byte .*, which memref.store"):
         run(*LOADED, *loop("i", "trips"), *body, *END, "store")
+
+
+def row(width):
+    """Load the row of global memory that begins at the element that the list on chip names, to the tile from 2048."""
+    sizes = f"static_sizes = array<i64: {width}>, static_strides = array<i64: 1>"
+    anywhere = ANYWHERE.partition("static_sizes")[0] + sizes
+    outside, inside = (
+        f"memref<{width}xf32, strided<[1], offset: ?>, #hivm.address_space<{space}>>" for space in ("gm", "ub")
+    )
+    return (
+        *(number("width", width), number("far", 2048), *gather("i")[:3]),
+        *(whole("before", "muli", "i", "width"), whole("to", "addi", "before", "far")),
+        f'%source = "memref.reinterpret_cast"(%arg, %at_i) <{{{anywhere}}}> : ({BUFFER}, index) -> {outside}',
+        f'%target = "memref.subview"(%a, %to) <{{{anywhere}}}> : (UB, index) -> {inside}',
+        f'"hivm.hir.load"(%source, %target) : ({outside}, {inside}) -> ()',
+    )
+
+
+LIST = ("load", "set MTE2 S 0", "wait MTE2 S 0", number("trips", 20))
+STARTS = np.random.default_rng(0).integers(0, 4000, 4096).astype(np.float32)
+
+
+def chosen(width):
+    return [STARTS[int(start) : int(start) + width].tolist() for start in STARTS[:20]]
+
+
+@pytest.mark.parametrize(("width", "one_by_one"), [(64, 0), (60, 1)])
+def test_rows_of_whole_blocks_are_loaded_all_at_once(program, width, one_by_one):
+    lines = (*LIST, *loop("i", "trips"), *row(width), *END, "store")
+    executor, data = Watched(program(*lines), ON_CHIP, order=Unordered), STARTS.copy()
+    executor.run({"x_ptr": data}, [7], (1,))
+    assert executor.one_by_one == one_by_one
+    assert data[2048 : 2048 + 20 * width].reshape(20, width).tolist() == chosen(width)
+
+
+def test_rows_loaded_all_at_once_are_ordered_as_transfers(run):
+    rows = (*loop("i", "trips"), *row(64), *END)
+    _, one_by_one = run(*LIST, *rows, "set MTE2 V 0", "wait MTE2 V 0", "exp", data=STARTS)
+    assert one_by_one == 0
+    with pytest.raises(Race, match=r"vexp .* on V .*, which load .* wrote, and nothing orders them"):
+        run(*LIST, *rows, "exp", data=STARTS)
+    with pytest.raises(Race, match=r"memref.load .* on S reads .*, which load .* wrote, and nothing orders them"):
+        run("load", number("trips", 20), *rows, data=STARTS)
+
+
+def test_a_row_beyond_the_buffer_is_refused(program):
+    function = program(*LIST, *loop("i", "trips"), *row(64), *END)
+    with pytest.raises(OutOfBounds, match="of x_ptr, which has 4096"):
+        Executor(function, ON_CHIP).run({"x_ptr": np.full(4096, 1e6, np.float32)}, [7], (1,))

@@ -17,7 +17,7 @@ from tilewise.tuner.measure.verify import Arguments
 GROUPED = {"VARIANT": "masked", "BLOCK_M": 32, "BLOCK_N": 64, "BLOCK_K": 64, "GROUP_M": 2, "PROGRAMS": 0}
 EXPERTS = {"VARIANT": "sorted", "BLOCK_SIZE_M": 16, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 64, "GROUP_SIZE_M": 4}
 TOKENS = {"M": 40, "E": 5, "N": 40, "K": 70, "TOPK": 2}
-PAGED = {"VARIANT": "paged", "BLOCK_N": 32}
+PAGED = {"VARIANT": "paged", "BLOCK_N": 32, "tile_mix_vector_loop": 4}
 PAGES = {"B": 2, "H": 8, "HKV": 2, "PAGES": 5, "PAGE": 40, "D": 64}
 GROUPS = {"M": 175, "N": 133, "K": 101, "G": 5}
 
@@ -44,7 +44,7 @@ def verdict(target, cache_folder):
             "decode_attention",
             PAGES | {"H": 34, "PAGE": 7, "D": 40},
             "float16",
-            PAGED | {"BLOCK_N": 16, "SPLITS": 1},
+            PAGED | {"BLOCK_N": 16, "SPLITS": 1, "tile_mix_vector_loop": 0},
             {},
         ),
         ("fused_moe", TOKENS | {"E": 70, "TOPK": 3}, "bfloat16", EXPERTS | {"PROGRAMS": 20}, {}),

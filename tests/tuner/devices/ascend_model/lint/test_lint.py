@@ -89,6 +89,13 @@ def test_rows_too_far_apart_are_found_from_the_stride_on_that_the_instruction_ca
     assert finding.cost_us > near.time_us  # the cliff costs more than all of the work just below it
 
 
+def test_a_mask_that_is_added_to_a_product_is_named_with_its_line_and_a_remedy(linted):
+    finding = by_rule(linted("ADDED_MASK", M=64, N=101))["added-mask"]
+    assert "tl.dot(a, b)" in finding.place.text
+    assert "tl.where(" in finding.remedy
+    assert "added-mask" not in by_rule(linted("SELECTED_MASK", M=64, N=101))
+
+
 def test_masks_that_cut_every_tile_refill_l1_at_a_cost_and_full_tiles_do_not(linted):
     finding = by_rule(linted("MASKED", M=1000, N=1000, K=1000))["masked-refill"]
     assert "first fills its tile in L1" in finding.message
