@@ -45,7 +45,7 @@ __all__ = [
     "Worker",
 ]
 
-Clock = Literal['measured', 'modelled']
+Clock = Literal["measured", "modelled"]
 """Source of times: a device or a model."""
 
 Config = Mapping[str, int | float | str | bool]
@@ -54,14 +54,15 @@ Config = Mapping[str, int | float | str | bool]
 Dims = Mapping[str, int | bool | str]
 """The size of each of a kernel's dimensions, and its flags: true, false or a word."""
 
-Match = Literal['exact', 'older', 'nearest', 'portfolio', 'predicted']
+Match = Literal["exact", "older", "nearest", "portfolio", "predicted"]
 """Source of an answer. exact: stored for this problem, source and toolchain; older: stored for another toolchain;
 nearest: won for another shape, and feasible for this one; portfolio: predicted to be best by the trials of all tuned
 shapes; predicted: ranked first by the prior. In a request: how far the answer may relax; each value allows those
 before it."""
 
-Status = Literal['correct', 'constraints', 'compile', 'correctness', 'runtime', 'timeout', 'unmodelled']
+Status = Literal["correct", "constraints", "compile", "correctness", "runtime", "timeout", "unmodelled"]
 """Outcome of a trial. unmodelled: a modelled part could not judge the config."""
+
 
 class Best(TypedDict):
     """A config that was the fastest for its source, toolchain and clock when it was recorded."""
@@ -142,7 +143,7 @@ class Flipped(TypedDict):
 class Health(TypedDict):
     """The answer of a health check that passed."""
 
-    status: Literal['ok']
+    status: Literal["ok"]
 
 
 class History(TypedDict):
@@ -178,7 +179,7 @@ class Job(TypedDict):
     search: str
     seed: int
     priority: int
-    state: Literal['queued', 'running', 'done', 'failed', 'cancelled']
+    state: Literal["queued", "running", "done", "failed", "cancelled"]
     reason: str
     """Reason why it failed; empty otherwise."""
     progress: Progress
@@ -316,7 +317,7 @@ class Result(TypedDict):
     """Sum of the log ratios between the answer's dims and the requested ones."""
     verified: bool
     """True if the output agreed with `verified_by`."""
-    verified_by: NotRequired[Literal['reference', 'self']]
+    verified_by: NotRequired[Literal["reference", "self"]]
     """The float64 reference, or the kernel's own default config where it has no reference."""
     config: Config
     samples: int
@@ -425,7 +426,15 @@ class Client(Connection):
     """A client with a method for each operation of a server; see `Connection` for tokens, timeouts and errors."""
 
     def lookup(
-        self, kernel: str, dims: Mapping[str, int | bool | str], device: str, *, dtype: str = 'float32', match: Match = 'exact', toolchain: str | None = None    ) -> Result:
+        self,
+        kernel: str,
+        dims: Mapping[str, int | bool | str],
+        device: str,
+        *,
+        dtype: str = "float32",
+        match: Match = "exact",
+        toolchain: str | None = None,
+    ) -> Result:
         """Look up the best known config of a problem.
 
         Return one result. Its `match` names the source of the answer, and its `why` gives the evidence.
@@ -439,20 +448,30 @@ class Client(Connection):
 
         Raises `NotFound`: The kernel is unknown, or nothing is stored for this problem.
         """
-        return cast("Result", self._document('GET', f'/v1/configs/{part(kernel)}', params={**dims, 'dtype': dtype, 'device': device, 'match': match, 'toolchain': toolchain}))
+        return cast(
+            "Result",
+            self._document(
+                "GET",
+                f"/v1/configs/{part(kernel)}",
+                params={**dims, "dtype": dtype, "device": device, "match": match, "toolchain": toolchain},
+            ),
+        )
 
-    def lookup_many(
-        self, queries: Sequence[LookupQuery]    ) -> Sequence[Result | LookupMiss | LookupFault]:
+    def lookup_many(self, queries: Sequence[LookupQuery]) -> Sequence[Result | LookupMiss | LookupFault]:
         """Look up many problems at once.
 
         Return results in the order of the queries. One without an answer has a null `config`, and the `type` of the
         problem; one that does not match its schema fails alone, and has `errors`. Of one batch, at most 16 queries
         are answered by portfolios or predictions; further ones are `busy`.
         """
-        return cast("Sequence[Result | LookupMiss | LookupFault]", self._document('POST', '/v1/lookup', body={'queries': queries})['results'])
+        return cast(
+            "Sequence[Result | LookupMiss | LookupFault]",
+            self._document("POST", "/v1/lookup", body={"queries": queries})["results"],
+        )
 
     def explain(
-        self, kernel: str, dims: Mapping[str, int | bool | str], device: str, *, dtype: str = 'float32'    ) -> Explanation:
+        self, kernel: str, dims: Mapping[str, int | bool | str], device: str, *, dtype: str = "float32"
+    ) -> Explanation:
         """Explain the best config of a problem.
 
         Return what the model of the part says of the config that a look-up returns: time by pipe and by source line,
@@ -466,27 +485,35 @@ class Client(Connection):
 
         Raises `NotFound`: Nothing is stored for this problem, or it cannot be modelled.
         """
-        return cast("Explanation", self._document('GET', f'/v1/explain/{part(kernel)}', params={**dims, 'dtype': dtype, 'device': device}))
+        return cast(
+            "Explanation",
+            self._document("GET", f"/v1/explain/{part(kernel)}", params={**dims, "dtype": dtype, "device": device}),
+        )
 
-    def kernels(
-        self    ) -> Sequence[Kernel]:
+    def kernels(self) -> Sequence[Kernel]:
         """List the kernels that can be tuned.
 
         Return the kernels that come with tilewise and those that the server was started with. Other kernels with
         stored results can be looked up too.
         """
-        return cast("Sequence[Kernel]", self._document('GET', '/v1/kernels')['kernels'])
+        return cast("Sequence[Kernel]", self._document("GET", "/v1/kernels")["kernels"])
 
-    def devices(
-        self    ) -> Sequence[Device]:
+    def devices(self) -> Sequence[Device]:
         """List the devices.
 
         Return the devices as seen from the server's own machine.
         """
-        return cast("Sequence[Device]", self._document('GET', '/v1/devices')['devices'])
+        return cast("Sequence[Device]", self._document("GET", "/v1/devices")["devices"])
 
     def problems(
-        self, *, kernel: str | None = None, dtype: str | None = None, device: str | None = None, dims: str | None = None, limit: int = 50    ) -> Iterator[StoredProblem]:
+        self,
+        *,
+        kernel: str | None = None,
+        dtype: str | None = None,
+        device: str | None = None,
+        dims: str | None = None,
+        limit: int = 50,
+    ) -> Iterator[StoredProblem]:
         """List problems, those written to last first.
 
         Return problems in pages, with their best configs; `config` is null where none is verified. `next` and the
@@ -498,10 +525,24 @@ class Client(Connection):
         - `dims`: only shapes with these sizes and flags
         - `limit`: problems per page
         """
-        return self._pages('GET', '/v1/problems', 'problems', ('after', 'next'), params={'kernel': kernel, 'dtype': dtype, 'device': device, 'dims': dims, 'limit': limit})
+        return self._pages(
+            "GET",
+            "/v1/problems",
+            "problems",
+            ("after", "next"),
+            params={"kernel": kernel, "dtype": dtype, "device": device, "dims": dims, "limit": limit},
+        )
 
     def trials(
-        self, *, kernel: str | None = None, dtype: str | None = None, device: str | None = None, dims: str | None = None, status: Status | None = None, limit: int = 100    ) -> Iterator[Trial]:
+        self,
+        *,
+        kernel: str | None = None,
+        dtype: str | None = None,
+        device: str | None = None,
+        dims: str | None = None,
+        status: Status | None = None,
+        limit: int = 100,
+    ) -> Iterator[Trial]:
         """List trials.
 
         Return trials in pages, including trials that newer ones replaced. `next` and the `Link` header lead to the
@@ -514,10 +555,17 @@ class Client(Connection):
         - `status`: only trials with this status
         - `limit`: trials per page
         """
-        return self._pages('GET', '/v1/trials', 'trials', ('after', 'next'), params={'kernel': kernel, 'dtype': dtype, 'device': device, 'dims': dims, 'status': status, 'limit': limit})
+        return self._pages(
+            "GET",
+            "/v1/trials",
+            "trials",
+            ("after", "next"),
+            params={"kernel": kernel, "dtype": dtype, "device": device, "dims": dims, "status": status, "limit": limit},
+        )
 
     def history(
-        self, kernel: str, dims: Mapping[str, int | bool | str], device: str, *, dtype: str = 'float32'    ) -> History:
+        self, kernel: str, dims: Mapping[str, int | bool | str], device: str, *, dtype: str = "float32"
+    ) -> History:
         """List the best configs that a problem has had.
 
         Return every trial that was the fastest for its source, toolchain and clock when it was recorded, in the
@@ -530,10 +578,14 @@ class Client(Connection):
 
         Raises `NotFound`: Nothing is stored for this problem.
         """
-        return cast("History", self._document('GET', f'/v1/history/{part(kernel)}', params={**dims, 'dtype': dtype, 'device': device}))
+        return cast(
+            "History",
+            self._document("GET", f"/v1/history/{part(kernel)}", params={**dims, "dtype": dtype, "device": device}),
+        )
 
     def export(
-        self, *, kernel: str | None = None, dtype: str | None = None, device: str | None = None, dims: str | None = None    ) -> bytes:
+        self, *, kernel: str | None = None, dtype: str | None = None, device: str | None = None, dims: str | None = None
+    ) -> bytes:
         """Export every best config with its evidence.
 
         Stream the file that `tilewise import` and the decorator read, from one snapshot of the database. The
@@ -544,10 +596,11 @@ class Client(Connection):
         - `device`: only this device name
         - `dims`: only shapes with these sizes and flags
         """
-        return self._send('GET', '/v1/export', params={'kernel': kernel, 'dtype': dtype, 'device': device, 'dims': dims}).content
+        return self._send(
+            "GET", "/v1/export", params={"kernel": kernel, "dtype": dtype, "device": device, "dims": dims}
+        ).content
 
-    def import_results(
-        self, data: bytes    ) -> Imported:
+    def import_results(self, data: bytes) -> Imported:
         """Import results of another database.
 
         Merge an export file, plain or gzipped, in one transaction. A stored trial with stronger evidence stays.
@@ -555,10 +608,16 @@ class Client(Connection):
 
         - `data`: the file's content
         """
-        return cast("Imported", self._document('POST', '/v1/import', body=data))
+        return cast("Imported", self._document("POST", "/v1/import", body=data))
 
     def jobs(
-        self, *, limit: int = 50, state: Literal['queued', 'running', 'done', 'failed', 'cancelled'] | None = None, kernel: str | None = None, device: str | None = None    ) -> Iterator[Job]:
+        self,
+        *,
+        limit: int = 50,
+        state: Literal["queued", "running", "done", "failed", "cancelled"] | None = None,
+        kernel: str | None = None,
+        device: str | None = None,
+    ) -> Iterator[Job]:
         """List jobs, the newest first.
 
         Return one page of jobs. For the next page, pass `next`, the number of its last job, as `before`; the `Link`
@@ -569,10 +628,30 @@ class Client(Connection):
         - `kernel`: only jobs of this kernel
         - `device`: only jobs of the device with this id
         """
-        return self._pages('GET', '/v1/jobs', 'jobs', ('before', 'next'), params={'limit': limit, 'state': state, 'kernel': kernel, 'device': device})
+        return self._pages(
+            "GET",
+            "/v1/jobs",
+            "jobs",
+            ("before", "next"),
+            params={"limit": limit, "state": state, "kernel": kernel, "device": device},
+        )
 
     def submit(
-        self, kernel: str, shapes: Sequence[Dims], device: str, *, search: Literal['guided', 'tpe', 'random', 'exhaustive', 'retune'] = 'guided', dtype: str = 'float32', toolchain: str = '', fresh: bool = False, within: float | None = None, trials: int | None = None, seconds: float | None = None, seed: int = 0, priority: int = 0    ) -> Job:
+        self,
+        kernel: str,
+        shapes: Sequence[Dims],
+        device: str,
+        *,
+        search: Literal["guided", "tpe", "random", "exhaustive", "retune"] = "guided",
+        dtype: str = "float32",
+        toolchain: str = "",
+        fresh: bool = False,
+        within: float | None = None,
+        trials: int | None = None,
+        seconds: float | None = None,
+        seed: int = 0,
+        priority: int = 0,
+    ) -> Job:
         """Submit a tuning job.
 
         Return the job of this request; the same request twice is one job. Jobs run on the devices of the server and
@@ -587,10 +666,29 @@ class Client(Connection):
 
         Raises `NotFound`: /v1/kernels does not list the kernel.
         """
-        return cast("Job", self._document('POST', '/v1/jobs', body={'kernel': kernel, 'search': search, 'shapes': shapes, 'dtype': dtype, 'device': device, 'toolchain': toolchain, 'fresh': fresh, 'within': within, 'trials': trials, 'seconds': seconds, 'seed': seed, 'priority': priority}))
+        return cast(
+            "Job",
+            self._document(
+                "POST",
+                "/v1/jobs",
+                body={
+                    "kernel": kernel,
+                    "search": search,
+                    "shapes": shapes,
+                    "dtype": dtype,
+                    "device": device,
+                    "toolchain": toolchain,
+                    "fresh": fresh,
+                    "within": within,
+                    "trials": trials,
+                    "seconds": seconds,
+                    "seed": seed,
+                    "priority": priority,
+                },
+            ),
+        )
 
-    def job(
-        self, number: int    ) -> Job:
+    def job(self, number: int) -> Job:
         """Show one job.
 
         Return the job's request, its progress, and where it runs or why it waits.
@@ -599,10 +697,9 @@ class Client(Connection):
 
         Raises `NotFound`: There is no such job.
         """
-        return cast("Job", self._document('GET', f'/v1/jobs/{part(number)}'))
+        return cast("Job", self._document("GET", f"/v1/jobs/{part(number)}"))
 
-    def cancel(
-        self, number: int    ) -> Job:
+    def cancel(self, number: int) -> Job:
         """Cancel a job.
 
         Cancel a waiting job at once, and a running one after its current trial; its trials are kept. A job that has
@@ -612,10 +709,9 @@ class Client(Connection):
 
         Raises `NotFound`: There is no such job.
         """
-        return cast("Job", self._document('DELETE', f'/v1/jobs/{part(number)}'))
+        return cast("Job", self._document("DELETE", f"/v1/jobs/{part(number)}"))
 
-    def retry(
-        self, number: int    ) -> Job:
+    def retry(self, number: int) -> Job:
         """Retry a job.
 
         Queue a failed or cancelled job again; it goes on from its trials. Any other job stays as it is. If another
@@ -625,10 +721,9 @@ class Client(Connection):
 
         Raises `NotFound`: There is no such job.
         """
-        return cast("Job", self._document('POST', f'/v1/jobs/{part(number)}/retry'))
+        return cast("Job", self._document("POST", f"/v1/jobs/{part(number)}/retry"))
 
-    def delete_record(
-        self, number: int    ) -> Job:
+    def delete_record(self, number: int) -> Job:
         """Delete the record of a job.
 
         Delete the record of a job that has ended, and return it. Its trials stay, and an equal request is a new job.
@@ -637,10 +732,9 @@ class Client(Connection):
 
         Raises `NotFound`: There is no such job.
         """
-        return cast("Job", self._document('DELETE', f'/v1/jobs/{part(number)}/record'))
+        return cast("Job", self._document("DELETE", f"/v1/jobs/{part(number)}/record"))
 
-    def events(
-        self, number: int    ) -> Iterator[Job]:
+    def events(self, number: int) -> Iterator[Job]:
         """Follow the progress of a job.
 
         Stream server-sent events: a `job` event with the job's JSON now, and one after each change. The stream ends
@@ -650,40 +744,36 @@ class Client(Connection):
 
         Raises `NotFound`: There is no such job.
         """
-        return self._events('GET', f'/v1/jobs/{part(number)}/events')
+        return self._events("GET", f"/v1/jobs/{part(number)}/events")
 
-    def workers(
-        self    ) -> Sequence[Worker]:
+    def workers(self) -> Sequence[Worker]:
         """List the live workers.
 
         Return the processes that run jobs, this server's among them, each with its devices and their jobs. One that
         was lost disappears after a minute without a sign of life.
         """
-        return cast("Sequence[Worker]", self._document('GET', '/v1/workers')['workers'])
+        return cast("Sequence[Worker]", self._document("GET", "/v1/workers")["workers"])
 
-    def healthz(
-        self    ) -> Health:
+    def healthz(self) -> Health:
         """Check that the server runs.
 
         Answer without touching the database.
         """
-        return cast("Health", self._document('GET', '/healthz'))
+        return cast("Health", self._document("GET", "/healthz"))
 
-    def readyz(
-        self    ) -> Health:
+    def readyz(self) -> Health:
         """Check that the server can answer.
 
         Check that the database has the schema version that this program needs, and run one indexed query. Checks at
         the same time are one.
         """
-        return cast("Health", self._document('GET', '/readyz'))
+        return cast("Health", self._document("GET", "/readyz"))
 
-    def metrics(
-        self    ) -> str:
+    def metrics(self) -> str:
         """Metrics for Prometheus.
 
         Return the metrics in Prometheus' text format: those of all processes of the server, by the label `process`.
         Those of the fleet are counted at most once in `RECOUNT_SECONDS`, and stay as they are while the database
         fails.
         """
-        return self._send('GET', '/metrics').text
+        return self._send("GET", "/metrics").text
