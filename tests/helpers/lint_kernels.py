@@ -87,55 +87,6 @@ MASKED = _product("masked")
 
 
 @triton.jit
-def positive_kernel(a_ptr, b_ptr, out_ptr, M, N, ADDED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
-    """Add up each row's positive products; columns beyond the end are masked by adding minus infinity, or selecting
-    it."""
-    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
-    depth = tl.arange(0, 64)
-    a = tl.load(a_ptr + rows[:, None] * 64 + depth[None, :], mask=(rows < M)[:, None], other=0.0)
-    total = tl.zeros((BLOCK_M,), dtype=tl.float32)
-    for start in range(0, N, BLOCK_N):
-        cols = start + tl.arange(0, BLOCK_N)
-        b = tl.load(b_ptr + depth[:, None] * N + cols[None, :], mask=(cols < N)[None, :], other=0.0)
-        product = tl.dot(a, b)
-        if ADDED:
-            product += tl.where(cols < N, 0.0, float("-inf"))[None, :]
-        else:
-            product = tl.where((cols < N)[None, :], product, float("-inf"))
-        total += tl.sum(tl.maximum(product, 0.0), axis=1)
-    tl.store(out_ptr + rows, total, mask=rows < M)
-
-
-def _positive(added):
-    def buffers(problem):
-        m, n = problem.dims["M"], problem.dims["N"]
-        shapes = {"a_ptr": Buffer((m, 64), "float16"), "b_ptr": Buffer((64, n), "float16")}
-        return shapes | {"out_ptr": Buffer((m,), "float32", role="out", terms=64 * n)}
-
-    return KernelSpec(
-        name=f"positive_{'added' if added else 'selected'}",
-        summary="out[m] = sum over n of max((a @ b)[m, n], 0)",
-        function=positive_kernel,
-        dims=("M", "N"),
-        dtypes=("float16",),
-        parameters=tuple(Parameter(f"BLOCK_{name}", lambda problem, target: [32, 64, 128]) for name in "MN"),
-        buffers=buffers,
-        scalars=lambda problem: dict(problem.dims),
-        constants=lambda problem: {"ADDED": added},
-        grid=lambda config, problem: (ceil_div(problem.dims["M"], config["BLOCK_M"]),),
-        tiling=lambda config, problem: Tiling((), 0, 0),
-        reference=lambda inputs: {"out_ptr": (inputs["a_ptr"] @ inputs["b_ptr"]).clamp(min=0).sum(1)},
-        flops=lambda problem: 128 * problem.dims["M"] * problem.dims["N"],
-        matrix_dtype=lambda problem: "float16",
-        default=lambda problem, target: {"BLOCK_M": 32, "BLOCK_N": 64},
-    )
-
-
-ADDED_MASK = _positive(added=True)
-SELECTED_MASK = _positive(added=False)
-
-
-@triton.jit
 def rows_kernel(x_ptr, index_ptr, out_ptr, M, N, HABIT: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr):
     """Copy rows of N elements in tiles, or with HABIT gather them by a list, count in 64 bits, or as often as a list
     says."""
@@ -197,3 +148,52 @@ COPIED = _rows("copied")
 LISTED = _rows("list")
 COUNTED = _rows("counted")
 WIDE = _rows("wide")
+
+
+@triton.jit
+def positive_kernel(a_ptr, b_ptr, out_ptr, M, N, ADDED: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr):
+    """Add up each row's positive products; columns beyond the end are masked by adding minus infinity, or selecting
+    it."""
+    rows = tl.program_id(0) * BLOCK_M + tl.arange(0, BLOCK_M)
+    depth = tl.arange(0, 64)
+    a = tl.load(a_ptr + rows[:, None] * 64 + depth[None, :], mask=(rows < M)[:, None], other=0.0)
+    total = tl.zeros((BLOCK_M,), dtype=tl.float32)
+    for start in range(0, N, BLOCK_N):
+        cols = start + tl.arange(0, BLOCK_N)
+        b = tl.load(b_ptr + depth[:, None] * N + cols[None, :], mask=(cols < N)[None, :], other=0.0)
+        product = tl.dot(a, b)
+        if ADDED:
+            product += tl.where(cols < N, 0.0, float("-inf"))[None, :]
+        else:
+            product = tl.where((cols < N)[None, :], product, float("-inf"))
+        total += tl.sum(tl.maximum(product, 0.0), axis=1)
+    tl.store(out_ptr + rows, total, mask=rows < M)
+
+
+def _positive(added):
+    def buffers(problem):
+        m, n = problem.dims["M"], problem.dims["N"]
+        shapes = {"a_ptr": Buffer((m, 64), "float16"), "b_ptr": Buffer((64, n), "float16")}
+        return shapes | {"out_ptr": Buffer((m,), "float32", role="out", terms=64 * n)}
+
+    return KernelSpec(
+        name=f"positive_{'added' if added else 'selected'}",
+        summary="out[m] = sum over n of max((a @ b)[m, n], 0)",
+        function=positive_kernel,
+        dims=("M", "N"),
+        dtypes=("float16",),
+        parameters=tuple(Parameter(f"BLOCK_{name}", lambda problem, target: [32, 64, 128]) for name in "MN"),
+        buffers=buffers,
+        scalars=lambda problem: dict(problem.dims),
+        constants=lambda problem: {"ADDED": added},
+        grid=lambda config, problem: (ceil_div(problem.dims["M"], config["BLOCK_M"]),),
+        tiling=lambda config, problem: Tiling((), 0, 0),
+        reference=lambda inputs: {"out_ptr": (inputs["a_ptr"] @ inputs["b_ptr"]).clamp(min=0).sum(1)},
+        flops=lambda problem: 128 * problem.dims["M"] * problem.dims["N"],
+        matrix_dtype=lambda problem: "float16",
+        default=lambda problem, target: {"BLOCK_M": 32, "BLOCK_N": 64},
+    )
+
+
+ADDED_MASK = _positive(added=True)
+SELECTED_MASK = _positive(added=False)
