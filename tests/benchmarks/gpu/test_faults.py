@@ -8,7 +8,7 @@ from tilewise.cli import main
 
 
 @pytest.mark.needs_gpu
-def test_faulty_configs_are_stored_with_their_own_reason_on_a_gpu(tmp_path):
+def test_faulty_configs_are_stored_with_their_own_reason_on_a_gpu(tmp_path, fresh_supervisors):
     file = tmp_path / "faults.json"
     with pytest.raises(SystemExit) as ended:
         main(["bench", "faults", "-o", str(file)])

@@ -78,7 +78,8 @@ def config(tile, fault=""):
     return {"TILE": tile, "FAULT": fault}
 
 
-def test_faults_of_every_kind_cost_the_other_configs_nothing(host):
+def test_faults_of_every_kind_cost_the_other_configs_nothing(host, warm_python):
+    warm_python.start()  # it stays for later tests, and is nothing that this one leaves behind
     found = inject(host.HostDevice, host.EACH_FAULT_ONCE, host.PROBLEM, expected(host))
     costs_nothing(found, sound=2 * len(KINDS) + 5, faulty=len(KINDS))
 
