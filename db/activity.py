@@ -1,4 +1,4 @@
-"""How many trials are stored, and how fast they come."""
+"""The number of stored trials, and the rate at which they come."""
 
 from __future__ import annotations
 

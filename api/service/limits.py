@@ -1,4 +1,4 @@
-"""What a server counts over all of its processes."""
+"""The limits that a server counts over all of its processes."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ _SECONDS = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.
 
 
 class Metrics:
-    """What one process of a server counts, and what is known of the server as a whole, in a registry each."""
+    """The counts of one process of a server, and the state of the server as a whole, in a registry each."""
 
     def __init__(self) -> None:
         self._registry, self._of_all = CollectorRegistry(), CollectorRegistry()

@@ -1,4 +1,4 @@
-"""What a fleet promises of its jobs and trials, checked from outside: from what is seen on the way, and at the end."""
+"""A fleet's promises of its jobs and trials, checked from outside: by what is seen on the way, and at the end."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Pause:
 
 
 class Seen:
-    """What is seen of jobs and trials while they run."""
+    """The jobs and trials as they are seen while they run."""
 
     def __init__(self, jobs: Jobs, database: Database) -> None:
         self._jobs, self._database = jobs, database

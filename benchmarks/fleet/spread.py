@@ -1,4 +1,4 @@
-"""How much faster many chips tune than one, and how much worse they pick, on chips that replay and sleep.
+"""The speed-up of many chips over one, and the regret of their picks, on chips that replay and sleep.
 
 - Pick regret: eight chips of planted speeds time 200 configs of a recorded problem. The regret of their pick is its
   true time over the least true time among those configs, less 1.

@@ -6,6 +6,7 @@ from typing import Any
 
 import click
 
+from tilewise.benchmarks.common.promises import show_promises
 from tilewise.cli.formatting import output
 from tilewise.cli.options import common, database, give
 
@@ -99,18 +100,8 @@ def soak(
 
     with working("soaking:") as say:
         body = run(seconds=60 * minutes, clients=clients, kills=kills, jobs=jobs, url=url, seed=seed, say=say)
-    give(body, as_json, file, _show_soak)
+    give(body, as_json, file, show_promises)
     return 1 if body["faults"] else 0
-
-
-def _show_soak(body: dict[str, Any]) -> None:
-    for name, value in body.items():
-        if name != "faults":
-            click.echo(f"{name.replace('_', ' ')}: {value}")
-    for fault in body["faults"]:
-        click.echo(f"fault: {fault}")
-    if not body["faults"]:
-        click.echo("no promise was broken")
 
 
 @click.command()

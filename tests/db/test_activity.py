@@ -1,4 +1,4 @@
-"""How fast trials come, as the fleet's page shows it."""
+"""The rate at which trials come, as the fleet's page shows it."""
 
 from __future__ import annotations
 

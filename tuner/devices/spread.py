@@ -56,7 +56,7 @@ class _Chip:
 
     @property
     def factor(self) -> float:
-        """What this chip's times are multiplied by."""
+        """The number by which this chip's times are multiplied."""
         return statistics.fmean(self.factors) if self.factors else 1.0
 
     @property

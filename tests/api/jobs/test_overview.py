@@ -1,4 +1,4 @@
-"""What is counted of a fleet: chips by what they do, jobs by state, and the trials that are left."""
+"""The counts of a fleet: chips by what they do, jobs by state, and the trials that are left."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ def test_ascends_functions_have_their_later_name_too():
 
 
 def test_compiled_functions_run_as_they_are(standing_in):
-    """What torch compiles would be for the device that is missing."""
+    """Torch would compile for the device that is missing."""
 
     @torch.compile
     def twice(x):
