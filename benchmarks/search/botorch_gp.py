@@ -1,8 +1,8 @@
 """BoTorch's default Gaussian process with the logarithm of expected improvement, as a search to compare with.
 
 `SingleTaskGP` as BoTorch ships it, on values' ranks scaled to [0, 1] (categories as indicators), fitted anew after each
-batch. The next config has the largest `qLogExpectedImprovement` of all that were not tried, given those under way. A
-failed config counts as slow as the slowest that ran. The first ten configs are random.
+batch. The next config has the largest `LogExpectedImprovement` of all that were not tried, or `qLogExpectedImprovement`
+where others are under way. A failed config counts as slow as the slowest that ran. The first ten configs are random.
 """
 
 from __future__ import annotations
@@ -54,18 +54,19 @@ class BotorchSampler(TableSampler):
     def _improvement(self, candidates: NDArray[np.int_]) -> NDArray[np.float64]:
         """Return the logarithm of the improvement that each candidate promises beside those under way."""
         import torch
+        from botorch.acquisition.analytic import LogExpectedImprovement
         from botorch.acquisition.logei import qLogExpectedImprovement
         from botorch.sampling.normal import SobolQMCNormalSampler
 
         torch.set_num_threads(1)
         torch.manual_seed(self._seed)
         gains = self._fit()
-        rule = qLogExpectedImprovement(
-            self._model,
-            best_f=gains.max(),
-            sampler=SobolQMCNormalSampler(torch.Size([128]), seed=self._seed),
-            X_pending=torch.from_numpy(self._features[sorted(self.history.pending)]) if self.history.pending else None,
-        )
+        if pending := sorted(self.history.pending):
+            sampler = SobolQMCNormalSampler(torch.Size([128]), seed=self._seed)
+            under_way = torch.from_numpy(self._features[pending])
+            rule = qLogExpectedImprovement(self._model, gains.max(), sampler, X_pending=under_way)
+        else:
+            rule = LogExpectedImprovement(self._model, gains.max())
         points = torch.from_numpy(self._features[candidates]).unsqueeze(1)
         with torch.no_grad():
             return np.asarray(rule(points))
