@@ -24,7 +24,7 @@ __all__ = ["inferred", "judge", "search"]
     "searches",
     multiple=True,
     help="Searches to replay: guided, guided-without-prior, guided-with-neighbours, tpe, random, random-calculated, "
-    "exhaustive, forest, botorch, kt:STRATEGY  "
+    "exhaustive, forest, botorch, optuna-gp, optuna-cmaes, smac, kt:STRATEGY  "
     "[default: guided with and without prior, tpe, random, random-calculated]",
 )
 @click.option(

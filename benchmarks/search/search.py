@@ -6,6 +6,7 @@ distinct config that a search requests counts as one evaluation, even if it fail
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import math
 import statistics
@@ -22,7 +23,7 @@ from optuna.study import Study
 
 from tilewise.benchmarks.common.header import header
 from tilewise.benchmarks.common.processes import processes
-from tilewise.benchmarks.search import botorch_gp, forest, kernel_tuner
+from tilewise.benchmarks.search.peers import botorch_gp, forest, kernel_tuner, optuna_samplers, smac
 from tilewise.benchmarks.search.score import RandomSearch, aggregate, half_width
 from tilewise.db.records import Scope, Status
 from tilewise.errors import BadImport, Unavailable, UsageError
@@ -49,14 +50,13 @@ __all__ = [
     "replay",
 ]
 
-COLUMNS = (8, 16, 20, 50, 100, 200)
+COLUMNS = (8, 10, 16, 20, 50, 100, 200)
 MARGINS = (0.10, 0.05, 0.03, 0.02)
 WITHOUT_PRIOR = "guided-without-prior"
 NEIGHBOURS = "guided-with-neighbours"
 """The guided search with the results that tuning the other files of the same kernel would have stored."""
 
 CALCULATED = "random-calculated"
-PEERS = {"forest": forest, "botorch": botorch_gp}
 KERNEL_TUNER = "kt:"
 DEFAULT = ("guided", WITHOUT_PRIOR, "tpe", "random", CALCULATED)
 
@@ -65,6 +65,29 @@ _NEIGHBOUR_TRIALS = 60
 
 _BATCH = 4
 """Configs per batch, as on the modelled device."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """A search of another project: its sampler of a space by a seed, and the package that it imports."""
+
+    sampler: Callable[[Space, int], TableSampler]
+    package: str
+    install: str
+
+    def unavailable_reason(self) -> str:
+        """Return the reason why it cannot be used, or an empty text."""
+        missing = not importlib.util.find_spec(self.package)
+        return f"{self.package} is not installed: pip install {self.install}" if missing else ""
+
+
+PEERS = {
+    "forest": Peer(forest.ForestSampler, "sklearn", "tilewise[bench]"),
+    "botorch": Peer(botorch_gp.BotorchSampler, "botorch", "botorch"),
+    "optuna-gp": Peer(optuna_samplers.gaussian_process, "torch", "torch"),
+    "optuna-cmaes": Peer(optuna_samplers.cma_es, "cmaes", "cmaes"),
+    "smac": Peer(smac.SmacSampler, "smac", "smac"),
+}
 
 
 @dataclass(frozen=True)
@@ -172,10 +195,8 @@ def replay(
 
 
 def _sampler(recorded: Recorded, search: str, seed: int, neighbours: Sequence[Recorded] = ()) -> TableSampler:
-    if search == "forest":
-        return forest.ForestSampler(recorded.space, seed)
-    if search == "botorch":
-        return botorch_gp.BotorchSampler(recorded.space, seed)
+    if peer := PEERS.get(search):
+        return peer.sampler(recorded.space, seed)
     name = "guided" if search in (WITHOUT_PRIOR, NEIGHBOURS) else search
     known = _known(recorded, seed, neighbours) if search == NEIGHBOURS else []
     return make_sampler(

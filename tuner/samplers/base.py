@@ -27,6 +27,7 @@ __all__ = [
     "PENALTY",
     "ExhaustiveSampler",
     "History",
+    "NearestSampler",
     "RandomSampler",
     "TableSampler",
     "TpeSampler",
@@ -151,25 +152,39 @@ class RandomSampler(TableSampler):
         return self._order[-1]
 
 
-class TpeSampler(TableSampler):
-    """Optuna's TPE, with each suggestion moved to the nearest valid config that was not tried."""
+class NearestSampler(TableSampler):
+    """A sampler that knows nothing of constraints; each suggestion is moved to the nearest valid config not tried."""
 
     def __init__(self, space: Space, seed: int = 0) -> None:
         super().__init__(space)
-        self._tpe = TPESampler(seed=seed)
         self._random = random.Random(seed)
         self._ordered = np.array([space.is_ordered(name) for name in space.domains], dtype=bool)
         self._scales = np.array([max(1, len(values) - 1) for values in space.domains.values()])
 
+    @abstractmethod
+    def suggest(self, study: Study, trial: FrozenTrial) -> Mapping[str, Any]:
+        """Return the value index wanted of each parameter; of all, or of none for a random config."""
+
     def choose(self, study: Study, trial: FrozenTrial) -> int:
         new = np.flatnonzero(self.free)
-        suggested: Mapping[str, Any] = self._tpe.sample_relative(study, trial, self._distributions)
-        if not suggested:  # TPE starts at random
+        suggested = self.suggest(study, trial)
+        if not suggested:
             return int(self._random.choice(new))
         wanted = np.array([suggested[name] for name in self.space.domains])
         away = np.abs(self.space.value_indices[new] - wanted)
         distance = np.where(self._ordered, away / self._scales, away > 0).sum(axis=1)
         return int(new[np.argmin(distance)])
+
+
+class TpeSampler(NearestSampler):
+    """Optuna's TPE, which starts at random."""
+
+    def __init__(self, space: Space, seed: int = 0) -> None:
+        super().__init__(space, seed)
+        self._tpe = TPESampler(seed=seed)
+
+    def suggest(self, study: Study, trial: FrozenTrial) -> Mapping[str, Any]:
+        return self._tpe.sample_relative(study, trial, self._distributions)
 
     def after_trial(self, study: Study, trial: FrozenTrial, state: TrialState, values: Sequence[float] | None) -> None:
         super().after_trial(study, trial, state, values)

@@ -10,11 +10,11 @@ import numpy as np
 import pytest
 from places import LANDSCAPES
 
-from tilewise.benchmarks.search import kernel_tuner
 from tilewise.benchmarks.search.judge import landscapes_used_for
+from tilewise.benchmarks.search.peers import kernel_tuner
 from tilewise.benchmarks.search.plot import plot_search
 from tilewise.benchmarks.search.score import RandomSearch, aggregate, half_width
-from tilewise.benchmarks.search.search import bench_search, check_searches, load_recorded, replay, replays
+from tilewise.benchmarks.search.search import PEERS, bench_search, check_searches, load_recorded, replay, replays
 from tilewise.errors import BadImport, Unavailable, UsageError
 
 TIMES = [10.0, 10.5, 11.0, 14.0, None, 20.0, 25.0, None, 40.0, 80.0, 15.0, 16.0]
@@ -131,13 +131,15 @@ def test_neighbours_winners_are_tried_early(landscape):
         assert row["searches"]["guided-with-neighbours"]["evaluations_to"]["2%"] == 1
 
 
-def test_botorch_is_replayed_or_its_package_named(landscape):
-    if not importlib.util.find_spec("botorch"):  # it is no part of the tests' environment
-        with pytest.raises(Unavailable, match="no search botorch: BoTorch is not installed: pip install botorch"):
-            check_searches(["botorch"])
+@pytest.mark.parametrize("name", PEERS)
+def test_a_search_of_another_project_is_replayed_or_its_package_named(landscape, name):
+    peer = PEERS[name]
+    if not importlib.util.find_spec(peer.package):  # not all are part of the tests' environment
+        with pytest.raises(Unavailable, match=rf"no search {name}: {peer.package} is not installed: pip install "):
+            check_searches([name])
         return
-    check_searches(["botorch"])
-    course = replay(load_recorded(landscape()), "botorch", 1, 30)
+    check_searches([name])
+    course = replay(load_recorded(landscape()), name, 1, 30)
     assert len(set(course.numbers)) == 30
 
 

@@ -6,32 +6,22 @@ configs, then batches of the 10 that the forest considers likeliest to be among 
 
 from __future__ import annotations
 
-import importlib.util
-
 import numpy as np
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
-from tilewise.errors import Unavailable
 from tilewise.tuner.samplers.base import TableSampler
 from tilewise.tuner.space.search_space import Space
 
-__all__ = ["ForestSampler", "unavailable_reason"]
+__all__ = ["ForestSampler"]
 
 _FIRST, _BATCH, _TREES, _SHARE = 20, 10, 100, 0.1
 
 
-def unavailable_reason() -> str:
-    """Return the reason why the forest cannot be used, or an empty text."""
-    return "" if importlib.util.find_spec("sklearn") else "scikit-learn is not installed: pip install tilewise[bench]"
-
-
 class ForestSampler(TableSampler):
-    """A sampler that follows a random forest; raises `Unavailable` if scikit-learn is not installed."""
+    """A sampler that follows a random forest."""
 
     def __init__(self, space: Space, seed: int = 0) -> None:
-        if reason := unavailable_reason():
-            raise Unavailable(reason)
         super().__init__(space)
         self._seed, self._random = seed, np.random.default_rng(seed)
         self._queue: list[int] = []

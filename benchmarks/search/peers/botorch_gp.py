@@ -7,7 +7,6 @@ where others are under way. A failed config counts as slow as the slowest that r
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 import numpy as np
@@ -15,27 +14,19 @@ from numpy.typing import NDArray
 from optuna.study import Study
 from optuna.trial import FrozenTrial
 
-from tilewise.errors import Unavailable
 from tilewise.tuner.samplers.base import TableSampler
 from tilewise.tuner.space.search_space import Space
 
-__all__ = ["BotorchSampler", "unavailable_reason"]
+__all__ = ["BotorchSampler"]
 
 _FIRST = 10
 _MOST = 5_000  # candidates a suggestion; of larger spaces a random part is judged
 
 
-def unavailable_reason() -> str:
-    """Return the reason why BoTorch cannot be used, or an empty text."""
-    return "" if importlib.util.find_spec("botorch") else "BoTorch is not installed: pip install botorch"
-
-
 class BotorchSampler(TableSampler):
-    """A sampler that follows BoTorch; raises `Unavailable` if it is not installed."""
+    """A sampler that follows BoTorch."""
 
     def __init__(self, space: Space, seed: int = 0) -> None:
-        if reason := unavailable_reason():
-            raise Unavailable(reason)
         super().__init__(space)
         self._seed, self._random = seed, np.random.default_rng(seed)
         self._features = _features(space)

@@ -1,0 +1,1 @@
+"""Searches of other projects, to compare with on the same landscapes."""
