@@ -11,6 +11,7 @@ VERBS = {
         "gpu.commands:attention",
         "Time attention on an NVIDIA GPU against PyTorch's and the memory rate.",
     ),
+    "clock": ("model.commands:clock", "Measure the processor time that compiling and timing a config takes."),
     "cube": ("model.commands:cube", "Compare modelled times of matrix products with published ones."),
     "execute": (
         "model.commands:execute",

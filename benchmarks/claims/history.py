@@ -84,7 +84,8 @@ class History:
     def _code(self, path: str, names: bool) -> Change:
         now, latest = code_of((self._root / path).read_text(), names=names), ""
         for commit, name in self._versions(path):
-            if code_of(self._git("show", f"{commit.split()[0]}:{name}"), names=names) != now:
+            before = self._shown(f"{commit.split()[0]}:{name}")
+            if before is None or code_of(before, names=names) != now:  # None where an earlier file of that name ended
                 break
             latest = commit
         return self._change(path, latest) if latest else Change(path, None, None)

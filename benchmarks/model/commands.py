@@ -1,4 +1,4 @@
-"""`tilewise bench model`, `cube`, `variants`, `accuracy`, `execute`, `mutations` and `mutants`."""
+"""`tilewise bench model`, `cube`, `clock`, `variants`, `accuracy`, `execute`, `mutations` and `mutants`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewise.cli.formatting import output
 from tilewise.cli.options import common, give, print_json
 from tilewise.tuner.space.problem_checks import config_text
 
-__all__ = ["accuracy", "cube", "execute", "model", "mutants", "mutations"]
+__all__ = ["accuracy", "clock", "cube", "execute", "model", "mutants", "mutations"]
 
 
 @click.command()
@@ -61,6 +61,28 @@ def cube(as_json: bool) -> None:
         click.echo(f"{row['name']:28} {row['kind']:16} {times}")
     for kind, found in body["summary"].items():
         click.echo(f"{kind}: mean error {found['mean_ln_error']:.3f} of {found['timings']}")
+
+
+@click.command()
+@click.option("--count", type=click.IntRange(1), default=20, show_default=True, help="Configs per kernel.")
+@click.option("--part", default="Ascend910B4", show_default=True, help="The modelled part.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the random configs.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@common
+def clock(count: int, part: str, seed: int, file: str | None, as_json: bool) -> None:
+    """Measure the processor time that compiling and timing a config takes, with an empty cache."""
+    from tilewise.benchmarks.model.clock_speed import bench_clock
+    from tilewise.cli.progress import working
+
+    with working("compiling") as progress:
+        body = bench_clock(part, count=count, seed=seed, progress=progress)
+    give(body, as_json, file, _show_clock)
+
+
+def _show_clock(body: dict[str, Any]) -> None:
+    for row in body["rows"]:
+        aim = f" (aim {row['aim_s']:g} s)" if "aim_s" in row else ""
+        click.echo(f"{row['problem']}: {row['median_s']:.2f} s a config, median of {row['configs']}{aim}")
 
 
 def _summed(value: Any) -> str:

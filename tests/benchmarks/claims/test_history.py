@@ -136,6 +136,13 @@ def test_prose_imports_and_a_move_do_not_count(repository):
     assert "2026-01-02" in repository.age()
 
 
+def test_a_module_that_was_deleted_and_made_anew_is_as_old_as_the_second(repository):
+    (repository.root / "area.py").unlink()
+    repository.commit(other_py="SIDES = 4")
+    repository.commit(area_py=CODE)
+    assert repository.age().endswith("**older than the code**")
+
+
 def test_a_change_of_names_alone_is_told_apart(repository):
     repository.commit(area_py=CODE.replace("radius", "r"))
     assert repository.age().endswith("older than the code by only names and texts")
