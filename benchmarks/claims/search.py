@@ -155,7 +155,7 @@ def _unaided_words(raw: Raw) -> str:
     body = raw["search-unaided-unseen"]
     means = [body["mean"][name]["fraction"] for name in ("guided-without-prior", "random-calculated")]
     parts = [f"{ours:.3f} after {n} ({means[1][n]:.3f})" for n, ours in means[0].items()]
-    behind = [each for n in ("8", "16") for each in _behind(body["landscapes"], n)]
+    behind = [each for n in ("8", "10", "16", "20", "50") for each in _behind(body["landscapes"], n)]
     return f"{', '.join(parts)}; behind by more than 0.01 beyond the interval {' and '.join(behind) or 'nowhere'}"
 
 
