@@ -46,7 +46,7 @@ def test_a_possible_trial_has_no_flaw(changes):
         ({"p20_us": 6.5}, "p20_us 6.5 is above p80_us 6.0"),
         ({"low_us": 5.6}, "low_us 5.6 is above high_us 5.5"),
         ({"time_to_beat_us": 5.1}, "settled_us 5.1 is above time_us 5.0"),
-        ({"created": datetime(2026, 11, 1)}, "created has no time zone"),  # noqa: DTZ001
+        ({"created": datetime(2026, 11, 1)}, "created has no time zone"),
         ({"config": {"B": math.nan}}, "its config or facts are not plain JSON: "),
         ({"facts": {"B": {1, 2}}}, "its config or facts are not plain JSON: "),
     ],
