@@ -5,7 +5,7 @@
     tools/mutate.py --mutants 60 --minutes 10 -o some.json # a look at the first of 60
 
 One run of the suite, in a copy under build/mutation, records which test runs which line. A mutant then has to be
-noticed by those tests, the nearest first, within a minute of tests (tools/covering.py). They run in a copy too, in a
+noticed by those tests, the nearest first, within 90 seconds of tests (tools/covering.py). They run in a copy too, in a
 fork of a warm process (tools/warm_pytest.py), and end at the first failure. A test that takes several times as long as
 it should fails. A line that runs on import has the tests of its module's functions, of the pages, which compare data,
 and of tests/test_imports.py; a Triton function, which is compiled as text, has those that name its kernels. A test that

@@ -115,12 +115,54 @@ def test_a_name_is_a_dimension_or_a_flag():
         ("constants", (None,), {"A": [1]}, "expected a number, a string, a truth value or None for each name"),
         ("fill", ({}, None, None), 1, "expected nothing"),
         ("matrix_dtype", (None,), "fp8", "expected one of float32"),
+        *((("grid"), ({}, None), grid, "the grid .*; expected a tuple of one to three whole numbers from 1")
+          for grid in ((), (1, 1, 1, 1), (0,), (1, -1), (1.0,), 3, None)),
+        *(("buffers", (None,), {"x": Buffer(shape, "float32")}, "x with the shape .*; expected a tuple of sizes from 1")
+          for shape in ([3, 5], (0,), (3, 2.0), (-1,))),
+        ("buffers", (None,), {"x": Buffer((1,), "fp8")}, "x with the dtype 'fp8'; expected one of float32, float16"),
+        ("buffers", (None,), {"x": Buffer((1,), "int8", "io")}, "x with the role 'io'; expected in, out or inout"),
+        ("buffers", (None,), {"x": (1,)}, "expected a Buffer for each name"),
+        ("buffers", (None,), [Buffer((1,), "int8")], "expected a Buffer for each name"),
+        ("scalars", (None,), {"a": "1"}, "expected a number for each name"),
+        ("scalars", (None,), [1], "expected a number for each name"),
+        ("scratch", ({}, None), {"x": 1}, "expected a Buffer for each name"),
+        ("tiling", ({}, None), (), "expected a Tiling"),
+        ("flops", (None,), "1", "expected a number"),
+        ("default", (None, None), [1], "expected a value for each parameter"),
+        ("configs", (None, None), {"A": 1}, "expected a list of configs"),
+        ("reference", ({},), {"out": 1}, "expected a torch tensor for each output's name"),
+        ("reference", ({},), [1], "expected a torch tensor for each output's name"),
     ],
-)
-def test_what_optional_functions_return_is_checked(field, arguments, returned, message):
+)  # fmt: skip
+def test_what_functions_return_is_checked(field, arguments, returned, message):
     spec = a_spec(**{field: lambda *given: returned})
     with pytest.raises(BadSpec, match=message):
         getattr(spec, field)(*arguments)
+
+
+@pytest.mark.parametrize("launches", [[1], {}, [Launch("somewhere:a", ())], [Launch("a:b", (1,)), Launch("a:b", (0,))]])
+def test_launches_are_checked_with_their_grids(launches):
+    spec = a_spec(function=("somewhere:a", "somewhere:b"), grid=None, launches=lambda config, problem: launches)
+    with pytest.raises(BadSpec, match=r"expected (a list of Launch|a tuple of one to three whole numbers from 1)"):
+        spec.plan({}, Problem("k", {"M": 1}, "float32"))
+
+
+@pytest.mark.parametrize(
+    ("field", "arguments", "returned"),
+    [
+        ("grid", ({}, None), (1, 2, 3)),
+        ("grid", ({}, None), [1]),
+        ("buffers", (None,), {"x": Buffer((1, 7), "bool", "inout", strides=(9, 1))}),
+        ("buffers", (None,), {"x": Buffer((2, 1, 3), "int8", "out", strides=(3, 1, 1))}),
+        ("buffers", (None,), {"x": Buffer((4, 6), "int8", strides=(6, 1))}),
+        ("scalars", (None,), {"a": 1, "b": 2.5}),
+        ("constants", (None,), {"A": 1, "B": "x", "C": True, "D": None}),
+        ("matrix_dtype", (None,), "int8"),
+        ("flops", (None,), 1.5),
+    ],
+)
+def test_valid_results_are_returned_as_they_are(field, arguments, returned):
+    assert getattr(a_spec(**{field: lambda *given: returned}), field)(*arguments) == returned
 
 
 def test_the_least_traffic_counts_a_buffer_that_is_read_and_written_twice():

@@ -83,7 +83,7 @@ def _importance(
 
 def _others(parameter: Parameter, place: int, configs: Sequence[int]) -> list[int]:
     """Return a number for each config that is the same for all that differ in this parameter only."""
-    return [number - place * (code + 1) for number, code in zip(configs, parameter.codes, strict=True)]
+    return [number - place * code for number, code in zip(configs, parameter.codes, strict=True)]
 
 
 def _options(landscape: Landscape, parameter: Parameter, others: Sequence[int], winner: int) -> list[Option]:
@@ -130,5 +130,5 @@ def _places(parameters: Sequence[Parameter]) -> list[int]:
 def _config_numbers(parameters: Sequence[Parameter], places: Sequence[int]) -> list[int]:
     numbers = [0] * (len(parameters[0].codes) if parameters else 0)
     for parameter, place in zip(parameters, places, strict=True):
-        numbers = [number + place * (code + 1) for number, code in zip(numbers, parameter.codes, strict=True)]
+        numbers = [number + place * code for number, code in zip(numbers, parameter.codes, strict=True)]
     return numbers

@@ -81,9 +81,7 @@ def _relatives(group: Sequence[Result], scope: Scope) -> list[Relative]:
                 speed_up=result.speed_up,
                 tuned=_created(result),
                 config=config_text(winner.config) if winner else "",
-                change=winner.time_us / before.time_us
-                if winner and before and winner.time_us and before.time_us
-                else None,
+                change=_change(before, winner),
                 slower=_is_slower(before, winner),
                 flipped=bool(before and winner and dict(before.config) != dict(winner.config)),
                 stale=staleness(result, newest),

@@ -8,6 +8,7 @@ import gzip
 import pytest
 from starlette.responses import Response, StreamingResponse
 
+from tilewise.api.http import compression
 from tilewise.api.http.compression import Compression
 
 LONG = b"0123456789abcdef" * 1000
@@ -98,3 +99,60 @@ def test_the_service_compresses_what_is_long_and_knows_its_tag_again(client):
     assert listed.headers["etag"].startswith("W/")
     again = client.get("/v1/kernels", headers={"if-none-match": listed.headers["etag"]})
     assert again.status_code == 304
+
+
+@pytest.mark.parametrize(("size", "encoding"), [(4095, None), (4096, b"gzip")])
+def test_answers_of_4_kilobytes_and_more_are_compressed(size, encoding):
+    headers, body = answer(Response(LONG[:size], media_type="image/svg+xml"))
+    assert headers.get(b"content-encoding") == encoding
+    assert len(body) == 1 and (len(body[0]) < size) == (encoding is not None)
+
+
+@pytest.mark.parametrize(
+    ("accepted", "encoding"),
+    [
+        ("gzip;q=0", None),
+        ("gzip;q=0.0", None),
+        ("gzip;q=0.001", b"gzip"),
+        ("gzip;q=1", b"gzip"),
+        ("br;q=1, *;q=0", None),
+        ("br; q=0, gzip ; q=1", b"gzip"),
+        ("gzipped", None),
+        ("", None),
+    ],
+)
+def test_a_weight_of_nothing_refuses_gzip(accepted, encoding):
+    headers, _ = answer(Response(LONG, media_type="text/html"), accepted)
+    assert headers.get(b"content-encoding") == encoding
+
+
+@pytest.mark.parametrize(("size", "in_thread"), [(65_536, 0), (65_537, 1)])
+def test_only_long_bodies_take_a_thread(size, in_thread, monkeypatch):
+    threads, run_sync = [], compression.to_thread.run_sync
+
+    async def counted(function, body):
+        threads.append(len(body))
+        return await run_sync(function, body)
+
+    monkeypatch.setattr(compression.to_thread, "run_sync", counted)
+    _, body = answer(Response(b"x" * size, media_type="text/html"))
+    assert gzip.decompress(body[0]) == b"x" * size
+    assert threads == [size] * in_thread
+
+
+def test_the_length_and_ranges_of_the_plain_body_are_gone_and_a_weak_tag_stays():
+    plain = Response(LONG, media_type="text/html", headers={"etag": 'W/"x"', "accept-ranges": "bytes", "x-other": "1"})
+    headers, body = answer(plain)
+    assert (headers[b"etag"], headers[b"x-other"]) == (b'W/"x"', b"1")
+    assert b"accept-ranges" not in headers
+    assert headers[b"content-length"] == b"%d" % len(body[0])
+
+
+def test_other_than_requests_pass_through():
+    seen = []
+
+    async def app(scope, receive, send):
+        seen.append((scope["type"], receive, send))
+
+    asyncio.run(Compression(app)({"type": "lifespan"}, 1, 2))
+    assert seen == [("lifespan", 1, 2)]

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import resource
 import socket
 from contextlib import ExitStack, suppress
 from functools import partial
+from types import SimpleNamespace
 
 import httpx2
 import pytest
 import uvicorn
 
 from tilewise.api.http import connections, protocol
-from tilewise.api.http.connections import Connections, most_connections
+from tilewise.api.http.connections import Connections, _to_drop, most_connections
 from tilewise.api.http.protocol import Protocol
 
 GET = b"GET / HTTP/1.1\r\nHost: x\r\n\r\n"
@@ -158,6 +160,63 @@ def test_the_limit_of_open_files_is_raised_and_leaves_some_for_databases():
         assert 0 < most <= resource.getrlimit(resource.RLIMIT_NOFILE)[0] - 128
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.parametrize(
+    ("limits", "raised", "most"),
+    [
+        ((1024, 4096), (4096, 4096), 4096 - 128),
+        ((4096, 4096), None, 4096 - 128),
+        ((1024, 1 << 20), (1 << 16, 1 << 20), (1 << 16) - 128),
+        ((1024, resource.RLIM_INFINITY), (1 << 16, resource.RLIM_INFINITY), (1 << 16) - 128),
+        ((1 << 20, 1 << 20), None, (1 << 20) - 128),
+        ((resource.RLIM_INFINITY, resource.RLIM_INFINITY), None, (1 << 16) - 128),
+        ((200, 200), None, 100),  # at least half are for connections
+    ],
+)
+def test_files_are_raised_to_the_hard_limit_up_to_65536_and_128_are_kept(limits, raised, most, monkeypatch):
+    found = []
+    monkeypatch.setattr(resource, "getrlimit", lambda what: limits)
+    monkeypatch.setattr(resource, "setrlimit", lambda what, pair: found.append(pair))
+    assert most_connections() == most
+    assert found == ([] if raised is None else [raised])
+
+
+def test_those_dropped_are_of_the_busiest_address_first_new_ones_and_then_the_oldest():
+    def waiting(address, is_new, deadline):
+        return SimpleNamespace(address=address, is_new=is_new, deadline=deadline)
+
+    alone = waiting("a", True, 1.0)
+    many = [waiting("b", False, 2.0), waiting("b", True, 9.0), waiting("b", True, 3.0)]
+    assert _to_drop([alone, *many], 4) == [many[2], many[1], many[0], alone]
+    assert _to_drop([alone, *many], 1) == [many[2]]
+
+
+class Peer(SimpleNamespace):
+    """A connection, which is equal to itself only."""
+
+    __eq__, __hash__ = object.__eq__, object.__hash__
+
+
+@pytest.mark.parametrize(("most", "dropped"), [(16, 1), (32, 2), (3, 1)])
+def test_at_the_limit_a_sixteenth_of_the_connections_makes_room(most, dropped):
+    gone = []
+
+    def connection(number, deadline=5.0):
+        found = Peer(address="a", is_new=True, deadline=deadline)
+        found.drop = lambda: gone.append(number)
+        return found
+
+    async def fill(deadline):
+        peers = Connections(most)
+        for number in range(most + 1):
+            peers.add(connection(number, deadline + number))
+
+    asyncio.run(fill(5.0))
+    assert gone == [*range(dropped)]
+    gone.clear()
+    asyncio.run(fill(math.inf))  # the server works for all of them
+    assert gone == [most]
 
 
 def test_a_server_with_few_files_answers_among_more_half_open_requests(serve, tune, address):

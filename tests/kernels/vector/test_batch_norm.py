@@ -49,7 +49,7 @@ WHOLE, BY_IMAGE, BY_PIXEL = (2, 3, 64, 5, 200), (1, 2, 128, 2, 200), (2, 1, 32, 
 
 
 @needs_triton
-@settings(max_examples=4)
+@settings(max_examples=8)
 @given(data=st.data())
 def test_any_config_of_the_space_is_right_at_any_shape(interpreter, target, data):
     n, c, hw = data.draw(IMAGES, "N"), data.draw(CHANNELS, "C"), data.draw(PIXELS, "HW")

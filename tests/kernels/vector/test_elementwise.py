@@ -109,7 +109,7 @@ TRIPS = 60
 
 @pytest.mark.in_part(3)
 @needs_torch
-@settings(max_examples=3)
+@settings(max_examples=8)
 @given(st.data())
 @pytest.mark.parametrize("name", KERNELS)
 def test_any_config_of_the_space_is_right_at_any_shape(interpreter, target, name, data):

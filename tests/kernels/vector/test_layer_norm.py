@@ -39,7 +39,7 @@ def gradients(variant, rows, sub, cols, step_m=4, step_n=256):
 
 @needs_triton
 @pytest.mark.parametrize("spec", [FORWARD, BACKWARD], ids=lambda spec: spec.name)
-@settings(max_examples=4)
+@settings(max_examples=10)
 @given(data=st.data())
 def test_any_config_of_the_space_is_right_at_any_shape(interpreter, target, spec, data):
     m, n, dtype = data.draw(ROWS, "M"), data.draw(COLUMNS, "N"), data.draw(st.sampled_from(spec.dtypes), "dtype")

@@ -75,7 +75,7 @@ def test_both_variants_are_tried_where_a_row_fits_and_one_where_it_does_not(targ
 
 @pytest.mark.in_part(4)
 @needs_torch
-@settings(max_examples=3, phases=[Phase.generate])
+@settings(max_examples=6, phases=[Phase.generate])
 @given(st.data())
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("name", KERNELS)

@@ -99,3 +99,77 @@ def test_an_expression_stands_in_place_of_a_name():
 def test_a_stride_is_a_product_of_names_sooner_than_of_one_rounded_up():
     given = {"length": 192, "heads": 4, "width": 64}
     assert expression([(given, 192 * 4 * 64)], tuple(given)).text == "length * heads * width"
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(15, "15"), (21, "A * B"), (35, "35"), (64 * 101, "64 * C"), (65 * 101, "6565")]
+)
+def test_small_numbers_and_large_multiples_are_constants(value, text):
+    """35 is 5 times B, which is too small to be told from chance."""
+    assert expression([({"A": 3, "B": 7, "C": 101}, value)], ("A", "B", "C")).text == text
+
+
+@pytest.mark.parametrize(("factor", "found"), [(2, True), (4, True), (8, True), (16, True), (3, False), (32, False)])
+def test_a_program_takes_a_few_blocks_or_as_many_as_a_power_of_two_up_to_16(factor, found):
+    samples = [({"n": n, "B": b}, ceil_div(n, factor * b)) for n in (40_001, 100_007, 700_001) for b in (64, 256)]
+    fit = expression(samples, ["n"], ["B"])
+    assert (fit and fit.text) == (f"ceil_div(n, {factor} * B)" if found else None)
+
+
+@pytest.mark.parametrize(("number", "found"), [(2, True), (65_536, True), (131_072, False), (3, False)])
+def test_a_size_is_divided_by_powers_of_two_up_to_65536(number, found):
+    samples = [({"n": n}, ceil_div(n, number)) for n in (1_000_000, 7_654_321)]
+    assert (quotient_by_number(samples, ["n"]) is not None) == found
+
+
+@pytest.mark.parametrize(("count", "found"), [(1, False), (2, True), (8, True), (9, False)])
+def test_a_size_has_up_to_eight_ranges(count, found):
+    """Two sizes lie in each range, so that each ends at its second one."""
+    fit = by_thresholds([({"n": n}, 100 + n // 2) for n in range(2 * count)], ["n"])
+    assert (fit is not None) == found
+    if count == 2:
+        assert fit.text == "100 if n <= 1 else 101" and fit.names == {"n"}
+
+
+@pytest.mark.parametrize(
+    ("test", "text"),
+    [
+        (lambda n, b: n % b == 0, "n % b == 0"),
+        (lambda n, b: n % b != 0, "n % b != 0"),
+        (lambda n, b: n <= b, "n <= b"),
+        (lambda n, b: n > b, "n > b"),
+        (lambda n, b: n < b, None),
+        (lambda n, b: False, "False"),
+    ],
+)
+def test_a_condition_is_a_multiple_or_a_bound(test, text):
+    samples = [({"n": n, "b": b}, test(n, b)) for n in (4, 8, 12, 20) for b in (4, 8)]
+    found = condition(samples, ("n",), ("b",))
+    assert (found and found.text) == text
+    assert found is None or found.names == ({"n", "b"} if "n" in found.text else set())
+
+
+def test_a_constant_is_not_named_after_a_block_that_equals_it():
+    assert expression([({"n": 300, "B": 8}, 8)], ["n"], ["B"]).text == "8"
+    assert expression([({"n": 8, "B": 5}, 8)], ["n"], ["B"]).text == "n"
+    assert expression([({"n": 1, "B": 5}, 1)], ["n"], ["B"]).text == "1"
+
+
+def test_a_product_of_quotients_and_of_three_names_and_a_cap():
+    given = [{"n": n, "m": m, "k": k, "B": b} for n, m, k, b in ((70, 30, 11, 8), (700, 50, 13, 16), (310, 90, 17, 32))]
+    cases = {
+        "n * m * k": [one["n"] * one["m"] * one["k"] for one in given],
+        "n * ceil_div(m, B)": [one["n"] * ceil_div(one["m"], one["B"]) for one in given],
+        "n * k * ceil_div(m, B)": [one["k"] * one["n"] * ceil_div(one["m"], one["B"]) for one in given],
+        "3 * n * ceil_div(m, B)": [3 * one["n"] * ceil_div(one["m"], one["B"]) for one in given],
+        "min(n, 310)": [70, 310, 310],
+    }
+    for text, values in cases.items():
+        assert expression(list(zip(given, values, strict=True)), ("n", "m", "k"), ("B",)).text == text
+
+
+def test_longer_names_are_replaced_first_and_whole_words_only():
+    fit = Fit("N * NB + B", frozenset(("N", "NB", "B")))
+    inner = fit.within({"NB": Fit("x + 1", frozenset("x")), "N": Fit("y", frozenset("y"))})
+    assert inner.text == "y * (x + 1) + B"
+    assert (inner.names, inner.value({"x": 2, "y": 5, "B": 4})) == ({"x", "y", "B"}, 19)

@@ -82,3 +82,53 @@ def test_two_configs_that_differ_in_a_word_are_forecast_apart(bowl):
     assert seen.costs({"M": 16}, [config(4, fast=True), config(4, fast=False)]) == pytest.approx(
         [0.0, math.log(4)], abs=0.1
     )
+
+
+def one_seen(bowl, cost=1.0, *, m=16, dims=None, config=None):
+    """Return the forecast of one timed config, without a spec: what is near it is known by hand."""
+    return forecast_of(bowl, ({"M": m} if dims is None else dims, config or {"TILE": 4}, cost), spec=False)
+
+
+def pulled(distance, cost=1.0):
+    """Return the log cost at a distance from one config: its surprise less the noise's share, forgotten with the
+    distance."""
+    return math.log(2) + math.exp(-distance) / 1.03 * (min(math.log(cost), math.log(4)) - math.log(2))
+
+
+@pytest.mark.parametrize(
+    ("m", "tile", "distance"),
+    [
+        (16, 4, 0.0),
+        (32, 4, 0.1),  # ten doublings of a dimension are a distance of 1
+        (16 << 10, 4, 1.0),
+        (16, 8, 0.25),  # four of a tile
+        (16, 64, 1.0),
+        (16 << 10, 64, math.sqrt(2)),
+        (16, 0, 0.75),  # 0 counts as half of 1, and -3 as an eighth of 0
+        (16, -3, 1.5),
+        (16, 0.5, 0.75),
+    ],
+)
+def test_a_config_is_as_alike_as_it_is_near(bowl, m, tile, distance):
+    assert one_seen(bowl).costs({"M": m}, [{"TILE": tile}]) == pytest.approx([pulled(distance)])
+
+
+@pytest.mark.parametrize(("cost", "counted"), [(0.5, 1.0), (1.5, 1.5), (4.0, 4.0), (100.0, 4.0)])
+def test_costs_below_the_best_and_above_four_times_it_say_no_more(bowl, cost, counted):
+    assert one_seen(bowl, cost).costs({"M": 16}, [{"TILE": 4}]) == pytest.approx([pulled(0.0, counted)])
+
+
+def test_a_word_that_is_absent_is_a_step_away_and_another_one_two_doublings(bowl):
+    """Two different words are two doublings apart, that is 0.5: each of them is the root of 2 less than that."""
+    seen = one_seen(bowl, config={"TILE": 4, "VARIANT": "a"})
+    costs = seen.costs({"M": 16}, [{"TILE": 4}, {"TILE": 4, "VARIANT": "a"}, {"TILE": 4, "VARIANT": "b"}])
+    assert costs == pytest.approx([pulled(0.5 / math.sqrt(2)), pulled(0.0), pulled(0.5 / math.sqrt(2))])
+    both = forecast_of(bowl, ({"M": 16}, {"VARIANT": "a"}, 1.0), ({"M": 16 << 40}, {"VARIANT": "b"}, 1.0), spec=False)
+    near = both.costs({"M": 16}, [{"VARIANT": "b"}])[0]
+    assert near == pytest.approx(pulled(0.5), abs=0.02)
+
+
+def test_without_observations_or_configs_nothing_is_forecast(bowl):
+    assert forecast_of(bowl, spec=False).costs({"M": 1}, [{"TILE": 1}] * 2) == [math.log(2)] * 2
+    assert one_seen(bowl).costs({"M": 16}, []) == []
+    assert one_seen(bowl).left_out([]) == []

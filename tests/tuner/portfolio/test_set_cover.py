@@ -44,3 +44,10 @@ def test_a_search_that_takes_too_long_says_that_nothing_is_proven():
         covered |= masks[place]
     assert not proven
     assert covered.bit_count() == len(set().union(*({b for b in range(150) if m >> b & 1} for m in masks)))
+
+
+def test_earlier_masks_are_preferred_and_equal_ones_count_once():
+    assert smallest_set_cover([0b011, 0b011, 0b100, 0b100]) == ([0, 2], True)
+    assert smallest_set_cover([0b01, 0b10, 0b11]) == ([2], True)
+    assert smallest_set_cover([0b001, 0b110, 0b011, 0b100]) == ([1, 0], True)  # the first of the two that cover most
+    assert smallest_set_cover([]) == smallest_set_cover([0, 0]) == ([], True)

@@ -7,6 +7,7 @@ import statistics
 import numpy as np
 import pytest
 
+from tilewise.tuner.samplers import guided
 from tilewise.tuner.samplers.base import FAILED, PENALTY, distributions, quiet_study
 from tilewise.tuner.samplers.guided import GuidedSampler, Outlook, _normal_cdf
 from tilewise.tuner.space.search_space import Space
@@ -292,3 +293,39 @@ def test_a_space_that_is_exhausted_promises_nothing():
 )
 def test_a_search_is_over_when_little_is_expected_and_it_was_patient(chance, gain, trials, found, over):
     assert Outlook(chance, gain, trials, found).is_over is over
+
+
+@pytest.mark.parametrize(
+    ("times", "found"),
+    [
+        ([10.0], 1),
+        ([10.0, 9.0, 8.0], 3),
+        ([10.0, 8.0, 9.0], 2),
+        ([None, 8.03, 8.0], 2),  # 0.4% slower than the best
+        ([None, 8.05, 8.0], 3),
+    ],
+)
+def test_the_best_is_found_with_the_first_trial_that_none_beats_by_half_a_percent(times, found):
+    assert guided._found([None if time is None else math.log(time) for time in times]) == found
+
+
+def test_of_many_trials_half_the_limit_are_the_best_and_the_others_span_the_run():
+    np.testing.assert_array_equal(guided._most_telling(np.arange(400.0)[::-1]), np.arange(400))
+    falling = guided._most_telling(np.arange(1000.0)[::-1])
+    assert len(falling) == 400
+    assert list(falling[-200:]) == [*range(800, 1000)]  # the last 200 are the best
+    others = falling[:-200]
+    assert (others[0], others[-1]) == (0, 799) and set(np.diff(others)) == {4, 5}
+
+
+def test_failures_count_as_slow_as_the_slowest_success():
+    assert list(guided._imputed(np.array([1.0, math.nan, 3.0, 2.0]))) == [1.0, 3.0, 3.0, 2.0]
+
+
+def test_sums_of_penalties_that_tell_no_config_from_another_are_left_out():
+    penalties = np.array([[0.0, 1.0], [1.0, 0.0], [0.5, 0.5]])
+    weighted = guided._sums(penalties, np.array([2.0, 1.0]))
+    assert [list(each) for each in weighted] == [[1.0, 2.0, 1.5]]  # the plain sums are all 1
+    assert [list(each) for each in guided._sums(penalties * 2 + [0, 1], None)] == []
+    assert [list(each) for each in guided._sums(penalties[:, :1], None)] == [[0.0, 1.0, 0.5]]
+    assert guided._sums(None, np.array([1.0])) == []

@@ -85,3 +85,49 @@ def test_compiled_functions_run_as_they_are(standing_in):
         return x * 2
 
     assert twice(torch.ones(3, device="npu")).tolist() == [2, 2, 2]
+
+
+@pytest.mark.parametrize("kind", ["cuda", "npu"])
+def test_one_idle_device_answers_what_programs_ask_of_it(standing_in, kind):
+    asked = getattr(torch, kind)
+    assert (asked.device_count(), asked.current_device(), asked.get_device_name(0)) == (1, 0, "a stand-in")
+    assert asked.get_device_capability() == (9, 0) and asked.mem_get_info() == (64 << 30, 64 << 30)
+    assert asked.is_initialized() and asked.is_bf16_supported() and not asked.is_current_stream_capturing()
+    for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"):
+        assert getattr(asked, name)() == 0
+    for name in ("synchronize", "empty_cache", "manual_seed", "set_device", "reset_peak_memory_stats"):
+        assert getattr(asked, name)(1) is None
+    found = asked.get_device_properties(0)
+    assert (found.major, found.minor, found.total_memory, found.L2_cache_size) == (9, 0, 64 << 30, 50 << 20)
+    assert found.max_threads_per_multi_processor == 2048
+    assert found.shared_memory_per_multiprocessor == found.shared_memory_per_block_optin > 0
+    assert 2 * found.cube_core_num == found.vector_core_num
+
+
+@pytest.mark.parametrize("kind", ["cuda", "npu"])
+def test_streams_and_events_pass_at_once(standing_in, kind):
+    asked = getattr(torch, kind)
+    stream, event = asked.current_stream(), asked.Event(enable_timing=True)
+    assert (stream.cuda_stream, stream.npu_stream, stream.device_index) == (0, 0, 0)
+    assert stream.record_event(event) is event and stream.record_event().query() and event.query()
+    assert stream.wait_stream(asked.default_stream()) is stream.wait_event(event) is event.synchronize() is None
+    with asked.Stream() as entered, asked.stream(stream), asked.device(0):
+        assert entered.query()
+
+
+def test_devices_are_named_by_text_index_and_object(standing_in):
+    kind = triton.runtime.driver.active.get_current_target().backend
+    assert torch.ones(2, device=0).device == torch.device(kind, 0)
+    assert torch.ones(2, device=torch.device("npu", 3)).device == torch.device("npu", 3)
+    assert torch.ones(2).pin_memory().tolist() == torch.empty(2, pin_memory=True).fill_(1).tolist() == [1, 1]
+    torch.set_default_device("npu")
+    assert torch.ones(2).device == torch.device("npu", 0)
+    assert torch.ones(2).cuda().get_device() == 0 and not torch.ones(2).is_cpu
+
+
+def test_nothing_of_a_stand_in_stays():
+    before = torch.cuda.device_count, torch.set_default_device
+    with accelerator_stand_in() as stands_in:
+        assert not stands_in or torch.cuda.device_count is not before[0]
+    assert (torch.cuda.device_count, torch.set_default_device) == before
+    assert "torch_npu" not in sys.modules and torch.ones(2).is_cpu

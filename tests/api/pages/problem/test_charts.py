@@ -93,3 +93,44 @@ def test_random_times_give_no_parameter_a_share():
     times = [10 + math.sin(n * n) for n in range(200)]
     found = importances(landscape_of([trial(each, A=n % 50, B=n // 50) for n, each in enumerate(times)]), None)
     assert all(each.share < 0.1 for each in found)
+
+
+def test_a_share_is_epsilon_squared():
+    """Logarithms 0 and 1 under one value, 2, 3 and 4 under the other. The squares about the mean of 2 add up to 10, of
+    which the groups' means account for 7.5: 7.5 less one times 2.5 / 3, of 10."""
+    times = [trial(math.exp(log), A=log > 1, B=log) for log in range(5)]
+    by_name = {each.name: each for each in importances(landscape_of(times), None)}
+    assert by_name["A"].share == pytest.approx(2 / 3)
+    assert by_name["B"].share == 0.0  # as many values as trials
+
+
+def test_a_share_needs_one_trial_more_than_values():
+    """Logarithms 0 and 1, and 5: 13.5 of 14 are between the groups, and 0.5 is left for one degree of freedom."""
+    found = importances(landscape_of([trial(math.exp(log), A=log > 1) for log in (0, 1, 5)]), None)
+    assert found[0].share == pytest.approx(13 / 14)
+    assert importances(landscape_of([trial(math.exp(log), A=log > 1) for log in (0, 5)]), None)[0].share == 0.0
+
+
+def test_the_effect_alone_is_the_median_over_groups_of_two_or_more():
+    """A changes the time by 2, by 3 and by 10 where B is 0, 1 and 2; where B is 3, nothing else ran."""
+    rows = [trial(5.0 * factor, A=a, B=b) for b, most in enumerate((2, 3, 10)) for a, factor in enumerate((1, most))]
+    rows += [trial(99.0, A=0, B=3), trial(None, A=1, B=3)]
+    found = {each.name: each for each in importances(landscape_of(rows), 0)}
+    assert (found["A"].alone, found["A"].groups) == (pytest.approx(3.0), 3)
+    assert (found["B"].alone, found["B"].groups) == (pytest.approx((99 / 5 * 5) ** 0.5), 2)
+
+
+def test_options_come_in_the_order_of_values_an_absent_one_first():
+    rows = [trial(4.0, A=2, B=1), trial(8.0, A=3, B=1), trial(6.0, A=1, B=1), trial(2.0, B=1), trial(1.0, A=1, B=2)]
+    found = {each.name: each for each in importances(landscape_of(rows), 0)}
+    shown = [(each.value, each.trial, each.ratio) for each in found["A"].options]
+    assert shown == [("-", 3, 0.5), ("1", 2, 1.5), ("3", 1, 2.0)]
+    assert (found["A"].value, [*found["B"].options]) == ("2", [])
+    assert {each.name: each.value for each in importances(landscape_of(rows), 3)} == {"A": "-", "B": "1"}
+
+
+def test_the_heat_map_counts_all_failures_and_keeps_the_best_time():
+    rows = [trial(None, A=1, B=1), trial(None, A=1, B=1), trial(5.0, A=1, B=1, C=1), trial(4.0, A=1, B=1, C=2)]
+    ((_, (cell,)),) = heat_map(landscape_of(rows), "A", "B").rows
+    assert (cell.time_us, cell.failed) == (4.0, 2)
+    assert heat_map(landscape_of(rows[:2]), "A", "B").best is None
