@@ -12,6 +12,10 @@ VERBS = {
         "Time attention on an NVIDIA GPU against PyTorch's and the memory rate.",
     ),
     "cube": ("model.commands:cube", "Compare modelled times of matrix products with published ones."),
+    "energy": (
+        "gpu.commands:energy",
+        "Tune for the least energy and for the least time, on an NVIDIA GPU.",
+    ),
     "execute": (
         "model.commands:execute",
         "Execute compiled configs; compare with float64 and Triton's interpreter.",
