@@ -1,14 +1,15 @@
 """The energy of a launch on an NVIDIA GPU, from the driver's counter of the whole board.
 
-The counter moves every few tens of milliseconds only. So a kernel is launched again and again from a CUDA graph, which
-leaves next to no gaps, and the counter is read at two of its steps, at least `SECONDS` apart.
+On an H200 the counter moves ten times a second, and reading it takes 4 ms. So a kernel is launched again and again from
+a CUDA graph, in bursts of which the device always has one to go on with, and the counter is read after each. Two
+readings count, each from just after a step.
 """
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from tilewise.tuner.devices.measured.accelerator import Job
@@ -16,78 +17,60 @@ from tilewise.tuner.devices.measured.accelerator import Job
 __all__ = ["SECONDS", "Counter", "energy_per_run_uj"]
 
 SECONDS = 1.0
-"""Least time between the two readings. docs/results/h200-energy.json tells how far measurements of a config differ."""
+"""Least time between the two readings."""
 
-_SETTLE_SECONDS = 0.3
+_SETTLE_SECONDS = 0.5
 """Launches before the first reading, in which clocks and power rise."""
 
 _GRAPH_US = 2000.0
-"""Time that one replay is to take: long beside its start, short beside a step of the counter."""
+"""Time that one replay of the graph is to take: long beside its start."""
+
+_BURST_US = 10_000.0
+"""Time that a burst is to take: long beside a reading, short beside a step of the counter."""
 
 _MOST_RUNS = 512
 """Runs in one graph at most."""
 
 _PATIENCE = 5.0
-"""Seconds to wait for the counter to move."""
+"""Seconds after which a counter that has not moved is taken to stand still."""
 
 Counter = Callable[[], float]
 """Returns the millijoules that the board has taken since the driver was loaded."""
 
 
 def energy_per_run_uj(job: Job, time_us: float, counter: Counter) -> float | None:
-    """Return the microjoules of one run of a job that takes about `time_us`.
+    """Return the microjoules of one run of a job that takes about `time_us`; None if the counter stands still.
 
     What resets the job's outputs runs before each run and counts. The board's idle power counts too, and caches stay as
-    the last run left them. None if the counter stands still.
+    the last run left them.
     """
     import torch
 
     runs = max(1, min(_MOST_RUNS, int(_GRAPH_US / time_us)))
-    replay = _graph(job, runs).replay
-    stream = torch.cuda.current_stream()
-    _keep_busy(replay, stream, _SETTLE_SECONDS)
-    first = _step(replay, stream, counter)
-    replays = _keep_busy(replay, stream, SECONDS)
-    last = _step(replay, stream, counter)
-    if first is None or last is None:
-        return None
-    return (last.energy_mj - first.energy_mj) * 1e3 / ((replays + last.replays) * runs)
-
-
-@dataclass(frozen=True, slots=True)
-class _Reading:
-    """A reading of the counter just after it moved, and the replays that were waited for meanwhile."""
-
-    energy_mj: float
-    replays: int
-
-
-def _step(replay: Callable[[], None], stream: Any, counter: Counter) -> _Reading | None:
-    """Replay until the counter moves; None if it does not."""
-    before, replays, end = counter(), 0, time.monotonic() + _PATIENCE
-    while (now := counter()) == before:
-        if time.monotonic() > end:
-            return None
-        replay()
-        stream.synchronize()
-        replays += 1
-    return _Reading(now, replays)
-
-
-def _keep_busy(replay: Callable[[], None], stream: Any, seconds: float) -> int:
-    """Replay for some seconds, two replays ahead of the device, and return how many were done."""
-    replays, end, last = 0, time.monotonic() + seconds, None
-    while time.monotonic() < end:
-        replay()
+    burst = math.ceil(_BURST_US / (runs * time_us))
+    replay, stream = _graph(job, runs).replay, torch.cuda.current_stream()
+    begin = moved = time.monotonic()
+    bursts, known, first, before = 0, counter(), None, stream.record_event()
+    while True:
+        for _ in range(burst):
+            replay()
+        bursts += 1
         event = stream.record_event()
-        if last is not None:
-            last.synchronize()
-        last, replays = event, replays + 1
-    stream.synchronize()
-    return replays
+        before.synchronize()
+        before, energy_mj, now = event, counter(), time.monotonic()
+        if energy_mj == known:
+            if now - moved > _PATIENCE:
+                return None
+            continue
+        known, moved = energy_mj, now
+        if first is None and now - begin >= _SETTLE_SECONDS:
+            first = (energy_mj, bursts, now)
+        elif first is not None and now - first[2] >= SECONDS:
+            return (energy_mj - first[0]) * 1e3 / ((bursts - first[1]) * burst * runs)
 
 
 def _graph(job: Job, runs: int) -> Any:
+    """Return a CUDA graph of some runs."""
     import torch
 
     graph = torch.cuda.CUDAGraph()

@@ -61,6 +61,13 @@ def test_a_graph_holds_as_many_runs_as_take_two_milliseconds(board, time_us, run
     assert board.runs == [runs]
 
 
+def test_the_counter_is_read_once_in_a_burst_that_is_long_beside_a_reading(board):
+    reads = []
+    energy_per_run_uj(Job(lambda: None, ["kernel"]), RUN_US, lambda: reads.append(board.now) or board.counter())
+    gaps = [after - before for before, after in zip(reads, reads[1:], strict=False)]
+    assert min(gaps[1:]) >= 0.01 and max(gaps) < STEP_S
+
+
 def test_of_a_counter_that_stands_still_there_is_no_energy(board):
     board.counts = False
     assert energy_per_run_uj(Job(lambda: None, ["kernel"]), RUN_US, board.counter) is None
