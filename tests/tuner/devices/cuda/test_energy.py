@@ -1,5 +1,6 @@
 """The energy of a launch, from a board of a test that takes 300 W and counts in steps."""
 
+import itertools
 from types import SimpleNamespace
 
 import pytest
@@ -64,7 +65,7 @@ def test_a_graph_holds_as_many_runs_as_take_two_milliseconds(board, time_us, run
 def test_the_counter_is_read_once_in_a_burst_that_is_long_beside_a_reading(board):
     reads = []
     energy_per_run_uj(Job(lambda: None, ["kernel"]), RUN_US, lambda: reads.append(board.now) or board.counter())
-    gaps = [after - before for before, after in zip(reads, reads[1:], strict=False)]
+    gaps = [after - before for before, after in itertools.pairwise(reads)]
     assert min(gaps[1:]) >= 0.01 and max(gaps) < STEP_S
 
 
