@@ -73,6 +73,7 @@ ITEM_BYTES = {
     "int16": 2,
     "int8": 1,
     "uint8": 1,
+    "uint32": 4,
     "bool": 1,
 }
 """Bytes of an element of each known dtype, by torch's name for it."""
