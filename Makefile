@@ -3,6 +3,7 @@
 # make test-full  the tests that take too long for every run
 # make test-gpu   the tests that need an NVIDIA GPU; test-npu: those that need an Ascend NPU with CANN
 # make wheel   a wheel and a source distribution in dist/
+# make first-steps  time a newcomer's three commands in a fresh environment
 # make try-pythons  use the wheel's core on the interpreters PYTHONS, and note how it went
 # make release-check  build both and look for faults: metadata, versions, changelog, content
 # make mutation  change the code in 400 places, one at a time, and count the changes that tests notice
@@ -36,7 +37,7 @@ unexport PYTHONDONTWRITEBYTECODE # each of the hundreds of processes that tests 
 export TILEWISE_DB = sqlite:///$(CURDIR)/build/$@/tilewise.db
 export TILEWISE_CACHE = $(CURDIR)/build/$@/cache
 
-.PHONY: demo test gate test-full test-gpu test-npu wheel try-pythons release-check wheels mutation collect lint style types format docs client screenshots clean
+.PHONY: demo test gate test-full test-gpu test-npu wheel first-steps try-pythons release-check wheels mutation collect lint style types format docs client screenshots clean
 .DELETE_ON_ERROR:
 
 demo: .venv-demo/ready
@@ -79,6 +80,9 @@ build/readers/%: | .venv-core/ready
 
 wheel: .venv-test/ready
 	$(TEST)/python -m build --no-isolation --outdir dist .
+
+first-steps: wheel
+	$(TEST)/python tools/first_steps.py dist/*.whl -o docs/results/first-steps.json
 
 PYTHONS ?= python3.11 python3.12 python3.13
 try-pythons: wheel

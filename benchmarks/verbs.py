@@ -13,6 +13,10 @@ VERBS = {
     ),
     "clock": ("model.commands:clock", "Measure the processor time that compiling and timing a config takes."),
     "cube": ("model.commands:cube", "Compare modelled times of matrix products with published ones."),
+    "energy": (
+        "gpu.commands:energy",
+        "Tune for the least energy and for the least time, on an NVIDIA GPU.",
+    ),
     "execute": (
         "model.commands:execute",
         "Execute compiled configs; compare with float64 and Triton's interpreter.",

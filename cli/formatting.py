@@ -88,6 +88,11 @@ def verdict_text(result: Result) -> str:
     return "correct as recorded, not run here" if recorded else f"verified against {PROOFS[result.winner.verified_by]}"
 
 
+def metrics_text(metrics: Mapping[str, float]) -> str:
+    """Return `TFLOP/s: 12.5, energy_uj: 4003`."""
+    return ", ".join(f"{name}: {value:.4g}" for name, value in metrics.items())
+
+
 def counts_line(result: Result) -> str:
     """Format the trial counts, such as "61 trials: 58 correct, 3 did not compile"."""
     total = sum(result.counts.values())
@@ -111,6 +116,7 @@ def result_lines(result: Result) -> Sequence[str]:
     return [
         f"{result.scope.question}: {time_text(winner.time_us, scope.clock)}",
         f"  config     {config_text(winner.config)}",
+        *([f"  metrics    {metrics_text(winner.metrics)}"] if winner.metrics else []),
         f"  why        {winner.why}",
         f"  verified   {f'output agreed with {PROOFS[winner.verified_by]}' if winner.verified else 'no'}",
         f"  evidence   {counts_line(result)}; {found_text(winner)}; {_versus(result)}",

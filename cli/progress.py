@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from types import MappingProxyType
 from typing import Any
 
 from rich.console import Console
@@ -14,7 +13,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, TaskID, TextColumn, Tim
 from rich.progress import Progress as Bar
 from rich.table import Table
 
-from tilewise.cli.formatting import counts_line, found_text, output, time_text, verdict_text
+from tilewise.cli.formatting import counts_line, found_text, metrics_text, output, time_text, verdict_text
 from tilewise.db.exchange.foreign.caches.triton_module import config_source
 from tilewise.db.records import Clock, Config, Result, Status, Trial, shape_text
 from tilewise.tuner.samplers.model_ranking import agreement
@@ -97,6 +96,8 @@ class Progress(Watcher):
     def _best_line(self) -> str:
         if self._best is None or self._best.time_us is None or self.plan is None:
             return "no correct config yet"
+        if objective := self.plan.scope.problem.objective:
+            return f"best {self._best.cost:.4g} {objective}, {self._best.time_us:.2f} us"
         return f"best {self._best.time_us:.2f} us{self._above_the_floor(self._best.time_us)}"
 
     def _above_the_floor(self, time_us: float) -> str:
@@ -145,11 +146,8 @@ def working(what: str) -> Iterator[Callable[[str], None]]:
         yield lambda text: status.update(f"{what} {text}")
 
 
-def show_result(
-    result: Result, trials: Sequence[Trial], progress: Progress, metrics: Mapping[str, float] = MappingProxyType({})
-) -> None:
-    """Print the table of winner, default and runners-up, then the speed-up, the spec's own metrics of the winner and
-    why it wins."""
+def show_result(result: Result, trials: Sequence[Trial], progress: Progress) -> None:
+    """Print the table of winner, default and runners-up, then the speed-up, the winner's metrics and why it wins."""
     console = output()
     scope, winner = result.scope, result.winner
     assert winner is not None and winner.time_us is not None, "a tuning without a winner raises"
@@ -159,23 +157,21 @@ def show_result(
     table = Table(title=f"{result.scope.question}, {scope.clock} times", title_justify="left", title_style="bold")
     for heading in ("", *(name.replace("_", " ") for name in names)):
         table.add_column(heading, justify="right" if heading else "left")
-    measured = scope.clock is Clock.MEASURED
-    for heading in (f"us, {scope.clock}", *(["p20 - p80"] if measured else []), "to best"):
+    measured, objective = scope.clock is Clock.MEASURED, scope.problem.objective
+    spread, ranked = ["p20 - p80"] if measured else [], [objective] if objective else []
+    for heading in (f"us, {scope.clock}", *spread, *ranked, "to best"):
         table.add_column(heading, justify="right")
     for label, trial in _rows(result, trials):
-        shown = [f"{trial.time_us:.2f}" if trial.time_us else str(trial.status)]
-        if measured:
-            shown.append(_spread(trial))
-        ratio = f"{trial.time_us / winner.time_us:.3f}" if trial.time_us else ""
-        table.add_row(label, *(str(trial.config.get(name, "")) for name in names), *shown, ratio)
+        shown = _figures(trial, winner, measured=measured, ranked=bool(objective))
+        table.add_row(label, *(str(trial.config.get(name, "")) for name in names), *shown)
     console.print(table)
     gain = result.speed_up
     console.print(
         f"[bold]{time_text(winner.time_us, scope.clock)}[/]"
         + (f", {gain:.2f}x the speed of the default" if gain else "")
     )
-    if metrics:
-        console.print(", ".join(f"{name}: {value:.4g}" for name, value in metrics.items()), markup=False)
+    if winner.metrics:
+        console.print(metrics_text(winner.metrics), markup=False)
     console.print(f"Config: {config_text(winner.config)}")
     console.print(f"To paste: {config_source(winner.config)}", soft_wrap=True, markup=False)
     if winner.why:
@@ -185,6 +181,14 @@ def show_result(
     if (order := agreement(trials)) is not None:
         console.print(order.text())
     console.print(f"{counts_line(result)}; {found_text(winner)}; {verdict_text(result)}; {result.seconds:.1f} s.")
+
+
+def _figures(trial: Trial, winner: Trial, *, measured: bool, ranked: bool) -> list[str]:
+    """Return a row's time, its spread if it was measured, its objective if it has one, and its cost to the best's."""
+    time = f"{trial.time_us:.2f}" if trial.time_us else str(trial.status)
+    cost = f"{trial.cost:.4g}" if trial.cost else ""
+    ratio = f"{trial.cost / winner.cost:.3f}" if trial.cost and winner.cost else ""
+    return [time, *([_spread(trial)] if measured else []), *([cost] if ranked else []), ratio]
 
 
 def _against_the_floor(plan: Plan, time_us: float) -> str:
@@ -248,7 +252,7 @@ def _rows(result: Result, trials: Sequence[Trial]) -> list[tuple[str, Trial]]:
     taken = {result.winner.config_key} | ({result.default.config_key} if result.default else set())
     others = sorted(
         (t for t in trials if t.status is Status.CORRECT and t.time_us and t.config_key not in taken),
-        key=lambda t: t.time_us or 0,
+        key=lambda t: t.cost or 0,
     )
     rows = [("winner", result.winner), *((_label(t), t) for t in others[:_RUNNERS_UP])]
     if result.default and result.default.config_key != result.winner.config_key:

@@ -63,7 +63,7 @@ def winner(trials: Iterable[Trial]) -> Trial | None:
 
 
 def _rank(trial: Trial) -> tuple[float, bool, bool, int]:
-    return trial.ranking_us or math.inf, trial.time_to_beat_us is None, trial.ordinal is None, trial.ordinal or 0
+    return trial.ranking or math.inf, trial.time_to_beat_us is None, trial.ordinal is None, trial.ordinal or 0
 
 
 def outranks(trial: Trial, other: Trial) -> bool:

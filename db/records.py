@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Iterator, KeysView, Mapping
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -14,7 +15,10 @@ from enum import StrEnum
 from typing import Any
 
 __all__ = [
+    "ENERGY",
     "ITEM_BYTES",
+    "METRICS",
+    "OBJECTIVE",
     "VERIFIED_BY",
     "Clock",
     "Config",
@@ -32,12 +36,23 @@ __all__ = [
     "Value",
     "canonical_json",
     "digest",
+    "metrics_among",
     "outcome_of_comparison",
     "shape_text",
 ]
 
 VERIFIED_BY = "verified_by"
 """Key of a trial's fact: `self` where its kernel has no reference, so that nothing else could verify it."""
+
+METRICS = "metrics"
+"""Key of a trial's fact: the figures that its spec counts beside the time, by name, and the energy."""
+
+ENERGY = "energy_uj"
+"""Name of the metric that a device measures: microjoules of one launch among many, one after the other."""
+
+OBJECTIVE = "objective"
+"""Name of the flag of a problem whose configs are ranked by a metric instead of their time, and key of a trial's fact:
+the metric's name in both. As a flag, it keeps bests by different objectives apart wherever results are looked up."""
 
 Value = int | float | str | bool
 Config = Mapping[str, Value]
@@ -58,6 +73,7 @@ ITEM_BYTES = {
     "int16": 2,
     "int8": 1,
     "uint8": 1,
+    "uint32": 4,
     "bool": 1,
 }
 """Bytes of an element of each known dtype, by torch's name for it."""
@@ -149,6 +165,11 @@ class Problem:
     @property
     def item_bytes(self) -> int:
         return ITEM_BYTES[self.dtype]
+
+    @property
+    def objective(self) -> str:
+        """The metric by which configs are ranked; empty where it is the time."""
+        return str(self.flags.get(OBJECTIVE, ""))
 
     def resized(self, dims: Dims) -> Problem:
         return replace(self, dims=dims)
@@ -296,9 +317,22 @@ class Trial:
         return "self" if self.facts.get(VERIFIED_BY) == "self" else "reference"
 
     @property
-    def ranking_us(self) -> float | None:
-        """The time by which trials are ranked."""
-        return self.time_us if self.time_to_beat_us is None else self.time_to_beat_us
+    def metrics(self) -> dict[str, float]:
+        """The figures of this trial beside its time, by name."""
+        return metrics_among(self.facts)
+
+    @property
+    def cost(self) -> float | None:
+        """The figure that is to be small: the metric that is its problem's objective, or else the time."""
+        if OBJECTIVE not in self.facts:
+            return self.time_us
+        cost = self.metrics.get(str(self.facts[OBJECTIVE]))
+        return cost if cost is not None and cost > 0 else None
+
+    @property
+    def ranking(self) -> float | None:
+        """The figure by which trials are ranked."""
+        return self.cost if self.time_to_beat_us is None else self.time_to_beat_us
 
 
 @dataclass(frozen=True, slots=True)
@@ -375,6 +409,7 @@ class Result:
             known["evaluations_to_best"] = winner.ordinal
             known["tuned_at"] = winner.created.isoformat() if winner.time_us is not None else None
             known |= {"low_us": winner.low_us, "high_us": winner.high_us} | _certainty(winner)
+            known[METRICS] = winner.metrics or None
             body |= {name: value for name, value in known.items() if value is not None}
         return body
 
@@ -383,6 +418,13 @@ def _certainty(winner: Trial) -> dict[str, Any]:
     """Return how the time was taken, and the outcome of the final comparison if there was one."""
     tie, probability = outcome_of_comparison(winner.facts)
     return {"method": winner.method or None, "l2": winner.l2 or None, "tie": tie, "probability": probability}
+
+
+def metrics_among(facts: Mapping[str, Any]) -> dict[str, float]:
+    """Return, from a trial's facts, the figures beside its time; an imported trial may hold anything there."""
+    found = facts.get(METRICS)
+    known = found.items() if isinstance(found, Mapping) else ()
+    return {name: value for name, value in known if type(value) in (int, float) and math.isfinite(value)}
 
 
 def outcome_of_comparison(facts: Mapping[str, Any]) -> tuple[bool | None, float | None]:

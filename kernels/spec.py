@@ -14,7 +14,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from tilewise.db.records import ITEM_BYTES, Config, Problem, Value
+from tilewise.db.records import ENERGY, ITEM_BYTES, OBJECTIVE, Config, Problem, Value
 from tilewise.errors import BadSpec
 from tilewise.kernels.validated_callback import ValidatedCallback, cut, validated
 
@@ -343,7 +343,10 @@ class KernelSpec:
       The roofline then has their peak rate.
     - `default(problem, target)`: the config to launch without tuning. It may be empty if the space is given by
       `configs`.
-    - `metrics`: functions of (problem, time in us) by name, such as "TFLOP/s", shown with the result of a tuning.
+    - `metrics`: functions of (problem, time in us) by name, such as "TFLOP/s", or of (problem, time in us, energy in
+      uJ), which are known where the device measures energy. They are stored with each trial and shown with it.
+    - `objective`: the metric by which configs are ranked instead of their time, the smallest first: `"energy_uj"`, or
+      one of `metrics` that takes the energy. It becomes a flag of every problem: `objective=energy_uj`.
     - `any_value`: inputs that may hold any float, although their buffers have a `draw`. Only the first draw of a
       verification uses it then; the others look for mistakes with values of all kinds.
     - `imported`: names that the function uses and its file does not define, since the program that generates the file
@@ -375,7 +378,8 @@ class KernelSpec:
     constants: Callable[[Problem], Mapping[str, Value | None]] = lambda problem: {}
     fill: Callable[[Tensors, Problem, Any], None] | None = None
     matrix_dtype: Callable[[Problem], str] | None = None
-    metrics: Mapping[str, Callable[[Problem, float], float]] = field(default_factory=dict, hash=False)
+    metrics: Mapping[str, Callable[..., float]] = field(default_factory=dict, hash=False)
+    objective: str = ""
     imported: Mapping[str, str] = field(default_factory=dict, hash=False)
     inferred: bool = False
     origin: str = ""
@@ -399,10 +403,11 @@ class KernelSpec:
         if not isinstance(self.metrics, Mapping):
             raise BadSpec(f"metrics of kernel {self.name} are {cut(self.metrics)}; expected a function for each name")
         metrics = {
-            name: validated(f"metric {name!r} of kernel {self.name}", function, _only(int | float, "a number"))
+            name: validated(f"metric {name!r} of kernel {self.name}", function, _figure)
             for name, function in self.metrics.items()
         }
         object.__setattr__(self, "metrics", metrics)
+        self._check_objective()
         for name, (arguments, check) in _RESULTS.items():
             function = getattr(self, name)
             if function is not None or name not in _OPTIONAL:
@@ -411,12 +416,23 @@ class KernelSpec:
                     self, name, validated(f"{name}({arguments}) of kernel {self.name}", function, check, **more)
                 )
 
+    def _check_objective(self) -> None:
+        known = [ENERGY, *(name for name, function in self.metrics.items() if _takes(function) > 2)]
+        if self.objective and self.objective not in known:
+            raise BadSpec(
+                f"kernel {self.name} has the objective {cut(self.objective)}; expected {', '.join(known)}, or a metric "
+                "of (problem, time_us, energy_uj): one of the time alone ranks as the time does"
+            )
+        if not WORD.fullmatch(self.objective or ENERGY):
+            raise BadSpec(f"objective {cut(self.objective)} of kernel {self.name} is no word; a query needs one")
+
     def to_json(self) -> dict[str, Any]:
         """Return the kernel's entry in the listings of the command line and the REST service."""
         parameters = [parameter.name for parameter in self.parameters]
         listed = {"dims": list(self.dims), "dtypes": list(self.dtypes), "parameters": parameters}
         flags = {"flags": {flag.name: list(flag.values) for flag in self.flags}} if self.flags else {}
-        return {"name": self.name, "summary": self.summary, **listed, **flags}
+        ranked = {"objective": self.objective} if self.objective else {}
+        return {"name": self.name, "summary": self.summary, **listed, **flags, **ranked}
 
     @property
     def has_reference(self) -> bool:
@@ -439,9 +455,7 @@ class KernelSpec:
         reference = self.reference
         if reference is None:
             raise BadSpec(f"kernel {self.name} has no reference; write reference= into its spec")
-        function = reference.function if isinstance(reference, ValidatedCallback) else reference
-        taken = [p for p in inspect.signature(function).parameters.values() if p.kind is p.POSITIONAL_OR_KEYWORD]
-        if len(taken) < 2:
+        if _takes(reference) < 2:
             return reference
         return lambda inputs: reference(inputs, problem)
 
@@ -449,9 +463,20 @@ class KernelSpec:
         """Return the least bytes moved through global memory: each input read once, each output written once."""
         return sum(buffer.least_bytes for buffer in self.buffers(problem).values())
 
-    def metrics_of(self, problem: Problem, time_us: float) -> dict[str, float]:
-        """Return the spec's own metrics of a time."""
-        return {name: function(problem, time_us) for name, function in self.metrics.items()}
+    @property
+    def needs_energy(self) -> bool:
+        """True if a device that can should measure the energy of a launch."""
+        return self.objective == ENERGY or any(_takes(function) > 2 for function in self.metrics.values())
+
+    def metrics_of(self, problem: Problem, time_us: float, energy_uj: float | None) -> dict[str, float]:
+        """Return the energy, and the spec's own metrics, of a launch; without those that need an unknown energy."""
+        known = {} if energy_uj is None else {ENERGY: energy_uj}
+        for name, function in self.metrics.items():
+            if _takes(function) < 3:
+                known[name] = function(problem, time_us)
+            elif energy_uj is not None:
+                known[name] = function(problem, time_us, energy_uj)
+        return known
 
     def options(self) -> frozenset[str]:
         """Return the names of the parameters that are compile options rather than arguments."""
@@ -461,8 +486,16 @@ class KernelSpec:
 _OPTIONAL = ("grid", "launches", "configs", "fill", "matrix_dtype", "reference")
 """Functions that a spec may leave out."""
 
-_QUERY = {"device", "dtype", "match", "toolchain"}
-"""Names in the query of a look-up over REST, which gives dimensions and flags by name beside them."""
+_QUERY = {"device", "dtype", "match", "toolchain", OBJECTIVE}
+"""Names in the query of a look-up over REST, which gives dimensions and flags by name beside them, and the flag that
+`KernelSpec.objective` makes."""
+
+
+def _takes(function: Any) -> int:
+    """Return the number of arguments that a function of a spec takes by position."""
+    plain = function.function if isinstance(function, ValidatedCallback) else function
+    return sum(p.kind is p.POSITIONAL_OR_KEYWORD for p in inspect.signature(plain).parameters.values())
+
 
 # Checks of fields and of returned values -------------------------------------------------------------------------
 
@@ -546,6 +579,11 @@ def _dtype(dtype: object) -> str:
 def _numbers(scalars: object) -> str:
     fits = isinstance(scalars, Mapping) and all(isinstance(value, int | float) for value in scalars.values())
     return "" if fits else f"{cut(scalars)}; expected a number for each name"
+
+
+def _figure(result: object) -> str:
+    fits = isinstance(result, int | float) and math.isfinite(result)
+    return "" if fits else f"{cut(result)}; expected a finite number"
 
 
 def _grid(grid: object) -> str:

@@ -218,6 +218,7 @@ class Result(Times):
     default: Default | None
     trials: TrialCounts
     evaluations_to_best: NotRequired[Annotated[int, Field(ge=1)]]
+    metrics: NotRequired[Annotated[dict[str, float], Field(description="the spec's own figures, and the energy in uJ")]]
     seconds: Annotated[float, Field(ge=0, description="wall time that the trials took")]
     why: str
     tuned_at: Moment
@@ -267,6 +268,7 @@ class Kernel(TypedDict):
     flags: NotRequired[
         Annotated[dict[str, list[bool | str]], Field(description="values of each flag; the first is the default")]
     ]
+    objective: NotRequired[Annotated[str, Field(description="the metric that ranks its configs instead of the time")]]
 
 
 class Kernels(TypedDict):

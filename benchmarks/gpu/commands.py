@@ -1,4 +1,4 @@
-"""`tilewise bench attention`, `kernels`, `matrix`, `faults`, `several`, `timing` and `repeatability`."""
+"""`tilewise bench attention`, `energy`, `kernels`, `matrix`, `faults`, `several`, `timing` and `repeatability`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tilewise.cli.formatting import output
 from tilewise.cli.options import common, database, give, print_json
 from tilewise.db.records import shape_text
 
-__all__ = ["attention", "faults", "kernels", "matrix", "repeatability", "several", "timing"]
+__all__ = ["attention", "energy", "faults", "kernels", "matrix", "repeatability", "several", "timing"]
 
 
 @click.command()
@@ -42,6 +42,37 @@ def _show_attention(body: dict[str, Any]) -> None:
         shape = shape_text(row["dims"]) + (", causal" if row.get("causal") else "")
         rate = f"{row['tflop_s']:.0f} TFLOP/s" if "tflop_s" in row else f"{row['tb_s']:.2f} TB/s"
         table.add_row(shape, row["contender"], f"{row['median_us']:.1f}", rate, f"{row['of_theirs']:.3f}")
+    output().print(table)
+
+
+@click.command()
+@click.option("--trials", type=click.IntRange(1), default=60, show_default=True, help="Trials per tuning.")
+@click.option("--rounds", type=click.IntRange(2), default=10, show_default=True, help="Measurements of each winner.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@common
+def energy(trials: int, rounds: int, file: str | None, as_json: bool) -> None:
+    """Tune for the least energy and for the least time on an NVIDIA GPU, and measure the winners in turns."""
+    _require_gpu()
+    from tilewise.benchmarks.gpu.energy import bench_energy
+    from tilewise.cli.progress import working
+
+    with working("energy:") as progress:
+        body = bench_energy(trials, rounds, progress)
+    give(body, as_json, file, _show_energy)
+
+
+def _show_energy(body: dict[str, Any]) -> None:
+    from rich.table import Table
+
+    table = Table(title=f"{body['device']}: energy of a launch, measured", title_justify="left")
+    for heading in ("kernel", "config"):
+        table.add_column(heading)
+    for heading in ("us", "uJ", "lowest", "highest"):
+        table.add_column(heading, justify="right")
+    for row in body["rows"]:
+        for part in row["in_turns"]:
+            figures = (part["time_us"], part["energy_uj"], part["lowest_uj"], part["highest_uj"])
+            table.add_row(row["kernel"], part["config"], *(f"{figure:.1f}" for figure in figures))
     output().print(table)
 
 

@@ -223,6 +223,23 @@ CALLS: Mapping[str, Callable[[], object]] = {
     "flaggems/vector_norm": lambda: _call("flag_gems.ops:vector_norm", _real(300, 700), 2, [1]),
     "flaggems/prod": lambda: _call("flag_gems.ops:prod_dim", _real(300, 700), 1),
     "flaggems/gather": lambda: _call("flag_gems.ops:gather", _real(300, 700), 1, _whole(700, 300, 200, device="npu")),
+    "bm3d": lambda: _call("bm3d_triton:denoise", _cuda(1, 1, 40, 48).sigmoid(), 0.01),
+    "colortransfer": lambda: _call(
+        "colortransfer_triton:adain", _cuda(1, 3, 64, 96).sigmoid(), _cuda(1, 3, 48, 80).sigmoid()
+    ),
+    "crossentropy": lambda: _call(
+        "crossentropy_triton.crossentropy_tl:cross_entropy_forward", _cuda(48, 1000), _whole(1000, 48)
+    ),
+    "multiarch/swiglu": lambda: _call(
+        "kernels.fused_rmsnorm_swiglu:fused_rmsnorm_swiglu_triton", _half(64, 512), _half(64, 512), _half(512)
+    ),
+    "multiarch/int8": lambda: _call(
+        "kernels.quantized_matmul:matmul_int8_triton",
+        _half(128, 256),
+        _whole(256, 256, 192).byte(),
+        _half(192),
+        _half(192),
+    ),
     "fla/gla": lambda: _call("fla.ops.gla:fused_recurrent_gla", _heads(), _heads(), _heads(), _decays()),
     "fla/hgrn": lambda: _call("fla.ops.hgrn:fused_recurrent_hgrn", _real(2, 128, 96), _real(2, 128, 96)),
     "fla/hgrn_chunk": lambda: _call("fla.ops.hgrn:chunk_hgrn", _real(2, 128, 96), _real(2, 128, 96)),

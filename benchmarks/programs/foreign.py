@@ -40,8 +40,11 @@ class Case:
 
 
 _PACKAGES = {
+    "bm3d": ("bm3d-triton", "bm3d_triton"),
     "cce": ("cut-cross-entropy", "cut_cross_entropy"),
+    "colortransfer": ("colortransfer-triton", "colortransfer_triton"),
     "conch": ("conch-triton-kernels", "conch"),
+    "crossentropy": ("crossentropy-triton", "crossentropy_triton"),
     "entmax": ("adasplash", "adasplash"),
     "fla": ("fla-core", "fla"),
     "flaggems": ("flag-gems", "flag_gems"),
@@ -49,6 +52,7 @@ _PACKAGES = {
     "liger": ("liger-kernel", "liger_kernel"),
     "lightllm": ("lightllm", "lightllm"),
     "mlstm": ("mlstm-kernels", "mlstm_kernels"),
+    "multiarch": ("cuda-triton-multiarch", "kernels"),
     "sage": ("sageattention", "sageattention"),
     "sinkhorn": ("flash-sinkhorn", "flash_sinkhorn"),
     "torchao": ("torchao", "torchao"),
@@ -118,6 +122,11 @@ flaggems/mv mv_kernel
 flaggems/vector_norm l2_norm_kernel
 flaggems/prod prod_kernel
 flaggems/gather _gather_flaggems_jit_function
+bm3d _match _normalize
+colortransfer moments_part
+crossentropy cross_entropy_kernel
+multiarch/swiglu fused_rmsnorm_swiglu_kernel
+multiarch/int8 matmul_int8_kernel
 fla/gla fused_recurrent_fwd_kernel
 fla/hgrn fused_recurrent_hgrn_fwd_kernel
 fla/hgrn_chunk chunk_hgrn_fwd_kernel_o

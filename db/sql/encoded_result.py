@@ -11,7 +11,7 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from tilewise.db.records import VERIFIED_BY, Status, outcome_of_comparison
+from tilewise.db.records import METRICS, VERIFIED_BY, Status, metrics_among, outcome_of_comparison
 
 __all__ = ["DEFAULT_COLUMNS", "WINNER_COLUMNS", "encode_row"]
 
@@ -35,6 +35,8 @@ DEFAULT_COLUMNS = ("config", "time_us")
 _COMPARED = '"contest"'
 """Occurs in the facts of every winner of a final comparison; other facts, which may be long, are not parsed."""
 
+_MEASURED = f'"{METRICS}"'
+
 _TALLY = '{{"total":{},' + ",".join(f'"{status}":{{}}' for status in Status) + "}}"
 _OPTIONAL = (
     "time_us",
@@ -48,6 +50,7 @@ _OPTIONAL = (
     "l2",
     "tie",
     "probability",
+    METRICS,
 )
 _text = json.encoder.encode_basestring
 
@@ -58,7 +61,7 @@ def encode_row(row: Sequence[Any]) -> bytes:
     config, samples, why, time_us, p20_us, p80_us, ordinal, created, low_us, high_us, method, l2, facts, *rest = rest
     default, default_us, *counts, seconds = rest
     figures = (time_us, p20_us, p80_us, ordinal, f'"{created.isoformat()}"', low_us, high_us)
-    words = (_text(method) if method else None, _text(l2) if l2 else None, *_comparison(facts))
+    words = (_text(method) if method else None, _text(l2) if l2 else None, *_comparison(facts), _metrics(facts))
     known = "".join(
         [f',"{name}":{value}' for name, value in zip(_OPTIONAL, figures + words, strict=True) if value is not None]
     )
@@ -77,6 +80,11 @@ def _comparison(facts: str) -> tuple[str | None, float | None]:
         return None, None
     tie, probability = outcome_of_comparison(json.loads(facts))
     return None if tie is None else json.dumps(tie), probability
+
+
+def _metrics(facts: str) -> str | None:
+    known = metrics_among(json.loads(facts)) if _MEASURED in facts else {}
+    return json.dumps(known, separators=(",", ":"), ensure_ascii=False) if known else None
 
 
 def _proof(facts: str) -> str:

@@ -133,7 +133,7 @@ trials = Table(
     Column("method", Text, nullable=False, server_default=""),
     Column("l2", Text, nullable=False, server_default=""),
     Column("settled_us", Double),
-    Column("standing_us", Double),  # settled_us, or else time_us
+    Column("standing_us", Double),  # settled_us, or else the cost: time_us, or the metric that is the objective
     Column("verified", Boolean, nullable=False),
     Column("is_default", Boolean, nullable=False),
     Column("ordinal", BigInteger),

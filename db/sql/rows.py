@@ -47,7 +47,7 @@ def scope_values(scope: Scope) -> dict[str, Any]:
 def trial_values(trial: Trial) -> dict[str, Any]:
     values = {_COLUMNS.get(field.name, field.name): getattr(trial, field.name) for field in dataclasses.fields(Trial)}
     texts = {"config": _json(trial.config), "facts": _json(trial.facts), "status": str(trial.status)}
-    return values | texts | {"config_key": trial.config_key, "standing_us": trial.ranking_us}
+    return values | texts | {"config_key": trial.config_key, "standing_us": trial.ranking}
 
 
 def suggestion_values(suggestion: Suggestion) -> dict[str, Any]:

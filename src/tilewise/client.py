@@ -213,6 +213,8 @@ class Kernel(TypedDict):
     """Tile parameters and compile options, by name."""
     flags: NotRequired[Mapping[str, Sequence[bool | str]]]
     """Values of each flag; the first is the default."""
+    objective: NotRequired[str]
+    """The metric that ranks its configs instead of the time."""
 
 
 class Lane(TypedDict):
@@ -324,6 +326,8 @@ class Result(TypedDict):
     default: Default | None
     trials: TrialCounts
     evaluations_to_best: NotRequired[int]
+    metrics: NotRequired[Mapping[str, float]]
+    """The spec's own figures, and the energy in uJ."""
     seconds: float
     """Wall time that the trials took."""
     why: str

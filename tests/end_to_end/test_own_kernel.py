@@ -75,9 +75,23 @@ def test_a_spec_has_metrics_of_its_own_and_an_effort_sets_the_trials(tilewise):
     (result,) = tilewise.json(*words, "--effort", "quick")["results"]
     assert result["metrics"] == {"GB/s": pytest.approx(60 / result["time_us"])}
     assert result["trials"]["total"] <= 31
-    assert f"GB/s: {result['metrics']['GB/s']:.4g}" in tilewise(*words, "--effort", "quick").stdout
+    shown = f"GB/s: {result['metrics']['GB/s']:.4g}"
+    assert shown in tilewise(*words, "--effort", "quick").stdout
+    assert f"({shown})" in tilewise("trials", "scaled_add").stdout.splitlines()[1]
+    asked = ("lookup", "scaled_add.py:SPEC", "-s", "N=5000", "--device", "Ascend910B4")
+    assert tilewise.json(*asked)["results"][0]["metrics"] == result["metrics"] and shown in tilewise(*asked).stdout
     failed = tilewise(*words, "--effort", "full", "--trials", "3")
     assert failed.returncode == 2 and "leave out --trials" in failed.stderr
+
+
+def test_an_objective_that_no_device_here_measures_is_refused_in_one_line(tilewise):
+    (tilewise.folder / "scaled_add.py").write_text(
+        SPEC_TEXT.replace("    default=", '    objective="energy_uj",\n    default=')
+    )
+    refused = tilewise("tune", "scaled_add.py:SPEC", "-s", "N=5000", "--device", "model:Ascend910B4")
+    assert refused.returncode == 2
+    told = "kernel scaled_add ranks configs by energy_uj, but model:Ascend910B4 does not measure energy"
+    assert refused.stderr == f"tilewise: {told}; NVIDIA GPUs from Volta on do\n"
 
 
 def test_a_reference_of_other_outputs_is_told_in_one_line(tilewise):

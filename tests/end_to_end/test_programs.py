@@ -71,6 +71,16 @@ def test_the_trials_of_a_kernel_are_listed_sorted_and_filtered(capsys, database)
     assert run(capsys, *listed, "-s", "n_elements=7")[0] == 4
 
 
+def test_unsigned_counters_are_tuned_from_the_values_that_the_program_passes(capsys, database, tmp_path):
+    program = f"{HELPERS / 'programs' / 'counters.py'}:count_kernel"
+    tune = ("tune", program, "--program", "--device", "model:Ascend910B4", "--effort", "full", "--db", database)
+    code, out, err = run(capsys, *tune, "--json")
+    (result,) = json.loads(out)["results"]
+    assert code == 0 and result["trials"]["correct"] == result["trials"]["total"] >= 2
+    spec = Path(err.partition("the spec of count_kernel is ")[2].split()[0]).read_text()
+    assert '"uint32", draw=exactly(3, 4294967295)' in spec
+
+
 def test_a_capture_lists_kernels_and_what_to_do_next(capsys):
     code, out, _ = run(capsys, "capture", str(PROGRAM), "--", "-q", "two words")
     assert code == 0 and "add_kernel in vector_add.py: 2 launches, 2 different; 4 configs of BLOCK_SIZE" in out

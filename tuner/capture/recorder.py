@@ -36,7 +36,7 @@ _MOST_RISING, _MOST_VALUES = 4096, 64
 _MOST_READ = 1 << 24
 """Elements of a tensor whose range is looked at."""
 
-_UNREAD = ("uint16", "uint32", "uint64")
+_UNREAD = ("uint16", "uint64")
 """Integers of which torch finds no range."""
 
 _AMD_OPTIONS = frozenset({"matrix_instr_nonkdim", "waves_per_eu", "kpack", "allow_flush_denorm", "schedule_hint"})
@@ -298,8 +298,8 @@ def _tensor(name: str, tensor: Any) -> TensorArgument:
     memory = _memory(tensor) if any(not stride and size > 1 for size, stride in zip(shape, strides, strict=True)) else 0
     if not whole or tensor.numel() > _MOST_READ or tensor.device.type == "meta" or dtype in _UNREAD:
         return TensorArgument(shape, strides, dtype, memory=memory)
-    low, high = (int(end) for end in tensor.aminmax())
-    flat = tensor.flatten()
+    flat = tensor.flatten().long() if dtype == "uint32" else tensor.flatten()  # torch compares no uint32
+    low, high = (int(end) for end in flat.aminmax())
     is_kept = low < high and flat.numel() <= (_MOST_RISING if bool((flat[1:] >= flat[:-1]).all()) else _MOST_VALUES)
     return TensorArgument(shape, strides, dtype, low, high, tuple(flat.tolist()) if is_kept else None, memory)
 

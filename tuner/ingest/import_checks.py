@@ -14,7 +14,7 @@ from functools import lru_cache
 
 from tilewise.db.exchange.import_file import ImportFile, Offer, Refusal
 from tilewise.db.exchange.jsonfile import one_line
-from tilewise.db.records import Scope, Status, Suggestion, Trial, canonical_json, shape_text
+from tilewise.db.records import OBJECTIVE, Scope, Status, Suggestion, Trial, canonical_json, shape_text
 from tilewise.errors import TilewiseError, UnknownKernel
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
@@ -122,7 +122,10 @@ class _Checker:
             yield f"its facts are {size} characters of JSON; expected at most {_MOST_FACTS}"
         if trial.status is not Status.CORRECT:
             return
-        fastest = min(time for time in (trial.time_us, trial.ranking_us) if time is not None)
+        if trial.facts.get(OBJECTIVE, "") != scope.problem.objective or trial.cost is None:
+            wanted = scope.problem.objective or "its time"
+            yield f"its problem ranks configs by {wanted}, which it does not have or is not ranked by"
+        fastest = min(time for time in (trial.time_us, trial.time_to_beat_us) if time is not None)
         if not fastest <= _LONGEST_US:
             yield f"time_us is {fastest:.3g}, more than an hour"
         if spec is None or problem is None:

@@ -128,6 +128,8 @@ def resolve_with_fallback(
         (Match.PORTFOLIO, partial(_from_portfolio, source, question, spec, source_hash, target)),
         (Match.PREDICTED, partial(predicted, question, spec, source_hash, target)),
     ]
+    if question.problem.objective:  # portfolios and the prior know times only
+        steps = steps[:1]
     answers = (find() for step, find in steps if match.allows(step))
     return next((result for result in answers if result is not None), None)
 

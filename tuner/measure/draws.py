@@ -119,7 +119,11 @@ def draw(
     """
     if beside and way in (Way.SPARSE, Way.ACROSS):
         way = Way.NORMAL
-    if buffer.draw is not None and not (any_value and way is not Way.NORMAL):
+    if str(tensor.dtype) == "torch.uint32":  # for which torch plants nothing
+        wide = tensor.long()
+        draw(wide, buffer, generator, way, edges, any_value=any_value)
+        tensor.copy_(wide.abs())
+    elif buffer.draw is not None and not (any_value and way is not Way.NORMAL):
         buffer.draw(tensor, generator)
     elif tensor.is_floating_point() and tensor.element_size() == 1:
         _draw_small_floats(tensor, generator, way, edges)

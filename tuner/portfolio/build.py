@@ -87,7 +87,7 @@ def portfolios(evidence: Iterable[tuple[Scope, Sequence[Trial]]], spec: KernelSp
     groups: dict[tuple[Any, ...], tuple[Scope, list[Tuned]]] = {}
     latest: dict[tuple[Any, ...], datetime] = {}
     for scope, trials in evidence:
-        if (shape := tuned(scope.dims, trials)) is None:
+        if scope.problem.objective or (shape := tuned(scope.dims, trials)) is None:  # a portfolio's costs are times
             continue
         shared = (scope.clock is not Clock.MEASURED, *_shared(scope))
         groups.setdefault(shared, (scope, []))[1].append(shape)

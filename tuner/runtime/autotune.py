@@ -115,7 +115,7 @@ class AutotunedFunction:
             function = function.fn
         self.__name__, self.__qualname__, self.__module__ = names_of(self.fn)
         self._file = Path(inspect.getsourcefile(function) or "")
-        self._is_compiling, self._uncompiled = uncompiled(self._launch)
+        self._is_compiling, self._uncompiled = uncompiled(self._launch, self.__name__)
 
     def __reduce__(self) -> str:
         """Pickle and copy the function as Python does one of its own: by its name."""

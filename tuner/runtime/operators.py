@@ -87,7 +87,7 @@ class Operator:
         if "torch" in sys.modules:
             import torch
 
-            self._operation = custom_op(self.spec, self.arguments, self._call, self._flags)
+            self._operation = custom_op(self.spec, self.arguments, self._call, self._flags, place="operator")
             self._is_compiling = torch.compiler.is_compiling
 
     @property

@@ -119,12 +119,13 @@ class TunedFunction:
         self._shared: dict[str, dict[str, Any]] = {}
         self._keys: dict[str, set[tuple[Any, ...]]] = {}
         self.selector = ConfigSelector(spec, source, on_change=self._changed, **options)
-        self._is_compiling, self._uncompiled = uncompiled(self._launch)
+        self._is_compiling, self._uncompiled = uncompiled(self._launch, self.__name__)
         self._operation: Any = None
         if "torch" in sys.modules:
             names = [name for name in self.arg_names if name not in self._tuned_names]
             grid = ("SymInt[] grid", "bool follows")
-            self._operation = custom_op(spec, names, self._launch_from_graph, self._flags, first=grid)
+            place = f"{self.__module__}:{self.__qualname__}"
+            self._operation = custom_op(spec, names, self._launch_from_graph, self._flags, place=place, first=grid)
             self._sample = _sample_config(spec, self._flags)
 
     def __reduce__(self) -> str:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping
 
-from tilewise.db.records import Shape
+from tilewise.db.records import OBJECTIVE, Shape
 from tilewise.errors import BadConfig, BadDimension, UnknownDtype
 from tilewise.kernels.spec import WORD, Config, KernelSpec, Problem, Value
 
@@ -64,10 +64,11 @@ def make_problem(spec: KernelSpec, dims: Shape, dtype: str) -> Problem:
     Raises `BadDimension` for missing, unknown or invalid dimensions and flags, `UnknownDtype` for an unsupported dtype.
     """
     flags = [flag.name for flag in spec.flags]
+    objective = {OBJECTIVE: spec.objective} if spec.objective else {}
     wanted = ", ".join(spec.dims)
     if not isinstance(dims, Mapping):
         raise BadDimension(f"the dimensions are {dims!r:.60}; expected a mapping with the size of {wanted}")
-    if unknown := [name for name in dims if name not in spec.dims and name not in flags]:
+    if unknown := [name for name in dims if name not in {*spec.dims, *flags, *objective}]:
         more = f", and the flags {', '.join(flags)}" if flags else ""
         raise BadDimension(f"kernel {spec.name} has no dimension {', '.join(unknown)}; it has {wanted}{more}")
     if missing := [name for name in spec.dims if name not in dims]:
@@ -79,7 +80,9 @@ def make_problem(spec: KernelSpec, dims: Shape, dtype: str) -> Problem:
     given = checked_flags(spec, {name: dims[name] for name in flags if name in dims})
     if dtype not in spec.dtypes:
         raise UnknownDtype(f"kernel {spec.name} does not take {dtype!r}; it takes {', '.join(spec.dtypes)}")
-    return Problem(spec.name, {name: int(dims[name]) for name in spec.dims}, dtype, given)
+    if objective and (other := dims.get(OBJECTIVE, spec.objective)) != spec.objective:
+        raise BadDimension(f"kernel {spec.name} ranks configs by {spec.objective}, not by {_shown(other)}")
+    return Problem(spec.name, {name: int(dims[name]) for name in spec.dims}, dtype, given | objective)
 
 
 def checked_flags(spec: KernelSpec, given: Shape) -> dict[str, bool | str]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from tilewise.db.records import VERIFIED_BY, Status, Trial
+from tilewise.db.records import ENERGY, METRICS, OBJECTIVE, VERIFIED_BY, Status, Trial, metrics_among
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
 from tilewise.tuner.hardware.peaks import arithmetic_binds
 from tilewise.tuner.measure.outcome import Outcome, Timing
@@ -53,7 +54,7 @@ def trial_from_outcome(
     outcome = _plausible(outcome)
     known = {**evidence(spec, problem, config, target, outcome), **(facts or {})}
     known |= {} if spec.has_reference else {VERIFIED_BY: "self"}
-    return Trial(
+    trial = Trial(
         config=dict(config),
         status=outcome.status,
         reason=outcome.reason,
@@ -62,6 +63,14 @@ def trial_from_outcome(
         **timing_fields(outcome.timing),
         **about,
     )
+    if trial.status is Status.CORRECT and trial.cost is None:
+        return replace(trial, status=Status.RUNTIME, reason=_without_cost(spec, trial))
+    return trial
+
+
+def _without_cost(spec: KernelSpec, trial: Trial) -> str:
+    found = trial.metrics.get(spec.objective)
+    return f"{spec.objective} was not measured" if found is None else f"{spec.objective} is {found}; expected above 0"
 
 
 def timing_fields(timing: Timing | None) -> dict[str, Any]:
@@ -99,7 +108,11 @@ def evidence(spec: KernelSpec, problem: Problem, config: Config, target: Target,
     if outcome.timing and (floor := arithmetic_binds(spec, problem, target.name)) is not None:
         facts["tflop_s"] = round(floor.tflop_s(outcome.timing.time_us), 1)
         facts["share_of_peak"] = round(floor.share(outcome.timing.time_us), 4)
-    return facts
+    if outcome.timing:
+        energy_uj = metrics_among(outcome.facts).get(ENERGY)
+        facts[METRICS] = spec.metrics_of(problem, outcome.timing.time_us, energy_uj)
+        facts[OBJECTIVE] = spec.objective
+    return {name: fact for name, fact in facts.items() if fact or name not in (METRICS, OBJECTIVE)}
 
 
 def explanation(facts: Mapping[str, Any], time_us: float | None) -> str:

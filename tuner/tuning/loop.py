@@ -211,6 +211,7 @@ class Tuning:
         """
         device = comparable(device)
         device.check_memory(spec, problem)
+        _check_objective(spec, problem, device)
         if not 0 <= seed < 2**63:
             raise UsageError(f"a seed of {seed}; expected 0 or more, below 2^63")
         self._spec, self._problem, self._device, self._store = spec, problem, device, store
@@ -266,6 +267,8 @@ class Tuning:
                 arithmetic=arithmetic_binds(self._spec, self._problem, self._device.target.name),
             )
         )
+        if self._spec.needs_energy and not self._device.measures_energy:
+            self._watcher.noticed(f"{self._device.id} does not measure energy; metrics that need it are left out")
         try:
             self._device.warm_up()
             course(known)
@@ -344,7 +347,7 @@ class Tuning:
         """Verify the fastest stored trial, then the next fastest, until one is right."""
         while True:
             correct = [t for t in self._counted() if t.status is Status.CORRECT]
-            leader = min(correct, key=lambda t: (t.ranking_us or 0, t.time_to_beat_us is None), default=None)
+            leader = min(correct, key=lambda t: (t.ranking or 0, t.time_to_beat_us is None), default=None)
             if leader is None or (leader.verified and not self._has_more_to_prove(leader)):
                 self._best = leader
                 return
@@ -514,10 +517,11 @@ class Tuning:
     def _leads(self, trial: Trial) -> bool:
         if trial.status is not Status.CORRECT:
             return False
-        return self._best is None or (trial.time_us or 0) < (self._best.ranking_us or 0)
+        return self._best is None or (trial.cost or 0) < (self._best.ranking or 0)
 
     def _to_beat_us(self) -> float | None:
-        return self._best.time_us if self._best else None
+        """Return the best time so far; None if configs are not ranked by time, since a slow one may win then."""
+        return self._best.time_us if self._best and not self._spec.objective else None
 
     def _trial(self, config: Config, outcome: Outcome, ordinal: int | None) -> Trial:
         index = self._space.index(config)
@@ -557,6 +561,23 @@ class Tuning:
     def _counted(self) -> list[Trial]:
         """Return the stored trials that count for this tuning: with `fresh`, only its own."""
         return self._store.trials(self.scope, since=self._began if self._fresh else 0)
+
+
+def _check_objective(spec: KernelSpec, problem: Problem, device: Device) -> None:
+    """Raise `UsageError` if the device cannot measure the objective, `BadSpec` if a better launch would cost more."""
+    if not spec.objective:
+        return
+    if not device.measures_energy:
+        raise UsageError(
+            f"kernel {spec.name} ranks configs by {spec.objective}, but {device.id} does not measure energy; NVIDIA "
+            "GPUs from Volta on do"
+        )
+    one, twice = (spec.metrics_of(problem, each, each)[spec.objective] for each in (100.0, 200.0))
+    if not 0 < one < twice:
+        raise BadSpec(
+            f"metric {spec.objective!r} of kernel {spec.name} gives {one:.4g} for a launch of 100 us and 100 uJ and "
+            f"{twice:.4g} for one of twice both; an objective must grow from above 0, as the smallest wins"
+        )
 
 
 def _default(spec: KernelSpec, problem: Problem, target: Target, space: Space) -> dict[str, Value] | None:
@@ -600,5 +621,5 @@ def _spent(trials: Sequence[Trial]) -> dict[str, Outcome]:
 
 
 def _objective(trial: Trial) -> float:
-    """Return the value that the sampler minimises: the logarithm of the time, or `PENALTY`."""
-    return float(np.log(trial.time_us)) if trial.status is Status.CORRECT and trial.time_us else PENALTY
+    """Return the value that the sampler minimises: the logarithm of the cost, or `PENALTY`."""
+    return float(np.log(trial.cost)) if trial.status is Status.CORRECT and trial.cost else PENALTY

@@ -64,9 +64,10 @@ class Rebenchmark:
     def run(self, trials: Sequence[Trial]) -> None:
         """Declare the winner of these trials (a scope's current ones, in the order they were recorded) and store it.
 
-        Does nothing where no candidate comes near the fastest, or where an earlier decision still holds.
+        Does nothing where no candidate comes near the fastest, where an earlier decision still holds, or where the
+        configs are not ranked by time.
         """
-        if _still_holds(trials):
+        if self._spec.objective or _still_holds(trials):
             return
         declared = self._by_race(trials) if self._device.noisy else self._by_record(trials)
         if declared:

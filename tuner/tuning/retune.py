@@ -152,5 +152,5 @@ def _best(before: Result, trials: Sequence[Trial]) -> list[Config]:
     """Return the configs of the winner and of the trials that come next."""
     assert before.winner is not None
     correct = [t for t in trials if t.status is Status.CORRECT and t.config_key != before.winner.config_key]
-    ranked = sorted(correct, key=lambda trial: trial.ranking_us or 0.0)
+    ranked = sorted(correct, key=lambda trial: trial.ranking or 0.0)
     return [before.winner.config, *(trial.config for trial in ranked[: _BEST - 1])]

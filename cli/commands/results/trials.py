@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -22,7 +23,13 @@ _STATUSES = ("correct", "constraints", "compile", "correctness", "runtime", "tim
 @problem_options(required=False)
 @click.option("--device", help="Only this device name.")
 @click.option("--status", type=click.Choice(_STATUSES), help="Only trials that ended so.")
-@click.option("--by", type=click.Choice(["time", "order"]), default="time", show_default=True, help="How to sort.")
+@click.option(
+    "--by",
+    type=click.Choice(["cost", "time", "order"]),
+    default="cost",
+    show_default=True,
+    help="How to sort; the cost is the time, or the spec's objective.",
+)
 @click.option("--most", type=click.IntRange(1), default=20, show_default=True, help="Trials shown for each shape.")
 @database
 @common
@@ -54,8 +61,8 @@ def trials(
             if scope.dtype != dtype or (wanted and dict(scope.shape) not in wanted):
                 continue
             found = [trial for trial in store.trials(scope) if status in (None, str(trial.status))]
-            if by == "time":
-                found.sort(key=lambda trial: (trial.time_us is None, trial.time_us or 0.0))
+            if by != "order":
+                found.sort(key=lambda trial: getattr(trial, "cost" if by == "cost" else "time_us") or math.inf)
             if found:
                 shown.append((scope, found[:most], len(found)))
     if not shown:
@@ -70,7 +77,7 @@ def trials(
 
 
 def _show(scope: Scope, found: Sequence[Trial], count: int) -> None:
-    from tilewise.cli.formatting import PROOFS
+    from tilewise.cli.formatting import PROOFS, metrics_text
     from tilewise.tuner.space.problem_checks import config_text
 
     more = f", the first {len(found)}" if len(found) < count else ""
@@ -81,4 +88,5 @@ def _show(scope: Scope, found: Sequence[Trial], count: int) -> None:
         if trial.verified:
             ending = f"verified against {PROOFS[trial.verified_by]}"
         default = ", the default" if trial.is_default else ""
-        click.echo(f"  {time:>12}  {config_text(trial.config)}: {ending}{default}")
+        metrics = f" ({metrics_text(trial.metrics)})" if trial.metrics else ""
+        click.echo(f"  {time:>12}{metrics}  {config_text(trial.config)}: {ending}{default}")

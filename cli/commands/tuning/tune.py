@@ -302,12 +302,11 @@ class _Several:
 
         trials = self._store.trials(device.scope(self._spec, problem))
         assert result.winner is not None and result.winner.time_us is not None, "a tuning without a winner raises"
-        metrics = self._spec.metrics_of(problem, result.winner.time_us)
         if self._quiet:
             watcher.ended(result)
         else:
-            show_result(result, trials, watcher, metrics)
-        body = result.to_json() | ({"metrics": metrics} if metrics else {})
+            show_result(result, trials, watcher)
+        body = result.to_json()
         if found := agreement(trials):
             body["model_agreement"] = found.to_json()
         return body

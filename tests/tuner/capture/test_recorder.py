@@ -81,6 +81,8 @@ mixed = torch.tensor([5, -2, 4], dtype=torch.int32, device="cuda")
 copy[(1,)](offsets, mixed, 3, 2.5, tl.float32, BLOCK=4)
 many = torch.tensor([5, -2, 4] * 22, dtype=torch.int32, device="cuda")
 copy[(1,)](offsets, many, 3, 2.5, tl.float32, BLOCK=4)
+seeds = torch.tensor([7, 2**32 - 1, 5]).to(torch.uint32)
+copy[(1,)](seeds, seeds.repeat(22), 3, 2.5, tl.float32, BLOCK=4)
 """)
     )
     assert ending == Ending()
@@ -88,6 +90,9 @@ copy[(1,)](offsets, many, 3, 2.5, tl.float32, BLOCK=4)
     assert given["x"] == TensorArgument((3,), (1,), "int64", 0, 7, (0, 3, 7))
     assert given["out"] == TensorArgument((3,), (1,), "int32", -2, 5, (5, -2, 4))
     assert kernels["copy"].calls[1].arguments["out"] == TensorArgument((66,), (1,), "int32", -2, 5)
+    unsigned = kernels["copy"].calls[2].arguments
+    assert unsigned["x"] == TensorArgument((3,), (1,), "uint32", 5, 2**32 - 1, (7, 2**32 - 1, 5))
+    assert unsigned["out"] == TensorArgument((66,), (1,), "uint32", 5, 2**32 - 1)
     assert (given["dtype"], given["scale"], given["BLOCK"]) == (TritonDtype("tl.float32"), 2.5, 4)
 
 

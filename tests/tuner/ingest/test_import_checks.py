@@ -135,3 +135,16 @@ def test_a_flag_spelt_out_at_its_default_is_the_problem_without_it():
     spelt = Suggestion(Problem("topk_gating", dims, "float32", {"renormalise": True}), "NVIDIA H200", {}, "a table")
     (kept,) = checked_import(ImportFile(suggestions=(spelt,))).suggestions
     assert (kept.problem.flags, dict(kept.problem.dims)) == ({}, dims)
+
+
+def test_a_trial_and_its_problem_are_ranked_by_the_same_figure(scope):
+    told = "its problem ranks configs by {}, which it does not have or is not ranked by"
+    cheat = trial(facts={"metrics": {"energy_uj": 1e-9}, "objective": "energy_uj"})
+    assert reasons(admitted(scope, cheat)) == [("entry 1, trial 1", told.format("its time"))]
+    spec = replace(registry.load("row_reduce"), objective="energy_uj")
+    by_energy = changed(scope, flags={"objective": "energy_uj"})
+    metered = trial(facts={"metrics": {"energy_uj": 9000.0}, "objective": "energy_uj"})
+    refused = trial(), trial(facts={"objective": "energy_uj"}), trial(facts={"metrics": {"energy_uj": 9.0}})
+    reading = admitted(by_energy, metered, *refused, own={"row_reduce": spec})
+    assert [offer.trials for offer in reading.offers] == [(metered,)]
+    assert {reason for _, reason in reasons(reading)} == {told.format("energy_uj")}

@@ -5,6 +5,7 @@ import math
 import pytest
 
 from tilewise.kernels import registry
+from tilewise.kernels.inferred import between
 from tilewise.kernels.spec import Axis, Buffer, Problem, Tiling
 from tilewise.tuner.measure.draws import DRAWS, EXTREME, Way, draw, edges
 
@@ -130,11 +131,19 @@ def test_there_are_as_many_ways_as_draws():
         ("int32", Way.PEAKS, -8, 8),  # an extreme is one step beyond
         ("int32", Way.TROUGHS, -9, 7),
         ("uint8", Way.TROUGHS, 0, 7),
+        ("uint32", Way.NORMAL, 0, 8),  # the same numbers without their signs
+        ("uint32", Way.NEGATIVE, 1, 8),
+        ("uint32", Way.TROUGHS, 0, 9),
     ],
 )
 def test_integers_are_small_and_their_extremes_a_step_beyond(dtype, way, least, most):
-    x = drawn(way, dtype=dtype)
+    x = drawn(way, dtype=dtype).to(torch.int64)
     assert (int(x.min()), int(x.max())) == (least, most)
+
+
+def test_unsigned_numbers_are_drawn_from_the_whole_range_that_a_buffer_asks_for():
+    x = drawn(Way.NORMAL, dtype="uint32", draw=between(2**31, 2**32 - 1)).to(torch.int64)
+    assert x.min() >= 2**31 and x.max() <= 2**32 - 1 and x.unique().numel() > 1000
 
 
 def test_what_surrounds_extremes_is_far_from_zero_or_near_it():

@@ -5,13 +5,15 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from collections import Counter
 from types import SimpleNamespace
 
 import pytest
 
 from tilewise.errors import UsageError
+from tilewise.kernels import registry
 from tilewise.kernels.spec import Buffer
-from tilewise.tuner.runtime import operators
+from tilewise.tuner.runtime import operators, torch_custom_op
 from tilewise.tuner.runtime.operators import Operator
 
 PROGRAM = """
@@ -164,6 +166,97 @@ else:
     raise AssertionError("launched over a grid that the program did not ask for")
 print("done")
 """
+
+
+EXPORTED = """
+import sys
+import torch
+from tilewise import Operator, autotune, tuned
+from tilewise.errors import UsageError
+from tilewise.kernels.jit.row_reduce import row_reduce_kernel
+
+known = {"source": "missing.json", "device": "Ascend910B4"}
+makers = [
+    lambda: tuned("row_reduce", **known)(row_reduce_kernel),
+    lambda: Operator("row_reduce", **known),
+    lambda: Operator("softmax", **known),
+]
+if sys.argv[1] == "load":  # made in another order, beside others
+    made = [makers[number]() for number in (2, 1, 0)][::-1]
+else:
+    made = [make() for make in makers]
+kernel, sums, softmax = made
+
+
+class Net(torch.nn.Module):
+    def forward(self, x, w):
+        m, n = x.shape
+        first, second, third = torch.empty(m), torch.empty(m), torch.empty_like(x)
+        kernel[lambda meta: (-(-m // meta["BLOCK_SIZE_M"]),)](x, w, first, m, n)
+        sums(x + 1, w, second)
+        softmax(x, third)
+        return first, second, third
+
+
+class Unknown(torch.nn.Module):
+    def forward(self, x):
+        out = torch.empty_like(x)
+        unknown[lambda meta: (1,)](x, x, out, *x.shape)
+        return out
+
+
+x, w = torch.randn(20, 100), torch.randn(100)
+if sys.argv[1] == "save":
+    torch.export.save(torch.export.export(Net(), (x, w)), "net.pt2")
+    import triton
+
+    configs = [triton.Config(dict(BLOCK_SIZE_M=4, SUB_BLOCK_SIZE_M=4, BLOCK_SIZE_N=32))]
+    unknown = autotune(configs, ["N"])(row_reduce_kernel)
+    try:
+        torch.export.export(Unknown(), (x,))
+    except UsageError as error:
+        assert "row_reduce_kernel cannot be exported, as another process" in str(error), error
+    else:
+        raise AssertionError("exported what another process could not launch")
+else:
+    given = torch.export.load("net.pt2").module()(x, w)
+    wanted = (2 * x + w).sigmoid().sum(1), (2 * x + 2 + w).sigmoid().sum(1), x.softmax(1)
+    assert all((one - other).abs().max() < 1e-4 for one, other in zip(given, wanted, strict=True))
+print("done")
+"""
+
+
+def test_an_operation_is_called_by_what_it_launches_in_whatever_order_it_was_made(monkeypatch):
+    row_reduce, gemm = (registry.load(name) for name in ("row_reduce", "gemm"))
+    wanted = [
+        (row_reduce, "m:f", {}, "() -> ()"),
+        (row_reduce, "m:g", {}, "() -> ()"),
+        (row_reduce, "n:f", {}, "() -> ()"),
+        (row_reduce, "m:f", {}, "(Tensor x) -> ()"),
+        (gemm, "m:f", {"bias": True}, "() -> ()"),
+        (gemm, "m:f", {}, "() -> ()"),
+    ]
+
+    def names(order):
+        monkeypatch.setattr(torch_custom_op, "_made", Counter())
+        return {number: torch_custom_op._name(*wanted[number]) for number in order}
+
+    first = names(range(6))
+    assert first == names((3, 5, 1, 4, 0, 2)) and len(set(first.values())) == 6
+    assert torch_custom_op._name(*wanted[0]) == f"{first[0]}_2", "one that is made twice"
+    monkeypatch.setattr(sys.modules["__main__"], "__file__", "folder/m.py", raising=False)
+    assert torch_custom_op._name(row_reduce, "__main__:f", {}, "() -> ()") == f"{first[0]}_3", "a script, imported"
+
+
+@pytest.mark.full
+def test_an_exported_program_launches_the_same_kernels_in_another_process(tmp_path):
+    pytest.importorskip("triton")
+    (tmp_path / "program.py").write_text(EXPORTED)
+    settings = {"TRITON_INTERPRET": "1", "TILEWISE_MISSES": "off", "TILEWISE_DATA": str(tmp_path)}
+    for step in ("save", "load"):
+        words = [sys.executable, "program.py", step]
+        ran = subprocess.run(words, cwd=tmp_path, env={**os.environ, **settings}, capture_output=True, text=True)
+        assert ran.returncode == 0 and ran.stdout == "done\n", ran.stderr
 
 
 @pytest.mark.full

@@ -70,6 +70,7 @@ _TYPES = {
     "int16": "i16",
     "int8": "i8",
     "uint8": "u8",
+    "uint32": "u32",
     "bool": "i1",
 }
 

@@ -10,6 +10,7 @@ from tilewise.errors import Unavailable
 from tilewise.kernels.spec import Target
 from tilewise.tuner.devices.cuda.compile import status
 from tilewise.tuner.devices.cuda.cupti_timer import CuptiTimer, choose_timer
+from tilewise.tuner.devices.cuda.energy import energy_per_run_uj
 from tilewise.tuner.devices.cuda.event_timer import CudaTimer
 from tilewise.tuner.devices.cuda.nvml import Management, driver_version
 from tilewise.tuner.devices.measured.accelerator import Description, Failure, Job, Runtime, State
@@ -49,7 +50,8 @@ class CudaRuntime(Runtime):
         hold four tensors of four times its size."""
         target, toolchain = identity(self._properties)
         timed = f"timed by {self.timer.name}, {'warm' if self.warm else 'cold'} L2"
-        return Description(target, f"{toolchain}, {timed}", int(self._properties.total_memory // 20))
+        memory_bytes = int(self._properties.total_memory // 20)
+        return Description(target, f"{toolchain}, {timed}", memory_bytes, energy=self._energy_mj() is not None)
 
     def synchronize(self) -> None:
         import torch
@@ -92,6 +94,15 @@ class CudaRuntime(Runtime):
 
     def state(self) -> State:
         return self._management.state() if self._management else State()
+
+    def energy_uj(self, job: Job, time_us: float) -> float | None:
+        """Measure by the driver's counter, which GPUs before Volta lack."""
+        if self._energy_mj() is None:
+            return None
+        return energy_per_run_uj(job, time_us, lambda: self._energy_mj() or 0.0)
+
+    def _energy_mj(self) -> float | None:
+        return self._management.energy_mj() if self._management else None
 
     def bytes_per_us(self) -> float:
         """Return the higher of the rates at which torch reads and copies a large buffer."""

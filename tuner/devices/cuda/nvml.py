@@ -44,6 +44,12 @@ class Management:
         bits = {text: getattr(nvml, f"nvmlClocksThrottleReason{name}") for name, text in _THROTTLING.items()}
         return State(clock, ", ".join(text for text, bit in bits.items() if reasons & bit))
 
+    def energy_mj(self) -> float | None:
+        """Return the millijoules that the board has taken since the driver was loaded; None where it does not count."""
+        with suppress(self._nvml.NVMLError):
+            return float(self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle))
+        return None
+
 
 def driver_version() -> str:
     """Return the driver version as `nvidia-smi` prints it, or `unknown` without the management library."""

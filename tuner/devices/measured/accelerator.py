@@ -29,13 +29,14 @@ class Description:
 
     `toolchain` fingerprints everything that can change a time, including the timing method. `memory_bytes` is the
     memory that a problem's buffers may fill, with room left for the reference. `notes` lists what is degraded, one
-    line each.
+    line each. `energy`: the runtime measures the energy of a launch.
     """
 
     target: Target
     toolchain: str
     memory_bytes: int
     notes: tuple[str, ...] = ()
+    energy: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +159,13 @@ class Runtime(ABC):
 
     def state(self) -> State:
         return State()
+
+    def energy_uj(self, job: Job, time_us: float) -> float | None:
+        """Measure the energy of one run among many, one after the other; None if this runtime cannot.
+
+        `time_us` is about what one takes.
+        """
+        return None
 
     def bytes_per_us(self) -> float | None:
         """Measure the rate at which the device moves memory; None if this runtime does not measure it."""

@@ -14,7 +14,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Generic, Literal, TypeVar
 
-from tilewise.db.records import Status
+from tilewise.db.records import ENERGY, METRICS, Status
 from tilewise.errors import BadSpec
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Config, KernelSpec, Problem
@@ -174,6 +174,8 @@ class Bench:
             if not verdict.agreed:
                 return Outcome(verdict.status, verdict.reason)
         timing, facts = self._timed(job, to_beat_us)
+        if spec.needs_energy and (energy_uj := self.runtime.energy_uj(job, timing.time_us)) is not None:
+            facts[METRICS] = {ENERGY: energy_uj}
         self.runtime.synchronize()
         if (damage := arguments.damage()) is not None:
             return Outcome(Status.CORRECTNESS, damage)

@@ -109,6 +109,7 @@ class MeasuredDevice(Device):
             self.close()
             raise
         self.target, self.toolchain, self.notes = described.target, described.toolchain, described.notes
+        self.measures_energy = described.energy
         self._memory_bytes: int = described.memory_bytes
 
     # The contract -----------------------------------------------------------------------------------------------

@@ -54,6 +54,10 @@ class Library(SimpleNamespace):
         assert handle == "handle"
         return self.answer("reasons", self.reasons)
 
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle):  # noqa: N802
+        assert handle == "handle"
+        return self.answer("energy", 123456)
+
     def nvmlSystemGetDriverVersion(self):  # noqa: N802
         return self.answer("version", "575.57.08")
 
@@ -96,3 +100,10 @@ def test_the_drivers_version_is_unknown_without_the_library(library, fails, said
     library(fails=fails)
     assert driver_version() == said
     assert (nvml._library() is None) == ("init" in fails)
+
+
+def test_the_energy_is_read_in_millijoules_where_the_gpu_counts_it(library):
+    library()
+    assert Management.open("12-34").energy_mj() == 123456.0
+    library(fails=("energy",))
+    assert Management.open("12-34").energy_mj() is None

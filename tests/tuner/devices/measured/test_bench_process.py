@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from tilewise.db.records import ENERGY, METRICS
 from tilewise.tuner.devices.measured import bench_process
 from tilewise.tuner.devices.measured.accelerator import Job, State, turns
 from tilewise.tuner.devices.measured.bench_process import PAUSES, SECONDS, Bench
@@ -95,6 +96,22 @@ def test_samples_are_taken_with_what_comes_before_a_run_and_the_cache_as_wanted(
     job, bench.runtime.warm = replace(JOB, before=len), True
     bench._sampler(job)(10)
     assert given == [((job.run, ["kernel"], 10), {"before": len, "warm": True})]
+
+
+@pytest.mark.parametrize(
+    ("needed", "told", "known"), [(True, 512.5, {METRICS: {ENERGY: 512.5}}), (True, None, {}), (False, 512.5, {})]
+)
+def test_energy_is_measured_after_the_time_where_the_spec_needs_it(bench, needed, told, known):
+    asked = []
+    nothing = SimpleNamespace(restore=lambda: None, poison=lambda: None, damage=lambda: None)
+    bench.arguments, bench.job = lambda *about: nothing, lambda *about: JOB
+    bench._drift_reference = lambda: None
+    bench.runtime.place, bench.runtime.reference_place = "cuda:0", "cpu"
+    bench.runtime.synchronize, bench.runtime.kernel_facts = lambda: None, lambda kernels: {}
+    bench.runtime.energy_uj = lambda *about: asked.append(about) or told
+    outcome = bench._measured(SimpleNamespace(needs_energy=needed), None, {}, None)
+    assert {name: fact for name, fact in outcome.facts.items() if name == METRICS} == known
+    assert asked == ([(JOB, outcome.timing.time_us)] if needed else [])
 
 
 def test_turns_shuffle_every_round_in_the_same_way_each_time():
