@@ -19,6 +19,7 @@ __all__ = ["fleet", "spread"]
 @click.option("--trials", type=click.IntRange(2), default=40, show_default=True, help="Trials of each problem.")
 @click.option("--seconds", type=click.FloatRange(0), default=0.1, show_default=True, help="Seconds of each trial.")
 @click.option("--noise", type=click.FloatRange(0), default=0.02, show_default=True, help="Noise of each run, a share.")
+@click.option("--engine", type=click.Choice(["workers", "ray"]), default="workers", show_default=True, help="Who runs.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the speeds and of the kills' targets.")
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @database
@@ -30,6 +31,7 @@ def fleet(
     trials: int,
     seconds: float,
     noise: float,
+    engine: str,
     seed: int,
     file: str | None,
     url: str | None,
@@ -53,6 +55,7 @@ def fleet(
             seconds=seconds,
             noise=noise,
             url=url,
+            engine=engine,
             seed=seed,
             say=say,
         )
