@@ -75,7 +75,7 @@ class Supervisor:
 
     def drain(self) -> None:
         """Have all actors finish their trials and give their jobs back, and end them."""
-        draining = [self._actors[name].drain.remote() for name in self._answers.heard if name in self._actors]
+        draining = [self._actors[name].drain.remote() for name in self._answers.of(self._actors)]
         if draining:
             self._ray.wait(draining, num_returns=len(draining), timeout=_DRAIN_SECONDS)
         for actor in self._actors.values():

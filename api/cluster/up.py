@@ -6,9 +6,12 @@ database, from which new actors go on.
 
 from __future__ import annotations
 
+import os
 import signal
+import socket
 import sys
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from contextlib import contextmanager
@@ -25,8 +28,10 @@ __all__ = ["keep_up", "supervise"]
 _TURN_SECONDS = 1.0
 _AGAIN_SECONDS = 1.0
 _END_SECONDS = 90.0
-_NOT_CONNECTED = 76
-"""Exit code of a supervisor that Ray never answered."""
+_HEAD_FAILURES, _HEAD_SECONDS = 3, 2.0
+"""Failed connections in a row, each within this time, after which the head is lost."""
+_NOT_CONNECTED, _LOST = 76, 77
+"""Exit codes of a supervisor that Ray never answered, and of one that lost the head."""
 
 
 def keep_up(
@@ -45,8 +50,9 @@ def keep_up(
                 return
             if code == _NOT_CONNECTED and not connected_once:
                 raise Unavailable("no fleet is up: Ray does not answer" + (f" at {address}" if address else ""))
-            connected_once |= code != _NOT_CONNECTED
-            told("Ray's head is lost; connecting again")
+            if code != _NOT_CONNECTED:
+                connected_once = True
+                told("Ray's head is lost; connecting again")
             stopped.wait(_AGAIN_SECONDS)
 
 
@@ -54,14 +60,32 @@ def supervise(address: str | None, url: str, kernels: Sequence[str], lanes: Sequ
     """Supervise the fleet in this process, which ends when Ray does."""
     try:
         with connected(address, resources_of(lanes)) as ray, _stopped_by_signals() as stopped:
+            _leave_with_head(ray.get_runtime_context().gcs_address)
             supervisor = Supervisor(ray, url, kernels, _tell)
             while not stopped.is_set():
                 supervisor.turn()
                 stopped.wait(_TURN_SECONDS)
             supervisor.drain()
-    except Unavailable as error:
-        _tell(str(error))
+    except Unavailable:
         sys.exit(_NOT_CONNECTED)
+
+
+def _leave_with_head(address: str) -> None:
+    """End this process once the head is away. Ray itself waits longer and then aborts, amid its own call stacks."""
+    host, _, port = address.rpartition(":")
+
+    def watch() -> None:
+        failures = 0
+        while failures < _HEAD_FAILURES:
+            time.sleep(1.0)
+            try:
+                socket.create_connection((host, int(port)), _HEAD_SECONDS).close()
+                failures = 0
+            except OSError:
+                failures += 1
+        os._exit(_LOST)
+
+    threading.Thread(target=watch, daemon=True, name="leave-with-head").start()
 
 
 def _code(executor: ProcessExecutor, future: Future[None], stopped: threading.Event) -> int:

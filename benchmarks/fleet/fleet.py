@@ -47,6 +47,8 @@ _ON_ONE_HOST = 2
 _PAUSE_SECONDS = 2 * LEASE_SECONDS + 10
 _RESTART_SECONDS = 2.0
 _SIGN_SECONDS = 3.0
+_NOTICED_SECONDS = 120.0
+"""Time for nodes to notice that their head is lost; their actors run on meanwhile."""
 _STUCK_SECONDS = 900.0
 _LAST_KILL = 0.95
 _MORE_KINDS = {"sqlite": (), "postgresql": ("connections", "pause owner", "pause worker")}
@@ -270,10 +272,10 @@ class _Fleet:
         while left and time.monotonic() < began + 2 * RETURN_SECONDS:
             left = {number: job for number, job in left.items() if not self._runs_again(job)}
             time.sleep(0.2)
-        self._note_return(kind, began, sorted(left))
+        self._note_return(kind, time.monotonic() - began, sorted(left))
 
-    def _note_return(self, kind: str, began: float, left: Sequence[int]) -> None:
-        self.returns.setdefault(kind, []).append(took := time.monotonic() - began)
+    def _note_return(self, kind: str, took: float, left: Sequence[int]) -> None:
+        self.returns.setdefault(kind, []).append(took)
         if took > RETURN_SECONDS:
             self.faults.append(f"after the {kind} was gone and back, jobs {left} did not run for {took:.0f} s")
 
@@ -351,27 +353,31 @@ class _RayFleet(_Fleet):
         worker.kill()
 
     def _kill_head(self) -> None:
-        """Kill the head, and measure how long it takes until all nodes have ended and come back, and the jobs run again
-        that they ran then."""
+        """Kill the head, and measure how long the jobs do not run that its nodes ran when they ended in turn."""
         left = {node.name: node for node in self._cluster.nodes if node.name not in self._held}
         pids = {name: node.pid for name, node in left.items()}
-        interrupted, running = dict[int, Job](), self._running()
+        interrupted, running = dict[int, tuple[Job, float]](), self._running()
         self._cluster.head.kill()
         began = time.monotonic()
-        while (left or interrupted) and time.monotonic() < began + 2 * RETURN_SECONDS:
+        longest = 0.0
+        while (left or interrupted) and time.monotonic() < began + _NOTICED_SECONDS + 2 * RETURN_SECONDS:
+            now = time.monotonic()
             for name, node in list(left.items()):
                 if node.has_ended or node.pid != pids[name]:
                     del left[name]
-                    interrupted |= {job.id: job for job in running if job.lane in node.lanes}
+                    interrupted |= {job.id: (job, now) for job in running if job.lane in node.lanes}
             running = self._running()
-            interrupted = {number: job for number, job in interrupted.items() if not self._runs_again(job)}
+            longest = max([longest, *(now - since for _, since in interrupted.values())])
+            interrupted = {number: each for number, each in interrupted.items() if not self._runs_again(each[0])}
             time.sleep(0.2)
-        self._note_return("head", began, sorted(interrupted))
+        self.faults += [f"{name} did not notice that the head was lost" for name in left]
+        self._note_return("head", longest, sorted(interrupted))
 
     def _close(self) -> None:
         self._end.set()
         if self._mending.ident is not None:
             self._mending.join()
+        self._cluster.up.end()
         super()._close()
         self._cluster.end()
 

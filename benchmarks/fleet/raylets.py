@@ -35,9 +35,9 @@ _NOTICED = {
     "RAY_health_check_timeout_ms": "3000",
     "RAY_health_check_failure_threshold": "3",
     "RAY_gcs_rpc_server_reconnect_timeout_s": "10",
+    "RAY_gcs_server_request_timeout_seconds": "5",
 }
-"""A node that is away is noticed after some ten seconds, and so is a head, by the nodes. Ray's own values are for
-networks that fail for longer."""
+"""A node that is away is noticed after some ten seconds. Ray's own values are for networks that fail for longer."""
 
 
 class RayNode(Member):
@@ -57,6 +57,8 @@ class RayNode(Member):
         super().start()
 
     def end(self) -> None:
+        """Kill all processes of the node, which has nothing to keep."""
+        self.signal(signal.SIGKILL)
         super().end()
         shutil.rmtree(self._scratch, ignore_errors=True)
 

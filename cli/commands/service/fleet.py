@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import asdict
-from typing import Any
+from typing import Any, TypeVar
 
 import click
 
@@ -12,12 +13,14 @@ from tilewise.settings import read_settings
 
 __all__ = ["fleet"]
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 _DEVICES = click.option(
     "--devices", metavar="LIST", help="Devices, such as cuda:0,model:Ascend910B4.  [default: every NPU and GPU]"
 )
 
 
-def _address(purpose: str) -> Any:
+def _address(purpose: str) -> Callable[[F], F]:
     return click.option(
         "--address", metavar="HOST:PORT", help=f"Ray cluster {purpose}, of which this machine is a node."
     )
