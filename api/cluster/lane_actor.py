@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import threading
@@ -20,6 +21,8 @@ from tilewise.tuner.cluster.offer import taken
 __all__ = ["LaneActor", "Report"]
 
 _REST_SECONDS = 2.0
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,9 @@ class LaneActor:
                 self._run()
             except TilewiseError as error:
                 self._lane, self._why = "", str(error)
+            except Exception as error:
+                _log.exception("%s", self._resource)
+                self._lane, self._why = "", f"internal error: {type(error).__name__}: {error}"
             self._stopping.wait(_REST_SECONDS)
 
     def _run(self) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import sys
 import threading
 import time
@@ -21,7 +20,7 @@ from tilewise.api.jobs.processes import ProcessEnded, ProcessExecutor
 from tilewise.db.workers import Lane
 from tilewise.errors import Unavailable
 from tilewise.tuner.cluster.offer import resources_of
-from tilewise.tuner.cluster.ray_engine import connected
+from tilewise.tuner.cluster.ray_engine import answers, connected
 
 __all__ = ["keep_up", "supervise"]
 
@@ -49,7 +48,7 @@ def keep_up(
             if code == 0:
                 return
             if code == _NOT_CONNECTED and not connected_once:
-                raise Unavailable("no fleet is up: Ray does not answer" + (f" at {address}" if address else ""))
+                raise Unavailable(f"no Ray cluster answers at {address}" if address else "Ray does not start here")
             if code != _NOT_CONNECTED:
                 connected_once = True
                 told("Ray's head is lost; connecting again")
@@ -72,17 +71,12 @@ def supervise(address: str | None, url: str, kernels: Sequence[str], lanes: Sequ
 
 def _leave_with_head(address: str) -> None:
     """End this process once the head is away. Ray itself waits longer and then aborts, amid its own call stacks."""
-    host, _, port = address.rpartition(":")
 
     def watch() -> None:
         failures = 0
         while failures < _HEAD_FAILURES:
             time.sleep(1.0)
-            try:
-                socket.create_connection((host, int(port)), _HEAD_SECONDS).close()
-                failures = 0
-            except OSError:
-                failures += 1
+            failures = 0 if answers(address, _HEAD_SECONDS) else failures + 1
         os._exit(_LOST)
 
     threading.Thread(target=watch, daemon=True, name="leave-with-head").start()

@@ -69,11 +69,13 @@ def up(address: str | None, devices: str | None, kernels: tuple[str, ...], url: 
     from tilewise.db.sql.sql_store import open_store
     from tilewise.kernels import registry
     from tilewise.tuner.cluster.offer import note
-    from tilewise.tuner.cluster.ray_engine import import_ray
+    from tilewise.tuner.cluster.ray_engine import check_answers, import_ray
 
     if address is not None and devices is not None:
         raise click.UsageError("--devices names those of a local cluster; nodes of another offer their own")
     import_ray()
+    if address is not None:
+        check_answers(address)
     for kernel in kernels:
         registry.register(kernel)
     store_url = waiting(url or read_settings().database_url, 30.0)

@@ -7,8 +7,10 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 import time
+from types import ModuleType
 
 import pytest
 from service_fixtures import TILEWISE
@@ -26,12 +28,26 @@ PATIENCE = 180.0
 
 @pytest.mark.parametrize("words", [["up"], ["status"]])
 def test_without_ray_one_line_names_the_extra(words, monkeypatch, capsys):
-    monkeypatch.setitem(__import__("sys").modules, "ray", None)
+    monkeypatch.setitem(sys.modules, "ray", None)
     with pytest.raises(SystemExit) as ended:
         main(["fleet", *words])
     assert ended.value.code == 1
     [line] = capsys.readouterr().err.splitlines()
     assert line == "tilewise: a fleet on several hosts needs Ray: pip install 'tilewise[fleet]'"
+
+
+@pytest.mark.parametrize("verb", ["up", "status"])
+@pytest.mark.parametrize(
+    ("address", "code", "line"),
+    [("127.0.0.1:1", 1, "no Ray cluster answers at 127.0.0.1:1"), ("head", 2, "'head' is not the address of a Ray cl")],
+)
+def test_an_address_without_a_cluster_is_one_line(verb, address, code, line, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "ray", ModuleType("ray"))
+    with pytest.raises(SystemExit) as ended:
+        main(["fleet", verb, "--address", address])
+    assert ended.value.code == code
+    [told] = capsys.readouterr().err.splitlines()
+    assert told.startswith(f"tilewise: {line}")
 
 
 def test_devices_of_another_cluster_cannot_be_named(capsys):
