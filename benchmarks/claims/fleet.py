@@ -122,8 +122,8 @@ def _ray_kill_words(raw: Raw) -> str:
     body = raw["fleet-ray"]
     return (
         f"In one run with {body['problems']} problems, {len(body['devices'])} chips and {sum(body['kills'].values())} "
-        f"kills, {len(body['faults']) - _late(body) or 'no'} promise of jobs and trials was broken; after the head was "
-        f"lost, jobs did not run for up to {max(body['seconds_to_return']['head']):.0f} s, longer than the 60 s aimed at"
+        f"kills, {len(body['faults']) - _late(body) or 'no'} promise of jobs and trials was broken; after the head "
+        f"was lost, jobs did not run for up to {max(body['seconds_to_return']['head']):.0f} s, where 60 s are the aim"
     )
 
 
