@@ -37,7 +37,7 @@ def test_kills_of_nodes_actors_and_the_head_lose_no_job_and_no_trial(postgres_ur
 
 
 @pytest.mark.full
-def test_jobs_on_several_raylets_are_faster_than_on_one():
+def test_each_raylet_runs_a_job_at_the_same_time():
     pytest.importorskip("ray")
     body = bench_ray_speed(devices=2, shapes=1, trials=10, seconds=0.5, url=None, say=str)
     one, two = body["rows"]
