@@ -39,6 +39,7 @@ VERBS = {
     ),
     "programs": ("programs.commands:programs", "Tune kernels of other people's libraries, as their users would."),
     "page": ("service.commands:page", "Time the loads of a problem's page with many trials, in a real browser."),
+    "raylets": ("fleet.commands:raylets", "Run jobs on one replayed chip of a Ray cluster and on many."),
     "repeatability": (
         "gpu.commands:repeatability",
         "Tune one problem several times on an NVIDIA GPU and compare the winners.",

@@ -42,6 +42,7 @@ _VERBS = {
     "token": ("service.token:token", "Create, list and revoke the tokens of a service."),
     "serve": ("service.serve:serve", "Answer look-ups over HTTP."),
     "worker": ("service.worker:worker", "Run a database's jobs on this host's devices."),
+    "fleet": ("service.fleet:fleet", "Run a database's jobs on all devices of a Ray cluster."),
     "db": ("admin.db:db", "Check, upgrade or back up the database."),
     "doctor": ("admin.doctor:doctor", "Show what is installed, what works, and what to do about the rest."),
     "selftest": (

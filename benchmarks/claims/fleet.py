@@ -104,6 +104,40 @@ def _regrets(raw: Raw) -> str:
     )
 
 
+def _ray_kills(raw: Raw) -> str:
+    body = raw["fleet-ray"]
+    others = len(body["faults"]) - _late(body)
+    return (
+        f"{_killed(body)}; {_late(body)} of the faults: jobs did not run again within 60 s after a loss (missed), "
+        f"{others}: of another kind; jobs ran again {_returns(body)}; {body['jobs_on_another_toolchain']} jobs on a "
+        "wrong toolchain"
+    )
+
+
+def _late(body: Mapping[str, Any]) -> int:
+    return sum("did not run for" in fault for fault in body["faults"])
+
+
+def _ray_kill_words(raw: Raw) -> str:
+    body = raw["fleet-ray"]
+    return (
+        f"In one run with {body['problems']} problems, {len(body['devices'])} chips and {sum(body['kills'].values())} "
+        f"kills, {len(body['faults']) - _late(body) or 'no'} promise of jobs and trials was broken; after the head "
+        f"was lost, jobs did not run for up to {max(body['seconds_to_return']['head']):.0f} s, where 60 s are the aim"
+    )
+
+
+def _ray_speed_up(raw: Raw) -> str:
+    one, many = raw["raylets"]["rows"]
+    aim = _AIMS[many["devices"]]
+    met = "met" if many["speed_up"] >= aim else "missed"
+    return (
+        f"{many['speed_up']:.1f}x (aim {aim:g}x, {met}): {many['per_second']:.1f} trials a second on {many['devices']} "
+        f"devices of {many['nodes']} nodes, {one['per_second']:.2f} on one; a trial takes "
+        f"{raw['raylets']['seconds_a_trial']:g} s"
+    )
+
+
 FLEET = (
     Claim(
         name="fleet-kills",
@@ -152,5 +186,31 @@ FLEET = (
         designed="the number of anchors, by hand",
         not_designed="the landscapes",
         note="Before the final comparison, which is on one chip.",
+    ),
+    Claim(
+        name="ray-kills",
+        question="A fleet on a Ray cluster of replayed chips while its nodes, actors, jobs, head, supervisor, server "
+        "and database connections are killed or paused: broken promises, as above",
+        figure=_ray_kills,
+        cases=lambda raw: "one run on PostgreSQL",
+        files=("docs/results/fleet-ray.json",),
+        places=(Place("docs/service.md", _ray_kill_words),),
+        about=("api/cluster", "tuner/cluster", "api/jobs", _STUDY),
+        designed="nothing",
+        not_designed="the kills, whose moments follow the progress",
+        note="Five nodes and the head on one machine of two processors, whose load was 18 to 20 with other work. After "
+        "a lost head, the time counts from the end of a job's node: until the node notices, its jobs go on.",
+    ),
+    Claim(
+        name="ray-speed-up",
+        question="Trials a second on replayed chips of a Ray cluster, a job on each, against one chip of a cluster",
+        figure=_ray_speed_up,
+        cases=lambda raw: "one run of each",
+        files=("docs/results/raylets.json",),
+        places=(Place("docs/service.md"),),
+        about=("api/cluster", "tuner/cluster", "api/jobs", "tuner/tuning", "benchmarks/fleet/ray_speed.py"),
+        designed="nothing",
+        not_designed="all of it",
+        note="All nodes are on one machine of two processors, which had other work.",
     ),
 )

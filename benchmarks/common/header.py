@@ -13,7 +13,7 @@ from typing import Any
 __all__ = ["header", "service_header"]
 
 _PACKAGES = ("numpy", "optuna", "scikit-learn", "kernel-tuner", "torch", "triton", "triton-ascend")
-_SERVING = ("fastapi", "psycopg", "sqlalchemy", "starlette", "uvicorn", "uvloop")
+_SERVING = ("fastapi", "psycopg", "ray", "sqlalchemy", "starlette", "uvicorn", "uvloop")
 
 
 def header(command: str, clock: str, device: str = f"none ({platform.machine()} CPU)") -> dict[str, Any]:

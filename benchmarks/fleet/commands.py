@@ -1,4 +1,4 @@
-"""`tilewise bench fleet` and `tilewise bench spread`."""
+"""`tilewise bench fleet`, `tilewise bench raylets` and `tilewise bench spread`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import click
 from tilewise.benchmarks.common.promises import show_promises
 from tilewise.cli.options import common, database, give
 
-__all__ = ["fleet", "spread"]
+__all__ = ["fleet", "raylets", "spread"]
 
 
 @click.command()
@@ -19,6 +19,7 @@ __all__ = ["fleet", "spread"]
 @click.option("--trials", type=click.IntRange(2), default=40, show_default=True, help="Trials of each problem.")
 @click.option("--seconds", type=click.FloatRange(0), default=0.1, show_default=True, help="Seconds of each trial.")
 @click.option("--noise", type=click.FloatRange(0), default=0.02, show_default=True, help="Noise of each run, a share.")
+@click.option("--engine", type=click.Choice(["workers", "ray"]), default="workers", show_default=True, help="Who runs.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the speeds and of the kills' targets.")
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @database
@@ -30,6 +31,7 @@ def fleet(
     trials: int,
     seconds: float,
     noise: float,
+    engine: str,
     seed: int,
     file: str | None,
     url: str | None,
@@ -53,11 +55,40 @@ def fleet(
             seconds=seconds,
             noise=noise,
             url=url,
+            engine=engine,
             seed=seed,
             say=say,
         )
     give(body, as_json, file, show_promises)
     return 1 if body["faults"] else 0
+
+
+@click.command()
+@click.option("--devices", type=click.IntRange(2), default=8, show_default=True, help="Replayed chips, on four nodes.")
+@click.option("--shapes", type=click.IntRange(1), default=4, show_default=True, help="Problems of each chip.")
+@click.option("--trials", type=click.IntRange(2), default=60, show_default=True, help="Trials of each problem.")
+@click.option("--seconds", type=click.FloatRange(0), default=0.2, show_default=True, help="Seconds of each trial.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@database
+@common
+def raylets(
+    devices: int, shapes: int, trials: int, seconds: float, file: str | None, url: str | None, as_json: bool
+) -> None:
+    """Run jobs on one replayed chip of a Ray cluster and on many: the speed-up.
+
+    --db names a new, empty database; the default is a temporary SQLite file.
+    """
+    from tilewise.benchmarks.fleet.ray_speed import bench_ray_speed
+    from tilewise.cli.progress import working
+
+    with working("raylets:") as say:
+        body = bench_ray_speed(devices=devices, shapes=shapes, trials=trials, seconds=seconds, url=url, say=say)
+    give(body, as_json, file, _show_raylets)
+
+
+def _show_raylets(body: dict[str, Any]) -> None:
+    for row in body["rows"]:
+        click.echo(f"{row['devices']} devices: {row['per_second']} trials a second, {row['speed_up']}x")
 
 
 @click.command()

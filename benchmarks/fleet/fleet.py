@@ -28,8 +28,9 @@ from sqlalchemy import make_url, text
 from tilewise.api.jobs.liveness import LEASE_SECONDS
 from tilewise.benchmarks.common.header import service_header
 from tilewise.benchmarks.fleet.chips import DTYPE, KERNEL, NAMES, TOOLCHAIN, Chip, chips, problems
-from tilewise.benchmarks.fleet.members import Member, Server, Worker
+from tilewise.benchmarks.fleet.members import Server, Worker
 from tilewise.benchmarks.fleet.promises import Pause, Seen, check, job_faults, pid_of
+from tilewise.benchmarks.fleet.raylets import RayCluster, RayNode
 from tilewise.client import Client
 from tilewise.db.activity import last_trial
 from tilewise.db.jobs import Job, Jobs, State
@@ -46,6 +47,8 @@ _ON_ONE_HOST = 2
 _PAUSE_SECONDS = 2 * LEASE_SECONDS + 10
 _RESTART_SECONDS = 2.0
 _SIGN_SECONDS = 3.0
+_NOTICED_SECONDS = 120.0
+"""Time for nodes to notice that their head is lost; their actors run on meanwhile."""
 _STUCK_SECONDS = 900.0
 _LAST_KILL = 0.95
 _MORE_KINDS = {"sqlite": (), "postgresql": ("connections", "pause owner", "pause worker")}
@@ -62,17 +65,19 @@ def bench_fleet(
     seconds: float,
     noise: float,
     url: str | None,
+    engine: str = "workers",
     seed: int,
     say: Callable[[str], None],
 ) -> dict[str, Any]:
     """Run the study and return its figures and `faults`, which are empty if every promise was kept.
 
-    `url` is a new database; None makes a temporary one. Each of `devices` chips takes `seconds` for a trial.
+    `url` is a new database; None makes a temporary one. Each of `devices` chips takes `seconds` for a trial. With the
+    engine `ray`, actors of a Ray cluster run the jobs; `workers` do without kills.
     """
     with ExitStack() as opened:
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="tilewise-fleet-")))
         made = chips(folder, devices, noise=noise, seconds=seconds, seed=seed)
-        given = " --db URL" if url else ""
+        given = (" --db URL" if url else "") + (f" --engine {engine}" if engine != "workers" else "")
         calm = opened.enter_context(open_store(f"sqlite:///{folder / 'calm.db'}", create=True))
         calm_url = f"sqlite:///{folder / 'calm.db'}"
         began = time.monotonic()
@@ -83,7 +88,7 @@ def bench_fleet(
         url = url or f"sqlite:///{folder / 'tiles.db'}"
         store = opened.enter_context(open_store(url, create=True))
         began = time.monotonic()
-        with _Fleet(url, store, folder, made, "killed", seed) as fleet:
+        with _FLEETS[engine](url, store, folder, made, "killed", seed) as fleet:
             fleet.submit(count, trials, shapes_a_job=1)
             fleet.finish(kills, say)
         killed_seconds = time.monotonic() - began
@@ -117,7 +122,7 @@ class _Fleet:
         self._name = f"tilewise-{uuid.uuid4().hex[:12]}"
         url = url if self._kind == "sqlite" else _named(url, self._name)
         self._server = Server(url, place)
-        self._workers = _workers(url, place, made, one_host=self._kind == "sqlite")
+        self._set_up(url, place, made)
         self._drawn = random.Random(seed)
         self._end, self._threads = threading.Event(), list[threading.Thread]()
         self._held: set[str] = set()
@@ -126,15 +131,23 @@ class _Fleet:
         self.returns: dict[str, list[float]] = {}
         self.faults: list[str] = []
 
+    def _set_up(self, url: str, place: Path, made: Sequence[Chip]) -> None:
+        self._workers: Sequence[Worker | RayNode] = _workers(url, place, made, one_host=self._kind == "sqlite")
+        self._registered = len(self._workers)
+        self._kinds = ["worker", "job", "server", *_MORE_KINDS[self._kind]]
+
     def __enter__(self) -> _Fleet:
         with ExitStack() as opened:
             opened.callback(self._close)
             self._server.start()
-            for worker in self._workers:
-                worker.start()
-            self._until(lambda: self._live() >= len(self._workers), "the workers did not start")
+            self._start_workers()
+            self._until(lambda: self._live() >= self._registered, "the workers did not start")
             opened.pop_all()
         return self
+
+    def _start_workers(self) -> None:
+        for worker in self._workers:
+            worker.start()
 
     def __exit__(self, *_: object) -> None:
         self._close()
@@ -167,13 +180,12 @@ class _Fleet:
 
     def finish(self, kills: int, say: Callable[[str], None]) -> None:
         """Wait until all jobs have ended, and kill something each time that a share of them has."""
-        kinds = ["worker", "job", "server", *_MORE_KINDS[self._kind]]
         total = len(self._jobs.page(most=10**6))
         done, told = 0, ""
         while self.seen.ended < total:
             self.seen.look()
             if done < kills and self.seen.ended >= _LAST_KILL * total * done / kills:
-                self._kill(kinds[done % len(kinds)])
+                self._kill(self._kinds[done % len(self._kinds)])
                 done += 1
             if (line := f"{self.seen.ended} of {total} jobs ended, {done} of {kills} kills") != told:
                 say(told := line)
@@ -187,8 +199,7 @@ class _Fleet:
     # Kills ------------------------------------------------------------------------------------------------------------
 
     def _kill(self, kind: str) -> None:
-        self.kills[kind] += 1
-        self.seen.note_trials()
+        self._note_kill(kind)
         match kind:
             case "worker":
                 self._kill_worker(self._drawn.choice(self._free_workers()))
@@ -206,7 +217,11 @@ class _Fleet:
                 with self._returning(kind), self._store.database.write() as connection:
                     connection.execute(_END_CONNECTIONS, {"name": self._name})
 
-    def _kill_worker(self, worker: Member) -> None:
+    def _note_kill(self, kind: str) -> None:
+        self.kills[kind] += 1
+        self.seen.note_trials()
+
+    def _kill_worker(self, worker: Worker | RayNode) -> None:
         worker.kill()
         time.sleep(_RESTART_SECONDS)
         worker.start()
@@ -257,9 +272,12 @@ class _Fleet:
         while left and time.monotonic() < began + 2 * RETURN_SECONDS:
             left = {number: job for number, job in left.items() if not self._runs_again(job)}
             time.sleep(0.2)
-        self.returns.setdefault(kind, []).append(took := time.monotonic() - began)
+        self._note_return(kind, time.monotonic() - began, sorted(left))
+
+    def _note_return(self, kind: str, took: float, left: Sequence[int]) -> None:
+        self.returns.setdefault(kind, []).append(took)
         if took > RETURN_SECONDS:
-            self.faults.append(f"after the {kind} was gone and back, jobs {sorted(left)} did not run for {took:.0f} s")
+            self.faults.append(f"after the {kind} was gone and back, jobs {left} did not run for {took:.0f} s")
 
     def _runs_again(self, before: Job) -> bool:
         now = self._jobs.get(before.id)
@@ -271,7 +289,7 @@ class _Fleet:
         thread.start()
         self._threads.append(thread)
 
-    def _free_workers(self) -> list[Worker]:
+    def _free_workers(self) -> list[Worker | RayNode]:
         return [worker for worker in self._workers if worker.name not in self._held]
 
     def _running(self) -> list[Job]:
@@ -299,15 +317,86 @@ class _Fleet:
             time.sleep(0.2)
 
 
+class _RayFleet(_Fleet):
+    """The same on a Ray cluster, whose nodes hold the chips. Ended processes of it are started again."""
+
+    def _set_up(self, url: str, place: Path, made: Sequence[Chip]) -> None:
+        self._cluster = RayCluster(url, place, _shares(made))
+        self._workers = self._cluster.nodes
+        self._registered = len(made)  # each actor is a worker
+        self._kinds = ["worker", "head", "actor", "job", "up", "server", *_MORE_KINDS[self._kind]]
+        self._mending = threading.Thread(target=self._mend)
+
+    def _start_workers(self) -> None:
+        self._cluster.start()
+        self._mending.start()
+
+    def _mend(self) -> None:
+        while not self._end.wait(_RESTART_SECONDS):
+            self._cluster.mend()
+
+    def _kill(self, kind: str) -> None:
+        match kind:
+            case "head":
+                self._note_kill(kind)
+                self._kill_head()
+            case "up":
+                self._note_kill(kind)
+                self._cluster.up.kill()
+            case "actor":
+                self._note_kill(kind)
+                self._drawn.choice(self._cluster.nodes).kill_actor()
+            case _:
+                super()._kill(kind)
+
+    def _kill_worker(self, worker: Worker | RayNode) -> None:
+        worker.kill()
+
+    def _kill_head(self) -> None:
+        """Kill the head, and measure how long the jobs do not run that its nodes ran when they ended in turn."""
+        left = {node.name: node for node in self._cluster.nodes if node.name not in self._held}
+        pids = {name: node.pid for name, node in left.items()}
+        interrupted, running = dict[int, tuple[Job, float]](), self._running()
+        self._cluster.head.kill()
+        began = time.monotonic()
+        longest = 0.0
+        while (left or interrupted) and time.monotonic() < began + _NOTICED_SECONDS + 2 * RETURN_SECONDS:
+            now = time.monotonic()
+            for name, node in list(left.items()):
+                if node.has_ended or node.pid != pids[name]:
+                    del left[name]
+                    interrupted |= {job.id: (job, now) for job in running if job.lane in node.lanes}
+            running = self._running()
+            longest = max([longest, *(now - since for _, since in interrupted.values())])
+            interrupted = {number: each for number, each in interrupted.items() if not self._runs_again(each[0])}
+            time.sleep(0.2)
+        self.faults += [f"{name} did not notice that the head was lost" for name in left]
+        self._note_return("head", longest, sorted(interrupted))
+
+    def _close(self) -> None:
+        self._end.set()
+        if self._mending.ident is not None:
+            self._mending.join()
+        self._cluster.up.end()
+        super()._close()
+        self._cluster.end()
+
+
+_FLEETS = {"workers": _Fleet, "ray": _RayFleet}
+
+
 def _workers(url: str, place: Path, made: Sequence[Chip], *, one_host: bool) -> list[Worker]:
-    """Return a worker for each few chips; a chip with another toolchain has one of its own."""
-    fresh = [chip.id for chip in made if chip.planted.toolchain == TOOLCHAIN]
-    stale = [[chip.id] for chip in made if chip.planted.toolchain != TOOLCHAIN]
-    shares = [fresh[first : first + _CHIPS_A_WORKER] for first in range(0, len(fresh), _CHIPS_A_WORKER)]
     return [
         Worker(f"worker{number}", url, lanes, place, "host" if one_host or number < _ON_ONE_HOST else f"host{number}")
-        for number, lanes in enumerate([*shares, *stale])
+        for number, lanes in enumerate(_shares(made))
     ]
+
+
+def _shares(made: Sequence[Chip]) -> list[list[str]]:
+    """Return a few chips for each worker; a chip with another toolchain has one of its own."""
+    fresh = [chip.id for chip in made if chip.planted.toolchain == TOOLCHAIN]
+    stale = [[chip.id] for chip in made if chip.planted.toolchain != TOOLCHAIN]
+    return [*(fresh[first : first + _CHIPS_A_WORKER] for first in range(0, len(fresh), _CHIPS_A_WORKER)), *stale]
 
 
 def _named(url: str, name: str) -> str:

@@ -8,14 +8,14 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 
 from tilewise.client import Client
 from tilewise.errors import Unavailable
 
-__all__ = ["Member", "Server", "Worker"]
+__all__ = ["Member", "Server", "Worker", "tilewise"]
 
 _START_SECONDS = 180.0
 _END_SECONDS = 60.0
@@ -24,21 +24,24 @@ _END_SECONDS = 60.0
 class Member:
     """A process that can be killed, paused and started again. Processes that share a `cache` see each other end."""
 
-    def __init__(self, name: str, words: Sequence[str], folder: Path, cache: str) -> None:
-        self.name, self._words = name, [sys.executable, "-m", "tilewise.cli", *words]
+    def __init__(
+        self, name: str, words: Sequence[str], folder: Path, cache: str, environment: Mapping[str, str] | None = None
+    ) -> None:
+        self.name, self._words = name, list(words)
         self._log = folder / f"{name}.log"
-        self._cache = folder / cache
-        self._cache.mkdir(exist_ok=True)
+        (folder / cache).mkdir(exist_ok=True)
+        self.environment = {**os.environ, **(environment or {}), "TILEWISE_CACHE": str(folder / cache)}
         self._process: subprocess.Popen[bytes] | None = None
+
+    @property
+    def pid(self) -> int | None:
+        """The id of the process that was started last."""
+        return None if self._process is None else self._process.pid
 
     def start(self) -> None:
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
-                self._words,
-                stdout=log,
-                stderr=log,
-                env={**os.environ, "TILEWISE_CACHE": str(self._cache)},
-                start_new_session=True,
+                self._words, stdout=log, stderr=log, env=self.environment, start_new_session=True
             )
 
     def kill(self) -> None:
@@ -64,6 +67,13 @@ class Member:
         self.signal(signal.SIGKILL)
         self._process.wait()
 
+    def output(self) -> str:
+        """Run the process to its end, and return what it prints on stdout."""
+        done = subprocess.run(self._words, env=self.environment, capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Unavailable(f"{self.name}: {done.stderr[-500:]}")
+        return done.stdout
+
     @property
     def has_ended(self) -> bool:
         return self._process is None or self._process.poll() is not None
@@ -80,7 +90,7 @@ class Server(Member):
             port = free.getsockname()[1]
         self.address = f"http://127.0.0.1:{port}"
         words = ["serve", "--port", str(port), "--db", url, "--no-jobs", "--writes-a-minute", "1000000"]
-        super().__init__("server", words, folder, "server-cache")
+        super().__init__("server", tilewise(words), folder, "server-cache")
 
     def start(self) -> None:
         super().start()
@@ -97,4 +107,9 @@ class Worker(Member):
 
     def __init__(self, name: str, url: str, lanes: Sequence[str], folder: Path, cache: str) -> None:
         self.lanes = tuple(lanes)
-        super().__init__(name, ["worker", "--devices", ",".join(lanes), "--db", url], folder, cache)
+        words = ["worker", "--devices", ",".join(lanes), "--db", url]
+        super().__init__(name, tilewise(words), folder, cache)
+
+
+def tilewise(words: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", "tilewise.cli", *words]

@@ -220,7 +220,7 @@ def test_the_doctor_of_a_core_install_finds_what_it_has_and_nothing_broken(core,
     assert (done.returncode, body["good"]) == (0, True), done.stdout
     assert found["packages"]["verdict"] == found["model:PART"]["verdict"] == "not here"
     assert found["database"]["facts"]["problems"] == 1
-    assert found["extras"]["facts"]["extras"] == {"postgres": False, "plot": False, "parquet": False}
+    assert found["extras"]["facts"]["extras"] == {"postgres": False, "plot": False, "parquet": False, "fleet": False}
 
 
 def test_python_looks_up_from_a_core_install(core, tuned_outside):

@@ -27,7 +27,7 @@ __all__ = ["EXTRAS", "examine"]
 PACKAGES = ("triton-ascend", "triton", "ascendnpu-ir", "xdsl", "torch", "torch_npu")
 """Packages that decide which devices work."""
 
-EXTRAS = {"postgres": "psycopg", "plot": "matplotlib", "parquet": "pyarrow"}
+EXTRAS = {"postgres": "psycopg", "plot": "matplotlib", "parquet": "pyarrow", "fleet": "ray"}
 """Extras that add a feature of the command line, with the package that each needs."""
 
 

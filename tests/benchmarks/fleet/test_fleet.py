@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tilewise.benchmarks.fleet.fleet import bench_fleet
+from tilewise.benchmarks.fleet.ray_speed import bench_ray_speed
 
 SMALL = {"devices": 2, "trials": 12, "seconds": 0.05, "noise": 0.002, "seed": 0, "say": str}
 
@@ -23,3 +24,22 @@ def test_kills_and_pauses_on_several_hosts_lose_no_job_and_no_trial(postgres_url
     assert body["faults"] == []
     assert sum(body["kills"].values()) == 6
     assert body["owners_stopped"]["rows"] == 0
+
+
+@pytest.mark.full
+def test_kills_of_nodes_actors_and_the_head_lose_no_job_and_no_trial(postgres_url):
+    pytest.importorskip("ray")
+    body = bench_fleet(count=12, kills=7, url=postgres_url, engine="ray", **SMALL)
+    late = [fault for fault in body["faults"] if "did not run for" in fault]  # depends on what else the machine does
+    assert [fault for fault in body["faults"] if fault not in late] == []
+    assert (body["kills"]["head"], body["kills"]["worker"]) == (1, 1)
+    assert body["jobs_on_another_toolchain"] == 0
+
+
+@pytest.mark.full
+def test_each_raylet_runs_a_job_at_the_same_time():
+    pytest.importorskip("ray")
+    body = bench_ray_speed(devices=2, shapes=1, trials=10, seconds=0.5, url=None, say=str)
+    one, two = body["rows"]
+    assert (one["nodes"], two["nodes"], two["ended"]) == (1, 2, ["done"] * 2)
+    assert two["trials"] == 2 * one["trials"]

@@ -160,8 +160,8 @@ def test_packages_that_do_not_go_together_are_a_failure(examined, monkeypatch, i
 
 
 def test_a_missing_extra_is_named_with_its_command(examined, monkeypatch):
-    monkeypatch.setattr(doctor, "EXTRAS", {**doctor.EXTRAS, "plot": "no_such_module"})
-    assert examined()["extras"].detail == "postgres, parquet; without plot: pip install 'tilewise[plot]'"
+    monkeypatch.setattr(doctor, "EXTRAS", {**doctor.EXTRAS, "plot": "no_such_module", "fleet": "json"})
+    assert examined()["extras"].detail == "postgres, parquet, fleet; without plot: pip install 'tilewise[plot]'"
 
 
 def test_the_extras_are_those_of_the_package():

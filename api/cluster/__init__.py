@@ -1,0 +1,1 @@
+"""A fleet on a Ray cluster: an actor for each device that a node offers, which runs jobs of the database."""

@@ -1,0 +1,80 @@
+"""The actor of one device: on its node it takes a lane that the host offers, and runs jobs there as a worker does."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tilewise.api.jobs.processes import ProcessExecutor
+from tilewise.api.jobs.runner import Runner
+from tilewise.db.jobs import Jobs
+from tilewise.db.sql.sql_store import open_store
+from tilewise.db.workers import Workers
+from tilewise.errors import TilewiseError
+from tilewise.kernels import registry
+from tilewise.tuner.cluster.offer import taken
+
+__all__ = ["LaneActor", "Report"]
+
+_REST_SECONDS = 2.0
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Where an actor runs. `lane` is the device that it has, or empty, and then `why` says what it waits for."""
+
+    host: str
+    process: int
+    lane: str = ""
+    why: str = ""
+
+
+class LaneActor:
+    """Runs jobs of the database at `url` on a lane of `resource`, from its start until it is drained or killed.
+
+    It begins at once, in a thread. Where no lane is free or the database is away, it tries again until there is.
+    """
+
+    def __init__(self, url: str, resource: str, kernels: Sequence[str]) -> None:
+        for kernel in kernels:
+            registry.register(kernel)
+        self._url, self._resource = url, resource
+        self._lane, self._why = "", "it is starting"
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._serve, daemon=True, name="lane")
+        self._thread.start()
+
+    def report(self) -> Report:
+        return Report(socket.gethostname(), os.getpid(), self._lane, self._why)
+
+    def drain(self) -> None:
+        """Finish the trial that runs, give the job back to the queue, and take no more."""
+        self._stopping.set()
+        self._thread.join()
+
+    def _serve(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                self._run()
+            except TilewiseError as error:
+                self._lane, self._why = "", str(error)
+            except Exception as error:
+                _log.exception("%s", self._resource)
+                self._lane, self._why = "", f"internal error: {type(error).__name__}: {error}"
+            self._stopping.wait(_REST_SECONDS)
+
+    def _run(self) -> None:
+        with taken(self._resource) as lane, open_store(self._url, create=True) as store:
+            database = store.database
+            runner = Runner(self._url, Jobs(database), lambda: [lane], ProcessExecutor(), Workers(database))
+            runner.start()
+            self._lane, self._why = lane.id, ""
+            self._stopping.wait()
+            runner.drain()
+            runner.stop()

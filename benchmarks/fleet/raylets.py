@@ -1,0 +1,170 @@
+"""A Ray cluster in one machine: a head, a node for each few chips, and `tilewise fleet up` on it.
+
+Each node has a session and a cache folder of its own, as a host has. A process that ends is started again, as an
+operator's service manager would.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import sys
+import tempfile
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from tilewise.benchmarks.fleet.members import Member, tilewise
+from tilewise.errors import Unavailable
+from tilewise.tuner.cluster.ray_engine import OBJECT_STORE_BYTES, import_ray
+
+__all__ = ["RayCluster", "RayNode"]
+
+_START_SECONDS = 120.0
+_HOST = "127.0.0.1"
+_RAY = (sys.executable, "-c", "from ray.scripts.scripts import main; main()", "start", "--block")
+_SMALL = (f"--node-ip-address={_HOST}", "--disable-usage-stats", f"--object-store-memory={OBJECT_STORE_BYTES}")
+_NOTICED = {
+    "RAY_health_check_initial_delay_ms": "2000",
+    "RAY_health_check_period_ms": "1000",
+    "RAY_health_check_timeout_ms": "3000",
+    "RAY_health_check_failure_threshold": "3",
+    "RAY_gcs_rpc_server_reconnect_timeout_s": "10",
+    "RAY_gcs_server_request_timeout_seconds": "5",
+}
+"""A node that is away is noticed after some ten seconds. Ray's own values are for networks that fail for longer."""
+
+
+class RayNode(Member):
+    """A node with all processes that Ray starts there."""
+
+    def __init__(
+        self, name: str, words: Sequence[str], folder: Path, environment: dict[str, str], lanes: Sequence[str] = ()
+    ) -> None:
+        self.lanes = tuple(lanes)
+        self._given = (*_RAY, *_SMALL, *words)
+        self._scratch = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))  # short, as it holds sockets
+        super().__init__(name, (), folder, f"{name}-cache", environment)
+
+    def start(self) -> None:
+        """Start the node in a new folder: in one that nodes share or have left behind, they take each other's names."""
+        self._words = [*self._given, f"--temp-dir={tempfile.mkdtemp(dir=self._scratch)}"]
+        super().start()
+
+    def end(self) -> None:
+        """Kill all processes of the node, which has nothing to keep."""
+        self.signal(signal.SIGKILL)
+        super().end()
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    def kill(self) -> None:
+        """Kill the raylet only; the node's other processes notice."""
+        self._signal_those("raylet", signal.SIGKILL)
+
+    def kill_actor(self) -> None:
+        """Kill one of the node's actors, if any is there."""
+        for pid in self._processes("ray::LaneActor")[:1]:
+            _signal(pid, signal.SIGKILL)
+
+    def signal(self, number: int) -> None:
+        self._signal_those("", number)
+
+    def _signal_those(self, name: str, number: int) -> None:
+        for pid in self._processes(name):
+            _signal(pid, number)
+
+    def _processes(self, name: str) -> list[int]:
+        """Return the processes of the node whose name starts so."""
+        return [pid for pid, command in _session(self.pid) if command.startswith(name[:_NAME_LENGTH])]
+
+
+class _Head(RayNode):
+    """The head, without chips, at the same address after each start. Its state is lost when it ends."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]) -> None:
+        with socket.create_server((_HOST, 0)) as free:
+            self._port = free.getsockname()[1]
+        self.address = f"{_HOST}:{self._port}"
+        words = ("--head", f"--port={self._port}", "--include-dashboard=false", "--num-cpus=0")
+        super().__init__("head", words, folder, environment)
+
+    def kill(self) -> None:
+        """Kill all processes of the head's host."""
+        self.signal(signal.SIGKILL)
+
+    def wait(self) -> None:
+        give_up = time.monotonic() + _START_SECONDS
+        while True:
+            with suppress(OSError), socket.create_connection((_HOST, self._port), 1.0):
+                return
+            if time.monotonic() > give_up or self.has_ended:
+                raise Unavailable(f"Ray's head did not start: {self.log()[-500:]}")
+            time.sleep(0.1)
+
+
+class RayCluster:
+    """A head, nodes with some lanes each, and the supervisor of their actors on the database at `url`."""
+
+    def __init__(self, url: str, folder: Path, shares: Sequence[Sequence[str]]) -> None:
+        import_ray()
+        environment = _NOTICED | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex}
+        self.head = _Head(folder, environment)
+        self.nodes = [
+            _node(f"node{number}", self.head.address, lanes, folder, environment) for number, lanes in enumerate(shares)
+        ]
+        words = ("fleet", "up", "--address", self.head.address, "--db", url)
+        self.up = Member("up", tilewise(words), folder, "up-cache", environment)
+
+    @property
+    def members(self) -> list[Member]:
+        """All members, those first that others need."""
+        return [self.head, *self.nodes, self.up]
+
+    def start(self) -> None:
+        self.head.start()
+        self.head.wait()
+        for member in self.members[1:]:
+            member.start()
+
+    def mend(self) -> None:
+        """Start the members again that have ended."""
+        for member in self.members:
+            if member.has_ended:
+                member.signal(signal.SIGKILL)
+                member.start()
+
+    def end(self) -> None:
+        for member in reversed(self.members):
+            member.end()
+
+
+def _node(name: str, address: str, lanes: Sequence[str], folder: Path, environment: dict[str, str]) -> RayNode:
+    """Return a node that offers lanes, which it notes first."""
+    noting = Member(name, tilewise(["fleet", "offer", "--devices", ",".join(lanes)]), folder, f"{name}-cache")
+    resources = json.dumps(json.loads(noting.output()))
+    words = (f"--address={address}", "--num-cpus=1", f"--resources={resources}")
+    return RayNode(name, words, folder, environment, lanes)
+
+
+_NAME_LENGTH = 15
+"""The length to which Linux cuts the names of processes."""
+
+
+def _session(leader: int | None) -> Iterator[tuple[int, str]]:
+    """Yield the processes of a session, with their names."""
+    for stat in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
+            head, _, rest = stat.read_text().rpartition(")")
+            pid, _, name = head.partition(" (")
+            if int(rest.split()[3]) == leader:
+                yield int(pid), name
+
+
+def _signal(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)

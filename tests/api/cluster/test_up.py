@@ -1,0 +1,126 @@
+"""`tilewise fleet` on a real Ray cluster of this machine, and without Ray."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from types import ModuleType
+
+import pytest
+from service_fixtures import TILEWISE
+
+from tilewise.benchmarks.fleet.chips import DTYPE, KERNEL, chips, problems
+from tilewise.cli import main
+from tilewise.db.jobs import Jobs, Request, State
+from tilewise.db.sql.sql_store import open_store
+from tilewise.db.workers import Workers
+from tilewise.kernels import registry
+from tilewise.kernels.source import source_hash
+
+PATIENCE = 180.0
+
+
+@pytest.mark.parametrize("words", [["up"], ["status"]])
+def test_without_ray_one_line_names_the_extra(words, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "ray", None)
+    with pytest.raises(SystemExit) as ended:
+        main(["fleet", *words])
+    assert ended.value.code == 1
+    [line] = capsys.readouterr().err.splitlines()
+    assert line == "tilewise: a fleet on several hosts needs Ray: pip install 'tilewise[fleet]'"
+
+
+@pytest.mark.parametrize("verb", ["up", "status"])
+@pytest.mark.parametrize(
+    ("address", "code", "line"),
+    [("127.0.0.1:1", 1, "no Ray cluster answers at 127.0.0.1:1"), ("head", 2, "'head' is not the address of a Ray cl")],
+)
+def test_an_address_without_a_cluster_is_one_line(verb, address, code, line, monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, "ray", ModuleType("ray"))
+    with pytest.raises(SystemExit) as ended:
+        main(["fleet", verb, "--address", address])
+    assert ended.value.code == code
+    [told] = capsys.readouterr().err.splitlines()
+    assert told.startswith(f"tilewise: {line}")
+
+
+def test_devices_of_another_cluster_cannot_be_named(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["fleet", "up", "--address", "head:6379", "--devices", "cuda"])
+    assert ended.value.code == 2
+    assert "nodes of another offer their own" in capsys.readouterr().err
+
+
+def test_an_offer_is_a_value_of_ray_start(tmp_path, monkeypatch, capsys):
+    monkeypatch.setenv("TILEWISE_CACHE", str(tmp_path / "cache"))
+    made = chips(tmp_path, 3, noise=0.0, seconds=0.0, seed=0)[:3]
+    with pytest.raises(SystemExit) as ended:
+        main(["fleet", "offer", "--devices", ",".join(chip.id for chip in made)])
+    assert ended.value.code == 0
+    assert sorted(json.loads(capsys.readouterr().out).values()) == [1, 2]
+
+
+@pytest.fixture
+def fleet(tmp_path, monkeypatch):
+    """A function that starts `tilewise fleet up` on some chips, and the jobs of its database."""
+    pytest.importorskip("ray")
+    scratch = tempfile.mkdtemp(prefix="ray-", dir="/tmp")  # short, as it holds sockets
+    monkeypatch.setenv("RAY_TMPDIR", scratch)
+    monkeypatch.setenv("TILEWISE_CACHE", str(tmp_path / "cache"))
+    url, running = f"sqlite:///{tmp_path / 'tiles.db'}", []
+
+    def start(made):
+        words = [TILEWISE, "fleet", "up", "--db", url, "--devices", ",".join(chip.id for chip in made)]
+        running.append(subprocess.Popen(words, stderr=subprocess.DEVNULL, start_new_session=True))
+        return running[-1]
+
+    with open_store(url, create=True) as store:
+        yield start, store
+    for process in running:
+        process.kill()  # all others end with it
+        process.wait()
+    shutil.rmtree(scratch, ignore_errors=True)
+
+
+def test_actors_run_jobs_are_started_again_and_give_jobs_back(fleet, tmp_path):
+    start, store = fleet
+    made = chips(tmp_path, 2, noise=0.0, seconds=0.05, seed=0)[:2]
+    jobs, hashed = Jobs(store.database), source_hash(registry.load(KERNEL))
+
+    def submit(number, trials):
+        name, dims = problems(4)[number]
+        return jobs.submit(Request(KERNEL, hashed, [dims], DTYPE, name, trials, search="random"))[0].id
+
+    process = start(made)
+    numbers = [submit(0, 200), submit(1, 10)]
+    until(process, lambda: jobs.get(numbers[0]).stored >= 3)  # others see that its process ends
+    os.kill(actor_of(jobs.get(numbers[0])), signal.SIGKILL)
+    until(process, lambda: jobs.get(numbers[0]).attempts == 2)
+    until(process, lambda: jobs.get(numbers[1]).state is State.DONE)
+    until(process, lambda: len(Workers(store.database).all()) >= 2)
+    process.send_signal(signal.SIGTERM)
+    assert process.wait(PATIENCE) == 0
+    left = jobs.get(numbers[0])
+    assert left.state in (State.QUEUED, State.DONE)
+    assert left.fruitless <= 1
+
+
+def actor_of(job):
+    """Return the process that started a job's: its parent."""
+    pid = job.owner.split("/")[-2]
+    with open(f"/proc/{pid}/stat") as stat:
+        return int(stat.read().rpartition(")")[2].split()[1])
+
+
+def until(process, condition):
+    give_up = time.monotonic() + PATIENCE
+    while not condition():
+        assert process.poll() is None, "the fleet ended"
+        assert time.monotonic() < give_up, "it took too long"
+        time.sleep(0.1)
