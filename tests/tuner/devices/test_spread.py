@@ -169,7 +169,7 @@ def test_outcomes_that_wait_for_an_earlier_one_come_together_with_it(bowl, chips
     wanted = configs(bowl, 9)
     with SpreadDevice(made, anchors=False) as device:
         threading.Thread(target=release, daemon=True).start()
-        found = list(device.evaluate_together(bowl.SPEC, PROBLEM, wanted))
+        found = list(device.evaluate_batches(bowl.SPEC, PROBLEM, iter([wanted])))
     assert [one.timing.time_us for together in found for one in together] == [bowl.time_us(c) for c in wanted]
     assert len(found[0]) >= 3
 
@@ -192,6 +192,64 @@ def test_a_batch_that_is_left_early_leaves_nothing_running(bowl, chips):
         timed = [len(one.evaluated) for one in made]
         times(device, bowl, configs(bowl, 2))
     assert [len(one.evaluated) for one in made] == [count + 1 for count in timed]
+
+
+def test_a_batch_is_drawn_when_half_of_the_one_before_was_handed_out(bowl, chips):
+    def batches():
+        for first in range(0, 48, 16):
+            drawn_after.append(len(handed))
+            yield configs(bowl, 48)[first : first + 16]
+
+    handed, drawn_after = [], []
+    with SpreadDevice(chips(*SLOWNESS)) as device:
+        assert device.draws_ahead
+        for outcomes in device.evaluate_batches(bowl.SPEC, PROBLEM, batches()):
+            handed += [outcome.timing.time_us for outcome in outcomes]
+    assert handed == pytest.approx([bowl.time_us(config) for config in configs(bowl, 48)])
+    assert drawn_after == [0, 8, 24]
+
+
+def test_a_chip_goes_on_with_the_next_batch_while_another_is_behind(bowl, chips):
+    def waits():
+        if len(made[0].evaluated) > 3:  # in the second half of its share
+            assert others_are_done.wait(60)
+        return 1.0
+
+    def goes_on():
+        if all(len(one.evaluated) == 4 + 4 for one in made[1:]):
+            others_are_done.set()
+        return 1.0
+
+    others_are_done, made = threading.Event(), chips(waits, goes_on, goes_on)
+    wanted = configs(bowl, 24)
+    with SpreadDevice(made, anchors=False) as device:
+        found = device.evaluate_batches(bowl.SPEC, PROBLEM, iter([wanted[:12], wanted[12:]]))
+        times_us = [outcome.timing.time_us for together in found for outcome in together]
+    assert times_us == [bowl.time_us(config) for config in wanted]
+
+
+def test_others_inherit_all_batches_of_a_chip_that_is_lost(bowl, chips):
+    def falls():
+        if len(made[1].evaluated) > 2:
+            raise Unavailable("it fell off the bus")
+        return 1.0
+
+    told, made = [], chips(1.0, falls, 1.0)
+    wanted = configs(bowl, 36)
+    with SpreadDevice(made, anchors=False, told=told.append) as device:
+        batches = iter([wanted[first : first + 12] for first in range(0, 36, 12)])
+        found = device.evaluate_batches(bowl.SPEC, PROBLEM, batches)
+        assert [o.timing.time_us for together in found for o in together] == [bowl.time_us(c) for c in wanted]
+    assert told == ["cuda:1 is drained: it is lost: it fell off the bus"]
+
+
+def test_a_device_can_be_closed_while_nobody_asks_for_the_outcomes_of_its_batches(bowl, chips):
+    made = chips(1.0, 1.1)
+    device = SpreadDevice(made, anchors=False)
+    left = device.evaluate_batches(bowl.SPEC, PROBLEM, iter([configs(bowl, 40)]))
+    next(left)
+    device.close()
+    assert all(one.closed for one in made)
 
 
 def elsewhere(bowl, count):
