@@ -41,12 +41,12 @@ class Device(ABC):
     `id` is the name that users type (`model:Ascend910B4`, `cuda`); results are stored and looked up under
     `target.name`. `toolchain` fingerprints everything that can change a time while the config stays the same. `batch`
     is the number of configs worth passing to `evaluate` at once. It is a constant of the device class, so that a search
-    with the same seed takes the same course on every machine. A device that `draws_ahead` is given a batch while it works
-    on the one before. The times of a `noisy` device vary from run to run; a
-    model or a recording would only repeat its times. `settle_seconds` is the time under load after which a device runs
-    at the clock that it keeps: before, power and heat have not reached their limits, and what needs most power looks
-    faster than it will be. `notes` lists what is degraded on this machine, one line each. `serial` tells a chip from
-    all others, on any host; it is empty if that is not known.
+    with the same seed takes the same course on every machine. A device that `draws_ahead` is given a batch while it
+    works on the one before. The times of a `noisy` device vary from run to run; a model or a recording would only
+    repeat its times. `settle_seconds` is the time under load after which a device runs at the clock that it keeps:
+    before, power and heat have not reached their limits, and what needs most power looks faster than it will be.
+    `notes` lists what is degraded on this machine, one line each. `serial` tells a chip from all others, on any host;
+    it is empty if that is not known.
     """
 
     id: str

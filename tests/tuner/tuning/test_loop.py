@@ -610,7 +610,7 @@ def test_a_tuning_that_goes_on_on_a_slower_chip_has_the_times_of_the_first(bowl,
     assert [t.time_us for t in trials] == pytest.approx([bowl.time_us(t.config) for t in trials], rel=1e-3)
 
 
-# --- batches that are drawn ahead --------------------------------------------------------------------------------------
+# --- batches that are drawn ahead -------------------------------------------------------------------------------------
 
 
 @pytest.fixture
