@@ -61,7 +61,7 @@ def fleet(
 
 
 @click.command()
-@click.option("--seeds", type=click.IntRange(1), default=10, show_default=True, help="Draws of the chips' speeds.")
+@click.option("--seeds", type=click.IntRange(1), default=50, show_default=True, help="Draws of the chips' speeds.")
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @database
 @common
