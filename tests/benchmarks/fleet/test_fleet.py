@@ -23,3 +23,10 @@ def test_kills_and_pauses_on_several_hosts_lose_no_job_and_no_trial(postgres_url
     assert body["faults"] == []
     assert sum(body["kills"].values()) == 6
     assert body["owners_stopped"]["rows"] == 0
+
+
+@pytest.mark.full
+def test_a_database_server_that_is_killed_and_comes_back_loses_no_job_and_no_trial():
+    body = bench_fleet(count=14, kills=7, url=None, own_postgresql=True, **SMALL | {"devices": 4})
+    assert body["faults"] == []
+    assert body["kills"]["database"] == 1

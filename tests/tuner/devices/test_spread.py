@@ -354,6 +354,7 @@ def regret(seed, *, anchors):
 
 @pytest.mark.full
 def test_with_a_spread_of_ten_percent_the_pick_is_within_one_percent_with_anchors_and_not_without():
-    with_anchors, without = ([regret(seed, anchors=anchors) for seed in range(6)] for anchors in (True, False))
-    assert statistics.fmean(with_anchors) <= 0.01
-    assert statistics.fmean(without) > 0.03
+    """Few draws say little: of six, the mean without anchors was above 3% here and 0.2% with other seeds."""
+    with_anchors, without = ([regret(seed, anchors=anchors) for seed in range(24)] for anchors in (True, False))
+    assert statistics.fmean(with_anchors) <= 0.005
+    assert statistics.fmean(without) > 0.01
