@@ -218,12 +218,8 @@ class SpreadDevice(Device):
         return self._chips[0].device
 
     def compare_with(self, problem: Problem, trials: Sequence[Trial]) -> None:
-        """Have the chips time some configs of these trials, if another chip timed any: the first chip is that one then.
-
-        Fewer than two with a time change nothing.
-        """
-        anchors = _anchors_of(trials, self._first)
-        self._set_anchors(problem, anchors if len(anchors) >= _ANCHORS else [])
+        """Have the chips time some of these trials again, if another chip timed any: that is the first chip then."""
+        self._set_anchors(problem, _anchors_of(trials, self._first))
 
     # Anchors ------------------------------------------------------------------------------------------------------
 
@@ -294,7 +290,7 @@ class SpreadDevice(Device):
     def _deal(self, spec: KernelSpec, problem: Problem, batch: _Share, shares: _Shares) -> dict[int, Outcome]:
         """Deal a batch to the chips, and return the outcomes of those configs that were timed as anchors before."""
         found = dict[int, Outcome]()
-        if self._anchored and len(self._anchors) < _ANCHORS:
+        if self._anchored and not self._given and len(self._anchors) < _ANCHORS:
             found = self._find_anchors(spec, problem, batch)
         if not (chips := list(self._chips)):
             raise self._none_left()
@@ -354,7 +350,8 @@ class SpreadDevice(Device):
 
     def _is_to_be_anchored(self, chip: _Chip) -> bool:
         is_due = not chip.factors or chip.since >= _CONFIGS_A_FACTOR
-        return len(self._anchors) >= _ANCHORS and (self._given or len(self._all) > 1) and is_due
+        has_anchors = self._given or (len(self._anchors) >= _ANCHORS and len(self._all) > 1)
+        return has_anchors and is_due
 
     def _noted(self, outcome: Outcome, chip: _Chip) -> Outcome:
         facts = {**outcome.facts, **_place(chip.device)}
@@ -384,13 +381,14 @@ def comparable(device: Device) -> Device:
 def _anchors_of(trials: Sequence[Trial], device: Device) -> list[tuple[Config, float]]:
     """Return the fastest stored configs with their times, if another chip than this one timed any trial.
 
-    Times of several chips are those of the first already.
+    Those that were dropped come last: they have fewer samples, but are all that a fast first config leaves. Times of
+    several chips are those of the first already.
     """
     here = _place(device)
     if not any("anchor_factor" in trial.facts or _is_elsewhere(trial, here) for trial in trials):
         return []
-    timed = [(t.time_us, t) for t in trials if t.status is Status.CORRECT and t.time_us is not None and not t.dropped]
-    return [(trial.config, time_us) for time_us, trial in sorted(timed, key=lambda each: each[0])[:_GIVEN]]
+    timed = [(t.dropped, t.time_us, t.config) for t in trials if t.status is Status.CORRECT and t.time_us is not None]
+    return [(config, time_us) for _, time_us, config in sorted(timed, key=lambda each: each[:2])[:_GIVEN]]
 
 
 def _place(device: Device) -> dict[str, str]:

@@ -263,8 +263,17 @@ def test_a_chip_that_goes_on_where_another_stopped_has_the_times_of_that_one(bow
     with SpreadDevice(chips(1.1)) as device:
         device.compare_with(PROBLEM, stored)
         assert times(device, bowl, wanted) == pytest.approx([bowl.time_us(config) for config in wanted])
-        device.compare_with(PROBLEM, stored[:1])
+        device.compare_with(PROBLEM, [])
         assert times(device, bowl, wanted) == pytest.approx([1.1 * bowl.time_us(config) for config in wanted])
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_trial_of_another_chip_and_those_it_dropped_are_enough_to_compare_with(bowl, chips, count):
+    first, *rest = elsewhere(bowl, count)
+    wanted = configs(bowl, 12)[4:]
+    with SpreadDevice(chips(1.1, 0.9)) as device:
+        device.compare_with(PROBLEM, [first, *(replace(trial, dropped=True) for trial in rest)])
+        assert times(device, bowl, wanted) == pytest.approx([bowl.time_us(config) for config in wanted])
 
 
 def test_its_final_comparison_has_the_times_of_that_one_too(bowl):
@@ -295,9 +304,11 @@ def test_anchors_are_the_fastest_of_what_another_chip_timed(bowl, chips, facts, 
     failed = replace(trial(7, 1.0), status=Status.RUNTIME, time_us=None)
     dropped = trial(8, 0.5, dropped=True)
     expected = [(dict(configs(bowl, 9)[number]), 10.0 - number) for number in (6, 5, 4, 3)][:count]
+    few = [(dict(configs(bowl, 9)[number]), time_us) for number, time_us in ((0, 10.0), (8, 0.5))][:count]
     chip = chips(1.0, 1.0)[1]
     chip.serial = "GPU-1"
     assert spread._anchors_of([*stored, failed, dropped], chip) == expected
+    assert spread._anchors_of([dropped, stored[0]], chip) == few
     assert spread._anchors_of([], chip) == []
 
 
