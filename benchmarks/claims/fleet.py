@@ -126,8 +126,8 @@ FLEET = (
         places=(Place("docs/service.md", _kill_words),),
         about=(*_FLEET, _STUDY),
         designed="the anchors of a job that another chip began, after the earlier run had found two winners that were "
-        "2.1% and 3.7% slower; and anchors that were dropped before, after a run of 100 problems with the database killed "
-        "had found one winner that was 8.6% slower",
+        "2.1% and 3.7% slower; and dropped trials as anchors, after a run of 100 problems in which the database was "
+        "killed had found one winner that was 8.6% slower",
         not_designed="the kills, whose moments follow the progress",
         note="The earlier run drew the chips' speeds, from 0.95 to 1.07; since, they are evenly from 0.9 to 1.1. All "
         "processes are on one machine of two processors; half of the workers have a cache folder of their "
