@@ -15,7 +15,7 @@ from tilewise.errors import NotFound, TilewiseError, UsageError
 __all__ = ["cli", "main"]
 
 _VERBS = {
-    "kernels": ("results.listings:kernels", "List the kernels that can be tuned."),
+    "kernels": ("results.kernels:kernels", "List the kernels that can be tuned, or sign one of yours."),
     "devices": ("results.listings:devices", "List the devices that can be tuned for."),
     "tune": ("tuning.tune:tune", "Find the fastest config of a kernel for one or more shapes."),
     "retune": ("tuning.retune:retune", "Time the best configs of older toolchains and sources again."),

@@ -17,7 +17,7 @@ from tilewise.kernels.source import digest
 from tilewise.kernels.spec import KernelSpec
 from tilewise.kernels.validated_callback import cut, raised
 
-__all__ = ["known", "load", "located", "names", "own_places", "place", "register", "vector_names"]
+__all__ = ["forget", "known", "load", "located", "names", "own_places", "place", "register", "vector_names"]
 
 _own: dict[str, str] = {}
 """Users' kernels registered in this process: name to `path/to/file.py:SPEC`."""
@@ -54,6 +54,11 @@ def register(text: str) -> str:
     if spec.name not in SPECS:
         _own[spec.name] = spec.origin
     return spec.name
+
+
+def forget(name: str) -> None:
+    """Forget a user's kernel, so that another may have its name. Jobs that run keep it."""
+    _own.pop(name, None)
 
 
 def located(spec: KernelSpec) -> KernelSpec:

@@ -36,6 +36,7 @@ from tilewise.db.jobs import Job, Jobs, Lease, State
 from tilewise.db.workers import Lane, Workers
 from tilewise.errors import TilewiseError
 from tilewise.kernels import registry
+from tilewise.kernels.signing import Arrivals
 
 __all__ = ["LEASE_SECONDS", "Runner", "lanes_here"]
 
@@ -59,7 +60,7 @@ def lanes_here() -> list[Lane]:
 class Runner:
     """A thread that looks for work from `start` to `stop`. `lanes` returns this machine's devices.
 
-    It registers among `workers` once a job waits, or `quiet_seconds` have passed.
+    It registers among `workers` once a job waits, or `quiet_seconds` have passed, and again when kernels arrive.
 
     Several servers on one machine may each have a runner on the same database: a device that any of them uses is busy.
     """
@@ -72,10 +73,12 @@ class Runner:
         executor: ProcessExecutor,
         workers: Workers | None = None,
         *,
+        arrivals: Arrivals | None = None,
         quiet_seconds: float = 0.0,
     ) -> None:
         self._url, self._jobs, self._lanes, self._executor, self._workers = url, jobs, lanes, executor, workers
         self._fleet = None if workers is None else Fleet(workers)
+        self._arrivals, self._kernels = arrivals, list[str]()
         self._stopping, self._draining = threading.Event(), threading.Event()
         self._woken = threading.Event()
         self._futures: dict[str, Future[None]] = {}
@@ -129,14 +132,23 @@ class Runner:
         """Register as a worker, give signs of life from then on, and remove workers that are lost."""
         if self._workers is None or self._fleet is None or time.monotonic() < self._next_beat:
             return
+        self._receive_kernels()
+        if self._worker_id is not None and registry.names() != self._kernels:
+            self._workers.leave(self._worker_id)
+            self._worker_id = None
         known = self._worker_id is not None and self._workers.beat(self._worker_id, draining=self._draining.is_set())
         if not known:
             about = (identity(), socket.gethostname(), tilewise.__version__)
-            self._worker_id = self._workers.register(*about, self._lanes(), registry.names())
+            self._kernels = registry.names()
+            self._worker_id = self._workers.register(*about, self._lanes(), self._kernels)
         self._next_beat = time.monotonic() + _BEAT_SECONDS
         for worker in self._fleet.sweep():
             _log.warning("worker %d on %s is lost", worker.id, worker.host)
             forget(worker.owner)
+
+    def _receive_kernels(self) -> None:
+        for line in self._arrivals.receive() if self._arrivals else ():
+            _log.error(line)
 
     def turn(self) -> None:
         """Requeue lost jobs, and start the next job on every idle device."""

@@ -9,9 +9,11 @@ from collections.abc import Callable, Sequence
 from tilewise.api.jobs.processes import ProcessExecutor
 from tilewise.api.jobs.runner import Runner
 from tilewise.db.jobs import Jobs
+from tilewise.db.signed_kernels import SignedKernels
 from tilewise.db.sql.sql_store import open_store
 from tilewise.db.workers import Lane, Workers
 from tilewise.errors import Unavailable
+from tilewise.kernels.signing import arrivals_here
 from tilewise.tuner.devices.registry import FAMILIES, chips, choose, open_device
 
 __all__ = ["describe", "lanes_of", "run"]
@@ -54,7 +56,9 @@ def run(url: str, lanes: Sequence[Lane], ready: Callable[[], None]) -> None:
     try:
         with open_store(url, create=True) as store:
             database = store.database
-            runner = Runner(url, Jobs(database), lambda: lanes, ProcessExecutor(), Workers(database))
+            arrivals = arrivals_here(SignedKernels(database))
+            workers = Workers(database)
+            runner = Runner(url, Jobs(database), lambda: lanes, ProcessExecutor(), workers, arrivals=arrivals)
             runner.start()
             ready()
             stopped.wait()

@@ -161,10 +161,17 @@ class Service:
         if self.options.run_jobs and self._siblings.is_first and self.writer.database.writable:
             from tilewise.api.jobs.processes import ProcessExecutor
             from tilewise.api.jobs.runner import Runner
+            from tilewise.db.signed_kernels import SignedKernels
+            from tilewise.kernels.signing import arrivals_here
 
-            workers = Workers(self.writer.database)
             self._runner = Runner(
-                self._url, self.jobs_writer, self.lanes, ProcessExecutor(), workers, quiet_seconds=_REGISTER_SECONDS
+                self._url,
+                self.jobs_writer,
+                self.lanes,
+                ProcessExecutor(),
+                Workers(self.writer.database),
+                arrivals=arrivals_here(SignedKernels(self.writer.database)),
+                quiet_seconds=_REGISTER_SECONDS,
             )
             self._runner.start()
 

@@ -8,6 +8,7 @@ import click
 
 from tilewise.benchmarks.common.promises import show_promises
 from tilewise.cli.options import common, database, give
+from tilewise.errors import UsageError
 
 __all__ = ["fleet", "raylets", "spread"]
 
@@ -21,6 +22,7 @@ __all__ = ["fleet", "raylets", "spread"]
 @click.option("--noise", type=click.FloatRange(0), default=0.02, show_default=True, help="Noise of each run, a share.")
 @click.option("--engine", type=click.Choice(["workers", "ray"]), default="workers", show_default=True, help="Who runs.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Seed of the speeds and of the kills' targets.")
+@click.option("--own-postgresql", is_flag=True, help="Start a PostgreSQL server for this, and kill it too.")
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @database
 @common
@@ -33,6 +35,7 @@ def fleet(
     noise: float,
     engine: str,
     seed: int,
+    own_postgresql: bool,
     file: str | None,
     url: str | None,
     as_json: bool,
@@ -46,6 +49,8 @@ def fleet(
     from tilewise.benchmarks.fleet.fleet import bench_fleet
     from tilewise.cli.progress import working
 
+    if own_postgresql and url:
+        raise UsageError("--own-postgresql starts a database, and --db names one; give one of them")
     with working("fleet:") as say:
         body = bench_fleet(
             count=count,
@@ -58,6 +63,7 @@ def fleet(
             engine=engine,
             seed=seed,
             say=say,
+            own_postgresql=own_postgresql,
         )
     give(body, as_json, file, show_promises)
     return 1 if body["faults"] else 0
@@ -92,7 +98,7 @@ def _show_raylets(body: dict[str, Any]) -> None:
 
 
 @click.command()
-@click.option("--seeds", type=click.IntRange(1), default=10, show_default=True, help="Draws of the chips' speeds.")
+@click.option("--seeds", type=click.IntRange(1), default=50, show_default=True, help="Draws of the chips' speeds.")
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @database
 @common

@@ -2,7 +2,7 @@
 
 The same problems are tuned before without kills. The checked promises: every job ends once; no trial is lost, doubled
 or of the wrong device; the winner's true time is within `MOST_LOSS` of that without kills; an owner that was stopped
-for two leases writes nothing afterwards; what ran before the server or the database's connections went runs again
+for two leases writes nothing afterwards; what ran before the server, the database or its connections went runs again
 within `RETURN_SECONDS`; a chip with another toolchain gets nothing.
 
 Each kill waits for its share of the jobs to end, so that there is always work to disturb, however slow the machine.
@@ -29,6 +29,7 @@ from tilewise.api.jobs.liveness import LEASE_SECONDS
 from tilewise.benchmarks.common.header import service_header
 from tilewise.benchmarks.fleet.chips import DTYPE, KERNEL, NAMES, TOOLCHAIN, Chip, chips, problems
 from tilewise.benchmarks.fleet.members import Server, Worker
+from tilewise.benchmarks.fleet.postgresql import PostgresqlServer
 from tilewise.benchmarks.fleet.promises import Pause, Seen, check, job_faults, pid_of
 from tilewise.benchmarks.fleet.raylets import RayCluster, RayNode
 from tilewise.client import Client
@@ -68,16 +69,21 @@ def bench_fleet(
     engine: str = "workers",
     seed: int,
     say: Callable[[str], None],
+    own_postgresql: bool = False,
 ) -> dict[str, Any]:
     """Run the study and return its figures and `faults`, which are empty if every promise was kept.
 
-    `url` is a new database; None makes a temporary one. Each of `devices` chips takes `seconds` for a trial. With the
-    engine `ray`, actors of a Ray cluster run the jobs; `workers` do without kills.
+    `url` is a new database; None makes a temporary one. With `own_postgresql`, that is one on a PostgreSQL server of
+    the study's own, which is killed too. Each of `devices` chips takes `seconds` for a trial. With the engine `ray`,
+    actors of a Ray cluster run the jobs; `workers` do without kills.
     """
     with ExitStack() as opened:
+        database = opened.enter_context(PostgresqlServer()) if own_postgresql else None
         folder = Path(opened.enter_context(tempfile.TemporaryDirectory(prefix="tilewise-fleet-")))
         made = chips(folder, devices, noise=noise, seconds=seconds, seed=seed)
-        given = (" --db URL" if url else "") + (f" --engine {engine}" if engine != "workers" else "")
+        given = " --own-postgresql" if database else " --db URL" if url else ""
+        given += f" --engine {engine}" if engine != "workers" else ""
+        url = database.url if database else url
         calm = opened.enter_context(open_store(f"sqlite:///{folder / 'calm.db'}", create=True))
         calm_url = f"sqlite:///{folder / 'calm.db'}"
         began = time.monotonic()
@@ -88,7 +94,7 @@ def bench_fleet(
         url = url or f"sqlite:///{folder / 'tiles.db'}"
         store = opened.enter_context(open_store(url, create=True))
         began = time.monotonic()
-        with _FLEETS[engine](url, store, folder, made, "killed", seed) as fleet:
+        with _FLEETS[engine](url, store, folder, made, "killed", seed, database) as fleet:
             fleet.submit(count, trials, shapes_a_job=1)
             fleet.finish(kills, say)
         killed_seconds = time.monotonic() - began
@@ -114,7 +120,16 @@ def bench_fleet(
 class _Fleet:
     """The processes on one database, what is done to them, and what is seen of their jobs."""
 
-    def __init__(self, url: str, store: SqlStore, folder: Path, made: Sequence[Chip], name: str, seed: int) -> None:
+    def __init__(
+        self,
+        url: str,
+        store: SqlStore,
+        folder: Path,
+        made: Sequence[Chip],
+        name: str,
+        seed: int,
+        database: PostgresqlServer | None = None,
+    ) -> None:
         self._store, self._jobs = store, Jobs(store.database)
         self._kind = store.database.engine.dialect.name
         place = folder / name
@@ -123,6 +138,9 @@ class _Fleet:
         url = url if self._kind == "sqlite" else _named(url, self._name)
         self._server = Server(url, place)
         self._set_up(url, place, made)
+        self._database, self._database_is_up = database, threading.Lock()
+        if database is not None:
+            self._kinds.append("database")
         self._drawn = random.Random(seed)
         self._end, self._threads = threading.Event(), list[threading.Thread]()
         self._held: set[str] = set()
@@ -213,6 +231,9 @@ class _Fleet:
                 with self._returning(kind):
                     self._server.kill()
                     self._server.start()
+            case "database" if self._database:
+                with self._returning(kind), self._database_is_up:
+                    self._database.restart()
             case "connections":
                 with self._returning(kind), self._store.database.write() as connection:
                     connection.execute(_END_CONNECTIONS, {"name": self._name})
@@ -233,7 +254,8 @@ class _Fleet:
         self._held.add(job.owner)
         self._signal_owner(job, signal.SIGSTOP)
         self._end.wait(_PAUSE_SECONDS)
-        self._note_pauses([job])
+        with self._database_is_up:
+            self._note_pauses([job])
         self._signal_owner(job, signal.SIGCONT)
 
     def _pause_worker(self) -> None:
@@ -247,7 +269,8 @@ class _Fleet:
         stopped = [job for job in self._running() if job.lane in worker.lanes]
         self._held.update(job.owner for job in stopped)
         self._end.wait(_PAUSE_SECONDS)
-        self._note_pauses(stopped)
+        with self._database_is_up:
+            self._note_pauses(stopped)
         worker.signal(signal.SIGCONT)
         self._held.discard(worker.name)
 

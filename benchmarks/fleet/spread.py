@@ -162,19 +162,19 @@ def _with_speed_up(rows: Sequence[dict[str, Any]], one: float) -> list[dict[str,
 
 
 class _Waited(SpreadDevice):
-    """Measures the time that the search waits for outcomes."""
+    """Measures the time that the search waits for outcomes, less that in which it draws batches meanwhile."""
 
     waited = 0.0
 
-    def evaluate_together(
+    def evaluate_batches(
         self,
         spec: KernelSpec,
         problem: Problem,
-        configs: Sequence[Config],
+        batches: Iterator[Sequence[Config]],
         *,
         to_beat_us: Callable[[], float | None] = lambda: None,
     ) -> Iterator[Sequence[Outcome]]:
-        outcomes = super().evaluate_together(spec, problem, configs, to_beat_us=to_beat_us)
+        outcomes = super().evaluate_batches(spec, problem, self._drawn(batches), to_beat_us=to_beat_us)
         while True:
             began = time.monotonic()
             together = next(outcomes, None)
@@ -182,6 +182,15 @@ class _Waited(SpreadDevice):
             if together is None:
                 return
             yield together
+
+    def _drawn(self, batches: Iterator[Sequence[Config]]) -> Iterator[Sequence[Config]]:
+        while True:
+            began = time.monotonic()
+            configs = next(batches, None)
+            self.waited -= time.monotonic() - began
+            if configs is None:
+                return
+            yield configs
 
 
 class _Stored(SqlStore):

@@ -39,6 +39,7 @@ __all__ = [
     "metadata",
     "revision",
     "scopes",
+    "signed_kernels",
     "suggestions",
     "tokens",
     "trials",
@@ -235,6 +236,18 @@ workers = Table(
     Column("beats", BigInteger, nullable=False),  # signs of life
     Column("draining", Boolean, nullable=False),
     Column("started", UtcDateTime, nullable=False),
+)
+
+signed_kernels = Table(
+    "signed_kernels",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("file", Text, nullable=False),  # its name, without a folder
+    Column("spec", Text, nullable=False),  # the name of the KernelSpec in it
+    Column("text", Text, nullable=False),
+    Column("digest", Text, nullable=False),  # of all above
+    Column("signature", Text, nullable=False),  # of the digest
+    Column("signed", UtcDateTime, nullable=False),
 )
 
 BEST_VIEW = """

@@ -9,6 +9,7 @@
 | `TILEWISE_MISSES`| file of shapes launched untuned (default: in the user's data folder; `off`: none) |
 | `TILEWISE_MISSES_SERVER` | a server that such shapes are reported to (default: none) |
 | `TILEWISE_CHOICES` | file of launch configs that processes share and later runs repeat (default: none) |
+| `TILEWISE_KERNEL_KEY` | file of the operator's key, by which kernels are signed and accepted (default: none) |
 | `TILEWISE_TOKEN` | bearer token for a server that requires one                  |
 """
 
@@ -35,6 +36,7 @@ class Settings:
     misses_file: Path | None
     misses_server: str | None
     choices_file: Path | None
+    kernel_key_file: Path | None
 
 
 def read_settings() -> Settings:
@@ -48,6 +50,7 @@ def read_settings() -> Settings:
         misses_file=_misses(os.environ.get("TILEWISE_MISSES")),
         misses_server=_server(os.environ.get("TILEWISE_MISSES_SERVER")),
         choices_file=Path(choices).absolute() if (choices := os.environ.get("TILEWISE_CHOICES")) else None,
+        kernel_key_file=Path(key) if (key := os.environ.get("TILEWISE_KERNEL_KEY")) else None,
     )
 
 

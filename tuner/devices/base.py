@@ -41,12 +41,12 @@ class Device(ABC):
     `id` is the name that users type (`model:Ascend910B4`, `cuda`); results are stored and looked up under
     `target.name`. `toolchain` fingerprints everything that can change a time while the config stays the same. `batch`
     is the number of configs worth passing to `evaluate` at once. It is a constant of the device class, so that a search
-    with the same seed takes the same course on every machine. The times of a `noisy` device vary from run to run; a
-    model or a recording would only repeat its times. `settle_seconds` is the time under load after which a device runs
-    at the clock that it keeps: before, power and heat have not reached their limits, and what needs most power looks
-    faster than it will be. `notes` lists what is degraded on this machine, one line each. `serial` tells a chip from
-    all others, on any host; it is empty if that is not known. `measures_energy`: outcomes have the metric
-    `energy_uj` if the spec needs it.
+    with the same seed takes the same course on every machine. A device that `draws_ahead` is given a batch while it
+    works on the one before. The times of a `noisy` device vary from run to run; a model or a recording would only
+    repeat its times. `settle_seconds` is the time under load after which a device runs at the clock that it keeps:
+    before, power and heat have not reached their limits, and what needs most power looks faster than it will be.
+    `notes` lists what is degraded on this machine, one line each. `serial` tells a chip from all others, on any host;
+    it is empty if that is not known. `measures_energy`: outcomes have the metric `energy_uj` if the spec needs it.
     """
 
     id: str
@@ -54,6 +54,7 @@ class Device(ABC):
     target: Target
     toolchain: str
     batch: int
+    draws_ahead = False
     noisy = False
     settle_seconds = 0.0
     notes: tuple[str, ...] = ()
@@ -76,16 +77,21 @@ class Device(ABC):
         that is clearly slower than that after a few repetitions.
         """
 
-    def evaluate_together(
+    def evaluate_batches(
         self,
         spec: KernelSpec,
         problem: Problem,
-        configs: Sequence[Config],
+        batches: Iterator[Sequence[Config]],
         *,
         to_beat_us: Callable[[], float | None] = lambda: None,
     ) -> Iterator[Sequence[Outcome]]:
-        """Return the outcomes of `evaluate`, in order, those that are known at the same time together."""
-        return zip(self.evaluate(spec, problem, configs, to_beat_us=to_beat_us))
+        """Yield the outcomes of all batches, in order, those that are known at the same time together.
+
+        A batch is drawn when all outcomes before it were handed out. If the device `draws_ahead`, it is drawn when half
+        of those of the last batch were, so that the device has work while the search chooses.
+        """
+        for configs in batches:
+            yield from zip(self.evaluate(spec, problem, configs, to_beat_us=to_beat_us))
 
     @abstractmethod
     def verify(self, spec: KernelSpec, problem: Problem, config: Config) -> Verdict:

@@ -12,16 +12,18 @@ import socket
 import statistics
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from dataclasses import replace
-from itertools import count, takewhile
-from queue import SimpleQueue
+from itertools import takewhile
 
 from tilewise.db.records import Status, Trial, canonical_json
 from tilewise.errors import Unavailable, UsageError
 from tilewise.kernels.spec import Config, KernelSpec, Problem, Target
 from tilewise.tuner.devices.base import Device
+from tilewise.tuner.devices.crew import Crew
 from tilewise.tuner.measure.outcome import Outcome, Timing, Verdict
 
 __all__ = ["SpreadDevice", "comparable"]
@@ -39,6 +41,8 @@ _CONFIGS_A_FACTOR = 24
 _ToBeat = Callable[[], float | None]
 _News = tuple[int, Outcome]
 """The index of a config, and its outcome."""
+
+_Share = Sequence[tuple[int, Config]]
 
 
 def _tell(line: str) -> None:
@@ -65,6 +69,30 @@ class _Chip:
         return abs(self.factors[-1] / statistics.fmean(self.factors[:-1]) - 1) if len(self.factors) > 1 else 0.0
 
 
+class _Shares:
+    """The configs that no chip has begun: each chip's own, and those inherited from chips that were drained."""
+
+    def __init__(self, chips: Sequence[_Chip]) -> None:
+        self.own = {chip: deque[_Share]() for chip in chips}
+        self.inherited: deque[_Share] = deque()
+
+    def deal(self, chips: Sequence[_Chip], batch: _Share) -> None:
+        for turn, chip in enumerate(chips):
+            if share := batch[turn :: len(chips)]:
+                self.own[chip].append(share)
+
+    def inherit(self, chips: Sequence[_Chip]) -> None:
+        for chip in chips:
+            self.inherited.extend(self.own[chip])
+            self.own[chip].clear()
+
+    def take(self, chip: _Chip) -> _Share | None:
+        for shares in (self.own[chip], self.inherited):
+            with suppress(IndexError):  # another chip may take the last one
+                return shares.popleft()
+        return None
+
+
 class SpreadDevice(Device):
     """Chips of one part and toolchain, which this device closes. Raises `UsageError` if they differ.
 
@@ -83,7 +111,7 @@ class SpreadDevice(Device):
                 )
         self.id = ",".join(device.id for device in devices)
         self.clock, self.target, self.toolchain = first.clock, first.target, first.toolchain
-        self.batch = first.batch * len(devices)
+        self.batch, self.draws_ahead = first.batch * len(devices), len(devices) > 1
         self.noisy, self.settle_seconds = first.noisy, first.settle_seconds
         self.notes = tuple(dict.fromkeys(note for device in devices for note in device.notes))
         self._all = list(devices)
@@ -108,40 +136,49 @@ class SpreadDevice(Device):
         *,
         to_beat_us: _ToBeat = lambda: None,
     ) -> Iterator[Outcome]:
-        for outcomes in self.evaluate_together(spec, problem, configs, to_beat_us=to_beat_us):
+        for outcomes in self.evaluate_batches(spec, problem, iter([configs]), to_beat_us=to_beat_us):
             yield from outcomes
 
-    def evaluate_together(
+    def evaluate_batches(
         self,
         spec: KernelSpec,
         problem: Problem,
-        configs: Sequence[Config],
+        batches: Iterator[Sequence[Config]],
         *,
         to_beat_us: _ToBeat = lambda: None,
     ) -> Iterator[Sequence[Outcome]]:
         if self._problem != problem:
             self._set_anchors(problem, [])
-        known, following = dict[int, Outcome](), 0
-        for news in self._outcomes(spec, problem, configs, to_beat_us):
-            known.update(news)
-            ready = list(takewhile(known.__contains__, count(following)))
-            following += len(ready)
-            if ready:
-                yield [known.pop(index) for index in ready]
+        if len(self._all) == 1:
+            yield from self._alone(spec, problem, batches, to_beat_us)
+            return
+        known, drawn, given, draw_at = dict[int, Outcome](), 0, 0, 0
+        shares = _Shares(self._chips)
+        with self._crew() as crew:
+            while True:
+                if given == draw_at and (configs := next(batches, None)) is not None:
+                    known |= self._deal(spec, problem, list(enumerate(configs, drawn)), shares)
+                    drawn += len(configs)
+                    draw_at = drawn - len(configs) // 2
+                if given == drawn:
+                    return
+                self._begin(crew, shares, spec, problem, to_beat_us)
+                most = draw_at if given < draw_at else drawn
+                if ready := list(takewhile(known.__contains__, range(given, most))):
+                    given += len(ready)
+                    yield [known.pop(index) for index in ready]
+                else:
+                    known.update(crew.hear())
 
-    def _outcomes(
-        self, spec: KernelSpec, problem: Problem, configs: Sequence[Config], to_beat_us: _ToBeat
-    ) -> Iterator[Sequence[_News]]:
-        """Yield outcomes with their configs' indices, as they come."""
-        left = set(range(len(configs)))
-        if self._anchored and len(self._all) > 1 and len(self._anchors) < _ANCHORS:
-            found = self._find_anchors(spec, problem, configs)
-            left -= found.keys()
-            yield list(found.items())
-        while left:
-            for news in self._share_out(spec, problem, configs, sorted(left), to_beat_us):
-                left.difference_update(index for index, _ in news)
-                yield news
+    def _alone(
+        self, spec: KernelSpec, problem: Problem, batches: Iterator[Sequence[Config]], to_beat_us: _ToBeat
+    ) -> Iterator[Sequence[Outcome]]:
+        """Yield the outcomes of the only chip, which this thread serves."""
+        for configs in batches:
+            for _, outcome in self._serve(self._chips[0], spec, problem, list(enumerate(configs)), to_beat_us):
+                yield [outcome]
+            if not self._chips:
+                raise self._none_left()
 
     def verify(self, spec: KernelSpec, problem: Problem, config: Config) -> Verdict:
         return self._first.verify(spec, problem, config)
@@ -171,6 +208,7 @@ class SpreadDevice(Device):
             device.warm_up()
 
     def close(self) -> None:
+        self._stopping.set()
         for device in self._all:
             device.close()
         self._threads.shutdown()
@@ -180,12 +218,8 @@ class SpreadDevice(Device):
         return self._chips[0].device
 
     def compare_with(self, problem: Problem, trials: Sequence[Trial]) -> None:
-        """Have the chips time some configs of these trials, if another chip timed any: the first chip is that one then.
-
-        Fewer than two with a time change nothing.
-        """
-        anchors = _anchors_of(trials, self._first)
-        self._set_anchors(problem, anchors if len(anchors) >= _ANCHORS else [])
+        """Have the chips time some of these trials again, if another chip timed any: that is the first chip then."""
+        self._set_anchors(problem, _anchors_of(trials, self._first))
 
     # Anchors ------------------------------------------------------------------------------------------------------
 
@@ -194,14 +228,14 @@ class SpreadDevice(Device):
         for chip in self._chips:
             chip.factors.clear()
 
-    def _find_anchors(self, spec: KernelSpec, problem: Problem, configs: Sequence[Config]) -> dict[int, Outcome]:
+    def _find_anchors(self, spec: KernelSpec, problem: Problem, batch: _Share) -> dict[int, Outcome]:
         """Time configs on all chips until enough of them have a time on the first; these are the anchors.
 
         Returns the first chip's outcomes.
         """
         found, times_us = dict[int, Outcome](), dict[_Chip, list[float]]()
         taken = {canonical_json(dict(config)) for config, _ in self._anchors}
-        for index, config in enumerate(configs):
+        for index, config in batch:
             if len(self._anchors) == _ANCHORS or canonical_json(dict(config)) in taken:
                 continue
             outcomes = self._on_all(spec, problem, config)
@@ -226,8 +260,13 @@ class SpreadDevice(Device):
                 if number == 0:
                     raise
 
-        timing = self._at_once([timed(number, chip.device) for number, chip in enumerate(self._chips)])
-        return {self._chips[number]: outcome for news in timing for number, outcome in news}
+        found = dict[_Chip, Outcome]()
+        with self._crew() as crew:
+            for number, chip in enumerate(self._chips):
+                crew.begin(chip, timed(number, chip.device))
+            while crew.busy:
+                found.update((self._chips[number], outcome) for number, outcome in crew.hear())
+        return found
 
     def _measure_factor(self, chip: _Chip, spec: KernelSpec, problem: Problem) -> None:
         outcomes = chip.device.evaluate(spec, problem, [config for config, _ in self._anchors])
@@ -243,47 +282,50 @@ class SpreadDevice(Device):
 
     # Shares -------------------------------------------------------------------------------------------------------
 
-    def _share_out(
-        self, spec: KernelSpec, problem: Problem, configs: Sequence[Config], left: Sequence[int], to_beat_us: _ToBeat
-    ) -> Iterator[Sequence[_News]]:
-        """Deal the configs that are left out to the chips, and yield the outcomes of those that are not drained."""
-        shares = [
-            (chip, [(index, configs[index]) for index in left[turn :: len(self._chips)]])
-            for turn, chip in enumerate(self._chips)
-        ]
-        serving = [self._serve(chip, spec, problem, share, to_beat_us) for chip, share in shares if share]
-        yield from ([news] for news in serving[0]) if len(serving) == 1 else self._at_once(serving)
-        if not self._chips:
-            raise self._lost or Unavailable("no chip is left")
+    def _crew(self) -> Crew[_Chip, _News]:
+        crew = Crew[_Chip, _News](self._threads)
+        self._stopping = crew.stopping
+        return crew
 
-    def _at_once(self, serving: Sequence[Iterator[_News]]) -> Iterator[Sequence[_News]]:
-        """Yield what these yield, each in a thread of its own. None runs on when this ends."""
-        said: SimpleQueue[_News | Future[None]] = SimpleQueue()
-        self._stopping = stopping = threading.Event()
+    def _deal(self, spec: KernelSpec, problem: Problem, batch: _Share, shares: _Shares) -> dict[int, Outcome]:
+        """Deal a batch to the chips, and return the outcomes of those configs that were timed as anchors before."""
+        found = dict[int, Outcome]()
+        if self._anchored and not self._given and len(self._anchors) < _ANCHORS:
+            found = self._find_anchors(spec, problem, batch)
+        if not (chips := list(self._chips)):
+            raise self._none_left()
+        shares.deal(chips, [(index, config) for index, config in batch if index not in found])
+        return found
 
-        def serve(each: Iterator[_News]) -> None:
-            for news in each:
-                said.put(news)
-                if stopping.is_set():
-                    return
+    def _begin(
+        self, crew: Crew[_Chip, _News], shares: _Shares, spec: KernelSpec, problem: Problem, to_beat_us: _ToBeat
+    ) -> None:
+        """Have the chips that do nothing work on the shares that are left."""
+        shares.inherit([chip for chip in shares.own if chip not in self._chips and chip not in crew.busy])
+        for chip in [chip for chip in self._chips if chip not in crew.busy]:
+            if shares.own[chip] or shares.inherited:
+                crew.begin(chip, self._take(chip, shares, spec, problem, to_beat_us))
+        if shares.inherited and not self._chips:
+            raise self._none_left()
 
-        running = {self._threads.submit(serve, each) for each in serving}
-        for future in running:
-            future.add_done_callback(said.put)
-        try:
-            while running:
-                heard = [said.get(), *(said.get() for _ in range(said.qsize()))]
-                if news := [one for one in heard if not isinstance(one, Future)]:
-                    yield news
-                for ended in (one for one in heard if isinstance(one, Future)):
-                    running.discard(ended)
-                    ended.result()
-        finally:
-            stopping.set()
-            wait(running)
+    def _take(
+        self, chip: _Chip, shares: _Shares, spec: KernelSpec, problem: Problem, to_beat_us: _ToBeat
+    ) -> Iterator[_News]:
+        """Serve one share after the other. A chip that is drained leaves the rest to the others."""
+        while (share := shares.take(chip)) is not None:
+            left = deque(share)
+            for news in self._serve(chip, spec, problem, share, to_beat_us):
+                left.popleft()
+                yield news
+            if left:
+                shares.own[chip].appendleft(list(left))
+                return
+
+    def _none_left(self) -> Unavailable:
+        return self._lost or Unavailable("no chip is left")
 
     def _serve(
-        self, chip: _Chip, spec: KernelSpec, problem: Problem, share: Sequence[tuple[int, Config]], to_beat_us: _ToBeat
+        self, chip: _Chip, spec: KernelSpec, problem: Problem, share: _Share, to_beat_us: _ToBeat
     ) -> Iterator[_News]:
         """Time a chip's share, unless its anchors have moved. Drain the chip if it is lost."""
         try:
@@ -308,7 +350,8 @@ class SpreadDevice(Device):
 
     def _is_to_be_anchored(self, chip: _Chip) -> bool:
         is_due = not chip.factors or chip.since >= _CONFIGS_A_FACTOR
-        return len(self._anchors) >= _ANCHORS and (self._given or len(self._all) > 1) and is_due
+        has_anchors = self._given or (len(self._anchors) >= _ANCHORS and len(self._all) > 1)
+        return has_anchors and is_due
 
     def _noted(self, outcome: Outcome, chip: _Chip) -> Outcome:
         facts = {**outcome.facts, **_place(chip.device)}
@@ -338,13 +381,14 @@ def comparable(device: Device) -> Device:
 def _anchors_of(trials: Sequence[Trial], device: Device) -> list[tuple[Config, float]]:
     """Return the fastest stored configs with their times, if another chip than this one timed any trial.
 
-    Times of several chips are those of the first already.
+    Those that were dropped come last: they have fewer samples, but are all that a fast first config leaves. Times of
+    several chips are those of the first already.
     """
     here = _place(device)
     if not any("anchor_factor" in trial.facts or _is_elsewhere(trial, here) for trial in trials):
         return []
-    timed = [(t.time_us, t) for t in trials if t.status is Status.CORRECT and t.time_us is not None and not t.dropped]
-    return [(trial.config, time_us) for time_us, trial in sorted(timed, key=lambda each: each[0])[:_GIVEN]]
+    timed = [(t.dropped, t.time_us, t.config) for t in trials if t.status is Status.CORRECT and t.time_us is not None]
+    return [(config, time_us) for _, time_us, config in sorted(timed, key=lambda each: each[:2])[:_GIVEN]]
 
 
 def _place(device: Device) -> dict[str, str]:

@@ -110,19 +110,34 @@ class TableSampler(BaseSampler):
         self._note(trial, values[0] if values else None)
 
     def load(self, study: Study) -> None:
-        """Note the trials that the study held before this sampler's first suggestion."""
+        """Note the trials that the study held before this sampler's first suggestion: told ones, and those that it was
+        only asked for."""
         if not self._loaded:
             self._loaded = True
             for trial in study.get_trials(deepcopy=False, states=(TrialState.COMPLETE,)):
                 self._note(trial, trial.value)
+            for trial in study.get_trials(deepcopy=False, states=(TrialState.RUNNING,)):
+                if trial.params:  # without them, it is the one that is being asked for
+                    index = self._index(trial)
+                    self.free[index] = False
+                    self.history.pending.add(index)
+
+    def told(self, study: Study) -> int:
+        """Return the number of trials that were told."""
+        self.load(study)
+        return len(self.history.told)
 
     def _note(self, trial: FrozenTrial, value: float | None) -> None:
-        index = self.space.index_of([trial.params[name] for name in self.space.domains])
-        assert index is not None, "only configs of the space are suggested or added"
+        index = self._index(trial)
         self.free[index] = False
         self.history.pending.discard(index)
         usable = value is not None and math.isfinite(value) and not trial.user_attrs.get(FAILED)
         self.history.told[index] = value if usable else None
+
+    def _index(self, trial: FrozenTrial) -> int:
+        index = self.space.index_of([trial.params[name] for name in self.space.domains])
+        assert index is not None, "only configs of the space are suggested or added"
+        return index
 
 
 class ExhaustiveSampler(TableSampler):

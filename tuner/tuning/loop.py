@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import numpy as np
 import optuna
 from numpy.typing import NDArray
+from optuna.trial import TrialState
 
 from tilewise.db.records import VERIFIED_BY, Result, Scope, Status, Trial, digest
 from tilewise.db.store import Store
@@ -217,6 +219,7 @@ class Tuning:
         self._spec, self._problem, self._device, self._store = spec, problem, device, store
         self._search, self._seed, self._fresh, self._strict = search, seed, fresh, strict
         self._warned: set[str] = set()
+        self._has_changed = False
         self._watcher = watcher or Watcher()
         self.scope = device.scope(spec, problem)
         self._space = enumerate_space(spec, problem, device.target)
@@ -281,17 +284,30 @@ class Tuning:
         return self._conclude()
 
     def _draw(self, known: list[Trial]) -> None:
-        """Try what the search draws until it ends."""
-        study = self._study(known)
-        while self._ordinal < self._trials and not (self._late() or self._is_hopeless() or self._enough(study)):
-            self._batch(study, min(self._width(), self._trials - self._ordinal))
+        """Try what the search draws until it ends.
+
+        A device that draws ahead was given its next batch before half of the last one was told. So a resumed search is
+        told that half after its first batch, as the unbroken one was.
+        """
+        late = known[-(self._width() // 2) :] if self._device.draws_ahead else []
+        study = self._study(known[: len(known) - len(late)], late)
+        while True:
+            asked = deque[optuna.Trial]()
+            with closing(self._tried(self._batches(study, asked, late))) as tried:
+                for trial in tried:
+                    _tell(study, asked.popleft(), trial)
+            if not self._has_changed:
+                return
+            self._time_best_again()
 
     def _time(self, configs: Sequence[Config], known: list[Trial]) -> None:
         """Try those of the configs that were not tried before."""
         tried = {trial.config_key for trial in known}
         left = [config for config in configs if digest(dict(config)) not in tried]
         for first in range(0, len(left), self._device.batch):
-            list(self._tried(left[first : first + self._device.batch]))
+            list(self._tried(iter([left[first : first + self._device.batch]])))
+            if self._has_changed:
+                self._time_best_again()
 
     def _width(self) -> int:
         """Return how many configs to try at once: more for a search that does not learn, to keep the compilers busy."""
@@ -300,9 +316,10 @@ class Tuning:
 
     def _enough(self, study: optuna.Study) -> bool:
         """Return whether the search itself expects next to no gain from going on."""
-        if self._ordinal < self._least() or not isinstance(study.sampler, GuidedSampler):
+        sampler = study.sampler
+        if not isinstance(sampler, GuidedSampler) or sampler.told(study) < self._least():
             return False
-        self.outlook = study.sampler.outlook(study)
+        self.outlook = sampler.outlook(study)
         return self.outlook is not None and self.outlook.is_over
 
     def _least(self) -> int:
@@ -364,7 +381,9 @@ class Tuning:
         self._store.record(self.scope, [replace(leader, verified=False, facts=facts)])
         return True
 
-    def _study(self, stored: list[Trial]) -> optuna.Study:
+    def _study(self, stored: list[Trial], asked: list[Trial]) -> optuna.Study:
+        """Return a study that was told of the stored trials, and only asked for the others."""
+
         @cache
         def known() -> list[Neighbour]:
             return [] if self._fresh else neighbours(self._store, self.scope)
@@ -383,16 +402,19 @@ class Tuning:
             return learnt_weights(known(), self._spec, self._device.target, self._space)
 
         study = quiet_study(make_sampler(self._search, self._space, self._seed, prior, self._rank, elsewhere, weights))
-        for trial in stored:
-            study.add_trial(
-                optuna.trial.create_trial(
-                    params=dict(zip(self._space.domains, self._space.value_indices_of(trial.config), strict=True)),
-                    distributions=distributions(self._space),
-                    value=_objective(trial),
-                    user_attrs={FAILED: trial.status is not Status.CORRECT},
-                )
-            )
+        study.add_trials([self._added(trial, TrialState.COMPLETE) for trial in stored])
+        study.add_trials([self._added(trial, TrialState.RUNNING) for trial in asked])
         return study
+
+    def _added(self, trial: Trial, state: TrialState) -> optuna.trial.FrozenTrial:
+        """Return a stored trial for a study that did not draw it."""
+        return optuna.trial.create_trial(
+            state=state,
+            params=dict(zip(self._space.domains, self._space.value_indices_of(trial.config), strict=True)),
+            distributions=distributions(self._space),
+            value=_objective(trial) if state is TrialState.COMPLETE else None,
+            user_attrs={FAILED: trial.status is not Status.CORRECT},
+        )
 
     def _rank(self, table: PriorTable | None) -> list[int]:
         """Return the configs that the device's model, if it has one, predicts to be fastest."""
@@ -402,24 +424,34 @@ class Tuning:
 
     # One batch ---------------------------------------------------------------------------------------------------
 
-    def _batch(self, study: optuna.Study, size: int) -> None:
-        suggested = [study.ask(fixed_distributions=distributions(self._space)) for _ in range(size)]
-        configs = [self._config(drawn) for drawn in suggested]
-        self._predict(configs)
-        for drawn, trial in zip(suggested, self._tried(configs), strict=True):
-            drawn.set_user_attr(FAILED, trial.status is not Status.CORRECT)
-            study.tell(drawn, _objective(trial))
+    def _batches(
+        self, study: optuna.Study, asked: deque[optuna.Trial], late: list[Trial]
+    ) -> Iterator[Sequence[Config]]:
+        """Draw batches until the search ends or the device has changed, and add what was `asked`.
 
-    def _tried(self, configs: Sequence[Config]) -> Iterator[Trial]:
-        """Try these configs and yield their trials, each as soon as it is stored."""
-        changed = False
-        for tried in self._evaluated(configs):
+        After the first one, tell of the `late` trials, which the study was last asked for.
+        """
+        while (left := self._trials - self._ordinal - len(asked)) > 0:
+            if self._late() or self._is_hopeless() or self._has_changed or self._enough(study):
+                return
+            size = min(self._width(), left)
+            drawn = [study.ask(fixed_distributions=distributions(self._space)) for _ in range(size)]
+            asked.extend(drawn)
+            for number, trial in enumerate(late, drawn[0].number - len(late)):
+                study.tell(number, _objective(trial))
+            late.clear()
+            configs = [self._config(one) for one in drawn]
+            self._predict(configs)
+            yield configs
+
+    def _tried(self, batches: Iterator[Sequence[Config]]) -> Generator[Trial]:
+        """Try batches of configs and yield their trials, each as soon as it is stored."""
+        self._has_changed = False
+        for tried in self._evaluated(batches):
             lasting = [self._changed(outcome) for _, outcome in tried]
-            changed = changed or any(lasting)
+            self._has_changed = self._has_changed or any(lasting)
             first, self._ordinal = self._ordinal + 1, self._ordinal + len(tried)
             yield from self._keep(tried, range(first, self._ordinal + 1))
-        if changed:
-            self._time_best_again()
 
     def _changed(self, outcome: Outcome) -> bool:
         """Tell the watcher of a disturbance of the device; return whether it lasts."""
@@ -442,14 +474,21 @@ class Tuning:
             self._best = replace(again, verified=True, search=best.search, seed=best.seed, seconds=best.seconds)
             self._store.record(self.scope, [self._best])
 
-    def _evaluated(self, configs: Sequence[Config]) -> Iterator[Sequence[_Tried]]:
+    def _evaluated(self, batches: Iterator[Sequence[Config]]) -> Iterator[Sequence[_Tried]]:
         """Yield configs in order with their outcomes, together if they were known at the same time.
 
         Configs that failed too often are not tried again; the store has their outcomes.
         """
-        waiting = deque((config, self._spent.get(digest(dict(config)))) for config in configs)
-        left = [config for config, known in waiting if known is None]
-        for outcomes in self._device.evaluate_together(self._spec, self._problem, left, to_beat_us=self._to_beat_us):
+        waiting = deque[tuple[Config, Outcome | None]]()
+
+        def unknown() -> Iterator[Sequence[Config]]:
+            for configs in batches:
+                batch = [(config, self._spent.get(digest(dict(config)))) for config in configs]
+                waiting.extend(batch)
+                yield [config for config, known in batch if known is None]
+
+        timed = self._device.evaluate_batches(self._spec, self._problem, unknown(), to_beat_us=self._to_beat_us)
+        for outcomes in timed:
             yield list(_answered(waiting, iter(outcomes)))
         yield list(_answered(waiting, iter(())))
 
@@ -544,7 +583,7 @@ class Tuning:
     def _try_default(self) -> None:
         """Time the spec's default beside the winner. It comes last, so that it gives the search no hint."""
         if self._default is not None and all(dict(trial.config) != self._default for trial in self._counted()):
-            for tried in self._evaluated([self._default]):
+            for tried in self._evaluated(iter([[self._default]])):
                 self._keep(tried, [None] * len(tried))
 
     def _conclude(self) -> Result:
@@ -618,6 +657,11 @@ def _spent(trials: Sequence[Trial]) -> dict[str, Outcome]:
         for trial in trials
         if trial.facts.get(FAULTS, 0) > 1
     }
+
+
+def _tell(study: optuna.Study, asked: optuna.Trial, trial: Trial) -> None:
+    asked.set_user_attr(FAILED, trial.status is not Status.CORRECT)
+    study.tell(asked, _objective(trial))
 
 
 def _objective(trial: Trial) -> float:

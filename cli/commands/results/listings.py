@@ -1,4 +1,4 @@
-"""`tilewise kernels` and `tilewise devices`."""
+"""`tilewise devices`."""
 
 from __future__ import annotations
 
@@ -6,27 +6,7 @@ import click
 
 from tilewise.cli.options import common, database, print_json
 
-__all__ = ["devices", "kernels"]
-
-
-@click.command()
-@database
-@common
-def kernels(url: str | None, as_json: bool) -> None:
-    """List the kernels that can be tuned. Name a kernel of your own as path/to/file.py:SPEC."""
-    from tilewise.kernels import registry
-
-    specs = [registry.load(name) for name in registry.names()]
-    if as_json:
-        print_json({"kernels": [spec.to_json() for spec in specs]})
-        return
-    for spec in specs:
-        click.echo(f"{spec.name}  {spec.summary}")
-        click.echo(f"  dimensions  {', '.join(spec.dims)}")
-        for flag in spec.flags:
-            click.echo(f"  flag        {flag.name}: {', '.join(str(value).lower() for value in flag.values)}")
-        click.echo(f"  dtypes      {', '.join(spec.dtypes)}")
-        click.echo(f"  parameters  {', '.join(p.name for p in spec.parameters)}")
+__all__ = ["devices"]
 
 
 @click.command()

@@ -93,15 +93,20 @@ def serve(
     """
     from tilewise.api.server import run
     from tilewise.api.service.service import Options
+    from tilewise.db.signed_kernels import SignedKernels
     from tilewise.db.sql.sql_store import open_store
     from tilewise.kernels import registry
+    from tilewise.kernels.signing import arrivals_here
 
     for proxy in proxies:
         _check_network(proxy)
     for kernel in kernels:
         registry.register(kernel)
     store_url = url or read_settings().database_url
-    open_store(store_url, create=True).close()  # reports a faulty database here, in one line
+    with open_store(store_url, create=True) as store:  # reports a faulty database here, in one line
+        arrivals = arrivals_here(SignedKernels(store.database))
+        for line in arrivals.receive() if arrivals else ():
+            click.echo(f"tilewise: {line}", err=True)
     options = Options(
         reads_open=reads == "open",
         writes_a_minute=writes_a_minute,

@@ -22,6 +22,7 @@ from tilewise.db.records import Clock, Problem, Scope, Status, Trial
 from tilewise.db.sql.sql_store import open_store
 from tilewise.db.workers import Lane, Workers
 from tilewise.errors import StoreError
+from tilewise.kernels import registry
 from tilewise.settings import read_settings
 
 
@@ -236,6 +237,24 @@ def test_a_runner_is_registered_as_a_worker_until_it_stops_and_again_if_it_was_t
     runner.start()
     runner.stop()
     assert workers.all() == []
+
+
+def test_a_runner_registers_again_with_the_kernels_that_arrive_and_logs_those_refused(jobs, monkeypatch, caplog):
+    def receive():
+        monkeypatch.setitem(registry._own, "arrived", "arrived.py:SPEC")
+        return ["the kernel odd is refused"]
+
+    monkeypatch.setattr(registry, "_own", {})
+    workers, arrivals = Workers(jobs._database), SimpleNamespace(receive=list)
+    runner = Runner("sqlite://", jobs, lambda: [lane()], None, workers, arrivals=arrivals)
+    with seen_alive():
+        runner.beat()
+        assert "arrived" not in workers.all()[0].kernels
+        arrivals.receive, runner._next_beat = receive, 0.0
+        runner.beat()
+    [worker] = workers.all()
+    assert "arrived" in worker.kernels
+    assert "the kernel odd is refused" in caplog.text
 
 
 def test_a_process_that_a_drain_ends_before_it_can_give_its_job_back_counts_as_no_attempt(jobs, runner):

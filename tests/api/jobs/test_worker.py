@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import time
 
 import pytest
+from places import ROOT
 from service_fixtures import TILEWISE
 from starlette.testclient import TestClient
 
 from tilewise.api.app import create_app
 from tilewise.api.jobs import worker
 from tilewise.api.service.service import Options
-from tilewise.db.jobs import Jobs, State
+from tilewise.db.jobs import Jobs, Request, State
 from tilewise.db.sql.sql_store import open_store
 from tilewise.db.tokens import Right, Tokens
+from tilewise.db.workers import Workers
 from tilewise.errors import Unavailable
 
 JOB = {"kernel": "vector_add", "shapes": [{"N": 123_457}], "device": "model:Ascend910B4", "search": "random"}
@@ -80,6 +83,57 @@ def test_a_worker_runs_what_a_server_accepted_and_gives_it_back_when_it_is_stopp
         finally:
             process.kill()
             process.communicate()
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("url", ["store_url", "postgres_url"])
+def test_a_worker_runs_a_kernel_that_it_has_from_the_database_if_it_is_signed_with_its_key(url, request, tmp_path):
+    """The worker that has another key says so in a line, and its host's kernels stay those that it knows."""
+    url = request.getfixturevalue(url)
+    home = tmp_path / "home"
+    home.mkdir()
+    file = home / "scaled_add.py"
+    file.write_text((ROOT / "tests" / "golden" / "scaled_add.py").read_text())
+    keys = [tmp_path / name for name in ("key", "another")]
+    for number, key in enumerate(keys):
+        key.write_bytes(bytes([number]) * 32)
+        key.chmod(0o600)
+
+    def environment(key):
+        return {**os.environ, "TILEWISE_KERNEL_KEY": str(key), "TILEWISE_CACHE": str(tmp_path / f"cache of {key.name}")}
+
+    signed = subprocess.run(
+        [TILEWISE, "kernels", "sign", f"{file}:SPEC", "--db", url],
+        env=environment(keys[0]),
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert signed.stdout.startswith("scaled_add is signed; its content hash is ")
+    file.unlink()
+    with open_store(url) as store:
+        jobs = Jobs(store.database)
+        job = jobs.submit(Request("scaled_add", "a1", [{"N": 5000}], "float32", "model:Ascend910B4", 2))[0]
+        workers = [
+            subprocess.Popen(
+                [TILEWISE, "worker", "--devices", "model:Ascend910B4", "--db", url],
+                env=environment(key),
+                stderr=(tmp_path / f"{key.name}.log").open("w"),
+            )
+            for key in keys
+        ]
+        try:
+            until(lambda: jobs.get(job.id).state.is_final)
+            assert (jobs.get(job.id).state, jobs.get(job.id).reason) == (State.DONE, "")
+            until(lambda: "is not signed with this worker's key" in (tmp_path / "another.log").read_text())
+            until(lambda: len(Workers(store.database).all()) == 2)
+            knowing = [worker for worker in Workers(store.database).all() if "scaled_add" in worker.kernels]
+            assert len(knowing) == 1
+        finally:
+            for worker_process in workers:
+                worker_process.terminate()
+            for worker_process in workers:
+                assert worker_process.wait(60) == 0
 
 
 def until(condition):

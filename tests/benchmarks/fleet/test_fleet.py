@@ -43,3 +43,10 @@ def test_each_raylet_runs_a_job_at_the_same_time():
     one, two = body["rows"]
     assert (one["nodes"], two["nodes"], two["ended"]) == (1, 2, ["done"] * 2)
     assert two["trials"] == 2 * one["trials"]
+
+
+@pytest.mark.full
+def test_a_database_server_that_is_killed_and_comes_back_loses_no_job_and_no_trial():
+    body = bench_fleet(count=14, kills=7, url=None, own_postgresql=True, **SMALL | {"devices": 4})
+    assert body["faults"] == []
+    assert body["kills"]["database"] == 1

@@ -169,7 +169,7 @@ def test_outcomes_that_wait_for_an_earlier_one_come_together_with_it(bowl, chips
     wanted = configs(bowl, 9)
     with SpreadDevice(made, anchors=False) as device:
         threading.Thread(target=release, daemon=True).start()
-        found = list(device.evaluate_together(bowl.SPEC, PROBLEM, wanted))
+        found = list(device.evaluate_batches(bowl.SPEC, PROBLEM, iter([wanted])))
     assert [one.timing.time_us for together in found for one in together] == [bowl.time_us(c) for c in wanted]
     assert len(found[0]) >= 3
 
@@ -194,6 +194,64 @@ def test_a_batch_that_is_left_early_leaves_nothing_running(bowl, chips):
     assert [len(one.evaluated) for one in made] == [count + 1 for count in timed]
 
 
+def test_a_batch_is_drawn_when_half_of_the_one_before_was_handed_out(bowl, chips):
+    def batches():
+        for first in range(0, 48, 16):
+            drawn_after.append(len(handed))
+            yield configs(bowl, 48)[first : first + 16]
+
+    handed, drawn_after = [], []
+    with SpreadDevice(chips(*SLOWNESS)) as device:
+        assert device.draws_ahead
+        for outcomes in device.evaluate_batches(bowl.SPEC, PROBLEM, batches()):
+            handed += [outcome.timing.time_us for outcome in outcomes]
+    assert handed == pytest.approx([bowl.time_us(config) for config in configs(bowl, 48)])
+    assert drawn_after == [0, 8, 24]
+
+
+def test_a_chip_goes_on_with_the_next_batch_while_another_is_behind(bowl, chips):
+    def waits():
+        if len(made[0].evaluated) > 3:  # in the second half of its share
+            assert others_are_done.wait(60)
+        return 1.0
+
+    def goes_on():
+        if all(len(one.evaluated) == 4 + 4 for one in made[1:]):
+            others_are_done.set()
+        return 1.0
+
+    others_are_done, made = threading.Event(), chips(waits, goes_on, goes_on)
+    wanted = configs(bowl, 24)
+    with SpreadDevice(made, anchors=False) as device:
+        found = device.evaluate_batches(bowl.SPEC, PROBLEM, iter([wanted[:12], wanted[12:]]))
+        times_us = [outcome.timing.time_us for together in found for outcome in together]
+    assert times_us == [bowl.time_us(config) for config in wanted]
+
+
+def test_others_inherit_all_batches_of_a_chip_that_is_lost(bowl, chips):
+    def falls():
+        if len(made[1].evaluated) > 2:
+            raise Unavailable("it fell off the bus")
+        return 1.0
+
+    told, made = [], chips(1.0, falls, 1.0)
+    wanted = configs(bowl, 36)
+    with SpreadDevice(made, anchors=False, told=told.append) as device:
+        batches = iter([wanted[first : first + 12] for first in range(0, 36, 12)])
+        found = device.evaluate_batches(bowl.SPEC, PROBLEM, batches)
+        assert [o.timing.time_us for together in found for o in together] == [bowl.time_us(c) for c in wanted]
+    assert told == ["cuda:1 is drained: it is lost: it fell off the bus"]
+
+
+def test_a_device_can_be_closed_while_nobody_asks_for_the_outcomes_of_its_batches(bowl, chips):
+    made = chips(1.0, 1.1)
+    device = SpreadDevice(made, anchors=False)
+    left = device.evaluate_batches(bowl.SPEC, PROBLEM, iter([configs(bowl, 40)]))
+    next(left)
+    device.close()
+    assert all(one.closed for one in made)
+
+
 def elsewhere(bowl, count):
     """Return trials of another chip, on which configs take what the bowl says."""
     return [Trial(config, Status.CORRECT, time_us=bowl.time_us(config)) for config in configs(bowl, count)]
@@ -205,8 +263,17 @@ def test_a_chip_that_goes_on_where_another_stopped_has_the_times_of_that_one(bow
     with SpreadDevice(chips(1.1)) as device:
         device.compare_with(PROBLEM, stored)
         assert times(device, bowl, wanted) == pytest.approx([bowl.time_us(config) for config in wanted])
-        device.compare_with(PROBLEM, stored[:1])
+        device.compare_with(PROBLEM, [])
         assert times(device, bowl, wanted) == pytest.approx([1.1 * bowl.time_us(config) for config in wanted])
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_one_trial_of_another_chip_and_those_it_dropped_are_enough_to_compare_with(bowl, chips, count):
+    first, *rest = elsewhere(bowl, count)
+    wanted = configs(bowl, 12)[4:]
+    with SpreadDevice(chips(1.1, 0.9)) as device:
+        device.compare_with(PROBLEM, [first, *(replace(trial, dropped=True) for trial in rest)])
+        assert times(device, bowl, wanted) == pytest.approx([bowl.time_us(config) for config in wanted])
 
 
 def test_its_final_comparison_has_the_times_of_that_one_too(bowl):
@@ -237,9 +304,11 @@ def test_anchors_are_the_fastest_of_what_another_chip_timed(bowl, chips, facts, 
     failed = replace(trial(7, 1.0), status=Status.RUNTIME, time_us=None)
     dropped = trial(8, 0.5, dropped=True)
     expected = [(dict(configs(bowl, 9)[number]), 10.0 - number) for number in (6, 5, 4, 3)][:count]
+    few = [(dict(configs(bowl, 9)[number]), time_us) for number, time_us in ((0, 10.0), (8, 0.5))][:count]
     chip = chips(1.0, 1.0)[1]
     chip.serial = "GPU-1"
     assert spread._anchors_of([*stored, failed, dropped], chip) == expected
+    assert spread._anchors_of([dropped, stored[0]], chip) == few
     assert spread._anchors_of([], chip) == []
 
 
@@ -296,6 +365,7 @@ def regret(seed, *, anchors):
 
 @pytest.mark.full
 def test_with_a_spread_of_ten_percent_the_pick_is_within_one_percent_with_anchors_and_not_without():
-    with_anchors, without = ([regret(seed, anchors=anchors) for seed in range(6)] for anchors in (True, False))
-    assert statistics.fmean(with_anchors) <= 0.01
-    assert statistics.fmean(without) > 0.03
+    """Few draws say little: of six, the mean without anchors was above 3% here and 0.2% with other seeds."""
+    with_anchors, without = ([regret(seed, anchors=anchors) for seed in range(24)] for anchors in (True, False))
+    assert statistics.fmean(with_anchors) <= 0.005
+    assert statistics.fmean(without) > 0.01

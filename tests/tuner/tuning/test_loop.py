@@ -3,7 +3,9 @@
 import dataclasses
 import itertools
 import math
+import random
 import socket
+import time
 from datetime import datetime, timedelta, tzinfo
 
 import bowl as bowl_file
@@ -15,7 +17,9 @@ from tilewise.db.records import Clock, Status, Trial
 from tilewise.db.sql.sql_store import open_store
 from tilewise.errors import BadDimension, BadSpec, NothingFeasible, StoreError, UsageError
 from tilewise.kernels.spec import Problem
+from tilewise.tuner.devices.spread import SpreadDevice
 from tilewise.tuner.measure.outcome import Outcome
+from tilewise.tuner.samplers.guided import GuidedSampler
 from tilewise.tuner.tuning.loop import (
     DEFAULT_TRIALS,
     LEAST_PER_PARAMETER,
@@ -606,6 +610,55 @@ def test_a_tuning_that_goes_on_on_a_slower_chip_has_the_times_of_the_first(bowl,
     assert [t.time_us for t in trials] == pytest.approx([bowl.time_us(t.config) for t in trials], rel=1e-3)
 
 
+# --- batches that are drawn ahead -------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def chips(bowl):
+    """Return a function that makes a device of three chips, which take their turns at random."""
+
+    def timed(config):
+        time.sleep(random.random() / 1000)
+        return Status.COMPILE if config["WIDTH"] == 256 else bowl.time_us(config)
+
+    return lambda: SpreadDevice([bowl.FormulaDevice(timed) for _ in range(3)])
+
+
+def searched(bowl, chips, *budgets, search="guided"):
+    """Return the configs and times of a search on such a device that was stopped after these numbers of trials."""
+    with open_store("sqlite://") as store:
+        for trials in budgets:
+            with chips() as device:
+                tuning = Tuning(bowl.SPEC, PROBLEM, device, store, budget=Budget(trials), search=search, seed=2)
+                tuning.run()
+        trials = sorted((t for t in store.trials(tuning.scope) if t.ordinal), key=lambda t: t.ordinal)
+        return [(t.config, t.status, t.time_us) for t in trials]
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+def test_a_search_that_draws_ahead_takes_one_course_whichever_chip_is_first(bowl, chips, search):
+    once = searched(bowl, chips, 48, search=search)
+    assert len({tuple(config.values()) for config, *_ in once}) == 48
+    assert searched(bowl, chips, 48, search=search) == once
+
+
+@pytest.mark.parametrize("stops", [(12,), (24,), (36,), (12, 24, 36)])
+def test_a_search_that_drew_ahead_and_is_resumed_goes_on_as_an_unbroken_one(bowl, chips, stops):
+    assert searched(bowl, chips, *stops, 60) == searched(bowl, chips, 60)
+
+
+def test_a_search_that_draws_ahead_learns_from_all_but_the_last_half_batch(bowl, chips, monkeypatch):
+    told_of, choose = {}, GuidedSampler.choose
+
+    def noted(sampler, study, trial):
+        told_of[trial.number] = (len(sampler.history.told), len(sampler.history.pending))
+        return choose(sampler, study, trial)
+
+    monkeypatch.setattr(GuidedSampler, "choose", noted)
+    searched(bowl, chips, 48)
+    assert [told_of[first] for first in (0, 12, 24, 36)] == [(0, 0), (6, 6), (18, 6), (30, 6)]
+
+
 # --- outcomes that are known together ---------------------------------------------------------------------------------
 
 
@@ -614,8 +667,9 @@ def together(bowl):
     """Return a function that makes a device all of whose outcomes of a batch are known at the same time."""
 
     class Together(bowl.FormulaDevice):
-        def evaluate_together(self, *args, **options):
-            yield list(self.evaluate(*args, **options))
+        def evaluate_batches(self, spec, problem, batches, **options):
+            for configs in batches:
+                yield list(self.evaluate(spec, problem, configs, **options))
 
     return lambda *args, **options: Together(*args, batch=26, **options)
 

@@ -27,6 +27,7 @@ from tilewise.tuner.measure.draws import DRAWS
 from tilewise.tuner.measure.outcome import FAULTS, LAST_LINES, Outcome, Timing, Verdict
 from tilewise.tuner.measure.robust_stats import quantile
 from tilewise.tuner.workers.device_lock import DeviceLock
+from tilewise.tuner.workers.fair_lock import FairLock
 from tilewise.tuner.workers.worker import Worker, WorkerDied, WorkerError, WorkerFailed, WorkerPool, WorkerTimeout
 
 __all__ = ["Limits", "MeasuredDevice"]
@@ -60,7 +61,7 @@ class Limits:
 
 
 class MeasuredDevice(Device):
-    """An accelerator held by this process alone until `close`.
+    """An accelerator held by this process alone until `close`. Several threads may use it, each run in its turn.
 
     `runtime` says how the bench process opens the accelerator: `"package.module:function"` and its arguments. `compile`
     names the function that compiles ahead; it is called with the spec's location, the problem, the config and
@@ -100,6 +101,7 @@ class MeasuredDevice(Device):
         self._lock = DeviceLock(id, key, settings.cache_folder / "locks")
         self._lock.acquire(wait)
         self._bench = Worker(bench_process.ENTRY, env=bench_env, imports=imports, disk_bytes=self.limits.disk_bytes)
+        self._turns = FairLock()
         self._prepared: _Job | None = None
         self._allowed_bytes = 0
         self._rates: list[float | None] = []
@@ -256,22 +258,23 @@ class MeasuredDevice(Device):
         self, request: Request, spec: KernelSpec, problem: Problem, *about: Any, runs: int = 1
     ) -> tuple[Outcome | Verdict | list[list[float]], bool]:
         """Return the answer to a request of that many runs, and whether it cost the process, which is then replaced."""
-        self._prepare(spec, problem)
-        job = (spec.origin, problem, *about)
-        limit = runs * self._run_seconds(spec, problem)
-        try:
-            reply: Reply[Outcome | Verdict | list[list[float]]] = self._bench.call(
-                self._runtime, request, *job, timeout=limit, memory_bytes=self._allowed_bytes
-            )
-        except WorkerFailed as error:
-            raise _converted(error) from error
-        except WorkerError as error:
-            status = Status.TIMEOUT if isinstance(error, WorkerTimeout) else Status.RUNTIME
-            facts = {LAST_LINES: list(error.last_lines)} if error.last_lines else {}
-            reply = Reply(Outcome(status, f"running: {error}", facts=facts), lost=True)
-        if reply.lost:
-            self._replace()
-        return reply.answer, reply.lost
+        with self._turns:
+            self._prepare(spec, problem)
+            job = (spec.origin, problem, *about)
+            limit = runs * self._run_seconds(spec, problem)
+            try:
+                reply: Reply[Outcome | Verdict | list[list[float]]] = self._bench.call(
+                    self._runtime, request, *job, timeout=limit, memory_bytes=self._allowed_bytes
+                )
+            except WorkerFailed as error:
+                raise _converted(error) from error
+            except WorkerError as error:
+                status = Status.TIMEOUT if isinstance(error, WorkerTimeout) else Status.RUNTIME
+                facts = {LAST_LINES: list(error.last_lines)} if error.last_lines else {}
+                reply = Reply(Outcome(status, f"running: {error}", facts=facts), lost=True)
+            if reply.lost:
+                self._replace()
+            return reply.answer, reply.lost
 
     def _rounds(
         self, spec: KernelSpec, problem: Problem, configs: Sequence[Config], rounds: int
@@ -298,15 +301,16 @@ class MeasuredDevice(Device):
 
     def _request(self, request: Request, *arguments: Any) -> Any:
         """Send the bench process a request that involves no config. If the process dies, ask a fresh one."""
-        for left in reversed(range(_STARTS)):
-            try:
-                return self._bench.call(self._runtime, request, *arguments, timeout=self.limits.prepare_seconds)
-            except WorkerFailed as error:
-                raise _converted(error) from error
-            except WorkerError as error:
-                last = error
-                if left:
-                    self._replace()
+        with self._turns:
+            for left in reversed(range(_STARTS)):
+                try:
+                    return self._bench.call(self._runtime, request, *arguments, timeout=self.limits.prepare_seconds)
+                except WorkerFailed as error:
+                    raise _converted(error) from error
+                except WorkerError as error:
+                    last = error
+                    if left:
+                        self._replace()
         raise Unavailable(f"{self.id} does not come up: {last}") from last
 
     def _replace(self) -> None:

@@ -21,6 +21,7 @@ from tilewise.tuner.devices.base import DeviceRow
 from tilewise.tuner.devices.measured.device import Limits, MeasuredDevice
 from tilewise.tuner.devices.npu import compile as npu_compile
 from tilewise.tuner.devices.npu import faults as npu_faults
+from tilewise.tuner.devices.npu import management
 from tilewise.tuner.devices.npu import toolchain as npu_toolchain
 from tilewise.tuner.hardware.ascend_parts import PARTS
 from tilewise.tuner.measure.outcome import Outcome
@@ -98,6 +99,7 @@ class NpuDevice(MeasuredDevice):
         }
         self._warm = warm
         self._model: ModelDevice | None = None
+        self.serial = management.serial(_chip(index))
         super().__init__(
             f"npu:{index}" if index or len(_chips()) > 1 else "npu",
             f"npu-{_chip(index)}",

@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -145,6 +146,18 @@ def test_a_check_that_crashes_is_a_refusal_and_the_device_goes_on(host, device, 
     assert not verdict.agreed
     assert (verdict.status, "SIGABRT" in verdict.reason) == (RUNTIME, True)
     assert device.verify(spec, host.PROBLEM, config(1)).agreed
+
+
+def test_one_thread_checks_configs_while_another_times_some(host, device, spec):
+    """A search that spreads configs over chips does so: it verifies what would lead while all chips work."""
+    timed = []
+    wanted = [config(1 + number % 4) for number in range(100)]
+    timing = threading.Thread(target=lambda: timed.extend(device.evaluate(spec, host.PROBLEM, wanted)), daemon=True)
+    timing.start()
+    verdicts = [device.verify(spec, host.PROBLEM, config(1)) for _ in range(10)]
+    timing.join(120)
+    assert all(verdict.agreed for verdict in verdicts)
+    assert [outcome.timing.time_us for outcome in timed] == pytest.approx([10 + one["TILE"] for one in wanted])
 
 
 def test_a_device_that_never_comes_up_is_unavailable(host):
