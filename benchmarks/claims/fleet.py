@@ -212,7 +212,7 @@ FLEET = (
         about=("api/cluster", "tuner/cluster", "api/jobs", "tuner/tuning", "benchmarks/fleet/ray_speed.py"),
         designed="nothing",
         not_designed="all of it",
-        note="All nodes are on one machine of two processors. The earlier run, beside a load of 18, made 2.2x; this one "
-        "began at a load of 3.",
+        note="All nodes are on one machine of two processors. The earlier run, beside a load of 18, made 2.2x; this "
+        "one began at a load of 3.",
     ),
 )
