@@ -5,6 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from types import TracebackType
 from typing import Any, Self
 
@@ -90,8 +91,8 @@ class Device(ABC):
         A batch is drawn when all outcomes before it were handed out. If the device `draws_ahead`, it is drawn when half
         of those of the last batch were, so that the device has work while the search chooses.
         """
-        for configs in batches:
-            yield from zip(self.evaluate(spec, problem, configs, to_beat_us=to_beat_us))
+        timed = (self.evaluate(spec, problem, configs, to_beat_us=to_beat_us) for configs in batches)
+        return zip(chain.from_iterable(timed))
 
     @abstractmethod
     def verify(self, spec: KernelSpec, problem: Problem, config: Config) -> Verdict:
