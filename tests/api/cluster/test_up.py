@@ -88,6 +88,7 @@ def fleet(tmp_path, monkeypatch):
     shutil.rmtree(scratch, ignore_errors=True)
 
 
+@pytest.mark.full
 def test_actors_run_jobs_are_started_again_and_give_jobs_back(fleet, tmp_path):
     start, store = fleet
     made = chips(tmp_path, 2, noise=0.0, seconds=0.05, seed=0)[:2]
