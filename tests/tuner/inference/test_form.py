@@ -199,5 +199,5 @@ def test_a_number_that_changes_and_is_no_size_is_no_dimension():
 
 
 def test_a_dtype_that_no_spec_takes_is_named_with_its_argument():
-    with pytest.raises(BadSpec, match="inferred for kernel: locks is uint32; a spec takes float32"):
-        find_form(kernel(call(x=tensor(100), locks=tensor(1, dtype="uint32"), n=100)))
+    with pytest.raises(BadSpec, match="inferred for kernel: locks is uint64; a spec takes float32"):
+        find_form(kernel(call(x=tensor(100), locks=tensor(1, dtype="uint64"), n=100)))
