@@ -31,8 +31,7 @@ UNRECORDED = (
             "kernels/attention/heads.py": ("plain float32 operations are off by 1.3e-4 of the result's RMS",),
             "kernels/matrix/fused_moe.py": ("On an H200, 16% and 5.4% were seen",),
             "docs/search.md": (
-                "take some 50 MB at most in the default 200 trials",
-                "and took 70 to 105 MB in 480",
+                "about 50 MB in 200 trials and 70 to 105 MB in 480, where they were watched once",
                 "its first pick was 3.3% behind the best",
                 "| gemm 24x1500x3000, bfloat16 | 48 of 170 | 6.7% | 16.0% | 0.84 |",
                 "| flash_attention 4x8x8x512x1536x128, float16 | 12 of 12 | 0.0% | 10.3% | 0.75 |",
@@ -62,6 +61,7 @@ UNRECORDED = (
             "README.md": ("verified against the float64 reference; 8.7 s.",),
             "docs/model.md": (
                 "gains 0.5% at most there, costs 2 to 38% with the two slots of the default",
+                "of fourteen shapes that were tried, in a run that is not kept, none was slower",
                 "some 380 cycles per step beside the vector work of its rows",
                 "come out within 0.17 in the mean of |ln|, the worst 1.58 times too slow",
                 "less than half of what the model gives for the project's own",
