@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tilewise.benchmarks.claims.claim import Claim, Place, Raw
@@ -194,23 +194,21 @@ def _imported(raw: Raw) -> str:
 
 def _noticed(raw: Raw) -> str:
     body = raw["mutation"]
-    packages = ", ".join(
-        f"{name} {each['killed']} of {each['killed'] + each['survived']}" for name, each in body["packages"].items()
-    )
-    counts = body["all"]
-    return (
-        f"{counts['killed']} of {counts['killed'] + counts['survived']} ({counts['share']:.1%}: {packages}), of which "
-        f"{counts['killed_by_tests_written_since']} by tests written after the sample had been looked at"
-    )
+    packages = ", ".join(f"{name} {_share(each)}" for name, each in body["packages"].items())
+    assert not body["all"]["killed_by_tests_written_since"], "the words below say that no test had seen them"
+    return f"{_share(body['all'])} ({packages}), by tests that had not seen them"
+
+
+def _share(counts: Mapping[str, Any]) -> str:
+    return f"{counts['killed']} of {counts['killed'] + counts['survived']}, {counts['share']:.0%}"
 
 
 def _sampled(raw: Raw) -> str:
-    sample, counts = raw["mutation"]["sample"], raw["mutation"]["all"]
-    return (
-        f"a sample of {sample} changes, seed {raw['mutation']['seed']}; tests that were there before noticed "
-        f"{counts['killed'] - counts['killed_by_tests_written_since']} of them, and {counts['equivalent']} are listed "
-        "as equivalent"
-    )
+    body = raw["mutation"]
+    tried = body["all"]["mutants"]
+    which = "a" if tried == body["sample"] else f"the first {tried} of a"
+    listed = body["all"]["equivalent"]
+    return f"{which} sample of {body['sample']} changes, seed {body['seed']}; {listed} more are listed as equivalent"
 
 
 SERVICE = (
@@ -388,16 +386,19 @@ SERVICE = (
     ),
     Claim(
         name="mutation-testing",
-        question="Random changes of the code that a test notices, by package",
+        question="Random changes of the code that a test notices, by package; the aims are 95%, and 90% in each "
+        "package",
         figure=_noticed,
         cases=_sampled,
         files=("docs/results/mutation.json",),
         places=(Place("CONTRIBUTING.md", _noticed),),
         about=("api", "db", "kernels", "tuner"),
-        designed="tests, for the survivors of this very sample",
-        not_designed="the sample; what tests that were there before noticed of it is the only figure of a sample that "
-        "decided nothing",
-        note="Migrations and functions in Gluon, which only a Hopper GPU runs, are left out.",
+        designed="nothing: no test was written for these changes, and of their survivors none is listed as equivalent "
+        "but those that had been listed before",
+        not_designed="all",
+        note="The aims are missed. A change that makes no difference counts as one that no test noticed; in the run "
+        "before (seed 15) 17 of 400 were such, and after tests had been written for the other survivors all were "
+        "noticed. Migrations and functions in Gluon, which only a Hopper GPU runs, are left out.",
     ),
     Claim(
         name="pythons",
