@@ -88,6 +88,8 @@ class History:
             if before is None or code_of(before, names=names) != now:  # None where an earlier file of that name ended
                 break
             latest = commit
+        if not latest and not self._git("status", "--porcelain", "--", path):  # a merge alone made it
+            latest = self._git("log", "-1", "--first-parent", "--format=%h %cI", "--", path)
         return self._change(path, latest) if latest else Change(path, None, None)
 
     def _change(self, path: str, line: str) -> Change:

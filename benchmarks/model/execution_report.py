@@ -108,7 +108,10 @@ def _faults(rows: Sequence[Mapping[str, Any]]) -> str:
     return (
         "\n".join(["Wrong as compiled:", "", *lines])
         if lines
-        else "All that were drawn are correct as compiled, at one problem a kernel."
+        else (
+            "All that were drawn are correct as compiled, at one problem a kernel. The executor was mended until such "
+            "configs agreed."
+        )
     )
 
 

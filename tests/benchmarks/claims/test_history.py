@@ -43,7 +43,7 @@ class Repository:
         at = f"2026-01-{self.day + 1:02}T12:00:00+00:00"
         who = {f"GIT_{role}_{what}": "x" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
         dates = {"GIT_AUTHOR_DATE": at, "GIT_COMMITTER_DATE": at}
-        subprocess.run(
+        return subprocess.run(
             ["git", *words],
             cwd=self.root,
             check=True,
@@ -141,6 +141,18 @@ def test_a_module_that_was_deleted_and_made_anew_is_as_old_as_the_second(reposit
     repository.commit(other_py="SIDES = 4")
     repository.commit(area_py=CODE)
     assert repository.age().endswith("**older than the code**")
+
+
+def test_code_that_a_merge_alone_made_is_as_old_as_the_merge(repository):
+    main = repository.git("rev-parse", "--abbrev-ref", "HEAD").stdout.decode().strip()
+    repository.git("checkout", "-q", "-b", "other")
+    repository.commit(other_py="SIDES = 4")
+    repository.git("checkout", "-q", main)
+    repository.commit(third_py="CORNERS = 4")
+    repository.git("merge", "-q", "--no-commit", "other")
+    repository.commit(area_py=CODE.replace("**2", "**3"))
+    assert repository.age().endswith("**older than the code**")
+    assert "not committed" not in repository.age()
 
 
 def test_a_change_of_names_alone_is_told_apart(repository):
