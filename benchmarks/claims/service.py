@@ -396,8 +396,9 @@ SERVICE = (
         designed="nothing: no test was written for these changes, and of their survivors none is listed as equivalent "
         "but those that had been listed before",
         not_designed="all",
-        note="The aims are missed. The run was ended: two more changes had not been decided after ten minutes. A change "
-        "that makes no difference counts as one that no test noticed; in the run before (seed 15) 17 of 400 were such, "
+        note="The aims are missed. The run was ended: two more changes had not been decided after ten minutes. A "
+        "change that makes no difference counts as one that no test noticed; in the run before (seed 15) 17 of 400 "
+        "were such, "
         "and after tests had been written for the other survivors all were noticed. Migrations and functions in Gluon, "
         "which only a Hopper GPU runs, are left out.",
     ),
