@@ -12,11 +12,13 @@ import sys
 import sysconfig
 from contextlib import ExitStack
 from pathlib import Path
+from types import SimpleNamespace
 
 import httpx2
 import pytest
 import uvloop
 
+from tilewise.api import server
 from tilewise.api.server import listeners
 
 
@@ -90,6 +92,50 @@ def test_the_command_line_asks_a_server(serve, tune, address):
     done = look_up("-s", "M=1000,N=8190", "--match", "nearest")
     assert "not timed" in done.stdout
     assert look_up("-s", "M=1,N=1", "--db", "sqlite://").returncode == 2
+
+
+@pytest.mark.parametrize("proxies", [[], ["10.0.0.0/8"]])
+def test_a_process_serves_without_naming_its_server_and_gives_its_handler_of_sigterm_back(proxies, monkeypatch):
+    def handler(number, frame):
+        raise AssertionError("SIGTERM ends uvicorn, which raises it again when it is done")
+
+    made = []
+
+    class Server:
+        def __init__(self, config, ready):
+            made.append(config)
+
+        def run(self, sockets):
+            assert len(sockets) == 16
+            assert sys.getswitchinterval() == pytest.approx(0.001)
+            signal.raise_signal(signal.SIGTERM)
+
+    monkeypatch.setattr(server, "_Server", Server)
+    monkeypatch.setattr(server, "create_app", lambda *given: given)
+    monkeypatch.setattr(server, "one_arena", lambda: made.append("one arena"))
+    monkeypatch.setattr(server, "most_connections", lambda: 7)
+    interval, before = sys.getswitchinterval(), signal.signal(signal.SIGTERM, handler)
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as port:
+            server.run("sqlite://", [port], made.append, proxies=proxies)
+        assert signal.getsignal(signal.SIGTERM) is handler
+    finally:
+        sys.setswitchinterval(interval)
+        signal.signal(signal.SIGTERM, before)
+    arena, config = made
+    assert arena == "one arena"
+    assert (config.proxy_headers, config.forwarded_allow_ips) == (bool(proxies), proxies)
+    assert (config.server_header, config.access_log, config.log_config) == (False, False, None)
+    assert (config.loop, config.lifespan, config.timeout_graceful_shutdown) == ("uvloop", "on", 5)
+    assert config.app[0] == "sqlite://"
+
+
+@pytest.mark.parametrize(
+    ("name", "url"),
+    [(("127.0.0.1", 80), "http://127.0.0.1:80"), (("::1", 8000, 0, 0), "http://[::1]:8000")],
+)
+def test_the_address_of_a_server_is_a_url(name, url):
+    assert server._url(SimpleNamespace(getsockname=lambda: name)) == url
 
 
 def test_connections_that_come_at_once_are_accepted_within_a_few_turns_of_the_event_loop():

@@ -69,6 +69,13 @@ def test_strides_of_which_two_elements_share_a_place_are_refused(strides):
         spec.buffers(Problem("k", {"M": 1}, "float32"))
 
 
+@pytest.mark.parametrize("strides", [(0, 1), (-6, 1)])
+def test_the_stride_of_an_axis_of_one_element_is_at_least_1_too(strides):
+    spec = a_spec(buffers=lambda problem: {"x": Buffer((1, 6), "float32", strides=strides)})
+    with pytest.raises(BadSpec, match="x with the strides"):
+        spec.buffers(Problem("k", {"M": 1}, "float32"))
+
+
 def test_a_gather_counts_the_bytes_that_it_reads():
     buffers = {"table": Buffer((1000, 8), "float32", moved_bytes=320), "out": Buffer((10, 8), "float32", "out")}
     assert a_spec(buffers=lambda problem: buffers).bytes(Problem("k", {"M": 1}, "float32")) == 320 + 320

@@ -9,17 +9,23 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
-from types import ModuleType
+from concurrent.futures import Future
+from contextlib import nullcontext
+from types import ModuleType, SimpleNamespace
 
 import pytest
 from service_fixtures import TILEWISE
 
+from tilewise.api.cluster import up
+from tilewise.api.jobs.processes import ProcessEnded
 from tilewise.benchmarks.fleet.chips import DTYPE, KERNEL, chips, problems
 from tilewise.cli import main
 from tilewise.db.jobs import Jobs, Request, State
 from tilewise.db.sql.sql_store import open_store
 from tilewise.db.workers import Workers
+from tilewise.errors import Unavailable
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 
@@ -125,3 +131,119 @@ def until(process, condition):
         assert process.poll() is None, "the fleet ended"
         assert time.monotonic() < give_up, "it took too long"
         time.sleep(0.1)
+
+
+# Without Ray, in this process
+
+
+def test_a_supervisor_leaves_after_three_failed_connections_in_a_row(monkeypatch):
+    answers, pauses, left = iter([True, False, False, True, False, False, False, True]), [], []
+
+    class AtOnce:
+        def __init__(self, target, daemon, name):
+            assert daemon, "the process may end before its thread"
+            self.start = target
+
+    monkeypatch.setattr(up, "threading", SimpleNamespace(Thread=AtOnce))
+    monkeypatch.setattr(up, "time", SimpleNamespace(sleep=pauses.append))
+    monkeypatch.setattr(up, "os", SimpleNamespace(_exit=left.append))
+    monkeypatch.setattr(up, "answers", lambda address, seconds: (address, seconds) == ("head:1", 2.0) and next(answers))
+    up._leave_with_head("head:1")
+    assert (left, pauses, list(answers)) == ([77], [1.0] * 7, [True])
+
+
+@pytest.fixture
+def ends(monkeypatch):
+    """A function that has the supervisors end with these codes, and returns what was started and told."""
+    monkeypatch.setattr(up, "_AGAIN_SECONDS", 0.0)
+
+    def keep_up(*codes, address="head:1"):
+        started, told, left = [], [], iter(codes)
+        executor = SimpleNamespace(start=lambda *call: started.append(call) or (1, None))
+        monkeypatch.setattr(up, "ProcessExecutor", lambda: executor)
+        monkeypatch.setattr(up, "_code", lambda *given: next(left))
+        up.keep_up(address, "sqlite://", ["k"], [], told.append)
+        assert not list(left)
+        return started, told
+
+    return keep_up
+
+
+LOST = "Ray's head is lost; connecting again"
+
+
+@pytest.mark.parametrize(
+    ("codes", "told"), [([0], []), ([77, 0], [LOST]), ([77, 76, 76, 0], [LOST]), ([1, 77, 0], [LOST, LOST])]
+)
+def test_a_supervisor_that_lost_the_head_is_started_again_until_one_is_done(ends, codes, told):
+    started, said = ends(*codes)
+    assert said == told
+    assert started == [(up.supervise, "head:1", "sqlite://", ("k",), ())] * len(codes)
+
+
+@pytest.mark.parametrize(
+    ("address", "line"), [("head:1", "no Ray cluster answers at head:1"), (None, "Ray does not start here")]
+)
+def test_a_cluster_that_never_answered_is_not_asked_again(ends, address, line):
+    with pytest.raises(Unavailable, match=line):
+        ends(76, address=address)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(None, 0), (ProcessEnded("gone", 77), 77), (ProcessEnded("killed", -9), -9), (OSError(), 1)]
+)
+def test_the_code_of_a_supervisor_is_that_of_its_process(error, code):
+    future = Future()
+    future.set_exception(error) if error else future.set_result(None)
+    assert up._code(None, future, threading.Event()) == code
+
+
+def test_a_supervisor_is_asked_to_end_once_and_killed_if_it_does_not(monkeypatch):
+    monkeypatch.setattr(up, "_END_SECONDS", 0.01)
+    asked, stopped = [], threading.Event()
+    executor = SimpleNamespace(
+        terminate=lambda: asked.append("terminate"), shutdown=lambda **how: asked.append(("shutdown", how))
+    )
+    stopped.set()
+    assert up._code(executor, Future(), stopped) == 0
+    assert asked == ["terminate", ("shutdown", {"wait": True, "cancel_futures": True})]
+    ended = Future()
+    ended.set_exception(ProcessEnded("it was told to", 77))
+    assert up._code(executor, ended, stopped) == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_supervisor_takes_turns_until_a_signal_and_then_drains(monkeypatch, number):
+    calls, before = [], signal.getsignal(number)
+
+    class Supervisor:
+        def __init__(self, ray, url, kernels, told):
+            assert (url, kernels) == ("sqlite://", ["k"])
+
+        def turn(self):
+            calls.append("turn")
+            if len(calls) == 3:
+                signal.raise_signal(number)
+
+        def drain(self):
+            calls.append("drain")
+
+    context = SimpleNamespace(gcs_address="head:1")
+    ray = SimpleNamespace(get_runtime_context=lambda: context)
+    monkeypatch.setattr(up, "connected", lambda address, units: nullcontext(ray))
+    monkeypatch.setattr(up, "_leave_with_head", calls.append)
+    monkeypatch.setattr(up, "Supervisor", Supervisor)
+    monkeypatch.setattr(up, "_TURN_SECONDS", 0.0)
+    up.supervise(None, "sqlite://", ["k"], [])
+    assert calls == ["head:1", "turn", "turn", "drain"]
+    assert signal.getsignal(number) is before
+
+
+def test_a_supervisor_without_a_cluster_ends_with_a_code_of_its_own(monkeypatch):
+    def connected(address, units):
+        raise Unavailable("nothing answers")
+
+    monkeypatch.setattr(up, "connected", connected)
+    with pytest.raises(SystemExit) as ended:
+        up.supervise(None, "sqlite://", [], [])
+    assert ended.value.code == 76

@@ -14,9 +14,12 @@ import pytest
 
 from tilewise.api.jobs import job_process
 from tilewise.api.jobs.processes import IN_USE, identity_of, is_gone
-from tilewise.db.jobs import Jobs, Request, State
+from tilewise.db.jobs import Jobs, LeaseLost, Request, State
+from tilewise.db.records import Status
 from tilewise.db.sql.sql_store import open_store
-from tilewise.errors import InUse, StoreError
+from tilewise.errors import InUse, StoreError, UsageError
+from tilewise.tuner.tuning.retune import RETUNE
+from tilewise.tuner.tuning.tune import tune
 
 HEARTBEATS = """
 import sys
@@ -196,3 +199,81 @@ def test_a_job_whose_device_another_program_holds_waits_again(store_url, jobs, m
         run(store_url, lease.job)
     assert ended.value.code == IN_USE
     assert (jobs.get(lease.job).state, jobs.get(lease.job).fruitless) == (State.QUEUED, 0)
+
+
+@pytest.mark.parametrize(
+    ("error", "state", "reason"),
+    [
+        (UsageError("no such shape"), State.FAILED, "no such shape"),
+        (ValueError("a fault"), State.FAILED, "internal error: ValueError: a fault"),
+        (StoreError("the disk is full"), State.QUEUED, ""),
+        (job_process._Cancelled(), State.CANCELLED, ""),
+        (LeaseLost("another has it"), State.RUNNING, ""),
+    ],
+)
+def test_the_end_of_a_job_follows_from_the_error_that_ended_it(
+    error, state, reason, store_url, jobs, monkeypatch, signals
+):
+    def fail(device, *, wait):
+        raise error
+
+    monkeypatch.setattr(job_process, "open_device", fail)
+    lease = claimed(jobs)
+    run(store_url, lease.job)
+    ended = jobs.get(lease.job)
+    assert (ended.state, ended.reason) == (state, reason)
+    assert ended.fruitless == (state is State.QUEUED)
+
+
+@pytest.fixture
+def retuned(bowl, monkeypatch, signals, store_url, jobs):
+    """`retuned(time_of, **changes)` tunes two shapes, and then runs a retune on a device of a later toolchain."""
+
+    class Later(bowl.FormulaDevice):
+        toolchain = "formula 2"
+
+    def run_it(time_of=bowl.time_us, **changes):
+        monkeypatch.setattr(job_process.registry, "load", lambda kernel: bowl.SPEC)
+        device = Later(time_of)
+        monkeypatch.setattr(job_process, "open_device", lambda *given, **how: device)
+        with open_store(store_url) as store:
+            for size in (64, 256):
+                tune(bowl.SPEC, {"M": size}, device=bowl.FormulaDevice(), search="random", trials=6, db=store)
+        about = {"kernel": "bowl", "shapes": [], "search": RETUNE} | changes
+        lease = claimed(jobs, request=dataclasses.replace(REQUEST, **about))
+        run(store_url, lease.job)
+        return jobs.get(lease.job), device
+
+    return run_it
+
+
+def test_a_retune_goes_through_all_stale_shapes_and_tells_which_flipped(retuned):
+    job, device = retuned(lambda config: 100.0 - 10 * config["TILE"])
+    assert (job.state, job.reason) == (State.DONE, "")
+    assert (job.progress["shapes"], job.progress["shapes_done"], job.progress["failed"]) == (2, 2, [])
+    assert sorted(flip["dims"]["M"] for flip in job.progress["flipped"]) == [64, 256]
+    assert all(flip["cost"] > 1 for flip in job.progress["flipped"])
+    assert device.closed
+
+
+@pytest.mark.parametrize(
+    ("changes", "done"),
+    [({}, 2), ({"shapes": [{"M": 256}]}, 1), ({"shapes": [{"M": 7}]}, 0), ({"dtype": "float16"}, 0)],
+)
+def test_a_retune_takes_the_shapes_and_the_dtype_that_were_asked_for(retuned, changes, done):
+    job, _ = retuned(**changes)
+    assert (job.state, job.progress["shapes"], job.progress["shapes_done"]) == (State.DONE, done, done)
+    assert job.progress.get("flipped", []) == []
+
+
+def test_a_retune_begins_no_shape_after_its_time(retuned):
+    job, device = retuned(seconds=1e-9)
+    assert (job.state, job.progress["shapes"], job.progress["shapes_done"]) == (State.DONE, 2, 0)
+    assert device.evaluated == []
+
+
+def test_a_retune_of_configs_that_all_fail_names_each_shape(retuned):
+    job, _ = retuned(lambda config: Status.RUNTIME)
+    assert (job.state, job.progress["shapes_done"], job.progress["flipped"]) == (State.FAILED, 2, [])
+    assert [line[:5] for line in job.progress["failed"]] == ["M=64:", "M=256"]
+    assert job.reason == "; ".join(job.progress["failed"])

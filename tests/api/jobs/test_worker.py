@@ -18,7 +18,7 @@ from tilewise.api.service.service import Options
 from tilewise.db.jobs import Jobs, Request, State
 from tilewise.db.sql.sql_store import open_store
 from tilewise.db.tokens import Right, Tokens
-from tilewise.db.workers import Workers
+from tilewise.db.workers import Lane, Workers
 from tilewise.errors import Unavailable
 
 JOB = {"kernel": "vector_add", "shapes": [{"N": 123_457}], "device": "model:Ascend910B4", "search": "random"}
@@ -43,6 +43,27 @@ def test_each_device_is_opened_once_and_those_that_fail_are_named(bowl, monkeypa
     assert all(device.closed for device in opened.values())
     with pytest.raises(Unavailable, match="no accelerator that works"):
         worker.lanes_of(["cuda:1"], told.append)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_signal_has_the_runner_finish_and_stop_and_leaves_the_handlers_as_they_were(number, store_url, monkeypatch):
+    calls, lanes, before = [], [Lane("cuda:0", "H200", "measured", "1")], signal.getsignal(number)
+
+    class Runner:
+        def __init__(self, url, jobs, lanes_here, *others, arrivals):
+            assert (url, lanes_here()) == (store_url, lanes)
+
+        def __getattr__(self, name):
+            return lambda: calls.append(name)
+
+    def ready():
+        calls.append("ready")
+        signal.raise_signal(number)
+
+    monkeypatch.setattr(worker, "Runner", Runner)
+    worker.run(store_url, lanes, ready)
+    assert calls == ["start", "ready", "drain", "stop"]
+    assert signal.getsignal(number) is before
 
 
 @pytest.mark.full

@@ -61,6 +61,8 @@ def test_memory_is_the_least_multiple_of_a_tile_that_any_plan_shows():
     plans = [(tiles[0], 2 * 512 * (4 + 20)), (tiles[1], 24 * 512 * (4 + 9))]
     assert with_memory(found, plans).resident.text == "9 * SUB * COLUMNS"
     assert with_memory(found, []).resident.text == "4 * SUB * COLUMNS"
+    for planned in (2 * 512 * 4, 512):
+        assert with_memory(found, [(tiles[0], planned)]).resident.text == "0"
 
 
 def test_results_that_need_no_memory_of_their_own_are_computed_in_place():

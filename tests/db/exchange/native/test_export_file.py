@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tilewise.db.exchange.native.export_file import encode, export_native, read_native
+from tilewise.db.exchange.native import export_file
+from tilewise.db.exchange.native.export_file import encode, export_native, read_native, stream_native
 from tilewise.db.exchange.native.runtime_file import encode_winners
 from tilewise.db.records import Clock, Problem, Scope, Status, Trial, digest
 from tilewise.db.sql.sql_store import open_store
@@ -58,6 +59,19 @@ def test_an_export_holds_every_best_with_its_evidence(source, make_scope):
     assert (entry["source_hash"], entry["cores"]) == ("a1", 40)
     assert [trial["status"] for trial in entry["evidence"]] == ["correct", "compile", "correct"]
     assert (other["device"], other["clock"]) == ("NVIDIA H200", "measured")
+
+
+def test_an_export_is_sent_in_pieces_of_64_kib(source, monkeypatch):
+    def pieces():
+        return [*stream_native(source, source.scopes(), created=datetime(2026, 11, 23, tzinfo=UTC))]
+
+    (whole,) = pieces()
+    monkeypatch.setattr(export_file, "_PIECE", 0)
+    entries = pieces()
+    assert len(entries) == 1 + len(json.loads(whole)["entries"])
+    assert b"".join(entries) == whole
+    monkeypatch.setattr(export_file, "_PIECE", len(entries[0]))
+    assert len(pieces()[0]) == len(entries[0] + entries[1])
 
 
 def test_an_export_may_be_of_one_kernel_or_device(source):

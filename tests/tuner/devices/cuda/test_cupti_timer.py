@@ -6,9 +6,7 @@ import pytest
 
 from tilewise.tuner.devices.cuda import cupti_timer
 from tilewise.tuner.devices.cuda.cupti_timer import (
-    IDLE_SECONDS,
     LAUNCHES,
-    WAKE_SECONDS,
     CuptiTimer,
     choose_timer,
     split,
@@ -177,12 +175,12 @@ def test_a_run_of_one_kernel_needs_no_wait(clocked):
 
 def test_a_device_that_was_idle_is_kept_busy_before_it_is_timed(clocked):
     single = job(clocked, ("sums", 5.0))
-    clocked._used = 100.0 - 1.01 * IDLE_SECONDS
+    clocked._used = 100.0 - 0.0201
     clocked.rounds_us([single], 1)
-    woken = round(WAKE_SECONDS / 1e-5)
+    woken = 1000  # 10 ms of launches
     assert len(clocked.order) == woken + 2
     assert clocked.waits == woken
-    clocked._used = 100.0 + len(clocked.order) * 1e-5 - 0.99 * IDLE_SECONDS
+    clocked._used = 100.0 + len(clocked.order) * 1e-5 - 0.0199
     clocked.rounds_us([single], 1)
     assert len(clocked.order) == woken + 4
 

@@ -1,6 +1,7 @@
 """A whole launch: waves of programs over cores that share memory, warm or cold."""
 
 import dataclasses
+from types import SimpleNamespace
 
 import pytest
 
@@ -519,3 +520,20 @@ def test_a_root_is_close_enough_within_a_fifth_of_a_percent(off, asked):
 
     assert _root(excess, 10.0) == pytest.approx(5.0, rel=0.0025)
     assert len(calls) == asked
+
+
+@pytest.mark.parametrize(
+    ("active", "compared", "longest"), [(9, [40, 43, 46], 46), (3, [40, 41, 42], 42), (1, [40], 40)]
+)
+def test_programs_whose_work_contents_decide_are_compared_across_their_wave(active, compared, longest):
+    seen = []
+
+    def run(arguments, program, memory):
+        seen.append(program)
+        return SimpleNamespace(cycles=float(program))
+
+    machine = SimpleNamespace(_contents={0: [1]}, _rates=lambda *given: given, _clock=SimpleNamespace(run=run))
+    assert Machine._longest(machine, 40, active, ()) == longest
+    assert seen == compared
+    machine._contents = {}
+    assert Machine._longest(machine, 40, active, ()) == 40

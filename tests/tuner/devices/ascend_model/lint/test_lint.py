@@ -1,12 +1,15 @@
 """Findings in compiled code: each rule on a kernel with that habit, and nothing on one without."""
 
+from types import SimpleNamespace
+
 import pytest
 from places import HELPERS
 
 from tilewise.errors import Unavailable
 from tilewise.kernels import registry
 from tilewise.tuner.devices.ascend_model.device import ModelDevice
-from tilewise.tuner.devices.ascend_model.lint.finding import RULES
+from tilewise.tuner.devices.ascend_model.lint import lint as lint_module
+from tilewise.tuner.devices.ascend_model.lint.finding import RULES, Finding
 from tilewise.tuner.space.problem_checks import make_problem
 
 
@@ -161,3 +164,24 @@ def test_a_kernel_that_cannot_be_compiled_is_one_clear_error(linted):
 
 def test_every_rule_has_a_summary_and_a_help_of_whole_sentences():
     assert all(rule.summary.endswith(".") and rule.help.endswith(".") for rule in RULES.values())
+
+
+@pytest.mark.parametrize(
+    ("share", "kept"),
+    [
+        ({}, [90.0, 2.5, 2.0, None]),
+        ({"min_share": 0.025}, [90.0, 2.5, None]),
+        ({"min_share": 0.0}, [90.0, 2.5, 2.0, 1.9, None]),
+    ],
+)
+def test_findings_of_less_than_two_percent_or_without_cost_are_left_out(monkeypatch, share, kept):
+    rule, launch = RULES["far-rows"], SimpleNamespace(compiled=SimpleNamespace(refusal="", overflowed=False))
+    made = [Finding(rule, f"costs {us}", "", None, None, us) for us in (1.9, None, 2.0, 90.0, 0.0, 2.5)]
+    course = SimpleNamespace(time=SimpleNamespace(time_us=100.0))
+    monkeypatch.setattr(lint_module, "located_launches", lambda *given: [launch])
+    monkeypatch.setattr(lint_module, "_code", lambda *given: made)
+    monkeypatch.setattr(lint_module, "_programs", lambda *given, spare_us: [])
+    analysis = SimpleNamespace(launches=[course], time_us=100.0)
+    found = lint_module.lint(None, None, {}, None, None, analysis, 50.0, **share)
+    assert [finding.cost_us for finding in found.findings] == kept
+    assert (found.time_us, found.not_modelled, found.clean) == (100.0, "", False)

@@ -1,0 +1,65 @@
+"""The actor of one device, without Ray."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from contextlib import nullcontext
+
+import pytest
+
+from tilewise.api.cluster import lane_actor
+from tilewise.api.cluster.lane_actor import LaneActor, Report
+from tilewise.db.workers import Lane
+from tilewise.errors import Unavailable
+
+LANE = Lane("cuda:1", "H200", "measured", "1")
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """What the runners of actors are asked for."""
+    made = []
+
+    class Runner:
+        def __init__(self, url, jobs, lanes, executor, workers):
+            made.append(lanes())
+
+        def __getattr__(self, name):
+            return lambda: made.append(name)
+
+    monkeypatch.setattr(lane_actor, "Runner", Runner)
+    monkeypatch.setattr(lane_actor, "_REST_SECONDS", 0.01)
+    return made
+
+
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [(Unavailable("no lane is free"), "no lane is free"), (KeyError("x"), "internal error: KeyError: 'x'")],
+)
+def test_an_actor_tells_why_it_waits_and_tries_again_until_a_lane_is_free(store_url, monkeypatch, calls, error, why):
+    free = []
+
+    def taken(resource):
+        assert resource == "tilewise:H200:1"
+        if not free:
+            raise error
+        return nullcontext(LANE)
+
+    monkeypatch.setattr(lane_actor, "taken", taken)
+    actor = LaneActor(store_url, "tilewise:H200:1", [])
+    until(lambda: actor.report().why == why)
+    assert actor.report() == Report(socket.gethostname(), os.getpid(), "", why)
+    free.append(True)
+    until(lambda: actor.report().lane)
+    assert actor.report() == Report(socket.gethostname(), os.getpid(), "cuda:1", "")
+    actor.drain()
+    assert calls == [[LANE], "start", "drain", "stop"]
+
+
+def until(condition):
+    give_up = time.monotonic() + 60
+    while not condition():
+        assert time.monotonic() < give_up, "it took too long"
+        time.sleep(0.005)
