@@ -109,7 +109,7 @@ class Covering:
             bodies = []
         found = {test for span in (*lines, *bodies) for line in span for test in tests.get(line, ())} - {""}
         if is_run:
-            return found
+            return found or self._around(mutant.file)
         rules = ("tests/docs/", "tests/test_imports.py")
         of_rules = {test for test in self.seconds if test.startswith(rules)}
         if "/jit/" in mutant.file:
@@ -117,6 +117,16 @@ class Covering:
             return of_rules | {test for test in self.seconds if any(word in test for word in words)}
         nearby = {test for test in self.seconds if test.startswith(f"tests/{Path(mutant.file).parent}/")}
         return (found or nearby) | of_rules
+
+    def _around(self, file: str) -> set[str]:
+        """Return the tests of the nearest folder for a line that none was seen to run.
+
+        A process that several tests share is recorded as the first one's, or ends before it has saved its lines.
+        """
+        for folder in Path("tests", file).parents[:-1]:
+            if found := {test for test in self.seconds if test.startswith(f"{folder}/")}:
+                return found
+        return set()
 
 
 @cache
