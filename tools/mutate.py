@@ -8,9 +8,11 @@ One run of the suite, in a copy under build/mutation, records which test runs wh
 noticed by those tests, the nearest first, within 90 seconds of tests (tools/covering.py). They run in a copy too, in a
 fork of a warm process (tools/warm_pytest.py), and end at the first failure. A test that takes several times as long as
 it should fails. A line that runs on import has the tests of its module's functions, of the pages, which compare data,
-and of tests/test_imports.py; a Triton function, which is compiled as text, has those that name its kernels. A test that
-fails without a mutation notices nothing. Left out are tests of images, studies, installed wheels and the browser, and
-tests/test_golden.py: it compares hashes of the source, which every change alters.
+and of tests/test_imports.py; a Triton function, which is compiled as text, has those that name its kernels; a line that
+no test was seen to run, those of the nearest folder. A test that fails without a mutation notices nothing.
+
+Left out are tests of images, studies, installed wheels and the browser, and tests/test_golden.py: it compares hashes of
+the source, which every change alters.
 
 An interrupted run goes on where it ended, as long as code and tests are the same. With `--keep` tests may have changed:
 survivors that are not listed are tried again, on the files that have. The exit code is 1 if less than 95% are killed,
