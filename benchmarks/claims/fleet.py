@@ -219,7 +219,7 @@ FLEET = (
         about=("api/cluster", "tuner/cluster", "api/jobs", _STUDY),
         designed="nothing",
         not_designed="the kills, whose moments follow the progress",
-        note="Five nodes and the head on one machine of two processors, whose load was 12 to 20 with other work. After "
+        note="Five nodes and the head on one machine of two processors, whose load was 14 to 21 with other work. After "
         "a lost head, the time counts from the end of a job's node: until the node notices, its jobs go on.",
     ),
     Claim(
