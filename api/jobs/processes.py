@@ -32,6 +32,7 @@ __all__ = [
     "is_gone",
     "new_token",
     "seen_alive",
+    "seen_starting",
 ]
 
 
@@ -73,16 +74,38 @@ def seen_alive(owner: str | None = None) -> Iterator[None]:
             lock.release()
 
 
+@contextmanager
+def seen_starting(token: str) -> Iterator[None]:
+    """Have a process that this one starts with `token` be seen alive before it can show that itself, in the block.
+
+    If this process ends in the block, so does the other, which `ProcessExecutor` sees to, and others see that both have
+    ended until one calls `forget`. Raises `Unavailable` as `seen_alive`.
+    """
+    lock = try_lock(_mark(_starting(token)), "mark a process as starting")
+    try:
+        yield
+    finally:
+        if lock is not None:
+            lock.release()
+
+
 def is_gone(owner: str) -> bool | None:
     """Return whether the process with this identity has ended.
 
     None if unknown: it ran on another host, or in a container with another cache folder.
     """
-    file = _mark(owner)
-    if not owner.startswith(f"{_host()}/") or not file.exists():
+    if not owner.startswith(f"{_host()}/"):
+        return None
+    left = [is_left for name in (_starting(owner), owner) if (is_left := _is_left(_mark(name))) is not None]
+    return all(left) if left else None
+
+
+def _is_left(mark: Path) -> bool | None:
+    """Return whether the process that made a mark has ended; None if unknown."""
+    if not mark.exists():
         return None
     try:
-        lock = try_lock(file, "check whether a process is alive")
+        lock = try_lock(mark, "check whether a process is alive")
     except Unavailable:
         return None
     if lock is None:
@@ -92,12 +115,17 @@ def is_gone(owner: str) -> bool | None:
 
 
 def forget(owner: str) -> None:
-    """Remove what a process that has ended left behind to be seen alive."""
-    _mark(owner).unlink(missing_ok=True)
+    """Remove what a process that has ended, and the one that started it, left behind to be seen alive."""
+    for name in (owner, _starting(owner)):
+        _mark(name).unlink(missing_ok=True)
 
 
 def _mark(owner: str) -> Path:
     return read_settings().cache_folder / "processes" / owner.rpartition("/")[2]
+
+
+def _starting(owner: str) -> str:
+    return f"{owner}.starting"
 
 
 @cache

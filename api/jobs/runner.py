@@ -14,7 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from datetime import UTC, datetime
 from functools import partial
 
@@ -31,10 +31,11 @@ from tilewise.api.jobs.processes import (
     is_gone,
     new_token,
     seen_alive,
+    seen_starting,
 )
 from tilewise.db.jobs import Job, Jobs, Lease, State
 from tilewise.db.workers import Lane, Workers
-from tilewise.errors import TilewiseError
+from tilewise.errors import TilewiseError, Unavailable
 from tilewise.kernels import registry
 from tilewise.kernels.signing import Arrivals
 
@@ -175,13 +176,19 @@ class Runner:
         if job is None:
             return
         others = any(other.takes(job.device, job.toolchain) for other in self._lanes() if other != lane)
-        token = new_token()
+        token, starting = new_token(), ExitStack()
+        with suppress(Unavailable):  # the process itself reports it
+            starting.enter_context(seen_starting(token))
         pid, self._futures[lane.id] = self._executor.start(
             run_job, self._url, job.id, registry.place(job.kernel), lane.id, token, wait=not others
         )
+        owner = identity_of(pid, token)
+        self._futures[lane.id].add_done_callback(lambda _: starting.close())
         # The process waits for its lease. It is claimed here, so that no other worker starts one for this job.
-        lease = self._jobs.claim(job, identity_of(pid, token), host=socket.gethostname(), lane=lane.id)
-        if lease is not None:
+        lease = self._jobs.claim(job, owner, host=socket.gethostname(), lane=lane.id)
+        if lease is None:
+            self._futures[lane.id].add_done_callback(lambda _: forget(owner))
+        else:
             self._started.add(job.id)
             self._leases[lane.id] = lease
             self._futures[lane.id].add_done_callback(partial(self._ended, lease, lane))
@@ -192,7 +199,9 @@ class Runner:
             self._resting[lane.id] = time.monotonic() + _REST_SECONDS
         elif error is not None and not self._stopping.is_set():
             _log.error("job %d: %s", lease.job, error)
-        if error is not None:
+        if error is None:
+            forget(lease.owner)
+        else:
             self._attempt(partial(self._end_of_process, lease, str(error)))
         self.wake()
 
@@ -201,7 +210,7 @@ class Runner:
         job = self._jobs.get(lease.job)
         if job.state is State.RUNNING and job.lease == lease:
             self._requeue(job, why)
-            forget(lease.owner)
+        forget(lease.owner)
 
     def _take_back_lost(self) -> set[str]:
         """Requeue lost jobs, and return the devices that live jobs use."""

@@ -113,9 +113,10 @@ def _ray_kills(raw: Raw) -> str:
     body = raw["fleet-ray"]
     others = len(body["faults"]) - _late(body)
     return (
-        f"{_killed(body)}; {_late(body)} of the faults: jobs did not run again within 60 s after a loss (missed), "
-        f"{others}: of another kind; jobs ran again {_returns(body)}; {body['jobs_on_another_toolchain']} jobs on a "
-        "wrong toolchain"
+        f"{_killed(body)}; {_late(body)} of the faults: jobs did not run again within 60 s after a loss "
+        f"({'missed' if _late(body) else 'met'}), {others}: of another kind; jobs ran again {_returns(body)}, the head "
+        f"killed {body['kills']['head']} times ({_heads(body)}); {body['jobs_on_another_toolchain']} jobs on a wrong "
+        "toolchain"
     )
 
 
@@ -123,12 +124,16 @@ def _late(body: Mapping[str, Any]) -> int:
     return sum("did not run for" in fault for fault in body["faults"])
 
 
+def _heads(body: Mapping[str, Any]) -> str:
+    return " and ".join(f"{seconds:.0f} s" for seconds in body["seconds_to_return"]["head"])
+
+
 def _ray_kill_words(raw: Raw) -> str:
     body = raw["fleet-ray"]
     return (
         f"In one run with {body['problems']} problems, {len(body['devices'])} chips and {sum(body['kills'].values())} "
         f"kills, {len(body['faults']) - _late(body) or 'no'} promise of jobs and trials was broken; after the head "
-        f"was lost, jobs did not run for up to {max(body['seconds_to_return']['head']):.0f} s, where 60 s are the aim"
+        f"was lost, jobs did not run for up to {_heads(body)}, where 60 s are the aim"
     )
 
 
@@ -214,7 +219,7 @@ FLEET = (
         about=("api/cluster", "tuner/cluster", "api/jobs", _STUDY),
         designed="nothing",
         not_designed="the kills, whose moments follow the progress",
-        note="Five nodes and the head on one machine of two processors, whose load was 18 to 20 with other work. After "
+        note="Five nodes and the head on one machine of two processors, whose load was 14 to 21 with other work. After "
         "a lost head, the time counts from the end of a job's node: until the node notices, its jobs go on.",
     ),
     Claim(

@@ -21,7 +21,7 @@ from pathlib import Path
 
 from tilewise.benchmarks.fleet.members import Member, tilewise
 from tilewise.errors import Unavailable
-from tilewise.tuner.cluster.ray_engine import OBJECT_STORE_BYTES, import_ray
+from tilewise.tuner.cluster.ray_engine import OBJECT_STORE_BYTES, SETTINGS, import_ray
 
 __all__ = ["RayCluster", "RayNode"]
 
@@ -29,15 +29,6 @@ _START_SECONDS = 120.0
 _HOST = "127.0.0.1"
 _RAY = (sys.executable, "-c", "from ray.scripts.scripts import main; main()", "start", "--block")
 _SMALL = (f"--node-ip-address={_HOST}", "--disable-usage-stats", f"--object-store-memory={OBJECT_STORE_BYTES}")
-_NOTICED = {
-    "RAY_health_check_initial_delay_ms": "2000",
-    "RAY_health_check_period_ms": "1000",
-    "RAY_health_check_timeout_ms": "3000",
-    "RAY_health_check_failure_threshold": "3",
-    "RAY_gcs_rpc_server_reconnect_timeout_s": "10",
-    "RAY_gcs_server_request_timeout_seconds": "5",
-}
-"""A node that is away is noticed after some ten seconds. Ray's own values are for networks that fail for longer."""
 
 
 class RayNode(Member):
@@ -112,7 +103,7 @@ class RayCluster:
 
     def __init__(self, url: str, folder: Path, shares: Sequence[Sequence[str]]) -> None:
         import_ray()
-        environment = _NOTICED | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex}
+        environment = SETTINGS | {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": uuid.uuid4().hex}
         self.head = _Head(folder, environment)
         self.nodes = [
             _node(f"node{number}", self.head.address, lanes, folder, environment) for number, lanes in enumerate(shares)

@@ -46,6 +46,21 @@ def offer(devices: str | None, as_json: bool) -> None:
     print_json({"devices": [asdict(lane) for lane in lanes]} if as_json else resources_of(lanes))
 
 
+@fleet.command("settings")
+@common
+def settings_(as_json: bool) -> None:
+    """Print Ray's settings for all hosts of a fleet, so that a lost head is noticed within ten seconds.
+
+    They are variables of the environment in which `ray start` and `tilewise fleet up` run.
+    """
+    from tilewise.tuner.cluster.ray_engine import SETTINGS
+
+    if as_json:
+        print_json(SETTINGS)
+    else:
+        click.echo("\n".join(f"{name}={value}" for name, value in SETTINGS.items()))
+
+
 @fleet.command()
 @_address("to use instead of a local one")
 @_DEVICES

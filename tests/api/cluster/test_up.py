@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import mmap
 import os
 import shutil
 import signal
@@ -13,6 +14,8 @@ import threading
 import time
 from concurrent.futures import Future
 from contextlib import nullcontext
+from importlib.util import find_spec
+from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import pytest
@@ -28,6 +31,7 @@ from tilewise.db.workers import Workers
 from tilewise.errors import Unavailable
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
+from tilewise.tuner.cluster.ray_engine import SETTINGS
 
 PATIENCE = 180.0
 
@@ -61,6 +65,30 @@ def test_devices_of_another_cluster_cannot_be_named(capsys):
         main(["fleet", "up", "--address", "head:6379", "--devices", "cuda"])
     assert ended.value.code == 2
     assert "nodes of another offer their own" in capsys.readouterr().err
+
+
+def test_the_settings_are_variables_that_a_shell_exports(tmp_path, capsys):
+    (tmp_path / "settings").write_text(_settings(capsys))
+    shell = ["sh", "-c", "export $(cat settings) && env"]
+    told = subprocess.run(shell, cwd=tmp_path, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert {f"{name}={value}" for name, value in SETTINGS.items()} <= set(told)
+    assert json.loads(_settings(capsys, "--json")) == SETTINGS
+
+
+def _settings(capsys, *words):
+    with pytest.raises(SystemExit) as ended:
+        main(["fleet", "settings", *words])
+    assert ended.value.code == 0
+    return capsys.readouterr().out
+
+
+def test_ray_knows_all_settings():
+    """It ignores a variable that it does not know."""
+    if (ray := find_spec("ray")) is None:
+        pytest.skip("Ray is not installed")
+    raylet = Path(ray.origin).parent / "core/src/ray/raylet/raylet"
+    with raylet.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as program:
+        assert [name for name in SETTINGS if program.find(name.encode() + b"\0") < 0] == []
 
 
 def test_an_offer_is_a_value_of_ray_start(tmp_path, monkeypatch, capsys):

@@ -305,10 +305,10 @@ def test_a_runner_that_stops_counts_no_attempt_of_its_own_jobs(jobs, dead, own, 
 
 
 def test_a_runner_that_stops_gives_back_a_job_whose_process_had_not_yet_shown_that_it_lives(jobs, runner):
-    """Nothing tells that such a process has ended: others would wait for its lease."""
+    """Others see it alive as long as its runner does not know that it has ended."""
     job = submitted(jobs)
     runner.turn()
-    assert is_gone(jobs.get(job.id).owner) is None
+    assert is_gone(jobs.get(job.id).owner) is False
     runner._executor.shutdown = lambda wait, cancel_futures: None  # its future's callback comes too late
     runner._draining.set()
     runner.start()
@@ -376,3 +376,60 @@ def test_an_owner_that_is_stopped_for_two_leases_and_wakes_up_writes_nothing(url
             assert "job 1 was taken from its process" in said.readline()
         assert store.revision() == before
         assert jobs.finish(mine, State.DONE, "", {})
+
+
+def start_one(url, told):
+    """Start job 1 and be killed before its process, which does not exist, has shown that it lives."""
+    with open_store(url) as store:
+        Runner(url, Jobs(store.database), lambda: [lane()], Executor()).turn()
+        os.write(told, b"started\n")
+        time.sleep(60)
+
+
+def test_a_job_whose_runner_is_killed_right_after_the_claim_does_not_wait_out_its_lease(store_url):
+    with open_store(store_url) as store:
+        number = submitted(Jobs(store.database)).id
+    heard, told = os.pipe()
+    with open(heard) as said, open_store(store_url) as store:
+        jobs = Jobs(store.database)
+        other = Runner(store_url, jobs, lambda: (), None)
+        with forked(start_one, store_url, told):
+            assert said.readline() == "started\n"
+            assert other._take_back_lost() == {"model:Ascend910B4"}
+        lost = jobs.get(number)
+        assert lost.state is State.RUNNING
+        assert other._take_back_lost() == set()
+        assert jobs.get(number).state is State.QUEUED
+        assert is_gone(lost.owner) is None  # nothing is left behind
+
+
+@pytest.mark.parametrize("code", [None, 1])
+def test_nothing_is_left_behind_of_a_process_that_has_ended(code, jobs, runner):
+    job = submitted(jobs)
+    runner.turn()
+    owner = jobs.get(job.id).owner
+    if code is None:
+        jobs.finish(jobs.get(job.id).lease, State.DONE, "", {})
+    runner._executor.end(code)
+    assert is_gone(owner) is None
+
+
+def test_a_process_that_was_started_for_a_job_of_another_leaves_nothing_behind(jobs, runner, monkeypatch):
+    submitted(jobs)
+    monkeypatch.setattr(jobs, "claim", lambda job, owner, **where: owners.append(owner))
+    owners = []
+    runner.turn()
+    assert is_gone(owners[0]) is False
+    runner._executor.end()
+    assert is_gone(owners[0]) is None
+
+
+def test_a_lost_job_is_taken_back_though_its_database_was_away_when_its_process_ended(jobs, runner, monkeypatch):
+    job = submitted(jobs)
+    runner.turn()
+    with monkeypatch.context() as away:
+        away.setattr(jobs, "get", lambda number: (_ for _ in ()).throw(StoreError("it is away")))
+        runner._executor.end(1)
+    assert jobs.get(job.id).state is State.RUNNING
+    runner._take_back_lost()
+    assert jobs.get(job.id).state is State.QUEUED
