@@ -12,6 +12,10 @@ VERBS = {
         "Time attention on an NVIDIA GPU against PyTorch's and the memory rate.",
     ),
     "clock": ("model.commands:clock", "Measure the processor time that compiling and timing a config takes."),
+    "conform": (
+        "service.commands:conform",
+        "Send generated requests to a server; compare the answers with its document.",
+    ),
     "cube": ("model.commands:cube", "Compare modelled times of matrix products with published ones."),
     "energy": (
         "gpu.commands:energy",

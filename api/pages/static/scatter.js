@@ -117,13 +117,17 @@ export class Scatter {
     if (!trials.length) return;
     const ratio = window.devicePixelRatio || 1, dot = sprite(radius, ink, ratio), half = dot.width >> 1;
     const { width, height } = context.canvas, layer = new ImageData(width, height);
-    const from = new Uint32Array(dot.data.buffer), to = new Uint32Array(layer.data.buffer);
+    const from = new Uint32Array(dot.data.buffer), to = new Uint32Array(layer.data.buffer), taken = new Uint8Array(to.length);
     const inked = [...from.keys()].filter((pixel) => alpha(from[pixel]));
-    for (const trial of trials) {
-      const left = Math.round(this.px[trial] * ratio) - half, top = Math.round(this.py[trial] * ratio) - half;
-      for (const pixel of inked) {
-        const x = left + pixel % dot.width, y = top + Math.floor(pixel / dot.width), place = y * width + x;
-        if (x >= 0 && x < width && y >= 0 && y < height && alpha(from[pixel]) > alpha(to[place])) to[place] = from[pixel];
+    const steps = inked.map((pixel) => (Math.floor(pixel / dot.width) - half) * width + pixel % dot.width - half);
+    const inks = inked.map((pixel) => from[pixel]);
+    for (const trial of trials) { // the axes' margins are wider than a dot, so none reaches over an edge
+      const middle = Math.round(this.py[trial] * ratio) * width + Math.round(this.px[trial] * ratio);
+      if (taken[middle]) continue;
+      taken[middle] = 1;
+      for (let n = 0; n < steps.length; n += 1) {
+        const place = middle + steps[n];
+        if (alpha(inks[n]) > alpha(to[place])) to[place] = inks[n];
       }
     }
     const over = element("canvas", { width, height });
