@@ -32,6 +32,7 @@ VERBS = {
     "judge": ("search.commands:judge", "Run the default search on landscapes that decided nothing about it."),
     "kernels": ("gpu.commands:kernels", "Tune kernels and compare them with their defaults and the memory rate."),
     "matrix": ("gpu.commands:matrix", "Tune matrix products and compare them with PyTorch's, on an NVIDIA GPU."),
+    "memory": ("service.commands:memory", "Read the memory of the service's processes, by their number."),
     "model": ("model.commands:model", "Compare modelled times with published ones of a real Ascend part."),
     "mutants": (
         "model.commands:mutants",

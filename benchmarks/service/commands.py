@@ -1,4 +1,4 @@
-"""`tilewise bench serve`, `conform`, `hostile`, `page` and `soak`."""
+"""`tilewise bench serve`, `conform`, `hostile`, `memory`, `page` and `soak`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilewise.benchmarks.common.promises import show_promises
 from tilewise.cli.formatting import output
 from tilewise.cli.options import common, database, give
 
-__all__ = ["conform", "hostile", "page", "serve", "soak"]
+__all__ = ["conform", "hostile", "memory", "page", "serve", "soak"]
 
 
 @click.command()
@@ -214,3 +214,29 @@ def _show_conform(body: dict[str, Any]) -> None:
             click.echo(f"  {count} x {name}")
         for example in row["examples"]:
             click.echo(example)
+
+
+@click.command()
+@click.option(
+    "--workers", type=click.IntRange(1), multiple=True, default=(1, 2, 4), show_default=True, help="Repeatable."
+)
+@click.option("--problems", type=click.IntRange(1), default=10_000, show_default=True, help="Stored problems.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@common
+def memory(workers: tuple[int, ...], problems: int, file: str | None, as_json: bool) -> None:
+    """Read the memory of a server's processes, just started and after questions of all kinds."""
+    from tilewise.benchmarks.service.memory import bench_memory
+    from tilewise.cli.progress import working
+
+    with working("serving") as progress:
+        body = bench_memory(workers, problems, say=progress)
+    give(body, as_json, file, _show_memory)
+
+
+def _show_memory(body: dict[str, Any]) -> None:
+    for row in body["rows"]:
+        for when in ("idle", "asked"):
+            click.echo(
+                f"{row['workers']} workers, {when}: {row[when]['processes']} processes take {row[when]['all_mb']} MB, "
+                f"the largest {row[when]['largest_mb']} MB"
+            )
