@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from tilewise.benchmarks.common.header import service_header
 from tilewise.benchmarks.common.many import fill
@@ -20,6 +20,8 @@ from tilewise.errors import Unavailable
 if TYPE_CHECKING:
     from schemathesis import GenerationMode
     from schemathesis.schemas import APIOperation
+
+    Operation: TypeAlias = APIOperation[Any, Any, Any, Any]
 
 __all__ = ["ARGUED", "bench_conform"]
 
@@ -66,7 +68,7 @@ def bench_conform(cases: int, *, seed: int, say: Callable[[str], None]) -> dict[
             with open_store(url) as store:
                 token = Tokens(store.database).create("conform", Right.ADMIN) if caller == "token" else None
             with serving(url, options=("--no-jobs", "--writes-a-minute", "1000000")) as (address, *_):
-                seen = _sent(address, token, cases, seed, lambda done, who=caller: say(f"{who}: {done} of {cases}"))
+                seen = _sent(address, token, cases, seed, say)
         rows.append(
             {
                 "caller": caller,
@@ -80,25 +82,25 @@ def bench_conform(cases: int, *, seed: int, say: Callable[[str], None]) -> dict[
     return {**header, "schemathesis": schemathesis.__version__, "left_out": ARGUED, "rows": rows}
 
 
-def _sent(address: str, token: str | None, cases: int, seed: int, say: Callable[[int], None]) -> _Seen:
+def _sent(address: str, token: str | None, cases: int, seed: int, say: Callable[[str], None]) -> _Seen:
     import schemathesis
 
     schema = schemathesis.openapi.from_url(f"{address}/openapi.json")
     headers = {"authorization": f"Bearer {token}"} if token else {}
     schema.config.update(headers=headers)
     seen, waiting, turn = _Seen(), list(_inputs(schema)), 0
-    while seen.cases < cases:
+    while seen.cases < cases and waiting:
         turn += 1
         for operation, mode in list(waiting):
             before = seen.cases
             _one_round(operation, mode, seed + turn, seen)
             if seen.cases - before < _ROUND:
                 waiting.remove((operation, mode))  # it has no more inputs that differ
-        say(seen.cases)
+        say(f"{seen.cases} of {cases} cases {'with' if token else 'without'} a token; {seen.faults.total()} faults")
     return seen
 
 
-def _inputs(schema: Any) -> Iterator[tuple[APIOperation, GenerationMode]]:
+def _inputs(schema: Any) -> Iterator[tuple[Operation, GenerationMode]]:
     """Yield each operation with each kind of inputs that it can have."""
     from schemathesis import GenerationMode
 
@@ -111,7 +113,7 @@ def _inputs(schema: Any) -> Iterator[tuple[APIOperation, GenerationMode]]:
             yield operation, GenerationMode.NEGATIVE
 
 
-def _one_round(operation: APIOperation, mode: GenerationMode, seed: int, seen: _Seen) -> None:
+def _one_round(operation: Operation, mode: GenerationMode, seed: int, seen: _Seen) -> None:
     import hypothesis
     from schemathesis import GenerationMode
     from schemathesis.errors import FailureGroup

@@ -52,7 +52,7 @@ def _ask(address: str, problems: int) -> None:
     for number in range(_ASKED):
         for match in _MATCHES:
             dims = stored[number % len(stored)] if match == "exact" else {"M": 1000 + number, "N": 8191}
-            query = {**dims, "device": DEVICE, "match": match}
+            query: dict[str, str | int] = {**dims, "device": DEVICE, "match": match}
             answer = httpx2.get(f"{address}/v1/configs/{KERNEL}", params=query, timeout=_PATIENCE_SECONDS)
             if answer.status_code not in (200, 404):  # nothing is tuned near a question
                 raise Unavailable(f"a look-up answered {answer.status_code}: {answer.text[:200]}")

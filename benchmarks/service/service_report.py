@@ -1,4 +1,4 @@
-"""The tables of docs/service.md, from the JSON of `tilewise bench serve`, `bench hostile`, `bench memory` and `bench soak`.
+"""The tables of docs/service.md, from the JSON of `tilewise bench serve`, `hostile`, `memory` and `soak`.
 
 `python -m tilewise.benchmarks.service.service_report docs` writes them; a test checks that they are up to date.
 """
