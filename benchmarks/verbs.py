@@ -12,6 +12,10 @@ VERBS = {
         "Time attention on an NVIDIA GPU against PyTorch's and the memory rate.",
     ),
     "clock": ("model.commands:clock", "Measure the processor time that compiling and timing a config takes."),
+    "conform": (
+        "service.commands:conform",
+        "Send generated requests to a server; compare the answers with its document.",
+    ),
     "cube": ("model.commands:cube", "Compare modelled times of matrix products with published ones."),
     "energy": (
         "gpu.commands:energy",
@@ -28,6 +32,7 @@ VERBS = {
     "judge": ("search.commands:judge", "Run the default search on landscapes that decided nothing about it."),
     "kernels": ("gpu.commands:kernels", "Tune kernels and compare them with their defaults and the memory rate."),
     "matrix": ("gpu.commands:matrix", "Tune matrix products and compare them with PyTorch's, on an NVIDIA GPU."),
+    "memory": ("service.commands:memory", "Read the memory of the service's processes, by their number."),
     "model": ("model.commands:model", "Compare modelled times with published ones of a real Ascend part."),
     "mutants": (
         "model.commands:mutants",

@@ -35,7 +35,9 @@ async def import_results(request: Request) -> Response:
     """Merge an export file, plain or gzipped, in one transaction. A stored trial with stronger evidence stays.
     Impossible parts are refused, each with its place and the reason; the rest is imported."""
     service = service_of(request)
-    with service.import_place(), NamedTemporaryFile(prefix="tilewise-import-") as file:
+    length = request.headers.get("content-length", "")
+    place = service.import_place(int(length) if length.isdecimal() else None)
+    with place, NamedTemporaryFile(prefix="tilewise-import-") as file:
         try:
             await _receive(request, file)
         except OSError as error:

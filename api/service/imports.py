@@ -10,7 +10,6 @@ from typing import Any
 
 from starlette.concurrency import run_in_threadpool
 
-from tilewise.api.service.places import Places
 from tilewise.errors import TilewiseError, Unavailable
 from tilewise.kernels import registry
 from tilewise.tuner.workers.supervisor import Supervisor
@@ -28,11 +27,10 @@ _log = logging.getLogger(__name__)
 class Imports:
     """The process of imports, started by the first of them. Use it from the event loop's thread."""
 
-    def __init__(self, url: str, supervisor: Supervisor, places: Places) -> None:
+    def __init__(self, url: str, supervisor: Supervisor) -> None:
         self._context = url, registry.own_places()
         self._pool = WorkerPool(supervisor, 1)
         self._one_at_a_time = asyncio.Lock()
-        self.places = places
 
     async def merge(self, path: str, turn: AbstractAsyncContextManager[None]) -> dict[str, Any]:
         """Check the export file at `path`, and merge it in a `turn` to write; return the JSON of the outcome.

@@ -23,9 +23,12 @@ class Limits:
         self.anonymous_streams = Places(150, 20, "event streams", _STREAM_SECONDS)
         self.explanations = Places(16, 8, "explanations", _STREAM_SECONDS)
         self.exports = Places(32, 8, "exports", _STREAM_SECONDS)
-        self.imports = Places(4, 4, "imports", 30.0)
+        self.imports = Places(4, 4, "large imports", 30.0)
+        """Imports whose files take room on the disk while they wait."""
+        self.small_imports = Places(64, 64, "imports", _STREAM_SECONDS)
 
     def forget(self, process: int) -> None:
         """Free what a process held when it ended."""
-        for places in (self.streams, self.anonymous_streams, self.explanations, self.exports, self.imports):
+        imports = self.imports, self.small_imports
+        for places in (self.streams, self.anonymous_streams, self.explanations, self.exports, *imports):
             places.forget(process)

@@ -48,6 +48,8 @@ on the event loop, which answers no other request meanwhile."""
 _TURN_SECONDS = 30.0
 """Time that a write or an export waits for earlier ones of this server."""
 
+_SMALL_IMPORT_BYTES = 1 << 20
+
 _WRITERS, _EXPORTS = 8, 4
 """Number at once, in all processes of a server; a database file has one writer."""
 
@@ -154,7 +156,7 @@ class Service:
         self.stopping = False
         self._checker = ThreadPoolExecutor(1, thread_name_prefix="ready")
         supervisor = Supervisor(_ENTRY, env=_ONE_THREAD)
-        self._imports = Imports(self._url, supervisor, self.limits.imports)
+        self._imports = Imports(self._url, supervisor)
         self.slow_lookups = SlowLookups(self._url, self.answer_cache, supervisor, self._siblings.count)
         self._preparing = asyncio.create_task(self._prepare())
         await self._siblings.open(self.metrics.text)
@@ -302,9 +304,11 @@ class Service:
         async with self._turn(self._writing):
             return await run_in_threadpool(function, *arguments, **named)
 
-    def import_place(self) -> AbstractContextManager[None]:
-        """Limit the imports that arrive at once. Raises `Busy`."""
-        return self._imports.places.one("importers")
+    def import_place(self, size: int | None) -> AbstractContextManager[None]:
+        """Limit the imports that arrive or wait at once, by the bytes of the body, None if they are not known.
+        Raises `Busy`."""
+        is_small = size is not None and size <= _SMALL_IMPORT_BYTES
+        return (self.limits.small_imports if is_small else self.limits.imports).one("importers")
 
     async def merge_file(self, path: str) -> dict[str, Any]:
         """Merge an export file; return the JSON of the outcome."""

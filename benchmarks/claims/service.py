@@ -192,6 +192,14 @@ def _imported(raw: Raw) -> str:
     )
 
 
+def _taken(raw: Raw) -> str:
+    return "; ".join(
+        f"{row['workers']} workers: {row['idle']['processes']} processes, {row['idle']['all_mb']} MB, later "
+        f"{row['asked']['processes']}, {row['asked']['all_mb']} MB, the largest {row['asked']['largest_mb']} MB"
+        for row in raw["memory"]["rows"]
+    )
+
+
 def _noticed(raw: Raw) -> str:
     body = raw["mutation"]
     packages = ", ".join(f"{name} {_share(each)}" for name, each in body["packages"].items())
@@ -338,6 +346,17 @@ SERVICE = (
         designed="the limits of an entry, by such a file",
         not_designed="the rest",
         note="The aim is 300 MB for each file.",
+    ),
+    Claim(
+        name="process-memory",
+        question="Memory of a server by its workers: just started, and after 160 questions of all kinds",
+        figure=_taken,
+        cases=lambda raw: "one start of each, with 10,000 stored problems in SQLite; what processes share counts once",
+        files=("docs/results/memory.json",),
+        places=(Place("docs/service.md"),),
+        about=("api", "db/sql", "tuner/portfolio", "tuner/prior", "benchmarks/service/memory.py"),
+        designed="nothing",
+        not_designed="all",
     ),
     Claim(
         name="usable-page",

@@ -1,4 +1,4 @@
-"""`tilewise bench serve`, `hostile`, `page` and `soak`."""
+"""`tilewise bench serve`, `conform`, `hostile`, `memory`, `page` and `soak`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tilewise.benchmarks.common.promises import show_promises
 from tilewise.cli.formatting import output
 from tilewise.cli.options import common, database, give
 
-__all__ = ["hostile", "page", "serve", "soak"]
+__all__ = ["conform", "hostile", "memory", "page", "serve", "soak"]
 
 
 @click.command()
@@ -184,3 +184,59 @@ def _show_page(body: dict[str, Any]) -> None:
             f"{row['trials']} trials: usable after {median['usable_ms']} ms (first load {row['first']['usable_ms']}); "
             f"first byte {median['first_byte_ms']}, page {median['page_ms']}, trials {median['trials_ms']} ms"
         )
+
+
+@click.command()
+@click.option("--cases", type=click.IntRange(1), default=12_000, show_default=True, help="Cases per caller.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of the cases.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@common
+def conform(cases: int, seed: int, file: str | None, as_json: bool) -> int:
+    """Send requests that are generated from the server's OpenAPI document, with a token and without.
+
+    Exit with 1 if an answer is a 5xx, or is not as documented.
+    """
+    from tilewise.benchmarks.service.conform import bench_conform
+    from tilewise.cli.progress import working
+
+    with working("sending") as progress:
+        body = bench_conform(cases, seed=seed, say=progress)
+    give(body, as_json, file, _show_conform)
+    return 1 if any(row["faults"] for row in body["rows"]) else 0
+
+
+def _show_conform(body: dict[str, Any]) -> None:
+    for row in body["rows"]:
+        click.echo(
+            f"{row['cases']} cases of a {row['caller']}: {sum(row['faults'].values())} faults; {row['statuses']}"
+        )
+        for name, count in row["faults"].items():
+            click.echo(f"  {count} x {name}")
+        for example in row["examples"]:
+            click.echo(example)
+
+
+@click.command()
+@click.option(
+    "--workers", type=click.IntRange(1), multiple=True, default=(1, 2, 4), show_default=True, help="Repeatable."
+)
+@click.option("--problems", type=click.IntRange(1), default=10_000, show_default=True, help="Stored problems.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@common
+def memory(workers: tuple[int, ...], problems: int, file: str | None, as_json: bool) -> None:
+    """Read the memory of a server's processes, just started and after questions of all kinds."""
+    from tilewise.benchmarks.service.memory import bench_memory
+    from tilewise.cli.progress import working
+
+    with working("serving") as progress:
+        body = bench_memory(workers, problems, say=progress)
+    give(body, as_json, file, _show_memory)
+
+
+def _show_memory(body: dict[str, Any]) -> None:
+    for row in body["rows"]:
+        for when in ("idle", "asked"):
+            click.echo(
+                f"{row['workers']} workers, {when}: {row[when]['processes']} processes take {row[when]['all_mb']} MB, "
+                f"the largest {row[when]['largest_mb']} MB"
+            )

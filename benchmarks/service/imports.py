@@ -20,7 +20,7 @@ from tilewise.db.sql.sql_store import open_store
 from tilewise.db.tokens import Right, Tokens
 from tilewise.errors import Unavailable
 
-__all__ = ["bench_imports"]
+__all__ = ["bench_imports", "descendants"]
 
 _HOSTILE_ENTRIES = 6
 _EMPTY_LISTS = 3_400_000
@@ -86,7 +86,7 @@ def _watched(server: int) -> Iterator[dict[str, int]]:
     def watch() -> None:
         while not over.wait(_SAMPLE_SECONDS):
             largest["server"] = max(largest["server"], _resident(server))
-            largest["process"] = max(largest["process"], *(_resident(pid) for pid in _descendants(server)), 0)
+            largest["process"] = max(largest["process"], *(_resident(pid) for pid in descendants(server)), 0)
 
     watching = threading.Thread(target=watch)
     watching.start()
@@ -97,12 +97,13 @@ def _watched(server: int) -> Iterator[dict[str, int]]:
         watching.join()
 
 
-def _descendants(pid: int) -> Iterator[int]:
+def descendants(pid: int) -> Iterator[int]:
+    """Yield the processes below one, of which some may have ended."""
     for task in Path(f"/proc/{pid}/task").glob("*/children"):
         with suppress(OSError):  # it has ended meanwhile
             for child in task.read_text().split():
                 yield int(child)
-                yield from _descendants(int(child))
+                yield from descendants(int(child))
 
 
 def _resident(pid: int) -> int:

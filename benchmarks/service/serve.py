@@ -342,10 +342,12 @@ def _hello() -> Iterator[str]:
 
 
 @contextmanager
-def serving(url: str, files: int | None = None, workers: int = 1) -> Iterator[tuple[str, subprocess.Popen[str], float]]:
+def serving(
+    url: str, files: int | None = None, workers: int = 1, options: Sequence[str] = ()
+) -> Iterator[tuple[str, subprocess.Popen[str], float]]:
     """Run a server of so many processes, each with so many open `files`; yield its URL, its first process, and the time
     of its start."""
-    words = ["serve", "--port", "0", "--db", url, "--log-level", "error", "--workers", str(workers)]
+    words = ["serve", "--port", "0", "--db", url, "--log-level", "error", "--workers", str(workers), *options]
     command = [sys.executable, "-m", "tilewise.cli", *words]
     if files:
         command = ["sh", "-c", f'ulimit -n {files}; exec "$@"', "sh", *command]

@@ -1,4 +1,4 @@
-"""The tables of docs/service.md, from the JSON of `tilewise bench serve`, `bench hostile` and `bench soak`.
+"""The tables of docs/service.md, from the JSON of `tilewise bench serve`, `hostile`, `memory` and `soak`.
 
 `python -m tilewise.benchmarks.service.service_report docs` writes them; a test checks that they are up to date.
 """
@@ -31,6 +31,7 @@ _UNSEEN = ["first-time look-ups per second", "share of hello's", "p50, p99 (hell
 _LESS_HOT = ["nearest, one at a time, median ms", "first nearest, first portfolio (one request each), s"]
 _HOSTILE = ["beside", "look-ups: p50, p99, slowest, ms", "slowest /readyz, ms"]
 _IMPORTED = ["file", "MB", "answer", "seconds", "memory: server, its process, MB"]
+_TAKEN = ["workers", "at the start: processes, MB", "later: processes, MB", "the largest, MB"]
 _AT_ONCE = ("nearest_at_once_s", "portfolio_at_once_s")
 _RATIO, _P99_MS = 0.30, 25
 _MEMORY = "memory: first answer, later, MB"
@@ -38,8 +39,8 @@ _MEMORY = "memory: first answer, later, MB"
 
 def filled(page: str, results: Path) -> str:
     """Return the page with its tables up to date; `results` is the folder of recorded results."""
-    names = ("serve", "hostile", *SOAKS)
-    served, hostile, *soaked = (json.loads((results / f"{name}.json").read_text()) for name in names)
+    names = ("serve", "hostile", "memory", *SOAKS)
+    served, hostile, memory, *soaked = (json.loads((results / f"{name}.json").read_text()) for name in names)
     rows = served["rows"]
     return placed(
         page,
@@ -51,6 +52,7 @@ def filled(page: str, results: Path) -> str:
             "unseen": markdown([_SERVED[0], *_UNSEEN, *_LESS_HOT], [_less_hot(row) for row in rows]),
             "aims": f"Aims for first-time look-ups: {aims(rows[-1])}.",
             "hostile": f"{_hostile_about(hostile)}\n\n{markdown(_HOSTILE, [_beside(row) for row in hostile['rows']])}",
+            "memory": f"{_memory_about(memory)}\n\n{markdown(_TAKEN, [_taken(row) for row in memory['rows']])}",
             "imports": markdown(_IMPORTED, [_imported(row) for row in hostile["imports"]]),
             "export": _export([row for row in rows if "export" in row][-1]),
         },
@@ -108,6 +110,17 @@ def _beside(row: Mapping[str, Any]) -> list[str]:
         f"{row['p50_ms']:.1f}, {row['p99_ms']:.1f}, {row['slowest_ms']:.1f}",
         f"{row['readyz_slowest_ms']:.0f}",
     ]
+
+
+def _memory_about(body: Mapping[str, Any]) -> str:
+    return (
+        f"{body['machine']}, Python {body['versions']['python']}, {body['date'][:10]} ([results](results/memory.json))."
+    )
+
+
+def _taken(row: Mapping[str, Any]) -> list[str]:
+    figures = (f"{row[when]['processes']}, {row[when]['all_mb']}" for when in ("idle", "asked"))
+    return [f"{row['workers']}", *figures, f"{row['asked']['largest_mb']}"]
 
 
 def _imported(row: Mapping[str, Any]) -> list[str]:

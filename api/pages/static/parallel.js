@@ -20,7 +20,8 @@ export class Parallel {
     home.append(element("h3", {}, "All parameters at once"), this.note, element("div", { class: "scroll", tabindex: 0, role: "region", "aria-label": "Parallel coordinates" }, this.body));
     this.body.style.minWidth = `${(this.axes.length + 1) * NARROWEST}px`;
     this.listen();
-    new ResizeObserver(() => this.draw()).observe(this.body);
+    this.draw();
+    new ResizeObserver(() => { if (this.body.clientWidth !== this.width) this.draw(); }).observe(this.body);
     selection.addEventListener("change", () => this.draw());
     selection.addEventListener("point", () => this.drawOver());
   }

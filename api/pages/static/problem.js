@@ -3,12 +3,12 @@ import { showDetails } from "./details.js";
 import { element } from "./format.js";
 import { Parallel } from "./parallel.js";
 import { Scatter } from "./scatter.js";
-import { whenSeen } from "./seen.js";
+import { afterPaint, whenSeen } from "./seen.js";
 import { Table } from "./table.js";
 import { load, Selection } from "./trials.js";
 
-const home = document.getElementById("instrument");
-const path = home.dataset.path;
+const instrument = document.getElementById("instrument");
+const path = instrument.dataset.path;
 
 function chartsOf(trials) {
   const evaluations = trials.ordinal.filter((each) => each !== null).length;
@@ -41,17 +41,18 @@ async function start() {
   const trials = await load(`${path}/trials.json`);
   const form = document.getElementById("narrow").elements;
   const selection = new Selection(trials, { status: form.status.value, within: form.within.checked ? Number(form.within.value) : null });
-  const charts = document.getElementById("charts");
-  for (const chart of chartsOf(trials)) { // each is made when it is seen: a problem may have a dozen parameters
-    const place = charts.appendChild(element("div", { class: "place" }));
-    whenSeen(place, () => new Scatter(place, selection, chart));
-  }
-  const parallel = document.getElementById("parallel");
-  if (trials.varied.length > 1 && trials.best === trials.best) whenSeen(parallel, () => new Parallel(parallel, selection));
+  const home = document.getElementById("charts"), charts = chartsOf(trials);
+  const places = charts.map(() => element("div", { class: "place" }));
+  home.append(...places);
+  // Each is made when it is seen: a problem may have a dozen parameters.
+  places.forEach((place, n) => whenSeen(place, () => new Scatter(place, selection, charts[n])));
   new Table(selection, path);
   showDetails(document.getElementById("details"), document.getElementById("spoken"), selection, path);
   tools(selection);
-  home.dataset.ready = "";
+  instrument.dataset.ready = "";
+  if (trials.varied.length < 2 || trials.best !== trials.best) return;
+  const parallel = document.getElementById("parallel");
+  afterPaint(() => whenSeen(parallel, () => new Parallel(parallel, selection))); // thousands of lines; the dots come first
 }
 
 start();

@@ -20,7 +20,8 @@ export class Scatter {
     home.append(element("h3", {}, title), body);
     this.body = body;
     this.listen();
-    new ResizeObserver(() => this.draw()).observe(body);
+    this.draw();
+    new ResizeObserver(() => { if (this.body.clientWidth !== this.width) this.draw(); }).observe(body);
     selection.addEventListener("change", () => this.draw());
     selection.addEventListener("point", () => this.drawRing());
   }
@@ -100,21 +101,38 @@ export class Scatter {
   }
 
   drawDots(context, colour, shown) {
-    const { selection, px, py } = this, radius = shown.length > 2000 ? 1.6 : 2.6;
-    const kinds = { faint: sprite(radius, colour.faint), dot: sprite(radius, colour.dot), failed: sprite(radius, colour.fault), mark: sprite(radius + 0.6, colour.mark) };
-    const taken = new Uint8Array(2 * HEIGHT * Math.ceil(this.width + 1)); // pixels: a Set takes 100 ms for 50,000 trials
-    const { time } = selection.trials, half = radius + 1;
-    const put = (trial, kind) => {
-      const spot = (Math.round(px[trial]) * HEIGHT + Math.round(py[trial])) * 2 + (kind === "mark");
-      if (taken[spot]) return;
-      taken[spot] = 1;
-      context.drawImage(kinds[kind], px[trial] - half, py[trial] - half, 2 * half, 2 * half);
-    };
-    if (selection.marked === null) for (const trial of shown) put(trial, time[trial] === time[trial] ? "dot" : "failed");
-    else {
-      for (const trial of shown) if (!selection.marked[trial]) put(trial, "faint");
-      for (const trial of shown) if (selection.marked[trial]) put(trial, "mark");
+    const { marked, trials: { time } } = this.selection, radius = shown.length > 2000 ? 1.6 : 2.6;
+    const put = (kept, ink, more = 0) => this.stamp(context, shown.filter(kept), radius + more, ink);
+    if (marked === null) {
+      put((trial) => time[trial] === time[trial], colour.dot);
+      put((trial) => time[trial] !== time[trial], colour.fault);
+    } else {
+      put((trial) => !marked[trial], colour.faint);
+      put((trial) => marked[trial], colour.mark, 0.6);
     }
+  }
+
+  // Dots of one colour, pixel by pixel on a layer of their own: a browser takes 10 times as long to draw as many pictures.
+  stamp(context, trials, radius, ink) {
+    if (!trials.length) return;
+    const ratio = window.devicePixelRatio || 1, dot = sprite(radius, ink, ratio), half = dot.width >> 1;
+    const { width, height } = context.canvas, layer = new ImageData(width, height);
+    const from = new Uint32Array(dot.data.buffer), to = new Uint32Array(layer.data.buffer), taken = new Uint8Array(to.length);
+    const inked = [...from.keys()].filter((pixel) => alpha(from[pixel]));
+    const steps = inked.map((pixel) => (Math.floor(pixel / dot.width) - half) * width + pixel % dot.width - half);
+    const inks = inked.map((pixel) => from[pixel]);
+    for (const trial of trials) { // the axes' margins are wider than a dot, so none reaches over an edge
+      const middle = Math.round(this.py[trial] * ratio) * width + Math.round(this.px[trial] * ratio);
+      if (taken[middle]) continue;
+      taken[middle] = 1;
+      for (let n = 0; n < steps.length; n += 1) {
+        const place = middle + steps[n];
+        if (alpha(inks[n]) > alpha(to[place])) to[place] = inks[n];
+      }
+    }
+    const over = element("canvas", { width, height });
+    over.getContext("2d").putImageData(layer, 0, 0);
+    context.drawImage(over, 0, 0, this.width, HEIGHT);
   }
 
   drawRing() {
@@ -213,13 +231,15 @@ function line(context, x1, y1, x2, y2) {
   context.stroke();
 }
 
-// A dot as a picture: thousands of them are drawn faster than as many circles.
-function sprite(radius, colour) {
-  const made = document.createElement("canvas"), half = radius + 1;
-  const context = fitted(made, 2 * half, 2 * half);
-  context.fillStyle = colour;
+// The pixels of a dot, on a screen that has `ratio` of them per CSS pixel.
+function sprite(radius, ink, ratio) {
+  const half = Math.ceil((radius + 1) * ratio), size = 2 * half + 1;
+  const context = element("canvas", { width: size, height: size }).getContext("2d", { willReadFrequently: true });
+  context.fillStyle = ink;
   context.beginPath();
-  context.arc(half, half, radius, 0, 2 * Math.PI);
+  context.arc(half + 0.5, half + 0.5, radius * ratio, 0, 2 * Math.PI);
   context.fill();
-  return made;
+  return context.getImageData(0, 0, size, size);
 }
+
+const alpha = (pixel) => pixel >>> 24;

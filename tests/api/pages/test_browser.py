@@ -277,6 +277,16 @@ def test_the_table_is_sorted_and_filtered_and_the_address_keeps_it(page, url):
     expect(table.first).to_have_text(shown, use_inner_text=True)
 
 
+def test_what_lies_below_is_laid_out_when_it_comes_near(page, url):
+    page.set_viewport_size({"width": 390, "height": 300})  # a browser's "near" grows with the window
+    opened(page, url)
+    place = page.locator("#provenance")
+    is_laid_out = "place => place.checkVisibility({contentVisibilityAuto: true})"
+    assert not place.evaluate(is_laid_out)
+    place.scroll_into_view_if_needed()
+    page.wait_for_function(is_laid_out, arg=place.element_handle())
+
+
 def test_parallel_coordinates_are_brushed_along_an_axis(page, url):
     opened(page, url)
     place = page.locator("#parallel .chart")

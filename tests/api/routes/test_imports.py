@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from contextlib import ExitStack
+
+from tilewise.db.records import digest
 
 HIDDEN = """
 import sys
@@ -45,3 +48,13 @@ def test_the_command_is_defined_without_loading_the_service():
         HIDDEN.format(names={"fastapi", "uvicorn", "sqlalchemy"}) + "import tilewise.cli.commands.service.serve"
     )
     assert (done.stderr, done.returncode) == ("", 0)
+
+
+def test_large_imports_that_wait_leave_places_for_small_ones(client, admin):
+    empty = {"format": "tilewise", "version": 1, "created": "2026-11-20T00:00:00+00:00", "entries": []}
+    with ExitStack() as held:
+        for _ in range(4):
+            held.enter_context(client.app.state.service.import_place(None))
+        assert client.post("/v1/import", json=empty | {"sha256": digest([])}, headers=admin).status_code == 200
+        refused = client.post("/v1/import", content=iter([b"{}"]), headers=admin)
+        assert (refused.status_code, refused.headers["retry-after"]) == (429, "30")

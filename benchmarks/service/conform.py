@@ -1,0 +1,144 @@
+"""Requests that schemathesis generates from the server's own OpenAPI document, valid and invalid ones, against a server
+process, with a token that may do everything and without any. Each answer is compared with the document."""
+
+from __future__ import annotations
+
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+from tilewise.benchmarks.common.header import service_header
+from tilewise.benchmarks.common.many import fill
+from tilewise.benchmarks.service.serve import serving
+from tilewise.db.sql.sql_store import open_store
+from tilewise.db.tokens import Right, Tokens
+from tilewise.errors import Unavailable
+
+if TYPE_CHECKING:
+    from schemathesis import GenerationMode
+    from schemathesis.schemas import APIOperation
+
+    Operation: TypeAlias = APIOperation[Any, Any, Any, Any]
+
+__all__ = ["ARGUED", "bench_conform"]
+
+ARGUED = {
+    "positive_data_acceptance": "a document cannot say which sizes and parameters belong to which kernel, nor which "
+    "keys, jobs and devices there are: the server refuses requests that are well-formed",
+    "negative_data_rejection of /v1/lookup": "a query that does not match its schema fails alone, within an answer",
+}
+"""Checks that are left out, and why."""
+
+_STREAM = "/v1/jobs/{number}/events"
+"""It ends only with its job."""
+
+_STORED = 1000
+_ROUND = 50
+"""Cases of an operation before it is the next one's turn."""
+
+_EXAMPLES = 20
+"""Faults that are recorded in full."""
+
+
+@dataclass(slots=True)
+class _Seen:
+    cases: int = 0
+    statuses: Counter[str] = field(default_factory=Counter)
+    faults: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+
+
+def bench_conform(cases: int, *, seed: int, say: Callable[[str], None]) -> dict[str, Any]:
+    """Send at least so many cases with a token and as many without; return the JSON, with a row for each.
+
+    Raises `Unavailable` without schemathesis.
+    """
+    try:
+        import schemathesis
+    except ImportError as error:
+        raise Unavailable("schemathesis is not installed; install tilewise[test]") from error
+    rows = []
+    for caller in ("token", "stranger"):
+        with tempfile.TemporaryDirectory(prefix="tilewise-conform-") as folder:
+            url = f"sqlite:///{Path(folder) / 'tilewise.db'}"
+            fill(url, _STORED)
+            with open_store(url) as store:
+                token = Tokens(store.database).create("conform", Right.ADMIN) if caller == "token" else None
+            with serving(url, options=("--no-jobs", "--writes-a-minute", "1000000")) as (address, *_):
+                seen = _sent(address, token, cases, seed, say)
+        rows.append(
+            {
+                "caller": caller,
+                "cases": seen.cases,
+                "statuses": dict(sorted(seen.statuses.items())),
+                "faults": dict(seen.faults),
+                "examples": list(seen.examples.values()),
+            }
+        )
+    header = service_header(f"tilewise bench conform --cases {cases} --seed {seed}")
+    return {**header, "schemathesis": schemathesis.__version__, "left_out": ARGUED, "rows": rows}
+
+
+def _sent(address: str, token: str | None, cases: int, seed: int, say: Callable[[str], None]) -> _Seen:
+    import schemathesis
+
+    schema = schemathesis.openapi.from_url(f"{address}/openapi.json")
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    schema.config.update(headers=headers)
+    seen, waiting, turn = _Seen(), list(_inputs(schema)), 0
+    while seen.cases < cases and waiting:
+        turn += 1
+        for operation, mode in list(waiting):
+            before = seen.cases
+            _one_round(operation, mode, seed + turn, seen)
+            if seen.cases - before < _ROUND:
+                waiting.remove((operation, mode))  # it has no more inputs that differ
+        say(f"{seen.cases} of {cases} cases {'with' if token else 'without'} a token; {seen.faults.total()} faults")
+    return seen
+
+
+def _inputs(schema: Any) -> Iterator[tuple[Operation, GenerationMode]]:
+    """Yield each operation with each kind of inputs that it can have."""
+    from schemathesis import GenerationMode
+
+    for found in schema.get_all_operations():
+        operation = found.ok()
+        if operation.path == _STREAM:
+            continue
+        yield operation, GenerationMode.POSITIVE
+        if operation.query or operation.path_parameters or operation.body:
+            yield operation, GenerationMode.NEGATIVE
+
+
+def _one_round(operation: Operation, mode: GenerationMode, seed: int, seen: _Seen) -> None:
+    import hypothesis
+    from schemathesis import GenerationMode
+    from schemathesis.errors import FailureGroup
+    from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
+
+    excluded = [positive_data_acceptance]
+    if operation.path == "/v1/lookup" and mode is GenerationMode.NEGATIVE:
+        excluded.append(negative_data_rejection)
+
+    @hypothesis.seed(seed)
+    @hypothesis.settings(
+        max_examples=_ROUND, database=None, deadline=None, suppress_health_check=list(hypothesis.HealthCheck)
+    )
+    @hypothesis.given(case=operation.as_strategy(generation_mode=mode))
+    def send(case: Any) -> None:
+        answer = case.call()
+        seen.cases += 1
+        seen.statuses[str(answer.status_code)] += 1
+        try:
+            case.validate_response(answer, excluded_checks=excluded)
+        except FailureGroup as group:
+            for failure in group.exceptions:
+                name = f"{operation.label}: {failure.title}"
+                seen.faults[name] += 1
+                if len(seen.examples) < _EXAMPLES:
+                    seen.examples.setdefault(name, f"{name}: {failure.message}\n{case.as_curl_command()}"[:2000])
+
+    send()
