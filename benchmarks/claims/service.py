@@ -205,6 +205,7 @@ def _outcomes(raw: Raw) -> str:
 def _imported(raw: Raw) -> str:
     return "; ".join(
         f"{row['mb']:.0f} MB of {row['file']}: {row['server_mb']} MB and {row['process_mb']} MB"
+        + (" (refused)" if row["status"] == 400 else "")
         for row in raw["hostile"]["imports"]
     )
 
