@@ -121,7 +121,7 @@ def _entry(claim: Claim, files: RawFiles, history: History | None) -> str:
 
 
 def _clocks(claim: Claim, files: RawFiles) -> str:
-    found = dict.fromkeys(_clock(files.body(path)) for path in claim.files)
+    found = dict.fromkeys(each for path in claim.files for each in _clock(files.body(path)).split(" and "))
     return " and ".join(found)
 
 
