@@ -77,6 +77,13 @@ def _speed_up(raw: Raw) -> str:
     return "; ".join(parts)
 
 
+def _singles(raw: Raw) -> str:
+    """Return the number of trials that the single chip of each comparison made."""
+    singles = [raw["spread"]["jobs"][0], *(study["rows"][0] for study in raw["spread"]["one_problem"])]
+    *counts, last = (str(row["trials"]) for row in singles)
+    return f"{', '.join(counts)} and {last}"
+
+
 def _speed_up_words(raw: Raw) -> str:
     jobs = raw["spread"]["jobs"][-1]
     random, guided = _one(raw, "random", 64), _one(raw, "guided", 64)
@@ -119,6 +126,10 @@ def _ray_kills(raw: Raw) -> str:
         f"killed {body['kills']['head']} times ({_heads(body)}); {body['jobs_on_another_toolchain']} jobs on a wrong "
         "toolchain"
     )
+
+
+def _kinds(raw: Raw) -> str:
+    return ", ".join(f"{kind} {count}" for kind, count in raw["fleet-ray"]["kills"].items())
 
 
 def _late(body: Mapping[str, Any]) -> int:
@@ -177,7 +188,10 @@ FLEET = (
         name="fleet-speed-up",
         question="Trials a second on replayed chips that sleep, against one chip",
         figure=_speed_up,
-        cases=lambda raw: "one run of each; chips of planted speeds of 0.9 to 1.1, all on one machine",
+        cases=lambda raw: (
+            f"one run of each, in which the single chip made {_singles(raw)} trials; chips of planted speeds of 0.9 to "
+            "1.1, all on one machine of two processors"
+        ),
         files=("docs/results/spread.json",),
         earlier=("docs/results/spread-earlier.json", "docs/results/spread-barriers.json"),
         places=(Place("docs/service.md", _speed_up_words),),
@@ -189,11 +203,10 @@ FLEET = (
         note="A single chip times no anchors. The driver of one problem is one process; its chips work on while it "
         "waits for the database and searches. Guided searches were kept from ending by themselves. A replayed chip "
         "verifies at once; a real one first finishes the config that it times. Jobs side by side are processes of "
-        "their own, here on two processors: in two short runs, all eight had stored a trial 4.3 s after they were "
-        "submitted, one alone after 2.0 s, and then a trial and its commit took them 0.22 s, one alone 0.21 s. Earlier "
-        "runs made 7.7x, and 6.9x on a machine so busy that a single chip on one problem waited 25% of the time "
-        "for the database, not 4%. The single chip waits for each of its commits, so that a speed-up may exceed the "
-        "number of chips; the share of the time that chips are busy is free of that.",
+        "their own, here on two processors; their start counts. Earlier runs made 7.7x, and 6.9x on a machine "
+        "so busy that a single chip on one problem waited 25% of the time for the database, not 4%. The "
+        "single chip waits for each of its commits, so that a speed-up may exceed the number of chips; "
+        "the share of the time that chips are busy is free of that.",
     ),
     Claim(
         name="pick-regret",
@@ -215,7 +228,10 @@ FLEET = (
         question="A fleet on a Ray cluster of replayed chips while its nodes, actors, jobs, head, supervisor, server "
         "and database connections are killed or paused: broken promises, as above",
         figure=_ray_kills,
-        cases=lambda raw: "one run on PostgreSQL",
+        cases=lambda raw: (
+            f"one run on PostgreSQL, of {raw['fleet-ray']['seconds']['with_kills']} s with kills and "
+            f"{raw['fleet-ray']['seconds']['without_kills']} s without; the kills, pauses among them: {_kinds(raw)}"
+        ),
         files=("docs/results/fleet-ray.json",),
         places=(Place("docs/service.md", _ray_kill_words),),
         about=("api/cluster", "tuner/cluster", "api/jobs", _STUDY),

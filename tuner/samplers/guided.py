@@ -58,7 +58,7 @@ evaluations with neighbours (docs/search.md)."""
 _FAR_AMONG, _APART_AMONG = 300, 5
 """Number of random configs from which the one farthest from all before is taken, with a prior and without. The farthest
 of many lies in a corner of the space, where configs are slow, and needs a prior that it can correct: eight such were
-behind random search on some of 23 landscapes of 13 kernels, while the farthest of 2, 3, 5 or 10 was behind on none
+behind random search on some of 23 landscapes of 13 kernels, where the farthest of five are ahead on most
 (docs/search.md). The first was chosen by hand, the second on those landscapes."""
 
 _POOL = 4000
