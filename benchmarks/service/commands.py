@@ -1,7 +1,8 @@
-"""`tilewise bench serve`, `hostile`, `page` and `soak`."""
+"""`tilewise bench serve`, `helion`, `hostile`, `page` and `soak`."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import click
@@ -10,7 +11,7 @@ from tilewise.benchmarks.common.promises import show_promises
 from tilewise.cli.formatting import output
 from tilewise.cli.options import common, database, give
 
-__all__ = ["hostile", "page", "serve", "soak"]
+__all__ = ["helion", "hostile", "page", "serve", "soak"]
 
 
 @click.command()
@@ -184,3 +185,20 @@ def _show_page(body: dict[str, Any]) -> None:
             f"{row['trials']} trials: usable after {median['usable_ms']} ms (first load {row['first']['usable_ms']}); "
             f"first byte {median['first_byte_ms']}, page {median['page_ms']}, trials {median['trials_ms']} ms"
         )
+
+
+@click.command()
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@common
+def helion(file: str | None, as_json: bool) -> None:
+    """Run Helion's real package, which has to be installed with jax, with its remote cache on a server."""
+    from tilewise.benchmarks.service.helion import bench_helion
+
+    give(bench_helion(), as_json, file, _show_helion)
+
+
+def _show_helion(body: dict[str, Any]) -> None:
+    for number, run in enumerate(body["processes"], 1):
+        right = "right" if run["right"] else "wrong"
+        output().print(f"process {number}: {right}, {json.dumps(run['counters'])}")
+    output().print(f"records: {len(body['records'])}")

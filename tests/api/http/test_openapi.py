@@ -27,6 +27,8 @@ QUERY = {"kernel": "row_reduce", "dims": {"M": 1000, "N": 8192}, "device": "Asce
 
 JOB = {"kernel": "row_reduce", "shapes": [{"M": 1000, "N": 8192}], "device": "model:Ascend910B4", "trials": 2}
 RECORD = "/v1/jobs/{number}/record"
+HELION = "/v1/helion/{key}"
+KEPT = {"record": {"config": "{}"}, "device": "NVIDIA H200", "kernel": "add", "search_us": 12.5}
 EXPLAIN = "/v1/explain/{kernel}"
 ELSEWHERE = {("/v1/jobs/{number}/events", "GET", 200), (EXPLAIN, "GET", 200)}
 """A stream ends only with its job, and `test_jobs` reads one; an explanation takes a compiler, see `test_report`."""
@@ -75,6 +77,16 @@ REQUESTS = [
     (RECORD, "DELETE", 503, "/v1/jobs/1/record", None),
     ("/v1/workers", "GET", 200, "/v1/workers", None),
     ("/v1/workers", "GET", 503, "/v1/workers", None),
+    ("/v1/helion", "GET", 200, "/v1/helion?limit=1", None),
+    ("/v1/helion", "GET", 400, "/v1/helion?limit=0", None),
+    ("/v1/helion", "GET", 503, "/v1/helion", None),
+    (HELION, "GET", 200, "/v1/helion/" + "0" * 64, None),
+    (HELION, "GET", 404, "/v1/helion/" + "1" * 64, None),
+    (HELION, "GET", 503, "/v1/helion/" + "0" * 64, None),
+    (HELION, "PUT", 200, "/v1/helion/" + "0" * 64, KEPT),
+    (HELION, "PUT", 413, "/v1/helion/" + "0" * 64, {"padding": " " * LARGEST_BODY}),
+    (HELION, "PUT", 422, "/v1/helion/0", KEPT),
+    (HELION, "PUT", 503, "/v1/helion/" + "0" * 64, KEPT),
     ("/v1/jobs/{number}/events", "GET", 404, "/v1/jobs/99/events", None),
     ("/v1/jobs/{number}/events", "GET", 503, "/v1/jobs/1/events", None),
     ("/v1/kernels", "GET", 200, "/v1/kernels", None),
@@ -135,6 +147,8 @@ def test_every_documented_answer_is_as_documented(
     tune()
     if "jobs" in path:
         client.post("/v1/jobs", json=JOB, headers=admin)
+    if path == HELION:
+        client.put("/v1/helion/" + "0" * 64, json=KEPT, headers=admin)
     if (path, status) == (RECORD, 200):
         client.delete("/v1/jobs/1", headers=admin)
     if status == 503 and method != "GET" and path not in ("/v1/lookup", "/v1/import"):
