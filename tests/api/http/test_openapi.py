@@ -8,7 +8,7 @@ import hypothesis
 import pytest
 import schemathesis
 from schemathesis import GenerationMode
-from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
+from schemathesis.specs.openapi.checks import ignored_auth, negative_data_rejection, positive_data_acceptance
 
 from tilewise.api.app import create_app
 from tilewise.api.http import body_limit
@@ -174,6 +174,8 @@ def test_whatever_is_sent_is_answered_as_documented(schema, path, method, mode):
     def check(case):
         # OpenAPI cannot say which dimensions belong to which kernel, so the server refuses some documented requests.
         excluded = [positive_data_acceptance]
+        if (path, method) == (HELION, "PUT"):  # it succeeds, and the check takes the tests' own token for a made-up one
+            excluded.append(ignored_auth)
         if (path, mode) == ("/v1/lookup", GenerationMode.NEGATIVE):  # a query that is wrong fails alone, in an answer
             excluded.append(negative_data_rejection)
             answer = case.call_and_validate(excluded_checks=excluded)
@@ -241,6 +243,7 @@ def test_only_what_a_request_needs_is_documented_as_required(client):
         "/v1/configs/{kernel}": {"kernel", "device", "dims"},
         "/v1/explain/{kernel}": {"kernel", "device", "dims"},
         "/v1/history/{kernel}": {"kernel", "device", "dims"},
+        HELION: {"key"},
         "/v1/jobs/{number}": {"number"},
         "/v1/jobs/{number}/events": {"number"},
         "/v1/jobs/{number}/record": {"number"},
