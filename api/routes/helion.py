@@ -84,6 +84,7 @@ async def helion_record(request: Request) -> Response:
     summary="Keep a record of Helion's autotuner",
     response_model=schemas.HelionRecord,
     responses={
+        400: {"model": schemas.Problem, "description": "The body is no text in UTF-8."},
         413: {"model": schemas.Problem, "description": "The body is too large."},
         422: {
             "model": schemas.ValidationProblem,

@@ -30,8 +30,9 @@ RECORD = "/v1/jobs/{number}/record"
 HELION = "/v1/helion/{key}"
 KEPT = {"record": {"config": "{}"}, "device": "NVIDIA H200", "kernel": "add", "search_us": 12.5}
 EXPLAIN = "/v1/explain/{kernel}"
-ELSEWHERE = {("/v1/jobs/{number}/events", "GET", 200), (EXPLAIN, "GET", 200)}
-"""A stream ends only with its job, and `test_jobs` reads one; an explanation takes a compiler, see `test_report`."""
+ELSEWHERE = {("/v1/jobs/{number}/events", "GET", 200), (EXPLAIN, "GET", 200), (HELION, "PUT", 400)}
+"""No JSON of a request here is a broken body, which is sent at random below. A stream ends only with its job, and
+`test_jobs` reads one; an explanation takes a compiler, see `test_report`."""
 EMPTY = {"format": "tilewise", "version": 1, "created": "2026-11-20T00:00:00+00:00", "entries": []}
 EMPTY["sha256"] = digest([])
 
