@@ -27,6 +27,7 @@ VERBS = {
     ),
     "faults": ("gpu.commands:faults", "Tune among configs that crash, hang or are wrong, on an NVIDIA GPU."),
     "fleet": ("fleet.commands:fleet", "Tune on many replayed chips while processes of the fleet are killed."),
+    "helion": ("service.commands:helion", "Run Helion's real package with its remote cache on a server."),
     "hostile": ("service.commands:hostile", "Time the service's look-ups beside hostile readers."),
     "inferred": ("search.commands:inferred", "Search with inferred tilings and with those written by hand."),
     "judge": ("search.commands:judge", "Run the default search on landscapes that decided nothing about it."),

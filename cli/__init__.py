@@ -35,6 +35,7 @@ _VERBS = {
         "tuning.harvest:harvest",
         "Run a program and store what triton.autotune finds in it.",
     ),
+    "helion": ("results.helion:helion", "List, export and remove the records of Helion's autotuner."),
     "misses": (
         "tuning.misses:misses",
         "List shapes that programs launched without a tuned config.",

@@ -86,12 +86,14 @@ def test_every_operation_has_a_method(remote, tune, client, transport):
     assert remote.retry(job["id"])["state"] == "queued"
     assert remote.cancel(job["id"]) == remote.delete_record(job["id"])
     assert list(remote.jobs()) == remote.workers() == []
+    kept = remote.keep_helion_record("0" * 64, {"config": "{}"}, "NVIDIA H200")
+    assert remote.helion_record("0" * 64) == kept and list(remote.helion_records()) == [kept]
     assert remote.import_results(remote.export())["unchanged"] == 3
     assert remote.readyz() == remote.healthz() == {"status": "ok"}
     assert "tilewise_answers_kept" in remote.metrics()
     assert remote.ready()
     documented = {
-        (method.upper(), path.replace("{kernel}", "row_reduce").replace("{number}", "1"))
+        (method.upper(), path.replace("{kernel}", "row_reduce").replace("{number}", "1").replace("{key}", "0" * 64))
         for path, operations in client.get("/openapi.json").json()["paths"].items()
         for method in operations
     }
@@ -127,6 +129,10 @@ def test_every_parameter_can_be_given(remote, tune, client, transport):
     list(remote.problems(**narrowed, limit=1))
     for n in (1, 2):
         remote.submit("vector_add", [{"N": n}], device="model:Ascend910B4")
+    for n in (1, 2):
+        remote.keep_helion_record(f"{n:064}", {"n": n}, "NVIDIA H200", kernel="add")
+    kept = remote.helion_records(kernel="add", device="NVIDIA H200", limit=1)
+    assert [record["record"] for record in kept] == [{"n": 2}, {"n": 1}]
     found = remote.jobs(limit=1, state="queued", kernel="vector_add", device="model:Ascend910B4")
     assert [job["shapes"] for job in found] == [[{"N": 2}], [{"N": 1}]]
     for path, operations in client.get("/openapi.json").json()["paths"].items():

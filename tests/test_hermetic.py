@@ -52,6 +52,7 @@ def user(tmp_path: Path) -> dict[str, str]:
         "TILEWISE_DATA": str(own),
         "TILEWISE_MISSES": str(own / "misses.jsonl"),
         "TILEWISE_MISSES_SERVER": "not a URL",
+        "TILEWISE_HELION_SERVER": "not a URL",
         "TILEWISE_TOKEN": "secret",
         "TILEWISE_JOBS": "many",
     }

@@ -1,4 +1,4 @@
-"""Every module except the Triton functions imports with only the core dependencies; records are frozen."""
+"""Every module but Triton's functions and Helion's cache imports with core dependencies only; records are frozen."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ import tilewise
 
 done, mutable = [], set()
 for module in pkgutil.walk_packages(tilewise.__path__, "tilewise."):
-    apart = ("tilewise.benchmarks", "tilewise.kernels.jit.", "tilewise.db.sql.migrations.env")
+    apart = ("tilewise.benchmarks", "tilewise.kernels.jit.", "tilewise.db.sql.migrations.env", "tilewise.helion")
     if not module.name.startswith(apart):
         imported = importlib.import_module(module.name)
         done.append(module.name)

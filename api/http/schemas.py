@@ -6,9 +6,11 @@ Times are in microseconds.
 
 from __future__ import annotations
 
+import json
 from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import (
+    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -21,6 +23,7 @@ from pydantic import (
 )
 from typing_extensions import TypeAliasType, TypedDict  # Pydantic cannot read typing's before Python 3.12
 
+from tilewise.db.helion_records import LONGEST_TEXT
 from tilewise.kernels.spec import WORD
 from tilewise.tuner.space.problem_checks import LARGEST
 
@@ -32,6 +35,9 @@ __all__ = [
     "Explanation",
     "Export",
     "Health",
+    "HelionRecord",
+    "HelionRecordRequest",
+    "HelionRecords",
     "History",
     "Imported",
     "Job",
@@ -548,6 +554,52 @@ class Explanation(TypedDict):
     options: NotRequired[Annotated[list[dict[str, Any]], Field(description="price of each compile option")]]
     suggestions: NotRequired[Annotated[list[dict[str, Any]], Field(description="changes that make it faster")]]
     findings: Annotated[list[dict[str, Any]], Field(description="those of `tilewise lint`, with remedies")]
+
+
+def _storable(record: dict[str, Any]) -> dict[str, Any]:
+    """Refuse what no JSON text holds, such as NaN, half a character or a nesting too deep to write."""
+    try:
+        text = json.dumps(record, ensure_ascii=False, allow_nan=False)
+        text.encode()
+    except (ValueError, RecursionError) as error:
+        raise ValueError(f"is no JSON that can be kept: {error}") from None
+    if len(json.dumps(record)) > LONGEST_TEXT:
+        raise ValueError(f"has more than {LONGEST_TEXT} characters as JSON")
+    return record
+
+
+Plain = Annotated[str, Field(strict=True, max_length=200, pattern="^[ -~]*$")]
+
+
+class HelionRecordRequest(BaseModel):
+    """A record that Helion's autotuner wrote."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    record: Annotated[dict[str, Any], AfterValidator(_storable), Field(description="Helion's own JSON")]
+    device: Annotated[Plain, Field(description="the hardware, as Helion calls it", examples=["NVIDIA H200"])]
+    kernel: Annotated[Plain, Field(description="the kernel's name, if known")] = ""
+    search_us: (
+        Annotated[float, Field(gt=0, le=1e12, description="the shortest time that Helion's search saw")] | None
+    ) = None
+
+
+class HelionRecord(TypedDict):
+    """A record of Helion's autotuner: neither a trial of tilewise's nor verified by it."""
+
+    key: Annotated[str, Field(description="Helion's hash of all that the record depends on")]
+    device: str
+    kernel: NotRequired[str]
+    search_us: NotRequired[
+        Annotated[float, Field(gt=0, description="the shortest time that Helion's search saw, by Helion's timer")]
+    ]
+    stored: Moment
+    record: Annotated[dict[str, Any], Field(description="Helion's own JSON")]
+
+
+class HelionRecords(TypedDict):
+    records: list[HelionRecord]
+    next: NotRequired[Annotated[str, Field(description="value of `before` for the next page; absent on the last")]]
 
 
 class Workers(TypedDict):

@@ -120,6 +120,22 @@ def _libraries_cases(raw: Raw) -> str:
     return f"{', '.join(found)}; one call per kernel, {body['trials']} trials and {body['time_limit_s']} s each"
 
 
+def _helion(raw: Raw) -> str:
+    body = raw["helion"]
+    first, second = (run["counters"] for run in body["processes"])
+    [record] = body["records"]
+    assert all(run["right"] for run in body["processes"]) and "cache_hit" not in first
+    assert second == {"cache_hit": 1} and record["kernel"] == "add", "the words below say so"
+    return (
+        f"one process searched {_HELION_CONFIGS} configs and wrote {len(body['records'])} record, and another one, "
+        "with an empty cache of its own, took it from the server and searched nothing"
+    )
+
+
+_HELION_CONFIGS = 2
+"""Those of the benchmark's program."""
+
+
 PROGRAMS = (
     Claim(
         name="foreign-programs",
@@ -190,5 +206,18 @@ PROGRAMS = (
         designed="nothing",
         not_designed="all",
         note="The launch is interpreted. The run before is first-steps.json at commit ebe505b.",
+    ),
+    Claim(
+        name="helion",
+        question="Helion's real package with its remote cache on a server: does a second process search",
+        figure=_helion,
+        cases=lambda raw: f"helion {raw['helion']['versions']['helion']}, one kernel and one shape",
+        files=("docs/results/helion.json",),
+        places=(Place("docs/formats.md", _helion),),
+        about=("src/tilewise/helion.py", "api/routes/helion.py", "db/helion_records.py"),
+        designed="the backend, for this release of Helion",
+        not_designed="nothing",
+        note="Helion was installed beside the project's own environment, with upstream triton. Times are those of an "
+        "interpreter and say nothing about a device.",
     ),
 )

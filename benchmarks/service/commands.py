@@ -1,7 +1,8 @@
-"""`tilewise bench serve`, `conform`, `hostile`, `memory`, `page` and `soak`."""
+"""`tilewise bench serve`, `conform`, `helion`, `hostile`, `memory`, `page` and `soak`."""
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import click
@@ -10,7 +11,7 @@ from tilewise.benchmarks.common.promises import show_promises
 from tilewise.cli.formatting import output
 from tilewise.cli.options import common, database, give
 
-__all__ = ["conform", "hostile", "memory", "page", "serve", "soak"]
+__all__ = ["conform", "helion", "hostile", "memory", "page", "serve", "soak"]
 
 
 @click.command()
@@ -240,3 +241,20 @@ def _show_memory(body: dict[str, Any]) -> None:
                 f"{row['workers']} workers, {when}: {row[when]['processes']} processes take {row[when]['all_mb']} MB, "
                 f"the largest {row[when]['largest_mb']} MB"
             )
+
+
+@click.command()
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@common
+def helion(file: str | None, as_json: bool) -> None:
+    """Run Helion's real package, which has to be installed with jax, with its remote cache on a server."""
+    from tilewise.benchmarks.service.helion import bench_helion
+
+    give(bench_helion(), as_json, file, _show_helion)
+
+
+def _show_helion(body: dict[str, Any]) -> None:
+    for number, run in enumerate(body["processes"], 1):
+        right = "right" if run["right"] else "wrong"
+        output().print(f"process {number}: {right}, {json.dumps(run['counters'])}")
+    output().print(f"records: {len(body['records'])}")

@@ -35,6 +35,7 @@ __all__ = [
     "BEST_VIEW",
     "UtcDateTime",
     "best",
+    "helion_records",
     "jobs",
     "metadata",
     "revision",
@@ -248,6 +249,19 @@ signed_kernels = Table(
     Column("digest", Text, nullable=False),  # of all above
     Column("signature", Text, nullable=False),  # of the digest
     Column("signed", UtcDateTime, nullable=False),
+)
+
+helion_records = Table(
+    "helion_records",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("key", Text, nullable=False),  # Helion's hash of all that its record depends on
+    Column("kernel", Text, nullable=False),  # empty if unknown
+    Column("device", Text, nullable=False),
+    Column("search_us", Double),
+    Column("text", Text, nullable=False),  # JSON, as Helion wrote it
+    Column("stored", UtcDateTime, nullable=False),
+    Index("ix_helion_records_key", "key", unique=True),
 )
 
 BEST_VIEW = """

@@ -26,6 +26,7 @@ __all__ = [
     "Fault",
     "Flipped",
     "Health",
+    "HelionRecord",
     "History",
     "Imported",
     "Job",
@@ -144,6 +145,20 @@ class Health(TypedDict):
     """The answer of a health check that passed."""
 
     status: Literal["ok"]
+
+
+class HelionRecord(TypedDict):
+    """A record of Helion's autotuner: neither a trial of tilewise's nor verified by it."""
+
+    key: str
+    """Helion's hash of all that the record depends on."""
+    device: str
+    kernel: NotRequired[str]
+    search_us: NotRequired[float]
+    """The shortest time that Helion's search saw, by Helion's timer."""
+    stored: str
+    record: Mapping[str, Any]
+    """Helion's own JSON."""
 
 
 class History(TypedDict):
@@ -757,6 +772,57 @@ class Client(Connection):
         was lost disappears after a minute without a sign of life.
         """
         return cast("Sequence[Worker]", self._document("GET", "/v1/workers")["workers"])
+
+    def helion_records(
+        self, *, kernel: str | None = None, device: str | None = None, limit: int = 50
+    ) -> Iterator[HelionRecord]:
+        """List records of Helion's autotuner, the newest first.
+
+        Return one page of records, which no look-up answers from: they are Helion's, and nothing here verified them.
+
+        - `kernel`: only records of this kernel
+        - `device`: only records of this hardware, as Helion calls it
+        - `limit`: records per page
+        """
+        return self._pages(
+            "GET",
+            "/v1/helion",
+            "records",
+            ("before", "next"),
+            params={"kernel": kernel, "device": device, "limit": limit},
+        )
+
+    def helion_record(self, key: str) -> HelionRecord:
+        """Show a record of Helion's autotuner.
+
+        Return a record as Helion wrote it.
+
+        - `key`: Helion's hash of all that the record depends on
+
+        Raises `NotFound`: There is no such record.
+        """
+        return cast("HelionRecord", self._document("GET", f"/v1/helion/{part(key)}"))
+
+    def keep_helion_record(
+        self, key: str, record: Mapping[str, Any], device: str, *, kernel: str = "", search_us: float | None = None
+    ) -> HelionRecord:
+        """Keep a record of Helion's autotuner.
+
+        Keep a record, in place of one of the same key. Of many, those written last are kept.
+
+        - `key`: Helion's hash of all that the record depends on
+        - `record`: Helion's own JSON
+        - `device`: the hardware, as Helion calls it
+        - `kernel`: the kernel's name, if known
+        """
+        return cast(
+            "HelionRecord",
+            self._document(
+                "PUT",
+                f"/v1/helion/{part(key)}",
+                body={"record": record, "device": device, "kernel": kernel, "search_us": search_us},
+            ),
+        )
 
     def healthz(self) -> Health:
         """Check that the server runs.

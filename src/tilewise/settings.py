@@ -8,6 +8,7 @@
 | `TILEWISE_JOBS`  | compile processes at once (default: one per usable core)     |
 | `TILEWISE_MISSES`| file of shapes launched untuned (default: in the user's data folder; `off`: none) |
 | `TILEWISE_MISSES_SERVER` | a server that such shapes are reported to (default: none) |
+| `TILEWISE_HELION_SERVER` | a server that keeps the records of Helion's autotuner (default: none) |
 | `TILEWISE_CHOICES` | file of launch configs that processes share and later runs repeat (default: none) |
 | `TILEWISE_KERNEL_KEY` | file of the operator's key, by which kernels are signed and accepted (default: none) |
 | `TILEWISE_TOKEN` | bearer token for a server that requires one                  |
@@ -35,6 +36,7 @@ class Settings:
     token: str | None
     misses_file: Path | None
     misses_server: str | None
+    helion_server: str | None
     choices_file: Path | None
     kernel_key_file: Path | None
 
@@ -48,7 +50,8 @@ def read_settings() -> Settings:
         jobs=_jobs(os.environ.get("TILEWISE_JOBS")),
         token=os.environ.get("TILEWISE_TOKEN") or None,
         misses_file=_misses(os.environ.get("TILEWISE_MISSES")),
-        misses_server=_server(os.environ.get("TILEWISE_MISSES_SERVER")),
+        misses_server=_server("TILEWISE_MISSES_SERVER"),
+        helion_server=_server("TILEWISE_HELION_SERVER"),
         choices_file=Path(choices).absolute() if (choices := os.environ.get("TILEWISE_CHOICES")) else None,
         kernel_key_file=Path(key) if (key := os.environ.get("TILEWISE_KERNEL_KEY")) else None,
     )
@@ -60,9 +63,10 @@ def _misses(text: str | None) -> Path | None:
     return Path(text) if text else user_data_path("tilewise") / "misses.jsonl"
 
 
-def _server(text: str | None) -> str | None:
+def _server(name: str) -> str | None:
+    text = os.environ.get(name)
     if text and not text.startswith(("http://", "https://")):
-        raise UsageError(f"TILEWISE_MISSES_SERVER is {text!r}; expected the URL of a server, such as http://tiles:8300")
+        raise UsageError(f"{name} is {text!r}; expected the URL of a server, such as http://tiles:8300")
     return text or None
 
 

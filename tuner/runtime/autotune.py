@@ -12,7 +12,7 @@ from __future__ import annotations
 import importlib
 import inspect
 import logging
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
@@ -109,6 +109,8 @@ class AutotunedFunction:
         """The launcher for all calls, of a kernel without flags."""
         self._tuned: dict[tuple[Any, ...], _Launcher] = {}
         self._own: Any = None
+        self._in_graphs: dict[str, Any] = {}
+        """The function with one config, under Triton's own autotuner, by that config."""
         self._told: set[str] = set()
         self._recorder, self._recorded, self._kept = Recorder(), set[str](), 0
         while not inspect.isfunction(function):
@@ -153,12 +155,46 @@ class AutotunedFunction:
     def by_triton(self) -> Any:
         """Return the function under Triton's own autotuner."""
         if self._own is None:
-            own = importlib.import_module("triton.runtime.autotuner").Autotuner
-            names = ("reset_to_zero", "restore_value")
-            rest = {name: value for name, value in self._options.items() if name not in names}
-            before = (self._options.get(name) for name in names)
-            self._own = own(self.fn, self.arg_names, self.configs, self.keys, *before, **rest)
+            self._own = self._under_triton(self.configs, self.keys, self._options)
         return self._own
+
+    def in_graph(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the function under Triton's own autotuner for a graph of torch's that these arguments trace.
+
+        It has one config, so that nothing is timed: the stored one or, where sizes are symbols or the spec refuses the
+        call, the program's first. With `on_miss="tune"` and nothing stored it has all of the program's.
+        """
+        config = self._for_graph(args, kwargs)
+        if config is None:
+            return self.by_triton()
+        key = repr(config.all_kwargs())
+        if key not in self._in_graphs:
+            rest = {name: value for name, value in self._options.items() if name != "prune_configs_by"}
+            self._in_graphs[key] = self._under_triton([config], [], rest)
+        return self._in_graphs[key]
+
+    def _for_graph(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Return the config for a launch in a graph; None if Triton is to choose."""
+        if not self._opened:
+            self._open()
+        known = None
+        try:
+            if self._spec is not None:
+                if _is_symbolic([*args, *kwargs.values()]):
+                    raise UsageError("sizes are symbols in a compiled graph; torch.compile(dynamic=False) has numbers")
+                choice = self._for_flags(self._spec, args, kwargs).choice(*args, **kwargs)
+                known = None if choice.is_guess and self._on_miss == "tune" else choice.config
+        except TilewiseError as error:
+            self._tell(f"{self.__name__} launches its default: {error}")
+        if known is not None:
+            return _triton_config(known)
+        return None if self._on_miss == "tune" else self.configs[0]
+
+    def _under_triton(self, configs: Sequence[Any], keys: Sequence[str], options: Mapping[str, Any]) -> Any:
+        own = importlib.import_module("triton.runtime.autotuner").Autotuner
+        names = ("reset_to_zero", "restore_value")
+        rest = {name: value for name, value in options.items() if name not in names}
+        return own(self.fn, self.arg_names, configs, keys, *(options.get(name) for name in names), **rest)
 
     def _launch(self, grid: Any, *args: Any, **kwargs: Any) -> Any:
         if not self._opened:
@@ -235,11 +271,44 @@ class AutotunedFunction:
             _log.warning("%s", text)
 
 
+class _Wrapped:
+    """A kernel that `torch.library.wrap_triton` puts into a graph when it is called, and its config is known."""
+
+    def __init__(self, kernel: AutotunedFunction, wrap: Callable[[Any], Any]) -> None:
+        self._kernel, self._wrap = kernel, wrap
+
+    def __getitem__(self, grid: Any) -> Callable[..., Any]:
+        def launch(*args: Any, **kwargs: Any) -> Any:
+            return self._wrap(self._kernel.in_graph(args, kwargs))[grid](*args, **kwargs)
+
+        return launch
+
+    def run(self, *args: Any, grid: Any, warmup: bool = False, **kwargs: Any) -> Any:
+        return self[grid](*args, **kwargs)
+
+
+def _is_symbolic(values: Sequence[Any]) -> bool:
+    """Return whether a number or a tensor's size is a symbol of torch's."""
+    numbers = [number for value in values for number in (getattr(value, "shape", None) or [value])]
+    return any(type(number).__name__ in ("SymInt", "SymFloat", "SymBool") for number in numbers)
+
+
+_ATTRIBUTES = ("num_warps", "num_stages", "num_ctas", "maxnreg")
+"""Options that `triton.Config` takes itself; all others go to the kernel."""
+
+
+def _triton_config(config: Mapping[str, Any]) -> Any:
+    own = {name: value for name, value in config.items() if name in _ATTRIBUTES}
+    rest = {name: value for name, value in config.items() if name not in _ATTRIBUTES}
+    return importlib.import_module("triton").Config(rest, **own)
+
+
 @contextmanager
 def autotuning(**options: Any) -> Iterator[None]:
     """Have `triton.autotune` mean `autotune` with these options while the block runs.
 
-    `torch.library.wrap_triton` then takes such a function. In a graph it is Triton's own, as torch knows no other.
+    `torch.library.wrap_triton` then takes such a function. In a graph it is Triton's own, as torch knows no other, with
+    the one config that was chosen for the shapes that the graph was traced with.
     """
     triton: Any = importlib.import_module("triton")
     module: Any = importlib.import_module("triton.runtime.autotuner")
@@ -257,7 +326,7 @@ def autotuning(**options: Any) -> Iterator[None]:
         if not isinstance(kernel, AutotunedFunction):
             return wrap(kernel)
         own = kernel.by_triton()
-        return kernel if (found := wrap(own)) is own else found  # torch wraps only what it puts into a graph
+        return kernel if wrap(own) is own else _Wrapped(kernel, wrap)  # torch wraps only what it puts into a graph
 
     triton.autotune = module.autotune = replaced
     if wrap is not None:

@@ -8,7 +8,7 @@ import hypothesis
 import pytest
 import schemathesis
 from schemathesis import GenerationMode
-from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
+from schemathesis.specs.openapi.checks import ignored_auth, negative_data_rejection, positive_data_acceptance
 
 from tilewise.api.app import create_app
 from tilewise.api.http import body_limit
@@ -27,9 +27,12 @@ QUERY = {"kernel": "row_reduce", "dims": {"M": 1000, "N": 8192}, "device": "Asce
 
 JOB = {"kernel": "row_reduce", "shapes": [{"M": 1000, "N": 8192}], "device": "model:Ascend910B4", "trials": 2}
 RECORD = "/v1/jobs/{number}/record"
+HELION = "/v1/helion/{key}"
+KEPT = {"record": {"config": "{}"}, "device": "NVIDIA H200", "kernel": "add", "search_us": 12.5}
 EXPLAIN = "/v1/explain/{kernel}"
-ELSEWHERE = {("/v1/jobs/{number}/events", "GET", 200), (EXPLAIN, "GET", 200)}
-"""A stream ends only with its job, and `test_jobs` reads one; an explanation takes a compiler, see `test_report`."""
+ELSEWHERE = {("/v1/jobs/{number}/events", "GET", 200), (EXPLAIN, "GET", 200), (HELION, "PUT", 400)}
+"""No JSON of a request here is a broken body, which is sent at random below. A stream ends only with its job, and
+`test_jobs` reads one; an explanation takes a compiler, see `test_report`."""
 EMPTY = {"format": "tilewise", "version": 1, "created": "2026-11-20T00:00:00+00:00", "entries": []}
 EMPTY["sha256"] = digest([])
 
@@ -75,6 +78,16 @@ REQUESTS = [
     (RECORD, "DELETE", 503, "/v1/jobs/1/record", None),
     ("/v1/workers", "GET", 200, "/v1/workers", None),
     ("/v1/workers", "GET", 503, "/v1/workers", None),
+    ("/v1/helion", "GET", 200, "/v1/helion?limit=1", None),
+    ("/v1/helion", "GET", 400, "/v1/helion?limit=0", None),
+    ("/v1/helion", "GET", 503, "/v1/helion", None),
+    (HELION, "GET", 200, "/v1/helion/" + "0" * 64, None),
+    (HELION, "GET", 404, "/v1/helion/" + "1" * 64, None),
+    (HELION, "GET", 503, "/v1/helion/" + "0" * 64, None),
+    (HELION, "PUT", 200, "/v1/helion/" + "0" * 64, KEPT),
+    (HELION, "PUT", 413, "/v1/helion/" + "0" * 64, {"padding": " " * LARGEST_BODY}),
+    (HELION, "PUT", 422, "/v1/helion/0", KEPT),
+    (HELION, "PUT", 503, "/v1/helion/" + "0" * 64, KEPT),
     ("/v1/jobs/{number}/events", "GET", 404, "/v1/jobs/99/events", None),
     ("/v1/jobs/{number}/events", "GET", 503, "/v1/jobs/1/events", None),
     ("/v1/kernels", "GET", 200, "/v1/kernels", None),
@@ -135,6 +148,8 @@ def test_every_documented_answer_is_as_documented(
     tune()
     if "jobs" in path:
         client.post("/v1/jobs", json=JOB, headers=admin)
+    if path == HELION:
+        client.put("/v1/helion/" + "0" * 64, json=KEPT, headers=admin)
     if (path, status) == (RECORD, 200):
         client.delete("/v1/jobs/1", headers=admin)
     if status == 503 and method != "GET" and path not in ("/v1/lookup", "/v1/import"):
@@ -160,6 +175,8 @@ def test_whatever_is_sent_is_answered_as_documented(schema, path, method, mode):
     def check(case):
         # OpenAPI cannot say which dimensions belong to which kernel, so the server refuses some documented requests.
         excluded = [positive_data_acceptance]
+        if (path, method) == (HELION, "PUT"):  # it succeeds, and the check takes the tests' own token for a made-up one
+            excluded.append(ignored_auth)
         if (path, mode) == ("/v1/lookup", GenerationMode.NEGATIVE):  # a query that is wrong fails alone, in an answer
             excluded.append(negative_data_rejection)
             answer = case.call_and_validate(excluded_checks=excluded)
@@ -227,6 +244,7 @@ def test_only_what_a_request_needs_is_documented_as_required(client):
         "/v1/configs/{kernel}": {"kernel", "device", "dims"},
         "/v1/explain/{kernel}": {"kernel", "device", "dims"},
         "/v1/history/{kernel}": {"kernel", "device", "dims"},
+        HELION: {"key"},
         "/v1/jobs/{number}": {"number"},
         "/v1/jobs/{number}/events": {"number"},
         "/v1/jobs/{number}/record": {"number"},

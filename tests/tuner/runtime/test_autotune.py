@@ -170,7 +170,7 @@ def test_triton_autotune_is_replaced_for_a_program():
 
 
 def test_torch_wraps_a_kernel_of_a_program(monkeypatch):
-    library, seen = pytest.importorskip("torch.library"), []
+    library = pytest.importorskip("torch.library")
     pytest.importorskip("triton")
     before = library.wrap_triton
     with autotuning(on_miss="default", source=None, device=None):
@@ -180,11 +180,60 @@ def test_torch_wraps_a_kernel_of_a_program(monkeypatch):
         with pytest.raises(RuntimeError, match="wrap_triton"):  # torch's own refusal of anything else
             library.wrap_triton(own)
     assert library.wrap_triton is before
-    for in_graph in (False, True):
-        monkeypatch.setattr(library, "wrap_triton", lambda given: seen.append(given) or (seen if in_graph else given))  # noqa: B023
+    monkeypatch.setattr(library, "wrap_triton", lambda given: given)  # as torch does outside a graph
+    with autotuning(on_miss="default", source=None, device=None):
+        assert library.wrap_triton(kernel) is kernel
+
+
+class Own:
+    """Triton's own autotuner, as far as a graph asks."""
+
+    def __init__(self, function, names, configs, keys, *reset, **options):
+        self.configs = [config.all_kwargs() for config in configs]
+
+    def launch(self, *args):
+        return self.configs
+
+
+@pytest.fixture
+def in_graph(decorated, monkeypatch):
+    """A function that launches a kernel through `wrap_triton` as in a graph, with Triton's own classes replaced, and
+    returns the configs that the graph has."""
+    library = pytest.importorskip("torch.library")
+    pytest.importorskip("triton")
+    monkeypatch.setattr("triton.runtime.autotuner.Autotuner", Own)
+    monkeypatch.setattr("triton.Config", lambda given, **own: SimpleNamespace(all_kwargs=lambda: {**given, **own}))
+    monkeypatch.setattr(library, "wrap_triton", lambda own: {GRID: own.launch})  # torch wraps what it traces
+
+    def run(n=1000, **how):
+        kernel, _ = decorated(device="Ascend910B4", **how)
         with autotuning(on_miss="default", source=None, device=None):
-            assert library.wrap_triton(kernel) is (seen if in_graph else kernel)
-    assert seen == [own, own]
+            return library.wrap_triton(kernel)[GRID](Tensor(), Tensor(), Tensor(), n)
+
+    return run
+
+
+GRID = (1,)
+
+
+class SymInt:
+    """A size that torch does not know while it traces."""
+
+
+def test_a_graph_has_the_one_stored_config(kept, in_graph):
+    assert in_graph() == [{"BLOCK_SIZE": 4096}]
+
+
+def test_a_graph_with_symbols_for_sizes_has_the_first_config_and_says_so(kept, in_graph, caplog):
+    with caplog.at_level(logging.WARNING, "tilewise.runtime"):
+        assert in_graph(SymInt()) == [{"BLOCK_SIZE": 512}]
+    [message] = caplog.messages
+    assert message.startswith("add_kernel launches its default: sizes are symbols in a compiled graph; ")
+
+
+def test_a_graph_of_a_shape_that_was_never_tuned_has_all_configs_only_if_triton_is_to_tune(kept, in_graph):
+    assert in_graph(123456, on_miss="tune") == [{"BLOCK_SIZE": 512}, {"BLOCK_SIZE": 1024}]
+    assert in_graph(0) == [{"BLOCK_SIZE": 512}] and in_graph(on_miss="tune") == [{"BLOCK_SIZE": 4096}]
 
 
 def test_the_interpreter_gets_no_compile_options(tmp_path, monkeypatch):
