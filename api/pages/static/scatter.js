@@ -112,7 +112,7 @@ export class Scatter {
     }
   }
 
-  // Dots of one colour, pixel by pixel on a layer of their own: a browser takes 10 times as long to draw as many pictures.
+  // Dots of one colour, pixel by pixel on a layer of their own, so that a chart gives the browser few pictures to draw.
   stamp(context, trials, radius, ink) {
     if (!trials.length) return;
     const ratio = window.devicePixelRatio || 1, dot = sprite(radius, ink, ratio), half = dot.width >> 1;
