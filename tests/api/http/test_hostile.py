@@ -20,11 +20,13 @@ from starlette.testclient import TestClient
 
 from tilewise.api.app import create_app
 from tilewise.api.service.service import Options
+from tilewise.db.helion_records import HelionRecord, HelionRecords
 from tilewise.db.jobs import Jobs, Request
 from tilewise.db.sql.sql_store import open_store
 
 MANY = [2_500, pytest.param(10_000, marks=pytest.mark.full)]
 EXAMPLES = 25
+HELION_KEY = "0" * 64
 NEVER_FOUND = {
     "/problems/{key}/explain",
     "/problems/{key}/timeline.svg",
@@ -60,6 +62,7 @@ SENSIBLE = {
     "/v1/history/{kernel}": PROBLEM,
     "/v1/export": SCOPES,
     "/v1/trials": SCOPES | {"dims": "N=8192", "status": "correct", "limit": "1", "after": "1-1"},
+    "/v1/helion": {"kernel": "add", "device": "NVIDIA H200", "limit": "1", "before": "9"},
     "/v1/jobs": {"limit": "1", "before": "5", "state": "done", "kernel": "row_reduce", "device": "cuda"},
     "/v1/problems": SCOPES | {"dims": "M=1000", "limit": "1", "after": "9-9"},
     "/": SCOPES | {"dims": "M=1000", "before": "9-9"},
@@ -83,7 +86,7 @@ def queries(path: str) -> st.SearchStrategy[str]:
 parts = {
     "kernel": st.sampled_from(["row_reduce", "mine"]) | noise,
     "number": st.just("1") | numbers | noise,
-    "key": st.just(SCOPE.key) | noise,
+    "key": st.sampled_from([SCOPE.key, HELION_KEY]) | noise,
     "file": st.just("style.css") | noise,
 }
 
@@ -112,6 +115,7 @@ def test_every_query_string_is_answered(request, database, serve, address, tune_
     tune_into(url)
     tune_into(url, kernel="mine", source_hash="own")
     with open_store(url) as store:
+        HelionRecords(store.database).put(HelionRecord(HELION_KEY, "add", "NVIDIA H200", "{}"))
         jobs = Jobs(store.database)
         jobs.cancel(jobs.submit(Request("row_reduce", "a", [{"M": 1, "N": 1}], "float32", "cuda"))[0].id)
     server = serve("--db", url, "--no-jobs", "--log-level", "error")
