@@ -62,7 +62,7 @@ SENSIBLE = {
     "/v1/history/{kernel}": PROBLEM,
     "/v1/export": SCOPES,
     "/v1/trials": SCOPES | {"dims": "N=8192", "status": "correct", "limit": "1", "after": "1-1"},
-    "/v1/helion": {"kernel": "add", "device": "NVIDIA H200", "limit": "1", "before": "9"},
+    "/v1/helion": {"kernel": "add", "device": "NVIDIA%20H200", "limit": "1", "before": "9"},
     "/v1/jobs": {"limit": "1", "before": "5", "state": "done", "kernel": "row_reduce", "device": "cuda"},
     "/v1/problems": SCOPES | {"dims": "M=1000", "limit": "1", "after": "9-9"},
     "/": SCOPES | {"dims": "M=1000", "before": "9-9"},
