@@ -364,6 +364,7 @@ def course(page, url):
     page.goto(f"{url}/?kernel=row_reduce")
     explain(page)
     page.locator("tbody a").first.click()
+    page.wait_for_url("**/problems/*")
     page.evaluate(
         """async () => {
           document.querySelector('main').insertAdjacentHTML(
