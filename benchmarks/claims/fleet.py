@@ -252,7 +252,7 @@ FLEET = (
         designed="the length of a job, four shapes, after shorter ones had missed the aim",
         not_designed="nothing else was chosen by it",
         note="All nodes are on one machine of two processors. With two shapes a job in place of four, which leaves its "
-        "start a larger share, it was 6.6x, and 6.9x in a run without a file; with three, beside much other work, 2.2x: "
-        "the aim is met in one run of four. Loads were noted by hand; no file has them.",
+        "start a larger share, it was 6.6x, and 6.9x in a run without a file; with three, beside much other work, "
+        "2.2x: the aim is met in one run of four. Loads were noted by hand; no file has them.",
     ),
 )
