@@ -15,7 +15,7 @@ from pathlib import Path
 from types import CodeType
 
 from tilewise.errors import BadSpec
-from tilewise.kernels.source import definitions_of, parsed
+from tilewise.kernels.definitions import definitions_of, parsed, statements_of, used_names
 
 __all__ = ["function_slice", "is_kernel", "missing_names", "package_of"]
 
@@ -24,7 +24,7 @@ def function_slice(path: Path, name: str) -> CodeType:
     """Return the code of the file's statements that define the function `name`. Raises `BadSpec` if there is none."""
     tree, definitions = _read(path, name)
     wanted, _ = _reached(name, definitions, _imports(tree))
-    body = [node for node in tree.body if node in wanted or _is_future(node)]
+    body = [node for node in statements_of(tree) if node in wanted or _is_future(node)]
     return compile(ast.Module(body, tree.type_ignores), str(path), "exec")
 
 
@@ -74,27 +74,14 @@ def _reached(
         seen.add(current)
         for statement in (*definitions.get(current, ()), *imports.get(current, ())):
             found.add(statement)
-            waiting += _used(statement)
+            waiting += used_names(statement)
     return found, seen
-
-
-def _used(statement: ast.stmt) -> set[str]:
-    """Return the names that a statement takes from the file: for a function, without those of its own."""
-    names = [node for node in ast.walk(statement) if isinstance(node, ast.Name)]
-    if not isinstance(statement, ast.FunctionDef):
-        return {node.id for node in names}
-    outside = [*statement.decorator_list, *statement.args.defaults, *filter(None, statement.args.kw_defaults)]
-    around = {node.id for part in outside for node in ast.walk(part) if isinstance(node, ast.Name)}
-    shared = {name for node in ast.walk(statement) if isinstance(node, ast.Global) for name in node.names}
-    own = {node.arg for node in ast.walk(statement) if isinstance(node, ast.arg)}
-    own |= {node.id for node in names if isinstance(node.ctx, ast.Store)} - shared
-    return around | ({node.id for node in names} - own)
 
 
 def _imports(tree: ast.Module) -> dict[str, list[ast.stmt]]:
     """Map each name that the file imports, in its branches too, to the top-level statements that do so."""
     found: dict[str, list[ast.stmt]] = {}
-    for statement in tree.body:
+    for statement in statements_of(tree):
         if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             continue
         for name in _imported(statement):

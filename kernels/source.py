@@ -7,7 +7,6 @@ import hashlib
 import importlib.util
 import inspect
 import io
-import threading
 import tokenize
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -15,9 +14,10 @@ from typing import Any
 
 from tilewise.errors import BadSpec
 from tilewise.kernels.catalogue import SPECS
+from tilewise.kernels.definitions import definitions_of, parsed, used_names
 from tilewise.kernels.spec import KernelSpec
 
-__all__ = ["definitions_of", "digest", "function_hash", "locate", "parsed", "source_hash"]
+__all__ = ["digest", "function_hash", "locate", "source_hash"]
 
 _MARKS = {tokenize.NEWLINE: "\n", tokenize.INDENT: "{", tokenize.DEDENT: "}"}
 _SKIPPED = {tokenize.COMMENT, tokenize.NL, tokenize.ENCODING, tokenize.ENDMARKER}
@@ -64,7 +64,8 @@ def source_hash(spec: KernelSpec) -> str:
     Every top-level name of their files that they use, directly or indirectly, is hashed too. Parameters, candidate
     values and the default are not: results must stay valid when the space gains a config.
 
-    Comments, docstrings, blank lines and positions are not hashed, so a kernel may be moved or documented. An imported
+    Comments, docstrings, blank lines and positions are not hashed, so a kernel may be moved or documented. Nor is what
+    the file binds under the name of a function's argument or local variable, as scripts do. An imported
     name is hashed where it is used, the content of its module is not.
     """
     parts = {part for path, name in locate(spec) for part in _parts(path, name)} | set(_contract(spec))
@@ -95,7 +96,7 @@ def _contract(spec: KernelSpec) -> Iterator[str]:
     statement = definitions[name][-1]
     call = getattr(statement, "value", None)
     written_out = isinstance(call, ast.Call) and getattr(call.func, "id", "") == "KernelSpec"
-    roots: list[ast.AST] = [statement]
+    roots: list[ast.stmt | ast.expr] = [statement]
     if written_out:
         assert isinstance(call, ast.Call)
         roots = [keyword.value for keyword in call.keywords if keyword.arg in _CONTRACT]
@@ -105,19 +106,9 @@ def _contract(spec: KernelSpec) -> Iterator[str]:
                 yield f"{keyword.arg}={_plain_tokens(f'({segment})')}"
     else:
         yield _tokens(lines, statement)
-    used = {node.id for root in roots for node in ast.walk(root) if isinstance(node, ast.Name)} & definitions.keys()
+    used = set[str]().union(*map(used_names, roots)) & definitions.keys()
     for reached in sorted({inner for outer in used - {name} for inner in _reachable(outer, definitions)}):
         yield "\n".join(_tokens(lines, node) for node in definitions[reached])
-
-
-_PARSING = threading.Lock()
-"""CPython 3.11 counts parser depth over all threads, so that parsing in two threads at once fails."""
-
-
-def parsed(text: str) -> ast.Module:
-    """Parse a module's text, in one thread at a time."""
-    with _PARSING:
-        return ast.parse(text)
 
 
 def registered(name: str) -> str:
@@ -156,25 +147,6 @@ def _parts(path: Path, name: str) -> Iterator[str]:
         yield "\n".join(_tokens(lines, node) for node in definitions[used])
 
 
-def definitions_of(tree: ast.Module) -> Mapping[str, list[ast.stmt]]:
-    """Map each top-level name to the statements that bind it: several if it is assigned again or in branches."""
-    definitions: dict[str, list[ast.stmt]] = {}
-    for node in tree.body:
-        for name in _bound(node):
-            definitions.setdefault(name, []).append(node)
-    return definitions
-
-
-def _bound(node: ast.AST) -> set[str]:
-    """Return the names that a module-level statement binds, in its branches too, except imported names."""
-    if isinstance(node, _DOCUMENTED):
-        return {node.name}
-    targets = [*getattr(node, "targets", []), getattr(node, "target", None)]
-    names = {n.id for target in targets if target for n in ast.walk(target) if isinstance(n, ast.Name)}
-    blocks = (ast.stmt, ast.ExceptHandler, ast.match_case)
-    return names.union(*(_bound(child) for child in ast.iter_child_nodes(node) if isinstance(child, blocks)))
-
-
 def _reachable(name: str, definitions: Mapping[str, Sequence[ast.stmt]]) -> set[str]:
     seen: set[str] = set()
     waiting = [name]
@@ -182,16 +154,10 @@ def _reachable(name: str, definitions: Mapping[str, Sequence[ast.stmt]]) -> set[
         current = waiting.pop()
         if current not in seen:
             seen.add(current)
-            inner = (node for statement in definitions[current] for node in _nodes(statement))
-            waiting += {node.id for node in inner if isinstance(node, ast.Name)} & definitions.keys()
+            for statement in definitions[current]:
+                choosing = [node for node in getattr(statement, "decorator_list", ()) if _chooses(node)]
+                waiting += used_names(statement, choosing) & definitions.keys()
     return seen
-
-
-def _nodes(statement: ast.stmt) -> Iterator[ast.AST]:
-    """Yield all nodes of a statement except those of decorators that choose a config."""
-    decorators = [node for node in getattr(statement, "decorator_list", []) if _chooses(node)]
-    excluded = {id(node) for decorator in decorators for node in ast.walk(decorator)}
-    return (node for node in ast.walk(statement) if id(node) not in excluded)
 
 
 def _tokens(lines: Sequence[str], node: ast.stmt) -> str:

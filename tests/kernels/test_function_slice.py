@@ -115,3 +115,13 @@ def test_decorators_that_are_called_on_the_function_are_left_out_too(program):
     names = {}
     exec(function_slice(program, "kernel"), names)
     assert names["kernel"].jitted and names["kernel"](3) == 3
+
+
+def test_a_constant_that_only_the_script_sets_is_in_the_slice(tmp_path):
+    file = tmp_path / "script.py"
+    main = 'if "__main__" == __name__:\n    WIDTH = 3\n    x = undefined_name\nelse:\n    y = undefined_name\n'
+    file.write_text(f"def kernel(x, y):\n    return x * y * WIDTH\n\n{main}")
+    names: dict[str, object] = {}
+    exec(function_slice(file, "kernel"), names)
+    assert names["kernel"](2, 5) == 30 and not {"x", "y"} & names.keys()
+    assert missing_names(file, "kernel") == set()

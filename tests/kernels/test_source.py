@@ -108,6 +108,52 @@ def test_what_does_not_count(edited, text):
     assert edited.hash(text) == edited.hash(TEXT)
 
 
+SCRIPT = """\
+WIDTH = 4
+
+
+def kernel(x, out, n):
+    y = [x + each for each in range(WIDTH)]
+    total = lambda x: x + STEP
+
+    def inner(y):
+        return y, total(n)
+
+    return inner(y), out
+
+
+n = 20000
+if __name__ == "__main__":
+    STEP = 2
+    x = [0] * n
+    y, each = x, 1
+    out, inner, total = kernel(x, [], n), 1, 2
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("n = 20000", "n = 30000"),
+        ("x = [0] * n", "x = [1] * n"),
+        ("y, each = x, 1", "y, each = x, 2"),
+        ("1, 2\n", "1, 3\n"),
+        ("    out, inner, total = kernel(x, [], n), 1, 2\n", ""),
+        ("    STEP = 2\n", "    print(x)\n    STEP = 2\n"),
+    ],
+)
+def test_what_a_script_binds_under_a_local_name_of_the_kernel_does_not_count(tmp_path, old, new):
+    edited = Edited(tmp_path / "script.py", SCRIPT)
+    assert SCRIPT.count(old) == 1
+    assert edited.hash(SCRIPT.replace(old, new)) == edited.hash(SCRIPT)
+
+
+@pytest.mark.parametrize(("old", "new"), [("WIDTH = 4", "WIDTH = 8"), ("STEP = 2", "STEP = 3")])
+def test_what_a_script_binds_for_the_kernel_counts(tmp_path, old, new):
+    edited = Edited(tmp_path / "script.py", SCRIPT)
+    assert edited.hash(SCRIPT.replace(old, new)) != edited.hash(SCRIPT)
+
+
 def test_where_a_kernel_stands_does_not_count(tmp_path, edited):
     (tmp_path / "elsewhere").mkdir()
     moved = Edited(tmp_path / "elsewhere" / "renamed.py", TEXT)
