@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from numpy.typing import NDArray
@@ -161,9 +162,16 @@ class ProgramClock:
                 values[result] = value
 
             return constant
-        function = scalar_function(op)
         cost = self.scalar_cycles(op)
         operands = op.operands
+        if short == "select" and isinstance(op.result_types[0], MemRef):
+
+            def select(values: _Values, core: Core) -> None:
+                values[result] = _either_view(*(values[i] for i in operands))
+                core.scalar(cost)
+
+            return select
+        function = scalar_function(op)
 
         def arith(values: _Values, core: Core) -> None:
             try:
@@ -624,6 +632,16 @@ def _known(value: Any, op: Op) -> Any:
     if value is UNKNOWN:
         raise DependsOnContents(f"the model cannot follow {op.name} where it depends on tensor contents")
     return value
+
+
+def _either_view(condition: Any, a: View, b: View) -> View:
+    """Return the view that a condition selects; of two alike, the one at an unknown place, if it is unknown."""
+    if condition is not UNKNOWN:
+        return a if condition else b
+    placed = replace(a, offset=UNKNOWN)
+    if placed != replace(b, offset=UNKNOWN):
+        raise DependsOnContents("the model cannot follow arith.select of tensors where it depends on tensor contents")
+    return placed
 
 
 _GUARD = 4

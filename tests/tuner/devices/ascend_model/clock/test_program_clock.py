@@ -533,6 +533,32 @@ def test_a_trip_count_from_data_is_refused(run):
         run(READ, *lines, "exp", '"scf.yield"() : () -> ()', "}) : (index, index, index) -> ()")
 
 
+def selected(*tiles):
+    """Return the lines that operate on the one of two tiles that data selects."""
+    kinds = ", ".join(tiles)
+    casts = (f'%tile{n} = "hivm.hir.pointer_cast"(%at) <{{{CAST}}}> : (i64) -> {tile}' for n, tile in enumerate(tiles))
+    return (
+        '%d = "arith.cmpf"(%read, %read) <{predicate = 1 : i64}> : (f32, f32) -> i1',
+        '%at = "arith.constant"() <{value = 0 : i64}> : () -> i64',
+        *casts,
+        f'%s = "arith.select"(%d, %tile0, %tile1) : (i1, {kinds}) -> {tiles[0]}',
+        '%one = "memref.load"(%s, %c0) : (' + tiles[0] + ", index) -> f32",
+    )
+
+
+CAST = "operandSegmentSizes = array<i32: 1, 0>"
+SMALL, LARGE = (f"memref<{size}xf32, #hivm.address_space<ub>>" for size in (64, 128))
+
+
+def test_a_tile_that_data_selects_costs_what_each_costs(run):
+    assert run(READ, *selected(SMALL, SMALL)).busy["S"] > run(READ).busy["S"]
+
+
+def test_tiles_of_two_sizes_that_data_selects_from_are_refused(run):
+    with pytest.raises(UnknownOperation, match=r"cannot follow arith\.select of tensors"):
+        run(READ, *selected(SMALL, LARGE))
+
+
 def test_where_data_points_to_does_not_matter_to_the_time(run):
     """A gather: the offset comes from memory."""
     view = "memref<64xf32, strided<[1], offset: ?>, #hivm.address_space<gm>>"
