@@ -13,6 +13,7 @@ from schemathesis.specs.openapi.checks import ignored_auth, negative_data_reject
 from tilewise.api.app import create_app
 from tilewise.api.http import body_limit
 from tilewise.api.http.body_limit import LARGEST_BODY
+from tilewise.api.http.parameters import Parameters
 from tilewise.api.service.service import Options
 from tilewise.db.records import digest
 from tilewise.db.sql.sql_store import open_store
@@ -201,22 +202,25 @@ def test_the_document_needs_no_database(tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("path", ["/v1/trials", "/v1/jobs"])
-def test_a_page_has_the_documented_length_where_none_is_asked_for(client, path, monkeypatch):
-    service = client.app.state.service
-    owner, name = {"/v1/trials": (service.store, "trial_page"), "/v1/jobs": (service.jobs, "page")}[path]
-    read, lengths = getattr(owner, name), []
+def test_a_number_that_is_not_given_is_the_documented_one_and_the_bounds_are_the_same(client, monkeypatch):
+    taken, take = {}, Parameters.take_number
 
-    def noted(*given, most, **named):
-        lengths.append(most)
-        return read(*given, most=most, **named)
+    def noted(given, name, default, *, least, most):
+        taken[name] = {"default": default, "minimum": least, "maximum": most}
+        return take(given, name, default, least=least, most=most)
 
-    monkeypatch.setattr(owner, name, noted)
-    parameters = client.get("/openapi.json").json()["paths"][path]["get"]["parameters"]
-    [limit] = [parameter["schema"] for parameter in parameters if parameter["name"] == "limit"]
-    assert client.get(path).status_code == client.get(f"{path}?limit={limit['maximum']}").status_code == 200
-    assert lengths == [limit["default"], limit["maximum"]]
-    assert client.get(f"{path}?limit={limit['maximum'] + 1}").status_code == 400
+    monkeypatch.setattr(Parameters, "take_number", noted)
+    paged = set()
+    for path, operations in client.get("/openapi.json").json()["paths"].items():
+        parameters = {one["name"]: one["schema"] for one in operations.get("get", {}).get("parameters", [])}
+        if "limit" in parameters:
+            taken.clear()
+            assert client.get(path).status_code == 200
+            for name, numbers in taken.items():
+                documented = {"default": 2**63 - 1, **parameters[name]}  # of a place in a listing: from the newest on
+                assert numbers == {key: documented[key] for key in numbers}, (path, name)
+            paged.add((path, taken["limit"]["default"], taken["limit"]["maximum"]))
+    assert paged == {("/v1/jobs", 50, 200), ("/v1/helion", 50, 200), ("/v1/problems", 50, 200), ("/v1/trials", 100, 1000)}
 
 
 def test_dims_are_a_parameter_each(client):

@@ -41,6 +41,22 @@ def test_an_error_of_a_turn_is_logged_and_ends_nothing(error, line, caplog):
     assert (record.exc_info is None) == isinstance(error, StoreError)
 
 
+def test_a_runner_pauses_between_looks_for_work_unless_it_is_woken(monkeypatch):
+    runner, pauses = Runner("sqlite://", None, lambda: (), None), []
+
+    def wait(seconds):
+        pauses.append((seconds, list(done)))
+        if len(pauses) == 2:
+            runner._stopping.set()
+
+    done = []
+    monkeypatch.setattr(runner, "beat", lambda: done.append("beat"))
+    monkeypatch.setattr(runner, "turn", lambda: done.append("turn"))
+    monkeypatch.setattr(runner, "_woken", SimpleNamespace(wait=wait, clear=lambda: done.append("clear")))
+    runner._run()
+    assert pauses == [(0.5, ["beat", "turn"]), (0.5, ["beat", "turn", "clear", "beat", "turn"])]
+
+
 @pytest.mark.parametrize(
     ("beats", "moments", "lost"),
     [
