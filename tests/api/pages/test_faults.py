@@ -39,7 +39,7 @@ def test_a_browser_is_shown_the_title_of_a_fault_its_text_and_its_headers(status
     shown = _as_page(request(), problem(status))
     text = bytes(shown.body).decode()
     assert (shown.status_code, shown.media_type) == (status, "text/html")
-    assert f"<h1>{title}</h1>" in text and "it is &lt;gone&gt;" in text and "r-7" in text
+    assert f"<h1>{title}</h1>" in text and "It is &lt;gone&gt;." in text and "r-7" in text
     assert (shown.headers["retry-after"], shown.headers["allow"]) == ("7", "GET")
     assert int(shown.headers["content-length"]) == len(shown.body)
 

@@ -144,7 +144,7 @@ def test_a_refused_request_costs_nothing(monkeypatch):
         buckets.take("a")
     now = 0.5
     for _ in range(3):
-        with pytest.raises(Busy, match="^too many requests; slow down$") as refused:
+        with pytest.raises(Busy, match=r"^too many requests; slow down$") as refused:
             buckets.take("a")
         assert refused.value.retry_seconds == pytest.approx(0.5)
     now = 1.0
