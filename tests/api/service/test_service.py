@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
 from starlette.testclient import TestClient
 
@@ -14,6 +15,7 @@ from tilewise.api.service.service import Options, Service
 from tilewise.api.service.slow_lookups import SlowLookups
 from tilewise.db.jobs import Jobs
 from tilewise.db.sql.sql_store import open_store
+from tilewise.errors import StoreError
 
 JOB = {"kernel": "vector_add", "device": "model:Ascend910B4"}
 
@@ -71,3 +73,23 @@ def test_of_many_misses_at_once_a_hundred_are_heeded(store_url, monkeypatch):
     monkeypatch.setattr(Service, "_tune_miss", tune_for_ever)
     asyncio.run(miss())
     assert heeded == list(range(100))
+
+
+def test_work_in_the_background_that_fails_is_logged_and_ends_nothing(store_url, monkeypatch, caplog):
+    async def fail(service, *call):
+        raise StoreError("it is locked")
+
+    async def work():
+        service = Service(store_url, Options())
+        service.store = SimpleNamespace(families=list)
+        await service._prepare()
+        await service._tune_miss(SimpleNamespace(device="H200"), "a1")
+
+    monkeypatch.setattr(services, "_QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(Service, "read", fail)
+    monkeypatch.setattr(Service, "run", fail)
+    asyncio.run(work())
+    assert caplog.messages == [
+        "the shape indexes are not ready: it is locked",
+        "cannot submit a job for a miss: it is locked",
+    ]
