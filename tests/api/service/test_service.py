@@ -7,6 +7,7 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
+import pytest
 from starlette.testclient import TestClient
 
 from tilewise.api.app import create_app
@@ -93,3 +94,17 @@ def test_work_in_the_background_that_fails_is_logged_and_ends_nothing(store_url,
         "the shape indexes are not ready: it is locked",
         "cannot submit a job for a miss: it is locked",
     ]
+
+
+@pytest.mark.parametrize(
+    ("size", "places"),
+    [(0, "small_imports"), (1 << 20, "small_imports"), ((1 << 20) + 1, "imports"), (None, "imports")],
+)
+def test_an_import_has_a_place_among_those_of_its_size(store_url, size, places):
+    async def take():
+        service = Service(store_url, Options())
+        with service.import_place(size):
+            return {name: len(getattr(service.limits, name)) for name in ("small_imports", "imports")}
+
+    held = asyncio.run(take())
+    assert held == {"small_imports": 0, "imports": 0} | {places: 1}
