@@ -304,3 +304,9 @@ def test_times_are_documented_as_positive(client):
     ]
     assert len(times) > 5
     assert {least for _, _, least in times} == {0}, times
+
+
+def test_texts_are_documented_as_not_empty(client):
+    schemas = [parameter["schema"] for _, _, parameter in documented_parameters(client)]
+    lengths = [schema["minLength"] for schema in schemas if "minLength" in schema]
+    assert len(lengths) > 5 and set(lengths) == {1}

@@ -10,6 +10,7 @@ import pytest
 from tilewise.api.service.buckets import Buckets
 from tilewise.api.service.limits import Limits
 from tilewise.api.service.places import Places
+from tilewise.api.service.shared_memory import digest_of
 from tilewise.errors import Busy
 
 
@@ -161,3 +162,11 @@ def test_a_set_remembers_sixteen_callers(monkeypatch):
         buckets.take(caller)
     left = [buckets.headers(caller)[1][1] for caller in range(17)]
     assert left == [b'"writes";r=6000;t=0'] + [b'"writes";r=5999;t=1'] * 16
+
+
+def test_callers_are_known_by_any_number_of_64_bits_but_0():
+    digests = [digest_of(caller) for caller in range(200)]
+    assert all(0 < digest < 2**64 for digest in digests)
+    assert {digest % 2 for digest in digests} == {0, 1}
+    assert max(digests) > 2**62
+    assert digest_of(1) == digest_of(1) != digest_of("1")

@@ -14,7 +14,7 @@ from tilewise.api.app import create_app
 from tilewise.api.service import service as services
 from tilewise.api.service.service import Options, Service
 from tilewise.api.service.slow_lookups import SlowLookups
-from tilewise.db.jobs import Jobs
+from tilewise.db.jobs import Jobs, State
 from tilewise.db.sql.sql_store import open_store
 from tilewise.errors import StoreError
 
@@ -108,3 +108,26 @@ def test_an_import_has_a_place_among_those_of_its_size(store_url, size, places):
 
     held = asyncio.run(take())
     assert held == {"small_imports": 0, "imports": 0} | {places: 1}
+
+
+@pytest.mark.parametrize(("queued", "new", "woken"), [(0, True, 1), (0, False, 0), (99, True, 1), (100, True, 0)])
+def test_a_miss_is_tuned_after_all_that_users_ask_for_unless_a_hundred_jobs_wait(
+    store_url, monkeypatch, queued, new, woken
+):
+    submitted, awake = [], []
+
+    def submit(request, *, priority):
+        submitted.append((request, priority))
+        return None, new
+
+    async def work():
+        service = Service(store_url, Options())
+        waiting = [SimpleNamespace(state=State.QUEUED)] * queued + [SimpleNamespace(state=State.DONE)] * 7
+        service.jobs = SimpleNamespace(page=lambda *, most: waiting if most == 100 else None)
+        service.jobs_writer = SimpleNamespace(submit=submit)
+        monkeypatch.setattr(service, "wake_runner", lambda: awake.append(True))
+        service._submit_unless_many("a request")
+
+    asyncio.run(work())
+    assert submitted == [("a request", -100)] * (queued < 100)
+    assert len(awake) == woken
