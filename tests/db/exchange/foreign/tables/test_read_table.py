@@ -22,7 +22,7 @@ def test_the_sizes_rise_and_none_is_more_than_twice_the_one_before():
 def test_the_sizes_are_those_of_vllms_benchmark_of_experts():
     """Its default batch sizes: powers of two up to 4096, and those halfway between some of them."""
     powers, halfway = {2**power for power in range(13)}, {24, 48, 96, 1536, 3072}
-    assert LADDER == tuple(sorted(powers | halfway))
+    assert tuple(sorted(powers | halfway)) == LADDER
 
 
 @pytest.mark.parametrize(
