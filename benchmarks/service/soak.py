@@ -53,7 +53,9 @@ _START_SECONDS = 60.0
 _SETTLE_SECONDS = 600.0
 _CORES = 40
 _SIZES = range(1_000_000, 1_000_256)
-_MOST_FAULTS = 20
+_EXAMPLES = 20
+"""Faults that are recorded in words; all are counted."""
+
 _KILLING = 0.75
 _LEAST_SAMPLES = 60
 _MOST_GROWTH = 1.1
@@ -62,7 +64,7 @@ _MOST_GROWTH = 1.1
 def soak(
     *, seconds: float, clients: int, kills: int, jobs: int, url: str | None, seed: int, say: Callable[[str], None]
 ) -> dict[str, Any]:
-    """Run the benchmark and return its figures and `faults`, which are empty if every promise was kept.
+    """Run the benchmark and return its figures, the number of broken promises, and the first of them as `faults`.
 
     `url` is a new database; None makes a temporary one. Half of the kills hit the server, half a process that runs a
     job.
@@ -143,6 +145,7 @@ class _Soak:
         self._began = datetime.now(UTC)
         self._end = threading.Event()
         self._lock = threading.Lock()
+        self._counting = threading.Lock()  # a fault may be found under the other lock
         self._writes = 0
         self._offered: dict[int, set[float]] = defaultdict(set)
         self._acknowledged: dict[int, float] = {}
@@ -152,6 +155,7 @@ class _Soak:
         self._memory: dict[int, list[float]] = defaultdict(list)
         self._kills: Counter[str] = Counter()
         self._faults: list[str] = []
+        self._fault_count = 0
         self._slowest: defaultdict[str, float] = defaultdict(float)
 
     def go(self, seconds: float, clients: int, kills: int, jobs: int, say: Callable[[str], None]) -> None:
@@ -169,7 +173,7 @@ class _Soak:
             moments = sorted(self._drawn.uniform(0, seconds * _KILLING) for _ in range(kills))
             for count, moment in enumerate(moments, 1):
                 time.sleep(max(0.0, began + moment - time.monotonic()))
-                say(f"kill {count} of {kills}; {len(self._faults)} faults")
+                say(f"kill {count} of {kills}; {self._fault_count} faults")
                 self._kill()
             time.sleep(max(0.0, began + seconds - time.monotonic()))
             give_up = time.monotonic() + _START_SECONDS
@@ -196,6 +200,7 @@ class _Soak:
                 "seconds_of_last_life": len(last),
                 "rule": f"growth of last life (median of its last third by that of its middle third) <= {_MOST_GROWTH}",
             },
+            "fault_count": self._fault_count,
             "faults": self._faults,
         }
 
@@ -338,8 +343,10 @@ class _Soak:
                 self._fault(f"job {number} ended twice: {self._finished[number]} and {finished}")
 
     def _fault(self, text: str) -> None:
-        if len(self._faults) < _MOST_FAULTS:
-            self._faults.append(text)
+        with self._counting:
+            self._fault_count += 1
+            if len(self._faults) < _EXAMPLES:
+                self._faults.append(text)
 
 
 def _engine(store: SqlStore) -> str:
