@@ -149,9 +149,7 @@ def _one_round(operation: Operation, mode: GenerationMode, token: str | None, se
         seen.cases += 1
         seen.statuses[str(answer.status_code)] += 1
         try:
-            case.validate_response(
-                answer, headers=headers, transport_kwargs={"headers": own}, excluded_checks=excluded
-            )
+            case.validate_response(answer, headers=headers, transport_kwargs={"headers": own}, excluded_checks=excluded)
         except FailureGroup as group:
             for failure in group.exceptions:
                 name = f"{operation.label}: {failure.title}"
