@@ -110,7 +110,15 @@ def test_the_autotuner_tells_the_name_and_the_time_where_it_is_one(module, clien
 
 
 @pytest.mark.parametrize(
-    "record", ['{"a": NaN}', '{"a": "\\ud800"}', "[" * 500 + "]" * 500, '{"a": "' + "x" * 65536 + '"}', "[]"]
+    "record",
+    [
+        '{"a": NaN}',
+        '{"a": "\\ud800"}',
+        "[" * 500 + "]" * 500,
+        '{"a": "' + "x" * 65536 + '"}',
+        '{"a": "' + "é" * 32768 + '"}',
+        "[]",
+    ],
 )
 def test_what_cannot_be_kept_is_refused(client, token_of, problem_of, record):
     body = f'{{"device": "NVIDIA H200", "record": {record}}}'
