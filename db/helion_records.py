@@ -103,4 +103,4 @@ class HelionRecords:
             if len(keys) > 1:
                 raise UsageError(f"several records have keys that start with {start!r}; give more of the key")
             connection.execute(delete(models.helion_records).where(_R.key == keys[0]))
-        return keys[0]
+        return str(keys[0])
