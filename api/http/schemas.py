@@ -585,7 +585,8 @@ class HelionRecordRequest(BaseModel):
     device: Annotated[Plain, Field(description="the hardware, as Helion calls it", examples=["NVIDIA H200"])]
     kernel: Annotated[Plain, Field(description="the kernel's name, if known")] = ""
     search_us: (
-        Annotated[float, Field(gt=0, le=1e12, description="the shortest time that Helion's search saw")] | None
+        Annotated[float, Field(strict=True, gt=0, le=1e12, description="the shortest time that Helion's search saw")]
+        | None
     ) = None
 
 

@@ -36,7 +36,7 @@ from tilewise.db.jobs import Jobs, State
 from tilewise.db.records import Clock, Question, Scope, Status, Trial, Value
 from tilewise.db.sql.sql_store import SqlStore, open_store
 from tilewise.db.tokens import Right, Tokens
-from tilewise.errors import NotFound, Unavailable
+from tilewise.errors import Busy, NotFound, Unavailable
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import Problem
@@ -156,6 +156,7 @@ class _Soak:
         self._kills: Counter[str] = Counter()
         self._faults: list[str] = []
         self._fault_count = 0
+        self._put_off = 0
         self._slowest: defaultdict[str, float] = defaultdict(float)
 
     def go(self, seconds: float, clients: int, kills: int, jobs: int, say: Callable[[str], None]) -> None:
@@ -192,6 +193,7 @@ class _Soak:
         return {
             "kills": dict(self._kills),
             "requests": dict(self._done),
+            "exports_put_off": self._put_off,
             "jobs_done": len(self._submitted),
             "slowest_answer_s": {name: round(seconds, 3) for name, seconds in self._slowest.items()},
             "server_memory_mb": {
@@ -286,7 +288,12 @@ class _Soak:
             self._fault(f"one request became the jobs {job['id']} and {same['id']}")
 
     def _export(self, client: Client, drawn: random.Random) -> None:
-        client.export(kernel=_KERNEL, device=_DEVICE)
+        """Export all; an address that has too many exports under way is told to wait, which is no fault."""
+        try:
+            client.export(kernel=_KERNEL, device=_DEVICE)
+        except Busy as error:
+            self._put_off += 1
+            self._end.wait(error.retry_seconds)
 
     def _list(self, client: Client, drawn: random.Random) -> None:
         for job in client.jobs(limit=50):
