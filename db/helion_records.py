@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 
-from sqlalchemy import delete, insert, select
+from sqlalchemy import delete, func, insert, select
 
 from tilewise.db.sql import models
 from tilewise.db.sql.database import Database
@@ -20,12 +20,12 @@ from tilewise.errors import NotFound, UsageError
 __all__ = ["LONGEST_TEXT", "HelionRecord", "HelionRecords"]
 
 LONGEST_TEXT = 64 << 10
-"""Most characters of a record, which is ASCII; helion 1.5.1 writes about 1,000."""
+"""Most bytes of a record as UTF-8; helion 1.5.1 writes about 1,000."""
 
 _MOST = 4096
 """Records kept, and so at most 256 MiB."""
 
-_KEY = re.compile(r"[0-9a-f]{64}", re.ASCII)
+_KEY, _START = re.compile("[0-9a-f]{64}"), re.compile("[0-9a-f]{1,64}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,8 +48,8 @@ class HelionRecord:
         """Raise `UsageError` if the key or the size is not one of Helion's."""
         if not _KEY.fullmatch(self.key):
             raise UsageError(f"{self.key[:40]!r} is not a key of Helion's; expected a SHA-256 in 64 lower-case digits")
-        if len(self.text) > LONGEST_TEXT:
-            raise UsageError(f"the record has {len(self.text)} characters; at most {LONGEST_TEXT} are kept")
+        if (size := len(self.text.encode())) > LONGEST_TEXT:
+            raise UsageError(f"the record has {size} bytes; at most {LONGEST_TEXT} are kept")
 
 
 _R = models.helion_records.c
@@ -91,8 +91,16 @@ class HelionRecords:
             query = query.where(_R.id < before)
         return [HelionRecord(*row) for row in self._database.fetch(query)]
 
-    def remove(self, key: str) -> None:
-        """Remove the record of a key. Raises `NotFound`."""
-        self.get(key)
+    def remove(self, start: str) -> str:
+        """Remove the one record whose key starts so, and return its key. Raises `NotFound` and `UsageError`."""
+        if not _START.fullmatch(start):
+            raise UsageError(f"{start[:40]!r} starts no key of Helion's; expected up to 64 digits from 0 to f")
         with self._database.write() as connection:
-            connection.execute(delete(models.helion_records).where(_R.key == key))
+            begins = func.substr(_R.key, 1, len(start)) == start
+            keys = connection.execute(select(_R.key).where(begins).limit(2)).scalars().all()
+            if not keys:
+                raise NotFound(f"no record of Helion's has a key that starts with {start!r}")
+            if len(keys) > 1:
+                raise UsageError(f"several records have keys that start with {start!r}; give more of the key")
+            connection.execute(delete(models.helion_records).where(_R.key == keys[0]))
+        return str(keys[0])

@@ -110,12 +110,28 @@ def test_the_autotuner_tells_the_name_and_the_time_where_it_is_one(module, clien
 
 
 @pytest.mark.parametrize(
-    "record", ['{"a": NaN}', '{"a": "\\ud800"}', "[" * 500 + "]" * 500, '{"a": "' + "x" * 65536 + '"}', "[]"]
+    "record",
+    [
+        '{"a": NaN}',
+        '{"a": "\\ud800"}',
+        "[" * 500 + "]" * 500,
+        '{"a": "' + "x" * 65536 + '"}',
+        '{"a": "' + "é" * 32768 + '"}',
+        "[]",
+    ],
 )
 def test_what_cannot_be_kept_is_refused(client, token_of, problem_of, record):
     body = f'{{"device": "NVIDIA H200", "record": {record}}}'
     problem_of(client.put(f"/v1/helion/{KEY}", content=body, headers=token_of("submit")), 422)
     assert client.get("/v1/helion").json() == {"records": []}
+
+
+@pytest.mark.parametrize("search_us", [True, "12.5", 0, 1e13])
+def test_a_time_is_a_number_of_some_size(client, token_of, problem_of, search_us):
+    body = {"device": "NVIDIA H200", "record": {}, "search_us": search_us}
+    problem_of(client.put(f"/v1/helion/{KEY}", json=body, headers=token_of("submit")), 422)
+    body["search_us"] = 12
+    assert client.put(f"/v1/helion/{KEY}", json=body, headers=token_of("submit")).status_code == 200
 
 
 def test_a_key_of_another_form_is_refused_and_found_nowhere(client, token_of, problem_of):

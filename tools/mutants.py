@@ -121,7 +121,7 @@ class Mutant:
         """Return whether the mutated text is Python, and not only a star among parameters was taken for a product."""
         try:
             mutated = ast.parse(self.text())
-        except SyntaxError:
+        except (SyntaxError, AttributeError):  # the latter: cosmic-ray replaces no exception with a dot in its name
             return False
         if not self.operator.startswith("ReplaceBinaryOperator"):
             return True

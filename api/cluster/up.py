@@ -109,4 +109,4 @@ def _stopped_by_signals() -> Iterator[threading.Event]:
 
 
 def _tell(line: str) -> None:
-    print(f"tilewise: {line}", file=sys.stderr, flush=True)
+    print(f"tilewise: {line}", file=sys.stderr)

@@ -33,7 +33,7 @@ __all__ = [
     "documented",
     "given",
     "next_of",
-    "next_page",
+    "paged",
     "respond",
     "service_of",
     "tagged",
@@ -148,11 +148,16 @@ def next_of(operation: str, parameter: str = "after") -> dict[str, Any]:
     }
 
 
-def next_page(request: Request, name: str, value: str) -> dict[str, str]:
-    """Return the `Link` header that leads to the following page, whose parameter `name` has this value."""
+def paged(
+    request: Request, document: Mapping[str, Any], name: str, place: str | None
+) -> tuple[dict[str, Any], dict[str, str]]:
+    """Return a page of a listing and its headers, with where the next page is: its parameter `name` is `place`, or None
+    where this page is the last."""
+    if place is None:
+        return dict(document), {}
     others = [(key, text) for key, text in request.query_params.multi_items() if key != name]
     path = quote(request.scope["path"])
-    return {"link": f'<{path}?{urlencode([*others, (name, value)])}>; rel="next"'}
+    return {**document, "next": place}, {"link": f'<{path}?{urlencode([*others, (name, place)])}>; rel="next"'}
 
 
 def tagged(request: Request, document: Any, headers: Mapping[str, str] | None = None) -> Response:

@@ -10,7 +10,6 @@ import json
 from typing import Annotated, Any, Literal, NotRequired
 
 from pydantic import (
-    AfterValidator,
     BaseModel,
     BeforeValidator,
     ConfigDict,
@@ -556,16 +555,18 @@ class Explanation(TypedDict):
     findings: Annotated[list[dict[str, Any]], Field(description="those of `tilewise lint`, with remedies")]
 
 
-def _storable(record: dict[str, Any]) -> dict[str, Any]:
-    """Refuse what no JSON text holds, such as NaN, half a character or a nesting too deep to write."""
+def _as_text(record: Any) -> str:
+    """Write a record as JSON. Refuse what no JSON text holds: NaN, half a character or a nesting too deep to write."""
+    if not isinstance(record, dict):
+        raise ValueError("is not an object")
     try:
         text = json.dumps(record, ensure_ascii=False, allow_nan=False)
-        text.encode()
+        size = len(text.encode())
     except (ValueError, RecursionError) as error:
         raise ValueError(f"is no JSON that can be kept: {error}") from None
-    if len(json.dumps(record)) > LONGEST_TEXT:
-        raise ValueError(f"has more than {LONGEST_TEXT} characters as JSON")
-    return record
+    if size > LONGEST_TEXT:
+        raise ValueError(f"has more than {LONGEST_TEXT} bytes as JSON")
+    return text
 
 
 Plain = Annotated[str, Field(strict=True, max_length=200, pattern="^[ -~]*$")]
@@ -576,11 +577,16 @@ class HelionRecordRequest(BaseModel):
 
     model_config = ConfigDict(extra="forbid")
 
-    record: Annotated[dict[str, Any], AfterValidator(_storable), Field(description="Helion's own JSON")]
+    record: Annotated[
+        str,
+        BeforeValidator(_as_text),
+        WithJsonSchema({"type": "object", "additionalProperties": True, "description": "Helion's own JSON"}),
+    ]
     device: Annotated[Plain, Field(description="the hardware, as Helion calls it", examples=["NVIDIA H200"])]
     kernel: Annotated[Plain, Field(description="the kernel's name, if known")] = ""
     search_us: (
-        Annotated[float, Field(gt=0, le=1e12, description="the shortest time that Helion's search saw")] | None
+        Annotated[float, Field(strict=True, gt=0, le=1e12, description="the shortest time that Helion's search saw")]
+        | None
     ) = None
 
 

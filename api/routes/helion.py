@@ -17,7 +17,7 @@ from tilewise.api.http.routing import (
     documented,
     given,
     next_of,
-    next_page,
+    paged,
     service_of,
     tagged,
 )
@@ -54,11 +54,8 @@ async def helion_records(request: Request) -> Response:
     wanted = {name: parameters.take(name) for name in ("kernel", "device")}
     parameters.finish("kernel, device, limit or before")
     page = await service.run(HelionRecords(service.store.database).page, before=before, most=limit, **wanted)
-    document: dict[str, Any] = {"records": [_json(record) for record in page]}
-    if len(page) < limit:
-        return tagged(request, document)
-    last = str(page[-1].id)
-    return tagged(request, document | {"next": last}, next_page(request, "before", last))
+    last = str(page[-1].id) if len(page) == limit else None
+    return tagged(request, *paged(request, {"records": [_json(record) for record in page]}, "before", last))
 
 
 @plain.get(
@@ -100,7 +97,7 @@ async def keep_helion_record(
 ) -> Response:
     """Keep a record, in place of one of the same key. Of many, those written last are kept."""
     service = service_of(request)
-    record = HelionRecord(key, body.kernel, body.device, json.dumps(body.record), body.search_us)
+    record = HelionRecord(key, body.kernel, body.device, body.record, body.search_us)
     await service.write(HelionRecords(service.writer.database).put, record)
     return tagged(request, _json(record))
 

@@ -22,7 +22,7 @@ from tilewise.api.http.routing import (
     documented,
     given,
     next_of,
-    next_page,
+    paged,
     service_of,
 )
 from tilewise.api.jobs.fleet import runnable_on, why_it_waits
@@ -123,11 +123,9 @@ async def jobs(request: Request) -> Response:
     wanted = {"state": state, "kernel": parameters.take("kernel"), "device": parameters.take("device")}
     parameters.finish("limit, before, state, kernel or device")
     page = await service.run(service.jobs.page, before=before, most=limit, **wanted)
-    document: dict[str, Any] = {"jobs": [job_json(job) for job in page]}
-    if len(page) < limit:
-        return JSONResponse(document)
-    last = str(page[-1].id)
-    return JSONResponse(document | {"next": last}, headers=next_page(request, "before", last))
+    last = str(page[-1].id) if len(page) == limit else None
+    document, headers = paged(request, {"jobs": [job_json(job) for job in page]}, "before", last)
+    return JSONResponse(document, headers=headers)
 
 
 @plain.get(

@@ -19,7 +19,7 @@ from tilewise.api.http.routing import (
     documented,
     given,
     next_of,
-    next_page,
+    paged,
     service_of,
     tagged,
     wanted_of,
@@ -81,11 +81,8 @@ async def problems(request: Request) -> Response:
     parameters.finish("kernel, dtype, device, dims, limit or after")
     before = Written(*_numbers(after)) if after else None
     page = await service.run(service.store.results, wanted, before=before, most=limit)
-    document = {"problems": [_problem(result) for _, result in page]}
-    if len(page) < limit:
-        return tagged(request, document)
-    place = f"{page[-1][0].revision}-{page[-1][0].scope}"
-    return tagged(request, document | {"next": place}, next_page(request, "after", place))
+    place = f"{page[-1][0].revision}-{page[-1][0].scope}" if len(page) == limit else None
+    return tagged(request, *paged(request, {"problems": [_problem(result) for _, result in page]}, "after", place))
 
 
 @plain.get(
@@ -114,11 +111,8 @@ async def trials(request: Request) -> Response:
     page, following = await service.run(
         service.store.trial_page, wanted, status=Status(status) if status else None, after=after, most=limit
     )
-    document: dict[str, Any] = {"trials": [_trial(listed) for listed in page]}
-    if following is None:
-        return tagged(request, document)
-    place = f"{following.scope}-{following.trial}"
-    return tagged(request, document | {"next": place}, next_page(request, "after", place))
+    place = f"{following.scope}-{following.trial}" if following else None
+    return tagged(request, *paged(request, {"trials": [_trial(listed) for listed in page]}, "after", place))
 
 
 @plain.get(

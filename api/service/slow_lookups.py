@@ -50,7 +50,7 @@ class SlowLookups:
     It is one of so many `processes` of a server, which divide places and processes among them.
     """
 
-    def __init__(self, url: str, answer_cache: AnswerCache, supervisor: Supervisor, processes: int = 1) -> None:
+    def __init__(self, url: str, answer_cache: AnswerCache, supervisor: Supervisor, processes: int) -> None:
         self._context, self._answer_cache = (url, registry.own_places()), answer_cache
         cores = len(os.sched_getaffinity(0))
         quick, slow = (max(1, size // processes) for size in (1 if cores < 8 else 2, min(cores // 4, 4)))

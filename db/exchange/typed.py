@@ -41,7 +41,7 @@ _WORDS = {
     "null": "null",
     "datetime": "an ISO 8601 time with a time zone",
 }
-_AT = re.compile(r"(?P<what>.*?)(?: - at `\$(?P<path>[^`]*)`)?", re.DOTALL)
+_AT = re.compile(r"(?P<what>.*?)(?: - at (?P<key>`key` in )?`\$(?P<path>[^`]*)`)?", re.DOTALL)
 _MISSING = re.compile(r"Object missing required field `(\w+)`")
 _EXPECTED = re.compile(r"Expected `([^`]*)`")
 
@@ -64,6 +64,8 @@ def _message(text: str, value: Any, kind: Any) -> str:
     name, actual = path.removeprefix("."), _at(value, path)
     if missing := _MISSING.fullmatch(what):
         return f"{'.'.join(filter(None, (name, missing[1])))} is missing"
+    if found and found["key"]:  # a name that is too long
+        name, actual = f"a name in {name}", max(actual, key=len)
     if name.endswith("[...]") and isinstance(actual, dict):  # msgspec does not name the key
         key, what = _wrong_item(actual)
         name, actual = f"{name.removesuffix('[...]')}.{key}", actual.get(key)

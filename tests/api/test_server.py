@@ -183,3 +183,12 @@ def test_threads_of_the_service_share_one_heap():
         return done.stderr.count("Arena ")
 
     assert arenas("one") == 1 < arenas()
+
+
+@pytest.mark.parametrize("library", ["glibc", "another"])
+def test_all_threads_allocate_from_one_heap_where_the_c_library_can(library, monkeypatch):
+    made = []
+    functions = {"mallopt": lambda *given: made.append(given)} if library == "glibc" else {}
+    monkeypatch.setattr(server.ctypes, "CDLL", lambda name: SimpleNamespace(**functions))
+    server.one_arena()
+    assert made == ([(-8, 1)] if functions else [])  # M_ARENA_MAX of malloc.h

@@ -42,9 +42,27 @@ def test_the_records_written_last_are_kept_and_come_first(records):
 def test_a_record_that_is_not_there_is_not_found_and_not_removed(records):
     records.put(RECORD)
     records.remove(RECORD.key)
-    for action in (records.get, records.remove):
-        with pytest.raises(NotFound, match="no record of Helion's has the key '0000"):
-            action(RECORD.key)
+    with pytest.raises(NotFound, match="no record of Helion's has the key '0000"):
+        records.get(RECORD.key)
+    with pytest.raises(NotFound, match="no record of Helion's has a key that starts with '0000"):
+        records.remove(RECORD.key)
+
+
+def test_a_record_is_removed_by_how_its_key_starts_if_no_other_starts_so(records):
+    for start in ("abc", "abd"):
+        records.put(replace(RECORD, key=start.ljust(64, "0")))
+    with pytest.raises(UsageError, match="several records have keys that start with 'ab'"):
+        records.remove("ab")
+    assert records.remove("abc") == "abc".ljust(64, "0")
+    assert [record.key[:3] for record in records.page(most=9)] == ["abd"]
+
+
+@pytest.mark.parametrize("start", ["", "%", "ABD", "0" * 65])
+def test_what_starts_no_key_removes_nothing(records, start):
+    records.put(RECORD)
+    with pytest.raises(UsageError, match="starts no key of Helion's"):
+        records.remove(start)
+    assert len(records.page(most=9)) == 1
 
 
 @pytest.mark.parametrize(
@@ -52,7 +70,7 @@ def test_a_record_that_is_not_there_is_not_found_and_not_removed(records):
     [
         ({"key": "0" * 63}, "is not a key of Helion's; expected a SHA-256"),
         ({"key": "A" * 64}, "is not a key of Helion's"),
-        ({"text": "x" * (LONGEST_TEXT + 1)}, "has 65537 characters; at most 65536 are kept"),
+        ({"text": "x" * (LONGEST_TEXT + 1)}, "has 65537 bytes; at most 65536 are kept"),
     ],
 )
 def test_what_helion_never_writes_is_refused(records, changed, message):

@@ -104,3 +104,11 @@ def test_gemm_tiles_are_stored_whole_or_in_two_parts_by_descriptors(watched, siz
     config = {"VARIANT": "descriptors", "BLOCK_M": 16, "BLOCK_N": 32, "BLOCK_K": 32, "GROUP_M": 4, "SPLIT_K": 1}
     config |= {"PROGRAMS": 4, "PARTS_N": parts, "WARP_SPECIALIZE": False, "num_warps": 4, "num_stages": 3}
     assert watched("gemm", problem, config) == ("", {})
+
+
+def test_an_odd_number_of_pairs_is_sorted_within_its_tensor(watched):
+    spec = registry.load("fused_moe")
+    problem = Problem("fused_moe", {"M": 3, "E": 2, "N": 16, "K": 16, "TOPK": 1}, "float16")
+    config = spec.default(problem, TARGETS[0])
+    assert config["VARIANT"] == "sorted"
+    assert watched("fused_moe", problem, config) == ("", {})

@@ -185,7 +185,7 @@ def _open_any(ids: Sequence[str], wait: float | None, l2: L2State | None) -> Dev
 
 
 def _tell(line: str) -> None:
-    print(f"tilewise: {line}", file=sys.stderr, flush=True)
+    print(f"tilewise: {line}", file=sys.stderr)
 
 
 def _open(device_id: str, wait: float | None, l2: L2State | None) -> Device:

@@ -85,4 +85,4 @@ def _close(devices: Sequence[Device]) -> None:
 
 
 def _tell(line: str) -> None:
-    print(f"tilewise: {line}", file=sys.stderr, flush=True)
+    print(f"tilewise: {line}", file=sys.stderr)

@@ -46,7 +46,7 @@ _Share = Sequence[tuple[int, Config]]
 
 
 def _tell(line: str) -> None:
-    print(f"tilewise: {line}", file=sys.stderr, flush=True)
+    print(f"tilewise: {line}", file=sys.stderr)
 
 
 class _Chip:

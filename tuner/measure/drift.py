@@ -36,7 +36,6 @@ class Reference:
 
     def __init__(self, sample: Callable[[int], Sequence[float]]) -> None:
         self._sample = sample
-        self._usual_us = self._tolerance = 0.0
         self.renew()
 
     def renew(self) -> None:

@@ -24,7 +24,7 @@ _POLL_SECONDS = 0.1
 
 
 def _tell(line: str) -> None:
-    print(f"tilewise: {line}", file=sys.stderr, flush=True)
+    print(f"tilewise: {line}", file=sys.stderr)
 
 
 class DeviceLock:

@@ -69,13 +69,13 @@ def export(folder: Path, url: str | None, as_json: bool) -> None:
 @database
 @common
 def remove(key: str, url: str | None, as_json: bool) -> None:
-    """Remove the record of KEY."""
+    """Remove the record whose key is KEY or, of all, the only one to start with it."""
     with _records(url) as stored:
-        stored.remove(key)
+        removed = stored.remove(key)
     if as_json:
-        print_json({"removed": key})
+        print_json({"removed": removed})
     else:
-        click.echo(f"{key} is removed")
+        click.echo(f"{removed} is removed")
 
 
 def _json(record: HelionRecord) -> dict[str, Any]:

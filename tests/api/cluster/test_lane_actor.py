@@ -19,7 +19,7 @@ LANE = Lane("cuda:1", "H200", "measured", "1")
 
 @pytest.fixture
 def calls(monkeypatch):
-    """What the runners of actors are asked for."""
+    """The calls that the runners of actors get."""
     made = []
 
     class Runner:

@@ -8,7 +8,7 @@ import pytest
 
 from tilewise.api.cluster import supervisor as module
 from tilewise.api.cluster.lane_actor import Report
-from tilewise.api.cluster.supervisor import Supervisor, look
+from tilewise.api.cluster.supervisor import Member, Supervisor, look
 
 KIND, OTHER = "tilewise:NVIDIA H200:abc", "tilewise:NVIDIA H200:old"
 
@@ -40,7 +40,7 @@ class Ray:
     exceptions = SimpleNamespace(RayActorError=RayActorError, ActorUnavailableError=ActorUnavailableError)
 
     def __init__(self, **units):
-        self.units, self.actors, self.made, self.killed = units, {}, [], []
+        self.units, self.actors, self.made, self.killed, self.asked = units, {}, [], [], []
         self.util = SimpleNamespace(list_named_actors=self._list)
 
     def nodes(self):
@@ -50,20 +50,25 @@ class Ray:
         return SimpleNamespace(options=lambda **how: SimpleNamespace(remote=lambda *about: self._made(how, about)))
 
     def _made(self, how, about):
-        assert how["resources"] == {about[1]: 1}
+        self.asked.append({"resource": about[1], **how})
         if how["name"] not in self.actors:
             self.made.append(how["name"])
             self.actors[how["name"]] = Actor(self, how["name"])
         return self.actors[how["name"]]
 
-    def _list(self, all_namespaces):
+    def _list(self, all_namespaces=False):
+        if not all_namespaces:  # this process is in a namespace of its own
+            return []
         named = [{"name": name, "namespace": "tilewise"} for name in self.actors]
         return [*named, {"name": "a#b", "namespace": "of others"}, {"name": "farm", "namespace": "tilewise"}]
 
     def get_actor(self, name, namespace):
+        if self.actors[name].state == "ended":
+            raise ValueError(name)
         return self.actors[name]
 
     def wait(self, refs, num_returns, timeout):
+        assert num_returns == len(refs) > 0
         done = [ref for ref in refs if ref[1].state != "pending"]
         return done, [ref for ref in refs if ref not in done]
 
@@ -104,8 +109,39 @@ def test_actors_of_an_earlier_supervisor_are_found_by_their_names(told):
     ray = Ray(alpha=1)
     Supervisor(ray, "sqlite://", [], told.append).turn()
     ray.units = {}
-    Supervisor(ray, "sqlite://", [], told.append).turn()
+    assert [member.is_up for member in Supervisor(ray, "sqlite://", [], told.append).turn()] == [True]
     assert ray.made == [f"{KIND}#0"]
+
+
+def test_an_actor_takes_a_unit_of_its_resource_and_outlives_its_supervisor(told):
+    ray = Ray(alpha=1)
+    Supervisor(ray, "sqlite://", ["k"], told.append).turn()
+    assert ray.asked == [
+        {
+            "resource": KIND,
+            "num_cpus": 0,
+            "resources": {KIND: 1},
+            "max_restarts": -1,
+            "max_task_retries": 0,
+            "name": f"{KIND}#0",
+            "namespace": "tilewise",
+            "lifetime": "detached",
+            "get_if_exists": True,
+        }
+    ]
+
+
+@pytest.mark.parametrize(
+    ("report", "up", "text"),
+    [
+        (None, False, "H200#1 is missing: no live node offers a free one"),
+        (Report("alpha", 7, "cuda:1"), True, "H200#1 is up on alpha cuda:1"),
+        (Report("alpha", 7, "", "no lane is free"), False, "H200#1 waits on alpha: no lane is free"),
+    ],
+)
+def test_a_device_is_told_in_a_line(report, up, text):
+    member = Member("H200", 1, report)
+    assert (member.is_up, str(member)) == (up, text)
 
 
 @pytest.mark.parametrize("state", ["away", "pending"])
@@ -159,3 +195,6 @@ def test_a_look_changes_nothing_and_tells_what_is_missing():
     assert ray.made == []
     Supervisor(ray, "sqlite://", [], str).turn()
     assert [member.is_up for member in look(ray)] == [True, True]
+    next(iter(ray.actors.values())).state = "ended"
+    assert [member.is_up for member in look(ray)] == [False, True]
+    assert ray.made == [f"{KIND}#0", f"{KIND}#1"]

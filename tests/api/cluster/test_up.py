@@ -275,3 +275,8 @@ def test_a_supervisor_without_a_cluster_ends_with_a_code_of_its_own(monkeypatch)
     with pytest.raises(SystemExit) as ended:
         up.supervise(None, "sqlite://", [], [])
     assert ended.value.code == 76
+
+
+def test_lines_of_a_supervisor_go_to_stderr(capsys):
+    up._tell("H200#0 is up")
+    assert capsys.readouterr() == ("", "tilewise: H200#0 is up\n")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from tilewise.api.http.parameters import Parameters
+from tilewise.api.http.schemas import _size_or_flag
 from tilewise.errors import BadDimension, UsageError
 
 LONG = "x" * 60
@@ -67,3 +68,14 @@ def test_the_rest_is_a_shape():
     assert given.names == []
     for text in ("0", "2147483648", ""):
         refusal(Parameters([("M", text)]).take_shape, error=BadDimension)
+
+
+@pytest.mark.parametrize("value", [1, 2**31 - 1, True, "causal"])
+def test_a_body_gives_sizes_up_to_the_largest_and_flags(value):
+    assert _size_or_flag(value) == value
+
+
+@pytest.mark.parametrize("value", [0, -1, 2**31, 1.5, "", "a b", None])
+def test_other_sizes_of_a_body_are_refused(value):
+    with pytest.raises(ValueError, match="expected a whole number from 1 to 2147483647"):
+        _size_or_flag(value)

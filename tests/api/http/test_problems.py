@@ -114,3 +114,9 @@ def test_what_was_sent_comes_back_short_and_on_one_line(client, path):
     detail = client.get(path).json()["detail"]
     assert len(detail) < 1100
     assert detail.isprintable()
+
+
+def test_a_body_with_one_fault_is_answered_with_that_alone(client, problem_of):
+    problem = problem_of(client.post("/v1/lookup", json={"queries": 1}), 422)
+    [fault] = problem["errors"]
+    assert problem["detail"] == f"the request does not match its schema: #/queries: {fault['detail']}"

@@ -277,3 +277,40 @@ def test_a_retune_of_configs_that_all_fail_names_each_shape(retuned):
     assert (job.state, job.progress["shapes_done"], job.progress["flipped"]) == (State.FAILED, 2, [])
     assert [line[:5] for line in job.progress["failed"]] == ["M=64:", "M=256"]
     assert job.reason == "; ".join(job.progress["failed"])
+
+
+@pytest.mark.parametrize(
+    ("error", "level", "line"),
+    [
+        (InUse("cuda:0 is in use"), "WARNING", "job 7: cuda:0 is in use"),
+        (LeaseLost("job 7 belongs to another"), "WARNING", "job 7 belongs to another"),
+        (StoreError("it is locked"), "ERROR", "job 7: it is locked"),
+        (KeyError("x"), "ERROR", "job 7"),
+        (UsageError("the shape is wrong"), "", ""),  # it is the job's reason
+    ],
+)
+def test_the_log_tells_why_a_job_does_not_go_on(error, level, line, monkeypatch, caplog):
+    def fail(run):
+        raise error
+
+    monkeypatch.setattr(job_process._Run, "_tune", fail)
+    run = job_process._Run(None, None, SimpleNamespace(id=7, shapes=[]), "lease", "vector_add")
+    run._run()
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == ([(level, line)] if line else [])
+    assert run.device_was_in_use is isinstance(error, InUse)
+
+
+def test_the_log_tells_of_a_sign_of_life_that_failed_and_the_next_one_is_given(monkeypatch, caplog):
+    monkeypatch.setattr(job_process, "BEAT_SECONDS", 0.0)
+    beats = []
+
+    def beat(lease, progress):
+        beats.append(lease)
+        if len(beats) == 1:
+            raise StoreError("it is locked")
+        run._ended.set()
+        return SimpleNamespace(cancelling=False, deadline=None)
+
+    run = job_process._Run(None, SimpleNamespace(beat=beat), SimpleNamespace(id=7, shapes=[]), "lease", "vector_add")
+    run._beat()
+    assert (beats, caplog.messages) == (["lease"] * 2, ["job 7: it is locked"])

@@ -10,7 +10,17 @@ from pathlib import Path
 
 import pytest
 
-from tilewise.api.jobs.processes import ProcessEnded, ProcessExecutor, forget, identity, is_gone, seen_alive
+from tilewise.api.jobs.processes import (
+    ProcessEnded,
+    ProcessExecutor,
+    forget,
+    identity,
+    identity_of,
+    is_gone,
+    new_token,
+    seen_alive,
+    seen_starting,
+)
 
 CALLER = """
 import sys, time
@@ -109,3 +119,16 @@ def test_a_forked_process_has_an_identity_of_its_own():
         os._exit(0)
     assert os.read(reading, 1000).decode().rpartition("/")[2] != mine.rpartition("/")[2]
     os.wait()
+
+
+def test_a_process_that_is_being_started_is_seen_alive_until_its_starter_is_done():
+    token = new_token()
+    owner = identity_of(1234, token)
+    assert is_gone(owner) is None
+    with seen_starting(token):
+        assert is_gone(owner) is False
+    assert is_gone(owner) is True
+    with seen_alive(owner):
+        assert is_gone(owner) is False  # it shows itself, though its starter is done
+    forget(owner)
+    assert is_gone(owner) is None

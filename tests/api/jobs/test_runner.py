@@ -41,6 +41,22 @@ def test_an_error_of_a_turn_is_logged_and_ends_nothing(error, line, caplog):
     assert (record.exc_info is None) == isinstance(error, StoreError)
 
 
+def test_a_runner_pauses_between_looks_for_work_unless_it_is_woken(monkeypatch):
+    runner, pauses = Runner("sqlite://", None, lambda: (), None), []
+
+    def wait(seconds):
+        pauses.append((seconds, list(done)))
+        if len(pauses) == 2:
+            runner._stopping.set()
+
+    done = []
+    monkeypatch.setattr(runner, "beat", lambda: done.append("beat"))
+    monkeypatch.setattr(runner, "turn", lambda: done.append("turn"))
+    monkeypatch.setattr(runner, "_woken", SimpleNamespace(wait=wait, clear=lambda: done.append("clear")))
+    runner._run()
+    assert pauses == [(0.5, ["beat", "turn"]), (0.5, ["beat", "turn", "clear", "beat", "turn"])]
+
+
 @pytest.mark.parametrize(
     ("beats", "moments", "lost"),
     [
@@ -433,3 +449,43 @@ def test_a_lost_job_is_taken_back_though_its_database_was_away_when_its_process_
     assert jobs.get(job.id).state is State.RUNNING
     runner._take_back_lost()
     assert jobs.get(job.id).state is State.QUEUED
+
+
+def test_the_log_tells_of_processes_that_end_and_of_what_is_lost(jobs, runner, dead, monkeypatch, caplog):
+    job = submitted(jobs)
+    runner.turn()
+    runner._executor.end(1)
+    assert caplog.messages == [f"job {job.id}: its process ended with exit code 1"]
+    caplog.clear()
+    assert jobs.claim(jobs.get(job.id), dead)
+    runner._take_back_lost()
+    assert caplog.messages == [f"job {job.id} is queued again; it was lost by {dead}"]
+    caplog.clear()
+    worker, forgotten = SimpleNamespace(id=7, host="alpha", owner="alpha/1/x"), []
+    monkeypatch.setattr("tilewise.api.jobs.runner.forget", forgotten.append)
+    runner._workers = Workers(jobs._database)
+    runner._fleet = SimpleNamespace(sweep=lambda: [worker])
+    with seen_alive():
+        runner.beat()
+    assert (caplog.messages, forgotten) == (["worker 7 on alpha is lost"], ["alpha/1/x"])
+
+
+@pytest.mark.parametrize(("code", "stopping"), [(IN_USE, False), (None, False), (1, True)])
+def test_the_log_does_not_tell_of_an_end_that_was_to_be_expected(jobs, runner, code, stopping, caplog):
+    submitted(jobs)
+    runner.turn()
+    if stopping:
+        runner._stopping.set()
+    runner._executor.end(code)
+    assert caplog.messages == []
+
+
+def test_a_runner_looks_for_work_at_once_when_a_process_ends_or_it_is_to_drain(jobs, runner):
+    submitted(jobs)
+    runner.turn()
+    runner._executor.end()
+    assert runner._woken.is_set()
+    runner._woken.clear()
+    runner._executor.terminate = lambda: None
+    runner.drain()
+    assert runner._woken.is_set()

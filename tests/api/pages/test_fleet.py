@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import pytest
+
+from tilewise.api.pages.fleet import _time_left
 from tilewise.db.jobs import Jobs, Request
 from tilewise.db.sql.sql_store import open_store
 from tilewise.db.workers import Lane, Workers
@@ -30,3 +33,17 @@ def test_chips_jobs_and_the_queue_are_shown(client, store_url):
     assert '<th scope="row">NVIDIA H200</th><td class="number">1</td>' in shown
     assert "&lt;cuda 12&gt;" in shown
     assert '<a href="/fleet" aria-current="page">' in shown
+
+
+@pytest.mark.parametrize(
+    ("trials", "a_minute", "text"),
+    [
+        (0, 5.0, ""),
+        (5, 0.0, ""),
+        (90, 1.0, "at most 1:30:00"),
+        (100, 40.0, "at most 0:02:30"),
+        (1, 7.0, "at most 0:00:09"),
+    ],
+)
+def test_the_time_left_is_that_of_the_trials_at_the_rate_of_late(trials, a_minute, text):
+    assert _time_left(trials, a_minute) == text

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -405,3 +406,27 @@ def test_a_retune_of_all_shapes_shows_what_flipped(client, token_of, store_url):
 @pytest.mark.parametrize("number", ["999", "x", "1" * 40, "-1"])
 def test_an_unknown_job_is_not_found(client, number):
     assert "no such job" in page(client, f"/jobs/{number}", 404)
+
+
+@pytest.mark.parametrize(
+    ("where", "query", "said"),
+    [
+        ("", "before={}", "before={}; expected the place from the link to the next page"),
+        ("/jobs", "only={}", "only is {}; expected queued, running, done"),
+        ("of it", "status={}", "status is {}; expected one of correct, "),
+        ("of it", "sort={}", "sort is {}; expected time, evaluation, status or a parameter"),
+        ("of it", "within={}", "within is {}; expected percent above the best time, such as 20"),
+        ("of it", "first={}", "first is {}; expected the number of trials to skip"),
+        ("of it", "across={0}&down={0}", "across and down are both {}; expected two different parameters"),
+        ("of it/compare", "a={}", "a is {}; expected the number of a trial, from 0 to 2"),
+    ],
+)
+def test_of_a_wrong_value_thirty_characters_are_shown(client, tune, where, query, said):
+    tune()
+    path = where.replace("of it", only_problem(client)) or "/"
+    refused = html.unescape(page(client, f"{path}?{query.format('x' * 31)}", 400))
+    assert said.format(repr("x" * 30)).lower() in refused.lower()
+
+
+def test_of_the_name_of_an_unknown_kernel_sixty_characters_are_shown(client):
+    assert f"No kernel {'x' * 60!r} is registered" in html.unescape(page(client, f"/kernels/{'x' * 61}", 404))

@@ -16,7 +16,7 @@ from tilewise.errors import BadImport
 
 @pytest.fixture(autouse=True)
 def niceness(monkeypatch):
-    """What the process of imports asks for; this process keeps its own."""
+    """The priorities that the process of imports asks for; this process keeps its own."""
     asked = []
     monkeypatch.setattr(os, "setpriority", lambda which, who, value: asked.append((which, who, value)))
     return asked

@@ -129,3 +129,10 @@ def test_an_error_is_returned_and_a_task_is_given_what_it_needs(monkeypatch):
     monkeypatch.setattr(lookup_process, "_lookups", lambda url, own: {("sqlite://", ()): Lookups()}[url, own])
     assert str(serve("sqlite://", (), "one", "of what")) == "of what"
     assert serve("sqlite://", (), "prepare") == "prepared"
+
+
+def test_preparing_builds_the_indexes_of_the_store(lookups, monkeypatch):
+    prepared = []
+    monkeypatch.setattr(type(lookups._source), "prepare", lambda source: prepared.append(source))
+    lookups.prepare()
+    assert prepared == [lookups._source]

@@ -10,6 +10,7 @@ import pytest
 from tilewise.api.service.buckets import Buckets
 from tilewise.api.service.limits import Limits
 from tilewise.api.service.places import Places
+from tilewise.api.service.shared_memory import digest_of
 from tilewise.errors import Busy
 
 
@@ -101,3 +102,71 @@ def test_the_places_of_a_process_that_ended_are_free_again():
         assert len(limits.streams) == 2
         limits.forget(killed)
         assert len(limits.streams) == 1
+
+
+@pytest.mark.parametrize(
+    ("name", "places", "each", "seconds", "what"),
+    [
+        ("streams", 50, 20, 10.0, "event streams"),
+        ("anonymous_streams", 150, 20, 10.0, "event streams"),
+        ("explanations", 16, 8, 10.0, "explanations"),
+        ("exports", 32, 8, 10.0, "exports"),
+        ("imports", 4, 4, 30.0, "large imports"),
+        ("small_imports", 64, 64, 10.0, "imports"),
+    ],
+)
+def test_a_server_takes_so_many_at_once_of_all_and_of_one_caller(name, places, each, seconds, what):
+    limits = Limits(writes_a_minute=1)
+    found = getattr(limits, name)
+    with ExitStack() as held:
+        for number in range(places):
+            if number == each:
+                with pytest.raises(Busy, match=f"^{each} {what} of yours are under way; wait for one$"):
+                    held.enter_context(found.one(0))
+            held.enter_context(found.one(number // each))
+        with pytest.raises(Busy, match=f"^{places} {what} are under way; try again later$") as refused:
+            held.enter_context(found.one("another"))
+        assert refused.value.retry_seconds == seconds
+        limits.forget(os.getpid())
+        assert len(found) == 0
+
+
+def test_an_address_may_fail_sixty_times_a_minute_and_write_as_often_as_it_is_told():
+    limits = Limits(writes_a_minute=7)
+    assert limits.failures.headers("a")[0] == (b"ratelimit-policy", b'"writes";q=60;w=60')
+    assert limits.writes.headers("a")[0] == (b"ratelimit-policy", b'"writes";q=7;w=60')
+
+
+def test_a_refused_request_costs_nothing(monkeypatch):
+    now = 0.0
+    monkeypatch.setattr("tilewise.api.service.buckets.time.monotonic", lambda: now)
+    buckets = Buckets(60)
+    for _ in range(60):
+        buckets.take("a")
+    now = 0.5
+    for _ in range(3):
+        with pytest.raises(Busy, match=r"^too many requests; slow down$") as refused:
+            buckets.take("a")
+        assert refused.value.retry_seconds == pytest.approx(0.5)
+    now = 1.0
+    buckets.take("a")
+
+
+def test_a_set_remembers_sixteen_callers(monkeypatch):
+    now = 0.0
+    monkeypatch.setattr("tilewise.api.service.buckets.time.monotonic", lambda: now)
+    monkeypatch.setattr("tilewise.api.service.buckets._SETS", 1)
+    buckets = Buckets(6000)
+    for caller in range(17):
+        now = caller / 1e6
+        buckets.take(caller)
+    left = [buckets.headers(caller)[1][1] for caller in range(17)]
+    assert left == [b'"writes";r=6000;t=0'] + [b'"writes";r=5999;t=1'] * 16
+
+
+def test_callers_are_known_by_any_number_of_64_bits_but_0():
+    digests = [digest_of(caller) for caller in range(200)]
+    assert all(0 < digest < 2**64 for digest in digests)
+    assert {digest % 2 for digest in digests} == {0, 1}
+    assert max(digests) > 2**62
+    assert digest_of(1) == digest_of(1) != digest_of("1")

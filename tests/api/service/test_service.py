@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 
+import pytest
 from starlette.testclient import TestClient
 
 from tilewise.api.app import create_app
 from tilewise.api.service import service as services
 from tilewise.api.service.service import Options, Service
 from tilewise.api.service.slow_lookups import SlowLookups
-from tilewise.db.jobs import Jobs
+from tilewise.db.jobs import Jobs, State
 from tilewise.db.sql.sql_store import open_store
+from tilewise.errors import StoreError
 
 JOB = {"kernel": "vector_add", "device": "model:Ascend910B4"}
 
@@ -71,3 +74,60 @@ def test_of_many_misses_at_once_a_hundred_are_heeded(store_url, monkeypatch):
     monkeypatch.setattr(Service, "_tune_miss", tune_for_ever)
     asyncio.run(miss())
     assert heeded == list(range(100))
+
+
+def test_work_in_the_background_that_fails_is_logged_and_ends_nothing(store_url, monkeypatch, caplog):
+    async def fail(service, *call):
+        raise StoreError("it is locked")
+
+    async def work():
+        service = Service(store_url, Options())
+        service.store = SimpleNamespace(families=list)
+        await service._prepare()
+        await service._tune_miss(SimpleNamespace(device="H200"), "a1")
+
+    monkeypatch.setattr(services, "_QUIET_SECONDS", 0.0)
+    monkeypatch.setattr(Service, "read", fail)
+    monkeypatch.setattr(Service, "run", fail)
+    asyncio.run(work())
+    assert caplog.messages == [
+        "the shape indexes are not ready: it is locked",
+        "cannot submit a job for a miss: it is locked",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("size", "places"),
+    [(0, "small_imports"), (1 << 20, "small_imports"), ((1 << 20) + 1, "imports"), (None, "imports")],
+)
+def test_an_import_has_a_place_among_those_of_its_size(store_url, size, places):
+    async def take():
+        service = Service(store_url, Options())
+        with service.import_place(size):
+            return {name: len(getattr(service.limits, name)) for name in ("small_imports", "imports")}
+
+    held = asyncio.run(take())
+    assert held == {"small_imports": 0, "imports": 0} | {places: 1}
+
+
+@pytest.mark.parametrize(("queued", "new", "woken"), [(0, True, 1), (0, False, 0), (99, True, 1), (100, True, 0)])
+def test_a_miss_is_tuned_after_all_that_users_ask_for_unless_a_hundred_jobs_wait(
+    store_url, monkeypatch, queued, new, woken
+):
+    submitted, awake = [], []
+
+    def submit(request, *, priority):
+        submitted.append((request, priority))
+        return None, new
+
+    async def work():
+        service = Service(store_url, Options())
+        waiting = [SimpleNamespace(state=State.QUEUED)] * queued + [SimpleNamespace(state=State.DONE)] * 7
+        service.jobs = SimpleNamespace(page=lambda *, most: waiting if most == 100 else None)
+        service.jobs_writer = SimpleNamespace(submit=submit)
+        monkeypatch.setattr(service, "wake_runner", lambda: awake.append(True))
+        service._submit_unless_many("a request")
+
+    asyncio.run(work())
+    assert submitted == [("a request", -100)] * (queued < 100)
+    assert len(awake) == woken

@@ -170,3 +170,31 @@ def test_places_are_limited_in_all_and_for_each_caller():
     assert len(places) == 0
     with places.one("a"):
         pass
+
+
+@pytest.mark.parametrize(
+    ("cores", "processes", "quick", "slow"),
+    [
+        (1, 1, (1, 256), (1, 32)),
+        (7, 1, (1, 256), (1, 32)),
+        (8, 1, (2, 256), (2, 32)),
+        (64, 1, (2, 256), (4, 32)),
+        (64, 2, (1, 128), (2, 16)),
+        (64, 32, (1, 8), (1, 1)),
+    ],
+)
+def test_the_processes_of_a_server_divide_places_and_processes(cores, processes, quick, slow, monkeypatch):
+    made = []
+    monkeypatch.setattr(slow_lookups.os, "sched_getaffinity", lambda _: range(cores))
+    monkeypatch.setattr(slow_lookups, "_Lane", lambda supervisor, size, places, what: made.append((size, places)))
+    slow_lookups.SlowLookups("sqlite://", None, None, processes)
+    assert made == [quick, slow]
+
+
+@pytest.mark.parametrize(("places", "all_of_them", "of_one"), [(256, 256, 128), (5, 5, 2), (1, 2, 1)])
+def test_half_of_a_lanes_places_may_be_one_callers(places, all_of_them, of_one, monkeypatch):
+    made = []
+    monkeypatch.setattr(slow_lookups, "WorkerPool", lambda supervisor, size: None)
+    monkeypatch.setattr(slow_lookups, "Places", lambda *given: made.append(given))
+    slow_lookups._Lane(None, 1, places, "predictions")
+    assert made == [(all_of_them, of_one, "predictions", 1.0)]

@@ -5,7 +5,7 @@ import math
 import msgspec
 import pytest
 
-from tilewise.db.exchange.typed import Config, Count, Moment, Number, Shape, Size, typed
+from tilewise.db.exchange.typed import Config, Count, Moment, Name, Number, Shape, Size, Text, typed
 from tilewise.db.records import Clock
 
 
@@ -93,3 +93,38 @@ def test_what_lacks_a_field_or_is_no_object_is_refused():
         with pytest.raises(ValueError, match=r"\w") as refused:
             typed(value, _Outer)
         assert str(refused.value) == message
+
+
+@pytest.mark.parametrize(("kind", "most"), [(Name, 200), (Text, 10_000)])
+def test_a_text_has_a_longest_length(kind, most):
+    assert typed("x" * most, kind) == "x" * most
+    with pytest.raises(ValueError, match=f"expected a string of at most {most} characters, found '{'x' * 39}$"):
+        typed("x" * (most + 1), kind)
+
+
+@pytest.mark.parametrize(
+    ("field", "item", "beyond", "message"),
+    [
+        ("dims", {"M" * 200: 1}, {"M" * 201: 1}, "a name in dims is '" + "M" * 39),
+        (
+            "dims",
+            {"kind": "x" * 64},
+            {"kind": "x" * 65},
+            "dims.kind is '" + "x" * 39 + "; expected a string of letters",
+        ),
+        ("dims", {"kind": "a.b+c-d_1"}, {"kind": "a b"}, "dims.kind is 'a b'; expected a string of letters"),
+        ("dims", {"kind": "a"}, {"kind": ""}, "dims.kind is ''; expected a string of letters"),
+        (
+            "config",
+            {"B": "x" * 200},
+            {"B": "x" * 201},
+            "config.B is '" + "x" * 39 + "; expected a string of at most 200",
+        ),
+        ("config", {"B" * 200: 1}, {"B" * 201: 1}, "a name in config is '" + "B" * 39),
+    ],
+)
+def test_names_flags_and_values_have_longest_lengths(field, item, beyond, message):
+    assert getattr(typed(WHOLE | {field: item}, _Outer), field) == item
+    with pytest.raises(ValueError, match=r"\w") as refused:
+        typed(WHOLE | {field: beyond}, _Outer)
+    assert str(refused.value).startswith(message)

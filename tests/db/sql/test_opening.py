@@ -9,8 +9,9 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
-from contextlib import closing
+from contextlib import closing, nullcontext
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rights import NoRights
@@ -18,6 +19,7 @@ from sqlalchemy import Engine, event
 
 from tilewise.db.records import Problem, Question
 from tilewise.db.sql.sql_store import open_store
+from tilewise.db.sql.sqlite import _switched, create_untouched_engine
 from tilewise.errors import StoreError
 
 QUESTION = Question(Problem("row_reduce", {"M": 1000, "N": 8192}, "float32"), "Ascend910B4")
@@ -273,3 +275,35 @@ def test_a_full_disk_is_reported_and_nothing_half_written(file_url, make_scope, 
     with open_store(file_url) as store:
         store.record(make_scope(dtype="float16"), [make_trial(why="x" * 200_000)])
         assert len(list(store.scopes())) == 2
+
+
+def failing(code):
+    error = sqlite3.OperationalError("it failed")
+    error.sqlite_errorcode = code
+
+    def execute(statement):
+        raise error
+
+    return SimpleNamespace(execute=execute)
+
+
+@pytest.mark.parametrize("code", [sqlite3.SQLITE_BUSY, sqlite3.SQLITE_BUSY_RECOVERY])
+def test_a_switch_to_a_log_is_tried_again_while_the_file_is_busy_until_the_last_time(code):
+    assert _switched(failing(code), last=False) is False
+    with pytest.raises(sqlite3.OperationalError):
+        _switched(failing(code), last=True)
+    with pytest.raises(sqlite3.OperationalError):
+        _switched(failing(sqlite3.SQLITE_READONLY), last=False)
+
+
+@pytest.mark.parametrize(
+    ("log", "index", "refused"), [(None, False, 0), (b"", False, 0), (b"x", False, 1), (b"x", True, 0)]
+)
+def test_a_database_is_not_read_untouched_where_its_log_has_to_be_applied(tmp_path, log, index, refused):
+    path = tmp_path / "tiles.db"
+    if log is not None:
+        (tmp_path / "tiles.db-wal").write_bytes(log)
+    if index:
+        (tmp_path / "tiles.db-shm").touch()
+    with pytest.raises(StoreError, match="was left unfinished by a killed writer") if refused else nullcontext():
+        create_untouched_engine(path)

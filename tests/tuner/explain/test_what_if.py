@@ -5,7 +5,7 @@ import pytest
 from tilewise.db.records import Status
 from tilewise.kernels.spec import Problem
 from tilewise.tuner.devices.ascend_model import toolchain
-from tilewise.tuner.explain.what_if import option_effects, suggest_changes
+from tilewise.tuner.explain.what_if import _cured, _overflows, option_effects, suggest_changes
 from tilewise.tuner.measure.outcome import Outcome, Timing
 
 PROBLEM = Problem("bowl", {"M": 64}, "float32")
@@ -108,3 +108,39 @@ def test_a_tile_that_overflows_is_told_the_next_that_fits(headline):
     assert rows
     assert all(row["cures"] == "it fits; the given tile is 4 KiB larger than the 192 KiB on chip" for row in rows)
     assert all("ratio" not in row for row in rows)  # an overflowing tile has no time to compare with
+
+
+KIB = 8192
+
+
+@pytest.mark.parametrize(
+    ("status", "bits", "overflows"),
+    [
+        (Status.COMPILE, {"required": 2, "available": 1}, True),
+        (Status.COMPILE, {"required": 1, "available": 1}, False),
+        (Status.COMPILE, {"required": 1}, True),
+        (Status.COMPILE, {}, False),
+        (Status.CORRECT, {"required": 2, "available": 1}, False),
+    ],
+)
+def test_a_config_overflows_if_it_does_not_compile_for_its_size(status, bits, overflows):
+    assert _overflows(Outcome(status, facts={"on_chip_bits": bits})) is overflows
+
+
+@pytest.mark.parametrize(
+    ("status", "options", "cure"),
+    [
+        (Status.COMPILE, {}, "it fits; the given tile is 64 KiB larger than the 192 KiB on chip"),
+        (
+            Status.CORRECT,
+            {"multibuffer": False},
+            "it keeps double buffering; the given tile takes 256 of 192 KiB even without it",
+        ),
+        (Status.CORRECT, {"multibuffer": True}, ""),
+        (Status.CORRECT, {}, ""),
+    ],
+)
+def test_a_suggestion_says_in_kib_what_it_cures(status, options, cure):
+    facts = {"on_chip_bits": {"required": 256 * KIB, "available": 192 * KIB}, "effective_options": options}
+    assert _cured({"multibuffer": True}, Outcome(status, facts=facts)) == cure
+    assert _cured({}, Outcome(Status.CORRECT, facts=facts)) == ""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
+
 from tilewise.kernels.spec import ceil_div
 from tilewise.tuner.inference.code import Access, Work
 from tilewise.tuner.inference.division import Sample, find_division, with_memory
@@ -197,3 +199,18 @@ def test_samples_of_other_work_have_no_division():
     assert find_division([flat(4096, 512, 128), other], ("N",), ("BLOCK", "TILE"), grid, 1) is None
     other.work.accesses.clear()
     assert find_division([other], ("N",), ("BLOCK", "TILE"), grid, 1) is None
+
+
+@pytest.mark.parametrize(("least", "traffic"), [(800_000, "1.0"), (400_000, "2.0"), (300_000, "2.67"), (1e7, "1.0")])
+def test_traffic_that_no_expression_gives_is_that_of_the_first_launch_and_never_below_the_least(least, traffic):
+    samples = [flat(size, *tile) for size in (100_000, 77_777) for tile in ((1024, 128), (512, 256))]
+    samples[1].work.accesses.append(Access("y", "load", (1,), 4, ()))  # that only some configs load
+    samples[1].sizes["y"] = (1,)
+    found = find_division(samples, ("N",), ("BLOCK", "TILE"), [Fit("ceil_div(N, BLOCK)")], least)
+    assert found.traffic.text == traffic
+
+
+def test_memory_below_that_of_the_loads_counts_as_none():
+    tile = {"M": 500, "N": 4096, "ROWS": 20, "SUB": 1, "COLUMNS": 4}
+    found = with_memory(replace(division(), tile=Fit("1")), [(tile, 0)])
+    assert found.resident.text == "0"

@@ -8,7 +8,7 @@ import pytest
 
 from tilewise.errors import BadSpec
 from tilewise.tuner.capture.calls import Call, CapturedKernel, TensorArgument
-from tilewise.tuner.inference.form import find_form
+from tilewise.tuner.inference.form import _is_tile, find_form
 
 
 def tensor(*shape, dtype="float32", strides=None, **more):
@@ -201,3 +201,10 @@ def test_a_number_that_changes_and_is_no_size_is_no_dimension():
 def test_a_dtype_that_no_spec_takes_is_named_with_its_argument():
     with pytest.raises(BadSpec, match="inferred for kernel: locks is uint64; a spec takes float32"):
         find_form(kernel(call(x=tensor(100), locks=tensor(1, dtype="uint64"), n=100)))
+
+
+@pytest.mark.parametrize(
+    ("name", "least"), [("BLOCK", 2), ("BLOCK_SIZE_M", 2), ("tile", 2), ("eps", 16), ("heads", 16), ("", 16)]
+)
+def test_powers_of_two_are_tile_sizes_from_a_least_one_on_that_depends_on_the_name(name, least):
+    assert [size for size in range(-4, 70) if _is_tile(size, name)] == [n for n in (2, 4, 8, 16, 32, 64) if n >= least]

@@ -89,3 +89,7 @@ def test_some_single_times_are_kept_evenly_spread_over_all():
     many = summarise([float(n) for n in range(1, 1001)])
     assert (many.samples, len(many.times_us)) == (1000, 32)
     assert many.times_us[:3] == (1.0, 32.0, 63.0)
+
+
+def test_single_times_are_kept_to_a_tenth_of_a_nanosecond():
+    assert summarise([1.23456, 2.00004]).times_us == (1.2346, 2.0)

@@ -7,7 +7,7 @@ import dataclasses
 import pytest
 
 from tilewise.api.pages.problem.roofline import Mark, Roofline, roofline
-from tilewise.api.pages.problem.roofline_chart import HEIGHT, WIDTH, chart
+from tilewise.api.pages.problem.roofline_chart import HEIGHT, WIDTH, _decades, _figure, _title, chart
 from tilewise.db.records import Clock, Problem, Result, Scope
 from tilewise.kernels import registry
 
@@ -162,3 +162,25 @@ def test_without_a_peak_the_roofs_end_at_the_edges():
 @pytest.mark.parametrize("changes", [{"roofs": {}}, {"gflop_s": 0.0}])
 def test_a_roofline_without_bounds_or_arithmetic_is_not_drawn(changes):
     assert chart(dataclasses.replace(SHOWN, **changes)) is None
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "marks"),
+    [(1.0, 100.0, [1.0, 10.0, 100.0]), (0.5, 99.0, [1.0, 10.0]), (1.1, 9.9, []), (0.01, 0.1, [0.01, 0.1])],
+)
+def test_an_axis_is_marked_at_the_powers_of_ten_within_its_ends(low, high, marks):
+    assert _decades(low, high) == pytest.approx(marks)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.01, "0.01"), (0.1, "0.1"), (1.0, "1"), (10.0, "10"), (1000.0, "1,000"), (1e6, "1,000,000")]
+)
+def test_marks_are_plain_figures(value, text):
+    assert _figure(value) == text
+
+
+@pytest.mark.parametrize(
+    ("count", "text"), [(1, "1 trial at about 1.23e+03 GFLOP/s"), (2, "2 trials at about 1.23e+03 GFLOP/s")]
+)
+def test_trials_of_a_rate_are_counted_in_words(count, text):
+    assert _title(count, 1234.0) == text

@@ -278,3 +278,20 @@ def test_a_refusal_names_the_error_that_explains_the_others():
     (first, *_) = output.splitlines()[1:]
     assert toolchain._refused(first).refusal == "Failed to run BiShengHIR pipeline"
     assert toolchain._refused("").refusal == "the compiler failed without an error message"
+
+
+@pytest.mark.parametrize(
+    ("value", "kind"),
+    [
+        (0, "i32"),
+        (2**31 - 1, "i32"),
+        (2**31, "i64"),
+        (-(2**31), "i32"),
+        (-(2**31) - 1, "i64"),
+        (-100, "i32"),
+        (1.0, "fp32"),
+        (True, "i1"),
+    ],
+)
+def test_a_scalar_has_the_type_that_triton_would_give_it(value, kind):
+    assert toolchain._signature("n", {}, {"n": value}) == kind

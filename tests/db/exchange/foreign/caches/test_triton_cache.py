@@ -14,3 +14,8 @@ def test_whole_numbers_that_a_dimension_may_have_are_sizes(size):
 def test_other_values_of_a_key_are_kept_apart(value):
     key = split_key([8, value, "torch.float16", "torch.float32"], ["N", "OTHER"])
     assert key == Key({"N": 8}, "float16,float32", {"OTHER": value})
+
+
+def test_of_each_value_of_a_key_without_names_twenty_characters_are_shown():
+    with pytest.raises(ValueError, match=f"its key has 2 values \\(8, {'x' * 20}\\); name them in order with --key"):
+        split_key([8, "x" * 21, "torch.float32"], ["N"])

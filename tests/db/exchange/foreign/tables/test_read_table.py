@@ -19,6 +19,12 @@ def test_the_sizes_rise_and_none_is_more_than_twice_the_one_before():
     assert all(before < after <= 2 * before for before, after in itertools.pairwise(LADDER))
 
 
+def test_the_sizes_are_those_of_vllms_benchmark_of_experts():
+    """Its default batch sizes: powers of two up to 4096, and those halfway between some of them."""
+    powers, halfway = {2**power for power in range(13)}, {24, 48, 96, 1536, 3072}
+    assert tuple(sorted(powers | halfway)) == LADDER
+
+
 @pytest.mark.parametrize(
     ("size", "dims"), [("1", [{"N": 64, "M": 1}]), ("0", []), ("-1", []), ("1.0", []), ("one", []), ("9" * 19, [])]
 )

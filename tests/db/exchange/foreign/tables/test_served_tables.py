@@ -292,6 +292,13 @@ def test_a_config_without_a_parameter_of_the_readers_kernel_is_refused():
         encode_tables([result(1, config)], VLLM_TABLES, "M", (1,))
 
 
+@pytest.mark.parametrize("step", [1, 2, 64, 128])
+def test_a_tile_that_divides_the_blocks_of_a_scale_is_written(step):
+    within = result(1, TILE | {"BLOCK_SIZE_K": step}, flags={"quant": "fp8_w8a8_128x128"})
+    [data] = encode_tables([within], VLLM_TABLES, "M", (1,)).values()
+    assert json.loads(data)["1"]["BLOCK_SIZE_K"] == step
+
+
 def test_a_tile_that_crosses_the_blocks_of_a_scale_is_refused():
     crossing = result(1, TILE | {"BLOCK_SIZE_K": 256}, flags={"quant": "fp8_w8a8_128x128"})
     with pytest.raises(UsageError, match=r"BLOCK_SIZE_K is 256, which crosses the blocks of 128x128"):

@@ -1,11 +1,14 @@
 """A cube core's pipes take the times of the table, and the order of tiles decides what is fetched."""
 
+from types import SimpleNamespace
+
 import pytest
 
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
 from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.ascend_model.clock.core import CUBE_PIPES, Memory, Rate
+from tilewise.tuner.devices.ascend_model.clock.cube_ops import _Loads
 from tilewise.tuner.devices.ascend_model.clock.machine import Machine
 from tilewise.tuner.devices.ascend_model.clock.program_clock import ProgramClock
 from tilewise.tuner.devices.ascend_model.clock.recording import record
@@ -145,3 +148,30 @@ def test_a_product_beyond_the_cache_is_faster_in_groups(gemm):
     )
     slow, fast = (case.machine(20).time(case.scalars, case.grid).time_us for case in (single, grouped))
     assert fast < 0.97 * slow
+
+
+@pytest.mark.parametrize(
+    ("side", "swapped", "item_bytes", "instructions"),
+    [
+        (0, False, 2, 1),
+        (1, False, 2, 1),
+        (0, False, 1, 4),  # 64 rows, 16 at a time
+        (1, False, 1, 1),
+        (0, True, 1, 2 * 3),  # blocks of 32 x 32 of 64 x 96
+        (1, True, 1, 2 * 3),
+        (0, True, 2, 1),
+    ],
+)
+def test_a_load_from_l1_is_one_instruction_but_for_8_bit_operands(side, swapped, item_bytes, instructions):
+    table, product = costs(), SimpleNamespace(transposed=(swapped, not swapped))
+    cycles, made = _Loads(product, table).of(side, SimpleNamespace(stored=96), 64, item_bytes)
+    moved = 64 * 96 * item_bytes / table["l0a_bytes" if side == 0 else "l0b_bytes"]
+    assert made == instructions
+    assert cycles == pytest.approx(table["mte1_start"] + (instructions - 1) * table["mte1_next"] + moved)
+
+
+def test_a_load_of_rows_takes_whole_fractals_of_16():
+    table = costs()
+    loads = _Loads(SimpleNamespace(transposed=(False, True)), table)
+    assert loads.of(0, SimpleNamespace(stored=32), 17, 2) == loads.of(0, SimpleNamespace(stored=32), 32, 2)
+    assert loads.of_bias(256) == pytest.approx(table["mte1_start"] + 256 / table["l0b_bytes"])

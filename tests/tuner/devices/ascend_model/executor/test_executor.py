@@ -7,7 +7,7 @@ import pytest
 
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
-from tilewise.tuner.devices.ascend_model.executor.executor import Executor, _layout
+from tilewise.tuner.devices.ascend_model.executor.executor import Executor, _layout, side_by_side
 from tilewise.tuner.devices.ascend_model.executor.global_memory import require_transfer
 from tilewise.tuner.devices.ascend_model.executor.hazards import Race
 from tilewise.tuner.devices.ascend_model.executor.memory import Fault, OutOfBounds, View
@@ -382,3 +382,11 @@ def test_a_program_that_needs_more_memory_than_there_is_is_refused(on_chip, buff
 
 def planned(name, size):
     return SimpleNamespace(name=name, core="vector", planned_bytes=lambda space: size)
+
+
+@pytest.mark.parametrize(
+    ("program_bytes", "programs"),
+    [(1, 1024), (12 << 10, 1024), ((12 << 10) + 1, 1023), (12 << 20, 1), (8 << 20, 1), (6 << 20, 2), (13 << 20, 1)],
+)
+def test_as_many_programs_run_side_by_side_as_have_room_in_12_mib_and_at_most_1024(program_bytes, programs):
+    assert side_by_side(program_bytes) == programs

@@ -6,7 +6,15 @@ import numpy as np
 import pytest
 import torch
 
-from tilewise.tuner.devices.ascend_model.executor.memory import Global, OnChip, OutOfBounds, View, decode, encode
+from tilewise.tuner.devices.ascend_model.executor.memory import (
+    Global,
+    OnChip,
+    OutOfBounds,
+    View,
+    collapsed,
+    decode,
+    encode,
+)
 from tilewise.tuner.devices.ascend_model.ir.hivm import Op
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
 
@@ -143,3 +151,12 @@ def test_the_first_element_beyond_a_buffer_is_named(view, element):
     message = rf"vadd \(operation 7\) uses element {element} of x_ptr, which has 12"
     with pytest.raises(OutOfBounds, match=message):
         list(Global("x_ptr", np.zeros(12, np.float32)).pieces(view, np.size(view.offset), OP))
+
+
+@pytest.mark.parametrize(
+    ("sizes", "strides", "stride"),
+    [((4, 8), (8, 1), 1), ((4, 1), (8, 99), 8), ((1, 4, 1), (5, 8, 99), 8), ((1, 1), (8, 99), 1), ((4, 2), (2, 7), 7)],
+)
+def test_a_dimension_of_one_does_not_decide_the_stride_of_folded_ones(sizes, strides, stride):
+    folded = collapsed(View(-1, 0, 0, sizes, strides, "f32"), [range(len(sizes))])
+    assert (folded.sizes, folded.strides) == ((math.prod(sizes),), (stride,))

@@ -1,0 +1,20 @@
+"""Files and databases are opened once per process."""
+
+from __future__ import annotations
+
+import threading
+
+from tilewise.tuner.lookup import open_source as module
+from tilewise.tuner.lookup.open_source import forget_opened, open_source
+
+
+def test_a_database_is_opened_once_until_a_fork_forgets_it(tune, store_url):
+    tune()
+    opened = open_source(store_url)
+    assert open_source(store_url) is opened
+    module._lock.acquire()  # as a thread of the parent may hold it
+    assert isinstance(module._lock, type(threading.Lock()))
+    forget_opened()
+    again = open_source(store_url)
+    assert again is not opened
+    assert open_source(store_url) is again
