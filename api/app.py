@@ -18,7 +18,7 @@ from tilewise.api.http.compression import Compression
 from tilewise.api.http.middleware import Middleware
 from tilewise.api.pages import faults
 from tilewise.api.pages.routes import PAGES
-from tilewise.api.routes import explanations, exports, health, helion, imports, jobs, listings, lookups, workers
+from tilewise.api.routes import explanations, exports, health, helion, imports, jobs, listings, lookups, work, workers
 from tilewise.api.service.service import Options, Service
 from tilewise.api.service.siblings import Siblings
 from tilewise.db.tokens import Right
@@ -35,6 +35,7 @@ _PARTS = (
     jobs.plain,
     jobs.typed,
     workers.plain,
+    work.typed,
     helion.plain,
     helion.typed,
     health.plain,

@@ -8,8 +8,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 
 from tilewise.db.records import Result, Scope, Status, Trial, canonical_json
+from tilewise.errors import StoreError
 
-__all__ = ["flaw", "outranks", "summarize", "winner"]
+__all__ = ["flaw", "outranks", "refuse_flaws", "summarize", "winner"]
 
 _COUNTS = ("samples", "ordinal", "seed")
 _TIMES = {name: name for name in ("time_us", "p20_us", "p80_us", "low_us", "high_us")} | {
@@ -21,6 +22,13 @@ _TIMES = {name: name for name in ("time_us", "p20_us", "p80_us", "low_us", "high
 def flaw(trial: Trial) -> str | None:
     """Return why this trial is impossible, in a few words, or None if nothing is wrong with it."""
     return next(_flaws(trial), None)
+
+
+def refuse_flaws(trials: Sequence[Trial]) -> None:
+    """Raise `StoreError` if one of the trials is impossible."""
+    for trial in trials:
+        if found := flaw(trial):
+            raise StoreError(f"cannot store the trial of {dict(trial.config)}: {found}")
 
 
 def _flaws(trial: Trial) -> Iterator[str]:

@@ -10,42 +10,26 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Collection, Container, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from enum import StrEnum
 from typing import Any
 
 from sqlalchemy import Connection, Integer, Select, Update, bindparam, delete, func, insert, select, text, update
 from sqlalchemy.exc import IntegrityError
 
+from tilewise.db.queue import Job, Lease, Queue, State
 from tilewise.db.records import Shape, canonical_json, digest
 from tilewise.db.sql import models
 from tilewise.db.sql.database import Database
-from tilewise.db.sql.leased_store import LeasedStore
+from tilewise.db.sql.leased_store import LeasedStore, Repeated
 from tilewise.db.sql.sql_store import SqlStore
-from tilewise.errors import Busy, NotFound, StoreError, UsageError
+from tilewise.errors import Busy, LeaseLost, NotFound, StoreError, UsageError
 
 __all__ = ["ATTEMPTS", "Job", "Jobs", "Lease", "LeaseLost", "Request", "State"]
 
 ATTEMPTS = 10
 """Starts in a row without a new trial after which a job fails; one that kills its process would restart forever."""
-
-
-class LeaseLost(StoreError):
-    """A write for a job that its process no longer owns. Nothing was written."""
-
-
-class State(StrEnum):
-    QUEUED = "queued"
-    RUNNING = "running"
-    DONE = "done"
-    FAILED = "failed"
-    CANCELLED = "cancelled"
-
-    @property
-    def is_final(self) -> bool:
-        return self in (State.DONE, State.FAILED, State.CANCELLED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,60 +66,6 @@ class Request:
         return digest([self.kernel, self.source_hash, shapes, self.dtype, self.device, *budget])
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
-    """A claim of a job, which its owner has until it ends the job or gives it back, or another takes it back."""
-
-    job: int
-    owner: str
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """A request and its progress.
-
-    `attempts` counts its starts and is the number of its latest lease, `beats` the owner's signs of life, `stored` the
-    configs that the owner tried first, and `fruitless` the starts in a row, before this one, that tried none. It runs,
-    or ran last, on the device `lane` of `host`. `token` is the id of the token that it was requested with. Trials
-    recorded before `mark` do not count for a `fresh` job.
-    """
-
-    id: int
-    kernel: str
-    shapes: Sequence[Shape]
-    dtype: str
-    device: str
-    trials: int | None
-    seconds: float | None
-    search: str
-    seed: int
-    priority: int
-    state: State
-    reason: str
-    progress: Mapping[str, Any] = field(default_factory=dict)
-    owner: str = ""
-    beats: int = 0
-    attempts: int = 0
-    stored: int = 0
-    fruitless: int = 0
-    cancelling: bool = False
-    created: datetime = field(default_factory=lambda: datetime.now(UTC))
-    started: datetime | None = None
-    finished: datetime | None = None
-    host: str = ""
-    lane: str = ""
-    toolchain: str = ""
-    fresh: bool = False
-    mark: int | None = None
-    deadline: datetime | None = None
-    token: int | None = None
-
-    @property
-    def lease(self) -> Lease:
-        return Lease(self.id, self.owner, self.attempts)
-
-
 _J = models.jobs.c
 _COLUMNS = tuple(name for name in Job.__dataclass_fields__)
 _ALL = select(*(_J[name] for name in _COLUMNS))
@@ -170,7 +100,7 @@ _KEY = select(_J.key).where(_J.id == bindparam("id"))
 _LAST = 2**63 - 1
 
 
-class Jobs:
+class Jobs(Queue):
     """The jobs in a database. All methods raise `StoreError`."""
 
     def __init__(self, database: Database) -> None:
@@ -220,7 +150,6 @@ class Jobs:
         return self.get(job_id), True
 
     def get(self, number: int) -> Job:
-        """Return a job; raises `NotFound`."""
         rows = self._database.fetch(_ONE, id=number)
         if not rows:
             raise NotFound(f"job {number} does not exist")
@@ -249,13 +178,10 @@ class Jobs:
         """Return the number of jobs by state and requested device."""
         return [(state, device, count) for state, device, count in self._database.fetch(_COUNTS)]
 
-    def waiting(self, kernels: Container[str]) -> set[str]:
-        """Return the devices that queued jobs of these kernels wait for."""
+    def waiting(self, kernels: Collection[str]) -> set[str]:
         return {device for device, kernel, _ in self._database.fetch(_WAITING) if kernel in kernels}
 
-    def next(self, devices: Collection[str], kernels: Container[str], toolchain: str = "") -> Job | None:
-        """Return the next job of these kernels that asks for one of the devices, or None: the oldest of the highest
-        priority. It asks for this toolchain or for none."""
+    def next(self, devices: Collection[str], kernels: Collection[str], toolchain: str = "") -> Job | None:
         queued = [
             {"device": device, "kernel": kernel, "toolchain": wanted}
             for device, kernel, wanted in self._database.fetch(_WAITING)
@@ -265,42 +191,45 @@ class Jobs:
         return min(map(_read, rows), key=lambda job: (-job.priority, job.id), default=None)
 
     def claim(self, job: Job, owner: str, *, host: str = "", lane: str = "") -> Lease | None:
-        """Claim a queued job for `owner`, to run on a lane. Returns None if another process claimed it first."""
         lease = Lease(job.id, owner, job.attempts + 1)
         change = update(models.jobs).where(_J.id == job.id, _J.state == "queued", _J.attempts == job.attempts)
-        claimed = {"state": "running", "owner": owner, "attempts": lease.number, "beats": 0, "stored": 0}
+        claimed = {"state": "running", "owner": owner, "attempts": lease.number, "beats": 0, "stored": 0, "written": 0}
         claimed |= {"host": host, "lane": lane}
-        return lease if self._change(change.values(**claimed, started=datetime.now(UTC))) else None
+        if self._change(change.values(**claimed, started=datetime.now(UTC))):
+            return lease
+        now = self.get(job.id)
+        return lease if now.state is State.RUNNING and now.lease == lease else None
 
-    def store(self, store: SqlStore, lease: Lease) -> SqlStore:
-        """Return the store for the owner's trials. Its writes raise `LeaseLost` once the job is not the owner's."""
+    def store(self, store: SqlStore, lease: Lease, number: int | None = None) -> SqlStore:
+        """Return the store for the owner's trials. Its writes raise `LeaseLost` once the job is not the owner's.
+
+        With a `number`, it is for one write of the lease, and raises `Repeated` if that or a later one was stored.
+        """
+        numbered = {} if number is None else {"written": number}
 
         def check(connection: Connection, new: int) -> None:
-            if connection.execute(_held(lease).values(stored=_J.stored + new)).rowcount == 0:
-                raise LeaseLost(f"job {lease.job} was taken from its process, which therefore stores nothing more")
+            change = _held(lease).values(stored=_J.stored + new, **numbered)
+            if connection.execute(change if number is None else change.where(_J.written < number)).rowcount:
+                return
+            if number is not None and connection.execute(_held(lease).values(written=_J.written)).rowcount:
+                raise Repeated
+            raise LeaseLost(f"job {lease.job} was taken from its process, which therefore stores nothing more")
 
         return LeasedStore(store, check)
 
     def begin(self, lease: Lease, mark: int) -> None:
-        """Note the mark from which trials count for a fresh job."""
         self._change(_held(lease).where(_J.mark.is_(None)).values(mark=mark))
 
     def beat(self, lease: Lease, progress: Mapping[str, Any]) -> Job | None:
-        """Record the owner's sign of life and progress. Returns None if the job is no longer the owner's."""
         if not self._change(_held(lease).values(beats=_J.beats + 1, progress=json.dumps(dict(progress)))):
             return None
         return self.get(lease.job)
 
     def finish(self, lease: Lease, state: State, reason: str, progress: Mapping[str, Any]) -> bool:
-        """End the owner's job. Returns False, and changes nothing, if the job is no longer the owner's."""
         ended = {"state": state.value, "reason": reason, "progress": json.dumps(dict(progress))}
         return self._change(_held(lease).values(**ended, finished=datetime.now(UTC)))
 
     def take_back(self, job: Job, why: str) -> bool:
-        """Take a job from an owner that died: end it if it was cancelled or has no attempts left, else queue it again.
-
-        Changes nothing, and returns False, if the owner has given a sign of life since the job was read.
-        """
         fruitless = 0 if job.stored else job.fruitless + 1
         if fruitless >= ATTEMPTS and not job.cancelling:
             reason = f"started {fruitless} times in a row without a new trial: {why}"
@@ -308,7 +237,6 @@ class Jobs:
         return self._return(job, fruitless=fruitless)
 
     def give_back(self, job: Job) -> bool:
-        """Queue a job whose owner is stopped on purpose, as `take_back` does, but without counting the attempt."""
         return self._return(job, fruitless=0 if job.stored else job.fruitless)
 
     def _return(self, job: Job, **ended: Any) -> bool:
@@ -358,7 +286,6 @@ class Jobs:
         return job
 
     def expire(self, now: datetime) -> None:
-        """Fail the queued jobs whose deadline is over."""
         if all(deadline > now for (deadline,) in self._database.fetch(_DEADLINES)):
             return
         late = update(models.jobs).where(_J.state == "queued", _J.deadline <= now)

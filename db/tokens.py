@@ -24,19 +24,29 @@ _LONGEST_NAME = 100
 
 
 class Right(StrEnum):
-    """The right of a token; each includes those before it.
+    """The right of a token. `submit` includes `read`, `admin` both, and `work` only `read`.
 
     - `read`: look-ups and listings, on a server that requires a token for them.
     - `submit`: submitting and cancelling jobs.
     - `admin`: importing results.
+    - `work`: running jobs as a worker without a database, and storing their trials.
     """
 
     READ = "read"
     SUBMIT = "submit"
     ADMIN = "admin"
+    WORK = "work"
 
     def includes(self, other: Right) -> bool:
-        return list(Right).index(other) <= list(Right).index(self)
+        return other in _INCLUDED[self]
+
+
+_INCLUDED = {
+    Right.READ: {Right.READ},
+    Right.SUBMIT: {Right.READ, Right.SUBMIT},
+    Right.ADMIN: {Right.READ, Right.SUBMIT, Right.ADMIN},
+    Right.WORK: {Right.READ, Right.WORK},
+}
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ class Workers:
         self._database = database
 
     def register(self, owner: str, host: str, version: str, lanes: Sequence[Lane], kernels: Sequence[str]) -> int:
-        """Add a worker and return its id."""
+        """Add a worker and return its id. It takes the place of an equal one of this owner's without a sign of life."""
         values = {
             "owner": owner,
             "host": host,
@@ -86,7 +86,9 @@ class Workers:
             "draining": False,
             "started": datetime.now(UTC),
         }
+        same = [_W[name] == values[name] for name in ("owner", "host", "lanes", "kernels", "beats")]
         with self._database.write() as connection:
+            connection.execute(delete(models.workers).where(*same))
             worker_id: int = connection.execute(insert(models.workers).values(values).returning(_W.id)).scalar_one()
             return worker_id
 

@@ -67,6 +67,8 @@ class _Forms:
         if schema.get("type") == "object":
             values = schema["additionalProperties"]
             return f"Mapping[str, {'Any' if values is True else self.of(values)}]"
+        if not schema.keys() - {"title", "description"}:
+            return "Any"
         if schema.get("type") not in _PLAIN:
             raise ValueError(f"no Python type is known for {dict(schema)}")
         return _PLAIN[schema["type"]]

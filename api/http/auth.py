@@ -1,6 +1,7 @@
 """Authorization: every request but a few needs a right, which everybody has or a bearer token grants.
 
-Paths that are not named here are closed by default: reading needs `read`, anything else `submit`.
+Paths that are not named here are closed by default: reading needs `read`, anything else `submit`. A worker's requests,
+some a second for each job, do not count as writes.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ _READING = ("GET", "HEAD", "OPTIONS")
 
 def required_right(method: str, path: str) -> Right | None:
     """Return the right that a request needs; None if it is open to everybody on every server."""
+    if path.startswith("/v1/work/"):
+        return Right.WORK
     if method in _READING and (path in _OPEN or path.startswith("/static/")):
         return None
     if method in _READING or path == "/v1/lookup":
@@ -72,7 +75,7 @@ class Authorization:
         token_id, held = found
         if not held.includes(right):
             raise Forbidden(f"this token has the right {held}; the request needs {right}")
-        if right is not Right.READ:
+        if right not in (Right.READ, Right.WORK):
             try:
                 self._writes.take(token_id)
             finally:

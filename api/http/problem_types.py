@@ -9,6 +9,7 @@ from urllib.parse import quote
 from tilewise.errors import (
     Busy,
     Forbidden,
+    LeaseLost,
     NoSpace,
     NotFound,
     NothingFeasible,
@@ -34,6 +35,7 @@ _STATUS: Mapping[type[TilewiseError], tuple[int, str]] = {
     UsageError: (400, "bad-request"),
     NothingFeasible: (422, "nothing-feasible"),
     Unavailable: (503, "unavailable"),
+    LeaseLost: (409, "lease-lost"),
     NoSpace: (507, "no-space"),
     ReadOnly: (503, "read-only"),
     StoreError: (503, "database"),

@@ -16,7 +16,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Match as RouteMatch
 
 from tilewise.api.http.problem_types import entry_of, faults_of, type_of
-from tilewise.errors import Busy, NoSpace, ReadOnly, StoreError, TilewiseError
+from tilewise.errors import Busy, LeaseLost, NoSpace, ReadOnly, StoreError, TilewiseError
 from tilewise.tuner.lookup.resolve import NotTuned
 
 __all__ = ["MEDIA_TYPE", "ProblemResponse", "install", "of_ours", "of_unexpected"]
@@ -56,7 +56,7 @@ async def of_ours(request: Request, error: Exception) -> ProblemResponse:
     detail = str(error)
     if isinstance(error, NotTuned):
         members["nearest"] = [dict(dims) for dims in error.nearest]
-    elif isinstance(error, StoreError):
+    elif isinstance(error, StoreError) and not isinstance(error, LeaseLost):
         _log.error("the database failed: %s", error)
         request.app.state.service.metrics.database_errors.inc()
         detail = _DETAILS.get(type(error), _NO_ANSWER)  # the message may hold paths of the server

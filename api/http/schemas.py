@@ -60,6 +60,8 @@ __all__ = [
     "Trial",
     "Trials",
     "ValidationProblem",
+    "WorkDone",
+    "WorkRequest",
     "Worker",
     "Workers",
 ]
@@ -606,6 +608,33 @@ class HelionRecord(TypedDict):
 class HelionRecords(TypedDict):
     records: list[HelionRecord]
     next: NotRequired[Annotated[str, Field(description="value of `before` for the next page; absent on the last")]]
+
+
+Number = Annotated[int, Field(strict=True, ge=0, le=2**63 - 1)]
+
+
+class WorkLease(TypedDict):
+    """A worker's claim of a job."""
+
+    job: Number
+    owner: str
+    number: Number
+
+
+class WorkRequest(BaseModel):
+    """A call of one of a worker's operations. Its values are those of `tilewise.db`, in the form of their fields."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    arguments: Annotated[dict[str, Any], Field(description="arguments of the operation, by name")]
+    lease: Annotated[WorkLease | None, Field(description="the job's, for a write to the store")] = None
+    number: Annotated[Number | None, Field(description="rises with each write to the store")] = None
+
+
+class WorkDone(TypedDict):
+    """The result of a worker's operation."""
+
+    result: Annotated[Any, Field(description="null if it returns nothing")]
 
 
 class Workers(TypedDict):

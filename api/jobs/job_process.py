@@ -21,10 +21,11 @@ from functools import partial
 from typing import Any
 
 from tilewise.api.jobs.processes import IN_USE, identity_of, seen_alive
-from tilewise.db.jobs import Job, Jobs, Lease, LeaseLost, State
+from tilewise.api.jobs.work import Place, open_work
+from tilewise.db.queue import Job, Lease, Queue, State
 from tilewise.db.records import Trial, shape_text
-from tilewise.db.sql.sql_store import SqlStore, open_store
-from tilewise.errors import InUse, NothingFeasible, StoreError, TilewiseError, Unavailable
+from tilewise.db.store import Store
+from tilewise.errors import InUse, LeaseLost, NothingFeasible, StoreError, TilewiseError, Unavailable
 from tilewise.kernels import registry
 from tilewise.kernels.spec import KernelSpec, Problem
 from tilewise.tuner.devices.base import Device
@@ -41,6 +42,10 @@ _GRACE_SECONDS = 15.0
 _FINISH_SECONDS = 60.0
 _CLAIM_SECONDS = 30.0
 """Time that the process waits for the lease that its runner claims for it."""
+
+_PATIENCE_SECONDS = 600.0
+"""Time for which a server that does not answer is asked again. Other workers take the job back earlier if they reach
+the server and this process does not."""
 
 _log = logging.getLogger(__name__)
 
@@ -62,15 +67,15 @@ def _handle_stops(handler: Callable[..., None] | signal.Handlers) -> None:
         signal.signal(number, handler)
 
 
-def run_job(url: str, number: int, kernel: str, lane: str, token: str, *, wait: bool) -> None:
-    """Run a job to its end on a device, once it is claimed for this process, which was started with `token`.
+def run_job(place: Place, number: int, kernel: str, lane: str, token: str, *, wait: bool) -> None:
+    """Run a job of `place` to its end on a device, once it is claimed for this process, started with `token`.
 
     `kernel` names its spec for `registry.load`. If another program holds the device, wait for it, or without `wait`
     give the job back and exit with `IN_USE`.
     """
     owner = identity_of(os.getpid(), token)
-    with open_store(url) as store, ExitStack() as held:
-        jobs, fault = Jobs(store.database), ""
+    with open_work(place, patience=_PATIENCE_SECONDS) as work, ExitStack() as held:
+        jobs, fault = work.jobs, ""
         try:
             held.enter_context(seen_alive(owner))
         except Unavailable as error:
@@ -80,13 +85,13 @@ def run_job(url: str, number: int, kernel: str, lane: str, token: str, *, wait: 
         if fault:
             jobs.finish(job.lease, State.FAILED, fault, {})
             return
-        run = _Run(jobs.store(store, job.lease), jobs, job, job.lease, kernel, lane=lane, wait=wait)
+        run = _Run(work.store_under(job.lease), jobs, job, job.lease, kernel, lane=lane, wait=wait)
         run.to_the_end()
     if run.device_was_in_use:
         sys.exit(IN_USE)
 
 
-def _claimed(jobs: Jobs, number: int, owner: str) -> Job | None:
+def _claimed(jobs: Queue, number: int, owner: str) -> Job | None:
     """Return the job once `owner` has its lease; None if another has it."""
     give_up = time.monotonic() + _CLAIM_SECONDS
     while (job := jobs.get(number)).state is State.QUEUED and time.monotonic() < give_up:
@@ -96,7 +101,7 @@ def _claimed(jobs: Jobs, number: int, owner: str) -> Job | None:
 
 class _Run(Watcher):
     def __init__(
-        self, store: SqlStore, jobs: Jobs, job: Job, lease: Lease, kernel: str, *, lane: str = "", wait: bool = True
+        self, store: Store, jobs: Queue, job: Job, lease: Lease, kernel: str, *, lane: str = "", wait: bool = True
     ) -> None:
         self._store, self._jobs, self._job, self._lease, self._kernel = store, jobs, job, lease, kernel
         self._lane, self._wait = lane, wait

@@ -33,7 +33,8 @@ from tilewise.api.jobs.processes import (
     seen_alive,
     seen_starting,
 )
-from tilewise.db.jobs import Job, Jobs, Lease, State
+from tilewise.api.jobs.work import Place
+from tilewise.db.queue import Job, Lease, Queue, State
 from tilewise.db.workers import Lane, Workers
 from tilewise.errors import TilewiseError, Unavailable
 from tilewise.kernels import registry
@@ -59,7 +60,7 @@ def lanes_here() -> list[Lane]:
 
 
 class Runner:
-    """A thread that looks for work from `start` to `stop`. `lanes` returns this machine's devices.
+    """A thread that looks for work at `place` from `start` to `stop`. `lanes` returns this machine's devices.
 
     It registers among `workers` once a job waits, or `quiet_seconds` have passed, and again when kernels arrive.
 
@@ -68,8 +69,8 @@ class Runner:
 
     def __init__(
         self,
-        url: str,
-        jobs: Jobs,
+        place: Place,
+        jobs: Queue,
         lanes: Callable[[], Sequence[Lane]],
         executor: ProcessExecutor,
         workers: Workers | None = None,
@@ -77,7 +78,7 @@ class Runner:
         arrivals: Arrivals | None = None,
         quiet_seconds: float = 0.0,
     ) -> None:
-        self._url, self._jobs, self._lanes, self._executor, self._workers = url, jobs, lanes, executor, workers
+        self._place, self._jobs, self._lanes, self._executor, self._workers = place, jobs, lanes, executor, workers
         self._fleet = None if workers is None else Fleet(workers)
         self._arrivals, self._kernels = arrivals, list[str]()
         self._stopping, self._draining = threading.Event(), threading.Event()
@@ -87,6 +88,8 @@ class Runner:
         self._resting: dict[str, float] = {}
         self._started: set[int] = set()
         self._liveness = Liveness()
+        self._looked = time.monotonic()
+        self._trouble = ""
         self._worker_id: int | None = None
         self._next_beat = time.monotonic() + quiet_seconds
         self._thread = threading.Thread(target=self._run, daemon=True, name="runner")
@@ -125,7 +128,8 @@ class Runner:
             self._attempt(lambda: held.enter_context(seen_alive()))
             while not self._stopping.is_set():
                 self._attempt(self.beat)
-                self._attempt(self.turn)
+                if self._attempt(self.turn):
+                    self._trouble = ""
                 self._woken.wait(_POLL_SECONDS)
                 self._woken.clear()
 
@@ -180,7 +184,7 @@ class Runner:
         with suppress(Unavailable):  # the process itself reports it
             starting.enter_context(seen_starting(token))
         pid, self._futures[lane.id] = self._executor.start(
-            run_job, self._url, job.id, registry.place(job.kernel), lane.id, token, wait=not others
+            run_job, self._place, job.id, registry.place(job.kernel), lane.id, token, wait=not others
         )
         owner = identity_of(pid, token)
         self._futures[lane.id].add_done_callback(lambda _: starting.close())
@@ -214,8 +218,11 @@ class Runner:
 
     def _take_back_lost(self) -> set[str]:
         """Requeue lost jobs, and return the devices that live jobs use."""
-        busy = set()
-        for job in self._jobs.running():
+        running, busy, now = self._jobs.running(), set(), time.monotonic()
+        if now - self._looked > LEASE_SECONDS / 2:  # who was silent meanwhile may have had nobody to tell either
+            self._liveness = Liveness()
+        self._looked = now
+        for job in running:
             if self._is_lost(job):
                 if self._requeue(job, "its process ended"):
                     _log.warning("job %d is queued again; it was lost by %s", job.id, job.owner)
@@ -233,11 +240,15 @@ class Runner:
     def _is_lost(self, job: Job) -> bool:
         return self._liveness.is_lost(job.id, job.owner, (job.attempts, job.beats))
 
-    def _attempt(self, action: Callable[[], object]) -> None:
-        """Run `action` and log its errors: the runner survives an unavailable database."""
+    def _attempt(self, action: Callable[[], object]) -> bool:
+        """Run `action` and log its errors, equal ones once: the runner survives an unavailable database."""
         try:
             action()
+            return True
         except TilewiseError as error:
-            _log.error("job runner: %s", error)
+            if str(error) != self._trouble:
+                self._trouble = str(error)
+                _log.error("job runner: %s", error)
         except Exception:
             _log.exception("job runner")
+        return False

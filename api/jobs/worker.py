@@ -1,4 +1,5 @@
-"""`tilewise worker`: a process without a port that runs the jobs of a database on the devices of its host."""
+"""`tilewise worker`: a process without a port that runs the jobs of a database or a server on the devices of its host.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +9,8 @@ from collections.abc import Callable, Sequence
 
 from tilewise.api.jobs.processes import ProcessExecutor
 from tilewise.api.jobs.runner import Runner
-from tilewise.db.jobs import Jobs
-from tilewise.db.signed_kernels import SignedKernels
-from tilewise.db.sql.sql_store import open_store
-from tilewise.db.workers import Lane, Workers
+from tilewise.api.jobs.work import Place, open_work
+from tilewise.db.workers import Lane
 from tilewise.errors import Unavailable
 from tilewise.kernels.signing import arrivals_here
 from tilewise.tuner.devices.registry import FAMILIES, chips, choose, open_device
@@ -49,16 +48,14 @@ def _chips_here() -> list[str]:
     return [row.id for family in FAMILIES.values() if not family.argument for row in family.rows() if row.available]
 
 
-def run(url: str, lanes: Sequence[Lane], ready: Callable[[], None]) -> None:
+def run(place: Place, lanes: Sequence[Lane], ready: Callable[[], None]) -> None:
     """Run jobs until SIGTERM or SIGINT; then finish the trials that run, and give the jobs back to the queue."""
     stopped = threading.Event()
     before = {number: signal.signal(number, lambda *_: stopped.set()) for number in (signal.SIGTERM, signal.SIGINT)}
     try:
-        with open_store(url, create=True) as store:
-            database = store.database
-            arrivals = arrivals_here(SignedKernels(database))
-            workers = Workers(database)
-            runner = Runner(url, Jobs(database), lambda: lanes, ProcessExecutor(), workers, arrivals=arrivals)
+        with open_work(place) as work:
+            arrivals = arrivals_here(work.kernels)
+            runner = Runner(place, work.jobs, lambda: lanes, ProcessExecutor(), work.workers, arrivals=arrivals)
             runner.start()
             ready()
             stopped.wait()

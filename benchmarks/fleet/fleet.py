@@ -376,10 +376,14 @@ class _RayFleet(_Fleet):
         worker.kill()
 
     def _kill_head(self) -> None:
-        """Kill the head, and measure how long the jobs do not run that its nodes ran when they ended in turn."""
+        """Kill the head, and measure how long the jobs do not run that its nodes ran when they ended in turn.
+
+        A node that was just starting, because its raylet was killed before, may join the next head and never end.
+        """
         left = {node.name: node for node in self._cluster.nodes if node.name not in self._held}
         pids = {name: node.pid for name, node in left.items()}
         interrupted, running = dict[int, tuple[Job, float]](), self._running()
+        killed = time.clock_gettime(time.CLOCK_BOOTTIME)
         self._cluster.head.kill()
         began = time.monotonic()
         longest = 0.0
@@ -389,6 +393,8 @@ class _RayFleet(_Fleet):
                 if node.has_ended or node.pid != pids[name]:
                     del left[name]
                     interrupted |= {job.id: (job, now) for job in running if job.lane in node.lanes}
+                elif node.serves_since(killed):
+                    del left[name]
             running = self._running()
             longest = max([longest, *(now - since for _, since in interrupted.values())])
             interrupted = {number: each for number, each in interrupted.items() if not self._runs_again(each[0])}

@@ -59,8 +59,12 @@ class RayNode(Member):
 
     def kill_actor(self) -> None:
         """Kill one of the node's actors, if any is there."""
-        for pid in self._processes("ray::LaneActor")[:1]:
+        for pid in self._processes(_ACTOR)[:1]:
             _signal(pid, signal.SIGKILL)
+
+    def serves_since(self, moment: float) -> bool:
+        """Return whether all lanes have actors that began after a time since boot; only a live head starts one."""
+        return len(self._processes(_ACTOR, since=moment)) >= len(self.lanes)
 
     def signal(self, number: int) -> None:
         self._signal_those("", number)
@@ -69,9 +73,10 @@ class RayNode(Member):
         for pid in self._processes(name):
             _signal(pid, number)
 
-    def _processes(self, name: str) -> list[int]:
-        """Return the processes of the node whose name starts so."""
-        return [pid for pid, command in _session(self.pid) if command.startswith(name[:_NAME_LENGTH])]
+    def _processes(self, name: str, *, since: float = 0.0) -> list[int]:
+        """Return the processes of the node whose name starts so, and that began at this time since boot or later."""
+        found = _session(self.pid)
+        return [pid for pid, command, began in found if command.startswith(name[:_NAME_LENGTH]) and began >= since]
 
 
 class _Head(RayNode):
@@ -142,18 +147,21 @@ def _node(name: str, address: str, lanes: Sequence[str], folder: Path, environme
     return RayNode(name, words, folder, environment, lanes)
 
 
+_ACTOR = "ray::LaneActor"
 _NAME_LENGTH = 15
 """The length to which Linux cuts the names of processes."""
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def _session(leader: int | None) -> Iterator[tuple[int, str]]:
-    """Yield the processes of a session, with their names."""
+def _session(leader: int | None) -> Iterator[tuple[int, str, float]]:
+    """Yield the processes of a session, with their names and the seconds from boot to their start."""
     for stat in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError, ValueError, IndexError):  # it has ended meanwhile
             head, _, rest = stat.read_text().rpartition(")")
             pid, _, name = head.partition(" (")
-            if int(rest.split()[3]) == leader:
-                yield int(pid), name
+            fields = rest.split()
+            if int(fields[3]) == leader:
+                yield int(pid), name, int(fields[19]) / _TICKS
 
 
 def _signal(pid: int, number: int) -> None:

@@ -9,7 +9,11 @@ from sqlalchemy import Connection
 from tilewise.db.records import Scope, Trial
 from tilewise.db.sql.sql_store import SqlStore
 
-__all__ = ["LeasedStore"]
+__all__ = ["LeasedStore", "Repeated"]
+
+
+class Repeated(Exception):
+    """A write that was stored before. Nothing was written."""
 
 
 class LeasedStore(SqlStore):

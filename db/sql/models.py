@@ -184,7 +184,7 @@ tokens = Table(
     Column("scope", Text, nullable=False),
     Column("created", UtcDateTime, nullable=False),
     Column("revoked", UtcDateTime),
-    CheckConstraint("scope IN ('read', 'submit', 'admin')", name="scope"),
+    CheckConstraint("scope IN ('read', 'submit', 'admin', 'work')", name="scope"),
 )
 
 jobs = Table(
@@ -220,6 +220,7 @@ jobs = Table(
     Column("mark", BigInteger),  # trials recorded before it do not count for a fresh job
     Column("deadline", UtcDateTime),
     Column("token", BigInteger),  # whose request it is
+    Column("written", BigInteger, nullable=False, server_default="0"),  # the lease's last numbered write
     CheckConstraint("state IN ('queued', 'running', 'done', 'failed', 'cancelled')", name="state"),
     _partial("ix_jobs_key", "key", where="state IN ('queued', 'running', 'done')", unique=True),
     Index("ix_jobs_state", "state", "device"),

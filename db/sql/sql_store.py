@@ -12,7 +12,7 @@ from typing import Any
 from sqlalchemy import Connection, bindparam, insert, select, update
 from sqlalchemy.exc import IntegrityError
 
-from tilewise.db.evidence import flaw, outranks, winner
+from tilewise.db.evidence import outranks, refuse_flaws, winner
 from tilewise.db.records import Config, Question, Result, Scope, Status, Suggestion, Trial, digest
 from tilewise.db.sql import models, queries, schema
 from tilewise.db.sql.changes import Changes, touch
@@ -72,7 +72,7 @@ class SqlStore(Store):
         return self._database.is_file
 
     def record(self, scope: Scope, trials: Sequence[Trial]) -> None:
-        _refuse_flaws(trials)
+        refuse_flaws(trials)
         if trials:
             with self._database.write() as connection:
                 scope_id, _ = _find_or_add(connection, scope)
@@ -87,7 +87,7 @@ class SqlStore(Store):
         with self._database.write() as connection:
             for scope, trials in evidence:
                 scopes += 1
-                _refuse_flaws(trials)
+                refuse_flaws(trials)
                 if not trials:
                     continue
                 scope_id, counts, change = _merge(connection, scope, trials)
@@ -316,12 +316,6 @@ def _like(name: str, size: int | bool | str) -> str:
     for special in "\\%_":
         pattern = pattern.replace(special, "\\" + special)
     return f"%{pattern}%"
-
-
-def _refuse_flaws(trials: Sequence[Trial]) -> None:
-    for trial in trials:
-        if found := flaw(trial):
-            raise StoreError(f"cannot store the trial of {dict(trial.config)}: {found}")
 
 
 def _find(connection: Connection, scope: Scope) -> int | None:

@@ -43,6 +43,8 @@ __all__ = [
     "StoredProblem",
     "Trial",
     "TrialCounts",
+    "WorkDone",
+    "WorkLease",
     "Worker",
 ]
 
@@ -427,6 +429,21 @@ class TrialCounts(TypedDict):
     unmodelled: int
 
 
+class WorkDone(TypedDict):
+    """The result of a worker's operation."""
+
+    result: Any
+    """Null if it returns nothing."""
+
+
+class WorkLease(TypedDict):
+    """A worker's claim of a job."""
+
+    job: int
+    owner: str
+    number: int
+
+
 class Worker(TypedDict):
     """A process that runs jobs on the devices of its host."""
 
@@ -772,6 +789,63 @@ class Client(Connection):
         was lost disappears after a minute without a sign of life.
         """
         return cast("Sequence[Worker]", self._document("GET", "/v1/workers")["workers"])
+
+    def work(
+        self,
+        operation: Literal[
+            "jobs.beat",
+            "jobs.begin",
+            "jobs.claim",
+            "jobs.expire",
+            "jobs.finish",
+            "jobs.get",
+            "jobs.give_back",
+            "jobs.next",
+            "jobs.running",
+            "jobs.take_back",
+            "jobs.waiting",
+            "kernels.digests",
+            "kernels.get",
+            "store.answers",
+            "store.mark",
+            "store.record",
+            "store.result",
+            "store.results",
+            "store.retire",
+            "store.scopes",
+            "store.suggestions",
+            "store.trials",
+            "store.verify",
+            "workers.all",
+            "workers.beat",
+            "workers.forget",
+            "workers.leave",
+            "workers.register",
+        ],
+        arguments: Mapping[str, Any],
+        *,
+        lease: WorkLease | None = None,
+        number: int | None = None,
+    ) -> WorkDone:
+        """Carry out an operation of a worker.
+
+        Carry out what `tilewise worker --server` asks for, and return its `result`. A write to the store is for the
+        job of a lease. If one of its number or a later one was stored under that lease, it succeeds and writes
+        nothing.
+
+        - `operation`: a method of the queue or the store
+        - `arguments`: arguments of the operation, by name
+        - `lease`: the job's, for a write to the store
+        - `number`: rises with each write to the store
+
+        Raises `NotFound`: There is no such operation, job or trial.
+        """
+        return cast(
+            "WorkDone",
+            self._document(
+                "POST", f"/v1/work/{part(operation)}", body={"arguments": arguments, "lease": lease, "number": number}
+            ),
+        )
 
     def helion_records(
         self, *, kernel: str | None = None, device: str | None = None, limit: int = 50

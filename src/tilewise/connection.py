@@ -16,6 +16,7 @@ import httpx2
 from tilewise.errors import (
     Busy,
     Forbidden,
+    LeaseLost,
     NotFound,
     NothingFeasible,
     TilewiseError,
@@ -31,6 +32,7 @@ _ERRORS: Mapping[str, type[TilewiseError]] = {
     "bad-request": UsageError,
     "not-found": NotFound,
     "not-tuned": NotFound,
+    "lease-lost": LeaseLost,
     "nothing-feasible": NothingFeasible,
     "unknown-kernel": UnknownKernel,
 }
@@ -81,6 +83,11 @@ class Connection:
         except Unavailable:
             return False
         return True
+
+    def openapi(self) -> Mapping[str, Any]:
+        """Return the document that describes the service and all its operations."""
+        found: Mapping[str, Any] = self._document("GET", "/openapi.json")
+        return found
 
     def close(self) -> None:
         self._http.close()

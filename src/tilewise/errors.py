@@ -13,6 +13,7 @@
     │   └── InUse             a device that another process holds
     ├── NothingFeasible       a space in which no config compiles or gives correct results
     └── StoreError            a database that cannot be read or written
+        ├── LeaseLost         a write for a job that its process no longer owns
         ├── NoSpace           a disk that is full
         └── ReadOnly          a database that may only be read
 
@@ -30,6 +31,7 @@ __all__ = [
     "Busy",
     "Forbidden",
     "InUse",
+    "LeaseLost",
     "NoSpace",
     "NotFound",
     "NothingFeasible",
@@ -115,6 +117,10 @@ class NothingFeasible(TilewiseError):
 
 class StoreError(TilewiseError):
     """A database that is missing, not a database, read-only, full, locked for too long, or newer than this program."""
+
+
+class LeaseLost(StoreError):
+    """A write for a job that its process no longer owns. Nothing was written."""
 
 
 class NoSpace(StoreError):

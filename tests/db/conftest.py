@@ -12,10 +12,13 @@ from typing import Any
 import pytest
 from empty_database import place_empty_database
 from scopes import changed
+from served import ServedStore, empty
 
+from tilewise.api.jobs.remote import Link, Server
 from tilewise.db.records import Clock, Problem, Scope, Status, Trial
 from tilewise.db.sql.sql_store import open_store
 from tilewise.db.store import Store
+from tilewise.db.tokens import Right, Tokens
 
 MakeScope = Callable[..., Scope]
 MakeTrial = Callable[..., Trial]
@@ -59,9 +62,32 @@ def file_url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'tilewise.db'}"
 
 
-@pytest.fixture(params=["sqlite-file", "sqlite-memory", "postgresql"])
+@pytest.fixture(scope="session")
+def work_server(tmp_path_factory: pytest.TempPathFactory, servers: Any, address: Any) -> Iterator[tuple[str, Server]]:
+    """The database of a server process, and the server as a worker knows it."""
+    url = f"sqlite:///{tmp_path_factory.mktemp('served') / 'tilewise.db'}"
+    place_empty_database(url)
+    with open_store(url) as store:
+        token = Tokens(store.database).create("worker", Right.WORK)
+    with servers(url) as serve:
+        yield url, Server(address(serve("--no-jobs", "--log-level", "error")), token)
+
+
+@pytest.fixture
+def served_store(work_server: tuple[str, Server]) -> Iterator[ServedStore]:
+    url, server = work_server
+    with open_store(url) as store:
+        empty(store)
+    with open_store(url) as store, ServedStore(store.database, Link(server)) as served:
+        yield served
+
+
+@pytest.fixture(params=["sqlite-file", "sqlite-memory", "postgresql", "server"])
 def store(request: pytest.FixtureRequest) -> Iterator[Store]:
     """Yield an empty store of each kind."""
+    if request.param == "server":
+        yield request.getfixturevalue("served_store")
+        return
     if request.param == "postgresql":
         url: str = request.getfixturevalue("postgres_url")
     else:

@@ -6,6 +6,7 @@ import dataclasses
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from served import ServedJobs, ServedStore
 
 from tilewise.db.jobs import Jobs, Lease, LeaseLost, Request, State
 from tilewise.db.tokens import Right, Tokens
@@ -16,7 +17,7 @@ REQUEST = Request("row_reduce", "a1", [{"M": 1000, "N": 8192}], "float32", "mode
 
 @pytest.fixture
 def jobs(store) -> Jobs:
-    return Jobs(store.database)
+    return ServedJobs(store) if isinstance(store, ServedStore) else Jobs(store.database)
 
 
 def test_the_same_request_twice_is_one_job_until_it_failed(jobs):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
+from served import ServedKernels, ServedStore
 
 from tilewise.db.signed_kernels import SignedKernel, SignedKernels
 from tilewise.errors import NotFound
@@ -15,7 +16,7 @@ KERNEL = SignedKernel("mine", "mine.py", "SPEC", "SPEC = 'ü'\n")
 
 @pytest.fixture
 def kernels(store) -> SignedKernels:
-    return SignedKernels(store.database)
+    return ServedKernels(store) if isinstance(store, ServedStore) else SignedKernels(store.database)
 
 
 def test_a_kernel_is_returned_as_it_was_signed_and_the_next_version_replaces_it(kernels):

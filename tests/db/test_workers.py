@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from served import ServedStore, ServedWorkers
 
 from tilewise.db.workers import Lane, Workers
 
@@ -12,7 +13,7 @@ MODEL = Lane("model:Ascend910B4", "Ascend910B4", "modelled")
 
 @pytest.fixture
 def workers(store) -> Workers:
-    return Workers(store.database)
+    return ServedWorkers(store) if isinstance(store, ServedStore) else Workers(store.database)
 
 
 def test_a_worker_is_listed_with_what_it_has_until_it_leaves(workers):

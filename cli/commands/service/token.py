@@ -25,10 +25,10 @@ def token() -> None:
 @click.argument("name")
 @click.option(
     "--right",
-    type=click.Choice(["read", "submit", "admin"]),
+    type=click.Choice(["read", "submit", "admin", "work"]),
     default="read",
     show_default=True,
-    help="read: look-ups on a server with closed reads; submit: also jobs; admin: also imports.",
+    help="read: look-ups on a server with closed reads; submit: also jobs; admin: also imports; work: tilewise worker.",
 )
 @database
 @common
