@@ -210,6 +210,7 @@ def test_a_waiting_job_is_cancelled_at_once_and_a_running_one_is_asked_to_stop(j
 # Tokens
 
 
+@pytest.mark.parametrize("store", ["sqlite-file", "sqlite-memory", "postgresql"], indirect=True)  # none passes a server
 def test_a_token_is_valid_until_it_is_revoked(store):
     tokens = Tokens(store.database)
     text = tokens.create("ci", Right.SUBMIT)

@@ -18,6 +18,8 @@ def test_what_is_not_named_is_closed():
     assert required_right("POST", "/anything/new") is Right.SUBMIT
     assert required_right("BREW", "/v1/configs/row_reduce") is Right.SUBMIT
     assert required_right("POST", "/v1/import") is Right.ADMIN
+    assert required_right("POST", "/v1/work/jobs.claim") is required_right("GET", "/v1/work/x") is Right.WORK
+    assert required_right("GET", "/v1/workers") is Right.READ
     assert required_right("GET", "/healthz") is None
 
 

@@ -31,9 +31,15 @@ RECORD = "/v1/jobs/{number}/record"
 HELION = "/v1/helion/{key}"
 KEPT = {"record": {"config": "{}"}, "device": "NVIDIA H200", "kernel": "add", "search_us": 12.5}
 EXPLAIN = "/v1/explain/{kernel}"
-ELSEWHERE = {("/v1/jobs/{number}/events", "GET", 200), (EXPLAIN, "GET", 200), (HELION, "PUT", 400)}
+WORK = "/v1/work/{operation}"
+ELSEWHERE = {
+    ("/v1/jobs/{number}/events", "GET", 200),
+    (EXPLAIN, "GET", 200),
+    (HELION, "PUT", 400),
+    (WORK, "POST", 409),
+}
 """No JSON of a request here is a broken body, which is sent at random below. A stream ends only with its job, and
-`test_jobs` reads one; an explanation takes a compiler, see `test_report`."""
+`test_jobs` reads one; an explanation takes a compiler, see `test_report`; `test_jobs` of the database loses leases."""
 EMPTY = {"format": "tilewise", "version": 1, "created": "2026-11-20T00:00:00+00:00", "entries": []}
 EMPTY["sha256"] = digest([])
 
@@ -77,6 +83,12 @@ REQUESTS = [
     (RECORD, "DELETE", 400, "/v1/jobs/1/record", None),
     (RECORD, "DELETE", 404, "/v1/jobs/99/record", None),
     (RECORD, "DELETE", 503, "/v1/jobs/1/record", None),
+    (WORK, "POST", 200, "/v1/work/jobs.waiting", {"arguments": {"kernels": ["row_reduce"]}}),
+    (WORK, "POST", 400, "/v1/work/jobs.waiting", {"arguments": {}}),
+    (WORK, "POST", 404, "/v1/work/jobs.drop", {"arguments": {}}),
+    (WORK, "POST", 413, "/v1/work/jobs.waiting", {"padding": " " * LARGEST_BODY}),
+    (WORK, "POST", 422, "/v1/work/jobs.waiting", {"arguments": 1}),
+    (WORK, "POST", 503, "/v1/work/workers.leave", {"arguments": {"worker_id": 1}}),
     ("/v1/workers", "GET", 200, "/v1/workers", None),
     ("/v1/workers", "GET", 503, "/v1/workers", None),
     ("/v1/helion", "GET", 200, "/v1/helion?limit=1", None),
@@ -131,8 +143,10 @@ def schema(database):
 
 @pytest.fixture(scope="module")
 def headers(database):
+    """The header of a token for a path: an operation of workers needs a right of its own."""
     with open_store(database) as store:
-        return {"Authorization": f"Bearer {Tokens(store.database).create('tests', Right.ADMIN)}"}
+        tokens = {right: Tokens(store.database).create("tests", right) for right in (Right.ADMIN, Right.WORK)}
+    return lambda path: {"Authorization": f"Bearer {tokens[Right.WORK if path == WORK else Right.ADMIN]}"}
 
 
 def test_every_documented_answer_has_a_request_here(client):
@@ -150,10 +164,11 @@ def test_every_documented_answer_has_a_request_here(client):
 
 @pytest.mark.parametrize(("path", "method", "status", "url", "body"), REQUESTS)
 def test_every_documented_answer_is_as_documented(
-    client, tune, schema, path, method, status, url, body, break_database, admin, monkeypatch
+    client, tune, schema, path, method, status, url, body, break_database, admin, token_of, monkeypatch
 ):
     monkeypatch.setattr(body_limit, "LARGEST_IMPORT", LARGEST_BODY)
     tune()
+    sent = token_of("work") if path == WORK else admin
     if "jobs" in path:
         client.post("/v1/jobs", json=JOB, headers=admin)
     if path == HELION:
@@ -164,7 +179,7 @@ def test_every_documented_answer_is_as_documented(
         client.app.state.service.writer.close()  # only writing fails: the token must still be found
     elif status == 503:
         break_database()
-    response = client.request(method, url, json=body, headers=admin)
+    response = client.request(method, url, json=body, headers=sent)
     assert response.status_code == status
     schema[path][method].validate_response(response)
 
@@ -181,7 +196,7 @@ def test_whatever_is_sent_is_answered_as_documented(schema, headers, path, metho
     @hypothesis.settings(max_examples=5, derandomize=True, database=None, deadline=None)
     @hypothesis.given(case=schema[path][method].as_strategy(generation_mode=mode))
     def check(case):
-        answer = case.call_and_validate(headers=headers, excluded_checks=left_out(path, mode))
+        answer = case.call_and_validate(headers=headers(path), excluded_checks=left_out(path, mode))
         if (path, mode) == ("/v1/lookup", GenerationMode.NEGATIVE):  # a query that is wrong fails alone, in an answer
             assert answer.status_code != 200 or any("errors" in entry for entry in answer.json()["results"])
 
@@ -254,6 +269,7 @@ def test_only_what_a_request_needs_is_documented_as_required(client):
         "/v1/jobs/{number}/events": {"number"},
         "/v1/jobs/{number}/record": {"number"},
         "/v1/jobs/{number}/retry": {"number"},
+        WORK: {"operation"},
     }
 
 
