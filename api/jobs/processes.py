@@ -65,13 +65,11 @@ def seen_alive(owner: str | None = None) -> Iterator[None]:
     Raises `Unavailable` if the file cannot be created.
     """
     file = _mark(owner or identity())
-    lock = try_lock(file, "mark this process as alive")
-    try:
-        yield
-    finally:
-        file.unlink(missing_ok=True)
-        if lock is not None:
-            lock.release()
+    with _held(file, "mark this process as alive"):
+        try:
+            yield
+        finally:
+            file.unlink(missing_ok=True)
 
 
 @contextmanager
@@ -81,7 +79,14 @@ def seen_starting(token: str) -> Iterator[None]:
     If this process ends in the block, so does the other, which `ProcessExecutor` sees to, and others see that both have
     ended until one calls `forget`. Raises `Unavailable` as `seen_alive`.
     """
-    lock = try_lock(_mark(_starting(token)), "mark a process as starting")
+    with _held(_mark(_starting(token)), "mark a process as starting"):
+        yield
+
+
+@contextmanager
+def _held(file: Path, why: str) -> Iterator[None]:
+    """Hold the lock on a file in the block, unless another has it."""
+    lock = try_lock(file, why)
     try:
         yield
     finally:

@@ -1,5 +1,4 @@
-"""`tilewise worker`: a process without a port that runs the jobs of a database or a server on the devices of its host.
-"""
+"""`tilewise worker`: a process without a port that runs jobs of a database or a server on its host's devices."""
 
 from __future__ import annotations
 

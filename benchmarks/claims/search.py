@@ -299,7 +299,7 @@ def _behind_peers(rows: Sequence[Mapping[str, Any]], n: str, least: float = 0.03
     for row in rows:
         found = {name: summary["fraction"][n] for name, summary in row["searches"].items()}
         ours = found.pop(_UNAIDED)
-        behind[row["file"].partition("-float")[0].removesuffix(".json.gz")] = max(found.values()) - ours
+        behind[_stem(row["file"])] = max(found.values()) - ours
     return {name: away for name, away in behind.items() if away > least}
 
 
@@ -334,7 +334,7 @@ def _anew_cases(raw: Raw) -> str:
 
 
 def _stem(file: str) -> str:
-    return file.partition("-float32")[0]
+    return file.partition("-float")[0].removesuffix(".json.gz")
 
 
 def _modelled(raw: Raw) -> str:

@@ -113,6 +113,7 @@ class SpreadDevice(Device):
         self.clock, self.target, self.toolchain = first.clock, first.target, first.toolchain
         self.batch, self.draws_ahead = first.batch * len(devices), len(devices) > 1
         self.noisy, self.settle_seconds = first.noisy, first.settle_seconds
+        self.measures_energy = all(device.measures_energy for device in devices)
         self.notes = tuple(dict.fromkeys(note for device in devices for note in device.notes))
         self._all = list(devices)
         self._chips = [_Chip(device) for device in devices]

@@ -18,6 +18,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from tilewise.db.exchange.launchable import launch_of
 from tilewise.db.store import Store
 from tilewise.errors import TilewiseError, UsageError
 from tilewise.kernels import registry
@@ -293,14 +294,9 @@ def _is_symbolic(values: Sequence[Any]) -> bool:
     return any(type(number).__name__ in ("SymInt", "SymFloat", "SymBool") for number in numbers)
 
 
-_ATTRIBUTES = ("num_warps", "num_stages", "num_ctas", "maxnreg")
-"""Options that `triton.Config` takes itself; all others go to the kernel."""
-
-
 def _triton_config(config: Mapping[str, Any]) -> Any:
-    own = {name: value for name, value in config.items() if name in _ATTRIBUTES}
-    rest = {name: value for name, value in config.items() if name not in _ATTRIBUTES}
-    return importlib.import_module("triton").Config(rest, **own)
+    arguments, options = launch_of(config)
+    return importlib.import_module("triton").Config(arguments, **options)
 
 
 @contextmanager

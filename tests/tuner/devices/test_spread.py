@@ -49,6 +49,13 @@ def times(device, bowl, wanted):
     return [outcome.timing.time_us for outcome in device.evaluate(bowl.SPEC, PROBLEM, wanted)]
 
 
+def test_energy_is_measured_where_each_chip_measures_it(chips):
+    [one, other] = chips(1.0, 1.0)
+    one.measures_energy = one.noisy = True
+    assert comparable(one).measures_energy
+    assert not SpreadDevice([one, other]).measures_energy
+
+
 def test_times_of_chips_of_different_speed_are_those_of_the_first(bowl, chips):
     wanted = configs(bowl, 20)
     with SpreadDevice(chips(*SLOWNESS)) as device:
