@@ -178,7 +178,7 @@ def _export(raw: Raw) -> str:
 def _soak(raw: Raw) -> str:
     bodies = [raw[name] for name in ("soak-sqlite", "soak-postgresql")]
     return ", ".join(
-        f"{body['database']}: {len(body['faults'])} faults, slowest look-up "
+        f"{body['database']}: {body['fault_count']} faults, slowest look-up "
         f"{body['slowest_answer_s']['look_up']:.1f} s, write {body['slowest_answer_s']['write']:.1f} s, export "
         f"{body['slowest_answer_s']['export']:.1f} s"
         for body in bodies
@@ -438,7 +438,7 @@ SERVICE = (
         "memory), and the slowest answers",
         figure=_soak,
         cases=lambda raw: (
-            "one run on each database, "
+            "one run on each database, beside other work of the machine, "
             f"{sum(sum(raw[name]['requests'].values()) for name in ('soak-sqlite', 'soak-postgresql')):,} requests"
         ),
         files=("docs/results/soak-sqlite.json", "docs/results/soak-postgresql.json"),
@@ -447,6 +447,9 @@ SERVICE = (
         designed="faults that earlier runs found were mended",
         not_designed="nothing: the seed is 0 as in the earlier runs, one of which found the faults; only what a kill "
         "meets differs from run to run",
+        note="An earlier run on PostgreSQL the same day ended with a job that failed: it was started ten times in a row "
+        "without a new trial, as the kills met its start each time, and ten is the limit. An export that finds 8 of "
+        "its address under way is put off (429), which counts as no fault.",
     ),
     Claim(
         name="conform",

@@ -9,6 +9,9 @@ import pytest
 from tilewise.db.tokens import Right, Tokens
 from tilewise.errors import NotFound, UsageError
 
+KINDS = pytest.mark.parametrize("store", ["sqlite-file", "sqlite-memory", "postgresql"], indirect=True)
+"""No server tells a worker of tokens."""
+
 
 @pytest.fixture
 def tokens(store) -> Tokens:
@@ -21,6 +24,7 @@ def test_each_right_includes_those_before_it():
         assert more.includes(less) is (low <= high)
 
 
+@KINDS
 def test_a_token_is_known_by_its_whole_text_until_it_is_revoked(tokens):
     first, second = tokens.create("one", Right.READ), tokens.create("x" * 100, Right.ADMIN)
     one, other = tokens.list()
@@ -40,6 +44,7 @@ def test_a_token_is_known_by_its_whole_text_until_it_is_revoked(tokens):
     assert revoked is not None and tokens.list()[0].revoked == revoked
 
 
+@KINDS
 def test_what_is_no_token_and_no_name_is_refused(tokens):
     with pytest.raises(NotFound) as refused:
         tokens.revoke(7)

@@ -3,6 +3,7 @@ goes to the server's database."""
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 from sqlalchemy import delete
@@ -45,12 +46,14 @@ class ServedStore(SqlStore):
     def __init__(self, database: Database, link: Link, lease: Lease | None = None) -> None:
         super().__init__(database)
         self.link, self._lease, self._made = link, lease, None
+        self._making = threading.Lock()
 
     @property
     def served(self) -> Store:
-        if self._made is None:
-            self._made = store_of(self.link, self._lease or self._own())
-        return self._made
+        with self._making:
+            if self._made is None:
+                self._made = store_of(self.link, self._lease or self._own())
+            return self._made
 
     def _own(self) -> Lease | None:
         if self._database._closed:
@@ -93,5 +96,5 @@ class ServedKernels(SignedKernels):
 def empty(store: SqlStore) -> None:
     """Delete all that tests have stored."""
     with store.database.write() as connection:
-        for table in ("trials", "scopes", "suggestions", "jobs", "workers", "signed_kernels"):
+        for table in ("trials", "scopes", "suggestions", "jobs", "workers", "signed_kernels", "helion_records"):
             connection.execute(delete(models.metadata.tables[table]))

@@ -32,7 +32,8 @@ SETTINGS = {
 """Variables of the environment with which Ray notices a lost head or node within some ten seconds.
 
 By the first, a node asks the head each second whether it belongs to its cluster, and ends when a head that was started
-again says no. By the second, a node or process ends that cannot reach the head for so long; the default is a minute. By the others, the head finds that a node is away.
+again says no. By the second, a node or process ends that cannot reach the head for so long; the default is a minute.
+By the others, the head finds that a node is away.
 """
 
 _ANSWER_SECONDS = 5.0

@@ -30,6 +30,7 @@ STATUS = {
     "NoSpace": 507,
     "ReadOnly": 503,
     "StoreError": 503,
+    "LeaseLost": 409,
 }
 
 
