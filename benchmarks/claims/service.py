@@ -448,8 +448,8 @@ SERVICE = (
         not_designed="nothing: the seed is 0 as in the earlier runs, one of which found the faults; only what a kill "
         "meets differs from run to run",
         note="An earlier run on PostgreSQL the same day ended with a job that failed: it was started ten times in a "
-        "row without a new trial, as the kills met its start each time, and ten is the limit. An export that finds 8 of "
-        "its address under way is put off (429), which counts as no fault.",
+        "row without a new trial, as the kills met its start each time, and ten is the limit. An export that finds 8 "
+        "of its address under way is put off (429), which counts as no fault.",
     ),
     Claim(
         name="conform",
