@@ -237,8 +237,9 @@ FLEET = (
         about=("api/cluster", "tuner/cluster", "api/jobs", _STUDY),
         designed="nothing",
         not_designed="the kills, whose moments follow the progress",
-        note="Five nodes and the head on one machine of two processors, whose load was 14 to 21 with other work. After "
-        "a lost head, the time counts from the end of a job's node: until the node notices, its jobs go on.",
+        note="Five nodes and the head on one machine of two processors without other work; the file has no load. After "
+        "a lost head, the time counts from the end of a job's node: until the node notices, its jobs go on. A node "
+        "that was itself being started when the head went down joins the next head: it counts as back.",
     ),
     Claim(
         name="ray-speed-up",

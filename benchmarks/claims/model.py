@@ -214,6 +214,20 @@ def _products_cases(raw: Raw) -> str:
     )
 
 
+def _shares(raw: Raw) -> str:
+    rows = [row for row in raw["model-cube"]["rows"] if row["published_busy"]]
+    parts = [
+        f"{row['name'].split(' ')[-1].rpartition('_')[2]} cubed "
+        + ", ".join(
+            f"{pipe} {100 * row['busy'][pipe]:.0f}% ({100 * published:.0f}%)"
+            for pipe, published in row["published_busy"].items()
+        )
+        for row in rows
+    ]
+    off = [abs(row["busy"][pipe] - share) for row in rows for pipe, share in row["published_busy"].items()]
+    return f"Modelled (published): {'; '.join(parts)}. At most {100 * max(off):.0f} points apart"
+
+
 _BESIDE = ("mixed", "element-wise")
 
 
@@ -246,7 +260,20 @@ MODEL = (
         about=_CUBE,
         designed="the structure of the model, with all timings known; `far_row`, left out where it was fitted; "
         "`fix_bytes` and `mte1_start`, from published pipes of products of two of the sources",
-        not_designed="all other figures; two of them come from another example of one source, copies to L1",
+        not_designed="all other figures; three of them come from other examples of one source, copies to L1 and the "
+        "time of MTE2 alone",
+    ),
+    Claim(
+        name="published-busy-shares",
+        question="Published matrix products on cube cores: share of the time that a pipe is busy",
+        figure=_shares,
+        cases=lambda raw: "8 shares of 5 products of two sources, whose programs have the same tiles but other code",
+        files=("docs/results/model-cube.json",),
+        places=(Place("docs/model.md", _shares),),
+        about=_CUBE,
+        designed="how misses of the L2 cache are counted and when they delay a core, with these shares in sight; "
+        "`mte1_start`, from one of the sources; `cube_read_bytes`, from another example of the same source",
+        not_designed="no figure was fitted to the shares of MTE2",
     ),
     Claim(
         name="published-mixed",

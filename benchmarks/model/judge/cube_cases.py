@@ -29,8 +29,8 @@ class CubeCase:
     fastest one's time is published.
 
     `kind` is `large` (over 100 us), `small`, `mixed` (cube and vector cores), `element-wise`, or what the clock gets
-    wrong. `fitted` names the figures that were fitted to this case, each with the end of its range that was likely
-    before.
+    wrong. `busy` is the published share of the time that a pipe is busy. `fitted` names the figures that were fitted to
+    this case, each with the end of its range that was likely before.
     """
 
     name: str
@@ -42,6 +42,7 @@ class CubeCase:
     l2: L2State
     published_us: float
     kind: str
+    busy: Mapping[str, float] = field(default_factory=dict)
     fitted: Mapping[str, Literal["low", "high"]] = field(default_factory=dict)
 
 
@@ -62,6 +63,7 @@ def cube_cases() -> Iterator[CubeCase]:
             l2=L2State(row["l2"]),
             published_us=row["published_us"],
             kind=row["kind"],
+            busy=row.get("busy", {}),
             fitted=row.get("fitted", {}),
         )
 

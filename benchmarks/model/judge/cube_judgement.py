@@ -66,6 +66,7 @@ def judged(case: CubeCase, folder: Path) -> dict[str, Any]:
         "modelled_us": round(modelled_us, 2),
         "ln_error": round(math.log(modelled_us / case.published_us), 4),
         "busy": dict(pipes),
+        "published_busy": dict(case.busy),
     }
 
 

@@ -82,7 +82,7 @@ def test_an_epilogue_costs_what_the_next_tile_does_not_hide():
 def test_operands_that_leave_l1_for_products_make_room_for_the_next_ones():
     """A single buffer costs most where loads and products take equally long, and nothing hides the loads."""
     single = factors(multibuffer=False)["turns"]
-    assert 1.0 < single < 1.6
+    assert 1.0 < single < 1.7
     assert factors(multibuffer=False, BLOCK_K=64)["turns"] < single
 
 

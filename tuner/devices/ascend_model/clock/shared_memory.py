@@ -84,7 +84,7 @@ class SharedMemory:
         self._size = part.l2_mib * 2**20
         self.fits = sum(buffers.values()) <= self._size
         self._shares = _Shares(dict.fromkeys(buffers, 0.0), dict.fromkeys(buffers, 0.0))
-        self._evicted, self._written = 0.0, 0.0
+        self._evicted, self._written, self._active = 0.0, 0.0, 1
 
     def repeats(self, program: ProgramTime, programs: int) -> bool:
         """Return whether it matters how soon a program reads the same data again."""
@@ -115,12 +115,12 @@ class SharedMemory:
             elif self.fits:
                 reads[i], writes[i] = (0.0 if self._l2 is L2State.WARM else first), 0.0
             elif missed is not None:
-                reads[i], writes[i] = missed.get(i, first), 1.0
+                reads[i], writes[i] = max(first, missed.get(i, first)), 1.0
             elif size <= self._size // _SMALL:
                 reads[i], writes[i] = first, 1.0
             else:
                 reads[i], writes[i] = 1.0 - soon.get(i, 0) * programs / read if read else 0.0, 1.0
-        self._shares = _Shares(reads, writes)
+        self._shares, self._active = _Shares(reads, writes), active
         fetched = sum(program.reads.get(i, 0) * programs * share for i, share in reads.items())
         stored = sum(program.writes.get(i, 0) * programs for i in self._buffers)
         allocated = max(1.0, fetched + stored)
@@ -147,10 +147,13 @@ class SharedMemory:
         alone = self._alone_gb_s(competing, cube=cube) / clock
         near, far = (self._costs[name] * clock for name in ("l2_latency_ns", "hbm_latency_ns"))
         reading, writing = (self._costs[name] for name in (_CUBE_PATHS if cube else _VECTOR_PATHS))
+        missing, held = outside, cached
+        if cube:  # cores that read a panel in step wait for its missing lines together, which hides nothing
+            missing, held = outside * competing / max(competing, self._active), min(cached, reading)
         inward = {
             i: Rate(
                 core=1 / (share / min(alone, reading) + (1 - share) / reading),
-                share=1 / (share * (1 + self._evicted) / outside + (1 - share) / cached),
+                share=1 / (share * (1 + self._evicted) / missing + (1 - share) / held),
                 latency=share * far + (1 - share) * near,
             )
             for i, share in self._shares.reads.items()

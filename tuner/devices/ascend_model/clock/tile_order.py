@@ -1,15 +1,15 @@
 """The share of a cube kernel's reads that comes from global memory, which the order of its tiles decides.
 
 The cores work on their tiles side by side. A tile's operands are read along the whole depth: a panel of rows, a panel
-of columns. Cores that share a panel fetch it once; so do later tiles while the L2 cache holds it, which forgets what
-was used longest ago. The panels of each program come from its own code, of which only the first trip of each loop over
-the depth is interpreted.
+of columns. Cores that share a panel fetch it once; so do later tiles, as far as the L2 cache still holds it. What it
+forgets is taken to be random. The panels of each program come from its own code, of which only the first trip of each
+loop over the depth is interpreted.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections import OrderedDict
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,7 +23,7 @@ from tilewise.tuner.hardware.ascend_costs import Costs
 
 __all__ = ["fetched_shares"]
 
-_WAVES = 24
+_WAVES = 96
 """Tiles of each core that are followed; the rest of a launch is taken to be like the second half of them."""
 
 _WITHOUT_READS = frozenset(
@@ -62,26 +62,23 @@ def fetched_shares(
 
 
 def _missed(waves: Sequence[Sequence[_Tile]], cache_bytes: int, *, complete: bool) -> Mapping[int, float]:
-    held: OrderedDict[_Panel, int] = OrderedDict()
-    inside = 0
+    """Return the share of each buffer's reads that misses. A full cache forgets a line at random for each it takes."""
+    fetched = 0.0
+    held: dict[_Panel, float] = {}
+    """What had been fetched in all before the wave that last read each panel."""
     read: dict[int, int] = {}
-    missed: dict[int, int] = {}
+    missed: dict[int, float] = {}
     steady = 0 if complete else len(waves) // 2
     for number, wave in enumerate(waves):
-        for tile in wave:
-            for panel, (buffer, size) in tile.items():
-                counts = number >= steady
-                read[buffer] = read.get(buffer, 0) + size * counts
-                if panel in held:
-                    held.move_to_end(panel)
-                    continue
-                missed[buffer] = missed.get(buffer, 0) + size * counts
-                held[panel] = size
-                inside += size
-        while inside > cache_bytes and len(held) > 1:
-            _, size = held.popitem(last=False)
-            inside -= size
-    return {buffer: missed.get(buffer, 0) / size if size else 1.0 for buffer, size in read.items()}
+        before = fetched
+        for panel, (buffer, size) in (one for tile in wave for one in tile.items()):
+            lost = size * -math.expm1((held.get(panel, -math.inf) - before) / cache_bytes)
+            held[panel] = before
+            fetched += lost
+            if number >= steady:
+                read[buffer] = read.get(buffer, 0) + size
+                missed[buffer] = missed.get(buffer, 0.0) + lost
+    return {buffer: missed[buffer] / size if size else 1.0 for buffer, size in read.items()}
 
 
 class _FirstTrips(HalfClock):
