@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 from faults import Mount, mounted
 from hermetic import isolate
-from places import HELPERS
+from places import HELPERS, ROOT
 from sqlalchemy import URL, create_engine, make_url, text
 from sqlalchemy.exc import OperationalError
 from warm_python import WarmPython, subprocess_of_supervisors
@@ -47,7 +47,9 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 _SETTINGS = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "listen_addresses": ""}
 
 
-def pytest_collection_finish() -> None:
+def pytest_collection_finish(session: pytest.Session) -> None:
+    if named := [item.nodeid for item in session.items if str(ROOT) in item.nodeid]:
+        raise pytest.UsageError(f"{named[0]}: its name is another one in each checkout; give the case an id")
     gc.collect()
     gc.freeze()  # thousands of tests and torch's modules stay: a collection need not look at them
 

@@ -22,7 +22,7 @@ WRAPPED = {"BLOCK_SIZE_M": 32, "BLOCK_SIZE_N": 32, "BLOCK_SIZE_K": 32, "GROUP_SI
         ("gemm", 1024, TILE, {}, "small product"),
         ("gemm", 128, TILE, {}, "launch-bound"),
         ("gemm", 1024, TILE, {"bias": True}, "cube and vector cores"),
-        (TUTORIAL, 128, WRAPPED, {}, "element-wise"),
+        pytest.param(TUTORIAL, 128, WRAPPED, {}, "element-wise", id="tutorial"),
     ],
 )
 def test_the_class_follows_from_what_the_time_is_made_of(kernel, size, config, flags, expected, target, cache_folder):
