@@ -12,7 +12,7 @@ from starlette.responses import Response
 
 from tilewise.api.http.routing import service_of
 from tilewise.api.pages.rendering import missing, page, refused
-from tilewise.api.routes.jobs import job_number
+from tilewise.api.routes.jobs import job_number, placed_json
 from tilewise.db.jobs import Job, State
 from tilewise.db.records import shape_text
 from tilewise.errors import NotFound
@@ -75,7 +75,8 @@ async def job(request: Request) -> Response:
         found = await service.run(service.jobs.get, job_number(request))
     except NotFound:
         return missing("There is no such job.")
-    return page("job.html", here="jobs", job=_shown(found))
+    placed = await service.run(placed_json, service, found)
+    return page("job.html", here="jobs", job=_shown(found) | {"waits": placed.get("waits", "")})
 
 
 def _shown(job: Job) -> dict[str, Any]:
@@ -90,6 +91,11 @@ def _shown(job: Job) -> dict[str, Any]:
         "search": job.search,
         "trials": job.trials,
         "seconds": job.seconds,
+        "priority": job.priority,
+        "toolchain": job.toolchain,
+        "fresh": job.fresh,
+        "deadline": f"{job.deadline:%Y-%m-%d %H:%M:%S}" if job.deadline else "",
+        "ran_on": f"{job.host} {job.lane}" if job.lane else "",
         "state": str(job.state),
         "final": job.state.is_final,
         "reason": job.reason,

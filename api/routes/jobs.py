@@ -37,7 +37,7 @@ from tilewise.tuner.devices.registry import choose
 from tilewise.tuner.lookup.resolve import clip
 from tilewise.tuner.space.problem_checks import make_problem
 
-__all__ = ["job_number", "plain", "typed"]
+__all__ = ["job_number", "placed_json", "plain", "typed"]
 
 plain = APIRouter(route_class=PlainRoute, tags=["jobs"])
 typed = APIRouter(tags=["jobs"])
@@ -92,7 +92,7 @@ async def submit(request: Request, body: schemas.JobRequest) -> Response:
     if new:
         service.wake_runner()
     headers = {"location": f"/v1/jobs/{job.id}"}
-    document = await service.run(_placed, service, job)
+    document = await service.run(placed_json, service, job)
     return JSONResponse(document, status_code=201 if new else 200, headers=headers)
 
 
@@ -139,7 +139,7 @@ async def job(request: Request) -> Response:
     """Return the job's request, its progress, and where it runs or why it waits."""
     service = service_of(request)
     found = await service.run(service.jobs.get, job_number(request))
-    return JSONResponse(await service.run(_placed, service, found))
+    return JSONResponse(await service.run(placed_json, service, found))
 
 
 @plain.delete(
@@ -170,7 +170,7 @@ async def retry(request: Request) -> Response:
     account = await _on_account(service, request)
     found = await service.write(service.jobs_writer.retry, job_number(request), **account)
     service.wake_runner()
-    return JSONResponse(await service.run(_placed, service, found))
+    return JSONResponse(await service.run(placed_json, service, found))
 
 
 @plain.delete(
@@ -267,7 +267,7 @@ def job_json(job: Job) -> dict[str, Any]:
     return {name: value for name, value in body.items() if value is not None}
 
 
-def _placed(service: Service, job: Job) -> dict[str, Any]:
+def placed_json(service: Service, job: Job) -> dict[str, Any]:
     """Return a job as JSON; of one that waits, also which devices could run it, and why none does."""
     if job.state is not State.QUEUED:
         return job_json(job)

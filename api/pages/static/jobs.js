@@ -9,6 +9,7 @@ function show(place, job) {
   const progress = job.progress;
   put("state", job.cancelling && job.state === "running" ? "cancelling" : job.state);
   put("reason", job.reason);
+  if (job.state !== "queued") put("waits", "");
   put("trials", progress.of ? `${progress.trials} (${progress.of} requested)` : "-");
   put("shapes", `${progress.shapes_done ?? 0} of ${progress.shapes ?? job.shapes.length}`);
   put("best", shown(progress.best_us));

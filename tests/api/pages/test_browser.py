@@ -121,15 +121,21 @@ def test_a_closed_page_asks_for_the_token_as_a_password(browser, serve, tune, ad
     page.goto(f"{url}/jobs")
     form = page.locator("#submit")
     form.get_by_label("Kernel").select_option("vector_add")
-    form.get_by_label("Shape").fill("N=4096")
+    form.get_by_label("Shape").fill("N=4096; N=8192")
     form.get_by_label("Device").select_option("model:Ascend910B4")
+    form.get_by_label("Search").select_option("random")
+    form.get_by_label("Priority").fill("7")
     page.get_by_label("Token", exact=True).fill(token)
     page.get_by_role("button", name="Tune").click()
     page.wait_for_url("**/jobs/1")
     expect(page.locator("[data-field=state]")).to_have_text("queued")
+    for asked in ("N=4096; N=8192", "random", "7"):
+        expect(page.locator("main dd").get_by_text(asked).first).to_be_visible()
+    expect(page.locator("[data-field=waits]")).to_contain_text("no worker is alive")
     page.get_by_label("Token", exact=True).fill(token)
     page.get_by_role("button", name="Cancel this job").click()
     expect(page.locator("[data-field=state]")).to_have_text("cancelled")  # updated by the event stream
+    expect(page.locator("[data-field=waits]")).to_be_empty()
     context.close()
 
 
@@ -197,6 +203,18 @@ def test_a_dot_says_its_config_time_and_status(page, url):
     expect(details).to_be_visible()  # pinned
     page.keyboard.press("Escape")
     expect(details).to_be_hidden()
+
+
+def test_a_tap_on_a_phone_says_it_too(browser, url):
+    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
+    page = context.new_page()
+    opened(page, url)
+    [x, y] = page.evaluate(DOTS, 0)["dot"][0]
+    chart = page.locator("#charts canvas[tabindex]").first
+    scale = chart.evaluate("chart => chart.width / chart.clientWidth")
+    chart.tap(position={"x": x / scale, "y": y / scale})
+    expect(page.locator("#details")).to_contain_text(re.compile("correct.*BLOCK_SIZE_M", re.DOTALL))
+    context.close()
 
 
 def test_dots_are_walked_by_keyboard_and_read_aloud(page, url):
