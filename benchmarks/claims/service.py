@@ -186,10 +186,11 @@ def _soak(raw: Raw) -> str:
 
 
 def _conform(raw: Raw) -> str:
-    token, stranger = raw["conform"]["rows"]
-    faults = sum(sum(row["faults"].values()) for row in (token, stranger))
+    rows = raw["conform"]["rows"]
+    faults = sum(sum(row["faults"].values()) for row in rows)
+    admin, worker, stranger = (f"{row['cases']:,}" for row in rows)
     return (
-        f"{faults} faults in {token['cases']:,} requests with a token for everything and {stranger['cases']:,} "
+        f"{faults} faults in {admin} requests with an administrator's token, {worker} with a worker's and {stranger} "
         "without one"
     )
 

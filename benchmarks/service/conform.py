@@ -1,5 +1,5 @@
 """Requests that schemathesis generates from the server's own OpenAPI document, valid and invalid ones, against a server
-process, with a token that may do everything and without any. Each answer is compared with the document."""
+process, with an administrator's token, with a worker's and without any. Each answer is compared with the document."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
@@ -33,6 +34,9 @@ ARGUED = {
 }
 """Checks that are left out, and why."""
 
+_CALLERS = {"token": Right.ADMIN, "worker": Right.WORK, "stranger": None}
+"""The right of each caller's token."""
+
 _STREAM = "/v1/jobs/{number}/events"
 """It ends only with its job."""
 
@@ -58,7 +62,7 @@ class _Seen:
 
 
 def bench_conform(cases: int, *, seed: int, say: Callable[[str], None]) -> dict[str, Any]:
-    """Send at least so many cases with a token and as many without; return the JSON, with a row for each.
+    """Send at least so many cases as each caller; return the JSON, with a row for each.
 
     Raises `Unavailable` without schemathesis.
     """
@@ -67,14 +71,14 @@ def bench_conform(cases: int, *, seed: int, say: Callable[[str], None]) -> dict[
     except ImportError as error:
         raise Unavailable("schemathesis is not installed; install tilewise[test]") from error
     rows = []
-    for caller in ("token", "stranger"):
+    for caller, right in _CALLERS.items():
         with tempfile.TemporaryDirectory(prefix="tilewise-conform-") as folder:
             url = f"sqlite:///{Path(folder) / 'tilewise.db'}"
             fill(url, _STORED)
             with open_store(url) as store:
-                token = Tokens(store.database).create("conform", Right.ADMIN) if caller == "token" else None
+                token = Tokens(store.database).create("conform", right) if right else None
             with serving(url, options=_SERVED) as (address, *_):
-                seen = _sent(address, token, cases, seed, say)
+                seen = _sent(address, token, cases, seed, partial(_say, say, caller))
         rows.append(
             {
                 "caller": caller,
@@ -86,6 +90,10 @@ def bench_conform(cases: int, *, seed: int, say: Callable[[str], None]) -> dict[
         )
     header = service_header(f"tilewise bench conform --cases {cases} --seed {seed}")
     return {**header, "schemathesis": schemathesis.__version__, "left_out": ARGUED, "rows": rows}
+
+
+def _say(say: Callable[[str], None], caller: str, text: str) -> None:
+    say(f"{caller}: {text}")
 
 
 def _sent(address: str, token: str | None, cases: int, seed: int, say: Callable[[str], None]) -> _Seen:
@@ -100,7 +108,7 @@ def _sent(address: str, token: str | None, cases: int, seed: int, say: Callable[
             _one_round(operation, mode, token, seed + turn, seen)
             if seen.cases - before < _ROUND:
                 waiting.remove((operation, mode))  # it has no more inputs that differ
-        say(f"{seen.cases} of {cases} cases {'with' if token else 'without'} a token; {seen.faults.total()} faults")
+        say(f"{seen.cases} of {cases} cases, {seen.faults.total()} faults")
     return seen
 
 

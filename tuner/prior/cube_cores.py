@@ -65,7 +65,7 @@ class _Kernel:
         self._tiling, self._dot, self._cores = tiling, dot, target.matrix_cores
         item = ITEM_BYTES[spec.matrix_dtype(problem) if spec.matrix_dtype else problem.dtype]
         self._products = CubeProducts(item)
-        self._drawn = _drawn_bytes(tiling, dot, item, _misaligned(spec, problem, "in"))
+        self._drawn = _drawn(tiling, dot, item, _misaligned(spec, problem, "in"))
         self._stored_apart = any(_misaligned(spec, problem, "out"))
         self._doubled = bool(config.get("multibuffer", True)) and 2 * tiling.streamed_bytes <= ON_CHIP_BYTES["cbuf"]
         self._written = sum(buffer.bytes for buffer in spec.buffers(problem).values() if buffer.role != "in")
@@ -129,7 +129,7 @@ class _Kernel:
 
     def _to_l1(self, rate: float) -> float:
         """Return the cycles in which a trip's operands come to L1."""
-        return 2 * COST["nd2nz_start"] + self._drawn / rate
+        return 2 * COST["nd2nz_start"] + sum(max(size / rate, alone) for size, alone in self._drawn)
 
 
 def _misaligned(spec: KernelSpec, problem: Problem, role: str) -> list[bool]:
@@ -139,11 +139,18 @@ def _misaligned(spec: KernelSpec, problem: Problem, role: str) -> list[bool]:
     return [step * ITEM_BYTES[each.dtype] % _BLOCK != 0 for step, each in zip(apart, matrices, strict=True)]
 
 
-def _drawn_bytes(tiling: Tiling, dot: Dot, item_bytes: int, misaligned: list[bool]) -> float:
-    """Return the bytes of the memory's time that a trip's operands take: each row costs some bytes more, and a line
-    more where it begins within a block. The first operand has `dot.m` rows along the depth."""
+def _drawn(tiling: Tiling, dot: Dot, item_bytes: int, misaligned: list[bool]) -> list[tuple[float, float]]:
+    """Return for each operand of a trip the bytes of the memory's time that it takes, and the core's cycles.
+
+    Each row costs some bytes more, and a line more where it begins within a block. The first has `dot.m` rows along the
+    depth.
+    """
     rows = dot.operand_rows or tiling.streamed_bytes / max(1, dot.row_bytes)
     first = min(tiling.streamed_bytes, dot.m * dot.k * item_bytes)
     sides = (dot.m, first), (max(0, rows - dot.m), tiling.streamed_bytes - first)
-    lines = [min(size, count * _LINE) for (count, size), apart in zip(sides, misaligned, strict=False) if apart]
-    return tiling.streamed_bytes + rows * COST["nd2nz_row_bytes"] + sum(lines) * COST["misaligned_line"]
+    found = []
+    for (count, size), apart in zip(sides, [*misaligned, False, False], strict=False):
+        lines = min(size, count * _LINE) * COST["misaligned_line"] * apart
+        alone = COST["odd_line"] * (count + size / _LINE) * apart
+        found.append((size + count * COST["nd2nz_row_bytes"] + lines, alone))
+    return found

@@ -19,7 +19,7 @@ def run(words, file):
 def test_generated_requests_are_answered_as_documented(tmp_path):
     code, rows = run("conform --cases 60 --seed 1", tmp_path / "conform.json")
     assert not code
-    assert [row["caller"] for row in rows] == ["token", "stranger"]
+    assert [row["caller"] for row in rows] == ["token", "worker", "stranger"]
     for row in rows:
         assert row["cases"] == sum(row["statuses"].values()) >= 60
         assert not row["faults"]

@@ -12,6 +12,7 @@ from tilewise.tuner.space.problem_checks import make_problem
 GEMM = registry.load("gemm")
 B3 = Target("ascend", "Ascend910B3", 40, 196608, 32, 65535)
 B4 = Target("ascend", "Ascend910B4", 40, 196608, 32, 65535)
+TURNED = {"column_major": True}
 TILES = {
     "VARIANT": "masked",
     "BLOCK_M": 128,
@@ -45,7 +46,8 @@ def test_every_penalty_is_a_factor_of_one_or_more(shape):
         ("turns", {}, {"multibuffer": False}),
         ("turns", {}, {"BLOCK_K": 512}),
         ("result_stores", {}, {"k": 256}),
-        ("result_stores", {"k": 256}, {"k": 256, "n": 5119}),
+        ("result_stores", {"k": 256, "flags": TURNED}, {"k": 256, "n": 5119, "flags": TURNED}),
+        ("l1_traffic", {}, {"n": 5119}),
         ("starts", {}, {"PROGRAMS": 0}),
         ("on_chip", {}, {"BLOCK_M": 256}),
     ],

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from tilewise.tuner.devices.ascend_model.clock.core import FIX, MTE1, MTE2, PIPES, Core, M, Memory, Rate
-from tilewise.tuner.devices.ascend_model.clock.rows import drawn
+from tilewise.tuner.devices.ascend_model.clock.rows import LINE, drawn
 from tilewise.tuner.devices.ascend_model.ir.hivm import Op
 from tilewise.tuner.devices.ascend_model.ir.mmad import (
     FRACTAL,
@@ -41,12 +41,14 @@ class CubeClock(Protocol):
 def _to_l1(clock: CubeClock, op: Op) -> _Step:
     """Compile `nd2nz`: rows of global memory to fractals in L1, on MTE2.
 
-    Each row costs the memory's time of some bytes beside its own. Rows as far apart as the instruction's stride field
+    Each row costs the memory's time of some bytes beside its own. Rows that begin within a block take the core some
+    cycles for each line that they touch, wherever it comes from. Rows as far apart as the instruction's stride field
     cannot say are loaded one by one.
     """
     source, costs = op.operands[0], clock.costs
     start, row_cycles, row_bytes = costs["nd2nz_start"], costs["nd2nz_row"], costs["nd2nz_row_bytes"]
     issue, far, far_row = costs["vector_issue"], costs["far_stride"], costs["far_row"]
+    odd_line = costs["odd_line"]
 
     def step(values: _Values, core: Core) -> None:
         outside: View = values[source]
@@ -60,6 +62,8 @@ def _to_l1(clock: CubeClock, op: Op) -> _Step:
         core.scalar(issue * (rows if one_by_one else 1))
         rate = rate_of(clock.memory.inward, outside, op)
         stepping = rows * far_row if one_by_one else start + (rows - 1) * row_cycles
+        if taken.misaligned:
+            stepping = max(stepping, odd_line * (taken.rows + size / LINE))
         alone = max(stepping, taken.bytes / rate.core)
         cycles = max(alone, taken.bytes / rate.share)
         core.occupy(MTE2, cycles, rate.latency)
