@@ -5,16 +5,15 @@ from __future__ import annotations
 import functools
 import itertools
 import re
-import shutil
 import time
 import zipfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 
 import pytest
 import table_readers
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from browsing import tab
+from playwright.sync_api import Browser, Page, expect
 from reports import REPORT, TRACE
 from service_fixtures import SCOPE
 
@@ -23,21 +22,6 @@ from tilewise.api.pages.problem.explanation import explanation
 from tilewise.db.records import Trial
 from tilewise.db.sql.sql_store import open_store
 from tilewise.db.tokens import Right, Tokens
-
-CHROMIUM = shutil.which("chromium")
-QUIET = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
-
-expect.set_options(timeout=30_000)  # as for locators: on a loaded machine 5 s are not enough
-
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed: apt-get install chromium")
-
-
-@pytest.fixture(scope="module")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(QUIET))
-        yield browser
-        browser.close()
 
 
 @pytest.fixture(scope="module")
@@ -75,29 +59,14 @@ def _landscape(winner: Trial, refused: Trial) -> Iterator[Trial]:
 
 @pytest.fixture
 def page(browser: Browser, url: str) -> Iterator[Page]:
-    with _tab(browser, url) as page:
+    with tab(browser, url) as page:
         yield page
 
 
 @pytest.fixture
 def own_page(browser: Browser, own_url: str) -> Iterator[Page]:
-    with _tab(browser, own_url) as page:
+    with tab(browser, own_url) as page:
         yield page
-
-
-@contextmanager
-def _tab(browser: Browser, url: str) -> Iterator[Page]:
-    """A tab that fails the test on a script error or a request to another host."""
-    context = browser.new_context(viewport={"width": 1200, "height": 900})
-    context.grant_permissions(["clipboard-read", "clipboard-write"])
-    page = context.new_page()
-    faults: list[str] = []
-    page.on("pageerror", lambda error: faults.append(str(error)))
-    page.on("console", lambda message: faults.append(message.text) if message.type == "error" else None)
-    page.on("request", lambda request: None if request.url.startswith(url) else faults.append(request.url))
-    yield page
-    context.close()
-    assert faults == []
 
 
 def test_a_user_searches_opens_a_problem_and_copies_its_config(page, url):
