@@ -22,8 +22,8 @@ __all__ = ["Importance", "Option", "importances"]
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """Another value of a parameter, all else as in the winner. `ratio` is its time divided by the winner's; it is None
-    if the trial failed, with this `status`."""
+    """A trial with another value of a parameter than the winner's. `ratio` is its time divided by the winner's; it is
+    None if the trial failed, with this `status`."""
 
     value: str
     trial: int
@@ -34,7 +34,8 @@ class Option:
 @dataclass(frozen=True, slots=True)
 class Importance:
     """One parameter: its part of the differences, the effect of changing it alone, and what leaving the winner's value
-    costs. `alone` is None if no two trials that ran differ in it only, `value` where there is no winner."""
+    costs. `alone` is None if no two trials that ran differ in it only, `value` where there is no winner. `rival` is the
+    fastest trial with another value of it, whatever else differs."""
 
     name: str
     share: float
@@ -42,6 +43,7 @@ class Importance:
     groups: int
     value: str | None
     options: Sequence[Option]
+    rival: Option | None
 
 
 def importances(landscape: Landscape, winner: int | None) -> list[Importance]:
@@ -78,6 +80,7 @@ def _importance(
         groups=len(spans),
         value=None if winner is None else str(landscape.config(winner).get(parameter.name, "-")),
         options=[] if winner is None else _options(landscape, parameter, others, winner),
+        rival=None if winner is None else _rival(landscape, parameter, ran, winner),
     )
 
 
@@ -90,15 +93,23 @@ def _options(landscape: Landscape, parameter: Parameter, others: Sequence[int], 
     """Return the trials that differ from the winner in this parameter only, in the order of its values."""
     best_us = landscape.times_us[winner]
     near = [n for n, other in enumerate(others) if other == others[winner] and n != winner]
-    return [
-        Option(
-            value="-" if parameter.codes[n] < 0 else str(parameter.values[parameter.codes[n]]),
-            trial=n,
-            ratio=time_us / best_us if (time_us := landscape.times_us[n]) is not None and best_us else None,
-            status=landscape.statuses[n],
-        )
-        for n in sorted(near, key=lambda n: parameter.codes[n])
-    ]
+    return [_option(landscape, parameter, n, best_us) for n in sorted(near, key=lambda n: parameter.codes[n])]
+
+
+def _rival(landscape: Landscape, parameter: Parameter, ran: Sequence[int], winner: int) -> Option | None:
+    """Return the fastest trial with another value of the parameter than the winner's."""
+    other = next((n for n in ran if parameter.codes[n] != parameter.codes[winner]), None)
+    return None if other is None else _option(landscape, parameter, other, landscape.times_us[winner])
+
+
+def _option(landscape: Landscape, parameter: Parameter, trial: int, best_us: float | None) -> Option:
+    time_us = landscape.times_us[trial]
+    return Option(
+        value="-" if parameter.codes[trial] < 0 else str(parameter.values[parameter.codes[trial]]),
+        trial=trial,
+        ratio=time_us / best_us if time_us is not None and best_us else None,
+        status=landscape.statuses[trial],
+    )
 
 
 def _share(codes: Sequence[int], logs: Sequence[float]) -> float:

@@ -68,6 +68,7 @@ def test_why_is_this_the_winner(clicks):
     row = clicks.page.get_by_role("region", name="Table of parameters").get_by_role("row", name="BLOCK_SIZE_N")
     expect(row).to_contain_text("256")  # the winner's value, and what another one costs
     expect(row).to_contain_text("128 +4.8%")
+    expect(row.get_by_role("link")).to_have_text("128 +4.8%")  # the fastest with another value
 
 
 def test_why_it_beats_the_default(clicks):
@@ -91,6 +92,11 @@ def test_is_it_stale(clicks):
     expect(clicks.page.locator("p.stale")).to_be_in_viewport()
     clicks.on("link", "Where it stands")
     expect(clicks.page.get_by_role("table").filter(has_text="model-1")).to_be_in_viewport()
+
+
+def test_is_it_still_current(clicks):
+    clicks.on_problem("31.5")
+    expect(clicks.page.get_by_text("Current: of the registered source")).to_be_in_viewport()
 
 
 def test_what_would_tuning_these_twenty_shapes_gain(clicks):

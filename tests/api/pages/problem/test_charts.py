@@ -134,3 +134,17 @@ def test_the_heat_map_counts_all_failures_and_keeps_the_best_time():
     ((_, (cell,)),) = heat_map(landscape_of(rows), "A", "B").rows
     assert (cell.time_us, cell.failed) == (4.0, 2)
     assert heat_map(landscape_of(rows[:2]), "A", "B").best is None
+
+
+def test_the_rival_is_the_fastest_trial_with_another_value():
+    rows = [
+        trial(4.0, A=1, B=1),
+        trial(7.0, A=2, B=1),
+        trial(6.0, A=2, B=2),
+        trial(5.0, A=1, B=3),
+        trial(None, A=3, B=1),
+    ]
+    found = {each.name: each.rival for each in importances(landscape_of(rows), 0)}
+    assert (found["A"].value, found["A"].trial, found["A"].ratio) == ("2", 2, 1.5)
+    assert (found["B"].value, found["B"].trial, found["B"].ratio) == ("3", 3, 1.25)
+    assert all(each.rival is None for each in importances(landscape_of(rows), None))
