@@ -124,7 +124,8 @@ def _list(found: Sequence[Stale], device: Device, *, as_json: bool) -> None:
         print_json({"stale": [{**one.before.scope.to_json(), "moved": list(one.moved)} for one in found]})
         return
     for one in found:
-        click.echo(f"{one.problem}: the {' and the '.join(one.moved)} moved since {one.before.scope.toolchain}")
+        was = {"toolchain": one.before.scope.toolchain, "source": one.before.scope.source_hash[:8]}
+        click.echo(f"{one.problem}: {' and '.join(f'the {name} was {was[name]}' for name in one.moved)}")
     more = "; --stale times their best configs again" if found else ""
     click.echo(f"{_problems(len(found))} {'is' if len(found) == 1 else 'are'} stale on {device.target.name}{more}")
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import gzip
 import json
+from types import SimpleNamespace
 
 import pytest
 from places import ROOT
 
 from tilewise.cli import main
+from tilewise.cli.commands.tuning import retune
+from tilewise.tuner.tuning.retune import Stale
 
 MODEL = ("--device", "model:Ascend910B4")
 
@@ -36,7 +39,7 @@ def test_stale_problems_are_listed_and_nothing_is_timed(run, older):
     code, out, err = run("sum_all", "vector_add", *older)
     first, second, last = out.splitlines()
     assert code == 0 and err == ""
-    assert first.startswith("vector_add N=1000000 float32: the toolchain moved since triton-ascend 3.2.0, ")
+    assert first.startswith("vector_add N=1000000 float32: the toolchain was triton-ascend 3.2.0, ")
     assert second.startswith("sum_all N=1000000 float32: ")
     assert last == "2 problems are stale on Ascend910B4; --stale times their best configs again"
     assert json.loads(run("vector_add", *older, "--json")[1])["stale"][0]["moved"] == ["toolchain"]
@@ -74,3 +77,10 @@ def test_words_that_make_no_sense_are_refused(run, older):
     ):
         code, out, err = run(*words)
         assert (code, out) == (2, "") and said in err
+
+
+def test_of_a_source_that_moved_the_earlier_one_is_named(capsys):
+    before = SimpleNamespace(scope=SimpleNamespace(toolchain="model-1", source_hash="4a1391ac0e53b215"))
+    device = SimpleNamespace(target=SimpleNamespace(name="Ascend910B4"))
+    retune._list([Stale(None, "sum_all N=8", before, ("source",))], device, as_json=False)
+    assert capsys.readouterr().out.splitlines()[0] == "sum_all N=8: the source was 4a1391ac"
