@@ -89,3 +89,16 @@ def test_any_config_of_the_space_is_right_at_any_shape(interpreter, target, name
     verdict = interpreter.verify(spec, problem, config)
     assert verdict.agreed, f"{problem} {config}: {verdict.reason}"
     assert verdict.error <= verdict.tolerance
+
+
+@needs_torch
+@pytest.mark.parametrize("name", (*KERNELS, "softmax", "log_softmax"))
+def test_a_step_taller_than_the_rows_is_right(interpreter, nvidia, name):
+    """No space offers one, but a config of a larger shape may be launched on a smaller one."""
+    sizes = {"M": 3, "N": 5, "H": 3, "HALF": 5, "E": 9, "TOPK": 2}
+    spec = registry.load(name)
+    problem = Problem(name, {dim: sizes[dim] for dim in spec.dims}, "float32")
+    for config in enumerate_space(spec, problem, nvidia).configs:
+        taller = dict.fromkeys({"BLOCK_SIZE_M", "SUB_BLOCK_SIZE_M", "ROWS_PER_BLOCK"} & config.keys(), 4)
+        verdict = interpreter.verify(spec, problem, {**config, **taller})
+        assert verdict.agreed, verdict.reason
