@@ -1,11 +1,11 @@
 """Requests that schemathesis generates from the server's own OpenAPI document, valid and invalid ones, against a server
-process, with a token that may do everything and without any. Each answer is compared with the document."""
+process, with tokens that may do everything and without any. Each answer is compared with the document."""
 
 from __future__ import annotations
 
 import tempfile
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from ipaddress import IPv4Address
 from pathlib import Path
@@ -72,9 +72,10 @@ def bench_conform(cases: int, *, seed: int, say: Callable[[str], None]) -> dict[
             url = f"sqlite:///{Path(folder) / 'tilewise.db'}"
             fill(url, _STORED)
             with open_store(url) as store:
-                token = Tokens(store.database).create("conform", Right.ADMIN) if caller == "token" else None
+                rights = (Right.ADMIN, Right.WORK) if caller == "token" else ()
+                tokens = {right: Tokens(store.database).create("conform", right) for right in rights}
             with serving(url, options=_SERVED) as (address, *_):
-                seen = _sent(address, token, cases, seed, say)
+                seen = _sent(address, tokens, cases, seed, say)
         rows.append(
             {
                 "caller": caller,
@@ -88,7 +89,7 @@ def bench_conform(cases: int, *, seed: int, say: Callable[[str], None]) -> dict[
     return {**header, "schemathesis": schemathesis.__version__, "left_out": ARGUED, "rows": rows}
 
 
-def _sent(address: str, token: str | None, cases: int, seed: int, say: Callable[[str], None]) -> _Seen:
+def _sent(address: str, tokens: Mapping[Right, str], cases: int, seed: int, say: Callable[[str], None]) -> _Seen:
     import schemathesis
 
     schema = schemathesis.openapi.from_url(f"{address}/openapi.json")
@@ -97,10 +98,10 @@ def _sent(address: str, token: str | None, cases: int, seed: int, say: Callable[
         turn += 1
         for operation, mode in list(waiting):
             before = seen.cases
-            _one_round(operation, mode, token, seed + turn, seen)
+            _one_round(operation, mode, tokens, seed + turn, seen)
             if seen.cases - before < _ROUND:
                 waiting.remove((operation, mode))  # it has no more inputs that differ
-        say(f"{seen.cases} of {cases} cases {'with' if token else 'without'} a token; {seen.faults.total()} faults")
+        say(f"{seen.cases} of {cases} cases {'with' if tokens else 'without'} a token; {seen.faults.total()} faults")
     return seen
 
 
@@ -127,7 +128,7 @@ def left_out(path: str, mode: GenerationMode) -> list[Callable[..., Any]]:
     return [positive_data_acceptance]
 
 
-def _one_round(operation: Operation, mode: GenerationMode, token: str | None, seed: int, seen: _Seen) -> None:
+def _one_round(operation: Operation, mode: GenerationMode, tokens: Mapping[Right, str], seed: int, seen: _Seen) -> None:
     """Send one round of an operation's cases.
 
     A token goes with each call: a check of the authentication takes one of the configuration for a made-up one.
@@ -136,6 +137,7 @@ def _one_round(operation: Operation, mode: GenerationMode, token: str | None, se
     from schemathesis.errors import FailureGroup
 
     excluded = left_out(operation.path, mode)
+    token = tokens.get(Right.WORK if operation.path.startswith("/v1/work/") else Right.ADMIN)
 
     @hypothesis.seed(seed)
     @hypothesis.settings(

@@ -8,12 +8,31 @@ from contextlib import contextmanager
 
 from playwright.sync_api import Browser, Page, expect, sync_playwright
 
-__all__ = ["CHROMIUM", "chromium", "tab"]
+__all__ = ["CHROMIUM", "DOTS", "chromium", "tab"]
 
 CHROMIUM = shutil.which("chromium")
 _QUIET = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking")
 
 expect.set_options(timeout=30_000)  # as for locators: on a loaded machine 5 s are not enough
+
+
+DOTS = """(chart) => {
+  const canvas = document.querySelectorAll('#charts .chart')[chart].firstChild, { width, height } = canvas;
+  const data = canvas.getContext('2d').getImageData(0, 0, width, height).data, found = {};
+  for (const name of ['dot', 'faint', 'mark', 'fault']) {
+    const ink = document.createElement('canvas').getContext('2d');
+    ink.fillStyle = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
+    ink.fillRect(0, 0, 1, 1);
+    const [r, g, b] = ink.getImageData(0, 0, 1, 1).data;
+    found[name] = [];
+    for (let n = 0; n < data.length; n += 4) {
+      const away = Math.abs(data[n] - r) + Math.abs(data[n + 1] - g) + Math.abs(data[n + 2] - b);
+      if (away < 5 && data[n + 3] > 250) found[name].push([n / 4 % width, Math.floor(n / 4 / width)]);
+    }
+  }
+  return found;
+}"""
+"""The pixels of a chart's dots by colour: it is read back, since nothing else says what a canvas shows."""
 
 
 @contextmanager

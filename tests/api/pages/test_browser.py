@@ -12,7 +12,7 @@ from dataclasses import replace
 
 import pytest
 import table_readers
-from browsing import tab
+from browsing import DOTS, tab
 from playwright.sync_api import Browser, Page, expect
 from reports import REPORT, TRACE
 from service_fixtures import SCOPE
@@ -157,25 +157,6 @@ def opened(page, url) -> None:
     expect(page.locator("#instrument[data-ready]")).to_be_attached()
     page.locator("#charts .place").first.scroll_into_view_if_needed()
     page.locator("#charts canvas[aria-label]").nth(1).wait_for()  # it gets its label when it is drawn
-
-
-DOTS = """(chart) => {
-  const canvas = document.querySelectorAll('#charts .chart')[chart].firstChild, { width, height } = canvas;
-  const data = canvas.getContext('2d').getImageData(0, 0, width, height).data, found = {};
-  for (const name of ['dot', 'faint', 'mark', 'fault']) {
-    const ink = document.createElement('canvas').getContext('2d');
-    ink.fillStyle = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-    ink.fillRect(0, 0, 1, 1);
-    const [r, g, b] = ink.getImageData(0, 0, 1, 1).data;
-    found[name] = [];
-    for (let n = 0; n < data.length; n += 4) {
-      const away = Math.abs(data[n] - r) + Math.abs(data[n + 1] - g) + Math.abs(data[n + 2] - b);
-      if (away < 5 && data[n + 3] > 250) found[name].push([n / 4 % width, Math.floor(n / 4 / width)]);
-    }
-  }
-  return found;
-}"""
-"""The pixels of a chart's dots by colour: it is read back, since nothing else says what a canvas shows."""
 
 
 def test_a_dot_says_its_config_time_and_status(page, url):
