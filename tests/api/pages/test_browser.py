@@ -19,6 +19,7 @@ from service_fixtures import SCOPE
 
 from tilewise.api.pages import rendering
 from tilewise.api.pages.problem.explanation import explanation
+from tilewise.db.jobs import Jobs, Request
 from tilewise.db.records import Trial
 from tilewise.db.sql.sql_store import open_store
 from tilewise.db.tokens import Right, Tokens
@@ -29,7 +30,10 @@ def url(servers, tune_into, address, records, tmp_path_factory) -> Iterator[str]
     """A server that no test changes."""
     store_url = f"sqlite:///{tmp_path_factory.mktemp('browser') / 'tilewise.db'}"
     with servers(store_url) as serve:
-        yield _start(serve, store_url, tune_into, address, records)
+        url = _start(serve, store_url, tune_into, address, records)
+        with open_store(store_url) as store:  # for the page of a job
+            Jobs(store.database).submit(Request("row_reduce", "a1", [{"M": 64, "N": 512}], "float32", "cuda:99"))
+        yield url
 
 
 @pytest.fixture
@@ -395,6 +399,8 @@ PAGES = {
     "problems": "/",
     "no problems": "/?kernel=none",
     "jobs": "/jobs",
+    "a job": "/jobs/1",
+    "the fleet": "/fleet",
     "search": "/search?q=row",
     "the API": "/docs",
     "a kernel": "/kernels/row_reduce?shapes=M=100,N=8192",

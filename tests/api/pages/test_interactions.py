@@ -13,6 +13,7 @@ from playwright.sync_api import Page, expect
 from tilewise.db.jobs import Jobs
 from tilewise.db.sql.sql_store import open_store
 from tilewise.db.tokens import Right, Tokens
+from tilewise.db.workers import Lane, Workers
 
 
 @pytest.fixture(scope="module")
@@ -124,6 +125,19 @@ def test_the_list_of_jobs_is_narrowed_and_stays_live(page, place):
     with open_store(place[1]) as store:
         Jobs(store.database).cancel(number)
     expect(state).to_have_text("cancelled")
+
+
+def test_the_fleet_stays_live(page, place):
+    page.clock.install()
+    page.goto(f"{place[0]}/fleet")
+    expect(page.locator("main")).to_contain_text("No worker is alive")
+    with open_store(place[1]) as store:
+        workers = Workers(store.database)
+        number = workers.register("far/1/a", "far", "1", [Lane("cuda:0", "A chip", "measured")], ["softmax"])
+    page.clock.fast_forward(11_000)
+    expect(page.get_by_role("region", name="Chips").locator("tbody tr")).to_contain_text("A chip")
+    with open_store(place[1]) as store:
+        Workers(store.database).leave(number)
 
 
 def test_a_page_that_is_not_there_leads_back(browser, place):
