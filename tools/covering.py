@@ -134,7 +134,7 @@ def _kernels_of(file: str) -> set[str]:
     """Return the words by which tests name the kernels that launch functions of this file."""
     module = file.removesuffix(".py").replace("/", ".")
     words = set()
-    for spec in (ROOT / "kernels").rglob("*.py"):
+    for spec in (file for folder in ("kernels", "tuner") for file in (ROOT / folder).rglob("*.py")):
         text = spec.read_text()
         if "jit" not in spec.parts and re.search(rf"\b{module}\b", text):
             words |= {spec.stem, *re.findall(r'\bname="(\w+)"', text)}

@@ -89,7 +89,8 @@ async def _of_http(request: Request, error: Exception) -> ProblemResponse:
 
 def _methods(request: Request) -> set[str]:
     """Return the methods that any route of the request's path has."""
-    fitting = (route for route in request.app.routes if route.matches(request.scope)[0] is not RouteMatch.NONE)
+    scope = {**request.scope, "root_path": request.scope.get("app_root_path", "")}  # as above a mounted folder
+    fitting = (route for route in request.app.routes if route.matches(scope)[0] is not RouteMatch.NONE)
     methods = {method for route in fitting for method in getattr(route, "methods", None) or ("GET",)}
     return methods | {"HEAD"} if "GET" in methods else methods
 

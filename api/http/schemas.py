@@ -75,7 +75,7 @@ def _as_integer(value: object) -> object:
 
 
 Name = Annotated[str, Field(strict=True, min_length=1, max_length=200)]
-Microseconds = Annotated[float, Field(gt=0)]
+Microseconds = Annotated[float, Field(gt=0, allow_inf_nan=False)]
 Count = Annotated[int, Field(ge=0)]
 Moment = Annotated[str, Field(json_schema_extra={"format": "date-time"})]
 
@@ -460,7 +460,12 @@ class Flipped(TypedDict):
 
     dims: Dims
     cost: NotRequired[
-        Annotated[float, Field(gt=0, description="what the former best takes over the new one; absent if it fails")]
+        Annotated[
+            float,
+            Field(
+                gt=0, allow_inf_nan=False, description="what the former best takes over the new one; absent if it fails"
+            ),
+        ]
     ]
 
 

@@ -62,6 +62,7 @@ class Operation:
 
     def from_json(self, body: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call. Raises `UsageError` if they are not those of the method."""
+        _refuse_huge_integers(body)
         try:
             self.signature.bind(None, **body)
             return {name: msgspec.convert(value, self.arguments[name]) for name, value in body.items()}
@@ -84,6 +85,17 @@ class Operation:
 def _operation(part: str, method: str, function: Callable[..., Any]) -> Operation:
     hints = get_type_hints(function)
     return Operation(part, method, inspect.signature(function), hints, hints.pop("return"))
+
+
+def _refuse_huge_integers(body: Any) -> None:
+    """Raise `UsageError` for an integer that has no place in 64 bits, as those of the database have."""
+    left = [body]
+    while left:
+        value = left.pop()
+        if type(value) is int and not -(2**63) <= value < 2**63:
+            raise UsageError("an integer among the arguments does not fit 64 bits")
+        if isinstance(value, dict | list):
+            left.extend(value.values() if isinstance(value, dict) else value)
 
 
 def _plain(value: Any) -> Any:

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Request
+from pydantic import TypeAdapter, ValidationError
 from sqlalchemy.exc import IntegrityError
 from starlette.responses import JSONResponse, Response
 
 from tilewise.api.http import schemas
+from tilewise.api.http.auth import token_of
 from tilewise.api.http.routing import DATABASE_FAILS, MISUSED, service_of
 from tilewise.api.jobs.operations import OPERATIONS, Operation
+from tilewise.api.jobs.work_bounds import WorkBounds
 from tilewise.api.service.service import Service
 from tilewise.db.queue import Lease
 from tilewise.db.signed_kernels import SignedKernels
 from tilewise.db.sql.leased_store import Repeated
 from tilewise.db.workers import Workers
-from tilewise.errors import NotFound, StoreError, UsageError
+from tilewise.errors import NotFound, StoreError, Unauthorized, UsageError
 
 __all__ = ["typed"]
 
 typed = APIRouter(tags=["workers"])
+
+_PROGRESS = TypeAdapter(schemas.Progress)
 
 
 @typed.post(
@@ -51,15 +57,24 @@ async def work(
     if operation not in OPERATIONS:
         raise NotFound("there is no such operation; /openapi.json lists all")
     service, called = service_of(request), OPERATIONS[operation]
+    holder = await service.read(service.tokens.check, token_of(request.scope))
+    if holder is None:
+        raise Unauthorized("this token is unknown or revoked")
+    bounds = WorkBounds(holder[0], service.jobs, Workers(service.store.database), service.seen_by_work)
     do = service.write if called.writes else service.run
-    return JSONResponse({"result": await do(_carry_out, service, called, body)})
+    with service.limits.work.one(holder[0]):
+        return JSONResponse({"result": await do(_carry_out, service, called, body, bounds)})
 
 
-def _carry_out(service: Service, operation: Operation, body: schemas.WorkRequest) -> Any:
-    arguments = operation.from_json(body.arguments)
-    target = _target(service, operation, body)
+def _carry_out(service: Service, operation: Operation, body: schemas.WorkRequest, bounds: WorkBounds) -> Any:
+    arguments = bounds.bound(operation.name, operation.from_json(body.arguments))
+    if arguments is not None and "progress" in arguments:
+        arguments = arguments | {"progress": _checked(arguments["progress"])}
+    if arguments is None:
+        return False if operation.returns is bool else None
+    target = _target(service, operation, body, bounds, arguments)
     try:
-        return operation.result_to_json(getattr(target, operation.method)(**arguments))
+        return operation.result_to_json(bounds.shown(getattr(target, operation.method)(**arguments)))
     except Repeated:
         return 0 if operation.returns is int else None
     except StoreError as error:
@@ -68,11 +83,28 @@ def _carry_out(service: Service, operation: Operation, body: schemas.WorkRequest
         raise
 
 
-def _target(service: Service, operation: Operation, body: schemas.WorkRequest) -> object:
+def _checked(progress: Mapping[str, Any]) -> schemas.Progress:
+    """Return what is known of a job's progress: pages and listings show it."""
+    try:
+        return _PROGRESS.validate_python(progress)
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = "/".join(map(str, first["loc"]))
+        raise UsageError(f"the progress is of another version: {place}: {first['msg']}") from error
+
+
+def _target(
+    service: Service,
+    operation: Operation,
+    body: schemas.WorkRequest,
+    bounds: WorkBounds,
+    arguments: Mapping[str, Any],
+) -> object:
     if operation.leased:
         if body.lease is None or body.number is None:
             raise UsageError(f"{operation.name} needs the lease of a job, and a number that rises with each write")
-        lease = Lease(body.lease["job"], body.lease["owner"], body.lease["number"])
+        lease = bounds.stored(Lease(body.lease["job"], body.lease["owner"], body.lease["number"]))
+        bounds.check_scope(lease, arguments["scope"])
         return service.jobs_writer.store(service.writer, lease, body.number)
     store = service.writer if operation.writes else service.store
     match operation.part:

@@ -26,9 +26,10 @@ class Limits:
         self.imports = Places(4, 4, "large imports", 30.0)
         """Imports whose files take room on the disk while they wait."""
         self.small_imports = Places(64, 64, "imports", _STREAM_SECONDS)
+        self.work = Places(256, 64, "requests of workers", 1.0)
 
     def forget(self, process: int) -> None:
         """Free what a process held when it ended."""
-        imports = self.imports, self.small_imports
-        for places in (self.streams, self.anonymous_streams, self.explanations, self.exports, *imports):
+        streams, imports = (self.streams, self.anonymous_streams), (self.imports, self.small_imports)
+        for places in (*streams, self.explanations, self.exports, *imports, self.work):
             places.forget(process)

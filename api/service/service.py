@@ -29,6 +29,7 @@ from tilewise.tuner.workers.supervisor import Supervisor
 
 if TYPE_CHECKING:
     from tilewise.api.jobs.fleet import Fleet
+    from tilewise.api.jobs.liveness import Liveness
     from tilewise.api.jobs.runner import Runner
     from tilewise.db.jobs import Jobs
     from tilewise.db.jobs import Request as JobRequest
@@ -99,6 +100,8 @@ class Service:
     jobs: Jobs
     jobs_writer: Jobs
     fleet: Fleet
+    seen_by_work: Liveness
+    """Signs of life that workers without a database have asked about."""
     answer_cache: AnswerCache
     slow_lookups: SlowLookups
     _writing: asyncio.Semaphore
@@ -138,6 +141,7 @@ class Service:
     async def open(self) -> None:
         """Open the stores and start the job runner. Raises `StoreError`."""
         from tilewise.api.jobs.fleet import Fleet
+        from tilewise.api.jobs.liveness import Liveness
         from tilewise.db.jobs import Jobs
         from tilewise.db.sql.database import waiting
         from tilewise.db.sql.sql_store import open_store
@@ -150,7 +154,7 @@ class Service:
         self._exporting = asyncio.Semaphore(self._share(_EXPORTS))
         self.tokens = Tokens(self.store.database)
         self.jobs, self.jobs_writer = Jobs(self.store.database), Jobs(self.writer.database)
-        self.fleet = Fleet(Workers(self.store.database))
+        self.fleet, self.seen_by_work = Fleet(Workers(self.store.database)), Liveness()
         self.answer_cache = AnswerCache(self.store.changes(), self._share(self.options.answer_bytes))
 
         self.stopping = False

@@ -31,6 +31,7 @@ RECORD = "/v1/jobs/{number}/record"
 HELION = "/v1/helion/{key}"
 KEPT = {"record": {"config": "{}"}, "device": "NVIDIA H200", "kernel": "add", "search_us": 12.5}
 EXPLAIN = "/v1/explain/{kernel}"
+REGISTRATION = {"owner": "h/1/me", "host": "h", "version": "1", "lanes": [], "kernels": []}
 WORK = "/v1/work/{operation}"
 ELSEWHERE = {
     ("/v1/jobs/{number}/events", "GET", 200),
@@ -88,7 +89,7 @@ REQUESTS = [
     (WORK, "POST", 404, "/v1/work/jobs.drop", {"arguments": {}}),
     (WORK, "POST", 413, "/v1/work/jobs.waiting", {"padding": " " * LARGEST_BODY}),
     (WORK, "POST", 422, "/v1/work/jobs.waiting", {"arguments": 1}),
-    (WORK, "POST", 503, "/v1/work/workers.leave", {"arguments": {"worker_id": 1}}),
+    (WORK, "POST", 503, "/v1/work/workers.register", {"arguments": REGISTRATION}),
     ("/v1/workers", "GET", 200, "/v1/workers", None),
     ("/v1/workers", "GET", 503, "/v1/workers", None),
     ("/v1/helion", "GET", 200, "/v1/helion?limit=1", None),

@@ -47,6 +47,7 @@ def test_an_unknown_path_is_a_problem(client, problem_of, path):
 @pytest.mark.parametrize(
     ("method", "path", "allowed"),
     [
+        ("DELETE", "/static/style.css", "GET, HEAD"),
         ("POST", "/v1/configs/row_reduce", "GET, HEAD"),
         ("DELETE", "/v1/kernels", "GET, HEAD"),
         ("GET", "/v1/lookup", "POST"),

@@ -6,20 +6,25 @@ import json
 import subprocess
 import threading
 import time
+from dataclasses import asdict, replace
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
 import httpx2
+import msgspec
 import pytest
 from empty_database import place_empty_database
+from scopes import changed
 from service_fixtures import TILEWISE
 from sqlalchemy import func, select
 
-from tilewise.api.jobs import remote
+from tilewise.api.jobs import liveness, remote, work_bounds
 from tilewise.api.jobs.operations import OPERATIONS
 from tilewise.api.jobs.remote import Link, Server
-from tilewise.db.jobs import Jobs, Request, State
+from tilewise.db.jobs import Job, Jobs, Lease, Request, State
 from tilewise.db.sql import models
 from tilewise.db.sql.sql_store import open_store
+from tilewise.db.store import Wanted
 from tilewise.db.tokens import Right, Tokens
 from tilewise.errors import Forbidden, StoreError, Unauthorized, Unavailable
 
@@ -108,9 +113,9 @@ def test_a_write_whose_answer_is_lost_is_sent_again_and_counts_once(link, client
     monkeypatch.setattr(remote, "_FIRST_PAUSE_SECONDS", 0.01)
     database = client.app.state.service.writer.database
     jobs = Jobs(database)
-    lease = jobs.claim(jobs.submit(JOB)[0], "me")
     lossy = link(send=Lossy, patience=60)
-    scope = tuned_scope()
+    lease = remote.queue_of(lossy).claim(jobs.submit(JOB)[0], "me")
+    scope = changed(tuned_scope(), kernel="vector_add")
     remote.store_of(lossy, lease).record(scope, [records[0]])
     assert lossy._client._http.lost == 1
     with open_store(client.app.state.service._url) as store:
@@ -176,3 +181,211 @@ def test_a_server_that_is_killed_during_a_job_costs_no_trial_and_doubles_none(st
             finally:
                 worker.kill()
                 worker.wait()
+
+
+@pytest.fixture
+def two(client, token_of, link):
+    """The queues and workers of two tokens with the right `work`, and the queue of the database."""
+
+    class Own:
+        """Sends with headers of its own."""
+
+        def __init__(self, inner):
+            self.inner, self.headers = inner, {}
+
+        def request(self, *given, **named):
+            named.pop("timeout", None)
+            return self.inner.request(*given, **{**named, "headers": {**named["headers"], **self.headers}})
+
+        def close(self):
+            pass
+
+    return link(send=Own), link(send=Own), Jobs(client.app.state.service.writer.database)
+
+
+def claimed(mine, jobs, request=JOB):
+    queue = remote.queue_of(mine)
+    lease = queue.claim(queue.get(jobs.submit(request)[0].id), "host/7/me")
+    assert lease == Lease(lease.job, "host/7/me", 1)
+    assert queue.get(lease.job).owner == queue.running()[0].owner == "host/7/me"
+    return queue, lease
+
+
+def test_a_token_neither_ends_nor_writes_for_nor_returns_the_job_of_another(two, records):
+    mine, other, jobs = two
+    queue, lease = claimed(mine, jobs)
+    theirs, seen = remote.queue_of(other), remote.queue_of(other).running()[0]
+    assert seen.owner.startswith("host/7/work-")
+    for owner in ("host/7/me", seen.owner):
+        stolen = replace(lease, owner=owner)
+        assert theirs.finish(stolen, State.FAILED, "mine now", {}) is False
+        assert theirs.beat(stolen, {"shapes_done": 9}) is None
+        theirs.begin(stolen, 7)
+        with pytest.raises(StoreError, match="was taken from its process"):
+            remote.store_of(other, stolen).record(changed(tuned_scope(), kernel="vector_add"), [records[0]])
+    for read in (seen, replace(seen, fruitless=9, stored=0), replace(seen, cancelling=True)):
+        assert theirs.take_back(read, "gone") is False
+        assert theirs.give_back(read) is False
+    after = jobs.get(lease.job)
+    assert (after.state, after.attempts, after.beats, after.mark, after.progress) == (State.RUNNING, 1, 0, None, {})
+    assert queue.beat(lease, {}).owner == "host/7/me"
+    assert queue.finish(lease, State.DONE, "", {}) is True
+
+
+def test_a_job_of_another_token_is_returned_once_this_server_has_seen_no_sign_of_it(two, monkeypatch):
+    mine, other, jobs = two
+    _, lease = claimed(mine, jobs)
+    theirs = remote.queue_of(other)
+    [seen] = theirs.running()
+    assert theirs.take_back(seen, "gone") is False
+    monkeypatch.setattr(liveness, "LEASE_SECONDS", -1.0)
+    assert theirs.take_back(replace(seen, fruitless=9), "gone") is True
+    after = jobs.get(lease.job)
+    assert (after.state, after.fruitless) == (State.QUEUED, 1)  # as stored, not as the worker said
+
+
+def test_a_worker_returns_its_own_job_at_once_and_ends_it_only_for_good(two):
+    mine, _, jobs = two
+    queue, lease = claimed(mine, jobs)
+    with pytest.raises(StoreError, match="the state is 'queued'; a job ends as"):
+        queue.finish(lease, State.QUEUED, "", {})
+    assert queue.give_back(queue.get(lease.job)) is True
+    assert jobs.get(lease.job).state is State.QUEUED
+
+
+def test_a_lease_stores_trials_of_its_kernel_only(two, records):
+    mine, _, jobs = two
+    _, lease = claimed(mine, jobs)
+    with pytest.raises(StoreError, match="is for vector_add; its worker stores nothing for another kernel"):
+        remote.store_of(mine, lease).record(tuned_scope(), [records[0]])
+
+
+@pytest.mark.parametrize("now", [datetime(9999, 1, 1, tzinfo=UTC), datetime(9999, 1, 1)], ids=["aware", "naive"])
+def test_the_servers_clock_says_which_deadlines_are_over(two, now):
+    mine, _, jobs = two
+    job = jobs.submit(replace(JOB, deadline=datetime.now(UTC) + timedelta(days=1)))[0]
+    remote.queue_of(mine).expire(now)
+    assert jobs.get(job.id).state is State.QUEUED
+
+
+def test_a_worker_of_another_token_is_neither_removed_nor_kept_alive(two, client, monkeypatch):
+    mine, other, _ = two
+    workers, theirs = remote.workers_of(mine), remote.workers_of(other)
+    number = workers.register("host/7/me", "host", "1", [], ["vector_add"])
+    [seen] = theirs.all()
+    theirs.leave(number)
+    theirs.forget(seen)
+    assert theirs.beat(number) is False
+    assert [(each.id, each.owner, each.beats) for each in workers.all()] == [(number, "host/7/me", 0)]
+    assert workers.beat(number) is True
+    monkeypatch.setattr(liveness, "LEASE_SECONDS", -1.0)
+    theirs.forget(seen)
+    assert len(workers.all()) == 1  # it gave a sign of life since
+    theirs.forget(theirs.all()[0])
+    assert workers.all() == []
+
+
+@pytest.mark.parametrize("owner", ["host/7/..", "host/7/", "", "host/7/a\0b", "x" * 101, "a\nb/c"])
+def test_an_owner_that_names_no_process_is_refused(two, owner):
+    mine, *_ = two
+    with pytest.raises(StoreError, match="expected HOST/PROCESS/NAME"):
+        remote.workers_of(mine).register(owner, "host", "1", [], [])
+
+
+def test_a_token_registers_no_flood_of_workers(two, monkeypatch):
+    mine, other, _ = two
+    workers = remote.workers_of(mine)
+    with pytest.raises(StoreError, match="take more than 65536 bytes"):
+        workers.register("a", "host", "1", [], ["k" * 66_000])
+    monkeypatch.setattr(work_bounds, "_MOST_WORKERS", 2)
+    for name in "ab":
+        workers.register(name, "host", "1", [], [])
+    with pytest.raises(StoreError, match="this token has 2 workers"):
+        workers.register("c", "host", "1", [], [])
+    assert remote.workers_of(other).register("c", "host", "1", [], []) > 0
+
+
+@pytest.mark.parametrize("most", [10**9, -1, 0])
+def test_reads_come_in_pages_of_one_kernel(two, client, tune, most):
+    mine, _, _ = two
+    store, asked = remote.store_of(mine), []
+    own = client.app.state.service.store
+    own_results = own.results
+    try:
+        own.results = lambda wanted, *, before=None, most: asked.append(most) or own_results(wanted, most=most)
+        store.results(Wanted(), most=most)
+    finally:
+        del own.results
+    assert asked == [1000 if most > 0 else 1]
+    with pytest.raises(StoreError, match="the scopes of one kernel"):
+        store.scopes()
+    assert list(store.scopes("row_reduce")) == []
+
+
+@pytest.mark.parametrize(
+    "progress",
+    [
+        '{"shapes_done": {"a": [1]}}',
+        '{"shapes": "x"}',
+        '{"failed": 5}',
+        '{"failed": [{"shape": 3}]}',
+        '{"flipped": "no"}',
+        '{"flipped": [1]}',
+        '{"flipped": [{"dims": {"M": 1}, "cost": NaN}]}',
+        '{"best_us": "fast"}',
+        '{"best_us": 1e999}',
+        '{"of": []}',
+    ],
+)
+def test_progress_that_no_page_can_show_is_refused(client, token_of, problem_of, progress):
+    jobs = Jobs(client.app.state.service.writer.database)
+    job = jobs.submit(JOB)[0]
+    work = {"headers": token_of("work") | {"content-type": "application/json"}}
+    claim = {"arguments": {"job": asdict(job) | {"created": job.created.isoformat()}, "owner": "h/1/me"}}
+    assert client.post("/v1/work/jobs.claim", content=json.dumps(claim), **work).status_code == 200
+    lease = json.dumps({"job": job.id, "owner": "h/1/me", "number": 1})
+    body = f'{{"arguments": {{"lease": {lease}, "progress": {progress}}}}}'
+    answer = client.post("/v1/work/jobs.beat", content=body, **work)
+    assert problem_of(answer, 400)["detail"].startswith("the progress is of another version: ")
+    assert (jobs.get(job.id).beats, jobs.get(job.id).progress) == (0, {})
+
+
+def test_progress_of_a_later_version_is_kept_as_far_as_it_is_known(two):
+    mine, _, jobs = two
+    queue, lease = claimed(mine, jobs)
+    queue.beat(lease, {"shapes_done": 1, "shapes": 2, "failed": [], "mood": "good"})
+    assert jobs.get(lease.job).progress == {"shapes_done": 1, "shapes": 2, "failed": []}
+
+
+@pytest.mark.parametrize("number", [10**30, 2**63, -1, 0])
+def test_numbers_that_no_database_holds_are_no_fault_of_the_server(client, token_of, number):
+    lease = {"job": number, "owner": "h/1/me", "number": number}
+    job = asdict(Job(number, "vector_add", [], "float32", "cuda", None, None, "guided", 0, 0, State.RUNNING, ""))
+    job = job | {"created": job["created"].isoformat(), "owner": "h/1/me", "attempts": number, "beats": number}
+    worker = {"id": number, "owner": "o", "host": "h", "version": "1", "lanes": [], "kernels": [], "beats": number}
+    worker |= {"draining": False, "started": "2026-11-24T00:00:00Z"}
+    scope = msgspec.to_builtins(tuned_scope(), enc_hook=dict)
+    calls = {
+        "jobs.get": {"number": number},
+        "jobs.claim": {"job": job, "owner": "h/1/me"},
+        "jobs.begin": {"lease": lease, "mark": number},
+        "jobs.beat": {"lease": lease, "progress": {}},
+        "jobs.finish": {"lease": lease, "state": "done", "reason": "", "progress": {"trials": 1}},
+        "jobs.take_back": {"job": job, "why": ""},
+        "jobs.give_back": {"job": job},
+        "workers.beat": {"worker_id": number},
+        "workers.leave": {"worker_id": number},
+        "workers.forget": {"worker": worker},
+        "store.trials": {"scope": scope, "since": number},
+        "store.results": {"wanted": {}, "most": number},
+    }
+    work = token_of("work")
+    for name, given in calls.items():
+        answer = client.post(f"/v1/work/{name}", json={"arguments": given}, headers=work)
+        assert answer.status_code < 500, (name, answer.text)
+
+
+def test_a_body_that_is_nested_too_deeply_is_refused(client, token_of, problem_of):
+    body = '{"arguments": {"number": ' + "[" * 100_000 + "]" * 100_000 + "}}"
+    work = token_of("work") | {"content-type": "application/json"}
+    assert client.post("/v1/work/jobs.get", content=body, headers=work).status_code in (400, 422)

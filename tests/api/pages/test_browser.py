@@ -12,18 +12,17 @@ from dataclasses import replace
 
 import pytest
 import table_readers
-from browsing import NEEDS_CHROMIUM, tab
+from browsing import DOTS, tab
 from playwright.sync_api import Browser, Page, expect
 from reports import REPORT, TRACE
 from service_fixtures import SCOPE
 
 from tilewise.api.pages import rendering
 from tilewise.api.pages.problem.explanation import explanation
+from tilewise.db.jobs import Jobs, Request
 from tilewise.db.records import Trial
 from tilewise.db.sql.sql_store import open_store
 from tilewise.db.tokens import Right, Tokens
-
-pytestmark = NEEDS_CHROMIUM
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +30,10 @@ def url(servers, tune_into, address, records, tmp_path_factory) -> Iterator[str]
     """A server that no test changes."""
     store_url = f"sqlite:///{tmp_path_factory.mktemp('browser') / 'tilewise.db'}"
     with servers(store_url) as serve:
-        yield _start(serve, store_url, tune_into, address, records)
+        url = _start(serve, store_url, tune_into, address, records)
+        with open_store(store_url) as store:  # for the page of a job
+            Jobs(store.database).submit(Request("row_reduce", "a1", [{"M": 64, "N": 512}], "float32", "cuda:99"))
+        yield url
 
 
 @pytest.fixture
@@ -167,25 +169,6 @@ def opened(page, url) -> None:
     page.locator("#charts canvas[aria-label]").nth(1).wait_for()  # it gets its label when it is drawn
 
 
-DOTS = """(chart) => {
-  const canvas = document.querySelectorAll('#charts .chart')[chart].firstChild, { width, height } = canvas;
-  const data = canvas.getContext('2d').getImageData(0, 0, width, height).data, found = {};
-  for (const name of ['dot', 'faint', 'mark', 'fault']) {
-    const ink = document.createElement('canvas').getContext('2d');
-    ink.fillStyle = getComputedStyle(document.documentElement).getPropertyValue(`--${name}`).trim();
-    ink.fillRect(0, 0, 1, 1);
-    const [r, g, b] = ink.getImageData(0, 0, 1, 1).data;
-    found[name] = [];
-    for (let n = 0; n < data.length; n += 4) {
-      const away = Math.abs(data[n] - r) + Math.abs(data[n + 1] - g) + Math.abs(data[n + 2] - b);
-      if (away < 5 && data[n + 3] > 250) found[name].push([n / 4 % width, Math.floor(n / 4 / width)]);
-    }
-  }
-  return found;
-}"""
-"""The pixels of a chart's dots by colour: it is read back, since nothing else says what a canvas shows."""
-
-
 def test_a_dot_says_its_config_time_and_status(page, url):
     opened(page, url)
     [x, y] = page.evaluate(DOTS, 0)["dot"][0]
@@ -203,18 +186,6 @@ def test_a_dot_says_its_config_time_and_status(page, url):
     expect(details).to_be_visible()  # pinned
     page.keyboard.press("Escape")
     expect(details).to_be_hidden()
-
-
-def test_a_tap_on_a_phone_says_it_too(browser, url):
-    context = browser.new_context(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True)
-    page = context.new_page()
-    opened(page, url)
-    [x, y] = page.evaluate(DOTS, 0)["dot"][0]
-    chart = page.locator("#charts canvas[tabindex]").first
-    scale = chart.evaluate("chart => chart.width / chart.clientWidth")
-    chart.tap(position={"x": x / scale, "y": y / scale})
-    expect(page.locator("#details")).to_contain_text(re.compile("correct.*BLOCK_SIZE_M", re.DOTALL))
-    context.close()
 
 
 def test_dots_are_walked_by_keyboard_and_read_aloud(page, url):
@@ -434,6 +405,8 @@ PAGES = {
     "problems": "/",
     "no problems": "/?kernel=none",
     "jobs": "/jobs",
+    "a job": "/jobs/1",
+    "the fleet": "/fleet",
     "search": "/search?q=row",
     "the API": "/docs",
     "a kernel": "/kernels/row_reduce?shapes=M=100,N=8192",

@@ -7,14 +7,12 @@ from dataclasses import replace
 from datetime import timedelta
 
 import pytest
-from browsing import NEEDS_CHROMIUM, tab
+from browsing import tab
 from playwright.sync_api import Browser, Page, expect
 from scopes import changed
 from service_fixtures import DEFAULT, SCOPE, WINNER
 
 from tilewise.db.sql.sql_store import open_store
-
-pytestmark = NEEDS_CHROMIUM
 
 BEFORE = replace(SCOPE, toolchain="model-0")
 FACTS = {"bound_by": "V", "programs": 40, "cores": 40, "waves": 1, "pipes_us": {"V": 28.5, "MTE2": 9.25}}

@@ -92,7 +92,7 @@ def test_any_config_of_the_space_is_right_at_any_shape(interpreter, target, name
 
 
 @needs_torch
-@pytest.mark.parametrize("name", (*KERNELS, "softmax", "log_softmax"))
+@pytest.mark.parametrize("name", [*KERNELS, "softmax", "log_softmax"])
 def test_a_step_taller_than_the_rows_is_right(interpreter, nvidia, name):
     """No space offers one, but a config of a larger shape may be launched on a smaller one."""
     sizes = {"M": 3, "N": 5, "H": 3, "HALF": 5, "E": 9, "TOPK": 2}
