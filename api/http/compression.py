@@ -1,4 +1,4 @@
-"""Compression of answers over 4 KB for clients that accept gzip. Look-ups from memory never get here.
+"""Compression of answers over 4 KB for clients that accept zstd or gzip. Look-ups from memory never get here.
 
 Long bodies are compressed in a thread, since the event loop answers nobody meanwhile.
 """
@@ -7,8 +7,10 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
+import zstandard
 from anyio import to_thread
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -26,6 +28,34 @@ _GZIP = 31
 _Headers = Iterable[tuple[bytes, bytes]]
 
 
+@dataclass(frozen=True, slots=True)
+class _Encoding:
+    """A way to compress a whole body, or parts of one: `stream` returns a function that takes a part and whether it is
+    the last. A client can read each part as it comes."""
+
+    name: bytes
+    pack: Callable[[bytes], bytes]
+    stream: Callable[[], Callable[[bytes, bool], bytes]]
+
+
+def _gzip_stream() -> Callable[[bytes, bool], bytes]:
+    packer = zlib.compressobj(_LEVEL, wbits=_GZIP)
+    return lambda part, last: packer.compress(part) + packer.flush(zlib.Z_FINISH if last else zlib.Z_SYNC_FLUSH)
+
+
+def _zstd_stream() -> Callable[[bytes, bool], bytes]:
+    packer = zstandard.ZstdCompressor(_LEVEL).compressobj()
+    finish, block = zstandard.COMPRESSOBJ_FLUSH_FINISH, zstandard.COMPRESSOBJ_FLUSH_BLOCK
+    return lambda part, last: packer.compress(part) + packer.flush(finish if last else block)
+
+
+_ENCODINGS = (
+    _Encoding(b"zstd", lambda body: zstandard.compress(body, _LEVEL), _zstd_stream),
+    _Encoding(b"gzip", lambda body: gzip.compress(body, _LEVEL, mtime=0), _gzip_stream),
+)
+"""The first of those that a client likes best is taken: zstd is quicker and smaller."""
+
+
 class Compression:
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -35,7 +65,8 @@ class Compression:
             await self._app(scope, receive, send)
             return
         varying = _varying(send)
-        await self._app(scope, receive, _Compressor(varying).send if _accepts(scope["headers"]) else varying)
+        encoding = _accepted(scope["headers"])
+        await self._app(scope, receive, _Compressor(varying, encoding).send if encoding else varying)
 
 
 def _varying(send: Send) -> Send:
@@ -44,7 +75,11 @@ def _varying(send: Send) -> Send:
     async def tell(message: Message) -> None:
         if message["type"] == "http.response.start":
             headers = message["headers"]
-            if message["status"] == 304 or _is_compressible(message) or (b"content-encoding", b"gzip") in headers:
+            if (
+                message["status"] == 304
+                or _is_compressible(message)
+                or any((b"content-encoding", each.name) in headers for each in _ENCODINGS)
+            ):
                 message = {**message, "headers": [*headers, (b"vary", b"accept-encoding")]}
         await send(message)
 
@@ -54,10 +89,10 @@ def _varying(send: Send) -> Send:
 class _Compressor:
     """One answer. Its head waits for the first part of the body, which shows whether it is worth compressing."""
 
-    def __init__(self, send: Send) -> None:
-        self._send = send
+    def __init__(self, send: Send, encoding: _Encoding) -> None:
+        self._send, self._encoding = send, encoding
         self._head: Message | None = None
-        self._stream: zlib._Compress | None = None
+        self._stream: Callable[[bytes, bool], bytes] | None = None
 
     async def send(self, message: Message) -> None:
         if message["type"] == "http.response.start" and _is_compressible(message):
@@ -76,32 +111,40 @@ class _Compressor:
             await self._send(head)
             await self._send(message)
             return
+        name, pack = self._encoding.name, self._encoding.pack
         if more:
-            self._stream = zlib.compressobj(_LEVEL, wbits=_GZIP)
-            await self._send({**head, "headers": _encoded(head["headers"], None)})
-            first = self._stream.compress(body) + self._stream.flush(zlib.Z_SYNC_FLUSH)  # the client need not wait
-            await self._send({**message, "body": first})
+            self._stream = self._encoding.stream()
+            await self._send({**head, "headers": _encoded(head["headers"], name, None)})
+            await self._send({**message, "body": self._stream(body, False)})
             return
-        packed = await to_thread.run_sync(_pack, body) if len(body) > _IN_THREAD else _pack(body)
-        await self._send({**head, "headers": _encoded(head["headers"], len(packed))})
+        packed = await to_thread.run_sync(pack, body) if len(body) > _IN_THREAD else pack(body)
+        await self._send({**head, "headers": _encoded(head["headers"], name, len(packed))})
         await self._send({**message, "body": packed})
 
     async def _go_on(self, message: Message) -> None:
         assert self._stream is not None, "only a stream goes on"
-        body, more = message.get("body", b""), message.get("more_body", False)
-        packed = self._stream.compress(body)
-        await self._send({**message, "body": packed if more else packed + self._stream.flush()})
+        last = not message.get("more_body", False)
+        await self._send({**message, "body": self._stream(message.get("body", b""), last)})
 
 
-def _accepts(headers: _Headers) -> bool:
-    """Return whether gzip is among the encodings that the client takes, and not refused by `q=0`."""
+def _accepted(headers: _Headers) -> _Encoding | None:
+    """Return the encoding that the client likes best; None if it takes neither. `q=0` refuses one."""
+    weights: dict[bytes, float] = {}
     for name, value in headers:
         if name == b"accept-encoding":
             for each in value.lower().replace(b" ", b"").split(b","):
                 encoding, _, weight = each.partition(b";q=")
-                if encoding in (b"gzip", b"*"):
-                    return weight.strip(b"0.") != b"" if weight else True
-    return False
+                weights[encoding] = _weight(weight) if weight else 1.0
+    liked = {each: weights.get(each.name, weights.get(b"*", 0.0)) for each in _ENCODINGS}
+    best = max(liked, key=liked.__getitem__)
+    return best if liked[best] > 0 else None
+
+
+def _weight(text: bytes) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        return 1.0
 
 
 def _is_compressible(head: Message) -> bool:
@@ -115,16 +158,12 @@ def _is_compressible(head: Message) -> bool:
     )
 
 
-def _encoded(headers: _Headers, length: int | None) -> list[tuple[bytes, bytes]]:
+def _encoded(headers: _Headers, encoding: bytes, length: int | None) -> list[tuple[bytes, bytes]]:
     """Return the headers of the compressed body. Its entity tag is weak: the same one names the plain body."""
     kept = [
         (name, b"W/" + value if name == b"etag" and not value.startswith(b"W/") else value)
         for name, value in headers
         if name not in (b"content-length", b"accept-ranges")
     ]
-    kept.append((b"content-encoding", b"gzip"))
+    kept.append((b"content-encoding", encoding))
     return kept if length is None else [*kept, (b"content-length", b"%d" % length)]
-
-
-def _pack(body: bytes) -> bytes:
-    return gzip.compress(body, _LEVEL, mtime=0)

@@ -1,4 +1,4 @@
-"""Answers over 4 KB are compressed for clients that accept gzip, whole and streamed; all others are as they were."""
+"""Answers over 4 KB are compressed for clients that accept zstd or gzip, whole and streamed; others are as they were."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import asyncio
 import gzip
 
 import pytest
+import zstandard
 from starlette.responses import Response, StreamingResponse
 
 from tilewise.api.http import compression
@@ -57,7 +58,24 @@ def test_a_stream_is_compressed_part_by_part():
     assert unpacked.eof
 
 
-@pytest.mark.parametrize("accepted", ["gzip", "identity", None])
+def test_zstd_is_the_same_whole_and_part_by_part():
+    headers, body = answer(Response(LONG, media_type="application/json", headers={"etag": '"x"'}), "zstd")
+    assert zstandard.decompress(body[0]) == LONG
+    assert (headers[b"content-encoding"], headers[b"etag"]) == (b"zstd", b'W/"x"')
+    parts = [LONG, b"x" * 100_000, b"end"]
+
+    async def stream():
+        for part in parts:
+            yield part
+
+    headers, body = answer(StreamingResponse(stream(), media_type="application/x-ndjson"), "zstd")
+    unpacked = zstandard.ZstdDecompressor().decompressobj()
+    assert unpacked.decompress(body[0]) == LONG  # at once, not with the next part
+    assert unpacked.decompress(b"".join(body[1:])) == b"".join(parts[1:])
+    assert unpacked.eof
+
+
+@pytest.mark.parametrize("accepted", ["gzip", "zstd", "identity", None])
 @pytest.mark.parametrize("body", [LONG, b"short"])
 def test_caches_are_told_that_the_answer_depends_on_the_client_whoever_asks(body, accepted):
     headers, _ = answer(Response(body, media_type="application/json"), accepted)
@@ -85,7 +103,7 @@ def test_other_answers_are_left_alone(response, accepted):
     assert headers.get(b"content-encoding") in (None, b"br")
 
 
-@pytest.mark.parametrize("accepted", ["gzip;q=0.5", "deflate, GZIP", "*"])
+@pytest.mark.parametrize("accepted", ["gzip;q=0.5", "deflate, GZIP", "*, zstd;q=0.1"])
 def test_gzip_is_recognized_as_clients_write_it(accepted):
     headers, _ = answer(Response(LONG, media_type="text/css"), accepted)
     assert headers[b"content-encoding"] == b"gzip"
@@ -119,9 +137,15 @@ def test_answers_of_4_kilobytes_and_more_are_compressed(size, encoding):
         ("br; q=0, gzip ; q=1", b"gzip"),
         ("gzipped", None),
         ("", None),
+        ("gzip, deflate, br, zstd", b"zstd"),
+        ("zstd;q=0.5, gzip;q=0.8", b"gzip"),
+        ("gzip;q=0.5, zstd;q=0.8", b"zstd"),
+        ("*", b"zstd"),
+        ("*, zstd;q=0", b"gzip"),
+        ("gzip;q=what", b"gzip"),
     ],
 )
-def test_a_weight_of_nothing_refuses_gzip(accepted, encoding):
+def test_the_encoding_is_the_one_that_a_client_likes_best(accepted, encoding):
     headers, _ = answer(Response(LONG, media_type="text/html"), accepted)
     assert headers.get(b"content-encoding") == encoding
 

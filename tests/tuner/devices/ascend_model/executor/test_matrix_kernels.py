@@ -31,7 +31,7 @@ def verdict(target, cache_folder):
     return verify
 
 
-@pytest.mark.in_part(5)
+@pytest.mark.in_part(4)
 @pytest.mark.parametrize(
     ("name", "dims", "dtype", "config", "flags"),
     [
