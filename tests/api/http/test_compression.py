@@ -1,4 +1,4 @@
-"""Answers over 4 KB are compressed for clients that accept zstd or gzip, whole and streamed; others are as they were."""
+"""Answers over 4 KB are compressed for clients that accept zstd or gzip, whole and streamed; others are left alone."""
 
 from __future__ import annotations
 
