@@ -384,21 +384,13 @@ PERFETTO = """<script>addEventListener("message", ({ data, source, origin }) => 
 });</script>"""
 
 
-def test_perfetto_gets_the_trace_once_it_answers(browser, url):
-    context = browser.new_context()
-    context.route("https://ui.perfetto.dev/**", lambda route: route.fulfill(body=PERFETTO, content_type="text/html"))
-    page = context.new_page()
-    page.goto(f"{url}/search")
-    with context.expect_page() as opened:
-        page.evaluate(
-            """async () => {
-              const { openInPerfetto } = await import('/static/perfetto.js');
-              openInPerfetto('{"traceEvents": []}', 'k', (state) => { document.title = state; });
-            }"""
-        )
-    expect(opened.value).to_have_title('{"traceEvents": []}')
-    expect(page).to_have_title("Perfetto has the trace.")
-    context.close()
+def test_perfetto_gets_the_trace_once_it_answers(page, course):
+    answer = {"body": PERFETTO, "content_type": "text/html"}
+    page.context.route("https://ui.perfetto.dev/**", lambda route: route.fulfill(**answer))
+    with page.context.expect_page() as opened:
+        page.get_by_role("button", name="Open in Perfetto").click()
+    expect(opened.value).to_have_title(re.compile("traceEvents.*vadd"))
+    expect(page.locator("#timeline-says")).to_have_text("Perfetto has the trace.")
 
 
 PAGES = {
