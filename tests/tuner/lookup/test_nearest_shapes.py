@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from tilewise.db.records import Problem, canonical_json
-from tilewise.tuner.lookup.nearest_shapes import ShapeIndex, ShapesBySource
+from tilewise.tuner.lookup.nearest_shapes import ShapeIndex, ShapesBySource, _parsed_rows
 from tilewise.tuner.space.problem_checks import shape_distance
 
 
@@ -86,3 +86,18 @@ def test_an_index_of_nothing_has_nothing_near():
     index = ShapeIndex(("M", "N"))
     assert index.near({"M": 7, "N": 8}, math.inf) == []
     assert len(index) == 0
+
+
+@pytest.mark.parametrize(
+    ("shapes", "rows"),
+    [
+        ('[{"M":1,"N":20},{"M":3,"N":4}]', [[1, 20], [3, 4]]),
+        ('[{"K":1,"M":2,"N":3}]', None),  # another name
+        ('[{"M":1}]', None),
+        ('[{"M":true,"N":2}]', None),
+        ('[{"M":false,"N":2}]', None),
+    ],
+)
+def test_shapes_are_read_without_parsing_if_they_are_sizes_by_these_names(shapes, rows):
+    found = _parsed_rows(shapes, ["M", "N"])
+    assert (None if found is None else found.tolist()) == rows

@@ -15,7 +15,7 @@ from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 from tilewise.kernels.spec import Tiling
 from tilewise.tuner.hardware.targets import known_target
-from tilewise.tuner.lookup.resolve import Match, NotTuned, match_of, resolve_or_raise, resolve_with_fallback
+from tilewise.tuner.lookup.resolve import Match, NotTuned, clip, match_of, resolve_or_raise, resolve_with_fallback
 from tilewise.tuner.lookup.store_source import StoreSource
 from tilewise.tuner.space.search_space import check_config
 
@@ -269,3 +269,17 @@ def test_an_unknown_step_is_refused_with_the_steps_there_are():
 def test_a_config_that_was_not_timed_took_no_time_to_tune(ask, keep):
     keep(100, A, dtype="float16")
     assert ask(100, "predicted").seconds == 0.0
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("row_reduce", "row_reduce"),
+        ("two\nlines", "two\\nlines"),
+        ("\x1b[2J", "\\x1b[2J"),
+        ("x" * 60, "x" * 60),
+        ("x" * 61, "x" * 57 + "..."),
+    ],
+)
+def test_untrusted_text_is_one_short_printable_line(text, shown):
+    assert clip(text) == shown

@@ -817,3 +817,9 @@ def test_a_config_that_a_program_has_dropped_wins_no_more(bowl, tuning, store):
         tuning(None, search="exhaustive").run()
         spec = dataclasses.replace(bowl.SPEC, parameters=parameters, inferred=inferred)
         assert tuning(None, spec=spec, search="exhaustive").run().winner.config["TILE"] == tile
+
+
+def test_the_smallest_budget_is_one_trial():
+    assert Budget(trials=1).trials == 1
+    with pytest.raises(UsageError, match="a budget of 0 trials; expected 1 or more"):
+        Budget(trials=0)

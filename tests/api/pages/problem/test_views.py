@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import shlex
+from dataclasses import replace
 from urllib.parse import parse_qsl, urlsplit
 
+import pytest
 from landscapes import landscape_of
 
 from tilewise.api.pages.problem.landscapes import Stored
+from tilewise.api.pages.problem.routes import _problem_of
 from tilewise.api.pages.problem.trial_table import TrialQuery
 from tilewise.api.pages.problem.views import _curl, _export, problem_view
 from tilewise.db.records import Clock, Problem, Result, Scope, Status, Trial
@@ -75,3 +78,9 @@ def test_the_busy_time_of_a_pipe_is_told_as_a_share_of_the_whole():
     shown = view(trial(1, 8.0, facts={"pipes_us": {"V": 6.0, "X": 2.0}})).pipes
     assert [(one.one_us, one.one_percent) for one in shown] == [(6.0, 75.0), (2.0, 25.0)]
     assert shown[1].name == "X" != shown[0].name
+
+
+@pytest.mark.parametrize(("clock", "device"), [(Clock.MODELLED, "model:NVIDIA H200"), (Clock.MEASURED, "")])
+def test_a_problem_is_tuned_again_on_the_same_model_or_on_a_chip_to_be_chosen(clock, device):
+    asked = _problem_of(replace(SCOPE, clock=clock))
+    assert asked == {"kernel": "row_reduce", "dims": "M=8,N=64", "dtype": "float16", "device": device}
