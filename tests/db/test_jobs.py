@@ -6,9 +6,11 @@ import dataclasses
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from empty_database import place_empty_database
 from served import ServedJobs, ServedStore
 
 from tilewise.db.jobs import Jobs, Lease, LeaseLost, Request, State
+from tilewise.db.sql.sql_store import open_store
 from tilewise.db.tokens import Right, Tokens
 from tilewise.errors import Busy, NotFound, UsageError
 
@@ -133,7 +135,7 @@ def test_a_start_that_stored_a_trial_forgives_those_before_it(store, jobs, make_
 def test_ten_restarts_with_a_new_trial_each_lose_nothing(end, store, jobs, make_scope, make_trial):
     job_id = jobs.submit(REQUEST)[0].id
     for count in range(1, 11):
-        lease = jobs.claim(jobs.get(job_id), f"owner {count}")
+        lease = jobs.claim(jobs.get(job_id), f"owner-{count}")
         jobs.store(store, lease).record(make_scope(), [make_trial()])
         job = jobs.get(job_id)
         assert (job.stored, job.attempts) == (1, count)
@@ -174,7 +176,7 @@ def test_an_owner_that_lost_its_job_writes_nothing(store, jobs, make_scope, make
     assert jobs.take_back(jobs.get(job.id), "silent")
     writes = (
         lambda: mine.record(make_scope(), [make_trial()]),
-        lambda: mine.record(make_scope(kernel="softmax"), [make_trial()]),
+        lambda: mine.record(make_scope(device="Ascend910B1"), [make_trial()]),
         lambda: mine.verify(make_scope(), trial.config, agreed=False),
         lambda: mine.retire(make_scope(), store.mark()),
         lambda: mine.merge([(make_scope(), [make_trial()])]),
@@ -267,16 +269,27 @@ def test_a_fresh_job_keeps_the_mark_of_its_first_start(jobs):
 
 
 def test_queued_jobs_fail_at_their_deadline(jobs):
+    """A server goes by its own clock, whatever a worker says."""
     now = datetime.now(UTC)
     late, later = (
-        jobs.submit(dataclasses.replace(REQUEST, seed=seed, deadline=now + timedelta(seconds=seed)))[0].id
-        for seed in (1, 2)
+        jobs.submit(dataclasses.replace(REQUEST, seed=seed, deadline=now + timedelta(seconds=seconds)))[0].id
+        for seed, seconds in ((1, 0), (2, 3600))
     )
-    jobs.expire(now)
-    assert jobs.get(late).state is State.QUEUED
-    jobs.expire(now + timedelta(seconds=1))
+    jobs.expire(datetime.now(UTC))
     assert (jobs.get(late).state, jobs.get(late).reason) == (State.FAILED, "its deadline passed while it waited")
     assert jobs.get(later).state is State.QUEUED
+
+
+def test_a_deadline_is_the_first_moment_that_is_too_late(file_url):
+    now = datetime.now(UTC)
+    place_empty_database(file_url)
+    with open_store(file_url) as store:
+        jobs = Jobs(store.database)
+        number = jobs.submit(dataclasses.replace(REQUEST, deadline=now + timedelta(seconds=1)))[0].id
+        jobs.expire(now)
+        assert jobs.get(number).state is State.QUEUED
+        jobs.expire(now + timedelta(seconds=1))
+        assert jobs.get(number).state is State.FAILED
 
 
 def test_a_failed_job_that_is_retried_waits_again_with_all_its_attempts(jobs):

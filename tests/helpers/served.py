@@ -4,6 +4,7 @@ goes to the server's database."""
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 from sqlalchemy import delete
@@ -11,6 +12,7 @@ from sqlalchemy import delete
 from tilewise.api.jobs.operations import OPERATIONS
 from tilewise.api.jobs.remote import Link, kernels_of, queue_of, store_of, workers_of
 from tilewise.db.jobs import Jobs, Lease, Request
+from tilewise.db.records import Scope
 from tilewise.db.signed_kernels import SignedKernels
 from tilewise.db.sql import models
 from tilewise.db.sql.database import Database
@@ -20,16 +22,14 @@ from tilewise.db.workers import Workers
 
 __all__ = ["ServedJobs", "ServedKernels", "ServedStore", "ServedWorkers", "empty"]
 
-_OWNED = Request("of the store", "a1", [{"N": 1}], "float32", "model:None")
-
 
 def _through(part: str) -> Any:
     """Have the part's operations of a class carried out by its object `served`."""
 
     def change(kind: type) -> type:
         for each in OPERATIONS.values():
-            if each.part == part:
-                setattr(kind, each.method, _forward(each.method))
+            if each.part == part and each.method not in vars(kind):
+                setattr(kind, each.method, _forward_leased(each.method) if each.leased else _forward(each.method))
         return kind
 
     return change
@@ -39,27 +39,41 @@ def _forward(name: str) -> Any:
     return lambda self, *given, **named: getattr(self.served, name)(*given, **named)
 
 
+def _forward_leased(name: str) -> Any:
+    return lambda self, scope, *given, **named: getattr(self.writing(scope.problem.kernel), name)(
+        scope, *given, **named
+    )
+
+
 @_through("store")
 class ServedStore(SqlStore):
-    """A store that writes for a lease, by default that of a job of its own."""
+    """A store that writes for a lease, by default that of a job of its own for each kernel, as a worker is given."""
 
     def __init__(self, database: Database, link: Link, lease: Lease | None = None) -> None:
         super().__init__(database)
-        self.link, self._lease, self._made = link, lease, None
+        self.link, self._lease = link, lease
+        self._made: dict[str, Store] = {}
         self._making = threading.Lock()
 
     @property
     def served(self) -> Store:
-        with self._making:
-            if self._made is None:
-                self._made = store_of(self.link, self._lease or self._own())
-            return self._made
+        return store_of(self.link, self._lease)
 
-    def _own(self) -> Lease | None:
+    def scopes(self, kernel: str | None = None, device: str | None = None) -> Iterator[Scope]:
+        """A worker asks for one kernel's."""
+        return super().scopes(None, device) if kernel is None else self.served.scopes(kernel, device)
+
+    def writing(self, kernel: str) -> Store:
+        with self._making:
+            if kernel not in self._made:
+                self._made[kernel] = store_of(self.link, self._lease or self._own(kernel))
+            return self._made[kernel]
+
+    def _own(self, kernel: str) -> Lease | None:
         if self._database._closed:
             return None
-        jobs = Jobs(self._database)
-        lease = jobs.claim(jobs.submit(_OWNED)[0], "the store's")
+        job, _ = Jobs(self._database).submit(Request(kernel, "a1", [{"N": 1}], "float32", "model:None"))
+        lease = queue_of(self.link).claim(job, "host/1/store")
         assert lease is not None
         return lease
 

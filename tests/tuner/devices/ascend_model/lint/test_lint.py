@@ -100,7 +100,7 @@ def test_a_mask_that_is_added_to_a_product_is_named_with_its_line_and_a_remedy(l
 
 
 def test_masks_that_cut_every_tile_refill_l1_at_a_cost_and_full_tiles_do_not(linted):
-    finding = by_rule(linted("MASKED", M=1000, N=1000, K=1000))["masked-refill"]
+    finding = by_rule(linted("MASKED", M=1008, N=1008, K=1008))["masked-refill"]
     assert "first fills its tile in L1" in finding.message
     assert finding.cost_us > 0
     assert "masked-refill" not in by_rule(linted("MASKED", M=1024, N=1024, K=1024, min_share=0.0))
