@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from tilewise.cli.formatting import output
-from tilewise.cli.options import common, database, give, print_json
+from tilewise.cli.options import common, database, give, print_json, write_json
 from tilewise.db.records import shape_text
 
 __all__ = ["attention", "energy", "faults", "kernels", "matrix", "repeatability", "several", "timing"]
@@ -48,7 +48,9 @@ def _show_attention(body: dict[str, Any]) -> None:
 @click.command()
 @click.option("--trials", type=click.IntRange(1), default=60, show_default=True, help="Trials per tuning.")
 @click.option("--rounds", type=click.IntRange(2), default=10, show_default=True, help="Measurements of each winner.")
-@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@click.option(
+    "-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there, after each kernel."
+)
 @common
 def energy(trials: int, rounds: int, file: str | None, as_json: bool) -> None:
     """Tune for the least energy and for the least time on an NVIDIA GPU, and measure the winners in turns."""
@@ -57,7 +59,7 @@ def energy(trials: int, rounds: int, file: str | None, as_json: bool) -> None:
     from tilewise.cli.progress import working
 
     with working("energy:") as progress:
-        body = bench_energy(trials, rounds, progress)
+        body = bench_energy(trials, rounds, progress, keep=lambda body: write_json(body, file))
     give(body, as_json, file, _show_energy)
 
 

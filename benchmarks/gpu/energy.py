@@ -31,12 +31,22 @@ CASES = {
 """The spec, the shape and the dtype of each kernel: one bound by memory, one by arithmetic."""
 
 
-def bench_energy(trials: int, rounds: int, progress: Callable[[str], None]) -> dict[str, Any]:
-    """Run the benchmark and return its JSON. Raises `Unavailable` if the GPU does not measure energy."""
-    rows = []
+def bench_energy(
+    trials: int,
+    rounds: int,
+    progress: Callable[[str], None],
+    keep: Callable[[dict[str, Any]], None],
+) -> dict[str, Any]:
+    """Run the benchmark and return its JSON. Raises `Unavailable` if the GPU does not measure energy.
+
+    `keep` gets the JSON after each problem: a run takes minutes, and one that is cut off has those before.
+    """
+    command = f"tilewise bench energy --trials {trials} --rounds {rounds}"
+    rows: list[dict[str, Any]] = []
     with CudaDevice() as device:
         if not device.measures_energy:
             raise Unavailable(f"{device.id} does not measure energy")
+        about = {**header(command, "measured", device.target.name), "toolchain": device.toolchain}
         for name, (text, dims, dtype) in CASES.items():
             spec = registry.load(text)
             problem = make_problem(spec, dims, dtype)
@@ -50,8 +60,8 @@ def bench_energy(trials: int, rounds: int, progress: Callable[[str], None]) -> d
                 {**problem.to_json(), "tunings": {k: _tuned(r) for k, r in results.items()}}
                 | {"in_turns": _in_turns(device, spec, problem, results, rounds)}
             )
-        command = f"tilewise bench energy --trials {trials} --rounds {rounds}"
-        return {**header(command, "measured", device.target.name), "toolchain": device.toolchain, "rows": rows}
+            keep({**about, "rows": rows})
+        return {**about, "rows": rows}
 
 
 def _tuned(result: Result) -> dict[str, Any]:
