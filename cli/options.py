@@ -25,6 +25,7 @@ __all__ = [
     "problem_options",
     "program_arguments",
     "wait_option",
+    "write_result",
 ]
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -146,11 +147,16 @@ def open_existing(url: str | None) -> Store:
 
 def give(body: dict[str, Any], as_json: bool, file: str | None, show: Callable[[dict[str, Any]], None]) -> None:
     """Print a result as JSON or with `show`, and write it to `file` if one is named."""
-    from tilewise.db.exchange.files import write_file
-
     if as_json:
         print_json(body)
     else:
         show(body)
+    write_result(body, file)
+
+
+def write_result(body: dict[str, Any], file: str | None) -> None:
+    """Write a result to `file` if one is named."""
+    from tilewise.db.exchange.files import write_file
+
     if file:
         write_file(Path(file), (json.dumps(body, indent=1) + "\n").encode())
