@@ -179,6 +179,15 @@ def test_a_search_of_another_project_is_replayed_or_its_package_named(landscape,
     assert len(set(course.numbers)) == 30
 
 
+@pytest.mark.full
+def test_smac_s_search_goes_on_where_smac_has_no_more_suggestions(tmp_path):
+    pytest.importorskip("smac")
+    cache = {f"{x},{y}": {"x": x, "y": y, "time": 1.0 + 0.1 * x + 0.2 * y} for x in range(4) for y in range(4)}
+    (tmp_path / "small.json").write_text(json.dumps({"tune_params_keys": ["x", "y"], "cache": cache}))
+    course = replay(load_recorded(str(tmp_path / "small.json")), "smac", 0, 16)
+    assert sorted(course.numbers) == list(range(16))
+
+
 @pytest.mark.parametrize("strategy", kernel_tuner.STRATEGIES)
 def test_kernel_tuner_s_strategies_are_counted_by_different_configs(landscape, strategy):
     pytest.importorskip("kernel_tuner")
