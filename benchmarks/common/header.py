@@ -12,7 +12,10 @@ from typing import Any
 
 __all__ = ["header", "service_header"]
 
-_PACKAGES = ("numpy", "optuna", "scikit-learn", "kernel-tuner", "torch", "triton", "triton-ascend")
+_PACKAGES = (
+    *("numpy", "optuna", "scikit-learn", "kernel-tuner", "torch", "triton", "triton-ascend"),
+    *("botorch", "cmaes", "smac"),
+)
 _SERVING = ("fastapi", "psycopg", "ray", "sqlalchemy", "starlette", "uvicorn", "uvloop")
 
 

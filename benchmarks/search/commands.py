@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from tilewise.cli.formatting import output
-from tilewise.cli.options import common, database, give
+from tilewise.cli.options import common, database, give, write_json
 
 __all__ = ["inferred", "judge", "search"]
 
@@ -19,6 +19,7 @@ __all__ = ["inferred", "judge", "search"]
 @click.option(
     "--seeds", type=click.IntRange(1), default=12, show_default=True, help="Repetitions, with seeds 0, 1, ..."
 )
+@click.option("--first-seed", type=click.IntRange(0), default=0, show_default=True, help="The first of the seeds.")
 @click.option(
     "--search",
     "searches",
@@ -28,19 +29,33 @@ __all__ = ["inferred", "judge", "search"]
     "[default: guided with and without prior, tpe, random, random-calculated]",
 )
 @click.option(
+    "--at",
+    multiple=True,
+    type=click.IntRange(1),
+    help="Evaluations after which the best is shown.  [default: 8, 10, 16, 20, 50, 100, 200]",
+)
+@click.option(
     "--noise",
     is_flag=True,
     help="Show searches times drawn from the recorded repetitions; score them by the recorded times.",
 )
 @click.option("--plot", metavar="STEM", help="Also draw STEM.png and STEM.svg.")
-@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@click.option(
+    "-o",
+    "--output",
+    "file",
+    type=click.Path(dir_okay=False),
+    help="Also write the JSON there, after each landscape anew.",
+)
 @database
 @common
 def search(
     files: tuple[str, ...],
     budget: int,
     seeds: int,
+    first_seed: int,
     searches: tuple[str, ...],
+    at: tuple[int, ...],
     noise: bool,
     plot: str | None,
     file: str | None,
@@ -51,7 +66,7 @@ def search(
     from rich.progress import Progress
 
     from tilewise.benchmarks.search.plot import plot_search
-    from tilewise.benchmarks.search.search import bench_search, check_searches, replays
+    from tilewise.benchmarks.search.search import COLUMNS, bench_search, check_searches, replays
     from tilewise.settings import read_settings
 
     check_searches(searches)
@@ -62,12 +77,15 @@ def search(
             files,
             budget=budget,
             seeds=seeds,
+            first_seed=first_seed,
             searches=searches,
+            at=at or COLUMNS,
             noise=noise,
             jobs=read_settings().jobs,
             done=lambda: progress.advance(task),
+            keep=lambda so_far: write_json(so_far, file),
         )
-    give(body, as_json, file, _show_search)
+    give(body, as_json, None, _show_search)
     if plot:
         plot_search(body, Path(plot))
 

@@ -247,18 +247,28 @@ def bench_search(
     *,
     budget: int = 200,
     seeds: int = 12,
+    first_seed: int = 0,
     searches: Sequence[str] = (),
+    at: Sequence[int] = COLUMNS,
     noise: bool = False,
     jobs: int = 1,
     done: Callable[[], None] = lambda: None,
+    keep: Callable[[dict[str, Any]], None] = lambda body: None,
 ) -> dict[str, Any]:
     """Replay every search on every landscape with every seed, and return the JSON; call `done` after each replay.
 
+    The seeds are those from `first_seed`. Fractions of the optimum are given after each count of evaluations in `at`
+    that the budget holds. `keep` is called after each landscape with the JSON of those so far, so that a long run that
+    is stopped is not lost.
     With `noise` a search sees times drawn from the recorded repetitions, different ones for each seed, but is scored
     by the recorded times.
     """
     chosen = _chosen(searches)
     check_searches(chosen)
+    columns = [n for n in at if n <= budget]
+    if not columns:
+        raise UsageError(f"a budget of {budget} holds none of the counts {', '.join(map(str, at))}")
+    settings = {"budget": budget, "seeds": seeds, "first_seed": first_seed, "noise": noise}
     rows: list[dict[str, Any]] = []
     curves: dict[str, list[list[float]]] = {name: [] for name in chosen}
     with processes(jobs) as pool:
@@ -266,7 +276,10 @@ def bench_search(
             recorded = load_recorded(file)
             run = [name for name in chosen if name != CALCULATED]
             futures = {
-                name: [pool.submit(_replay_file, file, name, s, budget, noise, tuple(files)) for s in range(seeds)]
+                name: [
+                    pool.submit(_replay_file, file, name, seed, budget, noise, tuple(files))
+                    for seed in range(first_seed, first_seed + seeds)
+                ]
                 for name in run
             }
             courses: dict[str, list[Course]] = {name: [] for name in run}
@@ -276,34 +289,52 @@ def bench_search(
                     done()
             random = RandomSearch(recorded.times)
             summaries = {
-                name: _calculated(random, budget)
+                name: _calculated(random, budget, columns)
                 if name == CALCULATED
-                else _summary(recorded, random, courses[name], budget)
+                else _summary(recorded, random, courses[name], budget, columns)
                 for name in chosen
             }
             for name in chosen:
                 curves[name].append(summaries[name].pop("curve"))
-            rows.append(
-                {
-                    "file": Path(file).name,
-                    "configs": len(recorded.space),
-                    "device": recorded.scope.device,
-                    "clock": str(recorded.scope.clock),
-                    "feasible": sum(t is not None for t in recorded.times),
-                    "prior": recorded.prior is not None,
-                    "optimum": recorded.optimum,
-                    "searches": summaries,
-                }
-            )
-    names = " ".join(row["file"] for row in rows)
-    options = " ".join(f"--search {name}" for name in chosen) + (" --noise" if noise else "")
+            rows.append(_row(recorded, summaries))
+            body = _body(files[: len(rows)], rows, curves, settings, () if at == COLUMNS else at)
+            keep(body)
+    return body
+
+
+def _row(recorded: Recorded, summaries: Mapping[str, Any]) -> dict[str, Any]:
     return {
-        **header(f"tilewise bench search {names} --budget {budget} --seeds {seeds} {options}", clocks(files)),
-        "budget": budget,
-        "seeds": seeds,
-        "noise": noise,
-        "landscapes": rows,
-        "mean": {name: _mean([row["searches"][name] for row in rows], curves[name]) for name in chosen},
+        "file": Path(recorded.file).name,
+        "configs": len(recorded.space),
+        "device": recorded.scope.device,
+        "clock": str(recorded.scope.clock),
+        "feasible": sum(t is not None for t in recorded.times),
+        "prior": recorded.prior is not None,
+        "optimum": recorded.optimum,
+        "searches": summaries,
+    }
+
+
+def _body(
+    files: Sequence[str],
+    rows: Sequence[dict[str, Any]],
+    curves: Mapping[str, Sequence[Sequence[float]]],
+    settings: Mapping[str, int],
+    at: Sequence[int],
+) -> dict[str, Any]:
+    """Return the JSON of the landscapes so far: their `rows`, and the `curves` of each search on them."""
+    words = [
+        *(row["file"] for row in rows),
+        *(f"--{name.replace('_', '-')} {settings[name]}" for name in ("budget", "seeds", "first_seed")),
+        *(f"--search {name}" for name in curves),
+        *(f"--at {count}" for count in at),
+        *(["--noise"] if settings["noise"] else []),
+    ]
+    return {
+        **header(f"tilewise bench search {' '.join(words)}", clocks(files)),
+        **settings,
+        "landscapes": list(rows),
+        "mean": {name: _mean([row["searches"][name] for row in rows], found) for name, found in curves.items()},
     }
 
 
@@ -325,7 +356,9 @@ def _judged(course: Course, seen: Recorded, true: Recorded) -> Course:
     return Course(course.numbers, best + best[-1:] * (len(course.best) - len(best)), course.seconds_per_evaluation)
 
 
-def _summary(recorded: Recorded, random: RandomSearch, courses: Sequence[Course], budget: int) -> dict[str, Any]:
+def _summary(
+    recorded: Recorded, random: RandomSearch, courses: Sequence[Course], budget: int, columns: Sequence[int]
+) -> dict[str, Any]:
     """Summarise the courses of one search over the seeds.
 
     The summary holds the means of the fraction of the optimum with 95% intervals, the medians of the evaluations to
@@ -333,7 +366,6 @@ def _summary(recorded: Recorded, random: RandomSearch, courses: Sequence[Course]
     """
     optimum = recorded.optimum
     fractions = [[optimum / best for best in course.best] for course in courses]
-    columns = [n for n in COLUMNS if n <= budget]
     spent = [c.seconds_per_evaluation for c in courses if c.seconds_per_evaluation is not None]
     reached = {f"{m:.0%}": [_evaluations_to(course, optimum * (1 + m)) for course in courses] for m in MARGINS}
     summary: dict[str, Any] = {
@@ -367,12 +399,12 @@ def _score(
     return aggregate([course.best for course in courses], moments, random, average)
 
 
-def _calculated(random: RandomSearch, budget: int) -> dict[str, Any]:
+def _calculated(random: RandomSearch, budget: int, columns: Sequence[int]) -> dict[str, Any]:
     """Return random search's expected course, and the evaluations for an even chance to come within a margin."""
     curve = [random.fraction(n) for n in range(1, budget + 1)]
     to = {f"{m:.0%}": random.evaluations_to(m) for m in MARGINS}
     return {
-        "fraction": {str(n): round(curve[n - 1], 4) for n in COLUMNS if n <= budget},
+        "fraction": {str(n): round(curve[n - 1], 4) for n in columns},
         "evaluations_to": to,
         "score": 0.0,
         "curve": curve,

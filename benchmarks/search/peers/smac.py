@@ -2,7 +2,8 @@
 
 `HyperparameterOptimizationFacade` as SMAC ships it, asked and told. It knows no constraints: each suggestion is moved
 to the nearest valid config that was not tried, and SMAC is told that config's time. A failed config counts as slow as
-the slowest that ran.
+the slowest that ran. In a small space SMAC runs out of suggestions before all valid configs were tried; the rest are
+random.
 """
 
 from __future__ import annotations
@@ -52,7 +53,12 @@ class SmacSampler(NearestSampler):
         self._seeds: dict[int, int | None] = {}
 
     def suggest(self, study: Study, trial: FrozenTrial) -> Mapping[str, Any]:
-        asked = self._smac.ask()
+        from smac.main.exceptions import ConfigurationSpaceExhaustedException
+
+        try:
+            asked = self._smac.ask()
+        except (ConfigurationSpaceExhaustedException, StopIteration):  # the first time, and from then on
+            return {}
         self._seeds[trial.number] = asked.seed
         return dict(asked.config)
 
@@ -62,7 +68,7 @@ class SmacSampler(NearestSampler):
 
         super().after_trial(study, trial, state, values)
         times = self.history.values()
-        if not times:
+        if not times or trial.number not in self._seeds:
             return
         index = self.space.index_of([trial.params[name] for name in self.space.domains])
         assert index is not None, "only configs of the space are suggested"

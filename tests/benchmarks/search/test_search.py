@@ -124,6 +124,42 @@ def test_with_noise_a_search_is_judged_by_what_its_choice_really_takes(landscape
     assert quiet["landscapes"][0]["searches"]["exhaustive"]["fraction"]["200"] == 1
 
 
+def test_a_run_is_kept_after_each_landscape_as_if_it_ended_there(landscape):
+    files, kept = [landscape("one.json"), landscape("two.json")], []
+    body = bench_search(files, budget=16, seeds=2, searches=["random"], keep=kept.append)
+    assert [[row["file"] for row in so_far["landscapes"]] for so_far in kept] == [
+        ["one.json"],
+        ["one.json", "two.json"],
+    ]
+    assert kept[1] == body
+    alone = bench_search(files[:1], budget=16, seeds=2, searches=["random"])
+    for key in ("command", "landscapes", "mean"):
+        assert untimed(kept[0][key]) == untimed(alone[key])
+
+
+def untimed(found):
+    """Return the JSON without what each run measures anew."""
+    if isinstance(found, dict):
+        return {key: untimed(value) for key, value in found.items() if key != "seconds_per_evaluation"}
+    return [untimed(value) for value in found] if isinstance(found, list) else found
+
+
+def test_counts_and_seeds_may_be_chosen(landscape):
+    searches = ["random", "random-calculated"]
+    body = bench_search([landscape()], budget=6, seeds=2, first_seed=5, at=[4, 5, 9], searches=searches)
+    assert "--seeds 2 --first-seed 5 --search random --search random-calculated --at 4 --at 5" in body["command"]
+    recorded = load_recorded(landscape())
+    best = [replay(recorded, "random", seed, 6).best for seed in (5, 6)]
+    shown = body["landscapes"][0]["searches"]["random"]["fraction"]
+    assert shown == {str(n): round(statistics.fmean(1000.0 / course[n - 1] for course in best), 4) for n in (4, 5)}
+    assert set(body["mean"]["random-calculated"]["fraction"]) == {"4", "5"}
+
+
+def test_a_budget_below_every_count_is_refused(landscape):
+    with pytest.raises(UsageError, match="a budget of 6 holds none of the counts 8, 10, 16"):
+        bench_search([landscape()], budget=6, seeds=1, searches=["random"])
+
+
 def test_neighbours_winners_are_tried_early(landscape):
     files = [landscape(f"{n}.json", kernel="k", dims={"M": n}, dtype="float32", clock="modelled") for n in (64, 128)]
     body = bench_search(files, budget=20, seeds=2, searches=["guided-with-neighbours"])
@@ -141,6 +177,15 @@ def test_a_search_of_another_project_is_replayed_or_its_package_named(landscape,
     check_searches([name])
     course = replay(load_recorded(landscape()), name, 1, 30)
     assert len(set(course.numbers)) == 30
+
+
+@pytest.mark.full
+def test_smac_s_search_goes_on_where_smac_has_no_more_suggestions(tmp_path):
+    pytest.importorskip("smac")
+    cache = {f"{x},{y}": {"x": x, "y": y, "time": 1.0 + 0.1 * x + 0.2 * y} for x in range(4) for y in range(4)}
+    (tmp_path / "small.json").write_text(json.dumps({"tune_params_keys": ["x", "y"], "cache": cache}))
+    course = replay(load_recorded(str(tmp_path / "small.json")), "smac", 0, 16)
+    assert sorted(course.numbers) == list(range(16))
 
 
 @pytest.mark.parametrize("strategy", kernel_tuner.STRATEGIES)
