@@ -41,6 +41,16 @@ _PARTS = (
     health.plain,
 )
 
+_TAGS = {
+    "look-ups": "Which config is fastest, and why",
+    "listings": "What is stored: kernels, devices, problems, trials",
+    "files": "Exports and imports",
+    "jobs": "Tunings that the service runs",
+    "workers": "What a worker asks of the service",
+    "helion": "A remote cache for Helion",
+    "health": "Whether the service runs, and its metrics",
+}
+
 
 def create_app(store_url: str, options: Options | None = None, siblings: Siblings | None = None) -> FastAPI:
     """Return the service on the store at `store_url`, which the server opens when it starts and creates if missing.
@@ -62,6 +72,10 @@ def create_app(store_url: str, options: Options | None = None, siblings: Sibling
         title="tilewise",
         version=tilewise.__version__,
         summary="The fastest known tile configs of Triton kernels, by shape, dtype and device",
+        description="Look-ups, jobs and files of tile configs. Errors are problem details (RFC 9457).",
+        contact={"name": "tilewise", "url": "https://github.com/tilewise/tilewise"},
+        servers=[{"url": "/", "description": "The server that this document comes from"}],
+        openapi_tags=[{"name": name, "description": text} for name, text in _TAGS.items()],
         license_info={"name": "Apache-2.0", "identifier": "Apache-2.0"},
         routes=[*(route for part in _PARTS for route in part.routes), *PAGES],
         lifespan=lifespan,
@@ -116,6 +130,7 @@ def _add_rights(document: dict[str, Any]) -> None:
         for method, operation in operations.items():
             right = required_right(method.upper(), path)
             if right is None:
+                operation["security"] = []
                 continue
             operation["security"] = [{"token": []}, *([{}] if right is Right.READ else [])]
             for status, text in _REFUSALS.items():

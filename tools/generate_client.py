@@ -174,7 +174,7 @@ def _answer(
     """Return the type and the expression of the method's result."""
     arguments = ", ".join(sent)
     if stream := content.get("text/event-stream"):
-        data = stream["itemSchema"]["properties"]["data"]["contentSchema"]
+        data = stream["x-item-schema"]["properties"]["data"]["contentSchema"]
         return f"Iterator[{forms.of(data)}]", f"self._events({arguments})"
     if "application/json" not in content:
         return "str", f"self._send({arguments}).text"

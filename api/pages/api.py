@@ -74,7 +74,7 @@ def _operation(path: str, method: str, found: Mapping[str, Any]) -> Operation:
 def _schema_of(part: Mapping[str, Any]) -> str:
     """Return the name of the first schema that a body or an answer refers to."""
     for content in part.get("content", {}).values():
-        return _reference(content.get("schema") or content.get("itemSchema") or {})
+        return _reference(content.get("schema") or content.get("x-item-schema") or {})
     return ""
 
 

@@ -61,7 +61,7 @@ _EVENT = {
         },
     },
 }
-"""The schema of the stream's events, in the form of OpenAPI 3.2."""
+"""The schema of the stream's events: the `itemSchema` of OpenAPI 3.2, under a name that 3.1 allows."""
 _UNKNOWN: dict[int | str, dict[str, Any]] = {404: {"model": schemas.Problem, "description": "There is no such job."}}
 
 
@@ -191,7 +191,7 @@ async def delete_record(request: Request) -> Response:
     summary="Follow the progress of a job",
     response_class=StreamingResponse,
     responses={
-        200: {"content": {"text/event-stream": {"schema": {"type": "string"}, "itemSchema": _EVENT}}},
+        200: {"content": {"text/event-stream": {"schema": {"type": "string"}, "x-item-schema": _EVENT}}},
         **_UNKNOWN,
         **DATABASE_FAILS,
     },
