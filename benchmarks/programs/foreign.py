@@ -246,7 +246,7 @@ def outcome(code: int, errors: str) -> tuple[str, str]:
         return "tuned", ""
     if any(line.startswith("the spec of ") for line in lines):
         return "inferred", message
-    return "not captured" if "launches no" in message else "captured", message
+    return "not captured" if "launches no" in message or "ended before" in message else "captured", message
 
 
 def summary(rows: Iterable[dict[str, Any]]) -> dict[str, int]:
