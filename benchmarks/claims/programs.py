@@ -223,7 +223,7 @@ PROGRAMS = (
         places=(Place("docs/programs.md", _first_tries),),
         about=("tuner/capture", "tuner/inference", "tuner/stand_in", "benchmarks/programs"),
         designed="nothing with these kernels in sight",
-        not_designed="all seven; of one kernel of bitsandbytes, gemlite's and FLA's it was looked at before whether the "
+        not_designed="all seven; of one kernel of bitsandbytes, gemlite's and FLA's it was seen before whether the "
         "calls reach their launches, which gemlite's does not",
         note="Nothing was mended for the three refused: one library needs a later Triton, and the compiled code of the "
         "other two is wrong as it stands (docs/programs.md says why).",
