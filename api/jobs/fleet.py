@@ -41,10 +41,15 @@ def runnable_on(job: Job, live: Sequence[Worker]) -> list[str]:
     return [f"{worker.host} {lane.id}" for worker, lane in _lanes(job, live) if not worker.draining]
 
 
-def why_it_waits(job: Job, live: Sequence[Worker], running: Sequence[Job]) -> str:
-    """Return in one line why a queued job does not run, as far as the workers tell."""
+def why_it_waits(job: Job, live: Sequence[Worker], running: Sequence[Job], *, starting: bool = False) -> str:
+    """Return in one line why a queued job does not run, as far as the workers tell.
+
+    `starting` says that this server runs jobs too, which registers as a worker seconds after its start.
+    """
     known = [worker for worker in live if job.kernel in worker.kernels]
     lanes = list(_lanes(job, live))
+    if not live and starting:
+        return "it is about to start: this server is registering its devices"
     if not live:
         return "no worker is alive: start tilewise worker, or a server with jobs, on this database"
     if not known:

@@ -272,7 +272,7 @@ def placed_json(service: Service, job: Job) -> dict[str, Any]:
     if job.state is not State.QUEUED:
         return job_json(job)
     live = service.fleet.live()
-    waits = why_it_waits(job, live, service.jobs.running())
+    waits = why_it_waits(job, live, service.jobs.running(), starting=service.runs_jobs)
     return job_json(job) | {"runnable_on": runnable_on(job, live), "waits": waits}
 
 

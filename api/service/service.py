@@ -164,7 +164,7 @@ class Service:
         self.slow_lookups = SlowLookups(self._url, self.answer_cache, supervisor, self._siblings.count)
         self._preparing = asyncio.create_task(self._prepare())
         await self._siblings.open(self.metrics.text)
-        if self.options.run_jobs and self._siblings.is_first and self.writer.database.writable:
+        if self.runs_jobs and self._siblings.is_first:
             from tilewise.api.jobs.processes import ProcessExecutor
             from tilewise.api.jobs.runner import Runner
             from tilewise.db.signed_kernels import SignedKernels
@@ -224,6 +224,11 @@ class Service:
     def _share(self, total: int) -> int:
         """Return this process's part of what all processes of the server may have."""
         return max(1, total // self._siblings.count)
+
+    @property
+    def runs_jobs(self) -> bool:
+        """Return whether this server, in one of its processes, runs jobs on this machine's devices."""
+        return self.options.run_jobs and self.writer.database.writable
 
     def wake_runner(self) -> None:
         if self._runner is not None:

@@ -139,7 +139,47 @@ def _rwkv7() -> Any:
     return _call("fla.ops.rwkv7.fused_addcmul:fused_addcmul_rwkv7", _real(2, 64, 96), _real(2, 64, 96), *rows)
 
 
+_BNB = "bitsandbytes.backends.triton"
+
+
+def _eight_bits_of_bnb() -> Any:
+    torch = importlib.import_module("torch")
+    return _call(f"{_BNB}.kernels_8bit_quant:quantize_blockwise_triton", _cuda(96, 768), _codes(torch), 256)
+
+
+def _from_eight_bits_of_bnb() -> Any:
+    torch = importlib.import_module("torch")
+    place, packed = f"{_BNB}.kernels_8bit_quant:dequant_8bit_blockwise", _whole(256, 96, 768).byte()
+    return _call(place, packed, _cuda(96 * 3), _codes(torch), 256, dtype=torch.float32)
+
+
+def _codes(torch: Any) -> Any:
+    return torch.linspace(-1, 1, 256, device="cuda")
+
+
+def _four_bits_of_bnb() -> Any:
+    packed = _whole(1, 96 * 384, 1).byte()
+    place = f"{_BNB}.kernels_4bit:quantize_4bit_blockwise_triton"
+    return _call(place, _cuda(96, 768), 64, "nf4", 96 * 12, _cuda(96 * 12), 96 * 768, packed)
+
+
+def _from_four_bits_of_bnb() -> Any:
+    torch, place = importlib.import_module("torch"), f"{_BNB}.kernels_4bit:dequantize_4bit_impl"
+    return _call(place, _whole(256, 96 * 384, 1).byte(), _cuda(96 * 12), 64, "nf4", torch.float32, _cuda(96, 768))
+
+
+def _weights_of_gemlite() -> Any:
+    torch = importlib.import_module("torch")
+    layer = torch.nn.Linear(512, 384, bias=False, dtype=torch.float16, device="cuda")
+    return _call("gemlite.helper:A16W8", device="cuda").from_linear(layer)(_half(96, 512))
+
+
 CALLS: Mapping[str, Callable[[], object]] = {
+    "bitsandbytes/quantize8": _eight_bits_of_bnb,
+    "bitsandbytes/dequantize8": _from_eight_bits_of_bnb,
+    "bitsandbytes/quantize4": _four_bits_of_bnb,
+    "bitsandbytes/dequantize4": _from_four_bits_of_bnb,
+    "gemlite/int8": _weights_of_gemlite,
     "conch/gelu": lambda: _call("conch.ops.activation.gelu_tanh_and_mul:gelu_tanh_and_mul", _cuda(96, 1400)),
     "conch/silu": lambda: _call("conch.ops.activation.silu_and_mul:silu_and_mul", _cuda(96, 1400)),
     "conch/gemma": lambda: _call(
@@ -241,6 +281,8 @@ CALLS: Mapping[str, Callable[[], object]] = {
         _half(192),
     ),
     "fla/gla": lambda: _call("fla.ops.gla:fused_recurrent_gla", _heads(), _heads(), _heads(), _decays()),
+    "fla/rotary": lambda: _call("fla.modules.rotary:rotary_embedding", _heads(), _real(128, 32), _real(128, 32)),
+    "fla/retention": lambda: _call("fla.ops.retention:chunk_retention", _heads(), _heads(), _heads()),
     "fla/hgrn": lambda: _call("fla.ops.hgrn:fused_recurrent_hgrn", _real(2, 128, 96), _real(2, 128, 96)),
     "fla/hgrn_chunk": lambda: _call("fla.ops.hgrn:chunk_hgrn", _real(2, 128, 96), _real(2, 128, 96)),
     "fla/delta": lambda: _call(

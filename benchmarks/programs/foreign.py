@@ -40,6 +40,7 @@ class Case:
 
 
 _PACKAGES = {
+    "bitsandbytes": ("bitsandbytes", "bitsandbytes"),
     "bm3d": ("bm3d-triton", "bm3d_triton"),
     "cce": ("cut-cross-entropy", "cut_cross_entropy"),
     "colortransfer": ("colortransfer-triton", "colortransfer_triton"),
@@ -48,6 +49,7 @@ _PACKAGES = {
     "entmax": ("adasplash", "adasplash"),
     "fla": ("fla-core", "fla"),
     "flaggems": ("flag-gems", "flag_gems"),
+    "gemlite": ("gemlite", "gemlite"),
     "kmeans": ("flash-kmeans", "flash_kmeans"),
     "liger": ("liger-kernel", "liger_kernel"),
     "lightllm": ("lightllm", "lightllm"),
@@ -122,6 +124,13 @@ flaggems/mv mv_kernel
 flaggems/vector_norm l2_norm_kernel
 flaggems/prod prod_kernel
 flaggems/gather _gather_flaggems_jit_function
+bitsandbytes/quantize8 quantize_8bit_blockwise_kernel
+bitsandbytes/dequantize8 dequant_8bit_kernel
+bitsandbytes/quantize4 quantize_nf4_blockwise_kernel
+bitsandbytes/dequantize4 dequant_nf4_kernel
+gemlite/int8 gemm_INT_kernel
+fla/rotary rotary_embedding_kernel
+fla/retention chunk_o_fwd_kernel
 bm3d _match _normalize
 colortransfer moments_part
 crossentropy cross_entropy_kernel
@@ -237,7 +246,7 @@ def outcome(code: int, errors: str) -> tuple[str, str]:
         return "tuned", ""
     if any(line.startswith("the spec of ") for line in lines):
         return "inferred", message
-    return "not captured" if "launches no" in message else "captured", message
+    return "not captured" if "launches no" in message or "ended before" in message else "captured", message
 
 
 def summary(rows: Iterable[dict[str, Any]]) -> dict[str, int]:

@@ -55,6 +55,15 @@ def test_a_kernel_is_tuned_for_the_shapes_that_its_program_launches(capsys, data
     assert result["verified_by"] == "reference" and result["trials"]["total"] == 3  # the same trials, verified again
 
 
+def test_the_error_that_ended_a_program_before_its_launches_is_the_reason(capsys, tmp_path):
+    program = tmp_path / "early.py"
+    program.write_text("import triton\n\ntriton.function_of_a_later_release()\n")
+    code, _, err = run(capsys, "capture", str(program))
+    last = err.splitlines()[-1]
+    assert code == 4 and f"{program} ended before it launched a Triton kernel: AttributeError" in last
+    assert "function_of_a_later_release" in last
+
+
 def test_the_trials_of_a_kernel_are_listed_sorted_and_filtered(capsys, database):
     tune = ("tune", KERNEL, "--program", "--device", "model:Ascend910B4", "--trials", "2", "--db", database)
     code, _, _ = run(capsys, *tune, "-s", "n_elements=98432")

@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
 from tilewise.errors import StoreError
 from tilewise.kernels.source import digest
-from tilewise.tuner.inference.infer import Inferred
 
 __all__ = ["keep_spec", "kept_spec", "only_kept_spec"]
 
 
-def keep_spec(inferred: Inferred, name: str, data_folder: Path) -> Path:
+def keep_spec(text: str, name: str, data_folder: Path) -> Path:
     """Write the spec of the kernel `name`, and return its file. Raises `StoreError` if it cannot be written.
 
-    A spec of another text is another file: processes import a file once.
+    A spec of another text is another file: processes import a file once, and may do so while others write it.
     """
-    file = data_folder / "specs" / f"{name}-{digest(inferred.text)[:12]}.py"
+    file = data_folder / "specs" / f"{name}-{digest(text)[:12]}.py"
     try:
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(inferred.text)
+        whole = file.with_name(f"{file.name}.{os.getpid()}.tmp")
+        whole.write_text(text)
+        whole.replace(file)
     except OSError as error:
         raise StoreError(f"cannot write {file}: {error.strerror}; set TILEWISE_DATA to another folder") from error
     return file

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import re
 from collections.abc import Iterable, Sequence
@@ -171,9 +172,19 @@ def _reference(form: Form, roles: Roles, expression: str) -> str:
     used = [name for name in inputs if re.search(rf"\b{name}\b", expression)]
     lines = ["def reference(inputs):", "    import torch", ""]
     lines += [f"    {', '.join(used)} = {', '.join(f'inputs[{_literal(name)}]' for name in used)}"] if used else []
+    if _is_tuple(expression):  # typed without parentheses, it would be two arguments
+        expression = f"({expression})"
     if len(outputs) == 1:
         return "\n".join([*lines, f"    return {{{_literal(outputs[0])}: {expression}}}"])
     return "\n".join([*lines, f"    return dict(zip({_tuple(outputs)}, {expression}, strict=True))"])
+
+
+def _is_tuple(expression: str) -> bool:
+    try:
+        body = ast.parse(expression, mode="eval").body
+    except SyntaxError:
+        return False
+    return isinstance(body, ast.Tuple)
 
 
 def _spec(form: Form, file: Path, division: Division | None, *, widen: bool, reference: bool, multiplies: bool) -> str:

@@ -26,9 +26,10 @@ from tilewise.kernels.spec import KernelSpec
 from tilewise.settings import read_settings
 from tilewise.tuner.capture.kept_launches import keep_launch
 from tilewise.tuner.capture.recorder import MOST_CALLS, Recorder
-from tilewise.tuner.inference.kept_specs import kept_spec
+from tilewise.tuner.inference.kept_specs import keep_spec, kept_spec
 from tilewise.tuner.measure.launch import interpreted
 from tilewise.tuner.runtime.current_device import is_capturing
+from tilewise.tuner.runtime.shared_choices import shared_choices
 from tilewise.tuner.runtime.torch_custom_op import uncompiled
 from tilewise.tuner.runtime.tuned import TunedFunction, names_of
 
@@ -241,7 +242,7 @@ class AutotunedFunction:
         """Find the kernel's spec, once. Without one, the kernel was never tuned on this machine."""
         self._opened = True
         try:
-            file = kept_spec(self._file.resolve(), self.__name__, read_settings().data_folder)
+            file = self._agreed_spec(kept_spec(self._file.resolve(), self.__name__, read_settings().data_folder))
             if file is None:
                 self._tell(
                     f"{self.__name__} was never tuned; tilewise tune {self._file}:{self.__name__} --program does"
@@ -250,6 +251,26 @@ class AutotunedFunction:
             self._spec = registry.load(f"{file}:SPEC")
         except TilewiseError as error:
             self._tell(f"{self.__name__} launches its default: {error}")
+
+    def _agreed_spec(self, own: Path | None) -> Path | None:
+        """Return the file of the spec that all ranks of the job use: a node may lack it, or have another."""
+        choices = shared_choices()
+        if not choices.are_shared:
+            return own
+        place, here = f'"{self._file.resolve()}:{self.__name__}"', f'"FILE:{self.__name__}"'  # nodes may differ in it
+        text = None if own is None else own.read_text().replace(place, here)
+        agreed = choices.agreed_spec(self._source_text(), text)
+        if agreed == text:
+            return own
+        if agreed is None:
+            raise UsageError("the rank that launched it first has no spec of it; copy TILEWISE_DATA there")
+        return keep_spec(agreed.replace(here, place), self.__name__, read_settings().cache_folder)
+
+    def _source_text(self) -> str:
+        function = self.fn
+        while not inspect.isfunction(function):
+            function = function.fn
+        return inspect.getsource(function)
 
     def _for_flags(self, spec: KernelSpec, args: Sequence[Any], kwargs: dict[str, Any]) -> _Launcher:
         """Return the launcher for the flags that a call passes: another value is another problem."""

@@ -2,7 +2,8 @@
 
 Ranks of one job that launch different configs wait for each other at every collective, and may add numbers in another
 order. So the first rank that chooses a config for a problem chooses for all: it puts its choice into the key-value
-store that torchrun keeps for its workers, and a key's first value stays. No rank waits for another.
+store that torchrun keeps for its workers, and a key's first value stays. No rank waits for another. Of a kernel whose
+spec was inferred, they first agree on that spec in the same way: a node that lacks it could not tell the problem.
 
 `TILEWISE_CHOICES` names a file of choices. What is in the file is launched, and what is not is added to it. On a file
 system that all processes share, they agree by the file, without torchrun too.
@@ -15,12 +16,12 @@ import json
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -31,6 +32,8 @@ from tilewise.settings import read_settings
 from tilewise.tuner.workers.file_lock import try_lock
 
 __all__ = ["WAIT_SECONDS", "SharedChoice", "SharedChoices", "shared_choices"]
+
+_T = TypeVar("_T")
 
 _log = logging.getLogger("tilewise.runtime")
 
@@ -106,15 +109,25 @@ class SharedChoices:
 
     def agreed(self, own: SharedChoice) -> SharedChoice:
         """Return everybody's choice: that of the first process, which may be this one."""
-        if self._ranks is not None:
-            try:
-                own = self._ranks.first(own)
-            except (RuntimeError, ValueError, ImportError) as error:
-                _log.warning("ranks may choose different configs: torchrun's store does not answer: %s", error)
-                self._ranks = None
+        own = self._first(f"tilewise/{own.key}", own, SharedChoice.text, partial(_read_for, own.key))
         if self._file is not None:
             own = self._ask(lambda file: file.first(own)) or own
         return own
+
+    def agreed_spec(self, function: str, own: str | None) -> str | None:
+        """Return the text of everybody's spec of a function, given by its source; None if the first rank has none."""
+        return self._first(f"tilewise/spec/{digest(function)}", own, json.dumps, json.loads)
+
+    def _first(self, key: str, own: _T, encode: Callable[[_T], str], decode: Callable[[bytes], _T]) -> _T:
+        """Return the value of the rank that came first, `own` without ranks or without their store."""
+        if self._ranks is None:
+            return own
+        try:
+            return decode(self._ranks.first(key, encode(own)))
+        except (RuntimeError, ValueError, ImportError) as error:
+            _log.warning("ranks may choose different configs: torchrun's store does not answer: %s", error)
+            self._ranks = None
+            return own
 
     def _ask(self, question: Any) -> SharedChoice | None:
         try:
@@ -138,6 +151,14 @@ def _opened(file: Path | None, place: tuple[str, ...], process: int) -> SharedCh
     return SharedChoices(file, os.environ)
 
 
+def _read_for(key: str, text: bytes) -> SharedChoice:
+    """Read a choice. Raises `ValueError` if it is one for another problem than the key's."""
+    found = SharedChoice.read(text)
+    if found.key != key:
+        raise ValueError("it holds a choice for another problem")
+    return found
+
+
 def _is_one_of_many(environment: Mapping[str, str]) -> bool:
     world = environment.get("WORLD_SIZE", "")
     return world.isdigit() and int(world) > 1 and {"MASTER_ADDR", "MASTER_PORT"} <= environment.keys()
@@ -150,16 +171,14 @@ class _Ranks:
         self._place = environment["MASTER_ADDR"], environment["MASTER_PORT"]
         self._opened: Any = None
 
-    def first(self, own: SharedChoice) -> SharedChoice:
-        """Return the choice of the rank that came first. Raises `RuntimeError` if the store cannot be reached."""
+    def first(self, key: str, own: str) -> bytes:
+        """Return what the rank that came first put there. Raises `RuntimeError` if the store cannot be reached."""
         if self._opened is None:
             distributed: Any = importlib.import_module("torch.distributed")
             host, port = self._place
             limit = timedelta(seconds=WAIT_SECONDS)
             self._opened = distributed.TCPStore(host, int(port), is_master=False, timeout=limit, wait_for_workers=False)
-        found = SharedChoice.read(self._opened.compare_set(f"tilewise/{own.key}", "", own.text()))
-        if found.key != own.key:
-            raise ValueError("it holds a choice for another problem")
+        found: bytes = self._opened.compare_set(key, "", own)
         return found
 
 

@@ -217,11 +217,15 @@ def torch_stand_in() -> Iterator[Callable[[], Any]]:
     for name in before:
         setattr(torch.cuda, name, answers[name])
     torch.set_default_device = lambda device: claims.index_on_cpu(device) and None
+    # the renamed backend has no hooks, which torch.distributed.barrier() runs into when it asks for the accelerator
+    accelerator = torch._C._get_accelerator
+    torch._C._get_accelerator = _constant(torch.device("cpu"))
     try:
         with _mode(torch, claims), _uncompiled(torch):
             yield claims.device
     finally:
         torch.set_default_device = default
+        torch._C._get_accelerator = accelerator
         for name, function in before.items():
             setattr(torch.cuda, name, function)
         for name in added:

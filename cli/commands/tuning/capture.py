@@ -68,6 +68,9 @@ def captured(program: Program, arguments: Sequence[str], *, quiet: bool) -> list
         names = ", ".join(kernel.name for kernel in recorder.kernels)
         wanted = f"no kernel {program.kernel}; it launches {names}" if names else "no Triton kernel"
         hint = "" if names else "; a test file runs as tilewise capture pytest -- FILE"
+        if ending.error is not None and not names:
+            told = raised(ending.error, program.name)
+            raise NotFound(f"{program.name} ended before it launched a Triton kernel: {told}")
         raise NotFound(f"{program.name} launches {wanted}{hint}")
     return kernels
 

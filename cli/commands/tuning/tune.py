@@ -210,7 +210,7 @@ def _inferred(text: str, arguments: Sequence[str], how: dict[str, Any]) -> tuple
     from tilewise.tuner.inference.kept_specs import keep_spec
 
     inferred, name = inferred_spec(text, arguments, **how)
-    file = keep_spec(inferred, name, read_settings().data_folder)
+    file = keep_spec(inferred.text, name, read_settings().data_folder)
     click.echo(f"tilewise: the spec of {name} is {file}", err=True)
     return f"{file}:SPEC", inferred.problems
 

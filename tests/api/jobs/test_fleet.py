@@ -59,6 +59,12 @@ def test_it_is_said_why_a_job_waits(changes, live, said):
     assert why_it_waits(replace(JOB, **changes), live, []).startswith(said)
 
 
+def test_a_job_waits_for_the_devices_of_a_server_that_has_just_started():
+    starting = why_it_waits(JOB, [], [], starting=True)
+    assert starting == "it is about to start: this server is registering its devices"
+    assert why_it_waits(replace(JOB, kernel="mine"), [ALPHA], [], starting=True).startswith("none of 1 live workers")
+
+
 def test_a_job_waits_while_all_devices_that_could_run_it_are_busy():
     running = [replace(JOB, id=number, state=State.RUNNING, host="alpha", lane=f"cuda:{number}") for number in (0, 1)]
     assert why_it_waits(JOB, [ALPHA], running) == "all of 2 devices that could run it are busy"

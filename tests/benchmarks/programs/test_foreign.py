@@ -23,6 +23,7 @@ SPEC = "tilewise: the spec of k is /home/me/specs/k.py\n"
         ),
         (2, "tilewise: no spec can be inferred for k: why\n", ("captured", "no spec can be inferred for k: why")),
         (4, "tilewise: /home/me/p.py launches no kernel k\n", ("not captured", "p.py launches no kernel k")),
+        (4, "tilewise: p.py ended before it launched one\n", ("not captured", "p.py ended before it launched one")),
     ],
 )
 def test_the_outcome_is_how_far_a_kernel_came(code, errors, expected):

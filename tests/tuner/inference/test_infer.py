@@ -38,7 +38,7 @@ def captured(name):
 
 def inferred(kernel, tmp_path, **options):
     found = infer(kernel, cache_folder=read_settings().cache_folder, **options)
-    return found, registry.load(f"{keep_spec(found, kernel.name, tmp_path)}:SPEC")
+    return found, registry.load(f"{keep_spec(found.text, kernel.name, tmp_path)}:SPEC")
 
 
 def test_a_spec_has_the_programs_configs_grid_roles_and_division(tmp_path):

@@ -5,14 +5,12 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from tilewise.tuner.inference.infer import Inferred
 from tilewise.tuner.inference.kept_specs import keep_spec, kept_spec, only_kept_spec
 
 
 def test_the_newest_spec_of_a_kernel_is_found_by_its_name_alone(tmp_path):
     first, second = (
-        keep_spec(Inferred(f'FUNCTION = "/a/program.py:scale"\n# {text}\n', (), ()), "scale", tmp_path)
-        for text in ("one", "two")
+        keep_spec(f'FUNCTION = "/a/program.py:scale"\n# {text}\n', "scale", tmp_path) for text in ("one", "two")
     )
     os.utime(second, (1, 1))
     assert only_kept_spec("scale", tmp_path) == first
@@ -21,7 +19,7 @@ def test_the_newest_spec_of_a_kernel_is_found_by_its_name_alone(tmp_path):
 
 def test_kernels_of_one_name_in_two_programs_are_not_mixed_up(tmp_path):
     kept = {
-        program: keep_spec(Inferred(f'FUNCTION = "{program}:scale"\n', (), ()), "scale", tmp_path)
+        program: keep_spec(f'FUNCTION = "{program}:scale"\n', "scale", tmp_path)
         for program in ("/a/program.py", "/b/program.py")
     }
     assert only_kept_spec("scale", tmp_path) is None

@@ -329,3 +329,11 @@ def test_a_whole_number_of_operations_is_multiplied_as_it_is():
     found = spec_text(PRODUCT, Path("program.py"), {}, division, widen=False)
     assert "    return 12 * M * N\n" in found
     assert not any(word in found for word in ("traffic=", "reductions=", "Dot(", "matrix_dtype"))
+
+
+def test_several_outputs_are_a_tuple_with_or_without_parentheses():
+    for expression in ("a + 1, b", "(a + 1, b)"):
+        roles = {"c": 'role="out"', "d": 'role="out"'}
+        text = spec_text(PRODUCT, Path("program.py"), roles, DIVISION, widen=True, reference=expression)
+        (line,) = [line.strip() for line in text.splitlines() if "dict(zip(" in line]
+        assert eval(line.removeprefix("return "), {"a": 1, "b": 5}) == {"c": 2, "d": 5}

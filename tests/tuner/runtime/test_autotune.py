@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import logging
 import os
 import subprocess
 import sys
+from datetime import timedelta
 from types import SimpleNamespace
 
 import pytest
@@ -18,7 +20,6 @@ from tilewise.errors import UsageError
 from tilewise.kernels import registry
 from tilewise.kernels.source import source_hash
 from tilewise.settings import read_settings
-from tilewise.tuner.inference.infer import Inferred
 from tilewise.tuner.inference.kept_specs import keep_spec
 from tilewise.tuner.runtime.autotune import autotuning
 
@@ -79,7 +80,7 @@ def kept(tmp_path, monkeypatch):
     """Keep a spec of the program's kernel, and a database with a result for 1000 elements."""
     monkeypatch.setenv("TILEWISE_DATA", str(tmp_path))
     monkeypatch.setenv("TILEWISE_DB", f"sqlite:///{tmp_path / 'tiles.db'}")
-    file = keep_spec(Inferred(SPEC_TEXT, (), ()), "add_kernel", tmp_path)
+    file = keep_spec(SPEC_TEXT, "add_kernel", tmp_path)
     spec = registry.load(f"{file}:SPEC")
     problem = Problem("add_kernel", {"n_elements": 1000}, "float32")
     scope = Scope(problem, source_hash(spec), "Ascend910B4", Clock.MODELLED, "model", 40)
@@ -91,7 +92,8 @@ def kept(tmp_path, monkeypatch):
 @pytest.fixture
 def decorated(monkeypatch):
     def decorate(**options):
-        monkeypatch.setattr("tilewise.tuner.runtime.autotune.inspect.getsourcefile", lambda function: str(PROGRAM))
+        there = SimpleNamespace(**{**vars(inspect), "getsourcefile": lambda function: str(PROGRAM)})
+        monkeypatch.setattr("tilewise.tuner.runtime.autotune.inspect", there)
         function = Jitted()
         return tilewise.autotune(CONFIGS, ["n_elements"], **options)(function), function
 
@@ -120,6 +122,45 @@ def test_a_kernel_that_was_never_tuned_launches_its_first_config_and_says_so_onc
     assert len(caplog.messages) == 1 and "add_kernel was never tuned; tilewise tune " in caplog.messages[0]
 
 
+@pytest.fixture
+def ranks(monkeypatch):
+    """Make this process one of a job's ranks."""
+    distributed = pytest.importorskip("torch.distributed")
+    store = distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=60))
+    for name, value in (("WORLD_SIZE", "2"), ("MASTER_ADDR", "127.0.0.1"), ("MASTER_PORT", str(store.port))):
+        monkeypatch.setenv(name, value)
+    return store
+
+
+def leave_for_a_node_without_files(monkeypatch, folder):
+    monkeypatch.setenv("TILEWISE_DATA", str(folder))
+    monkeypatch.setenv("TILEWISE_CACHE", str(folder))
+    monkeypatch.setenv("TILEWISE_DB", f"sqlite:///{folder / 'none.db'}")
+
+
+def test_a_rank_without_the_files_launches_what_another_found_in_them(kept, decorated, ranks, tmp_path, monkeypatch):
+    first, _ = decorated(device="Ascend910B4")
+    launch(first)
+    leave_for_a_node_without_files(monkeypatch, tmp_path / "other node")
+    other, function = decorated(device="Ascend910B4")
+    launch(other)
+    assert function.launches[0]["BLOCK_SIZE"] == 4096 and other.choices[0].match == "exact"
+
+
+def test_ranks_launch_the_default_if_the_first_of_them_has_no_files(
+    kept, decorated, ranks, tmp_path, monkeypatch, caplog
+):
+    with monkeypatch.context() as there:
+        leave_for_a_node_without_files(there, tmp_path / "other node")
+        launch(decorated(device="Ascend910B4")[0])
+    kernel, function = decorated(device="Ascend910B4")
+    caplog.clear()
+    launch(kernel)
+    launch(kernel)
+    assert [given["BLOCK_SIZE"] for given in function.launches] == [512, 512]
+    assert len(caplog.messages) == 1 and "copy TILEWISE_DATA there" in caplog.messages[0]
+
+
 def test_a_launch_outside_the_spec_uses_the_first_config(kept, decorated, caplog):
     kernel, function = decorated(device="Ascend910B4")
     with caplog.at_level(logging.WARNING, "tilewise.runtime"):
@@ -134,7 +175,7 @@ def test_a_call_with_another_flag_is_another_problem(decorated, tmp_path, monkey
     monkeypatch.setenv("TILEWISE_DB", f"sqlite:///{tmp_path / 'tiles.db'}")
     text = SPEC_TEXT.replace("    parameters=", '    flags=(Flag("EXACT", (False, True)),),\n    parameters=')
     text = text.replace("import Buffer,", "import Buffer, Flag,")
-    file = keep_spec(Inferred(text, (), ()), "add_kernel", tmp_path)
+    file = keep_spec(text, "add_kernel", tmp_path)
     spec = registry.load(f"{file}:SPEC")
     with open_store(read_settings().database_url) as store:
         for flags, size in (({}, 1024), ({"EXACT": True}, 8192)):

@@ -131,3 +131,13 @@ def test_nothing_of_a_stand_in_stays():
         assert not stands_in or torch.cuda.device_count is not before[0]
     assert (torch.cuda.device_count, torch.set_default_device) == before
     assert "torch_npu" not in sys.modules and torch.ones(2).is_cpu
+
+
+def test_the_ranks_of_a_program_meet_at_a_barrier(standing_in, tmp_path):
+    distributed = pytest.importorskip("torch.distributed")
+    store = distributed.FileStore(str(tmp_path / "ranks"), 1)
+    distributed.init_process_group("gloo", store=store, rank=0, world_size=1)
+    try:
+        distributed.barrier()
+    finally:
+        distributed.destroy_process_group()
