@@ -324,6 +324,43 @@ def _products_words(raw: Raw) -> str:
     )
 
 
+def _energy(raw: Raw) -> str:
+    """Return how much each config takes of the energy of the one found by time, with the range of its measurements."""
+    return "; ".join(
+        f"{row['kernel']} {shape_text(_sizes(row))}: {', '.join(_of_fastest(row))}" for row in _energies(raw)
+    )
+
+
+def _sizes(row: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in row["dims"].items() if name != "objective"}
+
+
+def _of_fastest(row: Mapping[str, Any]) -> list[str]:
+    fastest, *others = row["in_turns"]
+    unit = fastest["energy_uj"]
+    return [
+        f"{other['config']} {other['energy_uj'] / unit:.3f} ({other['lowest_uj'] / unit:.3f} to "
+        f"{other['highest_uj'] / unit:.3f})"
+        for other in (fastest, *others)
+    ]
+
+
+def _energy_words(raw: Raw) -> str:
+    rows = {row["kernel"]: {each["config"]: each["energy_uj"] for each in row["in_turns"]} for row in _energies(raw)}
+    saved = {kernel: 1 - each["least energy"] / each["least time"] for kernel, each in rows.items()}
+    more = rows["row_reduce"]["default"] / rows["row_reduce"]["least time"] - 1
+    return (
+        f"the config found by energy took {saved['row_reduce']:.1%} less of it than the one found by time on "
+        f"`row_reduce` and {saved['gemm']:.1%} on `gemm`, both less than repeated measurements differ. The default "
+        f"of `row_reduce` took {more:.1%} more"
+    )
+
+
+def _energies(raw: Raw) -> list[Mapping[str, Any]]:
+    rows: list[Mapping[str, Any]] = raw["h200-energy"]["rows"]
+    return rows
+
+
 CHIP = (
     Claim(
         name="row_reduce-rate",
@@ -516,6 +553,22 @@ CHIP = (
         designed="the data, with a mean of 10000, was chosen to be hard for torch's way of summing",
         not_designed="torch, which ran as installed",
         note="One draw of the data. The larger of the two variants' deviations counts.",
+    ),
+    Claim(
+        name="energy-h200",
+        question="Energy of the configs found by energy, found by time and by default on an H200, as a share of that "
+        "found by time, with the least and the most of the measurements",
+        figure=_energy,
+        cases=lambda raw: (
+            f"{len(_energies(raw))} problems, one tuning each by time and by energy of 61 trials, ten measurements in "
+            "turns, one process"
+        ),
+        files=("docs/results/h200-energy.json",),
+        places=(Place("docs/spec.md", _energy_words),),
+        about=("benchmarks/gpu/energy.py", "tuner/devices/cuda", "tuner/measure", "tuner/samplers"),
+        designed="nothing",
+        not_designed="all; an earlier run, which three minutes ended, had only made the command launch the kernels",
+        note="Energy of the whole board, its idle power included, with caches as the launch before left them.",
     ),
     Claim(
         name="faults",
