@@ -203,13 +203,20 @@ def _answer(function: Callable[..., Any], arguments: tuple[Any, ...]) -> tuple[s
         return RAISED, (type(error).__name__, describe(error))
 
 
+def _at(place: str) -> Any:
+    """Import `package.module`, or `package.module:function` and return the function."""
+    module, _, name = place.partition(":")
+    imported = importlib.import_module(module)
+    return getattr(imported, name) if name else imported
+
+
 def _main(descriptor: str, folder: str, entry: str, *imports: str) -> NoReturn:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # crashes are expected; they leave no core file
     control = socket.socket(fileno=int(descriptor))
-    for module in imports:
-        importlib.import_module(module)
-    module, _, name = entry.partition(":")
-    function = getattr(importlib.import_module(module), name)
+    for place in imports:
+        if callable(found := _at(place)):
+            found()
+    function = _at(entry)
     warnings.simplefilter("ignore", DeprecationWarning)  # about forking after a library has started threads
     places = _Places(control, function, folder)
     control.send(READY.encode())

@@ -129,9 +129,10 @@ class Worker:
     """A helper process that calls `entry` (`"package.module:function"`), started by the first call or by `start`.
 
     After a crash or a timeout a fresh process answers the next call. Not thread-safe. `env` is set on top of this
-    process's environment; a value of None removes a variable. `imports` lists modules that the function will need,
-    so that no fresh process has to import them again. Instead of an entry, a `Supervisor` that other workers share has
-    all three; who made it closes it. `disk_bytes` is the limit of the process's temporary folder.
+    process's environment; a value of None removes a variable. `imports` lists modules that the function will need, and
+    functions (`"package.module:function"`) to call once, so that no fresh process has to do either again. Instead of an
+    entry, a `Supervisor` that other workers share has all three; who made it closes it. `disk_bytes` is the limit of
+    the process's temporary folder.
     """
 
     def __init__(

@@ -31,6 +31,9 @@ time.sleep(float(os.environ.get("IMPORT_SECONDS", 0)))
 
 def run(text):
     return eval(text)
+
+def remember():
+    os.environ["REMEMBERED"] = str(os.getpid())
 """
 
 
@@ -309,6 +312,19 @@ def test_the_workers_of_a_pool_are_children_of_one_process_that_imports_once(poo
     pids, supervisors = zip(*[call.result() for call in calls], strict=True)
     assert len(set(pids)) == 3
     assert importers() == list(set(supervisors))
+
+
+def test_a_function_among_the_imports_is_called_once_for_all_workers(calls):
+    pool = WorkerPool(calls, 2, imports=("calls_for_test:remember",))
+    try:
+        asked = "(time.sleep(0.3), os.getpid(), os.environ['REMEMBERED'])[1:]"
+        answers = [pool.submit(asked, timeout=60) for _ in range(2)]
+        pids, remembered = zip(*[answer.result() for answer in answers], strict=True)
+        assert len(set(pids)) == 2
+        assert len(set(remembered)) == 1
+        assert remembered[0] not in map(str, pids)
+    finally:
+        pool.close()
 
 
 def test_a_pool_forks_no_worker_that_is_not_called(pool):

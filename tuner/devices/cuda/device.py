@@ -13,6 +13,7 @@ from tilewise.db.records import Clock, Status
 from tilewise.errors import Unavailable
 from tilewise.tuner.devices.base import DeviceRow
 from tilewise.tuner.devices.cuda import compile as cuda_compile
+from tilewise.tuner.devices.measured import triton_start
 from tilewise.tuner.devices.measured.device import Limits, MeasuredDevice
 from tilewise.tuner.measure.outcome import Outcome
 from tilewise.tuner.workers.worker import WorkerFailed
@@ -93,6 +94,7 @@ class CudaDevice(MeasuredDevice):
             (runtime, index, warm),
             compile,
             imports=("torch", "triton"),
+            compile_imports=(triton_start.ENTRY,),
             compile_env=_NO_GPU,
             jobs=jobs,
             limits=limits,

@@ -66,8 +66,9 @@ class MeasuredDevice(Device):
     `runtime` says how the bench process opens the accelerator: `"package.module:function"` and its arguments. `compile`
     names the function that compiles ahead; it is called with the spec's location, the problem, the config and
     `compile_arguments()`. `imports` lists the slow modules that both need; importing them must not open the
-    accelerator. `key` identifies the chip on this machine. If another process holds the device, wait for it up to
-    `wait` seconds (None: indefinitely). Raises `Unavailable`.
+    accelerator. Compile processes start with `compile_imports` too, while the accelerator is opened. `key` identifies
+    the chip on this machine. If another process holds the device, wait for it up to `wait` seconds (None:
+    indefinitely). Raises `Unavailable`.
     """
 
     clock = Clock.MEASURED
@@ -82,6 +83,7 @@ class MeasuredDevice(Device):
         compile: str,  # noqa: A002
         *,
         imports: Sequence[str],
+        compile_imports: Sequence[str] = (),
         compile_env: Mapping[str, str | None] | None = None,
         bench_env: Mapping[str, str | None] | None = None,
         jobs: int | None = None,
@@ -95,7 +97,7 @@ class MeasuredDevice(Device):
             compile,
             jobs or settings.jobs,
             env=compile_env,
-            imports=imports,
+            imports=(*imports, *compile_imports),
             memory_bytes=self.limits.compile_bytes,
         )
         self._lock = DeviceLock(id, key, settings.cache_folder / "locks")
@@ -106,6 +108,7 @@ class MeasuredDevice(Device):
         self._allowed_bytes = 0
         self._rates: list[float | None] = []
         try:
+            self.warm_up()
             described = self._request("describe")
         except BaseException:
             self.close()
@@ -185,7 +188,7 @@ class MeasuredDevice(Device):
         return None if rate is None else spec.bytes(problem) / rate
 
     def warm_up(self) -> None:
-        """Start the compile processes; their imports take a few seconds."""
+        """Start the compile processes that do not run; their imports take a few seconds."""
         self._compilers.start()
 
     def close(self) -> None:

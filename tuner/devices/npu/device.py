@@ -18,6 +18,7 @@ from tilewise.errors import Unavailable
 from tilewise.kernels.spec import Config, KernelSpec, Problem
 from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.base import DeviceRow
+from tilewise.tuner.devices.measured import triton_start
 from tilewise.tuner.devices.measured.device import Limits, MeasuredDevice
 from tilewise.tuner.devices.npu import compile as npu_compile
 from tilewise.tuner.devices.npu import faults as npu_faults
@@ -106,6 +107,7 @@ class NpuDevice(MeasuredDevice):
             (RUNTIME, index, warm),
             npu_compile.ENTRY,
             imports=("torch", "triton"),
+            compile_imports=(triton_start.ENTRY,),
             compile_env=common,
             bench_env={**common, **_preloaded()},
             jobs=jobs,

@@ -18,6 +18,7 @@ from tilewise.tuner.devices.base import DeviceRow
 from tilewise.tuner.devices.cuda import compile as cuda_compile
 from tilewise.tuner.devices.cuda import device as cuda
 from tilewise.tuner.devices.cuda.accelerator import CudaRuntime
+from tilewise.tuner.devices.measured import triton_start
 from tilewise.tuner.devices.measured.device import Limits
 from tilewise.tuner.workers.worker import WorkerFailed, WorkerPool
 
@@ -119,6 +120,7 @@ def test_a_gpu_is_locked_by_its_uuid_and_compiled_for_without_seeing_it(
     assert given == {
         "positional": (name, f"cuda-{bytes(uuid).hex()}", (cuda.RUNTIME, index, True), cuda_compile.ENTRY),
         "imports": ("torch", "triton"),
+        "compile_imports": (triton_start.ENTRY,),
         "compile_env": {"CUDA_VISIBLE_DEVICES": "", "TRITON_INTERPRET": None},
         "jobs": 3,
         "limits": limits,
