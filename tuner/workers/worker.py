@@ -270,9 +270,11 @@ class Worker:
 
     def _lost(self) -> WorkerDied:
         """Discard everything after losing the supervisor or a usable connection, and return the error to raise."""
-        assert self._process is not None
+        process = self._process
+        if process is None:  # another thread has closed this worker
+            return WorkerDied("the worker was closed")
         self._kill()
-        code, printed = self._process.ending(LEAVE_SECONDS)
+        code, printed = process.ending(LEAVE_SECONDS)
         error = self._died(code, printed)
         self._disconnect()
         return error

@@ -5,6 +5,7 @@ import re
 import signal
 import subprocess
 import sys
+import threading
 import time
 from types import SimpleNamespace
 
@@ -210,6 +211,23 @@ def test_the_last_lines_are_kept_of_whatever_ends_a_call(worker):
     with pytest.raises(WorkerTimeout) as caught:
         worker.call("[print(n, flush=True) for n in range(9)], time.sleep(60)", timeout=2)
     assert caught.value.last_lines == ("4", "5", "6", "7", "8")
+
+
+def test_a_call_that_another_thread_closes_is_told_so(worker):
+    worker.call("0", timeout=60)
+    errors = []
+
+    def call():
+        with pytest.raises(WorkerDied) as raised:
+            worker.call("time.sleep(60)", timeout=60)
+        errors.append(raised.value)
+
+    calling = threading.Thread(target=call)
+    calling.start()
+    time.sleep(0.3)
+    worker.close()
+    calling.join(20)
+    assert len(errors) == 1
 
 
 def test_a_crash_leaves_the_imports_to_be_used_again(worker):
