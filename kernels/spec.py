@@ -282,13 +282,15 @@ class Tiling:
     move through global memory, as a multiple of the least: more than 1 if data is read again. `dot` is the product of
     a kernel whose work is one on matrix units; a batch of products counts as one whose rows are those of all.
 
+    `reductions` counts the reductions along the last axis in one trip of the outermost loop, `operations` the vector
+    operations per element beyond the problem's `flops`.
+
     The rest is for Ascend. `doubling_bytes` is the memory that double buffering adds when memory is tight: less than
     `streamed_bytes` if the second buffers reuse space of temporaries, and None for all of `streamed_bytes`.
-    `reductions` counts the reductions along the last axis in one trip of the outermost loop, `operations` the vector
-    operations per element beyond the problem's `flops`. `moved_back`: a trip that would cross an edge starts earlier
-    instead; otherwise its tile is filled with the neutral value before it is loaded. `first_apart`: the first tile of
-    the inner loops has its own buffer, so that its load and the next one need not wait. `in_place`: a trip's results
-    are computed in the buffer of its loads, which stays occupied until they are stored.
+    `moved_back`: a trip that would cross an edge starts earlier instead; otherwise its tile is filled with the neutral
+    value before it is loaded. `first_apart`: the first tile of the inner loops has its own buffer, so that its load and
+    the next one need not wait. `in_place`: a trip's results are computed in the buffer of its loads, which stays
+    occupied until they are stored.
     """
 
     axes: tuple[Axis, ...]

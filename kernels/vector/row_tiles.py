@@ -113,8 +113,11 @@ def _variant_holds(config: Config, problem: Problem, target: Target) -> bool:
 _VARIANT = Constraint("one_load where the block holds a row, else looped", _variant_holds)
 
 
-def row_constraints(tiling: Callable[[Config, Problem], Tiling], *, looped: bool = False) -> tuple[Constraint, ...]:
-    """Return the constraints of a kernel with this tiling, whose first axis is the rows."""
+def row_constraints(
+    tiling: Callable[[Config, Problem], Tiling], *, looped: bool = False, most: int = 64
+) -> tuple[Constraint, ...]:
+    """Return the constraints of a kernel with this tiling, whose first axis is the rows: on NVIDIA, a thread has at
+    most `most` elements of a tile."""
 
     def on_chip(config: Config, problem: Problem, target: Target) -> bool:
         tiles = tiling(config, problem)
@@ -129,7 +132,7 @@ def row_constraints(tiling: Callable[[Config, Problem], Tiling], *, looped: bool
         if target.family != "nvidia":
             return True
         threads, tile = 32 * int(config["num_warps"]), math.prod(axis.step for axis in tiling(config, problem).axes)
-        return threads <= tile <= 64 * threads or (threads == 32 and tile < 32)
+        return threads <= tile <= most * threads or (threads == 32 and tile < 32)
 
     def stages(config: Config, problem: Problem, target: Target) -> bool:
         wanted = int(config.get("NUM_STAGES", 1))
@@ -146,7 +149,7 @@ def row_constraints(tiling: Callable[[Config, Problem], Tiling], *, looped: bool
         ),
         Constraint("at most 16 programs a core on Ascend", waves),
         Constraint("the tiles fit on chip", on_chip),
-        Constraint("1 to 64 elements of a tile a thread", registers),
+        Constraint(f"1 to {most} elements of a tile a thread", registers),
         Constraint("NUM_STAGES needs as many trips, and half of shared memory", stages),
     )
 

@@ -3,6 +3,10 @@
 The weights are divided by their sum, unless the flag `renormalise` is false. A row of logits must fit on chip, as some
 thousand experts do. Weights are in order, the largest first; of equal logits the expert with the smaller number comes
 first. TOPK is at most E, and logits are finite.
+
+`selected` looks for the largest that is left, TOPK times, with all threads of a row. `sorted`, in Gluon for NVIDIA (see
+`jit/topk_sorted.py`), gives each row to one thread, which sorts parts of `BLOCK_SIZE_E` experts and merges them. It
+takes at most 16 choices; of 16-bit logits at most 8192 experts.
 """
 
 from __future__ import annotations
@@ -39,8 +43,36 @@ from tilewise.kernels.vector.row_tiles import (
 
 __all__ = ["SPEC"]
 
-_KERNEL = "tilewise.kernels.jit.topk_gating:topk_gating_kernel"
+_SELECTED = "tilewise.kernels.jit.topk_gating:topk_gating_kernel"
+_SORTED = "tilewise.kernels.jit.topk_sorted:topk_gating_sorted_kernel"
 _RENORMALISE = Flag("renormalise", (True, False))
+
+
+_CHOICES = 16
+"""Most choices of `sorted`, whose thread keeps them in registers beside as many of the part that it sorts."""
+
+_PART = 128
+"""Registers for the logits that `sorted` sorts at once: one for each of 16 bits, two for a float32."""
+
+
+def _takes_sorted(problem: Problem, target: Target) -> bool:
+    experts, chosen = problem.dims["E"], problem.dims["TOPK"]
+    numbered = experts <= 8192 or problem.item_bytes == 4
+    return (
+        target.family == "nvidia" and (target.capability or 0) >= 80 and chosen <= min(experts, _CHOICES) and numbered
+    )
+
+
+def _most_at_once(problem: Problem) -> int:
+    return 2 * _PART // problem.item_bytes
+
+
+def _variants(problem: Problem, target: Target) -> Sequence[Value]:
+    return ["selected", "sorted"] if _takes_sorted(problem, target) else []
+
+
+def _is_sorted(config: Config) -> bool:
+    return config.get("VARIANT") == "sorted"
 
 
 def _row_block(problem: Problem, target: Target) -> Sequence[Value]:
@@ -55,12 +87,22 @@ def _sub_block(problem: Problem, target: Target) -> Sequence[Value]:
     m, width = problem.dims["M"], whole_row(problem.dims["E"], target)
     if target.family == "nvidia":
         most = max(1, min(m, 1024, 16384 // width))
-        return [rows for rows in powers_of_two(1, most) if rows <= most]
+        of_warps = [32 * warps for warps in (1, 2, 4, 8)] if _takes_sorted(problem, target) else []
+        return sorted({*(rows for rows in powers_of_two(1, most) if rows <= most), *of_warps})
     return nice_numbers(max(1, min(m, target.on_chip_bytes // (4 * 4 * width))))
 
 
 def _expert_block(problem: Problem, target: Target) -> Sequence[Value]:
-    return [whole_row(problem.dims["E"], target)]
+    whole = whole_row(problem.dims["E"], target)
+    return [*(_parts(problem, whole) if _takes_sorted(problem, target) else ()), whole]
+
+
+def _parts(problem: Problem, whole: int) -> Sequence[int]:
+    """Return the parts of a row, in experts, that `sorted` may take at a time, the whole row apart.
+
+    In a loop, half of the most is as fast, and compiles in a third of the time.
+    """
+    return [part for part in (_PART // 4, _PART // 2) if _chosen(problem) <= part < whole]
 
 
 def _chosen(problem: Problem) -> int:
@@ -79,9 +121,15 @@ def _buffers(problem: Problem) -> Mapping[str, Buffer]:
 
 def _launches(config: Config, problem: Problem) -> Sequence[Launch]:
     m, e = problem.dims["M"], problem.dims["E"]
-    fits = {"FITS_M": int(config["SUB_BLOCK_SIZE_M"]) <= m, "FITS_E": int(config["BLOCK_SIZE_E"]) == e}
+    rows, part = int(config["SUB_BLOCK_SIZE_M"]), int(config["BLOCK_SIZE_E"])
     grid = (ceil_div(m, int(config["BLOCK_SIZE_M"])),)
-    return [Launch(_KERNEL, grid, {**fits, "RENORMALISE": _RENORMALISE.of(problem), "BLOCK_SIZE_K": _chosen(problem)})]
+    renormalise = _RENORMALISE.of(problem)
+    if not _is_sorted(config):
+        fits = {"FITS_M": rows <= m, "FITS_E": part == e}
+        return [Launch(_SELECTED, grid, {**fits, "RENORMALISE": renormalise, "BLOCK_SIZE_K": _chosen(problem)})]
+    log_k, log_part = (size.bit_length() - 1 for size in (_chosen(problem), part))
+    sizes = {"CHOSEN": problem.dims["TOPK"], "LOG_K": log_k, "LOG_RUNS": log_part - log_k}
+    return [Launch(_SORTED, grid, {**sizes, "FITS_E": part >= e, "RENORMALISE": renormalise})]
 
 
 def _tiling(config: Config, problem: Problem) -> Tiling:
@@ -89,12 +137,12 @@ def _tiling(config: Config, problem: Problem) -> Tiling:
     block, rows, cols = (int(config[name]) for name in ("BLOCK_SIZE_M", "SUB_BLOCK_SIZE_M", "BLOCK_SIZE_E"))
     tile = rows * padded(cols, problem.item_bytes)
     return Tiling(
-        axes=(Axis("M", m, block, rows), Axis("E", e, e, cols)),
+        axes=(Axis("M", m, block, rows), Axis("E", e, ceil_div(e, cols) * cols if cols < e else e, cols)),
         streamed_bytes=tile * problem.item_bytes,
         resident_bytes=4 * tile * 3 + 16 * rows * padded(_chosen(problem), 4),
-        reductions=1 + 2 * k,
-        operations=3 * k,
-        moved_back=rows <= m,
+        reductions=0 if _is_sorted(config) else 1 + 2 * k,
+        operations=20 if _is_sorted(config) else 3 * k,
+        moved_back=rows <= m and not _is_sorted(config),
     )
 
 
@@ -108,12 +156,27 @@ def _reference(inputs: Tensors, problem: Problem) -> Tensors:
     return {"weight_ptr": weights, "id_ptr": ids.to(torch.int32)}
 
 
+def _sorted_holds(config: Config, problem: Problem, target: Target) -> bool:
+    rows, part = int(config["SUB_BLOCK_SIZE_M"]), int(config["BLOCK_SIZE_E"])
+    if not _is_sorted(config):
+        few = target.family != "nvidia" or rows == 1 or rows * part <= min(16384, 64 * 32 * int(config["num_warps"]))
+        return part >= problem.dims["E"] and few
+    rows_of_warps = int(config["BLOCK_SIZE_M"]) == rows == 32 * int(config["num_warps"])
+    return rows_of_warps and config["NUM_STAGES"] == 1 and _chosen(problem) <= part <= _most_at_once(problem)
+
+
 def _default(problem: Problem, target: Target) -> Config:
+    """Return `sorted` where it fills the cores of an NVIDIA GPU, else tiles of about 1024 logits."""
     width = whole_row(problem.dims["E"], target)
+    if _takes_sorted(problem, target) and problem.dims["M"] >= 128 * target.cores:
+        part = width if width <= _most_at_once(problem) else _PART // 2
+        sizes = {"BLOCK_SIZE_M": 128, "SUB_BLOCK_SIZE_M": 128, "BLOCK_SIZE_E": part}
+        return {"VARIANT": "sorted", **sizes, "num_warps": 4, "NUM_STAGES": 1}
     if target.family == "nvidia":
         rows = max(int(r) for r in _sub_block(problem, target) if r == 1 or int(r) * width <= 1024)
+        selected: Config = {"VARIANT": "selected"} if _takes_sorted(problem, target) else {}
         tiles = {"BLOCK_SIZE_M": rows, "SUB_BLOCK_SIZE_M": rows, "BLOCK_SIZE_E": width}
-        return {**tiles, "num_warps": warps_for(rows * width), "NUM_STAGES": 1}
+        return {**selected, **tiles, "num_warps": warps_for(rows * width), "NUM_STAGES": 1}
     enough = ceil_div(problem.dims["M"], 4 * target.cores)
     block = next(int(rows) for rows in _row_block(problem, target) if int(rows) >= enough)
     sub = max(int(rows) for rows in _sub_block(problem, target) if rows == 1 or int(rows) * width <= 1024)
@@ -123,11 +186,12 @@ def _default(problem: Problem, target: Target) -> Config:
 SPEC = KernelSpec(
     name="topk_gating",
     summary="the TOPK largest of softmax(x[m]) over E experts, largest first, over their sum, and the experts' numbers",
-    function=(_KERNEL,),
+    function=(_SELECTED, _SORTED),
     dims=("M", "E", "TOPK"),
     dtypes=DTYPES,
     flags=(_RENORMALISE,),
     parameters=(
+        Parameter("VARIANT", _variants),
         Parameter("BLOCK_SIZE_M", _row_block),
         Parameter("SUB_BLOCK_SIZE_M", _sub_block),
         Parameter("BLOCK_SIZE_E", _expert_block),
@@ -135,7 +199,13 @@ SPEC = KernelSpec(
         NUM_WARPS,
         NUM_STAGES,
     ),
-    constraints=(Constraint("TOPK <= E", lambda c, p, t: p.dims["TOPK"] <= p.dims["E"]), *row_constraints(_tiling)),
+    constraints=(
+        Constraint("TOPK <= E", lambda c, p, t: p.dims["TOPK"] <= p.dims["E"]),
+        Constraint(
+            "sorted takes 32 rows per warp, and at most 128 experts at a time; selected whole rows", _sorted_holds
+        ),
+        *row_constraints(_tiling, most=_PART),
+    ),
     buffers=_buffers,
     scalars=lambda problem: dict(problem.dims),
     launches=_launches,

@@ -48,6 +48,14 @@ by hand."""
 _L2_BYTES = 50 << 20
 """Second-level cache of an H100 and an H200, from their data sheets."""
 
+_INSTRUCTIONS_A_BYTE = 128 * 1.755e9 / (4.8e12 / 132)
+"""Instructions of a lane that a multiprocessor issues while its share of the bytes moves: four warps per clock (CUDA
+C++ Programming Guide, arithmetic instructions) at the boost clock of an H200, whose memory moves 4.8 TB/s for 132
+multiprocessors (its data sheet)."""
+
+_REDUCTION = 2.0
+"""Instructions per element of a reduction over threads: one, and its share of five exchanges. Chosen by hand."""
+
 _KEPT_LINES = 1.2
 """Cost of keeping lines that are read once in a second-level cache that cannot hold all of them. Chosen by hand."""
 
@@ -72,6 +80,7 @@ def nvidia_penalties(
         "in_flight": max(1.0, math.sqrt(_FLIGHT_BYTES / flight)),
         "idle_threads": math.hypot(1.0, _THREAD_ELEMENTS * threads / _block(tiling)),
         "registers": max(1.0, words / _TILE_REGISTERS) ** 0.125,
+        "instructions": max(1.0, _instructions(tiling) / (_INSTRUCTIONS_A_BYTE * spec.bytes(problem))),
         "eviction": _KEPT_LINES if config.get("EVICT_FIRST") is False and spec.bytes(problem) > _L2_BYTES else 1.0,
     }
 
@@ -87,6 +96,12 @@ def _waves(tiling: Tiling, target: Target) -> float:
     """Return the busiest multiprocessor's share of the work, relative to an even share."""
     even = math.prod(axis.size for axis in tiling.axes) / target.cores
     return max(1.0, ceil_div(tiling.programs, target.cores) * _block(tiling) / even)
+
+
+def _instructions(tiling: Tiling) -> float:
+    """Return the vector operations of all elements, those of reductions included."""
+    each = tiling.operations + _REDUCTION * tiling.reductions
+    return each * math.prod(axis.size for axis in tiling.axes)
 
 
 def _block(tiling: Tiling) -> int:
