@@ -75,7 +75,7 @@ def bench_several(
         "seconds": {which: round(whole, 1) for which, whole in seconds.items()},
         "seconds_to_open": {"one": round(one_open, 1), "several": round(several_open, 1)},
         "speed_up": round(seconds["one"] / seconds["several"], 3),
-        "tuned_by": several["tuned_by"],
+        "seconds_by_tuning": {"one": one["tunings"], "several": several["tunings"]},
         "beside_faults": beside,
     }
 
@@ -104,23 +104,24 @@ def _empty_caches() -> Iterator[None]:
 
 
 def tuned_on(devices: Sequence[Device], spec: KernelSpec, problems: Sequence[Problem], trials: int) -> dict[str, Any]:
-    """Tune the problems on these devices into an empty store; return the seconds and how many each device tuned.
+    """Tune the problems on these devices into an empty store; return the seconds, in all and of each device's tunings.
 
     Raises `Unavailable` if a device is lost, since fewer then did the work.
     """
-    tuned_by: dict[str, int] = {device.id: 0 for device in devices}
+    tunings: dict[str, list[float]] = {device.id: [] for device in devices}
     with tempfile.TemporaryDirectory() as folder, open_store(f"sqlite:///{folder}/tiles.db") as store:
 
         def work(number: int, problem: Problem, device: Device) -> None:
+            begun = time.monotonic()
             tune(spec, problem.dims, problem.dtype, device=device, trials=trials, search="random", db=store)
-            tuned_by[device.id] += 1
+            tunings[device.id].append(round(time.monotonic() - begun, 1))
 
         lost: list[Unavailable] = []
         began = time.monotonic()
         SideBySide(work, stopping=threading.Event(), lost=lambda _, error: lost.append(error)).run(problems, devices)
         if lost:
             raise lost[0]
-        return {"seconds": time.monotonic() - began, "tuned_by": tuned_by}
+        return {"seconds": time.monotonic() - began, "tunings": tunings}
 
 
 def timed_beside(sound: Device, faulty: Device, rounds: int) -> dict[str, Any]:

@@ -80,7 +80,8 @@ WARNINGS = "warnings"
 _Tried = tuple[Config, Outcome]
 
 _UNLEARNING = ("random", "exhaustive")
-_WIDE = 8
+_WIDE = 32
+"""Batches that a search which does not learn tries at once: the next ones compile while the first are timed."""
 
 
 @dataclass(frozen=True, slots=True)
