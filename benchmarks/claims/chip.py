@@ -24,6 +24,9 @@ _TUNING = (
 )
 
 
+_TENSOR_CORES = ("tuner/prior/tensor_cores.py", *_TUNING)
+
+
 def _rates(raw: Raw) -> list[tuple[float, float]]:
     """Return each shape's share of the stream's rate in the run, and of the part's nominal rate."""
     return [(row["share_of_rate"], row["tb_s"] / _NOMINAL_TB_S) for row in raw["h200-row_reduce"]["rows"]]
@@ -33,11 +36,12 @@ def _rate_words(raw: Raw) -> str:
     (small, small_nominal), *large = _rates(raw)
     second = raw["h200-row_reduce"]["rows"][-1]
     ahead = second["tuned_us"] / second["max_autotune_us"] - 1
+    where = " and ".join(f"{row['dims']['M']}x{row['dims']['N']}" for row in raw["h200-row_reduce"]["rows"][1:])
     shares, nominal = (" and ".join(f"{share[i]:.{1 - i}%}" for share in large) for i in (0, 1))
     return (
-        f"`row_reduce` on 537 MB of float32 reaches {shares} of our streaming kernel's rate, {nominal} of the nominal "
-        f"{_NOMINAL_TB_S} TB/s (at the second, max-autotune is {ahead:.2%} faster); at 1000x8192, {small:.1%} and "
-        f"{small_nominal:.0%}"
+        f"On 537 MB of float32, `row_reduce` reaches {shares} of our streaming kernel's rate ({where}), which is "
+        f"{nominal} of the nominal {_NOMINAL_TB_S} TB/s. On 33 MB (1000x8192) it reaches {small:.1%}, or "
+        f"{small_nominal:.0%} of the nominal rate. At {where.split()[-1]}, max-autotune is {ahead:.2%} faster"
     )
 
 
@@ -183,10 +187,11 @@ def _fault_words(raw: Raw) -> str:
 def _change_words(raw: Raw) -> str:
     """Return how much the sound configs' times changed among faults and between clean runs, in both recorded runs."""
     bodies = [raw[name] for name in ("h200-faults-earlier", "h200-faults")]
+    [sound] = {body["configs"]["sound"] for body in bodies}
     among, clean = ([f"{_changed(body, run):.1%}" for body in bodies] for run in ("among_faults", "clean_again"))
     return (
-        f"The others' times changed by at most {' and '.join(among)} among faults (two runs), without them by "
-        f"{' and '.join(clean)}"
+        f"The times of the other {sound} changed by at most {among[0]} in the earlier run and {among[1]} in the later "
+        f"one; timed twice without faults, by {' and '.join(clean)}"
     )
 
 
@@ -258,6 +263,11 @@ def _scaled_products(raw: Raw) -> str:
     return ", ".join(
         f"{shape_text(row['dims'])} {row['torch_us'] / row['tuned_us']:.1%}" for row in raw["h200-block-fp8"]["rows"]
     )
+
+
+def _trials(raw: Raw) -> str:
+    counts = [row["trials"] for row in raw["h200-block-fp8"]["rows"]]
+    return f"{min(counts)} to {max(counts)}"
 
 
 def _layer(raw: Raw) -> str:
@@ -376,7 +386,8 @@ CHIP = (
         designed="the kernel and the prior, with these shapes in sight",
         not_designed="nothing",
         note="The streaming kernel, which sets the denominator, is ours too; other kernels exceed its rate. At "
-        "131072x1024 the tuned config is the default, and max-autotune is faster.",
+        "131072x1024 the tuned config is the default, and max-autotune is faster. An earlier run (commit 690bf41) had "
+        "50.3%, 98.4% and 99.1%, and was 7.3% slower than max-autotune at the small shape.",
     ),
     Claim(
         name="kernels-h200",
@@ -402,8 +413,9 @@ CHIP = (
             *_TUNING,
         ),
         designed="the prior of then, and kernels of most families, which were made faster after a first run on these "
-        "very shapes: the worst was then 10.3% behind max-autotune below 50 us and 3.0% above (first run: "
-        "h200-kernels.json at commit 5545a22); three kernels have more trials, batch_norm fewer",
+        "very shapes: the worst was then 10.3% behind max-autotune below 50 us and 3.0% above, and 24 were slower "
+        "(first run: h200-kernels.json at commit 5545a22); the element-wise kernels' rows are of a later run, before "
+        "which 11 were slower (commit fa04d57); three kernels have more trials, batch_norm fewer",
         not_designed="nothing",
         note="The rate is that of the best of a plain read, copy and stream in the same run, 4.17 to 4.23 TB/s of the "
         "part's 4.8: shares above 102% are of runs at 4.17. Four shapes are slower than our own default, by up to "
@@ -425,7 +437,8 @@ CHIP = (
         designed="the kernels and the configs that were timed, with these shapes in sight",
         not_designed="PyTorch, whose backends ran as installed and were not tuned",
         note="The best of a few configs, not a tuning; the others, some far slower, are in the file. The split counts "
-        "that are timed were chosen after an earlier run.",
+        "that are timed were chosen after an earlier run, which had hopper 95.2% to 105.8%, causal 89.0% to 94.6%, "
+        "plain 67.0% to 71.0% and one query 96.2% to 98.9% (commit 88df040).",
     ),
     Claim(
         name="matrix-h200",
@@ -464,7 +477,8 @@ CHIP = (
             "tuner/prior/tensor_cores.py",
             "tuner/tuning/shared_time.py",
         ),
-        designed="the sharing of time and the tolerance of the output, on two runs of the same tables a day before",
+        designed="the sharing of time and the tolerance of the output, on two runs of the same tables before; one of "
+        "them had 1.00 to 1.54 times, 1.12 at the median, and 1.0% and 0.3% (commit 671e03e)",
         not_designed="the kernel's space and prior",
         note="The exhaustive runs were on other machines of the kind. vLLM's default is the config that its release "
         "0.33 takes where it has no table.",
@@ -475,16 +489,17 @@ CHIP = (
         "kernel's",
         figure=_scaled_products,
         cases=lambda raw: (
-            f"{len(raw['h200-block-fp8']['rows'])} shapes, one tuning each of 200 trials or 18 s, "
+            f"{len(raw['h200-block-fp8']['rows'])} shapes, one tuning each of 18 s ({_trials(raw)} of 200 trials), "
             f"{raw['h200-block-fp8']['rounds']} runs in turns, one process"
         ),
         files=("docs/results/h200-block-fp8.json",),
         places=(Place("docs/kernels.md", _scaled_products),),
-        about=("kernels/jit/matrix", "kernels/matrix/block_fp8_gemm.py", "tuner/prior/tensor_cores.py", *_TUNING),
+        about=("kernels/jit/matrix", "kernels/matrix/block_fp8_gemm.py", "benchmarks/gpu/matrix.py", *_TENSOR_CORES),
         designed="the kernel and its space, with the second and the last shape in sight; the first is a design "
         "landscape of prior and search, recorded whole three hours before",
         not_designed="PyTorch, which ran as installed, and the third shape",
-        note="The aim is 95%, which is missed at the last. At all but the first, the tuned config is no faster than "
+        note="The aim is 95%, which is missed at the last. At the third the two ranges overlap (p20 to p80: 192 to 212 "
+        "us, PyTorch 184 to 209). At all but the first, the tuned config is no faster than "
         "the default by more than 0.1%. The faster figures that DeepGEMM publishes are of other parts and "
         "were not run here.",
     ),
@@ -508,7 +523,7 @@ CHIP = (
         figure=lambda raw: f"{', '.join(_largest_shares(raw))}; {_smaller_shares(raw)}",
         cases=lambda raw: (
             f"{len(raw['h200-llm-kernels']['rows'])} shapes, three of each kernel; "
-            f"12 trials each, one run; {_behind_default(raw)}"
+            f"12 trials each, one run (cross_entropy: 24, another run); {_behind_default(raw)}"
         ),
         files=("docs/results/h200-llm-kernels.json", "docs/results/h200-cross_entropy.json"),
         places=(Place("docs/kernels.md", _default_words),),
@@ -519,13 +534,14 @@ CHIP = (
         ),
         designed="cross_entropy, made faster after this run (71.2%); its figure is of a later one, of 24 trials",
         not_designed="the other kernels, whose first run this is",
-        note="Times by events, as in claim kernels-h200. topk_gating probably waits for its eight searches of the "
-        "largest of 128.",
+        note="Timed by events, as in claim kernels-h200; the file's *timed by cupti* is the tunings' timer. The rate "
+        "is the best of a read, a copy and a stream in the run, here the copy. No file shows what topk_gating waits "
+        "for.",
     ),
     Claim(
         name="timing-methods",
-        question="A streaming kernel of 15 us by three methods: median of ten processes (and how far the largest of "
-        "their medians is above the smallest, over five sizes of kernel)",
+        question="A streaming kernel of 15 us by three of 13 methods: median of ten processes (and how far the "
+        "largest of their medians is above the smallest, over five sizes of kernel)",
         figure=_timing,
         cases=lambda raw: f"{len(raw['h200-timing']['rows'])} pairs of method and size, ten processes each, one run",
         files=("docs/results/h200-timing.json",),
@@ -591,6 +607,7 @@ CHIP = (
         ),
         designed="the kinds of fault, by the authors of the isolation",
         not_designed="nothing",
-        note="The earlier run had the same outcomes.",
+        note="The earlier run had the same outcomes; its toolchain does not name CUPTI, so it was probably timed by "
+        "events.",
     ),
 )

@@ -9,6 +9,7 @@ __all__ = ["UNRECORDED"]
 _ONCE = "seen once while the code was written"
 _ARITHMETIC = "counted from the sizes of the arrays"
 _TESTED = "a test bounds it"
+_IN_GIT = "a raw file before had it: model-cube.json at commit 3b4d44a"
 _PRINTED = "a test runs the command and compares what it prints"
 
 
@@ -77,7 +78,12 @@ UNRECORDED = (
                 "4 gains 22 to 28% with pages of 64 keys or fewer, and with heads of 64",
                 "1053 to 767 us). With heads of 128 and pages of 100 or 128 keys it gains up to 2% (278 to 273 us)",
                 "Before, their shares were missed by up to 21 points",
+                "time 47.24 us (modelled; probably 38.7 to 57.6), 3.02x the memory floor",
+                "option multibuffer=True; with False 54.45 us (+15%)",
+                "SUB_BLOCK_SIZE_M=3 instead of 4: 44.90 us (-5%)",
             ),
+            "docs/lint.md": ("costs up to 10.90 us (modelled), 46% of the time", "1 finding in 23.85 us (modelled)"),
+            "docs/timing.md": ("is timed as a reference; it takes about 20 us",),
             "docs/operations.md": ("It takes some 50 us per trial",),
             "docs/results/model-published.md": ("the single-core row is then 53% slow",),
             "docs/runtime.md": ("takes up to half a second, once per shape",),
@@ -109,6 +115,7 @@ UNRECORDED = (
         },
     ),
     *_all(_PRINTED, {"README.md": ("37.91 us (modelled), 1.64x the speed of the default", "62.20 │ 1.641")}),
+    *_all(_IN_GIT, {"docs/model.md": ("was 2.5 times too fast",)}),
     *_all(_TESTED, {"docs/model.md": ("It recovers the planted figures within 7%",)}),
     Unrecorded("docs/search.md", "reached them on four of nine", "the run of that prior is not kept"),
     Unrecorded(
