@@ -36,12 +36,12 @@ def _rate_words(raw: Raw) -> str:
     (small, small_nominal), *large = _rates(raw)
     second = raw["h200-row_reduce"]["rows"][-1]
     ahead = second["tuned_us"] / second["max_autotune_us"] - 1
-    where = " and ".join(f"{row['dims']['M']}x{row['dims']['N']}" for row in raw["h200-row_reduce"]["rows"][1:])
-    shares, nominal = (" and ".join(f"{share[i]:.{1 - i}%}" for share in large) for i in (0, 1))
+    first, last = (f"{row['dims']['M']}x{row['dims']['N']}" for row in raw["h200-row_reduce"]["rows"][1:])
+    shares, nominal = ([f"{share[i]:.{1 - i}%}" for share in large] for i in (0, 1))
     return (
-        f"On 537 MB of float32, `row_reduce` reaches {shares} of our streaming kernel's rate ({where}), which is "
-        f"{nominal} of the nominal {_NOMINAL_TB_S} TB/s. On 33 MB (1000x8192) it reaches {small:.1%}, or "
-        f"{small_nominal:.0%} of the nominal rate. At {where.split()[-1]}, max-autotune is {ahead:.2%} faster"
+        f"On 537 MB, `row_reduce` reaches {shares[0]} ({first}) and {shares[1]} ({last}; max-autotune is {ahead:.2%} "
+        f"faster) of our streaming kernel's rate, {' and '.join(nominal)} of the nominal {_NOMINAL_TB_S} TB/s; on 33 "
+        f"MB (1000x8192), {small:.1%} and {small_nominal:.0%}"
     )
 
 
@@ -179,7 +179,7 @@ def _fault_words(raw: Raw) -> str:
     return (
         f"Of {faulty + sound} configs of a test kernel, {faulty} have faults of {kinds} kinds: compile errors, "
         f"crashes, hangs, excess of memory or disk, wrong results. {stored} are stored with the expected status and "
-        f"reason; {later}, wrong only on another input, are stored as correct but unverified, and refused when "
+        f"reason; {later}, wrong only on another input, stored as correct but unverified, are refused when "
         f"verified afterwards. {_change_words(raw)}"
     )
 
@@ -190,8 +190,8 @@ def _change_words(raw: Raw) -> str:
     [sound] = {body["configs"]["sound"] for body in bodies}
     among, clean = ([f"{_changed(body, run):.1%}" for body in bodies] for run in ("among_faults", "clean_again"))
     return (
-        f"The times of the other {sound} changed by at most {among[0]} in the earlier run and {among[1]} in the later "
-        f"one; timed twice without faults, by {' and '.join(clean)}"
+        f"The other {sound}'s times changed by at most {among[0]} in the earlier run, {among[1]} in the later; timed "
+        f"twice without faults, by {' and '.join(clean)}"
     )
 
 

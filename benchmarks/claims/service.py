@@ -77,17 +77,17 @@ def _third_words(raw: Raw) -> str:
 def _launch_words(raw: Raw) -> str:
     constants = [row["constants"]["median_us"] for file in _H200_RUNS for row in raw[file]["rows"]]
     return (
-        "In three runs, the host's part of a launch of a tiny `row_reduce`, one config for all shapes, took "
-        f"{_span(_all(raw, _added))} us more than with constants, which took {_span(constants)} us (99th percentiles: "
-        f"{_span(_all(raw, _tail))} more); `triton.autotune` with a filled cache {_more(raw, 'triton.autotune')}, "
-        f"FlagGems' `libtuner` {_more(raw, 'flag_gems.libtuner')}, in one run"
+        "In three runs, the host's part of launching a tiny `row_reduce`, one config for all shapes, took "
+        f"{_span(_all(raw, _added))} us more than the {_span(constants)} with constants (99th percentiles: "
+        f"{_span(_all(raw, _tail))}); `triton.autotune` with a filled cache {_more(raw, 'triton.autotune')}, FlagGems' "
+        f"`libtuner` {_more(raw, 'flag_gems.libtuner')}, in one run"
     )
 
 
 def _more(raw: Raw, way: str) -> str:
     """Return how much more than with constants a launch took another way, and that of the 99th percentiles."""
     added, tail = (_span([each for file in _H200_RUNS for each in of(raw, file, way)]) for of in (_added, _tail))
-    return f"{added} more ({tail})"
+    return f"{added} ({tail})"
 
 
 def _run_words(raw: Raw) -> str:
