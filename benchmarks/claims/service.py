@@ -327,10 +327,11 @@ SERVICE = (
         files=("docs/results/serve.json",),
         places=(Place("docs/service.md"),),
         about=_LOOKUP,
-        designed="the answers in memory and the path of first-time look-ups, by such runs",
+        designed="the answers in memory, the stored answers and the path of first-time look-ups, by such runs",
         not_designed="nothing",
         note="Both belong together: a process that asks for each shape once sees only the second. A first time is a "
-        "query in words that were not used before: with 1,000 problems the same rows are read again and again.",
+        "query in words that were not used before: with 1,000 problems the same rows are read again and again. Every "
+        "problem has a stored answer; where an earlier version left none, the share was 0.15 to 0.18 (2026-11-24).",
     ),
     Claim(
         name="look-ups-by-two-workers",
