@@ -30,6 +30,7 @@ from tilewise.db.sql.rows import FIGURE_COLUMNS, SCOPE_COLUMNS, SUGGESTION_COLUM
 
 __all__ = [
     "ANSWER",
+    "ANSWERED",
     "ANSWERS",
     "ANSWER_OF_SOURCE",
     "CHANGED",
@@ -56,7 +57,6 @@ __all__ = [
     "TRIALS",
     "TRIALS_OF",
     "TRIALS_OF_STATUS",
-    "UNANSWERED",
     "VERIFIED",
     "WRITTEN",
     "WRITTEN_AT",
@@ -142,11 +142,12 @@ ANSWER = (
 )
 ANSWER_OF_SOURCE = ANSWER.where(scopes.c.source_hash == bindparam("source_hash"))
 
-UNANSWERED = (
-    select(scopes.c.id)
-    .join(answers, _is_current, isouter=True)
-    .where(scopes.c.id > bindparam("last"), answers.c.scope_id.is_(None))
-    .where(select(best.c.id).where(best.c.scope_id == scopes.c.id).exists())
+# A page of all scopes, with the scope of the answer again where it is current. (A filter on it would have PostgreSQL
+# read all answers for each page.)
+ANSWERED = (
+    select(scopes.c.id, answers.c.scope_id)
+    .join(answers, and_(_is_current, answers.c.scope_id > bindparam("last")), isouter=True)
+    .where(scopes.c.id > bindparam("last"))
     .order_by(scopes.c.id)
     .limit(bindparam("most", type_=Integer))
 )
@@ -156,7 +157,7 @@ CURRENT_ANSWERS = (
     _results(with_winner=False, winners=WINNER_COLUMNS, defaults=DEFAULT_COLUMNS)
     .add_columns(answers.c.body, answers.c.scope_id)
     .join(answers, _is_current)
-    .where(answers.c.scope_id > bindparam("last"))
+    .where(answers.c.scope_id > bindparam("last"), scopes.c.id > bindparam("last"))
     .order_by(answers.c.scope_id)
     .limit(bindparam("most", type_=Integer))
 )

@@ -42,11 +42,12 @@ _NUMBER_AS_SCOPE = (
 _LOCK = select(scopes.c.id).where(scopes.c.id.in_(_IDS)).with_for_update()
 
 
-def store(connection: Connection, scope_ids: Sequence[int]) -> None:
+def store(connection: Connection, scope_ids: Sequence[int]) -> int:
     """Encode the answers of scopes whose trials this transaction has written, and which it has locked.
 
-    They are current after `number`. A scope without a winner has none.
+    They are current after `number`. A scope without a winner has none. Returns the number of answers.
     """
+    stored = 0
     for ids in _groups(scope_ids):
         found = connection.execute(_ENCODED, {"ids": ids}).all()
         connection.execute(_DROP, {"ids": ids})
@@ -54,6 +55,8 @@ def store(connection: Connection, scope_ids: Sequence[int]) -> None:
         rows = [{"scope_id": row[-1], "body": encode_row(row[:-1]).decode(), **new} for row in found]
         if rows:
             connection.execute(insert(answers), rows)
+        stored += len(rows)
+    return stored
 
 
 def number(connection: Connection, scope_ids: Sequence[int], revision: int) -> None:
@@ -67,13 +70,13 @@ def complete(database: Database) -> int:
     Others may read and write meanwhile. Raises `StoreError`.
     """
     last = done = 0
-    while rows := database.fetch(queries.UNANSWERED, last=last, format=FORMAT, most=_SCOPES_AT_ONCE):
-        ids = [scope_id for (scope_id,) in rows]
-        with database.write() as connection:
-            connection.execute(_LOCK, {"ids": ids})
-            store(connection, ids)
-            connection.execute(_NUMBER_AS_SCOPE, {"ids": ids})
-        last, done = ids[-1], done + len(ids)
+    while rows := database.fetch(queries.ANSWERED, last=last, format=FORMAT, most=_SCOPES_AT_ONCE):
+        last = rows[-1][0]
+        if ids := [scope_id for scope_id, answered in rows if answered is None]:
+            with database.write() as connection:
+                connection.execute(_LOCK, {"ids": ids})
+                done += store(connection, ids)
+                connection.execute(_NUMBER_AS_SCOPE, {"ids": ids})
     return done
 
 
