@@ -27,6 +27,7 @@ from tilewise.db.sql.rows import (
     suggestion_values,
     trial_values,
 )
+from tilewise.db.sql.stored_answers import stale
 from tilewise.errors import StoreError
 
 __all__ = ["Check", "Health", "check"]
@@ -34,6 +35,7 @@ __all__ = ["Check", "Health", "check"]
 MOST_FAULTS = 20
 """Limit of faults listed per check, since one damaged page causes thousands."""
 
+_ANSWERS = "answers"
 _PAGE_LENGTH = 1000
 _CLOCK_TOLERANCE = timedelta(minutes=5)
 
@@ -71,14 +73,21 @@ def check(url: str) -> Health:
     try:
         integrity = _integrity(database)
         if integrity.faults:  # rows read from damaged pages prove nothing
-            rest = [Check(name, left_out="the file is damaged") for name in ("schema", *_OF_ROWS)]
+            rest = [Check(name, left_out="the file is damaged") for name in ("schema", *_OF_ROWS, _ANSWERS)]
             return Health(database.name, None, {}, (integrity, *rest))
         revision = schema.revision(database)
         found = _schema(database, revision)
         if found.faults:
-            rest = [Check(name, left_out="only tables of the current schema can be checked") for name in _OF_ROWS]
+            rest = [
+                Check(name, left_out="only tables of the current schema can be checked")
+                for name in (*_OF_ROWS, _ANSWERS)
+            ]
             return Health(database.name, revision, {}, (integrity, found, *rest))
         rows = [Check(name, _listed(faults(database))) for name, faults in _OF_ROWS.items()]
+        if any(part.faults for part in rows):  # trials that cannot be read encode to nothing
+            rows.append(Check(_ANSWERS, left_out="the rows that they are made from are not sound"))
+        else:
+            rows.append(Check(_ANSWERS, _listed(stale(database))))
         return Health(database.name, revision, _counts(database), (integrity, found, *rows))
     finally:
         database.close()

@@ -46,7 +46,7 @@ def fill(url: str, count: int, *, time_us: float = 47.45) -> None:
     """Store a winner of this time, and a default, for each of `shapes(count)` in a new database."""
     from sqlalchemy import insert
 
-    from tilewise.db.sql import models, schema
+    from tilewise.db.sql import models, schema, stored_answers
     from tilewise.db.sql.database import connect
     from tilewise.db.sql.rows import scope_values, trial_values
 
@@ -69,5 +69,6 @@ def fill(url: str, count: int, *, time_us: float = 47.45) -> None:
             with database.write() as connection:
                 connection.execute(insert(models.scopes), scopes)
                 connection.execute(insert(models.trials), rows)
+        stored_answers.complete(database)
     finally:
         database.close()

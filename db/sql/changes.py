@@ -12,7 +12,7 @@ from typing import Any
 
 from sqlalchemy import Connection, bindparam, update
 
-from tilewise.db.sql import models, queries
+from tilewise.db.sql import models, queries, stored_answers
 from tilewise.db.sql.database import Database
 
 __all__ = ["Changes", "touch"]
@@ -25,10 +25,16 @@ _STAMP = update(models.scopes).where(models.scopes.c.id == bindparam("touched"))
 
 
 def touch(connection: Connection, scope_ids: Sequence[int | None]) -> None:
-    """Count this transaction, which wrote to these scopes. Call it last: other writers then wait for the commit."""
+    """Count this transaction, which wrote to these scopes, and encode their answers.
+
+    Call it last: other writers then wait for the commit. Most of the work is done before they have to.
+    """
+    touched = [scope_id for scope_id in scope_ids if scope_id is not None]
+    stored_answers.store(connection, touched)
     number = connection.execute(_COUNT).scalar_one()
-    if scope_ids:
-        connection.execute(_STAMP, [{"touched": scope_id, "now": number} for scope_id in scope_ids])
+    if touched:
+        connection.execute(_STAMP, [{"touched": scope_id, "now": number} for scope_id in touched])
+        stored_answers.number(connection, touched, number)
 
 
 class Changes:

@@ -13,7 +13,10 @@ from typing import Any
 
 from tilewise.db.records import METRICS, VERIFIED_BY, Status, metrics_among, outcome_of_comparison
 
-__all__ = ["DEFAULT_COLUMNS", "WINNER_COLUMNS", "encode_row"]
+__all__ = ["DEFAULT_COLUMNS", "FORMAT", "WINNER_COLUMNS", "encode_row"]
+
+FORMAT = 1
+"""The number of the text's form. Raise it with any change to the text: stored texts of other numbers are not used."""
 
 WINNER_COLUMNS = (
     "config",

@@ -34,6 +34,7 @@ from sqlalchemy import (
 __all__ = [
     "BEST_VIEW",
     "UtcDateTime",
+    "answers",
     "best",
     "helion_records",
     "jobs",
@@ -94,6 +95,16 @@ scopes = Table(
     Index("ix_scopes_device", "device"),
     Index("ix_scopes_revision", "revision"),
 )
+
+answers = Table(
+    "answers",
+    metadata,
+    Column("scope_id", _Id, ForeignKey("scopes.id", name="fk_answers_scope_id"), primary_key=True, autoincrement=False),
+    Column("revision", BigInteger, nullable=False),  # the scope's when this was encoded; a later one makes it stale
+    Column("format", Integer, nullable=False),  # the encoder's
+    Column("body", Text, nullable=False),  # JSON
+)
+"""The encoded answer of each scope with a winner. They stand apart, so that listings of scopes need not read them."""
 
 revision = Table(
     "revision",

@@ -7,10 +7,12 @@ from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import (
+    BindParameter,
     ColumnElement,
     Integer,
     Select,
     TextualSelect,
+    and_,
     bindparam,
     column,
     func,
@@ -23,13 +25,17 @@ from sqlalchemy import (
 
 from tilewise.db.records import Status
 from tilewise.db.sql.encoded_result import DEFAULT_COLUMNS, WINNER_COLUMNS
-from tilewise.db.sql.models import best, revision, scopes, suggestions, trials
+from tilewise.db.sql.models import answers, best, revision, scopes, suggestions, trials
 from tilewise.db.sql.rows import FIGURE_COLUMNS, SCOPE_COLUMNS, SUGGESTION_COLUMNS, TRIAL_COLUMNS
 
 __all__ = [
+    "ANSWER",
+    "ANSWERED",
     "ANSWERS",
+    "ANSWER_OF_SOURCE",
     "CHANGED",
     "CURRENT",
+    "CURRENT_ANSWERS",
     "DEVICES",
     "DRAWN",
     "ENCODED",
@@ -55,6 +61,7 @@ __all__ = [
     "WRITTEN",
     "WRITTEN_AT",
     "count_of_scopes",
+    "encoded_of",
     "page_of_results",
     "page_of_scopes",
 ]
@@ -111,6 +118,49 @@ LOOKUP_OF_SOURCE = LOOKUP.where(scopes.c.source_hash == bindparam("source_hash")
 # SQLite copies every column to the sorter: the widest row takes 33 us, and this one 19 us.
 ENCODED = _answers(winners=WINNER_COLUMNS, defaults=DEFAULT_COLUMNS).limit(literal_column("1"))
 ENCODED_OF_SOURCE = ENCODED.where(scopes.c.source_hash == bindparam("source_hash"))
+
+
+def encoded_of(ids: BindParameter[Any]) -> Select[Any]:
+    """Select rows for `encode_row`, each followed by the id of its scope, of the scopes among these with a winner."""
+    found = _results(with_winner=True, winners=WINNER_COLUMNS, defaults=DEFAULT_COLUMNS)
+    return found.add_columns(scopes.c.id).where(scopes.c.id.in_(ids))
+
+
+_is_current = and_(
+    answers.c.scope_id == scopes.c.id,
+    answers.c.revision == scopes.c.revision,
+    answers.c.format == bindparam("format", type_=Integer),
+)
+
+# A body for each scope of the question, None where it is not current; of two, either might be the better.
+ANSWER = (
+    select(answers.c.body)
+    .select_from(scopes)
+    .join(answers, _is_current, isouter=True)
+    .where(scopes.c.question_key == bindparam("key"))
+    .limit(literal_column("2"))
+)
+ANSWER_OF_SOURCE = ANSWER.where(scopes.c.source_hash == bindparam("source_hash"))
+
+# A page of all scopes, with the scope of the answer again where it is current. (A filter on it would have PostgreSQL
+# read all answers for each page.)
+ANSWERED = (
+    select(scopes.c.id, answers.c.scope_id)
+    .join(answers, and_(_is_current, answers.c.scope_id > bindparam("last")), isouter=True)
+    .where(scopes.c.id > bindparam("last"))
+    .order_by(scopes.c.id)
+    .limit(bindparam("most", type_=Integer))
+)
+
+# Rows for `encode_row`, each followed by the answer that is stored and its scope.
+CURRENT_ANSWERS = (
+    _results(with_winner=False, winners=WINNER_COLUMNS, defaults=DEFAULT_COLUMNS)
+    .add_columns(answers.c.body, answers.c.scope_id)
+    .join(answers, _is_current)
+    .where(answers.c.scope_id > bindparam("last"), scopes.c.id > bindparam("last"))
+    .order_by(answers.c.scope_id)
+    .limit(bindparam("most", type_=Integer))
+)
 
 SCOPE = select(*(scopes.c[name] for name in SCOPE_COLUMNS)).where(scopes.c.key == bindparam("key"))
 

@@ -17,7 +17,7 @@ from tilewise.db.records import Config, Question, Result, Scope, Status, Suggest
 from tilewise.db.sql import models, queries, schema
 from tilewise.db.sql.changes import Changes, touch
 from tilewise.db.sql.database import Database, connect
-from tilewise.db.sql.encoded_result import encode_row
+from tilewise.db.sql.encoded_result import FORMAT, encode_row
 from tilewise.db.sql.rows import (
     SCOPE_COLUMNS,
     read_result,
@@ -177,7 +177,22 @@ class SqlStore(Store):
         return read_result(rows[0]) if rows else None
 
     def encoded_result(self, question_key: str, *, source_hash: str | None = None) -> bytes | None:
-        """Return the JSON of what `lookup` returns for the question with that key, reading only what it shows."""
+        """Return the JSON of what `lookup` returns for the question with that key.
+
+        It is read as it is stored where one scope answers and its stored answer is current, which takes a fifth of the
+        time; else it is encoded from the trials.
+        """
+        if source_hash is None:
+            stored = self._database.fetch(queries.ANSWER, key=question_key, format=FORMAT)
+        else:
+            stored = self._database.fetch(
+                queries.ANSWER_OF_SOURCE, key=question_key, source_hash=source_hash, format=FORMAT
+            )
+        if not stored:
+            return None
+        body: str | None = stored[0][0]
+        if body is not None and len(stored) == 1:
+            return body.encode()
         if source_hash is None:
             rows = self._database.fetch(queries.ENCODED, key=question_key)
         else:

@@ -48,23 +48,28 @@ def check(url: str | None, as_json: bool) -> int:
 def upgrade(url: str | None, as_json: bool) -> None:
     """Bring the schema up to date, as every writing command does, and list the steps.
 
-    The upgrade is one transaction. Back up first: older versions of tilewise refuse an upgraded database.
+    The upgrade is one transaction. Then answers to look-ups are encoded where an earlier version stored none, 500 at a
+    time, while others may read and write. Back up first: older versions of tilewise refuse an upgraded database.
     """
+    from tilewise.db.sql import stored_answers
     from tilewise.db.sql.database import connect
     from tilewise.db.sql.schema import HEAD, bring_up, steps
 
     opened = connect(existing_url(url), create=False, read_only=False)
     try:
         before = bring_up(opened)
+        encoded = stored_answers.complete(opened)
     finally:
         opened.close()
     done = steps(before)
     if as_json:
-        print_json({"database": opened.name, "before": before, "after": HEAD, "steps": done})
+        print_json({"database": opened.name, "before": before, "after": HEAD, "steps": done, "encoded": encoded})
     else:
         click.echo(f"{opened.name}: schema {HEAD}, " + (f"was {before or 'empty'}" if done else "up to date already"))
         for step in done:
             click.echo(f"  {step}")
+        if encoded:
+            click.echo(f"  the answers of {encoded} problems are encoded")
 
 
 @db.command()

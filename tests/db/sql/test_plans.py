@@ -50,6 +50,7 @@ NUMBERS = {
     "last": PROBLEMS // 2,
     "before": PROBLEMS // 2,
     "since": 0,
+    "format": 1,
 }
 
 
@@ -77,7 +78,7 @@ def many(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 def multiply(connection: Connection) -> None:
     """Copy the first scope and its trials, with new ids and keys."""
-    scopes, trials = metadata.tables["scopes"], metadata.tables["trials"]
+    scopes, trials, answers = (metadata.tables[name] for name in ("scopes", "trials", "answers"))
     number = literal_column("numbers.n")
     connection.execute(text("CREATE TABLE numbers (n INTEGER)"))
     series = "WITH RECURSIVE s (n) AS (SELECT 2 UNION ALL SELECT n + 1 FROM s WHERE n < :most) SELECT n FROM s"
@@ -91,8 +92,9 @@ def multiply(connection: Connection) -> None:
             "revision": number,
         },
         "trials": {"id": literal_column("2 * numbers.n + trials.id"), "scope_id": number},
+        "answers": {"scope_id": number, "revision": number},
     }
-    for table in (scopes, trials):
+    for table in (scopes, trials, answers):
         columns = [changed[table.name].get(column.name, column).label(column.name) for column in table.c]
         copied = select(*columns).select_from(table).join(text("numbers"), literal_column("1") == 1)
         connection.execute(insert(table).from_select([column.name for column in table.c], copied))
@@ -115,7 +117,9 @@ def plan_of(many: tuple[Engine, str], name: str) -> list[str]:
 def test_no_query_reads_a_whole_table(many: tuple[Engine, str], name: str):
     """This keeps look-up times flat from 10^3 to 10^6 problems."""
     plan = plan_of(many, name)
-    scans = [step for step in plan if re.search(r"^SCAN (?!seen|revision|page)|Seq Scan on (scopes|trials)", step)]
+    scans = [
+        step for step in plan if re.search(r"^SCAN (?!seen|revision|page)|Seq Scan on (scopes|trials|answers)", step)
+    ]
     assert scans == [], "\n".join(plan)
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Problem
+from tilewise.tuner.hardware.targets import known_target
 from tilewise.tuner.space.search_space import check_config, enumerate_space
 
 SPEC = registry.load("batch_norm")
@@ -198,3 +199,13 @@ def test_on_chip_bytes_are_what_the_compiler_wants_for_a_tile_that_it_refuses(as
     tiling = SPEC.tiling(config, problem(*sizes))
     estimated = (tiling.streamed_bytes + tiling.resident_bytes) * 8
     assert outcome.facts["on_chip_bits"]["required"] == pytest.approx(estimated, rel=0.1)
+
+
+@pytest.mark.parametrize("hw", [255, 256, 16_384, 16_385, 20_000, 40_000, 400_000])
+def test_an_ascend_tile_holds_a_plane_of_up_to_16384_pixels_or_a_smaller_share_of_it(hw):
+    values = next(each.values for each in SPEC.parameters if each.name == "BLOCK_SIZE_HW")
+    blocks = values(problem(8, 64, hw), known_target("Ascend910B4", 40))
+    assert max(blocks) == hw if hw <= 16_384 else max(blocks) < 16_384
+    assert blocks == sorted(set(blocks))
+    assert all(256 <= block < hw for block in blocks if block != hw)
+    assert {2048, 8192} <= set(blocks) or hw <= 8192

@@ -8,7 +8,7 @@ import pytest
 
 from tilewise.kernels.spec import ceil_div
 from tilewise.tuner.inference.code import Access, Work
-from tilewise.tuner.inference.division import Sample, find_division, with_memory
+from tilewise.tuner.inference.division import Sample, _moved_back, find_division, with_memory
 from tilewise.tuner.inference.expressions import Fit
 
 
@@ -100,6 +100,13 @@ def test_most_accesses_decide_whether_trips_move_back():
         one.work.accesses.append(replace(one.work.accesses[0], argument="z"))
         one.sizes["z"] = one.sizes["x"]
     assert not find_division(samples, ("M", "N"), blocks, grid, 1).moved_back
+
+
+def test_an_access_counts_in_each_trip_of_its_loops():
+    looped = Access("x", "load", (2, 2), 4, (0,))
+    once = [Access(name, "load", (2, 2), 4, (), masked=True) for name in "abc"]
+    assert _moved_back(Work(trips={0: 4}, accesses=[looped, *once]), looped)
+    assert not _moved_back(Work(trips={0: 3}, accesses=[looped, *once]), looped)
 
 
 def product(m, n, k, rows, columns, depth, *, beside=0):

@@ -148,3 +148,10 @@ def test_a_trial_and_its_problem_are_ranked_by_the_same_figure(scope):
     reading = admitted(by_energy, metered, *refused, own={"row_reduce": spec})
     assert [offer.trials for offer in reading.offers] == [(metered,)]
     assert {reason for _, reason in reasons(reading)} == {told.format("energy_uj")}
+
+
+def test_a_refused_suggestion_is_placed_by_its_size_in_at_most_60_characters():
+    short = Suggestion(Problem("no_such_kernel", {"M": 1, "N": 64}, "float32"), "NVIDIA H200", {}, "a table")
+    long = replace(short, problem=Problem("no_such_kernel", {"M" * 80: 1}, "float32"))
+    reading = checked_import(ImportFile(suggestions=(short, long)))
+    assert [place for place, _ in reasons(reading)] == ["size M=1,N=64", "size " + "M" * 55]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from places import LANDSCAPES
 from service_fixtures import SCOPE
 
 from tilewise.db.records import Question
 from tilewise.db.sql.sql_store import open_store
+from tilewise.kernels import registry
 from tilewise.tuner.devices.replay import ReplayDevice
+from tilewise.tuner.lookup import store_source
 from tilewise.tuner.lookup.store_source import StoreSource
 from tilewise.tuner.tuning.loop import Budget, Tuning
 
@@ -57,3 +61,31 @@ def test_a_replayed_tuning_keeps_no_other_family_from_being_indexed(near, store_
         Tuning(device.spec, device.problem, device, store, budget=Budget(2), search="random", seed=0).run()
     tune(dims={"M": 7, "N": 8})
     assert near()() == ([{"M": 7, "N": 8}], [])
+
+
+def test_portfolios_are_built_again_after_a_write_but_not_before_twenty_times_as_long_as_it_takes(
+    store_url, tune, monkeypatch
+):
+    now, built = [1000.0], []
+
+    def build(evidence, spec):
+        now[0] += 3.0
+        built.append(sorted(scope.dims["M"] for scope, _ in evidence))
+        return []
+
+    monkeypatch.setattr(store_source, "time", SimpleNamespace(monotonic=lambda: now[0]))
+    monkeypatch.setattr(store_source, "portfolios", build)
+    tune(dims={"M": 7, "N": 8})
+    with open_store(store_url) as store:
+        source = StoreSource(store)
+        for after, m, expected in (
+            (0, None, [[7]]),
+            (59, 9, [[7]]),
+            (2, None, [[7], [7, 9]]),
+            (500, None, [[7], [7, 9]]),
+        ):
+            now[0] += after
+            if m:
+                tune(dims={"M": m, "N": 8})
+            source.portfolios(QUESTION, None, registry.load("row_reduce"))
+            assert built == expected

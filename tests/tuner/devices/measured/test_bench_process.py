@@ -5,12 +5,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from tilewise.db.records import ENERGY, METRICS
+from tilewise.db.records import ENERGY, METRICS, Status
 from tilewise.tuner.devices.measured import bench_process
-from tilewise.tuner.devices.measured.accelerator import Job, State, turns
+from tilewise.tuner.devices.measured.accelerator import Failure, Job, State, turns
 from tilewise.tuner.devices.measured.bench_process import PAUSES, SECONDS, Bench
 from tilewise.tuner.measure.drift import DRIFT
-from tilewise.tuner.measure.outcome import Timing
+from tilewise.tuner.measure.outcome import Outcome, Timing
 
 JOB = Job(lambda: None, ["kernel"])
 
@@ -118,3 +118,22 @@ def test_turns_shuffle_every_round_in_the_same_way_each_time():
     assert turns(3, 4) == turns(3, 4)
     assert all(sorted(order) == [0, 1, 2] for order in turns(3, 50))
     assert len({tuple(order) for order in turns(3, 50)}) == 6
+
+
+def test_the_order_of_the_turns_is_the_same_in_every_process():
+    assert turns(4, 3) == [[3, 1, 0, 2], [3, 1, 2, 0], [2, 3, 0, 1]]
+
+
+@pytest.mark.parametrize("lost", [False, True])
+def test_a_race_in_which_one_config_fails_has_no_times_and_says_whether_the_process_is_lost(bench, lost):
+    class Broken(Exception):
+        pass
+
+    def job(spec, problem, config):
+        raise Broken("the launch failed")
+
+    bench.job = job
+    bench.runtime.failure = lambda error: Failure(Outcome(Status.RUNTIME, reason=str(error)), lost=lost)
+    bench.runtime.synchronize = lambda: None
+    reply = bench.race(SimpleNamespace(), None, [{}, {}], 3)
+    assert (reply.answer, reply.lost) == ([], lost)

@@ -8,7 +8,9 @@ from datetime import UTC, datetime
 
 import pytest
 
+from tilewise.db.exchange.foreign.landscapes.recording import read_recorded
 from tilewise.db.exchange.foreign.landscapes.t4 import Row, export_t4, read_landscape
+from tilewise.db.exchange.import_file import About
 from tilewise.db.exchange.registry import FORMATS
 from tilewise.db.exchange.selection import Selection
 from tilewise.db.records import Status
@@ -283,3 +285,12 @@ def test_a_landscape_is_of_one_problem(make_scope, make_trial, name):
         store.record(make_scope(), [make_trial(), make_trial()])
         written = FORMATS[name].write(Selection(store, [make_scope()]))
     assert (written.problems, written.is_folder) == (1, False)
+
+
+def test_repetitions_are_imported_where_there_are_several(make_scope, make_trial):
+    repeated = [{"times_us": [47.5, 51.0]}, {"times_us": [47.5]}, {}]
+    with open_store("sqlite://") as store:
+        store.record(make_scope(), [make_trial(47.5, facts=facts) for facts in repeated])
+        data = json.dumps(export_t4(store, make_scope())).encode()
+    (offer,) = read_recorded(data, About(), written=datetime(2026, 11, 2, tzinfo=UTC)).offers
+    assert [trial.facts for trial in offer.trials] == [{"times_us": [47.5, 51.0]}, {}, {}]

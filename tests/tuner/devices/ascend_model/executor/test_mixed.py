@@ -221,3 +221,23 @@ def test_the_two_vector_cores_may_store_the_same_value_but_not_different_ones():
     ]
     with pytest.raises(Race, match="vector core 1 writes elements of workspace"):
         run(by_hand([flag("wait", "CUBE", "S", 0)], different))
+
+
+def test_axes_that_a_launch_leaves_out_have_one_program():
+    gm = "#hivm.address_space<gm>"
+    shape = "static_offsets = array<i64: 0>, static_sizes = array<i64: 3>, static_strides = array<i64: 1>"
+    view = f'%view = "memref.reinterpret_cast"(%x) <{{operandSegmentSizes = array<i32: 1, 0, 0, 0>, {shape}}}>'
+    sizes = [
+        line
+        for place, axis in enumerate("xyz")
+        for line in (
+            f'%at{axis} = "arith.constant"() <{{value = {place} : index}}> : () -> index',
+            f'%size{axis} = "arith.sitofp"(%g{axis}) : (i32) -> f32',
+            f'"memref.store"(%size{axis}, %view, %at{axis}) : (f32, memref<3xf32, {gm}>, index) -> ()',
+        )
+    ]
+    x = np.zeros(3, np.float32)
+    executor_of(by_hand([f"{view} : (memref<?xf32, {gm}>) -> memref<3xf32, {gm}>", *sizes], []), UB).run(
+        {"x_ptr": x}, [], (1,)
+    )
+    assert x.tolist() == [1, 1, 1]

@@ -295,6 +295,11 @@ def test_integers_become_floats_and_narrower_integers_wrap(core):
     assert cast(core, values, "i32", "i8", "truncwithoverflow")[0].tolist() == [0, 127, -128, 127, 44]
 
 
+def test_numbers_become_bits_that_say_which_are_not_zero(core):
+    values = np.tile(np.array([0, 1, -1, 2, 0], np.int32), (PROGRAMS, 1))
+    assert (cast(core, values, "i32", "i1", "rint") == (values != 0)).all()
+
+
 @pytest.mark.parametrize("shape", [(13,), (2, 1), (4, 131)], ids=str)
 def test_bits_become_zeros_and_ones(core, shape):
     mask = draw(shape) > 0
