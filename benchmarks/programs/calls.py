@@ -193,7 +193,7 @@ def _loss_of_liger() -> Any:
 
 def _grpo_of_liger() -> Any:
     place, ids = f"{_LIGER}.grpo_loss:GrpoLossFunction", _whole(700, 3, 16, device="npu")
-    return _apply(place, _real(3, 17, 700), None, None, ids, None, 0.9, 0.0, 0.2, 0.2, False)
+    return _apply(place, _real(3, 17, 700), None, None, ids, _real(3), None, 0.9, 0.0, 0.2, 0.2, False)
 
 
 def _views_of_conch() -> Any:
@@ -397,9 +397,6 @@ CALLS: Mapping[str, Callable[[], object]] = {
         f"{_LIGER}.modulated_rms_norm:LigerModulatedRMSNormFunction",
         *(_real(4, 24, 700), _real(700), _real(4, 700), _real(4, 700), 1e-6),
     ),
-    "liger/dyt_back": lambda: _backward(
-        f"{_LIGER}.dyt:LigerDyTFunction", _real(96, 700), _real(1), _real(700), _real(700)
-    ),
     "flaggems/cumsum": lambda: _call(f"{_GEMS}.cumsum:cumsum", _real(300, 700), 1),
     "flaggems/softmax": lambda: _call(f"{_GEMS}.softmax:softmax", _real(300, 700), 1),
     "flaggems/layer_norm": lambda: _call(
@@ -443,7 +440,7 @@ CALLS: Mapping[str, Callable[[], object]] = {
     "maxsim": lambda: _call("late_interaction_kernels.forward:maxsim_forward", _half(4, 32, 128), _half(6, 90, 128)),
     "chronicals/rms": lambda: _call(f"{_FUSED}:rmsnorm_forward", _cuda(96, 768), _cuda(768), 1e-6),
     "chronicals/geglu": lambda: _call(f"{_FUSED}:geglu_forward", _cuda(96, 768), _cuda(96, 768)),
-    "chronicals/loss": lambda: _call(f"{_FUSED}:fused_cross_entropy_triton", _cuda(96, 1000), _whole(1000, 96)),
+    "chronicals/loss": lambda: _call(f"{_FUSED}:fused_cross_entropy_triton", _cuda(2, 48, 1000), _whole(1000, 2, 48)),
     "grouped_mm": _products_of_three,
     "mase/minifloat": _small_floats_of_mase,
     "mingru/log": lambda: _call(
@@ -464,7 +461,9 @@ CALLS: Mapping[str, Callable[[], object]] = {
         "fla.ops.lightning_attn:fused_recurrent_lightning_attn", _heads(), _heads(), _heads(), 1, 12
     ),
     "fla/comba": _comba,
-    "fla/attnres": lambda: _call("fla.ops.attnres:fused_attnres", _real(96), _real(2, 64, 96)),
+    "fla/attnres": lambda: _call(
+        "fla.ops.attnres:fused_attnres", _real(96), [_real(2, 64, 96) for _ in range(4)], _real(96)
+    ),
     "fla/dplr": _dplr,
 }
 """Calls by `library/name`."""

@@ -200,7 +200,6 @@ liger/grpo _grpo_loss_fwd_kernel
 liger/mhc _mhc_mm_norm_fwd_kernel
 liger/geglu_back _geglu_tanh_backward_kernel
 liger/modulated _modulated_rms_norm_forward_kernel
-liger/dyt_back _dyt_bwd_kernel
 flaggems/weight_norm weight_norm_kernel_first
 flaggems/avg_pool avg_pool2d_forward_kernel
 flaggems/max_pool max_pool2d_forward_kernel
