@@ -174,6 +174,57 @@ def _weights_of_gemlite() -> Any:
     return _call("gemlite.helper:A16W8", device="cuda").from_linear(layer)(_half(96, 512))
 
 
+def _backward(place: str, *args: Any) -> None:
+    """Call a torch.autograd.Function, and its gradient too."""
+    torch = importlib.import_module("torch")
+    real = [isinstance(arg, torch.Tensor) and arg.is_floating_point() for arg in args]
+    out = _apply(place, *(arg.requires_grad_() if floats else arg for arg, floats in zip(args, real, strict=True)))
+    out.backward(torch.randn_like(out))
+
+
+_LIGER, _GEMS, _FUSED = "liger_kernel.ops", "flag_gems.ops", "chronicals.kernels.triton_kernels"
+
+
+def _loss_of_liger() -> Any:
+    place = f"{_LIGER}.cross_entropy:LigerCrossEntropyFunction"
+    target = _whole(700, 96, device="npu")
+    return _apply(place, _real(96, 700), target, None, -100, 0.0, 0.0, "mean", None, False)
+
+
+def _grpo_of_liger() -> Any:
+    place, ids = f"{_LIGER}.grpo_loss:GrpoLossFunction", _whole(700, 3, 16, device="npu")
+    return _apply(place, _real(3, 17, 700), None, None, ids, _real(3), None, 0.9, 0.0, 0.2, 0.2, False)
+
+
+def _views_of_conch() -> Any:
+    starts, lengths = _numbers(range(0, 400, 10)), _numbers([10] * 40)
+    place = "conch.ops.vision.bev_pool:bev_pool"
+    return _call(place, _cuda(400, 64), _whole(4, 400, 4).int(), starts, lengths, 1, 4, 4, 4)
+
+
+def _products_of_three() -> Any:
+    place = "grouped_mm_bf16.kernels:grouped_mm_3d3d"
+    return _call(place, *(_real(3, *sizes, dtype="bfloat16", device="cuda") for sizes in _PRODUCT))
+
+
+_PRODUCT = ((96, 128), (128, 160), (96, 160))
+
+
+def _small_floats_of_mase() -> Any:
+    meta = _call("mase_triton.minifloat.meta:MinifloatMeta", exp_bits=4, frac_bits=3, is_finite=True, round_mode="rn")
+    return _call("mase_triton.minifloat.kernels.cast:extract_minifloat_component", _cuda(96, 700), meta)
+
+
+def _comba() -> Any:
+    place = "fla.ops.comba:fused_recurrent_comba"
+    return _call(place, *(_heads() for _ in range(4)), _shares().log(), _shares())
+
+
+def _dplr() -> Any:
+    place = "fla.ops.generalized_delta_rule:fused_recurrent_dplr_delta_rule"
+    return _call(place, *(_heads() for _ in range(5)), _decays())
+
+
 CALLS: Mapping[str, Callable[[], object]] = {
     "bitsandbytes/quantize8": _eight_bits_of_bnb,
     "bitsandbytes/dequantize8": _from_eight_bits_of_bnb,
@@ -319,6 +370,101 @@ CALLS: Mapping[str, Callable[[], object]] = {
         "fla.ops.simple_gla:chunk_simple_gla", _heads(), _heads(), _heads(), g=_shares().log()
     ),
     "fla/pack": lambda: _call("fla.ops.utils.pack:pack_sequence", _real(2, 128, 96), _numbers((0, 100, 220), "int64")),
+    "liger/swiglu": lambda: _backward(f"{_LIGER}.swiglu:LigerSiLUMulFunction", _real(96, 700), _real(96, 700)),
+    "liger/rms": lambda: _backward(f"{_LIGER}.rms_norm:LigerRMSNormFunction", _real(96, 700), _real(700), 1e-6),
+    "liger/layer_norm": lambda: _backward(
+        f"{_LIGER}.layer_norm:LigerLayerNormFunction", _real(96, 700), _real(700), _real(700), 1e-6
+    ),
+    "liger/cross_entropy": _loss_of_liger,
+    "liger/rope": lambda: _apply(
+        f"{_LIGER}.rope:LigerRopeFunction",
+        *(_real(2, 8, 48, 64), _real(2, 4, 48, 64), _real(1, 48, 64), _real(1, 48, 64)),
+    ),
+    "liger/mask": lambda: _call(f"{_LIGER}.multi_token_attention:_mask_inf_forward", _real(2, 4, 96, 96)),
+    "liger/attn_res": lambda: _apply(
+        f"{_LIGER}.attn_res:LigerAttnResFunction", _real(6, 2, 48, 160), _real(160), _real(160), 1e-6
+    ),
+    "liger/embedding": lambda: _backward(
+        f"{_LIGER}.experimental.embedding:LigerEmbeddingFunction", _real(500, 96), _whole(500, 4, 40, device="npu")
+    ),
+    "liger/selective": lambda: _call(
+        f"{_LIGER}.grpo_loss:fused_selective_log_softmax", _real(3, 17, 700), _whole(700, 3, 16, device="npu")
+    ),
+    "liger/grpo": _grpo_of_liger,
+    "liger/mhc": lambda: _call(f"{_LIGER}.mhc:mhc_mm_norm_fwd", _half(96, 512), _half(512, 24), 1e-6),
+    "liger/geglu_back": lambda: _backward(f"{_LIGER}.geglu:LigerGELUMulFunction", _real(96, 700), _real(96, 700)),
+    "liger/modulated": lambda: _apply(
+        f"{_LIGER}.modulated_rms_norm:LigerModulatedRMSNormFunction",
+        *(_real(4, 24, 700), _real(700), _real(4, 700), _real(4, 700), 1e-6),
+    ),
+    "flaggems/cumsum": lambda: _call(f"{_GEMS}.cumsum:cumsum", _real(300, 700), 1),
+    "flaggems/softmax": lambda: _call(f"{_GEMS}.softmax:softmax", _real(300, 700), 1),
+    "flaggems/layer_norm": lambda: _call(
+        f"{_GEMS}.layernorm:layer_norm", _real(300, 700), [700], _real(700), _real(700)
+    ),
+    "flaggems/topk": lambda: _call(f"{_GEMS}.topk:topk", _real(30, 700), 5),
+    "flaggems/argmin": lambda: _call(f"{_GEMS}.argmin:argmin", _real(300, 700), 1),
+    "flaggems/var_mean": lambda: _call(f"{_GEMS}.var_mean:var_mean", _real(300, 700), [1]),
+    "flaggems/nonzero": lambda: _call(f"{_GEMS}.nonzero:nonzero", _real(300, 70)),
+    "flaggems/index_select": lambda: _call(
+        f"{_GEMS}.index_select:index_select", _real(300, 70), 0, _whole(300, 90, device="npu")
+    ),
+    "flaggems/triu": lambda: _call(f"{_GEMS}.triu:triu", _real(300, 500)),
+    "flaggems/conv2d": lambda: _call(f"{_GEMS}.conv2d:conv2d", _real(2, 16, 20, 24), _real(32, 16, 3, 3), None, 1, 1),
+    "flaggems/nll": lambda: _call(f"{_GEMS}.nllloss:nll_loss_forward", _real(300, 70), _whole(70, 300, device="npu")),
+    "flaggems/upsample": lambda: _call(f"{_GEMS}.upsample_nearest2d:upsample_nearest2d", _real(2, 4, 20, 24), [40, 48]),
+    "flaggems/scaled_softmax": lambda: _call(
+        f"{_GEMS}.scaled_softmax:scaled_softmax_forward", _half(2, 4, 48, 96), 0.5
+    ),
+    "flaggems/weight_norm": lambda: _call(f"{_GEMS}.weightnorm:weight_norm_interface", _real(96, 700), _real(96, 1), 0),
+    "flaggems/avg_pool": lambda: _call(f"{_GEMS}.avg_pool2d:avg_pool2d", _real(2, 8, 20, 24), 2),
+    "flaggems/max_pool": lambda: _call(
+        f"{_GEMS}.max_pool2d_with_indices:max_pool2d_with_indices", _real(2, 8, 20, 24), 2
+    ),
+    "flaggems/addmm": lambda: _call(f"{_GEMS}.addmm:addmm", _real(224), _real(96, 160), _real(160, 224)),
+    "flaggems/mse": lambda: _call(f"{_GEMS}.mse_loss:mse_loss", _real(300, 70), _real(300, 70)),
+    "flaggems/count": lambda: _call(f"{_GEMS}.count_nonzero:count_nonzero", _real(300, 70), 1),
+    "flaggems/log_softmax": lambda: _call(f"{_GEMS}.log_softmax:log_softmax", _real(300, 700), 1),
+    "flaggems/amax": lambda: _call(f"{_GEMS}.amax:amax", _real(300, 700), [1]),
+    "flaggems/mean": lambda: _call(f"{_GEMS}.mean:mean_dim", _real(300, 700), [1]),
+    "flaggems/batch_norm": lambda: _call(
+        f"{_GEMS}.batch_norm:batch_norm", _real(16, 8, 40), *(_real(8) for _ in range(4)), True
+    ),
+    "conch/bev": _views_of_conch,
+    "moe/topk": lambda: _call("moe_ops.fused_topk_softmax_ops:fused_topk_softmax", _cuda(300, 64), 4),
+    "moe/gemm": lambda: _call(
+        "moe_ops.grouped_gemm_ops:grouped_gemm",
+        *(_half(256, 128), _half(4, 192, 128), _numbers((0, 64, 100, 200, 256))),
+    ),
+    "lanczos": lambda: _call("lanczos_triton:resize", _cuda(1, 3, 40, 48).sigmoid(), (60, 72)),
+    "maxsim": lambda: _call("late_interaction_kernels.forward:maxsim_forward", _half(4, 32, 128), _half(6, 90, 128)),
+    "chronicals/rms": lambda: _call(f"{_FUSED}:rmsnorm_forward", _cuda(96, 768), _cuda(768), 1e-6),
+    "chronicals/geglu": lambda: _call(f"{_FUSED}:geglu_forward", _cuda(96, 768), _cuda(96, 768)),
+    "chronicals/loss": lambda: _call(f"{_FUSED}:fused_cross_entropy_triton", _cuda(2, 48, 1000), _whole(1000, 2, 48)),
+    "grouped_mm": _products_of_three,
+    "mase/minifloat": _small_floats_of_mase,
+    "mingru/log": lambda: _call(
+        "mingru.triton_scans:parallel_scan_log_fwd", _real(2, 64, 96).sigmoid().log(), _real(2, 65, 96)
+    ),
+    "fla/linear_attn": lambda: _call("fla.ops.linear_attn:chunk_linear_attn", _heads(), _heads(), _heads()),
+    "fla/rebased": lambda: _call(
+        "fla.ops.rebased:parallel_rebased", _real(2, 128, 4, 16), _real(2, 128, 4, 16), _heads()
+    ),
+    "fla/kda": lambda: _call("fla.ops.kda:fused_recurrent_kda", _heads(), _heads(), _heads(), _decays(), _shares()),
+    "fla/rwkv6": lambda: _call(
+        "fla.ops.rwkv6:fused_recurrent_rwkv6", _heads(), _heads(), _heads(), _decays(), _real(4, 64)
+    ),
+    "fla/stick": lambda: _call(
+        "fla.ops.stickbreaking_attn:parallel_stickbreaking_attn", _heads(), _heads(), _heads(), 0.125
+    ),
+    "fla/lightning": lambda: _call(
+        "fla.ops.lightning_attn:fused_recurrent_lightning_attn", _heads(), _heads(), _heads(), 1, 12
+    ),
+    "fla/comba": _comba,
+    "fla/attnres": lambda: _call(
+        "fla.ops.attnres:fused_attnres", _real(96), [_real(2, 64, 96) for _ in range(4)], _real(96)
+    ),
+    "fla/dplr": _dplr,
 }
 """Calls by `library/name`."""
 

@@ -43,6 +43,7 @@ _PACKAGES = {
     "bitsandbytes": ("bitsandbytes", "bitsandbytes"),
     "bm3d": ("bm3d-triton", "bm3d_triton"),
     "cce": ("cut-cross-entropy", "cut_cross_entropy"),
+    "chronicals": ("chronicals", "chronicals"),
     "colortransfer": ("colortransfer-triton", "colortransfer_triton"),
     "conch": ("conch-triton-kernels", "conch"),
     "crossentropy": ("crossentropy-triton", "crossentropy_triton"),
@@ -50,10 +51,16 @@ _PACKAGES = {
     "fla": ("fla-core", "fla"),
     "flaggems": ("flag-gems", "flag_gems"),
     "gemlite": ("gemlite", "gemlite"),
+    "grouped_mm": ("grouped-mm-bf16", "grouped_mm_bf16"),
     "kmeans": ("flash-kmeans", "flash_kmeans"),
+    "lanczos": ("lanczos-triton", "lanczos_triton"),
     "liger": ("liger-kernel", "liger_kernel"),
     "lightllm": ("lightllm", "lightllm"),
+    "mase": ("mase-triton", "mase_triton"),
+    "maxsim": ("late-interaction-kernels", "late_interaction_kernels"),
+    "mingru": ("mingru-scans", "mingru"),
     "mlstm": ("mlstm-kernels", "mlstm_kernels"),
+    "moe": ("moe-ops", "moe_ops"),
     "multiarch": ("cuda-triton-multiarch", "kernels"),
     "sage": ("sageattention", "sageattention"),
     "sinkhorn": ("flash-sinkhorn", "flash_sinkhorn"),
@@ -161,6 +168,62 @@ fla/pack packunpack_sequence_kernel
 fla/l2norm l2norm_fwd_kernel
 fla/cumsum chunk_global_cumsum_scalar_kernel
 fla/simple_gla chunk_h_fwd_kernel chunk_o_fwd_kernel
+liger/swiglu _swiglu_forward_kernel _swiglu_backward_kernel
+liger/rms _rms_norm_forward_kernel _rms_norm_backward_kernel
+liger/layer_norm _layer_norm_forward_kernel _layer_norm_backward_kernel
+liger/cross_entropy liger_cross_entropy_kernel
+liger/rope _triton_rope
+liger/mask _mask_fwd_kernel
+liger/attn_res _attn_res_fwd_kernel
+liger/embedding embedding_forward_kernel embedding_backward_kernel
+liger/selective _selective_log_softmax_kernel
+flaggems/cumsum reduce_then_scan_root_scan_kernel_row
+flaggems/softmax softmax_kernel_inner
+flaggems/layer_norm layer_norm_persistent_kernel
+flaggems/topk topk_stage1_kernel topk_stage2_kernel
+flaggems/argmin argmin_kernel_opt_k1
+flaggems/var_mean var_mean_welford_kernel
+flaggems/nonzero nonzero_kernel
+flaggems/index_select index_select_kernel
+flaggems/triu triu_kernel
+flaggems/conv2d conv2d_forward_kernel
+flaggems/nll nll_loss_forward_kernel
+flaggems/upsample upsample_nearest2d_kernel
+flaggems/scaled_softmax scaled_softmax_forward_kernel
+conch/bev _bev_pool_kernel
+fla/linear_attn chunk_h_fwd_kernel
+fla/rebased parallel_rebased_fwd_kernel
+fla/kda fused_recurrent_kda_fwd_kernel_npu
+fla/rwkv6 fused_recurrent_rwkv6_fwd_kernel
+fla/stick parallel_stickbreaking_attn_fwd_kernel
+liger/grpo _grpo_loss_fwd_kernel
+liger/mhc _mhc_mm_norm_fwd_kernel
+liger/geglu_back _geglu_tanh_backward_kernel
+liger/modulated _modulated_rms_norm_forward_kernel
+flaggems/weight_norm weight_norm_kernel_first
+flaggems/avg_pool avg_pool2d_forward_kernel
+flaggems/max_pool max_pool2d_forward_kernel
+flaggems/addmm addmm_kernel
+flaggems/mse kernel_1 kernel_2
+flaggems/count count_nonzero_kernel
+flaggems/log_softmax log_softmax_kernel
+flaggems/amax amax_kernel
+flaggems/mean mean_dim_kernel_inner
+flaggems/batch_norm batch_norm_forward_kernel
+moe/topk _fused_topk_softmax_fwd_kernel_2d
+moe/gemm gmm_forward_kernel
+lanczos weights horizontal vertical
+maxsim _maxsim_fwd_kernel
+chronicals/rms _rmsnorm_forward_kernel
+chronicals/geglu _geglu_forward_kernel
+chronicals/loss fused_cross_entropy_kernel
+grouped_mm _grouped_mm_3d3d_kernel
+mase/minifloat _extract_minifloat_component_kernel
+mingru/log _parallel_scan_log_fwd_kernel
+fla/lightning fused_recurrent_fwd_kernel
+fla/comba fused_recurrent_comba_fwd_kernel
+fla/attnres attnres_fwd_kernel
+fla/dplr fused_recurrent_dplr_delta_rule_fwd_kernel
 """
 """Calls, each with the kernels of it that are tuned."""
 

@@ -13,7 +13,7 @@ import importlib.machinery
 import importlib.util
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -234,10 +234,35 @@ def torch_stand_in() -> Iterator[Callable[[], Any]]:
             del torch.npu
 
 
-def _uncompiled(torch: Any) -> AbstractContextManager[Any]:
-    """Have functions under `torch.compile` run as they are: compiled ones could not be read for a missing device."""
-    set_stance = getattr(torch.compiler, "set_stance", None)
-    return set_stance("force_eager") if set_stance is not None else nullcontext()
+@contextmanager
+def _uncompiled(torch: Any) -> Iterator[None]:
+    """Have functions under `torch.compile` run as they are: compiled ones could not be read for a missing device.
+
+    The stance is torch's compiler's, whose import takes seconds: it is set when the compiler is first asked for.
+    """
+    if not hasattr(torch.compiler, "set_stance"):
+        yield
+        return
+    compiles = torch.compile
+    with ExitStack() as block:
+
+        def set_stance() -> None:
+            block.enter_context(torch.compiler.set_stance("force_eager"))
+
+        def compile_first(*args: Any, **named: Any) -> Any:
+            if torch.compile is compile_first:
+                torch.compile = compiles
+                set_stance()
+            return compiles(*args, **named)
+
+        if "torch._dynamo" in sys.modules:
+            set_stance()
+        else:
+            torch.compile = compile_first
+        try:
+            yield
+        finally:
+            torch.compile = compiles
 
 
 def _add_npu(torch: Any) -> list[str]:

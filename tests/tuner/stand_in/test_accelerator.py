@@ -87,6 +87,15 @@ def test_compiled_functions_run_as_they_are(standing_in):
     assert twice(torch.ones(3, device="npu")).tolist() == [2, 2, 2]
 
 
+def test_torchs_compiler_is_not_loaded_for_a_program_that_compiles_nothing(monkeypatch):
+    """Its import takes seconds of each process that compiles kernels."""
+    compiles = torch.compile
+    monkeypatch.delitem(sys.modules, "torch._dynamo", raising=False)
+    with accelerator_stand_in():
+        assert "torch._dynamo" not in sys.modules
+    assert torch.compile is compiles
+
+
 @pytest.mark.parametrize("kind", ["cuda", "npu"])
 def test_one_idle_device_answers_what_programs_ask_of_it(standing_in, kind):
     asked = getattr(torch, kind)
