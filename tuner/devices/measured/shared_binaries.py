@@ -14,7 +14,6 @@ import os
 import zipfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +28,12 @@ _GROUP = "group.json"
 """The member of an artefact that names the files of the group; the other members are in folders."""
 
 
-@dataclass(slots=True)
 class Session:
     """What one config's compilation fetches and makes. `made` has the group of each key that this process compiles."""
 
-    shared: SharedArtefacts
-    toolchain: str
-    made: dict[str, tuple[Any, Mapping[str, str] | None]] = field(default_factory=dict)
+    def __init__(self, shared: SharedArtefacts, toolchain: str) -> None:
+        self.shared, self.toolchain = shared, toolchain
+        self.made: dict[str, tuple[Any, Mapping[str, str] | None]] = {}
 
     def fetch(self, manager: Any, filename: str) -> bool:
         """Fetch a group of files into Triton's cache. Returns False if this process has to compile it."""
