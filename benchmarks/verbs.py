@@ -7,6 +7,10 @@ VERBS = {
         "model.commands:accuracy",
         "Compare kernels and torch's own with float64, on the same data.",
     ),
+    "artefacts": (
+        "fleet.commands:artefacts",
+        "Count what hosts compile that share artefacts, with one killed.",
+    ),
     "attention": (
         "gpu.commands:attention",
         "Time attention on an NVIDIA GPU against PyTorch's and the memory rate.",

@@ -1,4 +1,4 @@
-"""`tilewise bench fleet`, `tilewise bench raylets` and `tilewise bench spread`."""
+"""`tilewise bench artefacts`, `fleet`, `raylets` and `spread`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,33 @@ from tilewise.benchmarks.common.promises import show_promises
 from tilewise.cli.options import common, database, give
 from tilewise.errors import UsageError
 
-__all__ = ["fleet", "raylets", "spread"]
+__all__ = ["artefacts", "fleet", "raylets", "spread"]
+
+
+@click.command()
+@click.option("--problems", type=click.IntRange(1, 4), default=4, show_default=True, help="Problems of each host.")
+@click.option("--trials", type=click.IntRange(2), default=30, show_default=True, help="Trials of each problem.")
+@click.option("--own-postgresql", is_flag=True, help="Start a PostgreSQL server for this.")
+@click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
+@database
+@common
+def artefacts(
+    problems: int, trials: int, own_postgresql: bool, file: str | None, url: str | None, as_json: bool
+) -> int:
+    """Tune the same problems on hosts that share compiled artefacts, and count what each compiles.
+
+    Exit with 1 if a promise was broken: an artefact compiled twice at once, fewer than 95% found in the second run, or
+    other trials than those of a host alone. --db names a new, empty database; the default is a temporary SQLite file.
+    """
+    from tilewise.benchmarks.fleet.artefacts import bench_artefacts
+    from tilewise.cli.progress import working
+
+    if own_postgresql and url:
+        raise UsageError("--own-postgresql starts a database, and --db names one; give one of them")
+    with working("artefacts:") as say:
+        body = bench_artefacts(problems=problems, trials=trials, url=url, own_postgresql=own_postgresql, say=say)
+    give(body, as_json, file, show_promises)
+    return 1 if body["faults"] else 0
 
 
 @click.command()

@@ -78,6 +78,11 @@ class Member:
     def has_ended(self) -> bool:
         return self._process is None or self._process.poll() is not None
 
+    @property
+    def code(self) -> int | None:
+        """The exit status of the process that was started last; None while it runs."""
+        return None if self._process is None else self._process.poll()
+
     def log(self) -> str:
         return self._log.read_text(errors="replace") if self._log.exists() else ""
 

@@ -21,6 +21,7 @@ from sqlalchemy import (
     ForeignKey,
     Index,
     Integer,
+    LargeBinary,
     MetaData,
     Table,
     Text,
@@ -35,7 +36,9 @@ __all__ = [
     "BEST_VIEW",
     "UtcDateTime",
     "answers",
+    "artefacts",
     "best",
+    "compilations",
     "helion_records",
     "jobs",
     "metadata",
@@ -274,6 +277,25 @@ helion_records = Table(
     Column("text", Text, nullable=False),  # JSON, as Helion wrote it
     Column("stored", UtcDateTime, nullable=False),
     Index("ix_helion_records_key", "key", unique=True),
+)
+
+artefacts = Table(
+    "artefacts",
+    metadata,
+    Column("id", _Id, primary_key=True),
+    Column("key", Text, nullable=False),  # the hash of all that the content depends on
+    Column("content", LargeBinary, nullable=False),
+    Column("seal", Text, nullable=False),  # an operator's, of the key and the content
+    Column("bytes", BigInteger, nullable=False),
+    Index("ix_artefacts_key", "key", unique=True),
+)
+
+compilations = Table(
+    "compilations",
+    metadata,
+    Column("key", Text, primary_key=True),
+    Column("owner", Text, nullable=False),  # the process that compiles
+    Column("beats", BigInteger, nullable=False),  # its signs of life
 )
 
 BEST_VIEW = """

@@ -11,7 +11,7 @@ from tilewise.errors import StoreError
 
 __all__ = ["HEAD", "bring_up", "revision", "steps"]
 
-HEAD = "0012"
+HEAD = "0013"
 """The revision that this program needs. Revisions are numbered, so that a newer one can be recognized."""
 
 _MIGRATION_LOCK = 7_450_193_811

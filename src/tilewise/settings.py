@@ -4,13 +4,14 @@
 |------------------|--------------------------------------------------------------|
 | `TILEWISE_DB`    | database URL (default: SQLite in the user's data folder)     |
 | `TILEWISE_CACHE` | folder of compiled artefacts (default: user's cache folder)  |
+| `TILEWISE_ARTEFACTS` | database URL of compiled artefacts that hosts share (default: none) |
 | `TILEWISE_DATA`  | folder of calibrations (default: user's data folder)         |
 | `TILEWISE_JOBS`  | compile processes at once (default: one per usable core)     |
 | `TILEWISE_MISSES`| file of shapes launched untuned (default: in the user's data folder; `off`: none) |
 | `TILEWISE_MISSES_SERVER` | a server that such shapes are reported to (default: none) |
 | `TILEWISE_HELION_SERVER` | a server that keeps the records of Helion's autotuner (default: none) |
 | `TILEWISE_CHOICES` | file of launch configs that processes share and later runs repeat (default: none) |
-| `TILEWISE_KERNEL_KEY` | file of the operator's key, by which kernels are signed and accepted (default: none) |
+| `TILEWISE_KERNEL_KEY` | file of the operator's key, which signs kernels and artefacts (default: none) |
 | `TILEWISE_TOKEN` | bearer token for a server that requires one                  |
 """
 
@@ -31,6 +32,7 @@ __all__ = ["Settings", "read_settings"]
 class Settings:
     database_url: str
     cache_folder: Path
+    artefacts_url: str | None
     data_folder: Path
     jobs: int
     token: str | None
@@ -46,6 +48,7 @@ def read_settings() -> Settings:
     return Settings(
         database_url=os.environ.get("TILEWISE_DB") or f"sqlite:///{user_data_path('tilewise') / 'tilewise.db'}",
         cache_folder=Path(os.environ.get("TILEWISE_CACHE") or user_cache_path("tilewise")),
+        artefacts_url=os.environ.get("TILEWISE_ARTEFACTS") or None,
         data_folder=Path(os.environ.get("TILEWISE_DATA") or user_data_path("tilewise")),
         jobs=_jobs(os.environ.get("TILEWISE_JOBS")),
         token=os.environ.get("TILEWISE_TOKEN") or None,

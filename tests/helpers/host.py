@@ -11,7 +11,7 @@ import sys
 import time
 
 from tilewise.db.records import Status
-from tilewise.errors import BadSpec
+from tilewise.errors import BadSpec, StoreError
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Axis, Buffer, KernelSpec, Parameter, Problem, Target, Tiling
 from tilewise.tuner.devices.measured.accelerator import Description, Failure, Runtime, Timer
@@ -99,6 +99,8 @@ def compile_config(origin, problem, config):
     match config["FAULT"]:
         case "compile":
             raise SyntaxError("this config does not compile")
+        case "no database":
+            raise StoreError("the artefacts cannot be reached")
         case "compile crash":
             print("the compiler's last words", flush=True)
             os.kill(os.getpid(), signal.SIGSEGV)

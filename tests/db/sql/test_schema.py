@@ -63,7 +63,17 @@ def test_trials_of_an_older_schema_keep_their_place(file_url, make_scope, make_t
         store.record(make_scope(), [slow, fast])
     engine = create_engine(file_url)
     with engine.begin() as connection:  # back to the tables as they were before times had intervals
-        for name in ("answers", "suggestions", "tokens", "jobs", "workers", "signed_kernels", "helion_records"):
+        for name in (
+            "answers",
+            "suggestions",
+            "tokens",
+            "jobs",
+            "workers",
+            "signed_kernels",
+            "helion_records",
+            "artefacts",
+            "compilations",
+        ):
             connection.execute(text(f"DROP TABLE {name}"))
         connection.execute(text("DROP VIEW best"))
         connection.execute(text("DROP INDEX ix_trials_fastest"))

@@ -25,6 +25,7 @@ from tilewise.tuner.hardware.ascend_parts import part as part_named
 from tilewise.tuner.hardware.calibrated_costs import calibrated
 from tilewise.tuner.measure.comparison import disagreement
 from tilewise.tuner.measure.outcome import Outcome, Verdict
+from tilewise.tuner.workers.artefacts import waiting_seconds
 from tilewise.tuner.workers.core_slots import CoreSlots
 from tilewise.tuner.workers.worker import WorkerDied, WorkerError, WorkerFailed, WorkerPool, WorkerTimeout
 
@@ -102,7 +103,7 @@ class ModelDevice(Device):
             return
         rest = (self.target, self._folder, self._l2)
         jobs = [("evaluate", spec.origin, problem, dict(config), *rest) for config in configs]
-        futures = [self._workers.submit(*job, timeout=_SECONDS) for job in jobs]
+        futures = [self._workers.submit(*job, timeout=_SECONDS + waiting_seconds()) for job in jobs]
         try:
             for future in futures:
                 yield _outcome(future)
@@ -115,7 +116,7 @@ class ModelDevice(Device):
         if not spec.origin:
             return verify_compiled(spec, problem, config, self.target, self._folder)
         job = ("verify", spec.origin, problem, dict(config), self.target, self._folder)
-        return _verdict(self._workers.submit(*job, timeout=_VERIFY_SECONDS))
+        return _verdict(self._workers.submit(*job, timeout=_VERIFY_SECONDS + waiting_seconds()))
 
     def analyse(self, spec: KernelSpec, problem: Problem, config: Config) -> Analysis:
         """Break down the time of a feasible config; raises `Unavailable` if the config is not feasible."""

@@ -36,6 +36,7 @@ from tilewise.tuner.hardware.ascend_parts import ON_CHIP_NAMES, Part
 from tilewise.tuner.hardware.calibrated_costs import model_fingerprint
 from tilewise.tuner.hardware.cube_costs import cube_fingerprint
 from tilewise.tuner.measure.launch import arguments_of, options_of, resolve_function
+from tilewise.tuner.workers.artefacts import shared_artefacts
 
 __all__ = [
     "Compiled",
@@ -368,7 +369,8 @@ def _signature(name: str, buffers: Mapping[str, Buffer], scalars: Mapping[str, i
 
 def compile_linalg(linalg: str, part: str, config: Config, *, cache_folder: Path, locations: bool = False) -> Compiled:
     """Return a kernel's scheduled code under a config's compile options, with source lines if `locations` is set.
-    Results are cached on disk under a hash of everything that they depend on."""
+    Results are cached on disk under a hash of everything that they depend on, and shared with other hosts if this one
+    shares artefacts."""
     flags = [
         f"--target={part}",
         f"--enable-auto-multi-buffer={bool(config.get('multibuffer', True))}",
@@ -383,10 +385,22 @@ def compile_linalg(linalg: str, part: str, config: Config, *, cache_folder: Path
     file = cache_folder / "hivm" / key[:2] / f"{key}.json.gz"
     if (kept := _read(file)) is not None:
         return kept
-    made = _compile(linalg, flags)
-    if not made.timed_out:
-        _write(file, gzip.compress(json.dumps(asdict(made)).encode(), mtime=0))
-    return made
+    made: list[Compiled] = []
+
+    def make() -> bytes | None:
+        made.append(_compile(linalg, flags))
+        return None if made[0].timed_out else gzip.compress(json.dumps(asdict(made[0])).encode(), mtime=0)
+
+    shared = shared_artefacts()
+    content = make() if shared is None else shared.made(_shared_key(key), make)
+    if content is not None:
+        _write(file, content)
+    return made[0] if made else _read(file) or _compile(linalg, flags)
+
+
+def _shared_key(key: str) -> str:
+    """Return the key of an artefact among those that hosts of other versions share too."""
+    return hashlib.sha256("\0".join(["hivm", *(field.name for field in fields(Compiled)), key]).encode()).hexdigest()
 
 
 def _read(file: Path) -> Compiled | None:

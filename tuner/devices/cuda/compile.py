@@ -12,6 +12,7 @@ from typing import Any
 from tilewise.db.records import Status
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Config, Problem
+from tilewise.tuner.devices.measured.shared_binaries import shared_binaries
 from tilewise.tuner.measure.launch import compiled
 
 __all__ = ["ENTRY", "compile_config", "status"]
@@ -65,6 +66,7 @@ def compile_config(origin: str, problem: Problem, config: Config, capability: in
     driver.set_active(_Target(capability))
     spec = registry.load(origin)
     began = time.perf_counter()
-    kernels = list(compiled(spec, problem, config))
+    with shared_binaries("cuda"):
+        kernels = list(compiled(spec, problem, config))
     seconds = time.perf_counter() - began
     return {"shared_bytes": max(int(k.metadata.shared) for k in kernels), "compile_s": round(seconds, 4)}

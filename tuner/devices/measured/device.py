@@ -15,7 +15,7 @@ from typing import Any
 
 from tilewise import errors
 from tilewise.db.records import Clock, Status
-from tilewise.errors import BadSpec, Unavailable
+from tilewise.errors import Unavailable
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Config, KernelSpec, Problem
 from tilewise.settings import read_settings
@@ -26,6 +26,7 @@ from tilewise.tuner.measure.comparison import disagreement
 from tilewise.tuner.measure.draws import DRAWS
 from tilewise.tuner.measure.outcome import FAULTS, LAST_LINES, Outcome, Timing, Verdict
 from tilewise.tuner.measure.robust_stats import quantile
+from tilewise.tuner.workers.artefacts import waiting_seconds
 from tilewise.tuner.workers.device_lock import DeviceLock
 from tilewise.tuner.workers.fair_lock import FairLock
 from tilewise.tuner.workers.worker import Worker, WorkerDied, WorkerError, WorkerFailed, WorkerPool, WorkerTimeout
@@ -210,7 +211,8 @@ class MeasuredDevice(Device):
 
     def _compile(self, origin: str, problem: Problem, config: Config) -> Future[Any]:
         rest = self.compile_arguments()
-        return self._compilers.submit(origin, problem, dict(config), *rest, timeout=self.limits.compile_seconds)
+        limit = self.limits.compile_seconds + waiting_seconds()
+        return self._compilers.submit(origin, problem, dict(config), *rest, timeout=limit)
 
     def _outcome(
         self, spec: KernelSpec, problem: Problem, config: Config, compiling: Future[Any], to_beat_us: float | None
@@ -228,8 +230,8 @@ class MeasuredDevice(Device):
                 return Outcome(Status.TIMEOUT, f"compiling: {error}", facts=facts)
             case WorkerDied():
                 return Outcome(Status.COMPILE, f"the compiler crashed: {error}", facts=facts)
-            case WorkerFailed(kind="BadSpec"):
-                raise BadSpec(error.message)
+            case WorkerFailed(kind=kind) if kind in errors.__all__:  # of the spec, or of what hosts share
+                raise _converted(error)
             case WorkerFailed():
                 return self.refusal(error)
         raise error

@@ -23,7 +23,8 @@ from typing import TYPE_CHECKING, Any
 
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Config, Problem
-from tilewise.tuner.devices.npu.toolchain import COMPILER
+from tilewise.tuner.devices.measured.shared_binaries import shared_binaries
+from tilewise.tuner.devices.npu.toolchain import COMPILER, fingerprint
 from tilewise.tuner.measure.launch import compiled
 
 if TYPE_CHECKING:
@@ -66,13 +67,14 @@ def compile_config(origin: str, problem: Problem, config: Config, part: str) -> 
     `compile_s` is the wall seconds that this process took, near 0 if Triton's cache held the binaries. Raises
     `CompilerRefused`, and whatever Triton's front end raises for a config that it cannot compile.
     """
-    log = _set_up(part)
+    log, toolchain = _set_up(part)
     log.write_text("")  # it may hold the output of a refused config
     spec = registry.load(origin)
     began = time.perf_counter()
     outputs: list[str | None] = []
     try:
-        outputs.extend(_compiler_output(kernel, log) for kernel in compiled(spec, problem, config))
+        with shared_binaries(toolchain):
+            outputs.extend(_compiler_output(kernel, log) for kernel in compiled(spec, problem, config))
     except Exception as error:
         if type(error).__name__ != "MLIRCompilationError":
             raise
@@ -122,13 +124,15 @@ class _Part:
 
 
 @functools.cache
-def _set_up(part: str) -> Path:
-    """Make this process compile for `part` and capture the compiler's output; return the file that receives it."""
+def _set_up(part: str) -> tuple[Path, str]:
+    """Make this process compile for `part` and capture the compiler's output; return the file that receives it, and
+    the toolchain's fingerprint."""
     from triton.backends.ascend.driver import NPUUtils
     from triton.runtime.driver import driver
 
     driver.set_active(_Part(part))
     NPUUtils.instance = _Part(part)
+    toolchain = fingerprint()  # before its compiler's output is captured
     real = shutil.which(COMPILER)
     folder = Path(tempfile.mkdtemp(prefix="tilewise-compiler-"))  # in the worker's own folder, and goes with it
     log = folder / "log"
@@ -141,7 +145,7 @@ def _set_up(part: str) -> Path:
         wrapper.chmod(wrapper.stat().st_mode | stat.S_IXUSR)
         os.environ["PATH"] = os.pathsep.join((str(wrapper.parent), os.environ["PATH"]))
         os.environ.update(_memory_request(real))
-    return log
+    return log, toolchain
 
 
 def _memory_request(compiler: str) -> Mapping[str, str]:

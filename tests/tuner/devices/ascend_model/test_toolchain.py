@@ -113,6 +113,28 @@ def test_a_kept_result_is_identical_and_runs_no_compiler(
             toolchain.compile_linalg(**arguments, cache_folder=tmp_path)
 
 
+@pytest.mark.parametrize("wanted", ["code", "refusal"])
+def test_a_host_that_shares_artefacts_compiles_nothing_that_another_has(
+    wanted, row_reduce, problem, rows, linalg, target, tmp_path, monkeypatch
+):
+    config = rows(25, 25, 256) if wanted == "code" else rows(25, 25, 2048)
+    text = linalg(row_reduce, problem(1000, 8192), config)
+    key = tmp_path / "kernel.key"
+    key.write_bytes(bytes(32))
+    key.chmod(0o600)
+    monkeypatch.setenv("TILEWISE_ARTEFACTS", f"sqlite:///{tmp_path / 'shared.db'}")
+    monkeypatch.setenv("TILEWISE_KERNEL_KEY", str(key))
+    first = toolchain.compile_linalg(text, target.name, {}, cache_folder=tmp_path / "one")
+    assert getattr(first, wanted)
+    monkeypatch.setattr(toolchain, "tool", lambda name: "/nowhere/" + name)
+    assert toolchain.compile_linalg(text, target.name, {}, cache_folder=tmp_path / "other") == first
+    assert [file.name for file in kept_files(tmp_path / "other")] == [
+        file.name for file in kept_files(tmp_path / "one")
+    ]
+    with pytest.raises(FileNotFoundError):
+        toolchain.compile_linalg(text + "\n", target.name, {}, cache_folder=tmp_path / "other")
+
+
 def test_a_refusal_is_kept_too(row_reduce, problem, rows, compiled, tmp_path):
     first = compiled(row_reduce, problem(1000, 8192), rows(25, 25, 2048), tmp_path)
     (file,) = kept_files(tmp_path)

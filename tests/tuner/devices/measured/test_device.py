@@ -13,7 +13,7 @@ import pytest
 from places import HELPERS
 
 from tilewise.db.records import Status
-from tilewise.errors import BadSpec, Unavailable
+from tilewise.errors import BadSpec, StoreError, Unavailable
 from tilewise.kernels import registry
 from tilewise.tuner.devices.measured.device import Limits
 from tilewise.tuner.measure.outcome import FAULTS, LAST_LINES
@@ -167,6 +167,11 @@ def test_a_device_that_never_comes_up_is_unavailable(host):
     with pytest.raises(Unavailable, match="host does not come up: the process died of SIGKILL"):
         Dead()
     host.HostDevice().close()  # the first has released its lock
+
+
+def test_a_compile_process_that_cannot_reach_what_hosts_share_blames_no_config(host, spec):
+    with host.HostDevice() as device, pytest.raises(StoreError, match="the artefacts cannot be reached"):
+        list(device.evaluate(spec, host.PROBLEM, [config(1, "no database")]))
 
 
 def test_a_spec_that_cannot_be_launched_at_all_is_the_callers_error(host, spec):

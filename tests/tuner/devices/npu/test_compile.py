@@ -5,6 +5,7 @@ Only CANN's closed half is a stand-in, with which bishengir-compile succeeds as 
 
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 from pathlib import Path
@@ -39,13 +40,14 @@ PLAIN, TIGHT, TIGHT_SINGLE, TOO_LARGE = (
 
 
 @pytest.fixture(scope="module")
-def in_processes(npu_environment, cann, tmp_path_factory):
-    """Results per config of a fresh process, and of a second one that finds the first one's binaries."""
+def runner(npu_environment, cann, tmp_path_factory):
+    """A function that compiles configs in a fresh process with a cache folder of its own, and that folder."""
     cache = tmp_path_factory.mktemp("triton")
-    environment = os.environ | npu_environment(cann) | {"TRITON_CACHE_DIR": str(cache), "TMPDIR": str(cache)}
-    environment |= {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
+    basic = os.environ | npu_environment(cann) | {"TRITON_CACHE_DIR": str(cache), "TMPDIR": str(cache)}
+    basic |= {"PYTHONPATH": os.pathsep.join(sys.path), "OMP_NUM_THREADS": "1"}
 
-    def run(*configs):
+    def run(*configs, **more):
+        environment = basic | more
         command = [sys.executable, "-c", SCRIPT, json.dumps(configs)]
         ran = subprocess.run(command, capture_output=True, text=True, env=environment, check=False)
         assert ran.returncode == 0, ran.stderr
@@ -53,6 +55,13 @@ def in_processes(npu_environment, cann, tmp_path_factory):
         assert imported == []  # no NPU, no CANN
         return said
 
+    return run, cache
+
+
+@pytest.fixture(scope="module")
+def in_processes(runner):
+    """Results per config of a fresh process, and of a second one that finds the first one's binaries."""
+    run, cache = runner
     first = run(PLAIN, TIGHT, TIGHT_SINGLE, TOO_LARGE, PLAIN)
     return first, run(TIGHT, PLAIN), cache
 
@@ -72,6 +81,29 @@ def test_it_is_remembered_with_the_binary(in_processes):
     words = [file.read_text() for file in Path(cache).rglob("bishengir-compile.txt")]
     assert len(words) == 3
     assert sum("enable-auto-multi-buffer to false; compilation then succeeded" in text for text in words) == 1
+
+
+def test_a_host_that_shares_artefacts_fetches_the_binaries_of_another_and_what_the_compiler_said(runner, tmp_path):
+    run, _ = runner
+    key = tmp_path / "kernel.key"
+    key.write_bytes(bytes(32))
+    key.chmod(0o600)
+    shared = {"TILEWISE_ARTEFACTS": f"sqlite:///{tmp_path / 'shared.db'}", "TILEWISE_KERNEL_KEY": str(key)}
+    one, other = ({**shared, "TRITON_CACHE_DIR": str(tmp_path / name)} for name in ("one", "other"))
+    made, fetched = run(TIGHT, TOO_LARGE, **one), run(TIGHT, TOO_LARGE, **other)
+    assert (
+        made[0]["effective_options"] == fetched[0]["effective_options"] == {"multibuffer": False, "code_motion": False}
+    )
+    assert made[1] == fetched[1] and made[1][0] == "CompilerRefused"
+    binaries = [[file.read_bytes() for file in (tmp_path / name).rglob("*.npubin")] for name in ("one", "other")]
+    assert len(binaries[0]) == 1 and binaries[0] == binaries[1]
+    said = [
+        [file.read_text() for file in (tmp_path / name).rglob("bishengir-compile.txt")] for name in ("one", "other")
+    ]
+    assert len(said[0]) == 1 and said[0] == said[1]  # with the names of the first one's temporary files
+    with sqlite3.connect(tmp_path / "shared.db") as database:
+        assert database.execute("SELECT count(*) FROM artefacts").fetchone() == (1,)
+        assert database.execute("SELECT count(*) FROM compilations").fetchone() == (0,)
 
 
 def test_a_refusal_is_the_compilers_own_first_error_and_taints_nobody(in_processes):
