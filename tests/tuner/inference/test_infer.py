@@ -155,3 +155,16 @@ def test_a_generated_kernel_with_truth_values_and_a_grid_from_heuristics_is_veri
     assert spec.buffers(problem)["chosen_ptr"].dtype == "bool"
     verdict = verify_compiled(spec, problem, spec.default(problem, ASCEND), ASCEND, read_settings().cache_folder)
     assert verdict.agreed, verdict.reason
+
+
+def test_a_kernel_that_the_front_end_does_not_end_for_is_refused_before_any_trial(tmp_path, monkeypatch):
+    """Each trial would wait two minutes for it."""
+    kernel = captured("vector_add.py")["add_kernel"]
+    endless = tmp_path / "endless"
+    endless.write_text("#!/bin/sh\nexec sleep 60\n")
+    endless.chmod(0o755)
+    monkeypatch.setattr("triton.backends.ascend.compiler._get_triton_adapter_opt_path", lambda: str(endless))
+    monkeypatch.setattr("tilewise.tuner.inference.infer._LOWER_SECONDS", 0.1)
+    monkeypatch.setattr(toolchain, "_LOWERED", {})
+    with pytest.raises(BadSpec, match=r"Ascend compiler's endless did not finish within 0\.1 s for BLOCK_"):
+        infer(kernel, cache_folder=tmp_path)
