@@ -179,7 +179,9 @@ def _planned(form: Form, spec: KernelSpec, division: Division, cache_folder: Pat
         try:
             with accelerator_stand_in():
                 on_chip = _on_chip_bytes(spec, problem, config, cache_folder)
-        except TimeoutError as error:
+        except TimeoutError:  # the compiler would take as long for others
+            break
+        except _Endless as error:
             if endless or not by_tile:
                 raise BadSpec(_endless(form, config, error)) from error
             endless, wanted = True, 1  # the smallest tile is the last hope
@@ -192,7 +194,11 @@ def _planned(form: Form, spec: KernelSpec, division: Division, cache_folder: Pat
     return found
 
 
-def _endless(form: Form, config: Config, error: TimeoutError) -> str:
+class _Endless(Exception):
+    """The front end does not end for a config; the text says after how long."""
+
+
+def _endless(form: Form, config: Config, error: _Endless) -> str:
     shown = ", ".join(f"{name}={value}" for name, value in config.items())
     return (
         f"no spec can be inferred for {form.name}: the Ascend compiler's {error} for {shown}; "
@@ -203,7 +209,7 @@ def _endless(form: Form, config: Config, error: TimeoutError) -> str:
 def _on_chip_bytes(spec: KernelSpec, problem: Problem, config: Config, cache_folder: Path) -> int | None:
     """Return the memory that the compiler plans for a config without double buffers, also if it is too much.
 
-    Raises `TimeoutError` if the front end does not end, and whatever it raises.
+    Raises `TimeoutError` if the compiler does not end, `_Endless` if its front end does not, and what that raises.
     """
     from tilewise.tuner.devices.ascend_model.ir.hivm import parse
     from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
@@ -211,9 +217,14 @@ def _on_chip_bytes(spec: KernelSpec, problem: Problem, config: Config, cache_fol
     (launch,) = spec.plan(config, problem)
     try:
         linalg = toolchain.lower(spec, problem, config, launch, _PART, seconds=_LOWER_SECONDS)
+    except TimeoutError as error:
+        raise _Endless(str(error)) from error
+    except (UnknownOperation, ValueError):
+        return None
+    try:
         made = toolchain.compile_linalg(linalg, _PART, {"multibuffer": False}, cache_folder=cache_folder)
-        if made.timed_out:  # there is no plan, and a trial tells so
-            return None
+        if made.timed_out:
+            raise TimeoutError(made.refusal)
         return parse(made.code).planned_bytes("ub") if made.code else (made.required_bits or 0) // 8 or None
     except (UnknownOperation, ValueError):  # a kernel that the model cannot read has a division all the same
         return None

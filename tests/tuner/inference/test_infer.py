@@ -63,21 +63,6 @@ def test_a_spec_has_the_programs_configs_grid_roles_and_division(tmp_path):
     assert kept_spec(kernel.file, "other", tmp_path) is None
 
 
-def test_a_compiler_that_does_not_end_is_waited_for_once(tmp_path, monkeypatch):
-    kernel, programs, run = captured("vector_add.py")["add_kernel"], [], toolchain.subprocess.run
-
-    def noted(command, **more):
-        programs.append(Path(command[0]).name)
-        return run(command, **more)
-
-    monkeypatch.setattr(toolchain, "_LOWERED", {})
-    monkeypatch.setattr(toolchain, "_SECONDS", 0.0001)
-    monkeypatch.setattr(toolchain.subprocess, "run", noted)
-    found, spec = inferred(kernel, tmp_path)
-    assert programs.count("triton-adapter-opt") == 1 and "bishengir-compile" not in programs
-    assert spec.tiling({"BLOCK_SIZE": 256}, found.problems[0]).resident_bytes == 4 * 256
-
-
 def test_a_widened_space_surrounds_the_programs(tmp_path):
     found, spec = inferred(captured("vector_add.py")["add_kernel"], tmp_path, widen=True)
     space = enumerate_space(spec, found.problems[0], ASCEND)
