@@ -39,6 +39,9 @@ _PROBLEMS, _CONFIGS, _PLANNED = 2, 8, 4
 _PLAN_SECONDS = 60
 """Time after which no further plan is asked for: most take a second, and none that takes long is worth it."""
 
+_LOWER_SECONDS = 30
+"""Time limit of the Ascend front end for a config: it takes a second, or does not end at all."""
+
 _FULL_BYTES = 16
 """Memory for each element of a tile, with that of all operations, at which on-chip memory is about full."""
 
@@ -159,13 +162,14 @@ def _sample(form: Form, spec: KernelSpec, problem: Problem, config: Config) -> S
 def _planned(form: Form, spec: KernelSpec, division: Division, cache_folder: Path) -> list[tuple[dict[str, int], int]]:
     """Return the dims and parameters of a few configs with the on-chip memory that the compiler plans for them.
 
-    They come nearer and nearer to filling it: with small tiles there is no need to reuse memory.
+    They come nearer and nearer to filling it: with small tiles there is no need to reuse memory. Raises `BadSpec` if
+    the front end does not end for the smallest tile either, as each trial would wait for it in vain.
     """
     if not is_ascend():
         return []
     problem, capacity = form.problems[0], _target().on_chip_bytes
     by_tile = {division.tile.value(form.integers(problem, config)): config for config in _distinct(form.recorded[0])}
-    wanted, found = capacity / _FULL_BYTES, list[tuple[dict[str, int], int]]()
+    wanted, found, endless = capacity / _FULL_BYTES, list[tuple[dict[str, int], int]](), False
     latest = time.monotonic() + _PLAN_SECONDS
     for _ in range(min(_PLANNED, len(by_tile))):
         if time.monotonic() > latest:
@@ -175,8 +179,13 @@ def _planned(form: Form, spec: KernelSpec, division: Division, cache_folder: Pat
         try:
             with accelerator_stand_in():
                 on_chip = _on_chip_bytes(spec, problem, config, cache_folder)
-        except TimeoutError:  # others would take as long
+        except TimeoutError:  # the compiler would take as long for others
             break
+        except _Endless as error:
+            if endless or not by_tile:
+                raise BadSpec(_endless(form, config, error)) from error
+            endless, wanted = True, 1  # the smallest tile is the last hope
+            continue
         except Exception:  # a config that does not compile tells nothing, whatever the front end raises
             continue
         if on_chip is not None:
@@ -185,17 +194,34 @@ def _planned(form: Form, spec: KernelSpec, division: Division, cache_folder: Pat
     return found
 
 
+class _Endless(Exception):
+    """The front end does not end for a config; the text says after how long."""
+
+
+def _endless(form: Form, config: Config, error: _Endless) -> str:
+    shown = ", ".join(f"{name}={value}" for name, value in config.items())
+    return (
+        f"no spec can be inferred for {form.name}: the Ascend compiler's {error} for {shown}; "
+        "divide the kernel, or do with less of what is unrolled: sorts, static_range, large blocks"
+    )
+
+
 def _on_chip_bytes(spec: KernelSpec, problem: Problem, config: Config, cache_folder: Path) -> int | None:
     """Return the memory that the compiler plans for a config without double buffers, also if it is too much.
 
-    Raises `TimeoutError` if it does not end, and whatever the front end raises.
+    Raises `TimeoutError` if the compiler does not end, `_Endless` if its front end does not, and what that raises.
     """
     from tilewise.tuner.devices.ascend_model.ir.hivm import parse
     from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
 
     (launch,) = spec.plan(config, problem)
     try:
-        linalg = toolchain.lower(spec, problem, config, launch, _PART)
+        linalg = toolchain.lower(spec, problem, config, launch, _PART, seconds=_LOWER_SECONDS)
+    except TimeoutError as error:
+        raise _Endless(str(error)) from error
+    except (UnknownOperation, ValueError):
+        return None
+    try:
         made = toolchain.compile_linalg(linalg, _PART, {"multibuffer": False}, cache_folder=cache_folder)
         if made.timed_out:
             raise TimeoutError(made.refusal)

@@ -181,6 +181,7 @@ def _mode(torch: Any, claims: _Claims) -> Any:
         tensor.is_cpu.__get__: lambda real: claims.named is None,
         tensor.get_device: lambda real: -1 if claims.named is None else 0,
     }
+    empty = {torch.empty, torch.empty_like, torch.empty_strided, tensor.new_empty, tensor.new_empty_strided}
     moves = {tensor.cuda: "cuda"} | ({tensor.npu: "npu"} if hasattr(tensor, "npu") else {})
 
     class OnCpu(overrides.TorchFunctionMode):  # type: ignore[misc, name-defined, unused-ignore]
@@ -200,6 +201,8 @@ def _mode(torch: Any, claims: _Claims) -> Any:
             named.pop("pin_memory", None)
             placed = [claims.on_cpu(a) if isinstance(a, (str, torch.device)) else a for a in args]
             result = func(*placed, **named)
+            if func in empty and not result.dtype.is_floating_point:
+                result.zero_()  # what no launch fills are indices of anything otherwise
             return answers[func](result) if func in answers else result
 
     return OnCpu()

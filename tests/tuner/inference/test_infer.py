@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from places import HELPERS
 
@@ -61,21 +59,6 @@ def test_a_spec_has_the_programs_configs_grid_roles_and_division(tmp_path):
     assert source_hash(spec) == function_hash(function)  # a launch finds its results without the spec's text
     assert kept_spec(kernel.file, kernel.name, tmp_path) is not None
     assert kept_spec(kernel.file, "other", tmp_path) is None
-
-
-def test_a_compiler_that_does_not_end_is_waited_for_once(tmp_path, monkeypatch):
-    kernel, programs, run = captured("vector_add.py")["add_kernel"], [], toolchain.subprocess.run
-
-    def noted(command, **more):
-        programs.append(Path(command[0]).name)
-        return run(command, **more)
-
-    monkeypatch.setattr(toolchain, "_LOWERED", {})
-    monkeypatch.setattr(toolchain, "_SECONDS", 0.0001)
-    monkeypatch.setattr(toolchain.subprocess, "run", noted)
-    found, spec = inferred(kernel, tmp_path)
-    assert programs.count("triton-adapter-opt") == 1 and "bishengir-compile" not in programs
-    assert spec.tiling({"BLOCK_SIZE": 256}, found.problems[0]).resident_bytes == 4 * 256
 
 
 def test_a_widened_space_surrounds_the_programs(tmp_path):
@@ -155,3 +138,16 @@ def test_a_generated_kernel_with_truth_values_and_a_grid_from_heuristics_is_veri
     assert spec.buffers(problem)["chosen_ptr"].dtype == "bool"
     verdict = verify_compiled(spec, problem, spec.default(problem, ASCEND), ASCEND, read_settings().cache_folder)
     assert verdict.agreed, verdict.reason
+
+
+def test_a_kernel_that_the_front_end_does_not_end_for_is_refused_before_any_trial(tmp_path, monkeypatch):
+    """Each trial would wait two minutes for it."""
+    kernel = captured("vector_add.py")["add_kernel"]
+    endless = tmp_path / "endless"
+    endless.write_text("#!/bin/sh\nexec sleep 60\n")
+    endless.chmod(0o755)
+    monkeypatch.setattr("triton.backends.ascend.compiler._get_triton_adapter_opt_path", lambda: str(endless))
+    monkeypatch.setattr("tilewise.tuner.inference.infer._LOWER_SECONDS", 0.1)
+    monkeypatch.setattr(toolchain, "_LOWERED", {})
+    with pytest.raises(BadSpec, match=r"Ascend compiler's endless did not finish within 0\.1 s for BLOCK_"):
+        infer(kernel, cache_folder=tmp_path)

@@ -41,6 +41,14 @@ def test_a_host_program_that_names_no_device_sees_the_processor(standing_in):
     assert torch.ones(2).device.type == "cpu"
 
 
+def test_integers_that_no_launch_fills_are_zero(standing_in):
+    """A kernel that takes another's output as indices reads within its tensors then."""
+    torch.full((999,), 77, dtype=torch.int32)  # leaves memory that is likely to be given again
+    made = torch.empty(999, dtype=torch.int32, device="npu")
+    more = (torch.empty_like(made), made.new_empty(999), torch.empty_strided((9,), (1,), dtype=torch.int64))
+    assert not any(tensor.any() for tensor in (made, *more))
+
+
 def test_only_the_kind_that_triton_compiles_for_is_available(standing_in):
     kind = triton.runtime.driver.active.get_current_target().backend
     assert [name for name in ("cuda", "npu") if getattr(torch, name).is_available()] == [kind]

@@ -192,13 +192,20 @@ def _becomes_constant(parameter: Any, value: int | float) -> bool:
 
 
 def lower(
-    spec: KernelSpec, problem: Problem, config: Config, launch: Launch, part: str, *, locations: bool = False
+    spec: KernelSpec,
+    problem: Problem,
+    config: Config,
+    launch: Launch,
+    part: str,
+    *,
+    locations: bool = False,
+    seconds: float = _SECONDS,
 ) -> str:
     """Return the Linalg text of one launch's function under `config`, specialised as a launch with these arguments
     would be. With `locations`, it keeps the lines of the Triton source.
 
     Raises `BadSpec` if spec and function do not match, `UnknownOperation` for an option or kernel that is not modelled,
-    `TimeoutError` if the front end exceeds the compiler's time limit, and whatever it raises for a kernel or config
+    `TimeoutError` if a program that the front end runs exceeds `seconds`, and whatever it raises for a kernel or config
     that it cannot compile.
     """
     from triton.backends.ascend.compiler import ttir_to_linalg
@@ -207,7 +214,7 @@ def lower(
     key = (*source.key, locations)
     if key in _LOWERED:
         return _LOWERED[key][1]
-    with _line_info(locations), _time_limit():
+    with _line_info(locations), _time_limit(seconds):
         linalg: str = ttir_to_linalg(source.ttir(), source.metadata, source.options, named_ops=True)
     if spec.matrix_dtype is None and _MODE.findall(linalg) != ["aiv"]:
         raise UnknownOperation(_UNDECLARED)
@@ -322,16 +329,16 @@ def _line_info(wanted: bool) -> Iterator[None]:
 
 
 @contextmanager
-def _time_limit() -> Iterator[None]:
-    """Give the programs that the front end runs, without a limit of their own, that of the compiler."""
+def _time_limit(seconds: float) -> Iterator[None]:
+    """Give the programs that the front end runs a limit: they have none of their own."""
     from triton.backends.ascend import compiler
 
     before = compiler.subprocess
-    compiler.subprocess = SimpleNamespace(**vars(subprocess) | {"run": partial(subprocess.run, timeout=_SECONDS)})
+    compiler.subprocess = SimpleNamespace(**vars(subprocess) | {"run": partial(subprocess.run, timeout=seconds)})
     try:
         yield
     except subprocess.TimeoutExpired as error:
-        raise TimeoutError(f"{Path(error.cmd[0]).name} did not finish within {_SECONDS} s") from error
+        raise TimeoutError(f"{Path(error.cmd[0]).name} did not finish within {seconds:g} s") from error
     finally:
         compiler.subprocess = before
 
