@@ -110,5 +110,14 @@ class ServedKernels(SignedKernels):
 def empty(store: SqlStore) -> None:
     """Delete all that tests have stored."""
     with store.database.write() as connection:
-        for table in ("trials", "scopes", "suggestions", "jobs", "workers", "signed_kernels", "helion_records"):
+        for table in (
+            "answers",
+            "trials",
+            "scopes",
+            "suggestions",
+            "jobs",
+            "workers",
+            "signed_kernels",
+            "helion_records",
+        ):
             connection.execute(delete(models.metadata.tables[table]))
