@@ -132,7 +132,17 @@ def test_a_server_killed_while_it_upgrades_serves_everything_when_it_is_started_
 ):
     tune()
     with open_store(store_url) as store, store.database.write() as connection:
-        for table in ("jobs", "workers", "tokens", "signed_kernels", "helion_records", "artefacts", "compilations"):
+        newer = (
+            "answers",
+            "jobs",
+            "workers",
+            "tokens",
+            "signed_kernels",
+            "helion_records",
+            "artefacts",
+            "compilations",
+        )
+        for table in newer:
             connection.exec_driver_sql(f"DROP TABLE {table}")
         connection.exec_driver_sql("UPDATE alembic_version SET version_num = '0004'")
     command = ["serve", "--port", "0", "--no-jobs", "--db", store_url]

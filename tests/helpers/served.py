@@ -111,6 +111,7 @@ def empty(store: SqlStore) -> None:
     """Delete all that tests have stored."""
     with store.database.write() as connection:
         for table in (
+            "answers",
             "trials",
             "scopes",
             "suggestions",
