@@ -154,6 +154,8 @@ def load_function(path: Path, name: str, imported: tuple[tuple[str, str], ...] =
     finally:
         sys.path.remove(str(root))
     function = getattr(module, name)
+    while type(function).__name__ in ("Autotuner", "Heuristics"):  # of a definition below an `if`, which is run whole
+        function = function.fn
     return importlib.import_module("triton").jit(function) if inspect.isfunction(function) else function
 
 

@@ -17,7 +17,7 @@ from tilewise.errors import BadSpec
 from tilewise.kernels import registry
 from tilewise.kernels.spec import Buffer, Parameter, Problem
 from tilewise.tuner.measure import launch as launch_module
-from tilewise.tuner.measure.launch import compiled, launch, launcher, options_of, resolve_functions
+from tilewise.tuner.measure.launch import compiled, launch, launcher, load_function, options_of, resolve_functions
 
 KERNELS = HELPERS / "faulty_kernels.py"
 CONFIG = {"ROWS": 8, "SUB": 4, "COLS": 64}
@@ -76,6 +76,25 @@ def test_an_autotuned_function_is_refused(spec):
 
     with pytest.raises(BadSpec, match="remove that"):
         resolve_functions(dataclasses.replace(spec, function=Autotuner()))
+
+
+def test_a_program_s_function_is_loaded_without_the_autotuner_around_it(tmp_path):
+    file = tmp_path / "program.py"
+    file.write_text("""
+import triton
+import triton.language as tl
+
+AHEAD = True
+if AHEAD:
+
+    @triton.autotune(configs=[triton.Config({"BLOCK": 64})], key=["n"])
+    @triton.heuristics({"EVEN": lambda arguments: arguments["n"] % 64 == 0})
+    @triton.jit
+    def copy_kernel(x_ptr, y_ptr, n, EVEN: tl.constexpr, BLOCK: tl.constexpr):
+        at = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+        tl.store(y_ptr + at, tl.load(x_ptr + at, mask=at < n), mask=at < n)
+""")
+    assert type(load_function(file, "copy_kernel")).__name__ == "JITFunction"
 
 
 def test_everything_is_bound_and_options_are_passed_on(spec):
