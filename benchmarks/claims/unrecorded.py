@@ -111,6 +111,7 @@ UNRECORDED = (
     *_all(_PRINTED, {"README.md": ("37.91 us (modelled), 1.64x the speed of the default", "62.20 │ 1.641")}),
     *_all(_TESTED, {"docs/model.md": ("It recovers the planted figures within 7%",)}),
     Unrecorded("docs/search.md", "reached them on four of nine", "the run of that prior is not kept"),
+    Unrecorded("docs/search.md", "Changes that did not pay", "replayed by a script that is not kept"),
     Unrecorded(
         "tuner/prior/nvidia.py", "210 more shapes of three kernels that were tuned there", "the runs are not kept"
     ),
