@@ -234,7 +234,8 @@ PROGRAMS = (
     ),
     Claim(
         name="foreign-programs-first-tries",
-        question="Kernels of bitsandbytes and gemlite, never tried before, and two more of FLA: how many are tuned",
+        question="Kernels of bitsandbytes, never tried before, of gemlite, which had been looked at and did not "
+        "import, and two more of FLA: how many are tuned",
         figure=_first_tries,
         cases=_first_tries_cases,
         files=(f"docs/results/{_FIRST_TRIES}.json",),
@@ -243,8 +244,9 @@ PROGRAMS = (
         designed="nothing with these kernels in sight",
         not_designed="all seven; of one kernel of bitsandbytes, gemlite's and FLA's it was seen before whether the "
         "calls reach their launches, which gemlite's does not",
-        note="Nothing was mended for the three refused: one library needs a later Triton, and the compiled code of the "
-        "other two is wrong as it stands (docs/programs.md says why).",
+        note="Nothing was mended for the three refused. By the file, gemlite's call launches no kernel, "
+        "`dequant_8bit_kernel` reads before its table, and `quantize_nf4_blockwise_kernel` computes nothing finite. "
+        "The causes in docs/programs.md were found by hand; no file holds them.",
     ),
     Claim(
         name="foreign-programs-fresh",

@@ -164,6 +164,7 @@ def test_an_older_database_in_place_of_this_one_is_noticed(client, tune, tmp_pat
     with closing(sqlite3.connect(tmp_path / "tilewise.db")) as database, database:
         database.execute("UPDATE revision SET number = 0")
         database.execute("UPDATE scopes SET toolchain = 'restored'")
+        database.execute("UPDATE answers SET body = replace(body, 'model-1', 'restored')")
     assert client.get(ASKED).json()["toolchain"] == "restored"
 
 

@@ -199,14 +199,14 @@ def lower(
     part: str,
     *,
     locations: bool = False,
-    seconds: float = _SECONDS,
+    seconds: float | None = None,
 ) -> str:
     """Return the Linalg text of one launch's function under `config`, specialised as a launch with these arguments
     would be. With `locations`, it keeps the lines of the Triton source.
 
     Raises `BadSpec` if spec and function do not match, `UnknownOperation` for an option or kernel that is not modelled,
-    `TimeoutError` if a program that the front end runs exceeds `seconds`, and whatever it raises for a kernel or config
-    that it cannot compile.
+    `TimeoutError` if a program that the front end runs exceeds `seconds` (default: the compiler's limit), and whatever it
+    raises for a kernel or config that it cannot compile.
     """
     from triton.backends.ascend.compiler import ttir_to_linalg
 
@@ -214,7 +214,7 @@ def lower(
     key = (*source.key, locations)
     if key in _LOWERED:
         return _LOWERED[key][1]
-    with _line_info(locations), _time_limit(seconds):
+    with _line_info(locations), _time_limit(_SECONDS if seconds is None else seconds):
         linalg: str = ttir_to_linalg(source.ttir(), source.metadata, source.options, named_ops=True)
     if spec.matrix_dtype is None and _MODE.findall(linalg) != ["aiv"]:
         raise UnknownOperation(_UNDECLARED)
