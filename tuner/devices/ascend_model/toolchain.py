@@ -205,8 +205,8 @@ def lower(
     would be. With `locations`, it keeps the lines of the Triton source.
 
     Raises `BadSpec` if spec and function do not match, `UnknownOperation` for an option or kernel that is not modelled,
-    `TimeoutError` if a program that the front end runs exceeds `seconds` (default: the compiler's limit), and whatever it
-    raises for a kernel or config that it cannot compile.
+    `TimeoutError` if a program that the front end runs exceeds `seconds` (default: the compiler's limit), and whatever
+    it raises for a kernel or config that it cannot compile.
     """
     from triton.backends.ascend.compiler import ttir_to_linalg
 
