@@ -111,7 +111,8 @@ class Artefacts:
             connection.execute(delete(models.compilations).where(_C.key == key, _C.owner == owner))
 
     def totals(self) -> Totals:
-        return Totals(*self._database.fetch(_TOTALS)[0])
+        count, size = self._database.fetch(_TOTALS)[0]
+        return Totals(int(count), int(size))  # PostgreSQL adds up in decimals
 
     def _seal(self, key: str, content: bytes) -> str:
         return hmac.new(self._secret, _PURPOSE + key.encode() + b":" + content, hashlib.sha256).hexdigest()
