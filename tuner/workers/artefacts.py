@@ -13,13 +13,13 @@ from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-from tilewise.db.artefacts import LARGEST, Artefacts, Claim
-from tilewise.db.sql.sql_store import open_store
 from tilewise.errors import NoSpace, ReadOnly, StoreError, UsageError
-from tilewise.kernels.signing import read_key
 from tilewise.settings import read_settings
+
+if TYPE_CHECKING:  # every compile process would import SQLAlchemy, shared artefacts or not
+    from tilewise.db.artefacts import Artefacts, Claim
 
 __all__ = ["LOST_SECONDS", "SharedArtefacts", "shared_artefacts", "waiting_seconds"]
 
@@ -59,6 +59,10 @@ def waiting_seconds() -> float:
 @cache
 def _opened(url: str, key_file: Path) -> SharedArtefacts:
     """Open a database once in a process, and leave it open."""
+    from tilewise.db.artefacts import Artefacts
+    from tilewise.db.sql.sql_store import open_store
+    from tilewise.kernels.signing import read_key
+
     secret = read_key(key_file)
     return SharedArtefacts(Artefacts(_insist(lambda: open_store(url, create=True)).database, secret))
 
@@ -109,6 +113,8 @@ class SharedArtefacts:
 
     def settle(self, key: str, content: bytes | None) -> None:
         """Keep what was made, if it is not too large, and end the claim."""
+        from tilewise.db.artefacts import LARGEST
+
         with self._lock:
             self._claims.discard(key)
         if content is not None and len(content) <= LARGEST:

@@ -1,6 +1,6 @@
 """Artefacts that hosts share: compiled once, waited for, and taken over from a host that dies."""
 
-from __future__ import annotations
+from __future__ import subprocess
 
 import os
 import sys
@@ -125,3 +125,10 @@ def test_nothing_is_shared_without_a_database_and_nothing_unsealed(monkeypatch, 
     key.chmod(0o600)
     monkeypatch.setenv("TILEWISE_KERNEL_KEY", str(key))
     assert shared_artefacts() is shared_artefacts() and waiting_seconds() > 120
+
+
+def test_a_process_that_compiles_imports_no_database_where_nothing_is_shared():
+    modules = "tilewise.tuner.devices.ascend_model.toolchain, tilewise.tuner.devices.cuda.compile"
+    code = f"import sys, {modules}; print('sqlalchemy' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout == "False\n"
