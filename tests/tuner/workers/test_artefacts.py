@@ -1,12 +1,12 @@
 """Artefacts that hosts share: compiled once, waited for, and taken over from a host that dies."""
 
-from __future__ import subprocess
+from __future__ import annotations
 
 import os
 import sys
 import threading
 import time
-from subprocess import PIPE, Popen
+from subprocess import PIPE, Popen, run
 
 import pytest
 
@@ -130,5 +130,5 @@ def test_nothing_is_shared_without_a_database_and_nothing_unsealed(monkeypatch, 
 def test_a_process_that_compiles_imports_no_database_where_nothing_is_shared():
     modules = "tilewise.tuner.devices.ascend_model.toolchain, tilewise.tuner.devices.cuda.compile"
     code = f"import sys, {modules}; print('sqlalchemy' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    found = run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert found.stdout == "False\n"
