@@ -29,7 +29,7 @@ _GROUP = "group.json"
 
 
 class Session:
-    """What one config's compilation fetches and makes. `made` has the group of each key that this process compiles."""
+    """The artefacts that a compilation fetches and makes. `made` has the group of each key that is compiled here."""
 
     def __init__(self, shared: SharedArtefacts, toolchain: str) -> None:
         self.shared, self.toolchain = shared, toolchain

@@ -1,4 +1,4 @@
-"""What Triton does once per process before its first compilation, done before the compile processes are forked."""
+"""Work of Triton that each process would do before its first compilation, done once before the forks."""
 
 from __future__ import annotations
 

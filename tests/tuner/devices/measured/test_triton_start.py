@@ -1,4 +1,4 @@
-"""What compile processes do once, before they are forked."""
+"""Work that compile processes do once, before they are forked."""
 
 from triton.compiler.compiler import triton_key
 
