@@ -22,6 +22,7 @@ from tilewise.settings import read_settings
 from tilewise.tuner.devices.base import Device
 from tilewise.tuner.devices.measured import bench_process
 from tilewise.tuner.devices.measured.bench_process import Reply, Request
+from tilewise.tuner.devices.measured.compilers import Compilers
 from tilewise.tuner.measure.comparison import disagreement
 from tilewise.tuner.measure.draws import DRAWS
 from tilewise.tuner.measure.outcome import FAULTS, LAST_LINES, Outcome, Timing, Verdict
@@ -29,7 +30,7 @@ from tilewise.tuner.measure.robust_stats import quantile
 from tilewise.tuner.workers.artefacts import waiting_seconds
 from tilewise.tuner.workers.device_lock import DeviceLock
 from tilewise.tuner.workers.fair_lock import FairLock
-from tilewise.tuner.workers.worker import Worker, WorkerDied, WorkerError, WorkerFailed, WorkerPool, WorkerTimeout
+from tilewise.tuner.workers.worker import Worker, WorkerDied, WorkerError, WorkerFailed, WorkerTimeout
 
 __all__ = ["Limits", "MeasuredDevice"]
 
@@ -94,7 +95,7 @@ class MeasuredDevice(Device):
         settings = read_settings()
         self.id, self.limits = id, limits or Limits()
         self._runtime = tuple(runtime)
-        self._compilers = WorkerPool(
+        self._compilers = Compilers(
             compile,
             jobs or settings.jobs,
             env=compile_env,
