@@ -331,7 +331,11 @@ def _models_again_words(raw: Raw) -> str:
 def _models_cases(raw: Raw) -> str:
     files = [_short(row["file"]) for row in _model_rows(raw)]
     body = raw["search-peers-smac"]
-    return f"{len(files)} landscapes, {body['seeds']} seeds, budget {body['budget']}: {', '.join(files)}"
+    return (
+        f"{len(files)} landscapes, {body['seeds']} seeds, budget {body['budget']}: {', '.join(files)}. The three "
+        "modelled ones are those of landscapes/clock-7, recorded anew by version 7 of the clock; 'judged' and 'design' "
+        "are the uses of the problems of the same names in landscapes/"
+    )
 
 
 _WORSE = 0.01

@@ -262,7 +262,7 @@ def _show_faults(body: dict[str, Any]) -> None:
 
 @click.command()
 @click.option("--trials", type=click.IntRange(1), default=200, show_default=True, help="Trials per shape.")
-@click.option("--shapes", "count", type=click.IntRange(2), default=8, show_default=True, help="Shapes of row_reduce.")
+@click.option("--shapes", "count", type=click.IntRange(2), default=16, show_default=True, help="Shapes of row_reduce.")
 @click.option("--rounds", type=click.IntRange(1), default=100, show_default=True, help="Runs of each sound config.")
 @click.option("-o", "--output", "file", type=click.Path(dir_okay=False), help="Also write the JSON there.")
 @common

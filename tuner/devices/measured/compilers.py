@@ -63,7 +63,8 @@ class Compilers:
 
     def start(self) -> None:
         """Start the processes that do not run and return at once."""
-        self._pool.start()
+        with _lock:
+            self._pool.start()
 
     def close(self) -> None:
         """Leave the processes to the other devices. Without any, drop the queued calls and kill them."""
