@@ -409,16 +409,18 @@ PAGES = {
 }
 
 
-@pytest.mark.parametrize(
-    ("scheme", "width"),
-    [
-        ("dark", 390),
-        ("light", 1200),
-        pytest.param("light", 390, marks=pytest.mark.full),
-        pytest.param("dark", 1200, marks=pytest.mark.full),
-    ],
-)
-@pytest.mark.parametrize("path", PAGES.values(), ids=PAGES)
+LOOKS = [("dark", 390), ("light", 1200), ("light", 390), ("dark", 1200)]
+
+
+def looks():
+    """Yield each page in each look; a page is in one of them every time, and in the others in the full tests."""
+    for number, (name, path) in enumerate(PAGES.items()):
+        for turn, (scheme, width) in enumerate(LOOKS):
+            marks = () if turn == number % len(LOOKS) else pytest.mark.full
+            yield pytest.param(path, scheme, width, id=f"{name}-{scheme}-{width}", marks=marks)
+
+
+@pytest.mark.parametrize(("path", "scheme", "width"), looks())
 def test_axe_finds_nothing_on_any_page_and_none_is_too_wide(browser, url, path, scheme, width):
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     page = context.new_page()

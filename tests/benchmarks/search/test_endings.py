@@ -65,8 +65,8 @@ def test_without_the_prior_a_tuning_knows_the_configs_only(recorded):
 
 def test_whole_tunings_of_measured_landscapes_end_near_the_best():
     files = [str(LANDSCAPES / f"{name}-16384x1024-float32-H200.json.gz") for name in ("sum_rows", "layer_norm")]
-    ended = bench_endings(files, budgets=(DEFAULT_TRIALS,), seeds=2)["budgets"][str(DEFAULT_TRIALS)]["all"]
-    assert (ended["near"], ended["ended_alone"]) == (4, 4)
+    ended = bench_endings(files, budgets=(DEFAULT_TRIALS,), seeds=1)["budgets"][str(DEFAULT_TRIALS)]["all"]
+    assert (ended["near"], ended["ended_alone"]) == (2, 2)
     assert ended["left_worst"] < 0.02
 
 

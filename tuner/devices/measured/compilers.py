@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future
-from dataclasses import dataclass
 from typing import Any
 
 from tilewise.tuner.workers.supervisor import import_path
@@ -21,13 +21,8 @@ __all__ = ["Compilers"]
 _Kind = tuple[Any, ...]
 
 
-@dataclass
-class _Shared:
-    pool: WorkerPool
-    users: int = 0
-
-
-_shared: dict[_Kind, _Shared] = {}
+_pools: dict[_Kind, WorkerPool] = {}
+_users: Counter[_Kind] = Counter()
 _lock = threading.Lock()
 
 
@@ -50,12 +45,10 @@ class Compilers:
         self._kind: _Kind = (entry, size, frozenset(started_in.items()), import_path(), tuple(imports), memory_bytes)
         self._closed = False
         with _lock:
-            if self._kind not in _shared:
-                _shared[self._kind] = _Shared(
-                    WorkerPool(entry, size, env=env, imports=imports, memory_bytes=memory_bytes)
-                )
-            _shared[self._kind].users += 1
-            self._pool = _shared[self._kind].pool
+            if self._kind not in _pools:
+                _pools[self._kind] = WorkerPool(entry, size, env=env, imports=imports, memory_bytes=memory_bytes)
+            _users[self._kind] += 1
+            self._pool = _pools[self._kind]
 
     def submit(self, *arguments: Any, timeout: float) -> Future[Any]:
         """Return a future of the result or error of `Worker.call`."""
@@ -72,9 +65,8 @@ class Compilers:
             if self._closed:
                 return
             self._closed = True
-            shared = _shared[self._kind]
-            shared.users -= 1
-            if shared.users:
+            _users[self._kind] -= 1
+            if _users[self._kind]:
                 return
-            del _shared[self._kind]
-        shared.pool.close()
+            del _users[self._kind], _pools[self._kind]
+        self._pool.close()

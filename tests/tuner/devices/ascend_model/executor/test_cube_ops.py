@@ -132,10 +132,10 @@ def test_flags_left_out_or_misnumbered_are_found(case, target):
     (function,) = case.functions
     found = [
         try_change(case, "flag", change, (changed,), on_chip_bytes=target.on_chip_bytes)
-        for change, changed in random.Random(1).sample(list(changes(function)), 16)
+        for change, changed in random.Random(1).sample(list(changes(function)), 8)
     ]
     counting = [each for each in found if each.counts]
-    assert len(counting) >= 8
+    assert len(counting) >= 4
     assert [each.change for each in counting if not each.report] == []
 
 

@@ -318,6 +318,7 @@ KERNELS = [
 ]
 
 
+@pytest.mark.in_part(2)
 @pytest.mark.parametrize(("name", "dims", "dtype", "tile"), KERNELS)
 @pytest.mark.parametrize("multibuffer", [True, False])
 def test_16_bit_inputs_with_tails_agree_with_float64(name, dims, dtype, tile, multibuffer, target, cache_folder):

@@ -47,7 +47,7 @@ def test_a_product_with_an_epilogue_agrees_at_an_odd_size(verdict, dtype, flags)
     assert found.agreed, found.reason
 
 
-@pytest.mark.in_part(2)
+@pytest.mark.in_part(1)
 @pytest.mark.parametrize(
     ("q", "k", "dtype", "flags"),
     [(64, 128, "bfloat16", {}), (75, 133, "float16", {}), (75, 133, "float16", {"causal": True})],

@@ -22,6 +22,7 @@ def verdict(target, cache_folder):
     return verify
 
 
+@pytest.mark.in_part(1)
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
 def test_a_read_that_a_mask_throws_away_is_a_warning_with_line_and_element(verdict, dtype):
     found = verdict("DIFFERENCES", dtype)
