@@ -420,7 +420,7 @@ def looks():
             yield pytest.param(path, scheme, width, id=f"{name}-{scheme}-{width}", marks=marks)
 
 
-@pytest.mark.parametrize(("path", "scheme", "width"), looks())
+@pytest.mark.parametrize(("path", "scheme", "width"), list(looks()))
 def test_axe_finds_nothing_on_any_page_and_none_is_too_wide(browser, url, path, scheme, width):
     context = browser.new_context(viewport={"width": width, "height": 900}, color_scheme=scheme)
     page = context.new_page()
