@@ -1,7 +1,7 @@
-"""HTTP on a connection: uvicorn's protocol, with limits, and with the head and the body of an answer sent together.
+"""HTTP on a connection: uvicorn's protocol, with limits, and with answers sent whole, one turn's all together.
 
 uvicorn writes head and body one after the other, and uvloop hands each write to the system at once. That makes two
-packets, and wakes the client for a head without a body: a tenth of the time of a look-up.
+packets, and each wakes the client, which then waits for the next: a third of the time of first-time look-ups.
 """
 
 from __future__ import annotations
@@ -16,10 +16,12 @@ from tilewise.api.http.connections import BODY_SECONDS, HEAD_SECONDS, READ_SECON
 
 __all__ = ["Protocol"]
 
-_HEAD = b"HTTP/"
 _LARGEST_HEAD = 64 << 10
 _LEAST_RATE = 1000.0
 """Bytes of a body per second."""
+
+_MOST_KEPT = 16 << 10
+"""Bytes of an answer kept for the event loop's next turn. What is sent at once is subject to the client's pace."""
 
 _TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 _TOO_LARGE = b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
@@ -129,29 +131,30 @@ class Protocol(HttpToolsProtocol):
 
 
 class _Joining:
-    """A transport that keeps an answer's head until the next write, at most until the event loop's next turn."""
+    """A transport that keeps an answer until the event loop's next turn, or until it is large.
+
+    The answers of all connections that had a request in this turn are then sent one right after the other.
+    """
 
     def __init__(self, transport: asyncio.Transport, loop: asyncio.AbstractEventLoop) -> None:
         self._transport, self._loop = transport, loop
-        self._head = b""
+        self._kept = b""
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        if self._head:
-            data, self._head = self._head + data, b""
-        elif data.startswith(_HEAD):
-            self._head = data
+        if not self._kept:
             self._loop.call_soon(self._flush)
-            return
-        self._transport.write(data)
+        self._kept += data
+        if len(self._kept) >= _MOST_KEPT:
+            self._flush()
 
     def close(self) -> None:
         self._flush()
         self._transport.close()
 
     def _flush(self) -> None:
-        head, self._head = self._head, b""
-        if head and not self._transport.is_closing():  # the client may have left
-            self._transport.write(head)
+        kept, self._kept = self._kept, b""
+        if kept and not self._transport.is_closing():  # the client may have left
+            self._transport.write(kept)

@@ -1,4 +1,4 @@
-"""The writes of answers: a head goes out with the start of its body, or alone where no body follows."""
+"""The writes of answers: what is there in one turn of the event loop goes out together, a large part at once."""
 
 from __future__ import annotations
 
@@ -83,7 +83,66 @@ def test_a_head_that_waits_for_its_body_is_sent_at_once(writes):
         return await reader.readexactly(4)
 
     assert asyncio.run(served(app, talk)) == b"four"
-    assert writes[1:] == [b"fo", b"ur"]
+    assert writes[1:] == [b"four"]  # both parts were there in one turn of the event loop
+
+
+def test_a_large_answer_goes_out_as_it_is_made(writes):
+    part = b"x" * (16 << 10)
+
+    async def app(scope, receive, send):
+        await send({**HEAD, "headers": [(b"content-length", b"%d" % (2 * len(part)))]})
+        for more in (True, False):
+            await send({"type": "http.response.body", "body": part, "more_body": more})
+            made.append(len(writes))
+
+    async def talk(reader, writer):
+        writer.write(GET)
+        await reader.readuntil(b"\r\n\r\n")
+        return await reader.readexactly(2 * len(part))
+
+    made: list[int] = []
+    assert asyncio.run(served(app, talk)) == 2 * part
+    assert made == [1, 2]  # nothing waits for the next turn, so a slow client slows the answer
+
+
+def test_answers_of_one_turn_are_sent_one_after_the_other_once_all_are_made(monkeypatch):
+    events: list[str] = []
+    both = asyncio.Event()
+
+    async def app(scope, receive, send):
+        if scope["path"] == "/first":
+            await both.wait()
+        both.set()
+        await asyncio.sleep(0)
+        await send(HEAD)
+        await send({"type": "http.response.body", "body": b"four"})
+        events.append("made")
+
+    original = Protocol.connection_made
+
+    def heard(self, transport):
+        class Listening:
+            def __getattr__(self, name):
+                return getattr(transport, name)
+
+            def write(self, data):
+                events.append("sent")
+                transport.write(data)
+
+        original(self, Listening())
+
+    monkeypatch.setattr(Protocol, "connection_made", heard)
+
+    async def talk(reader, writer):
+        other_reader, other = await asyncio.open_connection(*writer.get_extra_info("peername"))
+        writer.write(GET.replace(b"/ ", b"/first "))
+        other.write(GET)
+        answers = await asyncio.gather(reader.readuntil(b"four"), other_reader.readuntil(b"four"))
+        other.close()
+        return answers
+
+    assert len(asyncio.run(served(app, talk))) == 2
+    assert events == ["made", "made", "sent", "sent"]
 
 
 def test_an_answer_to_a_client_that_closes_is_whole(writes):
