@@ -71,7 +71,9 @@ _TYPES = {
     "int16": "i16",
     "int8": "i8",
     "uint8": "u8",
+    "uint16": "u16",
     "uint32": "u32",
+    "uint64": "u64",
     "bool": "i1",
 }
 
