@@ -123,6 +123,9 @@ class _Chain:
             nesting=nesting,
         )
         self._look_up_names(found)
+        kinds = {p.kind: p.name for p in inspect.signature(self.function.fn).parameters.values()}
+        if name := kinds.get(inspect.Parameter.VAR_KEYWORD, ""):
+            found.obstacles.append(f"it takes **{name}, as kernels of Triton 1 do and those of later ones may not")
         return found
 
     def read_hooks(self, kernel: CapturedKernel, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:

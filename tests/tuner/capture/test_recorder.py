@@ -231,6 +231,19 @@ make(tl.abs)[(1,)](torch.ones(1))
     assert "inner uses scaled, given to a function around it" in kernels["make.inner"].obstacles[0]
 
 
+def test_a_kernel_that_takes_any_keywords_is_told(written):
+    kernels, _ = captured(
+        written("""
+@triton.jit
+def old(out, **meta):
+    tl.store(out, 1.0)
+
+old[(1,)](torch.ones(1), BLOCK=4)
+""")
+    )
+    assert "it takes **meta, as kernels of Triton 1 do" in kernels["old"].obstacles[0]
+
+
 def test_kernels_inside_functions_are_told_apart_by_these(written):
     kernels, ending = captured(
         written("""
