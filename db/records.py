@@ -73,7 +73,9 @@ ITEM_BYTES = {
     "int16": 2,
     "int8": 1,
     "uint8": 1,
+    "uint16": 2,
     "uint32": 4,
+    "uint64": 8,
     "bool": 1,
 }
 """Bytes of an element of each known dtype, by torch's name for it."""

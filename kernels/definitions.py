@@ -6,10 +6,12 @@ import ast
 import copy
 import symtable
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
-__all__ = ["definitions_of", "parsed", "statements_of", "used_names"]
+__all__ = ["definitions_of", "nesting_of", "opened", "parsed", "statements_of", "used_names"]
 
+_Scope = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
 
 _PARSING = threading.Lock()
@@ -29,6 +31,35 @@ def statements_of(tree: ast.Module) -> Iterator[ast.stmt]:
             yield from (*node.body, *node.orelse)
         else:
             yield node
+
+
+def nesting_of(function: Callable[..., Any]) -> str:
+    """Return a function's name behind those of the functions and classes around it: `outer.inner`."""
+    return function.__qualname__.replace(".<locals>", "")
+
+
+def opened(tree: ast.Module, name: str) -> tuple[ast.Module, frozenset[str]]:
+    """Return the module with the bodies around the function `outer.inner` as if they stood at its top level, last, and
+    the arguments of the functions around it, which no text gives."""
+    body, inner, arguments = list(tree.body), list(tree.body), set[str]()
+    for outer in name.split(".")[:-1]:
+        found = next((node for node in _scopes_in(inner) if node.name == outer), None)
+        if found is None:
+            break
+        inner = found.body
+        body += inner
+        if not isinstance(found, ast.ClassDef):
+            arguments |= {node.arg for node in ast.walk(found.args) if isinstance(node, ast.arg)}
+    return ast.Module(body, tree.type_ignores), frozenset(arguments)
+
+
+def _scopes_in(statements: Iterable[ast.AST]) -> Iterator[_Scope]:
+    """Yield the functions and classes that some statements define, in their branches too."""
+    for node in statements:
+        if isinstance(node, _SCOPES):
+            yield node
+        elif isinstance(node, (ast.stmt, ast.ExceptHandler, ast.match_case)):
+            yield from _scopes_in(ast.iter_child_nodes(node))
 
 
 def _asks_for_main(test: ast.expr) -> bool:

@@ -2,7 +2,8 @@
 
 Only the statements of the file that the function uses are compiled: the definitions and imports at the top level that
 it reaches by name. Of its decorators only `triton.jit` stays, also where they are calls, `kernel = decorator(kernel)`:
-a spec gives what the others (`triton.autotune`, `triton.heuristics`, libraries' own) would add to a launch.
+a spec gives what the others (`triton.autotune`, `triton.heuristics`, libraries' own) would add to a launch. A function
+inside others is called `outer.inner`: the statements around it count as if they stood at the top level.
 """
 
 from __future__ import annotations
@@ -10,47 +11,110 @@ from __future__ import annotations
 import ast
 import builtins
 import tokenize
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType
 
 from tilewise.errors import BadSpec
-from tilewise.kernels.definitions import definitions_of, parsed, statements_of, used_names
+from tilewise.kernels.definitions import definitions_of, opened, parsed, statements_of, used_names
 
 __all__ = ["function_slice", "is_kernel", "missing_names", "package_of"]
 
 
 def function_slice(path: Path, name: str) -> CodeType:
     """Return the code of the file's statements that define the function `name`. Raises `BadSpec` if there is none."""
-    tree, definitions = _read(path, name)
-    wanted, _ = _reached(name, definitions, _imports(tree))
-    body = [node for node in statements_of(tree) if node in wanted or _is_future(node)]
-    return compile(ast.Module(body, tree.type_ignores), str(path), "exec")
+    file = _read(path, name)
+    wanted, _ = file.reached()
+    body = [node for node in statements_of(file.tree) if node in wanted or _is_future(node)]
+    try:
+        return compile(ast.Module(body, file.tree.type_ignores), str(path), "exec")
+    except SyntaxError as error:  # a statement of a function around it, such as `return`
+        raise BadSpec(f"{name} depends on more than names around it: {error}; move it to the top level") from error
 
 
 def missing_names(path: Path, name: str) -> set[str]:
     """Return the names that these statements use and neither the file nor Python defines: a program that generates
     code may set them. Raises `BadSpec` if there is no such function."""
-    tree, definitions = _read(path, name)
-    imports = _imports(tree)
-    _, used = _reached(name, definitions, imports)
-    return used - definitions.keys() - imports.keys() - vars(builtins).keys()
+    file = _read(path, name)
+    _, used = file.reached()
+    return used - file.definitions.keys() - file.imports.keys() - vars(builtins).keys()
 
 
-def _read(path: Path, name: str) -> tuple[ast.Module, Mapping[str, Sequence[ast.stmt]]]:
-    """Return the parsed file, with the decorators of the function `name` that count, and what it defines."""
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A parsed file, of which the function `name` is wanted, what it defines and imports, and the arguments of the
+    functions around that one."""
+
+    path: Path
+    name: str
+    tree: ast.Module
+    definitions: Mapping[str, Sequence[ast.stmt]]
+    imports: Mapping[str, Sequence[ast.stmt]]
+    arguments: frozenset[str]
+
+    def reached(self) -> tuple[set[ast.stmt], set[str]]:
+        """Return the statements that the function uses, directly or indirectly, and all names in them.
+
+        Raises `BadSpec` if these depend on a call of a function around it.
+        """
+        found, used = _reached(self.name, self.definitions, self.imports)
+        if given := sorted(used & self.arguments):
+            raise BadSpec(
+                f"{self.name} uses {', '.join(given)}, given to a function around it in {self.path.name}, so that its "
+                "text does not say what it does; pass that as a tl.constexpr argument, or move it to the top level"
+            )
+        return found, used
+
+
+def _read(path: Path, place: str) -> _File:
+    """Return the parsed file, with the decorators of the function that count; `place` is its name, or `outer.inner`."""
     try:
         with tokenize.open(path) as file:
-            tree = parsed(file.read())
+            tree, arguments = opened(parsed(file.read()), place)
     except (OSError, SyntaxError, UnicodeDecodeError) as error:
         raise BadSpec(f"{path} cannot be read: {error}") from error
+    name = place.rpartition(".")[2]
+    tree = ast.Module(list(_out_of_branches(tree.body, name)), tree.type_ignores)
     definitions = definitions_of(tree)
     if name not in definitions:
-        raise BadSpec(f"{path} has no function {name!r} at its top level")
+        raise BadSpec(f"{path} has no function {place!r} at its top level")
     for statement in definitions[name]:
         if isinstance(statement, ast.FunctionDef):
             statement.decorator_list = [node for node in statement.decorator_list if _word(node) == "jit"]
-    return tree, {**definitions, name: [node for node in definitions[name] if not _wraps(node, name)]}
+    kept = [node for node in definitions[name] if not _wraps(node, name)]
+    return _File(path, name, tree, {**definitions, name: kept}, _imports(tree), arguments)
+
+
+def _out_of_branches(statements: Iterable[ast.stmt], name: str) -> Iterator[ast.stmt]:
+    """Yield the statements, but of an `if` or `try` around the kernel only the branch that defines it: it was run."""
+    for node in statements:
+        branch = next((block for block in _branches(node) if _defines_kernel(block, name)), None)
+        if branch is None:
+            yield node
+        else:
+            yield from _out_of_branches(branch, name)
+
+
+def _branches(node: ast.stmt) -> Iterator[list[ast.stmt]]:
+    if isinstance(node, (ast.If, ast.Try, ast.With)):
+        yield from (getattr(node, part, []) for part in ("body", "orelse", "finalbody"))
+        yield from (handler.body for handler in getattr(node, "handlers", []))
+
+
+def _defines_kernel(statements: Iterable[ast.stmt], name: str) -> bool:
+    return any(
+        _is_jitted(node, name) or any(_defines_kernel(block, name) for block in _branches(node)) for node in statements
+    )
+
+
+def _is_jitted(node: ast.stmt, name: str) -> bool:
+    """Return whether a statement defines `name` as a `triton.jit` function."""
+    return (
+        isinstance(node, ast.FunctionDef)
+        and node.name == name
+        and any(_word(decorator) == "jit" for decorator in node.decorator_list)
+    )
 
 
 def _wraps(statement: ast.stmt, name: str) -> bool:
@@ -112,10 +176,7 @@ def is_kernel(path: Path, name: str) -> bool:
             found = definitions_of(parsed(file.read())).get(name, ())
     except (OSError, SyntaxError, UnicodeDecodeError):
         return False
-    return any(
-        isinstance(node, ast.FunctionDef) and any(_word(decorator) == "jit" for decorator in node.decorator_list)
-        for node in found
-    )
+    return any(_is_jitted(node, name) for node in found)
 
 
 def package_of(path: Path) -> tuple[Path, str]:

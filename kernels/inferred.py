@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+import base64
+import itertools
+import struct
+import zlib
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from tilewise.kernels.candidate_values import powers_of_two
 from tilewise.kernels.spec import Config, Target, Value
 
-__all__ = ["NVIDIA_OPTIONS", "around", "between", "config_for", "configs_for", "exactly", "next_power_of_two"]
+__all__ = [
+    "NVIDIA_OPTIONS",
+    "around",
+    "between",
+    "config_for",
+    "configs_for",
+    "exactly",
+    "next_power_of_two",
+    "packed",
+    "unpacked",
+]
 
 NVIDIA_OPTIONS = ("num_warps", "num_stages", "num_ctas", "maxnreg")
 """Compile options that change nothing on Ascend."""
@@ -53,11 +67,26 @@ def between(low: int, high: int) -> Callable[[Any, Any], None]:
 
 
 def exactly(*values: int) -> Callable[[Any, Any], None]:
-    """Return a `draw` of these very values, of the first ones for a smaller tensor."""
+    """Return a `draw` of these very values: of the first ones for a smaller tensor, and again from the first on for a
+    larger one of truths."""
 
     def draw(tensor: Any, generator: Any) -> None:
         import torch
 
-        tensor.copy_(torch.tensor(values[: tensor.numel()]).view(tensor.shape))
+        count = tensor.numel()
+        given = itertools.islice(itertools.cycle(values), count) if tensor.dtype == torch.bool else values[:count]
+        tensor.copy_(torch.tensor(list(given)).view(tensor.shape))
 
     return draw
+
+
+def packed(values: Sequence[int]) -> str:
+    """Return many integers as one word, short for those whose steps repeat."""
+    steps = [after - before for before, after in itertools.pairwise((0, *values))]
+    return base64.b64encode(zlib.compress(struct.pack(f"<{len(steps)}q", *steps), 9)).decode()
+
+
+def unpacked(word: str) -> Sequence[int]:
+    """Return the integers that `packed` made a word of."""
+    steps = zlib.decompress(base64.b64decode(word))
+    return list(itertools.accumulate(struct.unpack(f"<{len(steps) // 8}q", steps)))

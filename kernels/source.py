@@ -14,7 +14,7 @@ from typing import Any
 
 from tilewise.errors import BadSpec
 from tilewise.kernels.catalogue import SPECS
-from tilewise.kernels.definitions import definitions_of, parsed, used_names
+from tilewise.kernels.definitions import definitions_of, nesting_of, opened, parsed, used_names
 from tilewise.kernels.spec import KernelSpec
 
 __all__ = ["digest", "function_hash", "locate", "source_hash"]
@@ -45,7 +45,7 @@ def _locate(spec: KernelSpec, function: Any) -> tuple[Path, str]:
     file = inspect.getsourcefile(function)
     if file is None:
         raise BadSpec(f"kernel {spec.name} has a function without a source file; define it in a .py file")
-    return Path(file), function.__name__
+    return Path(file), nesting_of(function)
 
 
 def _module_file(spec: KernelSpec, module: str) -> Path:
@@ -126,24 +126,28 @@ def _plain_tokens(text: str) -> str:
 def function_hash(function: Any) -> str:
     """Hash a function that belongs to no spec as `source_hash` does: without comments, docstrings and positions.
 
-    Raises `BadSpec` if it is not defined at the top level of a file.
+    Raises `BadSpec` if no file defines it, or only together with the arguments of a function around it.
     """
     while hasattr(function, "fn"):
         function = function.fn
     file = inspect.getsourcefile(function)
     if file is None or not Path(file).is_file():
         raise BadSpec(f"function {function.__name__} has no source file")
-    return digest("\n".join(sorted(set(_parts(Path(file), function.__name__)))))[:16]
+    return digest("\n".join(sorted(set(_parts(Path(file), nesting_of(function))))))[:16]
 
 
-def _parts(path: Path, name: str) -> Iterator[str]:
+def _parts(path: Path, place: str) -> Iterator[str]:
     """Yield the normalised text of a function and of each definition that it uses, directly or indirectly."""
     with tokenize.open(path) as file:
         lines = file.readlines()
-    definitions = definitions_of(parsed("".join(lines)))
+    tree, arguments = opened(parsed("".join(lines)), place)
+    definitions, name = definitions_of(tree), place.rpartition(".")[2]
     if name not in definitions:
-        raise BadSpec(f"{path} has no function {name!r} at its top level")
-    for used in sorted(_reachable(name, definitions)):
+        raise BadSpec(f"{path} has no function {place!r} at its top level")
+    reached = _reachable(name, {**definitions, **dict.fromkeys(arguments, ())})
+    if given := sorted(reached & arguments):
+        raise BadSpec(f"{place} in {path} uses {', '.join(given)}, given to a function around it")
+    for used in sorted(reached):
         yield "\n".join(_tokens(lines, node) for node in definitions[used])
 
 

@@ -125,3 +125,42 @@ def test_a_constant_that_only_the_script_sets_is_in_the_slice(tmp_path):
     exec(function_slice(file, "kernel"), names)
     assert names["kernel"](2, 5) == 30 and not {"x", "y"} & names.keys()
     assert missing_names(file, "kernel") == set()
+
+
+def test_a_function_inside_another_takes_the_statements_around_it(tmp_path):
+    file = tmp_path / "program.py"
+    file.write_text(
+        "jit = lambda function: function\nBASE = 1\n\n"
+        "def build(count):\n    import operator\n    STEP = BASE + 1\n    helper = lambda x: operator.mul(x, STEP)\n\n"
+        "    @jit\n    def kernel(x):\n        return helper(x)\n\n    return kernel\n"
+    )
+    names = {}
+    exec(function_slice(file, "build.kernel"), names)
+    assert names["kernel"](3) == 6
+    program = {"__name__": "program"}
+    exec(compile(file.read_text(), str(file), "exec"), program)
+    assert function_hash(program["build"](1)) == function_hash(program["build"](2))
+
+
+def test_a_function_that_uses_an_argument_of_the_one_around_it_is_refused(tmp_path):
+    file = tmp_path / "program.py"
+    file.write_text("def build(step):\n    @jit\n    def kernel(x):\n        return x * step\n\n    return kernel\n")
+    with pytest.raises(BadSpec, match="kernel uses step, given to a function around it"):
+        function_slice(file, "build.kernel")
+    program = {"jit": lambda function: function, "__name__": "program"}
+    exec(compile(file.read_text(), str(file), "exec"), program)
+    with pytest.raises(BadSpec, match="uses step"):
+        function_hash(program["build"](1))
+
+
+def test_of_an_if_around_the_kernel_only_the_branch_with_it_is_run(tmp_path):
+    file = tmp_path / "program.py"
+    file.write_text(
+        "jit = lambda function: function\n"
+        "if absent.is_available():\n    @autotune(absent)\n    @jit\n    def kernel(x):\n        return x + 1\n\n"
+        "    class Other(absent.Base):\n        pass\n"
+        "else:\n    def kernel(*args):\n        raise RuntimeError\n"
+    )
+    names = {}
+    exec(function_slice(file, "kernel"), names)
+    assert names["kernel"](1) == 2 and "Other" not in names

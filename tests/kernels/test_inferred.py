@@ -4,7 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tilewise.kernels.inferred import around, between, config_for, configs_for, exactly, next_power_of_two
+from tilewise.kernels.inferred import (
+    around,
+    between,
+    config_for,
+    configs_for,
+    exactly,
+    next_power_of_two,
+    packed,
+    unpacked,
+)
 from tilewise.tuner.hardware.targets import known_target
 
 ASCEND, NVIDIA = known_target("Ascend910B4", 40), known_target("NVIDIA H200", 132)
@@ -34,5 +43,14 @@ def test_draws_keep_to_recorded_values():
     offsets = torch.empty(3, 1, dtype=torch.int32)
     exactly(0, 4, 9)(offsets, generator)
     assert offsets.flatten().tolist() == [0, 4, 9]
+    masked = torch.empty(5, dtype=torch.bool)
+    exactly(1, 0)(masked, generator)
+    assert masked.tolist() == [True, False, True, False, True]
     exactly(0, 4, 9, 11)(offsets, generator)  # of a smaller problem
     assert offsets.flatten().tolist() == [0, 4, 9]
+
+
+def test_many_integers_are_packed_into_a_word():
+    values = [0, *range(7, 21000, 7), -5, 1 << 40]
+    assert list(unpacked(packed(values))) == values
+    assert len(packed(range(21000))) < 500

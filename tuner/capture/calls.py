@@ -24,9 +24,9 @@ class TritonDtype:
 class TensorArgument:
     """A tensor: shape and strides in elements, and the dtype by torch's name.
 
-    `low` and `high` bound the values of integers, and those of floats if none is negative; None where unknown.
-    `values` are the values themselves of few integers, such as lengths of sequences, and of more that rise, such as
-    their offsets: any others would be wrong. `memory` counts the elements from the first to the end of the memory where
+    `low` and `high` bound the values of integers and truths; None where unknown. `values` are the values themselves of
+    few integers, such as lengths of sequences, of more that rise, such as their offsets, or all differ, and of truths:
+    any others would be wrong. `memory` counts the elements from the first to the end of the memory where
     those of the tensor overlap: a kernel that gets such a view indexes the axis that it lacks by itself.
     """
 
@@ -103,6 +103,7 @@ def _json(value: Argument) -> Any:
 class CapturedKernel:
     """A kernel and its launches; `counts` says how often each was made.
 
+    `nesting` is its name behind those of the functions around it, `outer.inner`, the name alone at the top level.
     `imported` are the names that the program sets in the kernel's file, each with its place, as in a `KernelSpec`.
     `obstacles` are one-line reasons why no spec can be made of it, `left_out` those why some launches could not be
     read.
@@ -120,6 +121,10 @@ class CapturedKernel:
     counts: list[int] = field(default_factory=list)
     obstacles: list[str] = field(default_factory=list)
     left_out: list[str] = field(default_factory=list)
+    nesting: str = ""
+
+    def __post_init__(self) -> None:
+        self.nesting = self.nesting or self.name
 
     def add(self, call: Call) -> None:
         """Add a launch, or count it if it was made before."""

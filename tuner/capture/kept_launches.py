@@ -26,6 +26,7 @@ def keep_launch(kernel: CapturedKernel, data_folder: Path) -> None:
     """Append the kernel's newest launch. Raises `StoreError` if it cannot be written."""
     call = kernel.calls[-1]
     body = {
+        "nesting": kernel.nesting,
         "parameters": kernel.parameters,
         "constants": sorted(kernel.constants),
         "key": kernel.key,
@@ -57,7 +58,7 @@ def kept_launches(file: Path, name: str, data_folder: Path) -> CapturedKernel | 
     key, reset, restore = (tuple(newest[part]) for part in ("key", "reset_to_zero", "restore_value"))
     parameters, constants = tuple(newest["parameters"]), frozenset(newest["constants"])
     kernel = CapturedKernel(name, file, parameters, constants, key, reset, restore, newest.get("imported", {}))
-    kernel.obstacles = list(newest["obstacles"])
+    kernel.obstacles, kernel.nesting = list(newest["obstacles"]), newest.get("nesting", name)
     for line in lines:
         if line["parameters"] == newest["parameters"]:
             kernel.add(_call(line))

@@ -20,6 +20,7 @@ from typing import Any
 
 from tilewise.db.records import Value
 from tilewise.errors import BadSpec, UsageError
+from tilewise.kernels.definitions import nesting_of
 from tilewise.kernels.function_slice import missing_names
 from tilewise.tuner.capture.calls import Argument, Call, CapturedKernel, TensorArgument, TritonDtype
 from tilewise.tuner.stand_in.accelerator import accelerator_stand_in
@@ -30,13 +31,13 @@ __all__ = ["MOST_CALLS", "Recorder", "recording"]
 MOST_CALLS = 64
 """Different calls kept of one kernel: enough to tell its dimensions apart; a benchmark may make thousands."""
 
-_MOST_RISING, _MOST_VALUES = 4096, 64
-"""Elements of an integer tensor whose values are kept, if they rise and if not."""
+_MOST_TELLING, _MOST_VALUES = 1 << 16, 64
+"""Elements of a tensor whose values are kept: of truths and integers that rise or all differ, and of others."""
 
 _MOST_READ = 1 << 24
 """Elements of a tensor whose range is looked at."""
 
-_UNREAD = ("uint16", "uint64")
+_WIDENED = ("uint16", "uint32", "uint64", "bool")
 """Integers of which torch finds no range."""
 
 _AMD_OPTIONS = frozenset({"matrix_instr_nonkdim", "waves_per_eu", "kpack", "allow_flush_denorm", "schedule_hint"})
@@ -82,7 +83,7 @@ class Recorder:
         file = inspect.getsourcefile(function)
         if file is None:
             return None
-        key = Path(file).resolve(), function.__name__
+        key = Path(file).resolve(), nesting_of(function)
         if key not in self._kernels:
             self._kernels[key] = chain.kernel(*key)
             chain.read_hooks(self._kernels[key], args, kwargs)
@@ -109,20 +110,22 @@ class _Chain:
                 self.function = launcher
             launcher = getattr(launcher, "fn", None)
 
-    def kernel(self, file: Path, name: str) -> CapturedKernel:
+    def kernel(self, file: Path, nesting: str) -> CapturedKernel:
         params, tuner = self.function.params, self.tuner
         found = CapturedKernel(
-            name,
+            nesting.rpartition(".")[2],
             file,
             tuple(p.name for p in params),
             frozenset(p.name for p in params if p.is_constexpr),
             tuple(getattr(tuner, "keys", ())),
             tuple(getattr(tuner, "reset_to_zero", None) or ()),
             tuple(getattr(tuner, "restore_value", None) or ()),
+            nesting=nesting,
         )
         self._look_up_names(found)
-        if "<locals>" in self.function.fn.__qualname__:
-            found.obstacles.append(f"{name} is defined inside a function; move it to the top level of {file.name}")
+        kinds = {p.kind: p.name for p in inspect.signature(self.function.fn).parameters.values()}
+        if name := kinds.get(inspect.Parameter.VAR_KEYWORD, ""):
+            found.obstacles.append(f"it takes **{name}, as kernels of Triton 1 do and those of later ones may not")
         return found
 
     def read_hooks(self, kernel: CapturedKernel, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
@@ -148,8 +151,9 @@ class _Chain:
         """Find the places of the names that the program has set in the kernel's file."""
         known = self.function.fn.__globals__
         try:
-            missing = sorted(missing_names(kernel.file, kernel.name) & known.keys())
-        except BadSpec:  # the obstacles say more
+            missing = sorted(missing_names(kernel.file, kernel.nesting) & known.keys())
+        except BadSpec as error:
+            kernel.obstacles.append(str(error))
             return
         places = {name: _place(name, known[name]) for name in missing}
         kernel.imported = {name: place for name, place in places.items() if place}
@@ -294,14 +298,22 @@ def _tensor(name: str, tensor: Any) -> TensorArgument:
     if any(stride < 0 for stride in strides):
         raise _Unreadable(f"{name} has a negative stride")
     torch = importlib.import_module("torch")
-    whole = isinstance(tensor, torch.Tensor) and not tensor.is_floating_point() and tensor.dtype != torch.bool
+    whole = isinstance(tensor, torch.Tensor) and not tensor.is_floating_point() and not tensor.is_complex()
     memory = _memory(tensor) if any(not stride and size > 1 for size, stride in zip(shape, strides, strict=True)) else 0
-    if not whole or tensor.numel() > _MOST_READ or tensor.device.type == "meta" or dtype in _UNREAD:
+    if not whole or tensor.numel() > _MOST_READ or tensor.device.type == "meta":
         return TensorArgument(shape, strides, dtype, memory=memory)
-    flat = tensor.flatten().long() if dtype == "uint32" else tensor.flatten()  # torch compares no uint32
+    flat = tensor.flatten().long() if dtype in _WIDENED else tensor.flatten()
     low, high = (int(end) for end in flat.aminmax())
-    is_kept = low < high and flat.numel() <= (_MOST_RISING if bool((flat[1:] >= flat[:-1]).all()) else _MOST_VALUES)
+    truths, is_wrapped = dtype == "bool", dtype == "uint64" and low < 0
+    if is_wrapped or (truths and not high):  # false as allocated, perhaps for a kernel that is not launched here
+        return TensorArgument(shape, strides, dtype, memory=memory)
+    is_kept = low < high and flat.numel() <= (_MOST_TELLING if truths or _is_telling(flat) else _MOST_VALUES)
     return TensorArgument(shape, strides, dtype, low, high, tuple(flat.tolist()) if is_kept else None, memory)
+
+
+def _is_telling(flat: Any) -> bool:
+    """Return whether random integers would hardly do: these rise, as offsets do, or all differ, as places to write."""
+    return bool((flat[1:] >= flat[:-1]).all()) or (flat.numel() <= _MOST_TELLING and len(flat.unique()) == len(flat))
 
 
 def _memory(tensor: Any) -> int:

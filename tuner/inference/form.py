@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 from tilewise.db.records import ITEM_BYTES, Config, Flags, Problem, Value
 from tilewise.errors import BadSpec
+from tilewise.kernels.inferred import packed
 from tilewise.kernels.spec import WORD
 from tilewise.tuner.capture.calls import Call, CapturedKernel, TensorArgument, TritonDtype
 from tilewise.tuner.inference.expressions import Fit, by_thresholds, condition, expression, quotient_by_number
@@ -32,6 +33,7 @@ class BufferForm:
 class Form:
     """All that the launches say. `fits` are the integers that are passed, `fixed` other constants as Python text.
 
+    `nesting` is the function's name behind those of the functions around it.
     `blocks` are the parameters with their values, in the order of the kernel's arguments, and `options` those among
     them that are compile options. `imported` are names that the kernel's file lacks. `recorded` holds the configs of
     each of the `problems`.
@@ -39,6 +41,7 @@ class Form:
 
     name: str
     calls: list[Call]
+    nesting: str = ""
     dims: list[str] = field(default_factory=list)
     buffers: dict[str, BufferForm] = field(default_factory=dict)
     fits: dict[str, Fit] = field(default_factory=dict)
@@ -54,6 +57,9 @@ class Form:
     recorded: list[list[Config]] = field(default_factory=list)
     dtypes: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.nesting = self.nesting or self.name
 
     @property
     def blocks(self) -> list[str]:
@@ -117,7 +123,7 @@ def _form(kernel: CapturedKernel, tiles: Sequence[str], *, numbers: bool = False
     if kernel.obstacles or not kernel.calls:
         why = "; ".join((*kernel.obstacles, *kernel.left_out)) or "it was never launched"
         raise BadSpec(f"no spec can be inferred for {kernel.name}: {why}")
-    form = Form(kernel.name, _alike(kernel.calls))
+    form = Form(kernel.name, _alike(kernel.calls), kernel.nesting)
     if unknown := [f"{name} is {t.dtype}" for name, t in form.calls[0].tensors.items() if t.dtype not in ITEM_BYTES]:
         raise BadSpec(
             f"no spec can be inferred for {kernel.name}: {', '.join(unknown)}; a spec takes {', '.join(ITEM_BYTES)}"
@@ -261,11 +267,19 @@ def _required(name: str, samples: list[tuple[Mapping[str, int], int]], dims: Seq
     return fit
 
 
+_LONGEST_VALUES, _LONGEST_PACKED = 1000, 1 << 15
+"""Characters of recorded values in a spec, as they are and packed."""
+
+
 def _draw(tensors: Sequence[TensorArgument]) -> str:
     """Return the text of a `draw` for integers, whose recorded values or bounds count."""
     first = tensors[0]
     if first.values is not None and len({tensor.values for tensor in tensors}) == 1:
-        return f"exactly({', '.join(map(str, first.values))})"
+        told = ", ".join(map(str, first.values))
+        if len(told) <= _LONGEST_VALUES:
+            return f"exactly({told})"
+        if len(text := packed(first.values)) <= _LONGEST_PACKED:
+            return f'exactly(*unpacked("{text}"))'
     bounds = [(t.low, t.high) for t in tensors if t.low is not None and t.high is not None]
     if not bounds:
         return ""

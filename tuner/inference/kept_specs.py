@@ -28,16 +28,18 @@ def keep_spec(text: str, name: str, data_folder: Path) -> Path:
     return file
 
 
-def kept_spec(file: Path, name: str, data_folder: Path) -> Path | None:
-    """Return the newest spec of the kernel `name` in the program's `file`, or None."""
-    found = [path for path in (data_folder / "specs").glob(f"{name}-*.py") if _is_of(path, f"{file}:{name}")]
+def kept_spec(file: Path, nesting: str, data_folder: Path) -> Path | None:
+    """Return the newest spec of a kernel in the program's `file`, or None. `nesting` is its name, or `outer.inner`."""
+    name = nesting.rpartition(".")[2]
+    found = [path for path in (data_folder / "specs").glob(f"{name}-*.py") if _is_of(path, f"{file}:{nesting}")]
     return max(found, key=lambda path: path.stat().st_mtime_ns, default=None)
 
 
 def only_kept_spec(name: str, data_folder: Path) -> Path | None:
     """Return the newest spec of the kernel `name`, or None if there is none, or if two programs have such a kernel."""
     found = list((data_folder / "specs").glob(f"{name}-????????????.py"))
-    functions = {text for path in found for text in re.findall(rf'"[^"\n]+:{name}"', path.read_text(errors="replace"))}
+    place = re.compile(rf'"[^"\n]+:(?:[\w.]+\.)?{name}"')
+    functions = {text for path in found for text in place.findall(path.read_text(errors="replace"))}
     return max(found, key=lambda path: path.stat().st_mtime_ns) if len(functions) == 1 else None
 
 

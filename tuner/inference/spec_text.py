@@ -21,7 +21,7 @@ Roles = dict[str, str]
 
 _MODULES = {
     "candidate_values": ("only_ascend", "only_nvidia"),
-    "inferred": ("around", "between", "config_for", "configs_for", "exactly", "next_power_of_two"),
+    "inferred": ("around", "between", "config_for", "configs_for", "exactly", "next_power_of_two", "unpacked"),
     "spec": ("Axis", "Buffer", "Dot", "Flag", "KernelSpec", "Launch", "Parameter", "Tiling", "ceil_div"),
 }
 """Names that a file may need, by module of `tilewise.kernels`."""
@@ -188,7 +188,7 @@ def _is_tuple(expression: str) -> bool:
 
 
 def _spec(form: Form, file: Path, division: Division | None, *, widen: bool, reference: bool, multiplies: bool) -> str:
-    place = _literal(f"{file}:{form.name}")
+    place = _literal(f"{file}:{form.nesting}")
     parameters = "".join(f"        {text},\n" for text in _parameters(form, widen))
     scalars, constants = _passed(form)
     lines = [

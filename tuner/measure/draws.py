@@ -102,6 +102,10 @@ def _edges(axis: Axis) -> Sequence[int]:
     return [n for n in (axis.size - 1, 0, *ends) if 0 <= n < axis.size]
 
 
+_WIDENED = ("torch.uint16", "torch.uint32", "torch.uint64")
+"""Integers for which torch plants nothing, and draws no range."""
+
+
 def draw(
     tensor: torch.Tensor,
     buffer: Buffer,
@@ -119,7 +123,7 @@ def draw(
     """
     if beside and way in (Way.SPARSE, Way.ACROSS):
         way = Way.NORMAL
-    if str(tensor.dtype) == "torch.uint32":  # for which torch plants nothing
+    if str(tensor.dtype) in _WIDENED:
         wide = tensor.long()
         draw(wide, buffer, generator, way, edges, any_value=any_value)
         tensor.copy_(wide.abs())

@@ -138,6 +138,7 @@ def _at(place: str) -> Any:
 def load_function(path: Path, name: str, imported: tuple[tuple[str, str], ...] = ()) -> Any:
     """Return a `triton.jit` function of a user's program without running the program; raises `BadSpec`.
 
+    `name` is `outer.inner` for one inside another function.
     `imported` are names that its file lacks, with their places, `package.module:name` or `package.module`. Where
     Triton has no driver, a stand-in answers for it, which modules with autotuners need to be imported.
     """
@@ -153,7 +154,7 @@ def load_function(path: Path, name: str, imported: tuple[tuple[str, str], ...] =
         raise BadSpec(f"{path}: {name} cannot be loaded: {raised(error, str(path))}") from error
     finally:
         sys.path.remove(str(root))
-    function = getattr(module, name)
+    function = getattr(module, name.rpartition(".")[2])
     while type(function).__name__ in ("Autotuner", "Heuristics"):  # of a definition below an `if`, which is run whole
         function = function.fn
     return importlib.import_module("triton").jit(function) if inspect.isfunction(function) else function

@@ -22,6 +22,7 @@ from tilewise.db.exchange.launchable import launch_of
 from tilewise.db.store import Store
 from tilewise.errors import TilewiseError, UsageError
 from tilewise.kernels import registry
+from tilewise.kernels.definitions import nesting_of
 from tilewise.kernels.spec import KernelSpec
 from tilewise.settings import read_settings
 from tilewise.tuner.capture.kept_launches import keep_launch
@@ -118,6 +119,7 @@ class AutotunedFunction:
         while not inspect.isfunction(function):
             function = function.fn
         self.__name__, self.__qualname__, self.__module__ = names_of(self.fn)
+        self._nesting = nesting_of(function)
         self._file = Path(inspect.getsourcefile(function) or "")
         self._is_compiling, self._uncompiled = uncompiled(self._launch, self.__name__)
 
@@ -242,10 +244,10 @@ class AutotunedFunction:
         """Find the kernel's spec, once. Without one, the kernel was never tuned on this machine."""
         self._opened = True
         try:
-            file = self._agreed_spec(kept_spec(self._file.resolve(), self.__name__, read_settings().data_folder))
+            file = self._agreed_spec(kept_spec(self._file.resolve(), self._nesting, read_settings().data_folder))
             if file is None:
                 self._tell(
-                    f"{self.__name__} was never tuned; tilewise tune {self._file}:{self.__name__} --program does"
+                    f"{self.__name__} was never tuned; tilewise tune {self._file}:{self._nesting} --program does"
                 )
                 return
             self._spec = registry.load(f"{file}:SPEC")
@@ -257,7 +259,7 @@ class AutotunedFunction:
         choices = shared_choices()
         if not choices.are_shared:
             return own
-        place, here = f'"{self._file.resolve()}:{self.__name__}"', f'"FILE:{self.__name__}"'  # nodes may differ in it
+        place, here = f'"{self._file.resolve()}:{self._nesting}"', f'"FILE:{self._nesting}"'  # nodes may differ in it
         text = None if own is None else own.read_text().replace(place, here)
         agreed = choices.agreed_spec(self._source_text(), text)
         if agreed == text:

@@ -124,6 +124,8 @@ def _answers(kind: str) -> dict[str, Any]:
         **dict.fromkeys(("init", "set_device", "synchronize", "empty_cache", "manual_seed", "manual_seed_all")),
         **dict.fromkeys(("reset_peak_memory_stats", "set_rng_state", "set_stream", "ipc_collect", "set_compile_mode")),
     }
+    torch = importlib.import_module("torch")
+    constants["get_amp_supported_dtype"] = [torch.float16, torch.bfloat16, torch.float32]  # asked for by torch.autocast
     functions: dict[str, Callable[..., Any]] = {name: _constant(value) for name, value in constants.items()}
     return {
         **functions,

@@ -49,6 +49,7 @@ __all__ = [
     "WorkerFailed",
     "WorkerPool",
     "WorkerTimeout",
+    "crash",
     "describe",
     "one_line",
 ]
@@ -109,6 +110,20 @@ def one_line(text: str, limit: int = 300) -> str:
 _ASSERTION = re.compile(r"([\w.-]+):(\d+): .*Assertion [`'](.+?)' failed")
 """The line that a program of C prints before it aborts itself."""
 
+_FATAL = re.compile(r"^LLVM ERROR: (.+)", re.MULTILINE)
+
+
+def crash(program: str, code: int, printed: str) -> str:
+    """Return how a command crashed, in one line, from its exit code and what it printed; empty if it did not."""
+    if code >= 0:
+        return ""
+    if found := _ASSERTION.search(printed):
+        file, line, claim = found.groups()
+        return one_line(f"{program} crashed, as its assertion '{claim}' failed ({file}:{line})")
+    if found := _FATAL.search(printed):
+        return one_line(f"{program} crashed: {found.group(1)}")
+    return f"{program} crashed ({signal.Signals(-code).name})"
+
 
 def describe(error: BaseException) -> str:
     """Return the error's message in one line; for a compiler's error its cause's, without the source that it quotes,
@@ -117,10 +132,9 @@ def describe(error: BaseException) -> str:
         error = error.__cause__
     if isinstance(error, subprocess.CalledProcessError) and error.stderr:
         printed = error.stderr.decode(errors="replace") if isinstance(error.stderr, bytes) else error.stderr
-        if found := _ASSERTION.search(printed):
-            file, line, claim = found.groups()
-            program = Path(error.cmd if isinstance(error.cmd, str) else error.cmd[0]).name
-            return one_line(f"{program} crashed, as its assertion '{claim}' failed ({file}:{line})")
+        program = Path(error.cmd if isinstance(error.cmd, str) else error.cmd[0]).name
+        if found := crash(program, error.returncode, printed):
+            return found
         return one_line(next((part for part in printed.splitlines() if "error:" in part), printed))
     return one_line(getattr(error, "error_message", None) or str(error))
 

@@ -57,7 +57,7 @@ def captured(program: Program, arguments: Sequence[str], *, quiet: bool) -> list
     output = contextlib.redirect_stdout(sys.stderr) if quiet else contextlib.nullcontext()
     with recording() as recorder, output:
         ending = run_program(program, arguments)
-    kernels = [kernel for kernel in recorder.kernels if program.kernel in ("", kernel.name)]
+    kernels = [kernel for kernel in recorder.kernels if program.kernel in ("", kernel.name, kernel.nesting)]
     if ending.error is not None and recorder.kernels:
         told = raised(ending.error, program.name)
         why = ", perhaps for lack of results, as nothing is launched here" if recorder.skips_launches else ""
@@ -88,7 +88,7 @@ def _show(kernel: CapturedKernel, program: Program, arguments: Sequence[str]) ->
     for reason in (*kernel.obstacles, *kernel.left_out):
         click.echo(f"  {reason}")
     if kernel.calls and not kernel.obstacles:
-        words = [f"{program.name}:{kernel.name}", "--program", *(["--", *arguments] if arguments else [])]
+        words = [f"{program.name}:{kernel.nesting}", "--program", *(["--", *arguments] if arguments else [])]
         click.echo(f"  next: tilewise tune {shlex.join(words)}")
 
 

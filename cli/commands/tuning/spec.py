@@ -71,7 +71,7 @@ def inferred_spec(
     program = parse_program(text)
     kernels = [_recorded(program)] if recorded else captured(program, arguments, quiet=quiet)
     if len(kernels) > 1:
-        names = ", ".join(dict.fromkeys(kernel.name for kernel in kernels))
+        names = ", ".join(dict.fromkeys(kernel.nesting for kernel in kernels))
         raise UsageError(f"{program.name} launches several kernels; name one, as in {program.name}:NAME: {names}")
     inferred = infer(kernels[0], cache_folder=read_settings().cache_folder, widen=widen, reference=reference)
     for note in inferred.notes:

@@ -6,8 +6,9 @@ import subprocess
 
 import pytest
 
-from tilewise.benchmarks.programs.calls import CALLS
-from tilewise.benchmarks.programs.foreign import CASES, bench_programs, outcome, summary
+from tilewise.benchmarks.programs import calls, seeded_calls
+from tilewise.benchmarks.programs.cases import CASES
+from tilewise.benchmarks.programs.foreign import bench_programs, outcome, summary
 
 SPEC = "tilewise: the spec of k is /home/me/specs/k.py\n"
 
@@ -31,8 +32,10 @@ def test_the_outcome_is_how_far_a_kernel_came(code, errors, expected):
 
 
 def test_every_kernel_has_a_call_that_launches_it():
-    assert {case.call for case in CASES if case.module} == set(CALLS)
-    assert len(set(CASES)) == len(CASES)
+    for program in (calls, seeded_calls):
+        name = f"{program.__name__.rpartition('.')[2]}.py"
+        assert {case.call for case in CASES if case.module and case.program == name} == set(program.CALLS)
+    assert len({(case.call, case.kernel) for case in CASES}) == len(CASES)
 
 
 def test_outcomes_are_counted():

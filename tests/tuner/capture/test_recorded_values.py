@@ -17,18 +17,23 @@ def integers(*values, dtype="int64"):
     return found.low, found.high, found.values
 
 
-def test_few_integers_are_kept_and_more_if_they_rise():
+def test_few_integers_are_kept_and_more_if_they_rise_or_all_differ():
     assert integers(3, 1, 2) == (1, 3, (3, 1, 2))
     assert integers(7, 7) == (7, 7, None)  # a draw between the bounds is as good
     mixed = [1, 0] * 32
     assert integers(*mixed) == (0, 1, tuple(mixed))
     assert integers(*mixed, 1) == (0, 1, None)
-    rising = [*range(4096)]
-    assert integers(*rising) == (0, 4095, tuple(rising))
-    assert integers(*rising, 4096) == (0, 4096, None)
+    rising = [*range(1 << 16)]
+    assert integers(*rising) == (0, (1 << 16) - 1, tuple(rising))
+    assert integers(*rising, 1 << 16) == (0, 1 << 16, None)
+    assert integers(*rising[::-1])[2] == tuple(rising[::-1])
     assert integers(*[0] * 4095, 1)[2] is not None
-    assert integers(1, 2, dtype="uint16") == (None, None, None)
-    assert recorder._tensor("x", torch.tensor([True, False])).low is None
+    assert integers(1, 65535, dtype="uint16") == (1, 65535, (1, 65535))
+    assert integers(1, 2, dtype="uint64") == (1, 2, (1, 2))
+    masked = recorder._tensor("x", torch.tensor([True] * 70))
+    assert (masked.low, masked.high, masked.values) == (1, 1, None)
+    assert recorder._tensor("x", torch.tensor([True, False] * 70)).values == (1, 0) * 70
+    assert recorder._tensor("x", torch.zeros(3, dtype=torch.bool)).high is None
     assert recorder._tensor("x", torch.ones(3)).low is None
 
 

@@ -35,7 +35,7 @@ def copy(x, out, n, scale, dtype: tl.constexpr, BLOCK: tl.constexpr):
 def captured(program: Path | str, *arguments: str) -> tuple[dict[str, CapturedKernel], Ending]:
     with recording() as recorder:
         ending = run_program(Program(str(program)), arguments)
-    return {kernel.name: kernel for kernel in recorder.kernels}, ending
+    return {kernel.nesting: kernel for kernel in recorder.kernels}, ending
 
 
 @pytest.fixture
@@ -219,16 +219,52 @@ def test_a_launch_that_cannot_be_read_is_left_out_with_a_reason(written, launch,
 def test_kernels_that_no_other_process_can_find_say_so(written):
     kernels, _ = captured(
         written("""
-def make():
+def make(scaled):
+    @triton.jit
+    def inner(out):
+        tl.store(out, scaled(1.0))
+    return inner
+
+make(tl.abs)[(1,)](torch.ones(1))
+""")
+    )
+    assert "inner uses scaled, given to a function around it" in kernels["make.inner"].obstacles[0]
+
+
+def test_a_kernel_that_takes_any_keywords_is_told(written):
+    kernels, _ = captured(
+        written("""
+@triton.jit
+def old(out, **meta):
+    tl.store(out, 1.0)
+
+old[(1,)](torch.ones(1), BLOCK=4)
+""")
+    )
+    assert "it takes **meta, as kernels of Triton 1 do" in kernels["old"].obstacles[0]
+
+
+def test_kernels_inside_functions_are_told_apart_by_these(written):
+    kernels, ending = captured(
+        written("""
+def one():
     @triton.jit
     def inner(out):
         tl.store(out, 1.0)
     return inner
 
-make()[(1,)](torch.ones(1))
-""")
+def two():
+    @triton.jit
+    def inner(out, value):
+        tl.store(out, value)
+    return inner
+
+one()[(1,)](torch.ones(1))
+two()[(1,)](torch.ones(1), 2.0)
+"""),
     )
-    assert "inner is defined inside a function" in kernels["inner"].obstacles[0]
+    assert ending == Ending() and kernels.keys() == {"one.inner", "two.inner"}
+    assert not kernels["one.inner"].obstacles and kernels["two.inner"].name == "inner"
 
 
 def test_names_that_a_program_sets_in_generated_code_are_recorded_with_their_places(written, tmp_path):

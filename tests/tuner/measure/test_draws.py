@@ -132,6 +132,8 @@ def test_there_are_as_many_ways_as_draws():
         ("int32", Way.TROUGHS, -9, 7),
         ("uint8", Way.TROUGHS, 0, 7),
         ("uint32", Way.NORMAL, 0, 8),  # the same numbers without their signs
+        ("uint16", Way.NORMAL, 0, 8),
+        ("uint64", Way.NORMAL, 0, 8),
         ("uint32", Way.NEGATIVE, 1, 8),
         ("uint32", Way.TROUGHS, 0, 9),
     ],

@@ -37,6 +37,23 @@ def test_modules_move_and_gradients_flow(standing_in):
     assert layer.weight.grad.is_cuda and layer.weight.grad.shape == (2, 3)
 
 
+def test_a_function_under_autocast_has_its_gradient(standing_in):
+    class Doubled(torch.autograd.Function):
+        @staticmethod
+        @torch.amp.custom_fwd(device_type="npu")
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        @torch.amp.custom_bwd(device_type="npu")
+        def backward(ctx, gradient):
+            return gradient * 2
+
+    x = torch.ones(3, device="npu", requires_grad=True)
+    Doubled.apply(x).sum().backward()
+    assert x.grad.tolist() == [2, 2, 2]
+
+
 def test_a_host_program_that_names_no_device_sees_the_processor(standing_in):
     assert torch.ones(2).device.type == "cpu"
 

@@ -20,6 +20,7 @@ from tilewise.tuner.workers.worker import (
     WorkerFailed,
     WorkerPool,
     WorkerTimeout,
+    crash,
     describe,
 )
 
@@ -477,3 +478,10 @@ def test_a_crash_by_an_assertion_is_told_in_one_line():
     )
     told = describe(subprocess.CalledProcessError(-6, ["/usr/bin/tool", "x"], stderr=printed))
     assert told == "tool crashed, as its assertion 'size == 1' failed (Analysis.cpp:2028)"
+
+
+def test_another_crash_is_told_by_its_message_or_its_signal():
+    assert crash("tool", -6, "LLVM ERROR: no maps\nPLEASE submit a bug report\n") == "tool crashed: no maps"
+    dumped = subprocess.CalledProcessError(-11, ["/usr/bin/tool"], stderr=b"PLEASE submit a bug report\nStack dump:\n")
+    assert describe(dumped) == "tool crashed (SIGSEGV)"
+    assert crash("tool", 1, "LLVM ERROR: no maps") == ""

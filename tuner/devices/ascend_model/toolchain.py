@@ -37,6 +37,7 @@ from tilewise.tuner.hardware.calibrated_costs import model_fingerprint
 from tilewise.tuner.hardware.cube_costs import cube_fingerprint
 from tilewise.tuner.measure.launch import arguments_of, options_of, resolve_function
 from tilewise.tuner.workers.artefacts import shared_artefacts
+from tilewise.tuner.workers.worker import crash
 
 __all__ = [
     "Compiled",
@@ -71,7 +72,9 @@ _TYPES = {
     "int16": "i16",
     "int8": "i8",
     "uint8": "u8",
+    "uint16": "u16",
     "uint32": "u32",
+    "uint64": "u64",
     "bool": "i1",
 }
 
@@ -452,7 +455,7 @@ def _compile(linalg: str, flags: list[str]) -> Compiled:
         output = run.stdout + run.stderr
         functions = _functions(output)
         if "compilation still failed" in output or not functions:
-            return _refused(output)
+            return _refused(output, run.returncode)
         scheduled.write_text("".join(functions))
         command = [tool("bishengir-opt"), str(scheduled), "--lower-affine", "--mlir-print-op-generic"]
         command += [flag for flag in flags if flag == _LOCATIONS]
@@ -489,20 +492,21 @@ def _timed_out() -> Compiled:
     return Compiled(refusal=f"the compiler did not finish within {_SECONDS} s", timed_out=True)
 
 
-def _refused(output: str) -> Compiled:
+def _refused(output: str, code: int = 0) -> Compiled:
     overflow = re.search(r"(\w+) overflow, requires (\d+) bits while (\d+) bits available", output)
     if overflow:
         memory, required, available = _named(overflow.group(1)), int(overflow.group(2)), int(overflow.group(3))
         reason = f"{memory} overflow: {required} bits required, {available} available"
         return Compiled(refusal=reason, required_bits=required, available_bits=available, overflowed=memory)
-    return Compiled(refusal=_first_error(output))
+    return Compiled(refusal=_first_error(output, crash("bishengir-compile", code, output)))
 
 
-def _first_error(output: str) -> str:
+def _first_error(output: str, crashed: str = "") -> str:
+    """Return the first error that explains others; where none is told, how the compiler `crashed`."""
     errors = [line.partition("error:")[2].strip() for line in output.splitlines() if "error:" in line]
     told = [error for error in errors if "hivmc" not in error]
     told.sort(key=lambda error: error.startswith("Failed to run"))  # which the errors behind it explain
-    return told[0] if told else "the compiler failed without an error message"
+    return told[0] if told else crashed or "the compiler failed without an error message"
 
 
 def _dropped(output: str) -> tuple[tuple[str, ...], str]:

@@ -300,6 +300,9 @@ def test_a_refusal_names_the_error_that_explains_the_others():
     (first, *_) = output.splitlines()[1:]
     assert toolchain._refused(first).refusal == "Failed to run BiShengHIR pipeline"
     assert toolchain._refused("").refusal == "the compiler failed without an error message"
+    assert toolchain._refused("LLVM ERROR: not implemented\nStack dump:", -6).refusal.endswith(
+        "crashed: not implemented"
+    )
 
 
 @pytest.mark.parametrize(
