@@ -40,7 +40,9 @@ def configs_of(spec: KernelSpec, problem: Problem, target: Target) -> list[Confi
     """Return the default config and some random ones, the same every time."""
     configs = enumerate_space(spec, problem, target).configs
     generator = random.Random(f"{spec.name} {problem.dtype} {dict(problem.dims)}")
-    return [spec.default(problem, target), *generator.sample(configs, min(_DRAWN, len(configs)))]
+    default = spec.default(problem, target)
+    drawn = generator.sample(configs, min(_DRAWN, len(configs)))
+    return [default, *(config for config in drawn if dict(config) != dict(default))]
 
 
 def bench_right(part: str, folder: Path, journal: Path, kernels: Sequence[str] = ()) -> Iterator[dict[str, Any]]:
