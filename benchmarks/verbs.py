@@ -54,6 +54,10 @@ VERBS = {
         "gpu.commands:repeatability",
         "Tune one problem several times on an NVIDIA GPU and compare the winners.",
     ),
+    "right": (
+        "model.verification.commands:right",
+        "Verify the kernels as they are at odd shapes, and count those that are refused.",
+    ),
     "runtime": ("launch.commands:runtime", "Time what a look-up adds to a launch with constants."),
     "search": ("search.commands:search", "Replay searches on recorded landscapes: T4 files and Kernel Tuner caches."),
     "serve": ("service.commands:serve", "Time the service's look-ups against a bare Starlette application."),
@@ -62,4 +66,8 @@ VERBS = {
     "soak": ("service.commands:soak", "Load a service with requests while its processes are killed at random."),
     "spread": ("fleet.commands:spread", "Tune on one replayed chip and on many: speed-up, losses and regret."),
     "timing": ("gpu.commands:timing", "Compare ways to time a kernel on an NVIDIA GPU."),
+    "verifying": (
+        "model.verification.commands:verifying",
+        "Tune kernels on a modelled part, and measure verification's share of the time.",
+    ),
 }

@@ -49,6 +49,15 @@ def softmax_kernel(x_ptr, out_ptr, M, N, WITH_MAX: tl.constexpr, ROWS: tl.conste
     tl.store(out_ptr + at, power / tl.sum(power, axis=1)[:, None], mask=mask)
 
 
+@triton.jit
+def double_kernel(x_ptr, out_ptr, M, N, NARROW: tl.constexpr, ROWS: tl.constexpr, COLS: tl.constexpr):
+    first = (tl.program_id(0).to(tl.int16) if NARROW else tl.program_id(0).to(tl.int64)) * ROWS
+    rows = first + tl.arange(0, ROWS)
+    at = rows[:, None] * N + tl.arange(0, COLS)[None, :]
+    mask = (rows < M)[:, None] & (tl.arange(0, COLS) < N)[None, :]
+    tl.store(out_ptr + at, 2.0 * tl.load(x_ptr + at, mask=mask, other=0.0), mask=mask)
+
+
 def _spec(name, function, reference, constants, *, reduces):
     def launches(config, problem):
         whole = {} if reduces else {"COLS": problem.dims["N"]}
@@ -100,3 +109,5 @@ SUM = _reduction("sum", "sum", 0.0, 0.0)
 SUM_ONE_COLUMN_SHORT = _reduction("sum_one_column_short", "sum", 0.0, 0.0, short=1)
 SOFTMAX = _softmax("softmax", with_max=True)
 SOFTMAX_WITHOUT_MAX = _softmax("softmax_without_max", with_max=False)
+DOUBLE = _spec("double", double_kernel, lambda x: 2 * x, {"NARROW": False}, reduces=False)
+DOUBLE_BY_16_BITS = _spec("double_by_16_bits", double_kernel, lambda x: 2 * x, {"NARROW": True}, reduces=False)

@@ -6,6 +6,7 @@ stopped, and tries again what was changed since.
 
 from __future__ import annotations
 
+import tomllib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -24,6 +25,9 @@ __all__ = ["EQUIVALENT_SHARE", "mutants_body", "try_mutants"]
 _ENTRY = "tilewise.benchmarks.model.mutants.trial:try_mutant"
 _SECONDS, _SECONDS_ON_GPU = 900.0, 240.0
 _MEMORY_BYTES = 8 << 30
+
+_REASONS = Path(__file__).with_name("equivalent.toml")
+"""Names of mutants by the reason why they are equivalent. A name changes with the module's source."""
 
 EQUIVALENT_SHARE = 0.1
 """Share of all mutants that may be equivalent; those above it count as survivors."""
@@ -105,8 +109,15 @@ def mutants_body(rows: Sequence[Mapping[str, Any]], command: str, device: str, s
     return header(command, clock, device) | {
         "seed": seed,
         "summary": _summary(rows),
-        "mutants": [dict(r) for r in rows],
+        "mutants": [dict(r) | _why(r) for r in rows],
     }
+
+
+def _why(row: Mapping[str, Any]) -> dict[str, str]:
+    """Return the reason, as a person found it, why an equivalent mutant computes the same."""
+    reasons = tomllib.loads(_REASONS.read_text())
+    found = [text for text, names in reasons.items() if row["outcome"] == "equivalent" and row["name"] in names]
+    return {"why": found[0]} if found else {}
 
 
 def _summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -128,6 +139,10 @@ def _summary(rows: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             "share_refused": _share(refused, refused + outcomes["survived"]),
         },
         "counting_equivalents_above_a_tenth": {"survived": survived, "share_refused": _share(refused, judged)},
+        "by_kernel": {
+            kernel: dict(sorted(Counter(row["outcome"] for row in rows if row.get("kernel") == kernel).items()))
+            for kernel in sorted({row["kernel"] for row in rows if "kernel" in row})
+        },
         "by_kind": {
             kind: dict(sorted(Counter(row["outcome"] for row in rows if row["kind"] == kind).items()))
             for kind in sorted({row["kind"] for row in rows})

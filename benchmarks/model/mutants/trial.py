@@ -1,8 +1,9 @@
 """One mutant: does verification refuse it, and if not, can an independent oracle tell it from the kernel?
 
 A mutant is verified in situations: a kernel that uses the changed function, a dtype, a problem and a config of each
-variant, or two. A situation whose code is the unchanged kernel's is passed over. Verification has missed a mutant if
-it agrees in all of them.
+variant, or two. A situation whose code is the unchanged kernel's is passed over. What is not refused there is verified
+on a large problem too, where indices exceed 16 bits and rows have several tiles. Verification has missed a mutant if it
+agrees in all of them.
 
 The oracle knows nothing of verification's inputs, problems or tolerance. It draws inputs of its own on twenty other
 problems, and compares with float64 how far the mutant and the unchanged kernel are off. A mutant that is clearly
@@ -39,7 +40,16 @@ from tilewise.tuner.space.search_space import enumerate_space
 if TYPE_CHECKING:
     import torch
 
-__all__ = ["DRAWS_PER_PROBLEM", "ORACLE_DIMS", "VERIFIED_DIMS", "mutated", "try_mutant", "users"]
+__all__ = [
+    "DRAWS_PER_PROBLEM",
+    "LARGE_DIMS",
+    "ORACLE_DIMS",
+    "VERIFIED_DIMS",
+    "mutated",
+    "tried_large",
+    "try_mutant",
+    "users",
+]
 
 Dims = Mapping[str, int]
 
@@ -51,6 +61,16 @@ VERIFIED_DIMS: Mapping[tuple[str, ...], Sequence[Dims]] = {
     ("M", "E", "TOPK"): [{"M": 77, "E": 37, "TOPK": 5}, {"M": 64, "E": 16, "TOPK": 4}, {"M": 5, "E": 8, "TOPK": 1}],
 }
 """The problems that mutants are verified on, by a kernel's dimension names: with tails, without, and small."""
+
+LARGE_DIMS: Mapping[tuple[str, ...], Dims] = {
+    ("N",): {"N": (1 << 25) + 12345},
+    ("M", "N"): {"M": 40009, "N": 1601},
+    ("N", "C", "HW"): {"N": 6, "C": 33001, "HW": 131},
+}
+"""Problems that a model does not execute whole, for the kernels of `source.MODULES`."""
+
+_LARGE_TRIES = 3
+"""The most configs of a variant that are tried on a large problem until the unchanged kernel runs with one."""
 
 ORACLE_DIMS: Mapping[tuple[str, ...], Sequence[Dims]] = {
     ("N",): [
@@ -154,26 +174,62 @@ def try_mutant(
         if agreed:
             found = _separated(mutant, module, used, agreed, random.Random(f"{seed} {mutant.name} oracle"))
         else:
-            found = _tried(mutant, module, used, random.Random(f"{seed} {mutant.name}"))
+            found = _tried(mutant, module, used, seed)
     return found | {"seconds": round(time.monotonic() - began, 1)}
 
 
-def _tried(mutant: Mutant, module: ModuleType, used: Runner, generator: random.Random) -> dict[str, Any]:
+def _tried(mutant: Mutant, module: ModuleType, used: Runner, seed: int) -> dict[str, Any]:
     agreed: list[dict[str, Any]] = []
-    for spec, problem, config in _situations(mutant, used, generator):
-        changed = mutated(spec, mutant.module, module)
-        try:
-            if used.code(changed, problem, config) == _code_of(used, spec.name, problem, config):
-                continue
-        except Unusable as error:
-            return {"outcome": "not compiled", **_situation(problem, config), "reason": str(error)}
-        verdict = used.verify(changed, problem, config)
-        if not verdict.agreed:
-            outcome = "not compiled" if verdict.status is Status.COMPILE else "refused"
-            outcome = "unmodelled" if verdict.status is Status.UNMODELLED else outcome
-            return {"outcome": outcome, **_situation(problem, config), "reason": verdict.reason}
-        agreed.append(_situation(problem, config))
+    for spec, problem, config in _situations(mutant, used, random.Random(f"{seed} {mutant.name}")):
+        found = _in_situation(mutant, module, used, spec, problem, config)
+        if found["outcome"] == "agreed":
+            agreed.append(_situation(problem, config))
+        elif found["outcome"] != "same code":
+            return found
+    large = tried_large(mutant, module, used, seed)
+    if not isinstance(large, list):
+        return large
+    agreed += large
     return {"outcome": "agreed", "verified": agreed} if agreed else {"outcome": "same code"}
+
+
+def _in_situation(
+    mutant: Mutant, module: ModuleType, used: Runner, spec: KernelSpec, problem: Problem, config: Config
+) -> dict[str, Any]:
+    """Return the outcome in one situation: `same code`, `not compiled`, `unmodelled`, `refused` or `agreed`."""
+    changed = mutated(spec, mutant.module, module)
+    try:
+        if used.code(changed, problem, config) == _code_of(used, spec.name, problem, config):
+            return {"outcome": "same code"}
+    except Unusable as error:
+        return {"outcome": "not compiled", **_situation(problem, config), "reason": str(error)}
+    verdict = used.verify(changed, problem, config)
+    if verdict.agreed:
+        return {"outcome": "agreed"}
+    names = {Status.COMPILE: "not compiled", Status.UNMODELLED: "unmodelled"}
+    outcome = names.get(verdict.status, "refused")
+    return {"outcome": outcome, **_situation(problem, config), "reason": verdict.reason}
+
+
+def tried_large(mutant: Mutant, module: ModuleType, used: Runner, seed: int) -> list[dict[str, Any]] | dict[str, Any]:
+    """Return the large situations in which verification agrees, or the outcome of the first in which it refuses the
+    mutant and not the unchanged kernel."""
+    agreed = []
+    kernels = [name for name in users(mutant) if registry.load(name).dims in LARGE_DIMS]
+    random.Random(f"{seed} {mutant.name} large").shuffle(kernels)
+    for name in kernels[:_KERNELS]:
+        spec = registry.load(name)
+        problem = Problem(name, dict(LARGE_DIMS[spec.dims]), "float32")
+        for order in _orders(used, problem, "large")[::2]:
+            for config in order[:_LARGE_TRIES]:
+                found = _in_situation(mutant, module, used, spec, problem, config)
+                if found["outcome"] == "refused" and used.verify(spec, problem, config).agreed:
+                    return found
+                if found["outcome"] == "agreed":
+                    agreed.append(_situation(problem, config))
+                if found["outcome"] in ("agreed", "same code"):
+                    break
+    return agreed
 
 
 def _situation(problem: Problem, config: Config) -> dict[str, Any]:
@@ -385,7 +441,7 @@ def _told_apart(
     """Return how the mutant's outputs differ from float64 where the kernel's do not, or an empty text."""
     arguments = Arguments(spec, problem, device=used.place)
     _fill(arguments, seed)
-    wanted = spec.reference_of(problem)({name: tensor.double() for name, tensor in arguments.inputs.items()})
+    wanted = spec.reference_of(problem)({name: _wide(tensor) for name, tensor in arguments.inputs.items()})
     key = (str(problem), tuple(config.items()), seed)
     if key not in _RIGHT:
         used.run(spec, problem, config, arguments)
@@ -402,6 +458,10 @@ def _told_apart(
         if not wrong <= _CLEARLY * max(right, floor):
             return f"{name}: off by {wrong:.1e} where the kernel is off by {right:.1e}"
     return ""
+
+
+def _wide(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.double() if tensor.is_floating_point() else tensor.long()
 
 
 def _deviations(arguments: Arguments, wanted: Mapping[str, torch.Tensor]) -> dict[str, float]:

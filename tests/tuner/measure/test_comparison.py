@@ -6,6 +6,7 @@ import pytest
 
 from tilewise.errors import BadSpec
 from tilewise.kernels.spec import Buffer
+from tilewise.tuner.measure import comparison
 from tilewise.tuner.measure.comparison import compare, tolerance
 from tilewise.tuner.measure.draws import Way, draw
 
@@ -213,3 +214,20 @@ def test_a_tolerance_is_made_of_arithmetic_rounding_and_what_came_before(dtype, 
         rows = arithmetic + half * (1.25 * wanted + (0.0 if eight else torch.tensor([[4.0], [1.0]])))
         found = tolerance(dtype, wanted, 1.0, reduced=False, terms=terms, extra=0.125)
         torch.testing.assert_close(found, rows, rtol=1e-6, atol=2e-3 if eight else 1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.parametrize(("shape", "inputs"), [((300, 500), 0), ((300, 500), 400_000), ((7,), 0), ((), 0)], ids=str)
+def test_finite_outputs_are_judged_a_part_at_a_time_as_they_are_at_once(monkeypatch, dtype, shape, inputs):
+    generator = torch.Generator().manual_seed(2)
+    wanted = {"out": torch.randn(shape, dtype=torch.float64, generator=generator)}
+    wrong = wanted["out"].clone()
+    wrong.view(-1)[wrong.numel() * 3 // 4] += 0.5
+    for values in (wanted["out"], wrong):
+        got = {"out": values.to(getattr(torch, dtype))}
+        parts = compare(got, wanted, inputs=inputs)
+        with monkeypatch.context() as patched:
+            patched.setattr(comparison, "_is_plain", lambda got, wanted: False)
+            whole = compare(got, wanted, inputs=inputs)
+        assert (parts.agreed, parts.reason) == (whole.agreed, whole.reason)
+        assert (parts.error, parts.tolerance) == pytest.approx((whole.error, whole.tolerance))

@@ -31,7 +31,6 @@ from tilewise.tuner.workers.worker import WorkerDied, WorkerError, WorkerFailed,
 
 __all__ = ["ModelDevice"]
 
-_ENTRY = "tilewise.tuner.devices.ascend_model.compile_job:call"
 _SECONDS = 600.0  # for one config; the compiler's own limit is shorter
 _VERIFY_SECONDS = 180.0
 """Time limit for executing one config; a kernel of nine launches takes half a minute of an idle core."""
@@ -52,6 +51,8 @@ class ModelDevice(Device):
 
     clock = Clock.MODELLED
     batch = 4
+    entry = "tilewise.tuner.devices.ascend_model.compile_job:call"
+    """The function that the compile processes run for each job."""
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class ModelDevice(Device):
         self._l2 = l2
         self.toolchain = toolchain.identity(self.part, l2=l2)
         self._workers = WorkerPool(
-            _ENTRY,
+            self.entry,
             jobs or settings.jobs,
             env={"TRITON_INTERPRET": None},
             imports=("triton.backends.ascend.compiler", "xdsl.parser", "torch"),  # torch for verifications

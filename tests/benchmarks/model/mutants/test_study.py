@@ -9,7 +9,14 @@ import pytest
 from tilewise.benchmarks.model.mutants import study
 from tilewise.benchmarks.model.mutants.source import all_mutants
 from tilewise.benchmarks.model.mutants.study import mutants_body, try_mutants
-from tilewise.benchmarks.model.mutants.trial import DRAWS_PER_PROBLEM, ORACLE_DIMS, VERIFIED_DIMS, try_mutant, users
+from tilewise.benchmarks.model.mutants.trial import (
+    DRAWS_PER_PROBLEM,
+    LARGE_DIMS,
+    ORACLE_DIMS,
+    VERIFIED_DIMS,
+    try_mutant,
+    users,
+)
 from tilewise.settings import read_settings
 from tilewise.tuner.devices.ascend_model import toolchain
 
@@ -53,12 +60,20 @@ def test_a_wrong_mutant_is_refused(tried):
 
 @pytest.mark.full
 def test_a_mutant_without_effect_agrees_and_the_oracle_cannot_separate_it(tried, monkeypatch):
-    mutant = found("row_reduce", "row_reduce_kernel", "int64 -> int16")
+    mutant = found("layer_norm", "layer_norm_backward_atomic_kernel", "cols < N -> None")
     row = tried(mutant)
     assert row["outcome"] == "agreed"
+    assert LARGE_DIMS["M", "N"] in [at["dims"] for at in row["verified"]]
     monkeypatch.setitem(ORACLE_DIMS, ("M", "N"), ORACLE_DIMS["M", "N"][4:7])
     judged = tried(mutant, row["verified"])
     assert (judged["outcome"], judged["problems"], judged["draws"]) == ("equivalent", 3, 9)
+
+
+@pytest.mark.full
+def test_a_mutant_that_is_wrong_on_a_large_problem_only_is_refused_there(tried):
+    row = tried(found("row_reduce", "row_reduce_kernel", "int64 -> int16"))
+    assert (row["outcome"], row["dims"]) == ("refused", LARGE_DIMS["M", "N"])
+    assert "uses element -" in row["reason"]
 
 
 @pytest.mark.full

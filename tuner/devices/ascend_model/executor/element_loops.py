@@ -21,7 +21,7 @@ from tilewise.tuner.devices.ascend_model.executor.groups import Group, Step, run
 from tilewise.tuner.devices.ascend_model.executor.memory import BLOCK_BYTES, View, collapsed
 from tilewise.tuner.devices.ascend_model.ir.element_loops import ElementLoop
 from tilewise.tuner.devices.ascend_model.ir.hivm import MemRef, Op, index_plan, kept_dimensions
-from tilewise.tuner.devices.ascend_model.ir.scalars import scalar_function
+from tilewise.tuner.devices.ascend_model.ir.scalars import wrapping_function
 
 __all__ = ["all_at_once"]
 
@@ -239,7 +239,7 @@ def _compute(op: Op) -> _Compute:
         return _store
     if op.name in _VIEWS_AND_ROWS:
         return _VIEWS_AND_ROWS[op.name]
-    function = scalar_function(op)
+    function = wrapping_function(op)
 
     def scalar(registers: _Registers, op: Op) -> None:
         registers[op.results[0]] = function(*[registers[n] for n in op.operands])

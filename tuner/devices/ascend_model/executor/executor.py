@@ -32,6 +32,7 @@ from tilewise.tuner.devices.ascend_model.executor.memory import (
     STRAYS,
     Array,
     Fault,
+    Global,
     Layout,
     OnChip,
     OutOfBounds,
@@ -53,7 +54,7 @@ from tilewise.tuner.devices.ascend_model.ir.hivm import (
     index_plan,
     kept_dimensions,
 )
-from tilewise.tuner.devices.ascend_model.ir.scalars import scalar_function
+from tilewise.tuner.devices.ascend_model.ir.scalars import wrapping_function
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation, ceil, expanded
 from tilewise.tuner.hardware.ascend_parts import ON_CHIP_BYTES, ON_CHIP_NAMES
 
@@ -103,14 +104,23 @@ class Executor:
         self.memory = GlobalMemory({}, [], (), stray)
         self._steps = self._block(function.body)
 
-    def run(self, buffers: dict[str, Array], scalars: Sequence[int | float], grid: Sequence[int]) -> None:
+    def run(
+        self,
+        buffers: Mapping[str, Array | Global],
+        scalars: Sequence[int | float],
+        grid: Sequence[int],
+        chosen: Array | None = None,
+    ) -> None:
         """Execute a launch over the grid (one to three axes), in place on `buffers`: the arguments by name, in order,
-        each a one-dimensional array of its stored type. Raises `Fault` on errors that no correct program makes."""
+        each a one-dimensional array of its stored type. Raises `Fault` on errors that no correct program makes.
+
+        Only the `chosen` programs are executed, if they are given.
+        """
         sizes = [*grid, 1, 1][:3]
         given = buffers_of(self._function, list(buffers))
         names = [given.get(p, f"argument {p}") for p in range(len(self._function.arguments))]
         self.memory = GlobalMemory({p: buffers[name] for p, name in given.items()}, names, self._written, self._stray)
-        programs = np.arange(math.prod(sizes), dtype=np.int64)
+        programs = np.arange(math.prod(sizes), dtype=np.int64) if chosen is None else chosen
         together = side_by_side(self.on_chip_bytes)
         for start in range(0, len(programs), together):
             self.execute(programs[start : start + together], [*scalars, *sizes])
@@ -167,7 +177,7 @@ class Executor:
             return constant
         if op.name == "arith.select" and isinstance(op.result_types[0], MemRef):
             return self._choose(op)
-        function = scalar_function(op)
+        function = wrapping_function(op)
 
         def scalar(group: Group) -> None:
             values = group.values

@@ -37,11 +37,14 @@ class GlobalMemory:
     """
 
     def __init__(
-        self, buffers: Mapping[int, Array], names: Sequence[str], written: Collection[int], stray: int
+        self, buffers: Mapping[int, Array | Global], names: Sequence[str], written: Collection[int], stray: int
     ) -> None:
-        self._buffers = {argument: Global(names[argument], buffer) for argument, buffer in buffers.items()}
-        elements = [buffers[argument].size if argument in buffers else 0 for argument in range(len(names))]
-        self._sharing = Sharing(elements, written, names)
+        self._buffers = {
+            argument: buffer if isinstance(buffer, Global) else Global(names[argument], buffer)
+            for argument, buffer in buffers.items()
+        }
+        filled = {argument: buffer.size for argument, buffer in buffers.items() if not isinstance(buffer, Global)}
+        self._sharing = Sharing([filled.get(argument, 0) for argument in range(len(names))], written, names)
         self._written, self._stray = written, stray
         self.strays: set[str] = set()
 

@@ -30,6 +30,7 @@ __all__ = [
     "Layout",
     "OnChip",
     "OutOfBounds",
+    "Unfilled",
     "View",
     "collapsed",
     "decode",
@@ -337,3 +338,25 @@ class Global:
 
     def _outside(self, view: View, op: Op, element: int) -> str:
         return f"{place(op)} uses element {element} of {self.name}, which has {self.elements(view.dtype)}"
+
+
+class Unfilled(Global):
+    """A global buffer of which only the ends are known: reads give zeros, and writes are lost."""
+
+    def __init__(self, name: str, size: int) -> None:
+        """Stand for a buffer of `size` bytes."""
+        self.name, self._size = name, size
+
+    def fill(self, byte: int) -> None:
+        """Do nothing: there is no content."""
+
+    def pieces(self, view: View, programs: int, op: Op) -> Iterator[tuple[slice, Array]]:
+        if view.elements():
+            self.require(view, op)
+            yield slice(0, programs), np.zeros((programs, *view.sizes), _storage(view.dtype))
+
+    def with_strays(self, view: View, programs: int, byte: int) -> Array:
+        return np.zeros((programs, *view.sizes), _storage(view.dtype))
+
+    def elements(self, dtype: str) -> int:
+        return self._size // _storage(dtype).itemsize

@@ -133,19 +133,20 @@ _ROUNDINGS: Mapping[str, Callable[[Array], Array]] = {
 
 
 def _cast(op: Op, inputs: Sequence[int], outputs: Sequence[int]) -> Compute:
-    """Cast: to a narrower float, rounding to the nearest even; to an integer, rounding by `round_mode` and clamping to
-    its range; to the same float, rounding to a whole number by `round_mode`."""
+    """Cast, rounding by `round_mode`: to a narrower float's precision; to an integer, clamped to its range; to a whole
+    number of the same float."""
     (source,), (target,) = inputs, outputs
     rounding = _chosen(_ROUNDINGS, op, "round_mode")
     kinds = [kind.dtype for kind in op.types[:2] if isinstance(kind, MemRef)]
     floats = [kind in ("f64", "f32", "f16", "bf16") for kind in kinds]
     narrower = floats == [True, True] and _BITS[kinds[1]] < _BITS[kinds[0]]
-    if narrower and op.attributes["round_mode"] != "rint":
-        raise UnknownOperation(f"the model does not support {place(op)} rounding by {op.attributes['round_mode']}")
+    rounded = narrower and op.attributes["round_mode"] != "rint"  # by which values are stored
 
     def compute(chip: OnChip, values: Values) -> None:
         elements = chip.read(values[source], op)
-        if floats == [True, False]:
+        if rounded:
+            elements = _narrowed(elements, kinds[1], rounding)
+        elif floats == [True, False]:
             elements = _held(rounding(elements), kinds[1])
         elif kinds[0] == kinds[1]:
             elements = rounding(elements)
@@ -155,6 +156,20 @@ def _cast(op: Op, inputs: Sequence[int], outputs: Sequence[int]) -> Compute:
 
 
 _BITS = {"f64": 64, "f32": 32, "f16": 16, "bf16": 16}
+
+_FORMATS = {"f32": (24, -126), "f16": (11, -14), "bf16": (8, -126)}
+"""Bits of the significand, and exponent of the smallest normal number."""
+
+
+def _narrowed(elements: Array, dtype: str, rounding: Callable[[Array], Array]) -> Array:
+    """Round floats to a narrower type's precision: multiples of the last place that each value has there, as Ascend C's
+    `Cast` defines its modes. Values beyond the type's range become infinite when they are stored."""
+    bits, least = _FORMATS[dtype]
+    wide = elements.astype(np.float64)
+    exponents = np.maximum(np.frexp(wide)[1] - 1, least)
+    unit = np.ldexp(1.0, exponents - bits + 1)
+    narrowed: Array = rounding(wide / unit) * unit
+    return narrowed
 
 
 def _held(whole: Array, dtype: str) -> Array:

@@ -22,6 +22,7 @@ from tilewise.tuner.devices.ascend_model import toolchain
 from tilewise.tuner.devices.ascend_model.executor.hazards import Unordered
 from tilewise.tuner.devices.ascend_model.executor.memory import STRAYS, Fault, OutOfBounds
 from tilewise.tuner.devices.ascend_model.executor.mixed import executor_of
+from tilewise.tuner.devices.ascend_model.executor.reach import fault_at_size
 from tilewise.tuner.devices.ascend_model.ir.hivm import Function, parse
 from tilewise.tuner.devices.ascend_model.ir.source_lines import without_locations
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
@@ -73,9 +74,9 @@ def verify_compiled(spec: KernelSpec, problem: Problem, config: Config, target: 
 
     It is executed on the smallest problem with the same tails, with inputs drawn in every way, and then on
     `executed_problem` with normal inputs: an element left out weighs most where there are few, while the way a problem
-    is divided shows at its own size only. The reason names the executed dims if they are not the problem's own. A
-    config that cannot be compiled or executed has a status of its own, not `correctness`. Raises `BadSpec` if the spec
-    is wrong.
+    is divided shows at its own size only. Where that is too large, the addresses of some programs are checked at it.
+    The reason names the executed dims if they are not the problem's own. A config that cannot be compiled or executed
+    has a status of its own, not `correctness`. Raises `BadSpec` if the spec is wrong.
 
     Of an inferred spec, the sizes that a program launched are known to go together, and others are not: where its
     config fails on the smallest problem, its own size decides, if that can be executed. Without a reference, the
@@ -85,12 +86,28 @@ def verify_compiled(spec: KernelSpec, problem: Problem, config: Config, target: 
     smallest = reduced_problem(spec, problem, config, *compared)
     whole = executed_problem(spec, problem, config, *compared)
     verdict = _verify_on(smallest, DRAWS, spec, problem, config, target, folder)
-    if whole == smallest:
+    if whole != smallest:
+        if not verdict.agreed:
+            return _verify_on(whole, DRAWS, spec, problem, config, target, folder) if spec.inferred else verdict
+        at_size = _verify_on(whole, 1, spec, problem, config, target, folder)
+        verdict = replace(worst_of([verdict, at_size]), warnings=verdict.warnings + at_size.warnings)
+    if whole == problem or not verdict.agreed or spec.tiling(config, problem).trips > TRIPS:
         return verdict
-    if not verdict.agreed:
-        return _verify_on(whole, DRAWS, spec, problem, config, target, folder) if spec.inferred else verdict
-    at_size = _verify_on(whole, 1, spec, problem, config, target, folder)
-    return replace(worst_of([verdict, at_size]), warnings=verdict.warnings + at_size.warnings)
+    return _within_reach(verdict, spec, problem, config, target, folder)
+
+
+def _within_reach(
+    verdict: Verdict, spec: KernelSpec, problem: Problem, config: Config, target: Target, folder: Path
+) -> Verdict:
+    """Return the verdict, or a disagreement if programs of the problem at its own size leave its buffers."""
+    try:
+        functions = compile_config(spec, problem, config, target, folder)
+    except TilewiseError:
+        raise
+    except Exception:  # of any type: evaluation tells of a config that does not compile at this size
+        return verdict
+    fault = fault_at_size(spec, problem, config, functions, target.on_chip_bytes)
+    return disagreement(fault) if fault else verdict
 
 
 def _verify_on(

@@ -12,7 +12,7 @@ import numpy as np
 from tilewise.tuner.devices.ascend_model.ir.hivm import Op
 from tilewise.tuner.devices.ascend_model.ir.values import UnknownOperation
 
-__all__ = ["scalar_function", "straight_line"]
+__all__ = ["scalar_function", "straight_line", "wrapping_function"]
 
 _WIDTHS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "index": 64}
 _FLOATS = {"f16": np.float16, "f32": np.float32, "f64": np.float64}
@@ -40,6 +40,21 @@ def scalar_function(op: Op) -> Callable[..., Any]:
     if kind in _WIDTHS:
         return function
     raise UnknownOperation(f"the model does not know {op.name} of {kind}")
+
+
+def wrapping_function(op: Op) -> Callable[..., Any]:
+    """Return `scalar_function`, but with sums, products and shifts to the left that wrap at the width of their type.
+
+    The clock does without: an address beyond its type's range takes as long, and is refused where it is executed.
+    """
+    function, width = scalar_function(op), _WIDTHS.get(str(op.result_types[0]), 64)
+    if op.name.rpartition(".")[2] not in _WRAPPING or not 1 < width < 64:
+        return function
+    half = 1 << (width - 1)
+    return lambda a, b: ((function(_wide(a), _wide(b)) + half) & (2 * half - 1)) - half
+
+
+_WRAPPING = ("addi", "subi", "muli", "shli")
 
 
 def straight_line(operations: Sequence[Op]) -> Callable[[list[Any]], None]:

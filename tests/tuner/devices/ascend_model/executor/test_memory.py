@@ -10,6 +10,7 @@ from tilewise.tuner.devices.ascend_model.executor.memory import (
     Global,
     OnChip,
     OutOfBounds,
+    Unfilled,
     View,
     collapsed,
     decode,
@@ -151,6 +152,20 @@ def test_the_first_element_beyond_a_buffer_is_named(view, element):
     message = rf"vadd \(operation 7\) uses element {element} of x_ptr, which has 12"
     with pytest.raises(OutOfBounds, match=message):
         list(Global("x_ptr", np.zeros(12, np.float32)).pieces(view, np.size(view.offset), OP))
+    with pytest.raises(OutOfBounds, match=message):
+        list(Unfilled("x_ptr", 48).pieces(view, np.size(view.offset), OP))
+
+
+def test_a_buffer_of_which_only_the_ends_are_known_reads_as_zeros_however_large_it_is():
+    buffer = Unfilled("x_ptr", 1 << 50)
+    far = window(np.array([0, 1 << 47]), 3)
+    ((part, values),) = buffer.pieces(far, 2, OP)
+    assert (part, values.tolist()) == (slice(0, 2), [[0, 0, 0], [0, 0, 0]])
+    assert not list(buffer.pieces(window(0, 0), 1, OP))
+    buffer.fill(255)
+    beyond = window((1 << 48) - 1, 3)
+    assert buffer.stray(beyond, OP)
+    assert buffer.with_strays(beyond, 1, 255).tolist() == [[0, 0, 0]]
 
 
 @pytest.mark.parametrize(

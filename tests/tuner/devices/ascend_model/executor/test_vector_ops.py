@@ -254,6 +254,31 @@ def test_narrower_floats_are_rounded_to_the_nearest_even(core, after, kind, shap
     assert (cast(core, there.astype(np.float32), "f32", after, "rint") == there).all()
 
 
+@pytest.mark.parametrize(
+    ("mode", "last_places"),
+    [
+        ("round", [1, 1, 0, -1, -1, 0]),
+        ("floor", [0, 0, 0, -1, -1, -1]),
+        ("ceil", [1, 1, 1, 0, 0, 0]),
+        ("trunc", [0, 0, 0, 0, 0, 0]),
+    ],
+)
+@pytest.mark.parametrize(("after", "unit"), [("f16", 2.0**-10), ("bf16", 2.0**-7)])
+def test_narrower_floats_are_rounded_by_the_mode(core, after, unit, mode, last_places):
+    parts = np.array([0.5, 0.75, 0.25, -0.5, -0.75, -0.25]) * unit
+    signs = np.sign(parts)
+    for scale in (1.0, 2.0**-9, 2.0**5):
+        values = (scale * (signs + parts)).astype(np.float32)
+        there = cast(core, np.stack([values] * 3), "f32", after, mode)
+        assert (there == scale * (signs + np.array(last_places) * unit)).all()
+
+
+def test_rounding_by_a_mode_keeps_zero_the_smallest_numbers_infinity_and_nan(core):
+    values = np.array([0.0, 2.0**-25, 2.0**-26, np.inf, -np.inf, np.nan], np.float32)
+    there = cast(core, np.stack([values] * 3), "f32", "f16", "round")
+    assert np.array_equal(there[0], [0.0, 2.0**-24, 0.0, np.inf, -np.inf, np.nan], equal_nan=True)
+
+
 @pytest.mark.parametrize("before", ["f16", "bf16"])
 def test_wider_floats_keep_the_value(core, before):
     values = draw((5, 7)).astype(np.float16 if before == "f16" else np.float32)

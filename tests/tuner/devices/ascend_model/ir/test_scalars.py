@@ -9,7 +9,12 @@ import numpy as np
 import pytest
 
 from tilewise.tuner.devices.ascend_model.ir.hivm import Op
-from tilewise.tuner.devices.ascend_model.ir.scalars import _float_comparison, scalar_function, straight_line
+from tilewise.tuner.devices.ascend_model.ir.scalars import (
+    _float_comparison,
+    scalar_function,
+    straight_line,
+    wrapping_function,
+)
 from tilewise.tuner.devices.ascend_model.ir.values import UNKNOWN, UnknownOperation
 
 PAIRS = [(1.0, 2.0), (2.0, 1.0), (1.0, 1.0), (math.nan, 1.0), (1.0, math.nan), (math.nan, math.nan)]
@@ -29,6 +34,22 @@ def test_each_comparison_is_mlirs_also_for_nan(predicate):
     compare = _float_comparison(predicate)
     for a, b in PAIRS:
         assert bool(compare(np.float32(a), np.float32(b))) is expected(predicate, a, b), (a, b)
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "rows", "expected"),
+    [
+        ("arith.addi", "i32", [(2**31 - 1, 1), (5, 7)], [-(2**31), 12]),
+        ("arith.subi", "i16", [(-(2**15), 1), (5, 7)], [2**15 - 1, -2]),
+        ("arith.muli", "i16", [(159, 251), (100, 251)], [159 * 251 - 2**16, 25100]),
+        ("arith.shli", "i8", [(3, 7), (3, 2)], [-128, 12]),
+        ("arith.muli", "i64", [(2**20, 2**20), (2, 3)], [2**40, 6]),
+        ("arith.minsi", "i16", [(2**15 - 1, 9), (1, 2)], [9, 1]),
+    ],
+)
+def test_sums_products_and_shifts_wrap_at_the_width_of_their_type(name, kind, rows, expected):
+    compute = wrapping_function(Op(name, (0, 1), (2,), {}, (kind, kind), (kind,)))
+    assert both_ways(compute, rows) == expected
 
 
 # Whole numbers and floats -----------------------------------------------------------------------------------------
