@@ -6,8 +6,11 @@ import logging
 import os
 import socket
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 from tilewise.api.jobs.processes import ProcessExecutor
 from tilewise.api.jobs.runner import Runner
@@ -16,7 +19,10 @@ from tilewise.db.sql.sql_store import open_store
 from tilewise.db.workers import Workers
 from tilewise.errors import TilewiseError
 from tilewise.kernels import registry
+from tilewise.tuner.cluster.farm import fetched
+from tilewise.tuner.cluster.farm_socket import FarmSocket
 from tilewise.tuner.cluster.offer import taken
+from tilewise.tuner.workers.farm import VARIABLE
 
 __all__ = ["LaneActor", "Report"]
 
@@ -27,31 +33,39 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Where an actor runs. `lane` is the device that it has, or empty, and then `why` says what it waits for."""
+    """Where an actor runs. `lane` is the device that it has, or empty, and then `why` says what it waits for.
+
+    `compiles_here` says why the farm did not make the last artefact that it was asked for, so that it was compiled on
+    this host; it is empty otherwise.
+    """
 
     host: str
     process: int
     lane: str = ""
     why: str = ""
+    compiles_here: str = ""
 
 
 class LaneActor:
     """Runs jobs of the database at `url` on a lane of `resource`, from its start until it is drained or killed.
 
-    It begins at once, in a thread. Where no lane is free or the database is away, it tries again until there is.
+    It begins at once, in a thread. Where no lane is free or the database is away, it tries again until there is. Its
+    jobs have the actor `farm` compile for them, if there is one.
     """
 
-    def __init__(self, url: str, resource: str, kernels: Sequence[str]) -> None:
+    def __init__(self, url: str, resource: str, kernels: Sequence[str], farm: Any = None) -> None:
         for kernel in kernels:
             registry.register(kernel)
-        self._url, self._resource = url, resource
+        self._url, self._resource, self._farm = url, resource, farm
+        self._socket: FarmSocket | None = None
         self._lane, self._why = "", "it is starting"
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True, name="lane")
         self._thread.start()
 
     def report(self) -> Report:
-        return Report(socket.gethostname(), os.getpid(), self._lane, self._why)
+        compiles_here = self._socket.why if self._socket else ""
+        return Report(socket.gethostname(), os.getpid(), self._lane, self._why, compiles_here)
 
     def drain(self) -> None:
         """Finish the trial that runs, give the job back to the queue, and take no more."""
@@ -70,7 +84,7 @@ class LaneActor:
             self._stopping.wait(_REST_SECONDS)
 
     def _run(self) -> None:
-        with taken(self._resource) as lane, open_store(self._url, create=True) as store:
+        with taken(self._resource) as lane, open_store(self._url, create=True) as store, self._farm_for_jobs():
             database = store.database
             runner = Runner(self._url, Jobs(database), lambda: [lane], ProcessExecutor(), Workers(database))
             runner.start()
@@ -78,3 +92,13 @@ class LaneActor:
             self._stopping.wait()
             runner.drain()
             runner.stop()
+
+    @contextmanager
+    def _farm_for_jobs(self) -> Iterator[None]:
+        """Answer what the compile processes of this actor's jobs order of the farm, until the block ends."""
+        if self._farm is None:
+            yield
+            return
+        with FarmSocket(partial(fetched, self._farm)) as self._socket:
+            os.environ[VARIABLE] = self._socket.address  # the jobs inherit it
+            yield

@@ -13,6 +13,7 @@ from tilewise.api.cluster import lane_actor
 from tilewise.api.cluster.lane_actor import LaneActor, Report
 from tilewise.db.workers import Lane
 from tilewise.errors import Unavailable
+from tilewise.tuner.workers.farm import VARIABLE, Order, from_farm
 
 LANE = Lane("cuda:1", "H200", "measured", "1")
 
@@ -56,6 +57,26 @@ def test_an_actor_tells_why_it_waits_and_tries_again_until_a_lane_is_free(store_
     assert actor.report() == Report(socket.gethostname(), os.getpid(), "cuda:1", "")
     actor.drain()
     assert calls == [[LANE], "start", "drain", "stop"]
+
+
+def test_the_jobs_of_an_actor_find_its_socket_of_the_farm_and_the_actor_says_why_it_made_nothing(
+    store_url, monkeypatch, calls
+):
+    monkeypatch.setenv(VARIABLE, "")
+    monkeypatch.setattr(lane_actor, "taken", lambda resource: nullcontext(LANE))
+
+    def fetched(farm, order):
+        if order.key == "faulty":
+            raise Unavailable("no node of the cluster has a CPU")
+        return f"{farm} {order.key}".encode()
+
+    monkeypatch.setattr(lane_actor, "fetched", fetched)
+    actor = LaneActor(store_url, "tilewise:H200:1", [], "the farm's")
+    until(lambda: actor.report().lane)
+    assert from_farm(Order("a", "c", "m:f", ())) == b"the farm's a"
+    assert from_farm(Order("faulty", "c", "m:f", ())) is None
+    assert actor.report().compiles_here == "Unavailable: no node of the cluster has a CPU"
+    actor.drain()
 
 
 def until(condition):
