@@ -12,21 +12,26 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from tilewise.api.cluster.loan import Loans
 from tilewise.api.jobs.processes import ProcessExecutor
 from tilewise.api.jobs.runner import Runner
 from tilewise.db.jobs import Jobs
 from tilewise.db.sql.sql_store import open_store
 from tilewise.db.workers import Workers
-from tilewise.errors import TilewiseError
+from tilewise.errors import TilewiseError, Unavailable
 from tilewise.kernels import registry
+from tilewise.kernels.spec import Config, Problem
 from tilewise.tuner.cluster.farm import fetched
 from tilewise.tuner.cluster.farm_socket import FarmSocket
+from tilewise.tuner.cluster.lent_chip import Description
 from tilewise.tuner.cluster.offer import taken
+from tilewise.tuner.measure.outcome import Outcome
 from tilewise.tuner.workers.farm import VARIABLE
 
 __all__ = ["LaneActor", "Report"]
 
 _REST_SECONDS = 2.0
+_LOOK_SECONDS = 1.0
 
 _log = logging.getLogger(__name__)
 
@@ -58,6 +63,7 @@ class LaneActor:
             registry.register(kernel)
         self._url, self._resource, self._farm = url, resource, farm
         self._socket: FarmSocket | None = None
+        self._loans: Loans | None = None
         self._lane, self._why = "", "it is starting"
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True, name="lane")
@@ -71,6 +77,38 @@ class LaneActor:
         """Finish the trial that runs, give the job back to the queue, and take no more."""
         self._stopping.set()
         self._thread.join()
+
+    # Loans, of which a borrower calls the methods -------------------------------------------------------------------
+
+    def lend(self, loan: str) -> Description:
+        """Lend the lane to a tuning elsewhere. Raises `InUse` if it has a job, and `Unavailable`."""
+        if self._loans is None:
+            raise Unavailable(self._why or "it has no lane")
+        return self._loans.lend(loan).describe()
+
+    def keep_lent(self, loan: str) -> None:
+        self._open_loans().lent(loan)
+
+    def evaluate_lent(
+        self, loan: str, share: int, origin: str, problem: Problem, configs: Sequence[Config]
+    ) -> Iterator[Outcome]:
+        yield from self._open_loans().lent(loan).evaluate(share, origin, problem, configs)
+
+    def beat_lent(self, loan: str, share: int, best_us: float | None) -> None:
+        self._open_loans().lent(loan).beat(share, best_us)
+
+    def ask_lent(self, loan: str, method: str, origin: str, problem: Problem, *arguments: Any) -> Any:
+        return self._open_loans().lent(loan).ask(method, origin, problem, *arguments)
+
+    def give_back(self, loan: str) -> None:
+        self._open_loans().end(loan)
+
+    def _open_loans(self) -> Loans:
+        if self._loans is None:
+            raise Unavailable("the loan has ended")
+        return self._loans
+
+    # The thread -------------------------------------------------------------------------------------------------------
 
     def _serve(self) -> None:
         while not self._stopping.is_set():
@@ -88,8 +126,12 @@ class LaneActor:
             database = store.database
             runner = Runner(self._url, Jobs(database), lambda: [lane], ProcessExecutor(), Workers(database))
             runner.start()
+            self._loans = loans = Loans(runner, lane.id)
             self._lane, self._why = lane.id, ""
-            self._stopping.wait()
+            while not self._stopping.wait(_LOOK_SECONDS):
+                loans.end_silent()
+            self._loans = None
+            loans.close()
             runner.drain()
             runner.stop()
 

@@ -24,6 +24,8 @@ _ANSWER_SECONDS = 2.0
 _DRAIN_SECONDS = 60.0
 _MISSING_SECONDS = 10.0
 """Time without an answer after which a device is said to be missing. An actor needs some of it to start."""
+_CALLS_AT_ONCE = 8
+"""Calls that an actor answers at the same time: it reports while a borrower of its chip waits for a time."""
 _PENDING = "no live node offers a free one"
 
 
@@ -90,6 +92,7 @@ class Supervisor:
         name = _name(resource, number)
         if name not in self._actors:
             options = {"num_cpus": 0, "resources": {resource: 1}, "max_restarts": -1, "max_task_retries": 0}
+            options["max_concurrency"] = _CALLS_AT_ONCE
             named = {"name": name, "namespace": NAMESPACE, "lifetime": "detached", "get_if_exists": True}
             actor = self._ray.remote(LaneActor).options(**options, **named)
             self._actors[name] = actor.remote(self._url, resource, self._kernels, self._farm)

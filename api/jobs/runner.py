@@ -86,6 +86,7 @@ class Runner:
         self._futures: dict[str, Future[None]] = {}
         self._leases: dict[str, Lease] = {}
         self._resting: dict[str, float] = {}
+        self._reserved, self._starting = set[str](), threading.Lock()
         self._started: set[int] = set()
         self._liveness = Liveness()
         self._looked = time.monotonic()
@@ -100,6 +101,20 @@ class Runner:
     def wake(self) -> None:
         """Look for work now instead of at the next poll."""
         self._woken.set()
+
+    def reserve(self, lane: str) -> bool:
+        """Keep a device free of jobs until `release`. Returns False if one runs there, or it is reserved."""
+        with self._starting:
+            future = self._futures.get(lane)
+            if lane in self._reserved or (future is not None and not future.done()):
+                return False
+            self._reserved.add(lane)
+            return True
+
+    def release(self, lane: str) -> None:
+        """Let a reserved device have jobs again."""
+        self._reserved.discard(lane)
+        self.wake()
 
     def drain(self) -> None:
         """Start no more jobs, and wait until those that run have finished their trials and given their leases back."""
@@ -166,12 +181,15 @@ class Runner:
             self._next_beat = 0.0
             self.beat()
         for lane in self._lanes():
-            if waiting & lane.requests and lane.id not in busy and self._is_idle(lane):
-                self._start_next(lane)
+            if waiting & lane.requests and lane.id not in busy:
+                with self._starting:
+                    if self._is_idle(lane):
+                        self._start_next(lane)
 
     def _is_idle(self, lane: Lane) -> bool:
         future = self._futures.get(lane.id)
-        return (future is None or future.done()) and self._resting.get(lane.id, 0.0) <= time.monotonic()
+        is_free = lane.id not in self._reserved and (future is None or future.done())
+        return is_free and self._resting.get(lane.id, 0.0) <= time.monotonic()
 
     def _start_next(self, lane: Lane) -> None:
         from tilewise.api.jobs.job_process import run_job  # imports the search in 1 s: no look-up should wait for that

@@ -11,8 +11,11 @@ import pytest
 
 from tilewise.api.cluster import lane_actor
 from tilewise.api.cluster.lane_actor import LaneActor, Report
+from tilewise.benchmarks.fleet.chips import DTYPE, KERNEL, chips, problems
 from tilewise.db.workers import Lane
-from tilewise.errors import Unavailable
+from tilewise.errors import InUse, Unavailable
+from tilewise.kernels import registry
+from tilewise.tuner.space.problem_checks import make_problem
 from tilewise.tuner.workers.farm import VARIABLE, Order, from_farm
 
 LANE = Lane("cuda:1", "H200", "measured", "1")
@@ -32,6 +35,7 @@ def calls(monkeypatch):
 
     monkeypatch.setattr(lane_actor, "Runner", Runner)
     monkeypatch.setattr(lane_actor, "_REST_SECONDS", 0.01)
+    monkeypatch.setattr(lane_actor, "_LOOK_SECONDS", 0.01)
     return made
 
 
@@ -77,6 +81,33 @@ def test_the_jobs_of_an_actor_find_its_socket_of_the_farm_and_the_actor_says_why
     assert from_farm(Order("faulty", "c", "m:f", ())) is None
     assert actor.report().compiles_here == "Unavailable: no node of the cluster has a CPU"
     actor.drain()
+
+
+def test_a_lane_is_lent_while_it_has_no_job_and_only_to_its_borrower(store_url, monkeypatch, tmp_path):
+    [chip, *_] = chips(tmp_path, 1, noise=0.0, seconds=0.0, seed=0)
+    lane = Lane(chip.id, chip.planted.name, "measured", chip.planted.toolchain)
+    monkeypatch.setattr(lane_actor, "taken", lambda resource: nullcontext(lane))
+    monkeypatch.setattr(lane_actor, "_LOOK_SECONDS", 0.01)
+    actor = LaneActor(store_url, "tilewise:H200:1", [])
+    until(lambda: actor.report().lane)
+    about = actor.lend("mine")
+    assert (about.id, about.host, about.toolchain) == (chip.id, socket.gethostname(), chip.planted.toolchain)
+    with pytest.raises(InUse, match="has a job, or is lent already"):
+        actor.lend("another's")
+    with pytest.raises(Unavailable, match="has ended"):
+        actor.keep_lent("another's")
+    spec = registry.load(KERNEL)
+    [(_, dims), _] = problems(2)
+    problem = make_problem(spec, dims, DTYPE)
+    config = spec.default(problem, about.target)
+    assert len(list(actor.evaluate_lent("mine", 1, registry.located(spec).origin, problem, [config] * 3))) == 3
+    actor.give_back("mine")
+    with pytest.raises(Unavailable):
+        actor.keep_lent("mine")
+    actor.lend("another's")
+    actor.drain()
+    with pytest.raises(Unavailable):
+        actor.lend("mine")
 
 
 def until(condition):

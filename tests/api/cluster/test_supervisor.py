@@ -128,6 +128,7 @@ def test_an_actor_takes_a_unit_of_its_resource_and_outlives_its_supervisor(told)
             "resources": {KIND: 1},
             "max_restarts": -1,
             "max_task_retries": 0,
+            "max_concurrency": 8,
             "name": f"{KIND}#0",
             "namespace": "tilewise",
             "lifetime": "detached",
